@@ -52,20 +52,16 @@ T = TypeVar("T")
 
 
 class ModelCardData(NamedTuple):
-    """The part of a sentence-transformers model card that its evaluators and miners use.
-
-    Attributes:
-        base_model: name and revision; no other weights have both, so that vectors kept under them are found again.
-    """
+    """What sentence-transformers' evaluators and miners read of a model card: a name that no other weights have."""
 
     base_model: str
 
     def set_evaluation_metrics(self, evaluator: Any, metrics: Any, epoch: int = 0, step: int = 0) -> None:
-        """Take the results that an evaluator also returns; a model here has no card of training to put them in."""
+        """Take results that an evaluator also returns; they are not kept."""
 
 
 def same_arguments(method: Callable[P, T]) -> Callable[[Callable[..., T]], Callable[P, T]]:
-    """Give a method that hands its arguments on to another one the types and the signature of that."""
+    """Give a method that passes its arguments on to `method` the types and the signature of that."""
 
     def decorated(other: Callable[..., T]) -> Callable[P, T]:
         other.__wrapped__ = method  # type: ignore[attr-defined]  # which `inspect.signature` shows
@@ -107,7 +103,7 @@ class Embedder(ABC):
         return self._ask(*explained_texts(text, role1=role))[0]
 
     def _ask(self, texts: list[str], roles: list[Role]) -> Sequence[Query]:
-        """Read one or two checked texts; what a family overrides that says more than the products of coordinates."""
+        """Read one or two checked texts; a family that knows more than products of coordinates overrides it."""
         rows = cache(lambda: unit_rows(self._encode_each(texts, roles), np.float64).astype(np.float64))
 
         def coordinates(number: int) -> Any:
@@ -151,7 +147,7 @@ class Embedder(ABC):
 
     @classmethod
     def _open(cls, path_or_id: str | Path, **given: Any) -> Self:
-        """Find a folder, check it and read it; `given` are the arguments of a family's `_read` besides."""
+        """Find a folder, check it and read it; `given` are further arguments of a family's `_read`."""
         folder = locate(path_or_id)
         facts = check_family(folder, cls.family)
         try:
@@ -163,10 +159,7 @@ class Embedder(ABC):
 
     @classmethod
     def _read(cls, folder: Path, facts: Mapping[str, Any]) -> Self:
-        """Return the model in `folder`, which is checked; what `_write` returned is among `facts`.
-
-        An InputError becomes a ModelFolderError that names the folder.
-        """
+        """Return the model in a checked folder, of which `facts` is what `_write` returned."""
         raise InputError(f"a {cls.family} model cannot be opened from a folder")
 
     def save_pretrained(self, path: str | Path) -> None:
@@ -179,13 +172,7 @@ class Embedder(ABC):
         self._save(path)
 
     def _save(self, path: str | Path, *, config: Mapping[str, Any] | None = None, **given: Any) -> None:
-        """Write a folder in the place of `path`.
-
-        Args:
-            path: where the model goes.
-            config: what other libraries expect at the top of `config.json`.
-            given: the arguments of a family's `_write` besides.
-        """
+        """Write a folder in the place of `path`; `config` is the top of `config.json`, `given` goes to `_write`."""
         facts: dict[str, Any] = {}
         with saving(path, self.family, facts, config) as folder:
             facts |= self._write(folder, **given)
@@ -269,7 +256,7 @@ class Embedder(ABC):
         return self.encode(inputs, prompt_name or "document", *others, **named)
 
     def _asked(self, texts: list[str], options: EncodeOptions) -> tuple[list[str], Role]:
-        """Return texts with their prompt, and the role that is asked for, where this model can do all that is."""
+        """Check the options against this model; return the texts with their prompt, and their role."""
         options.check()
         if options.device is not None and str(options.device) not in (self.device, self.device.partition(":")[0]):
             raise InputError(
@@ -323,7 +310,7 @@ class Embedder(ABC):
                 progress.advance(len(block))
 
     def _encode_each(self, texts: list[str], roles: Sequence[Role]) -> Any:
-        """Return one row for each of a few texts, every one in its own role."""
+        """Return one row for each of a few texts, each in its own role."""
         if len(set(roles)) == 1:
             return self._encode(texts, roles[0], batch_size=PLAIN.batch_size, show_progress_bar=False)
         rows = [self._encode_each([text], [role]) for text, role in zip(texts, roles, strict=True)]
@@ -456,11 +443,11 @@ class Embedder(ABC):
         return np.array([known.share for known, _ in self._known(texts, role)], np.float32)
 
     def _known(self, texts: list[str], role: Role = None) -> list[tuple[Coverage, tuple[Span, ...]]]:
-        """Return for each text how much of it is known, and the spans that are not; here, all is known."""
+        """Return for each text its coverage and the spans that are not known; here, all is known."""
         return [words_before(text, len(text)) for text in texts]
 
     def _known_each(self, texts: list[str], roles: Sequence[Role]) -> list[tuple[Coverage, tuple[Span, ...]]]:
-        """Return the same of a few texts, every one in its own role."""
+        """Return the same for a few texts, each in its own role."""
         return [self._known([text], role)[0] for text, role in zip(texts, roles, strict=True)]
 
     def describe(self, text: str, *, top_k: int = 5) -> str:

@@ -72,14 +72,7 @@ def is_path(corpus: Corpus) -> bool:
 
 
 def read_texts(corpus: Corpus, *, field: str = "text") -> Iterator[str]:
-    """Yield the texts of `corpus` in order, in bounded memory; `field` names the JSON key or the column.
-
-    A blank line and a null are the empty text. A pipe is read as its name ends, and as plain text without an ending.
-
-    Raises:
-        CorpusError: the file is absent, of an unknown format, broken at a named line, or lacks `field`; or a line is
-            longer than 64 MB.
-    """
+    """Yield the texts of a path or iterable in order, in bounded memory; `field` is the JSON key or the column."""
     if not _is_name(corpus):
         yield from _check_strings(corpus)  # type: ignore[arg-type]
         return
@@ -94,11 +87,7 @@ def read_texts(corpus: Corpus, *, field: str = "text") -> Iterator[str]:
 
 
 def read_with_ids(path: Path, id_field: str, *, field: str = "text") -> Iterator[tuple[Any, str]]:
-    """Yield the ids and texts of a .jsonl, .csv or .tsv file, in bounded memory; an id is whatever stands there.
-
-    Raises:
-        CorpusError: see `read_texts`; or the file is of a kind that has no ids, or a row has none.
-    """
+    """Yield ids and texts of a .jsonl, .csv or .tsv file, in bounded memory; an id is a string or an integer."""
     kind = _kind(path)
     if kind not in _READERS:
         raise CorpusError(f"{path} has no ids under {id_field!r:.80}: only .jsonl, .csv, .tsv and .parquet have fields")
@@ -112,11 +101,7 @@ def read_with_ids(path: Path, id_field: str, *, field: str = "text") -> Iterator
 
 
 def _kind(path: Path) -> str:
-    """Return what a file's name, without the end that says how it is packed, ends with; .txt for a pipe without one.
-
-    Raises:
-        CorpusError: nothing is there, or the format is unknown.
-    """
+    """Return the ending of a file's name without that of its compression; .txt for a pipe without one."""
     suffixes = [s.lower() for s in path.suffixes]
     packed = suffixes.pop() if suffixes and suffixes[-1] in UNPACKERS else ""
     kind = suffixes[-1] if suffixes else ""
@@ -129,11 +114,7 @@ def _kind(path: Path) -> str:
 
 
 def check_file(path: Path, what: str = "corpus file") -> None:
-    """Refuse a path where there is nothing to read.
-
-    Raises:
-        CorpusError: nothing is there, or a folder.
-    """
+    """Check that there is something to read at `path`."""
     if os.path.isdir(path):
         raise CorpusError(f"{path} is a folder; name a file")
     if not os.path.exists(path):
@@ -141,26 +122,12 @@ def check_file(path: Path, what: str = "corpus file") -> None:
 
 
 def read_lines(source: Path | BinaryIO, name: str = "corpus file") -> Iterator[str]:
-    """Yield the lines of a UTF-8 file, also `.xz` and `.gz`, without their ends; blank ones too.
-
-    Args:
-        source: a path, or a binary stream with `read1`.
-        name: what messages call the stream, or the kind of file.
-
-    Raises:
-        CorpusError: the file is absent, damaged or in another encoding, or a line is longer than 64 MB. The message
-            names the line.
-    """
+    """Yield the lines of a UTF-8 file (also `.xz`, `.gz`) or binary stream; `name` is for messages."""
     return chain.from_iterable(_lines(source, name) if not isinstance(source, Path) else _file_lines(source, name))
 
 
 def parse_json(line: str, place: str = "") -> Any:
-    """Return what a line of JSON holds.
-
-    Raises:
-        CorpusError: it is not JSON, nested too deeply, holds an integer of thousands of digits, or has more than
-            4,000,000 commas and brackets; the message begins with `place`.
-    """
+    """Return what a line of JSON holds, after checking it for depth and number of values."""
     _check_values(line, ",[{", place)
     try:
         return json.loads(line)
@@ -173,17 +140,13 @@ def parse_json(line: str, place: str = "") -> Any:
 
 
 def _check_values(line: str, marks: str, place: str) -> None:
-    """Refuse a line of more values than memory may hold."""
+    """Check that a line does not hold more values than memory may hold."""
     if len(line) > _MOST_VALUES and sum(map(line.count, marks)) > _MOST_VALUES:
         raise CorpusError(f"{place}more than {_MOST_VALUES:,} values in a line; divide it")
 
 
 def table_rows(path: Path, delimiter: str) -> Iterator[tuple[int, dict[str, str]]]:
-    """Yield the rows of a .csv or .tsv file below the names of its columns, each with the number of its last line.
-
-    Raises:
-        CorpusError: see `read_lines`; or a row has not as many cells as there are names, or two names are the same.
-    """
+    """Yield the rows of a .csv or .tsv file as dicts, each with the number of its last line."""
 
     def lines() -> Iterator[str]:
         for number, line in enumerate(read_lines(path), 1):
@@ -208,13 +171,7 @@ def table_rows(path: Path, delimiter: str) -> Iterator[tuple[int, dict[str, str]
 
 
 def parquet_rows(path: Path, choose: Callable[[Any], list[str]]) -> Iterator[dict[str, Any]]:
-    """Yield the rows of a parquet file, with the columns that `choose` takes of its Arrow schema.
-
-    Raises:
-        CorpusError: the file is absent, damaged or no parquet file, would take memory out of proportion to its size, or
-            has a column twice.
-        MissingExtraError: pyarrow is not installed.
-    """
+    """Yield the rows of a parquet file as dicts, with the columns that `choose` takes of its Arrow schema."""
     from pellucid.parquet import Table, explained  # of an extra
 
     check_file(path)
@@ -278,7 +235,7 @@ def _lines(stream: BinaryIO, name: str) -> Iterator[list[str]]:
 
 
 def _blocks(stream: BinaryIO, name: str) -> Iterator[bytes]:
-    """Yield stretches of whole lines; what a pipe has is given out at once."""
+    """Yield blocks of whole lines; what is ready in a pipe comes at once."""
     pieces: list[bytes] = []  # of a line that has not ended yet
     size = number = 0
     while chunk := _chunk(stream, name, number):
@@ -305,14 +262,14 @@ def _chunk(stream: BinaryIO, name: str, number: int) -> bytes:
 
 
 def _check_encoding(block: bytes, name: str) -> None:
-    """Refuse UTF-16 and UTF-32; in Latin letters half of their bytes are zero, which UTF-8 would take."""
+    """Check that a file is not UTF-16 or UTF-32: in Latin letters half of their bytes are zero, valid in UTF-8."""
     start = block[:_PEEK]
     if start.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) or 3 * start.count(0) > len(start):
         raise CorpusError(f"{name} is UTF-16, UTF-32 or no text; save it as UTF-8")
 
 
 def _reason(error: BaseException) -> str:
-    """Return what an error of another library says, or else its kind, on one short line."""
+    """Return the message of another library's error, or its class, on one short line."""
     said = getattr(error, "strerror", None) or str(error) or type(error).__name__
     return " ".join(said.split())[:200]
 

@@ -44,11 +44,7 @@ class EncodeOptions(NamedTuple):
     max_active_dims: int | None = None
 
     def check(self) -> None:
-        """Check that these are arguments that some model has.
-
-        Raises:
-            InputError: an argument has a value without a meaning here; the message names it and the way out.
-        """
+        """Check that some model accepts these values."""
         if self.prompt_name not in (None, *ROLES):
             raise InputError(f"prompt_name is {self.prompt_name!r:.60}; a model has the prompts 'query' and 'document'")
         if not isinstance(self.prompt, str | None):
@@ -75,17 +71,7 @@ class EncodeOptions(NamedTuple):
             raise InputError(f"device is a list of {len(self.device)}, and encode starts no processes; give one device")
 
     def applied(self, rows: Any, device: str) -> Any:
-        """Return rows as they are asked for: cut, at length 1, in another precision, as tensors.
-
-        Args:
-            rows: float32 [texts, dimension], an array or CSR.
-            device: where tensors go.
-
-        Raises:
-            InputError: `precision` cannot be had of sparse rows, or not of a single row; what is of sparse rows alone
-                is asked of dense ones.
-            MissingExtraError: tensors are asked for, and torch is not installed.
-        """
+        """Return float32 rows [texts, dimension], dense or CSR, as asked: cut, at length 1, rounded, as tensors."""
         for name in ("convert_to_sparse_tensor", "max_active_dims"):
             if getattr(self, name) and not hasattr(rows, "tocsr"):
                 given = getattr(self, name)
@@ -112,7 +98,7 @@ PLAIN = EncodeOptions()
 
 
 def checked_role(role: Any) -> Role:
-    """Return `role` after checking that it is one."""
+    """Return `role` after checking it."""
     if role not in (None, *ROLES):
         raise InputError(f"role is {role!r:.40}; it must be 'query', 'document' or None")
     known: Role = role
@@ -120,11 +106,7 @@ def checked_role(role: Any) -> Role:
 
 
 def check_texts(texts: Iterable[str], *, first: int = 0) -> list[str]:
-    """Return `texts` as a list after checking that every item is a string; the first has number `first`.
-
-    Raises:
-        InputError: `texts` is a table or not iterable, or an item is not a string (numpy strings are).
-    """
+    """Return `texts` as a list of checked strings; `first` is the number of the first, for messages."""
     refuse_tables(texts)
     try:
         checked = list(texts)
@@ -141,11 +123,7 @@ def check_texts(texts: Iterable[str], *, first: int = 0) -> list[str]:
 
 
 def refuse_tables(texts: Any) -> None:
-    """Check that texts are no data frame or mapping: going through one gives the names of its columns or its keys.
-
-    Raises:
-        InputError: it is one; the message names the columns that hold texts.
-    """
+    """Check that texts are not a data frame or mapping, whose iteration gives names or keys."""
     kind = type(texts)
     if isinstance(texts, Mapping):
         names, what = list(texts), "whose keys are no texts"
@@ -174,11 +152,7 @@ def _holds_text(table: Any, name: Any) -> bool:
 def explained_texts(
     text1: str, text2: str | None = None, role1: Role = None, role2: Role = None
 ) -> tuple[list[str], list[Role]]:
-    """Return the one or two texts that `explain` is asked about, and as many roles.
-
-    Raises:
-        InputError: one is no string, a role is none, or there is one for a text that is not given.
-    """
+    """Return the one or two checked texts of `explain`, and as many roles."""
     texts = [text1] if text2 is None else [text1, text2]
     for text in texts:
         refuse_tables(text)
@@ -191,11 +165,7 @@ def explained_texts(
 
 
 def check_explained(*texts: str) -> None:
-    """Check that texts are short enough to be explained for anybody who asks, as servers do.
-
-    Raises:
-        InputError: they have more than 10,000 characters together; pairs of words grow with the product of two texts.
-    """
+    """Check that texts are short enough for a server: pairs of words grow with the product of their lengths."""
     total = sum(map(len, texts))
     if total > _MOST_EXPLAINED:
         raise InputError(
@@ -205,19 +175,7 @@ def check_explained(*texts: str) -> None:
 
 
 def quantized(rows: Any, precision: str) -> npt.NDArray[Any]:
-    """Return float rows as `sentence_transformers.quantize_embeddings` does without calibration.
-
-    Args:
-        rows: float32 [n, d].
-        precision: "int8" and "uint8" divide the range of each dimension, as found in these rows, into 256 steps;
-            "binary" and "ubinary" keep the signs, eight to a byte.
-
-    Returns:
-        int8 or uint8 [n, d], for signs [n, d / 8].
-
-    Raises:
-        InputError: the rows are sparse, or a range would be that of one row.
-    """
+    """Return dense rows as `sentence_transformers.quantize_embeddings` makes them without calibration."""
     if hasattr(rows, "tocsr"):
         raise InputError(f"precision is {precision!r}, and this model's embeddings are sparse; leave it at 'float32'")
     if precision.endswith("binary"):

@@ -121,7 +121,7 @@ class EncoderEmbedder(Embedder):
         return super()._prompted(texts, prompt)
 
     def _known(self, texts: list[str], role: Role = None) -> list[tuple[Coverage, tuple[Span, ...]]]:
-        """Of a SentenceTransformer, every word before its maximum length, its prompt first; of a function, all."""
+        """For a SentenceTransformer, all words before its maximum length are known; for a function, all."""
         return [words_before(text, self._end_of_reading(text, role)) for text in map(well_formed, texts)]
 
     def _end_of_reading(self, text: str, role: Role) -> int:
@@ -153,7 +153,7 @@ class EncoderEmbedder(Embedder):
         return [Query(self, *of, partial(coordinates, *of)) for of in zip(texts, roles)]
 
     def _identity(self) -> Any:
-        """A SentenceTransformer itself, whose fingerprint this has; a function is told by its vectors alone."""
+        """Return the SentenceTransformer; None for a function, whose fingerprint is of its vectors."""
         return self.model if self.is_sentence_transformer else None
 
     def save_pretrained(self, path: str | Path, *, create_model_card: bool = True) -> None:
@@ -182,7 +182,7 @@ class EncoderEmbedder(Embedder):
 
 
 def opened_with(model: Embedder) -> str:
-    """Return what a copy of `model` is opened with: `OURS`, `STOCK`, or `FUNCTION` where there can be no copy."""
+    """Return what opens a copy of `model`: `OURS`, `STOCK`, or `FUNCTION` where there can be no copy."""
     if not isinstance(model, EncoderEmbedder):
         return OURS
     return STOCK if model.is_sentence_transformer else FUNCTION
@@ -197,22 +197,7 @@ def unit_vectors(
     dimension: int | None = None,
     show_progress_bar: bool = False,
 ) -> Vectors:
-    """Return the embeddings of `texts` at length 1, dense, and checked also where the model is one of ours.
-
-    Args:
-        model: what makes the vectors; their lengths do not matter.
-        texts: any number of texts.
-        role: "query" or "document" for the model's own way with these, None for neither.
-        batch_size: texts of one pass, where the model has passes.
-        dimension: what the model gave before; None takes what it gives.
-        show_progress_bar: passed on.
-
-    Returns:
-        float32 [texts, d]; a row is zero where the model gives zero.
-
-    Raises:
-        InputError: the model gives another number of rows or dimensions than expected, or a NaN.
-    """
+    """Return checked embeddings at length 1, dense float32 [texts, d]; `dimension` is what must come out."""
     if not texts:
         return np.zeros((0, dimension or model.get_embedding_dimension()), np.float32)
     encode = getattr(model, f"encode_{role}" if role else "encode")
@@ -221,7 +206,7 @@ def unit_vectors(
 
 
 def _checked(vectors: Any, texts: list[str], name: str, dimension: int | None) -> Vectors:
-    """Return what an encoder gave (array, tensor, lists) as a float32 array of a finite row for each text."""
+    """Return what an encoder gave (array, tensor, lists) as float32 with one finite row for each text."""
     if hasattr(vectors, "toarray"):
         vectors = vectors.toarray()
     if hasattr(vectors, "detach"):

@@ -47,7 +47,7 @@ _OUTSIDE: ContextVar[bool] = ContextVar("outside", default=False)
 
 @contextmanager
 def outside(allowed: bool) -> Iterator[None]:
-    """Let folders that are opened within lead out of themselves; where that is allowed already, it stays so."""
+    """Allow that folders opened within lead out of themselves, or keep that allowed."""
     before = _OUTSIDE.set(allowed or _OUTSIDE.get())
     try:
         yield
@@ -56,16 +56,12 @@ def outside(allowed: bool) -> Iterator[None]:
 
 
 def is_outside_allowed() -> bool:
-    """Whether a folder may lead out of itself just now, to be handed to another process."""
+    """Whether a folder may lead out of itself now; for starting another process."""
     return _OUTSIDE.get()
 
 
 def named_place(folder: Path, name: str) -> str:
-    """Return what opens a model that the folder of another one names.
-
-    Raises:
-        ModelFolderError: it is elsewhere, and that is not allowed.
-    """
+    """Return the place of a model that another model's folder names, after checking that it may be opened."""
     if name in bundled_models() or _OUTSIDE.get() or folder.parent.resolve() == _BUNDLED.resolve():
         return name
     if _is_inside(name) and (folder / name).exists() and _leads_inside(folder / name, folder):
@@ -87,11 +83,7 @@ def named_place(folder: Path, name: str) -> str:
 
 
 def check_adapter(folder: Path) -> None:
-    """Check that the adapter in a folder names no model elsewhere, which transformers would open by itself.
-
-    Raises:
-        ModelFolderError: it does, and that is not allowed.
-    """
+    """Check that transformers may open the base model that the adapter in a folder names."""
     path = folder / "adapter_config.json"
     config = read_json(path) if path.is_file() else {}
     base = config.get("base_model_name_or_path") if isinstance(config, dict) else None
@@ -112,16 +104,7 @@ def _leads_inside(path: Path, folder: Path) -> bool:
 
 
 def identify(name_or_path: str | os.PathLike[str]) -> Kind:
-    """Return what kind of model a name means; of a hub id only the config is fetched.
-
-    Returns:
-        "pellucid": a model of ours, or what only `load` can explain. "sentence-transformers": one of that
-        library, or whatever else it may open of the hub. "transformer": a folder that transformers opens. "vectors": a
-        file. "unknown": a folder of none of these. "nothing": no such thing, and no name to ask the hub for.
-
-    Raises:
-        ModelFolderError: the hub does not answer, or has no such model.
-    """
+    """Return what kind of model a name, path or hub id means; of a hub id only the config is fetched."""
     text, path = os.fspath(name_or_path), Path(name_or_path).expanduser()
     if isinstance(name_or_path, str) and text in bundled_models():
         return "pellucid"
@@ -148,7 +131,7 @@ def identify(name_or_path: str | os.PathLike[str]) -> Kind:
 
 
 def _kind_of(path: Path, *, is_stock: bool) -> Kind:
-    """Return what the `config.json` at `path` belongs to; `is_stock`: to sentence-transformers, if not to us."""
+    """Return the kind that a `config.json` stands for; `is_stock`: sentence-transformers, unless it is ours."""
     config: Any = {}
     if path.is_file():
         try:
@@ -167,11 +150,7 @@ def bundled_models() -> list[str]:
 
 
 def locate(name_or_path: str | os.PathLike[str]) -> Path:
-    """Return the local folder or text file of a name, path or hub id, downloading where needed.
-
-    Raises:
-        ModelFolderError: nothing is found; the message says what was tried and what can be given.
-    """
+    """Return the local folder or text file of a name, path or hub id, downloading where needed."""
     if not isinstance(name_or_path, (str, os.PathLike)):
         raise InputError(f"a model is opened by a name or path, got {type(name_or_path).__name__}")
     text = os.fspath(name_or_path)
@@ -214,11 +193,7 @@ def is_hub_id(text: str) -> bool:
 
 
 def local_folder(name_or_path: str | os.PathLike[str]) -> Path | None:
-    """Return the folder of another library's model, or None where its name is one to ask the hub for.
-
-    Raises:
-        ModelFolderError: nothing is there, and what was given is a path.
-    """
+    """Return the folder of another library's model, or None for a name on the hub."""
     if not isinstance(name_or_path, (str, os.PathLike)):
         raise InputError(f"a model is opened by a name or path, got {type(name_or_path).__name__}")
     text = os.fspath(name_or_path)
@@ -232,12 +207,12 @@ def local_folder(name_or_path: str | os.PathLike[str]) -> Path | None:
 
 
 def _looks_like_path(text: str) -> bool:
-    """Whether `text`, with one slash or none, means a place on this disk: a known ending, or a folder that is here."""
+    """Whether `text`, with at most one slash, is a local path: a known ending, or a folder that exists."""
     return text.lower().endswith((*_TEXT_ENDINGS, ".json", ".safetensors")) or Path(text.partition("/")[0]).is_dir()
 
 
 def not_found(text: str) -> str:
-    """Say that nothing is found by a name, and what can be given."""
+    """Return the message that nothing has a name, and what can be given."""
     return (
         f"no model {text!r}: nothing is at {Path(text).absolute()}. Give the name of a bundled model "
         f"({', '.join(bundled_models()) or 'none in this installation'}), the folder of a saved model (./my-model), "
@@ -278,16 +253,7 @@ def check_family(folder: Path, family: str) -> dict[str, Any]:
 
 
 def check_whole(folder: Path, ours: Mapping[str, Any], *, most: float | None = None) -> None:
-    """Check that a folder has every file in `ours["sha256"]`, and that none is another one where all are small.
-
-    Args:
-        folder: of the files.
-        ours: what `config.json` says of them.
-        most: bytes of all together that are small; None for 4 MB.
-
-    Raises:
-        ModelFolderError: one is missing or another; the message names it.
-    """
+    """Check that all recorded files are there, and their checksums where they have at most `most` bytes together."""
     recorded = _recorded(folder, ours)
     absent = next((name for name in recorded if not stat.S_ISREG(_kind(folder / name))), None)
     if absent is not None:
@@ -305,7 +271,7 @@ def check_whole(folder: Path, ours: Mapping[str, Any], *, most: float | None = N
 
 
 def check_regular(folder: Path) -> None:
-    """Check that nothing in `folder` is a pipe or device, which may block for ever, or a link that leads out of it."""
+    """Check that a folder holds no pipe or device, which may block for ever, and no link that leads out of it."""
     left = _MOST_ENTRIES
     inside = [(folder, 0)]
     while inside:
@@ -337,7 +303,7 @@ def _entries(folder: Path) -> Iterator[Path]:
 
 
 def _kind(path: Path) -> int:
-    """Return the mode of what is at `path` or behind the link there, 0 where nothing is."""
+    """Return the mode of the file at `path`, links followed; 0 where there is nothing."""
     try:
         return path.stat().st_mode
     except (OSError, ValueError):
@@ -345,7 +311,7 @@ def _kind(path: Path) -> int:
 
 
 def _recorded(folder: Path, ours: Mapping[str, Any]) -> dict[str, str]:
-    """Return the checksums that `config.json` holds, none where an older version wrote it."""
+    """Return the checksums in `config.json`; {} where an older version wrote it."""
     sums = ours.get("sha256", {})
     if not isinstance(sums, dict) or not all(isinstance(value, str) and _is_inside(key) for key, value in sums.items()):
         raise ModelFolderError(f"{folder / 'config.json'}: 'sha256' must be checksums of files in the folder")
@@ -353,7 +319,7 @@ def _recorded(folder: Path, ours: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _is_inside(name: str) -> bool:
-    """Whether a file's name leads to a place below the folder it is given for."""
+    """Whether a relative file name stays below its folder."""
     path = PurePosixPath(name)
     return bool(path.parts) and not path.is_absolute() and not {"..", "\\", ":", "\0"} & {*path.parts, *name}
 
@@ -429,18 +395,7 @@ def _state(folder: Path, name: str, expected: str | None) -> FileState:
 def saving(
     path: str | os.PathLike[str], family: str, facts: Mapping[str, Any], config: Mapping[str, Any] | None = None
 ) -> Iterator[Path]:
-    """Yield a folder to write a model's own files into; it becomes `path`, whole or not at all.
-
-    Args:
-        path: where the model goes; a model that is there is replaced, anything else is refused.
-        family: the name under which `load` finds the class.
-        facts: what the model card lists, and `config.json` repeats for people to read; may be filled meanwhile.
-        config: what other libraries expect at the top of `config.json`.
-
-    Raises:
-        InputError: `path` holds something else than a model.
-        WritingError: it cannot be written; what was there is untouched.
-    """
+    """Yield a folder for a model's files, which becomes `path` whole or not at all; `facts` may be filled meanwhile."""
     target = Path(path)
     with writing_folder(target) as folder:
         yield folder
@@ -457,7 +412,7 @@ def saving(
 
 
 def _card(name: str, family: str, facts: Mapping[str, Any]) -> str:
-    """Return a short model card: what it is, how it is opened."""
+    """Return a short model card."""
     listed = "\n".join(f"- {fact.replace('_', ' ')}: {value}" for fact, value in facts.items())
     return f"""---
 library_name: pellucid

@@ -34,20 +34,10 @@ _BY_PREFIX = 7  # each value by what it has in common with the one before, which
 
 
 class Table:
-    """A Parquet file, as record batches of some of its columns.
-
-    Attributes:
-        path: of the file.
-        schema: its Arrow schema.
-        starts: the first row of each row group, and the number of rows at the end.
-    """
+    """A Parquet file: its Arrow schema, first row of each row group (`starts`), and batches of some columns."""
 
     def __init__(self, path: Path) -> None:
-        """Open the file and read what it says of itself.
-
-        Raises:
-            CorpusError: it is damaged or no Parquet file.
-        """
+        """Open the file and check its row counts."""
         self.path = path
         with explained(path):
             self._file = ParquetFile(path, page_checksum_verification=True)
@@ -71,26 +61,13 @@ class Table:
         return self.starts[-1]
 
     def check_once(self, columns: Sequence[str]) -> None:
-        """Refuse columns of which there are several.
-
-        Raises:
-            CorpusError: there are; the message names the column.
-        """
+        """Check that no column of these occurs twice."""
         twice = next((name for name in columns if self.schema.names.count(name) > 1), None)
         if twice is not None:
             raise CorpusError(f"{self.path} has several columns {twice!r:.80}; give each a name of its own")
 
     def batches(self, columns: Sequence[str], group: int, most: int) -> Iterator[Any]:
-        """Yield the record batches of a row group, cut at the same rows each time.
-
-        Args:
-            columns: their names, in order.
-            group: number of the row group.
-            most: rows of a batch; fewer where they are long.
-
-        Raises:
-            CorpusError: the file is damaged, a column is there twice, or a page would take memory out of proportion.
-        """
+        """Yield record batches of a row group, of at most `most` rows, cut at the same rows each time."""
         self.check_once(columns)
         done = self.starts[group]
         with explained(self.path):
@@ -147,15 +124,7 @@ class Table:
 
 @contextmanager
 def explained(path: Path, rows: int = 0) -> Iterator[None]:
-    """Turn whatever pyarrow raises into our error; it has no common class for what damage makes it raise.
-
-    Args:
-        path: of the file.
-        rows: read so far.
-
-    Raises:
-        CorpusError: there was something.
-    """
+    """Turn whatever pyarrow raises into a CorpusError that names the file and the `rows` read so far."""
     try:
         yield
     except PellucidError:
@@ -167,7 +136,7 @@ def explained(path: Path, rows: int = 0) -> Iterator[None]:
 
 
 class _Page(NamedTuple):
-    """What the header of a page says."""
+    """A page's header."""
 
     kind: int
     unpacked: int

@@ -40,11 +40,7 @@ class Moments:
         return len(self._sum)
 
     def add(self, rows: npt.ArrayLike) -> None:
-        """Take rows [n, d] in, any number of them.
-
-        Raises:
-            InputError: they are of another width than those before, or hold NaN or infinity.
-        """
+        """Add rows [n, d]."""
         block = np.asarray(rows, np.float64)
         if block.ndim != 2 or (self.count and block.shape[1] != self.width):
             wanted = f"[n, {self.width}]" if self.count else "[n, d]"
@@ -69,11 +65,7 @@ class Moments:
         return moment - np.outer(self.mean, self.mean) if centred else moment
 
     def spectrum(self, *, centred: bool = False) -> Spectrum:
-        """Return the principal components of the rows taken in so far.
-
-        Raises:
-            InputError: there are fewer than two, or all are zero (equal, if centred).
-        """
+        """Return the principal components of the rows added so far."""
         if self.count < 2:
             raise InputError(f"{self.count} text has no principal components to speak of; give at least 2 texts")
         values, vectors = np.linalg.eigh(self.second(centred=centred))
@@ -86,15 +78,7 @@ class Moments:
 
 @dataclass(frozen=True, repr=False)
 class Spectrum:
-    """The components of an embedding space.
-
-    Attributes:
-        texts: how many embeddings it rests on.
-        mean: float64 [d], their mean.
-        components: float64 [d, d], u_1, u_2, ... as rows, orthonormal, by descending singular value.
-        singular_values: float64 [d], those of the [texts, d] matrix of embeddings (of the centred ones, if centred).
-        centred: whether the mean was taken out before.
-    """
+    """The components u_1, u_2, ... of an embedding space: orthonormal rows, by falling singular value; all float64."""
 
     texts: int
     mean: Array
@@ -121,30 +105,18 @@ class Spectrum:
         return float(self.mean @ self.first)
 
     def project(self, embeddings: npt.ArrayLike) -> Array:
-        """Return the part of each embedding along each component, float64 [n, d] (h . u_j, never centred).
-
-        Raises:
-            InputError: the embeddings are of another width.
-        """
+        """Return the part of each embedding along each component, float64 [n, d] (h . u_j, never centred)."""
         coordinates: Array = self._checked(embeddings) @ self.components.T
         return coordinates
 
     def split(self, embeddings: npt.ArrayLike) -> tuple[Array, Array]:
-        """Return u_1 u_1' h and the rest, which add up to h (Eq. 11), each float64 [n, d].
-
-        Raises:
-            InputError: the embeddings are of another width.
-        """
+        """Return u_1 u_1' h and the rest, which add up to h (Eq. 11), each float64 [n, d]."""
         rows = self._checked(embeddings)
         first = np.outer(rows @ self.first, self.first)
         return first, rows - first
 
     def adjusted(self, embeddings: npt.ArrayLike, amount: float) -> Array:
-        """Return h + amount x u_1 (Eq. 14), float64 [n, d].
-
-        Raises:
-            InputError: the embeddings are of another width.
-        """
+        """Return h + amount x u_1 (Eq. 14), float64 [n, d]."""
         return self._checked(embeddings) + amount * self.first
 
     def __repr__(self) -> str:
@@ -161,16 +133,7 @@ class Spectrum:
 
 
 def spectrum_of(embeddings: Any, *, centred: bool = False) -> Spectrum:
-    """Find the principal components of text embeddings (Eq. 9).
-
-    Args:
-        embeddings: [n, d] numbers, or an iterable of such blocks for a corpus that does not fit memory.
-        centred: take the mean out first, as PCA does; the paper does not.
-
-    Raises:
-        InputError: there are fewer than two texts or all embeddings are zero, blocks differ in width, or a number is
-            NaN or infinity.
-    """
+    """Return the principal components (Eq. 9) of [n, d] embeddings or of blocks of them; the paper does not centre."""
     moments = Moments()
     for block in blocks(embeddings):
         moments.add(block)

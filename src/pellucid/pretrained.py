@@ -84,12 +84,7 @@ def family_class(family: Any, folder: Path) -> Any:
 
 
 def load_by_name(names_or_paths: Iterable[str]) -> dict[str, Embedder]:
-    """Open models to be served, by the names that clients use: a path is called by its last part.
-
-    Raises:
-        InputError: two would have the same name.
-        ModelFolderError: one cannot be opened.
-    """
+    """Open models to be served, by the names that clients use: a path is called by its last part."""
     opened: dict[str, Embedder] = {}
     for given in names_or_paths:
         place = Path(given).expanduser()
@@ -101,14 +96,7 @@ def load_by_name(names_or_paths: Iterable[str]) -> dict[str, Embedder]:
 
 
 def open_sentence_transformer(name_or_path: str | os.PathLike[str]) -> Any:
-    """Open a folder or hub id with sentence-transformers, without its bars; code and pickled weights never.
-
-    A folder's files are checked first, and the hub is not asked.
-
-    Raises:
-        ModelFolderError: nothing is there, or it is broken.
-        MissingExtraError: it is not installed, or too old.
-    """
+    """Open a checked folder, or a hub id, with sentence-transformers; never code or pickled weights."""
     require("sentence_transformers")
     spec, folder = os.fspath(name_or_path), local_folder(name_or_path)
     with loading(spec):

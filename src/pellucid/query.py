@@ -31,16 +31,7 @@ NO_SPANS: Integers = np.zeros((0, 2), np.int64)
 
 
 class Terms(NamedTuple):
-    """What a score is made of, as arrays; rows are made when somebody reads them.
-
-    Attributes:
-        values: float64 [n]; they add up to the score, but for the remainder of a family that is not exact.
-        row: number of a value -> its row, with a key that no other has; contribution and share are ignored.
-        marks: float64 [m], the contributions of stretches of the second text, where several texts were asked about.
-        spans: int64 [m, 2], where each starts and ends.
-        score: what is taken apart; None for the sum of the values.
-        exact: whether these are all terms.
-    """
+    """The parts of a score as arrays, and a function that makes the row of a part when it is read."""
 
     values: Floats
     row: Callable[[int], Row]
@@ -152,17 +143,7 @@ class Query:
     def against(
         self, texts: Sequence[str], vectors: Sequence[StoredVector | None] | None = None, *, weight: float = 1.0
     ) -> Callable[[int], Terms]:
-        """Take the cosines to several documents apart, most of the work being the same for them.
-
-        Args:
-            texts: the documents.
-            vectors: of each its stored row at length 1, None for one that is gone; without them, the model reads the
-                texts.
-            weight: what the cosines are multiplied by.
-
-        Returns:
-            from the number of a text to the terms of its score, with marks where these are known.
-        """
+        """Return a function from number to terms of each document; `vectors` are stored rows at length 1."""
         if vectors is None:
             return lambda number: self._explained(texts[number], weight)
         stored, is_sparse = vectors, isinstance(self.unit, tuple)
@@ -203,7 +184,7 @@ class Query:
         return Terms(values, rows.__getitem__, np.array([value for value, _ in marks]), spans)
 
     def _is_named(self, is_sparse: bool) -> bool:
-        """Whether the dimensions have names that say something; else the whole vector is one row."""
+        """Whether dimensions have meaningful names; else the whole vector is one row."""
         return is_sparse or bool(self.model.names_dimensions)
 
 

@@ -52,19 +52,10 @@ class Row(NamedTuple):
 
 
 class LazyRows(Sequence[Row]):
-    """Rows that are made when they are read, by falling size of their contribution.
-
-    It reads as a tuple of rows does, equals the tuple, and is copied and pickled as one.
-    """
+    """Rows by falling size of their contribution, made when they are read; otherwise as a tuple of rows."""
 
     def __init__(self, contributions: npt.NDArray[np.float64], make: Callable[[int], Row], score: float) -> None:
-        """Keep what the rows are made of.
-
-        Args:
-            contributions: what each term adds to the score, [terms], in any order.
-            make: from the number of a term to its row, whose contribution and share are ignored. Keys must differ.
-            score: what shares are of.
-        """
+        """Take contributions [terms] in any order, and the function from a term's number to its row."""
         self.values, self._make, self._score = contributions, make, score
 
     @cached_property
@@ -140,11 +131,7 @@ def sorted_with_shares(terms: Iterable[Row], score: float) -> tuple[Row, ...]:
 
 
 def check_distinct(rows: Sequence[Row]) -> None:
-    """Refuse a term that is there twice: a difference of explanations would lose one of the two.
-
-    Raises:
-        InputError: two rows have the same key.
-    """
+    """Check that no term is there twice: a difference of explanations would lose one of the two."""
     if len({row.key for row in rows}) < len(rows):
         counts = Counter(row.key for row in rows)
         twice = next(row for row in rows if counts[row.key] > 1)

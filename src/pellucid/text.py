@@ -94,10 +94,7 @@ class Word(NamedTuple):
 
 
 def well_formed(text: str) -> str:
-    """Return `text` with each lone surrogate replaced by U+FFFD, so that it can be written as UTF-8.
-
-    The replacement has the same length, hence character spans keep their meaning.
-    """
+    """Return `text` with lone surrogates as U+FFFD, of the same length, so that it can be written as UTF-8."""
     if text.isascii():
         return text
     try:
@@ -114,11 +111,7 @@ def _is_punctuation(mark: str) -> bool:
 
 
 def split_words(text: str) -> list[Word]:
-    """Return the words of `text` in order, with their character spans.
-
-    >>> [w.text for w in split_words("Don't panic: 3.14!")]
-    ['Don', 't', 'panic', '3', '14']
-    """
+    """Return the words of `text` in order, with their character spans."""
     words = []
     for found in _BETWEEN_ASCII_MARKS.finditer(well_formed(text)):
         piece, start = found[0], found.start()
@@ -147,11 +140,7 @@ class Coverage:
     share: float = field(init=False)
 
     def __post_init__(self) -> None:
-        """Check the counts and set the share.
-
-        Raises:
-            InputError: they are no counts, or not partly <= known <= total.
-        """
+        """Check the counts and set the share."""
         counts = (self.partly, self.known, self.total)
         if not all(type(count) is int for count in counts) or not 0 <= self.partly <= self.known <= self.total:
             raise InputError(f"coverage of {self.known!r:.20} words known of {self.total!r:.20} cannot be")
@@ -164,17 +153,14 @@ class Coverage:
 
 
 def words_before(text: str, end: int) -> tuple[Coverage, tuple[Span, ...]]:
-    """Return how much of `text` a model knows that reads the words beginning before character `end`, and the others."""
+    """Return the coverage and the unknown spans of a text read up to character `end`."""
     words = split_words(text)
     left_out = tuple((word.start, word.end) for word in words if word.start >= end)
     return Coverage(len(words) - len(left_out), len(words)), left_out
 
 
 def content_words(text: str) -> set[str]:
-    """Return the words that say what `text` is about, in lower case: no function words, dates, numbers or short words.
-
-    Only English function words are known. Of scripts without spaces, a run of characters counts as a word.
-    """
+    """Return the lower-case words that carry content: no (English) function words, dates, numbers or short words."""
     words = {word.lower() for word in _LETTERS.findall(text)}
     return {word for word in words - _SAYING_LITTLE if len(word) > 2 or unspaced_run.match(word)}
 
@@ -185,11 +171,7 @@ def is_phrase(word: str) -> bool:
 
 
 def shown_word(word: str) -> str:
-    """Return a vocabulary's `word` as a person writes it.
-
-    >>> shown_word("new\u2581york")
-    'new york'
-    """
+    """Return a vocabulary's `word` as a person writes it: "new york" for "new▁york"."""
     return word.replace(JOINER, " ") if is_phrase(word) else word
 
 
@@ -203,14 +185,7 @@ class Vocabulary:
     """
 
     def __init__(self, words: Sequence[str], subwords: Tokenizer | Callable[[], Tokenizer] | None = None) -> None:
-        """Take the words in row order and the teacher's tokenizer; without one, no prefix is tried.
-
-        A function in place of the tokenizer is called at the first unknown word, so that opening a model
-        does not wait for it.
-
-        Raises:
-            InputError: a word occurs twice.
-        """
+        """Take distinct words in row order, and the teacher's tokenizer or a function called at first use."""
         self.words = words
         self._subwords = subwords
         self._row = {word: row for row, word in enumerate(words)}
@@ -219,7 +194,7 @@ class Vocabulary:
             raise InputError(f"the vocabulary holds {twice!r} twice")
 
     def __getstate__(self) -> dict[str, Any]:
-        """Call the function in place of the tokenizer: it may be one that no pickle can hold, or read a file."""
+        """Replace the function by its tokenizer: it may not be picklable, or read a file."""
         return {**self.__dict__, "_subwords": self.subwords}
 
     @property
@@ -253,22 +228,14 @@ class Vocabulary:
         return word in self._row or word.lower() in self._row
 
     def row(self, word: str) -> int:
-        """Return the row of `word`, or -1 for an unknown word.
-
-        >>> Vocabulary(["the", "cat"]).row("The")
-        0
-        """
+        """Return the row of `word`, or -1 for an unknown word."""
         row = self._row.get(word, -1)
         if row < 0:
             row = self._row.get(word.lower(), -1)
         return row if row >= 0 or self._subwords is None else self._prefix_row(word)
 
     def factors(self, given: Mapping[str, float]) -> dict[int, float]:
-        """Return factors of words and phrases ("new york") by row.
-
-        Raises:
-            InputError: a word has no row of its own or is given twice, or a factor is not between 0 and a million.
-        """
+        """Return factors of words and phrases ("new york") by row, after checking them."""
         found: dict[int, float] = {}
         for word, factor in given.items():
             row = self._own_row(word)
@@ -308,16 +275,13 @@ class Vocabulary:
         return list(self._with_phrases(words, text)) if self._phrase_lengths else words
 
     def spaced(self, texts: list[str]) -> list[str]:
-        """Return `texts` such that `split_words` finds in each the words that `split` finds in the original.
-
-        This is `split` for many texts: only those that need it are written anew, with spaces between their words.
-        """
+        """Return texts in which `split_words` finds the words that `split` finds in the originals."""
         if not self.needs_spaces(is_ascii=False):
             return texts
         return [self._spaced(text) if self.needs_spaces(is_ascii=text.isascii()) else text for text in texts]
 
     def needs_spaces(self, *, is_ascii: bool) -> bool:
-        """Whether `spaced` may change a text, of ASCII alone or not: a vocabulary may know phrases, or cut scripts."""
+        """Whether `spaced` may change a text: of ASCII alone only where the vocabulary has phrases."""
         return bool(self._phrase_lengths) or (bool(self._unspaced_lengths) and not is_ascii)
 
     def _spaced(self, text: str) -> str:

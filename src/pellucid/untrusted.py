@@ -76,14 +76,7 @@ def parse_tokenizer(content: bytes, path: Path) -> Tokenizer:
 
 
 def check_tokenizer(described: Any, path: Path, *, regexes: bool = False) -> None:
-    """Refuse a tokenizer that could take endless time or memory.
-
-    Args:
-        described: what its file holds.
-        path: of the file.
-        regexes: refuse regular expressions that may take exponential time, too. Elsewhere the library's own limit
-            serves, which ends in a panic.
-    """
+    """Check that a tokenizer cannot take endless time or memory; `regexes`: exponential expressions too."""
     if not isinstance(described, dict) or not isinstance(described.get("model"), dict):
         raise ModelFolderError(f"{path} is no tokenizer: it has no model")
     growth = 1.0
@@ -114,7 +107,7 @@ def _parts(part: Any, place: str, depth: int = 0) -> Iterator[dict[str, Any]]:
 
 
 def _check_part(part: dict[str, Any], place: str, kinds: list[str], path: Path, regexes: bool) -> None:
-    """Refuse a part of an unknown kind, a random one, and endless strings."""
+    """Check that a part is of a known kind, not random, and its strings not endless."""
     kind = part.get("type", "WordPiece" if place == "model" else None)  # old files do not say it
     if kind not in kinds:
         raise ModelFolderError(f"{path}: {place} is of kind {kind!r:.40}; known are {', '.join(kinds)}")
@@ -134,7 +127,7 @@ def _check_part(part: dict[str, Any], place: str, kinds: list[str], path: Path, 
 
 
 def _check_map(encoded: Any, path: Path) -> None:
-    """Refuse a map of characters that puts a long text in the place of one."""
+    """Check that a map of characters does not put a long text in the place of one."""
     try:
         content = base64.b64decode(encoded or "", validate=True)
         size = struct.unpack_from("<I", content)[0] if content else 0
@@ -158,11 +151,7 @@ def _growth(part: dict[str, Any]) -> float:
 
 
 def tame(pattern: str) -> bool:
-    """Whether a regular expression cannot take exponential time: no repeated group holds a repetition or a choice.
-
-    >>> [tame(pattern) for pattern in ("(a+)+$", " ?[^a-z]+|(?:ab|cd)?", "(?:a|aa)*")]
-    [False, True, False]
-    """
+    """Whether a regular expression cannot take exponential time: no repeated group holds a repetition or a choice."""
     groups, inside, place = [False], 0, 0
     while place < len(pattern):
         letter = pattern[place]
@@ -200,7 +189,7 @@ def tame(pattern: str) -> bool:
 
 
 def check_folder(folder: Path) -> None:
-    """Refuse a folder of a transformer or a tokenizer that cannot be opened safely."""
+    """Check that the folder of a transformer or tokenizer can be opened safely."""
     for entry in folder.iterdir():
         if not entry.is_file() and not entry.is_dir():
             raise ModelFolderError(f"{entry} is not a regular file")
@@ -216,7 +205,7 @@ def check_folder(folder: Path) -> None:
 
 
 def _check_index(folder: Path) -> None:
-    """Refuse an index of several files of weights that names files elsewhere, or none."""
+    """Check that an index of several files of weights names files beside it."""
     files = read_json(folder / _INDEX).get("weight_map")
     names = set(map(str, files.values())) if isinstance(files, dict) else {""}
     wrong = [name for name in names if Path(name).name != name or not (folder / name).is_file()]
@@ -226,7 +215,7 @@ def _check_index(folder: Path) -> None:
 
 
 def check_modules(folder: Path) -> None:
-    """Refuse a folder whose modules are not sentence-transformers' own, or whose files cannot be opened safely."""
+    """Check that a folder's modules are sentence-transformers' own, and their files safe to open."""
     modules = read_json(folder / "modules.json") if (folder / "modules.json").exists() else [{"path": ""}]
     if not isinstance(modules, list) or not all(isinstance(module, dict) for module in modules):
         raise ModelFolderError(f"{folder / 'modules.json'} must hold a list of modules")
@@ -244,7 +233,7 @@ def check_modules(folder: Path) -> None:
 
 
 def _check_transformer(folder: Path) -> None:
-    """Refuse the transformer of a module where `config.json` and weights differ; what is missing would be random."""
+    """Check that a module's transformer has all its weights; missing ones would be random."""
     import transformers
 
     config = transformers.AutoConfig.from_pretrained(str(folder), trust_remote_code=False, local_files_only=True)
@@ -261,7 +250,7 @@ def _check_transformer(folder: Path) -> None:
 
 
 def _check_module(folder: Path) -> None:
-    """Refuse a module of sentence-transformers whose weights are pickled, or fewer than its `config.json` claims."""
+    """Check that a module's weights are not pickled, and as many as its `config.json` claims."""
     check_folder(folder)
     held = sum(tensor_sizes(folder).values())
     pickled = next(chain(folder.glob("*.bin"), folder.glob("*.pt"), folder.glob("*.pth")), None)
@@ -277,7 +266,7 @@ def _check_module(folder: Path) -> None:
 
 
 def _check_config(config: Any, tensors: int, path: Path) -> None:
-    """Refuse settings that make far more of something than there are tensors, and those that name code."""
+    """Check that no setting makes far more of something than there are tensors, or names code."""
     for key, value in config.items() if isinstance(config, dict) else ():
         if _COUNTED.search(key) and type(value) is int and value > max(_LEAST_COUNT, tensors):
             raise ModelFolderError(f"{path}: {key} is {value!r:.40}, and the weights beside it are {tensors} tensors")
@@ -305,15 +294,7 @@ def tensor_sizes(folder: Path) -> dict[str, int]:
 
 
 def check_size(loader: Any, config: Any, folder: Path) -> None:
-    """Refuse a configuration that claims a far larger model than the weights in `folder` are.
-
-    The model is built without memory for its numbers, as transformers does before it reads weights.
-
-    Args:
-        loader: the class of transformers that will open it.
-        config: what it read of `config.json`.
-        folder: with safetensors files.
-    """
+    """Check that a configuration does not claim a far larger model than the weights in `folder` are."""
     import torch
 
     held = sum(tensor_sizes(folder).values())
@@ -330,7 +311,7 @@ def check_size(loader: Any, config: Any, folder: Path) -> None:
 
 
 def check_finite(model: Any, name: str) -> None:
-    """Refuse weights that are NaN or infinite."""
+    """Check that weights are finite."""
     for key, weight in model.named_parameters():
         if weight.is_floating_point() and weight.numel():
             low, high = weight.detach().aminmax()  # no copy of a large table
@@ -339,7 +320,7 @@ def check_finite(model: Any, name: str) -> None:
 
 
 def check_token_ids(tokenizer: Any, rows: int) -> None:
-    """Refuse a tokenizer with ids that a model of `rows` input embeddings cannot look up, or without words."""
+    """Check that a tokenizer has words, and no ids beyond a model's `rows` input embeddings."""
     vocabulary = tokenizer.get_vocab()
     beyond = [number for number in (*vocabulary.values(), *tokenizer("a")["input_ids"]) if not 0 <= number < rows]
     if beyond:
@@ -350,12 +331,7 @@ def check_token_ids(tokenizer: Any, rows: int) -> None:
 
 @contextmanager
 def loading(name: str) -> Iterator[None]:
-    """Turn whatever transformers raises while it opens something into our errors, and keep bars and threads away.
-
-    Raises:
-        MissingExtraError: torch or transformers is not installed, or too old.
-        ModelFolderError: nothing is there, or it is broken.
-    """
+    """Turn whatever transformers raises while it opens something into our errors, without bars, on one thread."""
     require("torch")  # transformers imports without it and fails later
     require("transformers")
     try:
@@ -373,11 +349,7 @@ def loading(name: str) -> Iterator[None]:
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """Let torch compute on one thread, as is best for a handful of tokens.
-
-    Threads meet after every layer. Over so few tokens they wait for each other longer than they compute, and beside
-    other programs far longer: the proofs and checks of a model of 30 layers took 18 seconds instead of 0.8.
-    """
+    """Let torch compute on one thread: over a handful of tokens, threads wait longer than they compute."""
     import torch
 
     threads = torch.get_num_threads()

@@ -57,17 +57,7 @@ class Canvas:
     """A picture with its heading and its colours."""
 
     def __init__(self, size: tuple[float, float], title: str, below: str = "", *, dark: bool = False) -> None:
-        """Open an empty picture.
-
-        Args:
-            size: width and height in inches.
-            title: the heading; any text.
-            below: a second line under it.
-            dark: draw for a dark background.
-
-        Raises:
-            MissingExtraError: matplotlib is not installed.
-        """
+        """Open an empty picture of `size` inches, with a title and a second line below it."""
         try:
             from matplotlib.figure import Figure
         except ImportError as error:
@@ -124,11 +114,7 @@ class Canvas:
     def heat_map(
         self, axes: Axes, values: npt.NDArray[Any], down: Sequence[str], across: Sequence[str], label: str
     ) -> float:
-        """Draw a table as coloured cells, 0 in the neutral colour and NaN as paper; `label` stands at the scale.
-
-        Returns:
-            the largest size among the values, where the colours end.
-        """
+        """Draw coloured cells, 0 neutral and NaN as paper, and return the largest size among the values."""
         from matplotlib.colors import CenteredNorm, LinearSegmentedColormap
 
         colours = self.colours
@@ -160,11 +146,7 @@ def short_name(text: str, longest: int = _LONGEST) -> str:
 
 
 def picture(parts: Iterable[AnyPart], *, most: int, dark: bool = False) -> Figure:
-    """Draw the first matrix among the parts as a heat map of `most` words a side; without one, the first bars.
-
-    Raises:
-        MissingExtraError: matplotlib is not installed.
-    """
+    """Draw the first matrix among the parts as a heat map of `most` words a side; without one, the first bars."""
     parts = list(parts)
     matrix = next((part.folded(most) for part in parts if isinstance(part, Matrix)), None)
     bars = next((part for part in parts if isinstance(part, Bars)), None)

@@ -194,14 +194,7 @@ def _fold(
 def marked(
     text: str, values: Mapping[tuple[int, int], float], unknown: Iterable[tuple[int, int]], scale: float
 ) -> Iterator[Piece]:
-    """Cut `text` into pieces that joined are the text; where spans overlap, the earlier one has the characters.
-
-    Args:
-        text: the text.
-        values: what stretches of it add to a score.
-        unknown: stretches that a model knows nothing of.
-        scale: the value that has strength 1.
-    """
+    """Yield pieces that joined are `text`, with strength value / scale; where spans overlap, the earlier one wins."""
     marks = [(span, "word", value) for span, value in values.items()] + [(span, "unknown", 0.0) for span in unknown]
     at = 0
     for (start, end), kind, value in sorted(marks):
@@ -292,9 +285,5 @@ def shorten(text: str, length: int) -> str:
 
 
 def visible(text: str) -> str:
-    """Replace control characters one for one by visible ones, so that a text cannot steer a terminal.
-
-    What a terminal, a picture or Markdown shows of a user's text, name or file goes through here; what a page shows,
-    through `page.safe`.
-    """
+    """Make control characters visible, one for one, so that a user's text cannot steer a terminal."""
     return well_formed(text).translate(_VISIBLE)

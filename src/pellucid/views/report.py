@@ -122,11 +122,7 @@ class Report(Shown):
 
 
 def frame(rows: Iterable[Any], columns: Sequence[str]) -> DataFrame:
-    """Return tuples as a pandas DataFrame.
-
-    Raises:
-        MissingExtraError: pandas is not installed.
-    """
+    """Return tuples as a pandas DataFrame."""
     try:
         import pandas as pd
     except ImportError as error:
