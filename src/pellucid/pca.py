@@ -1,12 +1,9 @@
-"""The principal components of an embedding space, and what fine-tuning does to them.
+"""The principal components of an embedding space (section 4 of "A Text is Worth Several Tokens").
 
-"A Text is Worth Several Tokens", section 4: the singular vectors u_1, u_2, ... of a backbone's text embeddings, the
-variation v_j of its fine-tuned version along each, and the logits split into what the first component gives and what
-the rest gives. As there, the embeddings are not centred unless that is asked for, so that u_1 is close to their mean.
-
-Only the second moment of the embeddings is kept, d x d numbers, so that there is no limit to the number of texts. The
-sign of a singular vector is arbitrary; here a vector points to the side of the mean embedding, and where the mean has
-no part in it, its largest entry is positive. A negative v_1 then says that tuning made the first component smaller.
+As there, embeddings are not centred unless that is asked for, so that u_1 is close to their mean. Only their second
+moment is kept, d x d numbers, so that there is no limit to the number of texts. The sign of a singular vector is
+arbitrary: here it points to the side of the mean embedding, and where the mean has no part in it, its largest entry is
+positive.
 """
 
 from __future__ import annotations
@@ -91,45 +88,6 @@ class Spectrum:
         """u_1, float64 [d]."""
         component: Array = self.components[0]
         return component
-
-    @property
-    def shares(self) -> Array:
-        """The share of each component in the embeddings' squared length (variance, if centred), [d]; sums to 1."""
-        energy = self.singular_values**2
-        total = float(energy.sum())
-        return energy / total if total > 0 else energy
-
-    @property
-    def level(self) -> float:
-        """The mean embedding's part along u_1; adding -level x u_1 to each embedding takes it out."""
-        return float(self.mean @ self.first)
-
-    def project(self, embeddings: npt.ArrayLike) -> Array:
-        """Return the part of each embedding along each component, float64 [n, d] (h . u_j, never centred)."""
-        coordinates: Array = self._checked(embeddings) @ self.components.T
-        return coordinates
-
-    def split(self, embeddings: npt.ArrayLike) -> tuple[Array, Array]:
-        """Return u_1 u_1' h and the rest, which add up to h (Eq. 11), each float64 [n, d]."""
-        rows = self._checked(embeddings)
-        first = np.outer(rows @ self.first, self.first)
-        return first, rows - first
-
-    def adjusted(self, embeddings: npt.ArrayLike, amount: float) -> Array:
-        """Return h + amount x u_1 (Eq. 14), float64 [n, d]."""
-        return self._checked(embeddings) + amount * self.first
-
-    def __repr__(self) -> str:
-        """Return one short line."""
-        kind = "centred" if self.centred else "not centred"
-        width = len(self.singular_values)
-        return f"<Spectrum of {self.texts:,} texts, {width} wide, {kind}, first component {self.shares[0]:.1%}>"
-
-    def _checked(self, embeddings: npt.ArrayLike) -> Array:
-        rows = np.asarray(embeddings, np.float64)
-        if rows.ndim != 2 or rows.shape[1] != len(self.mean):
-            raise InputError(f"embeddings of shape {rows.shape}; this spectrum is of embeddings [n, {len(self.mean)}]")
-        return rows
 
 
 def spectrum_of(embeddings: Any, *, centred: bool = False) -> Spectrum:
