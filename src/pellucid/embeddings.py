@@ -202,16 +202,6 @@ def strongest(rows: Any, count: int) -> Any:
     return type(rows)((rows.data[kept], rows.indices[kept], starts), shape=rows.shape)
 
 
-def sparsity(embeddings: Any) -> dict[str, float]:
-    """Return what `SparseEncoder.sparsity` does, of embeddings in any form; `Embedder.sparsity` says more."""
-    rows = as_rows(embeddings)
-    count = rows.count_nonzero() if hasattr(rows, "tocsr") else np.count_nonzero(rows)
-    if 0 in rows.shape:
-        return {"active_dims": 0.0, "sparsity_ratio": 1.0}
-    active = float(count) / rows.shape[0]
-    return {"active_dims": active, "sparsity_ratio": 1.0 - active / rows.shape[1]}
-
-
 def as_tensor(rows: Any, device: Any) -> Any:
     """Return rows as a torch tensor; sparse ones in COO, as `SparseEncoder` gives them."""
     require("torch")

@@ -1,7 +1,7 @@
-"""One way to ask a model: a text with its vector, what is known of it, and what its cosine to any other is made of.
+"""One way to ask a model: a text with its vector, how much of it is known, and the terms of its cosine to any other.
 
-`Embedder.ask` gives a `Query`; `explain`, `rank` and the index stand on it. Here is what holds for every family: a
-cosine is the sum of the products of two rows' coordinates. A family that can say more overrides `terms`.
+`Embedder.ask` gives a `Query`; `explain`, `rank` and the index use it. For every family a cosine is the sum of the
+products of two rows' coordinates; one that can explain more overrides `terms`.
 """
 
 from __future__ import annotations
@@ -33,30 +33,21 @@ NO_SPANS: Integers = np.zeros((0, 2), np.int64)
 class Terms(NamedTuple):
     """The parts of a score as arrays, and a function that makes the row of a part when it is read."""
 
-    values: Floats
-    row: Callable[[int], Row]
-    marks: Floats = NO_MARKS
-    spans: Integers = NO_SPANS
-    score: float | None = None
-    exact: bool = True
+    values: Floats  # [n]; they add up to the score, but for the remainder of a family that is not exact
+    row: Callable[[int], Row]  # number of a value -> its row, with a unique key; contribution and share are ignored
+    marks: Floats = NO_MARKS  # [m], contributions of spans of the second text, where several texts were asked about
+    spans: Integers = NO_SPANS  # [m, 2], start and end of each
+    score: float | None = None  # None for the sum of the values
+    exact: bool = True  # whether these are all terms
 
 
 NO_TERMS = Terms(np.zeros(0), lambda number: Row("", (), 0.0, 0.0))
 
 
 class Query:
-    """A text as a model reads it in a role.
+    """A text as a model reads it in a role; everything is computed when first needed: a search needs only `vector`."""
 
-    Everything is computed when it is first needed: a search needs the vector alone.
-
-    Attributes:
-        model: the `Embedder`.
-        text: what was asked about.
-        role: what it is encoded as.
-        needs_vectors: whether `against` wants the other texts' stored vectors.
-    """
-
-    needs_vectors = True
+    needs_vectors = True  # whether `against` wants the other texts' stored vectors
 
     def __init__(
         self,
@@ -68,16 +59,7 @@ class Query:
         known: Callable[[], tuple[Coverage, tuple[Span, ...]]] | None = None,
         places: Callable[[], SpanFinder] | None = None,
     ) -> None:
-        """Take what reads the text.
-
-        Args:
-            model: the `Embedder`.
-            text: a checked text.
-            role: a checked role.
-            coordinates: gives the row whose products with others are taken apart; None takes `vector` at length 1.
-            known: gives how much of the text is known, and the stretches that are not; None asks the model.
-            places: gives what finds a dimension in the text; None where the family cannot say.
-        """
+        """Take an `Embedder`, a checked text and role, and functions for what a family computes in its own way."""
         self.model, self.text, self.role = model, text, role
         self._coordinates, self._known, self._places = coordinates, known, places
 
@@ -105,7 +87,7 @@ class Query:
 
     @cached_property
     def known(self) -> tuple[Coverage, tuple[Span, ...]]:
-        """How much of the text the model knows, and the stretches that it does not."""
+        """How much of the text the model knows, and the spans that it does not."""
         found: tuple[Coverage, tuple[Span, ...]] = (
             self.model._known([self.text], self.role)[0] if self._known is None else self._known()
         )
@@ -113,7 +95,7 @@ class Query:
 
     @cached_property
     def span_finder(self) -> SpanFinder | None:
-        """What finds a dimension in the text; None where the family cannot say."""
+        """The function that finds a dimension in the text; None where the family has none."""
         return None if self._places is None else self._places()
 
     def terms(self, other: Query | None = None) -> Terms:
