@@ -68,15 +68,20 @@ def cut(items: Iterable[Item], most: int, size: Callable[[Item], int]) -> Iterat
 
 def is_path(corpus: Corpus) -> bool:
     """Whether `corpus` names a file that can be read again, rather than a pipe or the texts themselves."""
-    return _is_name(corpus) and not _is_stream(Path(corpus))  # type: ignore[arg-type]
+    return isinstance(corpus, (str, os.PathLike)) and not _is_stream(Path(corpus))
 
 
 def read_texts(corpus: Corpus, *, field: str = "text") -> Iterator[str]:
     """Yield the texts of a path or iterable in order, in bounded memory; `field` is the JSON key or the column."""
-    if not _is_name(corpus):
-        yield from _check_strings(corpus)  # type: ignore[arg-type]
+    if not isinstance(corpus, (str, os.PathLike)):
+        for position, text in enumerate(corpus):
+            if not isinstance(text, str):
+                raise CorpusError(
+                    f"corpus item {position} is {type(text).__name__} {text!r:.80}; every item must be a str"
+                )
+            yield text
         return
-    path = Path(corpus)  # type: ignore[arg-type]
+    path = Path(corpus)
     kind = _kind(path)
     if kind == ".parquet":
         yield from _read_parquet(path, field)
@@ -186,20 +191,9 @@ def parquet_rows(path: Path, choose: Callable[[Any], list[str]]) -> Iterator[dic
                 yield from rows
 
 
-def _is_name(corpus: Corpus) -> bool:
-    return isinstance(corpus, (str, os.PathLike))
-
-
 def _is_stream(path: Path) -> bool:
     """Whether there is a pipe or a device, which can be read once."""
     return os.path.exists(path) and not os.path.isfile(path) and not os.path.isdir(path)
-
-
-def _check_strings(texts: Iterable[str]) -> Iterator[str]:
-    for position, text in enumerate(texts):
-        if not isinstance(text, str):
-            raise CorpusError(f"corpus item {position} is {type(text).__name__} {text!r:.80}; every item must be a str")
-        yield text
 
 
 def _file_lines(path: Path, name: str) -> Iterator[list[str]]:
@@ -219,7 +213,9 @@ def _lines(stream: BinaryIO, name: str) -> Iterator[list[str]]:
     number = 0  # of lines so far
     for block in _blocks(stream, name):
         if number == 0:
-            _check_encoding(block, name)
+            start = block[:_PEEK]  # in UTF-16 and UTF-32 half of the bytes of Latin letters are zero, valid in UTF-8
+            if start.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) or 3 * start.count(0) > len(start):
+                raise CorpusError(f"{name} is UTF-16, UTF-32 or not text; save it as UTF-8")
             block = block.removeprefix(codecs.BOM_UTF8)
         try:
             text = block.decode("utf-8")
@@ -238,7 +234,13 @@ def _blocks(stream: BinaryIO, name: str) -> Iterator[bytes]:
     """Yield blocks of whole lines; what is ready in a pipe comes at once."""
     pieces: list[bytes] = []  # of a line that has not ended yet
     size = number = 0
-    while chunk := _chunk(stream, name, number):
+    while True:
+        try:
+            chunk: bytes = stream.read1(_CHUNK)  # type: ignore[attr-defined]
+        except UNREADABLE as error:
+            raise CorpusError(f"{name} is damaged or cannot be read after line {number}: {_reason(error)}") from error
+        if not chunk:
+            break
         end, last = chunk.find(b"\n"), chunk.rfind(b"\n") + 1
         if size + (len(chunk) if end < 0 else end) > LONGEST_LINE:
             raise CorpusError(
@@ -251,21 +253,6 @@ def _blocks(stream: BinaryIO, name: str) -> Iterator[bytes]:
             number += chunk.count(b"\n")
             pieces, size = [chunk[last:]], len(chunk) - last
     yield b"".join(pieces)
-
-
-def _chunk(stream: BinaryIO, name: str, number: int) -> bytes:
-    try:
-        chunk: bytes = stream.read1(_CHUNK)  # type: ignore[attr-defined]
-    except UNREADABLE as error:
-        raise CorpusError(f"{name} is damaged or cannot be read after line {number}: {_reason(error)}") from error
-    return chunk
-
-
-def _check_encoding(block: bytes, name: str) -> None:
-    """Check that a file is not UTF-16 or UTF-32: in Latin letters half of their bytes are zero, valid in UTF-8."""
-    start = block[:_PEEK]
-    if start.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) or 3 * start.count(0) > len(start):
-        raise CorpusError(f"{name} is UTF-16, UTF-32 or no text; save it as UTF-8")
 
 
 def _reason(error: BaseException) -> str:

@@ -1,11 +1,10 @@
 """What a score is made of: named rows that add up to it.
 
-An `Explanation` is data, and shows itself as parts that `views` draws for any medium. What the rows leave of the score
-is the remainder, always: rounding for a family that keeps every term (`exact`), what was cut for one that does not.
-This is arithmetic, not sampling.
+An `Explanation` is data, and shows itself as parts that `views` draws for any medium. The remainder is the score less
+the rows: rounding for a family that keeps every term (`exact`), and also what was cut for one that does not.
 
 Most explanations are made for a score and a few rows. So the rows of a family stay an array of numbers (`LazyRows`),
-with a function that names them, until someone reads them.
+with a function that names them, until they are read.
 
 "Why does B rank above C for A?" is `model.explain(a, b) - model.explain(a, c)`: an explanation again, whose score is
 the gap between the two.
@@ -99,11 +98,7 @@ class Explanation(Shown):
     coverage: tuple[Coverage, ...] = ()
 
     def __post_init__(self) -> None:
-        """Make the texts writable as UTF-8 (spans keep their meaning) and see to it that rows have keys.
-
-        Raises:
-            InputError: two rows have the same key, a number is not finite, or `coverage` is of another number of texts.
-        """
+        """Make the texts writable as UTF-8 (spans keep their meaning), give rows keys, and check all."""
         for name in ("text1", "text2", "text3"):
             text = getattr(self, name)
             if text is not None:
@@ -125,7 +120,7 @@ class Explanation(Shown):
 
     @property
     def _values(self) -> npt.NDArray[np.float64]:
-        """The contributions in any order: sorting takes longer than all else that is done before rows are read."""
+        """The contributions in any order: sorting would take longer than everything else before rows are read."""
         if isinstance(self.rows, LazyRows):
             return self.rows.values
         return np.array([row.contribution for row in self.rows], np.float64)
@@ -365,11 +360,7 @@ class Explanation(Shown):
     # --- What the views show ---
 
     def _parts(self, top_k: int = 10) -> Iterator[AnyPart]:
-        """Yield what every medium shows, with `top_k` rows.
-
-        Raises:
-            InputError: `top_k` is below 0.
-        """
+        """Yield what every medium shows, with `top_k` rows."""
         if top_k < 0:
             raise InputError(f"top_k is {top_k}; it must be at least 0")
         title = "Similarity" if self.text3 is None else "Similarity to text 2 less similarity to text 3"
@@ -410,11 +401,11 @@ class Explanation(Shown):
 
     @property
     def _has_shares(self) -> bool:
-        """Whether shares of the score say anything; not where large terms of both signs nearly cancel."""
+        """Whether shares of the score mean anything: not where large terms of both signs nearly cancel."""
         return abs(self.score) > max(NO_SCORE, _CANCELLED * float(np.abs(self.contributions).sum()))
 
     def _notes(self) -> Iterator[str]:
-        """Say in sentences what the numbers rest on."""
+        """Yield sentences about what the numbers are based on."""
         if not self.rows:
             yield f"Nothing to add up: the model knows nothing of {self._blank_texts()}."
             return
@@ -428,7 +419,7 @@ class Explanation(Shown):
             yield "The score is negative, so the rows that lower it have the positive shares."
 
     def _blank_texts(self) -> str:
-        """Name the texts that hold no word but unknown ones."""
+        """Name the texts without any known word."""
         if len(self.texts) == 1:
             return "the text"
         blank = []
@@ -451,10 +442,7 @@ class Explanation(Shown):
         return Bars(title, names, tuple(bars), tuple(rest), self.score, self._has_shares)
 
     def _matrix(self) -> Matrix:
-        """Return pairs of words as a matrix in text order: in a difference the words of text 2, then those of text 3.
-
-        A word that was written in two ways, each with its own vector, is one word here if the two are named alike.
-        """
+        """Return pairs of words as a matrix in text order; words with one name, though two vectors, are one word."""
         down: dict[str, Any] = {}
         across: dict[str, Any] = {}
         for row in self.rows:
@@ -485,19 +473,16 @@ class Explanation(Shown):
         """Return "covid read as co" for each word of a text that others stand for."""
         found: dict[str, None] = {}
         for row in self.rows:
-            if row.kind not in (WORD, WORD_PAIR) or not (row.spans1, row.spans2, row.spans3)[number - 1]:
-                continue
-            word = row.parts[min(number, len(row.parts)) - 1]
-            before = f" × {word}" if number > 1 else word
-            start = row.name.rfind(before + READ_AS) if number > 1 else row.name.find(before + READ_AS)
-            if start == 0 or (number > 1 and start > 0):
-                known = row.name[start + len(before + READ_AS) :].partition(")")[0]
-                found.setdefault(f"{word} read as {known}")
+            if row.kind in (WORD, WORD_PAIR) and (row.spans1, row.spans2, row.spans3)[number - 1]:
+                labels = row.name.split(" × ")
+                word, _, known = labels[min(number, len(labels)) - 1].partition(READ_AS)
+                if known:
+                    found.setdefault(f"{word} read as {known.removesuffix(')')}")
         return list(found)
 
 
 def coverage_warning(coverage: Coverage, text: str, unknown: Sequence[str] = ()) -> str:
-    """Say that a model knows too little of `text`, and which words it does not; "" where it knows enough."""
+    """Return a sentence that a model knows too little of `text`, and which words are unknown; "" if it knows enough."""
     if not coverage.is_low:
         return ""
     named = f" Unknown: {listed(unknown)}." if unknown else ""

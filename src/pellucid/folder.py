@@ -19,6 +19,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from fnmatch import fnmatch
+from itertools import islice
 from pathlib import Path, PurePosixPath
 from typing import Any, Literal, NamedTuple
 
@@ -276,7 +277,12 @@ def check_regular(folder: Path) -> None:
     inside = [(folder, 0)]
     while inside:
         here, depth = inside.pop()
-        for entry in _entries(here):
+        try:
+            with os.scandir(here) as entries:
+                found = [Path(entry.path) for entry in islice(entries, left + 1)]
+        except OSError as error:
+            raise ModelFolderError(f"cannot read {here}: {error.strerror or error}") from error
+        for entry in found:
             left -= 1
             if left < 0:
                 raise ModelFolderError(f"{folder} holds more than {_MOST_ENTRIES:,} files; it is no model's folder")
@@ -291,15 +297,6 @@ def check_regular(folder: Path) -> None:
                     f"{entry} is a link that leads out of the folder. Put a copy in its place or, if you trust the "
                     f"folder: pellucid.load({str(folder)!r}, allow_outside=True)"
                 )
-
-
-def _entries(folder: Path) -> Iterator[Path]:
-    """Yield the entries of `folder`, which may be more than memory holds."""
-    try:
-        with os.scandir(folder) as entries:
-            yield from (Path(entry.path) for entry in entries)
-    except OSError as error:
-        raise ModelFolderError(f"cannot read {folder}: {error.strerror or error}") from error
 
 
 def _kind(path: Path) -> int:

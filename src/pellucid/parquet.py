@@ -200,14 +200,11 @@ def _struct(content: bytes, place: int, depth: int = 0) -> tuple[dict[int, Any],
 
 def _value(content: bytes, place: int, kind: int, depth: int) -> tuple[Any, int]:
     """Return a value of a struct, None for what is skipped, and where it ends."""
-    if kind in (1, 2):  # true and false stand in their kind
-        return None, place
-    if kind == 3:
-        return None, place + 1
+    skipped = {1: 0, 2: 0, 3: 1, 7: 8}  # bytes of true, false, a byte and a double
+    if kind in skipped:
+        return None, place + skipped[kind]
     if kind in (4, 5, 6):
         return _integer(content, place)
-    if kind == 7:
-        return None, place + 8
     if kind == 8:
         size, place = _varint(content, place)
         if place + size > len(content):

@@ -292,7 +292,8 @@ class Vocabulary:
             if self._has_mixed or JOINER in text:  # a piece such as "T恤" may have to stay whole
                 return " ".join([word.text for word in self.split(text)])
             spaced = unspaced_run.sub(lambda run: f" {' '.join(self._longest_known(run[0]))} ", text)
-        if self._phrase_lengths and self._may_hold_phrase(spaced):
+        pairs = self._phrase_pairs if self._phrase_lengths else set()
+        if pairs is None or (pairs and not pairs.isdisjoint(pairwise(_simple_words(spaced)))):
             return " ".join([word.text for word in self.split(text)])
         return spaced
 
@@ -309,13 +310,6 @@ class Vocabulary:
             written.append(phrase)
             done = end
         return " ".join(written + pieces[done:]) if written else text
-
-    def _may_hold_phrase(self, spaced: str) -> bool:
-        """Whether a text may hold a phrase of the vocabulary; False is certain."""
-        if self._phrase_pairs is None:
-            return True
-        found = _simple_words(spaced)
-        return not self._phrase_pairs.isdisjoint(pairwise(found))
 
     @cached_property
     def _unspaced_lengths(self) -> dict[str, tuple[int, ...]]:

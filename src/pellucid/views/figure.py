@@ -1,8 +1,8 @@
-"""Pictures: one canvas, one palette and the few charts that every result draws itself with.
+"""Pictures: a canvas, a palette and the few charts that results are drawn with.
 
-A result calls down to these with names and numbers, or hands its parts to `picture`; nothing here knows a result. A
-picture is a matplotlib Figure that the caller shows or saves, for a light or a dark background. Nothing global is
-touched: no pyplot, no style, no window. Names are drawn as they are; a dollar sign is no formula.
+A result passes names and numbers, or its parts (`picture`). A picture is a matplotlib Figure that the caller shows or
+saves, for a light or a dark background. No global state changes: no pyplot, no style, no window. Names are drawn as
+they are; a dollar sign does not start a formula.
 """
 
 from __future__ import annotations

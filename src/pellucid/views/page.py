@@ -1,9 +1,8 @@
-"""Parts as HTML: one self-contained piece, no script, no address, every text escaped.
+"""Parts as HTML: one self-contained piece, no script, no address, every text escaped; its style is in `page.css`.
 
-Backgrounds are transparent or see-through tints and text keeps the colour of the page around it, so that the piece
-reads on light and on dark. It follows the reader's system, and where a notebook or documentation theme says otherwise,
-that. Blue adds to the score, orange lowers it: colours that are distinct for colour-blind readers; every number has a
-sign too.
+Backgrounds are transparent or see-through, and text keeps the colour of the page around it. Light or dark follows the
+theme of a notebook or documentation, else the reader's system. Blue adds to the score, orange lowers it: distinct for
+colour-blind readers; every number has a sign too.
 """
 
 from __future__ import annotations
@@ -27,7 +26,6 @@ from pellucid.views.parts import (
     Fold,
     Heading,
     Histogram,
-    MarkedText,
     MarkedTexts,
     MarkedWord,
     Matrix,
@@ -96,7 +94,7 @@ def _html(part: AnyPart) -> str:
         summary = f"<summary>{lead}<bdi>{safe(part.summary)}</bdi></summary>"
         return f"<details{state}>{summary}<div>{inner}</div></details>"
     if isinstance(part, MarkedTexts):
-        return "\n".join([*map(_text, part.texts), _legend(part)])
+        return _texts(part)
     if isinstance(part, Histogram):
         return _histogram(part)
     if isinstance(part, Matrix):
@@ -113,11 +111,21 @@ def _tint(strength: float) -> str:
     return f'class="{_sign(strength)}" style="--tint:{min(abs(strength), 1.0) * _DEEPEST:.2f}"'
 
 
-def _text(text: MarkedText) -> str:
-    """Return a text as the user wrote it, its words tinted by what they add."""
-    own = "".join(map(_piece, cut(text.pieces, _LONGEST_TEXT)))
-    note = f'<p class="dim" dir="auto">{safe(text.note)}</p>' if text.note else ""
-    return f'<div class="text"><p class="dim">{safe(text.label)}</p><p class="own" dir="auto">{own}</p>{note}</div>'
+def _texts(part: MarkedTexts) -> str:
+    """Return texts as the user wrote them, their words tinted by what they add, and what the tints mean."""
+    lines = []
+    for text in part.texts:
+        own = "".join(map(_piece, cut(text.pieces, _LONGEST_TEXT)))
+        note = f'<p class="dim" dir="auto">{safe(text.note)}</p>' if text.note else ""
+        label = f'<p class="dim">{safe(text.label)}</p>'
+        lines.append(f'<div class="text">{label}<p class="own" dir="auto">{own}</p>{note}</div>')
+    is_tinted = any(piece.kind == "word" for text in part.texts for piece in text.pieces)
+    legend = (
+        '<p class="legend"><mark class="for" style="--tint:.4">adds to the score</mark>&ensp;'
+        '<mark class="against" style="--tint:.4">lowers it</mark>&ensp;'
+        '<span class="unknown">not in the vocabulary</span></p>'
+    )
+    return "\n".join([*lines, legend if is_tinted else ""])
 
 
 def _piece(piece: Piece) -> str:
@@ -131,17 +139,6 @@ def _piece(piece: Piece) -> str:
     if abs(piece.strength) < WEAK:
         return f"<span {tooltip}>{safe(piece.text)}</span>"
     return f"<mark {_tint(piece.strength)} {tooltip}>{safe(piece.text)}</mark>"
-
-
-def _legend(part: MarkedTexts) -> str:
-    """Say what the tints mean, where words are tinted."""
-    if not any(piece.kind == "word" for text in part.texts for piece in text.pieces):
-        return ""
-    return (
-        '<p class="legend"><mark class="for" style="--tint:.4">adds to the score</mark>&ensp;'
-        '<mark class="against" style="--tint:.4">lowers it</mark>&ensp;'
-        '<span class="unknown">not in the vocabulary</span></p>'
-    )
 
 
 def _table(table: TablePart) -> str:
@@ -203,10 +200,8 @@ def _histogram(histogram: Histogram) -> str:
         f'<i class="{_sign(sign)}" style="height:{count / most:.1%}" title="{low:.3f} to {high:.3f}: {count:,}"></i>'
         for count, sign, low, high in zip(histogram.counts, histogram.signs(), histogram.edges, histogram.edges[1:])
     ]
-    ends = f"<span>{histogram.edges[0]:.3f}</span><span>{histogram.edges[-1]:.3f}</span>"
-    return (
-        f'<h3>{safe(histogram.title)}</h3><div class="histogram">{"".join(columns)}</div><p class="ends dim">{ends}</p>'
-    )
+    ends = f'<p class="ends dim"><span>{histogram.edges[0]:.3f}</span><span>{histogram.edges[-1]:.3f}</span></p>'
+    return f'<h3>{safe(histogram.title)}</h3><div class="histogram">{"".join(columns)}</div>{ends}'
 
 
 def _grid(matrix: Matrix) -> str:

@@ -1,7 +1,7 @@
 """What a result shows: parts that any medium can draw, and small helpers to write numbers and names.
 
 A result (`Explanation`, every `Report`) yields parts; `terminal.py`, `page.py`, `markdown.py` and `figure.py` draw
-them. Parts know no result and renderers know only parts, so that a new result needs no view of its own.
+them, so that a new result needs no view of its own.
 """
 
 from __future__ import annotations

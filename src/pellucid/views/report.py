@@ -1,8 +1,7 @@
-"""What cards, audits and comparisons have in common: a result is data, and its views are written once for all.
+"""The base of cards, audits and comparisons: a result is data, and one set of views shows them all.
 
-A result is a frozen dataclass that derives from `Report` and lists its `_parts`: headings, notes, tables. The terminal
-and the HTML view show the same parts; the dict form holds the fields. A new kind of result therefore needs no view of
-its own.
+A result is a frozen dataclass that derives from `Report` and yields its `_parts`: headings, notes, tables. Every medium
+shows the same parts; the dict form holds the fields.
 """
 
 from __future__ import annotations
