@@ -447,10 +447,6 @@ class Embedder(ABC):
         """Return for each text its coverage and the spans that are not known; here, all is known."""
         return [words_before(text, len(text)) for text in texts]
 
-    def _known_each(self, texts: list[str], roles: Sequence[Role]) -> list[tuple[Coverage, tuple[Span, ...]]]:
-        """Return the same for a few texts, each in its own role."""
-        return [self._known([text], role)[0] for text, role in zip(texts, roles, strict=True)]
-
     def describe(self, text: str, *, top_k: int = 5) -> str:
         """Say in one line what `text` is mostly about for this model, strongest first, and if few words are known.
 

@@ -2,8 +2,7 @@
 
 Plain text (`.txt`, one text a line), JSON lines (`.jsonl`, a string or an object with a text field a line), tables
 (`.csv`, `.tsv`, names of columns in the first line), any of them compressed (`.xz`, `.gz`), `.parquet` (a text column),
-or any iterable of strings. As many texts come out as
-there are lines, rows or items: a blank line and a null are the empty text.
+or any iterable of strings. Every line, row or item is a text: a blank line and a null are the empty text.
 
 Every reader of text files uses `read_lines`. Only a line feed ends a line. One carriage return before it is part of the
 line end, and a byte order mark at the start of the file is dropped.
@@ -44,6 +43,7 @@ _MOST_VALUES = 4_000_000
 UNREADABLE = (OSError, EOFError, lzma.LZMAError, zlib.error, MemoryError)
 """What opening or reading a missing, locked, damaged or hostile file raises, packed or not."""
 
+_WITH_FIELDS = (".jsonl", ".csv", ".tsv")
 _FORMATS = ".txt (one text a line), .jsonl, .csv, .tsv (each also with .xz or .gz) and .parquet"
 _BLOCK_CHARACTERS = 1 << 24  # of the items of a list that `cut` makes
 _CHUNK = 1 << 18  # bytes asked for at once
@@ -88,15 +88,15 @@ def read_texts(corpus: Corpus, *, field: str = "text") -> Iterator[str]:
     elif kind == ".txt":
         yield from read_lines(path)
     else:
-        yield from (_text_of(row, field, place) for place, row in _READERS[kind](path))
+        yield from (_text_of(row, field, place) for place, row in _rows(path, kind))
 
 
 def read_with_ids(path: Path, id_field: str, *, field: str = "text") -> Iterator[tuple[Any, str]]:
     """Yield ids and texts of a .jsonl, .csv or .tsv file, in bounded memory; an id is a string or an integer."""
     kind = _kind(path)
-    if kind not in _READERS:
+    if kind not in _WITH_FIELDS:
         raise CorpusError(f"{path} has no ids under {id_field!r:.80}: only .jsonl, .csv, .tsv and .parquet have fields")
-    for place, row in _READERS[kind](path):
+    for place, row in _rows(path, kind):
         own = row.get(id_field) if isinstance(row, dict) else None
         if own is None or own == "":
             raise CorpusError(f"{place}no id under {id_field!r:.80}; name the field that holds it")
@@ -110,7 +110,7 @@ def _kind(path: Path) -> str:
     suffixes = [s.lower() for s in path.suffixes]
     packed = suffixes.pop() if suffixes and suffixes[-1] in UNPACKERS else ""
     kind = suffixes[-1] if suffixes else ""
-    if kind in (".txt", *_READERS) or (kind == ".parquet" and not packed):
+    if kind in (".txt", *_WITH_FIELDS) or (kind == ".parquet" and not packed):
         return kind
     if _is_stream(path):
         return ".txt"
@@ -261,31 +261,27 @@ def _reason(error: BaseException) -> str:
     return " ".join(said.split())[:200]
 
 
-def _jsonl_rows(path: Path) -> Iterator[tuple[str, Any]]:
-    for number, line in enumerate(read_lines(path), 1):
-        place = f"{path}, line {number}: "
-        yield place, parse_json(line, place) if line and not line.isspace() else None
-
-
-def _table_reader(delimiter: str) -> Callable[[Path], Iterator[tuple[str, Any]]]:
-    def read(path: Path) -> Iterator[tuple[str, Any]]:
-        return ((f"{path}, line {number}: ", row) for number, row in table_rows(path, delimiter))
-
-    return read
-
-
-_READERS: dict[str, Callable[[Path], Iterator[tuple[str, Any]]]] = {
-    ".jsonl": _jsonl_rows,
-    ".csv": _table_reader(","),
-    ".tsv": _table_reader("\t"),
-}
+def _rows(path: Path, kind: str) -> Iterator[tuple[str, Any]]:
+    """Yield the rows of a file with fields, each with its place, for messages."""
+    if kind == ".jsonl":
+        for number, line in enumerate(read_lines(path), 1):
+            place = f"{path}, line {number}: "
+            yield place, parse_json(line, place) if line and not line.isspace() else None
+    else:
+        for number, row in table_rows(path, "," if kind == ".csv" else "\t"):
+            yield f"{path}, line {number}: ", row
 
 
 def _text_of(row: Any, field: str, place: str) -> str:
-    """Return the text of a row: a string, nothing, or an object that has it in a field."""
+    """Return the text of a row: a string, a null for the empty text, or an object that has it in a field."""
     if isinstance(row, dict) and field not in row:
         raise CorpusError(f"{place}no field {field!r:.80}; name the field that holds the text")
-    return _as_text(row[field] if isinstance(row, dict) else row, field, place)
+    value = row[field] if isinstance(row, dict) else row
+    if value is not None and not isinstance(value, str):
+        raise CorpusError(
+            f"{place}no text under {field!r:.80} but {shown(value):.40}; name the field that holds the text"
+        )
+    return value or ""
 
 
 def _read_parquet(path: Path, field: str) -> Iterator[str]:
@@ -298,18 +294,7 @@ def _read_parquet(path: Path, field: str) -> Iterator[str]:
         return [field]
 
     for number, row in enumerate(parquet_rows(path, choose), 1):
-        text = _as_text(row[field], field, f"{path}, row {number}: ")
+        text = _text_of(row, field, f"{path}, row {number}: ")
         if len(text) > LONGEST_LINE:
             raise CorpusError(f"{path}, row {number} is longer than {LONGEST_LINE:,} characters; split it")
         yield text
-
-
-def _as_text(value: Any, field: str, place: str) -> str:
-    """Return the text of a row; a null is the empty text."""
-    if value is None:
-        return ""
-    if not isinstance(value, str):
-        raise CorpusError(
-            f"{place}no text under {field!r:.80} but {shown(value):.40}; name the field that holds the text"
-        )
-    return value

@@ -222,7 +222,8 @@ def as_rows(embeddings: Any) -> Any:
 
         embeddings = torch.stack(list(embeddings))
     if hasattr(embeddings, "detach"):
-        embeddings = _from_tensor(embeddings.detach().cpu())
+        tensor = embeddings.detach().cpu()
+        embeddings = _csr(tensor.coalesce()) if tensor.is_sparse else tensor.numpy()
     if hasattr(embeddings, "tocsr"):
         return embeddings.tocsr()
     array = np.asarray(embeddings)
@@ -243,12 +244,9 @@ def in_the_form_of(given: tuple[Any, ...], array: npt.NDArray[Any]) -> Any:
     return array
 
 
-def _from_tensor(tensor: Any) -> Any:
-    if not tensor.is_sparse:
-        return tensor.numpy()
+def _csr(tensor: Any) -> Any:
     from scipy import sparse
 
-    tensor = tensor.coalesce()
     places = tensor.indices().numpy()
     places = places if len(places) == 2 else np.stack([np.zeros_like(places[0]), places[0]])  # one row
     shape = tuple(tensor.shape) if tensor.dim() == 2 else (1, *tensor.shape)

@@ -31,10 +31,8 @@ from pellucid.rows import (
     WORD_PAIR,
     LazyRows,
     Row,
-    check_distinct,
     share_of,
     sorted_with_shares,
-    with_key,
 )
 from pellucid.text import Coverage, Span, well_formed
 from pellucid.views.parts import (
@@ -104,8 +102,12 @@ class Explanation(Shown):
             if text is not None:
                 object.__setattr__(self, name, well_formed(text))
         if not isinstance(self.rows, LazyRows):
-            object.__setattr__(self, "rows", tuple(map(with_key, self.rows)))
-            check_distinct(self.rows)
+            rows = tuple(row if row.key else row._replace(key=(row.name, *row.parts)) for row in self.rows)
+            object.__setattr__(self, "rows", rows)
+            if len({row.key for row in rows}) < len(rows):  # a difference of explanations would lose one of the two
+                counts = Counter(row.key for row in rows)
+                twice = next(row for row in rows if counts[row.key] > 1)
+                raise InputError(f"the rows hold {twice.name!r:.80} twice; join them, or give each a key of its own")
         if not math.isfinite(self.score) or not np.isfinite(self._values).all():
             raise InputError(
                 f"a score of {self.score} cannot be taken apart: it or one of its rows is no finite number"

@@ -110,15 +110,12 @@ def open_sentence_transformer(name_or_path: str | os.PathLike[str]) -> Any:
         safe, local = {"use_safetensors": True}, folder is not None
         model = SentenceTransformer(spec, trust_remote_code=False, local_files_only=local, model_kwargs=safe)
         if local:
-            _try_out(model, spec)
+            check_finite(model, spec)
+            for module in model:
+                inner = getattr(module, "auto_model", None)
+                if inner is None or not hasattr(inner, "get_input_embeddings"):
+                    continue
+                if hasattr(module.tokenizer, "get_vocab"):
+                    check_token_ids(module.tokenizer, len(inner.get_input_embeddings().weight))
+            EncoderEmbedder(model).encode("a text")  # weights and tokenizer fit together
         return model
-
-
-def _try_out(model: Any, spec: str) -> None:
-    """Check that weights and tokenizer fit together, by a look at them and by encoding a text."""
-    check_finite(model, spec)
-    for module in model:
-        inner = getattr(module, "auto_model", None)
-        if inner is not None and hasattr(inner, "get_input_embeddings") and hasattr(module.tokenizer, "get_vocab"):
-            check_token_ids(module.tokenizer, len(inner.get_input_embeddings().weight))
-    EncoderEmbedder(model).encode("a text")

@@ -238,22 +238,18 @@ class Vocabulary:
         """Return factors of words and phrases ("new york") by row, after checking them."""
         found: dict[int, float] = {}
         for word, factor in given.items():
-            row = self._own_row(word)
+            spelled = next(filter(self.has_row, (word, JOINER.join(word.split()))), None)
+            if spelled is None:
+                near = get_close_matches(word.lower(), map(shown_word, self.words), 1)
+                hint = f"; did you mean {near[0]!r}?" if near else ""
+                raise InputError(f"{word!r:.80} is not in the vocabulary{hint}")
+            row = self.row(spelled)
             if row in found:
                 raise InputError(f"{word!r:.80} is given twice; the vocabulary has it once")
             if not 0 <= factor <= 1e6:
                 raise InputError(f"the factor of {word!r:.80} is {factor!r:.40}; give one from 0 to a million")
             found[row] = factor
         return found
-
-    def _own_row(self, word: str) -> int:
-        """Return the row of a word or phrase of the vocabulary."""
-        for spelled in (word, JOINER.join(word.split())):
-            if self.has_row(spelled):
-                return self.row(spelled)
-        near = get_close_matches(word.lower(), map(shown_word, self.words), 1)
-        hint = f"; did you mean {near[0]!r}?" if near else ""
-        raise InputError(f"{word!r:.80} is not in the vocabulary{hint}")
 
     def split(self, text: str) -> list[Word]:
         """Return the words of `text` as this vocabulary finds them, with their character spans.

@@ -104,10 +104,7 @@ class TablePart(NamedTuple):
 
 
 class Bars(NamedTuple):
-    """Named numbers, the largest first, that add up to `total` together with `rest`; a table with bars, or a picture.
-
-    `names` says what the names are; shares of the total are shown unless they would mislead.
-    """
+    """Named numbers, the largest first, that add up to `total` with `rest`; `names` is the title of their names."""
 
     title: str
     names: str

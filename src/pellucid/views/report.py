@@ -74,9 +74,8 @@ VERSION = 1
 class Report(Shown):
     """A result with views: `print`, `to_frame`, `to_dict`, `to_json`, `to_html`, and the last value of a cell.
 
-    A subclass declares its data as fields and yields `_parts`, the heading first; everything else follows from these.
-    A field with `compare=False` is no part of the data. A report may have `plot(dark=False)`, which returns a
-    matplotlib Figure and raises MissingExtraError where matplotlib is not installed.
+    A subclass declares its data as fields (not those with `compare=False`), yields `_parts`, the heading first, and may
+    have `plot(dark=False)`, which returns a matplotlib Figure.
     """
 
     kind: ClassVar[str] = "report"
