@@ -215,7 +215,7 @@ def _lines(stream: BinaryIO, name: str) -> Iterator[list[str]]:
         if number == 0:
             start = block[:_PEEK]  # in UTF-16 and UTF-32 half of the bytes of Latin letters are zero, valid in UTF-8
             if start.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) or 3 * start.count(0) > len(start):
-                raise CorpusError(f"{name} is UTF-16, UTF-32 or not text; save it as UTF-8")
+                raise CorpusError(f"{name} is UTF-16, UTF-32 or not a text; save it as UTF-8")
             block = block.removeprefix(codecs.BOM_UTF8)
         try:
             text = block.decode("utf-8")

@@ -1,7 +1,7 @@
 """The dimensions of a model: their names, the edits of them, and the table a person may change.
 
 An edit is the same arithmetic for every family: the new coordinates of a text are the old ones times a matrix
-[dimensions before, dimensions after]. A family only has to say what that does to its own weights.
+[dimensions before, dimensions after]. A family only implements what that does to its own weights.
 """
 
 from __future__ import annotations
@@ -313,7 +313,7 @@ def _parsed(row: list[str], count: int, place: str) -> tuple[int, str, float]:
     if len(row) != len(_COLUMNS):
         raise ModelFolderError(f"{place} has {len(row)} cells, not {len(_COLUMNS)} separated by tabs")
     if not row[0].isdecimal() or len(row[0]) > len(str(count)) or int(row[0]) >= count:
-        raise ModelFolderError(f"{place}: {row[0]!r:.40} is no dimension; they are 0 to {count - 1}")
+        raise ModelFolderError(f"{place}: {row[0]!r:.40} is not a dimension; they are 0 to {count - 1}")
     try:
         scale = float(row[2])
     except ValueError:

@@ -126,7 +126,7 @@ def refuse_tables(texts: Any) -> None:
     """Check that texts are not a data frame or mapping, whose iteration gives names or keys."""
     kind = type(texts)
     if isinstance(texts, Mapping):
-        names, what = list(texts), "whose keys are no texts"
+        names, what = list(texts), "whose keys are not texts"
     elif hasattr(kind, "columns") or hasattr(kind, "column_names"):  # of pandas, Polars, Arrow or datasets
         names = list(texts.column_names if hasattr(kind, "column_names") else texts.columns)
         what = f"with {len(names)} columns"

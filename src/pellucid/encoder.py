@@ -1,8 +1,7 @@
 """Any encoder as an `Embedder`: a SentenceTransformer, or a function from a list of texts to one vector each.
 
-`pellucid.load` makes one of whatever it is given, so that everything above this module knows `Embedder` alone. What a
-SentenceTransformer or a function returns is checked here. Nothing of its dimensions is known, so that an explanation is
-one row: the whole vector.
+`pellucid.load` makes one, so that the modules above know only `Embedder`. The vectors are checked here. The dimensions
+have no names, so that an explanation is one row: the whole vector.
 """
 
 from __future__ import annotations
@@ -214,7 +213,7 @@ def _checked(vectors: Any, texts: list[str], name: str, dimension: int | None) -
     try:
         rows: Vectors = np.asarray(vectors, dtype=np.float32)
     except (TypeError, ValueError) as error:
-        raise InputError(f"the encoder gave no array of numbers: {error}") from error
+        raise InputError(f"the encoder did not give an array of numbers: {error}") from error
     if rows.ndim != 2 or len(rows) != len(texts):
         raise InputError(f"the encoder ({name}) gave an array of shape {rows.shape} for {len(texts)} texts")
     if dimension is not None and rows.shape[1] != dimension:

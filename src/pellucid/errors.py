@@ -41,7 +41,7 @@ class WritingError(PellucidError, OSError):
 
 
 class CorpusError(PellucidError, ValueError):
-    """A corpus cannot be read or holds nothing usable."""
+    """A corpus cannot be read or holds no usable text."""
 
 
 class MissingExtraError(PellucidError, ImportError):
@@ -81,7 +81,7 @@ def require(module: str, extra: str = "torch") -> None:
 
 
 def warn(message: str) -> None:
-    """Warn whoever called the library, however deep in it the warning is given."""
+    """Warn the caller of the library, from any depth within it."""
     level, frame = 1, sys._getframe()
     while frame.f_back is not None and str(frame.f_globals.get("__name__")).partition(".")[0] == "pellucid":
         level, frame = level + 1, frame.f_back

@@ -76,7 +76,7 @@ class Explanation(Shown):
             model knows nothing of it; for a difference the first cosine less the second.
         rows: the terms, by falling size of their contribution; a tuple, or `LazyRows`, which read like one.
         exact: whether the family keeps every term, so that the remainder is rounding.
-        unknown1: stretches of text 1 that the model has no vector for.
+        unknown1: spans of text 1 that the model has no vector for.
         unknown2: the same for text 2.
         text3: the text that text 2 is compared with in a difference of two explanations, else None.
         unknown3: the same for text 3.
@@ -110,7 +110,7 @@ class Explanation(Shown):
                 raise InputError(f"the rows hold {twice.name!r:.80} twice; join them, or give each a key of its own")
         if not math.isfinite(self.score) or not np.isfinite(self._values).all():
             raise InputError(
-                f"a score of {self.score} cannot be taken apart: it or one of its rows is no finite number"
+                f"a score of {self.score} cannot be taken apart: it or one of its rows is not a finite number"
             )
         if len(self.coverage) not in (0, len(self.texts)):
             raise InputError(f"{len(self.texts)} texts and {len(self.coverage)} coverages; give one a text, or none")
@@ -155,7 +155,7 @@ class Explanation(Shown):
             make: from the number of a term to its row, called when the row is read; contribution and share of it are
                 ignored. Each row must have a key of its own.
             exact: whether these are all terms.
-            unknown: the stretches of each text that the model has no vector for.
+            unknown: the spans of each text that the model has no vector for.
             coverage: of each text.
 
         Raises:
@@ -219,7 +219,7 @@ class Explanation(Shown):
         return tuple(text for text in (self.text1, self.text2, self.text3) if text is not None)
 
     def word_contributions(self, text: int = 1) -> dict[Span, float]:
-        """Return what each stretch of text 1, 2 or 3 adds to the score, in text order.
+        """Return what each span of text 1, 2 or 3 adds to the score, in text order.
 
         A row that stands in several places is split evenly between them. Where every row has a place in the text, the
         values add up to the score.
@@ -241,7 +241,7 @@ class Explanation(Shown):
 
     @property
     def unknown(self) -> tuple[tuple[Span, ...], ...]:
-        """The stretches of texts 1, 2 and 3 that the model has no vector for."""
+        """The spans of texts 1, 2 and 3 that the model has no vector for."""
         return self.unknown1, self.unknown2, self.unknown3
 
     def unknown_words(self, text: int = 1) -> list[str]:

@@ -1,12 +1,12 @@
-"""One fingerprint of a model: a checksum of all that its vectors depend on, of what is stored, not of what comes out.
+"""One fingerprint of a model: a checksum of all that its vectors depend on.
 
-Every question whether a model is the one that something was made with is asked here: a corpus that is encoded further,
-an index, a part or backbone that is found by its name. A model that was copied, pickled, or saved and opened has the
-fingerprint it had; one with another number in a table, another setting or another edit of a dimension has another, and
-so has one saved as another type of numbers. Names of dimensions do not count.
+It answers whether a model is the one that something was made with: an index, a corpus that is encoded further, a part
+or backbone that is found by its name. It stays the same when a model is copied, pickled, or saved and opened; it
+changes with any number in a table, any setting, any edit of dimensions, and the type of stored numbers, but not with
+names of dimensions.
 
-What a function does cannot be read from it: it is known by its vectors of a few texts, up to rounding, and one that
-differs only for other texts is not told apart.
+A function is known by its vectors of a few texts, up to rounding; one that differs only for other texts is not told
+apart.
 """
 
 from __future__ import annotations
@@ -163,7 +163,7 @@ class _Checksum:
         rows.sum_duplicates()  # also sorts
         rows.eliminate_zeros()
         if rows.shape[0] == rows.shape[1] and rows.nnz == rows.shape[0] and (rows.diagonal() == 1).all():
-            self.add(None)  # a mixing that changes nothing is none
+            self.add(None)  # a mixing that changes nothing counts as no mixing
             return
         self._mark("sparse", list(rows.shape))
         for part in (rows.indptr.astype(np.int64), rows.indices.astype(np.int64), rows.data.astype(np.float64)):

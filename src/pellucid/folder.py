@@ -1,13 +1,12 @@
-"""The folder of a saved model: where a name leads, what its `config.json` says, and whether all of it is there.
+"""The folder of a saved model: where it is, what its `config.json` says, and whether all of it is there.
 
-`locate` finds the folder of a bundled name, a path or a hub id, and `identify` says what kind of model is there. Its
-`config.json` has an object "pellucid": the family, the version of the format, the library's version and the names of
-the files the model consists of, with the checksums of those that are not meant to be edited. Everything else in it is
-for other libraries. `saving` writes it, whole or not at all.
+`locate` finds the folder of a bundled name, a path or a hub id, and `identify` returns its kind. Its `config.json` has
+an object "pellucid": the family, the versions of the format and the library, the names of the model's files, and the
+checksums of those that are not meant to be edited. Everything else in it is for other libraries. `saving` writes it.
 
-A folder may be somebody else's. What it names (an encoder, a part, a backbone) is opened where that is a bundled model,
-lies in the folder, or is in the hub's cache on this machine already; a path elsewhere and whatever must be asked for is
-opened only where the caller allows it (`allow_outside`), and so is a link that leads out. Bundled models are ours.
+A folder may come from anyone. A model that it names (an encoder, a part, a backbone) is opened if it is bundled, lies
+in the folder, or is in the hub's cache on this machine; a path elsewhere, a download, and a link out of the folder only
+where the caller allows it (`allow_outside`).
 """
 
 from __future__ import annotations
@@ -179,12 +178,12 @@ def _hub_explained(repo: str) -> Iterator[None]:
         yield
     except LocalEntryNotFoundError as error:
         raise ModelFolderError(
-            f"{repo!r} is no folder here, is not in the hub's cache, and the hub cannot be reached: "
+            f"{repo!r} is not a folder here, is not in the hub's cache, and the hub cannot be reached: "
             f"{error.__cause__ or error}. Check the network, or download it where there is one and give the folder"
         ) from error
     except (HfHubHTTPError, OSError, ValueError) as error:
         raise ModelFolderError(
-            f"{repo!r} is no folder here, and the hub does not give it: {error}. {not_found(repo)}"
+            f"{repo!r} is not a folder here, and the hub does not give it: {error}. {not_found(repo)}"
         ) from error
 
 
@@ -203,7 +202,7 @@ def local_folder(name_or_path: str | os.PathLike[str]) -> Path | None:
     if isinstance(name_or_path, str) and _HUB_NAME.fullmatch(text) and not _looks_like_path(text):
         return None
     raise ModelFolderError(
-        f"no model at {text!r}: {Path(text).absolute()} is no folder, and a path is never looked up on the hub"
+        f"no model at {text!r}: {Path(text).absolute()} is not a folder, and a path is never looked up on the hub"
     )
 
 
@@ -285,7 +284,9 @@ def check_regular(folder: Path) -> None:
         for entry in found:
             left -= 1
             if left < 0:
-                raise ModelFolderError(f"{folder} holds more than {_MOST_ENTRIES:,} files; it is no model's folder")
+                raise ModelFolderError(
+                    f"{folder} holds more than {_MOST_ENTRIES:,} files; it is not the folder of a model"
+                )
             kind = _kind(entry)
             if stat.S_ISDIR(kind):
                 if depth < _DEEPEST and not entry.name.startswith("."):

@@ -1,8 +1,8 @@
 """Sparse rows of weights as embeddings: mixed by the edits of dimensions, pruned, at length 1.
 
-The weights of a text are of sources: clusters of a lexicon, tokens of a vocabulary. Each source is a dimension, until
-edits scale, drop or merge some: then weights are multiplied with a mixing, sparse float64 [sources, dimensions]; None
-where there is none. On disk it is three tensors, or, where it only scales, the scales in `dimensions.tsv`.
+The weights of a text belong to sources: clusters of a lexicon, tokens of a vocabulary. Each source is a dimension until
+edits scale, drop or merge some; then weights are multiplied with a mixing, sparse float64 [sources, dimensions], else
+None. On disk it is three tensors, or, where it only scales, the scales in `dimensions.tsv`.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Parquet files, read in batches that take bounded memory whatever the file claims.
 
 A few hundred bytes of Parquet can stand for gigabytes: a dictionary with one long string to which every row points, or
-a page of zeros, packed. What a page unpacks to stands in its header and nowhere else that could be relied on, so that
-the headers of the pages are read first.
+a compressed page of zeros. Only the header of a page tells how large the page is, so these headers are read first.
 """
 
 from __future__ import annotations
@@ -132,7 +131,7 @@ def explained(path: Path, rows: int = 0) -> Iterator[None]:
     except Exception as error:
         said = " ".join((getattr(error, "strerror", None) or str(error) or type(error).__name__).split())[:200]
         place = f", after row {rows}," if rows else ""
-        raise CorpusError(f"{path}{place} is damaged or no parquet file: {said}") from error
+        raise CorpusError(f"{path}{place} is damaged or not a parquet file: {said}") from error
 
 
 class _Page(NamedTuple):

@@ -1,8 +1,6 @@
-"""Any name, folder, hub id or object to an opened model: the one place that does it.
+"""Any name, folder, hub id or object to an opened model: `load`, and `load_by_name` for several to be served.
 
-`load` does that, `load_by_name` opens some that are to be served.
-Where a name leads and what a folder must hold is in `folder.py`; the transformer of a model is opened in
-`transformer/backbone.py`.
+`folder.py` finds and checks folders; `transformer/backbone.py` opens the transformer of a model.
 """
 
 from __future__ import annotations
@@ -51,7 +49,7 @@ def load(model: Any, *, allow_outside: bool = False) -> Embedder:
             machine, or one that must be asked of the hub. Allow it for folders that you trust.
 
     Returns:
-        The model, of the class that its `config.json` names; an `EncoderEmbedder` of what is no model of ours.
+        The model, of the class that its `config.json` names; an `EncoderEmbedder` for anything else.
 
     Raises:
         InputError: what is given is none of these.

@@ -158,11 +158,7 @@ def _writing_lock(path: Path) -> Iterator[None]:
 
 @contextmanager
 def locked(folder: Path, patience: float = 0.0) -> Iterator[None]:
-    """Hold the lock of a folder, after waiting up to `patience` seconds for another process or thread.
-
-    A copy of the folder made in the same process does not release it, and a process that was forked meanwhile does not
-    hold it: it belongs to the open file. InputError: it is held, or the folder was replaced.
-    """
+    """Hold the lock of a folder, after waiting up to `patience` seconds for another process or thread."""
 
     def busy(holder: str) -> InputError:
         return InputError(f"{folder} is in use by {holder}; wait until it has ended, or give another folder")
@@ -175,10 +171,7 @@ def locked(folder: Path, patience: float = 0.0) -> Iterator[None]:
 def _lock_file(
     name: Path, patience: float, busy: Callable[[str], PellucidError], *, is_removed: bool = False
 ) -> Iterator[bool]:
-    """Hold a lock file, removed afterwards if `is_removed`; yield whether the file system has locks.
-
-    The system releases the lock when its holder ends, however it ends. Without locks in the file system nobody waits.
-    """
+    """Hold a lock file, removed afterwards if `is_removed`, and yield whether the file system has locks."""
     end = time.monotonic() + patience
     file, is_locked = _open_lock(name), False
     try:
@@ -237,7 +230,7 @@ def _open_lock(name: Path) -> TextIO:
 
 
 _HELD: set[TextIO] = set()
-"""Open files whose lock this process holds."""
+"""Open files whose locks this process holds: a lock belongs to the open file, and ends with its last process."""
 
 
 def _let_go() -> None:
@@ -382,7 +375,7 @@ def read_regular(path: str | os.PathLike[str], max_bytes: int) -> bytes:
     path = Path(path)
     with _opened(path) as file:
         size = os.fstat(file.fileno()).st_size
-        content: bytes = file.read(min(size, max_bytes) + 1)  # room is made for as much as is asked for
+        content: bytes = file.read(min(size, max_bytes) + 1)  # it allocates as much as is asked for
     if len(content) > max_bytes:
         raise ModelFolderError(f"{path} is larger than the {max_bytes:,} bytes such a file may have")
     return content

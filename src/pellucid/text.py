@@ -1,14 +1,12 @@
 """Words: splitting a text into them and finding their rows, the same at every stage of a static model.
 
-The rule is the one of the static-word-embeddings paper and its published code: BERT's pre-tokenizer without its
-normaliser (split at whitespace, every punctuation mark on its own; case and accents kept), then punctuation dropped.
+The rule is that of the static-word-embeddings paper and its published code: BERT's pre-tokenizer without its normaliser
+(split at whitespace, every punctuation mark on its own; case and accents kept), then punctuation dropped. The authors
+drop the marks of a list, which differs between their files; here every character that BERT's pre-tokenizer isolates is
+dropped.
 
-Beyond the paper, whose Chinese and Japanese text stays in one piece where its teacher's tokenizer does not cut it, a
-vocabulary cuts scripts that are written without spaces into the longest words it knows, and finds phrases: entries of
-several words, such as "new york". `Vocabulary.split` does both; `split_words` alone does neither.
-
-The authors drop the marks of a written list, which differs between their files. Here every character that BERT's
-pre-tokenizer isolates is dropped, so that there is one list and no mismatch between making a model and using it.
+Beyond the paper, a vocabulary cuts scripts that are written without spaces into the longest words it knows, and finds
+phrases: entries of several words, such as "new york". `Vocabulary.split` does both; `split_words` alone does neither.
 """
 
 from __future__ import annotations
@@ -53,7 +51,7 @@ unspaced_run = re.compile(f"[{UNSPACED}]+")
 _ASCII_PIECE = re.compile(r"[^\t-\r !-/:-@\[-`{-~]+|[!-/:-@\[-`{-~]")  # BERT's rule for ASCII: a word, or one mark
 _BETWEEN_ASCII_MARKS = re.compile(r"[^\t-\r !-/:-@\[-`{-~]+")  # what no ASCII mark or blank divides
 _ASCII_MARKS = frozenset("!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~")
-_SIMPLE = re.compile(r"[^\W_]+")  # letters and digits; every character that separates words ends such a stretch
+_SIMPLE = re.compile(r"[^\W_]+")  # letters and digits; every character that separates words ends such a run
 
 # English function words; other languages rely on idf, or on a list of the user's own.
 ENGLISH_STOP_WORDS = frozenset(
@@ -64,7 +62,7 @@ ENGLISH_STOP_WORDS = frozenset(
     there these they this those through to too under until up very was we were what when where which while who whom why
     will with you your yours yourself yourselves""".split()
 )
-# Words of English speech and dates that say as little about what a text treats.
+# English words of speech and dates that carry as little content.
 _SAYING_LITTLE = ENGLISH_STOP_WORDS | frozenset(
     """accessed also always another anything away back big came come could done else even ever every everything first
     get gets getting give glad goes going gone good got great guess happen happened hello help hey ill isn keep kind
@@ -79,10 +77,10 @@ _LETTERS = re.compile(r"[^\W\d_]+")
 
 
 Span = tuple[int, int]
-"""Start and end of a stretch of a text, in characters."""
+"""Start and end of a part of a text, in characters."""
 
 LOW_COVERAGE = 0.5
-"""Share of a text's words; where a model knows less, every view says so."""
+"""Share of a text's words; every view warns where a model knows less."""
 
 
 class Word(NamedTuple):
@@ -331,7 +329,7 @@ class Vocabulary:
 
     @cached_property
     def _phrase_pairs(self) -> set[tuple[str, str]] | None:
-        """Two stretches of letters that each phrase begins with; None if one has fewer."""
+        """Two runs of letters that each phrase begins with; None if one has fewer."""
         starts = [_simple_words(phrase)[:2] for phrase in self.words if is_phrase(phrase)]
         return {(start[0], start[1]) for start in starts} if all(len(start) == 2 for start in starts) else None
 
@@ -421,5 +419,5 @@ def _lengths(found: Iterable[tuple[_Start, int]]) -> dict[_Start, tuple[int, ...
 
 
 def _simple_words(text: str) -> list[str]:
-    """Return the stretches of letters and digits of `text`, the same for texts that differ in case alone."""
+    """Return the runs of letters and digits of `text` in lower case."""
     return _SIMPLE.findall(text.lower().replace("\u03c2", "\u03c3"))  # sigma at the end of a word

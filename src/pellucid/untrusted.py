@@ -1,9 +1,8 @@
-"""What is checked of an untrusted folder before transformers and sentence-transformers open it.
+"""Checks of an untrusted folder before transformers and sentence-transformers open it.
 
-These libraries trust it: sizes are taken from `config.json` and memory with them, weights that are absent become
-random numbers, code may be named, and a tokenizer is run as described, with regular expressions that take exponential
-time and replacements that multiply a text. What goes wrong in Rust is a panic, which is no `Exception`; `loading` turns
-all that these libraries raise into our errors.
+These libraries trust it: they allocate the sizes in `config.json`, make absent weights random, may run code, and run a
+tokenizer as described, with regular expressions of exponential time and replacements that multiply a text. Failures in
+Rust are panics, which are not an `Exception`; `loading` turns all that these libraries raise into our errors.
 """
 
 from __future__ import annotations
@@ -63,7 +62,7 @@ _QUANTIFIER = re.compile(r"[*+?]|\{\d*(?:,\d*)?\}")
 
 def parse_tokenizer(content: bytes, path: Path) -> Tokenizer:
     """Return the tokenizer that `content` of the file `path` describes, without padding and truncation."""
-    described = parse_json(content, f"{path} is no tokenizer")
+    described = parse_json(content, f"{path} is not a tokenizer")
     check_tokenizer(described, path, regexes=True)
     described["padding"] = described["truncation"] = None
     try:
@@ -72,13 +71,13 @@ def parse_tokenizer(content: bytes, path: Path) -> Tokenizer:
     except ModelFolderError:
         raise
     except Exception as error:  # the library raises nothing more precise
-        raise ModelFolderError(f"{path} is no tokenizer: {error!s:.300}") from error
+        raise ModelFolderError(f"{path} is not a tokenizer: {error!s:.300}") from error
 
 
 def check_tokenizer(described: Any, path: Path, *, regexes: bool = False) -> None:
     """Check that a tokenizer cannot take endless time or memory; `regexes`: exponential expressions too."""
     if not isinstance(described, dict) or not isinstance(described.get("model"), dict):
-        raise ModelFolderError(f"{path} is no tokenizer: it has no model")
+        raise ModelFolderError(f"{path} is not a tokenizer: it has no model")
     growth = 1.0
     for place, kinds in _PARTS.items():
         parts = list(_parts(described.get(place), f"{path}: {place}"))
@@ -96,7 +95,7 @@ def _parts(part: Any, place: str, depth: int = 0) -> Iterator[dict[str, Any]]:
     if part is None:
         return
     if not isinstance(part, dict) or depth > 4:
-        raise ModelFolderError(f"{place} is no object, or too deep: {part!r:.80}")
+        raise ModelFolderError(f"{place} is not an object, or too deep: {part!r:.80}")
     yield part
     for key in ("normalizers", "pretokenizers", "processors", "decoders"):
         inner = part.get(key, [])
@@ -222,7 +221,7 @@ def check_modules(folder: Path) -> None:
     for module in modules:
         kind, path = module.get("type", "sentence_transformers."), module.get("path")
         if not isinstance(path, str) or Path(path).is_absolute() or ".." in Path(path).parts:
-            raise ModelFolderError(f"{folder / 'modules.json'}: {path!r:.80} is no place in this folder")
+            raise ModelFolderError(f"{folder / 'modules.json'}: {path!r:.80} is not a place in this folder")
         if not isinstance(kind, str) or not kind.startswith("sentence_transformers."):
             raise ModelFolderError(f"{folder / 'modules.json'} names code from elsewhere, {kind!r:.80}")
         place = folder / path

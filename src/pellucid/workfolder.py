@@ -1,8 +1,11 @@
-"""The folder of a run that can be resumed: what was asked, what was read, and the state so far, each with a checksum.
+"""The folder in which a long run keeps what it has done, so that a killed run can be resumed.
 
-A corpus is known by its content: a running hash of its texts, with a mark every so many. What a resumed run reads again
-is held back until its hash shows that it is the same, so that no changed text is used. One process at a time
-works in a folder.
+`state.json` holds what the run was asked for, what it read of each corpus, which files hold its results, and a checksum
+of each of them and of itself: damaged or missing files are named in an error, never used or silently made again.
+`commit` replaces it in one step; what was written since the last commit does not count. One run at a time works in it.
+
+A corpus is known by a hash of its texts, in order, noted at least every 1,024 texts. A resumed run yields texts only
+after the hash shows that they are the same.
 """
 
 from __future__ import annotations

@@ -172,7 +172,7 @@ def picture(parts: Iterable[AnyPart], *, most: int, dark: bool = False) -> Figur
 
 
 def _draw_matrix(canvas: Canvas, axes: Axes, matrix: Matrix) -> None:
-    """Draw the pairs in text order with their numbers where these have room; sums have a number but no colour."""
+    """Draw the pairs in text order with their numbers where these fit; sums have a number but no colour."""
     pairs = matrix.pairs()
     reach = canvas.heat_map(axes, pairs, matrix.down, matrix.across, "contribution to the score")
     axes.set_xlabel(matrix.of_across)

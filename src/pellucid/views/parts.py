@@ -88,7 +88,7 @@ class TablePart(NamedTuple):
     rows: tuple[tuple[Any, ...], ...]
     foot: tuple[Any, ...] = ()
     rest: tuple[tuple[Any, ...], ...] = ()
-    """Lines between rows and foot that are no rows, such as a sum of those left out."""
+    """Lines below the rows, such as the sum of those left out."""
 
     @classmethod
     def of(

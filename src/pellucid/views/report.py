@@ -129,7 +129,7 @@ def frame(rows: Iterable[Any], columns: Sequence[str]) -> DataFrame:
 
 
 def data_fields(kind: type) -> list[str] | None:
-    """Return the names of a record's fields, None for a type that is no record."""
+    """Return the names of a record's fields, None for another type."""
     if is_dataclass(kind):
         return [field.name for field in fields(kind) if field.compare]
     return list(getattr(kind, "_fields", ())) or None
