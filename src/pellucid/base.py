@@ -181,7 +181,7 @@ class Embedder(ABC):
         raise InputError(f"a {self.family} model cannot be saved")
 
     def _identity(self) -> Mapping[str, Any] | None:
-        """Return all that the vectors depend on, for `fingerprint`; None where it can be told by vectors alone."""
+        """Return all that the vectors depend on, for `fingerprint`; None to identify the model by its vectors."""
         return None
 
     def encode(
@@ -323,7 +323,7 @@ class Embedder(ABC):
 
     @property
     def max_seq_length(self) -> float | None:
-        """How many tokens of a text are read at most; infinity where all of them are, None where that is unknown."""
+        """How many tokens of a text are read at most; infinity without a limit, None where it is unknown."""
         return None
 
     def tokenize(self, texts: list[str]) -> dict[str, Any]:
@@ -436,12 +436,8 @@ class Embedder(ABC):
             InputError: an item is not a string, or the role is unknown.
         """
         checked = check_texts([texts] if isinstance(texts, str) else texts)
-        shares = self._shares(checked, checked_role(role))
+        shares = np.array([known.share for known, _ in self._known(checked, checked_role(role))], np.float32)
         return shares[0] if isinstance(texts, str) else shares
-
-    def _shares(self, texts: list[str], role: Role) -> Vectors:
-        """Return the coverage of checked texts."""
-        return np.array([known.share for known, _ in self._known(texts, role)], np.float32)
 
     def _known(self, texts: list[str], role: Role = None) -> list[tuple[Coverage, tuple[Span, ...]]]:
         """Return for each text its coverage and the spans that are not known; here, all is known."""

@@ -170,7 +170,7 @@ def scaling(dimensions: Dimensions, factors: Mapping[Which, float]) -> Edit:
 
 
 def renaming(dimensions: Dimensions, names: Mapping[Which, str]) -> Edit:
-    """Return the edit that changes names alone."""
+    """Return the edit that changes only names."""
     items = list(dimensions)
     for number, name in _by_number(dimensions, names).items():
         if not isinstance(name, str):
@@ -247,11 +247,6 @@ def as_text(about: Iterable[str]) -> str:
     return _BETWEEN.join(text.replace("\\", "\\\\").replace("|", "\\|") for text in about)
 
 
-def _from_text(text: str) -> tuple[str, ...]:
-    """Split what `as_text` joined; a backslash before any other character stays."""
-    return tuple(re.sub(r"\\([\\|])", r"\1", part) for part in text.split(_BETWEEN)) if text else ()
-
-
 def on_one_line(text: str) -> str:
     """Return `text` with every run of white space as one blank, as in an anchor's name."""
     return " ".join(text.split())
@@ -265,7 +260,7 @@ class DimensionTable(NamedTuple):
 
 
 def read_dimensions(path: Path, count: int, saved: Sequence[tuple[str, ...]] | None = None) -> DimensionTable:
-    """Read `dimensions.tsv`; a cell equal to one of `saved`, the texts of each dimension, takes these unchanged."""
+    """Read the table of `count` dimensions; a cell left as saved takes the dimension's texts from `saved`."""
     found: dict[int, tuple[str, float, str]] = {}
     for line, row in _rows(path):
         number, name, scale = _parsed(row, count, f"{path}, line {line}")
@@ -280,7 +275,10 @@ def read_dimensions(path: Path, count: int, saved: Sequence[tuple[str, ...]] | N
             "To silence a dimension set its scale to 0; to drop it use model.without"
         )
     names, scales, cells = zip(*(found[number] for number in range(count)))
-    about = [_from_text(cell) for cell in cells]
+    # A backslash before anything but a bar or backslash is itself.
+    about = [
+        tuple(re.sub(r"\\([\\|])", r"\1", part) for part in cell.split(_BETWEEN)) if cell else () for cell in cells
+    ]
     for number, texts in enumerate(saved or ()):
         if cells[number] in (as_text(texts), _BETWEEN.join(texts)):
             about[number] = texts

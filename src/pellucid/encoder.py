@@ -56,12 +56,12 @@ class EncoderEmbedder(Embedder):
 
     @property
     def is_sentence_transformer(self) -> bool:
-        """Whether the encoder is a SentenceTransformer, found out without importing that library."""
+        """Whether the encoder is a SentenceTransformer; that library is not imported."""
         return any(kind.__module__.startswith("sentence_transformers") for kind in type(self.model).__mro__)
 
     @property
     def name(self) -> str:
-        """What the encoder is called: the name or folder of its transformer, or the name of its function or class."""
+        """The name or folder of the encoder's transformer, or the name of its function or class."""
         if self.is_sentence_transformer:
             config = getattr(getattr(self.model[0], "auto_model", None), "config", None)
             return Path(getattr(config, "_name_or_path", "")).name or type(self.model).__name__
@@ -85,17 +85,17 @@ class EncoderEmbedder(Embedder):
         return rows
 
     def get_embedding_dimension(self) -> int:
-        """Return the number of dimensions; before there were texts, the encoder is given one to find out."""
+        """Return the number of dimensions; an encoder that was not used yet encodes a text to find out."""
         return self._dimension or int(self.encode("a text").shape[0])
 
     @property
     def device(self) -> str:
-        """The encoder's; a function counts as one on the CPU."""
+        """The device of the encoder; "cpu" for a function."""
         return str(getattr(self.model, "device", "cpu"))
 
     @property
     def max_seq_length(self) -> float | None:
-        """The encoder's; None for a function."""
+        """The longest text that the encoder reads, in tokens; None for a function."""
         longest: float | None = getattr(self.model, "max_seq_length", None)
         return longest
 
@@ -171,7 +171,7 @@ class EncoderEmbedder(Embedder):
             self.write_modules(folder, create_model_card=create_model_card)
 
     def write_modules(self, folder: Path, *, create_model_card: bool = False) -> None:
-        """Write a SentenceTransformer's files into a folder that something else is written into too."""
+        """Write a SentenceTransformer's files into a folder that may hold other files."""
         if not self.is_sentence_transformer:
             raise InputError(
                 f"{self.name} is a function, which no folder can hold; keep its code, and load what it gave"

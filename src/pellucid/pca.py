@@ -69,7 +69,10 @@ class Moments:
         values, components = values[::-1], vectors.T[::-1]
         if values[0] <= 0:
             raise InputError(f"all {self.count} embeddings are {'equal' if centred else 'zero'}; there is no component")
-        found = components * _signs(components, self.mean)[:, None]
+        along = components @ self.mean
+        largest = components[np.arange(len(components)), np.abs(components).argmax(axis=1)]
+        is_along = np.abs(along) > _NO_PART * np.linalg.norm(self.mean)
+        found = components * np.sign(np.where(is_along, along, largest))[:, None]
         return Spectrum(self.count, self.mean, found, np.sqrt(np.maximum(values, 0.0) * self.count), centred)
 
 
@@ -96,14 +99,6 @@ def spectrum_of(embeddings: Any, *, centred: bool = False) -> Spectrum:
     for block in blocks(embeddings):
         moments.add(block)
     return moments.spectrum(centred=centred)
-
-
-def _signs(components: Array, mean: Array) -> Array:
-    """Return the sign of each component: to the side of the mean, else that of its largest entry."""
-    along = components @ mean
-    largest = components[np.arange(len(components)), np.abs(components).argmax(axis=1)]
-    signs: Array = np.where(np.abs(along) > _NO_PART * np.linalg.norm(mean), np.sign(along), np.sign(largest))
-    return signs
 
 
 def blocks(embeddings: Any) -> Iterable[npt.NDArray[Any]]:

@@ -66,19 +66,14 @@ def load(model: Any, *, allow_outside: bool = False) -> Embedder:
             return EncoderEmbedder(open_sentence_transformer(os.path.expanduser(model)))
         place = locate(model)
         family = "static" if place.is_file() else read_config(place).get("family")
-        opened: Embedder = family_class(family, place).from_pretrained(place)
+        if not isinstance(family, str) or family not in FAMILIES:
+            raise ModelFolderError(
+                f"{place} holds a model of family {family!r}; pellucid {VERSION} knows "
+                f"{', '.join(FAMILIES)}. A newer pellucid may open it"
+            )
+        module, _, name = FAMILIES[family].rpartition(".")
+        opened: Embedder = getattr(import_module(f"pellucid.{module}"), name).from_pretrained(place)
         return opened
-
-
-def family_class(family: Any, folder: Path) -> Any:
-    """Return the class that opens models of `family`."""
-    if not isinstance(family, str) or family not in FAMILIES:
-        raise ModelFolderError(
-            f"{folder} holds a model of family {family!r}; pellucid {VERSION} knows "
-            f"{', '.join(FAMILIES)}. A newer pellucid may open it"
-        )
-    module, _, name = FAMILIES[family].rpartition(".")
-    return getattr(import_module(f"pellucid.{module}"), name)
 
 
 def load_by_name(names_or_paths: Iterable[str]) -> dict[str, Embedder]:

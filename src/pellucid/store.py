@@ -116,7 +116,10 @@ def writing_explained(path: Path) -> Iterator[None]:
     except PellucidError:
         raise
     except Exception as error:
-        number = _refusal(error)
+        number = getattr(error, "errno", None) or 0
+        if not isinstance(error, OSError):  # not all libraries raise it: torch's archive does not say why, Rust's do
+            code = re.search(r"\(os error (\d+)\)", str(error))
+            number = errno.EIO if "inline_container" in str(error) else int(code[1]) if code else 0
         if number not in _NO_ROOM | _NO_PLACE:
             raise
         reason = getattr(error, "strerror", None) or os.strerror(number)
@@ -125,16 +128,6 @@ def writing_explained(path: Path) -> Iterator[None]:
             f"cannot write {path}: {reason}. Nothing that was there is changed; "
             "free some space or choose another place",
         ) from error
-
-
-def _refusal(error: Exception) -> int:
-    """Return the errno of a failed write, 0 for other errors; some libraries do not raise OSError."""
-    if isinstance(error, OSError):
-        return error.errno or 0
-    if "inline_container" in str(error):  # torch's archive, which does not say why
-        return errno.EIO
-    said = re.search(r"\(os error (\d+)\)", str(error))  # libraries written in Rust
-    return int(said[1]) if said else 0
 
 
 @contextmanager
@@ -282,7 +275,7 @@ def _remove_parts(path: Path) -> None:
 
 
 def _replaceable(path: Path) -> set[str]:
-    """Return the names of the files that the model at `path` consists of; refuse anything but a model or nothing."""
+    """Return the names of the files of the model at `path`, after checking that there is a model or nothing."""
     if not path.exists() or (path.is_dir() and not any(path.iterdir())):
         return set()
     if not path.is_dir():
@@ -323,7 +316,7 @@ def _copy(source: str | os.PathLike[str], target: str | os.PathLike[str], **_: A
 
 
 def _put_in_place(aside: Path, path: Path) -> None:
-    """Move folder `aside` to `path`; an older folder there ends at `aside` or is gone."""
+    """Move folder `aside` to `path`; an older folder there is exchanged or removed."""
     if not path.exists():
         os.replace(aside, path)
         return

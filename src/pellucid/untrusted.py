@@ -195,22 +195,17 @@ def check_folder(folder: Path) -> None:
     for name in _JSON:
         if (folder / name).exists() and not isinstance(read_json(folder / name), dict):
             raise ModelFolderError(f"{folder / name} holds no JSON object")
-    if (folder / _INDEX).exists():
-        _check_index(folder)
+    if (folder / _INDEX).exists():  # of several files of weights, which must be beside it
+        files = read_json(folder / _INDEX).get("weight_map")
+        names = set(map(str, files.values())) if isinstance(files, dict) else {""}
+        wrong = [name for name in names if Path(name).name != name or not (folder / name).is_file()]
+        if wrong or not names:
+            named = wrong[0] if wrong else "no file"
+            raise ModelFolderError(f"{folder / _INDEX} names {named!r:.80}, which is not beside it")
     if (folder / TOKENIZER).exists():
         check_tokenizer(read_json(folder / TOKENIZER, max_bytes=MAX_TOKENIZER), folder / TOKENIZER)
     if (folder / "config.json").exists():
         _check_config(read_json(folder / "config.json"), len(tensor_sizes(folder)), folder / "config.json")
-
-
-def _check_index(folder: Path) -> None:
-    """Check that an index of several files of weights names files beside it."""
-    files = read_json(folder / _INDEX).get("weight_map")
-    names = set(map(str, files.values())) if isinstance(files, dict) else {""}
-    wrong = [name for name in names if Path(name).name != name or not (folder / name).is_file()]
-    if wrong or not names:
-        named = wrong[0] if wrong else "no file"
-        raise ModelFolderError(f"{folder / _INDEX} names {named!r:.80}, which is not beside it")
 
 
 def check_modules(folder: Path) -> None:

@@ -126,7 +126,7 @@ class Bars(NamedTuple):
 
 
 class Matrix(NamedTuple):
-    """A number for each pair of a word `down` and a word `across`; `of_down` and `of_across` say what has the words."""
+    """A number for each pair of a word `down` and a word `across`; `of_down` and `of_across` name the texts."""
 
     of_down: str
     of_across: str
@@ -160,7 +160,7 @@ class Histogram(NamedTuple):
     fires: float
 
     def signs(self) -> list[int]:
-        """Return for each count whether its values fire: 1, -1 for below zero, 0 for no."""
+        """Return for each count whether its values fire: 1, -1 for below zero, else 0."""
         middles = [(low + high) / 2 for low, high in zip(self.edges, self.edges[1:])]
         return [(middle > self.fires) - (middle < -self.fires) for middle in middles]
 

@@ -156,7 +156,7 @@ def _cell_value(value: Any) -> Any:
 
 
 def plain_value(value: Any) -> Any:
-    """Turn records into dicts, tuples into lists, and make strings writable as UTF-8; a report says what it is."""
+    """Turn records into dicts, tuples into lists, and make strings writable as UTF-8; a report gets its kind."""
     if (names := data_fields(type(value))) is not None:
         head = {"version": VERSION, "kind": value.kind} if isinstance(value, Report) else {}
         return head | {name: plain_value(getattr(value, name)) for name in names}

@@ -92,7 +92,7 @@ def _drawn(part: AnyPart, options: ConsoleOptions) -> Iterator[RenderableType]:
 
 
 def _texts(part: MarkedTexts) -> Table:
-    """Return the texts with their words marked, and below each in words what the marks say."""
+    """Return the texts with their words marked, and below each its notes."""
     grid = Table.grid("", "", padding=(0, 2, 0, 0))
     grid.columns[1].overflow = "fold"
     for number, text in enumerate(part.texts):
@@ -108,7 +108,7 @@ def _texts(part: MarkedTexts) -> Table:
 
 
 def _style(piece: Piece) -> str:
-    """Colour says the sign, weight the strength; a word with next to no effect is left as it is."""
+    """Return the style of a piece: colour for the sign, weight for the strength, none for a word with little effect."""
     if piece.kind in ("unknown", "more"):
         return "dim italic" if piece.kind == "unknown" else "dim"
     if piece.kind == "plain" or abs(piece.strength) < WEAK:
