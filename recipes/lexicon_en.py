@@ -24,7 +24,7 @@ from scipy import sparse
 
 import pellucid
 from pellucid import LexiconEmbedder, StaticEmbedder, StaticLexiconEmbedder
-from pellucid.base import unit_rows
+from pellucid.embeddings import unit_rows
 from pellucid.lexicon.static import WordClusters
 from pellucid.mixing import largest_coordinates
 from pellucid.static import ExtractionSettings, RefinementSettings

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from papers.keytokens.rates import decoded_texts, measure
-from pellucid.base import Vectors, check_texts
+from pellucid.base import Vectors
+from pellucid.embeddings import check_texts
 from pellucid.errors import InputError
 from pellucid.keytokens.adjustments import Adjustment, component_adjustment, mean_adjustment
 from pellucid.keytokens.embedder import KeyTokenEmbedder

@@ -23,7 +23,7 @@ from papers.keytokens.rates import (
     decoded_texts,
     measure,
 )
-from pellucid.base import check_texts
+from pellucid.embeddings import check_texts
 from pellucid.errors import InputError
 from pellucid.folder import identify, locate
 from pellucid.keytokens.adjustments import mean_adjustment

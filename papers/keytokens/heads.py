@@ -9,7 +9,8 @@ import numpy.typing as npt
 from scipy import sparse
 
 from pellucid import KeyTokenEmbedder
-from pellucid.base import Vectors, unit_rows
+from pellucid.base import Vectors
+from pellucid.embeddings import unit_rows
 from pellucid.lexicon.clusters import fit_rows
 
 _STATES = 1_500  # sentences whose states are looked at

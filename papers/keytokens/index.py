@@ -36,8 +36,8 @@ import numpy as np
 import numpy.typing as npt
 
 from pellucid import folder as model_folder
-from pellucid.base import Vectors, check_texts
-from pellucid.embeddings import Role
+from pellucid.base import Vectors
+from pellucid.embeddings import Role, check_texts
 from pellucid.errors import InputError, ModelFolderError
 from pellucid.explanation import Explanation
 from pellucid.fingerprint import fingerprint, same_model
@@ -309,7 +309,9 @@ class KeyTokenIndex:
         names = self.model.head.dimensions.names
         rest = [(names[n], value) for n, value in zip(numbers, logits) if names[n] not in shown]
         rows += [Row(name, (name,), value, 0.0, key=("token", name), kind=KEY_TOKEN) for name, value in rest]
-        (of_query, unknown1), (of_text, unknown2) = self.model._known_each([query, text], ["query", "document"])
+        (of_query, unknown1), (of_text, unknown2) = (
+            self.model.ask(query, "query").known, self.model.ask(text, "document").known,
+        )  # fmt: skip
         return Explanation.from_terms(
             "key-token index", (query, text), math.fsum(logits), rows, unknown=(unknown1, unknown2),
             coverage=(of_query, of_text),

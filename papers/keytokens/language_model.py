@@ -48,6 +48,7 @@ from papers.keytokens.tuning import BATCH, NOTE, STEPS
 from papers.options import make_parser
 from papers.pages import print_page
 from papers.retrieval_sets import dense_hits, read_collection
+from papers.spectra import level, shares, split
 from papers.vector_cache import CachedEncoder, Vectors
 from pellucid import KeyTokenEmbedder
 from pellucid.corpus import read_texts
@@ -208,7 +209,7 @@ def spectrum(bench: Bench) -> dict[str, Any]:
     moved = [variation(last, asked, names=("last", "PromptEOL"))]
     if TUNED in pair:
         moved.insert(0, variation(pair[PLAIN], pair[TUNED], names=(PLAIN, TUNED)))
-    facts = {"shares": found.shares[:5].tolist(), "level": float(found.level), "table": variation_table(moved)}
+    facts = {"shares": shares(found)[:5].tolist(), "level": level(found), "table": variation_table(moved)}
     return {**facts, "first": moved[0].first, "dominance": moved[0].dominance}
 
 
@@ -218,7 +219,7 @@ def adjusted(bench: Bench) -> dict[str, Any]:
     encoders, pair = bench.encoders[PLAIN], bench.pair()
     found, rows = spectrum_of(pair[PLAIN]), pair[PLAIN][: len(texts)]
     given = embedded_texts(encoders.models["mean"], texts, embeddings=rows)
-    first, rest = found.split(rows)
+    first, rest = split(found, rows)
     parts = {
         "whole": given,
         "first component": replace(given, embeddings=first),
@@ -234,7 +235,7 @@ def tokens_of_components(bench: Bench) -> dict[str, str]:
     """Return the first tokens of the first component, up and down, and of a text with and without it."""
     encoders, text = bench.encoders[PLAIN], TABLE_2
     model, found = encoders.models["mean"], spectrum_of(bench.pair()[PLAIN])
-    (first,), (rest,) = (part for part in found.split(encoders.rows("mean", [text])))
+    (first,), (rest,) = (part for part in split(found, encoders.rows("mean", [text])))
     named = {"first component alone": first, "the rest": rest, "both": first + rest}
 
     def said(row: Vectors) -> str:

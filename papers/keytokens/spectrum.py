@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from papers.keytokens.alignment import LEGEND, draw_scores, draw_tokens, words_of
 from papers.keytokens.rates import EmbeddedTexts, ModelAlignment, Relations, Stems, measure_shifted
+from papers.spectra import level, project, shares, split
 from pellucid.errors import InputError
 from pellucid.keytokens.head import head_rows, top_tokens
 from pellucid.pca import Moments, Spectrum, blocks
@@ -139,7 +140,7 @@ def variation(base: Any, tuned: Any, *, names: tuple[str, str] = ("backbone", "t
     spread = np.einsum("jd,de,je->j", found.components, shifts.second(centred=True), found.components, optimize=True)
     levels, length = found.components @ found.mean, float(moved @ moved)
     deviations = np.sqrt(np.maximum(spread, 0.0))
-    numbers = zip(found.shares.tolist(), levels.tolist(), moved.tolist(), deviations.tolist())
+    numbers = zip(shares(found).tolist(), levels.tolist(), moved.tolist(), deviations.tolist())
     components = tuple(Shift(j, *values) for j, values in enumerate(numbers, 1))
     return Variation(*names, moments.count, float(moved[0] ** 2 / length) if length > 0 else 0.0, components)
 
@@ -229,7 +230,7 @@ def contributions(
     if not 0 <= text < len(given.texts):
         raise InputError(f"text is {text}; there are {len(given.texts)} texts, numbered from 0")
     row = np.asarray(given.embeddings, np.float32)[text : text + 1]
-    part, (first, rest) = float(found.project(row)[0, 0]), found.split(row)
+    part, (first, rest) = float(project(found, row)[0, 0]), split(found, row)
     related = Relations(given.vocabulary, None if language is None else Stems(language))
 
     def rows(ids: list[int]) -> tuple[Contribution, ...]:
@@ -339,8 +340,8 @@ class Sweep(Report):
 
 def _sweep_cells(step: SweepStep) -> tuple[str, ...]:
     rates = step.alignment
-    shares = map(percent, (rates.hit, rates.lar, rates.gar, rates.weighted_lar, rates.literal))
-    return (f"{step.factor:g}", signed(step.amount), *shares, f"{rates.distinct:,}")
+    found = map(percent, (rates.hit, rates.lar, rates.gar, rates.weighted_lar, rates.literal))
+    return (f"{step.factor:g}", signed(step.amount), *found, f"{rates.distinct:,}")
 
 
 def sweep(
@@ -367,7 +368,7 @@ def sweep(
         InputError: the widths differ, or as `measure`.
         MissingExtraError: snowballstemmer or simplemma is not installed.
     """
-    size = -found.level if unit is None else unit
+    size = -level(found) if unit is None else unit
     amounts = {f"{factor:g}": factor * size + 0.0 for factor in FACTORS}
     stems = None if language is None else Stems(language)
     measured = measure_shifted(amounts, given, found.first, k, stems=stems, examples=examples)

@@ -22,6 +22,7 @@ from typing import Any
 from papers.keytokens.alignment import Alignment, align, compare_key_tokens, embedded_texts
 from papers.keytokens.spectrum import Sweep, Variation, contributions, sweep, variation
 from papers.options import make_parser
+from papers.spectra import level, shares
 from pellucid import KeyTokenEmbedder, LexiconEmbedder
 from pellucid.corpus import read_texts
 from pellucid.keytokens import KeyTokenSettings
@@ -141,9 +142,9 @@ def general_spectrum(data: Path, models: dict[str, KeyTokenEmbedder]) -> str:
     found = spectrum_of(rows[base])
     moved = [variation(rows[base], other, names=(base, name)) for name, other in rows.items() if name != base]
     spent = time.process_time() - started
-    shares = ", ".join(f"{share:.1%}" for share in found.shares[:5])
+    shown = ", ".join(f"{share:.1%}" for share in shares(found)[:5])
     return (
-        f"Shares of the first five components: {shares}; the mean's part along the first: {found.level:+.2f}. "
+        f"Shares of the first five components: {shown}; the mean's part along the first: {level(found):+.2f}. "
         f"Embedding took {embedded:.0f} s of processor time, spectrum and variations {spent:.2f} s.\n\n"
         + variation_table(moved)
     )
@@ -185,9 +186,9 @@ def main() -> None:
     base = models[f"{NEO}, mean"]
     rows = base.embed(texts)
     found, given = spectrum_of(rows), embedded_texts(base, texts, embeddings=rows)
-    shares = ", ".join(f"{share:.1%}" for share in found.shares[:5])
-    print(f"\n### Spectrum of {NEO}, mean\n\nShares of the first five components: {shares}.")
-    print(f"The mean embedding's part along the first: {found.level:+.2f}.")
+    shown = ", ".join(f"{share:.1%}" for share in shares(found)[:5])
+    print(f"\n### Spectrum of {NEO}, mean\n\nShares of the first five components: {shown}.")
+    print(f"The mean embedding's part along the first: {level(found):+.2f}.")
     pairs = [(f"{NEO}, last", f"{NEO}, prompt EOL")]
     pairs += [(f"{NEO}, mean", name) for name in models if name.startswith("tuned")]
     moved = [variation(models[a].embed(texts), models[b].embed(texts), names=(a, b)) for a, b in pairs]

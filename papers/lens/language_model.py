@@ -49,7 +49,7 @@ from papers.options import make_parser
 from papers.pages import print_page
 from papers.vector_cache import CachedEncoder, CachedSparseEncoder, distinct
 from pellucid import LexiconEmbedder
-from pellucid.base import unit_rows
+from pellucid.embeddings import unit_rows
 from pellucid.lexicon import Clusters, LexiconSettings
 from pellucid.mixing import largest_coordinates
 from pellucid.store import read_json, write_json

@@ -23,8 +23,9 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from pellucid.analysis.coordinates import Floats, Integers, known_rows
-from pellucid.base import Embedder, check_texts
+from pellucid.base import Embedder
 from pellucid.dimensions import Dimension
+from pellucid.embeddings import check_texts
 from pellucid.encoder import unit_vectors
 from pellucid.errors import InputError
 from pellucid.lexicon.embedder import LexiconEmbedder

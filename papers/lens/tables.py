@@ -31,7 +31,7 @@ from papers.pages import print_page
 from papers.retrieval_sets import trained_on
 from papers.vector_cache import CachedEncoder, CachedSparseEncoder, Vectors
 from pellucid import evaluate
-from pellucid.base import unit_rows
+from pellucid.embeddings import unit_rows
 from pellucid.evaluation.evaluating import cache_key
 from pellucid.evaluation.tasks import find_tasks
 from pellucid.folder import locate

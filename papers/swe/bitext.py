@@ -8,7 +8,8 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from pellucid.base import Embedder, Vectors, unit_rows
+from pellucid.base import Embedder, Vectors
+from pellucid.embeddings import unit_rows
 from pellucid.errors import InputError
 
 _BLOCK = 2_048  # sentences compared with all others at a time

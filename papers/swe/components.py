@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 
+from papers.spectra import shares
 from pellucid.errors import InputError
 from pellucid.pca import Moments, Spectrum
 from pellucid.static.bags import mean_blocks
@@ -171,7 +172,7 @@ def principal_components(
         _component(spectrum, number, names, column, top_k) for number, column in zip(wanted, values.T, strict=True)
     )
     of = "words" if texts is None else "sentences"
-    return Components(of, moments.count, blank, len(names), tuple(spectrum.shares.tolist()), found)
+    return Components(of, moments.count, blank, len(names), tuple(shares(spectrum).tolist()), found)
 
 
 def _add_means(moments: Moments, model: StaticEmbedder, texts: Iterable[str]) -> int:
@@ -199,8 +200,8 @@ def _component(spectrum: Spectrum, number: int, words: list[str], values: Any, t
         tuple(WordValue(words[row], float(values[row])) for row in end.tolist())
         for end in (order[::-1][:top_k], order[:top_k])
     ]
-    shares = spectrum.shares
-    return Component(number, float(shares[number - 1]), float(shares[:number].sum()), ends[0], ends[1])
+    part = shares(spectrum)
+    return Component(number, float(part[number - 1]), float(part[:number].sum()), ends[0], ends[1])
 
 
 def _draw_ends(canvas: Canvas, axes: Axes, component: Component) -> None:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 
+from papers.spectra import project, shares
 from pellucid.analysis.coordinates import Floats, Integers
 from pellucid.base import Vectors
 from pellucid.errors import InputError, missing_extra
@@ -184,12 +185,12 @@ def language_separation(
     items, shared = _unshared(languages)
     texts, labels, vectors, blank = _sampled(model, items, sample, seed)
     spectrum = spectrum_of(vectors, centred=True)
-    coordinates = spectrum.project(vectors - spectrum.mean)
+    coordinates = project(spectrum, vectors - spectrum.mean)
     rows = [LanguageComponent(0, 1.0, _between(coordinates, labels), _silhouette(vectors, labels, metric))]
     for number in range(1, drop + 1):
         column, rest = coordinates[:, number - 1 : number], coordinates[:, number:]
         rows.append(
-            LanguageComponent(number, float(spectrum.shares[number - 1]), _between(column, labels),
+            LanguageComponent(number, float(shares(spectrum)[number - 1]), _between(column, labels),
                               _silhouette(rest, labels, metric))
         )  # fmt: skip
     before, after = _maps(vectors, coordinates, drop, metric, projection, seed)

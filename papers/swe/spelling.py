@@ -37,8 +37,9 @@ from papers.options import make_parser
 from papers.retrieval_sets import dense_score, read_collection
 from papers.sts import sts_spearman
 from pellucid import StaticEmbedder
-from pellucid.base import Vectors, unit_rows
+from pellucid.base import Vectors
 from pellucid.corpus import read_texts
+from pellucid.embeddings import unit_rows
 from pellucid.evaluation.tasks import find_tasks, read_table
 from pellucid.static import fit_spelling
 from pellucid.static.spelling import Speller, ngram_weights

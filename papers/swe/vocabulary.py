@@ -119,7 +119,7 @@ def words(data: Path) -> None:
 
 def prune(data: Path) -> None:
     """Prune to the messages of a bank's customers and measure on messages that were not given."""
-    from pellucid.base import unit_rows
+    from pellucid.embeddings import unit_rows
     from pellucid.static import prune as make
 
     train, test = (banking(data, name) for name in ("train", "test"))

@@ -12,11 +12,7 @@ from pellucid.errors import MissingExtraError
 
 
 class _Absent(type):
-    """Makes the classes that stand for public names whose extra is not installed: using one says what to install.
-
-    A plain error at the name itself would reach everybody who lists a package (`import *`, `inspect.getmembers`,
-    pydoc); an AttributeError there would turn `from pellucid import Index` into "cannot import name".
-    """
+    """Makes a class that stands for a name whose extra is not installed: calling it says what to install."""
 
     def __call__(cls, *args: Any, **options: Any) -> Any:
         raise MissingExtraError(cls.__doc__)
@@ -28,17 +24,7 @@ class _Absent(type):
 
 
 def lazy(package: str, source: str) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
-    """Return `__getattr__`, `__dir__` and `__all__` of a package, the first two as PEP 562 has them.
-
-    The names are those that the package's own source imports under `if TYPE_CHECKING`, so that they are written once,
-    in the form that type checkers and editors read.
-
-    Args:
-        package: its full name.
-        source: its `__init__.py`.
-
-    A name whose extra is not installed is given all the same, and raises MissingExtraError where it is used.
-    """
+    """Return `__getattr__`, `__dir__` and `__all__` of a package, from its imports under `if TYPE_CHECKING`."""
     tree = ast.parse(Path(source).read_text(encoding="utf-8"))
     blocks = (node.body for node in tree.body if isinstance(node, ast.If))
     imports = [node for body in blocks for node in body if isinstance(node, ast.ImportFrom)]

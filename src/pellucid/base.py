@@ -1,9 +1,8 @@
 """The contract that every family keeps: sentence-transformers' names, and `explain`.
 
-A family implements `_encode` (texts and their role in, one row each out) and the saving of its own files, and where it
-can say more than which of its named dimensions two texts share, `_ask`.
-Everything else is here, so that a view, a command or a benchmark written against `Embedder` works for a family added
-later. What the arguments of `encode` do to the rows is in `embeddings.py`.
+A family implements `_encode` (texts and their role in, one row each out), reads and writes its own files, and overrides
+`_ask` where it can explain more than products of coordinates. What is written against `Embedder` then works for it.
+What the arguments of `encode` do to the rows is in `embeddings.py`.
 """
 
 from __future__ import annotations
@@ -20,11 +19,19 @@ import numpy as np
 import numpy.typing as npt
 
 from pellucid.dimensions import Dimension, Dimensions, merging, removal, renaming, scaling, selection
-from pellucid.embeddings import PLAIN, EncodeOptions, Role, checked_role, in_the_form_of, sparsity, stacked
-from pellucid.embeddings import check_texts as check_texts
-from pellucid.embeddings import explained_texts as explained_texts
-from pellucid.embeddings import refuse_tables as refuse_tables
-from pellucid.embeddings import unit_rows as unit_rows
+from pellucid.embeddings import (
+    PLAIN,
+    EncodeOptions,
+    Role,
+    as_rows,
+    check_texts,
+    checked_role,
+    explained_texts,
+    in_the_form_of,
+    refuse_tables,
+    stacked,
+    unit_rows,
+)
 from pellucid.errors import InputError, ModelFolderError
 from pellucid.folder import check_family, locate, saving
 from pellucid.progress import Progress
@@ -44,20 +51,16 @@ T = TypeVar("T")
 
 
 class ModelCardData(NamedTuple):
-    """The part of a sentence-transformers model card that its evaluators and miners use.
-
-    Attributes:
-        base_model: name and revision; no other weights have both, so that vectors kept under them are found again.
-    """
+    """What sentence-transformers' evaluators and miners read of a model card: a name that no other weights have."""
 
     base_model: str
 
     def set_evaluation_metrics(self, evaluator: Any, metrics: Any, epoch: int = 0, step: int = 0) -> None:
-        """Take the results that an evaluator also returns; a model here has no card of training to put them in."""
+        """Take results that an evaluator also returns; they are not kept."""
 
 
 def same_arguments(method: Callable[P, T]) -> Callable[[Callable[..., T]], Callable[P, T]]:
-    """Give a method that hands its arguments on to another one the types and the signature of that."""
+    """Give a method that passes its arguments on to `method` the types and the signature of that."""
 
     def decorated(other: Callable[..., T]) -> Callable[P, T]:
         other.__wrapped__ = method  # type: ignore[attr-defined]  # which `inspect.signature` shows
@@ -87,19 +90,19 @@ class Embedder(ABC):
         """Return the number of dimensions of an embedding."""
 
     def ask(self, text: str, role: Role = None) -> Query:
-        """Read a text once: its vector, what of it is known, and what its similarity to any other is made of.
+        """Read a text once: its vector, how much of it is known, and the terms of its similarity to any other.
 
         Args:
             text: a text.
             role: what it is encoded as: "query", "document", or None for what `encode` does.
 
         Raises:
-            InputError: `text` is no string, or there is no such role.
+            InputError: `text` is not a string, or the role is unknown.
         """
         return self._ask(*explained_texts(text, role1=role))[0]
 
     def _ask(self, texts: list[str], roles: list[Role]) -> Sequence[Query]:
-        """Read one or two checked texts; what a family overrides that says more than the products of coordinates."""
+        """Read one or two checked texts; a family that knows more than products of coordinates overrides it."""
         rows = cache(lambda: unit_rows(self._encode_each(texts, roles), np.float64).astype(np.float64))
 
         def coordinates(number: int) -> Any:
@@ -110,7 +113,7 @@ class Embedder(ABC):
     def explain(self, text1: str, text2: str | None = None, *, role1: Role = None, role2: Role = None) -> Explanation:
         """Take the similarity of two texts apart, or one text's embedding when `text2` is None.
 
-        What a row is, the class says. For one text rows are the parts of the embedding's squared length.
+        The class says what a row is. For one text, rows are the parts of the embedding's squared length.
 
         Args:
             text1: a text.
@@ -119,7 +122,7 @@ class Embedder(ABC):
             role2: the same of text 2. What a search computes is explained with role1="query", role2="document".
 
         Raises:
-            InputError: a text is no string, there is no such role, or there would be too many rows.
+            InputError: a text is not a string, a role is unknown, or there would be too many rows.
         """
         from pellucid.explanation import Explanation
 
@@ -137,13 +140,13 @@ class Embedder(ABC):
         """Open a saved model: a bundled name, a folder that `save_pretrained` wrote, or a hub id.
 
         Raises:
-            ModelFolderError: nothing is there, it is of another family, or its files are broken.
+            ModelFolderError: there is no such model, it is of another family, or its files are broken.
         """
         return cls._open(path_or_id)
 
     @classmethod
     def _open(cls, path_or_id: str | Path, **given: Any) -> Self:
-        """Find a folder, check it and read it; `given` are the arguments of a family's `_read` besides."""
+        """Find a folder, check it and read it; `given` are further arguments of a family's `_read`."""
         folder = locate(path_or_id)
         facts = check_family(folder, cls.family)
         try:
@@ -155,29 +158,20 @@ class Embedder(ABC):
 
     @classmethod
     def _read(cls, folder: Path, facts: Mapping[str, Any]) -> Self:
-        """Return the model in `folder`, which is checked; what `_write` returned is among `facts`.
-
-        An InputError becomes a ModelFolderError that names the folder.
-        """
+        """Return the model in a checked folder, of which `facts` is what `_write` returned."""
         raise InputError(f"a {cls.family} model cannot be opened from a folder")
 
     def save_pretrained(self, path: str | Path) -> None:
         """Write the model to folder `path`, whole or not at all.
 
         Raises:
-            InputError: `path` holds something else than a model, or the model has a part that no file can hold.
+            InputError: `path` holds something other than a model, or the model has a part that cannot be saved.
             WritingError: it cannot be written; what was at `path` is untouched.
         """
         self._save(path)
 
     def _save(self, path: str | Path, *, config: Mapping[str, Any] | None = None, **given: Any) -> None:
-        """Write a folder in the place of `path`.
-
-        Args:
-            path: where the model goes.
-            config: what other libraries expect at the top of `config.json`.
-            given: the arguments of a family's `_write` besides.
-        """
+        """Write a folder in the place of `path`; `config` is the top of `config.json`, `given` goes to `_write`."""
         facts: dict[str, Any] = {}
         with saving(path, self.family, facts, config) as folder:
             facts |= self._write(folder, **given)
@@ -187,7 +181,7 @@ class Embedder(ABC):
         raise InputError(f"a {self.family} model cannot be saved")
 
     def _identity(self) -> Mapping[str, Any] | None:
-        """Return all that the vectors depend on, for `fingerprint`; None where it can be told by vectors alone."""
+        """Return all that the vectors depend on, for `fingerprint`; None to identify the model by its vectors."""
         return None
 
     def encode(
@@ -204,8 +198,8 @@ class Embedder(ABC):
         Args:
             inputs: a text, or any iterable of texts. One string gives one embedding (1-d), as in sentence-transformers.
             prompt_name: "query" or "document": encode as `encode_query` or `encode_document` does.
-            prompt: a string put before every text, in place of what the model says there itself. A transformer that is
-                told tasks takes "" alone: its tasks stand in a template (`with_instruction`).
+            prompt: a string put before every text, instead of the model's own. A transformer with instructions takes
+                only "": its instructions have a template (`with_instruction`).
             batch_size: texts of one pass through a transformer; the embeddings do not depend on it.
             show_progress_bar: show a bar, counting texts, once the work has lasted two seconds.
             output_value: "sentence_embedding".
@@ -225,19 +219,16 @@ class Embedder(ABC):
 
         Returns:
             float32 array [texts, dimension] (a CSR matrix for the sparse families), unless the arguments say otherwise.
-            Rows are zero for a text the model knows nothing of; their length is 1 in the static family, and in the
-            others means what the family says.
+            Rows are zero for a text without anything known; their length is 1 in the static family, and in the others
+            as the class says.
 
         Raises:
-            InputError: an item is not a string (the message gives its position), or an argument has a value that means
-                nothing for this model.
+            InputError: an item is not a string (the message gives its position), or the model cannot do what an
+                argument asks for.
             MissingExtraError: tensors are asked for, and torch is not installed.
         """
-        options = EncodeOptions(
-            prompt_name, prompt, batch_size, show_progress_bar, output_value, precision, convert_to_numpy,
-            convert_to_tensor, device, normalize_embeddings, truncate_dim, pool, chunk_size,
-            convert_to_sparse_tensor, save_to_cpu, max_active_dims,
-        )  # fmt: skip
+        given = locals()
+        options = EncodeOptions(**{name: given[name] for name in EncodeOptions._fields})
         single = isinstance(inputs, str)
         texts = [inputs] if isinstance(inputs, str) else check_texts(inputs)
         role: Role = None
@@ -252,16 +243,16 @@ class Embedder(ABC):
 
     @same_arguments(encode)
     def encode_query(self, inputs: Any, prompt_name: str | None = None, *others: Any, **named: Any) -> Any:
-        """Encode search queries, with `encode`'s arguments; the same where a family makes no difference."""
+        """Encode search queries, with `encode`'s arguments; in some families the same as `encode`."""
         return self.encode(inputs, prompt_name or "query", *others, **named)
 
     @same_arguments(encode)
     def encode_document(self, inputs: Any, prompt_name: str | None = None, *others: Any, **named: Any) -> Any:
-        """Encode documents, with `encode`'s arguments; the same where a family makes no difference."""
+        """Encode documents, with `encode`'s arguments; in some families the same as `encode`."""
         return self.encode(inputs, prompt_name or "document", *others, **named)
 
     def _asked(self, texts: list[str], options: EncodeOptions) -> tuple[list[str], Role]:
-        """Return texts with their prompt, and the role that is asked for, where this model can do all that is."""
+        """Check the options against this model; return the texts with their prompt, and their role."""
         options.check()
         if options.device is not None and str(options.device) not in (self.device, self.device.partition(":")[0]):
             raise InputError(
@@ -270,15 +261,15 @@ class Embedder(ABC):
             )
         if options.truncate_dim is not None and not self._truncates:
             raise InputError(
-                f"truncate_dim is {options.truncate_dim}, and the first dimensions of a {self.family} model say no "
-                "more than the others; choose some by name or number with model.keep(...)"
+                f"truncate_dim is {options.truncate_dim}, and the first dimensions of a {self.family} model are no "
+                "better than the others; choose some by name or number with model.keep(...)"
             )
         if options.prompt is not None:
             return self._prompted(texts, options.prompt)
         return texts, checked_role(options.prompt_name)
 
     def _prompted(self, texts: list[str], prompt: str) -> tuple[list[str], Role]:
-        """Return texts with `prompt` before them, and a role in which the model says nothing there itself."""
+        """Return texts with `prompt` before them, and a role in which the model adds no prompt of its own."""
         return [prompt + text for text in texts], None
 
     def encode_blocks(
@@ -296,8 +287,8 @@ class Embedder(ABC):
             what `encode` returns for the texts of a block, in order.
 
         Raises:
-            InputError: an item is not a string (the message gives its position), `texts` is one string, there is no
-                such role, or `block_size` is below 1.
+            InputError: an item is not a string (the message gives its position), `texts` is one string, the role is
+                unknown, or `block_size` is below 1.
         """
         refuse_tables(texts)
         if isinstance(texts, str) or not isinstance(texts, Iterable):
@@ -315,14 +306,14 @@ class Embedder(ABC):
                 progress.advance(len(block))
 
     def _encode_each(self, texts: list[str], roles: Sequence[Role]) -> Any:
-        """Return one row for each of a few texts, every one in its own role."""
+        """Return one row for each of a few texts, each in its own role."""
         if len(set(roles)) == 1:
             return self._encode(texts, roles[0], batch_size=PLAIN.batch_size, show_progress_bar=False)
         rows = [self._encode_each([text], [role]) for text, role in zip(texts, roles, strict=True)]
         return stacked(rows)
 
     def get_sentence_embedding_dimension(self) -> int:
-        """Return `get_embedding_dimension`, of which it is sentence-transformers' older name."""
+        """Return `get_embedding_dimension()`; the older name in sentence-transformers."""
         return self.get_embedding_dimension()
 
     @property
@@ -332,7 +323,7 @@ class Embedder(ABC):
 
     @property
     def max_seq_length(self) -> float | None:
-        """How many tokens of a text are read at most; infinity where all of them are, None where that is unknown."""
+        """How many tokens of a text are read at most; infinity without a limit, None where it is unknown."""
         return None
 
     def tokenize(self, texts: list[str]) -> dict[str, Any]:
@@ -351,7 +342,7 @@ class Embedder(ABC):
         named = named if named.count("/") == 1 else f"pellucid/{Path(named).name}"  # of two parts, as on the hub
         from pellucid.fingerprint import fingerprint
 
-        known = fingerprint(self)  # what a function does, nothing tells for certain
+        known = fingerprint(self)  # of a function it tells nothing for certain
         return ModelCardData(f"{named}@{uuid.uuid4().hex if known['functions'] else known['stored']}")
 
     @property
@@ -416,7 +407,12 @@ class Embedder(ABC):
             "active_dims": the mean number of dimensions of a row that are not zero; "sparsity_ratio": the share of all
             values that are zero.
         """
-        return sparsity(embeddings)
+        rows = as_rows(embeddings)
+        count = rows.count_nonzero() if hasattr(rows, "tocsr") else np.count_nonzero(rows)
+        if 0 in rows.shape:
+            return {"active_dims": 0.0, "sparsity_ratio": 1.0}
+        active = float(count) / rows.shape[0]
+        return {"active_dims": active, "sparsity_ratio": 1.0 - active / rows.shape[1]}
 
     def _units(self, embeddings: Any) -> Any:
         """Return embeddings of this model so that the product of two rows is their similarity."""
@@ -431,35 +427,27 @@ class Embedder(ABC):
 
         Args:
             texts: a text, or any iterable of texts.
-            role: what they are encoded as; an instruction leaves less of a query.
+            role: what they are encoded as; an instruction leaves less room for a query.
 
         Returns:
             float32 [texts], from 0 to 1; one number for one string.
 
         Raises:
-            InputError: an item is not a string, or there is no such role.
+            InputError: an item is not a string, or the role is unknown.
         """
         checked = check_texts([texts] if isinstance(texts, str) else texts)
-        shares = self._shares(checked, checked_role(role))
+        shares = np.array([known.share for known, _ in self._known(checked, checked_role(role))], np.float32)
         return shares[0] if isinstance(texts, str) else shares
 
-    def _shares(self, texts: list[str], role: Role) -> Vectors:
-        """Return the coverage of checked texts."""
-        return np.array([known.share for known, _ in self._known(texts, role)], np.float32)
-
     def _known(self, texts: list[str], role: Role = None) -> list[tuple[Coverage, tuple[Span, ...]]]:
-        """Return for each text how much of it is known, and the spans that are not; here, all is known."""
+        """Return for each text its coverage and the spans that are not known; here, all is known."""
         return [words_before(text, len(text)) for text in texts]
 
-    def _known_each(self, texts: list[str], roles: Sequence[Role]) -> list[tuple[Coverage, tuple[Span, ...]]]:
-        """Return the same of a few texts, every one in its own role."""
-        return [self._known([text], role)[0] for text, role in zip(texts, roles, strict=True)]
-
     def describe(self, text: str, *, top_k: int = 5) -> str:
-        """Say in one line what `text` is mostly about for this model, strongest first, and where it knows little of it.
+        """Say in one line what `text` is mostly about for this model, strongest first, and if few words are known.
 
         Raises:
-            InputError: `text` is no string, or `top_k` is below 1.
+            InputError: `text` is not a string, or `top_k` is below 1.
         """
         if top_k < 1:
             raise InputError(f"top_k is {top_k}; it must be at least 1")
@@ -480,7 +468,7 @@ class Embedder(ABC):
 
     @property
     def names_dimensions(self) -> bool:
-        """Whether the family gives its dimensions names that say something."""
+        """Whether the family gives its dimensions meaningful names."""
         return type(self).dimensions is not Embedder.dimensions
 
     @property
@@ -492,7 +480,7 @@ class Embedder(ABC):
         """Return a model that lacks some dimensions, given by name or number.
 
         Raises:
-            InputError: a dimension is unknown (the message suggests the nearest name), or none would be left.
+            InputError: a dimension is unknown (the message suggests the nearest name), or all would be removed.
         """
         return self._edited(removal(self.dimensions, dimensions))
 

@@ -2,8 +2,7 @@
 
 Plain text (`.txt`, one text a line), JSON lines (`.jsonl`, a string or an object with a text field a line), tables
 (`.csv`, `.tsv`, names of columns in the first line), any of them compressed (`.xz`, `.gz`), `.parquet` (a text column),
-or any iterable of strings. As many texts come out as
-there are lines, rows or items: a blank line and a null are the empty text.
+or any iterable of strings. Every line, row or item is a text: a blank line and a null are the empty text.
 
 Every reader of text files uses `read_lines`. Only a line feed ends a line. One carriage return before it is part of the
 line end, and a byte order mark at the start of the file is dropped.
@@ -44,6 +43,7 @@ _MOST_VALUES = 4_000_000
 UNREADABLE = (OSError, EOFError, lzma.LZMAError, zlib.error, MemoryError)
 """What opening or reading a missing, locked, damaged or hostile file raises, packed or not."""
 
+_WITH_FIELDS = (".jsonl", ".csv", ".tsv")
 _FORMATS = ".txt (one text a line), .jsonl, .csv, .tsv (each also with .xz or .gz) and .parquet"
 _BLOCK_CHARACTERS = 1 << 24  # of the items of a list that `cut` makes
 _CHUNK = 1 << 18  # bytes asked for at once
@@ -68,41 +68,35 @@ def cut(items: Iterable[Item], most: int, size: Callable[[Item], int]) -> Iterat
 
 def is_path(corpus: Corpus) -> bool:
     """Whether `corpus` names a file that can be read again, rather than a pipe or the texts themselves."""
-    return _is_name(corpus) and not _is_stream(Path(corpus))  # type: ignore[arg-type]
+    return isinstance(corpus, (str, os.PathLike)) and not _is_stream(Path(corpus))
 
 
 def read_texts(corpus: Corpus, *, field: str = "text") -> Iterator[str]:
-    """Yield the texts of `corpus` in order, in bounded memory; `field` names the JSON key or the column.
-
-    A blank line and a null are the empty text. A pipe is read as its name ends, and as plain text without an ending.
-
-    Raises:
-        CorpusError: the file is absent, of an unknown format, broken at a named line, or lacks `field`; or a line is
-            longer than 64 MB.
-    """
-    if not _is_name(corpus):
-        yield from _check_strings(corpus)  # type: ignore[arg-type]
+    """Yield the texts of a path or iterable in order, in bounded memory; `field` is the JSON key or the column."""
+    if not isinstance(corpus, (str, os.PathLike)):
+        for position, text in enumerate(corpus):
+            if not isinstance(text, str):
+                raise CorpusError(
+                    f"corpus item {position} is {type(text).__name__} {text!r:.80}; every item must be a str"
+                )
+            yield text
         return
-    path = Path(corpus)  # type: ignore[arg-type]
+    path = Path(corpus)
     kind = _kind(path)
     if kind == ".parquet":
         yield from _read_parquet(path, field)
     elif kind == ".txt":
         yield from read_lines(path)
     else:
-        yield from (_text_of(row, field, place) for place, row in _READERS[kind](path))
+        yield from (_text_of(row, field, place) for place, row in _rows(path, kind))
 
 
 def read_with_ids(path: Path, id_field: str, *, field: str = "text") -> Iterator[tuple[Any, str]]:
-    """Yield the ids and texts of a .jsonl, .csv or .tsv file, in bounded memory; an id is whatever stands there.
-
-    Raises:
-        CorpusError: see `read_texts`; or the file is of a kind that has no ids, or a row has none.
-    """
+    """Yield ids and texts of a .jsonl, .csv or .tsv file, in bounded memory; an id is a string or an integer."""
     kind = _kind(path)
-    if kind not in _READERS:
+    if kind not in _WITH_FIELDS:
         raise CorpusError(f"{path} has no ids under {id_field!r:.80}: only .jsonl, .csv, .tsv and .parquet have fields")
-    for place, row in _READERS[kind](path):
+    for place, row in _rows(path, kind):
         own = row.get(id_field) if isinstance(row, dict) else None
         if own is None or own == "":
             raise CorpusError(f"{place}no id under {id_field!r:.80}; name the field that holds it")
@@ -112,15 +106,11 @@ def read_with_ids(path: Path, id_field: str, *, field: str = "text") -> Iterator
 
 
 def _kind(path: Path) -> str:
-    """Return what a file's name, without the end that says how it is packed, ends with; .txt for a pipe without one.
-
-    Raises:
-        CorpusError: nothing is there, or the format is unknown.
-    """
+    """Return the ending of a file's name without that of its compression; .txt for a pipe without one."""
     suffixes = [s.lower() for s in path.suffixes]
     packed = suffixes.pop() if suffixes and suffixes[-1] in UNPACKERS else ""
     kind = suffixes[-1] if suffixes else ""
-    if kind in (".txt", *_READERS) or (kind == ".parquet" and not packed):
+    if kind in (".txt", *_WITH_FIELDS) or (kind == ".parquet" and not packed):
         return kind
     if _is_stream(path):
         return ".txt"
@@ -129,11 +119,7 @@ def _kind(path: Path) -> str:
 
 
 def check_file(path: Path, what: str = "corpus file") -> None:
-    """Refuse a path where there is nothing to read.
-
-    Raises:
-        CorpusError: nothing is there, or a folder.
-    """
+    """Check that there is something to read at `path`."""
     if os.path.isdir(path):
         raise CorpusError(f"{path} is a folder; name a file")
     if not os.path.exists(path):
@@ -141,26 +127,12 @@ def check_file(path: Path, what: str = "corpus file") -> None:
 
 
 def read_lines(source: Path | BinaryIO, name: str = "corpus file") -> Iterator[str]:
-    """Yield the lines of a UTF-8 file, also `.xz` and `.gz`, without their ends; blank ones too.
-
-    Args:
-        source: a path, or a binary stream with `read1`.
-        name: what messages call the stream, or the kind of file.
-
-    Raises:
-        CorpusError: the file is absent, damaged or in another encoding, or a line is longer than 64 MB. The message
-            names the line.
-    """
+    """Yield the lines of a UTF-8 file (also `.xz`, `.gz`) or binary stream; `name` is for messages."""
     return chain.from_iterable(_lines(source, name) if not isinstance(source, Path) else _file_lines(source, name))
 
 
 def parse_json(line: str, place: str = "") -> Any:
-    """Return what a line of JSON holds.
-
-    Raises:
-        CorpusError: it is not JSON, nested too deeply, holds an integer of thousands of digits, or has more than
-            4,000,000 commas and brackets; the message begins with `place`.
-    """
+    """Return what a line of JSON holds, after checking it for depth and number of values."""
     _check_values(line, ",[{", place)
     try:
         return json.loads(line)
@@ -173,17 +145,13 @@ def parse_json(line: str, place: str = "") -> Any:
 
 
 def _check_values(line: str, marks: str, place: str) -> None:
-    """Refuse a line of more values than memory may hold."""
+    """Check that a line does not hold more values than memory may hold."""
     if len(line) > _MOST_VALUES and sum(map(line.count, marks)) > _MOST_VALUES:
         raise CorpusError(f"{place}more than {_MOST_VALUES:,} values in a line; divide it")
 
 
 def table_rows(path: Path, delimiter: str) -> Iterator[tuple[int, dict[str, str]]]:
-    """Yield the rows of a .csv or .tsv file below the names of its columns, each with the number of its last line.
-
-    Raises:
-        CorpusError: see `read_lines`; or a row has not as many cells as there are names, or two names are the same.
-    """
+    """Yield the rows of a .csv or .tsv file as dicts, each with the number of its last line."""
 
     def lines() -> Iterator[str]:
         for number, line in enumerate(read_lines(path), 1):
@@ -208,13 +176,7 @@ def table_rows(path: Path, delimiter: str) -> Iterator[tuple[int, dict[str, str]
 
 
 def parquet_rows(path: Path, choose: Callable[[Any], list[str]]) -> Iterator[dict[str, Any]]:
-    """Yield the rows of a parquet file, with the columns that `choose` takes of its Arrow schema.
-
-    Raises:
-        CorpusError: the file is absent, damaged or no parquet file, would take memory out of proportion to its size, or
-            has a column twice.
-        MissingExtraError: pyarrow is not installed.
-    """
+    """Yield the rows of a parquet file as dicts, with the columns that `choose` takes of its Arrow schema."""
     from pellucid.parquet import Table, explained  # of an extra
 
     check_file(path)
@@ -229,20 +191,9 @@ def parquet_rows(path: Path, choose: Callable[[Any], list[str]]) -> Iterator[dic
                 yield from rows
 
 
-def _is_name(corpus: Corpus) -> bool:
-    return isinstance(corpus, (str, os.PathLike))
-
-
 def _is_stream(path: Path) -> bool:
     """Whether there is a pipe or a device, which can be read once."""
     return os.path.exists(path) and not os.path.isfile(path) and not os.path.isdir(path)
-
-
-def _check_strings(texts: Iterable[str]) -> Iterator[str]:
-    for position, text in enumerate(texts):
-        if not isinstance(text, str):
-            raise CorpusError(f"corpus item {position} is {type(text).__name__} {text!r:.80}; every item must be a str")
-        yield text
 
 
 def _file_lines(path: Path, name: str) -> Iterator[list[str]]:
@@ -262,7 +213,9 @@ def _lines(stream: BinaryIO, name: str) -> Iterator[list[str]]:
     number = 0  # of lines so far
     for block in _blocks(stream, name):
         if number == 0:
-            _check_encoding(block, name)
+            start = block[:_PEEK]  # in UTF-16 and UTF-32 half of the bytes of Latin letters are zero, valid in UTF-8
+            if start.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) or 3 * start.count(0) > len(start):
+                raise CorpusError(f"{name} is UTF-16, UTF-32 or not a text; save it as UTF-8")
             block = block.removeprefix(codecs.BOM_UTF8)
         try:
             text = block.decode("utf-8")
@@ -278,10 +231,16 @@ def _lines(stream: BinaryIO, name: str) -> Iterator[list[str]]:
 
 
 def _blocks(stream: BinaryIO, name: str) -> Iterator[bytes]:
-    """Yield stretches of whole lines; what a pipe has is given out at once."""
+    """Yield blocks of whole lines; what is ready in a pipe comes at once."""
     pieces: list[bytes] = []  # of a line that has not ended yet
     size = number = 0
-    while chunk := _chunk(stream, name, number):
+    while True:
+        try:
+            chunk: bytes = stream.read1(_CHUNK)  # type: ignore[attr-defined]
+        except UNREADABLE as error:
+            raise CorpusError(f"{name} is damaged or cannot be read after line {number}: {_reason(error)}") from error
+        if not chunk:
+            break
         end, last = chunk.find(b"\n"), chunk.rfind(b"\n") + 1
         if size + (len(chunk) if end < 0 else end) > LONGEST_LINE:
             raise CorpusError(
@@ -296,52 +255,33 @@ def _blocks(stream: BinaryIO, name: str) -> Iterator[bytes]:
     yield b"".join(pieces)
 
 
-def _chunk(stream: BinaryIO, name: str, number: int) -> bytes:
-    try:
-        chunk: bytes = stream.read1(_CHUNK)  # type: ignore[attr-defined]
-    except UNREADABLE as error:
-        raise CorpusError(f"{name} is damaged or cannot be read after line {number}: {_reason(error)}") from error
-    return chunk
-
-
-def _check_encoding(block: bytes, name: str) -> None:
-    """Refuse UTF-16 and UTF-32; in Latin letters half of their bytes are zero, which UTF-8 would take."""
-    start = block[:_PEEK]
-    if start.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) or 3 * start.count(0) > len(start):
-        raise CorpusError(f"{name} is UTF-16, UTF-32 or no text; save it as UTF-8")
-
-
 def _reason(error: BaseException) -> str:
-    """Return what an error of another library says, or else its kind, on one short line."""
+    """Return the message of another library's error, or its class, on one short line."""
     said = getattr(error, "strerror", None) or str(error) or type(error).__name__
     return " ".join(said.split())[:200]
 
 
-def _jsonl_rows(path: Path) -> Iterator[tuple[str, Any]]:
-    for number, line in enumerate(read_lines(path), 1):
-        place = f"{path}, line {number}: "
-        yield place, parse_json(line, place) if line and not line.isspace() else None
-
-
-def _table_reader(delimiter: str) -> Callable[[Path], Iterator[tuple[str, Any]]]:
-    def read(path: Path) -> Iterator[tuple[str, Any]]:
-        return ((f"{path}, line {number}: ", row) for number, row in table_rows(path, delimiter))
-
-    return read
-
-
-_READERS: dict[str, Callable[[Path], Iterator[tuple[str, Any]]]] = {
-    ".jsonl": _jsonl_rows,
-    ".csv": _table_reader(","),
-    ".tsv": _table_reader("\t"),
-}
+def _rows(path: Path, kind: str) -> Iterator[tuple[str, Any]]:
+    """Yield the rows of a file with fields, each with its place, for messages."""
+    if kind == ".jsonl":
+        for number, line in enumerate(read_lines(path), 1):
+            place = f"{path}, line {number}: "
+            yield place, parse_json(line, place) if line and not line.isspace() else None
+    else:
+        for number, row in table_rows(path, "," if kind == ".csv" else "\t"):
+            yield f"{path}, line {number}: ", row
 
 
 def _text_of(row: Any, field: str, place: str) -> str:
-    """Return the text of a row: a string, nothing, or an object that has it in a field."""
+    """Return the text of a row: a string, a null for the empty text, or an object that has it in a field."""
     if isinstance(row, dict) and field not in row:
         raise CorpusError(f"{place}no field {field!r:.80}; name the field that holds the text")
-    return _as_text(row[field] if isinstance(row, dict) else row, field, place)
+    value = row[field] if isinstance(row, dict) else row
+    if value is not None and not isinstance(value, str):
+        raise CorpusError(
+            f"{place}no text under {field!r:.80} but {shown(value):.40}; name the field that holds the text"
+        )
+    return value or ""
 
 
 def _read_parquet(path: Path, field: str) -> Iterator[str]:
@@ -354,18 +294,7 @@ def _read_parquet(path: Path, field: str) -> Iterator[str]:
         return [field]
 
     for number, row in enumerate(parquet_rows(path, choose), 1):
-        text = _as_text(row[field], field, f"{path}, row {number}: ")
+        text = _text_of(row, field, f"{path}, row {number}: ")
         if len(text) > LONGEST_LINE:
             raise CorpusError(f"{path}, row {number} is longer than {LONGEST_LINE:,} characters; split it")
         yield text
-
-
-def _as_text(value: Any, field: str, place: str) -> str:
-    """Return the text of a row; a null is the empty text."""
-    if value is None:
-        return ""
-    if not isinstance(value, str):
-        raise CorpusError(
-            f"{place}no text under {field!r:.80} but {shown(value):.40}; name the field that holds the text"
-        )
-    return value

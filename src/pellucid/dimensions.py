@@ -1,7 +1,7 @@
 """The dimensions of a model: their names, the edits of them, and the table a person may change.
 
 An edit is the same arithmetic for every family: the new coordinates of a text are the old ones times a matrix
-[dimensions before, dimensions after]. A family only has to say what that does to its own weights.
+[dimensions before, dimensions after]. A family only implements what that does to its own weights.
 """
 
 from __future__ import annotations
@@ -57,11 +57,7 @@ class Dimensions:
     """The dimensions of a model in order, found by number or by name."""
 
     def __init__(self, dimensions: Iterable[Dimension]) -> None:
-        """Take the dimensions in order.
-
-        Raises:
-            InputError: a name is empty or used twice.
-        """
+        """Take the dimensions in order, after checking that their names differ."""
         self._items = tuple(dimensions)
         self._numbers: dict[str, int] = {}
         for number, dimension in enumerate(self._items):
@@ -82,11 +78,7 @@ class Dimensions:
         return iter(self._items)
 
     def __getitem__(self, which: Which) -> Dimension:
-        """Return a dimension by number or name.
-
-        Raises:
-            InputError: there is none of that name or number.
-        """
+        """Return a dimension by number or name."""
         return self._items[self.number(which)]
 
     @property
@@ -95,11 +87,7 @@ class Dimensions:
         return [dimension.name for dimension in self._items]
 
     def number(self, which: Which) -> int:
-        """Return the number of the dimension `which`, counted from 0; negative numbers count from the end.
-
-        Raises:
-            InputError: there is none of that name or number; the message suggests the nearest name.
-        """
+        """Return the number of the dimension `which`, counted from 0; negative numbers count from the end."""
         if isinstance(which, str):
             if which in self._numbers:
                 return self._numbers[which]
@@ -115,11 +103,7 @@ class Dimensions:
         return int(which) % len(self)
 
     def numbers(self, which: Iterable[Which | Iterable[Which]]) -> list[int]:
-        """Return the numbers of several dimensions, each once, in the order given; lists of them are taken apart.
-
-        Raises:
-            InputError: there is none of a name or number, or nothing is given.
-        """
+        """Return the numbers of several dimensions, each once, in the order given; lists are flattened."""
         flat: list[Which] = []
         for item in which:
             flat.extend([item] if isinstance(item, str) or not isinstance(item, Iterable) else item)
@@ -186,7 +170,7 @@ def scaling(dimensions: Dimensions, factors: Mapping[Which, float]) -> Edit:
 
 
 def renaming(dimensions: Dimensions, names: Mapping[Which, str]) -> Edit:
-    """Return the edit that changes names alone."""
+    """Return the edit that changes only names."""
     items = list(dimensions)
     for number, name in _by_number(dimensions, names).items():
         if not isinstance(name, str):
@@ -196,11 +180,7 @@ def renaming(dimensions: Dimensions, names: Mapping[Which, str]) -> Edit:
 
 
 def merging(dimensions: Dimensions, which: Iterable[Which | Iterable[Which]], name: str | None) -> Edit:
-    """Return the edit that makes one dimension of several, in the place of the first.
-
-    Its coordinate is the sum of theirs over the square root of their number k: merging k equal dimensions changes no
-    score. Its name is `name`, or theirs joined by " + ".
-    """
+    """Return the edit that sums k dimensions, over sqrt(k) so that merging equal ones changes no score."""
     merged = dimensions.numbers(which)
     if len(merged) < 2:
         raise InputError(f"a merge needs two dimensions or more, got {len(merged)}")
@@ -242,14 +222,7 @@ def _by_number(dimensions: Dimensions, values: Mapping[Which, Any]) -> dict[int,
 
 
 def write_dimensions(path: Path, dimensions: Dimensions, scales: Sequence[float] | None = None) -> None:
-    """Write the table a person may edit: number, name, scale and what the dimension is about, tab-separated.
-
-    Args:
-        path: of the file.
-        dimensions: in order.
-        scales: what each coordinate is multiplied by when the model is opened; None is 1, as where the model's own
-            weights have it in them.
-    """
+    """Write the table a person may edit: number, name, scale and what the dimension is about, tab-separated."""
     with writing(path) as aside, open(aside, "w", encoding="utf-8", newline="") as file:
         rows = csv.writer(file, dialect="excel-tab", lineterminator="\n")
         quoted = csv.writer(file, dialect="excel-tab", lineterminator="\n", quoting=csv.QUOTE_ALL)
@@ -270,39 +243,24 @@ def _from_cell(cell: str) -> str:
 
 
 def as_text(about: Iterable[str]) -> str:
-    """Return what a dimension is about as one text: a bar between, and a backslash before one that is no separator."""
+    """Join texts by bars into one, with a backslash before every bar or backslash within them."""
     return _BETWEEN.join(text.replace("\\", "\\\\").replace("|", "\\|") for text in about)
 
 
-def _from_text(text: str) -> tuple[str, ...]:
-    """Return what a dimension is about; a backslash that stands before anything else is itself."""
-    return tuple(re.sub(r"\\([\\|])", r"\1", part) for part in text.split(_BETWEEN)) if text else ()
-
-
 def on_one_line(text: str) -> str:
-    """Return `text` with every stretch of white space as one blank, as an anchor's name has it."""
+    """Return `text` with every run of white space as one blank, as in an anchor's name."""
     return " ".join(text.split())
 
 
 class DimensionTable(NamedTuple):
-    """What `dimensions.tsv` says, in the order of the dimensions."""
+    """The contents of `dimensions.tsv`, in the order of the dimensions."""
 
     dimensions: Dimensions
     scales: list[float]
 
 
 def read_dimensions(path: Path, count: int, saved: Sequence[tuple[str, ...]] | None = None) -> DimensionTable:
-    """Read the table of a model with `count` dimensions, in any order of its rows.
-
-    Args:
-        path: of the file.
-        count: of the dimensions.
-        saved: what each was about when the model was saved, where another file says it: what a person left alone is
-            taken from there, also where an older version wrote it without backslashes.
-
-    Raises:
-        ModelFolderError: the file cannot be read, a row is missing, doubled or broken; the message names it.
-    """
+    """Read the table of `count` dimensions; a cell left as saved takes the dimension's texts from `saved`."""
     found: dict[int, tuple[str, float, str]] = {}
     for line, row in _rows(path):
         number, name, scale = _parsed(row, count, f"{path}, line {line}")
@@ -317,7 +275,10 @@ def read_dimensions(path: Path, count: int, saved: Sequence[tuple[str, ...]] | N
             "To silence a dimension set its scale to 0; to drop it use model.without"
         )
     names, scales, cells = zip(*(found[number] for number in range(count)))
-    about = [_from_text(cell) for cell in cells]
+    # A backslash before anything but a bar or backslash is itself.
+    about = [
+        tuple(re.sub(r"\\([\\|])", r"\1", part) for part in cell.split(_BETWEEN)) if cell else () for cell in cells
+    ]
     for number, texts in enumerate(saved or ()):
         if cells[number] in (as_text(texts), _BETWEEN.join(texts)):
             about[number] = texts
@@ -350,7 +311,7 @@ def _parsed(row: list[str], count: int, place: str) -> tuple[int, str, float]:
     if len(row) != len(_COLUMNS):
         raise ModelFolderError(f"{place} has {len(row)} cells, not {len(_COLUMNS)} separated by tabs")
     if not row[0].isdecimal() or len(row[0]) > len(str(count)) or int(row[0]) >= count:
-        raise ModelFolderError(f"{place}: {row[0]!r:.40} is no dimension; they are 0 to {count - 1}")
+        raise ModelFolderError(f"{place}: {row[0]!r:.40} is not a dimension; they are 0 to {count - 1}")
     try:
         scale = float(row[2])
     except ValueError:

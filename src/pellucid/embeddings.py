@@ -44,11 +44,7 @@ class EncodeOptions(NamedTuple):
     max_active_dims: int | None = None
 
     def check(self) -> None:
-        """Check that these are arguments that some model has.
-
-        Raises:
-            InputError: an argument has a value without a meaning here; the message names it and the way out.
-        """
+        """Check that some model accepts these values."""
         if self.prompt_name not in (None, *ROLES):
             raise InputError(f"prompt_name is {self.prompt_name!r:.60}; a model has the prompts 'query' and 'document'")
         if not isinstance(self.prompt, str | None):
@@ -75,17 +71,7 @@ class EncodeOptions(NamedTuple):
             raise InputError(f"device is a list of {len(self.device)}, and encode starts no processes; give one device")
 
     def applied(self, rows: Any, device: str) -> Any:
-        """Return rows as they are asked for: cut, at length 1, in another precision, as tensors.
-
-        Args:
-            rows: float32 [texts, dimension], an array or CSR.
-            device: where tensors go.
-
-        Raises:
-            InputError: `precision` cannot be had of sparse rows, or not of a single row; what is of sparse rows alone
-                is asked of dense ones.
-            MissingExtraError: tensors are asked for, and torch is not installed.
-        """
+        """Return float32 rows [texts, dimension], dense or CSR, as asked: cut, at length 1, rounded, as tensors."""
         for name in ("convert_to_sparse_tensor", "max_active_dims"):
             if getattr(self, name) and not hasattr(rows, "tocsr"):
                 given = getattr(self, name)
@@ -112,7 +98,7 @@ PLAIN = EncodeOptions()
 
 
 def checked_role(role: Any) -> Role:
-    """Return `role` after checking that it is one."""
+    """Return `role` after checking it."""
     if role not in (None, *ROLES):
         raise InputError(f"role is {role!r:.40}; it must be 'query', 'document' or None")
     known: Role = role
@@ -120,11 +106,7 @@ def checked_role(role: Any) -> Role:
 
 
 def check_texts(texts: Iterable[str], *, first: int = 0) -> list[str]:
-    """Return `texts` as a list after checking that every item is a string; the first has number `first`.
-
-    Raises:
-        InputError: `texts` is a table or not iterable, or an item is not a string (numpy strings are).
-    """
+    """Return `texts` as a list of checked strings; `first` is the number of the first, for messages."""
     refuse_tables(texts)
     try:
         checked = list(texts)
@@ -141,14 +123,10 @@ def check_texts(texts: Iterable[str], *, first: int = 0) -> list[str]:
 
 
 def refuse_tables(texts: Any) -> None:
-    """Check that texts are no data frame or mapping: going through one gives the names of its columns or its keys.
-
-    Raises:
-        InputError: it is one; the message names the columns that hold texts.
-    """
+    """Check that texts are not a data frame or mapping, whose iteration gives names or keys."""
     kind = type(texts)
     if isinstance(texts, Mapping):
-        names, what = list(texts), "whose keys are no texts"
+        names, what = list(texts), "whose keys are not texts"
     elif hasattr(kind, "columns") or hasattr(kind, "column_names"):  # of pandas, Polars, Arrow or datasets
         names = list(texts.column_names if hasattr(kind, "column_names") else texts.columns)
         what = f"with {len(names)} columns"
@@ -174,11 +152,7 @@ def _holds_text(table: Any, name: Any) -> bool:
 def explained_texts(
     text1: str, text2: str | None = None, role1: Role = None, role2: Role = None
 ) -> tuple[list[str], list[Role]]:
-    """Return the one or two texts that `explain` is asked about, and as many roles.
-
-    Raises:
-        InputError: one is no string, a role is none, or there is one for a text that is not given.
-    """
+    """Return the one or two checked texts of `explain`, and as many roles."""
     texts = [text1] if text2 is None else [text1, text2]
     for text in texts:
         refuse_tables(text)
@@ -191,11 +165,7 @@ def explained_texts(
 
 
 def check_explained(*texts: str) -> None:
-    """Check that texts are short enough to be explained for anybody who asks, as servers do.
-
-    Raises:
-        InputError: they have more than 10,000 characters together; pairs of words grow with the product of two texts.
-    """
+    """Check that texts are short enough for a server: pairs of words grow with the product of their lengths."""
     total = sum(map(len, texts))
     if total > _MOST_EXPLAINED:
         raise InputError(
@@ -205,19 +175,7 @@ def check_explained(*texts: str) -> None:
 
 
 def quantized(rows: Any, precision: str) -> npt.NDArray[Any]:
-    """Return float rows as `sentence_transformers.quantize_embeddings` does without calibration.
-
-    Args:
-        rows: float32 [n, d].
-        precision: "int8" and "uint8" divide the range of each dimension, as found in these rows, into 256 steps;
-            "binary" and "ubinary" keep the signs, eight to a byte.
-
-    Returns:
-        int8 or uint8 [n, d], for signs [n, d / 8].
-
-    Raises:
-        InputError: the rows are sparse, or a range would be that of one row.
-    """
+    """Return dense rows as `sentence_transformers.quantize_embeddings` makes them without calibration."""
     if hasattr(rows, "tocsr"):
         raise InputError(f"precision is {precision!r}, and this model's embeddings are sparse; leave it at 'float32'")
     if precision.endswith("binary"):
@@ -244,16 +202,6 @@ def strongest(rows: Any, count: int) -> Any:
     return type(rows)((rows.data[kept], rows.indices[kept], starts), shape=rows.shape)
 
 
-def sparsity(embeddings: Any) -> dict[str, float]:
-    """Return what `SparseEncoder.sparsity` does, of embeddings in any form; `Embedder.sparsity` says more."""
-    rows = as_rows(embeddings)
-    count = rows.count_nonzero() if hasattr(rows, "tocsr") else np.count_nonzero(rows)
-    if 0 in rows.shape:
-        return {"active_dims": 0.0, "sparsity_ratio": 1.0}
-    active = float(count) / rows.shape[0]
-    return {"active_dims": active, "sparsity_ratio": 1.0 - active / rows.shape[1]}
-
-
 def as_tensor(rows: Any, device: Any) -> Any:
     """Return rows as a torch tensor; sparse ones in COO, as `SparseEncoder` gives them."""
     require("torch")
@@ -274,7 +222,8 @@ def as_rows(embeddings: Any) -> Any:
 
         embeddings = torch.stack(list(embeddings))
     if hasattr(embeddings, "detach"):
-        embeddings = _from_tensor(embeddings.detach().cpu())
+        tensor = embeddings.detach().cpu()
+        embeddings = _csr(tensor.coalesce()) if tensor.is_sparse else tensor.numpy()
     if hasattr(embeddings, "tocsr"):
         return embeddings.tocsr()
     array = np.asarray(embeddings)
@@ -295,12 +244,9 @@ def in_the_form_of(given: tuple[Any, ...], array: npt.NDArray[Any]) -> Any:
     return array
 
 
-def _from_tensor(tensor: Any) -> Any:
-    if not tensor.is_sparse:
-        return tensor.numpy()
+def _csr(tensor: Any) -> Any:
     from scipy import sparse
 
-    tensor = tensor.coalesce()
     places = tensor.indices().numpy()
     places = places if len(places) == 2 else np.stack([np.zeros_like(places[0]), places[0]])  # one row
     shape = tuple(tensor.shape) if tensor.dim() == 2 else (1, *tensor.shape)

@@ -1,8 +1,7 @@
 """Any encoder as an `Embedder`: a SentenceTransformer, or a function from a list of texts to one vector each.
 
-`pellucid.load` makes one of whatever it is given, so that everything above this module knows `Embedder` alone. What a
-SentenceTransformer or a function returns is checked here. Nothing of its dimensions is known, so that an explanation is
-one row: the whole vector.
+`pellucid.load` makes one, so that the modules above know only `Embedder`. The vectors are checked here. The dimensions
+have no names, so that an explanation is one row: the whole vector.
 """
 
 from __future__ import annotations
@@ -57,12 +56,12 @@ class EncoderEmbedder(Embedder):
 
     @property
     def is_sentence_transformer(self) -> bool:
-        """Whether the encoder is a SentenceTransformer, found out without importing that library."""
+        """Whether the encoder is a SentenceTransformer; that library is not imported."""
         return any(kind.__module__.startswith("sentence_transformers") for kind in type(self.model).__mro__)
 
     @property
     def name(self) -> str:
-        """What the encoder is called: the name or folder of its transformer, or the name of its function or class."""
+        """The name or folder of the encoder's transformer, or the name of its function or class."""
         if self.is_sentence_transformer:
             config = getattr(getattr(self.model[0], "auto_model", None), "config", None)
             return Path(getattr(config, "_name_or_path", "")).name or type(self.model).__name__
@@ -86,17 +85,17 @@ class EncoderEmbedder(Embedder):
         return rows
 
     def get_embedding_dimension(self) -> int:
-        """Return the number of dimensions; before there were texts, the encoder is given one to find out."""
+        """Return the number of dimensions; an encoder that was not used yet encodes a text to find out."""
         return self._dimension or int(self.encode("a text").shape[0])
 
     @property
     def device(self) -> str:
-        """The encoder's; a function counts as one on the CPU."""
+        """The device of the encoder; "cpu" for a function."""
         return str(getattr(self.model, "device", "cpu"))
 
     @property
     def max_seq_length(self) -> float | None:
-        """The encoder's; None for a function."""
+        """The longest text that the encoder reads, in tokens; None for a function."""
         longest: float | None = getattr(self.model, "max_seq_length", None)
         return longest
 
@@ -121,7 +120,7 @@ class EncoderEmbedder(Embedder):
         return super()._prompted(texts, prompt)
 
     def _known(self, texts: list[str], role: Role = None) -> list[tuple[Coverage, tuple[Span, ...]]]:
-        """Of a SentenceTransformer, every word before its maximum length, its prompt first; of a function, all."""
+        """For a SentenceTransformer, all words before its maximum length are known; for a function, all."""
         return [words_before(text, self._end_of_reading(text, role)) for text in map(well_formed, texts)]
 
     def _end_of_reading(self, text: str, role: Role) -> int:
@@ -153,7 +152,7 @@ class EncoderEmbedder(Embedder):
         return [Query(self, *of, partial(coordinates, *of)) for of in zip(texts, roles)]
 
     def _identity(self) -> Any:
-        """A SentenceTransformer itself, whose fingerprint this has; a function is told by its vectors alone."""
+        """Return the SentenceTransformer; None for a function, whose fingerprint is of its vectors."""
         return self.model if self.is_sentence_transformer else None
 
     def save_pretrained(self, path: str | Path, *, create_model_card: bool = True) -> None:
@@ -172,7 +171,7 @@ class EncoderEmbedder(Embedder):
             self.write_modules(folder, create_model_card=create_model_card)
 
     def write_modules(self, folder: Path, *, create_model_card: bool = False) -> None:
-        """Write a SentenceTransformer's files into a folder that something else is written into too."""
+        """Write a SentenceTransformer's files into a folder that may hold other files."""
         if not self.is_sentence_transformer:
             raise InputError(
                 f"{self.name} is a function, which no folder can hold; keep its code, and load what it gave"
@@ -182,7 +181,7 @@ class EncoderEmbedder(Embedder):
 
 
 def opened_with(model: Embedder) -> str:
-    """Return what a copy of `model` is opened with: `OURS`, `STOCK`, or `FUNCTION` where there can be no copy."""
+    """Return what opens a copy of `model`: `OURS`, `STOCK`, or `FUNCTION` where there can be no copy."""
     if not isinstance(model, EncoderEmbedder):
         return OURS
     return STOCK if model.is_sentence_transformer else FUNCTION
@@ -197,22 +196,7 @@ def unit_vectors(
     dimension: int | None = None,
     show_progress_bar: bool = False,
 ) -> Vectors:
-    """Return the embeddings of `texts` at length 1, dense, and checked also where the model is one of ours.
-
-    Args:
-        model: what makes the vectors; their lengths do not matter.
-        texts: any number of texts.
-        role: "query" or "document" for the model's own way with these, None for neither.
-        batch_size: texts of one pass, where the model has passes.
-        dimension: what the model gave before; None takes what it gives.
-        show_progress_bar: passed on.
-
-    Returns:
-        float32 [texts, d]; a row is zero where the model gives zero.
-
-    Raises:
-        InputError: the model gives another number of rows or dimensions than expected, or a NaN.
-    """
+    """Return checked embeddings at length 1, dense float32 [texts, d]; `dimension` is what must come out."""
     if not texts:
         return np.zeros((0, dimension or model.get_embedding_dimension()), np.float32)
     encode = getattr(model, f"encode_{role}" if role else "encode")
@@ -221,7 +205,7 @@ def unit_vectors(
 
 
 def _checked(vectors: Any, texts: list[str], name: str, dimension: int | None) -> Vectors:
-    """Return what an encoder gave (array, tensor, lists) as a float32 array of a finite row for each text."""
+    """Return what an encoder gave (array, tensor, lists) as float32 with one finite row for each text."""
     if hasattr(vectors, "toarray"):
         vectors = vectors.toarray()
     if hasattr(vectors, "detach"):
@@ -229,7 +213,7 @@ def _checked(vectors: Any, texts: list[str], name: str, dimension: int | None) -
     try:
         rows: Vectors = np.asarray(vectors, dtype=np.float32)
     except (TypeError, ValueError) as error:
-        raise InputError(f"the encoder gave no array of numbers: {error}") from error
+        raise InputError(f"the encoder did not give an array of numbers: {error}") from error
     if rows.ndim != 2 or len(rows) != len(texts):
         raise InputError(f"the encoder ({name}) gave an array of shape {rows.shape} for {len(texts)} texts")
     if dimension is not None and rows.shape[1] != dimension:

@@ -41,7 +41,7 @@ class WritingError(PellucidError, OSError):
 
 
 class CorpusError(PellucidError, ValueError):
-    """A corpus cannot be read or holds nothing usable."""
+    """A corpus cannot be read or holds no usable text."""
 
 
 class MissingExtraError(PellucidError, ImportError):
@@ -49,17 +49,13 @@ class MissingExtraError(PellucidError, ImportError):
 
 
 def check_integer(name: str, value: object, least: int = 1) -> None:
-    """Check that an argument is an integer, and not below `least`.
-
-    Raises:
-        InputError: it is something else; the message has its `name`.
-    """
+    """Check that an argument is an integer, and at least `least`."""
     if not isinstance(value, int) or isinstance(value, bool) or value < least:
         raise InputError(f"{name} is {value!r:.40}; it must be an integer from {least} up")
 
 
 def missing_extra(module: str, extra: str) -> MissingExtraError:
-    """Return the error for an absent optional `module` that `pip install "pellucid[extra]"` brings."""
+    """Return the error for an optional `module` that `pip install "pellucid[extra]"` installs."""
     return MissingExtraError(f'{module} is not installed. Run: pip install "pellucid[{extra}]"')
 
 
@@ -71,15 +67,7 @@ _OLDEST = {
 
 
 def require(module: str, extra: str = "torch") -> None:
-    """Refuse an optional library that is absent, or older than the one that is relied on.
-
-    Args:
-        module: as it is imported.
-        extra: of pellucid that brings it.
-
-    Raises:
-        MissingExtraError: it is; the message holds the pip line.
-    """
+    """Check that an optional library, of pellucid's `extra`, is installed and new enough."""
     try:
         found = metadata.version(module)
     except metadata.PackageNotFoundError as error:
@@ -93,7 +81,7 @@ def require(module: str, extra: str = "torch") -> None:
 
 
 def warn(message: str) -> None:
-    """Warn whoever called the library, however deep in it the warning is given."""
+    """Warn the caller of the library, from any depth within it."""
     level, frame = 1, sys._getframe()
     while frame.f_back is not None and str(frame.f_globals.get("__name__")).partition(".")[0] == "pellucid":
         level, frame = level + 1, frame.f_back
@@ -104,20 +92,7 @@ def check_numbers(
     settings: Any, *names: str, least: float = -math.inf, above: float = -math.inf, below: float = math.inf,
     whole: bool = False, optional: bool = False,
 ) -> None:  # fmt: skip
-    """Check that settings are finite numbers in a range.
-
-    Args:
-        settings: any object.
-        names: of its attributes.
-        least: the smallest number allowed.
-        above: all numbers up to this are refused.
-        below: all numbers from this on are refused.
-        whole: integers alone.
-        optional: None is allowed too.
-
-    Raises:
-        InputError: a value is not allowed; the message names it.
-    """
+    """Check attributes of `settings`: finite numbers from `least` up, between `above` and `below`."""
     for name in names:
         value = getattr(settings, name)
         if value is None and optional:
@@ -131,11 +106,7 @@ def check_numbers(
 
 
 def check_choice(settings: Any, allowed: tuple[Any, ...], *names: str) -> None:
-    """Check that settings are among the `allowed` values; 1 is not taken for True.
-
-    Raises:
-        InputError: one is not; the message names it.
-    """
+    """Check that attributes of `settings` are among the `allowed` values; 1 does not pass for True."""
     for name in names:
         value = getattr(settings, name)
         if not any(value == one and type(value) is type(one) for one in allowed):
@@ -144,11 +115,7 @@ def check_choice(settings: Any, allowed: tuple[Any, ...], *names: str) -> None:
 
 @contextmanager
 def without_panic(what: Any) -> Iterator[None]:
-    """Turn what tokenizers raises into our error: bare exceptions, and panics, which are none and which nobody catches.
-
-    Raises:
-        ModelFolderError: there was one; the message names `what` was used.
-    """
+    """Turn errors of tokenizers, bare exceptions and panics of Rust, into a ModelFolderError about `what`."""
     try:
         yield
     except BaseException as error:

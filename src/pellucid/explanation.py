@@ -1,11 +1,10 @@
 """What a score is made of: named rows that add up to it.
 
-An `Explanation` is data, and shows itself as parts that `views` draws for any medium. What the rows leave of the score
-is the remainder, always: rounding for a family that keeps every term (`exact`), what was cut for one that does not.
-This is arithmetic, not sampling.
+An `Explanation` is data, and shows itself as parts that `views` draws for any medium. The remainder is the score less
+the rows: rounding for a family that keeps every term (`exact`), and also what was cut for one that does not.
 
 Most explanations are made for a score and a few rows. So the rows of a family stay an array of numbers (`LazyRows`),
-with a function that names them, until someone reads them.
+with a function that names them, until they are read.
 
 "Why does B rank above C for A?" is `model.explain(a, b) - model.explain(a, c)`: an explanation again, whose score is
 the gap between the two.
@@ -32,10 +31,8 @@ from pellucid.rows import (
     WORD_PAIR,
     LazyRows,
     Row,
-    check_distinct,
     share_of,
     sorted_with_shares,
-    with_key,
 )
 from pellucid.text import Coverage, Span, well_formed
 from pellucid.views.parts import (
@@ -79,7 +76,7 @@ class Explanation(Shown):
             model knows nothing of it; for a difference the first cosine less the second.
         rows: the terms, by falling size of their contribution; a tuple, or `LazyRows`, which read like one.
         exact: whether the family keeps every term, so that the remainder is rounding.
-        unknown1: stretches of text 1 that the model has no vector for.
+        unknown1: spans of text 1 that the model has no vector for.
         unknown2: the same for text 2.
         text3: the text that text 2 is compared with in a difference of two explanations, else None.
         unknown3: the same for text 3.
@@ -99,21 +96,21 @@ class Explanation(Shown):
     coverage: tuple[Coverage, ...] = ()
 
     def __post_init__(self) -> None:
-        """Make the texts writable as UTF-8 (spans keep their meaning) and see to it that rows have keys.
-
-        Raises:
-            InputError: two rows have the same key, a number is not finite, or `coverage` is of another number of texts.
-        """
+        """Make the texts writable as UTF-8 (spans keep their meaning), give rows keys, and check all."""
         for name in ("text1", "text2", "text3"):
             text = getattr(self, name)
             if text is not None:
                 object.__setattr__(self, name, well_formed(text))
         if not isinstance(self.rows, LazyRows):
-            object.__setattr__(self, "rows", tuple(map(with_key, self.rows)))
-            check_distinct(self.rows)
+            rows = tuple(row if row.key else row._replace(key=(row.name, *row.parts)) for row in self.rows)
+            object.__setattr__(self, "rows", rows)
+            if len({row.key for row in rows}) < len(rows):  # a difference of explanations would lose one of the two
+                counts = Counter(row.key for row in rows)
+                twice = next(row for row in rows if counts[row.key] > 1)
+                raise InputError(f"the rows hold {twice.name!r:.80} twice; join them, or give each a key of its own")
         if not math.isfinite(self.score) or not np.isfinite(self._values).all():
             raise InputError(
-                f"a score of {self.score} cannot be taken apart: it or one of its rows is no finite number"
+                f"a score of {self.score} cannot be taken apart: it or one of its rows is not a finite number"
             )
         if len(self.coverage) not in (0, len(self.texts)):
             raise InputError(f"{len(self.texts)} texts and {len(self.coverage)} coverages; give one a text, or none")
@@ -125,7 +122,7 @@ class Explanation(Shown):
 
     @property
     def _values(self) -> npt.NDArray[np.float64]:
-        """The contributions in any order: sorting takes longer than all else that is done before rows are read."""
+        """The contributions in any order: sorting would take longer than everything else before rows are read."""
         if isinstance(self.rows, LazyRows):
             return self.rows.values
         return np.array([row.contribution for row in self.rows], np.float64)
@@ -158,7 +155,7 @@ class Explanation(Shown):
             make: from the number of a term to its row, called when the row is read; contribution and share of it are
                 ignored. Each row must have a key of its own.
             exact: whether these are all terms.
-            unknown: the stretches of each text that the model has no vector for.
+            unknown: the spans of each text that the model has no vector for.
             coverage: of each text.
 
         Raises:
@@ -222,7 +219,7 @@ class Explanation(Shown):
         return tuple(text for text in (self.text1, self.text2, self.text3) if text is not None)
 
     def word_contributions(self, text: int = 1) -> dict[Span, float]:
-        """Return what each stretch of text 1, 2 or 3 adds to the score, in text order.
+        """Return what each span of text 1, 2 or 3 adds to the score, in text order.
 
         A row that stands in several places is split evenly between them. Where every row has a place in the text, the
         values add up to the score.
@@ -244,7 +241,7 @@ class Explanation(Shown):
 
     @property
     def unknown(self) -> tuple[tuple[Span, ...], ...]:
-        """The stretches of texts 1, 2 and 3 that the model has no vector for."""
+        """The spans of texts 1, 2 and 3 that the model has no vector for."""
         return self.unknown1, self.unknown2, self.unknown3
 
     def unknown_words(self, text: int = 1) -> list[str]:
@@ -365,11 +362,7 @@ class Explanation(Shown):
     # --- What the views show ---
 
     def _parts(self, top_k: int = 10) -> Iterator[AnyPart]:
-        """Yield what every medium shows, with `top_k` rows.
-
-        Raises:
-            InputError: `top_k` is below 0.
-        """
+        """Yield what every medium shows, with `top_k` rows."""
         if top_k < 0:
             raise InputError(f"top_k is {top_k}; it must be at least 0")
         title = "Similarity" if self.text3 is None else "Similarity to text 2 less similarity to text 3"
@@ -410,11 +403,11 @@ class Explanation(Shown):
 
     @property
     def _has_shares(self) -> bool:
-        """Whether shares of the score say anything; not where large terms of both signs nearly cancel."""
+        """Whether shares of the score mean anything: not where large terms of both signs nearly cancel."""
         return abs(self.score) > max(NO_SCORE, _CANCELLED * float(np.abs(self.contributions).sum()))
 
     def _notes(self) -> Iterator[str]:
-        """Say in sentences what the numbers rest on."""
+        """Yield sentences about what the numbers are based on."""
         if not self.rows:
             yield f"Nothing to add up: the model knows nothing of {self._blank_texts()}."
             return
@@ -428,7 +421,7 @@ class Explanation(Shown):
             yield "The score is negative, so the rows that lower it have the positive shares."
 
     def _blank_texts(self) -> str:
-        """Name the texts that hold no word but unknown ones."""
+        """Name the texts without any known word."""
         if len(self.texts) == 1:
             return "the text"
         blank = []
@@ -451,10 +444,7 @@ class Explanation(Shown):
         return Bars(title, names, tuple(bars), tuple(rest), self.score, self._has_shares)
 
     def _matrix(self) -> Matrix:
-        """Return pairs of words as a matrix in text order: in a difference the words of text 2, then those of text 3.
-
-        A word that was written in two ways, each with its own vector, is one word here if the two are named alike.
-        """
+        """Return pairs of words as a matrix in text order; words with one name, though two vectors, are one word."""
         down: dict[str, Any] = {}
         across: dict[str, Any] = {}
         for row in self.rows:
@@ -485,19 +475,16 @@ class Explanation(Shown):
         """Return "covid read as co" for each word of a text that others stand for."""
         found: dict[str, None] = {}
         for row in self.rows:
-            if row.kind not in (WORD, WORD_PAIR) or not (row.spans1, row.spans2, row.spans3)[number - 1]:
-                continue
-            word = row.parts[min(number, len(row.parts)) - 1]
-            before = f" × {word}" if number > 1 else word
-            start = row.name.rfind(before + READ_AS) if number > 1 else row.name.find(before + READ_AS)
-            if start == 0 or (number > 1 and start > 0):
-                known = row.name[start + len(before + READ_AS) :].partition(")")[0]
-                found.setdefault(f"{word} read as {known}")
+            if row.kind in (WORD, WORD_PAIR) and (row.spans1, row.spans2, row.spans3)[number - 1]:
+                labels = row.name.split(" × ")
+                word, _, known = labels[min(number, len(labels)) - 1].partition(READ_AS)
+                if known:
+                    found.setdefault(f"{word} read as {known.removesuffix(')')}")
         return list(found)
 
 
 def coverage_warning(coverage: Coverage, text: str, unknown: Sequence[str] = ()) -> str:
-    """Say that a model knows too little of `text`, and which words it does not; "" where it knows enough."""
+    """Return a sentence that a model knows too little of `text`, and which words are unknown; "" if it knows enough."""
     if not coverage.is_low:
         return ""
     named = f" Unknown: {listed(unknown)}." if unknown else ""

@@ -1,12 +1,12 @@
-"""One fingerprint of a model: a checksum of all that its vectors depend on, of what is stored, not of what comes out.
+"""One fingerprint of a model: a checksum of all that its vectors depend on.
 
-Every question whether a model is the one that something was made with is asked here: a corpus that is encoded further,
-an index, a part or backbone that is found by its name. A model that was copied, pickled, or saved and opened has the
-fingerprint it had; one with another number in a table, another setting or another edit of a dimension has another, and
-so has one saved as another type of numbers. Names of dimensions do not count.
+It answers whether a model is the one that something was made with: an index, a corpus that is encoded further, a part
+or backbone that is found by its name. It stays the same when a model is copied, pickled, or saved and opened; it
+changes with any number in a table, any setting, any edit of dimensions, and the type of stored numbers, but not with
+names of dimensions.
 
-What a function does cannot be read from it: it is known by its vectors of a few texts, up to rounding, and one that
-differs only for other texts is not told apart.
+A function is known by its vectors of a few texts, up to rounding; one that differs only for other texts is not told
+apart.
 """
 
 from __future__ import annotations
@@ -47,20 +47,7 @@ _PASSING = set("architectures dtype torch_dtype transformers_version use_cache i
 
 
 def fingerprint(model: Any) -> dict[str, Any]:
-    """Return what tells a model from every other one, as JSON; `check_same` compares two.
-
-    Everything is read each time, at about a gigabyte a second: arrays can be changed in place.
-
-    Args:
-        model: an `Embedder`; that of an `EncoderEmbedder` is the fingerprint of its SentenceTransformer or function.
-
-    Returns:
-        "stored": a checksum of tables, weights, vocabularies, settings and edits, of models within the model too; equal
-        on every machine. "functions": for each function in it, its largest coordinates of a few texts.
-
-    Raises:
-        InputError: it is no model, or a function in it gives something else than finite rows.
-    """
+    """Return what tells a model from others, as JSON: "stored", a checksum, and "functions", known by vectors."""
     if not hasattr(model, "_identity"):
         raise InputError(f"only an opened model has a fingerprint, got {type(model).__name__}; give pellucid.load(...)")
     found = _Checksum()
@@ -69,12 +56,7 @@ def fingerprint(model: Any) -> dict[str, Any]:
 
 
 def same_model(first: Any, second: Any) -> bool:
-    """Whether two fingerprints are of one model; functions up to what machines and batches round differently.
-
-    Args:
-        first: what `fingerprint` gave, or where a folder keeps a vector to know a model by: that vector, an array.
-        second: the same of the other model.
-    """
+    """Whether two fingerprints (or two vectors that models are known by) are of one model, up to rounding."""
     if isinstance(first, np.ndarray):
         return _cosine(first, second) >= _SAME  # not for NaN
     try:
@@ -89,18 +71,7 @@ def same_model(first: Any, second: Any) -> bool:
 
 
 def check_same(what: str, now: Any, before: Any, way_out: str, error: type[PellucidError] = ModelFolderError) -> None:
-    """Check that a model is the one that something was made with.
-
-    Args:
-        what: the model and what was made with it, as the subject of a sentence.
-        now: its fingerprint, or the vector that it is known by; see `same_model`.
-        before: that of the model that was used then.
-        way_out: what to do, for the message.
-        error: what is raised.
-
-    Raises:
-        PellucidError: of the type `error`: it is another model.
-    """
+    """Check that two fingerprints agree; the message begins with `what` and ends with `way_out`."""
     if same_model(now, before):
         return
     how = f" (cosine {_cosine(now, before):.3f})" if isinstance(now, np.ndarray) else ""
@@ -111,16 +82,7 @@ def check_same(what: str, now: Any, before: Any, way_out: str, error: type[Pellu
 
 
 def claim_model(facts: dict[str, Any], model: Any, folder: Path) -> None:
-    """Note in `facts` of a run which model it was begun with, and refuse to go on with another one.
-
-    Args:
-        facts: what the run remembers (`WorkFolder.facts`).
-        model: as in `fingerprint`.
-        folder: of the run, for the message.
-
-    Raises:
-        InputError: it is another model.
-    """
+    """Note in the `facts` of a run which model it uses, after checking that it was begun with the same one."""
     found = fingerprint(model)
     way_out = "Give the one that it was begun with, or another folder"
     check_same(
@@ -129,14 +91,14 @@ def claim_model(facts: dict[str, Any], model: Any, folder: Path) -> None:
 
 
 class _Checksum:
-    """The running checksum of a nested value, in which every part is told apart from its neighbours."""
+    """The running checksum of nested values; each part is delimited from the next."""
 
     def __init__(self) -> None:
         self.digest = hashlib.sha256(b"pellucid model 1")  # faster than others where processors help
         self.functions: list[dict[str, Any]] = []
 
     def add(self, value: Any) -> None:
-        """Add a model, or anything one consists of."""
+        """Add a model, or any part of one."""
         if hasattr(value, "_identity"):
             self._add_model(value)
         elif hasattr(value, "default_prompt_name"):  # of a SentenceTransformer
@@ -169,7 +131,7 @@ class _Checksum:
             self._mark(type(value).__name__, value)
 
     def _mark(self, kind: str, *values: Any) -> None:
-        """Add a short value; JSON writes a float so that it is read back as the same one."""
+        """Add a short value as JSON, which reads floats back exactly."""
         self.digest.update(json.dumps([kind, *values]).encode() + b"\n")
 
     def _add_model(self, model: Any) -> None:
@@ -201,17 +163,14 @@ class _Checksum:
         rows.sum_duplicates()  # also sorts
         rows.eliminate_zeros()
         if rows.shape[0] == rows.shape[1] and rows.nnz == rows.shape[0] and (rows.diagonal() == 1).all():
-            self.add(None)  # a mixing that changes nothing is none
+            self.add(None)  # a mixing that changes nothing counts as no mixing
             return
         self._mark("sparse", list(rows.shape))
         for part in (rows.indptr.astype(np.int64), rows.indices.astype(np.int64), rows.data.astype(np.float64)):
             self._add_array(part)
 
     def _add_torch(self, module: Any) -> None:
-        """Add weights in the module's own order: their names change from version to version of a library.
-
-        A pooler is left out: nothing here reads it, and where a file lacks it, every opening makes a random one.
-        """
+        """Add weights in the module's order, as versions rename them; a pooler, random or unused, is left out."""
         import torch
 
         weights = [weight for name, weight in module.state_dict().items() if "pooler." not in name]
@@ -241,7 +200,7 @@ class _Checksum:
             self._mark("pieces", pieces)
 
     def _add_stock(self, model: Any) -> None:
-        """Add a SentenceTransformer. Its rows are taken at length 1, so that a Normalize at its end says nothing."""
+        """Add a SentenceTransformer but a Normalize at its end: its rows are taken at length 1."""
         modules = list(model)
         while modules and type(modules[-1]).__name__ == "Normalize":
             modules.pop()
@@ -258,7 +217,7 @@ class _Checksum:
 
 
 def _set(settings: Any) -> Any:
-    """Return settings without those that are off or empty, which one version writes and another does not."""
+    """Return settings without those that are off or empty: only some versions write them."""
     if isinstance(settings, Mapping):
         kept = {str(key): _set(value) for key, value in settings.items() if key not in _PASSING}
         return {k: kept[k] for k in sorted(kept) if not k.startswith("_") and kept[k] not in (None, False, "", {}, [])}
@@ -276,7 +235,7 @@ def _cosine(first: npt.NDArray[Any], second: npt.NDArray[Any]) -> float:
 
 
 def _same_probe(first: list[list[float]], second: list[list[float]]) -> bool:
-    """Whether the coordinates that both wrote down agree, and those that one left out are no larger than its least."""
+    """Whether coordinates that both hold agree, and those that one leaves out are at most its smallest."""
     mine, other = (dict(zip(*side)) for side in (first, second))
     floors = [min(map(abs, side[1]), default=0.0) if len(side[1]) == _KEPT else 0.0 for side in (first, second)]
     return all(

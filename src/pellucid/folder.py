@@ -1,13 +1,12 @@
-"""The folder of a saved model: where a name leads, what its `config.json` says, and whether all of it is there.
+"""The folder of a saved model: where it is, what its `config.json` says, and whether all of it is there.
 
-`locate` finds the folder of a bundled name, a path or a hub id, and `identify` says what kind of model is there. Its
-`config.json` has an object "pellucid": the family, the version of the format, the library's version and the names of
-the files the model consists of, with the checksums of those that are not meant to be edited. Everything else in it is
-for other libraries. `saving` writes it, whole or not at all.
+`locate` finds the folder of a bundled name, a path or a hub id, and `identify` returns its kind. Its `config.json` has
+an object "pellucid": the family, the versions of the format and the library, the names of the model's files, and the
+checksums of those that are not meant to be edited. Everything else in it is for other libraries. `saving` writes it.
 
-A folder may be somebody else's. What it names (an encoder, a part, a backbone) is opened where that is a bundled model,
-lies in the folder, or is in the hub's cache on this machine already; a path elsewhere and whatever must be asked for is
-opened only where the caller allows it (`allow_outside`), and so is a link that leads out. Bundled models are ours.
+A folder may come from anyone. A model that it names (an encoder, a part, a backbone) is opened if it is bundled, lies
+in the folder, or is in the hub's cache on this machine; a path elsewhere, a download, and a link out of the folder only
+where the caller allows it (`allow_outside`).
 """
 
 from __future__ import annotations
@@ -19,6 +18,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from fnmatch import fnmatch
+from itertools import islice
 from pathlib import Path, PurePosixPath
 from typing import Any, Literal, NamedTuple
 
@@ -47,7 +47,7 @@ _OUTSIDE: ContextVar[bool] = ContextVar("outside", default=False)
 
 @contextmanager
 def outside(allowed: bool) -> Iterator[None]:
-    """Let folders that are opened within lead out of themselves; where that is allowed already, it stays so."""
+    """Allow that folders opened within lead out of themselves, or keep that allowed."""
     before = _OUTSIDE.set(allowed or _OUTSIDE.get())
     try:
         yield
@@ -56,16 +56,12 @@ def outside(allowed: bool) -> Iterator[None]:
 
 
 def is_outside_allowed() -> bool:
-    """Whether a folder may lead out of itself just now, to be handed to another process."""
+    """Whether a folder may lead out of itself now; for starting another process."""
     return _OUTSIDE.get()
 
 
 def named_place(folder: Path, name: str) -> str:
-    """Return what opens a model that the folder of another one names.
-
-    Raises:
-        ModelFolderError: it is elsewhere, and that is not allowed.
-    """
+    """Return the place of a model that another model's folder names, after checking that it may be opened."""
     if name in bundled_models() or _OUTSIDE.get() or folder.parent.resolve() == _BUNDLED.resolve():
         return name
     if _is_inside(name) and (folder / name).exists() and _leads_inside(folder / name, folder):
@@ -87,11 +83,7 @@ def named_place(folder: Path, name: str) -> str:
 
 
 def check_adapter(folder: Path) -> None:
-    """Check that the adapter in a folder names no model elsewhere, which transformers would open by itself.
-
-    Raises:
-        ModelFolderError: it does, and that is not allowed.
-    """
+    """Check that transformers may open the base model that the adapter in a folder names."""
     path = folder / "adapter_config.json"
     config = read_json(path) if path.is_file() else {}
     base = config.get("base_model_name_or_path") if isinstance(config, dict) else None
@@ -112,16 +104,7 @@ def _leads_inside(path: Path, folder: Path) -> bool:
 
 
 def identify(name_or_path: str | os.PathLike[str]) -> Kind:
-    """Return what kind of model a name means; of a hub id only the config is fetched.
-
-    Returns:
-        "pellucid": a model of ours, or what only `load` can explain. "sentence-transformers": one of that
-        library, or whatever else it may open of the hub. "transformer": a folder that transformers opens. "vectors": a
-        file. "unknown": a folder of none of these. "nothing": no such thing, and no name to ask the hub for.
-
-    Raises:
-        ModelFolderError: the hub does not answer, or has no such model.
-    """
+    """Return what kind of model a name, path or hub id means; of a hub id only the config is fetched."""
     text, path = os.fspath(name_or_path), Path(name_or_path).expanduser()
     if isinstance(name_or_path, str) and text in bundled_models():
         return "pellucid"
@@ -148,7 +131,7 @@ def identify(name_or_path: str | os.PathLike[str]) -> Kind:
 
 
 def _kind_of(path: Path, *, is_stock: bool) -> Kind:
-    """Return what the `config.json` at `path` belongs to; `is_stock`: to sentence-transformers, if not to us."""
+    """Return the kind that a `config.json` stands for; `is_stock`: sentence-transformers, unless it is ours."""
     config: Any = {}
     if path.is_file():
         try:
@@ -167,11 +150,7 @@ def bundled_models() -> list[str]:
 
 
 def locate(name_or_path: str | os.PathLike[str]) -> Path:
-    """Return the local folder or text file of a name, path or hub id, downloading where needed.
-
-    Raises:
-        ModelFolderError: nothing is found; the message says what was tried and what can be given.
-    """
+    """Return the local folder or text file of a name, path or hub id, downloading where needed."""
     if not isinstance(name_or_path, (str, os.PathLike)):
         raise InputError(f"a model is opened by a name or path, got {type(name_or_path).__name__}")
     text = os.fspath(name_or_path)
@@ -199,12 +178,12 @@ def _hub_explained(repo: str) -> Iterator[None]:
         yield
     except LocalEntryNotFoundError as error:
         raise ModelFolderError(
-            f"{repo!r} is no folder here, is not in the hub's cache, and the hub cannot be reached: "
+            f"{repo!r} is not a folder here, is not in the hub's cache, and the hub cannot be reached: "
             f"{error.__cause__ or error}. Check the network, or download it where there is one and give the folder"
         ) from error
     except (HfHubHTTPError, OSError, ValueError) as error:
         raise ModelFolderError(
-            f"{repo!r} is no folder here, and the hub does not give it: {error}. {not_found(repo)}"
+            f"{repo!r} is not a folder here, and the hub does not give it: {error}. {not_found(repo)}"
         ) from error
 
 
@@ -214,11 +193,7 @@ def is_hub_id(text: str) -> bool:
 
 
 def local_folder(name_or_path: str | os.PathLike[str]) -> Path | None:
-    """Return the folder of another library's model, or None where its name is one to ask the hub for.
-
-    Raises:
-        ModelFolderError: nothing is there, and what was given is a path.
-    """
+    """Return the folder of another library's model, or None for a name on the hub."""
     if not isinstance(name_or_path, (str, os.PathLike)):
         raise InputError(f"a model is opened by a name or path, got {type(name_or_path).__name__}")
     text = os.fspath(name_or_path)
@@ -227,17 +202,17 @@ def local_folder(name_or_path: str | os.PathLike[str]) -> Path | None:
     if isinstance(name_or_path, str) and _HUB_NAME.fullmatch(text) and not _looks_like_path(text):
         return None
     raise ModelFolderError(
-        f"no model at {text!r}: {Path(text).absolute()} is no folder, and a path is never looked up on the hub"
+        f"no model at {text!r}: {Path(text).absolute()} is not a folder, and a path is never looked up on the hub"
     )
 
 
 def _looks_like_path(text: str) -> bool:
-    """Whether `text`, with one slash or none, means a place on this disk: a known ending, or a folder that is here."""
+    """Whether `text`, with at most one slash, is a local path: a known ending, or a folder that exists."""
     return text.lower().endswith((*_TEXT_ENDINGS, ".json", ".safetensors")) or Path(text.partition("/")[0]).is_dir()
 
 
 def not_found(text: str) -> str:
-    """Say that nothing is found by a name, and what can be given."""
+    """Return the message that nothing has a name, and what can be given."""
     return (
         f"no model {text!r}: nothing is at {Path(text).absolute()}. Give the name of a bundled model "
         f"({', '.join(bundled_models()) or 'none in this installation'}), the folder of a saved model (./my-model), "
@@ -278,16 +253,7 @@ def check_family(folder: Path, family: str) -> dict[str, Any]:
 
 
 def check_whole(folder: Path, ours: Mapping[str, Any], *, most: float | None = None) -> None:
-    """Check that a folder has every file in `ours["sha256"]`, and that none is another one where all are small.
-
-    Args:
-        folder: of the files.
-        ours: what `config.json` says of them.
-        most: bytes of all together that are small; None for 4 MB.
-
-    Raises:
-        ModelFolderError: one is missing or another; the message names it.
-    """
+    """Check that all recorded files are there, and their checksums where they have at most `most` bytes together."""
     recorded = _recorded(folder, ours)
     absent = next((name for name in recorded if not stat.S_ISREG(_kind(folder / name))), None)
     if absent is not None:
@@ -305,15 +271,22 @@ def check_whole(folder: Path, ours: Mapping[str, Any], *, most: float | None = N
 
 
 def check_regular(folder: Path) -> None:
-    """Check that nothing in `folder` is a pipe or device, which may block for ever, or a link that leads out of it."""
+    """Check that a folder holds no pipe or device, which may block for ever, and no link that leads out of it."""
     left = _MOST_ENTRIES
     inside = [(folder, 0)]
     while inside:
         here, depth = inside.pop()
-        for entry in _entries(here):
+        try:
+            with os.scandir(here) as entries:
+                found = [Path(entry.path) for entry in islice(entries, left + 1)]
+        except OSError as error:
+            raise ModelFolderError(f"cannot read {here}: {error.strerror or error}") from error
+        for entry in found:
             left -= 1
             if left < 0:
-                raise ModelFolderError(f"{folder} holds more than {_MOST_ENTRIES:,} files; it is no model's folder")
+                raise ModelFolderError(
+                    f"{folder} holds more than {_MOST_ENTRIES:,} files; it is not the folder of a model"
+                )
             kind = _kind(entry)
             if stat.S_ISDIR(kind):
                 if depth < _DEEPEST and not entry.name.startswith("."):
@@ -327,17 +300,8 @@ def check_regular(folder: Path) -> None:
                 )
 
 
-def _entries(folder: Path) -> Iterator[Path]:
-    """Yield the entries of `folder`, which may be more than memory holds."""
-    try:
-        with os.scandir(folder) as entries:
-            yield from (Path(entry.path) for entry in entries)
-    except OSError as error:
-        raise ModelFolderError(f"cannot read {folder}: {error.strerror or error}") from error
-
-
 def _kind(path: Path) -> int:
-    """Return the mode of what is at `path` or behind the link there, 0 where nothing is."""
+    """Return the mode of the file at `path`, links followed; 0 where there is nothing."""
     try:
         return path.stat().st_mode
     except (OSError, ValueError):
@@ -345,7 +309,7 @@ def _kind(path: Path) -> int:
 
 
 def _recorded(folder: Path, ours: Mapping[str, Any]) -> dict[str, str]:
-    """Return the checksums that `config.json` holds, none where an older version wrote it."""
+    """Return the checksums in `config.json`; {} where an older version wrote it."""
     sums = ours.get("sha256", {})
     if not isinstance(sums, dict) or not all(isinstance(value, str) and _is_inside(key) for key, value in sums.items()):
         raise ModelFolderError(f"{folder / 'config.json'}: 'sha256' must be checksums of files in the folder")
@@ -353,7 +317,7 @@ def _recorded(folder: Path, ours: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _is_inside(name: str) -> bool:
-    """Whether a file's name leads to a place below the folder it is given for."""
+    """Whether a relative file name stays below its folder."""
     path = PurePosixPath(name)
     return bool(path.parts) and not path.is_absolute() and not {"..", "\\", ":", "\0"} & {*path.parts, *name}
 
@@ -429,18 +393,7 @@ def _state(folder: Path, name: str, expected: str | None) -> FileState:
 def saving(
     path: str | os.PathLike[str], family: str, facts: Mapping[str, Any], config: Mapping[str, Any] | None = None
 ) -> Iterator[Path]:
-    """Yield a folder to write a model's own files into; it becomes `path`, whole or not at all.
-
-    Args:
-        path: where the model goes; a model that is there is replaced, anything else is refused.
-        family: the name under which `load` finds the class.
-        facts: what the model card lists, and `config.json` repeats for people to read; may be filled meanwhile.
-        config: what other libraries expect at the top of `config.json`.
-
-    Raises:
-        InputError: `path` holds something else than a model.
-        WritingError: it cannot be written; what was there is untouched.
-    """
+    """Yield a folder for a model's files, which becomes `path` whole or not at all; `facts` may be filled meanwhile."""
     target = Path(path)
     with writing_folder(target) as folder:
         yield folder
@@ -457,7 +410,7 @@ def saving(
 
 
 def _card(name: str, family: str, facts: Mapping[str, Any]) -> str:
-    """Return a short model card: what it is, how it is opened."""
+    """Return a short model card."""
     listed = "\n".join(f"- {fact.replace('_', ' ')}: {value}" for fact, value in facts.items())
     return f"""---
 library_name: pellucid

@@ -1,8 +1,8 @@
 """Sparse rows of weights as embeddings: mixed by the edits of dimensions, pruned, at length 1.
 
-The weights of a text are of sources: clusters of a lexicon, tokens of a vocabulary. Each source is a dimension, until
-edits scale, drop or merge some: then weights are multiplied with a mixing, sparse float64 [sources, dimensions]; None
-where there is none. On disk it is three tensors, or, where it only scales, the scales in `dimensions.tsv`.
+The weights of a text belong to sources: clusters of a lexicon, tokens of a vocabulary. Each source is a dimension until
+edits scale, drop or merge some; then weights are multiplied with a mixing, sparse float64 [sources, dimensions], else
+None. On disk it is three tensors, or, where it only scales, the scales in `dimensions.tsv`.
 """
 
 from __future__ import annotations
@@ -127,15 +127,7 @@ def read_mixed(
     tensors: Mapping[str, npt.NDArray[Any]], sources: int, columns: int, path: Path,
     saved: Sequence[tuple[str, ...]] | None = None,
 ) -> tuple[Any, Dimensions]:  # fmt: skip
-    """Return the mixing and the dimensions of a saved model, with the names and scales of its `dimensions.tsv`.
-
-    Args:
-        tensors: of the file `path`, beside the table.
-        sources: how many there are.
-        columns: how many dimensions.
-        path: of the tensors.
-        saved: what each dimension was about when the model was saved; see `read_dimensions`.
-    """
+    """Return the mixing and the dimensions of a saved model, with names and scales of its `dimensions.tsv`."""
     mixing = read_mixing(tensors, sources, columns, path)
     dimensions, scales = read_dimensions(path.parent / "dimensions.tsv", columns, saved)
     if set(scales) != {1.0}:

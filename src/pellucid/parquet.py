@@ -1,8 +1,7 @@
 """Parquet files, read in batches that take bounded memory whatever the file claims.
 
 A few hundred bytes of Parquet can stand for gigabytes: a dictionary with one long string to which every row points, or
-a page of zeros, packed. What a page unpacks to stands in its header and nowhere else that could be relied on, so that
-the headers of the pages are read first.
+a compressed page of zeros. Only the header of a page tells how large the page is, so these headers are read first.
 """
 
 from __future__ import annotations
@@ -34,20 +33,10 @@ _BY_PREFIX = 7  # each value by what it has in common with the one before, which
 
 
 class Table:
-    """A Parquet file, as record batches of some of its columns.
-
-    Attributes:
-        path: of the file.
-        schema: its Arrow schema.
-        starts: the first row of each row group, and the number of rows at the end.
-    """
+    """A Parquet file: its Arrow schema, first row of each row group (`starts`), and batches of some columns."""
 
     def __init__(self, path: Path) -> None:
-        """Open the file and read what it says of itself.
-
-        Raises:
-            CorpusError: it is damaged or no Parquet file.
-        """
+        """Open the file and check its row counts."""
         self.path = path
         with explained(path):
             self._file = ParquetFile(path, page_checksum_verification=True)
@@ -71,26 +60,13 @@ class Table:
         return self.starts[-1]
 
     def check_once(self, columns: Sequence[str]) -> None:
-        """Refuse columns of which there are several.
-
-        Raises:
-            CorpusError: there are; the message names the column.
-        """
+        """Check that no column of these occurs twice."""
         twice = next((name for name in columns if self.schema.names.count(name) > 1), None)
         if twice is not None:
             raise CorpusError(f"{self.path} has several columns {twice!r:.80}; give each a name of its own")
 
     def batches(self, columns: Sequence[str], group: int, most: int) -> Iterator[Any]:
-        """Yield the record batches of a row group, cut at the same rows each time.
-
-        Args:
-            columns: their names, in order.
-            group: number of the row group.
-            most: rows of a batch; fewer where they are long.
-
-        Raises:
-            CorpusError: the file is damaged, a column is there twice, or a page would take memory out of proportion.
-        """
+        """Yield record batches of a row group, of at most `most` rows, cut at the same rows each time."""
         self.check_once(columns)
         done = self.starts[group]
         with explained(self.path):
@@ -147,15 +123,7 @@ class Table:
 
 @contextmanager
 def explained(path: Path, rows: int = 0) -> Iterator[None]:
-    """Turn whatever pyarrow raises into our error; it has no common class for what damage makes it raise.
-
-    Args:
-        path: of the file.
-        rows: read so far.
-
-    Raises:
-        CorpusError: there was something.
-    """
+    """Turn whatever pyarrow raises into a CorpusError that names the file and the `rows` read so far."""
     try:
         yield
     except PellucidError:
@@ -163,11 +131,11 @@ def explained(path: Path, rows: int = 0) -> Iterator[None]:
     except Exception as error:
         said = " ".join((getattr(error, "strerror", None) or str(error) or type(error).__name__).split())[:200]
         place = f", after row {rows}," if rows else ""
-        raise CorpusError(f"{path}{place} is damaged or no parquet file: {said}") from error
+        raise CorpusError(f"{path}{place} is damaged or not a parquet file: {said}") from error
 
 
 class _Page(NamedTuple):
-    """What the header of a page says."""
+    """A page's header."""
 
     kind: int
     unpacked: int
@@ -231,14 +199,11 @@ def _struct(content: bytes, place: int, depth: int = 0) -> tuple[dict[int, Any],
 
 def _value(content: bytes, place: int, kind: int, depth: int) -> tuple[Any, int]:
     """Return a value of a struct, None for what is skipped, and where it ends."""
-    if kind in (1, 2):  # true and false stand in their kind
-        return None, place
-    if kind == 3:
-        return None, place + 1
+    skipped = {1: 0, 2: 0, 3: 1, 7: 8}  # bytes of true, false, a byte and a double
+    if kind in skipped:
+        return None, place + skipped[kind]
     if kind in (4, 5, 6):
         return _integer(content, place)
-    if kind == 7:
-        return None, place + 8
     if kind == 8:
         size, place = _varint(content, place)
         if place + size > len(content):

@@ -1,12 +1,9 @@
-"""The principal components of an embedding space, and what fine-tuning does to them.
+"""The principal components of an embedding space (section 4 of "A Text is Worth Several Tokens").
 
-"A Text is Worth Several Tokens", section 4: the singular vectors u_1, u_2, ... of a backbone's text embeddings, the
-variation v_j of its fine-tuned version along each, and the logits split into what the first component gives and what
-the rest gives. As there, the embeddings are not centred unless that is asked for, so that u_1 is close to their mean.
-
-Only the second moment of the embeddings is kept, d x d numbers, so that there is no limit to the number of texts. The
-sign of a singular vector is arbitrary; here a vector points to the side of the mean embedding, and where the mean has
-no part in it, its largest entry is positive. A negative v_1 then says that tuning made the first component smaller.
+As there, embeddings are not centred unless that is asked for, so that u_1 is close to their mean. Only their second
+moment is kept, d x d numbers, so that there is no limit to the number of texts. The sign of a singular vector is
+arbitrary: here it points to the side of the mean embedding, and where the mean has no part in it, its largest entry is
+positive.
 """
 
 from __future__ import annotations
@@ -40,11 +37,7 @@ class Moments:
         return len(self._sum)
 
     def add(self, rows: npt.ArrayLike) -> None:
-        """Take rows [n, d] in, any number of them.
-
-        Raises:
-            InputError: they are of another width than those before, or hold NaN or infinity.
-        """
+        """Add rows [n, d]."""
         block = np.asarray(rows, np.float64)
         if block.ndim != 2 or (self.count and block.shape[1] != self.width):
             wanted = f"[n, {self.width}]" if self.count else "[n, d]"
@@ -69,32 +62,23 @@ class Moments:
         return moment - np.outer(self.mean, self.mean) if centred else moment
 
     def spectrum(self, *, centred: bool = False) -> Spectrum:
-        """Return the principal components of the rows taken in so far.
-
-        Raises:
-            InputError: there are fewer than two, or all are zero (equal, if centred).
-        """
+        """Return the principal components of the rows added so far."""
         if self.count < 2:
             raise InputError(f"{self.count} text has no principal components to speak of; give at least 2 texts")
         values, vectors = np.linalg.eigh(self.second(centred=centred))
         values, components = values[::-1], vectors.T[::-1]
         if values[0] <= 0:
             raise InputError(f"all {self.count} embeddings are {'equal' if centred else 'zero'}; there is no component")
-        found = components * _signs(components, self.mean)[:, None]
+        along = components @ self.mean
+        largest = components[np.arange(len(components)), np.abs(components).argmax(axis=1)]
+        is_along = np.abs(along) > _NO_PART * np.linalg.norm(self.mean)
+        found = components * np.sign(np.where(is_along, along, largest))[:, None]
         return Spectrum(self.count, self.mean, found, np.sqrt(np.maximum(values, 0.0) * self.count), centred)
 
 
 @dataclass(frozen=True, repr=False)
 class Spectrum:
-    """The components of an embedding space.
-
-    Attributes:
-        texts: how many embeddings it rests on.
-        mean: float64 [d], their mean.
-        components: float64 [d, d], u_1, u_2, ... as rows, orthonormal, by descending singular value.
-        singular_values: float64 [d], those of the [texts, d] matrix of embeddings (of the centred ones, if centred).
-        centred: whether the mean was taken out before.
-    """
+    """The components u_1, u_2, ... of an embedding space: orthonormal rows, by falling singular value; all float64."""
 
     texts: int
     mean: Array
@@ -108,81 +92,13 @@ class Spectrum:
         component: Array = self.components[0]
         return component
 
-    @property
-    def shares(self) -> Array:
-        """The share of each component in the embeddings' squared length (variance, if centred), [d]; sums to 1."""
-        energy = self.singular_values**2
-        total = float(energy.sum())
-        return energy / total if total > 0 else energy
-
-    @property
-    def level(self) -> float:
-        """The mean embedding's part along u_1; adding -level x u_1 to each embedding takes it out."""
-        return float(self.mean @ self.first)
-
-    def project(self, embeddings: npt.ArrayLike) -> Array:
-        """Return the part of each embedding along each component, float64 [n, d] (h . u_j, never centred).
-
-        Raises:
-            InputError: the embeddings are of another width.
-        """
-        coordinates: Array = self._checked(embeddings) @ self.components.T
-        return coordinates
-
-    def split(self, embeddings: npt.ArrayLike) -> tuple[Array, Array]:
-        """Return u_1 u_1' h and the rest, which add up to h (Eq. 11), each float64 [n, d].
-
-        Raises:
-            InputError: the embeddings are of another width.
-        """
-        rows = self._checked(embeddings)
-        first = np.outer(rows @ self.first, self.first)
-        return first, rows - first
-
-    def adjusted(self, embeddings: npt.ArrayLike, amount: float) -> Array:
-        """Return h + amount x u_1 (Eq. 14), float64 [n, d].
-
-        Raises:
-            InputError: the embeddings are of another width.
-        """
-        return self._checked(embeddings) + amount * self.first
-
-    def __repr__(self) -> str:
-        """Return one short line."""
-        kind = "centred" if self.centred else "not centred"
-        width = len(self.singular_values)
-        return f"<Spectrum of {self.texts:,} texts, {width} wide, {kind}, first component {self.shares[0]:.1%}>"
-
-    def _checked(self, embeddings: npt.ArrayLike) -> Array:
-        rows = np.asarray(embeddings, np.float64)
-        if rows.ndim != 2 or rows.shape[1] != len(self.mean):
-            raise InputError(f"embeddings of shape {rows.shape}; this spectrum is of embeddings [n, {len(self.mean)}]")
-        return rows
-
 
 def spectrum_of(embeddings: Any, *, centred: bool = False) -> Spectrum:
-    """Find the principal components of text embeddings (Eq. 9).
-
-    Args:
-        embeddings: [n, d] numbers, or an iterable of such blocks for a corpus that does not fit memory.
-        centred: take the mean out first, as PCA does; the paper does not.
-
-    Raises:
-        InputError: there are fewer than two texts or all embeddings are zero, blocks differ in width, or a number is
-            NaN or infinity.
-    """
+    """Return the principal components (Eq. 9) of [n, d] embeddings or of blocks of them; the paper does not centre."""
     moments = Moments()
     for block in blocks(embeddings):
         moments.add(block)
     return moments.spectrum(centred=centred)
-
-
-def _signs(components: Array, mean: Array) -> Array:
-    """Return the sign of each component: to the side of the mean, else that of its largest entry."""
-    along = components @ mean
-    largest = components[np.arange(len(components)), np.abs(components).argmax(axis=1)]
-    signs: Array = np.where(np.abs(along) > _NO_PART * np.linalg.norm(mean), np.sign(along), np.sign(largest))
-    return signs
 
 
 def blocks(embeddings: Any) -> Iterable[npt.NDArray[Any]]:

@@ -1,8 +1,6 @@
-"""Any name, folder, hub id or object to an opened model: the one place that does it.
+"""Any name, folder, hub id or object to an opened model: `load`, and `load_by_name` for several to be served.
 
-`load` does that, `load_by_name` opens some that are to be served.
-Where a name leads and what a folder must hold is in `folder.py`; the transformer of a model is opened in
-`transformer/backbone.py`.
+`folder.py` finds and checks folders; `transformer/backbone.py` opens the transformer of a model.
 """
 
 from __future__ import annotations
@@ -51,7 +49,7 @@ def load(model: Any, *, allow_outside: bool = False) -> Embedder:
             machine, or one that must be asked of the hub. Allow it for folders that you trust.
 
     Returns:
-        The model, of the class that its `config.json` names; an `EncoderEmbedder` of what is no model of ours.
+        The model, of the class that its `config.json` names; an `EncoderEmbedder` for anything else.
 
     Raises:
         InputError: what is given is none of these.
@@ -68,28 +66,18 @@ def load(model: Any, *, allow_outside: bool = False) -> Embedder:
             return EncoderEmbedder(open_sentence_transformer(os.path.expanduser(model)))
         place = locate(model)
         family = "static" if place.is_file() else read_config(place).get("family")
-        opened: Embedder = family_class(family, place).from_pretrained(place)
+        if not isinstance(family, str) or family not in FAMILIES:
+            raise ModelFolderError(
+                f"{place} holds a model of family {family!r}; pellucid {VERSION} knows "
+                f"{', '.join(FAMILIES)}. A newer pellucid may open it"
+            )
+        module, _, name = FAMILIES[family].rpartition(".")
+        opened: Embedder = getattr(import_module(f"pellucid.{module}"), name).from_pretrained(place)
         return opened
 
 
-def family_class(family: Any, folder: Path) -> Any:
-    """Return the class that opens models of `family`."""
-    if not isinstance(family, str) or family not in FAMILIES:
-        raise ModelFolderError(
-            f"{folder} holds a model of family {family!r}; pellucid {VERSION} knows "
-            f"{', '.join(FAMILIES)}. A newer pellucid may open it"
-        )
-    module, _, name = FAMILIES[family].rpartition(".")
-    return getattr(import_module(f"pellucid.{module}"), name)
-
-
 def load_by_name(names_or_paths: Iterable[str]) -> dict[str, Embedder]:
-    """Open models to be served, by the names that clients use: a path is called by its last part.
-
-    Raises:
-        InputError: two would have the same name.
-        ModelFolderError: one cannot be opened.
-    """
+    """Open models to be served, by the names that clients use: a path is called by its last part."""
     opened: dict[str, Embedder] = {}
     for given in names_or_paths:
         place = Path(given).expanduser()
@@ -101,14 +89,7 @@ def load_by_name(names_or_paths: Iterable[str]) -> dict[str, Embedder]:
 
 
 def open_sentence_transformer(name_or_path: str | os.PathLike[str]) -> Any:
-    """Open a folder or hub id with sentence-transformers, without its bars; code and pickled weights never.
-
-    A folder's files are checked first, and the hub is not asked.
-
-    Raises:
-        ModelFolderError: nothing is there, or it is broken.
-        MissingExtraError: it is not installed, or too old.
-    """
+    """Open a checked folder, or a hub id, with sentence-transformers; never code or pickled weights."""
     require("sentence_transformers")
     spec, folder = os.fspath(name_or_path), local_folder(name_or_path)
     with loading(spec):
@@ -122,15 +103,12 @@ def open_sentence_transformer(name_or_path: str | os.PathLike[str]) -> Any:
         safe, local = {"use_safetensors": True}, folder is not None
         model = SentenceTransformer(spec, trust_remote_code=False, local_files_only=local, model_kwargs=safe)
         if local:
-            _try_out(model, spec)
+            check_finite(model, spec)
+            for module in model:
+                inner = getattr(module, "auto_model", None)
+                if inner is None or not hasattr(inner, "get_input_embeddings"):
+                    continue
+                if hasattr(module.tokenizer, "get_vocab"):
+                    check_token_ids(module.tokenizer, len(inner.get_input_embeddings().weight))
+            EncoderEmbedder(model).encode("a text")  # weights and tokenizer fit together
         return model
-
-
-def _try_out(model: Any, spec: str) -> None:
-    """Check that weights and tokenizer fit together, by a look at them and by encoding a text."""
-    check_finite(model, spec)
-    for module in model:
-        inner = getattr(module, "auto_model", None)
-        if inner is not None and hasattr(inner, "get_input_embeddings") and hasattr(module.tokenizer, "get_vocab"):
-            check_token_ids(module.tokenizer, len(inner.get_input_embeddings().weight))
-    EncoderEmbedder(model).encode("a text")

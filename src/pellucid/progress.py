@@ -15,11 +15,7 @@ _PATIENCE_S = 2.0
 
 
 class Progress:
-    """A bar that appears once the work has lasted two seconds.
-
-    >>> with Progress("encoding", total=3, enabled=False) as progress:
-    ...     progress.advance(3)
-    """
+    """A bar on stderr that appears once the work has lasted two seconds."""
 
     def __init__(
         self, description: str, *, total: int | None = None, unit: str = "texts", enabled: bool = True
@@ -76,18 +72,7 @@ class Progress:
 
 
 def length_batches(lengths: Sequence[int], size: int) -> Iterator[list[int]]:
-    """Yield the numbers of all texts in batches of texts of about one length, the longest first.
-
-    A batch is padded to its longest text, so texts of one length cost least. With the longest first, a batch that is
-    too large for memory shows at once. Texts of one length keep their order.
-
-    Args:
-        lengths: of the texts, in any unit.
-        size: texts in a batch.
-
-    >>> list(length_batches([3, 9, 5], 2))
-    [[1, 2], [0]]
-    """
+    """Yield numbers of texts in batches of similar length, the longest first: padding and memory cost least."""
     order = sorted(range(len(lengths)), key=lambda number: -lengths[number])
     for start in range(0, len(order), size):
         yield order[start : start + size]

@@ -1,7 +1,7 @@
-"""One way to ask a model: a text with its vector, what is known of it, and what its cosine to any other is made of.
+"""One way to ask a model: a text with its vector, how much of it is known, and the terms of its cosine to any other.
 
-`Embedder.ask` gives a `Query`; `explain`, `rank` and the index stand on it. Here is what holds for every family: a
-cosine is the sum of the products of two rows' coordinates. A family that can say more overrides `terms`.
+`Embedder.ask` gives a `Query`; `explain`, `rank` and the index use it. For every family a cosine is the sum of the
+products of two rows' coordinates; one that can explain more overrides `terms`.
 """
 
 from __future__ import annotations
@@ -31,41 +31,23 @@ NO_SPANS: Integers = np.zeros((0, 2), np.int64)
 
 
 class Terms(NamedTuple):
-    """What a score is made of, as arrays; rows are made when somebody reads them.
+    """The parts of a score as arrays, and a function that makes the row of a part when it is read."""
 
-    Attributes:
-        values: float64 [n]; they add up to the score, but for the remainder of a family that is not exact.
-        row: number of a value -> its row, with a key that no other has; contribution and share are ignored.
-        marks: float64 [m], the contributions of stretches of the second text, where several texts were asked about.
-        spans: int64 [m, 2], where each starts and ends.
-        score: what is taken apart; None for the sum of the values.
-        exact: whether these are all terms.
-    """
-
-    values: Floats
-    row: Callable[[int], Row]
-    marks: Floats = NO_MARKS
-    spans: Integers = NO_SPANS
-    score: float | None = None
-    exact: bool = True
+    values: Floats  # [n]; they add up to the score, but for the remainder of a family that is not exact
+    row: Callable[[int], Row]  # number of a value -> its row, with a unique key; contribution and share are ignored
+    marks: Floats = NO_MARKS  # [m], contributions of spans of the second text, where several texts were asked about
+    spans: Integers = NO_SPANS  # [m, 2], start and end of each
+    score: float | None = None  # None for the sum of the values
+    exact: bool = True  # whether these are all terms
 
 
 NO_TERMS = Terms(np.zeros(0), lambda number: Row("", (), 0.0, 0.0))
 
 
 class Query:
-    """A text as a model reads it in a role.
+    """A text as a model reads it in a role; everything is computed when first needed: a search needs only `vector`."""
 
-    Everything is computed when it is first needed: a search needs the vector alone.
-
-    Attributes:
-        model: the `Embedder`.
-        text: what was asked about.
-        role: what it is encoded as.
-        needs_vectors: whether `against` wants the other texts' stored vectors.
-    """
-
-    needs_vectors = True
+    needs_vectors = True  # whether `against` wants the other texts' stored vectors
 
     def __init__(
         self,
@@ -77,16 +59,7 @@ class Query:
         known: Callable[[], tuple[Coverage, tuple[Span, ...]]] | None = None,
         places: Callable[[], SpanFinder] | None = None,
     ) -> None:
-        """Take what reads the text.
-
-        Args:
-            model: the `Embedder`.
-            text: a checked text.
-            role: a checked role.
-            coordinates: gives the row whose products with others are taken apart; None takes `vector` at length 1.
-            known: gives how much of the text is known, and the stretches that are not; None asks the model.
-            places: gives what finds a dimension in the text; None where the family cannot say.
-        """
+        """Take an `Embedder`, a checked text and role, and functions for what a family computes in its own way."""
         self.model, self.text, self.role = model, text, role
         self._coordinates, self._known, self._places = coordinates, known, places
 
@@ -114,7 +87,7 @@ class Query:
 
     @cached_property
     def known(self) -> tuple[Coverage, tuple[Span, ...]]:
-        """How much of the text the model knows, and the stretches that it does not."""
+        """How much of the text the model knows, and the spans that it does not."""
         found: tuple[Coverage, tuple[Span, ...]] = (
             self.model._known([self.text], self.role)[0] if self._known is None else self._known()
         )
@@ -122,7 +95,7 @@ class Query:
 
     @cached_property
     def span_finder(self) -> SpanFinder | None:
-        """What finds a dimension in the text; None where the family cannot say."""
+        """The function that finds a dimension in the text; None where the family has none."""
         return None if self._places is None else self._places()
 
     def terms(self, other: Query | None = None) -> Terms:
@@ -152,17 +125,7 @@ class Query:
     def against(
         self, texts: Sequence[str], vectors: Sequence[StoredVector | None] | None = None, *, weight: float = 1.0
     ) -> Callable[[int], Terms]:
-        """Take the cosines to several documents apart, most of the work being the same for them.
-
-        Args:
-            texts: the documents.
-            vectors: of each its stored row at length 1, None for one that is gone; without them, the model reads the
-                texts.
-            weight: what the cosines are multiplied by.
-
-        Returns:
-            from the number of a text to the terms of its score, with marks where these are known.
-        """
+        """Return a function from number to terms of each document; `vectors` are stored rows at length 1."""
         if vectors is None:
             return lambda number: self._explained(texts[number], weight)
         stored, is_sparse = vectors, isinstance(self.unit, tuple)
@@ -203,7 +166,7 @@ class Query:
         return Terms(values, rows.__getitem__, np.array([value for value, _ in marks]), spans)
 
     def _is_named(self, is_sparse: bool) -> bool:
-        """Whether the dimensions have names that say something; else the whole vector is one row."""
+        """Whether dimensions have meaningful names; else the whole vector is one row."""
         return is_sparse or bool(self.model.names_dimensions)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
 from typing import Any, NamedTuple, overload
@@ -10,7 +9,6 @@ from typing import Any, NamedTuple, overload
 import numpy as np
 import numpy.typing as npt
 
-from pellucid.errors import InputError
 from pellucid.text import Span
 
 WORD_PAIR, WORD, DIMENSION, KEY_TOKEN, EMBEDDING = "word pair", "word", "dimension", "key token", "embedding"
@@ -52,19 +50,10 @@ class Row(NamedTuple):
 
 
 class LazyRows(Sequence[Row]):
-    """Rows that are made when they are read, by falling size of their contribution.
-
-    It reads as a tuple of rows does, equals the tuple, and is copied and pickled as one.
-    """
+    """Rows by falling size of their contribution, made when they are read; otherwise as a tuple of rows."""
 
     def __init__(self, contributions: npt.NDArray[np.float64], make: Callable[[int], Row], score: float) -> None:
-        """Keep what the rows are made of.
-
-        Args:
-            contributions: what each term adds to the score, [terms], in any order.
-            make: from the number of a term to its row, whose contribution and share are ignored. Keys must differ.
-            score: what shares are of.
-        """
+        """Take contributions [terms] in any order, and the function from a term's number to its row."""
         self.values, self._make, self._score = contributions, make, score
 
     @cached_property
@@ -128,24 +117,7 @@ def share_of(value: float, score: float) -> float:
     return value / score if abs(score) > NO_SCORE else 0.0
 
 
-def with_key(row: Row) -> Row:
-    """Return `row`, with a key made of its name and parts where it has none."""
-    return row if row.key else row._replace(key=(row.name, *row.parts))
-
-
 def sorted_with_shares(terms: Iterable[Row], score: float) -> tuple[Row, ...]:
     """Return rows with their shares of `score`, by falling size and then by name."""
     rows = [row._replace(share=share_of(row.contribution, score)) for row in terms]
     return tuple(sorted(rows, key=lambda row: (-abs(row.contribution), row.name)))
-
-
-def check_distinct(rows: Sequence[Row]) -> None:
-    """Refuse a term that is there twice: a difference of explanations would lose one of the two.
-
-    Raises:
-        InputError: two rows have the same key.
-    """
-    if len({row.key for row in rows}) < len(rows):
-        counts = Counter(row.key for row in rows)
-        twice = next(row for row in rows if counts[row.key] > 1)
-        raise InputError(f"the rows hold {twice.name!r:.80} twice; join them, or give each a key of its own")

@@ -1,14 +1,12 @@
 """Words: splitting a text into them and finding their rows, the same at every stage of a static model.
 
-The rule is the one of the static-word-embeddings paper and its published code: BERT's pre-tokenizer without its
-normaliser (split at whitespace, every punctuation mark on its own; case and accents kept), then punctuation dropped.
+The rule is that of the static-word-embeddings paper and its published code: BERT's pre-tokenizer without its normaliser
+(split at whitespace, every punctuation mark on its own; case and accents kept), then punctuation dropped. The authors
+drop the marks of a list, which differs between their files; here every character that BERT's pre-tokenizer isolates is
+dropped.
 
-Beyond the paper, whose Chinese and Japanese text stays in one piece where its teacher's tokenizer does not cut it, a
-vocabulary cuts scripts that are written without spaces into the longest words it knows, and finds phrases: entries of
-several words, such as "new york". `Vocabulary.split` does both; `split_words` alone does neither.
-
-The authors drop the marks of a written list, which differs between their files. Here every character that BERT's
-pre-tokenizer isolates is dropped, so that there is one list and no mismatch between making a model and using it.
+Beyond the paper, a vocabulary cuts scripts that are written without spaces into the longest words it knows, and finds
+phrases: entries of several words, such as "new york". `Vocabulary.split` does both; `split_words` alone does neither.
 """
 
 from __future__ import annotations
@@ -53,7 +51,7 @@ unspaced_run = re.compile(f"[{UNSPACED}]+")
 _ASCII_PIECE = re.compile(r"[^\t-\r !-/:-@\[-`{-~]+|[!-/:-@\[-`{-~]")  # BERT's rule for ASCII: a word, or one mark
 _BETWEEN_ASCII_MARKS = re.compile(r"[^\t-\r !-/:-@\[-`{-~]+")  # what no ASCII mark or blank divides
 _ASCII_MARKS = frozenset("!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~")
-_SIMPLE = re.compile(r"[^\W_]+")  # letters and digits; every character that separates words ends such a stretch
+_SIMPLE = re.compile(r"[^\W_]+")  # letters and digits; every character that separates words ends such a run
 
 # English function words; other languages rely on idf, or on a list of the user's own.
 ENGLISH_STOP_WORDS = frozenset(
@@ -64,7 +62,7 @@ ENGLISH_STOP_WORDS = frozenset(
     there these they this those through to too under until up very was we were what when where which while who whom why
     will with you your yours yourself yourselves""".split()
 )
-# Words of English speech and dates that say as little about what a text treats.
+# English words of speech and dates that carry as little content.
 _SAYING_LITTLE = ENGLISH_STOP_WORDS | frozenset(
     """accessed also always another anything away back big came come could done else even ever every everything first
     get gets getting give glad goes going gone good got great guess happen happened hello help hey ill isn keep kind
@@ -79,10 +77,10 @@ _LETTERS = re.compile(r"[^\W\d_]+")
 
 
 Span = tuple[int, int]
-"""Start and end of a stretch of a text, in characters."""
+"""Start and end of a part of a text, in characters."""
 
 LOW_COVERAGE = 0.5
-"""Share of a text's words; where a model knows less, every view says so."""
+"""Share of a text's words; every view warns where a model knows less."""
 
 
 class Word(NamedTuple):
@@ -94,10 +92,7 @@ class Word(NamedTuple):
 
 
 def well_formed(text: str) -> str:
-    """Return `text` with each lone surrogate replaced by U+FFFD, so that it can be written as UTF-8.
-
-    The replacement has the same length, hence character spans keep their meaning.
-    """
+    """Return `text` with lone surrogates as U+FFFD, of the same length, so that it can be written as UTF-8."""
     if text.isascii():
         return text
     try:
@@ -114,11 +109,7 @@ def _is_punctuation(mark: str) -> bool:
 
 
 def split_words(text: str) -> list[Word]:
-    """Return the words of `text` in order, with their character spans.
-
-    >>> [w.text for w in split_words("Don't panic: 3.14!")]
-    ['Don', 't', 'panic', '3', '14']
-    """
+    """Return the words of `text` in order, with their character spans."""
     words = []
     for found in _BETWEEN_ASCII_MARKS.finditer(well_formed(text)):
         piece, start = found[0], found.start()
@@ -147,11 +138,7 @@ class Coverage:
     share: float = field(init=False)
 
     def __post_init__(self) -> None:
-        """Check the counts and set the share.
-
-        Raises:
-            InputError: they are no counts, or not partly <= known <= total.
-        """
+        """Check the counts and set the share."""
         counts = (self.partly, self.known, self.total)
         if not all(type(count) is int for count in counts) or not 0 <= self.partly <= self.known <= self.total:
             raise InputError(f"coverage of {self.known!r:.20} words known of {self.total!r:.20} cannot be")
@@ -164,17 +151,14 @@ class Coverage:
 
 
 def words_before(text: str, end: int) -> tuple[Coverage, tuple[Span, ...]]:
-    """Return how much of `text` a model knows that reads the words beginning before character `end`, and the others."""
+    """Return the coverage and the unknown spans of a text read up to character `end`."""
     words = split_words(text)
     left_out = tuple((word.start, word.end) for word in words if word.start >= end)
     return Coverage(len(words) - len(left_out), len(words)), left_out
 
 
 def content_words(text: str) -> set[str]:
-    """Return the words that say what `text` is about, in lower case: no function words, dates, numbers or short words.
-
-    Only English function words are known. Of scripts without spaces, a run of characters counts as a word.
-    """
+    """Return the lower-case words that carry content: no (English) function words, dates, numbers or short words."""
     words = {word.lower() for word in _LETTERS.findall(text)}
     return {word for word in words - _SAYING_LITTLE if len(word) > 2 or unspaced_run.match(word)}
 
@@ -185,11 +169,7 @@ def is_phrase(word: str) -> bool:
 
 
 def shown_word(word: str) -> str:
-    """Return a vocabulary's `word` as a person writes it.
-
-    >>> shown_word("new\u2581york")
-    'new york'
-    """
+    """Return a vocabulary's `word` as a person writes it: "new york" for "new▁york"."""
     return word.replace(JOINER, " ") if is_phrase(word) else word
 
 
@@ -203,14 +183,7 @@ class Vocabulary:
     """
 
     def __init__(self, words: Sequence[str], subwords: Tokenizer | Callable[[], Tokenizer] | None = None) -> None:
-        """Take the words in row order and the teacher's tokenizer; without one, no prefix is tried.
-
-        A function in place of the tokenizer is called at the first unknown word, so that opening a model
-        does not wait for it.
-
-        Raises:
-            InputError: a word occurs twice.
-        """
+        """Take distinct words in row order, and the teacher's tokenizer or a function called at first use."""
         self.words = words
         self._subwords = subwords
         self._row = {word: row for row, word in enumerate(words)}
@@ -219,7 +192,7 @@ class Vocabulary:
             raise InputError(f"the vocabulary holds {twice!r} twice")
 
     def __getstate__(self) -> dict[str, Any]:
-        """Call the function in place of the tokenizer: it may be one that no pickle can hold, or read a file."""
+        """Replace the function by its tokenizer: it may not be picklable, or read a file."""
         return {**self.__dict__, "_subwords": self.subwords}
 
     @property
@@ -253,40 +226,28 @@ class Vocabulary:
         return word in self._row or word.lower() in self._row
 
     def row(self, word: str) -> int:
-        """Return the row of `word`, or -1 for an unknown word.
-
-        >>> Vocabulary(["the", "cat"]).row("The")
-        0
-        """
+        """Return the row of `word`, or -1 for an unknown word."""
         row = self._row.get(word, -1)
         if row < 0:
             row = self._row.get(word.lower(), -1)
         return row if row >= 0 or self._subwords is None else self._prefix_row(word)
 
     def factors(self, given: Mapping[str, float]) -> dict[int, float]:
-        """Return factors of words and phrases ("new york") by row.
-
-        Raises:
-            InputError: a word has no row of its own or is given twice, or a factor is not between 0 and a million.
-        """
+        """Return factors of words and phrases ("new york") by row, after checking them."""
         found: dict[int, float] = {}
         for word, factor in given.items():
-            row = self._own_row(word)
+            spelled = next(filter(self.has_row, (word, JOINER.join(word.split()))), None)
+            if spelled is None:
+                near = get_close_matches(word.lower(), map(shown_word, self.words), 1)
+                hint = f"; did you mean {near[0]!r}?" if near else ""
+                raise InputError(f"{word!r:.80} is not in the vocabulary{hint}")
+            row = self.row(spelled)
             if row in found:
                 raise InputError(f"{word!r:.80} is given twice; the vocabulary has it once")
             if not 0 <= factor <= 1e6:
                 raise InputError(f"the factor of {word!r:.80} is {factor!r:.40}; give one from 0 to a million")
             found[row] = factor
         return found
-
-    def _own_row(self, word: str) -> int:
-        """Return the row of a word or phrase of the vocabulary."""
-        for spelled in (word, JOINER.join(word.split())):
-            if self.has_row(spelled):
-                return self.row(spelled)
-        near = get_close_matches(word.lower(), map(shown_word, self.words), 1)
-        hint = f"; did you mean {near[0]!r}?" if near else ""
-        raise InputError(f"{word!r:.80} is not in the vocabulary{hint}")
 
     def split(self, text: str) -> list[Word]:
         """Return the words of `text` as this vocabulary finds them, with their character spans.
@@ -308,16 +269,13 @@ class Vocabulary:
         return list(self._with_phrases(words, text)) if self._phrase_lengths else words
 
     def spaced(self, texts: list[str]) -> list[str]:
-        """Return `texts` such that `split_words` finds in each the words that `split` finds in the original.
-
-        This is `split` for many texts: only those that need it are written anew, with spaces between their words.
-        """
+        """Return texts in which `split_words` finds the words that `split` finds in the originals."""
         if not self.needs_spaces(is_ascii=False):
             return texts
         return [self._spaced(text) if self.needs_spaces(is_ascii=text.isascii()) else text for text in texts]
 
     def needs_spaces(self, *, is_ascii: bool) -> bool:
-        """Whether `spaced` may change a text, of ASCII alone or not: a vocabulary may know phrases, or cut scripts."""
+        """Whether `spaced` may change a text: of ASCII alone only where the vocabulary has phrases."""
         return bool(self._phrase_lengths) or (bool(self._unspaced_lengths) and not is_ascii)
 
     def _spaced(self, text: str) -> str:
@@ -328,7 +286,8 @@ class Vocabulary:
             if self._has_mixed or JOINER in text:  # a piece such as "T恤" may have to stay whole
                 return " ".join([word.text for word in self.split(text)])
             spaced = unspaced_run.sub(lambda run: f" {' '.join(self._longest_known(run[0]))} ", text)
-        if self._phrase_lengths and self._may_hold_phrase(spaced):
+        pairs = self._phrase_pairs if self._phrase_lengths else set()
+        if pairs is None or (pairs and not pairs.isdisjoint(pairwise(_simple_words(spaced)))):
             return " ".join([word.text for word in self.split(text)])
         return spaced
 
@@ -345,13 +304,6 @@ class Vocabulary:
             written.append(phrase)
             done = end
         return " ".join(written + pieces[done:]) if written else text
-
-    def _may_hold_phrase(self, spaced: str) -> bool:
-        """Whether a text may hold a phrase of the vocabulary; False is certain."""
-        if self._phrase_pairs is None:
-            return True
-        found = _simple_words(spaced)
-        return not self._phrase_pairs.isdisjoint(pairwise(found))
 
     @cached_property
     def _unspaced_lengths(self) -> dict[str, tuple[int, ...]]:
@@ -377,7 +329,7 @@ class Vocabulary:
 
     @cached_property
     def _phrase_pairs(self) -> set[tuple[str, str]] | None:
-        """Two stretches of letters that each phrase begins with; None if one has fewer."""
+        """Two runs of letters that each phrase begins with; None if one has fewer."""
         starts = [_simple_words(phrase)[:2] for phrase in self.words if is_phrase(phrase)]
         return {(start[0], start[1]) for start in starts} if all(len(start) == 2 for start in starts) else None
 
@@ -467,5 +419,5 @@ def _lengths(found: Iterable[tuple[_Start, int]]) -> dict[_Start, tuple[int, ...
 
 
 def _simple_words(text: str) -> list[str]:
-    """Return the stretches of letters and digits of `text`, the same for texts that differ in case alone."""
+    """Return the runs of letters and digits of `text` in lower case."""
     return _SIMPLE.findall(text.lower().replace("\u03c2", "\u03c3"))  # sigma at the end of a word

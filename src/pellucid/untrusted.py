@@ -1,9 +1,8 @@
-"""What is checked of an untrusted folder before transformers and sentence-transformers open it.
+"""Checks of an untrusted folder before transformers and sentence-transformers open it.
 
-These libraries trust it: sizes are taken from `config.json` and memory with them, weights that are absent become
-random numbers, code may be named, and a tokenizer is run as described, with regular expressions that take exponential
-time and replacements that multiply a text. What goes wrong in Rust is a panic, which is no `Exception`; `loading` turns
-all that these libraries raise into our errors.
+These libraries trust it: they allocate the sizes in `config.json`, make absent weights random, may run code, and run a
+tokenizer as described, with regular expressions of exponential time and replacements that multiply a text. Failures in
+Rust are panics, which are not an `Exception`; `loading` turns all that these libraries raise into our errors.
 """
 
 from __future__ import annotations
@@ -63,7 +62,7 @@ _QUANTIFIER = re.compile(r"[*+?]|\{\d*(?:,\d*)?\}")
 
 def parse_tokenizer(content: bytes, path: Path) -> Tokenizer:
     """Return the tokenizer that `content` of the file `path` describes, without padding and truncation."""
-    described = parse_json(content, f"{path} is no tokenizer")
+    described = parse_json(content, f"{path} is not a tokenizer")
     check_tokenizer(described, path, regexes=True)
     described["padding"] = described["truncation"] = None
     try:
@@ -72,20 +71,13 @@ def parse_tokenizer(content: bytes, path: Path) -> Tokenizer:
     except ModelFolderError:
         raise
     except Exception as error:  # the library raises nothing more precise
-        raise ModelFolderError(f"{path} is no tokenizer: {error!s:.300}") from error
+        raise ModelFolderError(f"{path} is not a tokenizer: {error!s:.300}") from error
 
 
 def check_tokenizer(described: Any, path: Path, *, regexes: bool = False) -> None:
-    """Refuse a tokenizer that could take endless time or memory.
-
-    Args:
-        described: what its file holds.
-        path: of the file.
-        regexes: refuse regular expressions that may take exponential time, too. Elsewhere the library's own limit
-            serves, which ends in a panic.
-    """
+    """Check that a tokenizer cannot take endless time or memory; `regexes`: exponential expressions too."""
     if not isinstance(described, dict) or not isinstance(described.get("model"), dict):
-        raise ModelFolderError(f"{path} is no tokenizer: it has no model")
+        raise ModelFolderError(f"{path} is not a tokenizer: it has no model")
     growth = 1.0
     for place, kinds in _PARTS.items():
         parts = list(_parts(described.get(place), f"{path}: {place}"))
@@ -103,7 +95,7 @@ def _parts(part: Any, place: str, depth: int = 0) -> Iterator[dict[str, Any]]:
     if part is None:
         return
     if not isinstance(part, dict) or depth > 4:
-        raise ModelFolderError(f"{place} is no object, or too deep: {part!r:.80}")
+        raise ModelFolderError(f"{place} is not an object, or too deep: {part!r:.80}")
     yield part
     for key in ("normalizers", "pretokenizers", "processors", "decoders"):
         inner = part.get(key, [])
@@ -114,7 +106,7 @@ def _parts(part: Any, place: str, depth: int = 0) -> Iterator[dict[str, Any]]:
 
 
 def _check_part(part: dict[str, Any], place: str, kinds: list[str], path: Path, regexes: bool) -> None:
-    """Refuse a part of an unknown kind, a random one, and endless strings."""
+    """Check that a part is of a known kind, not random, and its strings not endless."""
     kind = part.get("type", "WordPiece" if place == "model" else None)  # old files do not say it
     if kind not in kinds:
         raise ModelFolderError(f"{path}: {place} is of kind {kind!r:.40}; known are {', '.join(kinds)}")
@@ -134,7 +126,7 @@ def _check_part(part: dict[str, Any], place: str, kinds: list[str], path: Path, 
 
 
 def _check_map(encoded: Any, path: Path) -> None:
-    """Refuse a map of characters that puts a long text in the place of one."""
+    """Check that a map of characters does not put a long text in the place of one."""
     try:
         content = base64.b64decode(encoded or "", validate=True)
         size = struct.unpack_from("<I", content)[0] if content else 0
@@ -158,11 +150,7 @@ def _growth(part: dict[str, Any]) -> float:
 
 
 def tame(pattern: str) -> bool:
-    """Whether a regular expression cannot take exponential time: no repeated group holds a repetition or a choice.
-
-    >>> [tame(pattern) for pattern in ("(a+)+$", " ?[^a-z]+|(?:ab|cd)?", "(?:a|aa)*")]
-    [False, True, False]
-    """
+    """Whether a regular expression cannot take exponential time: no repeated group holds a repetition or a choice."""
     groups, inside, place = [False], 0, 0
     while place < len(pattern):
         letter = pattern[place]
@@ -200,40 +188,35 @@ def tame(pattern: str) -> bool:
 
 
 def check_folder(folder: Path) -> None:
-    """Refuse a folder of a transformer or a tokenizer that cannot be opened safely."""
+    """Check that the folder of a transformer or tokenizer can be opened safely."""
     for entry in folder.iterdir():
         if not entry.is_file() and not entry.is_dir():
             raise ModelFolderError(f"{entry} is not a regular file")
     for name in _JSON:
         if (folder / name).exists() and not isinstance(read_json(folder / name), dict):
             raise ModelFolderError(f"{folder / name} holds no JSON object")
-    if (folder / _INDEX).exists():
-        _check_index(folder)
+    if (folder / _INDEX).exists():  # of several files of weights, which must be beside it
+        files = read_json(folder / _INDEX).get("weight_map")
+        names = set(map(str, files.values())) if isinstance(files, dict) else {""}
+        wrong = [name for name in names if Path(name).name != name or not (folder / name).is_file()]
+        if wrong or not names:
+            named = wrong[0] if wrong else "no file"
+            raise ModelFolderError(f"{folder / _INDEX} names {named!r:.80}, which is not beside it")
     if (folder / TOKENIZER).exists():
         check_tokenizer(read_json(folder / TOKENIZER, max_bytes=MAX_TOKENIZER), folder / TOKENIZER)
     if (folder / "config.json").exists():
         _check_config(read_json(folder / "config.json"), len(tensor_sizes(folder)), folder / "config.json")
 
 
-def _check_index(folder: Path) -> None:
-    """Refuse an index of several files of weights that names files elsewhere, or none."""
-    files = read_json(folder / _INDEX).get("weight_map")
-    names = set(map(str, files.values())) if isinstance(files, dict) else {""}
-    wrong = [name for name in names if Path(name).name != name or not (folder / name).is_file()]
-    if wrong or not names:
-        named = wrong[0] if wrong else "no file"
-        raise ModelFolderError(f"{folder / _INDEX} names {named!r:.80}, which is not beside it")
-
-
 def check_modules(folder: Path) -> None:
-    """Refuse a folder whose modules are not sentence-transformers' own, or whose files cannot be opened safely."""
+    """Check that a folder's modules are sentence-transformers' own, and their files safe to open."""
     modules = read_json(folder / "modules.json") if (folder / "modules.json").exists() else [{"path": ""}]
     if not isinstance(modules, list) or not all(isinstance(module, dict) for module in modules):
         raise ModelFolderError(f"{folder / 'modules.json'} must hold a list of modules")
     for module in modules:
         kind, path = module.get("type", "sentence_transformers."), module.get("path")
         if not isinstance(path, str) or Path(path).is_absolute() or ".." in Path(path).parts:
-            raise ModelFolderError(f"{folder / 'modules.json'}: {path!r:.80} is no place in this folder")
+            raise ModelFolderError(f"{folder / 'modules.json'}: {path!r:.80} is not a place in this folder")
         if not isinstance(kind, str) or not kind.startswith("sentence_transformers."):
             raise ModelFolderError(f"{folder / 'modules.json'} names code from elsewhere, {kind!r:.80}")
         place = folder / path
@@ -244,7 +227,7 @@ def check_modules(folder: Path) -> None:
 
 
 def _check_transformer(folder: Path) -> None:
-    """Refuse the transformer of a module where `config.json` and weights differ; what is missing would be random."""
+    """Check that a module's transformer has all its weights; missing ones would be random."""
     import transformers
 
     config = transformers.AutoConfig.from_pretrained(str(folder), trust_remote_code=False, local_files_only=True)
@@ -261,7 +244,7 @@ def _check_transformer(folder: Path) -> None:
 
 
 def _check_module(folder: Path) -> None:
-    """Refuse a module of sentence-transformers whose weights are pickled, or fewer than its `config.json` claims."""
+    """Check that a module's weights are not pickled, and as many as its `config.json` claims."""
     check_folder(folder)
     held = sum(tensor_sizes(folder).values())
     pickled = next(chain(folder.glob("*.bin"), folder.glob("*.pt"), folder.glob("*.pth")), None)
@@ -277,7 +260,7 @@ def _check_module(folder: Path) -> None:
 
 
 def _check_config(config: Any, tensors: int, path: Path) -> None:
-    """Refuse settings that make far more of something than there are tensors, and those that name code."""
+    """Check that no setting makes far more of something than there are tensors, or names code."""
     for key, value in config.items() if isinstance(config, dict) else ():
         if _COUNTED.search(key) and type(value) is int and value > max(_LEAST_COUNT, tensors):
             raise ModelFolderError(f"{path}: {key} is {value!r:.40}, and the weights beside it are {tensors} tensors")
@@ -305,15 +288,7 @@ def tensor_sizes(folder: Path) -> dict[str, int]:
 
 
 def check_size(loader: Any, config: Any, folder: Path) -> None:
-    """Refuse a configuration that claims a far larger model than the weights in `folder` are.
-
-    The model is built without memory for its numbers, as transformers does before it reads weights.
-
-    Args:
-        loader: the class of transformers that will open it.
-        config: what it read of `config.json`.
-        folder: with safetensors files.
-    """
+    """Check that a configuration does not claim a far larger model than the weights in `folder` are."""
     import torch
 
     held = sum(tensor_sizes(folder).values())
@@ -330,7 +305,7 @@ def check_size(loader: Any, config: Any, folder: Path) -> None:
 
 
 def check_finite(model: Any, name: str) -> None:
-    """Refuse weights that are NaN or infinite."""
+    """Check that weights are finite."""
     for key, weight in model.named_parameters():
         if weight.is_floating_point() and weight.numel():
             low, high = weight.detach().aminmax()  # no copy of a large table
@@ -339,7 +314,7 @@ def check_finite(model: Any, name: str) -> None:
 
 
 def check_token_ids(tokenizer: Any, rows: int) -> None:
-    """Refuse a tokenizer with ids that a model of `rows` input embeddings cannot look up, or without words."""
+    """Check that a tokenizer has words, and no ids beyond a model's `rows` input embeddings."""
     vocabulary = tokenizer.get_vocab()
     beyond = [number for number in (*vocabulary.values(), *tokenizer("a")["input_ids"]) if not 0 <= number < rows]
     if beyond:
@@ -350,12 +325,7 @@ def check_token_ids(tokenizer: Any, rows: int) -> None:
 
 @contextmanager
 def loading(name: str) -> Iterator[None]:
-    """Turn whatever transformers raises while it opens something into our errors, and keep bars and threads away.
-
-    Raises:
-        MissingExtraError: torch or transformers is not installed, or too old.
-        ModelFolderError: nothing is there, or it is broken.
-    """
+    """Turn whatever transformers raises while it opens something into our errors, without bars, on one thread."""
     require("torch")  # transformers imports without it and fails later
     require("transformers")
     try:
@@ -373,11 +343,7 @@ def loading(name: str) -> Iterator[None]:
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """Let torch compute on one thread, as is best for a handful of tokens.
-
-    Threads meet after every layer. Over so few tokens they wait for each other longer than they compute, and beside
-    other programs far longer: the proofs and checks of a model of 30 layers took 18 seconds instead of 0.8.
-    """
+    """Let torch compute on one thread: over a handful of tokens, threads wait longer than they compute."""
     import torch
 
     threads = torch.get_num_threads()

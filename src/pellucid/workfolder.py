@@ -1,8 +1,11 @@
-"""The folder of a run that can be resumed: what was asked, what was read, and the state so far, each with a checksum.
+"""The folder in which a long run keeps what it has done, so that a killed run can be resumed.
 
-A corpus is known by its content: a running hash of its texts, with a mark every so many. What a resumed run reads again
-is held back until its hash shows that it is the same, so that no changed text is used. One process at a time
-works in a folder.
+`state.json` holds what the run was asked for, what it read of each corpus, which files hold its results, and a checksum
+of each of them and of itself: damaged or missing files are named in an error, never used or silently made again.
+`commit` replaces it in one step; what was written since the last commit does not count. One run at a time works in it.
+
+A corpus is known by a hash of its texts, in order, noted at least every 1,024 texts. A resumed run yields texts only
+after the hash shows that they are the same.
 """
 
 from __future__ import annotations
@@ -38,29 +41,10 @@ _SAVED = ("*.state.safetensors", "*.state.jsonl", "*.state.bin", "checkpoint-*")
 
 
 class WorkFolder:
-    """A folder in which a long run keeps what it has done, so that a killed run can be resumed.
-
-    `state.json` says what the run was asked for, what it read of each corpus, and which files hold its results. It
-    keeps a checksum of each of them and of itself: what is damaged or missing is refused by name, neither used nor
-    silently made again. `commit` replaces it in one step; what was written since the last one does not count.
-
-    A corpus is known by a hash of its texts, in order, noted at least every 1,024 texts. On a resume each text is held
-    back until the hash proves that it was read before.
-
-    Used as a context manager; one run at a time, where the file system has locks.
-
-    Attributes:
-        path: of the folder.
-        facts: what else the run wants to remember, as JSON.
-    """
+    """A folder for the state of a run, with checksums and hashes of the texts read; use it as a context manager."""
 
     def __init__(self, path: str | os.PathLike[str], *, alone: bool = True) -> None:
-        """Name the folder; it is made and read on entering.
-
-        Args:
-            path: of the folder.
-            alone: False for a further process of the same run, which neither locks nor writes.
-        """
+        """Name the folder; `alone=False` is for a further process of the run, which neither locks nor writes."""
         self.path, self.facts, self._alone = Path(path), dict[str, Any](), alone
         self._state: dict[str, Any] = {}
         self._reading: dict[str, _Digest] = {}
@@ -68,13 +52,7 @@ class WorkFolder:
         self._superseded: list[Path] = []
 
     def __enter__(self) -> WorkFolder:
-        """Lock the folder and read its state.
-
-        Raises:
-            InputError: another run is at work in it.
-            ModelFolderError: the state is damaged, or missing beside what was saved.
-            WritingError: no permission or no space.
-        """
+        """Lock the folder and read its state."""
         with ExitStack() as stack, writing_explained(self.path):
             if self._alone:
                 self.path.mkdir(parents=True, exist_ok=True)
@@ -115,13 +93,7 @@ class WorkFolder:
         )
 
     def claim(self, asked: Mapping[str, Any]) -> None:
-        """Record what the run is asked for: as JSON, all that its outcome depends on besides the texts it reads.
-
-        It counts from the next commit on: a run without saved state may be started again with other arguments.
-
-        Raises:
-            InputError: the folder holds the state of a run that was asked for something else; the message names what.
-        """
+        """Record the arguments that the outcome depends on, as JSON; from the first commit on they must stay."""
         asked, earlier = json.loads(json.dumps(asked)), self._state["asked"]
         if earlier is not None and earlier != asked:
             differing = sorted(key for key in {**earlier, **asked} if earlier.get(key) != asked.get(key))
@@ -132,11 +104,7 @@ class WorkFolder:
         self._state["asked"] = asked
 
     def commit(self, facts: Mapping[str, Any] | None = None) -> None:
-        """Make all that was read, saved and appended count, together with `facts`.
-
-        Raises:
-            WritingError: no permission or no space.
-        """
+        """Make all that was read, saved and appended count, together with `facts`."""
         self.facts.update(facts or {})
         for key, digest in self._reading.items():
             digest.note(self._state["texts"][key]["marks"])
@@ -147,16 +115,7 @@ class WorkFolder:
             self._superseded.clear()
 
     def texts(self, key: str, source: Iterable[str], name: str) -> Iterator[str]:
-        """Yield the texts of `source`, of which those read before must be the same, and note the others.
-
-        Args:
-            key: of the corpus in this folder.
-            source: its texts, from the first on.
-            name: what messages call it.
-
-        Raises:
-            InputError: they are not the texts read before; the message says where.
-        """
+        """Yield the texts of `source`, of which those read before must be the same, and note the others."""
         reader, digest = iter(source), _Digest()
         yield from self._proven(key, reader, digest, name)
         record = self._state["texts"].setdefault(key, {"marks": [], "whole": False})
@@ -234,17 +193,12 @@ class WorkFolder:
         return path
 
     def prove(self, path: Path, known: str) -> None:
-        """Refuse a file that has another checksum."""
+        """Check the checksum of a file."""
         if not path.is_file() or checksum(path) != known:
             raise self._damaged(path)
 
     def append(self, name: str, rows: npt.NDArray[Any]) -> None:
-        """Add rows to an array that grows on disk; the first rows give its dtype and the shape of a row.
-
-        Raises:
-            ModelFolderError: what is there is damaged or missing.
-            WritingError: no permission or no space.
-        """
+        """Add rows to an array that grows on disk; the first rows give its dtype and the shape of a row."""
         new = {"dtype": rows.dtype.newbyteorder("<").str, "shape": [0, *rows.shape[1:]], "checksum": ""}
         entry = self._state["arrays"].get(name, new)
         path, done = self._place(name, entry)
@@ -267,11 +221,7 @@ class WorkFolder:
         return int(self._state["arrays"][name]["shape"][0]) if name in self._state["arrays"] else 0
 
     def array(self, name: str) -> npt.NDArray[Any]:
-        """Return the rows appended under `name`, mapped; what is changed in memory is not written to the file.
-
-        Raises:
-            ModelFolderError: they are damaged or missing.
-        """
+        """Return the rows appended under `name`, mapped copy-on-write."""
         self._verified(name)
         entry = self._state["arrays"][name]
         path, size = self._place(name, entry)

@@ -221,7 +221,7 @@ BAD = {
     "unknown": ("a.doc", b"a", {}, "cannot tell the format"),
     "empty": ("a.txt", b"", {}, "a.txt holds no texts"),
     "no rows": ("a.parquet", pa.table({"text": pa.array([], pa.string())}), {}, "holds no texts"),
-    "no parquet": ("a.parquet", b"PAR1" + bytes(99), {}, "is damaged or no parquet file"),
+    "no parquet": ("a.parquet", b"PAR1" + bytes(99), {}, "is damaged or not a parquet file"),
     "no column": ("a.parquet", pa.table({"b": ["x"]}), {}, "no column 'text'; the columns are b"),
     "numbers": ("a.parquet", pa.table({"text": [1]}), {}, "holds int64, not text"),
     "no id": ("a.parquet", pa.table({"text": ["x"]}), {"id_column": "own"}, "no column 'own'; the columns are text"),

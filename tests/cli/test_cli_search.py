@@ -512,7 +512,7 @@ def test_columns_have_other_names(tmp_path):
         ("x.csv", b"id,text\n1,a\n2,\xff\n", "x.csv, line 3 is not UTF-8"),
         ("x.csv", b"id,text\n1\n", "x.csv, line 2 has not as many cells"),
         ("x.csv", b'id,text\n1,"a\n', "x.csv, line 2: unexpected end"),
-        ("x.parquet", b"no parquet", "no parquet file"),
+        ("x.parquet", b"no parquet", "not a parquet file"),
         ("x.gz", b"x", "cannot tell the format"),
         ("x.txt.gz", b"no gzip", "is damaged"),
         ("x.md", b"one\ntwo\n\xff", "x.md, line 3 is not UTF-8"),

@@ -112,7 +112,7 @@ def test_a_byte_order_mark_is_no_part_of_the_first_word(tmp_path):
 @pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-16-be", "utf-32"])
 def test_utf_16_is_named(tmp_path, encoding):
     (tmp_path / "t.txt").write_bytes("the apple\na pear\n".encode(encoding))
-    with pytest.raises(CorpusError, match=r"t\.txt is UTF-16, UTF-32 or no text; save it as UTF-8"):
+    with pytest.raises(CorpusError, match=r"t\.txt is UTF-16, UTF-32 or not a text; save it as UTF-8"):
         list(read_texts(tmp_path / "t.txt"))
 
 
@@ -147,7 +147,7 @@ def test_what_is_no_corpus_is_named(tmp_path):
         ("number.jsonl", r"number\.jsonl, line 2: no text under 'text' but 5"),
         ("deep.jsonl", r"deep\.jsonl, line 1: JSON that is nested too deeply"),
         ("digits.jsonl", r"digits\.jsonl, line 1: a number has too many digits"),
-        ("words.parquet", r"words\.parquet is damaged or no parquet file"),
+        ("words.parquet", r"words\.parquet is damaged or not a parquet file"),
         ("numbers.parquet", r"numbers\.parquet: column 'text' holds int64, not text"),
         ("binary.parquet", r"binary\.parquet: column 'text' holds binary, not text"),
         ("other.parquet", r"other\.parquet has no column 'text'; it has \['title'\]"),

@@ -190,7 +190,7 @@ def test_what_is_left_over_is_the_remainder_and_nothing_sets_it_to_zero() -> Non
         Explanation.from_dict(why.to_dict() | {"score": 0.5})
     with pytest.raises(InputError, match="was changed"):
         Explanation.from_dict(why.to_dict() | {"remainder": float("nan")})
-    with pytest.raises(InputError, match="no finite number"):
+    with pytest.raises(InputError, match="not a finite number"):
         Explanation.from_terms("anchors", ("a", "b"), 0.4, [rows[0]._replace(contribution=float("inf"))], exact=False)
 
 
@@ -227,7 +227,7 @@ def test_rows_stay_numbers_until_they_are_read() -> None:
     assert (why - eager).score == 0
     with pytest.raises(InputError, match="miss the score"):
         Explanation.from_terms("anchors", ("a", "b"), 0.3, values, make)
-    with pytest.raises(InputError, match="no finite number"):
+    with pytest.raises(InputError, match="not a finite number"):
         Explanation.from_terms("anchors", ("a", "b"), 0.3, np.array([np.nan]), make)
 
 

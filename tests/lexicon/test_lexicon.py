@@ -536,7 +536,7 @@ def test_an_adapter_is_stored_in_the_precision_asked_for_and_read_as_float32(mis
         ("lexicon.json", {"words": []}, "does not describe a lexicon model"),
         ("lexicon.json", {"settings": {"pooling": "none"}}, "does not describe a lexicon model: pooling"),
         ("lexicon.json", {"settings": {"colour": 1}}, "does not describe a lexicon model"),
-        ("lexicon.json", {"about": [["a"]]}, "is no dimension|1 dimensions"),
+        ("lexicon.json", {"about": [["a"]]}, "is not a dimension|1 dimensions"),
     ],
 )
 def test_a_broken_folder_says_what_is_broken(bert, tmp_path, file, change, message):

@@ -121,7 +121,7 @@ def test_files_that_are_none(tmp_path):
     with pytest.raises(CorpusError, match="damaged"):
         read_training_sets(broken)
     (tmp_path / "rows.parquet").write_bytes(b"PAR1 is no parquet file")
-    with pytest.raises(CorpusError, match="no parquet file"):
+    with pytest.raises(CorpusError, match="not a parquet file"):
         read_training_sets(tmp_path / "rows.parquet")
     with pytest.raises(CorpusError, match="no training files"):
         read_training_sets([])

@@ -119,7 +119,7 @@ def test_the_teachers_tokenizer_is_read_at_the_first_unknown_word(tmp_path):
     (tmp_path / "m" / "subwords.json").write_text("broken")
     opened = pellucid.load(tmp_path / "m")
     assert opened.encode("the apple").any()
-    with pytest.raises(ModelFolderError, match=r"subwords\.json is no tokenizer"):
+    with pytest.raises(ModelFolderError, match=r"subwords\.json is not a tokenizer"):
         opened.encode("tokenisers")
 
 

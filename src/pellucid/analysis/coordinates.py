@@ -22,8 +22,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from pellucid.base import Embedder, check_texts, refuse_tables, unit_rows
-from pellucid.embeddings import stacked
+from pellucid.base import Embedder
+from pellucid.embeddings import check_texts, refuse_tables, stacked, unit_rows
 from pellucid.errors import InputError
 from pellucid.progress import Progress
 from pellucid.views.parts import AnyPart, Heading, Note, TablePart, counted, numbers, percent

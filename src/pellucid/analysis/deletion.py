@@ -20,7 +20,8 @@ import numpy as np
 
 from pellucid.analysis.comparing import Pair, check_pairs
 from pellucid.analysis.coordinates import Floats, Integers
-from pellucid.base import Embedder, unit_rows
+from pellucid.base import Embedder
+from pellucid.embeddings import unit_rows
 from pellucid.errors import InputError
 from pellucid.progress import Progress
 from pellucid.views.figure import Canvas

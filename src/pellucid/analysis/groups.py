@@ -22,8 +22,8 @@ import numpy as np
 import numpy.typing as npt
 
 from pellucid.analysis.coordinates import Example, Floats, column_chunks, known_rows, unit_blocks
-from pellucid.base import Embedder, unit_rows
-from pellucid.embeddings import stacked
+from pellucid.base import Embedder
+from pellucid.embeddings import stacked, unit_rows
 from pellucid.errors import InputError
 from pellucid.text import split_words
 from pellucid.views.figure import Canvas

@@ -8,7 +8,8 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from pellucid.base import Embedder, check_texts
+from pellucid.base import Embedder
+from pellucid.embeddings import check_texts
 from pellucid.errors import InputError
 from pellucid.explanation import Explanation, coverage_warning
 from pellucid.text import Coverage

@@ -19,9 +19,9 @@ import numpy as np
 import numpy.typing as npt
 
 from pellucid.anchors.folder import anchor_vectors, read_folder, write_folder
-from pellucid.base import Embedder, Vectors, check_texts
+from pellucid.base import Embedder, Vectors
 from pellucid.dimensions import Dimension, Dimensions, Edit, on_one_line
-from pellucid.embeddings import Role
+from pellucid.embeddings import Role, check_texts
 from pellucid.encoder import unit_vectors
 from pellucid.errors import InputError
 from pellucid.pretrained import load

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pellucid.base import Embedder, Vectors, unit_rows
+from pellucid.base import Embedder, Vectors
 from pellucid.dimensions import (
     Dimension,
     Dimensions,
@@ -28,6 +28,7 @@ from pellucid.dimensions import (
     scaling,
     write_dimensions,
 )
+from pellucid.embeddings import unit_rows
 from pellucid.encoder import FUNCTION, OURS, STOCK, EncoderEmbedder, opened_with, unit_vectors
 from pellucid.errors import InputError, ModelFolderError
 from pellucid.fingerprint import check_same

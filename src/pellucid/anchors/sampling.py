@@ -17,8 +17,8 @@ import numpy as np
 import numpy.typing as npt
 
 from pellucid.anchors.candidates import Candidates, CandidateSettings, prepare_candidates
-from pellucid.base import unit_rows
 from pellucid.corpus import Corpus
+from pellucid.embeddings import unit_rows
 from pellucid.errors import InputError, missing_extra
 
 _MOST = 200_000  # candidates looked at, float32 in memory; more gave no better anchors

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pellucid.analysis.comparing import check_pairs
-from pellucid.base import check_texts
+from pellucid.embeddings import check_texts
 from pellucid.ensemble.embedder import make_parts
 from pellucid.errors import InputError
 

@@ -25,9 +25,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 
-from pellucid.base import Vectors, check_texts, explained_texts
+from pellucid.base import Vectors
 from pellucid.dimensions import Dimensions, Edit, mixed, renaming, write_dimensions
-from pellucid.embeddings import PLAIN, Role, checked_role, unit_rows
+from pellucid.embeddings import PLAIN, Role, check_texts, checked_role, explained_texts, unit_rows
 from pellucid.errors import InputError, ModelFolderError, warn
 from pellucid.keytokens.adjustments import Adjustment, component_adjustment, mean_adjustment
 from pellucid.keytokens.head import TopTokens, open_token_head

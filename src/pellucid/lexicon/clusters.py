@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from pellucid import base
+from pellucid import embeddings
 from pellucid.dimensions import Dimension, Dimensions, as_text, read_dimensions, write_dimensions
 from pellucid.errors import InputError, ModelFolderError, missing_extra
 from pellucid.lexicon.settings import LexiconSettings
@@ -271,7 +271,7 @@ def cluster_vocabulary(
         return _named(assignment, rows[kept], rows, read)
     chosen = rows[kept]
     _check_k(k, chosen)
-    assignment[kept] = labels = _kmeans(base.unit_rows(chosen) if unit_rows else chosen, k, iterations, seed)
+    assignment[kept] = labels = _kmeans(embeddings.unit_rows(chosen) if unit_rows else chosen, k, iterations, seed)
     return _named(assignment, _means(chosen, labels, k), rows, read)
 
 
@@ -472,7 +472,7 @@ def fit_head(
             f"the clusters are of {len(clusters.assignment)} tokens and the backbone's head has {len(targets)} rows; "
             "cluster the head of this backbone"
         )
-    seen = _seen(backbone, base.check_texts(texts), len(targets), show_progress_bar)
+    seen = _seen(backbone, embeddings.check_texts(texts), len(targets), show_progress_bar)
     return _scaled(clusters, _directions(targets, clusters) @ _mapping(seen, targets), seen, firing)
 
 
@@ -488,7 +488,7 @@ def fit_rows(backbone: Backbone, texts: Iterable[str], *, show_progress_bar: boo
         InputError: the texts have too few tokens to fit a map.
     """
     targets = _targets(backbone)
-    seen = _seen(backbone, base.check_texts(texts), len(targets), show_progress_bar)
+    seen = _seen(backbone, embeddings.check_texts(texts), len(targets), show_progress_bar)
     rows: npt.NDArray[np.float32] = (targets @ _mapping(seen, targets)).astype(np.float32)
     return rows
 
@@ -496,7 +496,7 @@ def fit_rows(backbone: Backbone, texts: Iterable[str], *, show_progress_bar: boo
 def _targets(backbone: Backbone) -> Floats:
     """Return the rows that states are mapped to: those of the tokens, centred and L2-normalised."""
     rows = backbone.head.float().cpu().numpy().astype(np.float64)
-    targets: Floats = base.unit_rows(rows - rows.mean(axis=0), np.float64)
+    targets: Floats = embeddings.unit_rows(rows - rows.mean(axis=0), np.float64)
     return targets
 
 
@@ -555,7 +555,7 @@ def _directions(targets: Floats, clusters: Clusters) -> Floats:
     sums = np.zeros((len(clusters), targets.shape[1]))
     kept = clusters.assignment >= 0
     np.add.at(sums, clusters.assignment[kept], targets[kept])
-    directions: Floats = base.unit_rows(sums, np.float64)
+    directions: Floats = embeddings.unit_rows(sums, np.float64)
     return directions
 
 

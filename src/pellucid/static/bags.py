@@ -10,7 +10,8 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from pellucid.base import Vectors, check_texts, refuse_tables
+from pellucid.base import Vectors
+from pellucid.embeddings import check_texts, refuse_tables
 from pellucid.errors import InputError
 from pellucid.static.embedder import StaticEmbedder
 from pellucid.text import Vocabulary

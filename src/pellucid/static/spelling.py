@@ -26,7 +26,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from pellucid.base import Vectors, unit_rows
+from pellucid.base import Vectors
+from pellucid.embeddings import unit_rows
 from pellucid.errors import InputError
 from pellucid.text import LONGEST_WORD, Vocabulary
 

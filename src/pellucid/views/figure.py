@@ -1,8 +1,8 @@
-"""Pictures: one canvas, one palette and the few charts that every result draws itself with.
+"""Pictures: a canvas, a palette and the few charts that results are drawn with.
 
-A result calls down to these with names and numbers, or hands its parts to `picture`; nothing here knows a result. A
-picture is a matplotlib Figure that the caller shows or saves, for a light or a dark background. Nothing global is
-touched: no pyplot, no style, no window. Names are drawn as they are; a dollar sign is no formula.
+A result passes names and numbers, or its parts (`picture`). A picture is a matplotlib Figure that the caller shows or
+saves, for a light or a dark background. No global state changes: no pyplot, no style, no window. Names are drawn as
+they are; a dollar sign does not start a formula.
 """
 
 from __future__ import annotations
@@ -57,17 +57,7 @@ class Canvas:
     """A picture with its heading and its colours."""
 
     def __init__(self, size: tuple[float, float], title: str, below: str = "", *, dark: bool = False) -> None:
-        """Open an empty picture.
-
-        Args:
-            size: width and height in inches.
-            title: the heading; any text.
-            below: a second line under it.
-            dark: draw for a dark background.
-
-        Raises:
-            MissingExtraError: matplotlib is not installed.
-        """
+        """Open an empty picture of `size` inches, with a title and a second line below it."""
         try:
             from matplotlib.figure import Figure
         except ImportError as error:
@@ -124,11 +114,7 @@ class Canvas:
     def heat_map(
         self, axes: Axes, values: npt.NDArray[Any], down: Sequence[str], across: Sequence[str], label: str
     ) -> float:
-        """Draw a table as coloured cells, 0 in the neutral colour and NaN as paper; `label` stands at the scale.
-
-        Returns:
-            the largest size among the values, where the colours end.
-        """
+        """Draw coloured cells, 0 neutral and NaN as paper, and return the largest size among the values."""
         from matplotlib.colors import CenteredNorm, LinearSegmentedColormap
 
         colours = self.colours
@@ -160,11 +146,7 @@ def short_name(text: str, longest: int = _LONGEST) -> str:
 
 
 def picture(parts: Iterable[AnyPart], *, most: int, dark: bool = False) -> Figure:
-    """Draw the first matrix among the parts as a heat map of `most` words a side; without one, the first bars.
-
-    Raises:
-        MissingExtraError: matplotlib is not installed.
-    """
+    """Draw the first matrix among the parts as a heat map of `most` words a side; without one, the first bars."""
     parts = list(parts)
     matrix = next((part.folded(most) for part in parts if isinstance(part, Matrix)), None)
     bars = next((part for part in parts if isinstance(part, Bars)), None)
@@ -190,7 +172,7 @@ def picture(parts: Iterable[AnyPart], *, most: int, dark: bool = False) -> Figur
 
 
 def _draw_matrix(canvas: Canvas, axes: Axes, matrix: Matrix) -> None:
-    """Draw the pairs in text order with their numbers where these have room; sums have a number but no colour."""
+    """Draw the pairs in text order with their numbers where these fit; sums have a number but no colour."""
     pairs = matrix.pairs()
     reach = canvas.heat_map(axes, pairs, matrix.down, matrix.across, "contribution to the score")
     axes.set_xlabel(matrix.of_across)

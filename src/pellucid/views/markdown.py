@@ -56,7 +56,7 @@ def _blocks(part: AnyPart, level: int) -> list[str]:
 
 
 def _texts(part: MarkedTexts) -> list[str]:
-    """Return each text, and below it in words what other media mark."""
+    """Return each text, and below it, in words, what other media mark."""
     blocks = []
     for text in part.texts:
         own = "".join(piece.text for piece in cut(text.pieces, _LONGEST_TEXT))

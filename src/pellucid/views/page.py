@@ -1,9 +1,8 @@
-"""Parts as HTML: one self-contained piece, no script, no address, every text escaped.
+"""Parts as HTML: one self-contained piece, no script, no address, every text escaped; its style is in `page.css`.
 
-Backgrounds are transparent or see-through tints and text keeps the colour of the page around it, so that the piece
-reads on light and on dark. It follows the reader's system, and where a notebook or documentation theme says otherwise,
-that. Blue adds to the score, orange lowers it: colours that are distinct for colour-blind readers; every number has a
-sign too.
+Backgrounds are transparent or see-through, and text keeps the colour of the page around it. Light or dark follows the
+theme of a notebook or documentation, else the reader's system. Blue adds to the score, orange lowers it: distinct for
+colour-blind readers; every number has a sign too.
 """
 
 from __future__ import annotations
@@ -11,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from html import escape
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -26,7 +26,6 @@ from pellucid.views.parts import (
     Fold,
     Heading,
     Histogram,
-    MarkedText,
     MarkedTexts,
     MarkedWord,
     Matrix,
@@ -49,77 +48,7 @@ _CONTROLS = {code: chr(0x2400 + code) for code in range(0x20) if chr(code) not i
     for code in (*range(0x7F, 0xA0), 0x202D, 0x202E)  # the last two turn the order of letters around
 }
 
-_LIGHT = "--for: 0 114 178; --against: 213 94 0; --line: rgb(0 0 0 / .22)"
-_DARK = "--for: 56 150 220; --against: 230 130 30; --line: rgb(255 255 255 / .28)"
-_ON_LIGHT = '[data-jp-theme-light="true"], .vscode-light, [data-theme="light"], [data-md-color-scheme="default"]'
-_ON_DARK = (
-    '[data-jp-theme-light="false"], .vscode-dark, html[theme=dark], [data-theme="dark"], [data-md-color-scheme="slate"]'
-)
-_STYLE = """
-.pellucid { LIGHT; font: 14px/1.5 system-ui, sans-serif; max-width: 62em; background: transparent; }
-@media (prefers-color-scheme: dark) { .pellucid { DARK; } }
-:is(ON_LIGHT) .pellucid { LIGHT; }
-:is(ON_DARK) .pellucid { DARK; }
-.pellucid p { margin: .2em 0; }
-.pellucid .warning { font-weight: 600; border-left: 3px solid rgb(var(--against)); padding-left: .6em; }
-.pellucid .dim { opacity: .72; font-size: .93em; }
-.pellucid .text { margin: .8em 0; padding-left: .8em; border-left: 2px solid var(--line); }
-.pellucid .text .own { white-space: pre-wrap; overflow-wrap: anywhere; max-height: 18em; overflow: auto;
-  font-size: 1.1em; line-height: 1.8; }
-.pellucid mark { color: inherit; border-radius: .2em; padding: .1em 0; background: transparent; }
-.pellucid .for { background: rgb(var(--for) / var(--tint)) !important; }
-.pellucid .against { background: rgb(var(--against) / var(--tint)) !important; }
-.pellucid mark.for { border-bottom: 2px solid rgb(var(--for)); }
-.pellucid mark.against { border-bottom: 2px dashed rgb(var(--against)); }
-.pellucid .unknown { border-bottom: 2px dotted; opacity: .72; }
-.pellucid .legend { font-size: .9em; }
-.pellucid .scroll { overflow-x: auto; }
-.pellucid table { border-collapse: collapse; margin: 1em 0; border: 0; font-size: 1em; color: inherit; }
-.pellucid tr, .pellucid th, .pellucid td { background: transparent !important; color: inherit; border: 0; }
-.pellucid th { font-weight: 600; }
-.pellucid caption { text-align: start; white-space: nowrap; caption-side: top; color: inherit; padding: 0 0 .3em; }
-.pellucid .grid td { width: 3em; min-width: 3em; height: 2em; padding: .1em; text-align: center; font-size: .86em;
-  font-variant-numeric: tabular-nums; border: 1px solid var(--line); }
-.pellucid .grid th { font-weight: 400; padding: .2em .5em; text-align: right; white-space: nowrap; }
-.pellucid .grid thead th { writing-mode: vertical-rl; transform: rotate(180deg); text-align: left; }
-.pellucid .grid thead td { border: 0; }
-.pellucid .grid .sum { border: 0; font-weight: 600; opacity: .85; }
-.pellucid h2 { font-size: 1.35em; font-weight: 600; margin: .2em 0 .4em; line-height: 1.3; color: inherit; }
-.pellucid h2 span { font-weight: 400; opacity: .72; }
-.pellucid h2 bdi { margin: 0 .2em; }
-.pellucid h2 .dim { font-size: .7em; }
-.pellucid h3 { font-size: 1em; font-weight: 600; margin: 1.4em 0 .3em; color: inherit; }
-.pellucid table.report { margin: .3em 0 1em; }
-.pellucid .report td, .pellucid .report th { padding: .22em 1.2em .22em 0; text-align: start; vertical-align: top; }
-.pellucid .report .number { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap; }
-.pellucid .report thead th { border-bottom: 1px solid var(--line); font-weight: 600; white-space: nowrap; }
-.pellucid .report tbody tr + tr td { border-top: 1px solid var(--rule); }
-.pellucid .report tr.rest { opacity: .72; }
-.pellucid .report tfoot td { border-top: 1px solid var(--line); font-weight: 600; }
-.pellucid .report .text { margin: 0; padding-left: 0; border-left: 0; max-width: 40em; overflow-wrap: anywhere; }
-.pellucid .report td.bar { width: 9em; min-width: 5em; padding-right: 1.2em; }
-.pellucid .report .bar div { position: relative; height: .8em; margin-top: .35em; }
-.pellucid .report .bar i { position: absolute; top: 0; bottom: 0; min-width: 1px; border-radius: 2px; --tint: 1; }
-.pellucid .report code { font: .88em ui-monospace, monospace; white-space: pre-wrap; overflow-wrap: anywhere;
-  background: transparent; color: inherit; padding: 0; }
-.pellucid .histogram { display: flex; align-items: flex-end; height: 4.5em; gap: 1px; max-width: 30em;
-  border-bottom: 1px solid var(--line); }
-.pellucid .histogram i { flex: 1; border-radius: 1px 1px 0 0; background: var(--line); }
-.pellucid .histogram i.for, .pellucid .histogram i.against { --tint: 1; }
-.pellucid .ends { display: flex; justify-content: space-between; max-width: 30em; }
-.pellucid details { border-top: 1px solid var(--line); padding: .45em 0; }
-.pellucid details > summary { cursor: pointer; font-weight: 600; overflow-wrap: anywhere; }
-.pellucid summary .dim { font-weight: 400; font-variant-numeric: tabular-nums; display: inline-block; min-width: 4.5em;
-  margin-right: .6em; }
-.pellucid details > div { padding: .3em 0 .8em 1.1em; }
-.pellucid .report td.words { line-height: 1.9; overflow-wrap: anywhere; }
-.pellucid .report .words span, .pellucid .report .words mark { display: inline-block; margin-right: .7em;
-  padding: 0 .25em; line-height: 1.5; }
-.pellucid .words mark.faint { border-bottom-style: dashed; }
-.pellucid { --rule: rgb(128 128 128 / .18); }
-""".strip()
-_STYLE = _STYLE.replace("ON_LIGHT", _ON_LIGHT).replace("ON_DARK", _ON_DARK)
-_STYLE = _STYLE.replace("LIGHT;", f"{_LIGHT};").replace("DARK;", f"{_DARK};")
+_STYLE = Path(__file__).with_name("page.css").read_text(encoding="utf-8").strip()
 
 _PAGE = """<!doctype html>
 <html lang="en">
@@ -165,7 +94,7 @@ def _html(part: AnyPart) -> str:
         summary = f"<summary>{lead}<bdi>{safe(part.summary)}</bdi></summary>"
         return f"<details{state}>{summary}<div>{inner}</div></details>"
     if isinstance(part, MarkedTexts):
-        return "\n".join([*map(_text, part.texts), _legend(part)])
+        return _texts(part)
     if isinstance(part, Histogram):
         return _histogram(part)
     if isinstance(part, Matrix):
@@ -182,11 +111,21 @@ def _tint(strength: float) -> str:
     return f'class="{_sign(strength)}" style="--tint:{min(abs(strength), 1.0) * _DEEPEST:.2f}"'
 
 
-def _text(text: MarkedText) -> str:
-    """Return a text as the user wrote it, its words tinted by what they add."""
-    own = "".join(map(_piece, cut(text.pieces, _LONGEST_TEXT)))
-    note = f'<p class="dim" dir="auto">{safe(text.note)}</p>' if text.note else ""
-    return f'<div class="text"><p class="dim">{safe(text.label)}</p><p class="own" dir="auto">{own}</p>{note}</div>'
+def _texts(part: MarkedTexts) -> str:
+    """Return texts as the user wrote them, their words tinted by what they add, and what the tints mean."""
+    lines = []
+    for text in part.texts:
+        own = "".join(map(_piece, cut(text.pieces, _LONGEST_TEXT)))
+        note = f'<p class="dim" dir="auto">{safe(text.note)}</p>' if text.note else ""
+        label = f'<p class="dim">{safe(text.label)}</p>'
+        lines.append(f'<div class="text">{label}<p class="own" dir="auto">{own}</p>{note}</div>')
+    is_tinted = any(piece.kind == "word" for text in part.texts for piece in text.pieces)
+    legend = (
+        '<p class="legend"><mark class="for" style="--tint:.4">adds to the score</mark>&ensp;'
+        '<mark class="against" style="--tint:.4">lowers it</mark>&ensp;'
+        '<span class="unknown">not in the vocabulary</span></p>'
+    )
+    return "\n".join([*lines, legend if is_tinted else ""])
 
 
 def _piece(piece: Piece) -> str:
@@ -200,17 +139,6 @@ def _piece(piece: Piece) -> str:
     if abs(piece.strength) < WEAK:
         return f"<span {tooltip}>{safe(piece.text)}</span>"
     return f"<mark {_tint(piece.strength)} {tooltip}>{safe(piece.text)}</mark>"
-
-
-def _legend(part: MarkedTexts) -> str:
-    """Say what the tints mean, where words are tinted."""
-    if not any(piece.kind == "word" for text in part.texts for piece in text.pieces):
-        return ""
-    return (
-        '<p class="legend"><mark class="for" style="--tint:.4">adds to the score</mark>&ensp;'
-        '<mark class="against" style="--tint:.4">lowers it</mark>&ensp;'
-        '<span class="unknown">not in the vocabulary</span></p>'
-    )
 
 
 def _table(table: TablePart) -> str:
@@ -272,10 +200,8 @@ def _histogram(histogram: Histogram) -> str:
         f'<i class="{_sign(sign)}" style="height:{count / most:.1%}" title="{low:.3f} to {high:.3f}: {count:,}"></i>'
         for count, sign, low, high in zip(histogram.counts, histogram.signs(), histogram.edges, histogram.edges[1:])
     ]
-    ends = f"<span>{histogram.edges[0]:.3f}</span><span>{histogram.edges[-1]:.3f}</span>"
-    return (
-        f'<h3>{safe(histogram.title)}</h3><div class="histogram">{"".join(columns)}</div><p class="ends dim">{ends}</p>'
-    )
+    ends = f'<p class="ends dim"><span>{histogram.edges[0]:.3f}</span><span>{histogram.edges[-1]:.3f}</span></p>'
+    return f'<h3>{safe(histogram.title)}</h3><div class="histogram">{"".join(columns)}</div>{ends}'
 
 
 def _grid(matrix: Matrix) -> str:

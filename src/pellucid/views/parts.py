@@ -1,7 +1,7 @@
 """What a result shows: parts that any medium can draw, and small helpers to write numbers and names.
 
 A result (`Explanation`, every `Report`) yields parts; `terminal.py`, `page.py`, `markdown.py` and `figure.py` draw
-them. Parts know no result and renderers know only parts, so that a new result needs no view of its own.
+them, so that a new result needs no view of its own.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ class TablePart(NamedTuple):
     rows: tuple[tuple[Any, ...], ...]
     foot: tuple[Any, ...] = ()
     rest: tuple[tuple[Any, ...], ...] = ()
-    """Lines between rows and foot that are no rows, such as a sum of those left out."""
+    """Lines below the rows, such as the sum of those left out."""
 
     @classmethod
     def of(
@@ -104,10 +104,7 @@ class TablePart(NamedTuple):
 
 
 class Bars(NamedTuple):
-    """Named numbers, the largest first, that add up to `total` together with `rest`; a table with bars, or a picture.
-
-    `names` says what the names are; shares of the total are shown unless they would mislead.
-    """
+    """Named numbers, the largest first, that add up to `total` with `rest`; `names` is the title of their names."""
 
     title: str
     names: str
@@ -129,7 +126,7 @@ class Bars(NamedTuple):
 
 
 class Matrix(NamedTuple):
-    """A number for each pair of a word `down` and a word `across`; `of_down` and `of_across` say what has the words."""
+    """A number for each pair of a word `down` and a word `across`; `of_down` and `of_across` name the texts."""
 
     of_down: str
     of_across: str
@@ -163,7 +160,7 @@ class Histogram(NamedTuple):
     fires: float
 
     def signs(self) -> list[int]:
-        """Return for each count whether its values fire: 1, -1 for below zero, 0 for no."""
+        """Return for each count whether its values fire: 1, -1 for below zero, else 0."""
         middles = [(low + high) / 2 for low, high in zip(self.edges, self.edges[1:])]
         return [(middle > self.fires) - (middle < -self.fires) for middle in middles]
 
@@ -194,14 +191,7 @@ def _fold(
 def marked(
     text: str, values: Mapping[tuple[int, int], float], unknown: Iterable[tuple[int, int]], scale: float
 ) -> Iterator[Piece]:
-    """Cut `text` into pieces that joined are the text; where spans overlap, the earlier one has the characters.
-
-    Args:
-        text: the text.
-        values: what stretches of it add to a score.
-        unknown: stretches that a model knows nothing of.
-        scale: the value that has strength 1.
-    """
+    """Yield pieces that joined are `text`, with strength value / scale; where spans overlap, the earlier one wins."""
     marks = [(span, "word", value) for span, value in values.items()] + [(span, "unknown", 0.0) for span in unknown]
     at = 0
     for (start, end), kind, value in sorted(marks):
@@ -292,9 +282,5 @@ def shorten(text: str, length: int) -> str:
 
 
 def visible(text: str) -> str:
-    """Replace control characters one for one by visible ones, so that a text cannot steer a terminal.
-
-    What a terminal, a picture or Markdown shows of a user's text, name or file goes through here; what a page shows,
-    through `page.safe`.
-    """
+    """Make control characters visible, one for one, so that a user's text cannot steer a terminal."""
     return well_formed(text).translate(_VISIBLE)

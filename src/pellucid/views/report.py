@@ -1,8 +1,7 @@
-"""What cards, audits and comparisons have in common: a result is data, and its views are written once for all.
+"""The base of cards, audits and comparisons: a result is data, and one set of views shows them all.
 
-A result is a frozen dataclass that derives from `Report` and lists its `_parts`: headings, notes, tables. The terminal
-and the HTML view show the same parts; the dict form holds the fields. A new kind of result therefore needs no view of
-its own.
+A result is a frozen dataclass that derives from `Report` and yields its `_parts`: headings, notes, tables. Every medium
+shows the same parts; the dict form holds the fields.
 """
 
 from __future__ import annotations
@@ -75,9 +74,8 @@ VERSION = 1
 class Report(Shown):
     """A result with views: `print`, `to_frame`, `to_dict`, `to_json`, `to_html`, and the last value of a cell.
 
-    A subclass declares its data as fields and yields `_parts`, the heading first; everything else follows from these.
-    A field with `compare=False` is no part of the data. A report may have `plot(dark=False)`, which returns a
-    matplotlib Figure and raises MissingExtraError where matplotlib is not installed.
+    A subclass declares its data as fields (not those with `compare=False`), yields `_parts`, the heading first, and may
+    have `plot(dark=False)`, which returns a matplotlib Figure.
     """
 
     kind: ClassVar[str] = "report"
@@ -122,11 +120,7 @@ class Report(Shown):
 
 
 def frame(rows: Iterable[Any], columns: Sequence[str]) -> DataFrame:
-    """Return tuples as a pandas DataFrame.
-
-    Raises:
-        MissingExtraError: pandas is not installed.
-    """
+    """Return tuples as a pandas DataFrame."""
     try:
         import pandas as pd
     except ImportError as error:
@@ -135,7 +129,7 @@ def frame(rows: Iterable[Any], columns: Sequence[str]) -> DataFrame:
 
 
 def data_fields(kind: type) -> list[str] | None:
-    """Return the names of a record's fields, None for a type that is no record."""
+    """Return the names of a record's fields, None for another type."""
     if is_dataclass(kind):
         return [field.name for field in fields(kind) if field.compare]
     return list(getattr(kind, "_fields", ())) or None
@@ -162,7 +156,7 @@ def _cell_value(value: Any) -> Any:
 
 
 def plain_value(value: Any) -> Any:
-    """Turn records into dicts, tuples into lists, and make strings writable as UTF-8; a report says what it is."""
+    """Turn records into dicts, tuples into lists, and make strings writable as UTF-8; a report gets its kind."""
     if (names := data_fields(type(value))) is not None:
         head = {"version": VERSION, "kind": value.kind} if isinstance(value, Report) else {}
         return head | {name: plain_value(getattr(value, name)) for name in names}

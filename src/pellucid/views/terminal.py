@@ -7,7 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from io import StringIO
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from rich import box
+from rich.console import Console, ConsoleOptions, RenderableType
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
 
 from pellucid.views.parts import (
     MARKS,
@@ -28,11 +34,6 @@ from pellucid.views.parts import (
     shorten,
     visible,
 )
-
-if TYPE_CHECKING:
-    from rich.console import Console, ConsoleOptions, RenderableType
-    from rich.table import Table
-    from rich.text import Text
 
 _FOR, _AGAINST = "color(32)", "color(166)"  # a blue and an orange that read on black and on white
 _BAR = 12  # characters
@@ -58,8 +59,6 @@ class Lines:
 
 def plain(parts: Iterable[AnyPart], *, width: int) -> str:
     """Return the parts as plain text, `width` characters wide."""
-    from rich.console import Console
-
     console = Console(file=StringIO(), width=width, color_system=None, force_terminal=False, legacy_windows=False)
     with console.capture() as captured:
         console.print(Lines(parts))
@@ -68,25 +67,14 @@ def plain(parts: Iterable[AnyPart], *, width: int) -> str:
 
 def _drawn(part: AnyPart, options: ConsoleOptions) -> Iterator[RenderableType]:
     """Yield what rich prints for a part; a matrix is wider than a terminal and left to other media."""
-    from rich.text import Text
-
+    if not isinstance(part, (Heading, Note, Matrix)):
+        yield ""
     if isinstance(part, Heading):
         line = Text(f"{visible(part.title)}  ").append(visible(part.value), style="bold")
         yield line.append(f"   {visible(part.after)}" if part.after else "", style="not bold dim")
     elif isinstance(part, Note):
         yield Text(visible(part.text), style=f"bold {_AGAINST}" if part.is_warning else "dim")
-    elif not isinstance(part, Matrix):
-        yield ""
-        yield from _block(part, options)
-
-
-def _block(
-    part: MarkedTexts | TablePart | Bars | Histogram | Fold, options: ConsoleOptions
-) -> Iterator[RenderableType]:
-    from rich.padding import Padding
-    from rich.text import Text
-
-    if isinstance(part, MarkedTexts):
+    elif isinstance(part, MarkedTexts):
         yield _texts(part)
     elif isinstance(part, Histogram):
         yield _sparkline(part, blocks=not options.ascii_only)
@@ -104,10 +92,7 @@ def _block(
 
 
 def _texts(part: MarkedTexts) -> Table:
-    """Return the texts with their words marked, and below each in words what the marks say."""
-    from rich.table import Table
-    from rich.text import Text
-
+    """Return the texts with their words marked, and below each its notes."""
     grid = Table.grid("", "", padding=(0, 2, 0, 0))
     grid.columns[1].overflow = "fold"
     for number, text in enumerate(part.texts):
@@ -123,7 +108,7 @@ def _texts(part: MarkedTexts) -> Table:
 
 
 def _style(piece: Piece) -> str:
-    """Colour says the sign, weight the strength; a word with next to no effect is left as it is."""
+    """Return the style of a piece: colour for the sign, weight for the strength, none for a word with little effect."""
     if piece.kind in ("unknown", "more"):
         return "dim italic" if piece.kind == "unknown" else "dim"
     if piece.kind == "plain" or abs(piece.strength) < WEAK:
@@ -133,10 +118,6 @@ def _style(piece: Piece) -> str:
 
 
 def _table(table: TablePart, options: ConsoleOptions) -> Table:
-    from rich import box
-    from rich.table import Table
-    from rich.text import Text
-
     shown = [n for n, c in enumerate(table.columns) if c.kind != "bar" or options.max_width >= _NARROW]
     headed = any(table.columns[n].title for n in shown)
     drawn = Table(box=box.SIMPLE, pad_edge=False, show_edge=False, show_header=headed, show_footer=bool(table.foot))
@@ -155,8 +136,6 @@ def _table(table: TablePart, options: ConsoleOptions) -> Table:
 
 
 def _cell(value: Any, kind: str, options: ConsoleOptions) -> Text:
-    from rich.text import Text
-
     if kind == "bar":
         return _bar(value or 0.0, blocks=not options.ascii_only)
     if kind == "words":
@@ -167,8 +146,6 @@ def _cell(value: Any, kind: str, options: ConsoleOptions) -> Text:
 
 def _words(words: Sequence[MarkedWord]) -> Text:
     """Return words in the colour of their marks, with the marks behind them."""
-    from rich.text import Text
-
     line = Text()
     for number, word in enumerate(words):
         style = {"strong": f"bold {_FOR}", "faint": _FOR}.get(word.mark, "")
@@ -179,8 +156,6 @@ def _words(words: Sequence[MarkedWord]) -> Text:
 
 def _bar(part: float, *, blocks: bool) -> Text:
     """Return a bar as long as `part` is large, in the colour of its sign."""
-    from rich.text import Text
-
     whole, left = divmod(round(min(abs(part), 1.0) * _BAR * 8), 8)
     line = "\u2588" * whole + ("", *"\u258f\u258e\u258d\u258c\u258b\u258a\u2589")[left]
     return Text(line if blocks else "#" * (whole + (left >= 4)), style=_FOR if part > 0 else _AGAINST)
@@ -188,8 +163,6 @@ def _bar(part: float, *, blocks: bool) -> Text:
 
 def _sparkline(histogram: Histogram, *, blocks: bool) -> Text:
     """Return the counts as a line of blocks, between the smallest and the largest value."""
-    from rich.text import Text
-
     most = max(histogram.counts, default=0) or 1
     marks = _BLOCKS if blocks else " .:-=+*#"
     line = Text(f"{visible(histogram.title)}  ", style="bold").append(f"{histogram.edges[0]:.3f} ", style="not bold")

@@ -30,8 +30,9 @@ import numpy as np
 import numpy.typing as npt
 
 from pellucid.analysis.coordinates import spearman
-from pellucid.base import Embedder, Vectors, unit_rows
+from pellucid.base import Embedder, Vectors
 from pellucid.corpus import Corpus, read_texts
+from pellucid.embeddings import unit_rows
 from pellucid.encoder import unit_vectors
 from pellucid.errors import CorpusError, InputError, require
 from pellucid.fingerprint import claim_model

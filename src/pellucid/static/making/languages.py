@@ -26,8 +26,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from pellucid.base import Vectors, unit_rows
+from pellucid.base import Vectors
 from pellucid.corpus import Corpus
+from pellucid.embeddings import unit_rows
 from pellucid.errors import CorpusError, InputError
 from pellucid.static.bags import Bags
 from pellucid.static.embedder import StaticEmbedder, static_model

@@ -18,7 +18,8 @@ import numpy as np
 import numpy.typing as npt
 
 from pellucid.analysis.coordinates import spearman
-from pellucid.base import Vectors, unit_rows
+from pellucid.base import Vectors
+from pellucid.embeddings import unit_rows
 from pellucid.errors import InputError
 from pellucid.static.embedder import StaticEmbedder, static_model
 from pellucid.text import Vocabulary

@@ -19,8 +19,9 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from pellucid.base import Embedder, Vectors, check_texts, unit_rows
+from pellucid.base import Embedder, Vectors
 from pellucid.corpus import Corpus, read_texts
+from pellucid.embeddings import check_texts, unit_rows
 from pellucid.encoder import EncoderEmbedder, unit_vectors
 from pellucid.errors import CorpusError, InputError
 from pellucid.pretrained import load
