@@ -24,23 +24,14 @@ _BREAKS = [
 
 
 class Document(NamedTuple):
-    """A document of an index.
+    """A document of an index."""
 
-    Attributes:
-        number: its own, never used twice.
-        id: the user's.
-        title: "" for none.
-        text: as given.
-        metadata: as given.
-        ends: where each passage ends in the text, in characters.
-    """
-
-    number: int
-    id: str
-    title: str
+    number: int  # never used twice
+    id: str  # the user's
+    title: str  # "" for none
     text: str
     metadata: dict[str, Any]
-    ends: tuple[int, ...]
+    ends: tuple[int, ...]  # where each passage ends in the text, in characters
 
     def passage(self, passage: int) -> str:
         """Return the text of a passage."""
@@ -65,11 +56,7 @@ def points_of(number: int, passages: int) -> range:
 
 
 def passage_ends(text: str, limit: int) -> tuple[int, ...]:
-    """Return where each passage of `text` ends, in characters; passages are as equal as their breaks allow.
-
-    Args:
-        text: any text.
-        limit: the most characters of a passage.
+    """Return where each passage ends, at most `limit` characters long and as equal as the breaks allow.
 
     >>> passage_ends("One. Two. Three. Four.", 12)
     (10, 22)

@@ -44,31 +44,18 @@ Where = tuple[tuple[Condition, ...], ...]
 
 
 class Generation(NamedTuple):
-    """One set of all vectors of an index; a rebuild makes the next.
+    """One set of all vectors of an index; a rebuild makes the next."""
 
-    Attributes:
-        folder: of the index.
-        name: "engine-" and a number.
-        dense: the dense parts and their dimensions.
-        sparse: the sparse ones, and whether they can hold negative values.
-    """
-
-    folder: Path
-    name: str
-    dense: Mapping[str, int]
-    sparse: Mapping[str, bool]
+    folder: Path  # of the index
+    name: str  # "engine-" and a number
+    dense: Mapping[str, int]  # the dense parts and their dimensions
+    sparse: Mapping[str, bool]  # the sparse ones, and whether they can hold negative values
 
 
 class Engine(Protocol):
-    """One open generation. Any number of threads may read it while one writes.
+    """One open generation, read by any number of threads while one writes; an answer is full, or an `EngineError`."""
 
-    What cannot be reached or answered in full is an `EngineError`: an answer is never short.
-
-    Attributes:
-        approximate: the dense parts of which a search may miss a passage.
-    """
-
-    approximate: Collection[str]
+    approximate: Collection[str]  # the dense parts of which a search may miss a passage
 
     def close(self) -> None:
         """Release what is open."""
@@ -86,12 +73,7 @@ class Engine(Protocol):
         return None
 
     def put(self, points: Iterable[Point]) -> None:
-        """Add points, or replace those of the same number.
-
-        Raises:
-            InputError: the engine cannot hold one.
-            WritingError: the disk is full, or does not take it.
-        """
+        """Add points, or replace those of the same number; one that the engine cannot hold is an InputError."""
 
     def delete(self, numbers: Iterable[int]) -> None:
         """Remove points; numbers that are not there do not matter."""
@@ -106,10 +88,7 @@ class Engine(Protocol):
         """Return the stored vectors of points by number and part."""
 
     def search(self, queries: Mapping[str, Vector], limit: int, where: Where = ()) -> dict[str, dict[int, float]]:
-        """Return for each part the `limit` points with the largest products: number -> product, best first.
-
-        Fewer than `limit` are all that share anything with the query.
-        """
+        """Return by part the `limit` points with the largest products, best first; fewer are all that have one."""
 
     def products(
         self, queries: Mapping[str, Vector], wanted: Mapping[str, Collection[int]]
@@ -123,20 +102,10 @@ class EngineSettings(Protocol):
     kind: ClassVar[str]
 
     def create(self, generation: Generation) -> Engine:
-        """Make an empty generation, in the place of what an interrupted rebuild left.
-
-        Raises:
-            InputError: another index is there, or the engine cannot hold a part.
-            EngineError: it cannot be reached.
-        """
+        """Make an empty generation, in the place of what an interrupted rebuild left."""
 
     def open(self, generation: Generation) -> Engine:
-        """Open a generation.
-
-        Raises:
-            IndexFolderError: it is missing, broken, or open in another process.
-            EngineError: it cannot be reached, or has lost a part of it.
-        """
+        """Open a generation; one that is missing, broken or open in another process is an IndexFolderError."""
 
     def sweep(self, folder: Path, used: str) -> None:
         """Remove all generations of the index in `folder` but the one used."""
@@ -168,14 +137,7 @@ def written_engine(engine: EngineSettings | None) -> dict[str, Any]:
 def chosen_engine(
     engine: EngineSettings | str | None, written: Mapping[str, Any], *, other: bool = False, allowed: bool = False
 ) -> Any:
-    """Return the settings of the engine to open, the one given or the one written down; None for no engine.
-
-    Args:
-        engine: given, "local", or None.
-        written: what the index wrote down.
-        other: whether another kind than the one written down may be given.
-        allowed: whether an engine outside the folder may be asked that the caller has not given.
-    """
+    """Return the settings of the engine to open: the one given (with `other`, of any kind) or the one written down."""
     if engine is None:
         found = None
         if written["kind"] != LOCAL:

@@ -19,12 +19,12 @@ from pellucid.index.commits import Commit, IndexState
 from pellucid.index.documents import Document
 from pellucid.index.engine import Engine, Vector
 from pellucid.index.models import Model
+from pellucid.index.settings import given_parts
 
 Rows = Mapping[str, Sequence[Vector | None]]
 """By part the rows of some passages."""
 
 _CHECKED = 4096  # rows looked at together
-_KEY = "given_vectors"
 
 
 class QueryFunction:
@@ -63,11 +63,7 @@ class QueryFunction:
 
 
 class GivenVectors:
-    """Rows that a user gives for documents, checked.
-
-    Attributes:
-        models: of the index, when they were checked.
-    """
+    """Rows that a user gives for documents, checked against `models`."""
 
     def __init__(self, vectors: Mapping[str, Any] | None, models: Mapping[str, Model]) -> None:
         """Take by part an array [documents, dimension]; of a sparse part also a scipy CSR matrix."""
@@ -106,17 +102,6 @@ def check_same(names: Iterable[str], before: Mapping[str, Model], now: Mapping[s
             raise IndexFolderError(
                 f"the index was rebuilt with another model {name!r} meanwhile; vectors do not fit it"
             )
-
-
-def given_parts(settings: Mapping[str, Any]) -> list[str]:
-    """Return the parts that have rows from elsewhere."""
-    known = settings.get(_KEY, [])
-    return [model["name"] for model in settings["models"] if isinstance(known, list) and model["name"] in known]
-
-
-def with_given(settings: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
-    """Return settings that say which parts have such rows."""
-    return {**settings, _KEY: sorted(set(names))}
 
 
 def still_given(state: IndexState, models: Mapping[str, Model]) -> list[str]:

@@ -136,23 +136,14 @@ def number_in(text: str) -> int | float | None:
 
 
 def _stored(item: Any, number: int) -> tuple[str, float | str]:
-    """Return the engine's key of a value of a field, and the value as it is compared there.
-
-    A boolean is a string, because an engine takes True for 1.
-    """
-    if isinstance(item, bool):
+    """Return the engine's key of a value of a field, and the value as it is compared there."""
+    if isinstance(item, bool):  # a string, because an engine takes True for 1
         return f"b{number}", "true" if item else "false"
     return (f"s{number}", item) if isinstance(item, str) else (f"n{number}", float(item))
 
 
 def parse_where(where: Any, fields: Fields) -> Where:
-    """Return the conditions of a search as the engine takes them.
-
-    Args:
-        where: {"year": {"gte": 1990}, "lang": "en"}: all must hold. A list of such: any of them. A value stands for
-            {"eq": value}, a list for {"in": list}; the operators are eq, ne, in, nin, gt, gte, lt, lte and exists.
-        fields: of the index.
-    """
+    """Return the conditions of a search, see `Index.search`, as the engine takes them."""
     if where is None:
         return ()
     alternatives = [where] if isinstance(where, Mapping) else where

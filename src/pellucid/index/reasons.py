@@ -15,7 +15,7 @@ import numpy as np
 from pellucid.explanation import Explanation
 from pellucid.index.bm25 import impacts
 from pellucid.index.engine import Vector
-from pellucid.index.words import Words
+from pellucid.index.words import WordCache
 from pellucid.query import NO_MARKS, NO_SPANS, Floats, Integers, Terms
 from pellucid.rows import WORD, Row
 from pellucid.static.spelling import SpelledRows
@@ -30,7 +30,7 @@ _FAINT = 0.15  # of the strongest word; a weaker one is not highlighted
 class Passages:
     """Some passages whose scores are taken apart together; `texts` are as they are indexed."""
 
-    def __init__(self, texts: list[str], vectors: Sequence[Mapping[str, Vector] | None], words: Words) -> None:
+    def __init__(self, texts: list[str], vectors: Sequence[Mapping[str, Vector] | None], words: WordCache) -> None:
         """Take the passages, of each the stored vectors that are needed, by part, and what finds their words."""
         self.texts, self._vectors, self._words = texts, vectors, words
 
@@ -55,7 +55,7 @@ class Bm25Query:
     """The terms of BM25 that a query has."""
 
     def __init__(
-        self, words: Words, query: str, places: Mapping[str, tuple[Span, ...]], weights: Mapping[str, float],
+        self, words: WordCache, query: str, places: Mapping[str, tuple[Span, ...]], weights: Mapping[str, float],
         average: float,
     ) -> None:  # fmt: skip
         """Take where the query's terms stand, those that count with their half of the score, and the mean length."""

@@ -299,10 +299,7 @@ def _first_rows(rows: Iterator[tuple[int, dict[str, str]]]) -> list[tuple[int, d
 
 
 def _types(path: Path, rows: Iterable[tuple[int, dict[str, str]]], reading: _Reading) -> dict[str, tuple[str, str]]:
-    """Return the types of the columns that do not hold strings, each with why it has this type, and note them.
-
-    A cell that is not of a type that was given, or that the column has elsewhere, is an error.
-    """
+    """Return the types of the columns that do not hold strings, each with why it has this type, and note them."""
     columns: dict[str, _Column] = {}
     known: dict[str, tuple[str, str]] = {}
     names: list[str] = []

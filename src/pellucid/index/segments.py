@@ -50,15 +50,10 @@ def hashed(strings: Iterable[str]) -> Integers:
 
 
 class Strings(NamedTuple):
-    """Many strings, as one array of bytes.
+    """Many strings, as one array of bytes."""
 
-    Attributes:
-        data: uint8 [bytes], UTF-8.
-        ends: int64 [n], where each ends.
-    """
-
-    data: npt.NDArray[np.uint8]
-    ends: Integers
+    data: npt.NDArray[np.uint8]  # UTF-8
+    ends: Integers  # [n], where each ends
 
     @classmethod
     def packed(cls, strings: Iterable[str]) -> Strings:
@@ -91,15 +86,7 @@ class Segment:
         dense: Mapping[str, int],
         fields: Fields,
     ) -> Segment:
-        """Return the segment of some documents, in memory.
-
-        Args:
-            documents: with their numbers, rising.
-            counts: of each passage how often each term stands in it; empty without BM25.
-            vectors: by part, of each passage its row; None where the part knows nothing of it.
-            dense: the parts whose rows are dense, and their dimensions; the others are sparse.
-            fields: the fields of the index; see `metadata.register`.
-        """
+        """Return the segment of documents with rising numbers, in memory; `dense` has the dimensions of dense parts."""
         texts = ([d.id for d in documents], [d.title for d in documents], [d.text for d in documents])
         tensors: Tensors = {"numbers": np.array([d.number for d in documents], np.int64)}
         for kind, strings in zip(STRINGS, (*texts, [json.dumps(d.metadata) for d in documents])):
@@ -470,13 +457,11 @@ def _inverted_counts(counts: Sequence[Counter[str]]) -> Tensors:
 
 
 def _dense(part: str, rows: Floats) -> Tensors:
-    """Return the rows of a dense part, and for many of them 8 bits of each number with a bound of the error.
-
-    A row x is scale * codes, and errors[i] >= |x - scale * codes|: for a query q of any length the product differs by
-    at most |q| errors[i].
-    """
+    """Return the rows of a dense part, and for many of them 8 bits of each number with a bound of the error."""
     tensors: Tensors = {f"vectors:{part}": rows}
     if len(rows) >= COARSE_ROWS:
+        # A row x is scale * codes, and errors[i] >= |x - scale * codes|: with a query q of any length the product
+        # differs by at most |q| errors[i].
         scales = np.abs(rows).max(axis=1) / np.float32(127)
         scales[scales == 0] = 1
         codes = np.rint(rows / scales[:, None]).astype(np.int8)
