@@ -20,7 +20,7 @@ import numpy as np
 from pellucid.errors import EngineError, IndexFolderError, WritingError
 from pellucid.index.bm25 import total
 from pellucid.index.commits import IndexState, StoredSegment, Writer, wrong
-from pellucid.index.documents import PASSAGE_BITS, Document, batch_of, points_of
+from pellucid.index.documents import PASSAGE_BITS, Document, batches, points_of
 from pellucid.index.engine import Engine, EngineSettings, Generation, Point, Vector, chosen_engine, written_engine
 from pellucid.index.given import Rows, still_given, stored_rows
 from pellucid.index.metadata import Fields, entries, register
@@ -86,8 +86,7 @@ def replace_documents(
         garbage=() if engine is None else removed,
     )
     if engine is None:
-        added = _segment(new, counts, vectors, now, after.fields) if new else None
-        writer.change(after, added, gone)
+        writer.change(after, _segment(new, counts, vectors, now, after.fields) if new else None, gone)
         return
     try:
         _delete(engine, state.garbage)
@@ -155,8 +154,8 @@ def rebuilt(
         if problem := wrong(folder, file):
             raise IndexFolderError(f"{problem}. Restore the file, or build the index anew from the documents")
     given = still_given(old.state, models)
-    written = old.state.settings["engine"]
     if given and former is None:
+        written = old.state.settings["engine"]
         same = engines is not None and engines.kind == written["kind"]
         of_before = engines if same else chosen_engine(None, written, allowed=allowed)
         if of_before is not None:
@@ -170,8 +169,7 @@ def rebuilt(
     now = now._replace(engine=engine)
     stored, fields = list[StoredSegment](), Fields()
     documents = passages = terms = 0
-    every = old.documents()
-    while block := batch_of(every):
+    for block in batches(old.documents()):
         counts = term_counts(now, block)
         vectors = document_vectors(models, block, stored_rows(old, former, given, block))
         stored.append(writer.write(_segment(block, counts, vectors, now, fields)))

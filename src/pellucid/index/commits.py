@@ -75,7 +75,7 @@ class IndexState:
     garbage: tuple[tuple[int, int], ...] = ()  # number and passages of documents that must still go from the engine
 
     def files(self) -> list[File]:
-        """Return all files."""
+        """Return the files of all segments."""
         return [file for pair in self.segments for file in pair if file is not None]
 
     @property

@@ -127,11 +127,8 @@ def wrong_numbers(tensors: Tensors) -> str:
     first = np.zeros(passages, np.bool_)
     first[0] = first[tensors["passages"][:-1]] = True
     cuts, sizes = tensors["cuts"], np.diff(tensors["text.ends"], prepend=0)
-    if (
-        (cuts[first] < 0).any()
-        or (np.diff(cuts)[~first[1:]] < 0).any()
-        or (cuts[tensors["passages"] - 1] > sizes).any()
-    ):
+    falls = (cuts[first] < 0).any() or (np.diff(cuts)[~first[1:]] < 0).any()
+    if falls or (cuts[tensors["passages"] - 1] > sizes).any():
         return "cuts are not within the texts"
     for name in ("bm25.lengths", "bm25.values"):
         if name in tensors and len(tensors[name]) and tensors[name].min() < 0:

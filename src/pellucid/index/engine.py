@@ -78,9 +78,6 @@ class Engine(Protocol):
     def delete(self, numbers: Iterable[int]) -> None:
         """Remove points; numbers that are not there do not matter."""
 
-    def count(self) -> int:
-        """Return the number of points."""
-
     def numbers(self, start: int = 0) -> Iterator[int]:
         """Yield the numbers of all points from `start` on, rising."""
 

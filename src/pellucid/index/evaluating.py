@@ -172,14 +172,9 @@ class IndexEvaluation(Report):
             yield from self._tuned(self.tuned)
         yield Note(f"{self.missed:,} of {self.queries:,} have no relevant document among the first {self.top_k} hits.")
         if self.examples:
-            columns = [
-                "query",
-                *numbers("rank", "score", "first"),
-                "relevant",
-                "found by",
-                "what the first had more of",
-            ]
-            yield TablePart.of("Missed", columns, map(self._missed, self.examples))
+            columns = "relevant", "found by", "what the first had more of"
+            heads = ["query", *numbers("rank", "score", "first"), *columns]
+            yield TablePart.of("Missed", heads, map(self._missed, self.examples))
 
     def _missed(self, one: MissedQuery) -> tuple[str, ...]:
         rank = str(one.rank) if one.rank else f"> {self.recall_at}" if one.score is not None else "absent"
@@ -255,9 +250,8 @@ class JudgedQueries:
         """Return trec_eval's measures of each query of a run, times 100; 0 for a query that has no hits."""
         grades, ranked = {}, {}
         for place, (query, of) in enumerate(self.relevant.items()):
-            number = {
-                own: str(n) for n, own in enumerate(dict.fromkeys([*of, *run[query]]))
-            }  # ids that C code can read
+            every = dict.fromkeys([*of, *run[query]])
+            number = {own: str(n) for n, own in enumerate(every)}  # ids that C code can read
             grades[str(place)] = {number[own]: grade for own, grade in of.items()}
             if run[query]:  # sorted by score, equal ones in a way of its own: so scores fall by one a rank
                 ranked[str(place)] = {number[own]: float(-rank) for rank, own in enumerate(run[query])}
@@ -385,11 +379,7 @@ def _tuned(asked: JudgedQueries, top_k: int, advance: Callable[[int], None]) -> 
 
 
 def candidates(own: Mapping[str, float]) -> list[Mapping[str, float]]:
-    """Return weights to try: those of the index first, then all in equal steps.
-
-    >>> len(candidates({"bm25": 0.7, "dense": 0.3})), len(candidates({"a": 0.5, "b": 0.25, "c": 0.25}))
-    (11, 67)
-    """
+    """Return weights to try: those of the index first, then all in equal steps."""
     ways = (list(_shares(len(own), steps)) for steps in _STEPS)
     shares = next(way for way in ways if len(way) <= _MOST or len(way) == len(own))  # of one step is one part alone
     every = [{name: part / sum(parts) for name, part in zip(own, parts)} for parts in shares]

@@ -89,10 +89,11 @@ class GivenVectors:
         for name, array in self._arrays.items():
             if array.shape[0] < end:
                 raise InputError(f"vectors of {name!r} have {array.shape[0]:,} rows, and more documents came")
-        units = {name: _units(array[start:end]) for name, array in self._arrays.items()}
-        return {
-            name: [row for document, row in zip(documents, rows) for _ in document.ends] for name, rows in units.items()
-        }
+        found = {}
+        for name, array in self._arrays.items():
+            rows = zip(documents, _units(array[start:end]))
+            found[name] = [row for document, row in rows for _ in document.ends]
+        return found
 
 
 def check_same(names: Iterable[str], before: Mapping[str, Model], now: Mapping[str, Model]) -> None:
@@ -107,11 +108,8 @@ def check_same(names: Iterable[str], before: Mapping[str, Model], now: Mapping[s
 def still_given(state: IndexState, models: Mapping[str, Model]) -> list[str]:
     """Return the parts whose given rows fit `models`, since their models are those of before."""
     before = {model["name"]: model["fingerprint"] for model in state.settings["models"]}
-    return [
-        name
-        for name in given_parts(state.settings)
-        if name in models and same_model(before[name], models[name].fingerprint)
-    ]
+    parts = [name for name in given_parts(state.settings) if name in models]
+    return [name for name in parts if same_model(before[name], models[name].fingerprint)]
 
 
 def stored_rows(commit: Commit, engine: Engine | None, names: list[str], documents: Sequence[Document]) -> Rows:

@@ -181,9 +181,8 @@ class SecondStage:
     def __init__(self, rerank: Any, top: int, weights: Weights, parts: Sequence[str]) -> None:
         """Take a CrossEncoder or `score(query, texts)`, and the weights of a search over the parts of the index."""
         if not (callable(rerank) or hasattr(rerank, "predict")):
-            raise InputError(
-                f"rerank is {rerank!r:.60}; give a CrossEncoder, or a function of a query and a list of texts"
-            )
+            wanted = "a CrossEncoder, or a function of a query and a list of texts"
+            raise InputError(f"rerank is {rerank!r:.60}; give {wanted}")
         check_integer("rerank_top", top)
         if RERANK in parts:
             raise InputError(f"a model of the index is called {RERANK!r}; rebuild it under another name to use rerank")
@@ -226,22 +225,18 @@ class SecondStage:
         except (TypeError, ValueError) as error:
             raise InputError(f"the reranker ({self._name}) gave no array of numbers: {error}") from error
         if scores.shape != (len(texts),):
-            raise InputError(
-                f"the reranker ({self._name}) gave an array of shape {scores.shape} for {len(texts)} texts; it must "
-                "give one score a text"
-            )
+            what = f"an array of shape {scores.shape} for {len(texts)} texts; it must give one score a text"
+            raise InputError(f"the reranker ({self._name}) gave {what}")
         if (broken := np.flatnonzero(~np.isfinite(scores))).size:
-            raise InputError(
-                f"the reranker ({self._name}) gave {scores[broken[0]]} for document {hits[int(broken[0])].id!r:.80}"
-            )
+            what = f"{scores[broken[0]]} for document {hits[int(broken[0])].id!r:.80}"
+            raise InputError(f"the reranker ({self._name}) gave {what}")
         return [float(score) for score in scores]
 
     def _hit(self, hit: Hit, score: float) -> Hit:
         parts = self._mixed(hit.parts, self._share * score)
         total = sum(parts.values())
-        return replace(
-            hit, score=total, parts=parts, before=hit, _why=partial(self._reasons, hit, total, parts[RERANK])
-        )
+        why = partial(self._reasons, hit, total, parts[RERANK])
+        return replace(hit, score=total, parts=parts, before=hit, _why=why)
 
     def _reasons(self, before: Hit, score: float, own: float) -> Reasons:
         """Return why a hit has its new score: the rows of before, as far as they count, and one more."""
@@ -249,7 +244,7 @@ class SecondStage:
         row = Row(name, (name,), 0.0, 0.0, key=(name,), kind=EMBEDDING)
         terms: dict[str, Terms] = {}
         if rest:
-            for part, one in before.reasons.terms().items():
+            for part, one in before.reasons.terms.items():
                 terms[part] = one._replace(values=one.values * rest, marks=one.marks * rest)
         terms[RERANK] = Terms(np.array([own]), lambda _: row)
         return Reasons(before.reasons.query, before.reasons.text, score, terms, named=True)

@@ -19,24 +19,9 @@ from typing import TYPE_CHECKING, Any
 
 from pellucid.errors import EngineError, InputError, PellucidError, check_integer
 from pellucid.folder import is_outside_allowed, outside
-from pellucid.index.changing import (
-    bytes_on_disk,
-    document_vectors,
-    rebuilt,
-    replace_documents,
-    sweep,
-    term_counts,
-)
-from pellucid.index.commits import (
-    FORMAT,
-    Commit,
-    IndexState,
-    check_format,
-    first_commit,
-    read_commit,
-    stamp_of,
-)
-from pellucid.index.documents import Document, batch_of, checked_id, drafts
+from pellucid.index.changing import bytes_on_disk, document_vectors, rebuilt, replace_documents, sweep, term_counts
+from pellucid.index.commits import FORMAT, Commit, IndexState, check_format, first_commit, read_commit, stamp_of
+from pellucid.index.documents import Document, batches, checked_id, drafts
 from pellucid.index.engine import EngineSettings, chosen_engine, written_engine
 from pellucid.index.evaluating import IndexEvaluation, JudgedQueries, Queries, Relevant, evaluated
 from pellucid.index.given import GivenVectors, Rows, check_same, stored_rows
@@ -285,19 +270,19 @@ class Index(IndexHandle):
         now = self._now()
         checked = drafts(*columns, now.commit.state.settings["passage_characters"])
         given = GivenVectors(vectors, now.models)
-        count = passages = batches = 0
+        count = passages = commits = 0
         with Progress("indexing", unit="documents", enabled=show_progress_bar) as progress:
             if all(column is None or isinstance(column, Sequence) for column in columns):
                 all_checked = list(checked)  # all of it is checked before any is stored
                 given.check(len(all_checked))
                 checked = iter(all_checked)
-            while batch := batch_of(checked):
+            for batch in batches(checked):
                 self._store(batch, given.of(batch, count), given.models)
                 count += len(batch)
-                passages, batches = passages + sum(len(document.ends) for document in batch), batches + 1
+                passages, commits = passages + sum(len(document.ends) for document in batch), commits + 1
                 progress.advance(len(batch))
             given.check(count, "; these were stored")
-            if batches > 1:
+            if commits > 1:
                 with self._changing() as writer:
                     writer.compact(passages)
         return count
@@ -538,7 +523,7 @@ class Index(IndexHandle):
             "language": settings["language"],
             "engine": settings["engine"]["kind"],
             "fields": {
-                name: " or ".join(KINDS[kind] for kind in KINDS if kind in held)
+                name: " or ".join(word for kind, word in KINDS.items() if kind in held)
                 for name, (_, held) in sorted(state.fields.items())
             },
             "bytes": bytes_on_disk(self.folder),

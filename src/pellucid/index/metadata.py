@@ -227,11 +227,9 @@ def _exists(field: _Field, value: Any) -> list[Condition]:
     if not isinstance(value, bool):
         raise InputError(f"exists of {field} is {value!r:.40}; give True or False")
     keys = _keys(field.number, field.kinds)
-    return (
-        [Condition(",".join(keys), "exists", None)]
-        if value
-        else [Condition(key, "exists", None, negated=True) for key in keys]
-    )
+    if value:
+        return [Condition(",".join(keys), "exists", None)]
+    return [Condition(key, "exists", None, negated=True) for key in keys]
 
 
 def _equals(field: _Field, operator: str, values: list[Any]) -> list[Condition]:

@@ -102,16 +102,17 @@ class Reasons:
         query: what was asked.
         text: the passage as it is indexed, with its title; what spans are counted in.
         score: what the rows add up to.
+        terms: of each part of the score, which add up to what it adds.
     """
 
     def __init__(self, query: str, text: str, score: float, terms: Mapping[str, Terms], *, named: bool) -> None:
         """Take the terms of each part; `named` puts the part's name before those of its rows."""
         self.query, self.text, self.score = query, text, score
-        self._terms, self._named = dict(terms), named
+        self.terms, self._named = dict(terms), named
 
     @cached_property
     def _values(self) -> Floats:
-        return np.concatenate([np.zeros(0), *(terms.values for terms in self._terms.values())])
+        return np.concatenate([np.zeros(0), *(terms.values for terms in self.terms.values())])
 
     def top(self, count: int = 10) -> list[Row]:
         """Return the `count` rows of the largest size, largest first."""
@@ -138,7 +139,7 @@ class Reasons:
     @cached_property
     def _marked(self) -> tuple[Integers, Floats]:
         """The stretches [n, 2] and what each adds to the score [n], in text order."""
-        every = [terms for terms in self._terms.values() if len(terms.marks)]
+        every = [terms for terms in self.terms.values() if len(terms.marks)]
         if not every:
             return NO_SPANS, NO_MARKS
         spans = np.concatenate([terms.spans for terms in every])
@@ -148,14 +149,6 @@ class Reasons:
         first = np.flatnonzero(np.concatenate([[True], keys[1:] != keys[:-1]]))
         marks = np.concatenate([terms.marks for terms in every])
         return spans[order[first]], np.add.reduceat(marks[order], first)
-
-    def parts(self) -> dict[str, float]:
-        """Return the sum of the rows of each part."""
-        return {part: float(terms.values.sum()) for part, terms in self._terms.items()}
-
-    def terms(self) -> dict[str, Terms]:
-        """Return the terms of each part."""
-        return dict(self._terms)
 
     def __len__(self) -> int:
         """Return the number of rows."""
@@ -174,7 +167,7 @@ class Reasons:
         )
 
     def _row(self, number: int) -> Row:
-        parts = iter(self._terms.items())
+        parts = iter(self.terms.items())
         part, terms = next(parts)
         while number >= len(terms.values):
             number -= len(terms.values)

@@ -19,6 +19,7 @@ import numpy.typing as npt
 from pellucid.errors import EngineError, IndexFolderError, InputError
 from pellucid.index.bm25 import Analyser, impacts, query_weights
 from pellucid.index.commits import Commit
+from pellucid.index.damage import damaged
 from pellucid.index.documents import PASSAGE_BITS
 from pellucid.index.engine import Engine, Vector, Where
 from pellucid.index.hits import Hit
@@ -80,9 +81,10 @@ class Scores:
                 self.parts[name] = self._bm25()
             elif isinstance(vector, tuple):
                 self.parts[name] = self._sparse(name, *vector)
+            elif coarse and (rounded := segment.coarse(name)) is not None:
+                self.parts[name] = self._coarse(name, rounded, vector)
             else:
-                rounded = segment.coarse(name) if coarse else None
-                self.parts[name] = self._dense(name, vector) if rounded is None else self._coarse(name, rounded, vector)
+                self.parts[name] = segment.dense(name) @ vector
 
     def _bm25(self) -> Floats:
         lists = [self._question.passages_with(term, self.segment) for term in self._question.terms]
@@ -102,10 +104,6 @@ class Scores:
             rows, own = self.segment.sparse(name, dimension)
             scores[rows] += value * own
         return scores
-
-    def _dense(self, name: str, vector: Floats) -> Floats:
-        products: Floats = self.segment.dense(name) @ vector
-        return products
 
     def _coarse(self, name: str, rounded: tuple[Any, Floats, Floats], vector: Floats) -> Floats:
         codes, scales, errors = rounded
@@ -127,9 +125,7 @@ class Scores:
         if self.segment.live_passages is not None:
             touched &= self.segment.live_passages
         if np.isnan(total).any():
-            raise IndexFolderError(
-                f"{self.segment.name} is damaged: a score is NaN. Restore it, or build the index anew"
-            )
+            raise damaged(self.segment.name, "a score is NaN")
         total[~touched] = -np.inf
         if not self._rounded and len(self.parts) < 3:  # a sum of two is rounded once, which keeps the order
             return self._of_documents(total), None
@@ -278,16 +274,11 @@ class Question:
         owners = np.repeat(np.arange(len(rows)), np.diff(segment.ends, prepend=0)[rows])
         order = np.lexsort((passages, -total))  # the best first; of equal ones the earlier
         _, first = np.unique(owners[order], return_index=True)
-        chosen = order[np.sort(first)[:top_k]]
-        return [
-            (
-                float(total[at]),
-                int(segment.numbers[rows[owners[at]]]),
-                Place(number, int(rows[owners[at]]), int(passages[at])),
-                {name: float(part[at]) for name, part in parts.items()},
-            )
-            for at in chosen.tolist()
-        ]
+        found = []
+        for at in order[np.sort(first)[:top_k]].tolist():
+            row, own = int(rows[owners[at]]), {name: float(part[at]) for name, part in parts.items()}
+            found.append((float(total[at]), int(segment.numbers[row]), Place(number, row, int(passages[at])), own))
+        return found
 
     # An engine has the vectors
 
@@ -366,22 +357,15 @@ class Question:
         document = segment.document(place.row)
         passage = place.passage - segment.first_passage(place.row)
         parts = {name: products.get(name, 0.0) for name in self.weights}
-        score = sum(parts.values())
+        score, start = sum(parts.values()), document.ends[passage - 1] if passage else 0
+        why = partial(self._reasons, len(self._found), score)
         self._found.append(((document.number << PASSAGE_BITS) + passage, place, document.indexed(passage)))
-        return Hit(
-            document.id,
-            score,
-            document.title,
-            document.passage(passage),
-            document.metadata,
-            parts,
-            passage,
-            document.ends[passage - 1] if passage else 0,
-            partial(self._reasons, len(self._found) - 1, score),
-        )
+        text, known = document.passage(passage), document.metadata
+        return Hit(document.id, score, document.title, text, known, parts, passage, start, why)
 
-    def _stored(self, hits: Iterable[tuple[int, Place, str]], names: list[str]) -> list[dict[str, Vector]]:
+    def _stored(self, hits: Iterable[tuple[int, Place, str]]) -> list[dict[str, Vector]]:
         """Return the stored vectors of some hits by part, as they were when the search was made."""
+        names = self._wanted
         if self._now.engine is None or not names:
             segments = self._now.commit.segments
             every = [{n: segments[place.segment].vector(n, place.passage) for n in names} for _, place, _ in hits]
@@ -394,18 +378,13 @@ class Question:
             raise InputError("a document was changed or removed since the search; search again")
         return [found[point] for point, _, _ in hits]
 
-    def _passages(self, block: int) -> tuple[Passages, dict[str, Callable[[int], Terms]]]:
-        """Return some neighbouring hits, and what gives the terms of each part of their scores."""
-        hits = self._found[block * _TOGETHER : (block + 1) * _TOGETHER]
-        stored = self._stored(hits, self._wanted)
-        passages = Passages([text for _, _, text in hits], stored, self._now.words)
-        return passages, {name: terms_of(passages) for name, terms_of in self._terms_of.items()}
-
     def _reasons(self, number: int, score: float) -> Reasons:
-        """Return why a hit has its score."""
+        """Return why a hit has its score; the reasons of neighbouring hits are read together."""
         block, place = divmod(number, _TOGETHER)
         if block not in self._read:  # two threads may both read it
-            self._read[block] = self._passages(block)
+            hits = self._found[block * _TOGETHER : (block + 1) * _TOGETHER]
+            passages = Passages([text for _, _, text in hits], self._stored(hits), self._now.words)
+            self._read[block] = passages, {name: terms_of(passages) for name, terms_of in self._terms_of.items()}
         passages, terms_of = self._read[block]
         terms = {name: terms(place) for name, terms in terms_of.items()}
         return Reasons(self.query, passages.texts[place], score, terms, named=len(self.weights) > 1)

@@ -116,9 +116,8 @@ class Segment:
             every = [one._tensors for one in segments]
             tensors: Tensors = {"numbers": np.concatenate([t["numbers"][rows] for t, rows in zip(every, kept)])}
             for kind in STRINGS:
-                tensors[f"{kind}.data"], tensors[f"{kind}.ends"] = _joined(
-                    [(one._strings[kind], rows) for one, rows in zip(segments, kept)]
-                )
+                strings = [(one._strings[kind], rows) for one, rows in zip(segments, kept)]
+                tensors[f"{kind}.data"], tensors[f"{kind}.ends"] = _joined(strings)
             sizes = [np.diff(t["passages"], prepend=0)[rows] for t, rows in zip(every, kept)]
             tensors["passages"] = np.cumsum(np.concatenate(sizes), dtype=np.int64)
             tensors["cuts"] = np.concatenate([t["cuts"][p] for t, p in zip(every, kept_passages)])
@@ -231,9 +230,8 @@ class Segment:
             known = json.loads(metadata) if metadata != "{}" else {}  # the commonest, ten times a search
             if not isinstance(known, dict):
                 raise ValueError(f"the metadata of {own!r:.60} are {metadata!r:.60}")
-            return Document(
-                int(self.numbers[row]), own, title, text, known, tuple(self._tensors["cuts"][first:last].tolist())
-            )
+            ends = tuple(self._tensors["cuts"][first:last].tolist())
+            return Document(int(self.numbers[row]), own, title, text, known, ends)
 
     def rows_of(self, ids: Sequence[str]) -> dict[str, int]:
         """Return the rows of the documents with some of the ids."""
@@ -300,9 +298,8 @@ class Segment:
         words = Strings(self._tensors["words.data"], self._tensors["words.ends"])
         sizes = np.diff(self._tensors["column.key_ends"], prepend=0)
         columns = np.repeat(self._tensors["column.keys"], sizes).tolist()
-        for column, row, value in zip(
-            columns, self._tensors["column.rows"].tolist(), self._tensors["column.values"].tolist()
-        ):
+        rows, values = self._tensors["column.rows"].tolist(), self._tensors["column.values"].tolist()
+        for column, row, value in zip(columns, rows, values):
             with damage_told(self.name):
                 kind = "nsb"[column % 4]
                 item = value if kind == "n" else words.at(int(value))
@@ -414,8 +411,8 @@ def _list_of(prefix: str, tensors: Tensors, key: int) -> tuple[npt.NDArray[np.ui
 
 def _merged_lists(prefix: str, every: Sequence[Tensors], places: Sequence[Integers]) -> Tensors:
     """Return the lists of several segments as one."""
-    keys, rows, values, before = [], [], [], 0
-    words = 0
+    keys, rows, values = [], [], []
+    before = words = 0
     for tensors, place in zip(every, places):
         sizes = np.diff(tensors[f"{prefix}.key_ends"], prepend=0)
         own = place[tensors[f"{prefix}.rows"]]
@@ -495,9 +492,8 @@ def _merged_rows(part: str, every: Sequence[Tensors], kept: Sequence[Integers]) 
         ends.append(sizes[passages])
         indices.append(tensors[f"rows:{part}.indices"][own])
         values.append(tensors[f"rows:{part}.values"][own])
-    return _forward(
-        part, np.cumsum(np.concatenate(ends), dtype=np.int64), np.concatenate(indices), np.concatenate(values)
-    )
+    all_ends = np.cumsum(np.concatenate(ends), dtype=np.int64)
+    return _forward(part, all_ends, np.concatenate(indices), np.concatenate(values))
 
 
 def _joined(several: Sequence[tuple[Strings, Integers]]) -> Strings:

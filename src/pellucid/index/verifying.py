@@ -11,9 +11,9 @@ from pathlib import Path
 
 import numpy as np
 
-from pellucid.index.changing import Counts, document_vectors, term_counts
+from pellucid.index.changing import document_vectors, term_counts
 from pellucid.index.commits import wrong
-from pellucid.index.documents import Document, batch_of
+from pellucid.index.documents import Document, batches
 from pellucid.index.engine import Engine, Vector
 from pellucid.index.metadata import entries
 from pellucid.index.models import wrong_copy
@@ -36,12 +36,13 @@ def wrong_parts(folder: Path, now: Snapshot) -> list[str]:
         return problems  # what is computed from damaged files says no more
     step, terms, ids = max(1, state.documents // _ENCODED), 0, Counter[str]()
     for segment in segments:
-        waiting = (segment.document(row) for row in segment.kept_rows().tolist())
         passages, counted, lengths = segment.passages_of(segment.kept_rows()), list[int](), list[int]()
-        while block := batch_of(waiting):
+        for block in batches(segment.document(row) for row in segment.kept_rows().tolist()):
             ids.update(document.id for document in block)
             counts = term_counts(now, block)
-            counted += _signatures(counts)
+            known = list(dict.fromkeys(term for passage in counts for term in passage))
+            of = dict(zip(known, hashed(known).tolist()))
+            counted += [sum(of[term] * n for term, n in passage.items()) % (1 << 64) for passage in counts]
             lengths += [sum(passage.values()) for passage in counts]
             sample = [document for document in block if document.number % step == 0]
             problems += _wrong_vectors(now, segment, sample)
@@ -60,13 +61,6 @@ def wrong_parts(folder: Path, now: Snapshot) -> list[str]:
     if now.engine is not None:
         problems += _wrong_points(now.engine, segments, state.garbage)
     return problems
-
-
-def _signatures(counts: Counts) -> list[int]:
-    """Return a sum over the terms of each passage that other terms or counts do not have, in 64 bits."""
-    known = list(dict.fromkeys(term for passage in counts for term in passage))
-    of = dict(zip(known, hashed(known).tolist()))
-    return [sum(of[term] * n for term, n in passage.items()) % (1 << 64) for passage in counts]
 
 
 def _wrong_vectors(now: Snapshot, segment: Segment, sample: Sequence[Document]) -> Iterator[str]:
