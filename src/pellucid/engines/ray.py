@@ -277,7 +277,7 @@ class RayEngine(Engine):
         return merge(*self._read("do", "numbers", max(start, _STAMP + 1)))
 
     def vectors(self, numbers: Collection[int], names: Collection[str]) -> dict[int, dict[str, Vector]]:
-        asked = {shard: ("do", "vectors", own, list(names)) for shard, own in self._divided(numbers).items()}
+        asked = {shard: ("do", "vectors", own, list(names)) for shard, own in self._divided(numbers, int).items()}
         return {number: vector for found in self._gather(asked) for number, vector in found.items()}
 
     def search(self, queries: Mapping[str, Vector], limit: int, where: Where = ()) -> dict[str, dict[int, float]]:
@@ -289,7 +289,7 @@ class RayEngine(Engine):
     ) -> dict[str, dict[int, float]]:
         divided: dict[int, dict[str, list[int]]] = {}
         for name in queries:
-            for shard, own in self._divided(wanted.get(name, ())).items():
+            for shard, own in self._divided(wanted.get(name, ()), int).items():
                 divided.setdefault(shard, {})[name] = own
         answers = self._gather({shard: ("do", "products", dict(queries), own) for shard, own in divided.items()})
         return {name: dict(_joined(answers, name)) for name in queries}
@@ -299,7 +299,7 @@ class RayEngine(Engine):
     def _all(self) -> list[_Replica]:
         return [replica for replicas in self._shards for replica in replicas]
 
-    def _divided(self, items: Iterable[Item], number_of: Callable[[Item], int] = int) -> dict[int, list[Item]]:
+    def _divided(self, items: Iterable[Item], number_of: Callable[[Item], int]) -> dict[int, list[Item]]:
         """Return the points, or their numbers, of each shard."""
         divided: dict[int, list[Item]] = {}
         for item in items:

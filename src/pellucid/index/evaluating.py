@@ -172,9 +172,8 @@ class IndexEvaluation(Report):
             yield from self._tuned(self.tuned)
         yield Note(f"{self.missed:,} of {self.queries:,} have no relevant document among the first {self.top_k} hits.")
         if self.examples:
-            columns = "relevant", "found by", "what the first had more of"
-            heads = ["query", *numbers("rank", "score", "first"), *columns]
-            yield TablePart.of("Missed", heads, map(self._missed, self.examples))
+            words, measured = ("relevant", "found by", "what the first had more of"), numbers("rank", "score", "first")
+            yield TablePart.of("Missed", ["query", *measured, *words], map(self._missed, self.examples))
 
     def _missed(self, one: MissedQuery) -> tuple[str, ...]:
         rank = str(one.rank) if one.rank else f"> {self.recall_at}" if one.score is not None else "absent"

@@ -27,7 +27,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pellucid.errors import ModelFolderError
-from pellucid.index.damage import STRINGS, Tensors, check_tensors, damage_told, damaged, is_list, wrong_numbers
+from pellucid.index.damage import STRINGS, Tensors, check_tensors, damage_told, damaged, wrong_numbers
 from pellucid.index.documents import Document
 from pellucid.index.engine import Vector, Where
 from pellucid.index.metadata import Fields, entries, timestamp
@@ -75,7 +75,8 @@ class Segment:
         self.name, self.gone, self._tensors = name, gone, tensors
         self.numbers: Integers = tensors["numbers"]
         self.ends: Integers = tensors["passages"]
-        self._strings = {kind: Strings(tensors[f"{kind}.data"], tensors[f"{kind}.ends"]) for kind in STRINGS}
+        kinds = (*STRINGS, "words")
+        self._strings = {kind: Strings(tensors[f"{kind}.data"], tensors[f"{kind}.ends"]) for kind in kinds}
 
     @classmethod
     def made(
@@ -125,9 +126,9 @@ class Segment:
             tensors |= _hash_table(np.concatenate(hashes))
             places = [_places(rows, len(one.numbers)) for one, rows in zip(segments, kept)]
             passage_places = [_places(p, one.passages) for one, p in zip(segments, kept_passages)]
-            for prefix in [name.removesuffix(".keys") for name in every[0] if is_list(name)]:
-                tensors |= _merged_lists(prefix, every, places if prefix == "column" else passage_places)
+            tensors |= _merged_lists("column", every, places)
             if "bm25.lengths" in every[0]:
+                tensors |= _merged_lists("bm25", every, passage_places)
                 lengths = [t["bm25.lengths"][p] for t, p in zip(every, kept_passages)]
                 tensors["bm25.lengths"] = np.concatenate(lengths)
             for name in every[0]:
@@ -136,7 +137,7 @@ class Segment:
                     tensors |= _dense(part, np.concatenate([t[name][p] for t, p in zip(every, kept_passages)]))
                 elif kind == "rows" and name.endswith(".ends"):
                     tensors |= _merged_rows(part.removesuffix(".ends"), every, kept_passages)
-            return cls(tensors | _merged_dictionary(every, tensors))
+            return cls(tensors | _merged_dictionary([one._strings["words"] for one in segments], tensors))
 
     # Files
 
@@ -165,8 +166,7 @@ class Segment:
 
     def without(self, rows: npt.NDArray[Any]) -> Segment:
         """Return the same segment with more documents gone."""
-        gone = np.union1d(self.gone, rows).astype(np.int32)
-        return Segment(self._tensors, self.name, gone)
+        return Segment(self._tensors, self.name, np.union1d(self.gone, rows).astype(np.int32))
 
     # Documents
 
@@ -295,14 +295,13 @@ class Segment:
 
     def column_items(self) -> Iterator[tuple[int, str, Any]]:
         """Yield row, key and value of every entry of the metadata that conditions see."""
-        words = Strings(self._tensors["words.data"], self._tensors["words.ends"])
         sizes = np.diff(self._tensors["column.key_ends"], prepend=0)
         columns = np.repeat(self._tensors["column.keys"], sizes).tolist()
         rows, values = self._tensors["column.rows"].tolist(), self._tensors["column.values"].tolist()
         for column, row, value in zip(columns, rows, values):
             with damage_told(self.name):
                 kind = "nsb"[column % 4]
-                item = value if kind == "n" else words.at(int(value))
+                item = value if kind == "n" else self._strings["words"].at(int(value))
             yield row, f"{kind}{column // 4}", item
 
     def dense(self, part: str) -> Floats:
@@ -366,7 +365,7 @@ class Segment:
 
     @cached_property
     def _codes(self) -> dict[str, int]:
-        words = Strings(self._tensors["words.data"], self._tensors["words.ends"])
+        words = self._strings["words"]
         return {words.at(number): number for number in range(len(words.ends))}
 
 
@@ -476,24 +475,25 @@ def _sparse(part: str, rows: Sequence[Vector | None]) -> Tensors:
     sizes = [len(indices) for indices, _ in sides]
     indices = np.concatenate([np.zeros(0, np.int64), *(np.asarray(own, np.int64) for own, _ in sides)])
     values = np.concatenate([np.zeros(0, np.float32), *(np.asarray(own, np.float32) for _, own in sides)])
-    lists = _lists(f"sparse:{part}", indices, np.repeat(np.arange(len(sides)), sizes), values)
-    return _forward(part, np.cumsum(sizes, dtype=np.int64), indices, values) | lists
+    return _coordinates(part, np.array(sizes, np.int64), indices, values)
 
 
-def _forward(part: str, ends: Integers, indices: Integers, values: Floats) -> Tensors:
-    return {f"rows:{part}.ends": ends, f"rows:{part}.indices": indices, f"rows:{part}.values": values}
+def _coordinates(part: str, sizes: Integers, indices: Integers, values: Floats) -> Tensors:
+    """Return the coordinates of a sparse part, by passage and by dimension."""
+    forward: Tensors = {"ends": np.cumsum(sizes, dtype=np.int64), "indices": indices, "values": values}
+    lists = _lists(f"sparse:{part}", indices, np.repeat(np.arange(len(sizes)), sizes), values)
+    return {f"rows:{part}.{name}": array for name, array in forward.items()} | lists
 
 
 def _merged_rows(part: str, every: Sequence[Tensors], kept: Sequence[Integers]) -> Tensors:
-    ends, indices, values = [], [], []
+    every_size, indices, values = [], [], []
     for tensors, passages in zip(every, kept):
         sizes = np.diff(tensors[f"rows:{part}.ends"], prepend=0)
         own = np.repeat(_places(passages, len(sizes)) >= 0, sizes)
-        ends.append(sizes[passages])
+        every_size.append(sizes[passages])
         indices.append(tensors[f"rows:{part}.indices"][own])
         values.append(tensors[f"rows:{part}.values"][own])
-    all_ends = np.cumsum(np.concatenate(ends), dtype=np.int64)
-    return _forward(part, all_ends, np.concatenate(indices), np.concatenate(values))
+    return _coordinates(part, np.concatenate(every_size), np.concatenate(indices), np.concatenate(values))
 
 
 def _joined(several: Sequence[tuple[Strings, Integers]]) -> Strings:
@@ -540,10 +540,9 @@ def _dictionary(words: Iterable[str]) -> Tensors:
     return {"words.data": data, "words.ends": ends, "words.times": times}
 
 
-def _merged_dictionary(every: Sequence[Tensors], tensors: Tensors) -> Tensors:
+def _merged_dictionary(spelled: Sequence[Strings], tensors: Tensors) -> Tensors:
     """Return the words that merged columns use, each once, and the columns with the numbers of these."""
     known: dict[str, int] = {}
-    spelled = [Strings(t["words.data"], t["words.ends"]) for t in every]
     all_words = [strings.at(n) for strings in spelled for n in range(len(strings.ends))]
     keys = np.repeat(tensors["column.keys"], np.diff(tensors["column.key_ends"], prepend=0))
     values, strings_at = tensors["column.values"].copy(), np.flatnonzero(keys % 4 != _KINDS["n"])
