@@ -4,9 +4,9 @@
     idf(t) = ln(1 + (N - N_t + 0.5) / (N_t + 0.5))
 
 with n_t the times t stands in the query, f(t, d) in the passage, |d| the number of the passage's terms, N all passages
-and N_t those with t. What is stored are f and |d|; all else is computed when a query is asked, so that a score is that
-of the documents there are. A passage's half of each product (its *impact*) stays below k1 + 1: what a query can reach
-at most is known without looking at any passage, and BM25 divided by it lies in [0, 1).
+and N_t those with t. Only f and |d| are stored; the rest is computed for each query, from the documents that are there
+then. A passage's half of each product (its *impact*) stays below k1 + 1, so that the highest score a query can reach is
+known without looking at any passage. BM25 divided by it lies in [0, 1).
 """
 
 from __future__ import annotations

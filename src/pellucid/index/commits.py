@@ -5,8 +5,8 @@
     segments/            files that never change; one commit adds some, and names those it still needs
     .lock                held while a commit is made
 
-Whoever reads has one commit, and the files it names: never half of a change, and no lock. A file that a later commit
-no longer names is removed; who has it open still reads it, and who is about to open it takes the later commit.
+A reader has one commit and the files it names: never half of a change, and no lock. A file that a later commit no
+longer names is removed; a process that has it open still reads it, and one that is about to open it takes that commit.
 """
 
 from __future__ import annotations
@@ -299,10 +299,10 @@ def _write_state(folder: Path, state: IndexState) -> None:
 
 
 class Writer:
-    """Makes commits; one at a time, for who holds the lock of the folder."""
+    """Makes commits, one after the other; the lock of the folder must be held."""
 
     def __init__(self, folder: Path, commit: Commit) -> None:
-        """Take the present commit; what another process has made since `commit` was read is taken too."""
+        """Take the present commit, which may be later than `commit`."""
         late = stamp_of(folder) != commit.stamp
         self.folder, self.commit = folder, read_commit(folder, commit) if late else commit
 
@@ -315,7 +315,7 @@ class Writer:
         if stamp_of(self.folder) != self.commit.stamp:
             raise IndexFolderError(
                 f"{self.folder} was changed by another process that does not see the lock of this one; change an index "
-                "on network drives from one machine alone"
+                "on network drives from one machine only"
             )
         stored = self.stored() if stored is None else stored
         files = tuple((one.file, one.gone) for one in stored)

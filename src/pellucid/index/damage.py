@@ -1,7 +1,7 @@
-"""Whether the arrays of a segment can be what they say, and how it is told where they are not.
+"""Checks of the arrays of a segment, and the error for a damaged file.
 
-A folder may come from anyone, and a disk may fail: whatever a file holds, nothing is read outside of its arrays, and an
-error of ours names the file.
+A folder may come from anyone, and a disk may fail: nothing is ever read outside of an array, and the error names the
+file.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ def damaged(name: str, what: object) -> IndexFolderError:
 
 
 @contextmanager
-def damage_told(name: str) -> Iterator[None]:
-    """Turn what damaged arrays lead to into our error."""
+def damage_reported(name: str) -> Iterator[None]:
+    """Raise errors that damaged arrays cause as IndexFolderError."""
     try:
         yield
     except IndexFolderError:
@@ -114,7 +114,7 @@ def check_tensors(tensors: Tensors) -> None:
 
 
 def wrong_numbers(tensors: Tensors) -> str:
-    """Return what numbers cannot be, with all of them looked at; "" where nothing."""
+    """Return which numbers cannot be right, "" where all can be; every number is read."""
     documents, passages = len(tensors["numbers"]), len(tensors["cuts"])
     for name, tensor in tensors.items():
         if tensor.dtype.kind == "f" and name != "words.times" and not is_sound(tensor):
@@ -143,7 +143,7 @@ def _strictly(name: str, numbers: npt.NDArray[np.int64]) -> None:
 
 
 def _rising(name: str, ends: npt.NDArray[np.int64], last: int | None) -> int:
-    """Return the last of some ends; refuse those that fall, or end elsewhere than at `last`."""
+    """Return the last of some ends; check that they rise, and end at `last`."""
     if len(ends) and (ends[0] < 0 or (ends[1:] < ends[:-1]).any()):
         raise ValueError(f"{name} does not rise")
     end = int(ends[-1]) if len(ends) else 0

@@ -1,4 +1,4 @@
-"""The documents of an index: what one is, how a text is cut into passages, and what is refused."""
+"""The documents of an index, how their texts are cut into passages, and the checks of what a user gives."""
 
 from __future__ import annotations
 

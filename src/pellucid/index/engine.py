@@ -1,9 +1,8 @@
-"""Engines: where the vectors of an index lie when they are not in its own segments, and what an engine has to do.
+"""The interface of engines, which hold the vectors of an index outside of its segments; they are in `engines/`.
 
 A point is a passage: a number, a vector for each model of the index (a numpy row, or the pair of indices and values of
-a sparse one; a model that knows nothing of the passage has none), and the metadata that can be filtered by. Numbers are
-never used for another passage of the same generation. BM25 is always counted in the segments. The engines themselves
-are in `engines/`.
+a sparse one; a model that knows nothing of the passage has none), and the metadata that can be filtered by. A number
+never stands for another passage of the same generation. BM25 is always computed from the segments.
 """
 
 from __future__ import annotations
@@ -61,15 +60,15 @@ class Engine(Protocol):
         """Release what is open."""
 
     def flush(self) -> None:
-        """Return when every change before is safe, and every search sees it; nothing to do where a write waits."""
+        """Return when every earlier change is safe and seen by every search; by default a write has waited for that."""
         return None
 
     def optimize(self) -> None:
-        """Rearrange what was added for faster searches, where a server does not by itself."""
+        """Rearrange added points for faster searches, if the engine does not do so by itself."""
         return None
 
     def index_payload(self, key: str) -> None:
-        """Make filters by a key of the payload fast, where that has to be asked for."""
+        """Make filters by a key of the payload fast, if the engine does not do so by itself."""
         return None
 
     def put(self, points: Iterable[Point]) -> None:
@@ -94,7 +93,7 @@ class Engine(Protocol):
 
 
 class EngineSettings(Protocol):
-    """What an index writes down of its engine, to find it again: a frozen dataclass of JSON values, without secrets."""
+    """The stored settings of an engine, by which an index finds it again: a frozen dataclass of JSON, no secrets."""
 
     kind: ClassVar[str]
 
@@ -123,7 +122,7 @@ ENGINES = {
 
 
 def written_engine(engine: EngineSettings | None) -> dict[str, Any]:
-    """Return how an index writes its engine down."""
+    """Return the stored form of an engine's settings."""
     if engine is None:
         return {"kind": LOCAL}
     if getattr(type(engine), "kind", None) not in ENGINES:
@@ -147,7 +146,7 @@ def chosen_engine(
             found = getattr(import_module(f"pellucid.{module}"), name)(**settings)
         if written["kind"] not in _INSIDE and not allowed:
             raise IndexFolderError(
-                f"the index names the engine {found!r:.300}; a folder alone asks no server, nor with your keys. If "
+                f"the index names the engine {found!r:.300}; no server is contacted only because a folder names it. If "
                 "you trust it: Index.open(path, allow_outside=True), or pellucid --allow-outside on the command line. "
                 "Or give the engine: Index.open(path, engine=...)"
             )

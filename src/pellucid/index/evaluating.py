@@ -1,9 +1,8 @@
-"""How good an index finds what people have judged: measures of each part, why what is relevant was missed, and weights.
+"""Evaluation of an index on judged queries: measures of each part, why relevant documents were missed, and weights.
 
 The measures are trec_eval's. A query that finds nothing counts 0, and so does a relevant document that the index does
-not hold. All searches are of one commit, with its word weights; each query is encoded once. Weights that were chosen on
-the queries they are measured on look better than they are: each of five folds of the queries is measured with those
-that are best on the other four.
+not hold. All searches are of one commit, with its word weights; each query is encoded once. Weights look better on the
+queries they were chosen on than on others: each of five folds is measured with those that are best on the other four.
 """
 
 from __future__ import annotations
@@ -127,7 +126,7 @@ class TunedWeights(NamedTuple):
 
 @dataclass(frozen=True, repr=False)
 class IndexEvaluation(Report):
-    """How good an index finds what people have judged.
+    """How well an index finds the documents that people have judged relevant.
 
     Attributes:
         documents: how many the index holds.
@@ -300,7 +299,7 @@ def evaluated(
 
 
 def _missed(asked: JudgedQueries, query: str, run: Sequence[str], found_by: tuple[str, ...]) -> MissedQuery:
-    """Say why no relevant document of a query came among the first."""
+    """Return the relevant document that came nearest to the first hits, and what it lacked."""
     relevant = [own for own, grade in asked.relevant[query].items() if grade > 0]
     first = next(iter(asked.hits(query, asked.weights, 1)), None)
     shown = (first.id, first.score) if first is not None else ("", 0.0)

@@ -1,8 +1,8 @@
-"""Vectors from elsewhere: given with the documents, so that nothing is embedded twice.
+"""Vectors that the user gives with the documents, so that nothing is embedded twice.
 
-A row is of a document, and stands for each of its passages: what a long document means as a whole, beside what BM25 and
-other models find in the passage. The index remembers which parts have such rows (`given_parts`): they are kept when all
-else is made anew, and not held against the texts.
+A row belongs to a document and is used for each of its passages: it represents the whole, beside what BM25 and other
+models find in the passage. The index remembers which parts have such rows (`given_parts`): a rebuild keeps them, and
+`verify` does not compare them with the texts.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _CHECKED = 4096  # rows looked at together
 
 
 class QueryFunction:
-    """A model of an index that makes the vectors of queries alone; those of documents are given: `Index.add`.
+    """A model of an index that encodes only queries; the vectors of documents are given to `Index.add`.
 
     >>> bool(QueryFunction(lambda texts: [[1.0, 0.0]] * len(texts)).encode_query(["a"]))
     True
@@ -57,7 +57,7 @@ class QueryFunction:
             InputError: always.
         """
         raise InputError(
-            "this model makes vectors of queries alone, and a document has none yet. Give its vector: "
+            "this model encodes only queries, and a document has no vector yet. Give it: "
             "index.add(ids, texts, vectors={part: array}), index.update(id, text=..., vectors={part: row})"
         )
 
@@ -106,7 +106,7 @@ def check_same(names: Iterable[str], before: Mapping[str, Model], now: Mapping[s
 
 
 def still_given(state: IndexState, models: Mapping[str, Model]) -> list[str]:
-    """Return the parts whose given rows fit `models`, since their models are those of before."""
+    """Return the parts with given rows whose models are the same in `models`."""
     before = {model["name"]: model["fingerprint"] for model in state.settings["models"]}
     parts = [name for name in given_parts(state.settings) if name in models]
     return [name for name in parts if same_model(before[name], models[name].fingerprint)]
@@ -175,7 +175,7 @@ def _checked(name: str, array: Any, model: Model) -> Any:
 
 
 def _units(block: Any) -> list[Vector | None]:
-    """Return rows at length 1, in whatever type they come; None for a row of zeros."""
+    """Return rows of any numeric type at length 1; None for a row of zeros."""
     if hasattr(block, "indptr"):
         sides = [
             (block.indices[start:end].astype(np.int64), _unit(np.asarray(block.data[start:end], np.float64)))

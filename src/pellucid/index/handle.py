@@ -1,6 +1,6 @@
-"""An open index as its process holds it: the last commit with its models and its engine, and the lock of changes.
+"""An open index in one process: the last commit with its models and its engine, and the lock for changes.
 
-What another process has committed is taken at the next look; after a fork the locks are new.
+Each call takes the last commit, which another process may have made; after a fork the locks are new.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class IndexHandle:
     def __init__(
         self, folder: Path, commit: Commit, models: dict[str, Model], engines: EngineSettings | None, *, read_only: bool
     ) -> None:
-        """Take what `create` and `open` have opened; they give the engine afterwards."""
+        """Take what `Index.create` and `Index.open` have opened; they set the engine afterwards."""
         self.folder, self._engines, self._read_only = folder, engines, read_only
         self._closed, self._outside = False, is_outside_allowed() or engines is not None
         self._given: dict[str, Any] = {}  # models that the caller gave, for when others of the same names are needed
@@ -75,8 +75,8 @@ class IndexHandle:
         if self._process != os.getpid():  # forked: locks may be held by threads that are not here
             if self._engines is not None:
                 raise InputError(
-                    f"the index {self.folder} was opened in process {self._process}, and its engine serves that one "
-                    "alone; open it again in this process"
+                    f"the index {self.folder} was opened in process {self._process}, and its engine serves only "
+                    "that one; open it again in this process"
                 )
             self._set_locks()
             self._writer = None
@@ -90,7 +90,7 @@ class IndexHandle:
         return self._at
 
     def _take(self, commit: Commit) -> None:
-        """Go on with a later commit, of another process or of this one."""
+        """Take a later commit, with its models and engine where they changed."""
         before, after = self._at.commit.state, commit.state
         if after.settings["models"] == before.settings["models"] and after.engine == before.engine:
             self._at = self._at._replace(commit=commit)

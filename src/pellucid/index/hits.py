@@ -193,7 +193,7 @@ class SecondStage:
             self._share = every.pop(RERANK)
             if not any(every.values()):
                 raise InputError(
-                    f"weights name {RERANK!r} alone; name the parts, too, that find the documents, or leave weights "
+                    f"weights name only {RERANK!r}; name the parts that find the documents, too, or leave weights "
                     "out: then its score replaces theirs"
                 )
             self.weights = every

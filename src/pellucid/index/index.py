@@ -288,7 +288,7 @@ class Index(IndexHandle):
         return count
 
     def _store(self, batch: list[Document], own: Rows, fits: Mapping[str, Model]) -> None:
-        """Make documents visible in the place of those of the same ids, all or none."""
+        """Make documents visible, which replace those of the same ids, all or none."""
         now = self._now()
         counts, vectors = term_counts(now, batch), document_vectors(now.models, batch, own)  # others may write
         with self._changing() as writer:
@@ -354,7 +354,7 @@ class Index(IndexHandle):
         return len(found)
 
     def configure(self, *, weights: Weights = None, word_weights: Weights = None) -> None:
-        """Change what searches count when they do not say it themselves; no vector is made anew.
+        """Change the weights that searches use by default; no vector is made anew.
 
         Args:
             weights: of the parts, as in `create`.
@@ -413,7 +413,7 @@ class Index(IndexHandle):
             top_k: how many.
             where: conditions on the metadata: {"year": {"gte": 1990}, "lang": "en"} for all of them, a list of such for
                 any; the operators are eq, ne, in, nin, gt, gte, lt, lte and exists.
-            weights: of the parts for this search: {"bm25": 1} is BM25 alone. Brought to the sum 1.
+            weights: of the parts for this search: {"bm25": 1} is only BM25. Brought to the sum 1.
             word_weights: what words of the query count in BM25 and static models: {"immune": 0.3} multiplies their
                 terms and pairs of words by 0.3. Other models read the query as it is.
             rerank: a second stage, which scores the first hits anew: a CrossEncoder of sentence-transformers, or a
@@ -477,7 +477,7 @@ class Index(IndexHandle):
         tune: bool = False,
         show_progress_bar: bool = False,
     ) -> IndexEvaluation:
-        """Say how well documents are found that people have judged relevant: each part alone, and all together.
+        """Measure how well documents are found that people have judged relevant, by each part and by all together.
 
         Args:
             queries: id -> text; `pellucid.index.read_queries` reads them from a file.
@@ -485,8 +485,8 @@ class Index(IndexHandle):
                 `pellucid.index.read_qrels` reads them.
             top_k: hits that count for nDCG.
             recall_at: hits that count for recall and MRR.
-            examples: queries without a relevant document among the first `top_k` that are taken apart: what the first
-                hit had more of.
+            examples: how many queries without a relevant document among the first `top_k` are explained: the largest
+                rows by which the first hit stands above it.
             tune: also choose weights of the parts, and measure such a choice on queries that it was not made on: each
                 of five folds with what is best on the other four.
             show_progress_bar: show a bar, counting searches, once the work has lasted two seconds.
@@ -503,7 +503,7 @@ class Index(IndexHandle):
             return evaluated(asked, top_k, recall_at, examples, tune, progress.advance)
 
     def info(self) -> dict[str, Any]:
-        """Return what the index is: counts, parts and weights, fields of the metadata, bytes on disk."""
+        """Return facts about the index: counts, parts and weights, fields of the metadata, bytes on disk."""
         state = self._now().commit.state
         settings = state.settings
         sources = {
@@ -530,10 +530,10 @@ class Index(IndexHandle):
         }
 
     def verify(self) -> list[str]:
-        """Hold everything that is stored against the texts; return what is wrong, nothing where all is well.
+        """Compare everything that is stored with checksums and texts; return what is wrong.
 
-        Every file is held against its checksum, the counts of terms are made again for all documents, and the models'
-        vectors for 200 of them. The index can be searched meanwhile, and not changed.
+        The terms of all documents are counted again, and 200 documents are encoded again. The index can be searched
+        meanwhile, and not changed.
         """
         if self._read_only:
             return wrong_parts(self.folder, self._now())

@@ -1,8 +1,8 @@
-"""What is known of a document beside its text, and the conditions a search can put on it.
+"""The metadata of documents, and the conditions on them in a search.
 
 A value is a string, a number, a boolean, or a list of such; None is the same as absent. A date is a string of one form.
-The engine knows a field by a key of its own: how values are compared (n, s, b) and the field's number, so that a field
-may be called anything and hold strings in one document and numbers in another.
+The engine's key of a field says how values are compared (n, s, b) and has the field's number, so that a field may have
+any name, and hold strings in one document and numbers in another.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ Fields = dict[str, tuple[int, str]]
 
 
 class AsHeld(str):
-    """A value of a condition as somebody typed it: a number where the field holds numbers, a string where strings."""
+    """A typed value of a condition: a number where the field holds numbers, a string where it holds strings."""
 
     __slots__ = ()
 
@@ -105,7 +105,7 @@ def _keys(number: int, kinds: str) -> list[str]:
 
 
 def entries(metadata: Mapping[str, Any], fields: Mapping[str, tuple[int, str]]) -> dict[str, list[Any]]:
-    """Return what conditions see of a document's metadata: key -> values."""
+    """Return a document's metadata as conditions compare them: key -> values."""
     found: dict[str, list[Any]] = {}
     for name, value in metadata.items():
         for item in value if isinstance(value, list) else [value]:

@@ -1,4 +1,4 @@
-"""The models of an index: opened, written down so that they can be opened again, and recognised.
+"""The models of an index: how they are opened, stored so that they can be opened again, and recognised.
 
 A model given by name is remembered by that name; one given as an object is saved into the index, so that the folder is
 whole; a function can only be given again. A model is recognised by its fingerprint: an index refuses vectors that are
@@ -122,7 +122,6 @@ def written_models(folder: Path, models: Mapping[str, Model], copies: str) -> li
         if copied:
             copy = folder / copies / name
             model.encoder.save_pretrained(copy)
-            # In an index nobody edits them.
             files = {path.relative_to(copy).as_posix(): checksum(path) for path in copy.rglob("*") if path.is_file()}
         entry = {
             "name": name,
@@ -134,7 +133,7 @@ def written_models(folder: Path, models: Mapping[str, Model], copies: str) -> li
         }
         server = getattr(model.encoder, "model", None)
         if isinstance(server, EmbeddingServer):
-            entry["server"] = server.address  # for messages; nobody is asked there
+            entry["server"] = server.address  # for messages; it is not contacted
         written.append(entry)
     return written
 

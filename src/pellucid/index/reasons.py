@@ -1,8 +1,8 @@
-"""What a hit's score is made of, as arrays; rows are made when somebody reads them.
+"""The terms of a hit's score, as arrays; rows are made when they are read.
 
-Each part of the score is taken apart by what was asked for its vector: a static model's into pairs of words, any other
-model's by its `Query`; BM25 into terms here. All of them are exact: the values of a part add up to what it adds to the
-score. Some passages are read at once, since most of the work is the same for them.
+The part of a static model is divided into pairs of words, that of any other model by its `Query`, and BM25 into terms
+here. All are exact: the terms of a part add up to what it adds to the score. Neighbouring hits are read together, since
+most of the work is the same for them.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _FAINT = 0.15  # of the strongest word; a weaker one is not highlighted
 
 
 class Passages:
-    """Some passages whose scores are taken apart together; `texts` are as they are indexed."""
+    """Some passages whose scores are explained together; `texts` are as they are indexed."""
 
     def __init__(self, texts: list[str], vectors: Sequence[Mapping[str, Vector] | None], words: WordCache) -> None:
         """Take the passages, of each the stored vectors that are needed, by part, and what finds their words."""
@@ -127,18 +127,18 @@ class Reasons:
         ]
 
     def words(self) -> list[tuple[int, int, float]]:
-        """Return the stretches of `text` that have a part in the score: start, end, contribution, in text order."""
+        """Return the spans of `text` that contribute to the score: start, end, contribution, in text order."""
         return _triples(*self._marked)
 
     def highlights(self) -> list[tuple[int, int, float]]:
-        """Return the stretches of `words` that carry the score: those with a good part of the strongest's."""
+        """Return the strongest of `words`: those with at least 15 % of the largest contribution."""
         spans, values = self._marked
         strong = (values > 0) & (values >= _FAINT * values.max(initial=0.0))
         return _triples(spans[strong], values[strong])
 
     @cached_property
     def _marked(self) -> tuple[Integers, Floats]:
-        """The stretches [n, 2] and what each adds to the score [n], in text order."""
+        """The spans [n, 2] and what each adds to the score [n], in text order."""
         every = [terms for terms in self.terms.values() if len(terms.marks)]
         if not every:
             return NO_SPANS, NO_MARKS

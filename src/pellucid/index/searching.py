@@ -1,8 +1,8 @@
-"""A question to an index: its vectors, the best passages, and what takes their scores apart.
+"""A query to an index: its vectors, the best passages, and the reasons of their scores.
 
-The vectors in the segments are read whole: every passage gets its score, so that what is found is the best there is. A
-large dense part is read in 8 bits first; each product is then known up to a bound, and those passages are multiplied
-exactly that may belong to the best. Where an engine holds the vectors, each part brings its best passages instead.
+Every passage in the segments gets its score, so that the hits are the best there are. A large dense part is read in 8
+bits first: each product is then known up to a bound, and only passages that may be among the best are multiplied
+exactly. Where an engine holds the vectors, each part brings its best passages instead.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class Scores:
     """The parts of the score of each passage of one segment."""
 
     def __init__(self, segment: Segment, question: Question, *, coarse: bool, only: str | None = None) -> None:
-        """Compute them, or one alone; `coarse` reads dense parts in 8 bits where the segment has them."""
+        """Compute all parts, or `only` one; `coarse` reads dense parts in 8 bits where the segment has them."""
         self.segment, self._question = segment, question
         self._rounded: dict[str, Floats] = {}  # bounds of the errors of such parts
         self.parts: dict[str, Floats] = {}
@@ -236,15 +236,15 @@ class Question:
         self._found = []
         try:
             if self._now.engine is None:
-                return self._best(top_k, where), True
-            return self._asked(self._now.engine, top_k, where)
+                return self._from_segments(top_k, where), True
+            return self._from_engine(self._now.engine, top_k, where)
         except IndexError as error:
             problem = f"a file of the index is damaged ({error}); find out which: pellucid index verify"
             raise IndexFolderError(problem) from error
 
     # The vectors are here
 
-    def _best(self, top_k: int, where: Where) -> list[Hit]:
+    def _from_segments(self, top_k: int, where: Where) -> list[Hit]:
         """Return the best documents of all."""
         segments = self._now.commit.segments
         coarse = sum(segment.passages for segment in segments) >= _COARSE
@@ -282,12 +282,12 @@ class Question:
 
     # An engine has the vectors
 
-    def _asked(self, engine: Engine, top_k: int, where: Where) -> tuple[list[Hit], bool]:
+    def _from_engine(self, engine: Engine, top_k: int, where: Where) -> tuple[list[Hit], bool]:
         """Return the best documents that an engine and BM25 bring, and whether no other can be better."""
         # Each part brings its best passages; what another part has brought gets its product with this one. What no part
         # has brought scores at most the last of each list together. Unless the hits are above that, one part brings
         # more: its last becomes smaller, and so does the sum.
-        limit, own = max(_CANDIDATES, 2 * top_k), _Counted(self, where)
+        limit, own = max(_CANDIDATES, 2 * top_k), _Bm25Products(self, where)
         products: Products = {name: {} for name in self.vectors}
         limits, last, every = dict.fromkeys(self.vectors, limit), dict[str, float](), set[int]()
         others = {name: vector for name, vector in self.vectors.items() if name != BM25}
@@ -390,7 +390,7 @@ class Question:
         return Reasons(self.query, passages.texts[place], score, terms, named=len(self.weights) > 1)
 
 
-class _Counted:
+class _Bm25Products:
     """BM25 of all passages, by their numbers in an engine."""
 
     def __init__(self, question: Question, where: Where) -> None:

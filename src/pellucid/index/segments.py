@@ -27,7 +27,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pellucid.errors import ModelFolderError
-from pellucid.index.damage import STRINGS, Tensors, check_tensors, damage_told, damaged, wrong_numbers
+from pellucid.index.damage import STRINGS, Tensors, check_tensors, damage_reported, damaged, wrong_numbers
 from pellucid.index.documents import Document
 from pellucid.index.engine import Vector, Where
 from pellucid.index.metadata import Fields, entries, timestamp
@@ -111,7 +111,7 @@ class Segment:
     @classmethod
     def merged(cls, segments: Sequence[Segment]) -> Segment:
         """Return neighbouring segments as one, in memory, without what is gone."""
-        with damage_told(", ".join(one.name for one in segments)):
+        with damage_reported(", ".join(one.name for one in segments)):
             kept = [one.kept_rows() for one in segments]
             kept_passages = [one.passages_of(rows) for one, rows in zip(segments, kept)]
             every = [one._tensors for one in segments]
@@ -149,14 +149,14 @@ class Segment:
     @classmethod
     def open(cls, path: Path) -> Segment:
         """Map a file."""
-        with damage_told(str(path)):
+        with damage_reported(str(path)):
             tensors = _read(path)
             check_tensors(tensors)
         return cls(tensors, path.name)
 
     def reduced(self, path: Path) -> Segment:
         """Return the same segment without the documents whose rows a file lists."""
-        with damage_told(str(path)):
+        with damage_reported(str(path)):
             gone = _read(path)["rows"]
             if gone.dtype != np.int32 or gone.ndim != 1 or not len(gone):
                 raise ValueError("there are no rows")
@@ -224,7 +224,7 @@ class Segment:
 
     def document(self, row: int) -> Document:
         """Return a document."""
-        with damage_told(self.name):
+        with damage_reported(self.name):
             own, title, text, metadata = (self._strings[kind].at(row) for kind in STRINGS)
             first, last = self.ends[row - 1] if row else 0, self.ends[row]
             known = json.loads(metadata) if metadata != "{}" else {}  # the commonest, ten times a search
@@ -235,7 +235,7 @@ class Segment:
 
     def rows_of(self, ids: Sequence[str]) -> dict[str, int]:
         """Return the rows of the documents with some of the ids."""
-        with damage_told(self.name):
+        with damage_reported(self.name):
             wanted, table = hashed(ids), self._tensors["id.hash"]
             at = np.searchsorted(table, wanted)
             found: dict[str, int] = {}
@@ -289,7 +289,7 @@ class Segment:
         sums = np.zeros(self.passages, np.uint64)
         sizes = np.diff(self._tensors["bm25.key_ends"], prepend=0)
         keys = np.repeat(self._tensors["bm25.keys"].view(np.uint64), sizes)
-        with damage_told(self.name):
+        with damage_reported(self.name):
             np.add.at(sums, self._tensors["bm25.rows"], keys * self._tensors["bm25.values"].astype(np.uint64))
         return sums
 
@@ -299,7 +299,7 @@ class Segment:
         columns = np.repeat(self._tensors["column.keys"], sizes).tolist()
         rows, values = self._tensors["column.rows"].tolist(), self._tensors["column.values"].tolist()
         for column, row, value in zip(columns, rows, values):
-            with damage_told(self.name):
+            with damage_reported(self.name):
                 kind = "nsb"[column % 4]
                 item = value if kind == "n" else self._strings["words"].at(int(value))
             yield row, f"{kind}{column // 4}", item
@@ -340,7 +340,7 @@ class Segment:
         for tests in where:
             every = np.ones(len(self.numbers), np.bool_)
             for test in tests:
-                with damage_told(self.name):
+                with damage_reported(self.name):
                     held = self._held(test.key, test.operator, test.value)
                 every &= ~held if test.negated else held
             found |= every

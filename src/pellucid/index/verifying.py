@@ -1,7 +1,4 @@
-"""Whether an index stores just what the texts of its documents give.
-
-Every file is held against its checksum; then all of it is computed again, of the models' vectors a sample.
-"""
+"""The comparison of an index with the texts of its documents: checksums, then terms, metadata and sampled vectors."""
 
 from __future__ import annotations
 

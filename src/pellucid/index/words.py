@@ -1,7 +1,7 @@
-"""The words of passages, found once for all parts of a score, as numbers.
+"""The words of passages as numbers, found once for all parts of a score.
 
-Each distinct word has a number. What BM25 and the static models make of a word (its term, its row) is looked up once
-and kept in an array, so that reading a text again costs no Python call for a word.
+The term of BM25 and the rows of static models are looked up once for each distinct word and kept in an array, so that
+reading it again costs no Python call.
 """
 
 from __future__ import annotations
