@@ -74,16 +74,15 @@ class Index(IndexHandle):
         Args:
             path: a folder that is empty or not there yet.
             models: name -> model: a bundled name, folder or hub id, a pellucid model, a SentenceTransformer, or a
-                function from a list of texts to vectors, which has to be given again at each opening, as has an
-                `EmbeddingServer` or a `QueryFunction`. One model, or a list, get names of their own; None is static-en;
-                {} none.
+                function from texts to vectors. A function, `EmbeddingServer` or `QueryFunction` has to be given again
+                at each opening. One model, or a list, get names of their own; {} is no model, None is static-en.
             bm25: whether BM25 is a part of the score.
             weights: of the parts, "bm25" among them, brought to the sum 1; None gives the models together 0.3 where
                 all are static and else 0.4, in equal shares, and BM25 the rest.
             language: of BM25's stemmer, as "german"; "none" does not stem.
             stop_words: words that BM25 leaves out; None takes the list for English, none for other languages.
             passage_characters: longer texts are cut into passages of at most so many characters.
-            engine: where the vectors lie: one of `pellucid.engines`; None is the index's folder.
+            engine: one of `pellucid.engines`, which holds the vectors; None keeps them in the index's folder.
 
         Raises:
             InputError: something is in the folder, or an argument has a value that cannot be used.
@@ -134,18 +133,18 @@ class Index(IndexHandle):
 
         Args:
             path: the folder.
-            models: name -> model, in the place of those the index would open itself.
-            engine: other settings of its engine, such as a new address, for this time; with `rebuild` also another
+            models: name -> model, instead of those that the index would open itself.
+            engine: other settings of its engine, such as a new address, for this opening; with `rebuild` also another
                 engine, or "local" for none, to which the index moves.
             rebuild: make all vectors anew from the stored texts; with `models`, for these, as in `create`.
             read_only: refuse every change; nothing is written to the folder.
-            allow_outside: open what the folder names elsewhere, too: models of the hub that were not downloaded yet,
+            allow_outside: also open what the folder names elsewhere: models of the hub that were not downloaded yet,
                 and the engine that holds its vectors. A folder from someone else could name anything.
 
         Raises:
             EngineError: its engine cannot be reached.
-            IndexFolderError: it is no index, of another version, broken, names a model or an engine elsewhere, or a
-                model is another one than it was made with.
+            IndexFolderError: the folder is not an index, is of another version or broken, names a model or an engine
+                elsewhere, or a model is not the one that the index was made with.
         """
         with outside(allow_outside):
             return cls._open(Path(path), models, engine, rebuild=rebuild, read_only=read_only)
@@ -252,9 +251,9 @@ class Index(IndexHandle):
             texts: as many. Long ones are cut into passages, at the ends of paragraphs or sentences where possible.
             titles: as many, or None for none. A title is part of each passage.
             metadata: as many dicts of strings, numbers, booleans, dates, or lists of such; for `where`.
-            vectors: name of a model -> array [documents, dimension] of what that model has made of the documents
-                elsewhere, in the place of encoding them; of any length and numeric type, and of a sparse model a scipy
-                CSR matrix. A row is of the whole document, and stands for each of its passages.
+            vectors: name of a model -> array [documents, dimension] that this model has made of the documents
+                elsewhere, instead of encoding them here; rows of any length and numeric type, of a sparse model a scipy
+                CSR matrix. A row belongs to the whole document, and is used for each of its passages.
             show_progress_bar: show a bar, counting documents, once the work has lasted two seconds.
 
         Returns:
@@ -262,7 +261,7 @@ class Index(IndexHandle):
 
         Raises:
             InputError: an item is of the wrong kind or there are not equally many, an id occurs twice, a document is
-                too long, a model gives NaN, or `vectors` are of no part, of another dimension or not finite.
+                too long, a model gives NaN, or `vectors` name no model, have another dimension or are not finite.
             IndexFolderError: another process keeps changing the index for more than a minute.
             WritingError: the disk is full or read-only; what was committed is safe.
         """
@@ -452,7 +451,7 @@ class Index(IndexHandle):
                 return found if second is None else second.reranked(found, top_k, count)
 
     def score(self, query: str, id: str | int, *, weights: Weights = None, word_weights: Weights = None) -> Hit:
-        """Return one document as a hit, whether or not a search would find it: its score and the reasons.
+        """Return one document as a hit, its score and the reasons, whether or not a search would find it.
 
         Raises:
             InputError: there is no such document, or an argument has a value that cannot be used.
