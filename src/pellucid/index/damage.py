@@ -34,7 +34,7 @@ MEND = "Restore it, or build the index anew"
 """What a user can do about damage."""
 
 
-def is_list(name: str) -> bool:
+def _is_list(name: str) -> bool:
     """Whether an array holds the keys of lists; a part of the score may be called "x.keys" too."""
     return name.endswith(".keys") and (":" not in name or name.startswith("sparse:"))
 
@@ -81,7 +81,7 @@ def check_tensors(tensors: Tensors) -> None:
         _rising(f"{kind}.ends", tensors[f"{kind}.ends"], len(tensors[f"{kind}.data"]))
     sizes = {"passages": documents, "id.hash": documents, "id.order": documents, "cuts": passages}
     sizes |= {f"{kind}.ends": documents for kind in STRINGS} | {"words.times": len(tensors["words.ends"])}
-    for name in sorted({"column.keys", *filter(is_list, tensors)}):
+    for name in sorted({"column.keys", *filter(_is_list, tensors)}):
         prefix = name.removesuffix(".keys")
         keys, ends, rows = (tensors[f"{prefix}.{own}"] for own in ("keys", "key_ends", "rows"))
         _rising(name, ends, len(rows))
@@ -119,7 +119,7 @@ def wrong_numbers(tensors: Tensors) -> str:
     for name, tensor in tensors.items():
         if tensor.dtype.kind == "f" and name != "words.times" and not is_sound(tensor):
             return f"{name} holds NaN or infinity"
-        if is_list(name):
+        if _is_list(name):
             prefix, size = name.removesuffix(".keys"), documents if name == "column.keys" else passages
             rows = tensors[f"{prefix}.rows"]
             if len(rows) and not 0 <= rows.min() <= rows.max() < size:

@@ -207,11 +207,11 @@ class Index(IndexHandle):
     def __getitem__(self, id: str | int) -> Document:
         """Return a document by its id."""
         commit = self._now().commit
-        segment, row = self._found(commit, id)
+        segment, row = self._place_of(commit, id)
         return commit.segments[segment].document(row)
 
     @staticmethod
-    def _found(commit: Commit, id: str | int) -> tuple[int, int]:
+    def _place_of(commit: Commit, id: str | int) -> tuple[int, int]:
         """Return the segment and row of a document."""
         own = checked_id(id, "the id")
         found = commit.rows_of([own])
@@ -323,7 +323,7 @@ class Index(IndexHandle):
             for name, row in (vectors or {}).items()
         }
         with self._changing() as writer:
-            segment, row = self._found(writer.commit, id)
+            segment, row = self._place_of(writer.commit, id)
             old = writer.commit.segments[segment].document(row)
             texts = [old.text if text is None else text], [old.title if title is None else title]
             known = [old.metadata if metadata is None else metadata]
@@ -457,7 +457,7 @@ class Index(IndexHandle):
             InputError: there is no such document, or an argument has a value that cannot be used.
         """
         now = self._now()
-        segment, row = self._found(now.commit, id)
+        segment, row = self._place_of(now.commit, id)
         return self._question(well_formed(query), now, weights, word_weights).score(segment, row)
 
     def _question(self, query: str, now: Snapshot, weights: Weights, word_weights: Weights) -> Question:
