@@ -52,14 +52,16 @@ _TEXT_COLUMN = re.compile(r"(large_)?string(_view)?|null|dictionary<values=(larg
 _PEEK = 4096  # bytes at the start of a file that show whether it is UTF-16
 
 
-def cut(items: Iterable[Item], most: int, size: Callable[[Item], int]) -> Iterator[list[Item]]:
-    """Cut items into lists of at most `most` of them, and of about 16 million characters, as `size` counts them."""
+def cut(
+    items: Iterable[Item], most: int, size: Callable[[Item], int], characters_each: int = _BLOCK_CHARACTERS
+) -> Iterator[list[Item]]:
+    """Cut items into lists of at most `most` of them, and of about so many characters, as `size` counts them."""
     block: list[Item] = []
     characters = 0
     for item in items:
         block.append(item)
         characters += size(item)
-        if len(block) == most or characters >= _BLOCK_CHARACTERS:
+        if len(block) == most or characters >= characters_each:
             yield block
             block, characters = [], 0
     if block:

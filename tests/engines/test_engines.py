@@ -149,7 +149,7 @@ def test_an_engine_answers_as_a_matrix_product(engine, tmp_path):
         made.put([Point(number, own, {"n0": [float(number >> 16)]}) for number, own in vectors.items()])
         made.flush()
         made.optimize()
-        assert made.count() == 200 and list(made.numbers()) == sorted(vectors)
+        assert list(made.numbers()) == sorted(vectors)
         assert list(made.numbers(150 << 16)) == sorted(vectors)[149:]
         check_vectors(made.vectors(vectors, ["dense-part", "sparse part"]), vectors)
         queries = {"dense-part": chance.normal(size=5).astype(np.float32),
@@ -165,7 +165,7 @@ def test_an_engine_answers_as_a_matrix_product(engine, tmp_path):
         assert made.products(queries, {}) in ({}, {name: {} for name in queries})
         made.delete([1 << 16, 2 << 16, 999 << 16])
         made.flush()
-        assert made.count() == 198 and next(iter(made.numbers())) == 3 << 16
+        assert list(made.numbers()) == sorted(vectors)[2:]
     finally:
         made.close()
 
@@ -555,7 +555,7 @@ def test_an_actor_that_missed_writes_does_not_answer_before_it_has_them(tmp_path
     (tmp_path / "old").rename(tmp_path / "index/engine-1/shard-0-0")
     with Index.open(tmp_path / "index") as index:
         for _ in range(4):  # each of the two answers twice
-            assert ids_of(index.search("w1")) == ["b"] and index._at.engine.count() == 1
+            assert ids_of(index.search("w1")) == ["b"] and len(list(index._at.engine.numbers())) == 1
         assert index.verify() == []
 
 

@@ -34,7 +34,7 @@ from pellucid.explanation import Explanation
 from pellucid.index.bm25 import K1, Analyser, B
 from pellucid.index.documents import passage_ends
 from pellucid.index.reasons import Passages
-from pellucid.index.words import Words
+from pellucid.index.words import WordCache
 from pellucid.rows import Row
 from pellucid.static.embedder import StaticEmbedder
 from pellucid.static.words import WordPairs, distinct
@@ -76,6 +76,11 @@ class SparseLetters(Embedder):
 
     def save_pretrained(self, path):
         path.mkdir(parents=True)
+
+
+def sums(hit):
+    """What each part's rows add up to."""
+    return {part: terms.values.sum() for part, terms in hit.reasons.terms.items()}
 
 
 def lengths(texts):
@@ -223,8 +228,8 @@ def check_reasons(folder, models):
                 assert index.score(query, hit.id).score == pytest.approx(hit.score, abs=1e-6)
                 assert explanation.score == hit.score == pytest.approx(sum(hit.parts.values()))
                 assert sum(row.contribution for row in explanation.rows) == pytest.approx(hit.score, abs=1e-6)
-                read = {name: hit.parts[name] for name in hit.reasons.parts()}
-                assert hit.reasons.parts() == pytest.approx(read, abs=1e-6)
+                read = {name: hit.parts[name] for name in hit.reasons.terms}
+                assert sums(hit) == pytest.approx(read, abs=1e-6)
                 assert sum(hit.parts.values()) == pytest.approx(sum(read.values()), abs=1e-6)
                 top = hit.reasons.top(3)
                 sizes = sorted((abs(row.contribution) for row in hit.reasons.top(10**6)), reverse=True)
@@ -314,7 +319,7 @@ def test_vectors_of_any_sign_and_size(tmp_path):
             found = {hit.id: hit.score for hit in hits}
             assert hits.exact and found == pytest.approx({own: cosines[int(own)] for own in found}, abs=1e-6)
             assert len(found) == (0 if query == "0" else 34)  # a zero vector is like nothing
-            assert all(hit.reasons.parts() == pytest.approx(hit.parts, abs=1e-6) for hit in hits[:5])
+            assert all(sums(hit) == pytest.approx(hit.parts, abs=1e-6) for hit in hits[:5])
         assert index.verify() == []
 
 
@@ -788,7 +793,7 @@ def test_a_failure_half_way_leaves_no_trace(index, monkeypatch):
 
 def read_words(texts, models=None, *, compiled):
     """Words that have read `texts`, at once, by one of the two readers."""
-    words = Words(Analyser(), models or {})
+    words = WordCache(Analyser(), models or {})
     words._characters = 10**9 if compiled else 0
     with patch("pellucid.index.words._SHORT", 0 if compiled else 10**9):
         found = words.read(texts)
@@ -828,7 +833,7 @@ def test_the_rows_of_texts_are_those_of_the_vocabulary(compiled):
 
 
 def test_words_that_were_met_are_found_again_in_any_number():
-    words = Words(Analyser(), {})
+    words = WordCache(Analyser(), {})
     words._characters = 10**9
     texts = [" ".join(f"w{n}x{k}" for n in range(300)) for k in range(40)]  # the index of words is made anew for them
     first = [words.read([text]).values.tolist() for text in texts]
@@ -945,7 +950,7 @@ def test_compiled_reasons_are_the_plain_ones(kind):
     query = "w1 w2 w3 w2 " + " ".join(words[10:20])
 
     def read():
-        words = Words(Analyser(), {"m": model})
+        words = WordCache(Analyser(), {"m": model})
         pairs = WordPairs(model, query, *Passages([query], [], words).rows("m"), 0.5, {})
         terms_of = pairs.against(texts, *Passages(texts, [], words).rows("m"))
         return [terms_of(number) for number in range(len(texts))]

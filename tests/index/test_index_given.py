@@ -184,10 +184,10 @@ def test_a_sparse_part_takes_sparse_rows(tmp_path):
 def test_a_function_of_queries_alone_never_encodes_a_document(tmp_path):
     model = QueryFunction(no_function)
     with Index.create(tmp_path / "index", {"far": model}) as index:
-        with pytest.raises(InputError, match="queries alone"):
+        with pytest.raises(InputError, match="encodes only queries"):
             index.add(IDS, TEXTS)
         index.add(IDS, TEXTS, vectors={"far": ROWS})
-        with pytest.raises(InputError, match="queries alone"):
+        with pytest.raises(InputError, match="encodes only queries"):
             index.update("a", text="something else")
         assert index["a"].text == TEXTS[0]
         index.update("a", text="something else", vectors={"far": [0, 1, 0, 0]})

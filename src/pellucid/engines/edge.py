@@ -44,11 +44,6 @@ class Edge(EngineSettings):
         return EdgeEngine.create(folder, generation.dense, generation.sparse, exact=self.exact)
 
     def open(self, generation: Generation) -> EdgeEngine:
-        """Open a generation.
-
-        Raises:
-            IndexFolderError: it is missing, broken, or open in another process.
-        """
         return EdgeEngine.open(generation.folder / generation.name, generation.dense, exact=self.exact)
 
     def sweep(self, folder: Path, used: str) -> None:
@@ -66,7 +61,7 @@ class EdgeEngine(QdrantPoints):
     """One open shard of Qdrant Edge; one process at a time."""
 
     _CLASSES = QdrantClasses(edge, edge.RangeFloat, edge.RangeDateTime, edge.IsEmptyCondition)
-    _PAGE = 1000
+    _PAGE = 1000  # points written or read at once
 
     def __init__(self, shard: Any, dense: Collection[str], *, exact: bool) -> None:
         """Take an open shard with its dense parts, and whether each product with them is computed."""
@@ -109,9 +104,6 @@ class EdgeEngine(QdrantPoints):
     def index_payload(self, key: str) -> None:
         kind = edge.PayloadSchemaType.Float if key[0] == "n" else edge.PayloadSchemaType.Keyword
         self._shard.update(edge.UpdateOperation.create_field_index(key, kind))
-
-    def count(self) -> int:
-        return int(self._shard.count(edge.CountRequest(exact=True)))
 
     def payloads(self, numbers: Collection[int]) -> dict[int, dict[str, Any]]:
         """Return the payload of each point that is there."""

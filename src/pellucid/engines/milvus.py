@@ -107,16 +107,14 @@ class _Fields:
         return schema
 
     def indexes(self, graph: bool, *, lite: bool) -> Any:
-        found = MilvusClient.prepare_index_params()
+        found: Any = MilvusClient.prepare_index_params()
         if not lite:  # Milvus Lite has no index of tags, and looks at all
             found.add_index("tags", index_type="INVERTED")
         for field in self.dense.values():
-            if graph:
-                found.add_index(field, index_type="HNSW", metric_type="IP", params=_GRAPH)
-            else:
-                found.add_index(field, index_type="FLAT", metric_type="IP")
+            kind = {"index_type": "HNSW", "params": _GRAPH} if graph else {"index_type": "FLAT"}
+            found.add_index(field, metric_type="IP", **kind)
+        algorithm = {"inverted_index_algo": "DAAT_MAXSCORE"}
         for field in self.sparse.values():
-            algorithm = {"inverted_index_algo": "DAAT_MAXSCORE"}
             found.add_index(field, index_type="SPARSE_INVERTED_INDEX", metric_type="IP", params=algorithm)
         return found
 
@@ -163,9 +161,6 @@ class MilvusEngine(Engine):
         for block in blocks(numbers, _PAGE):
             self._ask(self._client.delete, ids=block)
 
-    def count(self) -> int:
-        return int(self._ask(self._client.query, filter="", output_fields=["count(*)"])[0]["count(*)"])
-
     def numbers(self, start: int = 0) -> Iterator[int]:
         pages = self._ask(
             self._client.query_iterator, batch_size=10 * _PAGE, filter=f"id >= {start}", output_fields=["id"]
@@ -190,8 +185,8 @@ class MilvusEngine(Engine):
 
     def search(self, queries: Mapping[str, Vector], limit: int, where: Where = ()) -> dict[str, dict[int, float]]:
         if limit > _MOST:
-            raise InputError(f"Milvus gives at most {_MOST:,} passages, and {limit:,} are needed; ask for a top_k of "
-                             f"{_MOST // 2:,} or less")  # fmt: skip
+            what = f"Milvus gives at most {_MOST:,} passages, and {limit:,} are needed"
+            raise InputError(f"{what}; ask for a top_k of {_MOST // 2:,} or less")
         return {name: self._search(name, vector, limit, _filter(where)) for name, vector in queries.items()}
 
     def products(
@@ -251,9 +246,8 @@ def _numbers(point: Point) -> dict[str, list[float]]:
         known = [timestamp(value) if isinstance(value, str) else float(value) for value in values]
         comparable = [value for value in known if value is not None]
         if len(comparable) > _VALUES:
-            raise InputError(
-                f"a field of a document holds {len(comparable):,} numbers or dates; Milvus compares at most {_VALUES}"
-            )
+            held = f"{len(comparable):,} numbers or dates"
+            raise InputError(f"a field of a document holds {held}; Milvus compares at most {_VALUES}")
         if comparable:
             found[key] = comparable
     return found

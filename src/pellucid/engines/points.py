@@ -59,9 +59,8 @@ class ServerSettings(EngineSettings, Protocol):
         with asking(self._server):
             client, name = self._client(), self._name(generation.name)
             if name not in self._collections(client):
-                raise IndexFolderError(
-                    f"{self._server} has no collection {name!r}. The texts are safe: pellucid index rebuild"
-                )
+                lost = f"{self._server} has no collection {name!r}"
+                raise IndexFolderError(f"{lost}. The texts are safe: pellucid index rebuild")
             return self._opened(client, name, generation)
 
     def sweep(self, folder: Path, used: str) -> None:
@@ -89,31 +88,22 @@ class ServerSettings(EngineSettings, Protocol):
 
 
 class QdrantClasses(NamedTuple):
-    """The classes of one of the two libraries, by what they are for.
+    """The classes of one of the two libraries, by what they are for."""
 
-    Attributes:
-        module: that has those of one name in both.
-        range: of numbers.
-        dates: a range of them.
-        empty: returns the condition that a key is absent.
-    """
-
-    module: Any
-    range: Any
-    dates: Any
-    empty: Any
+    module: Any  # with those of one name in both
+    range: Any  # of numbers
+    dates: Any  # a range of dates
+    empty: Any  # makes the condition that a key is absent
 
     def filter(self, where: Where) -> Any:
         """Return the filter that a search has."""
         if not where:
             return None
-        every: list[Any] = [
-            self.module.Filter(
-                must=[self._condition(test) for test in tests if not test.negated] or None,
-                must_not=[self._condition(test) for test in tests if test.negated] or None,
-            )
-            for tests in where
-        ]
+        every = []
+        for tests in where:
+            must = [self._condition(test) for test in tests if not test.negated]
+            must_not = [self._condition(test) for test in tests if test.negated]
+            every.append(self.module.Filter(must=must or None, must_not=must_not or None))
         return every[0] if len(every) == 1 else self.module.Filter(should=every)
 
     def _condition(self, test: Condition) -> Any:
@@ -145,9 +135,8 @@ class QdrantPoints(Engine, Protocol):
 
     def put(self, points: Iterable[Point]) -> None:
         for block in blocks(points, self._PAGE):
-            self._upsert(
-                [(p.number, {n: self._given(v) for n, v in p.vectors.items()}, dict(p.payload)) for p in block]
-            )
+            given = [(p.number, {n: self._given(v) for n, v in p.vectors.items()}, dict(p.payload)) for p in block]
+            self._upsert(given)
 
     def delete(self, numbers: Iterable[int]) -> None:
         for block in blocks(numbers, self._PAGE):

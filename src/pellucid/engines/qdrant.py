@@ -61,9 +61,8 @@ class Qdrant(ServerSettings):
         client.delete_collection(name)
 
     def _made(self, client: Any, name: str, generation: Generation) -> QdrantEngine:
-        dense = {
-            part: models.VectorParams(size=n, distance=models.Distance.DOT) for part, n in generation.dense.items()
-        }
+        dot = models.Distance.DOT
+        dense = {part: models.VectorParams(size=size, distance=dot) for part, size in generation.dense.items()}
         client.create_collection(
             name,
             vectors_config=dense,
@@ -100,9 +99,6 @@ class QdrantEngine(QdrantPoints):
         kind = models.PayloadSchemaType.FLOAT if key[0] == "n" else models.PayloadSchemaType.KEYWORD
         self._ask(self._client.create_payload_index, field_name=key, field_schema=kind, wait=True)
 
-    def count(self) -> int:
-        return int(self._ask(self._client.count, exact=True).count)
-
     def _upsert(self, points: list[tuple[int, dict[str, Any], dict[str, Any]]]) -> None:
         made = [models.PointStruct(id=number, vector=vectors, payload=known) for number, vectors, known in points]
         self._ask(self._client.upsert, points=made, wait=True)
@@ -111,16 +107,13 @@ class QdrantEngine(QdrantPoints):
         self._ask(self._client.delete, points_selector=models.PointIdsList(points=list(numbers)), wait=True)
 
     def _scroll(self, at: int) -> tuple[list[Any], Any]:
-        records, following = self._ask(
-            self._client.scroll, offset=at, limit=10 * self._PAGE, with_payload=False, with_vectors=False
-        )
+        wanted: dict[str, Any] = {"limit": 10 * self._PAGE, "with_payload": False, "with_vectors": False}
+        records, following = self._ask(self._client.scroll, offset=at, **wanted)
         return records, following
 
     def _retrieve(self, numbers: list[int], names: list[str]) -> list[Any]:
-        found: list[Any] = self._ask(
-            self._client.retrieve, ids=numbers, with_payload=False, with_vectors=names or False
-        )
-        return found
+        wanted: dict[str, Any] = {"ids": numbers, "with_payload": False, "with_vectors": names or False}
+        return list(self._ask(self._client.retrieve, **wanted))
 
     def _having(self, numbers: list[int]) -> Any:
         return models.HasIdCondition(has_id=list(numbers))

@@ -12,7 +12,7 @@ import os
 import shutil
 import threading
 import time
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
@@ -22,9 +22,10 @@ from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
 from pellucid.engines.edge import EdgeEngine, sweep_folders
+from pellucid.engines.points import asking
 from pellucid.errors import EngineError, IndexFolderError, check_integer, missing_extra
 from pellucid.index.documents import PASSAGE_BITS
-from pellucid.index.engine import Engine, EngineSettings, Generation, Point, Vector, Where, blocks
+from pellucid.index.engine import Engine, EngineSettings, Generation, Item, Point, Vector, Where, blocks
 
 try:
     import ray as cluster
@@ -69,10 +70,10 @@ class Ray(EngineSettings):
 
     def create(self, generation: Generation) -> RayEngine:
         shutil.rmtree(self._folder(generation.folder) / generation.name, ignore_errors=True)
-        return RayEngine(self._replicas(generation), () if self.exact else tuple(generation.dense), new=True)
+        return self._started(generation, new=True)
 
     def open(self, generation: Generation) -> RayEngine:
-        return RayEngine(self._replicas(generation), () if self.exact else tuple(generation.dense), new=False)
+        return self._started(generation, new=False)
 
     def sweep(self, folder: Path, used: str) -> None:
         sweep_folders(self._folder(folder), used)
@@ -80,27 +81,17 @@ class Ray(EngineSettings):
     def _folder(self, index: Path) -> Path:
         return Path(self.folder or index).absolute()
 
-    def _replicas(self, generation: Generation) -> list[list[_Replica]]:
-        self._connect()
+    def _started(self, generation: Generation, *, new: bool) -> RayEngine:
+        if not cluster.is_initialized():
+            os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # nothing is sent anywhere
+            here = {} if self.address else {"include_dashboard": False, "_node_ip_address": "127.0.0.1"}
+            with asking(f"Ray at {self.address or 'this machine'}"):
+                cluster.init(address=self.address or None, log_to_driver=False, **here)
         dense, sparse = dict(generation.dense), list(generation.sparse)
         folder = self._folder(generation.folder) / generation.name
-        return [
-            [
-                _Replica(folder / f"shard-{shard}-{replica}", dense, sparse, exact=self.exact)
-                for replica in range(self.replicas)
-            ]
-            for shard in range(self.shards)
-        ]
-
-    def _connect(self) -> None:
-        if cluster.is_initialized():
-            return
-        os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # nothing is sent anywhere
-        here = {} if self.address else {"include_dashboard": False, "_node_ip_address": "127.0.0.1"}
-        try:
-            cluster.init(address=self.address or None, log_to_driver=False, **here)
-        except Exception as error:  # ConnectionError, RuntimeError, ValueError and gRPC's
-            raise EngineError(f"Ray at {self.address or 'this machine'}: {error!s:.300}") from error
+        places = [[folder / f"shard-{shard}-{n}" for n in range(self.replicas)] for shard in range(self.shards)]
+        shards = [[_Replica(place, dense, sparse, exact=self.exact) for place in shard] for shard in places]
+        return RayEngine(shards, () if self.exact else tuple(dense), new=new)
 
 
 class _Owner:
@@ -268,15 +259,13 @@ class RayEngine(Engine):
         self._write({shard: ("do", "optimize") for shard in range(len(self._shards))})
 
     def put(self, points: Iterable[Point]) -> None:
-        divided: dict[int, list[Point]] = {}
-        for point in points:
-            divided.setdefault(self._shard_of(point.number), []).append(point)
-        self._change("put", divided)
+        self._change("put", points, lambda point: point.number)
 
     def delete(self, numbers: Iterable[int]) -> None:
-        self._change("delete", self._divided(numbers))
+        self._change("delete", numbers, int)
 
-    def _change(self, method: str, divided: Mapping[int, list[Any]]) -> None:
+    def _change(self, method: str, items: Iterable[Any], number_of: Callable[[Any], int]) -> None:
+        divided = self._divided(items, number_of)
         with self._changing:
             self._changed.update(divided)
             self._write({shard: ("do", method, own) for shard, own in divided.items()})
@@ -284,14 +273,11 @@ class RayEngine(Engine):
     def index_payload(self, key: str) -> None:
         self._write({shard: ("do", "index_payload", key) for shard in range(len(self._shards))})
 
-    def count(self) -> int:
-        return int(sum(self._read("do", "count"))) - len(self._shards)
-
     def numbers(self, start: int = 0) -> Iterator[int]:
         return merge(*self._read("do", "numbers", max(start, _STAMP + 1)))
 
     def vectors(self, numbers: Collection[int], names: Collection[str]) -> dict[int, dict[str, Vector]]:
-        asked = {shard: ("do", "vectors", own, list(names)) for shard, own in self._divided(numbers).items()}
+        asked = {shard: ("do", "vectors", own, list(names)) for shard, own in self._divided(numbers, int).items()}
         return {number: vector for found in self._gather(asked) for number, vector in found.items()}
 
     def search(self, queries: Mapping[str, Vector], limit: int, where: Where = ()) -> dict[str, dict[int, float]]:
@@ -303,7 +289,7 @@ class RayEngine(Engine):
     ) -> dict[str, dict[int, float]]:
         divided: dict[int, dict[str, list[int]]] = {}
         for name in queries:
-            for shard, own in self._divided(wanted.get(name, ())).items():
+            for shard, own in self._divided(wanted.get(name, ()), int).items():
                 divided.setdefault(shard, {})[name] = own
         answers = self._gather({shard: ("do", "products", dict(queries), own) for shard, own in divided.items()})
         return {name: dict(_joined(answers, name)) for name in queries}
@@ -313,13 +299,11 @@ class RayEngine(Engine):
     def _all(self) -> list[_Replica]:
         return [replica for replicas in self._shards for replica in replicas]
 
-    def _shard_of(self, number: int) -> int:
-        return (number >> PASSAGE_BITS) % len(self._shards)
-
-    def _divided(self, numbers: Iterable[int]) -> dict[int, list[int]]:
-        divided: dict[int, list[int]] = {}
-        for number in numbers:
-            divided.setdefault(self._shard_of(number), []).append(number)
+    def _divided(self, items: Iterable[Item], number_of: Callable[[Item], int]) -> dict[int, list[Item]]:
+        """Return the points, or their numbers, of each shard."""
+        divided: dict[int, list[Item]] = {}
+        for item in items:
+            divided.setdefault((number_of(item) >> PASSAGE_BITS) % len(self._shards), []).append(item)
         return divided
 
     def _read(self, *call: Any) -> list[Any]:
@@ -374,14 +358,14 @@ class RayEngine(Engine):
                     for replica in self._shards[shard]:
                         if not replica.current:
                             replica.start()
-                            self._bring(shard, replica)
+                            self._catch_up(shard, replica)
                             replica.current = True
                     return
                 except _LostError:
                     if not left:
                         raise
 
-    def _bring(self, shard: int, replica: _Replica) -> None:
+    def _catch_up(self, shard: int, replica: _Replica) -> None:
         """Bring an actor up to date that has opened its folder, or found none."""
         stamp = replica.ask("stamp").answer(_START)
         complete = stamp >= self._written[shard]
@@ -397,7 +381,7 @@ class RayEngine(Engine):
 
 
 def _failure(call: _Call) -> Exception | None:
-    """Wait for an answer, and return what it raises."""
+    """Return what the answer to a call raises."""
     try:
         call.answer()
     except Exception as error:

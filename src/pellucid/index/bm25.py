@@ -4,9 +4,9 @@
     idf(t) = ln(1 + (N - N_t + 0.5) / (N_t + 0.5))
 
 with n_t the times t stands in the query, f(t, d) in the passage, |d| the number of the passage's terms, N all passages
-and N_t those with t. What is stored are f and |d|; all else is computed when a query is asked, so that a score is that
-of the documents there are. A passage's half of each product (its *impact*) stays below k1 + 1: what a query can reach
-at most is known without looking at any passage, and BM25 divided by it lies in [0, 1).
+and N_t those with t. Only f and |d| are stored; the rest is computed for each query, from the documents that are there
+then. A passage's half of each product (its *impact*) stays below k1 + 1, so that the highest score a query can reach is
+known without looking at any passage. BM25 divided by it lies in [0, 1).
 """
 
 from __future__ import annotations
@@ -36,18 +36,10 @@ _MOST_REMEMBERED = 1 << 20  # words whose term is kept
 
 
 class Analyser:
-    """How a text becomes terms: words in lower case, without stop words and single letters, stemmed.
-
-    Scripts that are written without spaces become overlapping pairs of characters.
-    """
+    """How a text becomes stemmed terms in lower case; scripts without spaces become overlapping pairs of characters."""
 
     def __init__(self, language: str = "english", stop_words: Iterable[str] | None = None) -> None:
-        """Choose the stemmer.
-
-        Args:
-            language: of Snowball's stemmers, by its English name ("german"); "none" does not stem.
-            stop_words: words to leave out; None takes the list for English, and none for other languages.
-        """
+        """Choose one of Snowball's stemmers, or "none"; None takes the stop words for English, and else no words."""
         self.language = language
         given = ENGLISH_STOP_WORDS if stop_words is None and language == "english" else stop_words or ()
         self.stop_words = frozenset(word.lower() for word in given)
@@ -112,13 +104,7 @@ def _stemmer(language: str) -> Any:
 
 
 def impacts(counts: npt.NDArray[Any], length: Any, average: float) -> npt.NDArray[np.float64]:
-    """Return a passage's half of BM25 for some of its terms, or that of several passages.
-
-    Args:
-        counts: how often each stands in the passage, [terms] or [passages, terms].
-        length: number of all terms of the passage, or [passages, 1].
-        average: of the passages of the index.
-    """
+    """Return a passage's half of BM25: `counts` are [terms] or [passages, terms], `length` one or [passages, 1]."""
     damping = K1 * (1 - B + B * length / average) if average else K1
     return np.asarray(counts * (K1 + 1) / (counts + damping), np.float64)
 
@@ -131,17 +117,9 @@ def total(counts: Iterable[Mapping[str, int]]) -> int:
 def query_weights(
     counts: Mapping[str, int], passages_with: Mapping[str, int], passages: int, share: float
 ) -> dict[str, float]:
-    """Return the query's half of BM25 for each of its terms that a passage has.
-
-    Terms that no passage has add nothing to a score, and count in what the query could reach: a passage that holds one
-    of five words of a query is no better because the index lacks the other four.
-
-    Args:
-        counts: how often each term stands in the query.
-        passages_with: term -> number of passages with it; terms that no passage has may be left out.
-        passages: number of passages.
-        share: what the weights are scaled to: the greatest possible score is `share`.
-    """
+    """Return the query's half of BM25 for each of its terms that a passage has; the greatest score is `share`."""
+    # Terms that no passage has count in what the query could reach: a passage with one of five words of a query is no
+    # better because the index lacks the other four.
     weights = {term: count * idf(passages, passages_with.get(term, 0)) for term, count in counts.items()}
     most = sum(weights.values()) * (K1 + 1)
     return {term: share * weight / most for term, weight in weights.items() if passages_with.get(term)}

@@ -20,13 +20,14 @@ import numpy as np
 from pellucid.errors import EngineError, IndexFolderError, WritingError
 from pellucid.index.bm25 import total
 from pellucid.index.commits import IndexState, StoredSegment, Writer, wrong
-from pellucid.index.documents import PASSAGE_BITS, Document, batch_of, points_of
+from pellucid.index.documents import PASSAGE_BITS, Document, batches, points_of
 from pellucid.index.engine import Engine, EngineSettings, Generation, Point, Vector, chosen_engine, written_engine
-from pellucid.index.given import Rows, given_parts, still_given, stored_rows, with_given
+from pellucid.index.given import Rows, still_given, stored_rows
 from pellucid.index.metadata import Fields, entries, register
-from pellucid.index.models import Model, kinds, settings_with, written_models
-from pellucid.index.searching import Parts
+from pellucid.index.models import Model, all_static, kinds, written_models
+from pellucid.index.searching import Snapshot
 from pellucid.index.segments import Segment
+from pellucid.index.settings import given_parts, rebuilt_settings, with_given
 
 LEAST_FREE = 64 << 20
 """Bytes that the disk must have left: files are mapped, and a full disk would end the process."""
@@ -37,11 +38,11 @@ Counts = list[Counter[str]]
 """Of each passage how often each term stands in it; nothing without BM25."""
 
 
-def term_counts(parts: Parts, documents: Iterable[Document]) -> Counts:
+def term_counts(now: Snapshot, documents: Iterable[Document]) -> Counts:
     """Count the terms of the passages of some documents."""
-    if not parts.commit.state.settings["bm25"]:
+    if not now.commit.state.settings["bm25"]:
         return []
-    analyser = parts.words.analyser
+    analyser = now.words.analyser
     return [Counter(analyser.terms(text)) for document in documents for text in document.passages()]
 
 
@@ -56,26 +57,16 @@ def document_vectors(
 
 def replace_documents(
     writer: Writer,
-    parts: Parts,
+    now: Snapshot,
     new: Sequence[Document] = (),
     old: Sequence[tuple[int, int]] = (),
     counts: Counts | None = None,
     vectors: Mapping[str, Sequence[Vector | None]] = MappingProxyType({}),
     given: Iterable[str] = (),
 ) -> None:
-    """Make documents visible and others gone, both or neither.
-
-    Args:
-        writer: holds the lock, and the commit.
-        parts: the models and the engine.
-        new: documents that come, without numbers.
-        old: segment and row of each document that goes.
-        counts: of the terms of the new ones.
-        vectors: of the passages of the new ones by model.
-        given: the parts whose vectors come from elsewhere.
-    """
+    """Make `new` documents visible and the `old` ones (segment and row) gone, both or neither."""
     _check_space(writer.folder, LEAST_FREE)
-    commit, engine = writer.commit, parts.engine
+    commit, engine = writer.commit, now.engine
     state, counts = commit.state, counts or []
     new = [document._replace(number=state.next + n) for n, document in enumerate(new)]
     gone = {n: np.array([row for own, row in old if own == n]) for n in {own for own, _ in old}}
@@ -95,12 +86,11 @@ def replace_documents(
         garbage=() if engine is None else removed,
     )
     if engine is None:
-        added = _segment(new, counts, vectors, parts, after.fields) if new else None
-        writer.change(after, added, gone)
+        writer.change(after, _segment(new, counts, vectors, now, after.fields) if new else None, gone)
         return
     try:
         _delete(engine, state.garbage)
-        added = _segment(new, counts, vectors, parts, after.fields) if new else None
+        added = _segment(new, counts, vectors, now, after.fields) if new else None
         engine.flush()
         writer.change(after, added, gone)
     except BaseException:
@@ -119,23 +109,23 @@ def _segment(
     documents: Sequence[Document],
     counts: Counts,
     vectors: Mapping[str, Sequence[Vector | None]],
-    parts: Parts,
+    now: Snapshot,
     fields: Fields,
 ) -> Segment:
     """Return the segment of documents, in memory; their vectors go to the engine where there is one."""
     new_keys = [key for document in documents for key in register(document.metadata, fields)]
-    if parts.engine is not None:
+    if now.engine is not None:
         for key in new_keys:
-            parts.engine.index_payload(key)
+            now.engine.index_payload(key)
         points: list[Point] = []
         for document in documents:
             known = entries(document.metadata, fields)
             for number in document.points():
                 rows = {name: own[len(points)] for name, own in vectors.items() if own[len(points)] is not None}
                 points.append(Point(number, rows, known))
-        parts.engine.put(points)
+        now.engine.put(points)
         vectors = {}
-    return Segment.made(documents, counts, vectors, kinds(parts.models)[0], fields)
+    return Segment.made(documents, counts, vectors, kinds(now.models)[0], fields)
 
 
 def _delete(engine: Engine, garbage: Iterable[tuple[int, int]]) -> None:
@@ -144,54 +134,45 @@ def _delete(engine: Engine, garbage: Iterable[tuple[int, int]]) -> None:
 
 
 def repair(writer: Writer, engine: Engine) -> None:
-    """Remove from an engine what a crash has left: passages that were never committed, and those that were to go.
-
-    A write of the process that ended may still arrive there, so that its numbers are not used.
-    """
+    """Remove from an engine what a crash has left: passages that were never committed, and those that were to go."""
     state = writer.commit.state
     engine.delete(engine.numbers(state.next << PASSAGE_BITS))
     _delete(engine, state.garbage)
-    writer.save(replace(state, next=state.next + _SKIPPED))
+    writer.save(replace(state, next=state.next + _SKIPPED))  # a late write of the process that ended may still arrive
 
 
 def rebuilt(
-    writer: Writer, parts: Parts, former: Engine | None, engines: EngineSettings | None, allowed: bool
-) -> Parts:
-    """Write all segments anew, put them in the place of the old ones in one commit, and return what is asked then.
+    writer: Writer, now: Snapshot, former: Engine | None, engines: EngineSettings | None, allowed: bool
+) -> Snapshot:
+    """Write all segments anew for the models of `now`, replace the old ones in one commit, and return what is new.
 
-    Args:
-        writer: holds the lock, and the commit that the documents are of.
-        parts: the new models; its engine is not looked at.
-        former: the engine that is open, if one is.
-        engines: settings of the engine that holds the vectors from now on.
-        allowed: whether the engine that the index names may be asked.
+    `former` is the engine that is open, `engines` are the settings of the one that holds the vectors from now on.
     """
-    folder, old, models = writer.folder, writer.commit, parts.models
+    folder, old, models = writer.folder, writer.commit, now.models
     _check_space(folder, LEAST_FREE + 2 * bytes_on_disk(folder))
     for file in old.state.files():
         if problem := wrong(folder, file):
             raise IndexFolderError(f"{problem}. Restore the file, or build the index anew from the documents")
     given = still_given(old.state, models)
-    written = old.state.settings["engine"]
     if given and former is None:
+        written = old.state.settings["engine"]
         same = engines is not None and engines.kind == written["kind"]
         of_before = engines if same else chosen_engine(None, written, allowed=allowed)
         if of_before is not None:
             known = {name: models[name] for name in given}
             former = of_before.open(Generation(folder, old.state.engine, *kinds(known)))
-    settings = with_given(settings_with(old.state.settings, models), given)
+    settings = with_given(rebuilt_settings(old.state.settings, models, all_static(models)), given)
     settings["engine"] = written_engine(engines)
     settings["models"] = written_models(folder, models, f"models-{old.state.commit + 1}")
     name = f"engine-{int(old.state.engine.rpartition('-')[2]) + 1}"
     engine = None if engines is None else engines.create(Generation(folder, name, *kinds(models)))
-    parts = parts._replace(engine=engine)
+    now = now._replace(engine=engine)
     stored, fields = list[StoredSegment](), Fields()
     documents = passages = terms = 0
-    every = old.documents()
-    while block := batch_of(every):
-        counts = term_counts(parts, block)
+    for block in batches(old.documents()):
+        counts = term_counts(now, block)
         vectors = document_vectors(models, block, stored_rows(old, former, given, block))
-        stored.append(writer.write(_segment(block, counts, vectors, parts, fields)))
+        stored.append(writer.write(_segment(block, counts, vectors, now, fields)))
         writer.merge(stored)
         documents += len(block)
         passages += sum(len(document.ends) for document in block)
@@ -202,7 +183,7 @@ def rebuilt(
         engine.flush()
     state = IndexState(settings, old.state.commit, old.state.next, documents, passages, terms, fields, engine=name)
     writer.save(state, stored)
-    return parts._replace(commit=writer.commit)
+    return now._replace(commit=writer.commit)
 
 
 def sweep(folder: Path, before: IndexState, after: IndexState, engines: EngineSettings | None, allowed: bool) -> None:

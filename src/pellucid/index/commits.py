@@ -5,8 +5,8 @@
     segments/            files that never change; one commit adds some, and names those it still needs
     .lock                held while a commit is made
 
-Whoever reads has one commit, and the files it names: never half of a change, and no lock. A file that a later commit
-no longer names is removed; who has it open still reads it, and who is about to open it takes the later commit.
+A reader has one commit and the files it names: never half of a change, and no lock. A file that a later commit no
+longer names is removed; a process that has it open still reads it, and one that is about to open it takes that commit.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ from pellucid.index.documents import Document
 from pellucid.index.engine import LOCAL
 from pellucid.index.metadata import KINDS
 from pellucid.index.segments import Segment
+from pellucid.index.settings import check_types
 from pellucid.store import checksum, parse_json, read_regular, write_tensors, writing
 
 FORMAT = 2
@@ -51,13 +52,7 @@ _INDEX = b'{"pellucid-index": {"format": %d}}\n' % FORMAT
 
 
 class File(NamedTuple):
-    """A file of a commit.
-
-    Attributes:
-        name: in the folder `segments`.
-        sha256: of its bytes.
-        bytes: its size.
-    """
+    """A file of a commit: its name in the folder `segments`, checksum and size."""
 
     name: str
     sha256: str
@@ -66,34 +61,21 @@ class File(NamedTuple):
 
 @dataclass(frozen=True)
 class IndexState:
-    """What an index is, and how far it has come.
+    """What an index is, and how far it has come."""
 
-    Attributes:
-        settings: what it was made with: models with fingerprints, weights, language, stop words, length of a passage.
-        commit: how many commits were before.
-        next: the number of the next document; a number is never used twice.
-        documents: how many there are.
-        passages: how many they have.
-        terms: how many the passages have in all.
-        fields: of the metadata: name -> (number, kinds of values).
-        segments: the files, each with that of the rows that are gone, or None.
-        engine: the generation of the engine, where vectors lie elsewhere.
-        garbage: number and passages of documents that may still be in the engine and have to go.
-    """
-
-    settings: dict[str, Any]
-    commit: int = 0
-    next: int = 1
+    settings: dict[str, Any]  # models with fingerprints, weights, language, stop words, length of a passage
+    commit: int = 0  # how many commits were before
+    next: int = 1  # the number of the next document; a number is never used twice
     documents: int = 0
     passages: int = 0
-    terms: int = 0
-    fields: dict[str, tuple[int, str]] = field(default_factory=dict)
-    segments: tuple[tuple[File, File | None], ...] = ()
-    engine: str = "engine-1"
-    garbage: tuple[tuple[int, int], ...] = ()
+    terms: int = 0  # of all passages
+    fields: dict[str, tuple[int, str]] = field(default_factory=dict)  # name -> (number, kinds of values)
+    segments: tuple[tuple[File, File | None], ...] = ()  # each with the file of the rows that are gone
+    engine: str = "engine-1"  # the generation, where vectors lie elsewhere
+    garbage: tuple[tuple[int, int], ...] = ()  # number and passages of documents that must still go from the engine
 
     def files(self) -> list[File]:
-        """Return all files."""
+        """Return the files of all segments."""
         return [file for pair in self.segments for file in pair if file is not None]
 
     @property
@@ -130,69 +112,15 @@ class IndexState:
             raise ValueError("a field of the metadata has values of no kind")
         if not re.fullmatch(r"engine-[0-9]{1,15}", self.engine):
             raise ValueError(f"the generation of the engine is {self.engine!r:.40}")
-        _check_settings(self.settings)
-
-
-_FINGERPRINT = {"stored": str, "functions": [{"dimension": int, "probes": list}]}
-_SETTINGS = {
-    "bm25": bool,
-    "language": str,
-    "stop_words": (None, [str]),
-    "passage_characters": int,
-    "engine": {"kind": str},
-    "models": [
-        {"name": str, "source": (None, str), "copy": (None, str), "files": {str: str}, "dimension": int,
-         "fingerprint": _FINGERPRINT}
-    ],
-}  # fmt: skip
-
-
-def _fits(value: Any, shape: Any) -> bool:
-    """Whether a value of JSON has a shape: a type, None, one of several, a list of one, or a dict by names or type."""
-    if isinstance(shape, tuple):
-        return any(_fits(value, one) for one in shape)
-    if isinstance(shape, list):
-        return isinstance(value, list) and all(_fits(item, shape[0]) for item in value)
-    if shape == {str: str}:
-        return isinstance(value, dict) and all(_fits(item, str) for item in value.values())
-    if isinstance(shape, dict):
-        return isinstance(value, dict) and all(name in value and _fits(value[name], one) for name, one in shape.items())
-    return value is None if shape is None else type(value) is shape
-
-
-def _check_settings(settings: dict[str, Any]) -> None:
-    """Check that settings are such as are written; weights are looked at where they are used."""
-    for name, shape in _SETTINGS.items():
-        if not _fits(settings[name], shape):
-            raise ValueError(f"{name} of its settings: {settings[name]!s:.60}")
-    if settings["passage_characters"] < 1:
-        raise ValueError("passages have no length")
-    for model in settings["models"]:
-        name, copy, files = f"{model['name']!r:.60}", model["copy"], map(Path, model["files"])
-        if copy is not None and (not re.fullmatch(r"models-[0-9]{1,15}/[^/\0]+", copy) or copy.endswith(("/.", "/.."))):
-            raise ValueError(f"the copy of the model {name} is at {copy!r:.60}")
-        if any(file.is_absolute() or ".." in file.parts for file in files):
-            raise ValueError(f"the copy of {name} has files outside of it")
-        for function in model["fingerprint"]["functions"]:
-            for numbers, values in function["probes"]:
-                if not (_fits(numbers, [int]) and _fits(values, [float])):
-                    raise ValueError(f"the fingerprint of the model {name} holds something else")
-    if len({model["name"] for model in settings["models"]}) < len(settings["models"]):
-        raise ValueError("two models have one name")
+        check_types(self.settings)
 
 
 class Commit(NamedTuple):
-    """One commit with its segments open; it never changes, and what it has open stays readable.
-
-    Attributes:
-        state: what was written.
-        segments: by rising numbers of documents.
-        stamp: by which the file of this commit is known again.
-    """
+    """One commit with its segments open; it never changes, and what it has open stays readable."""
 
     state: IndexState
-    segments: tuple[Segment, ...]
-    stamp: tuple[int, int, int]
+    segments: tuple[Segment, ...]  # by rising numbers of documents
+    stamp: tuple[int, int, int]  # identifies the file of this commit
 
     def rows_of(self, ids: Sequence[str]) -> dict[str, tuple[int, int]]:
         """Return the segment and row of each of some ids that is there."""
@@ -371,10 +299,10 @@ def _write_state(folder: Path, state: IndexState) -> None:
 
 
 class Writer:
-    """Makes commits; one at a time, for who holds the lock of the folder."""
+    """Makes commits, one after the other; the lock of the folder must be held."""
 
     def __init__(self, folder: Path, commit: Commit) -> None:
-        """Take the present commit; what another process has made since `commit` was read is taken too."""
+        """Take the present commit, which may be later than `commit`."""
         late = stamp_of(folder) != commit.stamp
         self.folder, self.commit = folder, read_commit(folder, commit) if late else commit
 
@@ -387,7 +315,7 @@ class Writer:
         if stamp_of(self.folder) != self.commit.stamp:
             raise IndexFolderError(
                 f"{self.folder} was changed by another process that does not see the lock of this one; change an index "
-                "on network drives from one machine alone"
+                "on network drives from one machine only"
             )
         stored = self.stored() if stored is None else stored
         files = tuple((one.file, one.gone) for one in stored)
@@ -397,13 +325,7 @@ class Writer:
         self._sweep()
 
     def change(self, state: IndexState, added: Segment | None, gone: Mapping[int, npt.NDArray[np.int32]]) -> None:
-        """Make a commit with one more segment and rows gone of others, and merge what is due.
-
-        Args:
-            state: the new one; its segments are set here.
-            added: in memory, or None.
-            gone: number of a segment -> rows.
-        """
+        """Make a commit with one more segment and rows gone of others (by number), and merge what is due."""
         stored = self.stored()
         for number, rows in gone.items():
             rest, path = stored[number].segment.without(rows), self._new_path("-gone")
@@ -470,15 +392,12 @@ def _record(path: Path) -> File:
 
 
 def _due(stored: Sequence[StoredSegment]) -> slice | None:
-    """Return neighbouring segments that should be one, None where there are none.
-
-    The last ones, where those after the first of them hold three times as much as it does: a document is written anew
-    about once each time the documents grow four times, and few changes never move many documents. A segment of which
-    more than half is gone is written anew by itself.
-    """
+    """Return neighbouring segments that should be one, None where there are none."""
     for number, (segment, _, _) in enumerate(stored):
         if len(segment.gone) * 2 > len(segment.numbers):
             return slice(number, number + 1)
+    # The last ones, where those after the first of them hold three times as much as it does: a document is written anew
+    # about once each time the documents grow four times, and few changes never move many documents.
     found, after, held = None, 0, 0
     for number, (segment, file, _) in reversed(list(enumerate(stored))):
         held += file.bytes

@@ -1,7 +1,7 @@
-"""Whether the arrays of a segment can be what they say, and how it is told where they are not.
+"""Checks of the arrays of a segment, and the error for a damaged file.
 
-A folder may come from anyone, and a disk may fail: whatever a file holds, nothing is read outside of its arrays, and an
-error of ours names the file.
+A folder may come from anyone, and a disk may fail: nothing is ever read outside of an array, and the error names the
+file.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ MEND = "Restore it, or build the index anew"
 """What a user can do about damage."""
 
 
-def is_list(name: str) -> bool:
+def _is_list(name: str) -> bool:
     """Whether an array holds the keys of lists; a part of the score may be called "x.keys" too."""
     return name.endswith(".keys") and (":" not in name or name.startswith("sparse:"))
 
@@ -45,8 +45,8 @@ def damaged(name: str, what: object) -> IndexFolderError:
 
 
 @contextmanager
-def damage_told(name: str) -> Iterator[None]:
-    """Turn what damaged arrays lead to into our error."""
+def damage_reported(name: str) -> Iterator[None]:
+    """Raise errors that damaged arrays cause as IndexFolderError."""
     try:
         yield
     except IndexFolderError:
@@ -81,7 +81,7 @@ def check_tensors(tensors: Tensors) -> None:
         _rising(f"{kind}.ends", tensors[f"{kind}.ends"], len(tensors[f"{kind}.data"]))
     sizes = {"passages": documents, "id.hash": documents, "id.order": documents, "cuts": passages}
     sizes |= {f"{kind}.ends": documents for kind in STRINGS} | {"words.times": len(tensors["words.ends"])}
-    for name in sorted({"column.keys", *filter(is_list, tensors)}):
+    for name in sorted({"column.keys", *filter(_is_list, tensors)}):
         prefix = name.removesuffix(".keys")
         keys, ends, rows = (tensors[f"{prefix}.{own}"] for own in ("keys", "key_ends", "rows"))
         _rising(name, ends, len(rows))
@@ -114,12 +114,12 @@ def check_tensors(tensors: Tensors) -> None:
 
 
 def wrong_numbers(tensors: Tensors) -> str:
-    """Return what numbers cannot be, with all of them looked at; "" where nothing."""
+    """Return which numbers cannot be right, "" where all can be; every number is read."""
     documents, passages = len(tensors["numbers"]), len(tensors["cuts"])
     for name, tensor in tensors.items():
         if tensor.dtype.kind == "f" and name != "words.times" and not is_sound(tensor):
             return f"{name} holds NaN or infinity"
-        if is_list(name):
+        if _is_list(name):
             prefix, size = name.removesuffix(".keys"), documents if name == "column.keys" else passages
             rows = tensors[f"{prefix}.rows"]
             if len(rows) and not 0 <= rows.min() <= rows.max() < size:
@@ -127,11 +127,8 @@ def wrong_numbers(tensors: Tensors) -> str:
     first = np.zeros(passages, np.bool_)
     first[0] = first[tensors["passages"][:-1]] = True
     cuts, sizes = tensors["cuts"], np.diff(tensors["text.ends"], prepend=0)
-    if (
-        (cuts[first] < 0).any()
-        or (np.diff(cuts)[~first[1:]] < 0).any()
-        or (cuts[tensors["passages"] - 1] > sizes).any()
-    ):
+    falls = (cuts[first] < 0).any() or (np.diff(cuts)[~first[1:]] < 0).any()
+    if falls or (cuts[tensors["passages"] - 1] > sizes).any():
         return "cuts are not within the texts"
     for name in ("bm25.lengths", "bm25.values"):
         if name in tensors and len(tensors[name]) and tensors[name].min() < 0:
@@ -146,7 +143,7 @@ def _strictly(name: str, numbers: npt.NDArray[np.int64]) -> None:
 
 
 def _rising(name: str, ends: npt.NDArray[np.int64], last: int | None) -> int:
-    """Return the last of some ends; refuse those that fall, or end elsewhere than at `last`."""
+    """Return the last of some ends; check that they rise, and end at `last`."""
     if len(ends) and (ends[0] < 0 or (ends[1:] < ends[:-1]).any()):
         raise ValueError(f"{name} does not rise")
     end = int(ends[-1]) if len(ends) else 0

@@ -1,14 +1,15 @@
-"""The documents of an index: what one is, how a text is cut into passages, and what is refused."""
+"""The documents of an index, how their texts are cut into passages, and the checks of what a user gives."""
 
 from __future__ import annotations
 
 import re
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import zip_longest
 from numbers import Integral
 from typing import Any, NamedTuple
 
+from pellucid.corpus import cut
 from pellucid.errors import InputError
 from pellucid.index.metadata import checked_metadata
 from pellucid.text import well_formed
@@ -24,23 +25,14 @@ _BREAKS = [
 
 
 class Document(NamedTuple):
-    """A document of an index.
+    """A document of an index."""
 
-    Attributes:
-        number: its own, never used twice.
-        id: the user's.
-        title: "" for none.
-        text: as given.
-        metadata: as given.
-        ends: where each passage ends in the text, in characters.
-    """
-
-    number: int
-    id: str
-    title: str
+    number: int  # never used twice
+    id: str  # the user's
+    title: str  # "" for none
     text: str
     metadata: dict[str, Any]
-    ends: tuple[int, ...]
+    ends: tuple[int, ...]  # where each passage ends in the text, in characters
 
     def passage(self, passage: int) -> str:
         """Return the text of a passage."""
@@ -65,11 +57,7 @@ def points_of(number: int, passages: int) -> range:
 
 
 def passage_ends(text: str, limit: int) -> tuple[int, ...]:
-    """Return where each passage of `text` ends, in characters; passages are as equal as their breaks allow.
-
-    Args:
-        text: any text.
-        limit: the most characters of a passage.
+    """Return where each passage ends, at most `limit` characters long and as equal as the breaks allow.
 
     >>> passage_ends("One. Two. Three. Four.", 12)
     (10, 22)
@@ -95,10 +83,7 @@ def _break_near(text: str, wish: int, first: int, last: int) -> int:
 
 
 def drafts(ids: Any, texts: Any, titles: Any, metadata: Any, limit: int) -> Iterator[Document]:
-    """Return checked documents without numbers, one at a time, their passages of at most `limit` characters.
-
-    Without ids each gets a random one of 32 hexadecimal digits.
-    """
+    """Return checked documents without numbers, one at a time; without ids each gets a random one."""
     for name, value in (("ids", ids), ("texts", texts), ("titles", titles)):
         if isinstance(value, str):
             raise InputError(f"{name} is one string, {value!r:.40}; give a list: [{value!r:.20}]")
@@ -128,16 +113,9 @@ def drafts(ids: Any, texts: Any, titles: Any, metadata: Any, limit: int) -> Iter
         yield Document(0, own, well_formed(title), well_formed(text), known, ends)
 
 
-def batch_of(checked: Iterator[Document]) -> list[Document]:
-    """Take the documents of one commit."""
-    batch: list[Document] = []
-    size = 0
-    for draft in checked:
-        batch.append(draft)
-        size += len(draft.text)
-        if len(batch) == _BATCH_DOCUMENTS or size >= _BATCH_CHARACTERS:
-            break
-    return batch
+def batches(documents: Iterable[Document]) -> Iterator[list[Document]]:
+    """Yield the documents of one commit after the other."""
+    return cut(documents, _BATCH_DOCUMENTS, lambda document: len(document.text), _BATCH_CHARACTERS)
 
 
 def checked_id(own: Any, what: str) -> str:

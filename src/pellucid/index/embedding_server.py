@@ -1,7 +1,7 @@
-"""A model that a server runs, asked as OpenAI's API has it: texts to POST {url}/embeddings, vectors back.
+"""A model on a server with OpenAI's API: texts go to POST {url}/embeddings, and vectors come back.
 
-It is an encoder like a function, for an index or for anchors. Nothing is asked before it is used, and no folder opens
-one by itself: an index with such a part gets it again at each opening.
+It can be a model of an index, or the encoder of anchors. No folder contacts a server by itself: an index with such a
+part gets it again at each opening.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _CHUNK = 1 << 16
 
 
 class _NoRedirects(HTTPRedirectHandler):
-    """Does not follow: the key would go to another address."""
+    """Follows no redirect: the key would go to another address."""
 
     def redirect_request(self, *request: Any) -> None:
         return None
@@ -58,7 +58,7 @@ class EmbeddingServer:
         timeout: float = 60.0,
         roles: Mapping[str, Mapping[str, Any]] | None = None,
     ) -> None:
-        """Remember the address; nothing is asked yet.
+        """Keep the settings; no request is made yet.
 
         Args:
             url: what "/embeddings" is added to.
@@ -68,7 +68,7 @@ class EmbeddingServer:
                 not set, none is sent.
             batch_size: texts of a request.
             timeout: seconds that a request may take; after three that fail, an error.
-            roles: what a request says beside for "query" and "document", where the model tells them apart:
+            roles: fields that are added to requests for "query" and "document", for a model that distinguishes them:
                 {"query": {"input_type": "query"}}.
 
         Raises:
@@ -124,7 +124,7 @@ class EmbeddingServer:
         body = {"model": self.model, "input": texts, "encoding_format": "float", **self._roles.get(role or "", {})}
         if self.dimension is not None:
             body.setdefault("dimensions", self.dimension)
-        answer = self._asked(json.dumps(body).encode())
+        answer = self._post(json.dumps(body).encode())
         try:
             items = json.loads(answer)["data"]
             places = [item.get("index", place) for place, item in enumerate(items)]
@@ -141,8 +141,8 @@ class EmbeddingServer:
         ordered[places] = vectors
         return ordered
 
-    def _asked(self, body: bytes) -> bytes:
-        """Return the answer to a request; one that may do better later is made again."""
+    def _post(self, body: bytes) -> bytes:
+        """Return the answer to a request; it is made again where a later one may succeed."""
         headers = {"Content-Type": "application/json", "User-Agent": f"pellucid/{VERSION}"}
         if key := os.environ.get(self._key, "").strip():
             headers["Authorization"] = f"Bearer {key}"

@@ -1,9 +1,8 @@
-"""Engines: where the vectors of an index lie when they are not in its own segments, and what an engine has to do.
+"""The interface of engines, which hold the vectors of an index outside of its segments; they are in `engines/`.
 
 A point is a passage: a number, a vector for each model of the index (a numpy row, or the pair of indices and values of
-a sparse one; a model that knows nothing of the passage has none), and the metadata that can be filtered by. Numbers are
-never used for another passage of the same generation. BM25 is always counted in the segments. The engines themselves
-are in `engines/`.
+a sparse one; a model that knows nothing of the passage has none), and the metadata that can be filtered by. A number
+never stands for another passage of the same generation. BM25 is always computed from the segments.
 """
 
 from __future__ import annotations
@@ -44,60 +43,39 @@ Where = tuple[tuple[Condition, ...], ...]
 
 
 class Generation(NamedTuple):
-    """One set of all vectors of an index; a rebuild makes the next.
+    """One set of all vectors of an index; a rebuild makes the next."""
 
-    Attributes:
-        folder: of the index.
-        name: "engine-" and a number.
-        dense: the dense parts and their dimensions.
-        sparse: the sparse ones, and whether they can hold negative values.
-    """
-
-    folder: Path
-    name: str
-    dense: Mapping[str, int]
-    sparse: Mapping[str, bool]
+    folder: Path  # of the index
+    name: str  # "engine-" and a number
+    dense: Mapping[str, int]  # the dense parts and their dimensions
+    sparse: Mapping[str, bool]  # the sparse ones, and whether they can hold negative values
 
 
 class Engine(Protocol):
-    """One open generation. Any number of threads may read it while one writes.
+    """One open generation, read by any number of threads while one writes; an answer is full, or an `EngineError`."""
 
-    What cannot be reached or answered in full is an `EngineError`: an answer is never short.
-
-    Attributes:
-        approximate: the dense parts of which a search may miss a passage.
-    """
-
-    approximate: Collection[str]
+    approximate: Collection[str]  # the dense parts of which a search may miss a passage
 
     def close(self) -> None:
         """Release what is open."""
 
     def flush(self) -> None:
-        """Return when every change before is safe, and every search sees it; nothing to do where a write waits."""
+        """Return when every earlier change is safe and seen by every search; by default a write has waited for that."""
         return None
 
     def optimize(self) -> None:
-        """Rearrange what was added for faster searches, where a server does not by itself."""
+        """Rearrange added points for faster searches, if the engine does not do so by itself."""
         return None
 
     def index_payload(self, key: str) -> None:
-        """Make filters by a key of the payload fast, where that has to be asked for."""
+        """Make filters by a key of the payload fast, if the engine does not do so by itself."""
         return None
 
     def put(self, points: Iterable[Point]) -> None:
-        """Add points, or replace those of the same number.
-
-        Raises:
-            InputError: the engine cannot hold one.
-            WritingError: the disk is full, or does not take it.
-        """
+        """Add points, or replace those of the same number; one that the engine cannot hold is an InputError."""
 
     def delete(self, numbers: Iterable[int]) -> None:
         """Remove points; numbers that are not there do not matter."""
-
-    def count(self) -> int:
-        """Return the number of points."""
 
     def numbers(self, start: int = 0) -> Iterator[int]:
         """Yield the numbers of all points from `start` on, rising."""
@@ -106,10 +84,7 @@ class Engine(Protocol):
         """Return the stored vectors of points by number and part."""
 
     def search(self, queries: Mapping[str, Vector], limit: int, where: Where = ()) -> dict[str, dict[int, float]]:
-        """Return for each part the `limit` points with the largest products: number -> product, best first.
-
-        Fewer than `limit` are all that share anything with the query.
-        """
+        """Return by part the `limit` points with the largest products, best first; fewer are all that have one."""
 
     def products(
         self, queries: Mapping[str, Vector], wanted: Mapping[str, Collection[int]]
@@ -118,25 +93,15 @@ class Engine(Protocol):
 
 
 class EngineSettings(Protocol):
-    """What an index writes down of its engine, to find it again: a frozen dataclass of JSON values, without secrets."""
+    """The stored settings of an engine, by which an index finds it again: a frozen dataclass of JSON, no secrets."""
 
     kind: ClassVar[str]
 
     def create(self, generation: Generation) -> Engine:
-        """Make an empty generation, in the place of what an interrupted rebuild left.
-
-        Raises:
-            InputError: another index is there, or the engine cannot hold a part.
-            EngineError: it cannot be reached.
-        """
+        """Make an empty generation, in the place of what an interrupted rebuild left."""
 
     def open(self, generation: Generation) -> Engine:
-        """Open a generation.
-
-        Raises:
-            IndexFolderError: it is missing, broken, or open in another process.
-            EngineError: it cannot be reached, or has lost a part of it.
-        """
+        """Open a generation; one that is missing, broken or open in another process is an IndexFolderError."""
 
     def sweep(self, folder: Path, used: str) -> None:
         """Remove all generations of the index in `folder` but the one used."""
@@ -157,7 +122,7 @@ ENGINES = {
 
 
 def written_engine(engine: EngineSettings | None) -> dict[str, Any]:
-    """Return how an index writes its engine down."""
+    """Return the stored form of an engine's settings."""
     if engine is None:
         return {"kind": LOCAL}
     if getattr(type(engine), "kind", None) not in ENGINES:
@@ -168,14 +133,7 @@ def written_engine(engine: EngineSettings | None) -> dict[str, Any]:
 def chosen_engine(
     engine: EngineSettings | str | None, written: Mapping[str, Any], *, other: bool = False, allowed: bool = False
 ) -> Any:
-    """Return the settings of the engine to open, the one given or the one written down; None for no engine.
-
-    Args:
-        engine: given, "local", or None.
-        written: what the index wrote down.
-        other: whether another kind than the one written down may be given.
-        allowed: whether an engine outside the folder may be asked that the caller has not given.
-    """
+    """Return the settings of the engine to open: the one given (with `other`, of any kind) or the one written down."""
     if engine is None:
         found = None
         if written["kind"] != LOCAL:
@@ -188,7 +146,7 @@ def chosen_engine(
             found = getattr(import_module(f"pellucid.{module}"), name)(**settings)
         if written["kind"] not in _INSIDE and not allowed:
             raise IndexFolderError(
-                f"the index names the engine {found!r:.300}; a folder alone asks no server, nor with your keys. If "
+                f"the index names the engine {found!r:.300}; no server is contacted only because a folder names it. If "
                 "you trust it: Index.open(path, allow_outside=True), or pellucid --allow-outside on the command line. "
                 "Or give the engine: Index.open(path, engine=...)"
             )

@@ -1,9 +1,8 @@
-"""How good an index finds what people have judged: measures of each part, why what is relevant was missed, and weights.
+"""Evaluation of an index on judged queries: measures of each part, why relevant documents were missed, and weights.
 
 The measures are trec_eval's. A query that finds nothing counts 0, and so does a relevant document that the index does
-not hold. All searches are of one commit, with its word weights; each query is encoded once. Weights that were chosen on
-the queries they are measured on look better than they are: each of five folds of the queries is measured with those
-that are best on the other four.
+not hold. All searches are of one commit, with its word weights; each query is encoded once. Weights look better on the
+queries they were chosen on than on others: each of five folds is measured with those that are best on the other four.
 """
 
 from __future__ import annotations
@@ -21,8 +20,9 @@ from pellucid.analysis.ranking import TopRow
 from pellucid.corpus import parse_json, read_lines, table_rows
 from pellucid.errors import CorpusError, InputError, missing_extra
 from pellucid.index.hits import Hit
-from pellucid.index.models import Model, checked_word_weights
-from pellucid.index.searching import Parts, Question
+from pellucid.index.models import Model
+from pellucid.index.searching import Question, Snapshot
+from pellucid.index.settings import checked_word_weights
 from pellucid.text import well_formed
 from pellucid.views.parts import AnyPart, Heading, Note, TablePart, counted, numbers, signed
 from pellucid.views.report import Report
@@ -126,7 +126,7 @@ class TunedWeights(NamedTuple):
 
 @dataclass(frozen=True, repr=False)
 class IndexEvaluation(Report):
-    """How good an index finds what people have judged.
+    """How well an index finds the documents that people have judged relevant.
 
     Attributes:
         documents: how many the index holds.
@@ -171,14 +171,8 @@ class IndexEvaluation(Report):
             yield from self._tuned(self.tuned)
         yield Note(f"{self.missed:,} of {self.queries:,} have no relevant document among the first {self.top_k} hits.")
         if self.examples:
-            columns = [
-                "query",
-                *numbers("rank", "score", "first"),
-                "relevant",
-                "found by",
-                "what the first had more of",
-            ]
-            yield TablePart.of("Missed", columns, map(self._missed, self.examples))
+            words, measured = ("relevant", "found by", "what the first had more of"), numbers("rank", "score", "first")
+            yield TablePart.of("Missed", ["query", *measured, *words], map(self._missed, self.examples))
 
     def _missed(self, one: MissedQuery) -> tuple[str, ...]:
         rank = str(one.rank) if one.rank else f"> {self.recall_at}" if one.score is not None else "absent"
@@ -215,40 +209,32 @@ class _Remembered(Model):
 
 
 class JudgedQueries:
-    """Queries with judgements, asked of one commit with any weights.
+    """Queries that have a text and a relevant document, encoded, and asked of one commit with any weights."""
 
-    Attributes:
-        parts: the index at one moment, with models that have encoded the queries.
-        texts: of the queries that have a relevant document.
-        relevant: of these.
-        left_out: how many judged queries have no text.
-        weights: that searches have.
-    """
-
-    def __init__(self, parts: Parts, queries: Queries, relevant: Relevant) -> None:
+    def __init__(self, now: Snapshot, queries: Queries, relevant: Relevant) -> None:
         """Encode the queries."""
         _trec_eval()  # before anything takes time
-        settings = parts.commit.state.settings
+        settings = now.commit.state.settings
         self.weights: dict[str, float] = settings["weights"]
-        self._factors = checked_word_weights(None, settings.get("word_weights", {}))
+        self._factors = checked_word_weights(None, settings)
         self.texts, self.relevant, self.left_out = _checked(queries, relevant)
         texts = list(dict.fromkeys(self.texts.values()))
         models = {}
-        for name, model in parts.models.items():
+        for name, model in now.models.items():
             rows: dict[str, Any] = {}
             for start in range(0, 0 if model.is_static else len(texts), _BATCH):
                 block = texts[start : start + _BATCH]
                 rows |= zip(block, model.vectors(block, "query"))
             models[name] = model if model.is_static else _Remembered(model, rows)
-        self.parts = parts._replace(models=models)
+        self.now = now._replace(models=models)
 
     def question(self, query: str, weights: Mapping[str, float]) -> Question:
         """Return a query, by its id, with weights that add up to 1."""
-        return Question(self.texts[query], dict(weights), self.parts, self._factors)
+        return Question(self.texts[query], dict(weights), self.now, self._factors)
 
     def hits(self, query: str, weights: Mapping[str, float], top_k: int) -> list[Hit]:
         """Return the first hits of a query by its id."""
-        return self.question(query, weights).search(min(top_k, max(self.parts.commit.state.documents, 1)), ())[0]
+        return self.question(query, weights).search(min(top_k, max(self.now.commit.state.documents, 1)), ())[0]
 
     def run(self, weights: Mapping[str, float], top_k: int, advance: Callable[[int], None]) -> dict[str, list[str]]:
         """Return the ids of the first hits of each query, best first."""
@@ -262,9 +248,8 @@ class JudgedQueries:
         """Return trec_eval's measures of each query of a run, times 100; 0 for a query that has no hits."""
         grades, ranked = {}, {}
         for place, (query, of) in enumerate(self.relevant.items()):
-            number = {
-                own: str(n) for n, own in enumerate(dict.fromkeys([*of, *run[query]]))
-            }  # ids that C code can read
+            every = dict.fromkeys([*of, *run[query]])
+            number = {own: str(n) for n, own in enumerate(every)}  # ids that C code can read
             grades[str(place)] = {number[own]: grade for own, grade in of.items()}
             if run[query]:  # sorted by score, equal ones in a way of its own: so scores fall by one a rank
                 ranked[str(place)] = {number[own]: float(-rank) for rank, own in enumerate(run[query])}
@@ -285,16 +270,7 @@ def _trec_eval() -> Any:
 def evaluated(
     asked: JudgedQueries, top_k: int, recall_at: int, most: int, tune: bool, advance: Callable[[int], None]
 ) -> IndexEvaluation:
-    """Measure each part alone and all together, and take apart what was missed.
-
-    Args:
-        asked: the queries.
-        top_k: see `IndexEvaluation`.
-        recall_at: see there.
-        most: missed queries that are taken apart.
-        tune: whether weights are chosen, too.
-        advance: is told how many searches were made.
-    """
+    """Measure each part alone and all together, and take apart at most `most` of the queries that were missed."""
     tuned = _tuned(asked, top_k, advance) if tune else None
     alone = {part: {other: float(other == part) for other in asked.weights} for part in asked.weights}
     ways = {**(alone if len(alone) > 1 else {}), TOGETHER: asked.weights}
@@ -315,19 +291,19 @@ def evaluated(
         examples.append(_missed(asked, query, runs[TOGETHER][query][:recall_at], found_by))
         advance(1)
     every = set().union(*relevant.values())
-    absent = len(every) - len(asked.parts.commit.rows_of(sorted(every)))
+    absent = len(every) - len(asked.now.commit.rows_of(sorted(every)))
     return IndexEvaluation(
-        asked.parts.commit.state.documents, len(asked.texts), asked.left_out, absent, top_k, recall_at, tuple(rows),
+        asked.now.commit.state.documents, len(asked.texts), asked.left_out, absent, top_k, recall_at, tuple(rows),
         len(missed), tuple(examples), tuned,
     )  # fmt: skip
 
 
 def _missed(asked: JudgedQueries, query: str, run: Sequence[str], found_by: tuple[str, ...]) -> MissedQuery:
-    """Say why no relevant document of a query came among the first."""
+    """Return the relevant document that came nearest to the first hits, and what it lacked."""
     relevant = [own for own, grade in asked.relevant[query].items() if grade > 0]
     first = next(iter(asked.hits(query, asked.weights, 1)), None)
     shown = (first.id, first.score) if first is not None else ("", 0.0)
-    places = asked.parts.commit.rows_of(relevant)
+    places = asked.now.commit.rows_of(relevant)
     scored = [asked.question(query, asked.weights).score(*places[own]) for own in relevant if own in places]
     if not scored:
         return MissedQuery(query, asked.texts[query], relevant[0], None, None, *shown, found_by, ())
@@ -401,11 +377,7 @@ def _tuned(asked: JudgedQueries, top_k: int, advance: Callable[[int], None]) -> 
 
 
 def candidates(own: Mapping[str, float]) -> list[Mapping[str, float]]:
-    """Return weights to try: those of the index first, then all in equal steps.
-
-    >>> len(candidates({"bm25": 0.7, "dense": 0.3})), len(candidates({"a": 0.5, "b": 0.25, "c": 0.25}))
-    (11, 67)
-    """
+    """Return weights to try: those of the index first, then all in equal steps."""
     ways = (list(_shares(len(own), steps)) for steps in _STEPS)
     shares = next(way for way in ways if len(way) <= _MOST or len(way) == len(own))  # of one step is one part alone
     every = [{name: part / sum(parts) for name, part in zip(own, parts)} for parts in shares]

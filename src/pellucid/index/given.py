@@ -1,8 +1,8 @@
-"""Vectors from elsewhere: given with the documents, so that nothing is embedded twice.
+"""Vectors that the user gives with the documents, so that nothing is embedded twice.
 
-A row is of a document, and stands for each of its passages: what a long document means as a whole, beside what BM25 and
-other models find in the passage. The index remembers which parts have such rows (`given_parts`): they are kept when all
-else is made anew, and not held against the texts.
+A row belongs to a document and is used for each of its passages: it represents the whole, beside what BM25 and other
+models find in the passage. The index remembers which parts have such rows (`given_parts`): a rebuild keeps them, and
+`verify` does not compare them with the texts.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from pellucid.index.commits import Commit, IndexState
 from pellucid.index.documents import Document
 from pellucid.index.engine import Engine, Vector
 from pellucid.index.models import Model
+from pellucid.index.settings import given_parts
 
 Rows = Mapping[str, Sequence[Vector | None]]
 """By part the rows of some passages."""
 
 _CHECKED = 4096  # rows looked at together
-_KEY = "given_vectors"
 
 
 class QueryFunction:
-    """A model of an index that makes the vectors of queries alone; those of documents are given: `Index.add`.
+    """A model of an index that encodes only queries; the vectors of documents are given to `Index.add`.
 
     >>> bool(QueryFunction(lambda texts: [[1.0, 0.0]] * len(texts)).encode_query(["a"]))
     True
@@ -57,17 +57,13 @@ class QueryFunction:
             InputError: always.
         """
         raise InputError(
-            "this model makes vectors of queries alone, and a document has none yet. Give its vector: "
+            "this model encodes only queries, and a document has no vector yet. Give it: "
             "index.add(ids, texts, vectors={part: array}), index.update(id, text=..., vectors={part: row})"
         )
 
 
 class GivenVectors:
-    """Rows that a user gives for documents, checked.
-
-    Attributes:
-        models: of the index, when they were checked.
-    """
+    """Rows that a user gives for documents, checked against `models`."""
 
     def __init__(self, vectors: Mapping[str, Any] | None, models: Mapping[str, Model]) -> None:
         """Take by part an array [documents, dimension]; of a sparse part also a scipy CSR matrix."""
@@ -93,10 +89,11 @@ class GivenVectors:
         for name, array in self._arrays.items():
             if array.shape[0] < end:
                 raise InputError(f"vectors of {name!r} have {array.shape[0]:,} rows, and more documents came")
-        units = {name: _units(array[start:end]) for name, array in self._arrays.items()}
-        return {
-            name: [row for document, row in zip(documents, rows) for _ in document.ends] for name, rows in units.items()
-        }
+        found = {}
+        for name, array in self._arrays.items():
+            rows = zip(documents, _units(array[start:end]))
+            found[name] = [row for document, row in rows for _ in document.ends]
+        return found
 
 
 def check_same(names: Iterable[str], before: Mapping[str, Model], now: Mapping[str, Model]) -> None:
@@ -108,25 +105,11 @@ def check_same(names: Iterable[str], before: Mapping[str, Model], now: Mapping[s
             )
 
 
-def given_parts(settings: Mapping[str, Any]) -> list[str]:
-    """Return the parts that have rows from elsewhere."""
-    known = settings.get(_KEY, [])
-    return [model["name"] for model in settings["models"] if isinstance(known, list) and model["name"] in known]
-
-
-def with_given(settings: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
-    """Return settings that say which parts have such rows."""
-    return {**settings, _KEY: sorted(set(names))}
-
-
 def still_given(state: IndexState, models: Mapping[str, Model]) -> list[str]:
-    """Return the parts whose given rows fit `models`, since their models are those of before."""
+    """Return the parts with given rows whose models are the same in `models`."""
     before = {model["name"]: model["fingerprint"] for model in state.settings["models"]}
-    return [
-        name
-        for name in given_parts(state.settings)
-        if name in models and same_model(before[name], models[name].fingerprint)
-    ]
+    parts = [name for name in given_parts(state.settings) if name in models]
+    return [name for name in parts if same_model(before[name], models[name].fingerprint)]
 
 
 def stored_rows(commit: Commit, engine: Engine | None, names: list[str], documents: Sequence[Document]) -> Rows:
@@ -192,7 +175,7 @@ def _checked(name: str, array: Any, model: Model) -> Any:
 
 
 def _units(block: Any) -> list[Vector | None]:
-    """Return rows at length 1, in whatever type they come; None for a row of zeros."""
+    """Return rows of any numeric type at length 1; None for a row of zeros."""
     if hasattr(block, "indptr"):
         sides = [
             (block.indices[start:end].astype(np.int64), _unit(np.asarray(block.data[start:end], np.float64)))

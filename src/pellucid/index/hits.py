@@ -1,18 +1,27 @@
-"""What a search returns: hits with their reasons, and the same as a report."""
+"""What a search returns: hits with their reasons, as a report too, and the second stage that scores the first anew."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
-from functools import cached_property
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
 from typing import Any, ClassVar, NamedTuple, overload
 
+import numpy as np
+
 from pellucid.analysis.ranking import WhyAbove
+from pellucid.errors import InputError, check_integer
 from pellucid.explanation import Explanation
 from pellucid.index.reasons import Reasons
+from pellucid.index.settings import Weights, checked_weights
+from pellucid.query import Terms
+from pellucid.rows import EMBEDDING, Row
 from pellucid.text import well_formed
 from pellucid.views.parts import AnyPart, Column, Heading, Note, TablePart, counted, signed
 from pellucid.views.report import VERSION, Report
+
+RERANK = "rerank"
+"""The name of the part that the second stage is."""
 
 _NAMED = 5  # rows named in a table and in JSON
 
@@ -160,3 +169,82 @@ class Hits(WhyAbove, Report, Sequence[Hit]):
             HitRow(rank, h.id, h.score, h.title, h.text, tuple(row.name for row in h.reasons.top(_NAMED)))
             for rank, h in enumerate(self.found, 1)
         ]
+
+
+class SecondStage:
+    """What scores the first hits of a search anew, and how it counts; `weights` are left for the search before it.
+
+    Its score is a part of the hit's with one row, since it cannot be taken apart. With a weight it stands beside the
+    parts of the search, whose rows all shrink alike; without one it takes the place of the score.
+    """
+
+    def __init__(self, rerank: Any, top: int, weights: Weights, parts: Sequence[str]) -> None:
+        """Take a CrossEncoder or `score(query, texts)`, and the weights of a search over the parts of the index."""
+        if not (callable(rerank) or hasattr(rerank, "predict")):
+            wanted = "a CrossEncoder, or a function of a query and a list of texts"
+            raise InputError(f"rerank is {rerank!r:.60}; give {wanted}")
+        check_integer("rerank_top", top)
+        if RERANK in parts:
+            raise InputError(f"a model of the index is called {RERANK!r}; rebuild it under another name to use rerank")
+        self._rerank, self._name = rerank, str(getattr(rerank, "__name__", type(rerank).__name__))
+        self.weights, self._share = weights, 1.0
+        if isinstance(weights, Mapping) and RERANK in weights:
+            every = checked_weights(weights, [*parts, RERANK], {})
+            self._share = every.pop(RERANK)
+            if not any(every.values()):
+                raise InputError(
+                    f"weights name only {RERANK!r}; name the parts that find the documents, too, or leave weights "
+                    "out: then its score replaces theirs"
+                )
+            self.weights = every
+
+    def reranked(self, hits: Hits, top_k: int, asked: int) -> Hits:
+        """Return the `top_k` best of hits by their new scores, equal ones in the old order; `asked` were wanted."""
+        new = [self._hit(hit, score) for hit, score in zip(hits, self._scores(hits))]
+        new.sort(key=lambda hit: -hit.score)
+        exact = hits.exact and len(hits) < asked
+        weights = self._mixed(hits.weights, self._share)
+        return replace(hits, weights=weights, found=tuple(new[:top_k]), exact=exact, reranked=len(hits))
+
+    def _mixed(self, parts: Mapping[str, float], own: float) -> dict[str, float]:
+        """Return the parts of before, as far as they count, and the one of the second stage."""
+        return {part: (1 - self._share) * value for part, value in parts.items() if self._share < 1} | {RERANK: own}
+
+    def _scores(self, hits: Hits) -> list[float]:
+        texts = [f"{hit.title}\n{hit.text}" if hit.title else hit.text for hit in hits]
+        if not texts:
+            return []
+        if hasattr(self._rerank, "predict"):
+            given = self._rerank.predict([(hits.query, text) for text in texts])
+        else:
+            given = self._rerank(hits.query, texts)
+        if hasattr(given, "detach"):  # a tensor
+            given = given.detach().float().cpu().numpy()
+        try:
+            scores = np.asarray(given, np.float64)
+        except (TypeError, ValueError) as error:
+            raise InputError(f"the reranker ({self._name}) gave no array of numbers: {error}") from error
+        if scores.shape != (len(texts),):
+            what = f"an array of shape {scores.shape} for {len(texts)} texts; it must give one score a text"
+            raise InputError(f"the reranker ({self._name}) gave {what}")
+        if (broken := np.flatnonzero(~np.isfinite(scores))).size:
+            what = f"{scores[broken[0]]} for document {hits[int(broken[0])].id!r:.80}"
+            raise InputError(f"the reranker ({self._name}) gave {what}")
+        return [float(score) for score in scores]
+
+    def _hit(self, hit: Hit, score: float) -> Hit:
+        parts = self._mixed(hit.parts, self._share * score)
+        total = sum(parts.values())
+        why = partial(self._reasons, hit, total, parts[RERANK])
+        return replace(hit, score=total, parts=parts, before=hit, _why=why)
+
+    def _reasons(self, before: Hit, score: float, own: float) -> Reasons:
+        """Return why a hit has its new score: the rows of before, as far as they count, and one more."""
+        name, rest = f"the score of {self._name}, not taken apart", 1 - self._share
+        row = Row(name, (name,), 0.0, 0.0, key=(name,), kind=EMBEDDING)
+        terms: dict[str, Terms] = {}
+        if rest:
+            for part, one in before.reasons.terms.items():
+                terms[part] = one._replace(values=one.values * rest, marks=one.marks * rest)
+        terms[RERANK] = Terms(np.array([own]), lambda _: row)
+        return Reasons(before.reasons.query, before.reasons.text, score, terms, named=True)

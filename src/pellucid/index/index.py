@@ -10,100 +10,51 @@ How it lies on disk: `commits.py` is the one commit point, `segments.py` holds d
 
 from __future__ import annotations
 
-import os
 import shutil
-import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from pellucid.errors import EngineError, IndexFolderError, InputError, PellucidError, check_integer
+from pellucid.errors import EngineError, InputError, PellucidError, check_integer
 from pellucid.folder import is_outside_allowed, outside
-from pellucid.index.bm25 import Analyser
-from pellucid.index.changing import (
-    bytes_on_disk,
-    document_vectors,
-    rebuilt,
-    repair,
-    replace_documents,
-    sweep,
-    term_counts,
-)
-from pellucid.index.commits import (
-    FORMAT,
-    Commit,
-    IndexState,
-    Writer,
-    check_format,
-    first_commit,
-    read_commit,
-    stamp_of,
-)
-from pellucid.index.documents import Document, batch_of, checked_id, drafts
-from pellucid.index.engine import EngineSettings, Generation, chosen_engine, written_engine
+from pellucid.index.changing import bytes_on_disk, document_vectors, rebuilt, replace_documents, sweep, term_counts
+from pellucid.index.commits import FORMAT, Commit, IndexState, check_format, first_commit, read_commit, stamp_of
+from pellucid.index.documents import Document, batches, checked_id, drafts
+from pellucid.index.engine import EngineSettings, chosen_engine, written_engine
 from pellucid.index.evaluating import IndexEvaluation, JudgedQueries, Queries, Relevant, evaluated
-from pellucid.index.given import GivenVectors, Rows, check_same, given_parts, stored_rows
-from pellucid.index.hits import Hit, Hits
+from pellucid.index.given import GivenVectors, Rows, check_same, stored_rows
+from pellucid.index.handle import IndexHandle
+from pellucid.index.hits import Hit, Hits, SecondStage
 from pellucid.index.metadata import KINDS, parse_where
-from pellucid.index.models import (
-    BM25,
-    Model,
+from pellucid.index.models import Model, all_static, open_models, opened_models, written_models
+from pellucid.index.searching import Question, Snapshot
+from pellucid.index.settings import (
     Weights,
     check_settings,
     checked_weights,
     checked_word_weights,
-    default_weights,
-    kinds,
-    open_models,
-    opened_models,
-    written_models,
+    given_parts,
+    settings_for,
 )
-from pellucid.index.reranking import SecondStage
-from pellucid.index.searching import Parts, Question
 from pellucid.index.verifying import wrong_parts
-from pellucid.index.words import Words
 from pellucid.progress import Progress
-from pellucid.static.embedder import StaticEmbedder
-from pellucid.store import locked, writing_explained, writing_folder
+from pellucid.store import writing_folder
 from pellucid.text import well_formed
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-_PATIENCE = 60.0  # seconds that a change waits for another one
 _TRIES = 5  # to open models that a rebuild removes meanwhile
 
 
-class Index:
+class Index(IndexHandle):
     """Documents that can be searched, in a folder.
 
     Any number of processes and threads may have it open. What each sees is a commit, the last one at the time of each
     call. Changes are made one after the other, whichever process makes them.
     """
-
-    def __init__(
-        self, folder: Path, commit: Commit, models: dict[str, Model], engines: EngineSettings | None, *, read_only: bool
-    ) -> None:
-        """Take what `create` and `open` have opened; they give the engine afterwards."""
-        self.folder, self._engines, self._read_only = folder, engines, read_only
-        self._closed, self._outside = False, is_outside_allowed() or engines is not None
-        self._given: dict[str, Any] = {}  # models that the caller gave, for when others of the same names are needed
-        self._writer: Writer | None = None  # while a change is made
-        self._behind = True  # whether an engine may hold what it should not
-        self._set_locks()
-        self._at = Parts(self._new_words(commit, models), models, commit, None)
-
-    def _set_locks(self) -> None:
-        self._process, self._writing, self._reading = os.getpid(), threading.RLock(), threading.RLock()
-
-    @staticmethod
-    def _new_words(commit: Commit, models: Mapping[str, Model]) -> Words:
-        settings = commit.state.settings
-        static = {name: model.encoder for name, model in models.items() if isinstance(model.encoder, StaticEmbedder)}
-        return Words(Analyser(settings["language"], settings["stop_words"]), static)
 
     @classmethod
     def create(
@@ -117,54 +68,46 @@ class Index:
         stop_words: Iterable[str] | None = None,
         passage_characters: int = 4000,
         engine: EngineSettings | None = None,
-        exist_ok: bool = False,
     ) -> Self:
         """Make an empty index.
 
         Args:
             path: a folder that is empty or not there yet.
             models: name -> model: a bundled name, folder or hub id, a pellucid model, a SentenceTransformer, or a
-                function from a list of texts to vectors, which has to be given again at each opening, as has an
-                `EmbeddingServer` or a `QueryFunction`. One model, or a list, get names of their own; None is static-en;
-                {} none.
+                function from texts to vectors. A function, `EmbeddingServer` or `QueryFunction` has to be given again
+                at each opening. One model, or a list, get names of their own; {} is no model, None is static-en.
             bm25: whether BM25 is a part of the score.
             weights: of the parts, "bm25" among them, brought to the sum 1; None gives the models together 0.3 where
                 all are static and else 0.4, in equal shares, and BM25 the rest.
             language: of BM25's stemmer, as "german"; "none" does not stem.
             stop_words: words that BM25 leaves out; None takes the list for English, none for other languages.
             passage_characters: longer texts are cut into passages of at most so many characters.
-            engine: where the vectors lie: one of `pellucid.engines`; None is the index's folder.
-            exist_ok: open the index that is there already, if it was made with these settings and models.
+            engine: one of `pellucid.engines`, which holds the vectors; None keeps them in the index's folder.
 
         Raises:
             InputError: something is in the folder, or an argument has a value that cannot be used.
             MissingExtraError: what `pellucid[search]` brings is not installed.
         """
-        folder, there = Path(path), exist_ok and (Path(path) / "index.json").exists()
+        folder = Path(path)
         taken = InputError(f"{folder} exists and is not empty; open it with Index.open, or give a new name")
-        if folder.exists() and (not folder.is_dir() or any(folder.iterdir())) and not there:
+        if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
             raise taken
         check_integer("passage_characters", passage_characters, 100)
         opened = open_models(models)
         if engine is not None and not opened:
             raise InputError("an engine holds the vectors of models, and the index has none; leave the engine out")
         stops = None if stop_words is None else sorted({word.lower() for word in stop_words})
-        settings = {
+        chosen = {
             "bm25": bool(bm25), "language": language, "stop_words": stops, "passage_characters": passage_characters,
-            "weights": checked_weights(weights, [BM25] * bool(bm25) + list(opened), default_weights(opened, bm25)),
-            "engine": written_engine(engine), "analyser": Analyser(language, stops).fingerprint,
+            "weights": weights, "engine": written_engine(engine),
         }  # fmt: skip
-        if not there:
-            try:
-                with writing_folder(folder) as aside:  # whole or not there, and only where nothing is
-                    settings["models"] = written_models(aside, opened, "models-1")
-                    first_commit(aside, IndexState(settings))
-            except InputError as error:
-                there = exist_ok and (folder / "index.json").exists()  # another process was faster
-                if not there:
-                    raise taken from error
-        if there:
-            return cls._existing(folder, settings, opened)
+        settings = settings_for(chosen, opened, all_static(opened))
+        try:
+            with writing_folder(folder) as aside:  # whole or not there, and only where nothing is
+                settings["models"] = written_models(aside, opened, "models-1")
+                first_commit(aside, IndexState(settings))
+        except InputError as error:  # another process was faster
+            raise taken from error
         index = cls(folder, read_commit(folder), opened, engine, read_only=False)
         index._given = {name: model.encoder for name, model in opened.items()}
         try:
@@ -173,20 +116,6 @@ class Index:
         except BaseException:
             shutil.rmtree(folder, ignore_errors=True)  # this call made it
             raise
-        return index
-
-    @classmethod
-    def _existing(cls, folder: Path, settings: Mapping[str, Any], opened: Mapping[str, Model]) -> Self:
-        """Open an index if it has the settings and models that `create` was given; weights may differ."""
-        index = cls.open(folder, {name: model.encoder for name, model in opened.items()})
-        own = index._at.commit.state.settings
-        for name in ("bm25", "language", "stop_words", "passage_characters", "engine"):
-            if own[name] != settings[name]:
-                index.close()
-                raise InputError(f"{folder} has {name} {own[name]!r:.60}, and not {settings[name]!r:.60}")
-        if missing := {model["name"] for model in own["models"]} - set(opened):
-            index.close()
-            raise InputError(f"{folder} has a model {min(missing)!r:.60} more; open it with Index.open")
         return index
 
     @classmethod
@@ -204,18 +133,18 @@ class Index:
 
         Args:
             path: the folder.
-            models: name -> model, in the place of those the index would open itself.
-            engine: other settings of its engine, such as a new address, for this time; with `rebuild` also another
+            models: name -> model, instead of those that the index would open itself.
+            engine: other settings of its engine, such as a new address, for this opening; with `rebuild` also another
                 engine, or "local" for none, to which the index moves.
             rebuild: make all vectors anew from the stored texts; with `models`, for these, as in `create`.
             read_only: refuse every change; nothing is written to the folder.
-            allow_outside: open what the folder names elsewhere, too: models of the hub that were not downloaded yet,
+            allow_outside: also open what the folder names elsewhere: models of the hub that were not downloaded yet,
                 and the engine that holds its vectors. A folder from someone else could name anything.
 
         Raises:
             EngineError: its engine cannot be reached.
-            IndexFolderError: it is no index, of another version, broken, names a model or an engine elsewhere, or a
-                model is another one than it was made with.
+            IndexFolderError: the folder is not an index, is of another version or broken, names a model or an engine
+                elsewhere, or a model is not the one that the index was made with.
         """
         with outside(allow_outside):
             return cls._open(Path(path), models, engine, rebuild=rebuild, read_only=read_only)
@@ -253,69 +182,6 @@ class Index:
             index._at = index._at._replace(engine=chosen.open(index._generation()))
         return index
 
-    def _generation(self) -> Generation:
-        state = self._at.commit.state
-        return Generation(self.folder, state.engine, *kinds(self._at.models))
-
-    def close(self) -> None:
-        """Let the folder and the engine go; what was added is on disk already. Hits can still be explained."""
-        with self._writing:
-            self._closed, engine = True, self._at.engine
-            self._at = self._at._replace(engine=None)
-            if engine is not None and self._process == os.getpid():
-                engine.close()
-
-    def __enter__(self) -> Self:
-        """Return the index; leaving the block closes it."""
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Close it."""
-        self.close()
-
-    # What it is at the moment
-
-    def _now(self) -> Parts:
-        """Return the last commit with its models."""
-        if self._closed:
-            raise InputError(f"the index {self.folder} is closed; open it again: pellucid.Index.open")
-        if self._process != os.getpid():  # forked: locks may be held by threads that are not here
-            if self._engines is not None:
-                raise InputError(
-                    f"the index {self.folder} was opened in process {self._process}, and its engine serves that one "
-                    "alone; open it again in this process"
-                )
-            self._set_locks()
-            self._writer = None
-            self._at = self._at._replace(words=self._new_words(self._at.commit, self._at.models))
-        if self._writer is None and stamp_of(self.folder) != self._at.commit.stamp:
-            with self._reading:
-                self._take(read_commit(self.folder, self._at.commit))
-        if self._at.words.full:
-            with self._reading:
-                self._at = self._at._replace(words=self._new_words(self._at.commit, self._at.models))
-        return self._at
-
-    def _take(self, commit: Commit) -> None:
-        """Go on with a later commit, of another process or of this one."""
-        before, after = self._at.commit.state, commit.state
-        if after.settings["models"] == before.settings["models"] and after.engine == before.engine:
-            self._at = self._at._replace(commit=commit)
-            return
-        names = {model["name"] for model in after.settings["models"]}
-        given = {name: model for name, model in self._given.items() if name in names}
-        try:
-            with outside(self._outside):
-                models = opened_models(self.folder, after.settings["models"], given, check=True)
-        except PellucidError as error:
-            raise IndexFolderError(f"{self.folder} was rebuilt with other models; open it again: {error}") from error
-        self._engines = chosen_engine(None, after.settings["engine"], allowed=self._outside)
-        self._at = Parts(self._new_words(commit, models), models, commit, None)
-        if self._engines is not None:
-            self._at = self._at._replace(engine=self._engines.open(self._generation()))
-
     @property
     def weights(self) -> dict[str, float]:
         """What each part of the score counts, unless a search says otherwise; they add up to 1."""
@@ -324,7 +190,7 @@ class Index:
     @property
     def word_weights(self) -> dict[str, float]:
         """What single words of a query count, unless a search says otherwise; words that are not here count 1."""
-        return dict(self._now().commit.state.settings.get("word_weights", {}))
+        return checked_word_weights(None, self._now().commit.state.settings)
 
     def __len__(self) -> int:
         """Return the number of documents."""
@@ -341,11 +207,11 @@ class Index:
     def __getitem__(self, id: str | int) -> Document:
         """Return a document by its id."""
         commit = self._now().commit
-        segment, row = self._found(commit, id)
+        segment, row = self._place_of(commit, id)
         return commit.segments[segment].document(row)
 
     @staticmethod
-    def _found(commit: Commit, id: str | int) -> tuple[int, int]:
+    def _place_of(commit: Commit, id: str | int) -> tuple[int, int]:
         """Return the segment and row of a document."""
         own = checked_id(id, "the id")
         found = commit.rows_of([own])
@@ -363,32 +229,6 @@ class Index:
         return f"<Index {self.folder}: {state.documents:,} documents, {' + '.join(state.settings['weights'])}>"
 
     # Changes
-
-    @contextmanager
-    def _changing(self) -> Iterator[Writer]:
-        """Hold the lock of the index, with the last commit."""
-        self._now()
-        if self._read_only:
-            raise InputError(f"the index {self.folder} was opened with read_only=True; open it again to change it")
-        with self._writing, ExitStack() as stack:
-            if self._writer is not None:  # within a change of this thread
-                yield self._writer
-                return
-            stack.enter_context(writing_explained(self.folder))
-            try:
-                stack.enter_context(locked(self.folder, _PATIENCE))
-            except InputError as error:
-                raise IndexFolderError(f"the index cannot be changed: {error}") from error
-            self._writer = Writer(self.folder, self._now().commit)
-            try:
-                if self._at.engine is not None and self._behind:
-                    repair(self._writer, self._at.engine)
-                    self._behind = False
-                yield self._writer
-            finally:
-                with self._reading:  # another thread may be about to set what it has read before
-                    self._at = self._at._replace(commit=self._writer.commit)
-                    self._writer = None
 
     def add(
         self,
@@ -411,9 +251,9 @@ class Index:
             texts: as many. Long ones are cut into passages, at the ends of paragraphs or sentences where possible.
             titles: as many, or None for none. A title is part of each passage.
             metadata: as many dicts of strings, numbers, booleans, dates, or lists of such; for `where`.
-            vectors: name of a model -> array [documents, dimension] of what that model has made of the documents
-                elsewhere, in the place of encoding them; of any length and numeric type, and of a sparse model a scipy
-                CSR matrix. A row is of the whole document, and stands for each of its passages.
+            vectors: name of a model -> array [documents, dimension] that this model has made of the documents
+                elsewhere, instead of encoding them here; rows of any length and numeric type, of a sparse model a scipy
+                CSR matrix. A row belongs to the whole document, and is used for each of its passages.
             show_progress_bar: show a bar, counting documents, once the work has lasted two seconds.
 
         Returns:
@@ -421,38 +261,38 @@ class Index:
 
         Raises:
             InputError: an item is of the wrong kind or there are not equally many, an id occurs twice, a document is
-                too long, a model gives NaN, or `vectors` are of no part, of another dimension or not finite.
+                too long, a model gives NaN, or `vectors` name no model, have another dimension or are not finite.
             IndexFolderError: another process keeps changing the index for more than a minute.
             WritingError: the disk is full or read-only; what was committed is safe.
         """
         columns = (ids, texts, titles, metadata)
-        parts = self._now()
-        checked = drafts(*columns, parts.commit.state.settings["passage_characters"])
-        given = GivenVectors(vectors, parts.models)
-        count = passages = batches = 0
+        now = self._now()
+        checked = drafts(*columns, now.commit.state.settings["passage_characters"])
+        given = GivenVectors(vectors, now.models)
+        count = passages = commits = 0
         with Progress("indexing", unit="documents", enabled=show_progress_bar) as progress:
             if all(column is None or isinstance(column, Sequence) for column in columns):
                 all_checked = list(checked)  # all of it is checked before any is stored
                 given.check(len(all_checked))
                 checked = iter(all_checked)
-            while batch := batch_of(checked):
+            for batch in batches(checked):
                 self._store(batch, given.of(batch, count), given.models)
                 count += len(batch)
-                passages, batches = passages + sum(len(document.ends) for document in batch), batches + 1
+                passages, commits = passages + sum(len(document.ends) for document in batch), commits + 1
                 progress.advance(len(batch))
             given.check(count, "; these were stored")
-            if batches > 1:
+            if commits > 1:
                 with self._changing() as writer:
                     writer.compact(passages)
         return count
 
     def _store(self, batch: list[Document], own: Rows, fits: Mapping[str, Model]) -> None:
-        """Make documents visible in the place of those of the same ids, all or none."""
-        parts = self._now()
-        counts, vectors = term_counts(parts, batch), document_vectors(parts.models, batch, own)  # others may write
+        """Make documents visible, which replace those of the same ids, all or none."""
+        now = self._now()
+        counts, vectors = term_counts(now, batch), document_vectors(now.models, batch, own)  # others may write
         with self._changing() as writer:
             check_same(own, fits, self._at.models)
-            if self._at.models is not parts.models:  # rebuilt meanwhile
+            if self._at.models is not now.models:  # rebuilt meanwhile
                 vectors = document_vectors(self._at.models, batch, own)
             old = list(writer.commit.rows_of([document.id for document in batch]).values())
             replace_documents(writer, self._at, batch, old, counts, vectors, own)
@@ -483,7 +323,7 @@ class Index:
             for name, row in (vectors or {}).items()
         }
         with self._changing() as writer:
-            segment, row = self._found(writer.commit, id)
+            segment, row = self._place_of(writer.commit, id)
             old = writer.commit.segments[segment].document(row)
             texts = [old.text if text is None else text], [old.title if title is None else title]
             known = [old.metadata if metadata is None else metadata]
@@ -513,7 +353,7 @@ class Index:
         return len(found)
 
     def configure(self, *, weights: Weights = None, word_weights: Weights = None) -> None:
-        """Change what searches count when they do not say it themselves; no vector is made anew.
+        """Change the weights that searches use by default; no vector is made anew.
 
         Args:
             weights: of the parts, as in `create`.
@@ -526,7 +366,7 @@ class Index:
             state = writer.commit.state
             settings = dict(state.settings)
             settings["weights"] = checked_weights(weights, list(settings["weights"]), settings["weights"])
-            settings["word_weights"] = dict(checked_word_weights(word_weights, settings.get("word_weights", {})))
+            settings["word_weights"] = checked_word_weights(word_weights, settings)
             writer.save(replace(state, settings=settings))
 
     def rebuild(self, models: Mapping[str, Any] | Sequence[Any] | Any | None = None) -> None:
@@ -545,10 +385,9 @@ class Index:
     def _rebuild(self, models: dict[str, Model] | None = None) -> None:
         with self._changing() as writer:
             models = dict(self._at.models if models is None else models)
-            new = Parts(self._new_words(writer.commit, models), models, writer.commit, None)
             before = writer.commit.state
-            # the former engine closes with its last search
-            self._at = rebuilt(writer, new, self._at.engine, self._engines, self._outside)
+            new, former = Snapshot.of(writer.commit, models), self._at.engine  # which closes with its last search
+            self._at = rebuilt(writer, new, former, self._engines, self._outside)
             self._given = {name: model.encoder for name, model in models.items()}
             self._behind = False
             sweep(self.folder, before, writer.commit.state, self._engines, self._outside)
@@ -573,7 +412,7 @@ class Index:
             top_k: how many.
             where: conditions on the metadata: {"year": {"gte": 1990}, "lang": "en"} for all of them, a list of such for
                 any; the operators are eq, ne, in, nin, gt, gte, lt, lte and exists.
-            weights: of the parts for this search: {"bm25": 1} is BM25 alone. Brought to the sum 1.
+            weights: of the parts for this search: {"bm25": 1} is only BM25. Brought to the sum 1.
             word_weights: what words of the query count in BM25 and static models: {"immune": 0.3} multiplies their
                 terms and pairs of words by 0.3. Other models read the query as it is.
             rerank: a second stage, which scores the first hits anew: a CrossEncoder of sentence-transformers, or a
@@ -593,38 +432,38 @@ class Index:
         check_integer("top_k", top_k)
         query = well_formed(query)
         while True:
-            parts = self._now()
-            conditions = parse_where(where, parts.commit.state.fields)
+            now = self._now()
+            conditions = parse_where(where, now.commit.state.fields)
             second, count, first = None, top_k, weights
             if rerank is not None:
-                second = SecondStage(rerank, rerank_top, weights, list(parts.commit.state.settings["weights"]))
+                second = SecondStage(rerank, rerank_top, weights, list(now.commit.state.settings["weights"]))
                 count, first = max(top_k, rerank_top), second.weights
-            question = self._question(query, parts, first, word_weights)
+            question = self._question(query, now, first, word_weights)
             try:
-                hits, exact = question.search(min(count, max(parts.commit.state.documents, 1)), conditions)
+                hits, exact = question.search(min(count, max(now.commit.state.documents, 1)), conditions)
             except EngineError:
-                if self._now().commit.state.engine == parts.commit.state.engine:
+                if self._now().commit.state.engine == now.commit.state.engine:
                     raise
                 continue  # a rebuild has removed the engine that was asked
-            if parts.engine is None or self._now().commit is parts.commit:  # else an engine may have lost a document
-                documents = parts.commit.state.documents
+            if now.engine is None or self._now().commit is now.commit:  # else an engine may have lost a document
+                documents = now.commit.state.documents
                 found = Hits(query, documents, question.shares, tuple(hits), exact, question.unknown)
                 return found if second is None else second.reranked(found, top_k, count)
 
     def score(self, query: str, id: str | int, *, weights: Weights = None, word_weights: Weights = None) -> Hit:
-        """Return one document as a hit, whether or not a search would find it: its score and the reasons.
+        """Return one document as a hit, its score and the reasons, whether or not a search would find it.
 
         Raises:
             InputError: there is no such document, or an argument has a value that cannot be used.
         """
-        parts = self._now()
-        segment, row = self._found(parts.commit, id)
-        return self._question(well_formed(query), parts, weights, word_weights).score(segment, row)
+        now = self._now()
+        segment, row = self._place_of(now.commit, id)
+        return self._question(well_formed(query), now, weights, word_weights).score(segment, row)
 
-    def _question(self, query: str, parts: Parts, weights: Weights, word_weights: Weights) -> Question:
-        settings = parts.commit.state.settings
+    def _question(self, query: str, now: Snapshot, weights: Weights, word_weights: Weights) -> Question:
+        settings = now.commit.state.settings
         shares = checked_weights(weights, list(settings["weights"]), settings["weights"])
-        return Question(query, shares, parts, checked_word_weights(word_weights, settings.get("word_weights", {})))
+        return Question(query, shares, now, checked_word_weights(word_weights, settings))
 
     def evaluate(
         self,
@@ -637,7 +476,7 @@ class Index:
         tune: bool = False,
         show_progress_bar: bool = False,
     ) -> IndexEvaluation:
-        """Say how well documents are found that people have judged relevant: each part alone, and all together.
+        """Measure how well documents are found that people have judged relevant, by each part and by all together.
 
         Args:
             queries: id -> text; `pellucid.index.read_queries` reads them from a file.
@@ -645,8 +484,8 @@ class Index:
                 `pellucid.index.read_qrels` reads them.
             top_k: hits that count for nDCG.
             recall_at: hits that count for recall and MRR.
-            examples: queries without a relevant document among the first `top_k` that are taken apart: what the first
-                hit had more of.
+            examples: how many queries without a relevant document among the first `top_k` are explained: the largest
+                rows by which the first hit stands above it.
             tune: also choose weights of the parts, and measure such a choice on queries that it was not made on: each
                 of five folds with what is best on the other four.
             show_progress_bar: show a bar, counting searches, once the work has lasted two seconds.
@@ -663,7 +502,7 @@ class Index:
             return evaluated(asked, top_k, recall_at, examples, tune, progress.advance)
 
     def info(self) -> dict[str, Any]:
-        """Return what the index is: counts, parts and weights, fields of the metadata, bytes on disk."""
+        """Return facts about the index: counts, parts and weights, fields of the metadata, bytes on disk."""
         state = self._now().commit.state
         settings = state.settings
         sources = {
@@ -683,17 +522,17 @@ class Index:
             "language": settings["language"],
             "engine": settings["engine"]["kind"],
             "fields": {
-                name: " or ".join(KINDS[kind] for kind in KINDS if kind in held)
+                name: " or ".join(word for kind, word in KINDS.items() if kind in held)
                 for name, (_, held) in sorted(state.fields.items())
             },
             "bytes": bytes_on_disk(self.folder),
         }
 
     def verify(self) -> list[str]:
-        """Hold everything that is stored against the texts; return what is wrong, nothing where all is well.
+        """Compare everything that is stored with checksums and texts; return what is wrong.
 
-        Every file is held against its checksum, the counts of terms are made again for all documents, and the models'
-        vectors for 200 of them. The index can be searched meanwhile, and not changed.
+        The terms of all documents are counted again, and 200 documents are encoded again. The index can be searched
+        meanwhile, and not changed.
         """
         if self._read_only:
             return wrong_parts(self.folder, self._now())

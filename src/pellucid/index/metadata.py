@@ -1,8 +1,8 @@
-"""What is known of a document beside its text, and the conditions a search can put on it.
+"""The metadata of documents, and the conditions on them in a search.
 
 A value is a string, a number, a boolean, or a list of such; None is the same as absent. A date is a string of one form.
-The engine knows a field by a key of its own: how values are compared (n, s, b) and the field's number, so that a field
-may be called anything and hold strings in one document and numbers in another.
+The engine's key of a field says how values are compared (n, s, b) and has the field's number, so that a field may have
+any name, and hold strings in one document and numbers in another.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ Fields = dict[str, tuple[int, str]]
 
 
 class AsHeld(str):
-    """A value of a condition as somebody typed it: a number where the field holds numbers, a string where strings."""
+    """A typed value of a condition: a number where the field holds numbers, a string where it holds strings."""
 
     __slots__ = ()
 
@@ -105,7 +105,7 @@ def _keys(number: int, kinds: str) -> list[str]:
 
 
 def entries(metadata: Mapping[str, Any], fields: Mapping[str, tuple[int, str]]) -> dict[str, list[Any]]:
-    """Return what conditions see of a document's metadata: key -> values."""
+    """Return a document's metadata as conditions compare them: key -> values."""
     found: dict[str, list[Any]] = {}
     for name, value in metadata.items():
         for item in value if isinstance(value, list) else [value]:
@@ -136,23 +136,14 @@ def number_in(text: str) -> int | float | None:
 
 
 def _stored(item: Any, number: int) -> tuple[str, float | str]:
-    """Return the engine's key of a value of a field, and the value as it is compared there.
-
-    A boolean is a string, because an engine takes True for 1.
-    """
-    if isinstance(item, bool):
+    """Return the engine's key of a value of a field, and the value as it is compared there."""
+    if isinstance(item, bool):  # a string, because an engine takes True for 1
         return f"b{number}", "true" if item else "false"
     return (f"s{number}", item) if isinstance(item, str) else (f"n{number}", float(item))
 
 
 def parse_where(where: Any, fields: Fields) -> Where:
-    """Return the conditions of a search as the engine takes them.
-
-    Args:
-        where: {"year": {"gte": 1990}, "lang": "en"}: all must hold. A list of such: any of them. A value stands for
-            {"eq": value}, a list for {"in": list}; the operators are eq, ne, in, nin, gt, gte, lt, lte and exists.
-        fields: of the index.
-    """
+    """Return the conditions of a search, see `Index.search`, as the engine takes them."""
     if where is None:
         return ()
     alternatives = [where] if isinstance(where, Mapping) else where
@@ -236,11 +227,9 @@ def _exists(field: _Field, value: Any) -> list[Condition]:
     if not isinstance(value, bool):
         raise InputError(f"exists of {field} is {value!r:.40}; give True or False")
     keys = _keys(field.number, field.kinds)
-    return (
-        [Condition(",".join(keys), "exists", None)]
-        if value
-        else [Condition(key, "exists", None, negated=True) for key in keys]
-    )
+    if value:
+        return [Condition(",".join(keys), "exists", None)]
+    return [Condition(key, "exists", None, negated=True) for key in keys]
 
 
 def _equals(field: _Field, operator: str, values: list[Any]) -> list[Condition]:

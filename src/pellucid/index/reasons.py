@@ -1,8 +1,8 @@
-"""What a hit's score is made of, as arrays; rows are made when somebody reads them.
+"""The terms of a hit's score, as arrays; rows are made when they are read.
 
-Each part of the score is taken apart by what was asked for its vector: a static model's into pairs of words, any other
-model's by its `Query`; BM25 into terms here. All of them are exact: the values of a part add up to what it adds to the
-score. Some passages are read at once, since most of the work is the same for them.
+The part of a static model is divided into pairs of words, that of any other model by its `Query`, and BM25 into terms
+here. All are exact: the terms of a part add up to what it adds to the score. Neighbouring hits are read together, since
+most of the work is the same for them.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import numpy as np
 from pellucid.explanation import Explanation
 from pellucid.index.bm25 import impacts
 from pellucid.index.engine import Vector
-from pellucid.index.words import Words
+from pellucid.index.words import WordCache
 from pellucid.query import NO_MARKS, NO_SPANS, Floats, Integers, Terms
 from pellucid.rows import WORD, Row
 from pellucid.static.spelling import SpelledRows
@@ -28,9 +28,9 @@ _FAINT = 0.15  # of the strongest word; a weaker one is not highlighted
 
 
 class Passages:
-    """Some passages whose scores are taken apart together; `texts` are as they are indexed."""
+    """Some passages whose scores are explained together; `texts` are as they are indexed."""
 
-    def __init__(self, texts: list[str], vectors: Sequence[Mapping[str, Vector] | None], words: Words) -> None:
+    def __init__(self, texts: list[str], vectors: Sequence[Mapping[str, Vector] | None], words: WordCache) -> None:
         """Take the passages, of each the stored vectors that are needed, by part, and what finds their words."""
         self.texts, self._vectors, self._words = texts, vectors, words
 
@@ -55,7 +55,7 @@ class Bm25Query:
     """The terms of BM25 that a query has."""
 
     def __init__(
-        self, words: Words, query: str, places: Mapping[str, tuple[Span, ...]], weights: Mapping[str, float],
+        self, words: WordCache, query: str, places: Mapping[str, tuple[Span, ...]], weights: Mapping[str, float],
         average: float,
     ) -> None:  # fmt: skip
         """Take where the query's terms stand, those that count with their half of the score, and the mean length."""
@@ -102,16 +102,17 @@ class Reasons:
         query: what was asked.
         text: the passage as it is indexed, with its title; what spans are counted in.
         score: what the rows add up to.
+        terms: of each part of the score, which add up to what it adds.
     """
 
     def __init__(self, query: str, text: str, score: float, terms: Mapping[str, Terms], *, named: bool) -> None:
         """Take the terms of each part; `named` puts the part's name before those of its rows."""
         self.query, self.text, self.score = query, text, score
-        self._terms, self._named = dict(terms), named
+        self.terms, self._named = dict(terms), named
 
     @cached_property
     def _values(self) -> Floats:
-        return np.concatenate([np.zeros(0), *(terms.values for terms in self._terms.values())])
+        return np.concatenate([np.zeros(0), *(terms.values for terms in self.terms.values())])
 
     def top(self, count: int = 10) -> list[Row]:
         """Return the `count` rows of the largest size, largest first."""
@@ -126,19 +127,19 @@ class Reasons:
         ]
 
     def words(self) -> list[tuple[int, int, float]]:
-        """Return the stretches of `text` that have a part in the score: start, end, contribution, in text order."""
+        """Return the spans of `text` that contribute to the score: start, end, contribution, in text order."""
         return _triples(*self._marked)
 
     def highlights(self) -> list[tuple[int, int, float]]:
-        """Return the stretches of `words` that carry the score: those with a good part of the strongest's."""
+        """Return the strongest of `words`: those with at least 15 % of the largest contribution."""
         spans, values = self._marked
         strong = (values > 0) & (values >= _FAINT * values.max(initial=0.0))
         return _triples(spans[strong], values[strong])
 
     @cached_property
     def _marked(self) -> tuple[Integers, Floats]:
-        """The stretches [n, 2] and what each adds to the score [n], in text order."""
-        every = [terms for terms in self._terms.values() if len(terms.marks)]
+        """The spans [n, 2] and what each adds to the score [n], in text order."""
+        every = [terms for terms in self.terms.values() if len(terms.marks)]
         if not every:
             return NO_SPANS, NO_MARKS
         spans = np.concatenate([terms.spans for terms in every])
@@ -148,14 +149,6 @@ class Reasons:
         first = np.flatnonzero(np.concatenate([[True], keys[1:] != keys[:-1]]))
         marks = np.concatenate([terms.marks for terms in every])
         return spans[order[first]], np.add.reduceat(marks[order], first)
-
-    def parts(self) -> dict[str, float]:
-        """Return the sum of the rows of each part."""
-        return {part: float(terms.values.sum()) for part, terms in self._terms.items()}
-
-    def terms(self) -> dict[str, Terms]:
-        """Return the terms of each part."""
-        return dict(self._terms)
 
     def __len__(self) -> int:
         """Return the number of rows."""
@@ -174,7 +167,7 @@ class Reasons:
         )
 
     def _row(self, number: int) -> Row:
-        parts = iter(self._terms.items())
+        parts = iter(self.terms.items())
         part, terms = next(parts)
         while number >= len(terms.values):
             number -= len(terms.values)

@@ -20,7 +20,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from pellucid.corpus import LONGEST_LINE, UNPACKERS, check_file, parquet_rows, parse_json, read_lines, table_rows
+from pellucid.corpus import LONGEST_LINE, UNPACKERS, check_file, cut, parquet_rows, parse_json, read_lines, table_rows
 from pellucid.errors import CorpusError, InputError
 from pellucid.index.metadata import LARGEST, checked_metadata, number_in, timestamp
 
@@ -34,7 +34,7 @@ _ABSENT = ("", "nan", "na", "n/a", "null", "none")  # cells of numbers, dates an
 _BOOLEANS = {"true": True, "yes": True, "t": True, "y": True, "1": True,
              "false": False, "no": False, "f": False, "n": False, "0": False}  # fmt: skip
 _GIVEN, _ELSEWHERE, _BEFORE = "as the given type says", "as elsewhere in the index", "as in the rows before"
-_FIRST_ROWS, _FIRST_CHARACTERS = 10_000, 1 << 24  # of a pipe, which decide what its columns hold
+_FIRST_ROWS = 10_000  # of a pipe
 
 
 class Record(NamedTuple):
@@ -274,7 +274,9 @@ def _of_type(value: Any, kind: str, name: str, place: str, why: str) -> Any:
 def _read_table(delimiter: str) -> Callable[[Path, _Reading], Iterator[Record]]:
     def read(path: Path, reading: _Reading) -> Iterator[Record]:
         rows = table_rows(path, delimiter)
-        first = [] if path.is_file() else _first_rows(rows)
+        first: list[tuple[int, dict[str, str]]] = []
+        if not path.is_file():  # a pipe, of which the first rows decide
+            first = next(cut(rows, _FIRST_ROWS, lambda row: sum(map(len, row[1].values()))), [])
         types = _types(path, table_rows(path, delimiter) if path.is_file() else first, reading)
         for number, row in chain(first, rows):
             place = f"{path}, line {number}"
@@ -287,22 +289,8 @@ def _read_table(delimiter: str) -> Callable[[Path, _Reading], Iterator[Record]]:
     return read
 
 
-def _first_rows(rows: Iterator[tuple[int, dict[str, str]]]) -> list[tuple[int, dict[str, str]]]:
-    """Take the first rows of a pipe."""
-    first, size = [], 0
-    for row in rows:
-        first.append(row)
-        size += sum(map(len, row[1].values()))
-        if len(first) == _FIRST_ROWS or size > _FIRST_CHARACTERS:
-            break
-    return first
-
-
 def _types(path: Path, rows: Iterable[tuple[int, dict[str, str]]], reading: _Reading) -> dict[str, tuple[str, str]]:
-    """Return the types of the columns that do not hold strings, each with why it has this type, and note them.
-
-    A cell that is not of a type that was given, or that the column has elsewhere, is an error.
-    """
+    """Return the types of the columns that do not hold strings, each with why it has this type, and note them."""
     columns: dict[str, _Column] = {}
     known: dict[str, tuple[str, str]] = {}
     names: list[str] = []
@@ -310,9 +298,8 @@ def _types(path: Path, rows: Iterable[tuple[int, dict[str, str]]], reading: _Rea
         if not names:
             names = list(row)
             if absent := sorted(reading.given.keys() - set(names)):
-                known_names = ", ".join(names)
-                what = f"{path} has no column {absent[0]!r:.80}, whose type was given; it has {known_names:.200}"
-                raise CorpusError(what)
+                known_names = f"{', '.join(names):.200}"
+                raise CorpusError(f"{path} has no column {absent[0]!r:.80}, whose type was given; it has {known_names}")
             reading.seen.update(reading.given)
             free = [n for n in names if n not in (*reading.columns, "metadata", "") and (n != "_id" or "id" in names)]
             for name in names:

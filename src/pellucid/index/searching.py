@@ -1,8 +1,8 @@
-"""A question to an index: its vectors, the best passages, and what takes their scores apart.
+"""A query to an index: its vectors, the best passages, and the reasons of their scores.
 
-The vectors in the segments are read whole: every passage gets its score, so that what is found is the best there is. A
-large dense part is read in 8 bits first; each product is then known up to a bound, and those passages are multiplied
-exactly that may belong to the best. Where an engine holds the vectors, each part brings its best passages instead.
+Every passage in the segments gets its score, so that the hits are the best there are. A large dense part is read in 8
+bits first: each product is then known up to a bound, and only passages that may be among the best are multiplied
+exactly. Where an engine holds the vectors, each part brings its best passages instead.
 """
 
 from __future__ import annotations
@@ -17,15 +17,17 @@ import numpy as np
 import numpy.typing as npt
 
 from pellucid.errors import EngineError, IndexFolderError, InputError
-from pellucid.index.bm25 import impacts, query_weights
+from pellucid.index.bm25 import Analyser, impacts, query_weights
 from pellucid.index.commits import Commit
+from pellucid.index.damage import damaged
 from pellucid.index.documents import PASSAGE_BITS
 from pellucid.index.engine import Engine, Vector, Where
 from pellucid.index.hits import Hit
-from pellucid.index.models import BM25, Model
+from pellucid.index.models import Model
 from pellucid.index.reasons import Bm25Query, Passages, Reasons
 from pellucid.index.segments import Floats, Integers, Mask, Segment, hashed
-from pellucid.index.words import Words
+from pellucid.index.settings import BM25
+from pellucid.index.words import WordCache
 from pellucid.query import Terms
 from pellucid.static.embedder import StaticEmbedder
 from pellucid.static.words import WordPairs, spans_by
@@ -40,13 +42,20 @@ Products = dict[str, dict[int, float]]
 """Part -> number of a passage -> what the part adds to its score."""
 
 
-class Parts(NamedTuple):
+class Snapshot(NamedTuple):
     """What a question is asked of, at one moment: a commit with its models, and the engine where there is one."""
 
-    words: Words
+    words: WordCache
     models: Mapping[str, Model]
     commit: Commit
-    engine: Engine | None
+    engine: Engine | None = None
+
+    @classmethod
+    def of(cls, commit: Commit, models: Mapping[str, Model]) -> Snapshot:
+        """Return a commit with models whose words were not looked up yet."""
+        analyser = Analyser(commit.state.settings["language"], commit.state.settings["stop_words"])
+        static = {name: model.encoder for name, model in models.items() if isinstance(model.encoder, StaticEmbedder)}
+        return cls(WordCache(analyser, static), models, commit)
 
 
 class Place(NamedTuple):
@@ -61,7 +70,7 @@ class Scores:
     """The parts of the score of each passage of one segment."""
 
     def __init__(self, segment: Segment, question: Question, *, coarse: bool, only: str | None = None) -> None:
-        """Compute them, or one alone; `coarse` reads dense parts in 8 bits where the segment has them."""
+        """Compute all parts, or `only` one; `coarse` reads dense parts in 8 bits where the segment has them."""
         self.segment, self._question = segment, question
         self._rounded: dict[str, Floats] = {}  # bounds of the errors of such parts
         self.parts: dict[str, Floats] = {}
@@ -72,9 +81,10 @@ class Scores:
                 self.parts[name] = self._bm25()
             elif isinstance(vector, tuple):
                 self.parts[name] = self._sparse(name, *vector)
+            elif coarse and (rounded := segment.coarse(name)) is not None:
+                self.parts[name] = self._coarse(name, rounded, vector)
             else:
-                rounded = segment.coarse(name) if coarse else None
-                self.parts[name] = self._dense(name, vector) if rounded is None else self._coarse(name, rounded, vector)
+                self.parts[name] = segment.dense(name) @ vector
 
     def _bm25(self) -> Floats:
         lists = [self._question.passages_with(term, self.segment) for term in self._question.terms]
@@ -95,10 +105,6 @@ class Scores:
             scores[rows] += value * own
         return scores
 
-    def _dense(self, name: str, vector: Floats) -> Floats:
-        products: Floats = self.segment.dense(name) @ vector
-        return products
-
     def _coarse(self, name: str, rounded: tuple[Any, Floats, Floats], vector: Floats) -> Floats:
         codes, scales, errors = rounded
         products = np.empty(len(codes), np.float32)
@@ -108,10 +114,7 @@ class Scores:
         return products
 
     def totals(self, allowed: Mask | None) -> tuple[Floats, Floats | None]:
-        """Return the best score of each document, and the bounds of their errors; -inf for what is no hit.
-
-        A passage is a hit if a part has a product with it.
-        """
+        """Return a lower and an upper bound (None: the first is exact) of each document's score; -inf for no hit."""
         total = np.zeros(self.segment.passages, np.float32)
         touched = np.zeros(self.segment.passages, np.bool_)
         for part in self.parts.values():
@@ -122,9 +125,7 @@ class Scores:
         if self.segment.live_passages is not None:
             touched &= self.segment.live_passages
         if np.isnan(total).any():
-            raise IndexFolderError(
-                f"{self.segment.name} is damaged: a score is NaN. Restore it, or build the index anew"
-            )
+            raise damaged(self.segment.name, "a score is NaN")
         total[~touched] = -np.inf
         if not self._rounded and len(self.parts) < 3:  # a sum of two is rounded once, which keeps the order
             return self._of_documents(total), None
@@ -164,26 +165,19 @@ def _kernel() -> Callable[..., None]:
 
 
 class Question:
-    """A query with the weights of the parts.
-
-    Attributes:
-        vectors: of the query by part, times their weights, so that products are parts of the score; BM25's is None.
-        terms: of the query that a passage has, each with its half of BM25.
-        average: mean number of terms of a passage.
-        unknown: words of the query that no passage has, with BM25, or that no model knows.
-    """
+    """A query with the weights of the parts."""
 
     def __init__(
-        self, query: str, weights: dict[str, float], parts: Parts, factors: Mapping[str, float] = MappingProxyType({})
+        self, query: str, weights: dict[str, float], now: Snapshot, factors: Mapping[str, float] = MappingProxyType({})
     ) -> None:
         """Encode the query for each part that counts; `factors` are what its words count."""
-        self.query, self.shares, self._of, self._factors = query, weights, parts, factors
+        self.query, self.shares, self._now, self._factors = query, weights, now, factors
         self.weights = {part: weight for part, weight in weights.items() if weight > 0}
-        self.average = parts.commit.state.average
-        self.vectors: dict[str, Any] = {}
-        self.terms: dict[str, float] = {}
+        self.average = now.commit.state.average
+        self.vectors: dict[str, Any] = {}  # by part, times its weight: products are parts of the score; BM25's is None
+        self.terms: dict[str, float] = {}  # that a passage has, each with its half of BM25
         self._lists: dict[tuple[str, int], tuple[Any, Any]] = {}  # of terms and segments, which are asked for twice
-        self.unknown: tuple[str, ...] = ()
+        self.unknown: tuple[str, ...] = ()  # words that no passage has, with BM25
         self._terms_of: dict[str, Callable[[Passages], Callable[[int], Terms]]] = {}  # of the same parts
         self._wanted: list[str] = []  # the parts whose stored vectors are read for that
         self._found: list[tuple[int, Place, str]] = []  # the hits: number, place and text of the passage
@@ -192,15 +186,15 @@ class Question:
             if name == BM25:
                 self._ask_bm25()
             else:
-                self._ask(parts.models[name], self.weights[name])
+                self._ask(now.models[name], self.weights[name])
 
     def _ask_bm25(self) -> None:
-        words, places = self._of.words, spans_by(self._of.words.analyser.places(self.query))
+        words, places = self._now.words, spans_by(self._now.words.analyser.places(self.query))
         self._hashes = dict(zip(places, hashed(places).tolist()))
-        segments = self._of.commit.segments
+        segments = self._now.commit.segments
         having = {term: sum(len(self.passages_with(term, one)[0]) for one in segments) for term in places}
         counts = {term: len(spans) for term, spans in places.items()}
-        weights = query_weights(counts, having, self._of.commit.state.passages, self.weights[BM25])
+        weights = query_weights(counts, having, self._now.commit.state.passages, self.weights[BM25])
         self.unknown = tuple(self.query[slice(*places[term][0])] for term in places if not having[term])
         for word, factor in self._factors.items():
             scaled = weights.keys() & words.analyser.terms(word)
@@ -220,7 +214,7 @@ class Question:
     def _ask(self, model: Model, weight: float) -> None:
         name = model.name
         if isinstance(model.encoder, StaticEmbedder):
-            found, spelled = Passages([self.query], [], self._of.words).rows(name)
+            found, spelled = Passages([self.query], [], self._now.words).rows(name)
             pairs = WordPairs(model.encoder, self.query, found, spelled, weight, self._factors)
             if pairs.vector.any():
                 self.vectors[name] = pairs.vector
@@ -241,28 +235,24 @@ class Question:
         """Return the best documents, and whether no other can be better."""
         self._found = []
         try:
-            if self._of.engine is None:
-                return self._best(top_k, where), True
-            return self._asked(self._of.engine, top_k, where)
+            if self._now.engine is None:
+                return self._from_segments(top_k, where), True
+            return self._from_engine(self._now.engine, top_k, where)
         except IndexError as error:
             problem = f"a file of the index is damaged ({error}); find out which: pellucid index verify"
             raise IndexFolderError(problem) from error
 
     # The vectors are here
 
-    def _best(self, top_k: int, where: Where) -> list[Hit]:
-        """Return the best documents of all.
-
-        At least `top_k` documents score at least the k-th largest lower bound; whatever may reach it is multiplied
-        exactly.
-        """
-        segments = self._of.commit.segments
+    def _from_segments(self, top_k: int, where: Where) -> list[Hit]:
+        """Return the best documents of all."""
+        segments = self._now.commit.segments
         coarse = sum(segment.passages for segment in segments) >= _COARSE
         scores = [Scores(segment, self, coarse=coarse) for segment in segments] if self.vectors else []
         bounds = [one.totals(one.segment.matching(where) if where else None) for one in scores]
         if not bounds:
             return []
-        least = _kth([lower for lower, _ in bounds], top_k)
+        least = _kth([lower for lower, _ in bounds], top_k)  # whatever may reach it is multiplied exactly
         best: list[tuple[float, int, Place, dict[str, float]]] = []
         for number, (one, (lower, upper)) in enumerate(zip(scores, bounds)):
             highest = lower if upper is None else upper
@@ -284,27 +274,20 @@ class Question:
         owners = np.repeat(np.arange(len(rows)), np.diff(segment.ends, prepend=0)[rows])
         order = np.lexsort((passages, -total))  # the best first; of equal ones the earlier
         _, first = np.unique(owners[order], return_index=True)
-        chosen = order[np.sort(first)[:top_k]]
-        return [
-            (
-                float(total[at]),
-                int(segment.numbers[rows[owners[at]]]),
-                Place(number, int(rows[owners[at]]), int(passages[at])),
-                {name: float(part[at]) for name, part in parts.items()},
-            )
-            for at in chosen.tolist()
-        ]
+        found = []
+        for at in order[np.sort(first)[:top_k]].tolist():
+            row, own = int(rows[owners[at]]), {name: float(part[at]) for name, part in parts.items()}
+            found.append((float(total[at]), int(segment.numbers[row]), Place(number, row, int(passages[at])), own))
+        return found
 
     # An engine has the vectors
 
-    def _asked(self, engine: Engine, top_k: int, where: Where) -> tuple[list[Hit], bool]:
-        """Return the best documents that an engine and BM25 bring, and whether no other can be better.
-
-        Each part brings its best passages; what another part has brought gets its product with this one. What no part
-        has brought scores at most the last of each list together. Unless the hits are above that, one part brings more:
-        its last becomes smaller, and so does the sum.
-        """
-        limit, own = max(_CANDIDATES, 2 * top_k), _Counted(self, where)
+    def _from_engine(self, engine: Engine, top_k: int, where: Where) -> tuple[list[Hit], bool]:
+        """Return the best documents that an engine and BM25 bring, and whether no other can be better."""
+        # Each part brings its best passages; what another part has brought gets its product with this one. What no part
+        # has brought scores at most the last of each list together. Unless the hits are above that, one part brings
+        # more: its last becomes smaller, and so does the sum.
+        limit, own = max(_CANDIDATES, 2 * top_k), _Bm25Products(self, where)
         products: Products = {name: {} for name in self.vectors}
         limits, last, every = dict.fromkeys(self.vectors, limit), dict[str, float](), set[int]()
         others = {name: vector for name, vector in self.vectors.items() if name != BM25}
@@ -339,11 +322,11 @@ class Question:
         self._found = []
         waiting = iter(best)
         while len(hits) < top_k and (block := list(islice(waiting, top_k - len(hits)))):
-            rows = self._of.commit.numbered([point >> PASSAGE_BITS for point in block])
+            rows = self._now.commit.numbered([point >> PASSAGE_BITS for point in block])
             for point in block:
                 if point >> PASSAGE_BITS in rows:
                     segment, row = rows[point >> PASSAGE_BITS]
-                    first = self._of.commit.segments[segment].first_passage(row)
+                    first = self._now.commit.segments[segment].first_passage(row)
                     place = Place(segment, row, first + (point & ((1 << PASSAGE_BITS) - 1)))
                     hits.append(self._hit({name: own.get(point, 0.0) for name, own in products.items()}, place))
         return hits
@@ -351,14 +334,14 @@ class Question:
     def score(self, segment: int, row: int) -> Hit:
         """Return one document as a hit."""
         self._found = []
-        here = self._of.commit.segments[segment]
+        here = self._now.commit.segments[segment]
         passages = here.passages_of(np.array([row]))
-        if self._of.engine is None:
+        if self._now.engine is None:
             parts = Scores(here, self, coarse=False).exact(passages)
         else:
             points = here.document(row).points()
             others = {name: vector for name, vector in self.vectors.items() if name != BM25}
-            found = self._of.engine.products(others, {name: list(points) for name in others})
+            found = self._now.engine.products(others, {name: list(points) for name in others})
             parts = {name: np.array([found.get(name, {}).get(p, 0.0) for p in points], np.float32) for name in others}
             if BM25 in self.vectors:
                 parts[BM25] = Scores(here, self, coarse=False, only=BM25).parts[BM25][passages]
@@ -370,60 +353,44 @@ class Question:
     # Hits and their reasons
 
     def _hit(self, products: Mapping[str, float], place: Place) -> Hit:
-        segment = self._of.commit.segments[place.segment]
+        segment = self._now.commit.segments[place.segment]
         document = segment.document(place.row)
         passage = place.passage - segment.first_passage(place.row)
         parts = {name: products.get(name, 0.0) for name in self.weights}
-        score = sum(parts.values())
+        score, start = sum(parts.values()), document.ends[passage - 1] if passage else 0
+        why = partial(self._reasons, len(self._found), score)
         self._found.append(((document.number << PASSAGE_BITS) + passage, place, document.indexed(passage)))
-        return Hit(
-            document.id,
-            score,
-            document.title,
-            document.passage(passage),
-            document.metadata,
-            parts,
-            passage,
-            document.ends[passage - 1] if passage else 0,
-            partial(self._reasons, len(self._found) - 1, score),
-        )
+        text, known = document.passage(passage), document.metadata
+        return Hit(document.id, score, document.title, text, known, parts, passage, start, why)
 
-    def _stored(self, hits: Iterable[tuple[int, Place, str]], names: list[str]) -> list[dict[str, Vector]]:
-        """Return the stored vectors of some hits by part, as they were when the search was made.
-
-        Raises:
-            InputError: an engine has them, and a document was changed or the vectors made anew since.
-        """
-        if self._of.engine is None or not names:
-            segments = self._of.commit.segments
+    def _stored(self, hits: Iterable[tuple[int, Place, str]]) -> list[dict[str, Vector]]:
+        """Return the stored vectors of some hits by part, as they were when the search was made."""
+        names = self._wanted
+        if self._now.engine is None or not names:
+            segments = self._now.commit.segments
             every = [{n: segments[place.segment].vector(n, place.passage) for n in names} for _, place, _ in hits]
             return [{name: vector for name, vector in own.items() if vector is not None} for own in every]
         try:
-            found = self._of.engine.vectors([point for point, _, _ in hits], names)
+            found = self._now.engine.vectors([point for point, _, _ in hits], names)
         except (EngineError, InputError) as error:
             raise InputError(f"the vectors of this search cannot be read any more: {error}. Search again") from error
         if any(point not in found for point, _, _ in hits):
             raise InputError("a document was changed or removed since the search; search again")
         return [found[point] for point, _, _ in hits]
 
-    def _passages(self, block: int) -> tuple[Passages, dict[str, Callable[[int], Terms]]]:
-        """Return some neighbouring hits, and what gives the terms of each part of their scores."""
-        hits = self._found[block * _TOGETHER : (block + 1) * _TOGETHER]
-        stored = self._stored(hits, self._wanted)
-        passages = Passages([text for _, _, text in hits], stored, self._of.words)
-        return passages, {name: terms_of(passages) for name, terms_of in self._terms_of.items()}
-
     def _reasons(self, number: int, score: float) -> Reasons:
-        """Return why a hit has its score."""
+        """Return why a hit has its score; the reasons of neighbouring hits are read together."""
         block, place = divmod(number, _TOGETHER)
         if block not in self._read:  # two threads may both read it
-            self._read[block] = self._passages(block)
+            hits = self._found[block * _TOGETHER : (block + 1) * _TOGETHER]
+            passages = Passages([text for _, _, text in hits], self._stored(hits), self._now.words)
+            self._read[block] = passages, {name: terms_of(passages) for name, terms_of in self._terms_of.items()}
         passages, terms_of = self._read[block]
         terms = {name: terms(place) for name, terms in terms_of.items()}
         return Reasons(self.query, passages.texts[place], score, terms, named=len(self.weights) > 1)
 
 
-class _Counted:
+class _Bm25Products:
     """BM25 of all passages, by their numbers in an engine."""
 
     def __init__(self, question: Question, where: Where) -> None:
@@ -433,7 +400,7 @@ class _Counted:
     def _every(self) -> tuple[Integers, Floats, Mask]:
         """The numbers of all passages, rising, their products, and whether a condition holds."""
         points, values, allowed = [np.zeros(0, np.int64)], [np.zeros(0, np.float32)], [np.zeros(0, np.bool_)]
-        for segment in self._question._of.commit.segments:
+        for segment in self._question._now.commit.segments:
             sizes = np.diff(segment.ends, prepend=0)
             starts = np.repeat((segment.numbers << PASSAGE_BITS) - segment.ends + sizes, sizes)
             points.append(starts + np.arange(segment.passages))
@@ -459,11 +426,8 @@ class _Counted:
 
 
 def _kth(every: list[Floats], count: int) -> float:
-    """Return a lower bound of the `count`-th largest of all values; -inf where there are not so many.
-
-    At least `count` values reach the `count`-th largest of the maxima of blocks; where there are too few blocks, the
-    values themselves are sorted.
-    """
+    """Return a lower bound of the `count`-th largest of all values; -inf where there are not so many."""
+    # At least `count` values reach the `count`-th largest of the maxima of blocks, where there are enough of these.
     values = [np.maximum.reduceat(one, np.arange(0, len(one), _BLOCK)) for one in every if len(one)]
     if sum(map(len, values)) < 4 * count:
         values = every

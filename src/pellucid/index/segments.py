@@ -27,7 +27,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pellucid.errors import ModelFolderError
-from pellucid.index.damage import STRINGS, Tensors, check_tensors, damage_told, damaged, is_list, wrong_numbers
+from pellucid.index.damage import STRINGS, Tensors, check_tensors, damage_reported, damaged, wrong_numbers
 from pellucid.index.documents import Document
 from pellucid.index.engine import Vector, Where
 from pellucid.index.metadata import Fields, entries, timestamp
@@ -50,15 +50,10 @@ def hashed(strings: Iterable[str]) -> Integers:
 
 
 class Strings(NamedTuple):
-    """Many strings, as one array of bytes.
+    """Many strings, as one array of bytes."""
 
-    Attributes:
-        data: uint8 [bytes], UTF-8.
-        ends: int64 [n], where each ends.
-    """
-
-    data: npt.NDArray[np.uint8]
-    ends: Integers
+    data: npt.NDArray[np.uint8]  # UTF-8
+    ends: Integers  # [n], where each ends
 
     @classmethod
     def packed(cls, strings: Iterable[str]) -> Strings:
@@ -80,7 +75,8 @@ class Segment:
         self.name, self.gone, self._tensors = name, gone, tensors
         self.numbers: Integers = tensors["numbers"]
         self.ends: Integers = tensors["passages"]
-        self._strings = {kind: Strings(tensors[f"{kind}.data"], tensors[f"{kind}.ends"]) for kind in STRINGS}
+        kinds = (*STRINGS, "words")
+        self._strings = {kind: Strings(tensors[f"{kind}.data"], tensors[f"{kind}.ends"]) for kind in kinds}
 
     @classmethod
     def made(
@@ -91,15 +87,7 @@ class Segment:
         dense: Mapping[str, int],
         fields: Fields,
     ) -> Segment:
-        """Return the segment of some documents, in memory.
-
-        Args:
-            documents: with their numbers, rising.
-            counts: of each passage how often each term stands in it; empty without BM25.
-            vectors: by part, of each passage its row; None where the part knows nothing of it.
-            dense: the parts whose rows are dense, and their dimensions; the others are sparse.
-            fields: the fields of the index; see `metadata.register`.
-        """
+        """Return the segment of documents with rising numbers, in memory; `dense` has the dimensions of dense parts."""
         texts = ([d.id for d in documents], [d.title for d in documents], [d.text for d in documents])
         tensors: Tensors = {"numbers": np.array([d.number for d in documents], np.int64)}
         for kind, strings in zip(STRINGS, (*texts, [json.dumps(d.metadata) for d in documents])):
@@ -123,15 +111,14 @@ class Segment:
     @classmethod
     def merged(cls, segments: Sequence[Segment]) -> Segment:
         """Return neighbouring segments as one, in memory, without what is gone."""
-        with damage_told(", ".join(one.name for one in segments)):
+        with damage_reported(", ".join(one.name for one in segments)):
             kept = [one.kept_rows() for one in segments]
             kept_passages = [one.passages_of(rows) for one, rows in zip(segments, kept)]
             every = [one._tensors for one in segments]
             tensors: Tensors = {"numbers": np.concatenate([t["numbers"][rows] for t, rows in zip(every, kept)])}
             for kind in STRINGS:
-                tensors[f"{kind}.data"], tensors[f"{kind}.ends"] = _joined(
-                    [(one._strings[kind], rows) for one, rows in zip(segments, kept)]
-                )
+                strings = [(one._strings[kind], rows) for one, rows in zip(segments, kept)]
+                tensors[f"{kind}.data"], tensors[f"{kind}.ends"] = _joined(strings)
             sizes = [np.diff(t["passages"], prepend=0)[rows] for t, rows in zip(every, kept)]
             tensors["passages"] = np.cumsum(np.concatenate(sizes), dtype=np.int64)
             tensors["cuts"] = np.concatenate([t["cuts"][p] for t, p in zip(every, kept_passages)])
@@ -139,9 +126,9 @@ class Segment:
             tensors |= _hash_table(np.concatenate(hashes))
             places = [_places(rows, len(one.numbers)) for one, rows in zip(segments, kept)]
             passage_places = [_places(p, one.passages) for one, p in zip(segments, kept_passages)]
-            for prefix in [name.removesuffix(".keys") for name in every[0] if is_list(name)]:
-                tensors |= _merged_lists(prefix, every, places if prefix == "column" else passage_places)
+            tensors |= _merged_lists("column", every, places)
             if "bm25.lengths" in every[0]:
+                tensors |= _merged_lists("bm25", every, passage_places)
                 lengths = [t["bm25.lengths"][p] for t, p in zip(every, kept_passages)]
                 tensors["bm25.lengths"] = np.concatenate(lengths)
             for name in every[0]:
@@ -150,7 +137,7 @@ class Segment:
                     tensors |= _dense(part, np.concatenate([t[name][p] for t, p in zip(every, kept_passages)]))
                 elif kind == "rows" and name.endswith(".ends"):
                     tensors |= _merged_rows(part.removesuffix(".ends"), every, kept_passages)
-            return cls(tensors | _merged_dictionary(every, tensors))
+            return cls(tensors | _merged_dictionary([one._strings["words"] for one in segments], tensors))
 
     # Files
 
@@ -162,14 +149,14 @@ class Segment:
     @classmethod
     def open(cls, path: Path) -> Segment:
         """Map a file."""
-        with damage_told(str(path)):
+        with damage_reported(str(path)):
             tensors = _read(path)
             check_tensors(tensors)
         return cls(tensors, path.name)
 
     def reduced(self, path: Path) -> Segment:
         """Return the same segment without the documents whose rows a file lists."""
-        with damage_told(str(path)):
+        with damage_reported(str(path)):
             gone = _read(path)["rows"]
             if gone.dtype != np.int32 or gone.ndim != 1 or not len(gone):
                 raise ValueError("there are no rows")
@@ -179,8 +166,7 @@ class Segment:
 
     def without(self, rows: npt.NDArray[Any]) -> Segment:
         """Return the same segment with more documents gone."""
-        gone = np.union1d(self.gone, rows).astype(np.int32)
-        return Segment(self._tensors, self.name, gone)
+        return Segment(self._tensors, self.name, np.union1d(self.gone, rows).astype(np.int32))
 
     # Documents
 
@@ -238,19 +224,18 @@ class Segment:
 
     def document(self, row: int) -> Document:
         """Return a document."""
-        with damage_told(self.name):
+        with damage_reported(self.name):
             own, title, text, metadata = (self._strings[kind].at(row) for kind in STRINGS)
             first, last = self.ends[row - 1] if row else 0, self.ends[row]
             known = json.loads(metadata) if metadata != "{}" else {}  # the commonest, ten times a search
             if not isinstance(known, dict):
                 raise ValueError(f"the metadata of {own!r:.60} are {metadata!r:.60}")
-            return Document(
-                int(self.numbers[row]), own, title, text, known, tuple(self._tensors["cuts"][first:last].tolist())
-            )
+            ends = tuple(self._tensors["cuts"][first:last].tolist())
+            return Document(int(self.numbers[row]), own, title, text, known, ends)
 
     def rows_of(self, ids: Sequence[str]) -> dict[str, int]:
         """Return the rows of the documents with some of the ids."""
-        with damage_told(self.name):
+        with damage_reported(self.name):
             wanted, table = hashed(ids), self._tensors["id.hash"]
             at = np.searchsorted(table, wanted)
             found: dict[str, int] = {}
@@ -304,21 +289,19 @@ class Segment:
         sums = np.zeros(self.passages, np.uint64)
         sizes = np.diff(self._tensors["bm25.key_ends"], prepend=0)
         keys = np.repeat(self._tensors["bm25.keys"].view(np.uint64), sizes)
-        with damage_told(self.name):
+        with damage_reported(self.name):
             np.add.at(sums, self._tensors["bm25.rows"], keys * self._tensors["bm25.values"].astype(np.uint64))
         return sums
 
     def column_items(self) -> Iterator[tuple[int, str, Any]]:
         """Yield row, key and value of every entry of the metadata that conditions see."""
-        words = Strings(self._tensors["words.data"], self._tensors["words.ends"])
         sizes = np.diff(self._tensors["column.key_ends"], prepend=0)
         columns = np.repeat(self._tensors["column.keys"], sizes).tolist()
-        for column, row, value in zip(
-            columns, self._tensors["column.rows"].tolist(), self._tensors["column.values"].tolist()
-        ):
-            with damage_told(self.name):
+        rows, values = self._tensors["column.rows"].tolist(), self._tensors["column.values"].tolist()
+        for column, row, value in zip(columns, rows, values):
+            with damage_reported(self.name):
                 kind = "nsb"[column % 4]
-                item = value if kind == "n" else words.at(int(value))
+                item = value if kind == "n" else self._strings["words"].at(int(value))
             yield row, f"{kind}{column // 4}", item
 
     def dense(self, part: str) -> Floats:
@@ -357,7 +340,7 @@ class Segment:
         for tests in where:
             every = np.ones(len(self.numbers), np.bool_)
             for test in tests:
-                with damage_told(self.name):
+                with damage_reported(self.name):
                     held = self._held(test.key, test.operator, test.value)
                 every &= ~held if test.negated else held
             found |= every
@@ -382,7 +365,7 @@ class Segment:
 
     @cached_property
     def _codes(self) -> dict[str, int]:
-        words = Strings(self._tensors["words.data"], self._tensors["words.ends"])
+        words = self._strings["words"]
         return {words.at(number): number for number in range(len(words.ends))}
 
 
@@ -427,8 +410,8 @@ def _list_of(prefix: str, tensors: Tensors, key: int) -> tuple[npt.NDArray[np.ui
 
 def _merged_lists(prefix: str, every: Sequence[Tensors], places: Sequence[Integers]) -> Tensors:
     """Return the lists of several segments as one."""
-    keys, rows, values, before = [], [], [], 0
-    words = 0
+    keys, rows, values = [], [], []
+    before = words = 0
     for tensors, place in zip(every, places):
         sizes = np.diff(tensors[f"{prefix}.key_ends"], prepend=0)
         own = place[tensors[f"{prefix}.rows"]]
@@ -470,13 +453,11 @@ def _inverted_counts(counts: Sequence[Counter[str]]) -> Tensors:
 
 
 def _dense(part: str, rows: Floats) -> Tensors:
-    """Return the rows of a dense part, and for many of them 8 bits of each number with a bound of the error.
-
-    A row x is scale * codes, and errors[i] >= |x - scale * codes|: for a query q of any length the product differs by
-    at most |q| errors[i].
-    """
+    """Return the rows of a dense part, and for many of them 8 bits of each number with a bound of the error."""
     tensors: Tensors = {f"vectors:{part}": rows}
     if len(rows) >= COARSE_ROWS:
+        # A row x is scale * codes, and errors[i] >= |x - scale * codes|: with a query q of any length the product
+        # differs by at most |q| errors[i].
         scales = np.abs(rows).max(axis=1) / np.float32(127)
         scales[scales == 0] = 1
         codes = np.rint(rows / scales[:, None]).astype(np.int8)
@@ -494,25 +475,25 @@ def _sparse(part: str, rows: Sequence[Vector | None]) -> Tensors:
     sizes = [len(indices) for indices, _ in sides]
     indices = np.concatenate([np.zeros(0, np.int64), *(np.asarray(own, np.int64) for own, _ in sides)])
     values = np.concatenate([np.zeros(0, np.float32), *(np.asarray(own, np.float32) for _, own in sides)])
-    lists = _lists(f"sparse:{part}", indices, np.repeat(np.arange(len(sides)), sizes), values)
-    return _forward(part, np.cumsum(sizes, dtype=np.int64), indices, values) | lists
+    return _coordinates(part, np.array(sizes, np.int64), indices, values)
 
 
-def _forward(part: str, ends: Integers, indices: Integers, values: Floats) -> Tensors:
-    return {f"rows:{part}.ends": ends, f"rows:{part}.indices": indices, f"rows:{part}.values": values}
+def _coordinates(part: str, sizes: Integers, indices: Integers, values: Floats) -> Tensors:
+    """Return the coordinates of a sparse part, by passage and by dimension."""
+    forward: Tensors = {"ends": np.cumsum(sizes, dtype=np.int64), "indices": indices, "values": values}
+    lists = _lists(f"sparse:{part}", indices, np.repeat(np.arange(len(sizes)), sizes), values)
+    return {f"rows:{part}.{name}": array for name, array in forward.items()} | lists
 
 
 def _merged_rows(part: str, every: Sequence[Tensors], kept: Sequence[Integers]) -> Tensors:
-    ends, indices, values = [], [], []
+    every_size, indices, values = [], [], []
     for tensors, passages in zip(every, kept):
         sizes = np.diff(tensors[f"rows:{part}.ends"], prepend=0)
         own = np.repeat(_places(passages, len(sizes)) >= 0, sizes)
-        ends.append(sizes[passages])
+        every_size.append(sizes[passages])
         indices.append(tensors[f"rows:{part}.indices"][own])
         values.append(tensors[f"rows:{part}.values"][own])
-    return _forward(
-        part, np.cumsum(np.concatenate(ends), dtype=np.int64), np.concatenate(indices), np.concatenate(values)
-    )
+    return _coordinates(part, np.concatenate(every_size), np.concatenate(indices), np.concatenate(values))
 
 
 def _joined(several: Sequence[tuple[Strings, Integers]]) -> Strings:
@@ -559,10 +540,9 @@ def _dictionary(words: Iterable[str]) -> Tensors:
     return {"words.data": data, "words.ends": ends, "words.times": times}
 
 
-def _merged_dictionary(every: Sequence[Tensors], tensors: Tensors) -> Tensors:
+def _merged_dictionary(spelled: Sequence[Strings], tensors: Tensors) -> Tensors:
     """Return the words that merged columns use, each once, and the columns with the numbers of these."""
     known: dict[str, int] = {}
-    spelled = [Strings(t["words.data"], t["words.ends"]) for t in every]
     all_words = [strings.at(n) for strings in spelled for n in range(len(strings.ends))]
     keys = np.repeat(tensors["column.keys"], np.diff(tensors["column.key_ends"], prepend=0))
     values, strings_at = tensors["column.values"].copy(), np.flatnonzero(keys % 4 != _KINDS["n"])

@@ -1,7 +1,4 @@
-"""Whether an index stores just what the texts of its documents give.
-
-Every file is held against its checksum; then all of it is computed again, of the models' vectors a sample.
-"""
+"""The comparison of an index with the texts of its documents: checksums, then terms, metadata and sampled vectors."""
 
 from __future__ import annotations
 
@@ -11,24 +8,24 @@ from pathlib import Path
 
 import numpy as np
 
-from pellucid.index.changing import Counts, document_vectors, term_counts
+from pellucid.index.changing import document_vectors, term_counts
 from pellucid.index.commits import wrong
-from pellucid.index.documents import Document, batch_of
+from pellucid.index.documents import Document, batches
 from pellucid.index.engine import Engine, Vector
-from pellucid.index.given import given_parts
 from pellucid.index.metadata import entries
 from pellucid.index.models import wrong_copy
-from pellucid.index.searching import Parts
+from pellucid.index.searching import Snapshot
 from pellucid.index.segments import Segment, hashed
+from pellucid.index.settings import given_parts
 
 _ENCODED = 200  # documents that the models encode again
 _LISTED = 10  # problems of a kind
 _TOLERANCE = 1e-3  # another batch rounds differently
 
 
-def wrong_parts(folder: Path, parts: Parts) -> list[str]:
+def wrong_parts(folder: Path, now: Snapshot) -> list[str]:
     """Return what is wrong with the index in a folder at one moment, nothing where all is well."""
-    state, segments = parts.commit.state, parts.commit.segments
+    state, segments = now.commit.state, now.commit.segments
     problems = [problem for file in state.files() if (problem := wrong(folder, file))]
     copies = [(model, wrong_copy(folder, model)) for model in state.settings["models"]]
     problems += [f"the model {model['name']!r}: {problem}" for model, problem in copies if problem]
@@ -36,15 +33,16 @@ def wrong_parts(folder: Path, parts: Parts) -> list[str]:
         return problems  # what is computed from damaged files says no more
     step, terms, ids = max(1, state.documents // _ENCODED), 0, Counter[str]()
     for segment in segments:
-        waiting = (segment.document(row) for row in segment.kept_rows().tolist())
         passages, counted, lengths = segment.passages_of(segment.kept_rows()), list[int](), list[int]()
-        while block := batch_of(waiting):
+        for block in batches(segment.document(row) for row in segment.kept_rows().tolist()):
             ids.update(document.id for document in block)
-            counts = term_counts(parts, block)
-            counted += _signatures(counts)
+            counts = term_counts(now, block)
+            known = list(dict.fromkeys(term for passage in counts for term in passage))
+            of = dict(zip(known, hashed(known).tolist()))
+            counted += [sum(of[term] * n for term, n in passage.items()) % (1 << 64) for passage in counts]
             lengths += [sum(passage.values()) for passage in counts]
             sample = [document for document in block if document.number % step == 0]
-            problems += _wrong_vectors(parts, segment, sample)
+            problems += _wrong_vectors(now, segment, sample)
         if segment.has_bm25():
             stored = segment.signatures()[passages]
             differs = (stored != np.array(counted, np.uint64)) | (segment.lengths[passages] != lengths)
@@ -57,31 +55,24 @@ def wrong_parts(folder: Path, parts: Parts) -> list[str]:
     counted_before = (state.documents, state.passages, state.terms)
     if held != counted_before:
         problems.append(f"documents, passages and terms are {held}, and {counted_before} were counted")
-    if parts.engine is not None:
-        problems += _wrong_points(parts.engine, segments, state.garbage)
+    if now.engine is not None:
+        problems += _wrong_points(now.engine, segments, state.garbage)
     return problems
 
 
-def _signatures(counts: Counts) -> list[int]:
-    """Return a sum over the terms of each passage that other terms or counts do not have, in 64 bits."""
-    known = list(dict.fromkeys(term for passage in counts for term in passage))
-    of = dict(zip(known, hashed(known).tolist()))
-    return [sum(of[term] * n for term, n in passage.items()) % (1 << 64) for passage in counts]
-
-
-def _wrong_vectors(parts: Parts, segment: Segment, sample: Sequence[Document]) -> Iterator[str]:
+def _wrong_vectors(now: Snapshot, segment: Segment, sample: Sequence[Document]) -> Iterator[str]:
     rows = segment.rows_of([document.id for document in sample])
     stored: Mapping[int, Mapping[str, Vector]] = {}
-    if parts.engine is not None:
-        stored = parts.engine.vectors([point for d in sample for point in d.points()], list(parts.models))
-    given = given_parts(parts.commit.state.settings)  # of their rows the checksums of the files say all
-    models = {name: model for name, model in parts.models.items() if name not in given}
+    if now.engine is not None:
+        stored = now.engine.vectors([point for d in sample for point in d.points()], list(now.models))
+    given = given_parts(now.commit.state.settings)  # of their rows the checksums of the files say all
+    models = {name: model for name, model in now.models.items() if name not in given}
     for name, computed in document_vectors(models, sample).items():
         waiting = iter(computed)
         for document in sample:
             first = segment.first_passage(rows[document.id])
             for number, point in enumerate(document.points()):
-                own = segment.vector(name, first + number) if parts.engine is None else stored.get(point, {}).get(name)
+                own = segment.vector(name, first + number) if now.engine is None else stored.get(point, {}).get(name)
                 if not _same(own, next(waiting)):
                     yield f"the vector of {name} of passage {number} of {document.id!r:.60} is not that of its text"
 

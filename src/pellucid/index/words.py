@@ -1,7 +1,7 @@
-"""The words of passages, found once for all parts of a score, as numbers.
+"""The words of passages as numbers, found once for all parts of a score.
 
-Each distinct word has a number. What BM25 and the static models make of a word (its term, its row) is looked up once
-and kept in an array, so that reading a text again costs no Python call for a word.
+The term of BM25 and the rows of static models are looked up once for each distinct word and kept in an array, so that
+reading it again costs no Python call.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class _Column:
         return values[numbers]
 
 
-class Words:
+class WordCache:
     """The words of texts for the parts of an index; for any number of threads."""
 
     def __init__(self, analyser: Analyser, models: Mapping[str, StaticEmbedder]) -> None:
@@ -95,13 +95,7 @@ class Words:
         return number
 
     def rows(self, name: str, texts: list[str], found: WordList) -> tuple[WordList, SpelledRows | None]:
-        """Return the words that a static model has a vector for, as rows of its table or, with spelling, beyond it.
-
-        Args:
-            name: of the model.
-            texts: that `found` was read from.
-            found: the words with their numbers.
-        """
+        """Return the words of `texts`, as `read` found them, that a static model has a row for, also by spelling."""
         vocabulary = self.models[name].vocabulary
         if name in self._whole or (vocabulary.cuts_scripts and not all(map(str.isascii, texts))):
             found = self._numbered([vocabulary.split(text) for text in texts])
@@ -113,12 +107,7 @@ class Words:
         return found._replace(values=rows).kept(rows >= 0), spelled
 
     def terms(self, texts: list[str], found: WordList) -> WordList:
-        """Return BM25's terms of texts by number, those without a term left out.
-
-        Args:
-            texts: that `found` was read from.
-            found: the words with their numbers.
-        """
+        """Return BM25's terms of `texts` by number, of the words as `read` found them."""
         terms = found._replace(values=self._terms[found.values])
         if (terms.values == _SEVERAL_TERMS).any():
             terms = self._divided(texts, terms)

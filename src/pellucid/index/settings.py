@@ -1,0 +1,162 @@
+"""The settings of an index: what was chosen when it was made, and the weights of the parts of a score and of words.
+
+They come from a user or, in a commit, from anyone: `check_types` sees that they are such as are written, and
+`check_settings`, which is left out before a rebuild, that they can be used.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from pellucid.errors import IndexFolderError, InputError
+from pellucid.index.bm25 import Analyser
+from pellucid.text import well_formed
+
+Weights = Mapping[str, float] | None
+"""Of parts or words by name; None for those that are set."""
+
+BM25 = "bm25"
+"""The name of the part that is no model."""
+
+_STATIC_WEIGHT, _TRANSFORMER_WEIGHT = 0.3, 0.4  # of all models together, beside BM25
+_LARGEST_WEIGHT = 1e6
+_GIVEN = "given_vectors"
+
+_FINGERPRINT = {"stored": str, "functions": [{"dimension": int, "probes": list}]}
+_SETTINGS = {
+    "bm25": bool,
+    "language": str,
+    "stop_words": (None, [str]),
+    "passage_characters": int,
+    "engine": {"kind": str},
+    "models": [
+        {"name": str, "source": (None, str), "copy": (None, str), "files": {str: str}, "dimension": int,
+         "fingerprint": _FINGERPRINT}
+    ],
+}  # fmt: skip
+
+
+def _fits(value: Any, shape: Any) -> bool:
+    """Whether a value of JSON has a shape: a type, None, one of several, a list of one, or a dict by names or type."""
+    if isinstance(shape, tuple):
+        return any(_fits(value, one) for one in shape)
+    if isinstance(shape, list):
+        return isinstance(value, list) and all(_fits(item, shape[0]) for item in value)
+    if shape == {str: str}:
+        return isinstance(value, dict) and all(_fits(item, str) for item in value.values())
+    if isinstance(shape, dict):
+        return isinstance(value, dict) and all(name in value and _fits(value[name], one) for name, one in shape.items())
+    return value is None if shape is None else type(value) is shape
+
+
+def check_types(settings: dict[str, Any]) -> None:
+    """Check that settings are such as are written; weights are checked where they are used."""
+    for name, shape in _SETTINGS.items():
+        if not _fits(settings[name], shape):
+            raise ValueError(f"{name} of its settings: {settings[name]!s:.60}")
+    if settings["passage_characters"] < 1:
+        raise ValueError("passages have no length")
+    for model in settings["models"]:
+        name, copy, files = f"{model['name']!r:.60}", model["copy"], map(Path, model["files"])
+        if copy is not None and (not re.fullmatch(r"models-[0-9]{1,15}/[^/\0]+", copy) or copy.endswith(("/.", "/.."))):
+            raise ValueError(f"the copy of the model {name} is at {copy!r:.60}")
+        if any(file.is_absolute() or ".." in file.parts for file in files):
+            raise ValueError(f"the copy of {name} has files outside of it")
+        for function in model["fingerprint"]["functions"]:
+            for numbers, values in function["probes"]:
+                if not (_fits(numbers, [int]) and _fits(values, [float])):
+                    raise ValueError(f"the fingerprint of the model {name} holds something else")
+    if len({model["name"] for model in settings["models"]}) < len(settings["models"]):
+        raise ValueError("two models have one name")
+
+
+def given_parts(settings: Mapping[str, Any]) -> list[str]:
+    """Return the parts that have rows from elsewhere."""
+    known = settings.get(_GIVEN, [])
+    return [model["name"] for model in settings["models"] if isinstance(known, list) and model["name"] in known]
+
+
+def with_given(settings: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
+    """Return settings that say which parts have such rows."""
+    return {**settings, _GIVEN: sorted(set(names))}
+
+
+def settings_for(settings: Mapping[str, Any], models: Iterable[str], static: bool) -> dict[str, Any]:
+    """Return settings with BM25's fingerprint and weights for some models: the defaults where they are None."""
+    names = list(models)
+    together = _STATIC_WEIGHT if static else _TRANSFORMER_WEIGHT
+    together = (together if settings["bm25"] else 1.0) if names else 0.0
+    default = {BM25: 1.0 - together, **{name: together / len(names) for name in names}}
+    weights = checked_weights(settings["weights"], [BM25] * settings["bm25"] + names, default)
+    return {**settings, "weights": weights, "analyser": _analyser_of(settings)}
+
+
+def rebuilt_settings(settings: Mapping[str, Any], models: Iterable[str], static: bool) -> dict[str, Any]:
+    """Return the settings of an index for other models; weights stay if they can be used and are of the same parts."""
+    names, usable = list(models), not _wrong_weights(settings)
+    stays = usable and set(settings["weights"]) == {*[BM25] * settings["bm25"], *names}
+    new = settings_for({**settings, "weights": settings["weights"] if stays else None}, names, static)
+    return {**new, "word_weights": settings.get("word_weights", {}) if usable else {}}
+
+
+def _analyser_of(settings: Mapping[str, Any]) -> str:
+    return Analyser(settings["language"], settings["stop_words"]).fingerprint
+
+
+def checked_weights(weights: Weights, parts: Sequence[str], default: Mapping[str, float]) -> dict[str, float]:
+    """Return the weights of all parts, brought to the sum 1; parts that are not named count 0."""
+    if not parts:
+        raise InputError("an index needs a model, or BM25")
+    if weights is None:
+        return {part: default[part] for part in parts}
+    unknown = sorted(set(weights) - set(parts)) if isinstance(weights, Mapping) else [repr(weights)]
+    if unknown:
+        raise InputError(f"no part of the index is called {unknown[0]!s:.60}; its parts are {', '.join(parts)}")
+    given = [weights.get(part, 0.0) for part in parts]
+    if not all(isinstance(value, (int, float)) and 0 <= value <= _LARGEST_WEIGHT for value in given) or not any(given):
+        raise InputError(
+            f"weights are {dict(weights)!s:.200}; they must be numbers up to a million, none negative and one above 0"
+        )
+    return {part: value / sum(given) for part, value in zip(parts, given)}
+
+
+def checked_word_weights(weights: Weights, settings: Mapping[str, Any]) -> dict[str, float]:
+    """Return what words of a query count; None takes those of the settings."""
+    weights = settings.get("word_weights", {}) if weights is None else weights
+    if not isinstance(weights, Mapping):
+        raise InputError(f"word_weights are {weights!r:.60}; give a dict: word -> weight")
+    for word, factor in weights.items():
+        if not isinstance(word, str) or not isinstance(factor, (int, float)) or not 0 <= factor <= _LARGEST_WEIGHT:
+            raise InputError(f"the weight of the word {word!r:.60} is {factor!r:.40}; give one from 0 to a million")
+    return {well_formed(word): float(factor) for word, factor in weights.items()}
+
+
+def check_settings(settings: Mapping[str, Any], file: Path) -> None:
+    """Check that the weights stored in `file` can be used, and that BM25 was counted with this version's analyser."""
+    if wrong := _wrong_weights(settings):
+        raise IndexFolderError(
+            f"the settings in {file} cannot be used: {wrong}. Restore the file, or open the index with rebuild=True "
+            "(pellucid index rebuild), which takes the default weights"
+        )
+    own = _analyser_of(settings)
+    if settings["bm25"] and settings.get("analyser", own) != own:
+        raise IndexFolderError(
+            f"BM25 in {file.parent} was counted with another stemmer, stop words, k1 or b than this pellucid has. "
+            "Count anew: open the index with rebuild=True, or pellucid index rebuild"
+        )
+
+
+def _wrong_weights(settings: Mapping[str, Any]) -> str:
+    """Return what is wrong with stored weights, "" where nothing is."""
+    weights, parts = settings.get("weights"), [BM25] * settings["bm25"] + [m["name"] for m in settings["models"]]
+    if not isinstance(weights, dict) or set(weights) != set(parts):
+        return f"weights are {weights!s:.200}, and the parts of the index {', '.join(parts)}"
+    try:
+        checked_weights(weights, parts, weights)
+        checked_word_weights(None, settings)
+    except InputError as error:
+        return str(error)
+    return ""
