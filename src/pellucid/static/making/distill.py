@@ -1,4 +1,4 @@
-"""Making a static model from sentence transformers, or training one further (SWE paper, section 3).
+"""Making a static model from a sentence transformer, or training one further (SWE paper, section 3).
 
 1. Extraction (`extraction.py`, section 3.1): a vector for each word from one pass of the teacher over a corpus.
 2. PCA (section 3.2): principal components of *sentence* vectors, without the first few ("all but the top").
@@ -6,11 +6,6 @@
 
 Extraction takes nearly all the time and is done once: `distill_extraction` makes further models (other sizes, other
 ablations) from what it left in `work_dir`.
-
-Several teachers each read the corpus, and what they leave is put side by side. With u_t for the sentence vector of
-teacher t, less the mean over the corpus and at length 1, and weights w_t that add up to 1, a joint sentence vector is
-the u_t end to end, each times the square root of w_t. So the cosine of two sentences is the weighted mean of the
-teachers' centred cosines. Centring matters where a teacher's cosines all lie close together.
 
 A model to start from keeps its words, and takes the place of steps 1 and 2. Memory does not grow with the corpus then:
 its sentences, as rows of the table, and the teacher's vectors are three arrays on disk that grow shard by shard and are
@@ -20,8 +15,8 @@ mapped, not read.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Union
@@ -131,7 +126,6 @@ def distill(
     *,
     work_dir: str | Path,
     start: StaticEmbedder | None = None,
-    weights: Sequence[float] | None = None,
     extraction: ExtractionSettings | None = None,
     pca: PcaSettings | None = None,
     refinement: RefinementSettings | None = None,
@@ -141,17 +135,14 @@ def distill(
 
     Args:
         teacher: a SentenceTransformer, or the folder or hub id of one; its pooling and its default prompt are
-            respected. A list of several is joined: the model follows the weighted mean of their cosines, each less what
-            all sentences share; words out of the vocabulary are cut by the tokenizer of the first. With `start` also a
-            pellucid model or a callable.
+            respected. With `start` also a pellucid model or a callable.
         corpus: a file (.txt, .jsonl, .parquet; .xz and .gz too) or an iterable, one sentence an item.
         work_dir: where the state is kept; the same call with the same folder resumes an interrupted run. The corpus is
             then read again and must be the same, text for text; of an iterator this cannot be checked, and the run
-            uses the copy that it made. Other settings of steps 2 and 3, and other weights, reuse the extraction that
-            is there. With `start` it takes 2 bytes a number of the teacher's vectors.
+            uses the copy that it made. Other settings of steps 2 and 3 reuse the extraction that is there. With
+            `start` it takes 2 bytes a number of the teacher's vectors.
         start: a model whose vectors are trained on the corpus; it is not changed. Its words stay: add words before,
             with `add_words`. None extracts words and vectors from the teacher (steps 1 and 2).
-        weights: of several teachers, one each, above 0; what counts is their proportion. None takes equal ones.
         extraction: settings of step 1; None for the defaults, as for the others. With `start` they say which sentences
             are taken (`sentence_words`, `enough`, `max_sentences`), and the `prompt`.
         pca: settings of step 2; without effect with `start`.
@@ -166,42 +157,24 @@ def distill(
         MissingExtraError: sentence-transformers is not installed.
         CorpusError: the corpus cannot be read, has no usable sentence, or with `start` fewer than two batches of
             sentences with two known words.
-        InputError: settings or weights that do not fit together, no teacher, a `start` that is no static model or has
-            several teachers, or a `work_dir` that belongs to another run or corpus, or in which a run is at work.
+        InputError: settings that do not fit together, a `start` that is no static model, or a `work_dir` that belongs
+            to another run or corpus, or in which a run is at work.
         ModelFolderError: the state in `work_dir` is damaged.
     """
     work_dir, pca, extraction = Path(work_dir), pca or PcaSettings(), extraction or ExtractionSettings()
-    given = list(teacher) if isinstance(teacher, (list, tuple)) else [teacher]
-    shares = _shares(weights, len(given))
     if start is not None:
         static_model(start, "training further")
-        if len(given) > 1:
-            raise InputError(f"a model is trained further by one teacher, got {len(given)}")
         refinement = refinement or RefinementSettings()
-        return _trained_further(start, given[0], corpus, work_dir, extraction, refinement, show_progress_bar)
-    teachers = [open_teacher(one) for one in given]
-    pca.check(sum(int(one[0].get_embedding_dimension()) for one in teachers))
-    if len(teachers) == 1:
-        extracted = extract(teachers[0], corpus, work_dir, extraction, show_progress_bar=show_progress_bar)
-        tuned = work_dir
-    else:
-        with WorkFolder(work_dir) as work:
-            corpus = spool(corpus, work)
-            work.commit()
-        extracted = join_extractions(
-            [
-                extract(one, corpus, work_dir / f"teacher-{number}", extraction, show_progress_bar=show_progress_bar)
-                for number, one in enumerate(teachers, 1)
-            ],
-            shares,
-        )
-        tuned = work_dir / "-".join(["weights", *(f"{share:.6g}" for share in shares)])
+        return _trained_further(start, teacher, corpus, work_dir, extraction, refinement, show_progress_bar)
+    teacher = open_teacher(teacher)
+    pca.check(int(teacher[0].get_embedding_dimension()))
+    extracted = extract(teacher, corpus, work_dir, extraction, show_progress_bar=show_progress_bar)
     return distill_extraction(
         extracted,
-        subwords_of(teachers[0]),
+        subwords_of(teacher),
         pca=pca,
         refinement=refinement,
-        work_dir=tuned,
+        work_dir=work_dir,
         show_progress_bar=show_progress_bar,
     )
 
@@ -281,58 +254,6 @@ def open_teacher(teacher: Teacher) -> SentenceTransformer:
     """
     require("sentence_transformers")
     return open_sentence_transformer(teacher) if isinstance(teacher, str) else teacher
-
-
-# Several teachers
-
-
-def join_extractions(extractions: Sequence[Extraction], weights: Sequence[float] | None = None) -> Extraction:
-    """Return what several teachers left of one corpus as if one teacher had: their vectors side by side.
-
-    Where a teacher saw a word nowhere whole, its part of the word's vector is zero.
-
-    Args:
-        extractions: with the same settings, so with the same words and sentences.
-        weights: one an extraction, above 0; what counts is their proportion. None takes equal ones.
-
-    Raises:
-        InputError: weights that do not fit, or extractions of different text.
-    """
-    shares = _shares(weights, len(extractions))
-    first, *others = extractions
-    if any(other.words != first.words or other.sentences != first.sentences for other in others):
-        raise InputError("the teachers read different text; extract with the same corpus and settings for each")
-    words = [np.sqrt(share) * _even(one) for one, share in zip(extractions, shares)]
-    sentences = [_centred(one.teacher_vectors, share) for one, share in zip(extractions, shares)]
-    return replace(first, vectors=np.hstack(words), teacher_vectors=np.hstack(sentences))
-
-
-def _shares(weights: Sequence[float] | None, count: int) -> list[float]:
-    """Return the weights of `count` teachers brought to the sum 1; equal ones for None."""
-    if not count:
-        raise InputError("distillation needs a teacher; the list of them is empty")
-    values = [1.0] * count if weights is None else list(weights)
-    if len(values) != count or not all(0 < value < float("inf") for value in values):
-        raise InputError(f"weights are {values!r:.80}; {count} teachers need as many numbers above 0")
-    return [value / sum(values) for value in values]
-
-
-def _even(extraction: Extraction) -> Vectors:
-    """Return the word vectors less their mean over the text, at a root mean square of 1; zero rows stay zero."""
-    known = np.any(extraction.vectors != 0, axis=1)
-    mean = np.average(extraction.vectors[known], axis=0, weights=extraction.counts[known])
-    vectors = np.zeros_like(extraction.vectors)
-    vectors[known] = extraction.vectors[known] - mean.astype(np.float32)
-    vectors /= scale_of(vectors[known])
-    return vectors
-
-
-def _centred(vectors: npt.NDArray[np.float16], share: float) -> npt.NDArray[np.float16]:
-    """Return sentence vectors less their mean, each of the length that its share of the joint vector has."""
-    parts = [slice(start, start + _BLOCK) for start in range(0, len(vectors), _BLOCK)]
-    mean = np.sum([vectors[p].astype(np.float32).sum(axis=0, dtype=np.float64) for p in parts], axis=0) / len(vectors)
-    less = (vectors[part].astype(np.float32) - mean.astype(np.float32) for part in parts)
-    return np.concatenate([(unit_rows(block) * np.sqrt(share)).astype(np.float16) for block in less])
 
 
 # A model to start from

@@ -2,7 +2,7 @@
 
 For adding, the teacher gives each new entry a vector: the mean of its states at the entry's occurrences in sentences,
 or its embedding of the entry by itself. Words that the model has get theirs in the same way, and a map from the
-teacher's space into the model's is fitted on them (`merging.py`). The other rows keep every bit.
+teacher's space into the model's is fitted on them. The other rows keep every bit.
 
 The weight of a word in a sentence is the length of its vector. A new word's is predicted from the teacher's vector; a
 phrase whose words are all known gets the length of their sum, which is what these words weighed before.
@@ -12,13 +12,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from pellucid.analysis.coordinates import spearman
 from pellucid.base import Embedder, Vectors, check_texts, unit_rows
 from pellucid.corpus import Corpus, read_texts
 from pellucid.encoder import EncoderEmbedder, unit_vectors
@@ -29,11 +30,10 @@ from pellucid.static.bags import RowCounts, count_rows
 from pellucid.static.embedder import StaticEmbedder, static_model
 from pellucid.static.folder import check_writable
 from pellucid.static.making.extraction import forward, word_vectors
-from pellucid.static.making.merging import FitQuality, fit_space
 from pellucid.static.precision import quantize
 from pellucid.static.spelling import ngram_weights
 from pellucid.text import JOINER, Vocabulary, Word, shown_word, split_words, well_formed
-from pellucid.views.parts import AnyPart, Column, Heading, Note, TablePart, counted, percent
+from pellucid.views.parts import AnyPart, Column, Heading, Note, TablePart, counted, percent, signed
 from pellucid.views.report import Report
 
 _OCCURRENCES = 100  # sentences read that hold an entry; more only if they hold another entry too
@@ -43,6 +43,141 @@ _BATCH = 64  # sentences in one pass of the teacher
 _NEAREST = 4  # words named in the report
 _BLOCK = 64  # entries whose neighbours are looked for at a time
 _COMPARED = 10_000  # texts whose embeddings are compared before and after pruning
+_LEAST_PAIRS = 20  # words to fit a map on
+_POOR = 0.5  # mean cosine of a map
+_HELD_OUT, _MOST_HELD_OUT = 0.1, 2_000  # of the pairs, to measure the fit; as many again to choose the penalty
+_PENALTIES = tuple(10.0**n for n in range(-6, 2))  # in units of the mean variance of the source
+_OUTER = (1, 99)  # percentiles of the lengths seen; predicted ones stay between them
+
+Floats = npt.NDArray[np.float64]
+Rows = npt.NDArray[np.int64]
+
+
+class FitQuality(NamedTuple):
+    """How well a map works on words that it was not fitted on.
+
+    Attributes:
+        words: pairs it was fitted on in the end, the held-out ones among them.
+        held_out: pairs it was measured on, before that.
+        cosine: mean cosine of a mapped vector and the true one.
+        first: share of held-out words whose mapped vector is nearest to their own, among all pairs' words.
+        length_correlation: Spearman's, of mapped and true lengths; None where one side is constant.
+    """
+
+    words: int
+    held_out: int
+    cosine: float
+    first: float
+    length_correlation: float | None
+
+    def parts(self) -> Iterator[AnyPart]:
+        """Yield the numbers as parts of a report, with a warning where they are bad."""
+        heads = tuple(Column(t, "number") for t in ("fitted on", "held out", "cosine", "found first", "lengths"))
+        row = (f"{self.words:,}", f"{self.held_out:,}", f"{self.cosine:.3f}", percent(self.first),
+               signed(self.length_correlation))  # fmt: skip
+        yield TablePart("the map, on words held out", heads, (row,))
+        if self.cosine < _POOR:
+            yield Note("The map is poor: mapped words are only roughly where they belong. See what is nearest to them.")
+
+
+@dataclass(frozen=True, repr=False)
+class SpaceMap:
+    """An affine map of directions, and one of the logarithm of lengths.
+
+    Attributes:
+        matrix: float64 [D, d].
+        offset: float64 [d].
+        length_weights: float64 [D + 1], for the direction and the logarithm of the length.
+        length_offset: added to it.
+        lengths: smallest and largest length that it gives.
+    """
+
+    matrix: Floats = field(repr=False)
+    offset: Floats = field(repr=False)
+    length_weights: Floats = field(repr=False)
+    length_offset: float
+    lengths: tuple[float, float]
+
+    def __call__(self, rows: Vectors) -> Vectors:
+        """Return vectors [n, D] in the other space, float32 [n, d]; a zero row stays zero."""
+        units = unit_rows(rows, np.float64)
+        directions = unit_rows(units @ self.matrix + self.offset, np.float64)
+        logarithms = _length_features(rows) @ self.length_weights + self.length_offset
+        lengths = np.exp(np.clip(logarithms, *np.log(self.lengths)))
+        mapped: Vectors = (directions * lengths[:, None] * units.any(axis=1)[:, None]).astype(np.float32)
+        return mapped
+
+
+def fit_space(source: Vectors, target: Vectors) -> tuple[SpaceMap, FitQuality]:
+    """Fit the map from `source` [n, D] to `target` [n, d], whose rows belong to the same words; zero rows are left out.
+
+    Ridge regression, with a penalty that is chosen on a part of the pairs. Directions and lengths are fitted apart: a
+    map fitted to whole vectors draws every length towards the mean, and the length of a word is its weight in a
+    sentence.
+
+    Raises:
+        InputError: there are fewer than 20 pairs.
+    """
+    paired = np.flatnonzero(source.any(axis=1) & target.any(axis=1))
+    if len(paired) < _LEAST_PAIRS:
+        raise InputError(f"{len(paired)} words to fit a map on, and at least {_LEAST_PAIRS} are needed")
+    source, target = source[paired], target[paired]
+    order = np.random.default_rng(0).permutation(len(source))
+    aside = min(max(int(len(order) * _HELD_OUT), 2), _MOST_HELD_OUT)
+    test, choosing, rest = order[:aside], order[aside : 2 * aside], order[2 * aside :]
+    penalties = _chosen(source, target, rest, choosing)
+    mapped = _fitted(source[order[aside:]], target[order[aside:]], penalties)(source[test])
+    directions, wanted = unit_rows(mapped), unit_rows(target)
+    cosines = (directions * wanted[test]).sum(axis=1)
+    nearest = np.array([int((wanted @ direction).argmax()) for direction in directions])
+    lengths, true = (np.linalg.norm(rows, axis=1) for rows in (mapped, target[test]))
+    correlation = None if len(test) < 3 else spearman(lengths, true)
+    quality = FitQuality(len(target), len(test), float(cosines.mean()), float((nearest == test).mean()), correlation)
+    return _fitted(source, target, penalties), quality
+
+
+def _length_features(rows: Vectors) -> Floats:
+    """Return the direction of each row and the logarithm of its length, [n, D + 1]."""
+    lengths = np.linalg.norm(rows.astype(np.float64), axis=1)
+    return np.column_stack([unit_rows(rows, np.float64), np.log(np.maximum(lengths, 1e-12))])
+
+
+def _fitted(source: Vectors, target: Vectors, penalties: tuple[float, float]) -> SpaceMap:
+    """Return the map with these penalties for directions and for lengths."""
+    lengths = np.linalg.norm(target.astype(np.float64), axis=1)
+    low, high = np.percentile(lengths, _OUTER).tolist()
+    weights, shift = _ridge(_length_features(source), np.log(lengths)[:, None], [penalties[1]])[0]
+    matrix, offset = _ridge(unit_rows(source, np.float64), unit_rows(target, np.float64), [penalties[0]])[0]
+    return SpaceMap(matrix, offset, weights[:, 0], float(shift[0]), (low, high))
+
+
+def _ridge(x: Floats, y: Floats, penalties: list[float]) -> list[tuple[Floats, Floats]]:
+    """Return weights [D, d] and offset [d] of least squares for each penalty on the weights."""
+    mean_x, mean_y = x.mean(axis=0), y.mean(axis=0)
+    centred = x - mean_x
+    values, vectors = np.linalg.eigh(centred.T @ centred)
+    values = np.maximum(values, 0.0)
+    scale = float(values.mean()) or 1.0
+    along = vectors.T @ (centred.T @ (y - mean_y))
+    found = []
+    for penalty in penalties:
+        weights = vectors @ (along / (values + penalty * scale)[:, None])
+        found.append((weights, mean_y - mean_x @ weights))
+    return found
+
+
+def _chosen(source: Vectors, target: Vectors, rest: Rows, choosing: Rows) -> tuple[float, float]:
+    """Return the penalties for directions and for lengths that do best on the pairs `choosing`."""
+    units, wanted = unit_rows(source, np.float64), unit_rows(target, np.float64)
+    features = _length_features(source)
+    logarithms = np.log(np.linalg.norm(target.astype(np.float64), axis=1))[:, None]
+    cosines, misses = [], []
+    for weights, offset in _ridge(units[rest], wanted[rest], list(_PENALTIES)):
+        mapped = unit_rows(units[choosing] @ weights + offset, np.float64)
+        cosines.append(float((mapped * wanted[choosing]).sum(axis=1).mean()))
+    for weights, offset in _ridge(features[rest], logarithms[rest], list(_PENALTIES)):
+        misses.append(float(np.square(features[choosing] @ weights + offset - logarithms[choosing]).mean()))
+    return _PENALTIES[int(np.argmax(cosines))], _PENALTIES[int(np.argmin(misses))]
 
 
 class AddedWord(NamedTuple):
