@@ -17,7 +17,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
-from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Union
 
@@ -26,7 +25,7 @@ import numpy.typing as npt
 
 from pellucid.analysis.coordinates import spearman
 from pellucid.base import Embedder, Vectors, unit_rows
-from pellucid.corpus import Corpus, read_texts
+from pellucid.corpus import Corpus
 from pellucid.encoder import unit_vectors
 from pellucid.errors import CorpusError, InputError, require
 from pellucid.fingerprint import claim_model
@@ -35,7 +34,7 @@ from pellucid.pretrained import load, open_sentence_transformer
 from pellucid.progress import Progress
 from pellucid.static.bags import Bags
 from pellucid.static.embedder import StaticEmbedder, static_model
-from pellucid.static.making.extraction import Extraction, ExtractionSettings, extract, spool, usable_sentences
+from pellucid.static.making.extraction import Extraction, ExtractionSettings, extract, shards, spool
 from pellucid.static.making.training import RefinementSettings, array_digest, refine, scale_of, tuning_folder
 from pellucid.text import Vocabulary
 from pellucid.views.parts import AnyPart, Heading, Note, counted, percent, signed
@@ -188,12 +187,7 @@ def distill_extraction(
     work_dir: Path | None = None,
     show_progress_bar: bool = True,
 ) -> StaticEmbedder:
-    """Do steps 2 and 3 on what step 1 left; `subwords` is the teacher's tokenizer, for words out of the vocabulary.
-
-    Raises:
-        InputError: settings that do not fit the extraction, or the state in `work_dir` is of another one.
-        ModelFolderError: the state in `work_dir` is damaged.
-    """
+    """Do steps 2 and 3 on what step 1 left; `subwords` is the teacher's tokenizer, for words out of the vocabulary."""
     pca, refinement = pca or PcaSettings(), refinement or RefinementSettings()
     pca.check(extraction.vectors.shape[1])
     seen = np.flatnonzero(np.any(extraction.vectors != 0, axis=1))[: pca.vocabulary]
@@ -208,11 +202,7 @@ def distill_extraction(
 
 
 def project(vectors: Vectors, bags: Bags, settings: PcaSettings) -> Vectors:
-    """Return word `vectors` [words, D] on the principal components `settings` asks for, [words, dimensions].
-
-    The mean that is subtracted from every word is that of the sentences (or words) the components come from, so that
-    a mean of words is centred too. Lengths are kept: they carry how much a word weighs.
-    """
+    """Return word `vectors` [words, D] on the principal components that `settings` ask for, [words, dimensions]."""
     if settings.level == "none":
         return vectors.astype(np.float32)
     if settings.level == "word":
@@ -226,6 +216,7 @@ def project(vectors: Vectors, bags: Bags, settings: PcaSettings) -> Vectors:
 
 def rotate(vectors: Vectors, sample: Vectors, settings: PcaSettings) -> Vectors:
     """Return `vectors` [words, D] less the mean of `sample` [n, D], on the components of `sample` after the first."""
+    # The mean of sentences, so that a mean of words is centred too; lengths stay, since they are how much words weigh.
     blocks = np.array_split(sample, 1 + len(sample) // _BLOCK)  # float64 of all at once would be large
     spectrum = spectrum_of(blocks, centred=True)
     components = spectrum.components[settings.drop : settings.drop + settings.dimensions]
@@ -246,17 +237,9 @@ def subwords_of(teacher: SentenceTransformer) -> Tokenizer | None:
 
 
 def open_teacher(teacher: Teacher) -> SentenceTransformer:
-    """Return the teacher, opened if it is the folder or hub id of one.
-
-    Raises:
-        ModelFolderError: nothing is there, or it is broken.
-        MissingExtraError: sentence-transformers is not installed, or too old.
-    """
+    """Return the teacher, opened if it is the folder or hub id of one."""
     require("sentence_transformers")
     return open_sentence_transformer(teacher) if isinstance(teacher, str) else teacher
-
-
-# A model to start from
 
 
 def _trained_further(
@@ -297,47 +280,30 @@ def store_sentences(
     origin: dict[str, Any],
     show_progress_bar: bool = True,
 ) -> tuple[Bags, npt.NDArray[np.float16]]:
-    """Write the sentences of `corpus` with two known words, and the teacher's vectors of them, into `work`.
-
-    Returns:
-        the bags of rows, and float16 [sentences, d] of length 1, both mapped from disk.
-    """
+    """Return the sentences with two known words, and the teacher's unit vectors of them, both mapped from `work`."""
     corpus = spool(corpus, work)
     work.claim({**origin, **asdict(settings)})
-    if work.facts.get("done"):
-        work.check_texts("corpus", read_texts(corpus), str(corpus))
-    else:
-        teacher = load(teacher)
-        claim_model(work.facts, teacher, work.path)
-        sentences = usable_sentences(work.texts("corpus", read_texts(corpus), str(corpus)), settings)
-        with Progress("teacher", unit="sentences", enabled=show_progress_bar) as progress:
-            read = work.facts.get("read", 0)
-            for _ in islice(sentences, read):  # are done
-                pass
-            progress.advance(read)
-            while shard := list(islice(sentences, _SHARD)):
-                _store(shard, work, vocabulary, teacher, settings.prompt)
-                read += len(shard)
-                work.commit({"read": read})
-                progress.advance(len(shard))
-            work.commit({"done": True})
+    opened: Embedder | None = None
+    with Progress("teacher", unit="sentences", enabled=show_progress_bar) as progress:
+        for shard, done in shards(corpus, work, settings, _SHARD):
+            if not done:
+                if opened is None:
+                    opened = load(teacher)
+                    claim_model(work.facts, opened, work.path)
+                bags = Bags.of(shard, vocabulary)
+                kept = np.flatnonzero(np.diff(bags.offsets) >= 2)
+                if len(kept):
+                    if "offsets" not in work:
+                        work.append("offsets", np.zeros(1, np.int64))
+                    known, bags = work.rows("rows"), bags.take(kept)
+                    vectors = unit_vectors(opened, [settings.prompt + shard[n] for n in kept.tolist()])
+                    work.append("teacher", vectors.astype(np.float16))
+                    work.append("rows", bags.rows)
+                    work.append("offsets", bags.offsets[1:] + known)
+            progress.advance(len(shard))
     if "teacher" not in work:
         return Bags(np.zeros(0, np.int64), np.zeros(1, np.int64)), np.zeros((0, 0), np.float16)
     return Bags(work.array("rows"), work.array("offsets")), work.array("teacher")
-
-
-def _store(shard: list[str], work: WorkFolder, vocabulary: Vocabulary, teacher: Embedder, prompt: str) -> None:
-    """Append the sentences of a shard with two known words to the arrays."""
-    bags = Bags.of(shard, vocabulary)
-    kept = np.flatnonzero(np.diff(bags.offsets) >= 2)
-    if not len(kept):
-        return
-    if "offsets" not in work:
-        work.append("offsets", np.zeros(1, np.int64))
-    known, bags = work.rows("rows"), bags.take(kept)
-    work.append("teacher", unit_vectors(teacher, [prompt + shard[n] for n in kept.tolist()]).astype(np.float16))
-    work.append("rows", bags.rows)
-    work.append("offsets", bags.offsets[1:] + known)
 
 
 def _agreement(vectors: Vectors, bags: Bags, teacher_vectors: npt.NDArray[np.float16]) -> float | None:
