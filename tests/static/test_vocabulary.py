@@ -22,7 +22,7 @@ from pellucid.static.embedder import StaticEmbedder
 from pellucid.static.making.distill import distill, store_sentences
 from pellucid.static.making.extraction import ExtractionSettings
 from pellucid.static.making.training import RefinementSettings
-from pellucid.static.making.vocabulary import EntryStates, add_words, fit_space, prune
+from pellucid.static.making.vocabulary import add_words, fit_space, prune, read_in_sentences
 from pellucid.text import Vocabulary, split_words
 from pellucid.workfolder import WorkFolder
 from resuming import assert_damage_is_refused, reversed_lines, stop_at_write, stopped_at_writes
@@ -235,8 +235,9 @@ def test_in_sentences_an_entry_has_the_mean_of_its_states(bert, monkeypatch):
         return fit_space(source, target)
 
     monkeypatch.setattr("pellucid.static.making.vocabulary.fit_space", noted)
-    found = EntryStates(Vocabulary([*model.vocabulary.words, "swiftly", "sick▁boy"]), ["swiftly", "sick▁boy"])
-    _, _, means, counts = found.read(pellucid.load(bert), texts, "", False)
+    keys = ["swiftly", "sick▁boy"]
+    grown = Vocabulary([*model.vocabulary.words, *keys])
+    _, _, means, counts = read_in_sentences(grown, keys, pellucid.load(bert), texts, "", False)
     assert counts == [4, 2 + sum("sick boy" in text for text in texts[3:])]
     places = [(texts[0], 4), (texts[1], 0), (texts[2], 0), (texts[2], 8)]
     wanted = np.mean([states_of(bert, text, start, start + 7) for text, start in places], axis=0)

@@ -14,7 +14,6 @@ mapped, not read.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -142,8 +141,8 @@ def distill(
             `start` it takes 2 bytes a number of the teacher's vectors.
         start: a model whose vectors are trained on the corpus; it is not changed. Its words stay: add words before,
             with `add_words`. None extracts words and vectors from the teacher (steps 1 and 2).
-        extraction: settings of step 1; None for the defaults, as for the others. With `start` they say which sentences
-            are taken (`sentence_words`, `enough`, `max_sentences`), and the `prompt`.
+        extraction: settings of step 1; None for the defaults, as for the others. With `start` they choose the
+            sentences (`sentence_words`, `enough`, `max_sentences`) and the `prompt`.
         pca: settings of step 2; without effect with `start`.
         refinement: settings of step 3.
         show_progress_bar: show bars for what takes longer than two seconds.
@@ -231,9 +230,10 @@ def subwords_of(teacher: SentenceTransformer) -> Tokenizer | None:
     fast = getattr(teacher.tokenizer, "backend_tokenizer", None)
     if fast is None:
         return None
-    plain = json.loads(fast.to_str())
-    plain["padding"] = plain["truncation"] = None
-    return Tokenizer.from_str(json.dumps(plain))
+    plain = Tokenizer.from_str(fast.to_str())
+    plain.no_padding()
+    plain.no_truncation()
+    return plain
 
 
 def open_teacher(teacher: Teacher) -> SentenceTransformer:

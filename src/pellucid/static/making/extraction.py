@@ -155,10 +155,8 @@ def usable_sentences(corpus: Corpus, settings: ExtractionSettings) -> Iterator[s
 def shards(
     corpus: Corpus, work: WorkFolder, settings: ExtractionSettings, size: int
 ) -> Iterator[tuple[list[str], bool]]:
-    """Yield the usable sentences of a spooled `corpus`, `size` at a time, and whether an earlier run has done them.
-
-    What the caller appended and saved for a shard is committed when it asks for the next one.
-    """
+    """Yield the usable sentences of a corpus, `size` at a time, and whether an earlier run has done them."""
+    # What was appended and saved for a shard is committed when the next one is asked for.
     sentences = usable_sentences(_reread(corpus, work), settings)
     for number, shard in enumerate(iter(lambda: list(islice(sentences, size)), [])):
         done = number < work.facts.get("shards_done", 0)

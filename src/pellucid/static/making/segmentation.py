@@ -56,12 +56,7 @@ _SEGMENTING = Lock()
 
 @lru_cache(maxsize=16)
 def word_finder(language: str | None) -> Callable[[str], list[Word]]:
-    """Return the function that finds the words of a text in `language`; None cuts at spaces and punctuation.
-
-    Raises:
-        InputError: `language` is no code, or of a language that is written without spaces and has no segmenter.
-        MissingExtraError: the segmenter of the language is not installed.
-    """
+    """Return the function that finds the words of a text in `language`; None cuts at spaces and punctuation."""
     if language is None:
         return split_words
 
@@ -79,16 +74,8 @@ def word_finder(language: str | None) -> Callable[[str], list[Word]]:
 
 
 def check_script(language: str, corpus: Corpus) -> None:
-    """Check by the first texts of a corpus that the rule for `language` can cut its script into words.
-
-    Args:
-        language: a code.
-        corpus: read from its beginning.
-
-    Raises:
-        CorpusError: most of it is in a script without spaces between words that the language is not written in, and
-            the text has no spaces there. The message shows a piece.
-    """
+    """Check by the first texts of a corpus that the rule for `language` can cut its script into words."""
+    # It cannot where most is in a script without spaces that the language is not written in, and the text has none.
     find, known = word_finder(language), _known_scripts(language)
     words: Counter[str] = Counter()
     characters: Counter[str] = Counter()
