@@ -67,12 +67,15 @@ def name_directions(model: StaticEmbedder) -> Dimensions:
     # Words are compared at length 1, so that a word's frequency, which is in its length, does not choose it.
     rows = [row for row, word in enumerate(model.vocabulary.words[: 2 * _WORDS]) if _names(word)]
     rows = rows[:_WORDS] or list(range(min(len(model.vocabulary), _WORDS)))
-    high, low = _ends(model, np.array(rows))
-    words = model.vocabulary.words
+    units = np.empty((len(rows), model.get_embedding_dimension()), np.float32)
+    for start in range(0, len(rows), _BLOCK):
+        units[start : start + _BLOCK] = unit_rows(model.word_vectors(rows[start : start + _BLOCK]))
+    words = [shown_word(model.vocabulary.words[row]) for row in rows]
     named: list[Dimension] = []
     taken: set[str] = set()
-    for number, ends in enumerate(zip(high, low, strict=True)):
-        up, down = ([shown_word(words[row]) for row in end] for end in ends)
+    for number, column in enumerate(units.T):
+        order = np.argsort(column, kind="stable").tolist()
+        up, down = ([words[place] for place in end[:_IN_ABOUT]] for end in (order[::-1], order))
         name = f"{', '.join(up[:_IN_NAME])} / {', '.join(down[:_IN_NAME])}"
         name = name if name not in taken else f"{name} ({number})"
         taken.add(name)
@@ -84,17 +87,6 @@ def _names(word: str) -> bool:
     """Whether `word` can name a dimension: only letters, and more of them than most function words have."""
     letters = word.replace(JOINER, "")
     return letters.isalpha() and len(letters) > (1 if unspaced_run.fullmatch(letters) else 2)
-
-
-def _ends(model: StaticEmbedder, rows: np.typing.NDArray[np.int64]) -> tuple[list[list[int]], list[list[int]]]:
-    """Return for each dimension the `rows` with the highest and those with the lowest coordinates, strongest first."""
-    units = np.empty((len(rows), model.get_embedding_dimension()), np.float32)
-    for start in range(0, len(rows), _BLOCK):
-        block = model.word_vectors(rows[start : start + _BLOCK])
-        units[start : start + _BLOCK] = unit_rows(block)
-    most = min(_IN_ABOUT, len(rows))
-    order = [np.argsort(column, kind="stable") for column in units.T]
-    return [rows[o[::-1][:most]].tolist() for o in order], [rows[o[:most]].tolist() for o in order]
 
 
 _SMALL = 250_000  # characters in all calls so far: a quarter of a second for the readable path, half of what it takes

@@ -19,7 +19,7 @@ from dataclasses import asdict, dataclass, replace
 from itertools import islice
 from pathlib import Path
 from threading import Lock
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -100,7 +100,7 @@ def extract(
     settings = prompted(settings, teacher)
     with WorkFolder(work_dir) as work:
         corpus = spool(corpus, work)
-        words, total = _counted(teacher, corpus, work, settings, show_progress_bar)
+        words, total = count_words(teacher, corpus, work, settings, show_progress_bar)
         number_of = {word: row for row, word in enumerate(words)}
         sums = np.zeros((len(words), int(teacher[0].get_embedding_dimension())), np.float32)
         used = np.zeros(len(words), np.int32)
@@ -185,25 +185,14 @@ def _reread(corpus: Corpus, work: WorkFolder) -> Iterable[str]:
 def count_words(
     teacher: SentenceTransformer,
     corpus: Corpus,
-    work_dir: Path,
-    settings: ExtractionSettings,
-    *,
-    show_progress_bar: bool = True,
-) -> list[str]:
-    """Return the words of `corpus`, most frequent first, counting only once per `work_dir`."""
-    with WorkFolder(work_dir) as work:
-        return _counted(teacher, spool(corpus, work), work, prompted(settings, teacher), show_progress_bar)[0]
-
-
-def _counted(
-    teacher: SentenceTransformer,
-    corpus: Corpus,
     work: WorkFolder,
     settings: ExtractionSettings,
     show_progress_bar: bool,
 ) -> tuple[list[str], int]:
-    """Return the words and the number of usable sentences of a spooled `corpus`."""
-    work.claim(_origin(teacher, settings))
+    """Return the words of a spooled `corpus`, most frequent first, and its usable sentences, counted once in `work`."""
+    asked = asdict(settings)
+    del asked["batch_size"]  # changes the speed, not the result
+    work.claim({"teacher": fingerprint(EncoderEmbedder(teacher))["stored"], **asked})
     if "words" in work:
         return list(read_texts(work.file("words"))), work.facts["sentences"]
     counter: Counter[str] = Counter()
@@ -227,13 +216,6 @@ def _counted(
     work.append("counts", np.array([count for _, count in kept], np.int64))
     work.commit({"sentences": total})
     return words, total
-
-
-def _origin(teacher: SentenceTransformer, settings: ExtractionSettings) -> dict[str, Any]:
-    """Return what a resumed run must have in common with the run before, apart from the corpus."""
-    values = asdict(settings)
-    del values["batch_size"]  # changes the speed, not the result
-    return {"teacher": fingerprint(EncoderEmbedder(teacher))["stored"], **values}
 
 
 def _words(sentence: str, settings: ExtractionSettings) -> list[Word]:

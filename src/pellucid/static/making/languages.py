@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
-from itertools import chain, islice
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -32,7 +32,7 @@ from pellucid.errors import CorpusError, InputError
 from pellucid.static.bags import Bags
 from pellucid.static.embedder import StaticEmbedder, static_model
 from pellucid.static.making.distill import PcaSettings, Teacher, open_teacher, rotate, subwords_of
-from pellucid.static.making.extraction import ExtractionSettings, count_words, extract, spool
+from pellucid.static.making.extraction import ExtractionSettings, count_words, extract, prompted, spool
 from pellucid.static.making.parallel import Languages, Parallel, ParallelFiles, file_names, read_parallel
 from pellucid.static.making.segmentation import check_script, word_finder
 from pellucid.static.making.training import PairBags, TuningSettings, scale_of, tune_on_pairs, tuning_folder
@@ -106,12 +106,13 @@ def distill_languages(
     corpora = {code: _spooled(code, corpus, work_dir / code) for code, corpus in corpora.items()}
     teacher = open_teacher(teacher)
     pca.check(int(teacher[0].get_embedding_dimension()))
-    settings = {code: replace(extraction or ExtractionSettings(cased=True), language=code) for code in corpora}
-    counted = [
-        count_words(teacher, corpus, work_dir / code, settings[code], show_progress_bar=show_progress_bar)
-        for code, corpus in corpora.items()
-    ]
-    check_known(Vocabulary(list(dict.fromkeys(chain.from_iterable(counted)))), parallel)
+    asked = prompted(extraction or ExtractionSettings(cased=True), teacher)
+    settings = {code: replace(asked, language=code) for code in corpora}
+    words: dict[str, None] = {}
+    for code, corpus in corpora.items():
+        with WorkFolder(work_dir / code) as work:
+            words |= dict.fromkeys(count_words(teacher, corpus, work, settings[code], show_progress_bar)[0])
+    check_known(Vocabulary(list(words)), parallel)
     brought = {}
     for code, corpus in corpora.items():
         found = extract(teacher, corpus, work_dir / code, settings[code], show_progress_bar=show_progress_bar)
