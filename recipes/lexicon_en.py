@@ -29,10 +29,10 @@ from pellucid.lexicon.static import WordClusters
 from pellucid.mixing import largest_coordinates
 from pellucid.static import ExtractionSettings, RefinementSettings
 from pellucid.static.bags import Bags
-from pellucid.static.making.distill import join_extractions
 from pellucid.static.making.extraction import Extraction, extract
 from pellucid.workfolder import WorkFolder
 from recipes.lexicon_table import fired_clusters, named_by_words, refine_clusters
+from recipes.several_teachers import join_extractions
 from recipes.static_en import open_teacher
 
 EXTRACTION = ExtractionSettings(sentence_words=(2, 32), enough=50, max_sentences=229_376)

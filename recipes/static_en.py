@@ -32,9 +32,10 @@ from pellucid import StaticEmbedder
 from pellucid.corpus import read_texts
 from pellucid.static import ExtractionSettings, PcaSettings, RefinementSettings
 from pellucid.static.bags import Bags
-from pellucid.static.making.distill import distill_extraction, join_extractions, subwords_of
+from pellucid.static.making.distill import distill_extraction, subwords_of
 from pellucid.static.making.extraction import Extraction, extract
 from pellucid.static.making.training import PairBags, refine
+from recipes.several_teachers import join_extractions
 from recipes.static_multi import open_e5
 
 TEACHER_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"

@@ -36,10 +36,10 @@ from pellucid.static import (
     read_parallel,
 )
 from pellucid.static.bags import Bags
-from pellucid.static.making.distill import join_extractions
 from pellucid.static.making.extraction import Extraction, extract
 from pellucid.static.making.languages import LanguageWords, join_languages, pair_bags
 from pellucid.static.making.training import refine
+from recipes.several_teachers import join_extractions
 
 WORDS = {"en": 34_000, "de": 18_000, "fr": 14_200, "zh": 14_400, "ja": 12_900}
 """How many words of a language that e5 saw are kept at most, the most frequent."""

@@ -8,14 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 
 from papers.spectra import shares
+from pellucid.base import Vectors
+from pellucid.embeddings import check_texts, refuse_tables
 from pellucid.errors import InputError
 from pellucid.pca import Moments, Spectrum
-from pellucid.static.bags import mean_blocks
+from pellucid.static.bags import Bags
 from pellucid.static.embedder import StaticEmbedder, static_model
 from pellucid.text import shown_word
 from pellucid.views.figure import Canvas
@@ -30,6 +33,7 @@ if TYPE_CHECKING:
 _MOST_DRAWN = 6  # components drawn with their words
 _SCREE = 30  # components in the picture of the variance
 _WORDS = 10_000  # the paper looks among so many of the most frequent
+_BLOCK = 4_096  # texts at a time
 
 
 class WordValue(NamedTuple):
@@ -173,6 +177,24 @@ def principal_components(
     )
     of = "words" if texts is None else "sentences"
     return Components(of, moments.count, blank, len(names), tuple(shares(spectrum).tolist()), found)
+
+
+def mean_blocks(model: StaticEmbedder, texts: Iterable[str]) -> Iterator[tuple[list[str], Vectors]]:
+    """Yield the texts that the model knows and the means of their words, float32 [texts, d], not L2-normalised.
+
+    Raises:
+        InputError: `texts` is one string, or an item is no string.
+    """
+    refuse_tables(texts)
+    if isinstance(texts, str):
+        raise InputError(f"give an iterable of texts, got {texts!r:.60}")
+    vectors = model.word_vectors(np.arange(len(model.vocabulary)))
+    rest, done = iter(texts), 0
+    while block := check_texts(islice(rest, _BLOCK), first=done):
+        bags = Bags.of(block, model.vocabulary)
+        known = np.flatnonzero(np.diff(bags.offsets))
+        yield [block[n] for n in known.tolist()], bags.take(known).means(vectors)
+        done += len(block)
 
 
 def _add_means(moments: Moments, model: StaticEmbedder, texts: Iterable[str]) -> int:

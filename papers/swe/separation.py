@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 import numpy as np
 
 from papers.spectra import project, shares
+from papers.swe.components import mean_blocks
 from pellucid.analysis.coordinates import Floats, Integers
 from pellucid.base import Vectors
 from pellucid.errors import InputError, missing_extra
 from pellucid.pca import spectrum_of
-from pellucid.static.bags import mean_blocks
 from pellucid.static.embedder import StaticEmbedder, static_model
 from pellucid.views.figure import Canvas, short_name
 from pellucid.views.parts import AnyPart, Heading, Note, TablePart, counted, numbers, percent, signed

@@ -36,11 +36,12 @@ from pellucid.corpus import read_texts
 from pellucid.evaluation.tasks import read_records
 from pellucid.static import ExtractionSettings
 from pellucid.static.bags import Bags
-from pellucid.static.making.distill import distill_extraction, join_extractions, subwords_of
+from pellucid.static.making.distill import distill_extraction, subwords_of
 from pellucid.static.making.extraction import Extraction, extract, forward, word_vectors
 from pellucid.static.making.training import refine
 from pellucid.text import split_words
 from pellucid.workfolder import WorkFolder
+from recipes.several_teachers import join_extractions
 from recipes.static_en import open_teacher
 
 PLACES = (1, 3, 10, 30, 100, 200)  # of each word

@@ -25,8 +25,9 @@ from papers.options import make_parser
 from papers.pages import markdown_table, measured, print_block
 from pellucid import StaticEmbedder, evaluate
 from pellucid.static import ExtractionSettings, PcaSettings, RefinementSettings
-from pellucid.static.making.distill import distill_extraction, join_extractions, subwords_of
+from pellucid.static.making.distill import distill_extraction, subwords_of
 from pellucid.static.making.extraction import Extraction, extract
+from recipes.several_teachers import join_extractions
 from recipes.static_en import open_teacher
 from recipes.static_multi import open_e5
 

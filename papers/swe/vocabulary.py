@@ -144,15 +144,14 @@ def banking(data: Path, split: str) -> list[str]:
 def merge(data: Path) -> None:
     """Bring the table of WordLlama into the space of static-en."""
     from papers.models import open_any
-    from pellucid.static import as_static, merge_vocabularies
+    from pellucid.static import as_static
+    from recipes.merge_vocabularies import merge_vocabularies
 
     model = static_en()
     other = as_static(open_any("wordllama"), [*model.vocabulary.words[:20_000], "covid", "chatgpt", "deepfake"])
-    for method in ("least-squares", "procrustes"):
-        made = merge_vocabularies(model, other, method=method, shared="first")
-        report = made.report
-        print(report.to_text())
-        print({word: [near for near, _ in made.nearest_words(word, top_k=5)][1:] for word in ("covid", "deepfake")})
+    made, quality = merge_vocabularies(model, other, shared="first")
+    print(quality)
+    print({word: [near for near, _ in made.nearest_words(word, top_k=5)][1:] for word in ("covid", "deepfake")})
 
 
 def retrain(data: Path) -> None:

@@ -76,7 +76,7 @@ def corpus(tmp_path) -> Path:
 def compiled(model):
     """The rows that `encode` gives for many texts."""
     copy = pellucid.StaticEmbedder(model.vocabulary, model.vectors)
-    copy._started()
+    copy.start_compiled()
     return lambda texts: copy.encode(texts)
 
 

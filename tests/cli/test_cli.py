@@ -450,19 +450,13 @@ def test_distill_saves_the_model_in_the_form_asked_for(run, monkeypatch, tmp_pat
 
     monkeypatch.setattr(pellucid.static.making.distill, "distill", fake)
     options = ["--dimensions", "64", "--vocabulary", "1000", "--steps", "5", "--cased", "--dtype", "int8"]
-    options += ["--teacher", "other", "--weight", "2", "--weight", "1"]
     result = run("distill", "teacher", "corpus.txt", "-o", tmp_path / "model", *options)
     assert result.stdout == "" and "5 words, 3 dimensions" in result.stderr
     assert pellucid.load(tmp_path / "model").vectors.dtype == np.int8
-    assert (asked["teacher"], asked["corpus"]) == (["teacher", "other"], "corpus.txt")
-    assert asked["weights"] == [2.0, 1.0] and asked["work_dir"] == tmp_path / "model.work"
+    assert (asked["teacher"], asked["corpus"]) == ("teacher", "corpus.txt")
+    assert asked["work_dir"] == tmp_path / "model.work"
     assert asked["pca"].dimensions == 64 and asked["refinement"].steps == 5
     assert asked["extraction"].max_vocabulary == 1000 and asked["extraction"].cased
-
-
-def test_a_model_of_several_languages_has_one_teacher(run, tmp_path):
-    options = ["--lang", "en=en.txt", "--lang", "de=de.txt", "--parallel", "en-de=pairs.tsv", "--teacher", "other"]
-    assert "has one teacher" in run("distill", "teacher", "-o", tmp_path / "m", *options, code=2).stderr
 
 
 def test_distill_refuses_an_unknown_table_before_the_work(run, tmp_path):

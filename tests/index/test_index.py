@@ -957,7 +957,7 @@ def test_compiled_reasons_are_the_plain_ones(kind):
 
     model._bulk = None
     plain = read()
-    model._started()
+    model.start_compiled()
     for first, second, cosine in zip(plain, read(), model.similarity(model.encode(query), model.encode(texts))[0]):
         np.testing.assert_allclose(second.values, first.values, atol=1e-6)
         np.testing.assert_allclose(second.marks, first.marks, atol=1e-6)

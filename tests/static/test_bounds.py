@@ -74,7 +74,7 @@ def test_any_words_and_texts_mean_the_same_to_both(
     texts = [*texts, " ".join(words[:20]), " ".join(f"{word}a" for word in words[:20])]
     plain, shares = model._encode_plainly(texts), model.coverage(texts)
     explained = [model.explain(text).to_dict() for text in texts]
-    compiled = model._started()
+    compiled = model.start_compiled()
     for _ in range(2):  # the second time from what it learnt
         np.testing.assert_allclose(compiled.encode(texts), plain, atol=1e-5)
         np.testing.assert_allclose(model.coverage(texts), shares, atol=1e-6)
@@ -91,7 +91,7 @@ def test_known_words_that_grow_in_lower_case_are_neighbours(stems: list[int], le
     words = list(dict.fromkeys(f"token{chr(97 + n % 26)}{chr(97 + n // 26)}{letter * (count - 7)}" for n in stems))
     model = _model(words, "float32", 64, True, False)
     unknown = ["tokenxyz", "tokenqq", f"token{'b' * 90}"]
-    one, other = model._speller.predict(unknown), model._started().speller.predict(unknown)
+    one, other = model._speller.predict(unknown), model.start_compiled().speller.predict(unknown)
     assert np.array_equal(one.near, other.near)
     np.testing.assert_allclose(one.sums, other.sums, atol=1e-6)
 
@@ -166,11 +166,11 @@ def test_rows_outside_the_table_are_refused(distinct: list[int], rows: list[int]
     asked = np.ones((2, width), np.float32)
     fit = all(0 <= row < 5 for row in [*distinct, *rows]) and width == 9
     if fit and ends == sorted(ends) and all(0 <= end <= len(rows) for end in ends):
-        products, _ = model._started().products_and_lengths(*given_rows, asked)
+        products, _ = model.start_compiled().products_and_lengths(*given_rows, asked)
         np.testing.assert_allclose(products, model.vectors[given_rows[0]] @ asked.T, atol=1e-5)
     else:
         with pytest.raises(InputError):
-            model._started().products_and_lengths(*given_rows, asked)
+            model.start_compiled().products_and_lengths(*given_rows, asked)
 
 
 @pytest.mark.parametrize(
@@ -186,9 +186,9 @@ def test_a_vocabulary_that_grew_is_refused() -> None:
     model = _model(words, "float32", 9, True, False)
     words.extend(["tokens", "banks"])
     with pytest.raises(InputError, match="4 words by now"):
-        model._started()
+        model.start_compiled()
     words[2:] = []
-    compiled: BulkEncoder = model._started()
+    compiled: BulkEncoder = model.start_compiled()
     words.extend(["tokens", "banks"])
     with pytest.raises(InputError, match="grown beyond the 2 rows"):
         compiled.encode(["banking"])

@@ -10,7 +10,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from pellucid.encoder import EncoderEmbedder
 from pellucid.errors import CorpusError, InputError
+from pellucid.fingerprint import fingerprint
 from pellucid.static.bags import Bags
 from pellucid.static.embedder import StaticEmbedder
 from pellucid.static.making import extraction as extraction_module
@@ -18,7 +20,6 @@ from pellucid.static.making.distill import (
     PcaSettings,
     distill,
     distill_extraction,
-    join_extractions,
     project,
     subwords_of,
 )
@@ -151,16 +152,16 @@ def test_a_work_dir_of_another_run_is_refused(teacher: object, tmp_path: Path) -
 
 def test_weights_that_are_random_at_every_opening_tell_no_teachers_apart(teacher: object) -> None:
     """A checkpoint without a pooler gets another one each time it is opened; a mean of states needs none."""
-    known = extraction_module._origin(teacher, ExtractionSettings())
+    known = fingerprint(EncoderEmbedder(teacher))["stored"]
     weights = dict(teacher.named_parameters())
     name = next(name for name in weights if "pooler" in name)
     before = weights[name].data.clone()
     weights[name].data.add_(1.0)
-    assert extraction_module._origin(teacher, ExtractionSettings()) == known
+    assert fingerprint(EncoderEmbedder(teacher))["stored"] == known
     weights[name].data.copy_(before)
     other = next(name for name in weights if "pooler" not in name)
     weights[other].data.add_(1.0)
-    assert extraction_module._origin(teacher, ExtractionSettings()) != known
+    assert fingerprint(EncoderEmbedder(teacher))["stored"] != known
     weights[other].data.sub_(1.0)
 
 
@@ -425,82 +426,6 @@ def test_a_default_prompt_is_put_before_each_sentence(second: object, tmp_path: 
         np.testing.assert_allclose(vector, wanted[word], atol=2e-5, err_msg=word)
     np.testing.assert_array_equal(by_default.teacher_vectors, given.teacher_vectors)
     np.testing.assert_allclose(by_default.teacher_vectors, second.encode(corpus, normalize_embeddings=True), atol=1e-3)
-
-
-def centred(vectors: np.ndarray) -> np.ndarray:
-    """Return sentence vectors less their mean, at length 1."""
-    less = vectors.astype(np.float64) - vectors.astype(np.float64).mean(axis=0)
-    return less / np.linalg.norm(less, axis=1, keepdims=True)
-
-
-def test_joint_cosines_are_the_weighted_mean_of_the_centred_ones(
-    teacher: object, second: object, tmp_path: Path
-) -> None:
-    corpus = sentences(60)
-    one, other = (extract(t, corpus, tmp_path / str(n), ExtractionSettings()) for n, t in enumerate((teacher, second)))
-    other.vectors[2] = 0  # a word that this teacher saw nowhere whole
-    joint = join_extractions([one, other], [3, 1])
-    apart = [centred(found.teacher_vectors) for found in (one, other)]
-    cosines = 0.75 * apart[0] @ apart[0].T + 0.25 * apart[1] @ apart[1].T
-    np.testing.assert_allclose(joint.teacher_vectors.astype(float) @ joint.teacher_vectors.T, cosines, atol=3e-3)
-    assert joint.vectors.shape == (len(one.words), 24)
-    assert joint.vectors[2, :16].any() and not joint.vectors[2, 16:].any()
-    for columns, share, known in ((np.s_[:16], 0.75, np.s_[:]), (np.s_[16:], 0.25, np.arange(len(one.words)) != 2)):
-        part = joint.vectors[known, columns]
-        np.testing.assert_allclose(np.average(part, axis=0, weights=one.counts[known]), 0, atol=1e-5)
-        assert np.sqrt((part**2).mean()) == pytest.approx(np.sqrt(share), rel=1e-5)
-
-
-def joint_distill(teachers: object, work_dir: Path, weights: list[float] | None = None) -> StaticEmbedder:
-    return distill(
-        teachers,
-        iter(sentences(400)),
-        work_dir=work_dir,
-        weights=weights,
-        pca=PcaSettings(dimensions=12, drop=1),
-        refinement=RefinementSettings(steps=200, batch_size=32, evaluate_every=50, temperature=0.05),
-        show_progress_bar=False,
-    )
-
-
-def test_a_model_of_two_teachers_follows_them_together(
-    teacher: object, second: object, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    model = joint_distill([teacher, second], tmp_path)
-    fresh = sentences(60, seed=9)
-    ours = model.encode(fresh)
-    theirs = [centred(t.encode(fresh, normalize_embeddings=True)) for t in (teacher, second)]
-    upper = np.triu_indices(len(fresh), 1)
-    together = sum(rows @ rows.T for rows in theirs)[upper]
-    assert np.corrcoef((ours @ ours.T)[upper], together)[0, 1] > 0.6
-    monkeypatch.setattr(extraction_module, "forward", None)  # other weights: no sentence is read again
-    leaning = joint_distill([teacher, second], tmp_path, [20, 1]).encode(fresh)
-
-    def agreement(rows: np.ndarray, n: int) -> float:
-        return float(np.corrcoef((rows @ rows.T)[upper], (theirs[n] @ theirs[n].T)[upper])[0, 1])
-
-    assert agreement(leaning, 0) > agreement(ours, 0) and agreement(leaning, 1) < agreement(ours, 1)
-
-
-def test_one_teacher_in_a_list_is_that_teacher(teacher: object, tmp_path: Path) -> None:
-    alone = small_distill(teacher, sentences(400), tmp_path)
-    np.testing.assert_array_equal(small_distill([teacher], sentences(400), tmp_path).vectors, alone.vectors)
-
-
-@pytest.mark.parametrize("weights", [[1.0], [1.0, 0.0], [1.0, float("nan")], [1.0, float("inf")], [1.0, -1.0]])
-def test_weights_that_do_not_fit_two_teachers(
-    teacher: object, second: object, tmp_path: Path, weights: list[float]
-) -> None:
-    with pytest.raises(InputError, match="2 teachers need as many numbers above 0"):
-        joint_distill([teacher, second], tmp_path, weights)
-
-
-def test_no_teacher_and_teachers_of_different_text(teacher: object, tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="needs a teacher; the list of them is empty"):
-        joint_distill([], tmp_path)
-    one, other = (extract(teacher, sentences(20, seed=n), tmp_path / str(n), ExtractionSettings()) for n in (0, 1))
-    with pytest.raises(InputError, match="read different text"):
-        join_extractions([one, other])
 
 
 def test_settings_that_do_not_fit(teacher: object, tmp_path: Path) -> None:

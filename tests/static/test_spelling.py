@@ -93,7 +93,7 @@ def test_the_beginning_makes_up_for_a_poor_fit(spelled: StaticEmbedder) -> None:
     assert model.explain(poor, "bank").rows[0].name.startswith(f"{poor} (read as bank")
     assert model.explain(code, "bank").rows[0].name == f"{code} (read as bank) × bank"
     texts = [poor, good, code, f"{poor} {code} {good} river"]
-    assert np.abs(model._started().encode(texts) - model._encode_plainly(texts)).max() < 1e-6
+    assert np.abs(model.start_compiled().encode(texts) - model._encode_plainly(texts)).max() < 1e-6
 
 
 def test_the_compiled_speller_agrees_with_the_readable_one() -> None:
@@ -124,7 +124,7 @@ def test_the_compiled_path_agrees_with_the_readable_one(spelled: StaticEmbedder,
     rng = np.random.default_rng(1)
     parts = [*STEMS, *ENDINGS, "zeitung", "7", "Ö", "東京", " ", " ", ", "]
     texts = ["".join(rng.choice(parts, 12)) for _ in range(300)] + ["", "tokeners " * 600]
-    plainly, bulk = model._encode_plainly(texts), model._started()
+    plainly, bulk = model._encode_plainly(texts), model.start_compiled()
     assert np.abs(bulk.encode(texts) - plainly).max() < 1e-6
     assert np.abs(bulk.encode(texts) - plainly).max() < 1e-6  # from what it learnt
     alone = np.concatenate([bulk.encode([text]) for text in texts])
@@ -159,7 +159,7 @@ def test_one_long_text_of_unknown_words_is_read_in_parts(spelled: StaticEmbedder
     rng.shuffle(words)
     texts = [" ".join(words), "tokeners A320", " ".join(words[:700]), "the bank", "", "aoeu " * 500]
     model = copy.copy(spelled)
-    encoder = model._started()
+    encoder = model.start_compiled()
     data, offsets = "".join(texts).encode(), np.cumsum([0, *(len(text.encode()) for text in texts)])
     given = texts if kind is list else Utf8Texts(np.frombuffer(data, np.uint8), offsets)
     most = 0
@@ -183,7 +183,7 @@ def test_one_text_of_many_unknown_words_takes_little_memory(monkeypatch) -> None
     rng = np.random.default_rng(0)
     words = [f"token{word}" for word in rng.integers(0, 10**9, 150_000).tolist()]
     model = fit_spelling(StaticEmbedder(Vocabulary(["token", "bank"]), np.ones((2, 256), np.float32)))
-    encoder = model._started()
+    encoder = model.start_compiled()
     encoder.encode([" ".join(words[:100])])
     text = " ".join(words)
     for asked in (encoder.encode, encoder.coverage):
@@ -205,7 +205,7 @@ def test_explanations_name_the_words_it_is_made_of(spelled: StaticEmbedder) -> N
     assert found.rows[0].name.startswith("tokeners (read as token")
     coverage = found.coverage[0]
     assert (coverage.known, coverage.total, coverage.partly) == (2, 4, 1)
-    spelled._started()
+    spelled.start_compiled()
     assert [row.name for row in spelled.explain("tokeners in the bank", "token").rows] == [r.name for r in found.rows]
 
 
@@ -267,7 +267,7 @@ def test_an_index_gives_the_reasons_of_spelled_words(spelled: StaticEmbedder, tm
             assert hit.id == "3"
             assert "a320 (unknown) × A320 (unknown)" in [row.name for row in hit.reasons.top(2)]
             assert sum(row.contribution for row in hit.reasons.top(100)) == pytest.approx(hit.score, abs=1e-5)
-            spelled._started()
+            spelled.start_compiled()
 
 
 def test_the_command_writes_a_model_with_spelling(spelled: StaticEmbedder, tmp_path) -> None:
@@ -336,7 +336,7 @@ def test_edits_of_dimensions_reach_spelled_words(
     opened = StaticEmbedder.from_pretrained(saved / "edited")
     for model in (edited, opened, copy.deepcopy(opened), pickle.loads(pickle.dumps(edited))):
         assert np.abs(model._encode_plainly(texts) - expected).max() < 2e-5
-        assert np.abs(model._started().encode(texts) - expected).max() < 2e-5
+        assert np.abs(model.start_compiled().encode(texts) - expected).max() < 2e-5
     explained = opened.explain(texts[-1], texts[0])
     assert explained.score == pytest.approx(float(expected[-1] @ expected[0]), abs=2e-5)
     half = -(-opened.get_embedding_dimension() // 2)

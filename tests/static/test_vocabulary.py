@@ -1,4 +1,4 @@
-"""Adding words, pruning, retraining and merging: against a world in which the right vectors are known."""
+"""Adding words, pruning and retraining: against a world in which the right vectors are known."""
 
 from __future__ import annotations
 
@@ -21,9 +21,8 @@ from pellucid.static.bags import Bags
 from pellucid.static.embedder import StaticEmbedder
 from pellucid.static.making.distill import distill, store_sentences
 from pellucid.static.making.extraction import ExtractionSettings
-from pellucid.static.making.merging import fit_space, merge_vocabularies
 from pellucid.static.making.training import RefinementSettings
-from pellucid.static.making.vocabulary import EntryStates, add_words, prune
+from pellucid.static.making.vocabulary import add_words, fit_space, prune, read_in_sentences
 from pellucid.text import Vocabulary, split_words
 from pellucid.workfolder import WorkFolder
 from resuming import assert_damage_is_refused, reversed_lines, stop_at_write, stopped_at_writes
@@ -86,18 +85,6 @@ def test_least_squares_finds_an_affine_map_of_directions_and_the_lengths():
     assert not mapping(np.zeros((2, 8), np.float32)).any() and mapped.dtype == np.float32
 
 
-@pytest.mark.parametrize("width", [5, 8])
-def test_procrustes_finds_a_rotation_exactly(width):
-    rng = np.random.default_rng(4)
-    source = rng.normal(size=(100, 5)).astype(np.float32)
-    turn = rotation(width, 2)[:5]  # orthonormal rows: no cosine changes
-    mapping, quality = fit_space(source, (source @ turn * 7).astype(np.float32), method="procrustes")
-    assert mapping.matrix == pytest.approx(turn, abs=1e-6) and not mapping.offset.any()
-    assert quality.cosine == pytest.approx(1) and quality.first == 1
-    cosines = unit(mapping(source)) @ unit(mapping(source)).T
-    assert cosines == pytest.approx(unit(source) @ unit(source).T, abs=1e-5)
-
-
 def test_a_map_between_unrelated_spaces_says_so():
     rng = np.random.default_rng(5)
     _, quality = fit_space(*(rng.normal(size=(400, 10)).astype(np.float32) for _ in range(2)))
@@ -107,10 +94,6 @@ def test_a_map_between_unrelated_spaces_says_so():
 def test_maps_need_pairs():
     with pytest.raises(InputError, match="10 words to fit a map on, and at least 20"):
         fit_space(np.ones((10, 3), np.float32), np.ones((10, 3), np.float32))
-    with pytest.raises(InputError, match=r"25 words .* at least 30"):
-        fit_space(np.ones((25, 30), np.float32), np.ones((25, 3), np.float32), method="procrustes")
-    with pytest.raises(InputError, match="'cca' is unknown"):
-        fit_space(np.ones((30, 3), np.float32), np.ones((30, 3), np.float32), method="cca")
 
 
 # Adding
@@ -200,7 +183,6 @@ def test_only_static_models_have_a_vocabulary(world):
     for ask in (
         lambda: add_words(other, ["x"], teacher_of(world)),
         lambda: prune(other, max_words=2),
-        lambda: merge_vocabularies(model_of(world), other),
         lambda: distill(teacher_of(world), [], start=other, work_dir="x"),
     ):
         with pytest.raises(InputError, match="needs a static model"):
@@ -248,13 +230,14 @@ def test_in_sentences_an_entry_has_the_mean_of_its_states(bert, monkeypatch):
     texts += [" ".join(rng.choice([*known, *"bcdefgh"], 6)) for _ in range(60)]
     given = {}
 
-    def noted(source, target, **options):
+    def noted(source, target):
         given.update(source=source, target=target)
-        return fit_space(source, target, **options)
+        return fit_space(source, target)
 
     monkeypatch.setattr("pellucid.static.making.vocabulary.fit_space", noted)
-    found = EntryStates(Vocabulary([*model.vocabulary.words, "swiftly", "sick▁boy"]), ["swiftly", "sick▁boy"])
-    _, _, means, counts = found.read(pellucid.load(bert), texts, "", False)
+    keys = ["swiftly", "sick▁boy"]
+    grown = Vocabulary([*model.vocabulary.words, *keys])
+    _, _, means, counts = read_in_sentences(grown, keys, pellucid.load(bert), texts, "", False)
     assert counts == [4, 2 + sum("sick boy" in text for text in texts[3:])]
     places = [(texts[0], 4), (texts[1], 0), (texts[2], 0), (texts[2], 8)]
     wanted = np.mean([states_of(bert, text, start, start + 7) for text, start in places], axis=0)
@@ -364,62 +347,6 @@ def test_pruning_that_leaves_nothing(prefixes, options, said):
         prune(prefixes, **options)
 
 
-# Merging
-
-
-@pytest.mark.parametrize("method", ["least-squares", "procrustes"])
-def test_a_turned_model_is_turned_back(world, method):
-    names, vectors = world
-    first = model_of(world, slice(0, 200))
-    second = StaticEmbedder(Vocabulary(names[100:]), (vectors[100:] @ rotation(WIDTH, 3) * 5).astype(np.float32))
-    made = merge_vocabularies(first, second, method=method)
-    report = made.report
-    assert list(made.vocabulary.words) == names
-    assert (report.words_first, report.words_second, report.shared, report.words) == (200, 200, 100, 300)
-    np.testing.assert_array_equal(made.vectors[:100], vectors[:100])
-    close = 1 if method == "procrustes" else 0.99
-    assert (unit(made.vectors[200:]) * unit(vectors[200:])).sum(axis=1).min() >= close - 1e-5
-    assert report.fit.cosine >= close - 1e-5
-    assert np.median(np.linalg.norm(made.vectors[200:], axis=1) / np.linalg.norm(vectors[200:], axis=1)) == (
-        pytest.approx(1, abs=0.05)
-    )
-    assert made.dimensions.names == first.dimensions.names
-    kept = merge_vocabularies(first, second, method=method, shared="first")
-    np.testing.assert_array_equal(kept.vectors[:200], vectors[:200])
-    np.testing.assert_array_equal(kept.vectors[200:], made.vectors[200:])
-
-
-def test_shared_words_get_the_mean(world):
-    names, vectors = world
-    rng = np.random.default_rng(8)
-    other = (vectors + rng.normal(size=vectors.shape)).astype(np.float32)
-    made = merge_vocabularies(model_of(world), StaticEmbedder(Vocabulary(names), other))
-    kept = merge_vocabularies(model_of(world), StaticEmbedder(Vocabulary(names), other), shared="first")
-    mapping, _ = fit_space(other, vectors)
-    np.testing.assert_allclose(made.vectors, (vectors + mapping(other)) / 2, atol=1e-5)
-    np.testing.assert_array_equal(kept.vectors, vectors)
-
-
-def test_models_of_different_width_merge_into_the_space_of_the_first(world):
-    names, vectors = world
-    wide = np.random.default_rng(9).normal(size=(WIDTH, 12))
-    second = StaticEmbedder(Vocabulary(names[50:]), (vectors[50:] @ wide).astype(np.float32))
-    made = merge_vocabularies(model_of(world, slice(200)), second)
-    assert made.vectors.shape == (300, WIDTH)
-    assert (unit(made.vectors[200:]) * unit(vectors[200:])).sum(axis=1).mean() > 0.97
-
-
-def test_models_that_cannot_be_merged(world):
-    strange = StaticEmbedder(Vocabulary([f"x{n}" for n in range(100)]), np.ones((100, 40), np.float32))
-    with pytest.raises(InputError, match=r"share 0 words.* at least 40 .*'w0', 'w1', 'w2'.*'x0'.*as an ensemble"):
-        merge_vocabularies(model_of(world), strange)
-    with pytest.raises(InputError, match="share 10 words"):
-        merge_vocabularies(model_of(world, slice(0, 60)), model_of(world, slice(50, 90)))
-    for options in ({"method": "cca"}, {"shared": "second"}):
-        with pytest.raises(InputError, match="is unknown"):
-            merge_vocabularies(model_of(world), model_of(world), **options)
-
-
 # Retraining
 
 
@@ -491,7 +418,7 @@ def test_a_killed_store_goes_on_and_knows_its_teacher(world, corpus, tmp_path, m
     with pytest.raises(KeyboardInterrupt):
         run(teacher)
     monkeypatch.setattr(WorkFolder, "append", append)
-    assert json.loads((tmp_path / "cut" / "state.json").read_text())["facts"]["read"] == 200
+    assert json.loads((tmp_path / "cut" / "state.json").read_text())["facts"]["shards_done"] == 2
     with pytest.raises(InputError, match="another model than"):
         run(lambda texts: teacher(texts)[:, ::-1])
     resumed, vectors = run(teacher)
@@ -598,9 +525,8 @@ def test_views(world, corpus, prefixes, tmp_path):
         add_words(model, ["w299", "w1 w2"], teacher_of(world)).report,
         prune(prefixes, ["the cat"]).report,
         prune(prefixes, max_words=2).report,
-        merge_vocabularies(model, model_of(world)).report,
     ]
-    for report, said in zip(reports, ("w1 w2", "that are known", "table, MB", "299 of them shared"), strict=True):
+    for report, said in zip(reports, ("w1 w2", "that are known", "table, MB"), strict=True):
         assert said in " ".join(check_views(report).split())
         assert len(report.to_frame()) == len(report._records())
 
@@ -609,7 +535,6 @@ def test_the_commands(world, corpus, tmp_path, monkeypatch):
     pytest.importorskip("torch")
     monkeypatch.chdir(tmp_path)
     model_of(world, slice(0, 250)).save_pretrained("first", dtype="float16")
-    model_of(world, slice(50, 300)).save_pretrained("second")
     monkeypatch.setattr("pellucid.cli.vocabulary._teacher", lambda name: teacher_of(world))
     (tmp_path / "words.txt").write_text("w280\n\nw1 w2\n")
 
@@ -625,8 +550,6 @@ def test_the_commands(world, corpus, tmp_path, monkeypatch):
     assert "already" in run("add", "first", "w1", "--teacher", "t", "-o", "more", code=1).stderr
     assert run("prune", "first", str(corpus), "--min-count", "2", "--max-words", "40", "-o", "small").stdout
     assert len(pellucid.load("small").vocabulary) == 40
-    merged = json.loads(run("merge", "first", "second", "--method", "procrustes", "-o", "both", "--json").stdout)
-    assert merged["shared"] == 200 and len(pellucid.load("both").vocabulary) == 300
     monkeypatch.setattr("pellucid.static.making.training.RefinementSettings", lambda steps: SMALL)
     trained = run("retrain", "first", str(corpus), "--teacher", "t", "-o", "own", "--json", "--max-sentences", "900")
     assert json.loads(trained.stdout)["sentences"] == 881 and (tmp_path / "own.work").is_dir()

@@ -52,7 +52,7 @@ class BatchEncoder:
         self.encoder = load(model)
         if isinstance(self.encoder, StaticEmbedder):
             self.encoder = copy.copy(self.encoder)
-            self.encoder._started().threads = 1  # a worker is one thread
+            self.encoder.start_compiled().threads = 1  # a worker is one thread
         _compile_static_parts(self.encoder)
 
     def __call__(self, batch: Any) -> Any:
@@ -118,7 +118,7 @@ def checked_column(schema: Any, column: str) -> int:
 def _compile_static_parts(encoder: Embedder) -> None:
     """Have static models inside a model take their compiled path from the first text on."""
     if isinstance(encoder, StaticEmbedder):
-        encoder._started()
+        encoder.start_compiled()
     for part in (getattr(encoder, "encoder", None), *(part.model for part in getattr(encoder, "parts", ()))):
         if part is not None:
             _compile_static_parts(part)

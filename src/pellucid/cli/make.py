@@ -47,10 +47,6 @@ def distill(
     corpus: _Sentences = None,
     lang: _Lang = None,
     parallel: Annotated[list[str] | None, ParallelHelp] = None,
-    further: Annotated[
-        list[str] | None, typer.Option("--teacher", help="A further teacher; the model follows them together.")
-    ] = None,
-    weight: Annotated[list[float] | None, typer.Option(help="Of a teacher, TEACHER's first. [default: equal]")] = None,
     work_dir: WorkDirOption = None,
     dimensions: Annotated[int, typer.Option(min=1, help="Of an embedding.")] = 256,
     drop: Annotated[int, typer.Option(min=0, help="First principal components left out.")] = 7,
@@ -59,7 +55,7 @@ def distill(
     steps: _Steps = None,
     dtype: DtypeOption = "float16",
 ) -> None:
-    """Make a static model of your own from teachers and plain sentences.
+    """Make a static model of your own from a teacher and plain sentences.
 
     Needs pellucid[torch]. An interrupted run resumes when the same command is given
     again. More settings: pellucid.distill in Python.
@@ -71,8 +67,6 @@ def distill(
     \b
     Examples:
       pellucid distill sentence-transformers/all-MiniLM-L6-v2 corpus.txt -o my-model
-      pellucid distill sentence-transformers/all-MiniLM-L6-v2 corpus.txt -o my-model \\
-        --teacher intfloat/e5-small-v2 --weight 2 --weight 1
       pellucid explain "one text" "another" --model my-model
       pellucid distill sentence-transformers/LaBSE -o static-en-de \\
         --lang en=english.txt --lang de=german.txt --parallel en-de=pairs.tsv
@@ -83,10 +77,6 @@ def distill(
 
     if dtype not in DTYPES:  # now, not after hours of work
         raise typer.BadParameter(f"{dtype!r} is none of {', '.join(DTYPES)}", param_hint="--dtype")
-    if lang and (further or weight):
-        raise typer.BadParameter(
-            "goes with CORPUS; a model of several languages has one teacher", param_hint="--teacher"
-        )
     texts = _texts_of_languages(corpus, lang or [], parallel or [])
     work_dir = work_folder(work_dir, output)
     extraction = ExtractionSettings(max_vocabulary=vocabulary, cased=bool(lang) if cased is None else cased)
@@ -97,10 +87,9 @@ def distill(
 
         refinement = RefinementSettings(steps=30_000 if steps is None else steps)
         model = make(
-            [teacher, *(further or [])],
+            teacher,
             corpus_of(corpus),
             work_dir=work_dir,
-            weights=weight or None,
             extraction=extraction,
             pca=pca,
             refinement=refinement,

@@ -159,30 +159,6 @@ def retrain(
 
 
 @vocabulary.command()
-def merge(
-    first: Annotated[str, typer.Argument(help="A static model, whose space and dimensions stay.")],
-    second: Annotated[str, typer.Argument(help="Another, whose words are brought into that space.")],
-    output: NewModelOption,
-    method: Annotated[str, typer.Option(help="least-squares, or procrustes: a rotation.")] = "least-squares",
-    shared: Annotated[str, typer.Option(help="Words of both get the mean of their vectors, or the first.")] = "mean",
-    dtype: DtypeOption = "float16",
-    json: JsonOption = False,
-) -> None:
-    """Make one static model with the words of two, in the space of the first.
-
-    For models side by side, whose scores are averaged, see pellucid ensemble.
-
-    \b
-    Example:
-      pellucid vocabulary merge static-en my-terms -o both
-    """
-    from pellucid.static.making.merging import merge_vocabularies
-
-    made = merge_vocabularies(_static(first), _static(second), method=method, shared=shared)
-    _save(made, output, dtype, json)
-
-
-@vocabulary.command()
 def languages(
     model: _Model,
     output: NewModelOption,

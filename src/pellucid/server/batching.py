@@ -120,9 +120,9 @@ def warm_up(model: Embedder) -> None:
     static = _static(model)
     if static is not None:
         aside = copy(static)  # the model itself answers without compiled code meanwhile
-        aside._started()
+        aside.start_compiled()
         _call_all(aside)
-        static._started()  # else it would be made in the midst of some request, once there were enough texts
+        static.start_compiled()  # else it would be made in the midst of some request, once there were enough texts
     _call_all(model)
 
 

@@ -9,7 +9,6 @@ if TYPE_CHECKING:
     from pellucid.static.making.distill import PcaSettings as PcaSettings, distill as distill
     from pellucid.static.making.extraction import ExtractionSettings as ExtractionSettings
     from pellucid.static.making.languages import add_languages as add_languages, distill_languages as distill_languages
-    from pellucid.static.making.merging import merge_vocabularies as merge_vocabularies
     from pellucid.static.making.parallel import read_parallel as read_parallel
     from pellucid.static.making.segmentation import segmenter as segmenter
     from pellucid.static.making.training import (

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import NamedTuple
@@ -13,7 +13,6 @@ import numpy.typing as npt
 from pellucid.base import Vectors
 from pellucid.embeddings import check_texts, refuse_tables
 from pellucid.errors import InputError
-from pellucid.static.embedder import StaticEmbedder
 from pellucid.text import Vocabulary
 
 _BLOCK = 4_096  # texts at a time
@@ -56,44 +55,23 @@ class Bags:
         return np.asarray(counts @ vectors, dtype=np.float32) / sizes
 
 
-def mean_blocks(model: StaticEmbedder, texts: Iterable[str]) -> Iterator[tuple[list[str], Vectors]]:
-    """Yield the texts that the model knows and the means of their words, float32 [texts, d], not L2-normalised.
-
-    Raises:
-        InputError: `texts` is one string, or an item is no string.
-    """
-    vectors = model.word_vectors(np.arange(len(model.vocabulary)))
-    for block in _blocks(texts):
-        bags = Bags.of(block, model.vocabulary)
-        known = np.flatnonzero(np.diff(bags.offsets))
-        yield [block[n] for n in known.tolist()], bags.take(known).means(vectors)
-
-
 class RowCounts(NamedTuple):
-    """How often a corpus uses each row of a table.
+    """How often a corpus uses each row of a table."""
 
-    Attributes:
-        counts: int64 [words], uses of each row, also by words that find it by their prefix.
-        texts: how many were read.
-        tokens: words in them.
-        known: words among them that have a row.
-    """
-
-    counts: Rows
+    counts: Rows  # [words] also by words that find the row by their prefix
     texts: int
-    tokens: int
-    known: int
+    tokens: int  # words of all texts
+    known: int  # of these, how many have a row
 
 
 def count_rows(vocabulary: Vocabulary, texts: Iterable[str]) -> RowCounts:
-    """Count how often `texts` use each row of a table, by the rule used when encoding.
-
-    Raises:
-        InputError: `texts` is one string, or an item is no string.
-    """
+    """Count how often `texts` use each row of a table, by the rule used when encoding."""
+    refuse_tables(texts)
+    if isinstance(texts, str) or not isinstance(texts, Iterable):
+        raise InputError(f"give an iterable of texts, got {texts!r:.60}")
     counts = np.zeros(len(vocabulary), np.int64)
-    read = tokens = 0
-    for block in _blocks(texts):
+    rest, read, tokens = iter(texts), 0, 0
+    while block := check_texts(islice(rest, _BLOCK), first=read):
         rows, _ = _rows_of(block, vocabulary)
         counts += np.bincount(rows[rows >= 0], minlength=len(counts))
         read, tokens = read + len(block), tokens + len(rows)
@@ -113,14 +91,3 @@ def _rows_of(texts: Sequence[str], vocabulary: Vocabulary) -> tuple[Rows, Rows]:
             rows.append(row)
         offsets.append(len(rows))
     return np.array(rows, np.int64), np.array(offsets, np.int64)
-
-
-def _blocks(texts: Iterable[str]) -> Iterator[list[str]]:
-    """Cut texts into checked lists of bounded length."""
-    refuse_tables(texts)
-    if isinstance(texts, str) or not isinstance(texts, Iterable):
-        raise InputError(f"give an iterable of texts, got {texts!r:.60}")
-    rest, done = iter(texts), 0
-    while block := check_texts(islice(rest, _BLOCK), first=done):
-        yield block
-        done += len(block)

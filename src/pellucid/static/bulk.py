@@ -1,17 +1,16 @@
 """Encoding many texts with a static model: blocks of texts go through the compiled functions of `kernels.py`.
 
-`StaticEmbedder._encode_plainly` says what is computed. Texts are joined into blocks of UTF-8, and threads take blocks
-in turn. Texts that are UTF-8 already, as in Arrow (`Utf8Texts`), never become Python strings. Python is only asked
-about the few words that the index of the vocabulary does not hold, and about texts with phrases or in scripts without
-spaces: these are first rewritten with spaces between their words. numba is imported with this file, so this file is
-imported only when there is work for it. benchmarks/static_speed.md says what each idea gave.
+`StaticEmbedder._encode_plainly` defines what is computed. Texts are joined into blocks of UTF-8, and threads take
+blocks in turn. Texts that are UTF-8 already, as in Arrow (`Utf8Texts`), never become Python strings. Python is asked
+only about the few words that the index of the vocabulary does not hold, and about texts with phrases or in scripts
+without spaces: these are first rewritten with spaces between their words. numba is imported with this file, so this
+file is imported only when there is work for it. benchmarks/static_speed.md has what each idea gave.
 """
 
 from __future__ import annotations
 
 import codecs
 import os
-import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -55,11 +54,7 @@ class Utf8Texts:
     """Texts as Arrow keeps them: text i is `data[offsets[i]:offsets[i + 1]]`, valid UTF-8."""
 
     def __init__(self, data: npt.NDArray[np.uint8], offsets: npt.NDArray[np.int64]) -> None:
-        """Take the bytes of all texts and the offsets, one more than there are texts, without copying.
-
-        Raises:
-            InputError: they are no bytes or 64-bit offsets, or the offsets do not rise from 0 to at most all bytes.
-        """
+        """Take the bytes of all texts and the int64 offsets, one more than there are texts, without copying."""
         self.data, self.offsets = as_kernel_array(data), as_kernel_array(offsets)
         for array, kind in ((self.data, np.dtype(np.uint8)), (self.offsets, np.dtype(np.int64))):
             if array.dtype != kind or array.ndim != 1:
@@ -85,69 +80,22 @@ class Utf8Texts:
 
 
 _Texts = list[str] | Utf8Texts
-_Fold = Callable[[SpelledRows, npt.NDArray[np.int32]], Any]  # spelled words and the numbers of those met: rows instead
+_Fold = Callable[[SpelledRows, npt.NDArray[np.int32]], Any]  # of spelled words and the numbers of those met
 
 
-class _Bulk:
-    """Threads that work through blocks of texts with one vocabulary.
+class BulkRows:
+    """Finds the rows of the words of many texts, in threads that work through blocks of texts.
 
-    Attributes:
-        threads: how many blocks are worked on at once; the environment variable PELLUCID_THREADS sets it, otherwise
-            it is the number of cores this process may use.
+    `threads` blocks are worked on at once: the environment variable PELLUCID_THREADS, otherwise the cores in use.
     """
 
     def __init__(self, vocabulary: Vocabulary, *, spells: bool = False) -> None:
+        """Index the vocabulary; with `spells`, words that it does not have are never left to their beginning."""
         self.threads = default_threads()
         self._vocabulary, self._spells = vocabulary, spells
         self._words, self._starts = _word_index(vocabulary.words)
         self._pieces = _no_pieces() if spells else _pieces(vocabulary)
-        self._cased = vocabulary.cased
         self._idle: list[Any] = []
-
-    def _each_block(self, texts: _Texts, use: Callable[[Any, int, int], None], show_progress_bar: bool) -> None:
-        """Call `use` with a worker and the ends of a range of `texts`, for all of them."""
-        blocks = _Shared(_blocks(texts))
-        with Progress("encoding", total=len(texts), enabled=show_progress_bar) as progress:
-
-            def work() -> None:
-                worker = self._worker()
-                try:
-                    for first, last in blocks:
-                        use(worker, first, last)
-                        with blocks.lock:
-                            progress.advance(last - first)
-                finally:
-                    blocks.stop()
-                self._idle.append(worker)
-
-            threads = min(self.threads, -(-len(texts) // _BLOCK_TEXTS))
-            if threads < 2:
-                work()
-            else:
-                with ThreadPoolExecutor(threads) as pool:
-                    try:
-                        for done in [pool.submit(work) for _ in range(threads)]:
-                            done.result()
-                    finally:
-                        blocks.stop()
-
-    def _worker(self) -> Any:
-        """Return a worker that no other thread uses; those of earlier calls keep their memory and what they learnt."""
-        try:
-            return self._idle.pop()
-        except IndexError:
-            learnt = _empty_index(_LEARNT_WORDS, _LEARNT_WORDS * 16)
-            complete = self._vocabulary.subwords is None and not self._spells
-            lexicon = kernels.Lexicon(self._words, learnt, self._cased, complete, self._pieces, self._starts)
-            return self._new_worker(lexicon)
-
-    def _new_worker(self, lexicon: kernels.Lexicon) -> Any:
-        """Return one more worker."""
-        return _RowReader(self._vocabulary, lexicon)
-
-
-class BulkRows(_Bulk):
-    """Finds the rows of the words of many texts, given the vocabulary; PELLUCID_THREADS must be a positive number."""
 
     def each_block(
         self,
@@ -156,30 +104,53 @@ class BulkRows(_Bulk):
         *,
         show_progress_bar: bool = False,
     ) -> None:
-        """Call `use` for every block of texts, in several threads and any order.
+        """Call `use` for every block of texts, in several threads and any order."""
+        # It gets the number of the block's first text; the row of each word, -1 for an unknown one, in memory that is
+        # used again (there may be more rows than words); and where each text's words end among them.
 
-        Args:
-            texts: any number of them.
-            use: gets the number of the block's first text; the row of each word, -1 for an unknown one, in memory that
-                is used again (there may be more rows than words); and where each text's words end among them.
-            show_progress_bar: show one, counting texts.
-
-        Raises:
-            InputError: a text has 2 GB or more.
-        """
-
-        def read(worker: _RowReader, first: int, last: int) -> None:
-            use(first, *worker.rows(texts[first:last]))
+        def read(worker: _Reader, first: int, last: int) -> None:
+            _, scratch, ends = worker.find(texts[first:last])
+            use(first, scratch.rows, ends)
 
         self._each_block(texts, read, show_progress_bar)
 
+    def _each_block(self, texts: _Texts, use: Callable[[Any, int, int], None], show_progress_bar: bool) -> None:
+        """Call `use` with a worker and the ends of a range of `texts`, for all of them."""
 
-class BulkEncoder(_Bulk):
-    """Encodes lists of texts with a static model's table.
+        def work(block: tuple[int, int]) -> int:
+            worker = self._worker()
+            use(worker, *block)
+            self._idle.append(worker)
+            return block[1] - block[0]
 
-    Attributes:
-        speller: the compiled one; None without spelling.
-    """
+        threads = min(self.threads, -(-len(texts) // _BLOCK_TEXTS))
+        with Progress("encoding", total=len(texts), enabled=show_progress_bar) as progress:
+            if threads < 2:
+                for done in map(work, _blocks(texts)):
+                    progress.advance(done)
+                return
+            with ThreadPoolExecutor(threads) as pool:
+                try:
+                    for done in pool.map(work, _blocks(texts)):
+                        progress.advance(done)
+                finally:  # after an error or an interrupt the threads end with the block they have
+                    pool.shutdown(wait=False, cancel_futures=True)
+
+    def _worker(self) -> Any:
+        """Return a worker that no other thread uses; those of earlier blocks keep their memory and what they learnt."""
+        try:
+            return self._idle.pop()
+        except IndexError:
+            learnt = _empty_index(_LEARNT_WORDS, _LEARNT_WORDS * 16)
+            cased, complete = self._vocabulary.cased, self._vocabulary.subwords is None and not self._spells
+            return self._new_worker(kernels.Lexicon(self._words, learnt, cased, complete, self._pieces, self._starts))
+
+    def _new_worker(self, lexicon: kernels.Lexicon) -> Any:
+        return _Reader(lexicon, partial(map, self._vocabulary.row), self._vocabulary)
+
+
+class BulkEncoder(BulkRows):
+    """Encodes lists of texts with a static model's table."""
 
     def __init__(
         self,
@@ -189,18 +160,7 @@ class BulkEncoder(_Bulk):
         speller: Speller | None = None,
         unedited: Unedited | None = None,
     ) -> None:
-        """Take the table of a `StaticEmbedder` without copying it, and index the vocabulary.
-
-        Args:
-            vocabulary: of the model.
-            vectors: float32, float16 or int8 [words, dimension].
-            scales: float32 [words], for int8 alone.
-            speller: its own.
-            unedited: the table that the speller reads, if it is another.
-
-        Raises:
-            InputError: PELLUCID_THREADS is no positive number, or the vocabulary has grown beyond the table.
-        """
+        """Take the table of a `StaticEmbedder` without copying it, and index the vocabulary."""
         if len(vocabulary) != len(vectors):
             raise InputError(f"the vocabulary has {len(vocabulary):,} words by now and the table {len(vectors):,} rows")
         super().__init__(vocabulary, spells=speller is not None)
@@ -210,11 +170,7 @@ class BulkEncoder(_Bulk):
         self.speller = None if speller is None else CompiledSpeller(speller, *read[:2])
 
     def encode(self, texts: _Texts, *, show_progress_bar: bool = False) -> Vectors:
-        """Return the embeddings of well-typed `texts`, float32 [texts, dimension]; the same in either form.
-
-        Raises:
-            InputError: a text has 2 GB or more.
-        """
+        """Return the embeddings of checked `texts`, float32 [texts, dimension]; the same in either form."""
         embeddings = np.empty((len(texts), self._vectors.shape[1]), np.float32)
 
         def encode(worker: _Worker, first: int, last: int) -> None:
@@ -226,17 +182,8 @@ class BulkEncoder(_Bulk):
     def products_and_lengths(
         self, distinct: npt.NDArray[np.int64], rows: npt.NDArray[np.int64], ends: npt.NDArray[np.int64], asked: Vectors
     ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
-        """Return the products of some rows and vectors, and the length of the sum of each text's words.
-
-        Args:
-            distinct: rows of the table.
-            rows: of the known words of all texts.
-            ends: where the words of each text end among them.
-            asked: float32 [vectors, dimension].
-
-        Raises:
-            InputError: there is no such row, an end is beyond them, or `asked` has another dimension.
-        """
+        """Return the products of the rows `distinct` and `asked`, and the length of each text's sum of words."""
+        # `rows` are the known words of all texts; `ends` is where each text's words end among them.
         least = min(distinct.min(initial=0), rows.min(initial=0))
         most = max(distinct.max(initial=-1), rows.max(initial=-1))
         if least < 0 or most >= len(self._vectors):
@@ -251,11 +198,7 @@ class BulkEncoder(_Bulk):
         return found, lengths
 
     def coverage(self, texts: list[str]) -> Vectors:
-        """Return how much of each text has a row, float32 [texts].
-
-        Raises:
-            InputError: a text has 2 GB or more.
-        """
+        """Return how much of each text has a row, float32 [texts]."""
         shares = np.empty(len(texts), np.float32)
         worker: _Worker = self._worker()
         for first, last in _blocks(texts):
@@ -264,11 +207,7 @@ class BulkEncoder(_Bulk):
         return shares
 
     def words(self, text: str) -> WordRows | None:
-        """Return the words of `text`; None where that takes Python (phrases, some scripts, spelling, or maybe so).
-
-        Raises:
-            InputError: the text has 2 GB or more.
-        """
+        """Return the words of `text`; None where that takes Python (phrases, some scripts, spelling)."""
         long = self.speller is not None and len(text) > _BLOCK_CHARACTERS
         if long or self._vocabulary.spaced([text])[0] is not text:
             return None
@@ -278,18 +217,23 @@ class BulkEncoder(_Bulk):
         return words
 
     def _new_worker(self, lexicon: kernels.Lexicon) -> _Worker:
-        return _Worker(self._vocabulary, lexicon, self._vectors, self._scales, self._sound, self.speller)
+        return _Worker(lexicon, self)
 
 
 class _Reader:
     """What one thread needs to find the words of texts and a number for each: memory used for block after block."""
 
-    def __init__(self, lexicon: kernels.Lexicon, numbers_of: Callable[[list[str]], Iterable[int]]) -> None:
-        """Take where numbers are looked up, and what is asked for words that are neither there nor learnt."""
-        self._lexicon, self._numbers_of = lexicon, numbers_of
+    def __init__(
+        self,
+        lexicon: kernels.Lexicon,
+        numbers_of: Callable[[list[str]], Iterable[int]],
+        vocabulary: Vocabulary | None = None,
+    ) -> None:
+        """Take where numbers are looked up, what is asked for other words, and the vocabulary that cuts texts."""
+        self._lexicon, self._numbers_of, self._vocabulary = lexicon, numbers_of, vocabulary
         self._scratch = _scratch(_BLOCK_CHARACTERS)
 
-    def _read(self, texts: _Texts) -> tuple[npt.NDArray[np.uint8], kernels.Scratch, npt.NDArray[np.int32]]:
+    def find(self, texts: _Texts) -> tuple[npt.NDArray[np.uint8], kernels.Scratch, npt.NDArray[np.int32]]:
         """Return the bytes of a block of texts, all about their words, and where each text's words end among these."""
         block = self._joined(texts)
         used = len(block) - len(_PADDING)
@@ -317,13 +261,39 @@ class _Reader:
         """Replace the numbers found of some words in a row, if they cannot be kept; return whether it did."""
         return False
 
+    def _spaced(self, texts: _Texts) -> list[str]:
+        """Return texts as strings, with spaces between their words where a vocabulary cuts them."""
+        strings = texts.decoded() if isinstance(texts, Utf8Texts) else texts
+        return strings if self._vocabulary is None else self._vocabulary.spaced(strings)
+
     def _joined(self, texts: _Texts) -> npt.NDArray[np.uint8]:
-        """Return the UTF-8 of texts, a NUL after each, and the padding."""
-        return np.frombuffer(_join(_strings(texts)), np.uint8)
+        """Return the UTF-8 of texts with spaces between their words, a NUL after each text, and the padding."""
+        if isinstance(texts, Utf8Texts) and self._vocabulary is not None:
+            size = int(texts.offsets[-1] - texts.offsets[0]) + len(texts) + len(_PADDING)
+            block = np.empty(_checked_size(size), np.uint8)
+            kernels.separate(texts.data, texts.offsets, block)
+            is_ascii = int(block.max()) < 0x80
+            if not is_ascii:  # of anything but UTF-8 the compiled functions would read more than there is
+                try:
+                    codecs.utf_8_decode(block.data, "strict", True)
+                except UnicodeDecodeError as error:
+                    raise InputError(f"a text is not UTF-8: {error.reason}; decode it in its encoding") from error
+            if not self._vocabulary.needs_spaces(is_ascii=is_ascii):
+                return as_kernel_array(block)
+        strings = self._spaced(texts)
+        try:
+            utf8 = "\0".join([*strings, _PADDING]).encode()
+        except UnicodeEncodeError:
+            utf8 = "\0".join([*map(well_formed, strings), _PADDING]).encode()
+        _checked_size(len(utf8))
+        return np.frombuffer(utf8, np.uint8)
 
     def _sizes(self, texts: _Texts) -> npt.NDArray[np.int64]:
         """Return the bytes of each text of a block."""
-        return np.array([len(well_formed(text).encode()) for text in _strings(texts)])
+        known = self._vocabulary
+        if isinstance(texts, Utf8Texts) and known is not None and not known.needs_spaces(is_ascii=False):
+            return np.diff(texts.offsets)
+        return np.array([len(well_formed(text).encode()) for text in self._spaced(texts)])
 
     def _ask(self, block: npt.NDArray[np.uint8], scratch: kernels.Scratch, missing: npt.NDArray[np.int32]) -> None:
         """Set the numbers of the words at `missing`, asking once for each word."""
@@ -337,65 +307,22 @@ class _Reader:
         kernels.learn_all(self._lexicon.learnt, block, edges, numbers)
 
 
-class _RowReader(_Reader):
-    """A reader that knows the rows of a vocabulary's words; in `lexicon.learnt` are the answers so far."""
-
-    def __init__(self, vocabulary: Vocabulary, lexicon: kernels.Lexicon) -> None:
-        super().__init__(lexicon, partial(map, vocabulary.row))
-        self._vocabulary = vocabulary
-
-    def rows(self, texts: list[str]) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]:
-        """Return the row of each word of a block of texts, more of them than words, and where each text's words end."""
-        _, scratch, ends = self._read(texts)
-        return scratch.rows, ends
-
-    def _joined(self, texts: _Texts) -> npt.NDArray[np.uint8]:
-        """Return the UTF-8 of texts with spaces between their words, a NUL after each text, and the padding."""
-        if not isinstance(texts, Utf8Texts):
-            return np.frombuffer(_join(self._vocabulary.spaced(texts)), np.uint8)
-        size = int(texts.offsets[-1] - texts.offsets[0]) + len(texts) + len(_PADDING)
-        block = np.empty(_checked_size(size), np.uint8)
-        kernels.separate(texts.data, texts.offsets, block)
-        is_ascii = int(block.max()) < 0x80
-        if not is_ascii:
-            _check_utf8(block)
-        if self._vocabulary.needs_spaces(is_ascii=is_ascii):
-            return self._joined(texts.decoded())
-        return as_kernel_array(block)
-
-    def _sizes(self, texts: _Texts) -> npt.NDArray[np.int64]:
-        """Return the bytes of each text of a block."""
-        if isinstance(texts, Utf8Texts) and not self._vocabulary.needs_spaces(is_ascii=False):
-            return np.diff(texts.offsets)
-        return np.array([len(well_formed(text).encode()) for text in self._vocabulary.spaced(_strings(texts))])
-
-
-class _Worker(_RowReader):
+class _Worker(_Reader):
     """A reader that also knows the vectors of the rows, and those of spelled words."""
 
-    def __init__(
-        self,
-        vocabulary: Vocabulary,
-        lexicon: kernels.Lexicon,
-        vectors: npt.NDArray[Any],
-        scales: Vectors,
-        sound: bool,
-        speller: Speller | None,
-    ) -> None:
-        super().__init__(vocabulary, lexicon)
-        self._speller = speller
-        self._vectors, self._scales, self._sound = vectors, scales, sound
-        self._no_vectors = as_kernel_array(np.empty((0, vectors.shape[1]), np.float32))
+    def __init__(self, lexicon: kernels.Lexicon, encoder: BulkEncoder) -> None:
+        super().__init__(lexicon, partial(map, encoder._vocabulary.row), encoder._vocabulary)
+        self._speller, self._sound = encoder.speller, encoder._sound
+        self._vectors, self._scales = encoder._vectors, encoder._scales
+        self._no_vectors = as_kernel_array(np.empty((0, self._vectors.shape[1]), np.float32))
         self._spelled: SpelledRows | None = None
         self._fold: _Fold | None = None
         self._begin([])
 
     def _begin(self, texts: _Texts, fold: _Fold | None = None) -> None:
-        """Get ready for a block, and begin anew with spelled words once there are many: each keeps a vector.
-
-        One text may have millions of unknown words. Of a long one, `fold` gets the spelled words met so far whenever
-        they are many, and says what stands in their place; then they are forgotten.
-        """
+        """Get ready for a block, and begin anew with spelled words once there are many: each keeps a vector."""
+        # One text may have millions of unknown words. Of a long one, `fold` gets the spelled words met so far whenever
+        # they are many, and returns the rows to put in their place; then they are forgotten.
         if self._speller is None:
             return
         long = len(texts) == 1 and _size(texts) > _BLOCK_CHARACTERS
@@ -430,7 +357,7 @@ class _Worker(_RowReader):
             return -1
 
         self._begin(texts, add_up)
-        _, scratch, ends = self._read(texts)
+        _, scratch, ends = self.find(texts)
         spelled = self._no_vectors if self._spelled is None else self._spelled.vectors
         if total:  # as one more word, for which there is space
             scratch.rows[ends[0]] = len(self._vectors) + len(spelled)
@@ -441,12 +368,13 @@ class _Worker(_RowReader):
         pooling.pool(self._vectors, self._scales, scratch.rows, ends, as_kernel_array(spelled), embeddings)
         if not (self._sound or np.isfinite(embeddings.sum())):  # rows of length 1 add up to a number
             first = int((~np.isfinite(embeddings)).any(axis=1).argmax())
-            raise not_finite(_strings(texts[first : first + 1])[0])
+            broken = texts[first : first + 1]
+            raise not_finite((broken.decoded() if isinstance(broken, Utf8Texts) else broken)[0])
 
     def coverage(self, texts: list[str], shares: Vectors) -> None:
         """Set `shares` to how much of each text of a block has a row; 1 for one without words."""
         self._begin(texts, lambda spelled, numbers: np.where(spelled.strange[numbers], -1, 0))
-        _, scratch, ends = self._read(texts)
+        _, scratch, ends = self.find(texts)
         has_row = scratch.rows[: ends[-1]] >= 0
         if self._spelled is not None:
             beyond = scratch.rows[: ends[-1]] - len(self._vectors)
@@ -459,7 +387,7 @@ class _Worker(_RowReader):
     def words(self, text: str) -> WordRows | None:
         """Return the words of a text that is a block by itself; None if some are spelled."""
         self._begin([text])
-        block, scratch, ends = self._read([text])
+        block, scratch, ends = self.find([text])
         count = int(ends[0])
         if self._spelled is not None and scratch.rows[:count].max(initial=-1) >= len(self._vectors):
             return None
@@ -482,40 +410,15 @@ class WordNumbers(_Reader):
         return kernels.Lexicon(words, learnt, True, False, _no_pieces(), starts)
 
     def read(self, texts: list[str]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-        """Return the words of some texts.
-
-        Returns:
-            the number of each word, int64 [words]; where it starts and ends in its text, in characters, int64
-            [words, 2]; and where each text's words end among them, int64 [texts].
-        """
+        """Return each word's number [words], its first and last character [words, 2], and where texts end [texts]."""
         if len(self._spelled) > 2 * self._known + _PAGE:  # found faster there than among what was learnt
             self._lexicon = self._indexed()
-        block, scratch, ends = self._read(texts)
+        block, scratch, ends = self.find(texts)
         words = int(ends[-1]) if len(ends) else 0
         spans = _places(block, scratch.edges[: 2 * words], texts)
         starts = np.cumsum([0, *(len(text) + 1 for text in texts)])[:-1]
         spans -= np.repeat(starts, np.diff(ends, prepend=0))[:, None]
         return scratch.rows[:words].astype(np.int64), spans, ends.astype(np.int64)
-
-
-class _Shared:
-    """An iterator that several threads may take from."""
-
-    def __init__(self, items: Iterator[tuple[int, int]]) -> None:
-        self._items = items
-        self.lock = threading.Lock()
-
-    def stop(self) -> None:
-        """Give out nothing more: after an error or an interrupt the other threads end with the block they have."""
-        with self.lock:
-            self._items = iter(())
-
-    def __iter__(self) -> _Shared:
-        return self
-
-    def __next__(self) -> tuple[int, int]:
-        with self.lock:
-            return next(self._items)
 
 
 def default_threads() -> int:
@@ -526,10 +429,6 @@ def default_threads() -> int:
     if not wanted.isdigit() or int(wanted) < 1:
         raise InputError(f"the environment variable PELLUCID_THREADS is {wanted!r}; set it to a number from 1 up")
     return int(wanted)
-
-
-def _strings(texts: _Texts) -> list[str]:
-    return texts.decoded() if isinstance(texts, Utf8Texts) else texts
 
 
 def _blocks(texts: _Texts) -> Iterator[tuple[int, int]]:
@@ -552,24 +451,6 @@ def _small_enough(texts: _Texts, first: int, last: int) -> Iterator[tuple[int, i
         middle = (first + last) // 2
         yield from _small_enough(texts, first, middle)
         yield from _small_enough(texts, middle, last)
-
-
-def _join(texts: list[str]) -> bytes:
-    """Return the UTF-8 of `texts`, a NUL after each, and the padding."""
-    try:
-        utf8 = "\0".join([*texts, _PADDING]).encode()
-    except UnicodeEncodeError:
-        utf8 = "\0".join([*map(well_formed, texts), _PADDING]).encode()
-    _checked_size(len(utf8))
-    return utf8
-
-
-def _check_utf8(block: npt.NDArray[np.uint8]) -> None:
-    """Check that bytes are UTF-8; of others the compiled functions would read more than there are."""
-    try:
-        codecs.utf_8_decode(block.data, "strict", True)
-    except UnicodeDecodeError as error:
-        raise InputError(f"a text is not UTF-8: {error.reason}; decode it in the encoding that it has") from error
 
 
 def _places(block: npt.NDArray[np.uint8], edges: npt.NDArray[np.int32], texts: list[str]) -> npt.NDArray[np.int64]:

@@ -47,7 +47,7 @@ from pellucid.static.folder import (
     written_out,
 )
 from pellucid.static.precision import LARGEST, StoredTable, floats
-from pellucid.static.spelling import SpelledRows, Speller, Unedited, check_weights
+from pellucid.static.spelling import BUCKETS, SpelledRows, Speller, Unedited
 from pellucid.static.words import TextWords, WordQuery, length_of
 from pellucid.store import is_sound
 from pellucid.text import JOINER, Coverage, Span, Vocabulary, Word, shown_word, unspaced_run, well_formed
@@ -57,24 +57,25 @@ if TYPE_CHECKING:
     from pellucid.views.report import Report
 
 _TABLE = "dimensions.tsv"
-_WORDS = 10_000  # the first of the vocabulary, in most models the commonest: rare words at an end name nothing
+_WORDS = 10_000  # the first of the vocabulary, in most models the commonest: rare words make poor names
 _IN_NAME, _IN_ABOUT = 3, 12  # words of each end
 _BLOCK = 8_192  # words at a time
 
 
 def name_directions(model: StaticEmbedder) -> Dimensions:
-    """Return the dimensions of `model`, named "high words / low words" and about a dozen words of each end.
-
-    Words are compared at length 1, so that a word's frequency, which is in its length, does not choose it.
-    """
+    """Return the dimensions of `model`, named "high words / low words" and about a dozen words of each end."""
+    # Words are compared at length 1, so that a word's frequency, which is in its length, does not choose it.
     rows = [row for row, word in enumerate(model.vocabulary.words[: 2 * _WORDS]) if _names(word)]
     rows = rows[:_WORDS] or list(range(min(len(model.vocabulary), _WORDS)))
-    high, low = _ends(model, np.array(rows))
-    words = model.vocabulary.words
+    units = np.empty((len(rows), model.get_embedding_dimension()), np.float32)
+    for start in range(0, len(rows), _BLOCK):
+        units[start : start + _BLOCK] = unit_rows(model.word_vectors(rows[start : start + _BLOCK]))
+    words = [shown_word(model.vocabulary.words[row]) for row in rows]
     named: list[Dimension] = []
     taken: set[str] = set()
-    for number, ends in enumerate(zip(high, low, strict=True)):
-        up, down = ([shown_word(words[row]) for row in end] for end in ends)
+    for number, column in enumerate(units.T):
+        order = np.argsort(column, kind="stable").tolist()
+        up, down = ([words[place] for place in end[:_IN_ABOUT]] for end in (order[::-1], order))
         name = f"{', '.join(up[:_IN_NAME])} / {', '.join(down[:_IN_NAME])}"
         name = name if name not in taken else f"{name} ({number})"
         taken.add(name)
@@ -83,20 +84,9 @@ def name_directions(model: StaticEmbedder) -> Dimensions:
 
 
 def _names(word: str) -> bool:
-    """Whether `word` says something: letters alone, and more of them than function words have."""
+    """Whether `word` can name a dimension: only letters, and more of them than most function words have."""
     letters = word.replace(JOINER, "")
     return letters.isalpha() and len(letters) > (1 if unspaced_run.fullmatch(letters) else 2)
-
-
-def _ends(model: StaticEmbedder, rows: np.typing.NDArray[np.int64]) -> tuple[list[list[int]], list[list[int]]]:
-    """Return for each dimension the `rows` with the highest and those with the lowest coordinates, strongest first."""
-    units = np.empty((len(rows), model.get_embedding_dimension()), np.float32)
-    for start in range(0, len(rows), _BLOCK):
-        block = model.word_vectors(rows[start : start + _BLOCK])
-        units[start : start + _BLOCK] = unit_rows(block)
-    most = min(_IN_ABOUT, len(rows))
-    order = [np.argsort(column, kind="stable") for column in units.T]
-    return [rows[o[::-1][:most]].tolist() for o in order], [rows[o[:most]].tolist() for o in order]
 
 
 _SMALL = 250_000  # characters in all calls so far: a quarter of a second for the readable path, half of what it takes
@@ -110,7 +100,7 @@ class StaticEmbedder(Embedder):
     part of the embedding's squared length (1) in its direction. There are at most 250,000. Repeated words are one row,
     upper and lower case together where they have the same vector. A word that is not in the vocabulary but has a prefix
     there is named with it: "tokenisers (read as token)"; with spelling, with the known words that weigh most in its
-    vector: "tokenisers (read as token + tokens)"; "A320 (unknown)" matches itself alone. A phrase of the vocabulary is
+    vector: "tokenisers (read as token + tokens)"; "A320 (unknown)" matches only itself. A phrase of the vocabulary is
     one word: "new york".
 
     Attributes:
@@ -118,12 +108,12 @@ class StaticEmbedder(Embedder):
         vectors: float32, float16 or int8 [words, dimension]; may be memory-mapped.
         scales: float32 [words], what an int8 row is multiplied with; None for float tables.
         dtype: what `save_pretrained` writes: that of `vectors`, or "int4" for int8 numbers from -7 to 7.
-        report: what the function did that made the model, where there is more to say than the model; it is not saved.
+        report: of the function that made the model, such as `add_words`; it is not saved.
     """
 
     family: ClassVar[str] = "static"
     report: Report | None = None
-    _truncates: ClassVar[bool] = True  # principal directions stand in the order of what they say
+    _truncates: ClassVar[bool] = True  # principal directions come first where they matter most
 
     def __init__(
         self,
@@ -140,7 +130,7 @@ class StaticEmbedder(Embedder):
         Args:
             vocabulary: the words and the rule that finds a row for any word.
             vectors: float32, float16 or int8 [words, dimension].
-            scales: float32 [words], for int8 vectors alone.
+            scales: float32 [words], only for int8 vectors.
             dimensions: their names; None names them by the words at their ends.
             spelling: uint8, the weights of n-grams that `fit_spelling` fitted, for unknown words; None finds these by
                 their beginning alone.
@@ -168,8 +158,9 @@ class StaticEmbedder(Embedder):
         self._unedited: Unedited | None = None  # what spelling reads, once dimensions were edited
         self._bulk: BulkEncoder | None = None  # made when first needed
         self._characters = 0  # encoded without it
-        if spelling is not None:
-            check_weights(spelling)
+        if spelling is not None and (spelling.dtype != np.uint8 or spelling.shape != (BUCKETS,)):
+            found = f"{spelling.dtype} {list(spelling.shape)}"
+            raise InputError(f"the weights of n-grams are {found}, not uint8 [{BUCKETS}]")
 
     def __getstate__(self) -> dict[str, Any]:
         """Leave out the running encoder: its arrays are views of one another, which copies of them are not."""
@@ -212,7 +203,11 @@ class StaticEmbedder(Embedder):
         spelling, unedited = read_spelling(folder, *table.vectors.shape)
         model = cls(*table[:3], spelling=spelling, dtype=table.dtype)
         model._unedited = unedited
-        return model._with_table(folder / _TABLE) if (folder / _TABLE).exists() else model
+        if not (folder / _TABLE).exists():
+            return model
+        named, times = read_dimensions(folder / _TABLE, model.get_embedding_dimension())
+        model = model._with(model.vectors, model.scales, named)
+        return model if set(times) == {1.0} else model._edited(scaling(named, dict(enumerate(times))))
 
     @classmethod
     def from_text_vectors(
@@ -284,12 +279,6 @@ class StaticEmbedder(Embedder):
         if self._dimensions is None:
             self._dimensions = name_directions(self)
         return self._dimensions
-
-    def _with_table(self, path: Path) -> StaticEmbedder:
-        """Return the model with the names and scales that `dimensions.tsv` gives."""
-        named, scales = read_dimensions(path, self.get_embedding_dimension())
-        model = self._with(self.vectors, self.scales, named)
-        return model if set(scales) == {1.0} else model._edited(scaling(named, dict(enumerate(scales))))
 
     def _with(self, vectors: npt.NDArray[Any], scales: Vectors | None, dimensions: Dimensions | None) -> StaticEmbedder:
         """Return the model with another table of the same dtype."""
@@ -381,10 +370,10 @@ class StaticEmbedder(Embedder):
         if self._bulk is None:
             self._characters += sum(map(len, texts))
             if self._characters > _SMALL:
-                return self._started()
+                return self.start_compiled()
         return self._bulk
 
-    def _started(self) -> BulkEncoder:
+    def start_compiled(self) -> BulkEncoder:
         """Return the compiled encoder, made when it is first needed."""
         if self._bulk is None:
             from pellucid.static.bulk import BulkEncoder  # numba takes a second to import
@@ -407,7 +396,7 @@ class StaticEmbedder(Embedder):
         """
         from pellucid.static.bulk import Utf8Texts
 
-        embeddings: Vectors = self._started().encode(Utf8Texts(data, offsets))
+        embeddings: Vectors = self.start_compiled().encode(Utf8Texts(data, offsets))
         return embeddings
 
     def _encode_plainly(self, texts: Sequence[str]) -> Vectors:
@@ -497,11 +486,7 @@ def _reweighted(
 
 
 def static_model(model: Any, doing: str) -> StaticEmbedder:
-    """Return `model` if it is a static one.
-
-    Raises:
-        InputError: it is not; the message says what `doing` needs.
-    """
+    """Return `model` if it is a static one; the error names what needs one, `doing`."""
     if not isinstance(model, StaticEmbedder):
         raise InputError(f"{doing} needs a static model, one with a vector a word; got {type(model).__name__}")
     return model

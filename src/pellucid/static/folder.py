@@ -11,8 +11,8 @@ Phrases have ids that only text with "▁" itself reaches: no tokenizer of their
 
 Rows keep the vocabulary's order, with one zero row at the end for what counts for nothing, so that the table on disk
 is the table in memory. Behind it a model with spelling has the rows of the extra words that it was saved with, for
-those other readers alone. An int4 table is not for them: its folder has no tokenizer of theirs, and does not say that
-it is one of model2vec.
+only for those other readers. An int4 table is not for them: its folder has no tokenizer of theirs, and is not marked
+as one of model2vec.
 
 Word vectors as text, one word a line: the form of word2vec, GloVe, fastText (.vec) and the SWE authors' files.
 
@@ -74,17 +74,9 @@ def write_static(
     extra_words: Iterable[str] = (),
     spell: Spell | None = None,
 ) -> None:
-    """Write the tensors, the words and the tokenizers of a static model into `folder`.
-
-    Args:
-        folder: an existing folder.
-        table: the model, with the dtype to write; its vectors may be memory-mapped.
-        extra_words: strings to resolve for readers that do not know our rule for unknown words.
-        spell: the vectors of words in lower case that have no row, for a model with spelling.
-
-    Raises:
-        InputError: an unknown dtype, a word that cannot be written as one line, or values the dtype cannot hold.
-    """
+    """Write the tensors, the words and the tokenizers of a static model into `folder`."""
+    # `extra_words` are resolved for readers that do not know our rule for unknown words; `spell` gives those that have
+    # no row a vector, of words in lower case.
     check_writable(table.vocabulary.words)
     vectors, scales = convert(table.vectors, table.scales, table.dtype)
     write_vocabulary(folder, table.vocabulary)
@@ -120,11 +112,7 @@ def _write_stock(folder: Path, table: StoredTable, extra_words: Iterable[str], s
 
 
 def write_vocabulary(folder: Path, vocabulary: Vocabulary) -> None:
-    """Write `words.txt`, one word a line, and the tokenizer that finds prefixes, if there is one.
-
-    Raises:
-        InputError: a word cannot be written as one line.
-    """
+    """Write `words.txt`, one word a line, and the tokenizer that finds prefixes, if there is one."""
     check_writable(vocabulary.words)
     with writing(folder / "words.txt") as aside:
         aside.write_bytes("".join(f"{word}\n" for word in vocabulary.words).encode("utf-8"))
@@ -183,11 +171,7 @@ def _write_tokenizer(path: Path, tokenizer: Tokenizer) -> None:
 
 
 def check_writable(words: Sequence[str]) -> None:
-    """Check that each word can be written as one line of UTF-8.
-
-    Raises:
-        InputError: a word holds a line break or a lone surrogate.
-    """
+    """Check that each word can be written as one line of UTF-8."""
     joined = "".join(words)
     if "\n" in joined or "\r" in joined:
         broken = next(word for word in words if "\n" in word or "\r" in word)
@@ -202,10 +186,8 @@ def check_writable(words: Sequence[str]) -> None:
 def _token_ids(
     vocabulary: Vocabulary, extra_words: Iterable[str], *, spells: bool
 ) -> tuple[list[str], npt.NDArray[np.int64], list[str]]:
-    """Return the token strings in id order, the row each is sent to, and the words of the rows behind the zero row.
-
-    Ids below len(vocabulary) are the rows. Only where a model `spells` are there rows behind: of unknown extra words.
-    """
+    """Return the token strings in id order, the row each is sent to, and the words of the rows behind the zero row."""
+    # Ids below len(vocabulary) are the rows. Only where a model `spells` are there rows behind: of unknown extra words.
     extra_words = list(extra_words)
     spelled = {word.lower() for word in extra_words} if spells else set()
     unknown_rows: dict[str, int] = {}
@@ -256,11 +238,7 @@ def written_out(folder: Path) -> list[str]:
 
 
 def read_static(folder: Path) -> StoredTable:
-    """Open the folder that `write_static` wrote; the vectors are mapped, the teacher's tokenizer waits until needed.
-
-    Raises:
-        ModelFolderError: a file is missing, broken, or does not fit the others.
-    """
+    """Return what `write_static` wrote, mapped; nothing of it is trusted."""
     path, vocabulary = folder / _TENSORS, read_vocabulary(folder)
     words = len(vocabulary)
     tensors, metadata = read_tensors(path)
@@ -287,7 +265,7 @@ def read_static(folder: Path) -> StoredTable:
 
 
 def _float_or_int8(path: Path, tensors: Mapping[str, npt.NDArray[Any]]) -> npt.NDArray[Any] | None:
-    """Return the table among the tensors of `path`, or None; a float table too large to be searched as it is."""
+    """Return the table among the tensors of `path`, or None; too large a float table is not searched for NaN."""
     vectors = tensors.get("embeddings")
     if vectors is None or vectors.ndim != 2 or str(vectors.dtype) not in _STOCK_DTYPES or not vectors.shape[1]:
         return None
@@ -328,11 +306,7 @@ def _unfit(path: Path, words: int, found: str) -> ModelFolderError:
 
 
 def read_vocabulary(folder: Path) -> Vocabulary:
-    """Read what `write_vocabulary` wrote; the tokenizer is not parsed until it is needed.
-
-    Raises:
-        ModelFolderError: a file is missing or broken, or a word occurs twice.
-    """
+    """Read what `write_vocabulary` wrote; the tokenizer is not parsed until it is needed."""
     words, path = _read_words(folder / "words.txt"), folder / "subwords.json"
     later = None
     if path.exists():  # read now, since the folder may be deleted; parsed when it is needed
@@ -346,17 +320,7 @@ def read_vocabulary(folder: Path) -> Vocabulary:
 def write_spelling(
     folder: Path, weights: npt.NDArray[np.uint8], unedited: Unedited | None, dtype: str | None = None
 ) -> None:
-    """Write the weights of n-grams of a model that spells unknown words and, of one that was edited, the table before.
-
-    Args:
-        folder: an existing folder.
-        weights: uint8 [BUCKETS].
-        unedited: the table that spelling reads, if it is not the model's.
-        dtype: what that table is stored as; None for what it was stored as.
-
-    Raises:
-        InputError: an unknown dtype, or values it cannot hold.
-    """
+    """Write the weights of n-grams and, of a model whose dimensions were edited, the table before that."""
     tensors: dict[str, npt.NDArray[Any]] = {"weights": weights}
     metadata = None
     if unedited is not None:
@@ -373,16 +337,7 @@ def write_spelling(
 
 
 def read_spelling(folder: Path, words: int, dimension: int) -> tuple[npt.NDArray[np.uint8] | None, Unedited | None]:
-    """Return what `write_spelling` wrote; None for what is not there.
-
-    Args:
-        folder: of the model.
-        words: in its vocabulary.
-        dimension: of its table.
-
-    Raises:
-        ModelFolderError: the file is broken, or holds something else.
-    """
+    """Return what `write_spelling` wrote, None for what is not there; checked against the table's shape."""
     path = folder / _SPELLING
     if not path.exists():
         return None, None
@@ -446,11 +401,11 @@ def not_finite(text: str) -> InputError:
     """Return the error for a text whose words' vectors add up to no number."""
     return InputError(
         f"the vectors of the words of {text!r:.60} are NaN or infinite, or too large to add up. The model's table is "
-        "broken: see what `pellucid verify` says of its folder, and make or download it again"
+        "broken: run `pellucid verify` on its folder, and make or download it again"
     )
 
 
-_FIRST_NUMBERS = 1 << 22  # space for so many, 16 MB, where the file does not say how many words it has
+_FIRST_NUMBERS = 1 << 22  # space for so many, 16 MB, where the file does not tell how many words it has
 _MOST_DIMENSIONS = 1 << 16
 _LONGEST_LINE = 1 << 22  # bytes; a file without line ends is not read whole before it is refused
 
@@ -458,21 +413,8 @@ _LONGEST_LINE = 1 << 22  # bytes; a file without line ends is not read whole bef
 def read_text_vectors(
     path: str | os.PathLike[str], *, max_words: int | None = None
 ) -> tuple[list[str], npt.NDArray[np.float32]]:
-    """Read a text file of word vectors, plain or compressed (.gz, .xz), line by line into one array.
-
-    A word that occurs again is skipped with a warning: the first vector counts.
-
-    Args:
-        path: the file.
-        max_words: stop after so many words; such files are mostly sorted by frequency. None reads all.
-
-    Returns:
-        The words, and their vectors as float32 [words, dimension].
-
-    Raises:
-        InputError: `max_words` is below 1.
-        ModelFolderError: the file is missing, truncated, or a line is not a word and finite numbers; with its number.
-    """
+    """Read word vectors as text, plain or compressed: at most `max_words` words, and float32 [words, dimension]."""
+    # A word that occurs again is skipped with a warning: the first vector counts.
     path = Path(path)
     if max_words is not None and max_words < 1:
         raise InputError(f"max_words is {max_words}; it must be at least 1, or None for all")

@@ -1,9 +1,9 @@
 """The compiled half of spelling: for many words at once, the known words that are spelled like each, and their shares.
 
-`spelling.py` says what is computed, and the tests hold the two equal. Which known words are most similar is decided by
-whole numbers and one division, so that both choose the same ones. The compiled functions make no Python object. numba
-keeps them until this file changes: after a change to the constants of `spelling.py`, delete the `__pycache__` of this
-folder.
+`spelling.py` defines what is computed, and the tests hold the two equal. Which known words are most similar is decided
+by whole numbers and one division, so that both choose the same ones. The compiled functions make no Python object.
+numba keeps them until this file changes: after a change to the constants of `spelling.py`, delete the `__pycache__` of
+this folder.
 """
 
 from __future__ import annotations
@@ -66,11 +66,7 @@ class CompiledSpeller(Speller):
 
     @cached_property
     def index(self) -> NgramIndex:
-        """That of the speller it follows.
-
-        Raises:
-            InputError: it has words beyond the table.
-        """
+        """That of the speller it follows."""
         index = self._plain.index
         if index.rows.max(initial=-1) >= len(self._vectors):
             raise InputError(f"the vocabulary has grown beyond the {len(self._vectors):,} rows of its table")
@@ -82,7 +78,7 @@ class CompiledSpeller(Speller):
         return int(np.diff(self.index.ends).max(initial=0))
 
     def predict(self, words: Sequence[str]) -> Predicted:
-        """Return what the known words say of others; nothing of an empty one."""
+        """Return predictions for words from the known ones; none for an empty one."""
         near = np.full((len(words), NEIGHBOURS), -1, np.int32)
         shares, sums = np.zeros(near.shape), np.zeros((len(words), self._vectors.shape[1]))
         index = self.index

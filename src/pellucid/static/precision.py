@@ -1,8 +1,8 @@
 """The numbers of a table: float32, float16, int8 or int4.
 
 An int8 or int4 row is whole numbers times a scale of its own. In memory both are int8, which the kernels read; an int4
-table has numbers from -7 to 7 alone. On disk two of these are one byte: 8 is added to each, the first of the two is the
-lower half. A row of an odd dimension ends with a half that says 8, a zero.
+table has numbers from -7 to 7. On disk two of these are one byte: 8 is added to each, the first of the two is the
+lower half. A row of an odd dimension ends with a half byte of 8, a zero.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ LARGEST = 1e30
 
 _BLOCK = 8192  # rows converted at a time
 _MOST = {"int8": 127, "int4": 7}
-_ZERO = 8  # what a half byte says for it
+_ZERO = 8  # the half byte of a zero
 _CLIPPED = np.linspace(1, 0.4, 13, dtype=np.float32) / 7
 """Scales tried for an int4 row whose largest number is 1; what is beyond 7 times the scale is cut off."""
 
@@ -33,19 +33,12 @@ Packed = npt.NDArray[np.uint8]
 
 
 class StoredTable(NamedTuple):
-    """A vocabulary and its vectors as they are in memory.
-
-    Attributes:
-        vocabulary: the words.
-        vectors: float32, float16 or int8 [words, dimension].
-        scales: float32 [words], for int8 vectors alone.
-        dtype: one of `DTYPES`, what the vectors are stored as; "int4" is int8 in memory.
-    """
+    """A vocabulary and its vectors as they are in memory."""
 
     vocabulary: Vocabulary
-    vectors: npt.NDArray[Any]
-    scales: Vectors | None
-    dtype: str
+    vectors: npt.NDArray[Any]  # float32, float16 or int8 [words, dimension]
+    scales: Vectors | None  # [words], only for int8 vectors
+    dtype: str  # one of `DTYPES`, what the vectors are stored as; "int4" is int8 in memory
 
 
 def floats(vectors: npt.NDArray[Any], scales: Vectors | None, rows: npt.NDArray[np.int64]) -> Vectors:
@@ -57,20 +50,15 @@ def floats(vectors: npt.NDArray[Any], scales: Vectors | None, rows: npt.NDArray[
 
 
 def convert(vectors: npt.NDArray[Any], scales: Vectors | None, dtype: str) -> tuple[npt.NDArray[Any], Vectors | None]:
-    """Return vectors as `dtype` ("int4" as int8 from -7 to 7) and, for whole numbers, their scales.
-
-    Whole numbers that `dtype` can hold stay what they are.
-
-    Raises:
-        InputError: an unknown dtype, vectors that are not finite, or too large for float16.
-    """
+    """Return vectors as `dtype` ("int4" as int8 from -7 to 7) and, for whole numbers, their scales."""
+    # Whole numbers that `dtype` can hold stay what they are: rounding twice would lose precision.
     if dtype not in DTYPES:
         raise InputError(f"dtype is {dtype!r}; known are {', '.join(DTYPES)}")
     most = _MOST.get(dtype)
     if most is not None and scales is not None and (most == 127 or within_four_bits(vectors)):
         if not is_sound(scales, LARGEST / 127) or scales.min(initial=0) < 0:
             raise InputError(f"scales are negative, not finite or beyond {LARGEST / 127:.0e}; nothing is saved")
-        return vectors, scales  # rounding twice would lose precision
+        return vectors, scales
     converted = np.zeros(vectors.shape, np.int8 if most else dtype)
     new_scales = np.zeros(len(vectors), np.float32) if most else None
     for start in range(0, len(vectors), _BLOCK):
@@ -93,10 +81,8 @@ def convert(vectors: npt.NDArray[Any], scales: Vectors | None, dtype: str) -> tu
 
 
 def quantize(block: Vectors, dtype: str = "int8") -> tuple[Integers, Vectors]:
-    """Return `block` [rows, d] as whole numbers with one scale a row, so that row = scale * numbers.
-
-    A zero row gets scale 0. For "int4" the scale of a row is the one of 13 with the smallest squared error.
-    """
+    """Return `block` [rows, d] as whole numbers with one scale a row, so that row = scale * numbers."""
+    # A zero row gets scale 0. For "int4" the scale of a row is the one of 13 with the smallest squared error.
     largest = np.abs(block).max(axis=1, initial=0)
     if dtype == "int8":
         scales = largest / np.float32(127)

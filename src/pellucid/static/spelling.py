@@ -10,8 +10,8 @@ What is missing is made up by the vector of the word's beginning, if that is kno
 spelling, and that the table was trained with. A word of fewer than four letters, or with anything but letters in it,
 such as a number, a code or an abbreviation, has the whole of that vector and no predicted part.
 
-What the known words cannot say is the word's own: a direction that no other word has, made from a hash of it. By it
-"A320" is similar to "A320" and to nothing else.
+The rest is the word's own part: a direction that no other word has, made from a hash of it. By it "A320" is similar to
+"A320" and to nothing else.
 
 This is the readable form; `likeness.py` is the compiled one for many words.
 """
@@ -52,33 +52,20 @@ _Floats = npt.NDArray[np.float64]
 
 
 class Predicted(NamedTuple):
-    """What known words say of some others.
+    """Predictions for some words from the known ones."""
 
-    Attributes:
-        near: int32 [words, NEIGHBOURS], the most similar known words as rows of the table, -1 where there are no more.
-        shares: float64 [words, NEIGHBOURS], what each counts in the prediction.
-        sums: float64 [words, dimension], the predictions.
-    """
-
-    near: npt.NDArray[np.int32]
-    shares: _Floats
-    sums: _Floats
+    near: npt.NDArray[np.int32]  # [words, NEIGHBOURS] the most similar rows of the table, -1 where there are no more
+    shares: _Floats  # [words, NEIGHBOURS] what each counts in the prediction
+    sums: _Floats  # [words, dimension] the predictions
 
 
 class Unedited(NamedTuple):
-    """A table as it was before its dimensions were edited: what spelling compares and adds up.
+    """A table as it was before its dimensions were edited: what spelling compares and adds up."""
 
-    Attributes:
-        vectors: float32, float16 or int8 [words, dimensions before].
-        scales: float32 [words], for int8 alone.
-        dtype: what it is stored as.
-        mixing: what the edits multiply vectors with, sparse float64 [dimensions before, dimensions after].
-    """
-
-    vectors: npt.NDArray[Any]
-    scales: Vectors | None
-    dtype: str
-    mixing: Any
+    vectors: npt.NDArray[Any]  # float32, float16 or int8 [words, dimensions before]
+    scales: Vectors | None  # [words], only for int8
+    dtype: str  # what it is stored as
+    mixing: Any  # what the edits multiply vectors with, sparse float64 [dimensions before, dimensions after]
 
 
 class Speller:
@@ -91,14 +78,7 @@ class Speller:
         weights: npt.NDArray[np.uint8],
         mixing: Any = None,
     ) -> None:
-        """Take the table; the index of its n-grams is made at the first word.
-
-        Args:
-            vocabulary: the words of the table.
-            vectors_of: from rows to their vectors, float32 [rows, dimension].
-            weights: uint8 [BUCKETS], see `ngram_weights`.
-            mixing: what vectors are multiplied with in the end, sparse [dimension, dimensions given]; None for nothing.
-        """
+        """Take the table; the index of its n-grams is made at the first word."""
         self.vocabulary, self.vectors_of, self.weights, self.mixing = vocabulary, vectors_of, weights, mixing
 
     @cached_property
@@ -113,11 +93,9 @@ class Speller:
         return float(np.median(np.linalg.norm(self.vectors_of(rows), axis=1))) if len(rows) else 1.0
 
     def spell(self, words: Sequence[str]) -> tuple[Vectors, _Ints]:
-        """Return vectors for words in lower case that have no row, float32 [words, dimensions given], and what of.
-
-        The second are the rows of the known words that weigh most in each, int64 [words, 3], -1 where there are no
-        more: a word without any counts as unknown. Most words of a language that was not learned have none.
-        """
+        """Return vectors for words in lower case that have no row, float32 [words, dimensions], and their parts."""
+        # The parts are the rows of the known words that weigh most in each, int64 [words, 3], -1 where there are no
+        # more. A word without any counts as unknown, as most words of a language that was not learned do.
         predicted = self.predict([word if can_spell(word) else "" for word in words])
         lengths = np.linalg.norm(predicted.sums, axis=1)
         poor = np.maximum(1 - lengths / _GOOD, 0)
@@ -131,7 +109,7 @@ class Speller:
         return np.asarray(vectors if self.mixing is None else vectors @ self.mixing, np.float32), parts
 
     def predict(self, words: Sequence[str]) -> Predicted:
-        """Return what the known words say of others; nothing of an empty one."""
+        """Return predictions for words from the known ones; none for an empty one."""
         dimension = self.vectors_of(np.zeros(0, np.int64)).shape[1]
         near = np.full((len(words), NEIGHBOURS), -1, np.int32)
         shares, sums = np.zeros(near.shape), np.zeros((len(words), dimension))
@@ -212,7 +190,7 @@ class SpelledRows:
 
     @property
     def strange(self) -> npt.NDArray[np.bool_]:
-        """Of which of them the known words say too little [words]."""
+        """Which of them have no known words to predict them from [words]."""
         return self._parts[: len(self), 0] < 0
 
     def parts(self, number: int) -> list[int]:
@@ -242,36 +220,14 @@ class SpelledRows:
             self._numbers.update(zip(part, range(first, last)))
 
 
-def check_weights(weights: npt.NDArray[np.uint8]) -> None:
-    """Check the dtype and the shape of weights of n-grams.
-
-    Raises:
-        InputError: they are not uint8 [BUCKETS].
-    """
-    if weights.dtype != np.uint8 or weights.shape != (BUCKETS,):
-        raise InputError(f"the weights of n-grams are {weights.dtype} {list(weights.shape)}, not uint8 [{BUCKETS}]")
-
-
 def can_spell(word: str) -> bool:
-    """Whether the spelling of `word` may say something: letters alone, more than most abbreviations have."""
+    """Whether `word` can be predicted from its spelling: only letters, more than most abbreviations have."""
     return SHORTEST < len(word) <= LONGEST_WORD and word.isalpha()
 
 
 def ngram_weights(words: Sequence[str], vectors: Vectors) -> npt.NDArray[np.uint8]:
-    """Fit the weights of hashed n-grams to a table: the mean cosine of the words that share one.
-
-    The cosine of any two words is subtracted. An n-gram of few words is drawn towards the mean of such n-grams.
-
-    Args:
-        words: in row order.
-        vectors: float32 [words, dimension].
-
-    Returns:
-        uint8 [BUCKETS], in 255ths.
-
-    Raises:
-        InputError: fewer than two words are letters alone.
-    """
+    """Fit the weights of hashed n-grams, uint8 [BUCKETS] in 255ths: the mean cosine of the words that share one."""
+    # The cosine of any two words is subtracted. An n-gram of few words is drawn towards the mean of such n-grams.
     index = NgramIndex.of(words, np.zeros(BUCKETS, np.uint8))
     if len(index.rows) < 2:
         raise InputError("spelling is fitted to words of letters alone, and the vocabulary has fewer than two")
@@ -293,13 +249,12 @@ def ngram_weights(words: Sequence[str], vectors: Vectors) -> npt.NDArray[np.uint
 
 
 class NgramIndex(NamedTuple):
-    """Which known words hold a hashed n-gram, each once.
+    """Which known words hold a hashed n-gram, each once."""
 
-    Those of bucket b are `members[starts[b] : starts[b + 1]]`, as numbers in `rows`. Known word i is spelled
-    `codes[ends[i] : ends[i + 1]]`, its marks among them.
-    """
+    # Those of bucket b are `members[starts[b] : starts[b + 1]]`, as numbers in `rows`. Known word i is spelled
+    # `codes[ends[i] : ends[i + 1]]`, its marks among them.
 
-    rows: _Ints  # of the words that are letters alone
+    rows: _Ints  # of the words of letters only
     codes: npt.NDArray[np.uint32]
     ends: _Ints  # [rows + 1]
     starts: npt.NDArray[np.int32]  # [BUCKETS + 1]

@@ -48,20 +48,14 @@ def as_static(model: Any, words: Sequence[str], *, subwords: Tokenizer | None = 
     if not words:
         raise InputError("as_static needs at least one word; give another model's vocabulary.words")
     vectors = np.zeros((len(words), table.shape[1]), np.float32)
-    plain = _without_padding(tokenizer)
+    plain = Tokenizer.from_str(tokenizer.to_str())  # the model keeps its own
+    plain.no_padding()
+    plain.no_truncation()
     for start in range(0, len(words), _BLOCK):
         block = [shown_word(word) for word in words[start : start + _BLOCK]]
         for row, found in enumerate(plain.encode_batch(block, add_special_tokens=False), start):
             vectors[row] = _token_vectors(model, table, np.array(found.ids, np.int64)).sum(axis=0)
     return StaticEmbedder(Vocabulary(list(words), subwords), vectors)
-
-
-def _without_padding(tokenizer: Tokenizer) -> Tokenizer:
-    """Return a copy that neither pads nor truncates; the model keeps its own."""
-    copy = Tokenizer.from_str(tokenizer.to_str())
-    copy.no_padding()
-    copy.no_truncation()
-    return copy
 
 
 def _token_vectors(model: Any, table: npt.NDArray[Any], ids: npt.NDArray[np.int64]) -> Vectors:
@@ -77,16 +71,7 @@ def _token_vectors(model: Any, table: npt.NDArray[Any], ids: npt.NDArray[np.int6
 def merge_static(
     parts: Sequence[tuple[str, Any, float]], texts: Iterable[str], dimensions: Dimensions
 ) -> StaticEmbedder:
-    """Return the table of several static models side by side; see `EnsembleEmbedder.merged`.
-
-    Args:
-        parts: name, model and weight of each.
-        texts: the first 10,000 count.
-        dimensions: of all parts together.
-
-    Raises:
-        InputError: a part is not static, or no text is known to all parts.
-    """
+    """Return the table of several static models (name, model, weight) side by side; at most 10,000 `texts` count."""
     models = []
     for name, model, _ in parts:
         if not isinstance(model, StaticEmbedder):

@@ -42,12 +42,7 @@ def named(text: str, row: int, vocabulary: Vocabulary, spelled: SpelledRows | No
 
 
 class TextWords:
-    """The words of a text: how much of it is known now, the distinct words and a `Row` of each when they are asked for.
-
-    Attributes:
-        unknown: where the unknown words are.
-        coverage: how much of the text is known.
-    """
+    """The words of a text: how much of it is known, the distinct words, and a `Row` of each when it is asked for."""
 
     def __init__(
         self,
@@ -57,15 +52,8 @@ class TextWords:
         others: Iterable[int],
         spelled: SpelledRows | None = None,
     ) -> None:
-        """Tell known words from unknown ones.
-
-        Args:
-            vocabulary: of the model.
-            rows: of each word in the table, -1 for an unknown one.
-            word: from a number in `rows` to the word.
-            others: the numbers of the words that may have the row of another, such as of their beginning.
-            spelled: the rows beyond those of the vocabulary, if there are any.
-        """
+        """Take the row of each word, -1 for an unknown one, and what turns its number into the word."""
+        # `others` are the numbers of words that may have the row of another word, such as of their beginning.
         self._vocabulary, self._word, self.spelled = vocabulary, word, spelled
         self._codes = list(rows)  # a word's row, and beyond the rows a number for each of the others
         self._others: dict[tuple[int, str], int] = {}
@@ -123,11 +111,7 @@ class TextWords:
 
 
 def length_of(total: npt.NDArray[np.float64], text: str) -> float:
-    """Return the length of the sum of a text's vectors.
-
-    Raises:
-        InputError: it is no finite number.
-    """
+    """Return the length of the sum of a text's vectors, which must be a number."""
     length = float(np.linalg.norm(total))
     if not math.isfinite(length):
         raise not_finite(text)
@@ -154,11 +138,7 @@ class WordQuery(Query):
         return vectors
 
     def terms(self, other: Query | None = None) -> Terms:
-        """Return a value for each pair of words, or for each word where there is no other text.
-
-        Raises:
-            InputError: there would be more than 250,000.
-        """
+        """Return a value for each pair of words, or for each word where there is no other text."""
         vectors = self.vectors()
         if not isinstance(other, WordQuery):
             _check_size(len(vectors), 1)
@@ -191,17 +171,11 @@ def _pair(one: Row, other: Row) -> Row:
 
 
 class WordList(NamedTuple):
-    """The words of some texts.
+    """The words of some texts."""
 
-    Attributes:
-        values: int64 [words]: the words' numbers, or what became of them.
-        spans: int64 [words, 2], where each starts and ends in its text, in characters.
-        ends: int64 [texts], where each text's words end.
-    """
-
-    values: Integers
-    spans: Integers
-    ends: Integers
+    values: Integers  # [words] the words' numbers, or what became of them
+    spans: Integers  # [words, 2] where each starts and ends in its text, in characters
+    ends: Integers  # [texts] where each text's words end
 
     def of(self, text: int) -> slice:
         """Return where the words of a text are."""
@@ -233,16 +207,8 @@ class WordPairs:
         self, model: Any, query: str, words: WordList, spelled: SpelledRows | None, weight: float,
         factors: Mapping[str, float],
     ) -> None:  # fmt: skip
-        """Take the query's words.
-
-        Args:
-            model: the `StaticEmbedder`.
-            query: the text.
-            words: those that have a row of the table, or beyond it.
-            spelled: the rows beyond the table.
-            weight: what cosines are multiplied by.
-            factors: word -> what it counts.
-        """
+        """Take the query's words that have a row, those beyond the table in `spelled`, and what some words count."""
+        # `weight` is what cosines are multiplied by.
         self._model = model
         places = spans_by(zip(words.values.tolist(), map(tuple, words.spans.tolist())))
         self._rows = np.array(list(places), np.int64)
@@ -261,13 +227,7 @@ class WordPairs:
         return vector
 
     def against(self, texts: Sequence[str], words: WordList, spelled: SpelledRows | None) -> Callable[[int], Terms]:
-        """Return what gives the terms of each text: a value for each pair of words.
-
-        Args:
-            texts: the documents.
-            words: of them, as those of the query.
-            spelled: the rows beyond the table.
-        """
+        """Return what gives the terms of each of `texts`, whose words are `words`: a value for each pair of words."""
         rows, which = distinct(words.values, len(self._model.vocabulary) + len(spelled or ()))
         found = words._replace(values=which)
         counts = found.counts(len(rows))
@@ -321,10 +281,8 @@ def spans_by(places: Iterable[tuple[Item, Span]]) -> dict[Item, tuple[Span, ...]
 
 
 def distinct(values: Integers, limit: int) -> tuple[Integers, Integers]:
-    """Return the distinct `values`, which are from 0 to `limit` - 1, and the place of each value among them.
-
-    The first is in no order that matters; nothing is sorted, which a search would notice.
-    """
+    """Return the distinct `values`, which are from 0 to `limit` - 1, and the place of each value among them."""
+    # They are in no order that matters; nothing is sorted, since a search would be slower for it.
     numbers = np.arange(len(values))
     last = np.empty(limit, np.int64)  # memory that is not touched costs nothing
     last[values] = numbers

@@ -1,4 +1,4 @@
-"""Making a static model from sentence transformers, or training one further (SWE paper, section 3).
+"""Making a static model from a sentence transformer, or training one further (SWE paper, section 3).
 
 1. Extraction (`extraction.py`, section 3.1): a vector for each word from one pass of the teacher over a corpus.
 2. PCA (section 3.2): principal components of *sentence* vectors, without the first few ("all but the top").
@@ -7,11 +7,6 @@
 Extraction takes nearly all the time and is done once: `distill_extraction` makes further models (other sizes, other
 ablations) from what it left in `work_dir`.
 
-Several teachers each read the corpus, and what they leave is put side by side. With u_t for the sentence vector of
-teacher t, less the mean over the corpus and at length 1, and weights w_t that add up to 1, a joint sentence vector is
-the u_t end to end, each times the square root of w_t. So the cosine of two sentences is the weighted mean of the
-teachers' centred cosines. Centring matters where a teacher's cosines all lie close together.
-
 A model to start from keeps its words, and takes the place of steps 1 and 2. Memory does not grow with the corpus then:
 its sentences, as rows of the table, and the teacher's vectors are three arrays on disk that grow shard by shard and are
 mapped, not read.
@@ -19,10 +14,8 @@ mapped, not read.
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
-from itertools import islice
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Union
 
@@ -31,7 +24,7 @@ import numpy.typing as npt
 
 from pellucid.analysis.coordinates import spearman
 from pellucid.base import Embedder, Vectors
-from pellucid.corpus import Corpus, read_texts
+from pellucid.corpus import Corpus
 from pellucid.embeddings import unit_rows
 from pellucid.encoder import unit_vectors
 from pellucid.errors import CorpusError, InputError, require
@@ -41,7 +34,7 @@ from pellucid.pretrained import load, open_sentence_transformer
 from pellucid.progress import Progress
 from pellucid.static.bags import Bags
 from pellucid.static.embedder import StaticEmbedder, static_model
-from pellucid.static.making.extraction import Extraction, ExtractionSettings, extract, spool, usable_sentences
+from pellucid.static.making.extraction import Extraction, ExtractionSettings, extract, shards, spool
 from pellucid.static.making.training import RefinementSettings, array_digest, refine, scale_of, tuning_folder
 from pellucid.text import Vocabulary
 from pellucid.views.parts import AnyPart, Heading, Note, counted, percent, signed
@@ -132,7 +125,6 @@ def distill(
     *,
     work_dir: str | Path,
     start: StaticEmbedder | None = None,
-    weights: Sequence[float] | None = None,
     extraction: ExtractionSettings | None = None,
     pca: PcaSettings | None = None,
     refinement: RefinementSettings | None = None,
@@ -142,19 +134,16 @@ def distill(
 
     Args:
         teacher: a SentenceTransformer, or the folder or hub id of one; its pooling and its default prompt are
-            respected. A list of several is joined: the model follows the weighted mean of their cosines, each less what
-            all sentences share; words out of the vocabulary are cut by the tokenizer of the first. With `start` also a
-            pellucid model or a callable.
+            respected. With `start` also a pellucid model or a callable.
         corpus: a file (.txt, .jsonl, .parquet; .xz and .gz too) or an iterable, one sentence an item.
         work_dir: where the state is kept; the same call with the same folder resumes an interrupted run. The corpus is
             then read again and must be the same, text for text; of an iterator this cannot be checked, and the run
-            uses the copy that it made. Other settings of steps 2 and 3, and other weights, reuse the extraction that
-            is there. With `start` it takes 2 bytes a number of the teacher's vectors.
+            uses the copy that it made. Other settings of steps 2 and 3 reuse the extraction that is there. With
+            `start` it takes 2 bytes a number of the teacher's vectors.
         start: a model whose vectors are trained on the corpus; it is not changed. Its words stay: add words before,
             with `add_words`. None extracts words and vectors from the teacher (steps 1 and 2).
-        weights: of several teachers, one each, above 0; what counts is their proportion. None takes equal ones.
-        extraction: settings of step 1; None for the defaults, as for the others. With `start` they say which sentences
-            are taken (`sentence_words`, `enough`, `max_sentences`), and the `prompt`.
+        extraction: settings of step 1; None for the defaults, as for the others. With `start` they choose the
+            sentences (`sentence_words`, `enough`, `max_sentences`) and the `prompt`.
         pca: settings of step 2; without effect with `start`.
         refinement: settings of step 3.
         show_progress_bar: show bars for what takes longer than two seconds.
@@ -167,42 +156,24 @@ def distill(
         MissingExtraError: sentence-transformers is not installed.
         CorpusError: the corpus cannot be read, has no usable sentence, or with `start` fewer than two batches of
             sentences with two known words.
-        InputError: settings or weights that do not fit together, no teacher, a `start` that is no static model or has
-            several teachers, or a `work_dir` that belongs to another run or corpus, or in which a run is at work.
+        InputError: settings that do not fit together, a `start` that is no static model, or a `work_dir` that belongs
+            to another run or corpus, or in which a run is at work.
         ModelFolderError: the state in `work_dir` is damaged.
     """
     work_dir, pca, extraction = Path(work_dir), pca or PcaSettings(), extraction or ExtractionSettings()
-    given = list(teacher) if isinstance(teacher, (list, tuple)) else [teacher]
-    shares = _shares(weights, len(given))
     if start is not None:
         static_model(start, "training further")
-        if len(given) > 1:
-            raise InputError(f"a model is trained further by one teacher, got {len(given)}")
         refinement = refinement or RefinementSettings()
-        return _trained_further(start, given[0], corpus, work_dir, extraction, refinement, show_progress_bar)
-    teachers = [open_teacher(one) for one in given]
-    pca.check(sum(int(one[0].get_embedding_dimension()) for one in teachers))
-    if len(teachers) == 1:
-        extracted = extract(teachers[0], corpus, work_dir, extraction, show_progress_bar=show_progress_bar)
-        tuned = work_dir
-    else:
-        with WorkFolder(work_dir) as work:
-            corpus = spool(corpus, work)
-            work.commit()
-        extracted = join_extractions(
-            [
-                extract(one, corpus, work_dir / f"teacher-{number}", extraction, show_progress_bar=show_progress_bar)
-                for number, one in enumerate(teachers, 1)
-            ],
-            shares,
-        )
-        tuned = work_dir / "-".join(["weights", *(f"{share:.6g}" for share in shares)])
+        return _trained_further(start, teacher, corpus, work_dir, extraction, refinement, show_progress_bar)
+    teacher = open_teacher(teacher)
+    pca.check(int(teacher[0].get_embedding_dimension()))
+    extracted = extract(teacher, corpus, work_dir, extraction, show_progress_bar=show_progress_bar)
     return distill_extraction(
         extracted,
-        subwords_of(teachers[0]),
+        subwords_of(teacher),
         pca=pca,
         refinement=refinement,
-        work_dir=tuned,
+        work_dir=work_dir,
         show_progress_bar=show_progress_bar,
     )
 
@@ -216,12 +187,7 @@ def distill_extraction(
     work_dir: Path | None = None,
     show_progress_bar: bool = True,
 ) -> StaticEmbedder:
-    """Do steps 2 and 3 on what step 1 left; `subwords` is the teacher's tokenizer, for words out of the vocabulary.
-
-    Raises:
-        InputError: settings that do not fit the extraction, or the state in `work_dir` is of another one.
-        ModelFolderError: the state in `work_dir` is damaged.
-    """
+    """Do steps 2 and 3 on what step 1 left; `subwords` is the teacher's tokenizer, for words out of the vocabulary."""
     pca, refinement = pca or PcaSettings(), refinement or RefinementSettings()
     pca.check(extraction.vectors.shape[1])
     seen = np.flatnonzero(np.any(extraction.vectors != 0, axis=1))[: pca.vocabulary]
@@ -236,11 +202,7 @@ def distill_extraction(
 
 
 def project(vectors: Vectors, bags: Bags, settings: PcaSettings) -> Vectors:
-    """Return word `vectors` [words, D] on the principal components `settings` asks for, [words, dimensions].
-
-    The mean that is subtracted from every word is that of the sentences (or words) the components come from, so that
-    a mean of words is centred too. Lengths are kept: they carry how much a word weighs.
-    """
+    """Return word `vectors` [words, D] on the principal components that `settings` ask for, [words, dimensions]."""
     if settings.level == "none":
         return vectors.astype(np.float32)
     if settings.level == "word":
@@ -254,6 +216,7 @@ def project(vectors: Vectors, bags: Bags, settings: PcaSettings) -> Vectors:
 
 def rotate(vectors: Vectors, sample: Vectors, settings: PcaSettings) -> Vectors:
     """Return `vectors` [words, D] less the mean of `sample` [n, D], on the components of `sample` after the first."""
+    # The mean of sentences, so that a mean of words is centred too; lengths stay, since they are how much words weigh.
     blocks = np.array_split(sample, 1 + len(sample) // _BLOCK)  # float64 of all at once would be large
     spectrum = spectrum_of(blocks, centred=True)
     components = spectrum.components[settings.drop : settings.drop + settings.dimensions]
@@ -268,75 +231,16 @@ def subwords_of(teacher: SentenceTransformer) -> Tokenizer | None:
     fast = getattr(teacher.tokenizer, "backend_tokenizer", None)
     if fast is None:
         return None
-    plain = json.loads(fast.to_str())
-    plain["padding"] = plain["truncation"] = None
-    return Tokenizer.from_str(json.dumps(plain))
+    plain = Tokenizer.from_str(fast.to_str())
+    plain.no_padding()
+    plain.no_truncation()
+    return plain
 
 
 def open_teacher(teacher: Teacher) -> SentenceTransformer:
-    """Return the teacher, opened if it is the folder or hub id of one.
-
-    Raises:
-        ModelFolderError: nothing is there, or it is broken.
-        MissingExtraError: sentence-transformers is not installed, or too old.
-    """
+    """Return the teacher, opened if it is the folder or hub id of one."""
     require("sentence_transformers")
     return open_sentence_transformer(teacher) if isinstance(teacher, str) else teacher
-
-
-# Several teachers
-
-
-def join_extractions(extractions: Sequence[Extraction], weights: Sequence[float] | None = None) -> Extraction:
-    """Return what several teachers left of one corpus as if one teacher had: their vectors side by side.
-
-    Where a teacher saw a word nowhere whole, its part of the word's vector is zero.
-
-    Args:
-        extractions: with the same settings, so with the same words and sentences.
-        weights: one an extraction, above 0; what counts is their proportion. None takes equal ones.
-
-    Raises:
-        InputError: weights that do not fit, or extractions of different text.
-    """
-    shares = _shares(weights, len(extractions))
-    first, *others = extractions
-    if any(other.words != first.words or other.sentences != first.sentences for other in others):
-        raise InputError("the teachers read different text; extract with the same corpus and settings for each")
-    words = [np.sqrt(share) * _even(one) for one, share in zip(extractions, shares)]
-    sentences = [_centred(one.teacher_vectors, share) for one, share in zip(extractions, shares)]
-    return replace(first, vectors=np.hstack(words), teacher_vectors=np.hstack(sentences))
-
-
-def _shares(weights: Sequence[float] | None, count: int) -> list[float]:
-    """Return the weights of `count` teachers brought to the sum 1; equal ones for None."""
-    if not count:
-        raise InputError("distillation needs a teacher; the list of them is empty")
-    values = [1.0] * count if weights is None else list(weights)
-    if len(values) != count or not all(0 < value < float("inf") for value in values):
-        raise InputError(f"weights are {values!r:.80}; {count} teachers need as many numbers above 0")
-    return [value / sum(values) for value in values]
-
-
-def _even(extraction: Extraction) -> Vectors:
-    """Return the word vectors less their mean over the text, at a root mean square of 1; zero rows stay zero."""
-    known = np.any(extraction.vectors != 0, axis=1)
-    mean = np.average(extraction.vectors[known], axis=0, weights=extraction.counts[known])
-    vectors = np.zeros_like(extraction.vectors)
-    vectors[known] = extraction.vectors[known] - mean.astype(np.float32)
-    vectors /= scale_of(vectors[known])
-    return vectors
-
-
-def _centred(vectors: npt.NDArray[np.float16], share: float) -> npt.NDArray[np.float16]:
-    """Return sentence vectors less their mean, each of the length that its share of the joint vector has."""
-    parts = [slice(start, start + _BLOCK) for start in range(0, len(vectors), _BLOCK)]
-    mean = np.sum([vectors[p].astype(np.float32).sum(axis=0, dtype=np.float64) for p in parts], axis=0) / len(vectors)
-    less = (vectors[part].astype(np.float32) - mean.astype(np.float32) for part in parts)
-    return np.concatenate([(unit_rows(block) * np.sqrt(share)).astype(np.float16) for block in less])
-
-
-# A model to start from
 
 
 def _trained_further(
@@ -377,47 +281,30 @@ def store_sentences(
     origin: dict[str, Any],
     show_progress_bar: bool = True,
 ) -> tuple[Bags, npt.NDArray[np.float16]]:
-    """Write the sentences of `corpus` with two known words, and the teacher's vectors of them, into `work`.
-
-    Returns:
-        the bags of rows, and float16 [sentences, d] of length 1, both mapped from disk.
-    """
+    """Return the sentences with two known words, and the teacher's unit vectors of them, both mapped from `work`."""
     corpus = spool(corpus, work)
     work.claim({**origin, **asdict(settings)})
-    if work.facts.get("done"):
-        work.check_texts("corpus", read_texts(corpus), str(corpus))
-    else:
-        teacher = load(teacher)
-        claim_model(work.facts, teacher, work.path)
-        sentences = usable_sentences(work.texts("corpus", read_texts(corpus), str(corpus)), settings)
-        with Progress("teacher", unit="sentences", enabled=show_progress_bar) as progress:
-            read = work.facts.get("read", 0)
-            for _ in islice(sentences, read):  # are done
-                pass
-            progress.advance(read)
-            while shard := list(islice(sentences, _SHARD)):
-                _store(shard, work, vocabulary, teacher, settings.prompt)
-                read += len(shard)
-                work.commit({"read": read})
-                progress.advance(len(shard))
-            work.commit({"done": True})
+    opened: Embedder | None = None
+    with Progress("teacher", unit="sentences", enabled=show_progress_bar) as progress:
+        for shard, done in shards(corpus, work, settings, _SHARD):
+            if not done:
+                if opened is None:
+                    opened = load(teacher)
+                    claim_model(work.facts, opened, work.path)
+                bags = Bags.of(shard, vocabulary)
+                kept = np.flatnonzero(np.diff(bags.offsets) >= 2)
+                if len(kept):
+                    if "offsets" not in work:
+                        work.append("offsets", np.zeros(1, np.int64))
+                    known, bags = work.rows("rows"), bags.take(kept)
+                    vectors = unit_vectors(opened, [settings.prompt + shard[n] for n in kept.tolist()])
+                    work.append("teacher", vectors.astype(np.float16))
+                    work.append("rows", bags.rows)
+                    work.append("offsets", bags.offsets[1:] + known)
+            progress.advance(len(shard))
     if "teacher" not in work:
         return Bags(np.zeros(0, np.int64), np.zeros(1, np.int64)), np.zeros((0, 0), np.float16)
     return Bags(work.array("rows"), work.array("offsets")), work.array("teacher")
-
-
-def _store(shard: list[str], work: WorkFolder, vocabulary: Vocabulary, teacher: Embedder, prompt: str) -> None:
-    """Append the sentences of a shard with two known words to the arrays."""
-    bags = Bags.of(shard, vocabulary)
-    kept = np.flatnonzero(np.diff(bags.offsets) >= 2)
-    if not len(kept):
-        return
-    if "offsets" not in work:
-        work.append("offsets", np.zeros(1, np.int64))
-    known, bags = work.rows("rows"), bags.take(kept)
-    work.append("teacher", unit_vectors(teacher, [prompt + shard[n] for n in kept.tolist()]).astype(np.float16))
-    work.append("rows", bags.rows)
-    work.append("offsets", bags.offsets[1:] + known)
 
 
 def _agreement(vectors: Vectors, bags: Bags, teacher_vectors: npt.NDArray[np.float16]) -> float | None:

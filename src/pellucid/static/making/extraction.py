@@ -19,7 +19,7 @@ from dataclasses import asdict, dataclass, replace
 from itertools import islice
 from pathlib import Path
 from threading import Lock
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -79,21 +79,13 @@ class ExtractionSettings:
 
 @dataclass(frozen=True)
 class Extraction:
-    """What one pass over the corpus left.
+    """What one pass over the corpus left."""
 
-    Attributes:
-        words: the vocabulary, most frequent first.
-        counts: int64 [words], occurrences in the usable sentences of the corpus.
-        vectors: float32 [words, hidden size of the teacher]; a zero row where the teacher saw no whole occurrence.
-        sentences: the usable sentences, in order of the corpus.
-        teacher_vectors: float16 [sentences, teacher dimension], each of length 1.
-    """
-
-    words: list[str]
-    counts: npt.NDArray[np.int64]
-    vectors: npt.NDArray[np.float32]
-    sentences: list[str]
-    teacher_vectors: npt.NDArray[np.float16]
+    words: list[str]  # most frequent first
+    counts: npt.NDArray[np.int64]  # [words] occurrences in the usable sentences
+    vectors: npt.NDArray[np.float32]  # [words, hidden size]; a zero row where the teacher saw no whole occurrence
+    sentences: list[str]  # the usable ones, in order of the corpus
+    teacher_vectors: npt.NDArray[np.float16]  # [sentences, teacher dimension], each of length 1
 
 
 def extract(
@@ -104,20 +96,11 @@ def extract(
     *,
     show_progress_bar: bool = True,
 ) -> Extraction:
-    """Run or resume the pass of `teacher` over `corpus`, keeping its state in `work_dir`.
-
-    On a resume the whole corpus is read again and must be the same, text for text; so must every file of the state. Of
-    an iterator, which can be read but once, the run keeps a copy, and what a resume is given is not looked at.
-
-    Raises:
-        CorpusError: the corpus cannot be read, or no sentence of it is usable.
-        InputError: `work_dir` holds the state of another corpus, teacher or setting, or another run is at work in it.
-        ModelFolderError: the state in `work_dir` is damaged.
-    """
+    """Run or resume the pass of `teacher` over `corpus`, keeping its state in `work_dir`."""
     settings = prompted(settings, teacher)
     with WorkFolder(work_dir) as work:
         corpus = spool(corpus, work)
-        words, total = _counted(teacher, corpus, work, settings, show_progress_bar)
+        words, total = count_words(teacher, corpus, work, settings, show_progress_bar)
         number_of = {word: row for row, word in enumerate(words)}
         sums = np.zeros((len(words), int(teacher[0].get_embedding_dimension())), np.float32)
         used = np.zeros(len(words), np.int32)
@@ -126,15 +109,13 @@ def extract(
             sums, used = np.array(tensors["sums"]), np.array(tensors["used"])
         sentences: list[str] = []
         with Progress("teacher", total=total, unit="sentences", enabled=show_progress_bar) as progress:
-            usable = usable_sentences(_reread(corpus, work), settings)
-            for number, shard in enumerate(iter(lambda: list(islice(usable, _SHARD)), [])):
+            for shard, done in shards(corpus, work, settings, _SHARD):
                 sentences.extend(shard)
-                if number < work.facts.get("shards_done", 0):
+                if done:
                     progress.advance(len(shard))
                     continue
                 work.append("teacher", _encode_shard(teacher, shard, number_of, (sums, used), settings, progress))
                 work.save("sums", {"sums": sums, "used": used})
-                work.commit({"shards_done": number + 1})
         return Extraction(
             words=words,
             counts=work.array("counts"),
@@ -171,17 +152,27 @@ def usable_sentences(corpus: Corpus, settings: ExtractionSettings) -> Iterator[s
         yield well_formed(text)
 
 
-def spool(corpus: Corpus, work: WorkFolder) -> Corpus:
-    """Write an iterable to disk once: the pass over it must be repeatable to be resumable. A path is returned as it is.
+def shards(
+    corpus: Corpus, work: WorkFolder, settings: ExtractionSettings, size: int
+) -> Iterator[tuple[list[str], bool]]:
+    """Yield the usable sentences of a corpus, `size` at a time, and whether an earlier run has done them."""
+    # What was appended and saved for a shard is committed when the next one is asked for.
+    sentences = usable_sentences(_reread(corpus, work), settings)
+    for number, shard in enumerate(iter(lambda: list(islice(sentences, size)), [])):
+        done = number < work.facts.get("shards_done", 0)
+        yield shard, done
+        if not done:
+            work.commit({"shards_done": number + 1})
 
-    The copy counts from the next commit on. Texts that are not those written before are refused, but of an iterator.
-    """
+
+def spool(corpus: Corpus, work: WorkFolder) -> Corpus:
+    """Return the file of a corpus; an iterable is written into `work` once, which counts from the next commit on."""
     if is_path(corpus):
         return corpus
     texts = map(well_formed, read_texts(corpus))
     if "corpus" not in work:
         work.save_texts("corpus", work.texts("corpus", texts, "the corpus"))
-    elif iter(corpus) is not corpus:  # type: ignore[arg-type]
+    elif iter(corpus) is not corpus:  # type: ignore[arg-type]  # an iterator cannot be checked: it is read only once
         work.check_texts("corpus", texts, "the corpus")
     return work.file("corpus")
 
@@ -194,25 +185,14 @@ def _reread(corpus: Corpus, work: WorkFolder) -> Iterable[str]:
 def count_words(
     teacher: SentenceTransformer,
     corpus: Corpus,
-    work_dir: Path,
-    settings: ExtractionSettings,
-    *,
-    show_progress_bar: bool = True,
-) -> list[str]:
-    """Return the words of `corpus`, most frequent first, counting only once per `work_dir`; errors as of `extract`."""
-    with WorkFolder(work_dir) as work:
-        return _counted(teacher, spool(corpus, work), work, prompted(settings, teacher), show_progress_bar)[0]
-
-
-def _counted(
-    teacher: SentenceTransformer,
-    corpus: Corpus,
     work: WorkFolder,
     settings: ExtractionSettings,
     show_progress_bar: bool,
 ) -> tuple[list[str], int]:
-    """Return the words and the number of usable sentences of a spooled `corpus`."""
-    work.claim(_origin(teacher, settings))
+    """Return the words of a spooled `corpus`, most frequent first, and its usable sentences, counted once in `work`."""
+    asked = asdict(settings)
+    del asked["batch_size"]  # changes the speed, not the result
+    work.claim({"teacher": fingerprint(EncoderEmbedder(teacher))["stored"], **asked})
     if "words" in work:
         return list(read_texts(work.file("words"))), work.facts["sentences"]
     counter: Counter[str] = Counter()
@@ -238,14 +218,8 @@ def _counted(
     return words, total
 
 
-def _origin(teacher: SentenceTransformer, settings: ExtractionSettings) -> dict[str, Any]:
-    """Return what a resumed run must have in common with the run before, apart from the corpus."""
-    values = asdict(settings)
-    del values["batch_size"]  # changes the speed, not the result
-    return {"teacher": fingerprint(EncoderEmbedder(teacher))["stored"], **values}
-
-
 def _words(sentence: str, settings: ExtractionSettings) -> list[Word]:
+    """Return the words of a sentence, in lower case unless case is kept."""
     words = word_finder(settings.language)(sentence)
     return words if settings.cased else [Word(w.text.lower(), w.start, w.end) for w in words]
 
@@ -296,12 +270,8 @@ def one_thread_a_batch(teacher: SentenceTransformer) -> Iterator[ThreadPoolExecu
 def forward(
     teacher: SentenceTransformer, texts: Sequence[str], prompt: str
 ) -> tuple[Vectors, Vectors, npt.NDArray[np.int64]]:
-    """Encode `texts` once.
-
-    Returns:
-        sentence vectors [B, d] of length 1, last hidden states [B, L, d], and each piece's character span in its text
-        [B, L, 2] (empty or negative for padding, special tokens and the prompt).
-    """
+    """Return unit sentence vectors [B, d], last hidden states [B, L, d], and each piece's characters [B, L, 2]."""
+    # The characters of padding, special tokens and the prompt are an empty or negative range.
     import torch
 
     with _TOKENIZING:  # a fast tokenizer refuses two threads at once

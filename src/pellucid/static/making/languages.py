@@ -1,4 +1,4 @@
-"""Static models of several languages (SWE paper): from a multilingual teacher, or from translated sentences alone.
+"""Static models of several languages (SWE paper): from a multilingual teacher, or only from translated sentences.
 
 `distill_languages`, with a multilingual sentence transformer and translated sentences:
 
@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
-from itertools import chain, islice
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -33,7 +33,7 @@ from pellucid.errors import CorpusError, InputError
 from pellucid.static.bags import Bags
 from pellucid.static.embedder import StaticEmbedder, static_model
 from pellucid.static.making.distill import PcaSettings, Teacher, open_teacher, rotate, subwords_of
-from pellucid.static.making.extraction import ExtractionSettings, count_words, extract, spool
+from pellucid.static.making.extraction import ExtractionSettings, count_words, extract, prompted, spool
 from pellucid.static.making.parallel import Languages, Parallel, ParallelFiles, file_names, read_parallel
 from pellucid.static.making.segmentation import check_script, word_finder
 from pellucid.static.making.training import PairBags, TuningSettings, scale_of, tune_on_pairs, tuning_folder
@@ -45,25 +45,18 @@ if TYPE_CHECKING:
 
 _SENTENCES = 100_000  # of a language, for PCA; as in the paper's code
 _BLOCK = 65_536  # sentence pairs looked up or embedded at a time
-_SHRINKAGE = 2.0  # a word of n occurrences keeps n / (n + 2) of its vector: few sentences say little about it
+_SHRINKAGE = 2.0  # a word of n occurrences keeps n / (n + 2) of its vector: few sentences are weak evidence
 
 Floats = npt.NDArray[np.float64]
 
 
 class LanguageWords(NamedTuple):
-    """What one language brings.
+    """What one language brings to a model of several."""
 
-    Attributes:
-        words: its vocabulary, most frequent first.
-        counts: int64 [words], how often they occur.
-        vectors: float32 [words, D], in the space of the teacher; a word with a zero row is left out.
-        sentences: some text, for the principal components.
-    """
-
-    words: Sequence[str]
-    counts: npt.NDArray[np.int64]
-    vectors: npt.NDArray[np.float32]
-    sentences: Sequence[str]
+    words: Sequence[str]  # its vocabulary, most frequent first
+    counts: npt.NDArray[np.int64]  # [words] how often they occur
+    vectors: npt.NDArray[np.float32]  # [words, D] in the space of the teacher; a word with a zero row is left out
+    sentences: Sequence[str]  # some text, for the principal components
 
 
 def distill_languages(
@@ -114,12 +107,13 @@ def distill_languages(
     corpora = {code: _spooled(code, corpus, work_dir / code) for code, corpus in corpora.items()}
     teacher = open_teacher(teacher)
     pca.check(int(teacher[0].get_embedding_dimension()))
-    settings = {code: replace(extraction or ExtractionSettings(cased=True), language=code) for code in corpora}
-    counted = [
-        count_words(teacher, corpus, work_dir / code, settings[code], show_progress_bar=show_progress_bar)
-        for code, corpus in corpora.items()
-    ]
-    check_known(Vocabulary(list(dict.fromkeys(chain.from_iterable(counted)))), parallel)
+    asked = prompted(extraction or ExtractionSettings(cased=True), teacher)
+    settings = {code: replace(asked, language=code) for code in corpora}
+    words: dict[str, None] = {}
+    for code, corpus in corpora.items():
+        with WorkFolder(work_dir / code) as work:
+            words |= dict.fromkeys(count_words(teacher, corpus, work, settings[code], show_progress_bar)[0])
+    check_known(Vocabulary(list(words)), parallel)
     brought = {}
     for code, corpus in corpora.items():
         found = extract(teacher, corpus, work_dir / code, settings[code], show_progress_bar=show_progress_bar)
@@ -140,23 +134,8 @@ def join_languages(
     work_dir: Path | None = None,
     show_progress_bar: bool = True,
 ) -> StaticEmbedder:
-    """Do steps 2 and 3: one table of `languages`, PCA of all, contrastive tuning on `parallel` text.
-
-    Args:
-        languages: word vectors and sentences by language code.
-        parallel: translated sentences by pair of codes.
-        subwords: the teacher's tokenizer, for words out of the vocabulary.
-        pca: settings of step 2; None for the defaults.
-        tuning: settings of step 3; None for the defaults.
-        work_dir: where the tuning keeps its state; None keeps none.
-        show_progress_bar: show bars for what takes longer than two seconds.
-
-    Raises:
-        CorpusError: parallel text that cannot be read, or of which too few sentences hold a known word.
-        InputError: a language without parallel text, settings that do not fit together, or the state in `work_dir` is
-            of other vectors or other text.
-        ModelFolderError: the state in `work_dir` is damaged.
-    """
+    """Do steps 2 and 3: one table of `languages`, PCA of all, contrastive tuning on `parallel` text."""
+    # `subwords` is the teacher's tokenizer, for words out of the vocabulary.
     pca, tuning = pca or PcaSettings(), tuning or TuningSettings()
     check_pairs(languages, parallel)
     words, vectors = merge_words(list(languages.values()), pca.vocabulary)
@@ -199,12 +178,7 @@ def merge_words(languages: Sequence[LanguageWords], limit: int | None = None) ->
 
 
 def check_pairs(languages: Mapping[str, object], parallel: Parallel) -> None:
-    """Check that language pairs connect every language with every other.
-
-    Raises:
-        InputError: fewer than two languages, a pair of an unknown language or of one with itself,
-            or languages that no pair connects with the others.
-    """
+    """Check that language pairs connect every language with every other."""
     if len(languages) < 2:
         raise InputError(f"a model across languages needs at least two, got {', '.join(languages) or 'none'}")
     group_of = {code: [code] for code in languages}
@@ -213,7 +187,7 @@ def check_pairs(languages: Mapping[str, object], parallel: Parallel) -> None:
             raise InputError(f"parallel text is given for two languages, such as ('en', 'de'); got {pair!r}")
         for code in pair:
             if code not in languages:
-                raise InputError(f"parallel text {'-'.join(pair)}: {code!r} is none of {', '.join(languages)}")
+                raise InputError(f"parallel text {'-'.join(pair)}: {code!r} is not among {', '.join(languages)}")
         one, other = (group_of[code] for code in pair)
         if one is not other:
             one.extend(other)
@@ -228,11 +202,7 @@ def check_pairs(languages: Mapping[str, object], parallel: Parallel) -> None:
 
 
 def check_known(vocabulary: Vocabulary, parallel: Parallel) -> None:
-    """Check that both sides of all parallel text have a word in common with `vocabulary`.
-
-    Raises:
-        CorpusError: there is such a side; the message names the file and the language.
-    """
+    """Check that both sides of all parallel text have a word in common with `vocabulary`."""
     for languages, files in parallel.items():
         unknown = set(languages)
         for sides in _bags_in_blocks(files, languages, vocabulary):
@@ -281,12 +251,7 @@ def _sample(sentences: Sequence[str]) -> list[str]:
 def pair_bags(
     files: ParallelFiles, languages: Languages, vocabulary: Vocabulary, work: WorkFolder | None = None
 ) -> PairBags:
-    """Return the sentence pairs of `files` as rows of one table, for `tune_on_pairs`.
-
-    Raises:
-        CorpusError: they cannot be read, or are misaligned.
-        InputError: they are not the pairs that the run in `work` was begun with.
-    """
+    """Return the sentence pairs of `files` as rows of one table; a run in `work` must have begun with the same."""
     if work is not None:
         lines = ("\t".join(pair) for pair in read_parallel(files, languages))
         work.note_texts("-".join(languages), lines, file_names(files))
@@ -386,23 +351,9 @@ def anchored_words(
     vocabulary: int = 50_000,
     min_count: int = 2,
 ) -> dict[str, LanguageWords]:
-    """Return the words of two languages with vectors in the space of a teacher that knows the first.
-
-    Args:
-        encode: the teacher: texts of the first language in, float vectors [texts, D] out. They are put at length 1.
-        files: translated sentences, as `read_parallel` takes them.
-        languages: the code of the language the teacher knows, and that of the other.
-        vocabulary: as for `add_languages`.
-        min_count: as for `add_languages`.
-
-    Returns:
-        By language code, what `join_languages` takes. The words of both languages are the means of the teacher's
-        vectors of the sentence pairs they occur in.
-
-    Raises:
-        CorpusError: the text cannot be read, or is in a script its language is not cut into words in.
-        InputError: an unknown language code.
-    """
+    """Return the words of two languages, by code, with vectors in the space of a teacher that knows the first."""
+    # The words of both languages are the means of the teacher's vectors (`encode`: texts in, float vectors [texts, D]
+    # out) of the sentence pairs they occur in. `join_languages` takes them.
     pairs = _read(languages, files, languages[0])
     anchors = _anchors(encode, pairs)
     brought = {}
@@ -418,7 +369,7 @@ def _read(codes: Languages, files: ParallelFiles, known: str) -> _Pairs:
     if known not in codes or codes[0] == codes[1]:
         raise InputError(
             f"parallel text {'-'.join(codes)} is not of {known!r} and another language; a language is added through "
-            f"its translations into {known!r}, or say with known= what the model knows"
+            f"its translations into {known!r}, or give with known= the language that the model knows"
         )
     pairs = list(read_parallel(files, codes))
     if not pairs:

@@ -16,7 +16,7 @@ import os
 import re
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import lru_cache
 from itertools import islice
@@ -56,12 +56,7 @@ _SEGMENTING = Lock()
 
 @lru_cache(maxsize=16)
 def word_finder(language: str | None) -> Callable[[str], list[Word]]:
-    """Return the function that finds the words of a text in `language`; None cuts at spaces and punctuation.
-
-    Raises:
-        InputError: `language` is no code, or of a language that is written without spaces and has no segmenter.
-        MissingExtraError: the segmenter of the language is not installed.
-    """
+    """Return the function that finds the words of a text in `language`; None cuts at spaces and punctuation."""
     if language is None:
         return split_words
 
@@ -70,25 +65,23 @@ def word_finder(language: str | None) -> Callable[[str], list[Word]]:
         return split_words
 
     def find(text: str) -> list[Word]:
-        text = well_formed(text)
+        words: list[Word] = []
+        text, end = well_formed(text), 0
         with _SEGMENTING:  # SudachiPy refuses two threads at once
             pieces = segment(text)
-        return list(_placed(text, pieces))
+        for piece in pieces:
+            start = text.find(piece, end)
+            if start >= 0:  # else the segmenter has rewritten what it cut
+                end = start + len(piece)
+                words.append(Word(piece, start, end))
+        return words
 
     return find
 
 
 def check_script(language: str, corpus: Corpus) -> None:
-    """Check by the first texts of a corpus that the rule for `language` can cut its script into words.
-
-    Args:
-        language: a code.
-        corpus: read from its beginning.
-
-    Raises:
-        CorpusError: most of it is in a script without spaces between words that the language is not written in, and
-            the text has no spaces there. The message shows a piece.
-    """
+    """Check by the first texts of a corpus that the rule for `language` can cut its script into words."""
+    # It cannot where most is in a script without spaces that the language is not written in, and the text has none.
     find, known = word_finder(language), _known_scripts(language)
     words: Counter[str] = Counter()
     characters: Counter[str] = Counter()
@@ -134,32 +127,25 @@ def segmenter(language: str) -> Callable[[str], list[str]]:
             "put spaces between the words of the texts and give the language as 'und'"
         )
     cut = {"zh": _chinese, "ja": _japanese, "th": _thai}.get(_LONG_CODES.get(code, code))
-    return _words if cut is None else _unspaced_cut_by(cut())
+    opened = cut and cut()
+    return lambda text: list(_words(text, opened))
 
 
-def _words(text: str) -> list[str]:
-    return [word.text for word in split_words(text)]
-
-
-def _unspaced_cut_by(cut: _Cut) -> _Cut:
-    """Return the function that gives runs of unspaced script to `cut` and leaves other words whole."""
-
-    def words(text: str) -> list[str]:
-        return [word for piece in split_words(text) for word in _parts(piece.text, cut)]
-
-    return words
-
-
-def _parts(piece: str, cut: _Cut) -> Iterator[str]:
-    done = 0
-    for run in unspaced_run.finditer(piece):
-        if run.start() > done:
-            yield piece[done : run.start()]
-        for start in range(run.start(), run.end(), _LONGEST_RUN):
-            yield from filter(None, cut(piece[start : min(start + _LONGEST_RUN, run.end())]))
-        done = run.end()
-    if done < len(piece):
-        yield piece[done:]
+def _words(text: str, cut: _Cut | None) -> Iterator[str]:
+    """Yield the words of a text, its runs of unspaced script cut by `cut`."""
+    for piece in (word.text for word in split_words(text)):
+        if cut is None:
+            yield piece
+            continue
+        done = 0
+        for run in unspaced_run.finditer(piece):
+            if run.start() > done:
+                yield piece[done : run.start()]
+            for start in range(run.start(), run.end(), _LONGEST_RUN):
+                yield from filter(None, cut(piece[start : min(start + _LONGEST_RUN, run.end())]))
+            done = run.end()
+        if done < len(piece):
+            yield piece[done:]
 
 
 @lru_cache(maxsize=1)
@@ -221,20 +207,12 @@ def _no_thai_folder() -> Iterator[None]:
 
 
 def _known_scripts(language: str) -> tuple[str, ...]:
+    """Return the scripts without spaces that the segmenter of a language cuts."""
     return _SEGMENTED.get(language.replace("_", "-").partition("-")[0].lower(), ())
 
 
-def _placed(text: str, pieces: Iterable[str]) -> Iterator[Word]:
-    """Yield the `pieces` of `text`, which come in order, with where they stand in it."""
-    end = 0
-    for piece in pieces:
-        start = text.find(piece, end)
-        if start >= 0:  # else the segmenter has rewritten what it cut
-            end = start + len(piece)
-            yield Word(piece, start, end)
-
-
 def _unsegmentable(language: str, corpus: Corpus, script: str, piece: str) -> str:
+    """Return the message for text in a script that is not cut into words, such as `piece`."""
     where = f" ({corpus})" if is_path(corpus) else ""
     special = {"CJK": "Chinese characters", "HIRAGANA": "kana", "KATAKANA": "kana", "MYANMAR": "Burmese script"}
     name = special.get(script, f"{script.capitalize()} script")

@@ -1,6 +1,18 @@
 """Training a table of word vectors on sentences, each a sum of its words' rows.
 
-`refine` trains against a teacher's similarities, `tune_on_pairs` on translations; both drive one `TableTrainer`.
+`refine` trains the student's cosines within a batch towards the teacher's (SWE paper, section 3.3, equations 2 and 3).
+The teacher's vectors come from the extraction, so no sentence is encoded again. Beyond the paper, `neighbours` puts
+sentences that the teacher finds alike into one batch: among random sentences almost every cosine is near zero, and what
+distinguishes similar sentences would hardly ever be seen. With `pairs`, a share of the batches is of them, so that one
+table serves both.
+
+`tune_on_pairs` raises the cosine of a sentence with its translation above those with the others of the batch, in both
+directions (sections 1.1 and 3.3); a batch is of one language pair, drawn by its number of sentences.
+
+Both drive one `TableTrainer`. A sentence is the sum of its words' rows, so only the rows of a batch's words have a
+gradient and a step takes milliseconds; the published code of the paper updates the whole table at each step. The batch
+of a step depends on the seed and the step alone, so an interrupted run resumes from its last evaluation with the same
+result. The best table by the loss on held-out text is returned, at a root mean square of 1, which no cosine sees.
 """
 
 from __future__ import annotations
@@ -59,11 +71,7 @@ class TuningSettings:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        """Check the values.
-
-        Raises:
-            InputError: a value is not allowed; the message names it.
-        """
+        """Check the values."""
         check_numbers(self, "steps", "seed", least=0)
         check_numbers(self, "evaluate_every", "patience", least=1)
         check_numbers(self, "batch_size", least=2)
@@ -91,28 +99,18 @@ class RefinementSettings(TuningSettings):
     pair_temperature: float = 0.05
 
     def __post_init__(self) -> None:
-        """Check the values.
-
-        Raises:
-            InputError: a value is not allowed; the message names it.
-        """
+        """Check the values."""
         super().__post_init__()
         check_numbers(self, "pair_share", above=0, below=1)
         check_numbers(self, "pair_temperature", above=0)
 
 
 class PairBags(NamedTuple):
-    """Texts that belong together as rows of one table: sentences and their translations, questions and their answers.
+    """Texts that belong together as rows of one table: sentences and translations, questions and answers."""
 
-    Attributes:
-        name: of the language pair, such as "en-de", or of the set.
-        first: the texts of one side.
-        second: as many, their counterparts.
-    """
-
-    name: str
+    name: str  # of the language pair, such as "en-de", or of the set
     first: Bags
-    second: Bags
+    second: Bags  # the counterparts of `first`
 
 
 def refine(
@@ -126,34 +124,7 @@ def refine(
     show_progress_bar: bool = True,
     pooled: Pooled | None = None,
 ) -> Vectors:
-    """Return `vectors` [words, dimension] refined against a teacher (SWE paper, section 3.3, equations 2 and 3).
-
-    The student's cosines within a batch are trained towards the teacher's. The teacher's vectors come from the
-    extraction pass, so no sentence is encoded again. Beyond the paper, `neighbours` puts sentences that the teacher
-    finds alike into one batch: among random sentences almost every cosine is near zero, and what distinguishes similar
-    sentences would hardly ever be seen. With `pairs`, a share of the batches is of them, trained as `tune_on_pairs`
-    does, so that one table serves both.
-
-    Args:
-        vectors: float32.
-        bags: the sentences.
-        teacher_vectors: [sentences, d], L2-normalised.
-        settings: of the training.
-        pairs: texts that belong together; a batch is of one set, drawn by the square root of its size.
-        work: where the state is kept; None keeps none.
-        show_progress_bar: show a bar, counting steps.
-        pooled: from the trained table, bags and the numbers of some sentences to these sentences' embeddings before
-            they are L2-normalised; None for the sums of word vectors.
-
-    The best vectors by the loss on held-out sentences and pairs are returned. Their scale is changed to a root mean
-    square of 1, which no cosine sees.
-
-    Raises:
-        CorpusError: fewer than two batches of sentences, or of a set of pairs, hold known words.
-        InputError: two sets of pairs have one name, a set's sides differ in number, or `work` holds the state of other
-            vectors, sentences or settings.
-        ModelFolderError: the state in `work` is damaged.
-    """
+    """Return `vectors` [words, d] refined against a teacher's unit vectors, at a root mean square of 1."""
     import torch
 
     usable = np.flatnonzero(np.diff(bags.offsets) >= 2)
@@ -191,19 +162,7 @@ def tune_on_pairs(
     work: WorkFolder | None = None,
     show_progress_bar: bool = True,
 ) -> Vectors:
-    """Return `vectors` [words, d] after two-way contrastive tuning on translations (SWE paper, sections 1.1 and 3.3).
-
-    The cosine of each sentence with its translation is raised above those with the other sentences of the batch, in
-    both directions. All languages share one table. A batch is of one language pair, drawn in
-    proportion to its number of sentences. The vectors with the lowest loss on held-out pairs are returned, at a root
-    mean square of 1.
-
-    Raises:
-        InputError: there are no pairs, two have one name, a pair's sides differ in number, or `work` holds the state of
-            other vectors, sentences or settings.
-        ModelFolderError: the state in `work` is damaged.
-        CorpusError: a language pair has too few sentences with a known word on both sides.
-    """
+    """Return `vectors` [words, d] after two-way contrastive tuning on translations, at a root mean square of 1."""
     if not settings.steps:
         return vectors
     splits = _split_pairs(pairs, settings)
@@ -222,12 +181,7 @@ def tune_on_pairs(
 
 
 class TableTrainer:
-    """Trains a table on batches of sentences and keeps the best table so far.
-
-    A sentence is the sum of its words' rows, so only the rows of a batch's words have a gradient and a step takes
-    milliseconds; the published code of the paper updates the whole table at each step. The batch of a step depends on
-    the seed and the step alone, so an interrupted run resumes from its last evaluation with the same result.
-    """
+    """Trains a table on batches of sentences and keeps the best table so far."""
 
     def __init__(
         self,
@@ -266,10 +220,8 @@ class TableTrainer:
             self.optimiser.state[self.words.weight] = {"step": self.step, **moments}
 
     def run(self, draw: Callable[[int], Batch], held_out: Sequence[Batch], progress: Progress) -> Vectors:
-        """Train to the last step, or until evaluations stop getting better, and return the best table.
-
-        `draw` returns the batch of a numbered step, the same at every call; tables are compared on `held_out`.
-        """
+        """Train to the last step, or until evaluations stop getting better, and return the best table."""
+        # `draw` returns the batch of a numbered step, the same at every call; tables are compared on `held_out`.
         progress.advance(self.step)
         if not self.step:
             self.evaluate(held_out)  # the table as it is may be the best
@@ -326,13 +278,8 @@ def tuning_folder(
 
 
 def similarity_loss(student: torch.Tensor, teacher: torch.Tensor, temperature: float) -> torch.Tensor:
-    """Cross-entropy between the rows of two in-batch cosine matrices (equation 2), diagonal left out.
-
-    Args:
-        student: sums of word vectors [B, d]; a sum has the direction of the mean.
-        teacher: the teacher's vectors [B, D], each of length 1.
-        temperature: what cosines are divided by.
-    """
+    """Cross-entropy between the rows of two in-batch cosine matrices (equation 2), diagonal left out."""
+    # Sums of word vectors [B, d], since a sum has the direction of the mean; the teacher's unit vectors [B, D].
     import torch.nn.functional as F
 
     unit = F.normalize(student, dim=1)
@@ -343,13 +290,7 @@ def similarity_loss(student: torch.Tensor, teacher: torch.Tensor, temperature: f
 
 
 def translation_loss(first: torch.Tensor, second: torch.Tensor, temperature: float) -> torch.Tensor:
-    """Return InfoNCE from the one language to the other plus InfoNCE back.
-
-    Args:
-        first: sums of word vectors [B, d].
-        second: those of the translations [B, d], in the same order.
-        temperature: what cosines are divided by.
-    """
+    """Return InfoNCE from the one language to the other plus InfoNCE back, of sums of word vectors [B, d]."""
     import torch
     import torch.nn.functional as F
 

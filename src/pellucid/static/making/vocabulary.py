@@ -2,7 +2,7 @@
 
 For adding, the teacher gives each new entry a vector: the mean of its states at the entry's occurrences in sentences,
 or its embedding of the entry by itself. Words that the model has get theirs in the same way, and a map from the
-teacher's space into the model's is fitted on them (`merging.py`). The other rows keep every bit.
+teacher's space into the model's is fitted on them. The other rows keep every bit.
 
 The weight of a word in a sentence is the length of its vector. A new word's is predicted from the teacher's vector; a
 phrase whose words are all known gets the length of their sum, which is what these words weighed before.
@@ -11,14 +11,16 @@ phrase whose words are all known gets the length of their sum, which is what the
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from pellucid.analysis.coordinates import spearman
 from pellucid.base import Embedder, Vectors
 from pellucid.corpus import Corpus, read_texts
 from pellucid.embeddings import check_texts, unit_rows
@@ -26,15 +28,14 @@ from pellucid.encoder import EncoderEmbedder, unit_vectors
 from pellucid.errors import CorpusError, InputError
 from pellucid.pretrained import load
 from pellucid.progress import Progress, length_batches
-from pellucid.static.bags import RowCounts, count_rows
+from pellucid.static.bags import count_rows
 from pellucid.static.embedder import StaticEmbedder, static_model
 from pellucid.static.folder import check_writable
 from pellucid.static.making.extraction import forward, word_vectors
-from pellucid.static.making.merging import FitQuality, fit_space
 from pellucid.static.precision import quantize
 from pellucid.static.spelling import ngram_weights
 from pellucid.text import JOINER, Vocabulary, Word, shown_word, split_words, well_formed
-from pellucid.views.parts import AnyPart, Column, Heading, Note, TablePart, counted, percent
+from pellucid.views.parts import AnyPart, Column, Heading, Note, TablePart, counted, percent, signed
 from pellucid.views.report import Report
 
 _OCCURRENCES = 100  # sentences read that hold an entry; more only if they hold another entry too
@@ -44,6 +45,127 @@ _BATCH = 64  # sentences in one pass of the teacher
 _NEAREST = 4  # words named in the report
 _BLOCK = 64  # entries whose neighbours are looked for at a time
 _COMPARED = 10_000  # texts whose embeddings are compared before and after pruning
+_LEAST_PAIRS = 20  # words to fit a map on
+_POOR = 0.5  # mean cosine of a map
+_HELD_OUT, _MOST_HELD_OUT = 0.1, 2_000  # of the pairs, to measure the fit; as many again to choose the penalty
+_PENALTIES = tuple(10.0**n for n in range(-6, 2))  # in units of the mean variance of the source
+_OUTER = (1, 99)  # percentiles of the lengths seen; predicted ones stay between them
+
+Floats = npt.NDArray[np.float64]
+Rows = npt.NDArray[np.int64]
+
+
+class FitQuality(NamedTuple):
+    """How well a map works on words that it was not fitted on.
+
+    Attributes:
+        words: pairs it was fitted on in the end, the held-out ones among them.
+        held_out: pairs it was measured on, before that.
+        cosine: mean cosine of a mapped vector and the true one.
+        first: share of held-out words whose mapped vector is nearest to their own, among all pairs' words.
+        length_correlation: Spearman's, of mapped and true lengths; None where one side is constant.
+    """
+
+    words: int
+    held_out: int
+    cosine: float
+    first: float
+    length_correlation: float | None
+
+    def parts(self) -> Iterator[AnyPart]:
+        """Yield the numbers as parts of a report, with a warning where they are bad."""
+        heads = tuple(Column(t, "number") for t in ("fitted on", "held out", "cosine", "found first", "lengths"))
+        row = (f"{self.words:,}", f"{self.held_out:,}", f"{self.cosine:.3f}", percent(self.first),
+               signed(self.length_correlation))  # fmt: skip
+        yield TablePart("the map, on words held out", heads, (row,))
+        if self.cosine < _POOR:
+            yield Note("The map is poor: mapped words are only roughly where they belong. See what is nearest to them.")
+
+
+@dataclass(frozen=True)
+class SpaceMap:
+    """An affine map of directions, and one of the logarithm of lengths."""
+
+    matrix: Floats  # [D, d]
+    offset: Floats  # [d]
+    length_weights: Floats  # [D + 1], for the direction and the logarithm of the length
+    length_offset: float
+    lengths: tuple[float, float]  # the smallest and the largest that it gives
+
+    def __call__(self, rows: Vectors) -> Vectors:
+        """Return vectors [n, D] in the other space, float32 [n, d]; a zero row stays zero."""
+        units = unit_rows(rows, np.float64)
+        directions = unit_rows(units @ self.matrix + self.offset, np.float64)
+        logarithms = _length_features(rows) @ self.length_weights + self.length_offset
+        lengths = np.exp(np.clip(logarithms, *np.log(self.lengths)))
+        mapped: Vectors = (directions * lengths[:, None] * units.any(axis=1)[:, None]).astype(np.float32)
+        return mapped
+
+
+def fit_space(source: Vectors, target: Vectors) -> tuple[SpaceMap, FitQuality]:
+    """Fit the map from `source` [n, D] to `target` [n, d], whose rows belong to the same words."""
+    # Ridge regression; the penalty is chosen on a part of the pairs. Directions and lengths are fitted apart: a map
+    # fitted to whole vectors draws every length towards the mean, and a word's length is its weight in a sentence.
+    paired = np.flatnonzero(source.any(axis=1) & target.any(axis=1))
+    if len(paired) < _LEAST_PAIRS:
+        raise InputError(f"{len(paired)} words to fit a map on, and at least {_LEAST_PAIRS} are needed")
+    source, target = source[paired], target[paired]
+    order = np.random.default_rng(0).permutation(len(source))
+    aside = min(max(int(len(order) * _HELD_OUT), 2), _MOST_HELD_OUT)
+    test, choosing, rest = order[:aside], order[aside : 2 * aside], order[2 * aside :]
+    penalties = _chosen(source, target, rest, choosing)
+    mapped = _fitted(source[order[aside:]], target[order[aside:]], penalties)(source[test])
+    directions, wanted = unit_rows(mapped), unit_rows(target)
+    cosines = (directions * wanted[test]).sum(axis=1)
+    nearest = np.array([int((wanted @ direction).argmax()) for direction in directions])
+    lengths, true = (np.linalg.norm(rows, axis=1) for rows in (mapped, target[test]))
+    correlation = None if len(test) < 3 else spearman(lengths, true)
+    quality = FitQuality(len(target), len(test), float(cosines.mean()), float((nearest == test).mean()), correlation)
+    return _fitted(source, target, penalties), quality
+
+
+def _length_features(rows: Vectors) -> Floats:
+    """Return the direction of each row and the logarithm of its length, [n, D + 1]."""
+    lengths = np.linalg.norm(rows.astype(np.float64), axis=1)
+    return np.column_stack([unit_rows(rows, np.float64), np.log(np.maximum(lengths, 1e-12))])
+
+
+def _fitted(source: Vectors, target: Vectors, penalties: tuple[float, float]) -> SpaceMap:
+    """Return the map with these penalties for directions and for lengths."""
+    lengths = np.linalg.norm(target.astype(np.float64), axis=1)
+    low, high = np.percentile(lengths, _OUTER).tolist()
+    weights, shift = _ridge(_length_features(source), np.log(lengths)[:, None], [penalties[1]])[0]
+    matrix, offset = _ridge(unit_rows(source, np.float64), unit_rows(target, np.float64), [penalties[0]])[0]
+    return SpaceMap(matrix, offset, weights[:, 0], float(shift[0]), (low, high))
+
+
+def _ridge(x: Floats, y: Floats, penalties: list[float]) -> list[tuple[Floats, Floats]]:
+    """Return weights [D, d] and offset [d] of least squares for each penalty on the weights."""
+    mean_x, mean_y = x.mean(axis=0), y.mean(axis=0)
+    centred = x - mean_x
+    values, vectors = np.linalg.eigh(centred.T @ centred)
+    values = np.maximum(values, 0.0)
+    scale = float(values.mean()) or 1.0
+    along = vectors.T @ (centred.T @ (y - mean_y))
+    found = []
+    for penalty in penalties:
+        weights = vectors @ (along / (values + penalty * scale)[:, None])
+        found.append((weights, mean_y - mean_x @ weights))
+    return found
+
+
+def _chosen(source: Vectors, target: Vectors, rest: Rows, choosing: Rows) -> tuple[float, float]:
+    """Return the penalties for directions and for lengths that do best on the pairs `choosing`."""
+    units, wanted = unit_rows(source, np.float64), unit_rows(target, np.float64)
+    features = _length_features(source)
+    logarithms = np.log(np.linalg.norm(target.astype(np.float64), axis=1))[:, None]
+    cosines, misses = [], []
+    for weights, offset in _ridge(units[rest], wanted[rest], list(_PENALTIES)):
+        mapped = unit_rows(units[choosing] @ weights + offset, np.float64)
+        cosines.append(float((mapped * wanted[choosing]).sum(axis=1).mean()))
+    for weights, offset in _ridge(features[rest], logarithms[rest], list(_PENALTIES)):
+        misses.append(float(np.square(features[choosing] @ weights + offset - logarithms[choosing]).mean()))
+    return _PENALTIES[int(np.argmax(cosines))], _PENALTIES[int(np.argmin(misses))]
 
 
 class AddedWord(NamedTuple):
@@ -128,7 +250,7 @@ def add_words(
         if len(found) != 1 or vocabulary.row(found[0]) != vocabulary.row(key):
             parts = " ".join(word.text for word in split_words(entry))
             raise InputError(f"{entry!r:.60} would never be found in a text, which is cut into {', '.join(found)}; "
-                             f"a phrase has spaces alone between its words, as {parts!r:.60}")  # fmt: skip
+                             f"a phrase has only spaces between its words, as {parts!r:.60}")  # fmt: skip
     opened = load(teacher)
     if sentences is None:
         rows = [row for row, word in enumerate(model.vocabulary.words) if word not in entries and split_words(word)]
@@ -138,8 +260,8 @@ def add_words(
         read = unit_vectors(opened, [prompt + text for text in texts])
         source, vectors, counts = read[: len(known)], read[len(known) :], [0] * len(keys)
     else:
-        known, source, vectors, counts = EntryStates(vocabulary, keys).read(
-            opened, sentences, prompt, show_progress_bar
+        known, source, vectors, counts = read_in_sentences(
+            vocabulary, keys, opened, sentences, prompt, show_progress_bar
         )
     mapping, quality = fit_space(source, model.word_vectors(known))
     mapped = mapping(vectors)
@@ -168,7 +290,7 @@ def _entries(vocabulary: Vocabulary, entries: Sequence[str], replace: bool) -> d
     for entry in entries:
         found = [word.text for word in split_words(entry)]
         if not found:
-            raise InputError(f"{entry!r:.60} holds no word; punctuation and spaces alone cannot be added")
+            raise InputError(f"{entry!r:.60} holds no word, only punctuation and spaces")
         key = JOINER.join(found)
         key = key if vocabulary.cased else key.lower()
         if len(found) == 1 and entry.strip() != found[0]:
@@ -184,84 +306,73 @@ def _entries(vocabulary: Vocabulary, entries: Sequence[str], replace: bool) -> d
     return keys
 
 
-class EntryStates:
-    """Mean states of a teacher at new entries in sentences, and at words the model knows, on which a map is fitted."""
+def read_in_sentences(
+    vocabulary: Vocabulary, keys: list[str], teacher: Embedder, sentences: Corpus, prompt: str, show_progress_bar: bool
+) -> tuple[list[int], Vectors, Vectors, list[int]]:
+    """Return rows of known words, a teacher's mean states at them and at new entries, and how often these occur."""
+    if not isinstance(teacher, EncoderEmbedder) or not teacher.is_sentence_transformer:
+        raise InputError(
+            f"only a sentence-transformers model reads words in sentences, and the teacher is a "
+            f"{type(teacher).__name__}; leave the sentences out"
+        )
+    words_of = partial(_named_by_rows, vocabulary)
+    texts = _sentences_with(keys, sentences, words_of)
+    number_of = {w: n for n, w in enumerate(dict.fromkeys(word.text for t in texts for word in words_of(t)))}
+    width = int(teacher.model[0].get_embedding_dimension())
+    sums: Vectors = np.zeros((len(number_of), width), np.float32)
+    used: npt.NDArray[np.int64] = np.zeros(len(number_of), np.int64)
+    with Progress("teacher", total=len(texts), unit="sentences", enabled=show_progress_bar) as progress:
+        for numbers in length_batches(list(map(len, texts)), _BATCH):
+            batch = [texts[n] for n in numbers]
+            _, states, offsets = forward(teacher.model, batch, prompt)
+            rows, vectors = word_vectors(batch, list(map(words_of, batch)), states, offsets, number_of)
+            np.add.at(sums, rows, vectors)
+            np.add.at(used, rows, 1)
+            progress.advance(len(batch))
+    missing = [key for key in keys if not used[number_of[key]]]
+    if missing:
+        raise CorpusError(f"the teacher reads {shown_word(missing[0])!r} in no sentence whole; give shorter sentences")
+    means: Vectors = np.divide(sums, np.maximum(used, 1)[:, None], dtype=np.float32)
+    new = set(keys)
+    known = [word for word, number in number_of.items() if word not in new and used[number]]
+    entries = [number_of[key] for key in keys]
+    rows_of_known = [vocabulary.row(word) for word in known]
+    return rows_of_known, means[[number_of[word] for word in known]], means[entries], used[entries].tolist()
 
-    def __init__(self, vocabulary: Vocabulary, keys: list[str]) -> None:
-        """Take the vocabulary with the new entries, and their keys."""
-        self._vocabulary, self._keys = vocabulary, keys
 
-    def read(
-        self, teacher: Embedder, sentences: Corpus, prompt: str, show_progress_bar: bool
-    ) -> tuple[list[int], Vectors, Vectors, list[int]]:
-        """Return rows of known words, their mean states, those of the new entries, and the entries' occurrences.
+def _named_by_rows(vocabulary: Vocabulary, text: str) -> list[Word]:
+    """Return the words of `text` that have a row, under the name that the row has."""
+    every = vocabulary.words
+    found = [(word, vocabulary.row(word.text)) for word in vocabulary.split(text)]
+    return [
+        Word(every[row], word.start, word.end)
+        for word, row in found
+        if row >= 0 and every[row] in (word.text, word.text.lower())
+    ]
 
-        Raises:
-            InputError: `teacher` is no SentenceTransformer, the kind that shows its states.
-            CorpusError: an entry is in no sentence that the teacher reads whole.
-        """
-        if not isinstance(teacher, EncoderEmbedder) or not teacher.is_sentence_transformer:
-            raise InputError(
-                f"only a sentence-transformers model reads words in sentences, and the teacher is a "
-                f"{type(teacher).__name__}; leave the sentences out"
-            )
-        texts = self._selected(sentences)
-        number_of = {w: n for n, w in enumerate(dict.fromkeys(word.text for t in texts for word in self._words(t)))}
-        width = int(teacher.model[0].get_embedding_dimension())
-        sums: Vectors = np.zeros((len(number_of), width), np.float32)
-        used: npt.NDArray[np.int64] = np.zeros(len(number_of), np.int64)
-        with Progress("teacher", total=len(texts), unit="sentences", enabled=show_progress_bar) as progress:
-            for numbers in length_batches(list(map(len, texts)), _BATCH):
-                batch = [texts[n] for n in numbers]
-                _, states, offsets = forward(teacher.model, batch, prompt)
-                rows, vectors = word_vectors(batch, list(map(self._words, batch)), states, offsets, number_of)
-                np.add.at(sums, rows, vectors)
-                np.add.at(used, rows, 1)
-                progress.advance(len(batch))
-        missing = [key for key in self._keys if not used[number_of[key]]]
-        if missing:
-            raise CorpusError(
-                f"the teacher reads {shown_word(missing[0])!r} in no sentence whole; give shorter sentences"
-            )
-        means: Vectors = np.divide(sums, np.maximum(used, 1)[:, None], dtype=np.float32)
-        new = set(self._keys)
-        known = [word for word, number in number_of.items() if word not in new and used[number]]
-        entries = [number_of[key] for key in self._keys]
-        rows_of_known = [self._vocabulary.row(word) for word in known]
-        return rows_of_known, means[[number_of[word] for word in known]], means[entries], used[entries].tolist()
 
-    def _words(self, text: str) -> list[Word]:
-        """Return the words of `text` that have a row, under the name that the row has."""
-        every = self._vocabulary.words
-        found = [(word, self._vocabulary.row(word.text)) for word in self._vocabulary.split(text)]
-        return [
-            Word(every[row], word.start, word.end)
-            for word, row in found
-            if row >= 0 and every[row] in (word.text, word.text.lower())
-        ]
-
-    def _selected(self, sentences: Corpus) -> list[str]:
-        """Return the sentences to read: those with an entry that is still needed, and the first few others."""
-        texts: list[str] = []
-        seen: Counter[str] = Counter()
-        others, new = 0, set(self._keys)
-        for sentence in map(well_formed, read_texts(sentences)):
-            here = {word.text for word in self._words(sentence)} & new
-            if any(seen[key] < _OCCURRENCES for key in here):
-                seen.update(here)
-                texts.append(sentence)
-            elif not here and others < _FIT_SENTENCES and sentence.strip():
-                others += 1
-                texts.append(sentence)
-            elif others >= _FIT_SENTENCES and min(seen[key] for key in self._keys) >= _OCCURRENCES:
-                break
-        missing = [shown_word(key) for key in self._keys if not seen[key]]
-        if missing:
-            raise CorpusError(
-                f"{counted(len(missing), 'entry is', 'entries are')} in no sentence, the first "
-                f"is {missing[0]!r}; give sentences that hold it, or none at all to have it read by itself"
-            )
-        return texts
+def _sentences_with(keys: list[str], sentences: Corpus, words_of: Callable[[str], list[Word]]) -> list[str]:
+    """Return the sentences to read: those with an entry that is still needed, and the first few others."""
+    texts: list[str] = []
+    seen: Counter[str] = Counter()
+    others, new = 0, set(keys)
+    for sentence in map(well_formed, read_texts(sentences)):
+        here = {word.text for word in words_of(sentence)} & new
+        if any(seen[key] < _OCCURRENCES for key in here):
+            seen.update(here)
+            texts.append(sentence)
+        elif not here and others < _FIT_SENTENCES and sentence.strip():
+            others += 1
+            texts.append(sentence)
+        elif others >= _FIT_SENTENCES and min(seen[key] for key in keys) >= _OCCURRENCES:
+            break
+    missing = [shown_word(key) for key in keys if not seen[key]]
+    if missing:
+        raise CorpusError(
+            f"{counted(len(missing), 'entry is', 'entries are')} in no sentence, the first "
+            f"is {missing[0]!r}; give sentences that hold it, or none at all to have it read by itself"
+        )
+    return texts
 
 
 def _with_rows(model: StaticEmbedder, vocabulary: Vocabulary, keys: list[str], vectors: Vectors) -> StaticEmbedder:
@@ -384,33 +495,29 @@ def prune(
     scales = None if model.scales is None else model.scales[rows]
     vocabulary = Vocabulary(words, model.vocabulary.subwords)
     made = StaticEmbedder(vocabulary, model.vectors[rows], scales, dimensions=model.dimensions, dtype=model.dtype)
-    made.report = _pruning(model, made, texts, used)
-    return made
-
-
-def _pruning(
-    before: StaticEmbedder, after: StaticEmbedder, texts: Sequence[str] | None, used: RowCounts | None
-) -> Pruning:
-    old_size, new_size = (m.vectors.nbytes + (0 if m.scales is None else m.scales.nbytes) for m in (before, after))
-    report = (len(before.vocabulary), len(after.vocabulary), old_size, new_size)
+    old_size, new_size = (m.vectors.nbytes + (0 if m.scales is None else m.scales.nbytes) for m in (model, made))
+    sizes = (len(model.vocabulary), len(rows), old_size, new_size)
     if texts is None or used is None:
-        return Pruning(*report)
-    still_used = count_rows(after.vocabulary, texts)
+        made.report = Pruning(*sizes)
+        return made
+    still_used = count_rows(made.vocabulary, texts)
     sample = list(islice(texts, _COMPARED))
-    old, new = (unit_rows(model.encode(sample), np.float64) for model in (before, after))
+    old, new = (unit_rows(m.encode(sample), np.float64) for m in (model, made))
     known, still = old.any(axis=1), new.any(axis=1)
     both = known & still
     same = float(np.isclose(old, new, atol=1e-6).all(axis=1).mean())
     mean = float((old * new).sum(axis=1)[both].mean()) if both.any() else None
     shares = (used.known / max(used.tokens, 1), still_used.known / max(still_used.tokens, 1))
-    return Pruning(*report, used.texts, *shares, len(sample), same, mean, int((known & ~still).sum()))
+    lost = int((known & ~still).sum())
+    made.report = Pruning(*sizes, used.texts, *shares, len(sample), same, mean, lost)
+    return made
 
 
 def fit_spelling(model: StaticEmbedder) -> StaticEmbedder:
     """Return `model` with spelling: an unknown word gets a vector.
 
-    A word of letters gets it from the known words spelled like it and, where they say little, from its beginning; a
-    number or code from its beginning. Each also has a part that is similar to itself alone. Known words keep their
+    A word of letters gets it from the known words spelled like it and, where few are, from its beginning; a number or
+    code from its beginning. Each also has a part that is similar only to itself. Known words keep their
     vectors. Some seconds for 100,000 words; 256 KB more in the folder. Edits of dimensions keep the spelling. Functions
     that change the words or train their vectors return a model without: fit it again.
 
@@ -420,7 +527,7 @@ def fit_spelling(model: StaticEmbedder) -> StaticEmbedder:
         model: a static model; it is not changed.
 
     Raises:
-        InputError: it is not static, or fewer than two of its words are letters alone.
+        InputError: it is not static, or fewer than two of its words are of letters only.
 
     >>> # fit_spelling(pellucid.load("static-en")).save_pretrained("static-en-spelled")
     """

@@ -1,0 +1,103 @@
+"""Joining what several teachers leave of one corpus, on teachers of a few thousand weights."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from pellucid.errors import InputError
+from pellucid.static import ExtractionSettings, PcaSettings, RefinementSettings
+from pellucid.static.embedder import StaticEmbedder
+from pellucid.static.making import extraction as extraction_module
+from pellucid.static.making.extraction import extract
+from recipes.several_teachers import join_extractions, make
+from tiny_models import tiny_teacher
+
+pytest.importorskip("torch")
+sentence_transformers = pytest.importorskip("sentence_transformers")
+
+NOUNS = "cat dog bird tree house river token tokens market price bank loan water stone road".split()
+VERBS = "sees likes finds leaves crosses sells buys".split()
+PIECES = [".", ",", ":", "the", "a", "query", *NOUNS, *VERBS, "##s"]
+
+
+def sentences(count: int, seed: int = 0) -> list[str]:
+    rng = np.random.default_rng(seed)
+    return [f"The {rng.choice(NOUNS)} {rng.choice(VERBS)} a {rng.choice(NOUNS)}." for _ in range(count)]
+
+
+@pytest.fixture(scope="module")
+def teachers(tmp_path_factory: pytest.TempPathFactory) -> list[sentence_transformers.SentenceTransformer]:
+    """Two BERTs with random weights, of 16 and of 8 dimensions; the second has a default prompt."""
+    sizes = enumerate((16, 8))
+    found = [tiny_teacher(tmp_path_factory.mktemp(f"teacher{seed}"), PIECES, d, seed=seed) for seed, d in sizes]
+    found[1].prompts, found[1].default_prompt_name = {"query": "query: "}, "query"
+    return found
+
+
+def centred(vectors: np.ndarray) -> np.ndarray:
+    """Return sentence vectors less their mean, at length 1."""
+    less = vectors.astype(np.float64) - vectors.astype(np.float64).mean(axis=0)
+    return less / np.linalg.norm(less, axis=1, keepdims=True)
+
+
+def made(teachers: list[object], work_dir: Path, weights: list[float] | None = None) -> StaticEmbedder:
+    return make(
+        teachers,
+        iter(sentences(400)),
+        work_dir,
+        weights=weights,
+        pca=PcaSettings(dimensions=12, drop=1),
+        refinement=RefinementSettings(steps=200, batch_size=32, evaluate_every=50, temperature=0.05),
+        show_progress_bar=False,
+    )
+
+
+def test_joint_cosines_are_the_weighted_mean_of_the_centred_ones(teachers: list[object], tmp_path: Path) -> None:
+    corpus = sentences(60)
+    one, other = (extract(t, corpus, tmp_path / str(n), ExtractionSettings()) for n, t in enumerate(teachers))
+    other.vectors[2] = 0  # a word that this teacher saw nowhere whole
+    joint = join_extractions([one, other], [3, 1])
+    apart = [centred(found.teacher_vectors) for found in (one, other)]
+    cosines = 0.75 * apart[0] @ apart[0].T + 0.25 * apart[1] @ apart[1].T
+    np.testing.assert_allclose(joint.teacher_vectors.astype(float) @ joint.teacher_vectors.T, cosines, atol=3e-3)
+    assert joint.vectors.shape == (len(one.words), 24)
+    assert joint.vectors[2, :16].any() and not joint.vectors[2, 16:].any()
+    for columns, share, known in ((np.s_[:16], 0.75, np.s_[:]), (np.s_[16:], 0.25, np.arange(len(one.words)) != 2)):
+        part = joint.vectors[known, columns]
+        np.testing.assert_allclose(np.average(part, axis=0, weights=one.counts[known]), 0, atol=1e-5)
+        assert np.sqrt((part**2).mean()) == pytest.approx(np.sqrt(share), rel=1e-5)
+
+
+def test_a_model_of_two_teachers_follows_them_together(
+    teachers: list[object], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = made(teachers, tmp_path)
+    fresh = sentences(60, seed=9)
+    ours = model.encode(fresh)
+    theirs = [centred(t.encode(fresh, normalize_embeddings=True)) for t in teachers]
+    upper = np.triu_indices(len(fresh), 1)
+    together = sum(rows @ rows.T for rows in theirs)[upper]
+    assert np.corrcoef((ours @ ours.T)[upper], together)[0, 1] > 0.6
+    monkeypatch.setattr(extraction_module, "forward", None)  # other weights: no sentence is read again
+    leaning = made(teachers, tmp_path, [20, 1]).encode(fresh)
+
+    def agreement(rows: np.ndarray, n: int) -> float:
+        return float(np.corrcoef((rows @ rows.T)[upper], (theirs[n] @ theirs[n].T)[upper])[0, 1])
+
+    assert agreement(leaning, 0) > agreement(ours, 0) and agreement(leaning, 1) < agreement(ours, 1)
+
+
+@pytest.mark.parametrize("weights", [[1.0], [1.0, 0.0], [1.0, float("nan")], [1.0, float("inf")], [1.0, -1.0]])
+def test_weights_that_do_not_fit_two_teachers(teachers: list[object], tmp_path: Path, weights: list[float]) -> None:
+    with pytest.raises(InputError, match="2 teachers need as many numbers above 0"):
+        made(teachers, tmp_path, weights)
+
+
+def test_teachers_of_different_text(teachers: list[object], tmp_path: Path) -> None:
+    texts = ((n, sentences(20, seed=n)) for n in (0, 1))
+    one, other = (extract(teachers[0], corpus, tmp_path / str(n), ExtractionSettings()) for n, corpus in texts)
+    with pytest.raises(InputError, match="read different text"):
+        join_extractions([one, other])
