@@ -30,8 +30,7 @@ from pellucid.lexicon.embedder import LexiconEmbedder
 from pellucid.store import read_json, write_json
 from pellucid.transformer.attention import is_causal_lm
 from pellucid.transformer.backbone import Backbone, open_backbone, read_transformer_config
-from pellucid.transformer.embedder import TransformerEmbedder
-from pellucid.transformer.folder import backbone_facts, finite, read_backbone, write_backbone
+from pellucid.transformer.embedder import TransformerEmbedder, backbone_facts, finite, read_backbone, write_backbone
 from pellucid.transformer.reading import Reading
 
 if TYPE_CHECKING:

@@ -32,7 +32,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from pellucid.base import Embedder
-from pellucid.dimensions import Dimensions, Edit
+from pellucid.dimensions import Dimension, Dimensions, Edit
 from pellucid.embeddings import Role, as_rows, unit_rows
 from pellucid.encoder import FUNCTION, OURS, STOCK, EncoderEmbedder, opened_with, unit_vectors
 from pellucid.errors import InputError, ModelFolderError
@@ -127,41 +127,6 @@ class EnsembleQuery(Query):
         return Terms(values, row, score=score, exact=all(own.exact for own in found))
 
 
-def edited_parts(parts: Sequence[Part], edit: Edit) -> list[Part]:
-    """Return the parts, each with the columns of an edit that are its own; a part without one leaves the ensemble."""
-    owner = owners = np.repeat(np.arange(len(parts)), [part.dimension for part in parts])
-    if edit.mixing.shape[0] != edit.mixing.shape[1]:  # else scaled or renamed; a column scaled to 0 takes from none
-        entries = edit.mixing.tocoo()
-        owners = np.full(edit.mixing.shape[1], -1)  # the part that each column takes from
-        for row, column in zip(entries.row.tolist(), entries.col.tolist(), strict=True):
-            if owners[column] not in (-1, owner[row]):
-                raise InputError(
-                    f"{edit.dimensions[column].name!r:.120} would be merged of different parts; "
-                    "merge dimensions of the same part"
-                )
-            owners[column] = owner[row]
-    kept = []
-    for number, part in enumerate(parts):
-        columns = np.flatnonzero(owners == number)
-        if not len(columns):
-            continue
-        mixing = edit.mixing.tocsr()[owner == number].tocsc()[:, columns]
-        items = []
-        for dimension in (edit.dimensions[column] for column in columns.tolist()):
-            pieces = dimension.name.split(_JOINED + part.name + BETWEEN)  # also where names were joined by a merge
-            pieces[0] = pieces[0].removeprefix(part.name + BETWEEN)
-            items.append(replace(dimension, name=_JOINED.join(pieces)))
-        names, square = [item.name for item in items], mixing.shape[0] == mixing.shape[1]
-        if square and (mixing.diagonal() == 1).all() and names == part.model.dimensions.names:  # nothing of it changes
-            kept.append(part)
-            continue
-        try:
-            kept.append(replace(part, model=part.model._edited(Edit(Dimensions(items), mixing)), source=None))
-        except InputError as error:
-            raise InputError(f"{part.name!r:.80}: {error}; leave out all of them, or change its weight") from error
-    return kept
-
-
 def make_parts(models: Sequence[Any] | Mapping[str, Any], weights: Sequence[float] | None = None) -> tuple[Part, ...]:
     """Return models as parts; see `EnsembleEmbedder`."""
     if isinstance(models, Mapping):
@@ -189,11 +154,7 @@ def make_parts(models: Sequence[Any] | Mapping[str, Any], weights: Sequence[floa
 
 
 def checked_weights(weights: Sequence[float] | None, count: int) -> list[float]:
-    """Return weights scaled to the sum 1.
-
-    Raises:
-        InputError: they are not `count` numbers of 0 or more, one of them above 0.
-    """
+    """Return weights scaled to the sum 1, after checking that they are `count` numbers of 0 or more, one above 0."""
     try:
         values = np.ones(count) if weights is None else np.asarray(weights, np.float64)
     except (OverflowError, TypeError, ValueError):  # an integer beyond float64, or no number
@@ -413,8 +374,8 @@ class EnsembleEmbedder(Embedder):
         scales = [math.sqrt(part.weight) for part in self.parts]
         if not any(hasattr(block, "tocsr") for block in blocks):
             joined = np.empty((len(blocks[0]), self.get_embedding_dimension()), np.float32)
-            for block, scale, stretch in zip(blocks, scales, self._stretches(), strict=True):
-                np.multiply(block, scale, out=joined[:, stretch], casting="same_kind")
+            for block, scale, columns in zip(blocks, scales, self._columns(), strict=True):
+                np.multiply(block, scale, out=joined[:, columns], casting="same_kind")
             return joined
         from scipy import sparse
 
@@ -424,16 +385,16 @@ class EnsembleEmbedder(Embedder):
         return rows
 
     def _units(self, embeddings: Any) -> Any:
-        """Return embeddings of this model with every part's stretch at its own length, the root of its weight."""
+        """Return embeddings of this model with every part's columns at their own length, the root of its weight."""
         rows = as_rows(embeddings)
         if rows.shape[1] != self.get_embedding_dimension():
             raise InputError(
                 f"the embeddings have {rows.shape[1]} dimensions and this ensemble {self.get_embedding_dimension()}; "
                 "encode them with it"
             )
-        return self._joined([unit_rows(rows[:, stretch]) for stretch in self._stretches()])
+        return self._joined([unit_rows(rows[:, columns]) for columns in self._columns()])
 
-    def _stretches(self) -> list[slice]:
+    def _columns(self) -> list[slice]:
         """Return the columns of each part."""
         ends = np.cumsum([part.dimension for part in self.parts]).tolist()
         return [slice(start, end) for start, end in zip([0, *ends], ends)]
@@ -444,7 +405,10 @@ class EnsembleEmbedder(Embedder):
     def _known(self, texts: list[str], role: Role = None) -> list[tuple[Coverage, tuple[Span, ...]]]:
         found = zip(*(part.model._known(texts, role) for part in self.parts if part.weight > 0))
         return [
-            (min((own for own, _ in every), key=attrgetter("share")), _common([gaps for _, gaps in every]))
+            (  # of the part that knows least; what is unknown to every part
+                min((own for own, _ in every), key=attrgetter("share")),
+                tuple(sorted(set.intersection(*(set(gaps) for _, gaps in every)))),
+            )
             for every in found
         ]
 
@@ -477,9 +441,38 @@ class EnsembleEmbedder(Embedder):
         return merge_static([(part.name, part.model, part.weight) for part in self.parts], texts, self.dimensions)
 
     def _edited(self, edit: Edit) -> Self:
-        return self.from_parts(edited_parts(self.parts, edit))
+        parts = self.parts
+        owner = owners = np.repeat(np.arange(len(parts)), [part.dimension for part in parts])
+        if edit.mixing.shape[0] != edit.mixing.shape[1]:  # else scaled or renamed; a column scaled to 0 takes from none
+            entries = edit.mixing.tocoo()
+            owners = np.full(edit.mixing.shape[1], -1)  # the part that each column takes from
+            for row, column in zip(entries.row.tolist(), entries.col.tolist(), strict=True):
+                if owners[column] not in (-1, owner[row]):
+                    raise InputError(
+                        f"{edit.dimensions[column].name!r:.120} would be merged of different parts; "
+                        "merge dimensions of the same part"
+                    )
+                owners[column] = owner[row]
+        kept = []  # a part without a column leaves the ensemble
+        for number, part in enumerate(parts):
+            columns = np.flatnonzero(owners == number)
+            if len(columns):
+                mixing = edit.mixing.tocsr()[owner == number].tocsc()[:, columns]
+                kept.append(_edited_part(part, mixing, [edit.dimensions[column] for column in columns.tolist()]))
+        return self.from_parts(kept)
 
 
-def _common(unknown: list[tuple[Span, ...]]) -> tuple[Span, ...]:
-    """Return the stretches that are unknown to every part."""
-    return tuple(sorted(set.intersection(*map(set, unknown)))) if unknown else ()
+def _edited_part(part: Part, mixing: Any, dimensions: list[Dimension]) -> Part:
+    """Return a part after the columns of an edit that are its own."""
+    items = []
+    for dimension in dimensions:
+        pieces = dimension.name.split(_JOINED + part.name + BETWEEN)  # also where names were joined by a merge
+        pieces[0] = pieces[0].removeprefix(part.name + BETWEEN)
+        items.append(replace(dimension, name=_JOINED.join(pieces)))
+    names, square = [item.name for item in items], mixing.shape[0] == mixing.shape[1]
+    if square and (mixing.diagonal() == 1).all() and names == part.model.dimensions.names:  # nothing of it changes
+        return part
+    try:
+        return replace(part, model=part.model._edited(Edit(Dimensions(items), mixing)), source=None)
+    except InputError as error:
+        raise InputError(f"{part.name!r:.80}: {error}; leave out all of them, or change its weight") from error

@@ -14,7 +14,7 @@ from typing import Literal
 import numpy as np
 
 from pellucid.base import Vectors
-from pellucid.errors import InputError
+from pellucid.errors import InputError, check_choice, check_numbers
 from pellucid.pca import spectrum_of
 
 AdjustmentKind = Literal["none", "mean", "component"]
@@ -44,15 +44,12 @@ class Adjustment:
         Raises:
             InputError: they do not, or the offset is not a row of finite numbers.
         """
-        if self.kind not in ADJUSTMENTS:
-            raise InputError(f"adjustment is {self.kind!r:.40}; it must be one of {', '.join(ADJUSTMENTS)}")
+        check_choice(self, ADJUSTMENTS, "kind")
         if (self.offset is None) != (self.kind == "none"):
             wants = "has no" if self.kind == "none" else "needs an"
             raise InputError(f"an adjustment of kind {self.kind!r} {wants} offset")
-        if type(self.strength) not in (int, float) or not abs(self.strength) < 1e18:  # nor NaN
-            raise InputError(f"an adjustment's strength is {self.strength!r:.40}; it must be a finite number")
-        if type(self.texts) is not int or self.texts < 0:
-            raise InputError(f"an adjustment's texts are {self.texts!r:.40}; it must be a number of texts")
+        check_numbers(self, "strength", above=-1e18, below=1e18)
+        check_numbers(self, "texts", least=0, whole=True)
         if self.offset is not None:
             offset = np.asarray(self.offset, np.float32)
             if offset.ndim != 1 or not np.isfinite(offset).all():

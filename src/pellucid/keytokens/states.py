@@ -100,16 +100,7 @@ class KeyTokenSettings(ReadingSettings):
 
 
 def text_embeddings(backbone: Backbone, readings: Sequence[Reading], settings: KeyTokenSettings) -> Vectors:
-    """Return the pooled last hidden states of some texts, float32 [n, d]; zeros for a text without tokens.
-
-    Args:
-        backbone: the transformer.
-        readings: at least one, of a `Reader` with `settings`.
-        settings: decided ones.
-
-    Raises:
-        InputError: the backbone gives NaN or infinity.
-    """
+    """Return the pooled last hidden states of some texts, float32 [n, d]; zeros for a text without tokens."""
     import torch
 
     with torch.inference_mode():

@@ -13,7 +13,7 @@ torch does in `transformer/backbone.py`. A model on disk:
     lexicon.json           the settings, and the clusters' names and words
     lexicon.safetensors    centroids, assignment of tokens; bias and mixing where there are any; a fingerprint
     dimensions.tsv         the dimensions, for people: names and scales in it are honoured; what `scale` did is here
-    backbone/, adapter/    the transformer, as in `transformer/folder.py`
+    backbone/, adapter/    the transformer, as in `transformer/embedder.py`
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from functools import cache, cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -37,8 +37,7 @@ from pellucid.mixing import after_edit, diagonal_scales, mixing_tensors, read_mi
 from pellucid.query import Query, SpanFinder
 from pellucid.store import read_json, read_tensors, write_json, write_tensors
 from pellucid.text import Span, well_formed
-from pellucid.transformer.embedder import TransformerEmbedder
-from pellucid.transformer.folder import backbone_facts, finite, read_backbone, write_backbone
+from pellucid.transformer.embedder import TransformerEmbedder, backbone_facts, finite, read_backbone, write_backbone
 from pellucid.transformer.reading import Reading, known_words, whole_words
 
 if TYPE_CHECKING:
@@ -74,7 +73,8 @@ class LexiconEmbedder(TransformerEmbedder):
         clusters: Clusters,
         settings: LexiconSettings | None = None,
         *,
-        bias: npt.NDArray[np.float32] | None = None,
+        bias: npt.NDArray[np.float32] | Literal["head"] | None = "head",
+        mixed: tuple[Any, Dimensions] | None = None,
     ) -> None:
         """Put a head of clusters on a backbone.
 
@@ -82,63 +82,27 @@ class LexiconEmbedder(TransformerEmbedder):
             backbone: from `open_backbone`.
             clusters: from `cluster_vocabulary` over the backbone's head.
             settings: None takes the paper's.
-            bias: added to the clusters' logits, [k]; None takes the mean of what the backbone's head adds to the tokens
-                of a cluster, where it adds anything.
+            bias: added to the clusters' logits, [k]; "head" takes the mean of what the backbone's head adds to the
+                tokens of a cluster, where it adds anything; None adds nothing.
+            mixed: a mixing, sparse [k, dimensions], and as many dimensions; None where the clusters are the dimensions.
 
         Raises:
-            InputError: the clusters are not of this backbone's head, or the settings do not fit the tokenizer.
+            InputError: the parts do not fit together, or the settings do not fit the tokenizer.
         """
-        self._set(backbone, clusters, settings or LexiconSettings(), _checked_bias(bias, backbone, clusters))
-
-    def _set(
-        self,
-        backbone: Backbone,
-        clusters: Clusters,
-        settings: LexiconSettings,
-        bias: npt.NDArray[np.float32] | None,
-        mixed: tuple[Any, Dimensions] | None = None,
-    ) -> None:
         width = clusters.centroids.shape[1]
         if width != backbone.dimension:
             raise InputError(
                 f"the clusters' centroids have {width} dimensions and the states of the backbone {backbone.dimension}; "
                 "cluster the head of this backbone"
             )
-        self.mixing: Any = mixed and mixed[0]
-        self._dimensions = mixed[1] if mixed else clusters.dimensions
-        if mixed is not None and mixed[0].shape != (len(clusters), len(mixed[1])):
+        self.clusters, self.bias = clusters, _checked_bias(bias, backbone, clusters)
+        self.mixing, self._dimensions = (None, clusters.dimensions) if mixed is None else mixed
+        if self.mixing is not None and self.mixing.shape != (len(clusters), len(self._dimensions)):
             raise InputError(
-                f"mixing of shape {mixed[0].shape} does not lead from {len(clusters)} clusters to {len(mixed[1])} "
-                "dimensions"
+                f"mixing of shape {self.mixing.shape} does not lead from {len(clusters)} clusters to "
+                f"{len(self._dimensions)} dimensions"
             )
-        self._read_with(backbone, settings)
-        self.clusters, self.bias = clusters, bias
-
-    @classmethod
-    def from_parts(
-        cls,
-        backbone: Backbone,
-        clusters: Clusters,
-        settings: LexiconSettings,
-        *,
-        bias: npt.NDArray[np.float32] | None,
-        mixed: tuple[Any, Dimensions] | None = None,
-    ) -> Self:
-        """Return a model whose head may be mixed.
-
-        Args:
-            backbone: the transformer.
-            clusters: the head.
-            settings: how texts are read.
-            bias: [k], or None for none.
-            mixed: sparse [k, dimensions], and as many dimensions; None where the clusters are the dimensions.
-
-        Raises:
-            InputError: the parts do not fit together.
-        """
-        model = cls.__new__(cls)
-        model._set(backbone, clusters, settings, bias, mixed)
-        return model
+        self._read_with(backbone, settings or LexiconSettings())
 
     @classmethod
     def from_pretrained(cls, path_or_id: str | Path, *, backbone: Backbone | str | Path | None = None) -> Self:
@@ -168,7 +132,7 @@ class LexiconEmbedder(TransformerEmbedder):
         if mixing is None:  # what was renamed are the clusters themselves
             clusters = replace(clusters, names=dimensions.names, words=[item.about for item in dimensions])
         mixed = None if mixing is None else (mixing, dimensions)
-        return cls.from_parts(opened, clusters, settings, bias=tensors.get("bias"), mixed=mixed)
+        return cls(opened, clusters, settings, bias=tensors.get("bias"), mixed=mixed)
 
     def save_pretrained(self, path: str | Path, *, backbone_name: str | None = None, dtype: str = "float32") -> None:
         """Write the model to folder `path`, whole or not at all; `dimensions.tsv` may be edited.
@@ -224,7 +188,7 @@ class LexiconEmbedder(TransformerEmbedder):
     def _like(self, **changes: Any) -> Self:
         mixed = None if self.mixing is None else (self.mixing, self._dimensions)
         parts = {"clusters": self.clusters, "settings": self.settings, "bias": self.bias, "mixed": mixed, **changes}
-        return self.from_parts(self.backbone, **parts)
+        return type(self)(self.backbone, **parts)
 
     def _size(self) -> str:
         return f"{len(self.clusters):,} clusters"
@@ -303,10 +267,12 @@ class LexiconEmbedder(TransformerEmbedder):
 
 
 def _checked_bias(
-    bias: npt.NDArray[np.float32] | None, backbone: Backbone, clusters: Clusters
+    bias: npt.NDArray[np.float32] | str | None, backbone: Backbone, clusters: Clusters
 ) -> npt.NDArray[np.float32] | None:
-    """Return the bias given, or the mean bias of each cluster's tokens where the backbone's head has one."""
-    if bias is not None:
+    """Return the bias given, or for "head" the mean bias of each cluster's tokens where the backbone's head has one."""
+    if bias is None:
+        return None
+    if not isinstance(bias, str):
         checked = np.asarray(bias, np.float32)
         if checked.shape != (len(clusters),) or not np.isfinite(checked).all():
             raise InputError(f"bias must be {len(clusters)} finite numbers, one a cluster, got shape {checked.shape}")
@@ -328,7 +294,7 @@ def _checked_bias(
 
 
 def _checked_tensors(path: Path) -> dict[str, npt.NDArray[Any]]:
-    """Read the tensors and check their shapes against each other."""
+    """Return the tensors after checking their shapes against each other."""
     tensors, _ = read_tensors(path)
     found = {name: np.array(tensor) for name, tensor in tensors.items()}  # torch wants arrays it may write to
     needed = ("centroids", "assignment", "fingerprint")
@@ -364,5 +330,5 @@ def _lists(value: Any) -> list[tuple[str, ...]]:
     if not isinstance(value, list) or not all(isinstance(texts, list) for texts in value):
         raise TypeError(f"there must be lists of texts, not {value!r:.40}")
     if not all(isinstance(text, str) for texts in value for text in texts):
-        raise TypeError("a word is no text")
+        raise TypeError("a word is not a string")
     return [tuple(texts) for texts in value]

@@ -33,8 +33,7 @@ class LexiconSettings(ReadingSettings):
         shift: use for a token the state at the position before it, which is where a causal language model predicts
             it. None: for causal language models yes, for encoders no. With it, `end_token=False` also removes the end
             token that the tokenizer adds by itself.
-        takes_instruction: whether the model was trained with instructions; `papers/lens/instructions.py` gives them to
-            no other model unless asked to.
+        takes_instruction: whether the model was trained with instructions.
         own_words: keep only the coordinates of the text's own words, function words excepted (PromptReps).
         max_active_dims: keep only so many of the largest coordinates of each text; None keeps all.
     """
@@ -97,12 +96,7 @@ FUNCTION_WORDS = frozenset(
 
 
 def own_word_ids(text: str, tokenizer: Any) -> tuple[int, ...]:
-    """Return the ids of the tokens that the words of `text` are written with, each word by itself and in lower case.
-
-    Args:
-        text: all of it counts, also what is longer than the model reads.
-        tokenizer: of tokenizers.
-    """
+    """Return the ids of the tokens that all words of `text` are written with, each by itself and in lower case."""
     words = dict.fromkeys(word.text.lower() for word in split_words(text))
     kept = [word for word in words if word not in FUNCTION_WORDS]
     encoded = tokenizer.encode_batch(kept, add_special_tokens=False) if kept else []
@@ -110,21 +104,12 @@ def own_word_ids(text: str, tokenizer: Any) -> tuple[int, ...]:
 
 
 def kept_own_words(weights: Vectors, readings: Sequence[Reading], assignment: npt.NDArray[np.int64]) -> Vectors:
-    """Return weights [texts, k] without those of words that a text does not have, where its reading names any.
-
-    Args:
-        weights: float32 [texts, k], of 0 or more; changed in place.
-        readings: one a text.
-        assignment: int64 [vocabulary], the cluster of each token, -1 for none.
-
-    Raises:
-        InputError: the clusters do not know their tokens.
-    """
+    """Set weights [texts, k] to 0 for clusters without a word of the text, where its reading names words."""
     for row, reading in zip(weights, readings, strict=True):
         if reading.words is None:
             continue
         if not len(assignment):
-            raise InputError("own_words needs clusters that know their tokens; these have centroids alone")
+            raise InputError("own_words needs clusters that know their tokens; these have only centroids")
         found = assignment[list(reading.words)]
         columns = found[found >= 0]
         if not len(columns):
