@@ -177,7 +177,7 @@ def test_parts_must_fit_together() -> None:
     eye = np.eye(2, dtype=np.float32)
     with pytest.raises(InputError, match="1 dimensions need as many vectors"):
         AnchorEmbedder.from_parts(count_animals, eye, Dimensions([Dimension("a", ("a",))]))
-    with pytest.raises(InputError, match="one has none"):
+    with pytest.raises(InputError, match="needs its anchor text"):
         AnchorEmbedder.from_parts(count_animals, eye, Dimensions([Dimension("a", ("a",)), Dimension("b")]))
 
 

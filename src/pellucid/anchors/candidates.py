@@ -154,7 +154,7 @@ def prepare_candidates(
     """Filter `corpus` and encode what is left into `folder`; an interrupted run resumes after its last 16,384 texts.
 
     A resume reads the corpus again, as far as the run had read it, and refuses other texts; an iterator, which can be
-    read but once, is not looked at. The encoder must be the same one.
+    read only once, is not checked. The encoder must be the same one.
 
     Raises:
         CorpusError: the corpus cannot be read, or no text is left.

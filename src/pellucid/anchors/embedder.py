@@ -145,7 +145,7 @@ class AnchorEmbedder(Embedder):
         if vectors.ndim != 2 or len(vectors) != len(dimensions):
             raise InputError(f"{len(dimensions)} dimensions need as many vectors, got shape {vectors.shape}")
         if not all(dimension.about for dimension in dimensions):
-            raise InputError("a dimension of an anchor model has its anchor text in `about`; one has none")
+            raise InputError("a dimension of an anchor model needs its anchor text in `about`")
         if not is_sound(vectors, _LARGEST):
             raise InputError(f"the anchors' vectors hold NaN, infinity or numbers beyond {_LARGEST:g}")
         model = cls.__new__(cls)
@@ -258,7 +258,7 @@ class AnchorEmbedder(Embedder):
         """Return what the encoder's `tokenize` does.
 
         Raises:
-            InputError: it has none.
+            InputError: the encoder has no `tokenize`.
         """
         return self.encoder.tokenize(texts)
 
@@ -348,7 +348,7 @@ def anchor_vectors(encoder: Embedder, texts: list[str], *, dimension: int | None
 
 
 def _write_encoder(folder: Path, encoder: Embedder) -> list[dict[str, Any]]:
-    """Write a copy of the encoder and return its modules, none where sentence-transformers cannot open it."""
+    """Write a copy of the encoder and return its modules; [] where sentence-transformers cannot open it."""
     if isinstance(encoder, EncoderEmbedder):
         if not encoder.is_sentence_transformer:
             return []

@@ -22,6 +22,7 @@ of threads gives the same picks. Ties go to the lowest row.
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -34,7 +35,7 @@ from numba.extending import intrinsic
 
 from pellucid.errors import InputError
 from pellucid.static.bulk import default_threads
-from pellucid.static.kernels import address_of
+from pellucid.static.kernels import address_of, compiled
 
 LANES = 32  # vectors are padded with zeros to a multiple of it
 GROUP = 16  # candidates that share one entry of `SearchState.lowest`
@@ -45,20 +46,9 @@ _FLOAT = ir.FloatType()
 _REGISTER = ir.VectorType(_FLOAT, _WIDTH)
 
 
-_OPTIONS = {"nogil": True, "error_model": "numpy"}  # no fast math: the order of operations is part of the result
-
-
-def _compiled(function: Any) -> Any:
-    """Compile `function`, keeping the machine code on disk where a folder can be written."""
-    try:
-        return numba.njit(function, cache=True, **_OPTIONS)
-    except RuntimeError:  # no folder for the cache
-        return numba.njit(function, **_OPTIONS)
-
-
-def _inlined(function: Any) -> Any:
-    """Compile `function` into those that call it: a call with arrays costs as much as a row."""
-    return numba.njit(function, forceinline=True, **_OPTIONS)
+# No fast math: the order of operations is part of the result.
+_compiled = partial(compiled, fastmath=False)
+_inlined = numba.njit(forceinline=True, nogil=True, error_model="numpy")  # a call with arrays costs as much as a row
 
 
 @intrinsic
@@ -221,7 +211,7 @@ class Search:
         self.reads = self.products = 0  # rows read and similarities computed by `farthest`, for the benchmark
 
     def __enter__(self) -> Search:
-        """Keep the threads until the block ends."""
+        """Return it; the threads end with the block."""
         return self
 
     def __exit__(self, *error: object) -> None:

@@ -81,7 +81,7 @@ class Part:
 
     @property
     def dimension(self) -> int:
-        """Of its embeddings."""
+        """The length of its embeddings."""
         return self.model.get_embedding_dimension()
 
     def rows(
@@ -98,12 +98,6 @@ class Part:
                 return rows
         return unit_rows(rows)
 
-    def row(self, own: Row) -> Row:
-        """Return a row of the model's own explanation under the part's name."""
-        if isinstance(self.model, EncoderEmbedder):  # its one row
-            return own._replace(name=self.name, parts=(self.name,), key=())
-        return own._replace(name=self.name + BETWEEN + own.name, key=(self.name, *own.key))
-
 
 class EnsembleQuery(Query):
     """A text as the parts of an ensemble read it, each in its own way."""
@@ -118,9 +112,11 @@ class EnsembleQuery(Query):
         places = [(part, own, number) for part, own in zip(parts, found) for number in range(len(own.rows))]
 
         def row(number: int) -> Row:
-            part, own, place = places[number]
-            named: Row = part.row(own.rows[place])
-            return named
+            part, explained, place = places[number]
+            own: Row = explained.rows[place]
+            if isinstance(part.model, EncoderEmbedder):  # its one row
+                return own._replace(name=part.name, parts=(part.name,), key=())
+            return own._replace(name=part.name + BETWEEN + own.name, key=(part.name, *own.key))
 
         values = np.concatenate([part.weight * own.contributions for part, own in zip(parts, found, strict=True)])
         score = sum(part.weight * own.score for part, own in zip(parts, found, strict=True))
@@ -219,9 +215,9 @@ class EnsembleEmbedder(Embedder):
     knows nothing of; `similarity` gives the weighted mean of the parts' cosines for these too, and so does the dot
     product in a search engine. The cosine there scores such a text by the parts that know it.
 
-    The rows of an explanation are those of every part's own, times its weight: "part: row"; a part that is no pellucid
-    model is one row, named after it. `part_contributions` adds the rows up by part. Unknown is what no part has a
-    vector for; `coverage` is that of the part that knows least of a text.
+    The rows of an explanation are the rows of every part's own, times its weight: "part: row"; a part that is not a
+    pellucid model is one row, named after it. `part_contributions` adds the rows up by part. A word is unknown if no
+    part has a vector for it; `coverage` is that of the part that knows least of a text.
 
     Attributes:
         parts: the models with their names and weights.
@@ -337,7 +333,7 @@ class EnsembleEmbedder(Embedder):
     def with_weights(self, weights: Sequence[float]) -> Self:
         """Return an ensemble of the same parts with other weights; see the constructor."""
         shares = checked_weights(weights, len(self.parts))
-        return self.from_parts(replace(part, weight=share) for part, share in zip(self.parts, shares, strict=True))
+        return self.from_parts(replace(part, weight=share) for part, share in zip(self.parts, shares))
 
     @property
     def dimensions(self) -> Dimensions:

@@ -75,31 +75,16 @@ class Adjustment:
 
 
 def mean_adjustment(embeddings: Vectors) -> Adjustment:
-    """Return the subtraction of the mean embedding.
-
-    Args:
-        embeddings: float32 [n, d]; zero rows do not count.
-
-    Raises:
-        InputError: fewer than two rows are not zero: minus their mean, nothing would be left of them.
-    """
+    """Return the subtraction of the mean of some embeddings [n, d]; zero rows do not count."""
     rows = _known(embeddings)
     return Adjustment("mean", -rows.mean(axis=0, dtype=np.float64).astype(np.float32), 0.0, len(rows))
 
 
 def component_adjustment(embeddings: Vectors, strength: float | None = None) -> Adjustment:
-    """Return the addition of a multiple of the first principal component (paper, section 4.3).
-
-    Args:
-        embeddings: float32 [n, d]; zero rows do not count.
-        strength: lambda; None takes what brings the mean embedding's part along u_1 to 0.
-
-    Raises:
-        InputError: fewer than two rows are not zero, or `strength` is not finite.
-    """
+    """Return the addition of `strength` times the first principal component of some embeddings (paper, section 4.3)."""
     rows = _known(embeddings)
     first = spectrum_of(rows).first  # points to the side of the mean
-    if strength is None:
+    if strength is None:  # brings the mean embedding's part along it to 0
         strength = -float(rows.mean(axis=0) @ first)
     if not np.isfinite(strength):
         raise InputError(f"strength is {strength!r:.40}; it must be a finite number")
@@ -107,7 +92,7 @@ def component_adjustment(embeddings: Vectors, strength: float | None = None) -> 
 
 
 def _known(embeddings: Vectors) -> Vectors:
-    """Return the rows that are not zero."""
+    """Return the rows that are not zero, at least two: minus its mean, nothing would be left of one."""
     rows = embeddings[embeddings.any(axis=1)]
     if len(rows) < 2:
         raise InputError(

@@ -228,20 +228,6 @@ class KeyTokenEmbedder(TransformerEmbedder):
         return self._reader.read_as(texts, role)
 
     @classmethod
-    def from_pretrained(cls, path_or_id: str | Path, *, backbone: Backbone | str | Path | None = None) -> Self:
-        """Open a saved key-token model: a folder, or a hub id.
-
-        Args:
-            path_or_id: where it is.
-            backbone: the transformer to use instead of the folder's or the one it names; opened, or a folder or hub id.
-
-        Raises:
-            ModelFolderError: nothing is there, its files are broken or do not fit together, or the backbone is another
-                one than the model was made with.
-        """
-        return cls._open(path_or_id, backbone=backbone)
-
-    @classmethod
     def _read(cls, folder: Path, facts: Mapping[str, Any], *, backbone: Backbone | str | Path | None = None) -> Self:
         path = folder / _TENSORS
         tensors = {name: np.array(tensor) for name, tensor in read_tensors(path)[0].items()}
@@ -418,7 +404,7 @@ class KeyTokenEmbedder(TransformerEmbedder):
         Shards of words are left out, and a word that several tokens spell is given once; `decode` gives every token.
 
         Raises:
-            InputError: `text` is no string, or `k` is out of range.
+            InputError: `text` is not a string, or `k` is out of range.
         """
         embedding = self.embed(explained_texts(text)[0])
         self.head.check_k(k)

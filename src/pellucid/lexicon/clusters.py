@@ -20,10 +20,9 @@ import numpy.typing as npt
 from pellucid import base
 from pellucid.dimensions import Dimension, Dimensions, as_text, read_dimensions, write_dimensions
 from pellucid.errors import InputError, ModelFolderError, missing_extra
-from pellucid.lexicon.settings import LexiconSettings
 from pellucid.progress import Progress
 from pellucid.store import read_json, read_tensors, write_json, write_tensors
-from pellucid.transformer.reading import Reader
+from pellucid.transformer.reading import Reader, ReadingSettings
 from pellucid.transformer.tokenwords import Rank, Token, tokens_of_rows, unused_name
 
 if TYPE_CHECKING:
@@ -365,7 +364,7 @@ def _states_of(backbone: Backbone, texts: list[str], vocabulary: int, show_progr
     sample: list[Floats] = []
     tokens: list[npt.NDArray[np.int64]] = []
     every = max(1, len(texts) * 16 // _SAMPLE)
-    reader = Reader(backbone.tokenizer, LexiconSettings().decided(backbone.tokenizer, False, backbone.max_length))
+    reader = Reader(backbone.tokenizer, ReadingSettings().decided(backbone.tokenizer, False, backbone.max_length))
     with Progress("fitting the head", total=len(texts), enabled=show_progress_bar) as progress, torch.inference_mode():
         for start in range(0, len(texts), _TEXTS):
             readings = reader.read(texts[start : start + _TEXTS], instructed=False)

@@ -19,26 +19,26 @@ torch does in `transformer/backbone.py`. A model on disk:
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from functools import cache, cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 import numpy.typing as npt
+from tokenizers import Tokenizer
 
 from pellucid.base import Vectors
 from pellucid.dimensions import Dimensions, Edit, write_dimensions
 from pellucid.embeddings import Role
-from pellucid.errors import InputError, ModelFolderError
+from pellucid.errors import InputError, ModelFolderError, check_choice, check_numbers
 from pellucid.lexicon.clusters import Clusters
-from pellucid.lexicon.settings import LexiconSettings, kept_own_words
 from pellucid.mixing import after_edit, diagonal_scales, mixing_tensors, read_mixed, sparse_units, strongest_source
 from pellucid.query import Query, SpanFinder
 from pellucid.store import read_json, read_tensors, write_json, write_tensors
-from pellucid.text import Span, well_formed
+from pellucid.text import Span, split_words, well_formed
 from pellucid.transformer.embedder import TransformerEmbedder, backbone_facts, finite, read_backbone, write_backbone
-from pellucid.transformer.reading import Reading, known_words, whole_words
+from pellucid.transformer.reading import Reading, ReadingSettings, known_words, whole_words
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -46,6 +46,107 @@ if TYPE_CHECKING:
     from pellucid.transformer.backbone import Backbone
 
 _TENSORS, _DESCRIBED, _TABLE = "lexicon.safetensors", "lexicon.json", "dimensions.tsv"
+
+
+Pooling = Literal["max", "sum", "last"]
+POOLINGS = ("max", "sum", "last")
+
+
+@dataclass(frozen=True)
+class LexiconSettings(ReadingSettings):
+    """How texts become lexicon embeddings (LENS paper, section 3.2.2).
+
+    Attributes:
+        pooling: how the weights of the text's tokens become one: their "max" or "sum", or the weights at the "last"
+            position, after the whole text.
+        shift: use for a token the state at the position before it, which is where a causal language model predicts
+            it. None: for causal language models yes, for encoders no. With it, `end_token=False` also removes the end
+            token that the tokenizer adds by itself.
+        takes_instruction: whether the model was trained with instructions.
+        own_words: keep only the coordinates of the text's own words, function words excepted (PromptReps).
+        max_active_dims: keep only so many of the largest coordinates of each text; None keeps all.
+    """
+
+    pooling: Pooling = "max"
+    shift: bool | None = None
+    takes_instruction: bool = False
+    own_words: bool = False
+    max_active_dims: int | None = None
+
+    def __post_init__(self) -> None:
+        """Check the values.
+
+        Raises:
+            InputError: a value is not allowed; the message names it.
+        """
+        super().__post_init__()
+        if self.template is None:
+            raise InputError("template is None; it must be a string")
+        check_choice(self, POOLINGS, "pooling")
+        check_choice(self, (True, False, None), "shift")
+        check_choice(self, (True, False), "takes_instruction", "own_words")
+        check_numbers(self, "max_active_dims", least=1, whole=True, optional=True)
+
+    @property
+    def adds_start(self) -> bool:
+        """Whether there must be a token before the text: with a shift, the first token's state is there."""
+        return bool(self.shift)
+
+    @property
+    def looks_back(self) -> bool:
+        """Whether a token's state is the one at the position before it."""
+        return bool(self.shift)
+
+    def kept_tokens(self, text: str, tokenizer: Tokenizer) -> tuple[int, ...] | None:
+        """Return the ids of the tokens of the text's own words, where only they are kept."""
+        return own_word_ids(text, tokenizer) if self.own_words else None
+
+    def decided(self, tokenizer: Any, predicts_next: bool, context: int) -> Self:
+        """Return these settings with everything set that is left to the model; see `ReadingSettings.decided`."""
+        settings = super().decided(tokenizer, predicts_next, context)
+        return replace(settings, shift=predicts_next if self.shift is None else self.shift)
+
+
+_WITHOUT_WORDS = 10  # tokens, as in the published code
+
+FUNCTION_WORDS = frozenset(
+    """
+    i me my mine myself we us our ours ourselves you your yours yourself yourselves he him his himself she her hers
+    herself it its itself they them their theirs themselves this that these those who whom whose which what when where
+    why how am is are was were be been being have has had having do does did doing done will would shall should can
+    could may might must a an the and or nor but if then else than because as until while though although since so of
+    at by for with without within about against between among into onto through during before after above below to
+    from up down in out on off over under upon per via again further once here there now just only own same too very
+    not no yes all any both each every either neither few more most other another some such also ever never always
+    s t d m o re ve ll don didn doesn isn aren wasn weren won wouldn shouldn couldn hasn haven hadn ain mustn needn
+    """.split()
+)
+"""English words that carry no topic. The published code takes NLTK's list, which is about the same."""
+
+
+def own_word_ids(text: str, tokenizer: Any) -> tuple[int, ...]:
+    """Return the ids of the tokens that all words of `text` are written with, each by itself and in lower case."""
+    words = dict.fromkeys(word.text.lower() for word in split_words(text))
+    kept = [word for word in words if word not in FUNCTION_WORDS]
+    encoded = tokenizer.encode_batch(kept, add_special_tokens=False) if kept else []
+    return tuple(dict.fromkeys(token for one in encoded for token in one.ids))
+
+
+def kept_own_words(weights: Vectors, readings: Sequence[Reading], assignment: npt.NDArray[np.int64]) -> Vectors:
+    """Set weights [texts, k] to 0 for clusters without a word of the text, where its reading names words."""
+    for row, reading in zip(weights, readings, strict=True):
+        if reading.words is None:
+            continue
+        if not len(assignment):
+            raise InputError("own_words needs clusters that know their tokens; these have only centroids")
+        found = assignment[list(reading.words)]
+        columns = found[found >= 0]
+        if not len(columns):
+            columns = np.argsort(-row, kind="stable")[:_WITHOUT_WORDS]
+        left_out = np.ones(len(row), bool)
+        left_out[columns] = False
+        row[left_out] = 0
+    return weights
 
 
 class LexiconEmbedder(TransformerEmbedder):
@@ -96,27 +197,14 @@ class LexiconEmbedder(TransformerEmbedder):
                 "cluster the head of this backbone"
             )
         self.clusters, self.bias = clusters, _checked_bias(bias, backbone, clusters)
-        self.mixing, self._dimensions = (None, clusters.dimensions) if mixed is None else mixed
+        self.mixing: Any = mixed and mixed[0]
+        self._dimensions = mixed[1] if mixed else clusters.dimensions
         if self.mixing is not None and self.mixing.shape != (len(clusters), len(self._dimensions)):
             raise InputError(
                 f"mixing of shape {self.mixing.shape} does not lead from {len(clusters)} clusters to "
                 f"{len(self._dimensions)} dimensions"
             )
         self._read_with(backbone, settings or LexiconSettings())
-
-    @classmethod
-    def from_pretrained(cls, path_or_id: str | Path, *, backbone: Backbone | str | Path | None = None) -> Self:
-        """Open a lexicon model: a bundled name, a saved folder, or a hub id.
-
-        Args:
-            path_or_id: where it is.
-            backbone: the transformer to use instead of the folder's or the one it names; opened, or a folder or hub id.
-
-        Raises:
-            ModelFolderError: nothing is there, its files are broken or do not fit together, or the backbone is another
-                one than the model was made with.
-        """
-        return cls._open(path_or_id, backbone=backbone)
 
     @classmethod
     def _read(cls, folder: Path, facts: Mapping[str, Any], *, backbone: Backbone | str | Path | None = None) -> Self:

@@ -26,7 +26,7 @@ from pellucid.progress import Progress
 from pellucid.static.making.training import similarity_loss
 from pellucid.store import checksum, writing_explained
 from pellucid.transformer.attention import padding_id
-from pellucid.transformer.backbone import WEIGHTS, last_pooled, pooled
+from pellucid.transformer.backbone import WEIGHTS, last_pooled, padded, pooled
 from pellucid.transformer.reading import Reader, Reading
 from pellucid.workfolder import WorkFolder
 
@@ -37,7 +37,6 @@ try:
     from sentence_transformers.base.modules import InputModule
     from sentence_transformers.util.distributed import all_gather, all_gather_with_grad, get_rank, get_world_size
     from torch.nn import functional
-    from torch.nn.utils.rnn import pad_sequence
     from transformers import TrainerCallback
 except ImportError as error:
     raise missing_extra(error.name or "torch", "torch") from error
@@ -183,16 +182,10 @@ class Collator:
         """Return the readings as tensors, padded on the right, under names that the trainer takes for one column."""
         self._read_texts += len(readings)
         self._cut += sum(reading.cut > 0 for reading in readings)
-        ids = [torch.tensor(reading.ids) for reading in readings]
-        own = [torch.zeros(len(reading.ids), dtype=torch.bool) for reading in readings]
-        for mask, reading in zip(own, readings, strict=True):
-            mask[reading.first : reading.first + len(reading.spans)] = True
-        return {
-            f"{column}_input_ids": pad_sequence(ids, batch_first=True, padding_value=self._padding),
-            f"{column}_attention_mask": pad_sequence([torch.ones_like(row) for row in ids], batch_first=True),
-            f"{column}_own": pad_sequence(own, batch_first=True),
-            f"{column}_last": torch.tensor([reading.last for reading in readings]),
-        }
+        ids, mask, own = padded(readings, self._padding)
+        last = torch.tensor([reading.last for reading in readings])
+        parts = {"input_ids": ids, "attention_mask": mask, "own": own, "last": last}
+        return {f"{column}_{name}": part for name, part in parts.items()}
 
     def warn_of_cut(self) -> None:
         """Warn of texts that were longer than the model reads."""
@@ -311,7 +304,7 @@ class CandidateLoss(_Cached):
         self.temperature, self.in_batch, self.distillation = temperature, in_batch, distillation
 
     def facts(self, columns: list[dict[str, Any]], labels: torch.Tensor) -> Any:
-        """Return the teacher's scores, and which candidates are no negatives."""
+        """Return the teacher's scores, and what tells which candidates are negatives."""
         queries, texts = columns
         return labels, queries["positives"], texts["number"], texts["filler"]
 

@@ -88,7 +88,7 @@ class TrainingRow:
                 raise RowError(f"'{name}_scores' and {name!r} do not match: {found} for {len(texts)} texts")
             for score in scores:
                 if isinstance(score, bool) or not isinstance(score, (int, float)) or not math.isfinite(score):
-                    raise RowError(f"'{name}_scores' holds {score!r:.40}, which is no finite number")
+                    raise RowError(f"'{name}_scores' holds {score!r:.40}, which is not a finite number")
 
 
 @dataclass(frozen=True)
@@ -241,17 +241,17 @@ def _listed(value: dict[str, Any], name: str) -> tuple[Any, ...]:
     if isinstance(found, str):
         return (found,)
     if not isinstance(found, list):
-        raise RowError(f"{name!r} is {found!r:.40}, which is no list of texts")
+        raise RowError(f"{name!r} is {found!r:.40}, which is not a list of texts")
     return tuple(found)
 
 
 def _scores(value: dict[str, Any], name: str, others: Any) -> tuple[Any, ...] | None:
-    """Return a list of scores; none at all where a row without negatives leaves out theirs."""
+    """Return a list of scores, empty where a row without negatives leaves theirs out, or None without scores."""
     found = value.get(name)
     if found is None or (found == [] and not others):
         return () if others and not value.get(name.removesuffix("_scores")) else None
     if not isinstance(found, list):
-        raise RowError(f"{name!r} is {found!r:.40}, which is no list of numbers")
+        raise RowError(f"{name!r} is {found!r:.40}, which is not a list of numbers")
     return tuple(found)
 
 

@@ -208,7 +208,7 @@ class Backbone:
 
     @property
     def head_bias(self) -> torch.Tensor | None:
-        """What the head adds to each token's logit, [vocabulary], where it has such a thing."""
+        """What the head adds to each token's logit, [vocabulary]; None where it adds nothing."""
         bias = getattr(head_module(self.model, self.head_kind), "bias", None)
         return None if bias is None else bias.detach()
 
@@ -228,16 +228,8 @@ class Backbone:
 
     def padded(self, readings: Sequence[Reading]) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         """Return ids, attention mask and which states are the texts' own, each [B, L], padded on the right."""
-        import torch
-
-        longest = max(1, *(len(reading.ids) for reading in readings))  # a text may have no token at all
-        ids = torch.full((len(readings), longest), padding_id(self.model.config))
-        mask, own = (torch.zeros_like(ids) for _ in range(2))
-        for n, reading in enumerate(readings):
-            ids[n, : len(reading.ids)] = torch.tensor(reading.ids)
-            mask[n, : max(1, len(reading.ids))] = 1  # to see nothing at all gives NaN in some attentions
-            own[n, reading.first : reading.first + len(reading.spans)] = 1
-        return ids.to(self.device), mask.to(self.device), own.bool().to(self.device)
+        ids, mask, own = padded(readings, padding_id(self.model.config))
+        return ids.to(self.device), mask.to(self.device), own.to(self.device)
 
     def weights(
         self, readings: Sequence[Reading], head: torch.Tensor, bias: torch.Tensor | None, pooling: str
@@ -252,7 +244,7 @@ class Backbone:
 
         Returns:
             float32 [B, k] weights of 0 or more, and int64 [B, k] which of the text's own tokens each is from: the one
-            with the largest part, -1 where the weight is 0 or the pooling knows no token.
+            with the largest part, -1 where the weight is 0 or the pooling is of no single token.
         """
         import torch
 
@@ -281,6 +273,20 @@ class Backbone:
             mean = self.states(*probe_ids(self.model))[0].float().mean(dim=0)
         vector: npt.NDArray[np.float32] = mean.cpu().numpy()
         return vector
+
+
+def padded(readings: Sequence[Reading], filler: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Return ids, attention mask and which states are the texts' own, each [B, L], padded on the right."""
+    import torch
+
+    longest = max(1, *(len(reading.ids) for reading in readings))  # a text may have no token at all
+    ids = torch.full((len(readings), longest), filler)
+    mask, own = (torch.zeros_like(ids) for _ in range(2))
+    for n, reading in enumerate(readings):
+        ids[n, : len(reading.ids)] = torch.tensor(reading.ids)
+        mask[n, : max(1, len(reading.ids))] = 1  # to see nothing at all gives NaN in some attentions
+        own[n, reading.first : reading.first + len(reading.spans)] = 1
+    return ids, mask, own.bool()
 
 
 def pooled(

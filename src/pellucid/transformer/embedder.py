@@ -55,6 +55,20 @@ class TransformerEmbedder(Embedder):
         self.settings = settings.decided(backbone.tokenizer, backbone.predicts_next, backbone.max_length)
         self._reader = Reader(backbone.tokenizer, self.settings)
 
+    @classmethod
+    def from_pretrained(cls, path_or_id: str | Path, *, backbone: Backbone | str | Path | None = None) -> Self:
+        """Open a saved model of the family: a bundled name, a folder or a hub id.
+
+        Args:
+            path_or_id: where it is.
+            backbone: the transformer to use instead of the folder's or the one it names; opened, or a folder or hub id.
+
+        Raises:
+            ModelFolderError: nothing is there, its files are broken or do not fit together, or the backbone is another
+                one than the model was made with.
+        """
+        return cls._open(path_or_id, backbone=backbone)
+
     @abstractmethod
     def with_settings(self, settings: Any) -> Self:
         """Return the same model with other settings: `replace(model.settings, max_length=128)` of dataclasses."""

@@ -68,7 +68,7 @@ class ReadingSettings:
 
     @property
     def adds_start(self) -> bool:
-        """Whether the tokenizer's start token is put before the text if the tokenizer puts none there."""
+        """Whether the tokenizer's start token is put before the text unless the tokenizer does so itself."""
         return False
 
     @property
