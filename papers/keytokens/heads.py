@@ -1,8 +1,9 @@
-"""Heads for a sentence encoder that has none: closed-form fits on unlabelled text, and rows that mean nothing."""
+"""Heads for an encoder without one: of another model, closed-form fits on unlabelled text, and random rows."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
@@ -11,11 +12,16 @@ from scipy import sparse
 from pellucid import KeyTokenEmbedder
 from pellucid.base import Vectors
 from pellucid.embeddings import unit_rows
+from pellucid.errors import ModelFolderError
+from pellucid.folder import locate
 from pellucid.lexicon.clusters import fit_rows
 
 _STATES = 1_500  # sentences whose states are looked at
 _RIDGE = 0.1  # of the mean variance of a coordinate
 _LEAST = 5  # sentences that must hold a token for it to get a row
+
+_OUTPUT = ("lm_head.weight", "embed_out.weight", "output.weight", "lm_head.decoder.weight")
+_INPUT = ("embed_tokens.weight", "wte.weight", "embed_in.weight", "word_embeddings.weight", "tok_embeddings.weight")
 
 Floats = npt.NDArray[np.float64]
 
@@ -62,3 +68,59 @@ def _solved(covariance: Floats, mixed: Floats) -> Floats:
     ridge = _RIDGE * np.trace(covariance) / len(covariance)
     found: Floats = np.linalg.solve(covariance + ridge * np.eye(len(covariance)), mixed)
     return found
+
+
+def read_head(name_or_path: str | Path) -> Vectors:
+    """Read the head of a published language model without the rest of it, float32 [V, d].
+
+    Args:
+        name_or_path: a folder or hub id with safetensors files.
+
+    Raises:
+        ModelFolderError: there is no head; the message says which tensors were looked for. Or the model is said to use
+            its input embeddings as head, and holds another one.
+    """
+    from safetensors import safe_open
+
+    from pellucid.transformer.backbone import read_transformer_config
+    from pellucid.untrusted import tensor_sizes
+
+    folder = locate(name_or_path)
+    # Where its config does not say whether a model's input embeddings are its head, its architecture does.
+    tied = bool(getattr(read_transformer_config(folder), "tie_word_embeddings", False))
+    tensor_sizes(folder)  # refuses broken files
+    where: dict[str, Path] = {}
+    for file in sorted(folder.glob("*.safetensors")):
+        with safe_open(str(file), framework="np") as tensors:
+            where |= dict.fromkeys(tensors.keys(), file)
+    if not where:
+        raise ModelFolderError(f"{folder} holds no safetensors file; a head is read from such alone")
+    output, inputs = (
+        next((name for name in where if any(f".{name}".endswith(f".{key}") for key in keys)), None)
+        for keys in (_OUTPUT, _INPUT)
+    )
+    if output is None and not (tied and inputs):
+        raise ModelFolderError(
+            f"{folder} holds no head: none of its {len(where)} tensors is called {', '.join(_OUTPUT)}"
+            + ("" if tied else f", and its config does not say that the input embeddings ({inputs}) are the head")
+        )
+    rows = _read(where, output or inputs or "")
+    if output and inputs and tied:
+        others = _read(where, inputs)
+        if others.shape != rows.shape or not np.allclose(others, rows, atol=1e-3):
+            raise ModelFolderError(
+                f"{folder}: tie_word_embeddings says that {inputs} is the head, and {output} differs from it; one of "
+                "the two is wrong. Correct config.json"
+            )
+    return rows
+
+
+def _read(where: Mapping[str, Path], name: str) -> Vectors:
+    """Return one tensor as float32; bfloat16 needs torch."""
+    from safetensors import safe_open
+
+    with safe_open(str(where[name]), framework="pt") as tensors:
+        rows: Vectors = tensors.get_tensor(name).float().numpy()
+    if rows.ndim != 2:
+        raise ModelFolderError(f"{where[name]}: {name} is no matrix, it has shape {list(rows.shape)}")
+    return rows

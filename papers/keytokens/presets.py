@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from papers.keytokens.heads import read_head
 from pellucid.errors import InputError
 from pellucid.keytokens.embedder import KeyTokenEmbedder
 from pellucid.keytokens.states import KeyTokenSettings
@@ -151,7 +152,8 @@ def open_preset(
     settings = replace(preset.settings, instruction=instruction)
     length = settings.max_length
     settings = replace(settings, max_length=None if length is None else min(length, opened.max_length))
-    return KeyTokenEmbedder(opened, settings, head=preset.head if head is None else head)
+    rows = preset.head if head is None else head
+    return KeyTokenEmbedder(opened, settings, head=read_head(rows) if isinstance(rows, (str, Path)) else rows)
 
 
 def _with_adapter(backbone: Backbone, adapter: str | Path) -> Backbone:

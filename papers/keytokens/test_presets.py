@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import numpy as np
 import pytest
 
@@ -11,6 +13,7 @@ from tiny_models import byte_level, sentence_piece, tiny_model
 torch = pytest.importorskip("torch")
 peft = pytest.importorskip("peft")
 
+from papers.keytokens.heads import read_head
 from papers.keytokens.presets import PRESETS, open_preset
 from pellucid.errors import InputError, ModelFolderError
 from pellucid.keytokens.states import PROMPT_EOL
@@ -127,3 +130,25 @@ def test_an_unknown_preset_and_a_pickled_adapter_are_told(folders, tmp_path):
     (tmp_path / "adapter0" / "adapter_model.safetensors").rename(tmp_path / "adapter0" / "adapter_model.bin")
     with pytest.raises(ModelFolderError, match="only adapters in that form are read"):
         open_preset("opt-eol-cse", **given)
+
+
+def test_a_model_without_a_head_is_told_what_was_looked_for(tmp_path):
+    tiny_model("llama", 60, headless=True).save_pretrained(tmp_path / "bare")
+    with pytest.raises(ModelFolderError, match=r"lm_head.weight, embed_out.weight.*embed_tokens"):
+        read_head(tmp_path / "bare")
+
+
+def test_heads_are_read_from_published_models_tied_or_not(tmp_path):
+    untied, tied = tiny_model("llama", 60), tiny_model("gpt2", 60)
+    untied.save_pretrained(tmp_path / "untied")
+    tied.save_pretrained(tmp_path / "tied")
+    assert read_head(tmp_path / "untied") == pytest.approx(untied.lm_head.weight.detach().numpy())
+    assert read_head(tmp_path / "tied") == pytest.approx(tied.transformer.wte.weight.detach().numpy())
+
+
+def test_a_model_that_says_tied_and_holds_two_matrices_is_refused(tmp_path):
+    tiny_model("llama", 60).save_pretrained(tmp_path / "lm")
+    config = json.loads((tmp_path / "lm" / "config.json").read_text())
+    (tmp_path / "lm" / "config.json").write_text(json.dumps(config | {"tie_word_embeddings": True}))
+    with pytest.raises(ModelFolderError, match="tie_word_embeddings says"):
+        read_head(tmp_path / "lm")

@@ -30,8 +30,7 @@ from pellucid.lexicon.embedder import LexiconEmbedder
 from pellucid.store import read_json, write_json
 from pellucid.transformer.attention import is_causal_lm
 from pellucid.transformer.backbone import Backbone, open_backbone, read_transformer_config
-from pellucid.transformer.embedder import TransformerEmbedder
-from pellucid.transformer.folder import backbone_facts, finite, read_backbone, write_backbone
+from pellucid.transformer.embedder import TransformerEmbedder, backbone_facts, finite, read_backbone, write_backbone
 from pellucid.transformer.reading import Reading
 
 if TYPE_CHECKING:
@@ -78,13 +77,13 @@ class DenseEmbedder(TransformerEmbedder):
         self.pooling = pooling
 
     @classmethod
-    def _read(cls, folder: Path, facts: Mapping[str, Any]) -> Self:
+    def _read(cls, folder: Path, facts: Mapping[str, Any], *, backbone: Backbone | str | Path | None = None) -> Self:
         described = read_json(folder / _FACTS)
         try:
             settings, pooling = LexiconSettings(**described["settings"]), described["pooling"]
             known = np.array(described["fingerprint"], np.float64)
             expected = finite(known, (-1,), f"{folder / _FACTS}: 'fingerprint'")
-            return cls(read_backbone(folder, facts, None, expected), settings, pooling=pooling)
+            return cls(read_backbone(folder, facts, backbone, expected), settings, pooling=pooling)
         except (KeyError, TypeError, ValueError, OverflowError) as error:
             if isinstance(error, ModelFolderError):
                 raise

@@ -16,6 +16,7 @@ from __future__ import annotations
 import re
 import warnings
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -23,7 +24,7 @@ import numpy.typing as npt
 from pellucid.errors import InputError, ModelFolderError
 from pellucid.folder import locate, named_place, outside
 from pellucid.lexicon import LexiconSettings
-from pellucid.lexicon.clusters import Clusters, name_clusters
+from pellucid.lexicon.clusters import Clusters, head_matrix, named_clusters
 from pellucid.lexicon.embedder import LexiconEmbedder
 from pellucid.store import read_json
 from pellucid.transformer.backbone import (
@@ -35,7 +36,8 @@ from pellucid.transformer.backbone import (
     open_tokenizer,
     prepare,
 )
-from pellucid.transformer.folder import finite
+from pellucid.transformer.embedder import finite
+from pellucid.transformer.tokenwords import Rank, tokens_of_rows
 from pellucid.untrusted import loading
 
 _QUERY = "<instruct>{instruction}\n<query>{text}"
@@ -45,6 +47,7 @@ SETTINGS = LexiconSettings(instructed_template=_QUERY, shift=True, end_token=Tru
 _INPUTS = "embedding/input_emb.pth"
 _HEADS = ("lm_head.pth", "embedding/lm_head.pth", "lm_head.npy")
 _HEAD_NAME = "lm_head.weight"
+_BLOCK = 2048  # rows compared with all centroids at once
 
 
 def open_checkpoint(
@@ -96,6 +99,32 @@ def _named(centroids: npt.NDArray[np.float32], origin: Backbone | str | Path | N
         return Clusters.nameless(centroids)
     opened = origin if isinstance(origin, Backbone) else open_backbone(origin, attention="causal", head="lm")
     return name_clusters(centroids, opened.head, opened.tokenizer)
+
+
+def name_clusters(centroids: Any, rows: Any, tokenizer: Any) -> Clusters:
+    """Return named clusters for published centroids: each token goes to the centroid nearest to its row.
+
+    Args:
+        centroids: [k, d].
+        rows: the head the centroids were made from, [vocabulary, d].
+        tokenizer: as for `cluster_vocabulary`.
+
+    Raises:
+        InputError: centroids and rows are not of one width, or tokenizer and head do not belong together.
+    """
+    centroids, rows = head_matrix(centroids), head_matrix(rows)
+    if centroids.shape[1] != rows.shape[1]:
+        raise InputError(
+            f"centroids of {centroids.shape[1]} dimensions and rows of {rows.shape[1]} are not of the same model"
+        )
+    _, tokens = tokens_of_rows(len(rows), tokenizer)
+    assignment = np.full(len(rows), -1, np.int64)
+    kept = np.array([number for number, token in enumerate(tokens) if token.rank < Rank.NONE], np.int64)
+    squares = (centroids**2).sum(axis=1)
+    for start in range(0, len(kept), _BLOCK):
+        some = kept[start : start + _BLOCK]
+        assignment[some] = (squares - 2 * rows[some] @ centroids.T).argmin(axis=1)
+    return named_clusters(assignment, centroids, rows, tokens)
 
 
 def _adapter_folder(folder: Path) -> Path | None:

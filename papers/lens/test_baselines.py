@@ -27,8 +27,7 @@ from papers.lens.baselines import (
 )
 from pellucid.errors import InputError, ModelFolderError
 from pellucid.lexicon import LexiconSettings
-from pellucid.lexicon.embedder import LexiconEmbedder
-from pellucid.lexicon.settings import FUNCTION_WORDS, own_word_ids
+from pellucid.lexicon.embedder import FUNCTION_WORDS, LexiconEmbedder, own_word_ids
 from pellucid.transformer.backbone import prepare
 from pellucid.transformer.reading import Reader
 

@@ -15,8 +15,9 @@ torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 
 import pellucid
-from papers.lens.checkpoint import _read_array, open_checkpoint
-from pellucid.errors import ModelFolderError
+from papers.lens.checkpoint import _read_array, name_clusters, open_checkpoint
+from pellucid.errors import InputError, ModelFolderError
+from pellucid.lexicon.clusters import cluster_vocabulary
 from pellucid.transformer.backbone import unchanged_names
 
 TEXTS = ["The man is riding a horse.", "a doctor gave the sick boy medicine", "", "cars quickly, swift cars!"]
@@ -152,3 +153,16 @@ def test_an_adapter_file_of_the_authors_form_that_is_no_object_is_refused(tmp_pa
     (tmp_path / "checkpoint-1" / "adapter_config.json").write_text(content)
     with pytest.raises(ModelFolderError, match="is an adapter; give the name"):
         open_checkpoint(tmp_path)
+
+
+def test_published_centroids_get_names():
+    tokens = ["[unused1]", "review", "##view", "reviews", "paris", "rome", "##bed", "!", "?", "1995"]
+    rows = np.eye(4, dtype=np.float32)[[0, 0, 0, 0, 1, 1, 2, 3, 3, 1]]
+    rows = rows + np.random.default_rng(0).normal(scale=0.05, size=rows.shape).astype(np.float32)
+    made = cluster_vocabulary(rows, tokens, 4)
+    again = name_clusters(made.centroids, rows, tokens)
+    assert (again.assignment == made.assignment).all() and again.names == made.names
+    with_dead = name_clusters(np.vstack([made.centroids, np.full((1, 4), 99, np.float32)]), rows, tokens)
+    assert with_dead.names[4] == "empty cluster 4" and with_dead.sizes[4] == 0
+    with pytest.raises(InputError, match="3 dimensions and rows of 4"):
+        name_clusters(np.ones((2, 3)), rows, tokens)

@@ -97,8 +97,8 @@ def check_numbers(
         value = getattr(settings, name)
         if value is None and optional:
             continue
-        known = not isinstance(value, bool) and isinstance(value, Integral if whole else Real) and math.isfinite(value)
-        if not (known and value >= least and above < value < below):
+        known = not isinstance(value, bool) and isinstance(value, Integral if whole else Real)
+        if not (known and abs(value) <= sys.float_info.max and value >= least and above < value < below):
             ends = {"at least": least, "above": above, "below": below}
             limits = " and ".join(f"{end} {number:g}" for end, number in ends.items() if math.isfinite(number))
             wanted = f"{'a whole number, ' * whole}{limits or 'finite'}{', or None' * optional}"

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import pellucid
-from pellucid.anchors import folder as anchorfolder
+from pellucid.anchors import embedder as anchor_embedder
 from pellucid.anchors.embedder import AnchorEmbedder
 from pellucid.anchors.sampling import frame_points
 from pellucid.dimensions import Dimension, Dimensions
@@ -177,7 +177,7 @@ def test_parts_must_fit_together() -> None:
     eye = np.eye(2, dtype=np.float32)
     with pytest.raises(InputError, match="1 dimensions need as many vectors"):
         AnchorEmbedder.from_parts(count_animals, eye, Dimensions([Dimension("a", ("a",))]))
-    with pytest.raises(InputError, match="one has none"):
+    with pytest.raises(InputError, match="needs its anchor text"):
         AnchorEmbedder.from_parts(count_animals, eye, Dimensions([Dimension("a", ("a",)), Dimension("b")]))
 
 
@@ -366,7 +366,7 @@ def test_an_interrupted_save_loses_nothing(tmp_path: Path, fruit: StaticEmbedder
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(anchorfolder, step, stop)
+        patch.setattr(anchor_embedder, step, stop)
         second.save_pretrained(tmp_path / "model")
     assert [path.name for path in tmp_path.iterdir()] == ["model"]
     same(pellucid.load(tmp_path / "model"), first)

@@ -100,7 +100,7 @@ def test_the_first_picks_are_those_for_fewer():
 def test_threads_change_nothing(monkeypatch):
     vectors = clusters(dtype=np.float16)
     one = farthest_points(vectors, 200)
-    monkeypatch.setattr(farthest, "_ALONE", 64)
+    monkeypatch.setattr(farthest, "_THREAD_ROWS", 64)
     monkeypatch.setenv("PELLUCID_THREADS", "3")
     assert farthest_points(vectors, 200).tolist() == one.tolist()
 
@@ -208,16 +208,17 @@ def test_tensors_give_the_same_picks():
 
 
 def test_uniform_points():
-    points = uniform_points(1000, 300, seed=4)
+    points = uniform_points(np.zeros((1000, 2)), 300, seed=4)
     assert len(set(points.tolist())) == 300
     assert points.min() >= 0
     assert points.max() < 1000
     assert uniform_points(np.zeros((1000, 2), np.float16), 20, seed=4).tolist() == points[:20].tolist()
-    assert uniform_points(1000, 20, seed=5).tolist() != points[:20].tolist()
-    counts = np.bincount(np.concatenate([uniform_points(10, 2, seed=seed) for seed in range(2000)]), minlength=10)
+    assert uniform_points(np.zeros((1000, 2)), 20, seed=5).tolist() != points[:20].tolist()
+    ten = np.zeros((10, 1))
+    counts = np.bincount(np.concatenate([uniform_points(ten, 2, seed=seed) for seed in range(2000)]), minlength=10)
     assert (abs(counts - 400) < 90).all()  # 5 standard deviations
     with pytest.raises(InputError, match="only 3 vectors"):
-        uniform_points(3, 4)
+        uniform_points(ten[:3], 4)
 
 
 def test_kmeans_takes_the_nearest_row_to_each_cluster():
@@ -393,7 +394,7 @@ def test_farthest_anchors_are_the_picks_of_the_vectors():
 
 def test_the_frame_method_is_reached(monkeypatch):
     frame_points = lambda vectors, n, *, seed: np.arange(n) * 17 + seed  # noqa: E731
-    monkeypatch.setitem(sampling._METHODS, "frame", frame_points)
+    monkeypatch.setitem(sampling.METHODS, "frame", frame_points)
     settings = CandidateSettings(near_duplicates=None)
     expected = [SENTENCES[row] for row in (5, 22, 39)]
     assert choose_anchors(encode, SENTENCES, 3, method="frame", seed=5, settings=settings) == expected
@@ -401,7 +402,7 @@ def test_the_frame_method_is_reached(monkeypatch):
 
 def test_near_duplicates_are_replaced(monkeypatch):
     """KMeans may pick neighbours; farthest points take the place of the second."""
-    monkeypatch.setitem(sampling._METHODS, "kmeans", lambda vectors, n, seed: np.arange(n))
+    monkeypatch.setitem(sampling.METHODS, "kmeans", lambda vectors, n, seed: np.arange(n))
     anchors = choose_anchors(encode, SENTENCES, 8, method="kmeans")
     vectors = encode(anchors)
     vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pellucid import load
-from pellucid.anchors.folder import anchor_vectors, read_anchors
+from pellucid.anchors.embedder import anchor_vectors, read_anchors
 from pellucid.encoder import FUNCTION, OURS, EncoderEmbedder, opened_with, unit_vectors
 from pellucid.errors import InputError, ModelFolderError
 from pellucid.folder import bundled_models, identify

@@ -472,7 +472,7 @@ def openers():
     yield "locate", locate
     yield "identify", identify
     if "torch" in sys.modules or metadata.packages_distributions().get("torch"):
-        from pellucid.keytokens.head import read_head
+        from papers.keytokens.heads import read_head
         from pellucid.lexicon.embedder import LexiconEmbedder
         from pellucid.static.making.distill import open_teacher
         from pellucid.transformer.backbone import find_adapter, open_backbone, read_transformer_config

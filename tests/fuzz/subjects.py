@@ -24,8 +24,7 @@ from transformers.utils.logging import disable_progress_bar
 
 import pellucid
 from papers.keytokens.index import KeyTokenIndex
-from pellucid.anchors.embedder import AnchorEmbedder
-from pellucid.anchors.folder import read_anchors
+from pellucid.anchors.embedder import AnchorEmbedder, read_anchors
 from pellucid.cli.input import tabbed_pairs
 from pellucid.corpus import read_texts
 from pellucid.ensemble.embedder import EnsembleEmbedder

@@ -20,7 +20,7 @@ import pellucid  # noqa: E402
 from pellucid.errors import InputError, ModelFolderError  # noqa: E402
 from pellucid.keytokens.adjustments import Adjustment, component_adjustment, mean_adjustment  # noqa: E402
 from pellucid.keytokens.embedder import KeyTokenEmbedder  # noqa: E402
-from pellucid.keytokens.head import TokenHead, read_head  # noqa: E402
+from pellucid.keytokens.head import TokenHead  # noqa: E402
 from pellucid.keytokens.states import PROMPT_EOL, KeyTokenSettings  # noqa: E402
 from pellucid.transformer.backbone import open_backbone, prepare  # noqa: E402
 from pellucid.transformer.reading import Reader  # noqa: E402
@@ -517,28 +517,9 @@ def test_what_stock_modules_cannot_express_is_refused_with_the_reason(tmp_path, 
 # Bad input
 
 
-def test_a_model_without_a_head_is_told_what_was_looked_for(tmp_path):
-    tiny_model("llama", 60, headless=True).save_pretrained(tmp_path / "bare")
-    with pytest.raises(ModelFolderError, match=r"lm_head.weight, embed_out.weight.*embed_tokens"):
-        read_head(tmp_path / "bare")
+def test_input_embeddings_that_are_not_the_head_are_refused():
     with pytest.raises(InputError, match="not its head"):
         KeyTokenEmbedder(backbone_of("llama", headless=True), KeyTokenSettings(top_k=5))
-
-
-def test_heads_are_read_from_published_models_tied_or_not(tmp_path):
-    untied, tied = tiny_model("llama", 60), tiny_model("gpt2", 60)
-    untied.save_pretrained(tmp_path / "untied")
-    tied.save_pretrained(tmp_path / "tied")
-    assert read_head(tmp_path / "untied") == pytest.approx(untied.lm_head.weight.detach().numpy())
-    assert read_head(tmp_path / "tied") == pytest.approx(tied.transformer.wte.weight.detach().numpy())
-
-
-def test_a_model_that_says_tied_and_holds_two_matrices_is_refused(tmp_path):
-    tiny_model("llama", 60).save_pretrained(tmp_path / "lm")
-    config = json.loads((tmp_path / "lm" / "config.json").read_text())
-    (tmp_path / "lm" / "config.json").write_text(json.dumps(config | {"tie_word_embeddings": True}))
-    with pytest.raises(ModelFolderError, match="tie_word_embeddings says"):
-        read_head(tmp_path / "lm")
 
 
 def test_a_tokenizer_of_another_model_is_refused(llama):

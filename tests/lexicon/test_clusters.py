@@ -13,7 +13,7 @@ from tokenizers import AddedToken, Tokenizer
 from tokenizers.models import BPE, WordLevel
 
 from pellucid.errors import InputError, ModelFolderError
-from pellucid.lexicon.clusters import FILES, Clusters, cluster_vocabulary, name_clusters
+from pellucid.lexicon.clusters import FILES, Clusters, cluster_vocabulary
 from pellucid.transformer.tokenwords import Rank, common_words, readable, vocabulary_of
 
 _RNG = np.random.default_rng(0)
@@ -90,15 +90,8 @@ def test_no_clustering():
     assert clusters.names == ["review", "…view", "reviews", "paris", "rome", "…bed", "!", "?", "1995"]
 
 
-def test_published_centroids_get_names():
-    made = _bert()
-    tokenizer = _tokenizer(_BERT, special=["[PAD]"])
-    again = name_clusters(made.centroids, _BERT_ROWS, tokenizer)
-    assert (again.assignment == made.assignment).all() and again.names == made.names
-    far = np.vstack([made.centroids, np.full((1, 4), 99, np.float32)])
-    with_dead = name_clusters(far, _BERT_ROWS, tokenizer)
-    assert with_dead.names[4] == "empty cluster 4" and with_dead.report().dead == (4,)
-    assert Clusters.nameless(made.centroids).names == ["cluster 0", "cluster 1", "cluster 2", "cluster 3"]
+def test_nameless_clusters_are_numbered():
+    assert Clusters.nameless(_bert().centroids).names == ["cluster 0", "cluster 1", "cluster 2", "cluster 3"]
 
 
 def test_names_differ_and_the_best_formed_keeps_the_plain_one():
@@ -265,16 +258,8 @@ def test_broken_folders(tmp_path):
         _bert().save(tmp_path, dtype="float64")
 
 
-def test_the_report():
-    report = _bert().report(_BERT_ROWS)
-    assert (report.k, report.tokens, report.outside, report.dead, report.singles) == (4, 9, 2, (), 1)
-    assert len(report.shards_only) == 1 and report.median_size == 2.5 and report.explained > 0.9
-    assert report.to_dict()["clusters"][0]["number"] in range(4)
-    shown = " ".join(str(report).split())
-    assert "4 of 9 tokens" in shown and "2 tokens are in none" in shown
-    assert "of the rows' variance" in shown and "example" in shown
-    with pytest.raises(InputError, match="are of 11 tokens, got 3 rows"):
-        _bert().report(_BERT_ROWS[:3])
+def test_sizes_count_the_tokens_of_each_cluster():
+    assert sorted(_bert().sizes.tolist()) == [1, 2, 3, 3]
 
 
 def test_clusters_are_dimensions():
@@ -304,8 +289,8 @@ def test_head_and_tokenizer_of_different_models():
     tokens = [f"t{number}" for number in range(20)]
     with pytest.raises(InputError, match=r"19 rows and the tokenizer 20 tokens.*resize"):
         cluster_vocabulary(np.ones((19, 2), np.float32), tokens, 2)
-    with pytest.raises(InputError, match="1,045 rows and the tokenizer 20 tokens"):
-        cluster_vocabulary(np.ones((1045, 2), np.float32), tokens, 2)
+    with pytest.raises(InputError, match="4,117 rows and the tokenizer 20 tokens"):
+        cluster_vocabulary(np.ones((4117, 2), np.float32), tokens, 2)
     padded = np.zeros((64, 2), np.float32)
     padded[:20] = _RNG.normal(size=(20, 2))
     assert cluster_vocabulary(padded, tokens, 2).assignment[20:].tolist() == [-1] * 44
@@ -318,8 +303,6 @@ def test_rows_that_are_no_matrix_of_numbers():
     broken[1, 1] = np.nan
     with pytest.raises(InputError, match="1 rows hold NaN or infinity, the first is row 1"):
         cluster_vocabulary(broken, ["a", "b", "c"], 1)
-    with pytest.raises(InputError, match="3 dimensions and rows of 4"):
-        name_clusters(np.ones((2, 3)), _BERT_ROWS, _BERT)
 
 
 def test_parts_that_do_not_fit():
@@ -348,8 +331,7 @@ def test_a_real_vocabulary_has_readable_names(shared):
 
     rows = load_file(folder / "model.safetensors")["transformer.wte.weight"].astype(np.float32)
     clusters = cluster_vocabulary(rows, Tokenizer.from_file(str(folder / "tokenizer.json")), 1000, iterations=5)
-    report = clusters.report(rows)
-    assert report.dead == () and report.tokens > 13_000 and report.explained > 0.2
+    assert clusters.sizes.all() and clusters.sizes.sum() > 13_000
     for name, words in zip(clusters.names, clusters.words):
         assert name.startswith("…") == words[0].startswith("…")
     token = {word: number for number, words in enumerate(clusters.words) for word in words}

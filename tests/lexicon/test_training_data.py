@@ -63,7 +63,7 @@ def test_rows_without_type_or_negatives_are_retrieval(tmp_path):
         ({"query": "q", "pos": []}, "'pos' is empty"),
         ({"query": " ", "pos": ["p"]}, "'query' holds ' '"),
         ({"query": "q", "pos": ["p", 3]}, "'pos' holds 3"),
-        ({"query": "q", "pos": {"a": 1}}, "'pos' is {'a': 1}, which is no list of texts"),
+        ({"query": "q", "pos": {"a": 1}}, "'pos' is {'a': 1}, which is not a list of texts"),
         ({"query": "q", "pos": ["p"], "neg": [""]}, "'neg' holds ''"),
         ({"query": "q", "pos": ["p"], "prompt": 5}, "'prompt' is 5"),
         ({"query": "q", "pos": ["p"], "pos_scores": [1, 2], "neg_scores": []}, "'pos_scores' and 'pos' do not match"),
@@ -71,7 +71,7 @@ def test_rows_without_type_or_negatives_are_retrieval(tmp_path):
         ({"query": "q", "pos": ["p"], "neg": ["n"], "neg_scores": [1]}, "'pos_scores' and 'pos' do not match: none"),
         ('{"query": "q", "pos": ["p"], "pos_scores": [NaN]}', "'pos_scores' holds nan"),
         ({"query": "q", "pos": ["p"], "pos_scores": [True]}, "'pos_scores' holds True"),
-        ({"query": "q", "pos": ["p"], "pos_scores": 2.0}, "'pos_scores' is 2.0, which is no list of numbers"),
+        ({"query": "q", "pos": ["p"], "pos_scores": 2.0}, "'pos_scores' is 2.0, which is not a list of numbers"),
         ({"query": "q", "pos": ["p"], "type": "symmetric_class"}, "'neg' is empty, and a query of type"),
     ],
 )

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
         prepare_candidates as prepare_candidates,
     )
     from pellucid.anchors.embedder import AnchorEmbedder as AnchorEmbedder
-    from pellucid.anchors.folder import read_anchors as read_anchors
+    from pellucid.anchors.embedder import read_anchors as read_anchors
     from pellucid.anchors.sampling import (
         choose_anchors as choose_anchors,
         farthest_points as farthest_points,

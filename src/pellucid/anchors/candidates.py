@@ -2,7 +2,7 @@
 
 Farthest point sampling looks for what is unlike everything else, and in a raw corpus that is garbage: the anchors
 published with the paper hold a bare shop link, Russian beside a code snippet, mojibake and lines broken in the middle.
-So every candidate must be one readable sentence that says something. Each rule of `CandidateSettings` can be switched
+So every candidate must be one readable sentence with content. Each rule of `CandidateSettings` can be switched
 off. A corpus of other texts, such as titles or key words in lower case, is recognised by its first texts.
 
 An interrupted run resumes after its last 16,384 texts; other methods and numbers of anchors need not encode again.
@@ -24,16 +24,14 @@ import numpy.typing as npt
 
 from pellucid.corpus import Corpus, is_path, read_texts
 from pellucid.encoder import unit_vectors
-from pellucid.errors import CorpusError, InputError, missing_extra
+from pellucid.errors import CorpusError, InputError, check_numbers, missing_extra
 from pellucid.fingerprint import claim_model
 from pellucid.pretrained import load
 from pellucid.progress import Progress
 from pellucid.text import content_words, well_formed
 from pellucid.workfolder import WorkFolder
 
-RULES = 3
-"""Version of the rules, kept with candidates on disk: raise it with any change of what passes."""
-
+_RULES = 3  # version of the rules, kept with candidates on disk: raise it with any change of what passes
 _LONGEST = 2_000  # characters; a longer text is not looked at closely
 # Beyond newlines and other control characters: invisible marks, text direction, the replacement character.
 _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\xad\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufffc\ufffd]")
@@ -79,7 +77,7 @@ class CandidateSettings:
         near_duplicates: None keeps them. Otherwise of texts that are equal but for case, punctuation and digits the
             first stays, and no anchor has a greater cosine than this to another.
         max_candidates: at most this many, the first that pass; shuffle an ordered corpus.
-        content_words: fewest different words that say something (`text.content_words`); 0 takes any text.
+        content_words: fewest different content words (`text.content_words`); 0 takes any text.
     """
 
     language: str | None = "en"
@@ -102,10 +100,8 @@ class CandidateSettings:
             raise InputError(f"words is {self.words}; give the fewest and the most, such as (3, 60), or None")
         if self.near_duplicates is not None and not 0 < self.near_duplicates <= 1:
             raise InputError(f"near_duplicates is {self.near_duplicates}; give a cosine in (0, 1], or None")
-        if self.max_candidates is not None and self.max_candidates < 1:
-            raise InputError(f"max_candidates is {self.max_candidates}; give a number from 1 up, or None")
-        if self.content_words < 0:
-            raise InputError(f"content_words is {self.content_words}; give a number from 0 up")
+        check_numbers(self, "max_candidates", least=1, whole=True, optional=True)
+        check_numbers(self, "content_words", least=0, whole=True)
 
 
 @dataclass
@@ -131,24 +127,24 @@ class Filtered:
         return f"{self.kept:,} of {self.read:,} texts left" + (f" (dropped: {rules})" if rules else "")
 
 
+@dataclass(frozen=True, eq=False)
 class Candidates:
     """The candidates of a corpus and their vectors, in a folder; made by `prepare_candidates`.
 
     Attributes:
         vectors: float16 [N, d], rows of length 1 (or 0), mapped from disk.
         filtered: what the rules dropped.
+        path: of the file with their texts.
     """
 
-    def __init__(self, work: WorkFolder, filtered: Filtered) -> None:
-        """Open what is finished."""
-        self.vectors: npt.NDArray[np.float16] = work.array("vectors")
-        self.filtered = filtered
-        self._path = work.file("candidates")
+    vectors: npt.NDArray[np.float16]
+    filtered: Filtered
+    path: Path
 
     def texts(self, rows: npt.NDArray[np.int64]) -> list[str]:
         """Return the texts of some rows, in the order of `rows`; reads the list of candidates once."""
         wanted = set(rows.tolist())
-        found = {row: text for row, text in enumerate(read_texts(self._path)) if row in wanted}
+        found = {row: text for row, text in enumerate(read_texts(self.path)) if row in wanted}
         return [found[row] for row in rows.tolist()]
 
 
@@ -158,7 +154,7 @@ def prepare_candidates(
     """Filter `corpus` and encode what is left into `folder`; an interrupted run resumes after its last 16,384 texts.
 
     A resume reads the corpus again, as far as the run had read it, and refuses other texts; an iterator, which can be
-    read but once, is not looked at. The encoder must be the same one.
+    read only once, is not checked. The encoder must be the same one.
 
     Raises:
         CorpusError: the corpus cannot be read, or no text is left.
@@ -167,17 +163,17 @@ def prepare_candidates(
         WritingError: no space or no permission.
     """
     with WorkFolder(folder) as work:
-        work.claim({**asdict(settings), "rules": RULES})
+        work.claim({**asdict(settings), "rules": _RULES})
         filtered = _filtered(corpus, settings, work, show_progress_bar)
         if not filtered.kept:
             raise CorpusError(f"no candidate for an anchor: {filtered}. Add texts, or leave rules out (--unfiltered)")
         _encode(encoder, work, filtered.kept, show_progress_bar)
         filtered.dropped["encoded to zero"] = work.facts["zeros"]
-        return Candidates(work, filtered)
+        return Candidates(work.array("vectors"), filtered, work.file("candidates"))
 
 
 def _filtered(corpus: Corpus, settings: CandidateSettings, work: WorkFolder, show_progress_bar: bool) -> Filtered:
-    """Write down the texts that pass, once, and return what was dropped."""
+    """Write the texts that pass into the folder, once, and return what was dropped."""
     name = str(corpus) if is_path(corpus) else "the corpus"
     if "candidates" in work:
         if is_path(corpus) or iter(corpus) is not corpus:  # type: ignore[arg-type]
@@ -217,18 +213,7 @@ def _encode(encoder: Any, work: WorkFolder, count: int, show_progress_bar: bool)
 def candidate_texts(
     corpus: Corpus, settings: CandidateSettings | None = None, filtered: Filtered | None = None
 ) -> Iterator[str]:
-    """Yield the texts of `corpus` that may become anchors, stripped of outer spaces, each once.
-
-    Args:
-        corpus: a path or an iterable of texts, see `corpus.read_texts`.
-        settings: the rules; None for all of them.
-        filtered: counted up on the way.
-
-    Raises:
-        CorpusError: the corpus cannot be read.
-        InputError: py3langid does not know the language.
-        MissingExtraError: ftfy or py3langid is not installed and its rule is on.
-    """
+    """Yield the texts of `corpus` that may become anchors, stripped of outer spaces; counts them in `filtered`."""
     filtered = Filtered() if filtered is None else filtered
     settings = CandidateSettings() if settings is None else settings
     whole = map(str.strip, map(well_formed, read_texts(corpus)))
@@ -262,7 +247,10 @@ def candidate_texts(
 
 def _rules(settings: CandidateSettings) -> dict[str, _Rule]:
     """Return what drops a text, by name; the cheap ones first, the language last."""
-    rules: dict[str, _Rule] = {"empty": lambda text: not text, "too long": lambda text: len(text) > _LONGEST}
+    rules: dict[str, _Rule] = {
+        "empty": lambda text: not text,
+        "too long": lambda text: len(text) > _LONGEST,
+    }
     if settings.words is not None:
         fewest, most = settings.words
         rules["words"] = lambda text: not fewest <= len(text.split()) <= most
@@ -311,11 +299,8 @@ def is_sentence(text: str) -> bool:
 
 
 def _seen_before(near: bool) -> _Rule:
-    """Return a rule that breaks from the second text on that is equal; it remembers 8 bytes a text.
-
-    Near-duplicates have the same letters, whatever their case, and numbers in the same places.
-    """
-    seen: set[int] = set()
+    """Return a rule that drops repeated texts; near ones have the same letters in any case, and numbers alike."""
+    seen: set[int] = set()  # 8 bytes a text
 
     def breaks(text: str) -> bool:
         if near:

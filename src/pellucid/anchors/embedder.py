@@ -5,33 +5,83 @@ frozen encoder. The similarity of two texts is the cosine of their coordinates, 
 
     sim(s, t) = sum over j of  emb(s)_j emb(t)_j / (|emb(s)| |emb(t)|)
 
-How anchors are chosen is in `sampling.py`; the files of a model are in `folder.py`.
+How anchors are chosen is in `sampling.py`. On disk:
+
+    config.json        the family, and the encoder: a copy, its name, or that it was a callable
+    the encoder        a SentenceTransformer's modules, or encoder/ for a pellucid model; absent where it is named
+    anchors/           a stock Dense module whose rows are the anchors
+    anchors.json       the anchor texts, and the encoder's vector of the first, by which another encoder is noticed
+    dimensions.tsv     the anchors, for people: a text that was changed in it is encoded again when the model is opened
+
+With an encoder that sentence-transformers can open (one of its own, a static model, anchors over these) it opens the
+folder too: the encoder's modules, Normalize and Dense.
 """
 
 from __future__ import annotations
 
+import shutil
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
-from pellucid.anchors.folder import anchor_vectors, read_folder, write_folder
 from pellucid.base import Embedder, Vectors
-from pellucid.dimensions import Dimension, Dimensions, Edit, on_one_line
-from pellucid.embeddings import Role, check_texts
-from pellucid.encoder import unit_vectors
-from pellucid.errors import InputError
-from pellucid.pretrained import load
-from pellucid.store import is_sound
+from pellucid.dimensions import (
+    Dimension,
+    Dimensions,
+    DimensionTable,
+    Edit,
+    on_one_line,
+    read_dimensions,
+    scaling,
+    write_dimensions,
+)
+from pellucid.embeddings import Role, check_texts, unit_rows
+from pellucid.encoder import FUNCTION, OURS, STOCK, EncoderEmbedder, opened_with, unit_vectors
+from pellucid.errors import InputError, ModelFolderError, warn
+from pellucid.fingerprint import check_same
+from pellucid.folder import named_place
+from pellucid.pretrained import load, open_sentence_transformer
+from pellucid.store import is_sound, read_json, read_regular, read_tensors, write_json, write_tensors
 from pellucid.text import Coverage, Span
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
 _LARGEST = 1e15  # the squares of coordinates stay within float32
+_DENSE = "anchors"  # the folder of the Dense module
+_ENCODER = "encoder"  # the folder of a pellucid model that serves as encoder
+_PROMPTS = "config_sentence_transformers.json"  # of a SentenceTransformer, at the top of its folder
+_STOCK_FAMILIES = ("static", "anchors")  # whose `modules.json` gives the vectors that `encode` gives
+_MAX_LIST = 1 << 28  # bytes
+_IDENTITY = "torch.nn.modules.linear.Identity"
+
+
+def read_anchors(path: str | Path) -> list[str]:
+    """Read anchor texts: a JSON list, a JSON object of them in order (the authors' published form), or a line each.
+
+    Raises:
+        ModelFolderError: the file is missing, no UTF-8, no JSON of that form, or holds no text.
+    """
+    try:
+        if Path(path).suffix.lower() == ".json":
+            found = read_json(path, max_bytes=_MAX_LIST)
+        else:
+            content = read_regular(path, _MAX_LIST).decode("utf-8-sig")
+            found = [line.rstrip("\r") for line in content.split("\n")]  # splitlines() also cuts at U+2028 and others
+    except UnicodeDecodeError as error:
+        raise ModelFolderError(f"{path} is not UTF-8: {error}") from error
+    texts = list(found.values()) if isinstance(found, dict) else found
+    if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
+        raise ModelFolderError(f"{path} must hold a list of texts, or an object whose values are texts")
+    texts = [text for text in texts if text.strip()]
+    if not texts:
+        raise ModelFolderError(f"{path} holds no text")
+    return texts
 
 
 class AnchorEmbedder(Embedder):
@@ -63,10 +113,18 @@ class AnchorEmbedder(Embedder):
         texts = check_texts([anchors] if isinstance(anchors, str) else anchors)
         if not texts:
             raise InputError("an anchor model needs at least one anchor text")
-        self._dimensions = Dimensions(Dimension(name, (text,)) for name, text in zip(_names(texts), texts))
+        factors = np.ones(len(texts), np.float32) if weights is None else np.asarray(weights, np.float32)
+        if factors.shape != (len(texts),) or not (np.isfinite(factors) & (factors > 0)).all():
+            raise InputError(f"weights must be {len(texts)} positive numbers, one an anchor, got shape {factors.shape}")
+        names = list(map(on_one_line, texts))
+        name, count = Counter(names).most_common(1)[0]
+        if count > 1:
+            first, second = [number for number, other in enumerate(names) if other == name][:2]
+            raise InputError(f"anchors {first} and {second} are the same text, {name!r:.80}; give each text once")
+        self._dimensions = Dimensions(Dimension(name, (text,)) for name, text in zip(names, texts))
         self.encoder = load(encoder)
         self.encoder_name: str | None = None
-        self.vectors = anchor_vectors(self.encoder, texts) * _checked_weights(weights, len(texts))[:, None]
+        self.vectors = anchor_vectors(self.encoder, texts) * factors[:, None]
 
     @classmethod
     def from_parts(
@@ -87,7 +145,7 @@ class AnchorEmbedder(Embedder):
         if vectors.ndim != 2 or len(vectors) != len(dimensions):
             raise InputError(f"{len(dimensions)} dimensions need as many vectors, got shape {vectors.shape}")
         if not all(dimension.about for dimension in dimensions):
-            raise InputError("a dimension of an anchor model has its anchor text in `about`; one has none")
+            raise InputError("a dimension of an anchor model needs its anchor text in `about`")
         if not is_sound(vectors, _LARGEST):
             raise InputError(f"the anchors' vectors hold NaN, infinity or numbers beyond {_LARGEST:g}")
         model = cls.__new__(cls)
@@ -111,7 +169,22 @@ class AnchorEmbedder(Embedder):
 
     @classmethod
     def _read(cls, folder: Path, facts: Mapping[str, Any], encoder: Any = None) -> Self:
-        return cls.from_parts(*read_folder(folder, facts.get("encoder"), encoder))
+        name = facts.get("encoder")
+        vectors = _read_vectors(folder / _DENSE / "model.safetensors")
+        about, first = _read_record(folder / "anchors.json", vectors.shape)
+        table = read_dimensions(folder / "dimensions.tsv", len(vectors), about)
+        opened = _read_encoder(folder, name) if encoder is None else load(encoder)
+        try:
+            now = unit_vectors(opened, [about[0][0]], dimension=len(first))[0]
+        except InputError as error:
+            raise ModelFolderError(f"{folder}: the encoder does not fit the anchors: {error}") from error
+        way_out = "Give the encoder that the anchors were made with"
+        check_same(f"{folder}: the encoder, by its vector for the first anchor,", now, first, way_out)
+        try:
+            vectors, dimensions = _with_edits(opened, vectors, about, table)
+        except InputError as error:
+            raise ModelFolderError(f"{folder / 'dimensions.tsv'}: {error}") from error
+        return cls.from_parts(opened, vectors, dimensions, None if name in (STOCK, OURS, FUNCTION) else name)
 
     def save_pretrained(self, path: str | Path, *, encoder_name: str | None = None) -> None:
         """Write the model to folder `path`, whole or not at all.
@@ -133,7 +206,25 @@ class AnchorEmbedder(Embedder):
         self._save(path, encoder_name=self.encoder_name if encoder_name is None else encoder_name)
 
     def _write(self, folder: Path, encoder_name: str = "") -> dict[str, Any]:
-        return write_folder(folder, self, encoder_name or None)
+        rows, columns = self.vectors.shape
+        modules = [] if encoder_name else _write_encoder(folder, self.encoder)
+        if modules:
+            if not modules[-1]["type"].endswith("Normalize"):
+                modules.append(_module(len(modules), f"{len(modules)}_Normalize", "Normalize"))
+            write_json(folder / "modules.json", [*modules, _module(len(modules), _DENSE, "Dense")])
+        (folder / _DENSE).mkdir()
+        with np.errstate(over="ignore"):
+            half = self.vectors.astype(np.float16)
+        exact = not modules and np.array_equal(half, self.vectors)  # half the size, where no other library reads it
+        dtype = np.float16 if exact else np.float32
+        dense = {"in_features": columns, "out_features": rows, "bias": False, "activation_function": _IDENTITY}
+        write_json(folder / _DENSE / "config.json", dense)
+        write_tensors(folder / _DENSE / "model.safetensors", {"linear.weight": self.vectors.astype(dtype)})
+        about = [list(dimension.about) for dimension in self.dimensions]
+        first = unit_vectors(self.encoder, about[0][:1], dimension=columns)[0]  # which identifies the encoder
+        write_json(folder / "anchors.json", {"anchors": about, "first_vector": [round(x, 6) for x in first.tolist()]})
+        write_dimensions(folder / "dimensions.tsv", self.dimensions)
+        return {"anchors": rows, "encoder_dimension": columns, "encoder": encoder_name or opened_with(self.encoder)}
 
     def _identity(self) -> dict[str, Any]:
         return {"encoder": self.encoder, "vectors": self.vectors}
@@ -167,7 +258,7 @@ class AnchorEmbedder(Embedder):
         """Return what the encoder's `tokenize` does.
 
         Raises:
-            InputError: it has none.
+            InputError: the encoder has no `tokenize`.
         """
         return self.encoder.tokenize(texts)
 
@@ -243,18 +334,120 @@ class AnchorEmbedder(Embedder):
         return self.from_parts(self.encoder, vectors, dimensions, encoder_name=self.encoder_name)
 
 
-def _names(texts: list[str]) -> list[str]:
-    """Return the anchors on one line each, which is what they are called."""
-    names = list(map(on_one_line, texts))
-    name, count = Counter(names).most_common(1)[0]
-    if count > 1:
-        first, second = [number for number, other in enumerate(names) if other == name][:2]
-        raise InputError(f"anchors {first} and {second} are the same text, {name!r:.80}; give each text once")
-    return names
+def anchor_vectors(encoder: Embedder, texts: list[str], *, dimension: int | None = None) -> Vectors:
+    """Return the encoded anchors at length 1, float32 [n, d], after checking that none is zero."""
+    vectors = unit_vectors(encoder, texts, dimension=dimension)
+    empty = np.flatnonzero(~vectors.any(axis=1))
+    if len(empty):
+        raise InputError(
+            f"the encoder maps anchor {empty[0]} ({texts[empty[0]]!r:.60}) to zero"
+            + (f", and {len(empty) - 1} more" if len(empty) > 1 else "")
+            + "; leave it out: no text is similar to it"
+        )
+    return vectors
 
 
-def _checked_weights(weights: Sequence[float] | None, count: int) -> npt.NDArray[np.float32]:
-    checked = np.ones(count, np.float32) if weights is None else np.asarray(weights, np.float32)
-    if checked.shape != (count,) or not (np.isfinite(checked) & (checked > 0)).all():
-        raise InputError(f"weights must be {count} positive numbers, one an anchor, got shape {checked.shape}")
-    return checked
+def _write_encoder(folder: Path, encoder: Embedder) -> list[dict[str, Any]]:
+    """Write a copy of the encoder and return its modules; [] where sentence-transformers cannot open it."""
+    if isinstance(encoder, EncoderEmbedder):
+        if not encoder.is_sentence_transformer:
+            return []
+        encoder.write_modules(folder)
+        return list(read_json(folder / "modules.json"))
+    copied = {"encoder_name": ""} if encoder.family == "anchors" else {}
+    encoder.save_pretrained(folder / _ENCODER, **copied)
+    if encoder.family not in _STOCK_FAMILIES or not (folder / _ENCODER / "modules.json").exists():
+        warn(
+            f"plain sentence-transformers will not open this anchor model, pellucid does: the encoder "
+            f"({type(encoder).__name__}) has no form in modules of that library"
+        )
+        return []
+    prompts = folder / _ENCODER / _PROMPTS
+    if prompts.exists():
+        shutil.copy(prompts, folder)
+    modules = read_json(folder / _ENCODER / "modules.json")
+    return [{**module, "path": (Path(_ENCODER) / module["path"]).as_posix()} for module in modules]
+
+
+def _module(number: int, path: str, kind: str) -> dict[str, Any]:
+    return {"idx": number, "name": str(number), "path": path, "type": f"sentence_transformers.models.{kind}"}
+
+
+def _read_vectors(path: Path) -> Vectors:
+    vectors = read_tensors(path)[0].get("linear.weight")
+    if vectors is None or vectors.ndim != 2 or 0 in vectors.shape or vectors.dtype.kind != "f":
+        raise ModelFolderError(f"{path} holds no table 'linear.weight' [anchors, dimension] of floats")
+    if not is_sound(vectors):
+        raise ModelFolderError(f"{path} holds NaN or infinity; make or download the model again")
+    return np.asarray(vectors, np.float32)
+
+
+def _read_record(path: Path, shape: tuple[int, ...]) -> tuple[list[tuple[str, ...]], Vectors]:
+    """Return the anchors' texts, and what the encoder gave for the first of them."""
+    record = read_json(path)
+    about, vector = (record.get("anchors"), record.get("first_vector")) if isinstance(record, dict) else (None, None)
+    are_texts = isinstance(about, list) and all(
+        isinstance(texts, list) and texts and all(isinstance(text, str) for text in texts) for texts in about
+    )
+    if not are_texts or about is None or len(about) != shape[0]:
+        raise ModelFolderError(f"{path} must hold {shape[0]} lists of texts, one an anchor; it is of another model")
+    if not (isinstance(vector, list) and len(vector) == shape[1] and all(isinstance(x, float) for x in vector)):
+        raise ModelFolderError(f"{path} must hold a 'first_vector' of {shape[1]} numbers; it is of another model")
+    with np.errstate(all="ignore"):  # zeros, NaN and what overflows become NaN, which is like no vector
+        first = np.array(vector, np.float64)
+        return about, (first / np.linalg.norm(first)).astype(np.float32)
+
+
+def _read_encoder(folder: Path, name: Any) -> Embedder:
+    """Open the encoder that is in the folder, or the one of that name."""
+    if name == FUNCTION:
+        raise ModelFolderError(
+            f"{folder} was made with a function as encoder, which no file can hold; "
+            "give it: AnchorEmbedder.from_pretrained(folder, encoder=function)"
+        )
+    if not isinstance(name, str):
+        raise ModelFolderError(f"{folder / 'config.json'} names no encoder: {name!r:.40}")
+    if name == OURS:
+        return load(folder / _ENCODER)
+    if name == STOCK:  # the whole folder, of which the last module is the anchors
+        whole = open_sentence_transformer(str(folder))
+        if len(whole) < 2 or type(whole[-1]).__name__ != "Dense":
+            kinds = ", ".join(type(module).__name__ for module in whole)
+            raise ModelFolderError(f"{folder} opens as {kinds or 'nothing'}, not as an encoder and a Dense of anchors")
+        del whole[-1]
+        return load(whole)
+    place = named_place(folder, name)
+    try:
+        return load(place)
+    except (InputError, ModelFolderError) as error:
+        raise ModelFolderError(
+            f"{folder} has anchors for the encoder {name!r}, which cannot be opened: {error}. "
+            "If you have it elsewhere: AnchorEmbedder.from_pretrained(model, encoder=encoder)"
+        ) from error
+
+
+def _with_edits(
+    encoder: Embedder, vectors: Vectors, about: list[tuple[str, ...]], table: DimensionTable
+) -> tuple[Vectors, Dimensions]:
+    """Return the vectors and dimensions after what was changed in `dimensions.tsv`."""
+    items = [_with_text(item, texts) for item, texts in zip(table.dimensions, about, strict=True)]
+    dimensions = Dimensions(items)
+    changed = [n for n, texts in enumerate(about) if items[n].about != Dimension("", texts).about]
+    if changed:
+        texts = [text for n in changed for text in items[n].about]
+        starts = np.cumsum([0] + [len(items[n].about) for n in changed])[:-1]
+        sums = np.add.reduceat(anchor_vectors(encoder, texts, dimension=vectors.shape[1]), starts, axis=0)
+        lengths = np.linalg.norm(vectors[changed], axis=1, keepdims=True)
+        vectors = vectors.copy()
+        vectors[changed] = unit_rows(sums) * lengths
+    if set(table.scales) != {1.0}:
+        vectors = (scaling(dimensions, dict(enumerate(table.scales))).mixing @ vectors).astype(np.float32)
+    return vectors, dimensions
+
+
+def _with_text(item: Dimension, before: tuple[str, ...]) -> Dimension:
+    """Return the dimension as the table has it; a name that was the anchor text follows it."""
+    if not item.about or not all(map(str.strip, item.about)):
+        raise InputError(f"the anchor text of {item.name!r:.80} is empty; to drop a dimension use model.without")
+    named_by_text = len(before) == 1 and item.name == on_one_line(before[0])
+    return replace(item, name=on_one_line(" | ".join(item.about)) if named_by_text else item.name)

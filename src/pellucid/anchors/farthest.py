@@ -22,6 +22,7 @@ of threads gives the same picks. Ties go to the lowest row.
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -34,31 +35,20 @@ from numba.extending import intrinsic
 
 from pellucid.errors import InputError
 from pellucid.static.bulk import default_threads
-from pellucid.static.kernels import address_of
+from pellucid.static.kernels import address_of, compiled
 
 LANES = 32  # vectors are padded with zeros to a multiple of it
 GROUP = 16  # candidates that share one entry of `SearchState.lowest`
 
-_ALONE = 1 << 16  # fewer rows are not worth a second thread
+_THREAD_ROWS = 1 << 16  # fewer rows are not worth a second thread
 _WIDTH = 8  # lanes of one machine register
 _FLOAT = ir.FloatType()
 _REGISTER = ir.VectorType(_FLOAT, _WIDTH)
 
 
-_OPTIONS = {"nogil": True, "error_model": "numpy"}  # no fast math: the order of operations is part of the result
-
-
-def _compiled(function: Any) -> Any:
-    """Compile `function`, keeping the machine code on disk where a folder can be written."""
-    try:
-        return numba.njit(function, cache=True, **_OPTIONS)
-    except RuntimeError:  # no folder for the cache
-        return numba.njit(function, **_OPTIONS)
-
-
-def _inlined(function: Any) -> Any:
-    """Compile `function` into those that call it: a call with arrays costs as much as a row."""
-    return numba.njit(function, forceinline=True, **_OPTIONS)
+# No fast math: the order of operations is part of the result.
+_compiled = partial(compiled, fastmath=False)
+_inlined = numba.njit(forceinline=True, nogil=True, error_model="numpy")  # a call with arrays costs as much as a row
 
 
 @intrinsic
@@ -120,10 +110,7 @@ def _sum_of_lanes(builder: Any, vector: Any) -> Any:
 
 
 class SearchState(NamedTuple):
-    """What is known of each candidate, and the picks so far.
-
-    The compiled functions get it as a plain tuple: numba takes 0.1 ms to recognise a named one, each time.
-    """
+    """What is known of each candidate, and the picks so far."""
 
     inverse: npt.NDArray[np.float32]  # [N] 1 / length, 0 for a row of zeros
     best: npt.NDArray[np.float32]  # [N] greatest similarity to the picks met so far; infinite for what is never picked
@@ -171,20 +158,7 @@ def _wins(value: Any, row: int, least: Any, nearest: int) -> bool:
 
 @_compiled
 def _search(rows: Any, first: int, last: int, scales: Any, state: Any, work: Any) -> tuple[float, int, int, int]:
-    """Find the best next pick among the candidates of groups [first, last).
-
-    Args:
-        rows: [N, d] float32, or uint16 that hold the bits of float16.
-        first: the first group of 16 candidates.
-        last: the one after the last.
-        scales: [picks so far] 1 / length of each.
-        state: kept up to date for these groups.
-        work: [padded d] float32.
-
-    Returns:
-        Its greatest similarity to the picks; its row, N if there is none; how many rows were read; how many
-        similarities were computed.
-    """
+    """Return the best next pick of groups [first, last): similarity, row (N: none), rows read, products computed."""
     inverse, best, met, lowest, picks = state
     steps = len(work) // LANES
     least, nearest = np.float32(np.inf), len(best)
@@ -217,11 +191,11 @@ class Search:
     """Drives the compiled search: memory, threads and the picks so far."""
 
     def __init__(self, rows: npt.NDArray[Any], n: int) -> None:
-        """Take [N, d] rows of float32, or of uint16 that hold the bits of float16, to pick `n` of."""
+        """Take rows [N, d], float32 or uint16 that hold the bits of float16, to pick `n` of."""
         self._rows = rows
         count, width = len(rows), -(-rows.shape[1] // LANES) * LANES
         groups = -(-count // GROUP)
-        threads = min(default_threads(), max(1, count // _ALONE))
+        threads = min(default_threads(), max(1, count // _THREAD_ROWS))
         edges = np.linspace(0, groups, threads + 1).astype(int).tolist()
         self._parts = [(part, np.zeros(width, np.float32)) for part in pairwise(edges)]  # groups; memory of a thread
         self._threads = ThreadPoolExecutor(threads)
@@ -237,7 +211,7 @@ class Search:
         self.reads = self.products = 0  # rows read and similarities computed by `farthest`, for the benchmark
 
     def __enter__(self) -> Search:
-        """Keep the threads until the block ends."""
+        """Return it; the threads end with the block."""
         return self
 
     def __exit__(self, *error: object) -> None:
@@ -256,11 +230,7 @@ class Search:
         return min(broken, default=None)
 
     def take(self, row: int) -> None:
-        """Make `row` the next pick.
-
-        Raises:
-            InputError: there is no such row, or no room for another pick.
-        """
+        """Make `row` the next pick."""
         if not 0 <= row < len(self._rows) or len(self.picks) >= len(self._scales):
             raise InputError(
                 f"row {row} cannot be pick {len(self.picks) + 1}: there are {len(self._rows)} rows, and "
@@ -271,7 +241,7 @@ class Search:
 
     def farthest(self) -> int:
         """Return the row whose greatest similarity to the picks is the smallest."""
-        scales, state = self._scales[: len(self.picks)], tuple(self.state)
+        scales, state = self._scales[: len(self.picks)], tuple(self.state)  # numba takes 0.1 ms to see a named tuple
 
         def search(part: tuple[int, int], work: npt.NDArray[np.float32]) -> Any:
             return _search(self._rows, *part, scales, state, work)

@@ -1,6 +1,6 @@
 """Choosing anchors from a corpus: KMeans, a nearly tight frame, farthest point sampling (LDIR, section 3), uniform.
 
-`choose_anchors` does it all: corpus, quality filter, encoder, picks. The functions below it work on vectors alone. What
+`choose_anchors` does it all: corpus, quality filter, encoder, picks. The functions below it work on vectors. What
 a candidate must be is in `candidates.py`, the compiled search behind `farthest_points` in `farthest.py`.
 """
 
@@ -26,7 +26,6 @@ Rows = npt.NDArray[np.int64]
 """Positions of the chosen vectors, in the order they were chosen, int64 [n]."""
 
 _DEFAULTS = CandidateSettings()
-METHODS = ("kmeans", "frame", "fps", "uniform")
 _BLOCK = 16_384  # rows converted to float32 at a time
 _FIT_ROWS = 131_072  # KMeans learns its centroids from this many candidates
 _NEAREST = 8  # candidates kept for each centroid, in case another centroid has the same nearest one
@@ -95,8 +94,7 @@ def _pick(candidates: Candidates, n: int, method: str, seed: int, nearest: float
             "or leave rules out (--unfiltered)"
         )
     limit = np.inf if nearest is None else nearest
-    ranked = uniform_points(len(vectors), len(vectors), seed=seed) if method == "uniform" else None
-    rows = _distinct(vectors, _METHODS[method](vectors, n, seed=seed) if ranked is None else ranked, n, limit)
+    rows = _distinct(vectors, METHODS[method](vectors, n, seed=seed), n, limit)
     if 0 < len(rows) < n and method != "fps":
         rows = _distinct(vectors, farthest_points(vectors, n, start=rows), n, limit)
     if len(rows) < n:
@@ -108,7 +106,7 @@ def _pick(candidates: Candidates, n: int, method: str, seed: int, nearest: float
 
 
 def _distinct(vectors: npt.NDArray[Any], rows: Rows, n: int, limit: float) -> Rows:
-    """Return the first `n` of `rows` that are not zero and not nearer than `limit` to one returned before."""
+    """Return the first `n` of `rows` that are not zero and no nearer than `limit` to one returned before."""
     kept: list[int] = []
     near = np.zeros((n, vectors.shape[1]), np.float32)
     for row in rows.tolist():
@@ -121,7 +119,7 @@ def _distinct(vectors: npt.NDArray[Any], rows: Rows, n: int, limit: float) -> Ro
     return np.array(kept, np.int64)
 
 
-def frame_points(vectors: npt.NDArray[Any], n: int, *, seed: int = 0) -> npt.NDArray[np.int64]:
+def frame_points(vectors: npt.NDArray[Any], n: int, *, seed: int = 0) -> Rows:
     """Choose `n` rows of small frame potential, greedily; the first m of them are the choice for m.
 
     The score of an anchor model is x' M y / (|.| |.|) with M = sum of a a' over the anchors; it is the encoder's own if
@@ -163,19 +161,18 @@ def frame_points(vectors: npt.NDArray[Any], n: int, *, seed: int = 0) -> npt.NDA
         picks[k] = potential.argmin()
         potential += np.square(units @ units[picks[k]])
         potential[picks[k]] = np.inf
-    chosen: npt.NDArray[np.int64] = rows[picks]
+    chosen: Rows = rows[picks]
     return chosen
 
 
-def uniform_points(vectors_or_count: npt.NDArray[Any] | int, n: int, *, seed: int = 0) -> Rows:
-    """Choose `n` rows at random, none twice; the first m are those chosen for m.
+def uniform_points(vectors: npt.NDArray[Any], n: int, *, seed: int = 0) -> Rows:
+    """Choose `n` rows of [N, d] at random, each once; the first m are those chosen for m.
 
     Raises:
-        InputError: `n` is not between 1 and the number of rows.
+        InputError: `n` is not between 1 and N.
     """
-    count = vectors_or_count if isinstance(vectors_or_count, (int, np.integer)) else len(vectors_or_count)
-    _check_enough(n, int(count))
-    return np.random.default_rng(seed).permutation(int(count))[:n].astype(np.int64)
+    _check_enough(n, len(vectors))
+    return np.random.default_rng(seed).permutation(len(vectors))[:n].astype(np.int64)
 
 
 def _check_enough(n: int, count: int) -> None:
@@ -248,7 +245,7 @@ def farthest_points(
 
     Args:
         vectors: float16 or float32 [N, d], any lengths; may be mapped from disk and larger than memory (rows are read
-            as they are needed, besides N x 12 bytes are kept), or a torch tensor, searched on its device.
+            as they are needed, besides N x 12 bytes are kept).
         n: how many.
         seed: draws the first point where `start` is None.
         start: the first point, or several that are all among the picks.
@@ -257,8 +254,6 @@ def farthest_points(
         InputError: `n` or `start` is out of range, a row holds NaN or infinity (the first is named), fewer than `n`
             rows are not zero, or `vectors` is of another type or shape.
     """
-    if type(vectors).__module__.partition(".")[0] == "torch":
-        return _farthest_in_tensor(vectors, n, seed, start)
     rows = _as_matrix(vectors)
     _check_enough(n, len(rows))
     from pellucid.anchors.farthest import Search  # numba: imported when there is something to search
@@ -287,7 +282,7 @@ def _as_matrix(vectors: npt.NDArray[Any]) -> npt.NDArray[Any]:
 
 
 def _first_points(start: Any, n: int, usable: npt.NDArray[np.bool_], seed: int) -> list[int]:
-    """Return the given or drawn first points; refuse what cannot be picked."""
+    """Return the given or drawn first points, after checking that they can be picked."""
     choices = np.flatnonzero(usable)
     if n > len(choices):
         raise InputError(
@@ -304,31 +299,10 @@ def _first_points(start: Any, n: int, usable: npt.NDArray[np.bool_], seed: int) 
     return rows
 
 
-def _farthest_in_tensor(vectors: Any, n: int, seed: int, start: Any) -> Rows:
-    """The same on a torch tensor: one product, maximum and argmin a pick; sums in the device's own order."""
-    import torch
-
-    _check_enough(n, len(vectors))
-    parts = vectors.split(1 << 18)
-    lengths = torch.cat([torch.linalg.vector_norm(part.float(), dim=1) for part in parts])
-    if not bool((lengths < 1e12).all()):
-        raise InputError(_BROKEN.format(int((~(lengths < 1e12)).nonzero()[0])))
-    picks = _first_points(start, n, (lengths > 0).cpu().numpy(), seed)
-    best = torch.where(lengths > 0, -torch.inf, torch.inf)
-    divisors = torch.where(lengths > 0, lengths, 1)
-    for number in range(n):
-        if number == len(picks):
-            picks.append(int(best.argmin()))
-        pick = picks[number]
-        anchor = vectors[pick].float() / lengths[pick]
-        similarity = torch.cat([part.float() @ anchor for part in parts]) / divisors
-        best = torch.maximum(best, similarity)
-        best[pick] = torch.inf
-    return np.array(picks, np.int64)
-
-
-_METHODS: dict[str, Callable[..., Rows]] = {
-    "fps": farthest_points,
+METHODS: dict[str, Callable[..., Rows]] = {
     "kmeans": kmeans_points,
     "frame": frame_points,
+    "fps": farthest_points,
+    "uniform": lambda vectors, n, *, seed: uniform_points(vectors, len(vectors), seed=seed),  # all, in random order
 }
+"""Name -> what picks rows of vectors, at least `n` of them if it can."""

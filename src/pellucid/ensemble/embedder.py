@@ -32,7 +32,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from pellucid.base import Embedder
-from pellucid.dimensions import Dimensions, Edit
+from pellucid.dimensions import Dimension, Dimensions, Edit
 from pellucid.embeddings import Role, as_rows, unit_rows
 from pellucid.encoder import FUNCTION, OURS, STOCK, EncoderEmbedder, opened_with, unit_vectors
 from pellucid.errors import InputError, ModelFolderError
@@ -81,7 +81,7 @@ class Part:
 
     @property
     def dimension(self) -> int:
-        """Of its embeddings."""
+        """The length of its embeddings."""
         return self.model.get_embedding_dimension()
 
     def rows(
@@ -98,12 +98,6 @@ class Part:
                 return rows
         return unit_rows(rows)
 
-    def row(self, own: Row) -> Row:
-        """Return a row of the model's own explanation under the part's name."""
-        if isinstance(self.model, EncoderEmbedder):  # its one row
-            return own._replace(name=self.name, parts=(self.name,), key=())
-        return own._replace(name=self.name + BETWEEN + own.name, key=(self.name, *own.key))
-
 
 class EnsembleQuery(Query):
     """A text as the parts of an ensemble read it, each in its own way."""
@@ -118,48 +112,15 @@ class EnsembleQuery(Query):
         places = [(part, own, number) for part, own in zip(parts, found) for number in range(len(own.rows))]
 
         def row(number: int) -> Row:
-            part, own, place = places[number]
-            named: Row = part.row(own.rows[place])
-            return named
+            part, explained, place = places[number]
+            own: Row = explained.rows[place]
+            if isinstance(part.model, EncoderEmbedder):  # its one row
+                return own._replace(name=part.name, parts=(part.name,), key=())
+            return own._replace(name=part.name + BETWEEN + own.name, key=(part.name, *own.key))
 
         values = np.concatenate([part.weight * own.contributions for part, own in zip(parts, found, strict=True)])
         score = sum(part.weight * own.score for part, own in zip(parts, found, strict=True))
         return Terms(values, row, score=score, exact=all(own.exact for own in found))
-
-
-def edited_parts(parts: Sequence[Part], edit: Edit) -> list[Part]:
-    """Return the parts, each with the columns of an edit that are its own; a part without one leaves the ensemble."""
-    owner = owners = np.repeat(np.arange(len(parts)), [part.dimension for part in parts])
-    if edit.mixing.shape[0] != edit.mixing.shape[1]:  # else scaled or renamed; a column scaled to 0 takes from none
-        entries = edit.mixing.tocoo()
-        owners = np.full(edit.mixing.shape[1], -1)  # the part that each column takes from
-        for row, column in zip(entries.row.tolist(), entries.col.tolist(), strict=True):
-            if owners[column] not in (-1, owner[row]):
-                raise InputError(
-                    f"{edit.dimensions[column].name!r:.120} would be merged of different parts; "
-                    "merge dimensions of the same part"
-                )
-            owners[column] = owner[row]
-    kept = []
-    for number, part in enumerate(parts):
-        columns = np.flatnonzero(owners == number)
-        if not len(columns):
-            continue
-        mixing = edit.mixing.tocsr()[owner == number].tocsc()[:, columns]
-        items = []
-        for dimension in (edit.dimensions[column] for column in columns.tolist()):
-            pieces = dimension.name.split(_JOINED + part.name + BETWEEN)  # also where names were joined by a merge
-            pieces[0] = pieces[0].removeprefix(part.name + BETWEEN)
-            items.append(replace(dimension, name=_JOINED.join(pieces)))
-        names, square = [item.name for item in items], mixing.shape[0] == mixing.shape[1]
-        if square and (mixing.diagonal() == 1).all() and names == part.model.dimensions.names:  # nothing of it changes
-            kept.append(part)
-            continue
-        try:
-            kept.append(replace(part, model=part.model._edited(Edit(Dimensions(items), mixing)), source=None))
-        except InputError as error:
-            raise InputError(f"{part.name!r:.80}: {error}; leave out all of them, or change its weight") from error
-    return kept
 
 
 def make_parts(models: Sequence[Any] | Mapping[str, Any], weights: Sequence[float] | None = None) -> tuple[Part, ...]:
@@ -189,11 +150,7 @@ def make_parts(models: Sequence[Any] | Mapping[str, Any], weights: Sequence[floa
 
 
 def checked_weights(weights: Sequence[float] | None, count: int) -> list[float]:
-    """Return weights scaled to the sum 1.
-
-    Raises:
-        InputError: they are not `count` numbers of 0 or more, one of them above 0.
-    """
+    """Return weights scaled to the sum 1, after checking that they are `count` numbers of 0 or more, one above 0."""
     try:
         values = np.ones(count) if weights is None else np.asarray(weights, np.float64)
     except (OverflowError, TypeError, ValueError):  # an integer beyond float64, or no number
@@ -258,9 +215,9 @@ class EnsembleEmbedder(Embedder):
     knows nothing of; `similarity` gives the weighted mean of the parts' cosines for these too, and so does the dot
     product in a search engine. The cosine there scores such a text by the parts that know it.
 
-    The rows of an explanation are those of every part's own, times its weight: "part: row"; a part that is no pellucid
-    model is one row, named after it. `part_contributions` adds the rows up by part. Unknown is what no part has a
-    vector for; `coverage` is that of the part that knows least of a text.
+    The rows of an explanation are the rows of every part's own, times its weight: "part: row"; a part that is not a
+    pellucid model is one row, named after it. `part_contributions` adds the rows up by part. A word is unknown if no
+    part has a vector for it; `coverage` is that of the part that knows least of a text.
 
     Attributes:
         parts: the models with their names and weights.
@@ -376,7 +333,7 @@ class EnsembleEmbedder(Embedder):
     def with_weights(self, weights: Sequence[float]) -> Self:
         """Return an ensemble of the same parts with other weights; see the constructor."""
         shares = checked_weights(weights, len(self.parts))
-        return self.from_parts(replace(part, weight=share) for part, share in zip(self.parts, shares, strict=True))
+        return self.from_parts(replace(part, weight=share) for part, share in zip(self.parts, shares))
 
     @property
     def dimensions(self) -> Dimensions:
@@ -413,8 +370,8 @@ class EnsembleEmbedder(Embedder):
         scales = [math.sqrt(part.weight) for part in self.parts]
         if not any(hasattr(block, "tocsr") for block in blocks):
             joined = np.empty((len(blocks[0]), self.get_embedding_dimension()), np.float32)
-            for block, scale, stretch in zip(blocks, scales, self._stretches(), strict=True):
-                np.multiply(block, scale, out=joined[:, stretch], casting="same_kind")
+            for block, scale, columns in zip(blocks, scales, self._columns(), strict=True):
+                np.multiply(block, scale, out=joined[:, columns], casting="same_kind")
             return joined
         from scipy import sparse
 
@@ -424,16 +381,16 @@ class EnsembleEmbedder(Embedder):
         return rows
 
     def _units(self, embeddings: Any) -> Any:
-        """Return embeddings of this model with every part's stretch at its own length, the root of its weight."""
+        """Return embeddings of this model with every part's columns at their own length, the root of its weight."""
         rows = as_rows(embeddings)
         if rows.shape[1] != self.get_embedding_dimension():
             raise InputError(
                 f"the embeddings have {rows.shape[1]} dimensions and this ensemble {self.get_embedding_dimension()}; "
                 "encode them with it"
             )
-        return self._joined([unit_rows(rows[:, stretch]) for stretch in self._stretches()])
+        return self._joined([unit_rows(rows[:, columns]) for columns in self._columns()])
 
-    def _stretches(self) -> list[slice]:
+    def _columns(self) -> list[slice]:
         """Return the columns of each part."""
         ends = np.cumsum([part.dimension for part in self.parts]).tolist()
         return [slice(start, end) for start, end in zip([0, *ends], ends)]
@@ -444,7 +401,10 @@ class EnsembleEmbedder(Embedder):
     def _known(self, texts: list[str], role: Role = None) -> list[tuple[Coverage, tuple[Span, ...]]]:
         found = zip(*(part.model._known(texts, role) for part in self.parts if part.weight > 0))
         return [
-            (min((own for own, _ in every), key=attrgetter("share")), _common([gaps for _, gaps in every]))
+            (  # of the part that knows least; what is unknown to every part
+                min((own for own, _ in every), key=attrgetter("share")),
+                tuple(sorted(set.intersection(*(set(gaps) for _, gaps in every)))),
+            )
             for every in found
         ]
 
@@ -477,9 +437,38 @@ class EnsembleEmbedder(Embedder):
         return merge_static([(part.name, part.model, part.weight) for part in self.parts], texts, self.dimensions)
 
     def _edited(self, edit: Edit) -> Self:
-        return self.from_parts(edited_parts(self.parts, edit))
+        parts = self.parts
+        owner = owners = np.repeat(np.arange(len(parts)), [part.dimension for part in parts])
+        if edit.mixing.shape[0] != edit.mixing.shape[1]:  # else scaled or renamed; a column scaled to 0 takes from none
+            entries = edit.mixing.tocoo()
+            owners = np.full(edit.mixing.shape[1], -1)  # the part that each column takes from
+            for row, column in zip(entries.row.tolist(), entries.col.tolist(), strict=True):
+                if owners[column] not in (-1, owner[row]):
+                    raise InputError(
+                        f"{edit.dimensions[column].name!r:.120} would be merged of different parts; "
+                        "merge dimensions of the same part"
+                    )
+                owners[column] = owner[row]
+        kept = []  # a part without a column leaves the ensemble
+        for number, part in enumerate(parts):
+            columns = np.flatnonzero(owners == number)
+            if len(columns):
+                mixing = edit.mixing.tocsr()[owner == number].tocsc()[:, columns]
+                kept.append(_edited_part(part, mixing, [edit.dimensions[column] for column in columns.tolist()]))
+        return self.from_parts(kept)
 
 
-def _common(unknown: list[tuple[Span, ...]]) -> tuple[Span, ...]:
-    """Return the stretches that are unknown to every part."""
-    return tuple(sorted(set.intersection(*map(set, unknown)))) if unknown else ()
+def _edited_part(part: Part, mixing: Any, dimensions: list[Dimension]) -> Part:
+    """Return a part after the columns of an edit that are its own."""
+    items = []
+    for dimension in dimensions:
+        pieces = dimension.name.split(_JOINED + part.name + BETWEEN)  # also where names were joined by a merge
+        pieces[0] = pieces[0].removeprefix(part.name + BETWEEN)
+        items.append(replace(dimension, name=_JOINED.join(pieces)))
+    names, square = [item.name for item in items], mixing.shape[0] == mixing.shape[1]
+    if square and (mixing.diagonal() == 1).all() and names == part.model.dimensions.names:  # nothing of it changes
+        return part
+    try:
+        return replace(part, model=part.model._edited(Edit(Dimensions(items), mixing)), source=None)
+    except InputError as error:
+        raise InputError(f"{part.name!r:.80}: {error}; leave out all of them, or change its weight") from error

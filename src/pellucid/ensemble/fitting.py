@@ -1,8 +1,8 @@
 """Weights of an ensemble, fitted on a development split: on similarities that people gave, or on rankings.
 
-One number a model is fitted, by a search without gradients: from the best of equal weights and each model alone, weight
-is moved between two models in ever smaller steps as long as that helps. Use texts for it that nothing else is measured
-on; scores on the set that weights were chosen on are too high.
+One number a model is fitted by a search without gradients: from the best of equal weights and each single model, weight
+is moved between two models in ever smaller steps as long as that helps. Fit on texts that nothing else is measured on:
+scores on the set that weights were chosen on are too high.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def fit_weights(
     Args:
         models: as for `EnsembleEmbedder`.
         pairs: pairs of texts of a development split.
-        scores: for each pair how similar it is; the order alone counts. 0 and 1 will do.
+        scores: for each pair how similar it is; only the order counts. 0 and 1 will do.
 
     Returns:
         The weights with the highest Spearman correlation that the search finds.

@@ -14,7 +14,7 @@ from typing import Literal
 import numpy as np
 
 from pellucid.base import Vectors
-from pellucid.errors import InputError
+from pellucid.errors import InputError, check_choice, check_numbers
 from pellucid.pca import spectrum_of
 
 AdjustmentKind = Literal["none", "mean", "component"]
@@ -44,15 +44,12 @@ class Adjustment:
         Raises:
             InputError: they do not, or the offset is not a row of finite numbers.
         """
-        if self.kind not in ADJUSTMENTS:
-            raise InputError(f"adjustment is {self.kind!r:.40}; it must be one of {', '.join(ADJUSTMENTS)}")
+        check_choice(self, ADJUSTMENTS, "kind")
         if (self.offset is None) != (self.kind == "none"):
             wants = "has no" if self.kind == "none" else "needs an"
             raise InputError(f"an adjustment of kind {self.kind!r} {wants} offset")
-        if type(self.strength) not in (int, float) or not abs(self.strength) < 1e18:  # nor NaN
-            raise InputError(f"an adjustment's strength is {self.strength!r:.40}; it must be a finite number")
-        if type(self.texts) is not int or self.texts < 0:
-            raise InputError(f"an adjustment's texts are {self.texts!r:.40}; it must be a number of texts")
+        check_numbers(self, "strength", above=-1e18, below=1e18)
+        check_numbers(self, "texts", least=0, whole=True)
         if self.offset is not None:
             offset = np.asarray(self.offset, np.float32)
             if offset.ndim != 1 or not np.isfinite(offset).all():
@@ -78,31 +75,16 @@ class Adjustment:
 
 
 def mean_adjustment(embeddings: Vectors) -> Adjustment:
-    """Return the subtraction of the mean embedding.
-
-    Args:
-        embeddings: float32 [n, d]; zero rows do not count.
-
-    Raises:
-        InputError: fewer than two rows are not zero: minus their mean, nothing would be left of them.
-    """
+    """Return the subtraction of the mean of some embeddings [n, d]; zero rows do not count."""
     rows = _known(embeddings)
     return Adjustment("mean", -rows.mean(axis=0, dtype=np.float64).astype(np.float32), 0.0, len(rows))
 
 
 def component_adjustment(embeddings: Vectors, strength: float | None = None) -> Adjustment:
-    """Return the addition of a multiple of the first principal component (paper, section 4.3).
-
-    Args:
-        embeddings: float32 [n, d]; zero rows do not count.
-        strength: lambda; None takes what brings the mean embedding's part along u_1 to 0.
-
-    Raises:
-        InputError: fewer than two rows are not zero, or `strength` is not finite.
-    """
+    """Return the addition of `strength` times the first principal component of some embeddings (paper, section 4.3)."""
     rows = _known(embeddings)
     first = spectrum_of(rows).first  # points to the side of the mean
-    if strength is None:
+    if strength is None:  # brings the mean embedding's part along it to 0
         strength = -float(rows.mean(axis=0) @ first)
     if not np.isfinite(strength):
         raise InputError(f"strength is {strength!r:.40}; it must be a finite number")
@@ -110,7 +92,7 @@ def component_adjustment(embeddings: Vectors, strength: float | None = None) -> 
 
 
 def _known(embeddings: Vectors) -> Vectors:
-    """Return the rows that are not zero."""
+    """Return the rows that are not zero, at least two: minus its mean, nothing would be left of one."""
     rows = embeddings[embeddings.any(axis=1)]
     if len(rows) < 2:
         raise InputError(

@@ -30,7 +30,7 @@ from pellucid.dimensions import Dimensions, Edit, mixed, renaming, write_dimensi
 from pellucid.embeddings import PLAIN, Role, check_texts, checked_role, explained_texts, unit_rows
 from pellucid.errors import InputError, ModelFolderError, warn
 from pellucid.keytokens.adjustments import Adjustment, component_adjustment, mean_adjustment
-from pellucid.keytokens.head import TopTokens, open_token_head
+from pellucid.keytokens.head import TokenHead, TopTokens
 from pellucid.keytokens.states import (
     KeyTokenSettings,
     before_rows,
@@ -43,8 +43,7 @@ from pellucid.query import Query, Terms
 from pellucid.rows import KEY_TOKEN, Row
 from pellucid.store import read_json, read_tensors, write_json, write_tensors
 from pellucid.text import Span, split_words, well_formed
-from pellucid.transformer.embedder import TransformerEmbedder
-from pellucid.transformer.folder import backbone_facts, finite, read_backbone, write_backbone
+from pellucid.transformer.embedder import TransformerEmbedder, backbone_facts, finite, read_backbone, write_backbone
 from pellucid.transformer.reading import Reading, known_words, whole_words
 from pellucid.transformer.tokenwords import Rank, Token
 
@@ -58,48 +57,27 @@ class Places:
     """The words of one text, found by a token's number or by the word."""
 
     def __init__(self, text: str, ids: Sequence[int], spans: Sequence[Span], tokens: Sequence[Token]) -> None:
-        """Look up which tokens a text has.
-
-        Args:
-            text: the text.
-            ids: its own tokens.
-            spans: the characters of each.
-            tokens: how the tokens of the vocabulary read.
-        """
+        """Take a text, the ids and characters of its own tokens, and how the tokens of the vocabulary read."""
         self.text = text
-        self._tokens: dict[int, list[Span]] = {}
-        self._words: dict[str, list[Span]] = {}
-        whole = whole_words(text, spans)
-        for token, span in zip(ids, whole, strict=True):
+        self._tokens: dict[int, set[Span]] = {}
+        self._words: dict[str, set[Span]] = {}
+        for token, span in zip(ids, whole_words(text, spans), strict=True):
             if span[1] > span[0]:
-                self._add(self._tokens.setdefault(token, []), span)
+                self._tokens.setdefault(token, set()).add(span)
                 if tokens[token].rank != Rank.SHARD:
-                    self._add(self._words.setdefault(tokens[token].text.casefold(), []), span)
+                    self._words.setdefault(tokens[token].text.casefold(), set()).add(span)
         for word in split_words(text):
-            self._add(self._words.setdefault(word.text.casefold(), []), (word.start, word.end))
-
-    @staticmethod
-    def _add(spans: list[Span], span: Span) -> None:
-        if span not in spans:
-            spans.append(span)
+            self._words.setdefault(word.text.casefold(), set()).add((word.start, word.end))
 
     def of(self, number: int, token: Token) -> tuple[Span, ...]:
-        """Return where a token stands: the words that hold it, and those it is whatever their pieces."""
-        spans = [*self._tokens.get(number, []), *self._words.get(token.text.casefold(), [])]
-        return tuple(sorted(set(spans)))
+        """Return where a token stands: the words that hold it, and those it spells whatever their pieces."""
+        return tuple(sorted(self._tokens.get(number, set()) | self._words.get(token.text.casefold(), set())))
 
 
 def word_rows(
     model: KeyTokenEmbedder, numbers: Sequence[int], values: Sequence[float], places: Sequence[Places]
 ) -> list[Row]:
-    """Return the terms of a score, one a word; shards of words that stand in no text are left out.
-
-    Args:
-        model: whose dimensions they are.
-        numbers: of the dimensions.
-        values: what each adds.
-        places: of the one or two texts.
-    """
+    """Return the terms of a score, one a word, of dimensions and what each adds; shards in no text are left out."""
     found: dict[str, Row] = {}
     names, spelled = model.dimensions.names, model.head.dimensions.names
     columns = None if model.mixing is None else model.mixing.tocsc()
@@ -113,7 +91,15 @@ def word_rows(
             continue
         first, second, *_ = (*spans, ())
         row = Row(name, (names[number],), value, 0.0, first, second, key=("word", name), kind=KEY_TOKEN)
-        found[name] = row if name not in found else _joined(found[name], row)
+        if name in found:  # several tokens spell it
+            other = found[name]
+            row = other._replace(
+                parts=other.parts + row.parts,
+                contribution=other.contribution + row.contribution,
+                spans1=_union([other.spans1, row.spans1]),
+                spans2=_union([other.spans2, row.spans2]),
+            )
+        found[name] = row
     return list(found.values())
 
 
@@ -129,16 +115,6 @@ def _shown(name: str, token: Token, places: Sequence[Places], spans: Sequence[tu
 
 def _union(spans: Iterable[tuple[Span, ...]]) -> tuple[Span, ...]:
     return tuple(sorted({span for some in spans for span in some}))
-
-
-def _joined(first: Row, second: Row) -> Row:
-    """Return two rows of one word as one."""
-    return first._replace(
-        parts=first.parts + second.parts,
-        contribution=first.contribution + second.contribution,
-        spans1=_union([first.spans1, second.spans1]),
-        spans2=_union([first.spans2, second.spans2]),
-    )
 
 
 _TENSORS, _DESCRIBED = "keytokens.safetensors", "keytokens.json"
@@ -206,14 +182,23 @@ class KeyTokenEmbedder(TransformerEmbedder):
             backbone: from `open_backbone`; the paper's decoders read with `attention="causal"` unless they were
                 trained otherwise.
             settings: None takes the mean of the states.
-            head: rows to decode with, [V, d], or the folder or hub id of the language model they are taken from. None
-                takes the backbone's own.
+            head: rows to decode with, [V, d], such as `open_backbone(name).head` of the language model that an embedder
+                was made from. None takes the backbone's own.
             adjustment: from `fitted` of another model on the same backbone; None for none.
 
         Raises:
             InputError: head, tokenizer and backbone do not belong together, or the settings do not fit.
         """
-        self.head, self.given_head = open_token_head(backbone, head), head is not None
+        tied = getattr(backbone.model.config, "tie_word_embeddings", False)
+        if head is None and backbone.head_kind == "input" and backbone.predicts_next and not tied:
+            raise InputError(
+                f"{backbone.name or type(backbone.model).__name__}: the input embeddings of this model are not its "
+                "head (tie_word_embeddings is false), and its states do not align with them. Open it with head='lm', "
+                "or, where the head was not published with it, give that of the language model it was made from: "
+                "head=open_backbone('owner/name').head"
+            )
+        rows, bias = (backbone.head, backbone.head_bias) if head is None else (head, None)
+        self.head, self.given_head = TokenHead(rows, backbone.tokenizer, bias), head is not None
         if self.head.dimension != backbone.dimension:
             raise InputError(
                 f"the rows of the head have {self.head.dimension} dimensions and the embeddings of the backbone "
@@ -224,7 +209,7 @@ class KeyTokenEmbedder(TransformerEmbedder):
         self._set(backbone, settings or KeyTokenSettings(), adjustment or Adjustment())
 
     def _set(self, backbone: Backbone, settings: KeyTokenSettings, adjustment: Adjustment) -> None:
-        """Set the parts that can be changed one by one, after checking that they fit the others."""
+        """Set the transformer, settings and adjustment, after checking that they fit the head."""
         if settings.top_k is not None and settings.top_k > len(self.head.shown):
             raise InputError(f"top_k is {settings.top_k:,}; the head has {len(self.head.shown):,} text tokens")
         width = state_width(backbone)
@@ -234,28 +219,13 @@ class KeyTokenEmbedder(TransformerEmbedder):
         self.adjustment = adjustment
 
     def _copy(self) -> Self:
-        """Return a copy to change; it was opened from no folder."""
         model = copy(self)
-        model._folder = None
+        model._folder = None  # it was opened from none
         return model
 
     def readings(self, texts: list[str], role: Role = None) -> list[Reading]:
         """Return how the model reads `texts` in a role: any but documents with the instruction where one is set."""
         return self._reader.read_as(texts, role)
-
-    @classmethod
-    def from_pretrained(cls, path_or_id: str | Path, *, backbone: Backbone | str | Path | None = None) -> Self:
-        """Open a saved key-token model: a folder, or a hub id.
-
-        Args:
-            path_or_id: where it is.
-            backbone: the transformer to use instead of the folder's or the one it names; opened, or a folder or hub id.
-
-        Raises:
-            ModelFolderError: nothing is there, its files are broken or do not fit together, or the backbone is another
-                one than the model was made with.
-        """
-        return cls._open(path_or_id, backbone=backbone)
 
     @classmethod
     def _read(cls, folder: Path, facts: Mapping[str, Any], *, backbone: Backbone | str | Path | None = None) -> Self:
@@ -434,7 +404,7 @@ class KeyTokenEmbedder(TransformerEmbedder):
         Shards of words are left out, and a word that several tokens spell is given once; `decode` gives every token.
 
         Raises:
-            InputError: `text` is no string, or `k` is out of range.
+            InputError: `text` is not a string, or `k` is out of range.
         """
         embedding = self.embed(explained_texts(text)[0])
         self.head.check_k(k)

@@ -11,32 +11,23 @@ decoded to; the others are called text tokens.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from functools import cached_property
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from pellucid.base import Vectors
 from pellucid.dimensions import Dimension, Dimensions
-from pellucid.errors import InputError, ModelFolderError
-from pellucid.folder import locate
-from pellucid.transformer.tokenwords import Rank, Token, readable, vocabulary_of
-
-if TYPE_CHECKING:
-    from pellucid.transformer.backbone import Backbone
+from pellucid.errors import InputError
+from pellucid.transformer.tokenwords import Rank, tokens_of_rows, unused_name
 
 Rows = npt.NDArray[np.float32]
 Ids = npt.NDArray[np.int64]
 CHUNK = 8192  # rows of the head at a time
 TEXTS = 512  # embeddings at a time
 _LOW = np.int64(0xFFFFFFFF)
-_SPARE_ROWS = 4096  # rows of a head beyond the tokenizer's tokens; heads are padded to round numbers
-_OUTPUT = ("lm_head.weight", "embed_out.weight", "output.weight", "lm_head.decoder.weight")
-_INPUT = ("embed_tokens.weight", "wte.weight", "embed_in.weight", "word_embeddings.weight", "tok_embeddings.weight")
-_ELLIPSIS = "…"
 
 
 class TokenHead:
@@ -51,33 +42,17 @@ class TokenHead:
     """
 
     def __init__(self, weight: Any, tokenizer: Any, bias: Any = None) -> None:
-        """Put rows and tokens together.
-
-        Args:
-            weight: [V, d].
-            tokenizer: of transformers or the tokenizers library.
-            bias: [V], or None.
-
-        Raises:
-            InputError: the rows are no matrix or not finite, the tokenizer does not belong to them, or it has no
-                text token.
-        """
+        """Put rows [V, d], their bias [V] and tokens together, after checking that they fit."""
         if getattr(weight, "ndim", 0) != 2 or 0 in weight.shape:
-            raise InputError(f"a head is a matrix [vocabulary, d], got {list(getattr(weight, 'shape', ()))}")
-        spelled, special = vocabulary_of(tokenizer)
-        spelled = _without_added(spelled, tokenizer, weight.shape[0])
-        spare = weight.shape[0] - len(spelled)
-        if not 0 <= spare <= _SPARE_ROWS:
             raise InputError(
-                f"the head has {weight.shape[0]:,} rows and the tokenizer {len(spelled):,} tokens; they are not of the "
-                "same model" + (" (resize the model's embeddings after adding tokens)" if spare < 0 else "")
+                f"a head is a matrix [vocabulary, d], such as open_backbone(name).head; got {weight!r:.60}"
+                f" of shape {list(getattr(weight, 'shape', ()))}"
             )
+        self.spelled, self.tokens = tokens_of_rows(int(weight.shape[0]), tokenizer)
         self.weight = weight
         self.bias = None if bias is None else head_rows(bias, 0, len(bias))
         if self.bias is not None and self.bias.shape != (weight.shape[0],):
             raise InputError(f"the bias has shape {self.bias.shape}; the head has {weight.shape[0]:,} rows")
-        self.spelled = spelled + [""] * spare
-        self.tokens: list[Token] = readable(self.spelled, special)
         self.shown = np.array([n for n, token in enumerate(self.tokens) if token.rank < Rank.NONE], np.int64)
         if not len(self.shown):
             raise InputError("the tokenizer has no text token")
@@ -94,25 +69,14 @@ class TokenHead:
     @cached_property
     def dimensions(self) -> Dimensions:
         """One dimension a row, named as the token reads; `about` holds its spelling in the tokenizer."""
-        names: list[str] = []
         taken: set[str] = set()
-        for number in range(len(self)):
-            name = plain = self._plain_name(number)
-            again = 1
-            while name in taken:
-                again += 1
-                name = f"{plain} ({again})"
-            taken.add(name)
-            names.append(name)
-        return Dimensions(
-            Dimension(name, (spelling,) if spelling else ()) for name, spelling in zip(names, self.spelled, strict=True)
-        )
-
-    def _plain_name(self, number: int) -> str:
-        token = self.tokens[number]
-        if token.rank == Rank.INNER:  # "man" in "fireman", as distinct from the word
-            return _ELLIPSIS + token.text
-        return token.text or self.spelled[number].strip() or f"unused {number}"
+        items = []
+        for number, (token, spelling) in enumerate(zip(self.tokens, self.spelled, strict=True)):
+            name = token.text or spelling.strip() or f"unused {number}"
+            if token.rank == Rank.INNER:  # "man" in "fireman", as distinct from the word
+                name = f"…{name}"
+            items.append(Dimension(unused_name(name, taken), (spelling,) if spelling else ()))
+        return Dimensions(items)
 
     def check_k(self, k: int) -> None:
         """Check that a number of tokens is from 1 to all of them."""
@@ -130,14 +94,7 @@ class TokenHead:
         return list(found.items())
 
     def kept(self, vectors: Vectors, known: npt.NDArray[np.bool_], k: int | None, signs: str) -> Any:
-        """Return the logits that are kept of each vector, CSR float32 [n, V].
-
-        Args:
-            vectors: float32 [n, d].
-            known: bool [n]; the others' rows are empty.
-            k: how many of the largest, None for all.
-            signs: "positive" drops those of 0 or less, "signed" keeps them.
-        """
+        """Return the `k` largest logits of each of the `known` vectors, CSR float32 [n, V]; None keeps all."""
         from scipy import sparse
 
         count = len(self.shown) if k is None else k
@@ -155,49 +112,13 @@ class TokenHead:
         return head_rows(self.weight, 0, len(self))
 
     def top(self, vectors: Vectors, k: int) -> TopTokens:
-        """Return the `k` tokens that score highest for each vector, best first; text tokens alone.
-
-        Args:
-            vectors: float32 [n, d], what the rows are multiplied with.
-            k: from 1 to the number of `shown` tokens.
-
-        Raises:
-            InputError: `k` is out of range, the vectors are of another width, or one is not finite.
-        """
+        """Return the `k` text tokens that score highest for each vector [n, d], best first."""
         self.check_k(k)
         vectors = np.asarray(vectors, np.float32)
         if self.bias is not None:  # the bias as one more column
             vectors = np.concatenate([vectors, np.ones((len(vectors), 1), np.float32)], axis=1)
         found = top_tokens(vectors, HeadRows(self.weight, self.bias, self.shown), k)
         return TopTokens(self.shown[found.ids], found.scores)
-
-
-def open_token_head(backbone: Backbone, head: Any) -> TokenHead:
-    """Return the head to decode a backbone's embeddings with; see `KeyTokenEmbedder`.
-
-    Raises:
-        InputError: its input embeddings would serve, and its config says that they are not its head; or head and
-            tokenizer do not belong together.
-        ModelFolderError: `head` names a model that has none.
-    """
-    if head is not None:
-        rows = read_head(head) if isinstance(head, (str, Path)) else head
-        return TokenHead(rows, backbone.tokenizer)
-    config = backbone.model.config
-    if backbone.head_kind == "input" and backbone.predicts_next and not getattr(config, "tie_word_embeddings", False):
-        raise InputError(
-            f"{backbone.name or type(backbone.model).__name__}: the input embeddings of this model are not its head "
-            "(tie_word_embeddings is false), and its states do not align with them. Open it with head='lm', or, where "
-            "the head was not published with it, give the language model it was made from: head='owner/name'"
-        )
-    return TokenHead(backbone.head, backbone.tokenizer, backbone.head_bias)
-
-
-def _without_added(spelled: list[str], tokenizer: Any, rows: int) -> list[str]:
-    """Return the tokens that a head has rows for; what was added to the tokenizer later (SGPT's brackets) has none."""
-    backend = getattr(tokenizer, "backend_tokenizer", tokenizer)
-    added = backend.get_added_tokens_decoder() if hasattr(backend, "get_added_tokens_decoder") else {}
-    return spelled[:rows] if all(number in added for number in range(rows, len(spelled))) else spelled
 
 
 class TopTokens(NamedTuple):
@@ -208,17 +129,7 @@ class TopTokens(NamedTuple):
 
 
 def top_tokens(embeddings: npt.ArrayLike, head: Any, k: int, *, chunk: int = CHUNK) -> TopTokens:
-    """Return the `k` tokens that score highest for each embedding (Algorithm 1, lines 6 to 11).
-
-    Args:
-        embeddings: [n, d] numbers.
-        head: [V, d], an array or a tensor of torch in any floating type; it is read in chunks.
-        k: from 1 to V.
-        chunk: rows of the head at a time.
-
-    Raises:
-        InputError: `k` is out of range, the widths differ, or an embedding or the head holds NaN or infinity.
-    """
+    """Return the `k` rows of `head` that score highest for each embedding [n, d] (Algorithm 1, lines 6 to 11)."""
     rows, found = checked(embeddings, head, k), []
     for first in range(0, max(1, len(rows)), TEXTS):
         block = rows[first : first + TEXTS]
@@ -249,7 +160,7 @@ class HeadRows:
     """Some or all rows of a head, with its bias as one more column for embeddings with a 1 behind them."""
 
     def __init__(self, weight: Any, bias: npt.ArrayLike | None = None, chosen: Ids | None = None) -> None:
-        """Take rows [V, d], a bias [V] or None, and the ascending ids of the rows wanted, None for all."""
+        """Take rows [V, d], their bias [V], and the ascending ids of the rows wanted, None for all."""
         self._weight, self._bias = weight, None if bias is None else np.asarray(bias, np.float32)
         self._ids = np.arange(weight.shape[0]) if chosen is None else chosen
         self.shape = (len(self._ids), weight.shape[1] + (bias is not None))
@@ -273,11 +184,7 @@ def head_rows(head: Any, start: int, stop: int) -> Rows:
 
 
 def head_chunks(head: Any, chunk: int) -> Iterator[tuple[int, Rows]]:
-    """Yield the rows of a head in chunks, float32, each with the number of its first row.
-
-    Raises:
-        InputError: one holds NaN or infinity.
-    """
+    """Yield the rows of a head in chunks, float32, each with the number of its first row."""
     for start in range(0, head.shape[0], chunk):
         part = head_rows(head, start, start + chunk)
         if not np.isfinite(part).all():
@@ -286,10 +193,8 @@ def head_chunks(head: Any, chunk: int) -> Iterator[tuple[int, Rows]]:
 
 
 def largest_keys(kept: Ids, scores: Rows, start: int, k: int) -> Ids:
-    """Return the `k` largest keys of each text, in no order, of those kept so far and a chunk's scores [n, chunk].
-
-    A key is one int64 made of a score and the id of its token: keys are ordered by score, then by the lower id.
-    """
+    """Return the `k` largest keys of each text, unordered, of those kept so far and a chunk's scores [n, chunk]."""
+    # A key is one int64 made of a score and the id of its token: keys are ordered by score, then by the lower id.
     bits = (scores + np.float32(0)).view(np.int32)  # -0.0 + 0.0 is 0.0: equal scores have equal bits
     ordered = (bits ^ ((bits >> 31) & np.int32(0x7FFFFFFF))).astype(np.int64)
     ids = np.arange(start, start + scores.shape[1], dtype=np.int64)
@@ -303,59 +208,3 @@ def tokens_of_keys(keys: Ids) -> TopTokens:
     ordered = (keys >> 32).astype(np.int32)
     scores = (ordered ^ ((ordered >> 31) & np.int32(0x7FFFFFFF))).view(np.float32)
     return TopTokens(_LOW - (keys & _LOW), scores)
-
-
-def read_head(name_or_path: str | Path) -> Vectors:
-    """Read the head of a published language model without the rest of it, float32 [V, d].
-
-    Args:
-        name_or_path: a folder or hub id with safetensors files.
-
-    Raises:
-        ModelFolderError: there is no head; the message says which tensors were looked for. Or the model is said to use
-            its input embeddings as head, and holds another one.
-    """
-    from safetensors import safe_open
-
-    from pellucid.transformer.backbone import read_transformer_config
-    from pellucid.untrusted import tensor_sizes
-
-    folder = locate(name_or_path)
-    # Where its config does not say whether a model's input embeddings are its head, its architecture does.
-    tied = bool(getattr(read_transformer_config(folder), "tie_word_embeddings", False))
-    tensor_sizes(folder)  # refuses broken files
-    where: dict[str, Path] = {}
-    for file in sorted(folder.glob("*.safetensors")):
-        with safe_open(str(file), framework="np") as tensors:
-            where |= dict.fromkeys(tensors.keys(), file)
-    if not where:
-        raise ModelFolderError(f"{folder} holds no safetensors file; a head is read from such alone")
-    output, inputs = (
-        next((name for name in where if any(f".{name}".endswith(f".{key}") for key in keys)), None)
-        for keys in (_OUTPUT, _INPUT)
-    )
-    if output is None and not (tied and inputs):
-        raise ModelFolderError(
-            f"{folder} holds no head: none of its {len(where)} tensors is called {', '.join(_OUTPUT)}"
-            + ("" if tied else f", and its config does not say that the input embeddings ({inputs}) are the head")
-        )
-    rows = _read(where, output or inputs or "")
-    if output and inputs and tied:
-        others = _read(where, inputs)
-        if others.shape != rows.shape or not np.allclose(others, rows, atol=1e-3):
-            raise ModelFolderError(
-                f"{folder}: tie_word_embeddings says that {inputs} is the head, and {output} differs from it; one of "
-                "the two is wrong. Correct config.json"
-            )
-    return rows
-
-
-def _read(where: Mapping[str, Path], name: str) -> Vectors:
-    """Return one tensor as float32; bfloat16 needs torch."""
-    from safetensors import safe_open
-
-    with safe_open(str(where[name]), framework="pt") as tensors:
-        rows: Vectors = tensors.get_tensor(name).float().numpy()
-    if rows.ndim != 2:
-        raise ModelFolderError(f"{where[name]}: {name} is no matrix, it has shape {list(rows.shape)}")
-    return rows

@@ -2,7 +2,7 @@
 
 The modules are Transformer, Pooling, Dense with ReLU. The logits are one linear layer over the pooled states, whose
 weight is the head and whose bias includes the adjustment, E (h + offset) = E h + E offset. What stock modules cannot do
-(a template, a head with several layers, pooling over the text's tokens alone) is refused with the reason.
+(a template, a head with several layers, pooling over only the text's tokens) is refused with the reason.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from pellucid.keytokens.head import TokenHead
 from pellucid.keytokens.states import KeyTokenSettings, has_layers
 from pellucid.store import write_json, write_tensors
 from pellucid.transformer.backbone import Backbone
-from pellucid.transformer.folder import BACKBONE
+from pellucid.transformer.embedder import BACKBONE
 
 _POOLING, _NORMALIZE, _DENSE = "1_Pooling", "2_Normalize", "key_tokens"
 _MODES = {"mean": "mean", "weighted_mean": "weightedmean", "last": "lasttoken"}
@@ -28,16 +28,12 @@ _RELU = "torch.nn.modules.activation.ReLU"
 
 
 def check_expressible(backbone: Backbone, settings: KeyTokenSettings, mixing: Any, backbone_name: str | None) -> None:
-    """Check that stock modules can express a model.
-
-    Raises:
-        InputError: they cannot; the message gives every reason.
-    """
+    """Check that stock modules can express a model; the message gives every reason why not."""
     tokenizer = backbone.tokenizer
     reasons = {
         "the backbone is kept by name; a SparseEncoder folder holds it": backbone_name is not None,
         "the head has layers of its own before its rows": has_layers(backbone),
-        "signs='signed' keeps negative logits, and a SparseEncoder none": settings.signs != "positive",
+        "signs='signed' keeps negative logits, and a SparseEncoder does not": settings.signs != "positive",
         f"pooling is {settings.pooling!r}, with a template": settings.pooling not in _MODES,
         "the text stands in a template or behind an instruction": settings.template != "{text}"
         or bool(settings.query_template or settings.instruction),
@@ -62,15 +58,7 @@ def check_expressible(backbone: Backbone, settings: KeyTokenSettings, mixing: An
 def write_modules(
     folder: Path, tokenizer: Any, settings: KeyTokenSettings, weight: Vectors, bias: Vectors | None
 ) -> None:
-    """Write what plain sentence-transformers needs beside the copy of the backbone in `folder`.
-
-    Args:
-        folder: of the model.
-        tokenizer: the backbone's.
-        settings: how texts are read and pooled.
-        weight: float32 [dimensions, d], what makes logits of a pooled state.
-        bias: float32 [dimensions], or None.
-    """
+    """Write what plain sentence-transformers needs beside the copy of the backbone; weight and bias make the logits."""
     names = [(BACKBONE, "Transformer"), (_POOLING, "Pooling")]
     names += [(_NORMALIZE, "Normalize")] if settings.normalize else []
     names.append((_DENSE, "Dense"))
@@ -82,7 +70,11 @@ def write_modules(
     write_json(folder / "config_sentence_transformers.json", {"prompts": {}, "default_prompt_name": None, **sparse})
     length = {"max_seq_length": settings.max_length, "do_lower_case": False}
     write_json(folder / BACKBONE / "sentence_bert_config.json", length)
-    _write_tokenizer(folder / BACKBONE, tokenizer)
+    padded = copy.deepcopy(tokenizer)
+    padded.padding_side = "right"
+    if padded.pad_token is None:
+        padded.pad_token = next(token for token in _fillers(padded) if token is not None)
+    padded.save_pretrained(folder / BACKBONE)
     for name, _ in names[1:]:
         (folder / name).mkdir()
     width = weight.shape[1]
@@ -94,29 +86,14 @@ def write_modules(
     write_tensors(folder / _DENSE / "model.safetensors", tensors)
 
 
-def _write_tokenizer(folder: Path, tokenizer: Any) -> None:
-    """Write the tokenizer as sentence-transformers needs it: padding on the right, and with a token to do so."""
-    padded = copy.deepcopy(tokenizer)
-    padded.padding_side = "right"
-    if padded.pad_token is None:
-        padded.pad_token = next(token for token in _fillers(padded) if token is not None)
-    padded.save_pretrained(folder)
-
-
 def _fillers(tokenizer: Any) -> list[str | None]:
     """Return what may fill up shorter texts; it is masked."""
     return [tokenizer.pad_token, tokenizer.eos_token, tokenizer.bos_token, tokenizer.unk_token]
 
 
 def linear_layer(head: TokenHead, offset: Vectors | None, mixing: Any) -> tuple[Vectors, Vectors | None]:
-    """Return the weight [dimensions, d] and the bias of a head; zero for tokens that are never decoded to.
-
-    Args:
-        head: rows and tokens.
-        offset: float32 [d], what an adjustment adds to every embedding, or None.
-        mixing: of the tokens to dimensions, or None.
-    """
-    weight = np.zeros((len(head), head.dimension), np.float32)
+    """Return the weight [dimensions, d] and bias of a head after an adjustment's offset and a mixing of its tokens."""
+    weight = np.zeros((len(head), head.dimension), np.float32)  # 0 for tokens that are never decoded to
     weight[head.shown] = head.rows()[head.shown]
     bias = None
     if head.bias is not None or offset is not None:

@@ -40,8 +40,8 @@ class KeyTokenSettings(ReadingSettings):
     Attributes:
         pooling: which states are averaged: "mean", "weighted_mean" (SGPT: the j-th state counts j times), only the
             "last" one, or "prompt_eol": the last one, with the template `PROMPT_EOL` unless another is given.
-        start_token: put the tokenizer's start token before the text if the tokenizer puts none there.
-        end_token: put its end token after the text if the tokenizer puts none there; "last" is then its state.
+        start_token: put the tokenizer's start token before the text unless the tokenizer does so itself.
+        end_token: put its end token after the text unless the tokenizer does so itself; "last" is then its state.
         special_tokens: average over the states of special tokens and of the template as well. None: for encoders yes,
             as sentence-transformers does, for causal language models no, because their first state is of another size
             than all others.
@@ -80,7 +80,7 @@ class KeyTokenSettings(ReadingSettings):
 
     @property
     def adds_start(self) -> bool:
-        """Whether the tokenizer's start token is put before the text if the tokenizer puts none there."""
+        """Whether the tokenizer's start token is put before the text unless the tokenizer does so itself."""
         return self.start_token
 
     @property
@@ -100,16 +100,7 @@ class KeyTokenSettings(ReadingSettings):
 
 
 def text_embeddings(backbone: Backbone, readings: Sequence[Reading], settings: KeyTokenSettings) -> Vectors:
-    """Return the pooled last hidden states of some texts, float32 [n, d]; zeros for a text without tokens.
-
-    Args:
-        backbone: the transformer.
-        readings: at least one, of a `Reader` with `settings`.
-        settings: decided ones.
-
-    Raises:
-        InputError: the backbone gives NaN or infinity.
-    """
+    """Return the pooled last hidden states of some texts, float32 [n, d]; zeros for a text without tokens."""
     import torch
 
     with torch.inference_mode():
@@ -160,7 +151,7 @@ def has_layers(backbone: Backbone) -> bool:
 
 
 def state_width(backbone: Backbone) -> int:
-    """Return the length of an embedding: of a state before the head's own layers, if it has such."""
+    """Return the length of an embedding: of a state before the head's own layers, if it has any."""
     return int(backbone.model.config.hidden_size) if has_layers(backbone) else backbone.dimension
 
 

@@ -10,8 +10,7 @@ if TYPE_CHECKING:
         cluster_vocabulary as cluster_vocabulary,
         fit_head as fit_head,
     )
-    from pellucid.lexicon.embedder import LexiconEmbedder as LexiconEmbedder
-    from pellucid.lexicon.settings import LexiconSettings as LexiconSettings
+    from pellucid.lexicon.embedder import LexiconEmbedder as LexiconEmbedder, LexiconSettings as LexiconSettings
     from pellucid.lexicon.static import StaticLexiconEmbedder as StaticLexiconEmbedder
     from pellucid.lexicon.training import TrainingSettings as TrainingSettings, train_lexicon as train_lexicon
     from pellucid.lexicon.training_data import (

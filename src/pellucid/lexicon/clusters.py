@@ -8,11 +8,11 @@ take the place of the head, and each cluster is a dimension, named after its bes
 from __future__ import annotations
 
 import warnings
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -20,13 +20,10 @@ import numpy.typing as npt
 from pellucid import embeddings
 from pellucid.dimensions import Dimension, Dimensions, as_text, read_dimensions, write_dimensions
 from pellucid.errors import InputError, ModelFolderError, missing_extra
-from pellucid.lexicon.settings import LexiconSettings
 from pellucid.progress import Progress
 from pellucid.store import read_json, read_tensors, write_json, write_tensors
-from pellucid.transformer.reading import Reader
-from pellucid.transformer.tokenwords import Rank, Token, readable, vocabulary_of
-from pellucid.views.parts import AnyPart, Column, Heading, Note, TablePart, percent
-from pellucid.views.report import Report
+from pellucid.transformer.reading import Reader, ReadingSettings
+from pellucid.transformer.tokenwords import Rank, Token, tokens_of_rows, unused_name
 
 if TYPE_CHECKING:
     from pellucid.transformer.backbone import Backbone
@@ -36,58 +33,6 @@ FILES = (_TENSORS, _WORDS, _TABLE)
 """What `Clusters.save` writes."""
 
 _NAMED_BY = 3  # words
-_SPARE_ROWS = 1024  # heads are padded to a round number of rows; more than this is another tokenizer's head
-_BLOCK = 2048  # rows compared with all centroids at once
-_LARGEST, _EXAMPLES = 5, 10  # clusters in a report
-
-
-class ReportedCluster(NamedTuple):
-    """One of the "largest" clusters, or an "example" of two tokens or more drawn at random."""
-
-    what: str
-    number: int
-    tokens: int
-    words: tuple[str, ...]
-
-
-@dataclass(frozen=True, repr=False)
-class ClusterReport(Report):
-    """How good clusters are.
-
-    Attributes:
-        k: how many clusters there are.
-        tokens: in all of them.
-        outside: tokens that are in none.
-        dead: clusters without a token.
-        singles: how many clusters have one token.
-        median_size: tokens of a cluster.
-        shards_only: clusters that are named by parts of words alone.
-        explained: share of the clustered rows' variance that is between clusters; None without rows.
-        clusters: the five largest and ten examples.
-    """
-
-    kind: ClassVar[str] = "clusters"
-    table: ClassVar[str] = "clusters"
-
-    k: int
-    tokens: int
-    outside: int
-    dead: tuple[int, ...]
-    singles: int
-    median_size: float
-    shards_only: tuple[int, ...]
-    explained: float | None
-    clusters: tuple[ReportedCluster, ...]
-
-    def _parts(self) -> Iterator[AnyPart]:
-        yield Heading("Clusters", f"{self.k:,} of {self.tokens:,} tokens", "lexicon")
-        explained = "" if self.explained is None else f" They explain {percent(self.explained)} of the rows' variance."
-        yield Note(
-            f"{self.outside:,} tokens are in none. The median size is {self.median_size:g}; {self.singles:,} have one "
-            f"token, {len(self.dead):,} none; {len(self.shards_only):,} are named by parts of words alone.{explained}"
-        )
-        rows = tuple((one.what, f"{one.tokens:,}", ", ".join(one.words[:8])) for one in self.clusters)
-        yield TablePart("", (Column(""), Column("tokens", "number"), Column("words")), rows)
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,7 +40,7 @@ class Clusters:
     """Groups of tokens, each with a centroid, a name and its words.
 
     Attributes:
-        assignment: int64 [vocabulary], the cluster of each token; -1 where it is in none (special tokens, placeholders,
+        assignment: int64 [vocabulary], the cluster of each token; -1 where it has none (special tokens, placeholders,
             lone bytes, spare rows of the head).
         centroids: float32 [k, d], the rows of the new head.
         names: k different names, each up to three of the cluster's best-formed words.
@@ -123,7 +68,7 @@ class Clusters:
         used = self.assignment
         if used.ndim != 1 or used.dtype != np.int64 or (used.size and not -1 <= used.min() <= used.max() < k):
             raise InputError(f"the assignment must be int64 [vocabulary] of clusters -1 to {k - 1}")
-        _ = self.dimensions  # refuses names that are empty or used twice
+        _ = self.dimensions  # checks that names are neither empty nor used twice
 
     def __len__(self) -> int:
         """Return the number of clusters, k."""
@@ -131,7 +76,7 @@ class Clusters:
 
     @cached_property
     def sizes(self) -> npt.NDArray[np.int64]:
-        """How many tokens each cluster has, int64 [k]."""
+        """How many tokens each cluster has, int64 [k]; 0 for a dead one."""
         return np.bincount(self.assignment[self.assignment >= 0], minlength=len(self)).astype(np.int64)
 
     @cached_property
@@ -139,37 +84,8 @@ class Clusters:
         """The clusters as dimensions: name and words."""
         return Dimensions(Dimension(name, words) for name, words in zip(self.names, self.words))
 
-    def report(self, rows: Any = None) -> ClusterReport:
-        """Return how good the clusters are; with the `rows` [vocabulary, d] also how much of them they explain."""
-        explained = None
-        if rows is not None:
-            rows, kept = _as_rows(rows), np.flatnonzero(self.assignment >= 0)
-            if len(self.assignment) != len(rows):
-                raise InputError(f"the clusters are of {len(self.assignment):,} tokens, got {len(rows):,} rows")
-            inside = ((rows[kept] - self.centroids[self.assignment[kept]]) ** 2).sum()
-            total = ((rows[kept] - rows[kept].mean(axis=0)) ** 2).sum()
-            explained = float(1 - inside / total) if total else 1.0
-        sizes, several = self.sizes, np.flatnonzero(self.sizes > 1)
-        largest = np.argsort(-sizes, kind="stable")[:_LARGEST].tolist()
-        drawn = sorted(np.random.default_rng(0).permutation(several)[:_EXAMPLES].tolist())
-        return ClusterReport(
-            tokens=int(sizes.sum()),
-            outside=int((self.assignment < 0).sum()),
-            dead=tuple(np.flatnonzero(sizes == 0).tolist()),
-            singles=int((sizes == 1).sum()),
-            median_size=float(np.median(sizes)) if len(self) else 0.0,
-            shards_only=tuple(n for n, words in enumerate(self.words) if words and words[0].startswith("…")),
-            explained=explained,
-            clusters=tuple(
-                ReportedCluster(what, number, int(sizes[number]), self.words[number])
-                for what, numbers in (("largest", largest), ("example", drawn))
-                for number in numbers
-            ),
-            k=len(self),
-        )
-
     def take(self, chosen: npt.NDArray[np.int64]) -> Clusters:
-        """Return some of the clusters, in that order; tokens of the others are in none."""
+        """Return some of the clusters, in that order; tokens of the others have none."""
         number = np.full(len(self) + 1, -1, np.int64)  # the last cell is for tokens in no cluster, -1
         number[chosen] = np.arange(len(chosen))
         return replace(
@@ -222,7 +138,7 @@ class Clusters:
     @classmethod
     def nameless(cls, centroids: Any) -> Clusters:
         """Return clusters of which only the centroids [k, d] are known; their names are numbers."""
-        rows = _as_rows(centroids)
+        rows = head_matrix(centroids)
         names = [f"cluster {number}" for number in range(len(rows))]
         return cls(np.zeros(0, np.int64), rows, names, [() for _ in names])
 
@@ -250,7 +166,7 @@ def cluster_vocabulary(
         rows: the output head's weight, or the input embeddings where they are tied, [vocabulary, d]; array or tensor.
         tokenizer: of transformers or tokenizers, or the list of token strings in order of the rows.
         k: how many clusters (the paper: 4,000 and 8,000 of 32,000 tokens); None makes each token a cluster.
-        unit_rows: group by direction alone. False groups the rows as they are, as the paper does: rare tokens, whose
+        unit_rows: group by direction only. False groups the rows as they are, as the paper does: rare tokens, whose
             rows are short, then fall together into one large cluster. Centroids are means of the rows as they are
             in both cases.
         iterations: of KMeans at most.
@@ -262,48 +178,33 @@ def cluster_vocabulary(
             head do not belong together.
         MissingExtraError: scikit-learn is not installed.
     """
-    rows = _as_rows(rows)
-    read = _read(rows, tokenizer, words)
-    kept = np.array([number for number, token in enumerate(read) if token.rank < Rank.NONE], np.int64)
+    from scipy.sparse import csr_array
+
+    rows = head_matrix(rows)
+    _, tokens = tokens_of_rows(len(rows), tokenizer, words)
+    kept = np.array([number for number, token in enumerate(tokens) if token.rank < Rank.NONE], np.int64)
     assignment = np.full(len(rows), -1, np.int64)
     if k is None:
         assignment[kept] = np.arange(len(kept))
-        return _named(assignment, rows[kept], rows, read)
+        return named_clusters(assignment, rows[kept], rows, tokens)
     chosen = rows[kept]
-    _check_k(k, chosen)
-    assignment[kept] = labels = _kmeans(embeddings.unit_rows(chosen) if unit_rows else chosen, k, iterations, seed)
-    return _named(assignment, _means(chosen, labels, k), rows, read)
-
-
-def name_clusters(centroids: Any, rows: Any, tokenizer: Any, *, words: Collection[str] | None = None) -> Clusters:
-    """Return named clusters for published centroids: each token goes to the centroid nearest to its row.
-
-    Args:
-        centroids: [k, d].
-        rows: the head the centroids were made from, [vocabulary, d].
-        tokenizer: as for `cluster_vocabulary`, as `words`.
-        words: known words.
-
-    Raises:
-        InputError: centroids and rows are not of one width, or tokenizer and head do not belong together.
-    """
-    centroids, rows = _as_rows(centroids), _as_rows(rows)
-    if centroids.shape[1] != rows.shape[1]:
+    if isinstance(k, bool) or not isinstance(k, (int, np.integer)) or k < 1:
+        raise InputError(f"the number of clusters is {k!r:.40}; it must be a whole number above 0, or None")
+    different = len({row.tobytes() for row in chosen}) if k <= len(chosen) else len(chosen)
+    if k > different:
         raise InputError(
-            f"centroids of {centroids.shape[1]} dimensions and rows of {rows.shape[1]} are not of the same model"
+            f"{k:,} clusters cannot be made of {different:,} different tokens with text; "
+            "take fewer, or None for no clustering"
         )
-    read = _read(rows, tokenizer, words)
-    assignment = np.full(len(rows), -1, np.int64)
-    kept = np.array([number for number, token in enumerate(read) if token.rank < Rank.NONE], np.int64)
-    squares = (centroids**2).sum(axis=1)
-    for start in range(0, len(kept), _BLOCK):
-        some = kept[start : start + _BLOCK]
-        assignment[some] = (squares - 2 * rows[some] @ centroids.T).argmin(axis=1)
-    return _named(assignment, centroids, rows, read)
+    assignment[kept] = labels = _kmeans(embeddings.unit_rows(chosen) if unit_rows else chosen, k, iterations, seed)
+    counts = np.bincount(labels, minlength=k)
+    members = csr_array((np.ones(len(chosen), np.float32), (labels, np.arange(len(chosen)))), shape=(k, len(chosen)))
+    means: npt.NDArray[np.float32] = (members @ chosen / np.maximum(counts, 1)[:, None]).astype(np.float32)
+    return named_clusters(assignment, means, rows, tokens)
 
 
-def _as_rows(rows: Any) -> npt.NDArray[np.float32]:
-    """Return a matrix as float32."""
+def head_matrix(rows: Any) -> npt.NDArray[np.float32]:
+    """Return the rows of a head as float32 [vocabulary, d], after checking that they are finite."""
     if hasattr(rows, "detach"):
         rows = rows.detach().float().cpu().numpy()
     array = np.asarray(rows, np.float32)
@@ -313,31 +214,6 @@ def _as_rows(rows: Any) -> npt.NDArray[np.float32]:
     if broken.any():
         raise InputError(f"{int(broken.sum())} rows hold NaN or infinity, the first is row {int(broken.argmax())}")
     return array
-
-
-def _read(rows: npt.NDArray[np.float32], tokenizer: Any, words: Collection[str] | None) -> list[Token]:
-    """Return how the token of each row reads, after checking that tokenizer and rows belong together."""
-    is_list = isinstance(tokenizer, Sequence) and not isinstance(tokenizer, str)
-    tokens, special = (list(tokenizer), set[int]()) if is_list else vocabulary_of(tokenizer)
-    spare = len(rows) - len(tokens)
-    if not 0 <= spare <= _SPARE_ROWS:
-        raise InputError(
-            f"the head has {len(rows):,} rows and the tokenizer {len(tokens):,} tokens; they are not of the same model"
-            + (" (resize the model's embeddings after adding tokens)" if spare < 0 else "")
-        )
-    return readable(tokens + [""] * spare, special, words)
-
-
-def _check_k(k: int, rows: npt.NDArray[np.float32]) -> None:
-    """Check that so many clusters can be made."""
-    if isinstance(k, bool) or not isinstance(k, (int, np.integer)) or k < 1:
-        raise InputError(f"the number of clusters is {k!r:.40}; it must be a whole number above 0, or None")
-    different = len({row.tobytes() for row in rows}) if k <= len(rows) else len(rows)
-    if k > different:
-        raise InputError(
-            f"{k:,} clusters cannot be made of {different:,} different tokens with text; "
-            "take fewer, or None for no clustering"
-        )
 
 
 def _kmeans(rows: npt.NDArray[np.float32], k: int, iterations: int, seed: int) -> npt.NDArray[np.int64]:
@@ -354,53 +230,28 @@ def _kmeans(rows: npt.NDArray[np.float32], k: int, iterations: int, seed: int) -
     return labels
 
 
-def _means(rows: npt.NDArray[np.float32], labels: npt.NDArray[np.int64], k: int) -> npt.NDArray[np.float32]:
-    """Return the mean row of each cluster, zeros for a dead one."""
-    from scipy.sparse import csr_array
-
-    counts = np.bincount(labels, minlength=k)
-    members = csr_array((np.ones(len(rows), np.float32), (labels, np.arange(len(rows)))), shape=(k, len(rows)))
-    means: npt.NDArray[np.float32] = (members @ rows / np.maximum(counts, 1)[:, None]).astype(np.float32)
-    return means
-
-
-def _named(
+def named_clusters(
     assignment: npt.NDArray[np.int64],
     centroids: npt.NDArray[np.float32],
     rows: npt.NDArray[np.float32],
-    read: Sequence[Token],
+    tokens: Sequence[Token],
 ) -> Clusters:
-    """Give each cluster its words and its name."""
+    """Return clusters with words and names, of the cluster of each row (-1 for none) and how its token reads."""
     kept = np.flatnonzero(assignment >= 0)
     far = np.zeros(len(rows), np.float32)
     far[kept] = np.linalg.norm(rows[kept] - centroids[assignment[kept]], axis=1)
     members: list[list[Token]] = [[] for _ in centroids]
-    for number in sorted(kept.tolist(), key=lambda number: (read[number].rank, far[number], number)):
-        members[assignment[number]].append(read[number])
-    names = _names(members)
+    for number in sorted(kept.tolist(), key=lambda number: (tokens[number].rank, far[number], number)):
+        members[assignment[number]].append(tokens[number])
+    names, taken = [""] * len(members), set[str]()
+    # Where two clusters would be called the same, the one with the better-formed words is; the other gets a number.
+    for number in sorted(range(len(members)), key=lambda n: members[n][0].rank if members[n] else Rank.NONE):
+        names[number] = unused_name(_plain_name(members[number]) or f"empty cluster {number}", taken)
     return Clusters(assignment, centroids, names, [tuple(dict.fromkeys(t.text for t in m)) for m in members])
 
 
-def _names(members: Sequence[Sequence[Token]]) -> list[str]:
-    """Return different names: the first words of each cluster that are as well-formed as its first.
-
-    Where two clusters would be called the same, the one with the better-formed words is, the other gets a number.
-    """
-    names = [""] * len(members)
-    taken: set[str] = set()
-    for number in sorted(range(len(members)), key=lambda n: members[n][0].rank if members[n] else Rank.NONE):
-        plain = name = _name(members[number]) or f"empty cluster {number}"
-        again = 1
-        while name in taken:
-            again += 1
-            name = f"{plain} ({again})"
-        taken.add(name)
-        names[number] = name
-    return names
-
-
-def _name(members: Sequence[Token]) -> str:
-    """Join up to three words, those that differ in case alone once and in lower case where the cluster has it."""
+def _plain_name(members: Sequence[Token]) -> str:
+    """Join up to three of the best-formed words; those that differ only in case once, in lower case if there is one."""
     spellings: dict[str, str] = {}
     for token in members:
         if token.rank == members[0].rank:
@@ -474,21 +325,18 @@ def fit_head(
         )
     seen = _seen(backbone, embeddings.check_texts(texts), len(targets), show_progress_bar)
     return _scaled(clusters, _directions(targets, clusters) @ _mapping(seen, targets), seen, firing)
+    seen = _states_of(backbone, base.check_texts(texts), len(targets), show_progress_bar)
+    sums = np.zeros((len(clusters), targets.shape[1]))
+    kept = clusters.assignment >= 0
+    np.add.at(sums, clusters.assignment[kept], targets[kept])
+    return _scaled(clusters, embeddings.unit_rows(sums, np.float64) @ _mapping(seen, targets), seen, firing)
 
 
 def fit_rows(backbone: Backbone, texts: Iterable[str], *, show_progress_bar: bool = False) -> npt.NDArray[np.float32]:
-    """Return the same for single tokens: rows to multiply states with, float32 [vocabulary, d], of no scale.
-
-    Args:
-        backbone: an encoder, such as a sentence transformer.
-        texts: a few thousand sentences like those the model is for.
-        show_progress_bar: count texts.
-
-    Raises:
-        InputError: the texts have too few tokens to fit a map.
-    """
+    """Return a row a token that `fit_head` would give clusters of one token, float32 [vocabulary, d], unscaled."""
     targets = _targets(backbone)
     seen = _seen(backbone, embeddings.check_texts(texts), len(targets), show_progress_bar)
+    seen = _states_of(backbone, base.check_texts(texts), len(targets), show_progress_bar)
     rows: npt.NDArray[np.float32] = (targets @ _mapping(seen, targets)).astype(np.float32)
     return rows
 
@@ -500,8 +348,8 @@ def _targets(backbone: Backbone) -> Floats:
     return targets
 
 
-class _Seen(NamedTuple):
-    """What is kept of all states: enough for least squares."""
+class _States(NamedTuple):
+    """Moments of the states of many tokens, enough for least squares, and a sample of them."""
 
     counts: Floats  # [vocabulary]
     sums: Floats  # [vocabulary, d], of the states of each token
@@ -510,7 +358,8 @@ class _Seen(NamedTuple):
     tokens: npt.NDArray[np.int64]  # of the sample
 
 
-def _seen(backbone: Backbone, texts: list[str], vocabulary: int, show_progress_bar: bool) -> _Seen:
+def _states_of(backbone: Backbone, texts: list[str], vocabulary: int, show_progress_bar: bool) -> _States:
+    """Run texts through a transformer."""
     import torch
 
     width = backbone.dimension
@@ -518,7 +367,7 @@ def _seen(backbone: Backbone, texts: list[str], vocabulary: int, show_progress_b
     sample: list[Floats] = []
     tokens: list[npt.NDArray[np.int64]] = []
     every = max(1, len(texts) * 16 // _SAMPLE)
-    reader = Reader(backbone.tokenizer, LexiconSettings().decided(backbone.tokenizer, False, backbone.max_length))
+    reader = Reader(backbone.tokenizer, ReadingSettings().decided(backbone.tokenizer, False, backbone.max_length))
     with Progress("fitting the head", total=len(texts), enabled=show_progress_bar) as progress, torch.inference_mode():
         for start in range(0, len(texts), _TEXTS):
             readings = reader.read(texts[start : start + _TEXTS], instructed=False)
@@ -535,10 +384,10 @@ def _seen(backbone: Backbone, texts: list[str], vocabulary: int, show_progress_b
         raise InputError(
             f"the texts have {int(counts.sum())} tokens; a map of {width} dimensions needs thousands. Give more texts"
         )
-    return _Seen(counts, sums, moments, np.concatenate(sample)[:_SAMPLE], np.concatenate(tokens)[:_SAMPLE])
+    return _States(counts, sums, moments, np.concatenate(sample)[:_SAMPLE], np.concatenate(tokens)[:_SAMPLE])
 
 
-def _mapping(seen: _Seen, targets: Floats) -> Floats:
+def _mapping(seen: _States, targets: Floats) -> Floats:
     """Return the ridge regression [d, d] from centred states to the tokens' target rows; a target is `map @ state`."""
     total = seen.counts.sum()
     mean = seen.sums.sum(axis=0) / total
@@ -550,16 +399,7 @@ def _mapping(seen: _Seen, targets: Floats) -> Floats:
     return solved.T
 
 
-def _directions(targets: Floats, clusters: Clusters) -> Floats:
-    """Return the direction of each cluster among the target rows, [k, d]."""
-    sums = np.zeros((len(clusters), targets.shape[1]))
-    kept = clusters.assignment >= 0
-    np.add.at(sums, clusters.assignment[kept], targets[kept])
-    directions: Floats = embeddings.unit_rows(sums, np.float64)
-    return directions
-
-
-def _scaled(clusters: Clusters, head: Floats, seen: _Seen, firing: float) -> FittedHead:
+def _scaled(clusters: Clusters, head: Floats, seen: _States, firing: float) -> FittedHead:
     """Scale the head so that a token's own cluster has logit `_OWN_LOGIT`, and set the threshold."""
     total, mean = seen.counts.sum(), seen.sums.sum(axis=0) / seen.counts.sum()
     kept = clusters.assignment >= 0

@@ -13,33 +13,32 @@ torch does in `transformer/backbone.py`. A model on disk:
     lexicon.json           the settings, and the clusters' names and words
     lexicon.safetensors    centroids, assignment of tokens; bias and mixing where there are any; a fingerprint
     dimensions.tsv         the dimensions, for people: names and scales in it are honoured; what `scale` did is here
-    backbone/, adapter/    the transformer, as in `transformer/folder.py`
+    backbone/, adapter/    the transformer, as in `transformer/embedder.py`
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from functools import cache, cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 import numpy.typing as npt
+from tokenizers import Tokenizer
 
 from pellucid.base import Vectors
 from pellucid.dimensions import Dimensions, Edit, write_dimensions
 from pellucid.embeddings import Role
-from pellucid.errors import InputError, ModelFolderError
+from pellucid.errors import InputError, ModelFolderError, check_choice, check_numbers
 from pellucid.lexicon.clusters import Clusters
-from pellucid.lexicon.settings import LexiconSettings, kept_own_words
 from pellucid.mixing import after_edit, diagonal_scales, mixing_tensors, read_mixed, sparse_units, strongest_source
 from pellucid.query import Query, SpanFinder
 from pellucid.store import read_json, read_tensors, write_json, write_tensors
-from pellucid.text import Span, well_formed
-from pellucid.transformer.embedder import TransformerEmbedder
-from pellucid.transformer.folder import backbone_facts, finite, read_backbone, write_backbone
-from pellucid.transformer.reading import Reading, known_words, whole_words
+from pellucid.text import Span, split_words, well_formed
+from pellucid.transformer.embedder import TransformerEmbedder, backbone_facts, finite, read_backbone, write_backbone
+from pellucid.transformer.reading import Reading, ReadingSettings, known_words, whole_words
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -47,6 +46,107 @@ if TYPE_CHECKING:
     from pellucid.transformer.backbone import Backbone
 
 _TENSORS, _DESCRIBED, _TABLE = "lexicon.safetensors", "lexicon.json", "dimensions.tsv"
+
+
+Pooling = Literal["max", "sum", "last"]
+POOLINGS = ("max", "sum", "last")
+
+
+@dataclass(frozen=True)
+class LexiconSettings(ReadingSettings):
+    """How texts become lexicon embeddings (LENS paper, section 3.2.2).
+
+    Attributes:
+        pooling: how the weights of the text's tokens become one: their "max" or "sum", or the weights at the "last"
+            position, after the whole text.
+        shift: use for a token the state at the position before it, which is where a causal language model predicts
+            it. None: for causal language models yes, for encoders no. With it, `end_token=False` also removes the end
+            token that the tokenizer adds by itself.
+        takes_instruction: whether the model was trained with instructions.
+        own_words: keep only the coordinates of the text's own words, function words excepted (PromptReps).
+        max_active_dims: keep only so many of the largest coordinates of each text; None keeps all.
+    """
+
+    pooling: Pooling = "max"
+    shift: bool | None = None
+    takes_instruction: bool = False
+    own_words: bool = False
+    max_active_dims: int | None = None
+
+    def __post_init__(self) -> None:
+        """Check the values.
+
+        Raises:
+            InputError: a value is not allowed; the message names it.
+        """
+        super().__post_init__()
+        if self.template is None:
+            raise InputError("template is None; it must be a string")
+        check_choice(self, POOLINGS, "pooling")
+        check_choice(self, (True, False, None), "shift")
+        check_choice(self, (True, False), "takes_instruction", "own_words")
+        check_numbers(self, "max_active_dims", least=1, whole=True, optional=True)
+
+    @property
+    def adds_start(self) -> bool:
+        """Whether there must be a token before the text: with a shift, the first token's state is there."""
+        return bool(self.shift)
+
+    @property
+    def looks_back(self) -> bool:
+        """Whether a token's state is the one at the position before it."""
+        return bool(self.shift)
+
+    def kept_tokens(self, text: str, tokenizer: Tokenizer) -> tuple[int, ...] | None:
+        """Return the ids of the tokens of the text's own words, where only they are kept."""
+        return own_word_ids(text, tokenizer) if self.own_words else None
+
+    def decided(self, tokenizer: Any, predicts_next: bool, context: int) -> Self:
+        """Return these settings with everything set that is left to the model; see `ReadingSettings.decided`."""
+        settings = super().decided(tokenizer, predicts_next, context)
+        return replace(settings, shift=predicts_next if self.shift is None else self.shift)
+
+
+_WITHOUT_WORDS = 10  # tokens, as in the published code
+
+FUNCTION_WORDS = frozenset(
+    """
+    i me my mine myself we us our ours ourselves you your yours yourself yourselves he him his himself she her hers
+    herself it its itself they them their theirs themselves this that these those who whom whose which what when where
+    why how am is are was were be been being have has had having do does did doing done will would shall should can
+    could may might must a an the and or nor but if then else than because as until while though although since so of
+    at by for with without within about against between among into onto through during before after above below to
+    from up down in out on off over under upon per via again further once here there now just only own same too very
+    not no yes all any both each every either neither few more most other another some such also ever never always
+    s t d m o re ve ll don didn doesn isn aren wasn weren won wouldn shouldn couldn hasn haven hadn ain mustn needn
+    """.split()
+)
+"""English words that carry no topic. The published code takes NLTK's list, which is about the same."""
+
+
+def own_word_ids(text: str, tokenizer: Any) -> tuple[int, ...]:
+    """Return the ids of the tokens that all words of `text` are written with, each by itself and in lower case."""
+    words = dict.fromkeys(word.text.lower() for word in split_words(text))
+    kept = [word for word in words if word not in FUNCTION_WORDS]
+    encoded = tokenizer.encode_batch(kept, add_special_tokens=False) if kept else []
+    return tuple(dict.fromkeys(token for one in encoded for token in one.ids))
+
+
+def kept_own_words(weights: Vectors, readings: Sequence[Reading], assignment: npt.NDArray[np.int64]) -> Vectors:
+    """Set weights [texts, k] to 0 for clusters without a word of the text, where its reading names words."""
+    for row, reading in zip(weights, readings, strict=True):
+        if reading.words is None:
+            continue
+        if not len(assignment):
+            raise InputError("own_words needs clusters that know their tokens; these have only centroids")
+        found = assignment[list(reading.words)]
+        columns = found[found >= 0]
+        if not len(columns):
+            columns = np.argsort(-row, kind="stable")[:_WITHOUT_WORDS]
+        left_out = np.ones(len(row), bool)
+        left_out[columns] = False
+        row[left_out] = 0
+    return weights
 
 
 class LexiconEmbedder(TransformerEmbedder):
@@ -74,7 +174,8 @@ class LexiconEmbedder(TransformerEmbedder):
         clusters: Clusters,
         settings: LexiconSettings | None = None,
         *,
-        bias: npt.NDArray[np.float32] | None = None,
+        bias: npt.NDArray[np.float32] | Literal["head"] | None = "head",
+        mixed: tuple[Any, Dimensions] | None = None,
     ) -> None:
         """Put a head of clusters on a backbone.
 
@@ -82,77 +183,28 @@ class LexiconEmbedder(TransformerEmbedder):
             backbone: from `open_backbone`.
             clusters: from `cluster_vocabulary` over the backbone's head.
             settings: None takes the paper's.
-            bias: added to the clusters' logits, [k]; None takes the mean of what the backbone's head adds to the tokens
-                of a cluster, where it adds anything.
+            bias: added to the clusters' logits, [k]; "head" takes the mean of what the backbone's head adds to the
+                tokens of a cluster, where it adds anything; None adds nothing.
+            mixed: a mixing, sparse [k, dimensions], and as many dimensions; None where the clusters are the dimensions.
 
         Raises:
-            InputError: the clusters are not of this backbone's head, or the settings do not fit the tokenizer.
+            InputError: the parts do not fit together, or the settings do not fit the tokenizer.
         """
-        self._set(backbone, clusters, settings or LexiconSettings(), _checked_bias(bias, backbone, clusters))
-
-    def _set(
-        self,
-        backbone: Backbone,
-        clusters: Clusters,
-        settings: LexiconSettings,
-        bias: npt.NDArray[np.float32] | None,
-        mixed: tuple[Any, Dimensions] | None = None,
-    ) -> None:
         width = clusters.centroids.shape[1]
         if width != backbone.dimension:
             raise InputError(
                 f"the clusters' centroids have {width} dimensions and the states of the backbone {backbone.dimension}; "
                 "cluster the head of this backbone"
             )
+        self.clusters, self.bias = clusters, _checked_bias(bias, backbone, clusters)
         self.mixing: Any = mixed and mixed[0]
         self._dimensions = mixed[1] if mixed else clusters.dimensions
-        if mixed is not None and mixed[0].shape != (len(clusters), len(mixed[1])):
+        if self.mixing is not None and self.mixing.shape != (len(clusters), len(self._dimensions)):
             raise InputError(
-                f"mixing of shape {mixed[0].shape} does not lead from {len(clusters)} clusters to {len(mixed[1])} "
-                "dimensions"
+                f"mixing of shape {self.mixing.shape} does not lead from {len(clusters)} clusters to "
+                f"{len(self._dimensions)} dimensions"
             )
-        self._read_with(backbone, settings)
-        self.clusters, self.bias = clusters, bias
-
-    @classmethod
-    def from_parts(
-        cls,
-        backbone: Backbone,
-        clusters: Clusters,
-        settings: LexiconSettings,
-        *,
-        bias: npt.NDArray[np.float32] | None,
-        mixed: tuple[Any, Dimensions] | None = None,
-    ) -> Self:
-        """Return a model whose head may be mixed.
-
-        Args:
-            backbone: the transformer.
-            clusters: the head.
-            settings: how texts are read.
-            bias: [k], or None for none.
-            mixed: sparse [k, dimensions], and as many dimensions; None where the clusters are the dimensions.
-
-        Raises:
-            InputError: the parts do not fit together.
-        """
-        model = cls.__new__(cls)
-        model._set(backbone, clusters, settings, bias, mixed)
-        return model
-
-    @classmethod
-    def from_pretrained(cls, path_or_id: str | Path, *, backbone: Backbone | str | Path | None = None) -> Self:
-        """Open a lexicon model: a bundled name, a saved folder, or a hub id.
-
-        Args:
-            path_or_id: where it is.
-            backbone: the transformer to use instead of the folder's or the one it names; opened, or a folder or hub id.
-
-        Raises:
-            ModelFolderError: nothing is there, its files are broken or do not fit together, or the backbone is another
-                one than the model was made with.
-        """
-        return cls._open(path_or_id, backbone=backbone)
+        self._read_with(backbone, settings or LexiconSettings())
 
     @classmethod
     def _read(cls, folder: Path, facts: Mapping[str, Any], *, backbone: Backbone | str | Path | None = None) -> Self:
@@ -168,7 +220,7 @@ class LexiconEmbedder(TransformerEmbedder):
         if mixing is None:  # what was renamed are the clusters themselves
             clusters = replace(clusters, names=dimensions.names, words=[item.about for item in dimensions])
         mixed = None if mixing is None else (mixing, dimensions)
-        return cls.from_parts(opened, clusters, settings, bias=tensors.get("bias"), mixed=mixed)
+        return cls(opened, clusters, settings, bias=tensors.get("bias"), mixed=mixed)
 
     def save_pretrained(self, path: str | Path, *, backbone_name: str | None = None, dtype: str = "float32") -> None:
         """Write the model to folder `path`, whole or not at all; `dimensions.tsv` may be edited.
@@ -224,7 +276,7 @@ class LexiconEmbedder(TransformerEmbedder):
     def _like(self, **changes: Any) -> Self:
         mixed = None if self.mixing is None else (self.mixing, self._dimensions)
         parts = {"clusters": self.clusters, "settings": self.settings, "bias": self.bias, "mixed": mixed, **changes}
-        return self.from_parts(self.backbone, **parts)
+        return type(self)(self.backbone, **parts)
 
     def _size(self) -> str:
         return f"{len(self.clusters):,} clusters"
@@ -303,10 +355,12 @@ class LexiconEmbedder(TransformerEmbedder):
 
 
 def _checked_bias(
-    bias: npt.NDArray[np.float32] | None, backbone: Backbone, clusters: Clusters
+    bias: npt.NDArray[np.float32] | str | None, backbone: Backbone, clusters: Clusters
 ) -> npt.NDArray[np.float32] | None:
-    """Return the bias given, or the mean bias of each cluster's tokens where the backbone's head has one."""
-    if bias is not None:
+    """Return the bias given, or for "head" the mean bias of each cluster's tokens where the backbone's head has one."""
+    if bias is None:
+        return None
+    if not isinstance(bias, str):
         checked = np.asarray(bias, np.float32)
         if checked.shape != (len(clusters),) or not np.isfinite(checked).all():
             raise InputError(f"bias must be {len(clusters)} finite numbers, one a cluster, got shape {checked.shape}")
@@ -328,7 +382,7 @@ def _checked_bias(
 
 
 def _checked_tensors(path: Path) -> dict[str, npt.NDArray[Any]]:
-    """Read the tensors and check their shapes against each other."""
+    """Return the tensors after checking their shapes against each other."""
     tensors, _ = read_tensors(path)
     found = {name: np.array(tensor) for name, tensor in tensors.items()}  # torch wants arrays it may write to
     needed = ("centroids", "assignment", "fingerprint")
@@ -364,5 +418,5 @@ def _lists(value: Any) -> list[tuple[str, ...]]:
     if not isinstance(value, list) or not all(isinstance(texts, list) for texts in value):
         raise TypeError(f"there must be lists of texts, not {value!r:.40}")
     if not all(isinstance(text, str) for texts in value for text in texts):
-        raise TypeError("a word is no text")
+        raise TypeError("a word is not a string")
     return [tuple(texts) for texts in value]

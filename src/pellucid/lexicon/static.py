@@ -7,7 +7,7 @@ and a_wj >= 0 for its weight for cluster j,
 
 which is the pooling of a `LexiconEmbedder` with a sum in place of the transformer. The cosine of two texts is exactly a
 sum over clusters, and a cluster's weight in a text comes from words that can be named. How a table is made from a
-lexicon model is in `distilling.py`.
+lexicon model is in `recipes/lexicon_table.py`.
 
 On disk:
 
@@ -71,11 +71,7 @@ class WordClusters(NamedTuple):
 
     @classmethod
     def of(cls, table: Any) -> WordClusters:
-        """Return a table of weights, SciPy sparse [words, k], rounded to 255ths of each word's largest.
-
-        Raises:
-            InputError: a weight is negative, no number or too large, or there are more than 32,768 clusters.
-        """
+        """Return a table of weights, SciPy sparse [words, k], rounded to 255ths of each word's largest."""
         from scipy import sparse
 
         rows = sparse.csr_matrix(table)
@@ -165,8 +161,24 @@ class StaticLexiconEmbedder(Embedder):
 
     @classmethod
     def _read(cls, folder: Path, facts: Mapping[str, Any]) -> Self:
-        """Open a folder; the table is mapped, not read."""
-        return cls(*_read_folder(folder, facts))
+        path = folder / _TENSORS
+        for name in ("clusters", "dimensions"):
+            if type(facts.get(name)) is not int or not 0 < facts[name] <= _MOST_CLUSTERS:
+                raise ModelFolderError(
+                    f"{folder / 'config.json'}: {name!r} is {facts.get(name)!r:.40}, expected 1 to {_MOST_CLUSTERS:,}"
+                )
+        vocabulary = read_vocabulary(folder)
+        tensors, _ = read_tensors(path)  # mapped, not read
+        missing = [name for name in WordClusters._fields if name not in tensors]
+        if missing:
+            raise ModelFolderError(f"{path} holds no {missing[0]!r}; it is of another model or broken")
+        table = WordClusters(*(tensors[name] for name in WordClusters._fields))
+        try:
+            _check_table(table, len(vocabulary), facts["clusters"])
+        except InputError as error:
+            raise ModelFolderError(f"{path}: {error}") from error
+        mixing, dimensions = read_mixed(tensors, facts["clusters"], facts["dimensions"], path)
+        return cls(vocabulary, table, dimensions, mixing, facts.get("max_active_dims"))
 
     def _write(self, folder: Path) -> dict[str, Any]:
         scales = diagonal_scales(self.mixing)
@@ -353,40 +365,8 @@ class _TextClusters:
         return place
 
 
-def _read_folder(
-    folder: Path, facts: Mapping[str, Any]
-) -> tuple[Vocabulary, WordClusters, Dimensions, Any, int | None]:
-    """Return the parts of the model in `folder`, in the order in which they are given to the class."""
-    path = folder / _TENSORS
-    clusters, count = (_checked_count(facts, name, folder) for name in ("clusters", "dimensions"))
-    vocabulary = read_vocabulary(folder)
-    tensors, _ = read_tensors(path)
-    missing = [name for name in WordClusters._fields if name not in tensors]
-    if missing:
-        raise ModelFolderError(f"{path} holds no {missing[0]!r}; it is of another model or broken")
-    table = WordClusters(*(tensors[name] for name in WordClusters._fields))
-    try:
-        _check_table(table, len(vocabulary), clusters)
-    except InputError as error:
-        raise ModelFolderError(f"{path}: {error}") from error
-    mixing, dimensions = read_mixed(tensors, clusters, count, path)
-    return vocabulary, table, dimensions, mixing, facts.get("max_active_dims")
-
-
-def _checked_count(facts: Mapping[str, Any], name: str, folder: Path) -> int:
-    """Return how many clusters or dimensions `config.json` says that there are."""
-    count = facts.get(name)
-    if type(count) is not int or not 0 < count <= _MOST_CLUSTERS:
-        raise ModelFolderError(f"{folder / 'config.json'}: {name!r} is {count!r:.40}, expected 1 to {_MOST_CLUSTERS:,}")
-    return count
-
-
 def _check_table(table: WordClusters, words: int, clusters: int) -> None:
-    """Check that a table is one of so many words and clusters: the compiled functions follow its numbers.
-
-    Raises:
-        InputError: a part has another type or size, or points outside the others.
-    """
+    """Check that a table is one of so many words and clusters: the compiled functions follow its numbers."""
     kinds = {"starts": np.int32, "clusters": np.int16, "weights": np.uint8, "scales": np.float32}
     sizes = (words + 1, table.weights.size, table.clusters.size, words)
     for (name, part), size in zip(table._asdict().items(), sizes):

@@ -13,21 +13,20 @@ from __future__ import annotations
 
 import hashlib
 import math
-import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from pellucid.errors import InputError, missing_extra
+from pellucid.errors import InputError, missing_extra, warn
 from pellucid.lexicon.embedder import LexiconEmbedder
 from pellucid.lexicon.training_data import TrainingRow, TrainingSet
 from pellucid.progress import Progress
 from pellucid.static.making.training import similarity_loss
 from pellucid.store import checksum, writing_explained
 from pellucid.transformer.attention import padding_id
-from pellucid.transformer.backbone import WEIGHTS, last_pooled, pooled
+from pellucid.transformer.backbone import WEIGHTS, last_pooled, padded, pooled
 from pellucid.transformer.reading import Reader, Reading
 from pellucid.workfolder import WorkFolder
 
@@ -38,7 +37,6 @@ try:
     from sentence_transformers.base.modules import InputModule
     from sentence_transformers.util.distributed import all_gather, all_gather_with_grad, get_rank, get_world_size
     from torch.nn import functional
-    from torch.nn.utils.rnn import pad_sequence
     from transformers import TrainerCallback
 except ImportError as error:
     raise missing_extra(error.name or "torch", "torch") from error
@@ -53,11 +51,7 @@ class TextSet:
     """Texts without labels, and a teacher's vectors of them."""
 
     def __init__(self, name: str, texts: Sequence[str], vectors: Any) -> None:
-        """Take texts and as many vectors, float [n, d].
-
-        Raises:
-            InputError: there are fewer than two texts, or another number of vectors.
-        """
+        """Take at least two texts and as many vectors, float [n, d]."""
         if len(texts) < 2 or len(vectors) != len(texts):
             raise InputError(f"the set {name!r} has {len(texts)} texts and {len(vectors)} vectors; give one of each")
         self.name, self.texts, self.vectors = name, texts, vectors
@@ -108,7 +102,7 @@ class LexiconModule(InputModule):  # type: ignore[misc, unused-ignore]
 
 
 class _Group(NamedTuple):
-    """What was drawn of a row: the first `used` texts count, their positive first."""
+    """The texts drawn of a row: the first `used` ones count, their positive first."""
 
     texts: list[str]
     scores: list[float]
@@ -188,24 +182,17 @@ class Collator:
         """Return the readings as tensors, padded on the right, under names that the trainer takes for one column."""
         self._read_texts += len(readings)
         self._cut += sum(reading.cut > 0 for reading in readings)
-        ids = [torch.tensor(reading.ids) for reading in readings]
-        own = [torch.zeros(len(reading.ids), dtype=torch.bool) for reading in readings]
-        for mask, reading in zip(own, readings, strict=True):
-            mask[reading.first : reading.first + len(reading.spans)] = True
-        return {
-            f"{column}_input_ids": pad_sequence(ids, batch_first=True, padding_value=self._padding),
-            f"{column}_attention_mask": pad_sequence([torch.ones_like(row) for row in ids], batch_first=True),
-            f"{column}_own": pad_sequence(own, batch_first=True),
-            f"{column}_last": torch.tensor([reading.last for reading in readings]),
-        }
+        ids, mask, own = padded(readings, self._padding)
+        last = torch.tensor([reading.last for reading in readings])
+        parts = {"input_ids": ids, "attention_mask": mask, "own": own, "last": last}
+        return {f"{column}_{name}": part for name, part in parts.items()}
 
     def warn_of_cut(self) -> None:
         """Warn of texts that were longer than the model reads."""
         if self._cut:
-            warnings.warn(
+            warn(
                 f"{self._cut} of {self._read_texts} texts read in training are longer than the "
-                f"{self._reader.max_length} tokens the model reads; their ends were left out",
-                stacklevel=3,
+                f"{self._reader.max_length} tokens the model reads; their ends were left out"
             )
 
 
@@ -215,28 +202,16 @@ def _number(text: str) -> int:
 
 
 class InBatchCandidates(NamedTuple):
-    """What is known of a batch's candidates, of which row i owns i * G to i * G + G, its positive first.
+    """What is known of a batch's candidates, of which row i owns i * G to i * G + G, its positive first."""
 
-    Attributes:
-        excluded: bool [B, N], candidates that are no negatives of a row: they belong to it, or only fill its group.
-        scores: float32 [B, G], a teacher's scores of each row's own candidates; NaN where there are none.
-    """
-
-    excluded: torch.Tensor
-    scores: torch.Tensor
+    excluded: torch.Tensor  # bool [B, N], candidates that belong to a row or only fill its group: not its negatives
+    scores: torch.Tensor  # float32 [B, G], a teacher's of each row's own candidates; NaN without a teacher
 
 
 def excluded_candidates(
     texts: torch.Tensor, fillers: torch.Tensor, positives: torch.Tensor, own: torch.Tensor
 ) -> torch.Tensor:
-    """Return bool [B, N], which candidates are no negatives of a row.
-
-    Args:
-        texts: int64 [N], one number for each text.
-        fillers: bool [N], candidates that only fill a group.
-        positives: int64 [B, P], the numbers of the texts that belong to each row, padded by repeating one.
-        own: int64 [B], the number of each row's own positive, which is not excluded.
-    """
+    """Return bool [B, N], texts [N] that belong to a row (positives [B, P]) or are fillers; its `own` [B] is left."""
     known = torch.stack([torch.isin(texts, row) for row in positives]) | fillers
     return known.scatter(1, own[:, None], False)
 
@@ -251,21 +226,13 @@ def candidate_loss(
     distillation: float,
     first: int = 0,
 ) -> torch.Tensor:
-    """Return InfoNCE over cosines, plus `distillation` times the divergence from the teacher.
+    """Return InfoNCE over cosines of unit queries [B, k] and texts [N, k], plus `distillation` times the divergence.
 
         contrast      mean_i  -log softmax_n(cos(q_i, c_n) / temperature) at the row's positive
         distillation  mean_i  KL(softmax_j(score_ij) || softmax_j(cos(q_i, c_j) / temperature)) over own candidates
 
-    The published code uses the teacher's cross-entropy, which differs by a constant and has the same gradient.
-
-    Args:
-        queries: [B, k], of length 1.
-        texts: [N, k], of length 1.
-        candidates: which of them count for which row, and the teacher's scores.
-        temperature: what cosines are divided by.
-        in_batch: compare with all candidates; False: with the row's own.
-        distillation: weight of the teacher; a row without scores adds nothing.
-        first: the number of the first row's group among the candidates, where they are of several devices.
+    The published code uses the teacher's cross-entropy, which differs by a constant and has the same gradient. Without
+    `in_batch` only own candidates count; `first` is the first row's group where candidates are of several devices.
     """
     group = candidates.scores.shape[1]
     cosines = queries @ texts.t() / temperature
@@ -297,11 +264,18 @@ class _Cached(CachedLossMixin, torch.nn.Module):  # type: ignore[misc, unused-ig
         self.uses_gradient_cache = chunk is not None
         self.mini_batch_size = chunk or 0
 
-    def _over(self, features: list[dict[str, Any]], facts: Any) -> torch.Tensor:
+    def forward(self, sentence_features: Any, labels: torch.Tensor) -> torch.Tensor:
+        """Return the loss of a batch as the collator makes it."""
+        columns = list(sentence_features)
+        facts = self.facts(columns, labels)
         if self.uses_gradient_cache:
-            loss: torch.Tensor = self.forward_cached(features, facts)
+            loss: torch.Tensor = self.forward_cached(columns, facts)
             return loss
-        return self.calculate_loss([[self.model(feature)["sentence_embedding"]] for feature in features], facts)
+        return self.calculate_loss([[self.model(column)["sentence_embedding"]] for column in columns], facts)
+
+    def facts(self, columns: list[dict[str, Any]], labels: torch.Tensor) -> Any:
+        """Return what the loss depends on besides the embeddings."""
+        return labels
 
     def calculate_loss(
         self, reps: list[list[torch.Tensor]], labels: Any = None, *, with_backward: bool = False
@@ -329,10 +303,10 @@ class CandidateLoss(_Cached):
         super().__init__(model, chunk)
         self.temperature, self.in_batch, self.distillation = temperature, in_batch, distillation
 
-    def forward(self, sentence_features: Any, labels: torch.Tensor) -> torch.Tensor:
-        """Return the loss of a batch as the collator makes it: queries, candidates, and teacher scores as labels."""
-        queries, texts = list(sentence_features)
-        return self._over([queries, texts], (labels, queries["positives"], texts["number"], texts["filler"]))
+    def facts(self, columns: list[dict[str, Any]], labels: torch.Tensor) -> Any:
+        """Return the teacher's scores, and what tells which candidates are negatives."""
+        queries, texts = columns
+        return labels, queries["positives"], texts["number"], texts["filler"]
 
     def value(self, embeddings: list[torch.Tensor], facts: Any) -> torch.Tensor:
         """Return `candidate_loss` of query and candidate embeddings."""
@@ -355,16 +329,12 @@ class CandidateLoss(_Cached):
 
 
 class SimilarityLoss(_Cached):
-    """Trains the cosines among a batch of texts towards those of a teacher's vectors, for text without labels."""
+    """Trains the cosines among a batch of texts towards those of a teacher's vectors, which are the labels [B, d]."""
 
     def __init__(self, model: Any, *, temperature: float, chunk: int | None) -> None:
         """Take the model, what cosines of both are divided by, and how many texts are embedded at once."""
         super().__init__(model, chunk)
         self.temperature = temperature
-
-    def forward(self, sentence_features: Any, labels: torch.Tensor) -> torch.Tensor:
-        """Return the loss of a batch: texts, and the teacher's vectors [B, d] as labels."""
-        return self._over(list(sentence_features), labels)
 
     def value(self, embeddings: list[torch.Tensor], facts: Any) -> torch.Tensor:
         """Return the cross-entropy between rows of the two cosine matrices, diagonals left out."""
@@ -378,11 +348,7 @@ class LexiconTrainer(SentenceTransformerTrainer):  # type: ignore[misc, unused-i
         """Write no model card: it would describe a model that sentence-transformers can open."""
 
     def compute_loss(self, model: Any, inputs: Any, *args: Any, **kwargs: Any) -> Any:
-        """Return the loss of a batch.
-
-        Raises:
-            InputError: it is NaN or infinite; no weight was changed by it.
-        """
+        """Return the loss of a batch after checking that it is finite; no weight was changed by it yet."""
         name = inputs.get("dataset_name")
         loss = super().compute_loss(model, inputs, *args, **kwargs)
         value = loss[0] if isinstance(loss, tuple) else loss
@@ -400,7 +366,7 @@ class LexiconTrainer(SentenceTransformerTrainer):  # type: ignore[misc, unused-i
         self.model[0].save(str(folder))
 
     def _save_checkpoint(self, *args: Any, **kwargs: Any) -> None:
-        """Say in our words where there is no space for it."""
+        """Write a checkpoint; an error says where there was no space for it."""
         with writing_explained(Path(self.args.output_dir)):
             super()._save_checkpoint(*args, **kwargs)
 

@@ -115,7 +115,7 @@ def train_lexicon(
     Args:
         model: a lexicon model that was not edited.
         sets: from `read_training_sets`, and `TextSet`s of texts with a teacher's vectors; a batch is of one set.
-        output_dir: a folder for this run alone.
+        output_dir: a folder for this run only.
         settings: None takes the paper's.
         show_progress_bar: show the steps and the loss.
 
@@ -156,11 +156,7 @@ def run_folder(path: str | Path) -> WorkFolder:
 def train_module(
     module: LexiconModule, collator: Collator, work: WorkFolder, settings: TrainingSettings, progress: Progress
 ) -> None:
-    """Train a module to the end, from the last checkpoint in `work`, and write the result to `work.path / TRAINED`.
-
-    `train_lexicon` does this; a module that pools otherwise can be trained on the same batches by it. What an earlier
-    call brought to the end is left as it is.
-    """
+    """Train a module to the end, from the last checkpoint in `work`, and write the result to `work.path / TRAINED`."""
     last = last_checkpoint(work)
     if (done := work.facts.get(TRAINED)) and (work.path / TRAINED).is_dir():
         for name, known in done.items():
@@ -212,7 +208,7 @@ def _trainer(
     from sentence_transformers import SentenceTransformer
     from transformers import PrinterCallback, ProgressCallback
 
-    from pellucid.lexicon.trainer import LexiconTrainer, Watch
+    from pellucid.lexicon.trainer import CandidateLoss, LexiconTrainer, SimilarityLoss, Watch
 
     sets = collator.sets
     student = SentenceTransformer(modules=[module], device=str(module.head.device))
@@ -220,27 +216,24 @@ def _trainer(
         model=student,
         args=_arguments(work.path, settings, on_cpu=module.head.device.type == "cpu"),
         train_dataset=DatasetDict({n: Dataset.from_dict({"number": range(len(part))}) for n, part in sets.items()}),
-        loss={name: _loss(student, part, settings) for name, part in sets.items()},
+        loss={
+            name: CandidateLoss(
+                student,
+                temperature=settings.temperature,
+                in_batch=part.in_batch,
+                distillation=settings.distillation,
+                chunk=settings.chunk,
+            )
+            if isinstance(part, TrainingSet)
+            else SimilarityLoss(student, temperature=settings.similarity_temperature, chunk=settings.chunk)
+            for name, part in sets.items()
+        },
         data_collator=collator,
         callbacks=[Watch(collator, progress, work)],
     )
     for noisy in (PrinterCallback, ProgressCallback):
         trainer.remove_callback(noisy)
     return trainer
-
-
-def _loss(student: Any, part: Any, settings: TrainingSettings) -> Any:
-    from pellucid.lexicon.trainer import CandidateLoss, SimilarityLoss
-
-    if not isinstance(part, TrainingSet):
-        return SimilarityLoss(student, temperature=settings.similarity_temperature, chunk=settings.chunk)
-    return CandidateLoss(
-        student,
-        temperature=settings.temperature,
-        in_batch=part.in_batch,
-        distillation=settings.distillation,
-        chunk=settings.chunk,
-    )
 
 
 def _arguments(folder: Path, settings: TrainingSettings, *, on_cpu: bool) -> Any:
@@ -280,13 +273,7 @@ def _arguments(folder: Path, settings: TrainingSettings, *, on_cpu: bool) -> Any
 
 @contextmanager
 def adapted_model(model: LexiconEmbedder, settings: TrainingSettings) -> Iterator[Any]:
-    """Put an adapter into all linear layers of the model's transformer, and take it out again.
-
-    Raises:
-        InputError: the adapter to start from has another rank, scale or form.
-        ModelFolderError: there is none.
-        MissingExtraError: torch or peft is not installed.
-    """
+    """Put an adapter into all linear layers of the model's transformer, and take it out again."""
     try:
         import torch
         from peft import LoraConfig, get_peft_model
@@ -331,7 +318,7 @@ def _take_over(adapted: Any, folder: Path, settings: TrainingSettings) -> None:
     missing = [name for name in loaded.missing_keys if ".lora_" in name]
     if loaded.unexpected_keys or missing:
         name = [*loaded.unexpected_keys, *missing][0]
-        raise InputError(f"the adapter in {folder} is of another transformer: {name} is in one of them alone")
+        raise InputError(f"the adapter in {folder} is of another transformer: {name} is in only one of them")
 
 
 def _checkpoint_states(transformer: Any, wanted: bool) -> None:
@@ -345,13 +332,7 @@ def _checkpoint_states(transformer: Any, wanted: bool) -> None:
 
 
 def trained_model(model: LexiconEmbedder, folder: Path, head: str | None) -> LexiconEmbedder:
-    """Return a copy of the model with what was trained, read back from where it was written.
-
-    Args:
-        model: as it was before.
-        folder: of the adapter.
-        head: the file of trained centroids in it; None keeps the model's.
-    """
+    """Return a copy of the model with the adapter in `folder`, and the centroids in its file `head` if one is named."""
     from safetensors.torch import load_file
 
     merged, kept = merge_adapter(copy.deepcopy(model.backbone.model), folder)
@@ -361,14 +342,12 @@ def trained_model(model: LexiconEmbedder, folder: Path, head: str | None) -> Lex
     clusters = model.clusters
     if head is not None:
         clusters = replace(clusters, centroids=load_file(str(folder / head))["head"].float().cpu().numpy())
-    return LexiconEmbedder.from_parts(backbone, clusters, model.settings, bias=model.bias)
+    return LexiconEmbedder(backbone, clusters, model.settings, bias=model.bias)
 
 
 def stacked(first: Adapter, second: Adapter) -> Adapter | None:
-    """Return one adapter that does what two do one after the other: s1 B1 A1 + s2 B2 A2 = [s1 B1, s2 B2] [A1; A2].
-
-    None where one of them is no plain low-rank adapter; the model can then be saved whole and not by name.
-    """
+    """Return one adapter that does what two do one after the other, None where one is not a plain low-rank adapter."""
+    # s1 B1 A1 + s2 B2 A2 = [s1 B1, s2 B2] [A1; A2]. Without one the model can be saved whole and not by name.
     import torch
 
     if not (_is_plain(first) and _is_plain(second)):
@@ -404,21 +383,13 @@ def _is_plain(adapter: Adapter) -> bool:
 
 
 def claim(work: WorkFolder, model: LexiconEmbedder, sets: Mapping[str, Any], settings: Mapping[str, Any]) -> None:
-    """Record in the folder what the run was asked for.
-
-    Args:
-        work: the folder.
-        model: what is trained.
-        sets: the training sets by name.
-        settings: all that the outcome depends on.
-
-    Raises:
-        InputError: the folder holds checkpoints of another run, or of other rows; the message says which.
-    """
+    """Record in the folder what the run was asked for, after checking that it is not another run's."""
+    start = settings["adapter"]
+    files = [] if start is None else sorted(Path(start).glob("adapter_*"))
     work.claim(
         {
             **{name: value for name, value in settings.items() if name not in _FREE},
-            "adapter": settings["adapter"] and _adapter(Path(settings["adapter"])),
+            "adapter": start and {path.name: checksum(path) for path in files if path.is_file()},
             "sets": list(sets),
             "model": {
                 "clusters": model.get_embedding_dimension(),
@@ -429,11 +400,6 @@ def claim(work: WorkFolder, model: LexiconEmbedder, sets: Mapping[str, Any], set
     )
     for name, part in sets.items():
         work.note_texts(name, _items(part), f"the training set {name!r}")
-
-
-def _adapter(folder: Path) -> dict[str, str]:
-    """Return the checksums of the adapter that training starts from."""
-    return {path.name: checksum(path) for path in sorted(folder.glob("adapter_*")) if path.is_file()}
 
 
 def _items(part: Any) -> Iterator[str]:

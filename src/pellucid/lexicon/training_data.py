@@ -17,7 +17,6 @@ from __future__ import annotations
 import json
 import math
 import os
-import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -30,7 +29,7 @@ from pellucid.base import Embedder
 from pellucid.corpus import UNPACKERS, check_file, parquet_rows, parse_json, read_lines
 from pellucid.embeddings import Role
 from pellucid.encoder import unit_vectors
-from pellucid.errors import CorpusError, InputError, missing_extra
+from pellucid.errors import CorpusError, InputError, missing_extra, warn
 from pellucid.pretrained import load
 from pellucid.store import writing
 
@@ -50,7 +49,7 @@ class TrainingRow:
         query: the text that is asked.
         pos: texts that belong to it, at least one.
         neg: texts that do not, the more alike the better.
-        pos_scores: a teacher's score of each of `pos` for the query, None where there is none.
+        pos_scores: a teacher's score of each of `pos` for the query, None without a teacher.
         neg_scores: the same of `neg`.
         prompt: the instruction read before the query; "" for none.
         type: what is learned, in the words of the published sets; see `TrainingSet`.
@@ -73,27 +72,23 @@ class TrainingRow:
         for name, texts in (("query", (self.query,)), ("pos", self.pos), ("neg", self.neg)):
             for text in texts:
                 if not isinstance(text, str) or not text.strip():
-                    raise RowError(f"{name!r} holds {text!r:.40}, which is no text")
+                    raise RowError(f"{name!r} holds {text!r:.40}, which is not a text")
         if not self.pos:
             raise RowError("'pos' is empty; a query needs a text that belongs to it")
         for name in ("prompt", "type"):
             if not isinstance(getattr(self, name), str):
-                raise RowError(f"{name!r} is {getattr(self, name)!r:.40}, which is no text")
+                raise RowError(f"{name!r} is {getattr(self, name)!r:.40}, which is not a text")
         if _own_candidates_only(self.type) and not self.neg:
-            raise RowError(f"'neg' is empty, and a query of type {self.type!r} is compared with its own texts alone")
-        self._check_scores()
-
-    def _check_scores(self) -> None:
+            raise RowError(f"'neg' is empty, and a query of type {self.type!r} is compared only with its own texts")
         if self.pos_scores is None and self.neg_scores is None:
             return
-        for name, texts in (("pos", self.pos), ("neg", self.neg)):
-            scores = getattr(self, f"{name}_scores")
+        for name, texts, scores in (("pos", self.pos, self.pos_scores), ("neg", self.neg, self.neg_scores)):
             if scores is None or len(scores) != len(texts):
                 found = "none" if scores is None else len(scores)
                 raise RowError(f"'{name}_scores' and {name!r} do not match: {found} for {len(texts)} texts")
             for score in scores:
                 if isinstance(score, bool) or not isinstance(score, (int, float)) or not math.isfinite(score):
-                    raise RowError(f"'{name}_scores' holds {score!r:.40}, which is no finite number")
+                    raise RowError(f"'{name}_scores' holds {score!r:.40}, which is not a finite number")
 
 
 @dataclass(frozen=True)
@@ -101,9 +96,9 @@ class TrainingSet:
     """Rows of one type; each batch is taken from one set.
 
     The words of the type decide how a query is compared: with all texts of its batch, as in retrieval, or, if it holds
-    "symmetric" or "class", with its own `neg` alone, since other rows' texts may well belong to it. "only_1neg" takes
+    "symmetric" or "class", only with its own `neg`, since other rows' texts may well belong to it. "only_1neg" takes
     one of `neg`. Of types with "symmetric" and "sts" or "clustering" the candidates have the instruction too.
-    The LENS paper has other rows' texts as negatives in retrieval alone; its published code also for "symmetric" types
+    The LENS paper has other rows' texts as negatives only in retrieval; its published code also for "symmetric" types
     without "class" or "clustering", such as "symmetric_sts", and for "class" without "symmetric".
 
     Attributes:
@@ -172,25 +167,23 @@ def read_training_sets(paths: str | os.PathLike[str] | Iterable[str | os.PathLik
         MissingExtraError: pyarrow is needed and not installed.
     """
     files = [paths] if isinstance(paths, (str, os.PathLike)) else list(paths)
-    sets: list[TrainingSet] = []
+    sets: dict[str, TrainingSet] = {}
     for path in map(Path, files):
         rows, problems = _read_file(path)
         by_type: dict[str, list[TrainingRow]] = {}
         for row in rows:
             by_type.setdefault(row.type, []).append(row)
         for kind, chosen in by_type.items():
-            name = path.name.split(".")[0] + (f"-{kind}" if len(by_type) > 1 else "")
-            sets.append(TrainingSet(_unused(name, sets), chosen, problems))
+            plain = path.name.split(".")[0] + (f"-{kind}" if len(by_type) > 1 else "")
+            name = plain = plain.replace(".", "_")  # torch takes no dots
+            number = 1
+            while name in sets:
+                number += 1
+                name = f"{plain}-{number}"
+            sets[name] = TrainingSet(name, chosen, problems)
     if not sets:
         raise CorpusError("no training files were given")
-    return sets
-
-
-def _unused(name: str, sets: Sequence[TrainingSet]) -> str:
-    """Return the name, numbered where an earlier set has it; torch takes no dots in it."""
-    name = name.replace(".", "_")
-    taken = {known.name for known in sets}
-    return next(new for n in range(len(sets) + 1) if (new := f"{name}-{n + 1}" if n else name) not in taken)
+    return list(sets.values())
 
 
 def _read_file(path: Path) -> tuple[list[TrainingRow], list[str]]:
@@ -200,13 +193,12 @@ def _read_file(path: Path) -> tuple[list[TrainingRow], list[str]]:
             rows.append(_as_row(value))
         except (RowError, CorpusError) as error:
             problems.append(f"{path}, {place}: {error}")
-    shown = "\n  ".join(
-        [*problems[:_SHOWN], *([f"and {len(problems) - _SHOWN} more"] if len(problems) > _SHOWN else [])]
-    )
+    more = [f"and {len(problems) - _SHOWN} more"] if len(problems) > _SHOWN else []
+    shown = "\n  ".join([*problems[:_SHOWN], *more])
     if not rows:
         raise CorpusError(f"{path} holds no row to train on" + (f":\n  {shown}" if problems else "; it is empty"))
     if problems:
-        warnings.warn(f"{len(problems)} of {len(rows) + len(problems)} rows left out:\n  {shown}", stacklevel=4)
+        warn(f"{len(problems)} of {len(rows) + len(problems)} rows left out:\n  {shown}")
     return rows, problems
 
 
@@ -249,17 +241,17 @@ def _listed(value: dict[str, Any], name: str) -> tuple[Any, ...]:
     if isinstance(found, str):
         return (found,)
     if not isinstance(found, list):
-        raise RowError(f"{name!r} is {found!r:.40}, which is no list of texts")
+        raise RowError(f"{name!r} is {found!r:.40}, which is not a list of texts")
     return tuple(found)
 
 
 def _scores(value: dict[str, Any], name: str, others: Any) -> tuple[Any, ...] | None:
-    """Return a list of scores; none at all where a row without negatives leaves out theirs."""
+    """Return a list of scores, empty where a row without negatives leaves theirs out, or None without scores."""
     found = value.get(name)
     if found is None or (found == [] and not others):
         return () if others and not value.get(name.removesuffix("_scores")) else None
     if not isinstance(found, list):
-        raise RowError(f"{name!r} is {found!r:.40}, which is no list of numbers")
+        raise RowError(f"{name!r} is {found!r:.40}, which is not a list of numbers")
     return tuple(found)
 
 
@@ -279,26 +271,16 @@ class _AsSentenceTransformer:
 
     def __init__(self, encoder: Embedder) -> None:
         import torch
+        from sentence_transformers.util import dot_score, pairwise_dot_score
 
         self.encoder, self.device = encoder, torch.device("cpu")
+        self.similarity, self.similarity_pairwise = dot_score, pairwise_dot_score
 
     def encode_query(self, texts: Sequence[str], **_: Any) -> npt.NDArray[np.float32]:
         return unit_vectors(self.encoder, list(texts), role="query")
 
     def encode_document(self, texts: Sequence[str], **_: Any) -> npt.NDArray[np.float32]:
         return unit_vectors(self.encoder, list(texts), role="document")
-
-    @staticmethod
-    def similarity(first: Any, second: Any) -> Any:
-        from sentence_transformers.util import dot_score
-
-        return dot_score(first, second)
-
-    @staticmethod
-    def similarity_pairwise(first: Any, second: Any) -> Any:
-        from sentence_transformers.util import pairwise_dot_score
-
-        return pairwise_dot_score(first, second)
 
 
 def mine_negatives(
@@ -387,9 +369,7 @@ def _cosines(pairs: Sequence[tuple[str, str]], encoder: Embedder) -> npt.NDArray
     vectors = []
     sides: dict[Role, list[str]] = {"query": [query for query, _ in pairs], "document": [text for _, text in pairs]}
     for role, texts in sides.items():
-        different = list(dict.fromkeys(texts))
-        number = {text: n for n, text in enumerate(different)}
-        encoded = unit_vectors(encoder, different, role=role)
-        vectors.append(encoded[[number[text] for text in texts]])
+        number = {text: n for n, text in enumerate(dict.fromkeys(texts))}
+        vectors.append(unit_vectors(encoder, list(number), role=role)[[number[text] for text in texts]])
     cosines: npt.NDArray[np.float64] = np.einsum("ij,ij->i", vectors[0].astype(np.float64), vectors[1])
     return cosines

@@ -49,27 +49,19 @@ def is_causal_lm(config: Any) -> bool:
 
 
 def states(model: Any, kind: str, input_ids: torch.Tensor, attention_mask: torch.Tensor) -> torch.Tensor:
-    """Return the states that the head takes, [B, L, d].
-
-    For an encoder with a head over masked tokens that is what `open_head` lets through: the head's own layers before
-    the last one have been applied.
-    """
+    """Return the states that the head takes, [B, L, d]."""
     if is_causal_lm(model.config):
         return base_states(model, input_ids, attention_mask)
-    out = model(input_ids=input_ids, attention_mask=attention_mask)
+    out = model(input_ids=input_ids, attention_mask=attention_mask)  # an opened head's own layers have been applied
     return out.last_hidden_state if kind == "input" else out.logits
 
 
 def through_head(model: Any, hidden: torch.Tensor) -> torch.Tensor:
-    """Return what an opened head over masked tokens makes of some states before its rows, [B, L, d] each.
-
-    The states take the place of the transformer's own on the way to the head, whose layers no two architectures name
-    alike.
-    """
+    """Return what an opened head over masked tokens makes of some states before its rows, [B, L, d] each."""
     import torch
 
     def put(module: Any, arguments: Any, output: Any) -> Any:
-        output.last_hidden_state = hidden
+        output.last_hidden_state = hidden  # on the way to the head, whose layers no two architectures name alike
         return output
 
     handle = model.base_model.register_forward_hook(put)
@@ -160,7 +152,7 @@ def _switch(model: Any, attention: str) -> None:
 
 
 def _look_back_in(model: Any, count: int) -> None:
-    """Let the first layers look back alone, whatever mask they are given; the others keep theirs."""
+    """Let the first layers see only what comes before, whatever mask they are given; the others keep theirs."""
     import torch
 
     total = getattr(model.config, "num_hidden_layers", 0)
@@ -203,7 +195,7 @@ def _lower_states_move(model: Any, layers: int) -> bool:
 
 
 def probe_ids(model: Any) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return ids [2, L] of two rows that differ in the last token alone, and the mask that goes with them."""
+    """Return ids [2, L] of two rows that differ only in the last token, and the mask that goes with them."""
     import torch
 
     rows = len(model.get_input_embeddings().weight)
@@ -215,9 +207,15 @@ def probe_ids(model: Any) -> tuple[torch.Tensor, torch.Tensor]:
 
 def _problem(model: Any, attention: str) -> str | None:
     """Return what is wrong with the model's attention, or None."""
+    import torch
+
     ids, mask = probe_ids(model)
+    padding = torch.full((2, _PADDING), padding_id(model.config), device=ids.device)
+    longer = torch.cat([ids, padding], dim=1), torch.cat([mask, torch.zeros_like(padding)], dim=1)
     try:
-        plain, padded = _plain_and_padded(model, ids, mask)
+        with torch.inference_mode():
+            plain = base_states(model, ids, mask).float()
+            padded = base_states(model, *longer)[:, :_LENGTH].float()
     except (RuntimeError, ValueError, TypeError, AttributeError, IndexError) as error:
         return f"cannot run with attention={attention!r}: {error}"
     size = plain.abs().max()
@@ -235,25 +233,13 @@ def _problem(model: Any, attention: str) -> str | None:
     return None
 
 
-def _plain_and_padded(model: Any, ids: torch.Tensor, mask: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return the states of the probe's two rows [2, L, d], read without padding and with some behind them."""
-    import torch
-
-    with torch.inference_mode():
-        padding = torch.full((2, _PADDING), padding_id(model.config), device=ids.device)
-        padded_mask = torch.cat([mask, torch.zeros_like(padding)], dim=1)
-        plain = base_states(model, ids, mask)
-        padded = base_states(model, torch.cat([ids, padding], dim=1), padded_mask)
-    return plain.float(), padded[:, :_LENGTH].float()
-
-
 def base_states(model: Any, ids: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
     """Return the last hidden states of the transformer without its head."""
     return model.base_model(input_ids=ids, attention_mask=mask, **_no_cache(model)).last_hidden_state
 
 
 def _no_cache(model: Any) -> dict[str, bool]:
-    """Return the argument that keeps a causal language model from keeping what generating text would need."""
+    """Return the argument that keeps a causal language model from storing what generating text would need."""
     return {"use_cache": False} if is_causal_lm(model.config) else {}
 
 

@@ -65,11 +65,7 @@ def find_adapter(path_or_id: str | Path) -> Path:
 
 
 def read_adapter(folder: Path) -> Adapter:
-    """Return what the two files of the adapter in `folder` hold, numbers as float32.
-
-    Raises:
-        ModelFolderError: a file is missing or broken.
-    """
+    """Return what the two files of the adapter in `folder` hold, numbers as float32."""
     from safetensors.torch import load_file
 
     config = read_json(folder / CONFIG)
@@ -120,7 +116,7 @@ def merge_adapter(model: Any, folder: Path) -> tuple[Any, Adapter]:
 
 @contextmanager
 def unchanged_names() -> Iterator[None]:
-    """Keep quiet about names of transformers that will change and that peft uses."""
+    """Silence warnings of peft's use of names that transformers will change."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FutureWarning)
         yield
@@ -138,34 +134,22 @@ def _check_all_used(adapted: Any, tensors: Mapping[str, Any], folder: Path) -> N
     from peft import get_peft_model_state_dict
 
     loaded = get_peft_model_state_dict(adapted, save_embedding_layers=False)
-    tensors = {name: tensor for name, tensor in tensors.items() if "lora_" in name}
-    lost = [name for name, tensor in tensors.items() if name not in loaded or loaded[name].shape != tensor.shape]
-    different = [name for name in tensors if name not in lost and not _same(loaded[name], tensors[name])]
-    if lost or different:
-        name = (lost + different)[0]
+    tensors = {name: tensor.float() for name, tensor in tensors.items() if "lora_" in name}
+    lost = []
+    for name, tensor in tensors.items():
+        found = loaded[name].float().cpu() if name in loaded else None
+        # Equal as far as half precision tells.
+        if found is None or found.shape != tensor.shape or not (found - tensor).norm() <= 0.01 * tensor.norm():
+            lost.append(name)
+    if lost:
         raise ModelFolderError(
-            f"{folder}: {len(lost) + len(different)} of {len(tensors)} tensors of the adapter do not reach the model "
-            f"({name}); it was made for another architecture, or another class of the same"
+            f"{folder}: {len(lost)} of {len(tensors)} tensors of the adapter do not reach the model ({lost[0]}); it "
+            "was made for another architecture, or another class of the same"
         )
 
 
-def _same(found: Any, expected: Any) -> bool:
-    """Whether two tensors are equal, as far as half precision tells."""
-    found, expected = found.float().cpu(), expected.float()
-    return bool((found - expected).norm() <= 0.01 * expected.norm())
-
-
 def write_adapter(folder: Path, adapter: Adapter, dtype: str = "float32") -> None:
-    """Write the adapter's two files into the new folder `folder`, as peft does.
-
-    Args:
-        folder: where.
-        adapter: what the files hold.
-        dtype: of the tensors on disk, "float32" or "float16"; `merge_adapter` gives them back as float32.
-
-    Raises:
-        InputError: a number is too large for float16.
-    """
+    """Write the adapter's two files into the new folder `folder`, as peft does, tensors as `dtype`."""
     from safetensors.torch import save
 
     folder.mkdir()
@@ -174,7 +158,7 @@ def write_adapter(folder: Path, adapter: Adapter, dtype: str = "float32") -> Non
     large = [name for name, tensor in tensors.items() if not tensor.isfinite().all()]
     if large:
         raise InputError(f"the adapter's tensor {large[0]} holds numbers that {dtype} cannot; save it as float32")
-    # The library's save_file makes a file that its owner alone may read.
+    # The library's save_file makes a file that only its owner may read.
     (folder / WEIGHTS).write_bytes(save(tensors, metadata={"format": "pt"}))
 
 
@@ -224,7 +208,7 @@ class Backbone:
 
     @property
     def head_bias(self) -> torch.Tensor | None:
-        """What the head adds to each token's logit, [vocabulary], where it has such a thing."""
+        """What the head adds to each token's logit, [vocabulary]; None where it adds nothing."""
         bias = getattr(head_module(self.model, self.head_kind), "bias", None)
         return None if bias is None else bias.detach()
 
@@ -244,16 +228,8 @@ class Backbone:
 
     def padded(self, readings: Sequence[Reading]) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         """Return ids, attention mask and which states are the texts' own, each [B, L], padded on the right."""
-        import torch
-
-        longest = max(1, *(len(reading.ids) for reading in readings))  # a text may have no token at all
-        ids = torch.full((len(readings), longest), padding_id(self.model.config))
-        mask, own = (torch.zeros_like(ids) for _ in range(2))
-        for n, reading in enumerate(readings):
-            ids[n, : len(reading.ids)] = torch.tensor(reading.ids)
-            mask[n, : max(1, len(reading.ids))] = 1  # to see nothing at all gives NaN in some attentions
-            own[n, reading.first : reading.first + len(reading.spans)] = 1
-        return ids.to(self.device), mask.to(self.device), own.bool().to(self.device)
+        ids, mask, own = padded(readings, padding_id(self.model.config))
+        return ids.to(self.device), mask.to(self.device), own.to(self.device)
 
     def weights(
         self, readings: Sequence[Reading], head: torch.Tensor, bias: torch.Tensor | None, pooling: str
@@ -268,7 +244,7 @@ class Backbone:
 
         Returns:
             float32 [B, k] weights of 0 or more, and int64 [B, k] which of the text's own tokens each is from: the one
-            with the largest part, -1 where the weight is 0 or the pooling knows no token.
+            with the largest part, -1 where the weight is 0 or the pooling is of no single token.
         """
         import torch
 
@@ -299,34 +275,31 @@ class Backbone:
         return vector
 
 
+def padded(readings: Sequence[Reading], filler: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Return ids, attention mask and which states are the texts' own, each [B, L], padded on the right."""
+    import torch
+
+    longest = max(1, *(len(reading.ids) for reading in readings))  # a text may have no token at all
+    ids = torch.full((len(readings), longest), filler)
+    mask, own = (torch.zeros_like(ids) for _ in range(2))
+    for n, reading in enumerate(readings):
+        ids[n, : len(reading.ids)] = torch.tensor(reading.ids)
+        mask[n, : max(1, len(reading.ids))] = 1  # to see nothing at all gives NaN in some attentions
+        own[n, reading.first : reading.first + len(reading.spans)] = 1
+    return ids, mask, own.bool()
+
+
 def pooled(
     hidden: torch.Tensor, own: torch.Tensor, head: torch.Tensor, bias: torch.Tensor | None, pooling: str
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Pool log(1 + relu(logits)) over the allowed positions, differentiable in `hidden` and `head`.
+    """Return log(1 + relu(logits)) [B, k] pooled over the `own` positions, and the one with the largest part or -1."""
+    import torch
 
-    Args:
-        hidden: [B, L, d].
-        own: bool [B, L].
-        head: [k, d].
-        bias: [k], or None.
-        pooling: "max" or "sum".
-
-    Returns:
-        values [B, k], and int64 [B, k] the position with the largest part, -1 where the value is 0.
-    """
     if pooling == "max":
         from pellucid.transformer.pooled_head import max_pooled
 
         values, position = max_pooled(hidden, own, head, bias)
         return values, position
-    return _sum_pooled(hidden, own, head, bias)
-
-
-def _sum_pooled(
-    hidden: torch.Tensor, own: torch.Tensor, head: torch.Tensor, bias: torch.Tensor | None
-) -> tuple[torch.Tensor, torch.Tensor]:
-    import torch
-
     values, positions = [], []
     for start in range(0, len(head), _CHUNK):
         part = None if bias is None else bias[start : start + _CHUNK]
@@ -441,7 +414,7 @@ def open_tokenizer(name: str) -> Any:
 
 
 def _open_model(name: str, head: str, dtype: str) -> tuple[Any, str]:
-    """Return the model and the kind of its head; weights that would be random are refused."""
+    """Return the model and the kind of its head, after checking that no weight of it is random."""
     if dtype not in ("float32", "bfloat16", "float16"):
         raise InputError(f"dtype is {dtype!r:.40}; it must be 'float32', 'bfloat16' or 'float16'")
     config = read_transformer_config(name)

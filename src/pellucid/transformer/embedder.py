@@ -1,24 +1,40 @@
-"""What the families that run a transformer have in common: how texts are read, batched and reported as cut."""
+"""What the families that run a transformer have in common: how texts are read and batched, and how it is saved.
+
+    backbone/              the transformer and its tokenizer, as transformers writes them; absent where it is named
+    adapter/               the adapter that is merged into a named backbone, as peft writes it
+
+A model's `config.json` says which, and how it is opened. A fingerprint, a mean state of the backbone, is kept with the
+model: a backbone found by name that gives another one is refused.
+"""
 
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
 
 from pellucid.base import Embedder
 from pellucid.embeddings import Role
-from pellucid.errors import InputError, warn
+from pellucid.errors import InputError, ModelFolderError, warn
+from pellucid.fingerprint import check_same
+from pellucid.folder import named_place
+from pellucid.mixing import LARGEST
 from pellucid.progress import Progress, length_batches
 from pellucid.text import Coverage, Span
+from pellucid.transformer.backbone import Backbone, open_backbone, write_adapter
 from pellucid.transformer.reading import Reader, Reading, ReadingSettings, known_words
+from pellucid.untrusted import without_bars
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-    from pellucid.transformer.backbone import Backbone
-
+BACKBONE, ADAPTER = "backbone", "adapter"
+_FILES = ("config.json", "tokenizer.json", "tokenizer_config.json")  # of a copy, beside its weights
 _BLOCK = 4_096  # texts tokenised and sorted by length together
 
 
@@ -39,12 +55,26 @@ class TransformerEmbedder(Embedder):
         self.settings = settings.decided(backbone.tokenizer, backbone.predicts_next, backbone.max_length)
         self._reader = Reader(backbone.tokenizer, self.settings)
 
+    @classmethod
+    def from_pretrained(cls, path_or_id: str | Path, *, backbone: Backbone | str | Path | None = None) -> Self:
+        """Open a saved model of the family: a bundled name, a folder or a hub id.
+
+        Args:
+            path_or_id: where it is.
+            backbone: the transformer to use instead of the folder's or the one it names; opened, or a folder or hub id.
+
+        Raises:
+            ModelFolderError: nothing is there, its files are broken or do not fit together, or the backbone is another
+                one than the model was made with.
+        """
+        return cls._open(path_or_id, backbone=backbone)
+
     @abstractmethod
     def with_settings(self, settings: Any) -> Self:
         """Return the same model with other settings: `replace(model.settings, max_length=128)` of dataclasses."""
 
     def with_instruction(self, instruction: str) -> Self:
-        """Return the same model with an instruction before each text that is no document; "" for none."""
+        """Return the same model with an instruction before each text that is not a document; "" for none."""
         return self.with_settings(replace(self.settings, instruction=instruction))
 
     def _identity(self) -> dict[str, Any]:
@@ -100,3 +130,73 @@ class TransformerEmbedder(Embedder):
                 f"{len(cut)} of {len(texts)} texts are longer than the {self.max_seq_length} tokens the model reads; "
                 f"{sum(cut)} tokens at their ends were left out (at most {max(cut)} of one text)"
             )
+
+
+def backbone_facts(backbone: Backbone, name: str | None) -> dict[str, Any]:
+    """Return what `config.json` says about a backbone that is kept by `name`, or, where that is None, as a copy."""
+    return {
+        "backbone": name or BACKBONE,
+        "attention": backbone.attention,
+        "head": backbone.head_kind,
+        "dtype": str(backbone.model.dtype).removeprefix("torch."),
+        "adapter": name is not None and backbone.adapter is not None,
+    }
+
+
+def write_backbone(folder: Path, backbone: Backbone, name: str | None, dtype: str = "float32") -> None:
+    """Write a copy of the backbone into `folder`, or, where it is kept by name, only its adapter, as `dtype`."""
+    if name is None:
+        with without_bars():
+            backbone.model.save_pretrained(folder / BACKBONE)
+            backbone.tokenizer.save_pretrained(folder / BACKBONE)
+    elif backbone.adapter is not None:
+        config, tensors = backbone.adapter
+        write_adapter(folder / ADAPTER, ({**config, "base_model_name_or_path": name}, tensors), dtype)
+
+
+def read_backbone(
+    folder: Path, facts: Mapping[str, Any], instead: Backbone | str | Path | None, fingerprint: npt.NDArray[np.float32]
+) -> Backbone:
+    """Return the transformer in the folder, named in its config or given, after checking that it is the same one."""
+    opened = instead if isinstance(instead, Backbone) else _open_backbone(folder, facts, instead)
+    way_out = "An adapter may be missing, or the attention be another"
+    check_same(f"{folder}: the backbone {opened.name!r}", opened.fingerprint(), fingerprint, way_out)
+    return opened
+
+
+def _open_backbone(folder: Path, facts: Mapping[str, Any], instead: str | Path | None) -> Backbone:
+    name, attention, head = (facts.get(key) for key in ("backbone", "attention", "head"))
+    if not all(isinstance(value, str) for value in (name, head)) or type(attention) not in (str, int):
+        raise ModelFolderError(f"{folder / 'config.json'} must name the backbone, its attention and its head")
+    inside = name == BACKBONE and instead is None
+    where = folder / BACKBONE if inside else (instead or named_place(folder, str(name)))
+    missing = [file for file in _FILES if inside and not (folder / BACKBONE / file).is_file()]
+    if missing:
+        raise ModelFolderError(f"file not found: {folder / BACKBONE / missing[0]}")
+    adapter = folder / ADAPTER if not inside and (folder / ADAPTER).exists() else None
+    if adapter is None and facts.get("adapter", False) and instead is None:
+        raise ModelFolderError(f"{folder} was saved with an adapter, and there is no {folder / ADAPTER}")
+    dtype = facts.get("dtype", "float32")
+    try:
+        opened = open_backbone(where, attention=attention, head=head, adapter=adapter, dtype=dtype)  # type: ignore[arg-type]
+    except InputError as error:
+        raise ModelFolderError(f"{folder}: its backbone {str(where)!r} cannot be used: {error}") from error
+    except ModelFolderError as error:
+        if inside or instead is not None:
+            raise
+        hint = f"If you have it in a folder, give it: from_pretrained({str(folder)!r}, backbone='the/folder')"
+        raise ModelFolderError(f"{folder} needs the transformer {name!r}. {hint}. {error}") from error
+    return replace(opened, name=str(instead or where if inside or instead else name))
+
+
+def finite(array: npt.NDArray[Any], shape: tuple[int, ...], what: str) -> npt.NDArray[np.float32]:
+    """Return numbers of a file as float32 after checking that they have squares, and their shape: -1 is any length."""
+    fits = array.ndim == len(shape) and all(side in (-1, found) for side, found in zip(shape, array.shape))
+    if array.dtype.kind != "f" or not fits or 0 in array.shape:
+        wanted = " x ".join("any" if side < 0 else str(side) for side in shape)
+        raise ModelFolderError(f"{what} must be {wanted} numbers, got {array.dtype} {list(array.shape)}")
+    with np.errstate(over="ignore"):
+        numbers = np.array(array, np.float32)
+    if not (np.abs(numbers) <= LARGEST).all():  # nor NaN
+        raise ModelFolderError(f"{what} holds NaN, infinity or a number beyond {LARGEST:g}")
+    return numbers

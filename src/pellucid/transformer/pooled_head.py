@@ -70,7 +70,7 @@ def max_pooled(hidden: Any, mask: Any, weight: Any, bias: Any = None) -> tuple[A
 
 
 def _check(hidden: Any, mask: Any, weight: Any, bias: Any) -> None:
-    """Check that they fit together."""
+    """Check that hidden states, mask, weight and bias fit together."""
     if hidden.ndim != 3 or not hidden.is_floating_point():
         raise InputError(f"hidden must be float [texts, positions, d], got {hidden.dtype} {list(hidden.shape)}")
     if mask.dtype != torch.bool or mask.shape != hidden.shape[:2]:
@@ -125,7 +125,7 @@ def _largest(hidden: Any, mask: Any, weight: Any, bias: Any) -> tuple[Any, Any]:
     values = hidden.new_zeros((len(weight), len(hidden)), dtype=torch.float32)
     argmax = torch.zeros_like(values, dtype=torch.int64)
     for group in _groups(hidden, mask):
-        size = _slice_size(len(group.rows))
+        size = min(_CLUSTERS[1], max(_CLUSTERS[0], _SCORES // len(group.rows)))
         space = hidden.new_empty((min(size, len(weight)), len(group.rows)))
         for start in range(0, len(weight), size):
             rows = slice(start, start + size)
@@ -165,12 +165,6 @@ def _groups(hidden: Any, mask: Any) -> Iterator[_Sequences]:
             rows = hidden[first:end].reshape(size, -1) if whole else hidden[first:end][allowed]
             yield _Sequences(rows, allowed.nonzero()[:, 1], texts)
         first = end
-
-
-def _slice_size(rows: int) -> int:
-    """Return how many clusters to take at once, so that about `_SCORES` logits are alive."""
-    fewest, most = _CLUSTERS
-    return min(most, max(fewest, _SCORES // rows))
 
 
 def _hidden_gradient(slope: Any, argmax: Any, weight: Any, shape: Any) -> Any:

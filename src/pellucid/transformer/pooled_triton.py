@@ -33,17 +33,7 @@ _DEPTH = 64  # columns of hidden states multiplied at once
 
 
 def largest(hidden: Any, mask: Any, weight: Any, bias: Any = None) -> tuple[Any, Any]:
-    """Return the largest logit over the allowed positions and the first position that has it.
-
-    Args:
-        hidden: float32, float16 or bfloat16 [texts, positions, d].
-        mask: bool [texts, positions].
-        weight: [k, d], of the type of `hidden`.
-        bias: float32 [k] or None.
-
-    Returns:
-        float32 [texts, k], 0 where no position is allowed, infinity for a NaN; int64 [texts, k].
-    """
+    """Return the largest logit over the allowed positions, 0 without any, infinity for a NaN, and its position."""
     texts, length, depth = hidden.shape
     clusters = len(weight)
     values = torch.zeros((texts, clusters), dtype=torch.float32, device=hidden.device)

@@ -31,10 +31,10 @@ class ReadingSettings:
 
     Attributes:
         template: what is put around a text; `{text}` is replaced by it. If `{text}` occurs twice the text is given
-            twice, and only the second copy is pooled (echo prompting). None: the text alone.
-        query_template: the same for a text that is no document; None takes `template`.
+            twice, and only the second copy is pooled (echo prompting). None: only the text.
+        query_template: the same for a text that is not a document; None takes `template`.
         instructed_template: the same when there is an instruction, which replaces `{instruction}`.
-        instruction: the task, put before each text that is no document; "" for none.
+        instruction: the task, put before each text that is not a document; "" for none.
         end_token: put the tokenizer's end token after the text. None: for causal language models that have one.
         max_length: tokens read at most, all that is put around the text included; a longer text is cut, with a
             warning. None: what the model can read, at most 512.
@@ -57,12 +57,18 @@ class ReadingSettings:
         if not isinstance(self.instruction, str):
             raise InputError(f"instruction is {self.instruction!r:.40}; it must be a string")
         for name in ("template", "query_template", "instructed_template"):
-            _check_template(name, getattr(self, name))
+            template = getattr(self, name)
+            if template is None and name != "instructed_template":
+                continue
+            if not isinstance(template, str):
+                raise InputError(f"{name} is {template!r:.40}; it must be a string")
+            if template.count(_TEXT) not in (1, 2):
+                raise InputError(f"{name} is {template!r:.80}; it must hold {_TEXT} once, or twice to give it twice")
         check_numbers(self, "max_length", least=1, whole=True, optional=True)
 
     @property
     def adds_start(self) -> bool:
-        """Whether the tokenizer's start token is put before the text if the tokenizer puts none there."""
+        """Whether the tokenizer's start token is put before the text unless the tokenizer does so itself."""
         return False
 
     @property
@@ -75,16 +81,7 @@ class ReadingSettings:
         return None
 
     def decided(self, tokenizer: Any, predicts_next: bool, context: int) -> Self:
-        """Return these settings with everything set that is left to the model.
-
-        Args:
-            tokenizer: the model's.
-            predicts_next: whether it is a causal language model.
-            context: tokens the model can read.
-
-        Raises:
-            InputError: `max_length` is more than that.
-        """
+        """Return these settings with everything set that is left to the model, which reads `context` tokens."""
         if self.max_length is not None and self.max_length > context:
             raise InputError(f"max_length is {self.max_length}; the backbone reads {context} tokens at most")
         has_end = getattr(tokenizer, "eos_token_id", None) is not None
@@ -96,25 +93,13 @@ class ReadingSettings:
         )
 
     def around(self, instructed: bool) -> tuple[str, ...]:
-        """Return what is put around a text, with the instruction if one is set and wanted.
-
-        Two strings, before and after it; three if the text is given twice: before, between and after.
-        """
+        """Return what is put before and after a text, or before, between and after one that is given twice."""
         template = self.template or _TEXT
         if instructed and self.instruction:
             template = self.instructed_template
         elif instructed and self.query_template is not None:
             template = self.query_template
         return tuple(part.replace(_INSTRUCTION, self.instruction) for part in template.split(_TEXT))
-
-
-def _check_template(name: str, template: Any) -> None:
-    if name != "instructed_template" and template is None:
-        return
-    if not isinstance(template, str):
-        raise InputError(f"{name} is {template!r:.40}; it must be a string")
-    if template.count(_TEXT) not in (1, 2):
-        raise InputError(f"{name} is {template!r:.80}; it must hold {_TEXT} once, or twice to give the text twice")
 
 
 class Reading(NamedTuple):
@@ -141,15 +126,7 @@ class Reader:
     """Turns texts into readings, with one tokenizer and one set of settings."""
 
     def __init__(self, tokenizer: Any, settings: ReadingSettings) -> None:
-        """Take a fast tokenizer of transformers.
-
-        Args:
-            tokenizer: a fast tokenizer; it is copied, and its padding and truncation are not used.
-            settings: decided ones.
-
-        Raises:
-            InputError: the tokenizer is no fast one, or lacks a start or end token that the settings need.
-        """
+        """Copy a fast tokenizer of transformers, without its padding and truncation; take decided settings."""
         if not getattr(tokenizer, "is_fast", False):
             raise InputError(
                 "the tokenizer gives no character offsets, without which a text's own tokens cannot be distinguished "
@@ -198,19 +175,10 @@ class Reader:
         return before, behind
 
     def read(self, texts: Sequence[str], *, instructed: bool, instruction: str | None = None) -> list[Reading]:
-        """Return the readings of `texts`.
-
-        Args:
-            texts: well-formed or not; a lone surrogate is read as U+FFFD.
-            instructed: read them with the instruction, if there is one.
-            instruction: the one to use; None takes that of the settings.
-
-        Raises:
-            InputError: the template and the instruction leave no room for a text.
-        """
+        """Return the readings of `texts`, with an instruction if wanted: the one given, or that of the settings."""
         settings = self.settings if instruction is None else replace(self.settings, instruction=instruction)
         around = settings.around(instructed)
-        clean = [well_formed(text) for text in texts]
+        clean = [well_formed(text) for text in texts]  # a lone surrogate is read as U+FFFD
         odd = {n for n, text in enumerate(clean) if any(special in text for special in self._specials)}
         regular = [text.join(around) for n, text in enumerate(clean) if n not in odd]
         with without_panic("the tokenizer"):
@@ -288,18 +256,14 @@ def _first_known(tokenizer: Any, *names: str) -> int | None:
 
 
 def whole_words(text: str, spans: Sequence[Span]) -> list[Span]:
-    """Return for each token's span the words of `text` it belongs to, as one span.
-
-    A token of spaces goes with the word right behind it, else it gives an empty span. A token without a word (a
-    punctuation mark) keeps its place without the space around it.
-    """
+    """Return for each token's span the words of `text` it belongs to, as one span; without a word, its own place."""
     words = split_words(text)
     found: list[Span] = []
     for start, end in spans:
-        stretch = text[start:end]
-        start, end = start + len(stretch) - len(stretch.lstrip()), end - len(stretch) + len(stretch.rstrip())
+        part = text[start:end]
+        start, end = start + len(part) - len(part.lstrip()), end - len(part) + len(part.rstrip())
         touched = [word for word in words if word.start < end and word.end > start]
-        if start >= end:
+        if start >= end:  # spaces go with the word right behind them
             touched = [word for word in words if word.start == start]
         if touched:
             start, end = min(start, touched[0].start), max(end, touched[-1].end)

@@ -1,8 +1,8 @@
 """What the tokens of a model's vocabulary are to a reader: whole words, numbers, signs, or shards of words.
 
 Tokenizers mark differently where a word begins: GPT-2's byte-level pieces and SentencePiece mark a piece that begins a
-word (`Ġdog`, `▁dog`), WordPiece one that does not (`##bed`). From the mark alone a piece that begins a word may still
-be no word (`Ġrecomm`), hence a list of words is asked too.
+word (`Ġdog`, `▁dog`), WordPiece one that does not (`##bed`). A piece that begins a word may still
+be only a part of one (`Ġrecomm`), hence a list of words is asked too.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ _PLACEHOLDER = re.compile(
 _LONE_BYTE = re.compile(r"<0x[0-9A-Fa-f]{2}>")
 _INSIDE_WORDS = "'-\u2019"  # beside letters
 _COMMON = 0.01  # the share of tokens that carries a scheme's mark, at least
+_SPARE_ROWS = 4096  # of a head, beyond the tokens; heads are padded to round numbers (DeepSeek: 2,385 rows)
 _WORDS = Path(__file__).parents[1] / "bundled" / "static-en" / "words.txt"
 
 
@@ -57,11 +58,7 @@ class _Piece(NamedTuple):
 
 
 def vocabulary_of(tokenizer: Any) -> tuple[list[str], set[int]]:
-    """Return the tokens of a tokenizer in order of their ids, "" where an id has none, and the ids of special tokens.
-
-    Args:
-        tokenizer: of transformers or of the tokenizers library.
-    """
+    """Return the tokens of a tokenizer in order of their ids, "" where there is none, and the ids of special tokens."""
     backend = tokenizer if isinstance(tokenizer, Tokenizer) else getattr(tokenizer, "backend_tokenizer", None)
     if backend is not None:
         ids = backend.get_vocab(with_added_tokens=True)
@@ -79,6 +76,34 @@ def vocabulary_of(tokenizer: Any) -> tuple[list[str], set[int]]:
     return tokens, special
 
 
+def tokens_of_rows(rows: int, tokenizer: Any, words: Collection[str] | None = None) -> tuple[list[str], list[Token]]:
+    """Return the token of each of a head's rows, "" for none, and how it reads; `tokenizer` may be a list of tokens."""
+    is_list = isinstance(tokenizer, Sequence) and not isinstance(tokenizer, str)
+    spelled, special = (list(tokenizer), set[int]()) if is_list else vocabulary_of(tokenizer)
+    backend = getattr(tokenizer, "backend_tokenizer", tokenizer)
+    added = backend.get_added_tokens_decoder() if hasattr(backend, "get_added_tokens_decoder") else {}
+    if all(number in added for number in range(rows, len(spelled))):  # added later, without rows (SGPT's brackets)
+        spelled = spelled[:rows]
+    spare = rows - len(spelled)
+    if not 0 <= spare <= _SPARE_ROWS:
+        raise InputError(
+            f"the head has {rows:,} rows and the tokenizer {len(spelled):,} tokens; they are not of the same model"
+            + (" (resize the model's embeddings after adding tokens)" if spare < 0 else "")
+        )
+    spelled += [""] * spare
+    return spelled, readable(spelled, special, words)
+
+
+def unused_name(name: str, taken: set[str]) -> str:
+    """Return the name, numbered where it is taken, and add it to those taken."""
+    numbered, number = name, 1
+    while numbered in taken:
+        number += 1
+        numbered = f"{name} ({number})"
+    taken.add(numbered)
+    return numbered
+
+
 @cache
 def common_words() -> frozenset[str]:
     """The words of the bundled English model, in lower case: which tokens are whole words."""
@@ -86,12 +111,7 @@ def common_words() -> frozenset[str]:
 
 
 def readable(tokens: Sequence[str], special: Collection[int] = (), words: Collection[str] | None = None) -> list[Token]:
-    r"""Return how each token reads.
-
-    Args:
-        tokens: as the tokenizer spells them, "" for none.
-        special: the ids of special tokens.
-        words: known words in lower case; None takes those of the bundled English model.
+    r"""Return how each token reads; `words` are known ones in lower case, None those of the bundled English model.
 
     >>> [t.text for t in readable(["Ġdog", "Ġdogs", "ression", "Ċ"])]
     ['dog', 'dogs', '…ression', '\\n']
@@ -108,13 +128,9 @@ def readable(tokens: Sequence[str], special: Collection[int] = (), words: Collec
 
 def _scheme(tokens: Sequence[str]) -> Callable[[str], _Piece]:
     """Return the function that takes a token's marks off, by the marks that are common."""
-    least = max(1.0, _COMMON * len(tokens))
-    if sum(token.startswith("##") for token in tokens) >= least:
-        return _word_piece
-    if sum(token.startswith("▁") for token in tokens) >= least:
-        return _sentence_piece
-    if sum(token.startswith("Ġ") for token in tokens) >= least:
-        return _byte_level
+    for mark, read in (("##", _word_piece), ("▁", _sentence_piece), ("Ġ", _byte_level)):
+        if sum(token.startswith(mark) for token in tokens) >= max(1.0, _COMMON * len(tokens)):
+            return read
     return lambda token: _Piece(token, True)
 
 
@@ -136,7 +152,7 @@ def _byte_level(token: str) -> _Piece:
 
 
 def _ranked(piece: _Piece, beginnings: Collection[str], known: Collection[str]) -> Token:
-    """Say how well a piece reads."""
+    """Return a piece as a reader sees it."""
     text = _printable(piece.text.strip())
     if not piece.text:
         return Token("", Rank.NONE)
@@ -162,7 +178,7 @@ def _printable(text: str) -> str:
 
 
 def _word_rank(text: str, known: Collection[str]) -> Rank:
-    """Say how well a piece reads that begins a word."""
+    """Return how well a piece reads that begins a word."""
     if (len(text) == 1 and text.isascii()) or not all(_is_letter(c) or c in _INSIDE_WORDS for c in text):
         return Rank.NUMBER
     return Rank.WORD if text.lower() in known else Rank.WORDLIKE
