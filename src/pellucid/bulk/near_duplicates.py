@@ -85,19 +85,12 @@ class DuplicatePair(NamedTuple):
 
 
 class DuplicateGroup(NamedTuple):
-    """A kept text and those that it is kept in place of.
-
-    Attributes:
-        kept: number of the kept text.
-        text: the kept text.
-        duplicates: numbers of the others.
-        least: the lowest score of one of them to the kept text. Two of them may be less alike.
-    """
+    """A kept text and those that it is kept in place of."""
 
     kept: int
     text: str
     duplicates: tuple[int, ...]
-    least: float
+    least: float  # the lowest score of one of them to the kept text. Two of them may be less alike.
 
 
 @dataclass(frozen=True, repr=False)

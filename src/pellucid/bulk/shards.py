@@ -43,35 +43,20 @@ _KINDS = {"embedding": "<f4", "values": "<f4", "indices": "<i4", "indptr": "<i8"
 
 
 class Job(NamedTuple):
-    """What every worker of a run is told.
+    """What every worker of a run is told."""
 
-    Attributes:
-        model: as `BatchEncoder` takes it.
-        source: the Parquet file of texts.
-        folder: of the shards.
-        column: of the texts.
-        id_column: of the ids; None for row numbers.
-        role: what the texts are encoded as.
-        kind: one of `ENDINGS`.
-        size: texts in a shard; the last has fewer.
-        texts: of the whole corpus.
-        run: a name that no other run has: processes may outlive one, and files change between two.
-        stamp: of the source as it was when the run began, see `stamp`.
-        allow_outside: as in `pellucid.load`.
-    """
-
-    model: Any
-    source: Path
+    model: Any  # as `BatchEncoder` takes it
+    source: Path  # the Parquet file of texts
     folder: Path
     column: str
-    id_column: str | None
-    role: Role
-    kind: str
-    size: int
-    texts: int
-    run: str
-    stamp: tuple[int, ...] = ()
-    allow_outside: bool = False
+    id_column: str | None  # of the ids; None for row numbers
+    role: Role  # what the texts are encoded as
+    kind: str  # one of `ENDINGS`
+    size: int  # texts in a shard; the last has fewer
+    texts: int  # of the whole corpus
+    run: str  # a name that no other run has: processes may outlive one, and files change between two
+    stamp: tuple[int, ...] = ()  # of the source as it was when the run began, see `stamp`
+    allow_outside: bool = False  # as in `pellucid.load`
 
     @property
     def shards(self) -> int:
@@ -88,14 +73,7 @@ class Job(NamedTuple):
 
 
 class Written(NamedTuple):
-    """What is remembered of a shard, so that another file in its place is noticed.
-
-    Attributes:
-        number: of the shard.
-        texts: in it.
-        size: bytes of its file.
-        sha256: of its file.
-    """
+    """What is remembered of a shard, so that another file in its place is noticed."""
 
     number: int
     texts: int
