@@ -220,7 +220,7 @@ def test_thresholds_out_of_range_are_refused(settings, complaint):
 @pytest.mark.parametrize("call", [audit, cards, lambda model, texts: cards(model, texts, 0)])
 @pytest.mark.parametrize(
     ("texts", "complaint"),
-    [([], "at least two texts"), (["one"], "1 given"), (["one", "?", ""], "2 given, 2 without"), ("one two", "iterable"),
+    [([], "at least two texts"), (["one"], "1 given"), (["one", "?", ""], "2 without"), ("one two", "iterable"),
      (["one", None], "text 1 is NoneType")],
 )  # fmt: skip
 def test_texts_that_cannot_be_measured_are_refused(call, texts, complaint):

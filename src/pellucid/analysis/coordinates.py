@@ -185,9 +185,7 @@ class _CoordinateTally:
         rows = rows[known]
         block = [texts[number] for number in known.tolist()]
         for where, part in column_chunks(rows):
-            self.fired[where] += (part**2 > (1 + 1e-6) / self.width).sum(
-                axis=0
-            )  # rounding aside
+            self.fired[where] += (part**2 > (1 + 1e-6) / self.width).sum(axis=0)  # rounding aside
             self.total[where] += part.sum(axis=0)
             self.squares[where] += (part**2).sum(axis=0)
             self.low[where] = np.minimum(self.low[where], part.min(axis=0))

@@ -23,8 +23,9 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from pellucid.base import Embedder
 from pellucid.errors import VERSION
 from pellucid.server.bodies import ApiError, error_answer
+from pellucid.server.corpus_map import map_routes
 from pellucid.server.embedding_api import inference_routes, info_routes, openai_routes
-from pellucid.server.reasons_api import index_routes, map_routes, model_routes, saving_routes
+from pellucid.server.reasons_api import index_routes, model_routes, saving_routes
 from pellucid.server.service import ServerSettings, Service
 
 _PAGE = {file.name: file for file in (Path(__file__).parent / "page").iterdir()}
