@@ -54,12 +54,7 @@ class Thresholds:
     unclear_words: int = 2
 
     def __post_init__(self) -> None:
-        """Check the ranges.
-
-        Raises:
-            InputError: a share is outside 0 to 1, `duplicate` is not above 0.5, `duplicate_texts` is below 2, or
-                `unclear_words` is negative.
-        """
+        """Check the ranges."""
         for name in (f.name for f in fields(self) if f.type == "float"):
             low = 0.5 if name == "duplicate" else 0.0
             if not low <= getattr(self, name) <= 1:

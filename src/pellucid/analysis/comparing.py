@@ -168,11 +168,7 @@ class Comparison(Report):
             yield TablePart.of("", [("change", "number"), ("", "bar"), *numbers("before", "after"), "row"], rows)
 
     def to_frame(self) -> Any:
-        """Return a pandas DataFrame with one row a pair: text1, text2, the models' scores, gold where given.
-
-        Raises:
-            MissingExtraError: pandas is not installed.
-        """
+        """Return a pandas DataFrame with one row a pair: text1, text2, the models' scores, gold where given."""
         columns = ["text1", "text2", *self.names] + ["gold"] * bool(self.gold)
         rows = zip(*zip(*self.pairs), *zip(*self.scores), *[self.gold] * bool(self.gold))
         return frame(rows, columns)

@@ -75,7 +75,7 @@ class Spread:
 
     @property
     def quiet(self) -> npt.NDArray[np.bool_]:
-        """Which dimensions vary no more than an even share: others may separate texts without ever firing."""
+        """Which dimensions vary no more than an even share: those that never fire may still separate texts."""
         variance = self.deviation**2
         below: npt.NDArray[np.bool_] = variance <= variance.mean() * (1 + 1e-6)
         return below
@@ -334,29 +334,17 @@ class Frequencies(Report):
         return dict(zip((item.name for item in self.measured), (weights / mean).tolist(), strict=True))
 
     def weighted(self, model: Embedder, strength: float = 0.5) -> Embedder:
-        """Return `model` with each dimension scaled by its factor; one that fires on all texts gets 0.
-
-        Raises:
-            InputError: `strength` is out of range, or the model lacks a dimension that was counted.
-        """
+        """Return `model` with each dimension scaled by its factor; one that fires on all texts gets 0."""
         return model.scale(self.factors(strength))
 
     def common(self, above: float) -> list[str]:
-        """Return the dimensions that fire on more than the share `above` of the texts, the commonest first.
-
-        Raises:
-            InputError: `above` is not between 0 and 1.
-        """
+        """Return the dimensions that fire on more than the share `above` of the texts, the commonest first."""
         if not 0 <= above <= 1:
             raise InputError(f"above is {above!r:.40}; it is a share of the texts, between 0 and 1")
         return [item.name for item in self._by_rate() if item.rate > above]
 
     def pruned(self, model: Embedder, above: float) -> Embedder:
-        """Return `model` without its `common` dimensions.
-
-        Raises:
-            InputError: none would be left, or the model lacks one of them.
-        """
+        """Return `model` without its `common` dimensions; some must be left."""
         gone = self.common(above)
         return model.without(*gone) if gone else model
 

@@ -229,7 +229,7 @@ def _fall_of_texts(
             explanation = model.explain(*pair)
             if explanation.rows and not any(row.spans1 for row in explanation.rows):
                 raise InputError(
-                    f"the rows of the {model.family} family's explanations do not stand in the text (pair {number}); "
+                    f"the rows of the {model.family} family's explanations have no places in the text (pair {number}); "
                     'use units="dimensions"'
                 )
             sides = []

@@ -202,11 +202,7 @@ class Contrasts(Report):
         return iter(self.groups)
 
     def __getitem__(self, group: str) -> Contrast:
-        """Return the contrast of a group by its name.
-
-        Raises:
-            InputError: there is no such group.
-        """
+        """Return the contrast of a group by its name."""
         for contrast in self.groups:
             if contrast.group == str(group):
                 return contrast

@@ -1,6 +1,6 @@
 """Encoding as a function of an Arrow record batch: texts in, embeddings out, every other column kept.
 
-The workers of `encode_corpus` call it, or a pipeline of the user's own in Ray, Spark or Polars. A row depends only on
+The workers of `encode_corpus` call it, or a user's pipeline in Ray, Spark or Polars. A row depends only on
 its text and its batch, not on what was encoded before.
 """
 

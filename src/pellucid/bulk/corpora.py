@@ -71,11 +71,7 @@ class CorpusSettings:
     shard_size: int = 65_536
 
     def __post_init__(self) -> None:
-        """Check the values.
-
-        Raises:
-            InputError: there is no such role or format, or `shard_size` is below 1.
-        """
+        """Check the values."""
         checked_role(self.role)
         check_choice(self, tuple(ENDINGS), "format")
         check_integer("shard_size", self.shard_size)

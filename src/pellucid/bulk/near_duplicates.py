@@ -101,7 +101,7 @@ class Duplicates(Report):
         threshold: the score from which a text is a duplicate.
         texts: how many there are in all.
         equal: how many duplicates are equal to an earlier text, character for character.
-        unknown: how many different texts the model knows nothing of; they are duplicates of equal texts only.
+        unknown: how many different texts have no known word; they are duplicates only of equal texts.
         pairs: one for each text that is not kept, in the order of the corpus.
         groups: the kept texts that have duplicates, the largest group first.
         model: the model, for `explain`; not part of the data forms.
@@ -186,7 +186,7 @@ def duplicates(
         texts: a file (`.txt` with a text a line, `.jsonl`, `.parquet`) or an iterable of texts.
         model: of any family, or its name.
         threshold: a cosine above 0 and up to 1. Equal words in another order have 1 in a static model.
-        same_numbers: whether texts whose numbers differ are never duplicates. Embeddings hardly tell 5 from 7.
+        same_numbers: keep texts whose numbers differ; their embeddings may be nearly the same.
         reasons: rows of the explanation to name for each pair; 0 names none, which is quicker.
         field: the JSON key or parquet column that holds the text.
         show_progress_bar: show a bar, counting texts, once the work has lasted two seconds.
@@ -223,7 +223,7 @@ class _Finder:
         self._first: dict[int, int] = {}  # hash of a text -> its number
         self._nearest = Nearest()
         self._numbers = array("q")  # of the texts whose rows `_nearest` has
-        self._signatures = array("q")  # what numbers stand in them
+        self._signatures = array("q")  # of the numbers in these texts
 
     def take(self, texts: list[str]) -> None:
         """Compare the next texts with those that are kept, and with each other."""

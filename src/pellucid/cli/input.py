@@ -83,6 +83,30 @@ def roles_of(given: str | None, texts: int, option: str) -> list[Role]:
     return [_ROLES[name] for name in names]
 
 
+def values_of(given: Iterable[str] | None, option: str, form: str) -> dict[str, str]:
+    """Return the values by name that `option` gives in a form such as "PART=NUMBER"; a name may hold "=" itself."""
+    found: dict[str, str] = {}
+    for text in given or ():
+        name, _, value = text.rpartition("=")
+        if not (name and value):
+            raise typer.BadParameter(f"{text!r:.80} is not {form}", param_hint=option)
+        if name in found:
+            raise typer.BadParameter(f"{name!r:.80} is given twice", param_hint=option)
+        found[name] = value
+    return found
+
+
+def numbers_of(given: Iterable[str] | None, option: str, form: str) -> dict[str, float]:
+    """Return the numbers by name that `option` gives in a form such as "PART=NUMBER"."""
+    found: dict[str, float] = {}
+    for name, value in values_of(given, option, form).items():
+        try:
+            found[name] = float(value)
+        except ValueError:
+            raise typer.BadParameter(f"{name}={value}"[:80] + f" is not {form}", param_hint=option) from None
+    return found
+
+
 def pairs_of(a: str | None, b: str | None, *, as_text: bool, field: str) -> Iterator[Pair]:
     """Return the pair of the texts `a` and `b`, or the pairs of the lines of two files."""
     if a is None or b is None:
@@ -110,7 +134,7 @@ def tabbed_pairs(source: str) -> Iterator[Pair]:
 
 
 def parallel_files(options: list[str], codes: Mapping[str, Languages]) -> dict[Languages, ParallelFiles]:
-    """Return the files of --parallel options by languages; `codes` maps "en-de" to both codes, which may have hyphens."""
+    """Return the files of --parallel by languages; `codes` maps "en-de" to both codes, which may have hyphens."""
     found: dict[Languages, ParallelFiles] = {}
     for given in options:
         pair, _, files = given.partition("=")

@@ -12,9 +12,11 @@ from pellucid.cli.input import (
     JsonOption,
     ModelOption,
     PlotOption,
+    numbers_of,
     open_model,
     read,
     tabbed_pairs,
+    values_of,
 )
 from pellucid.cli.output import json_line, say, show
 from pellucid.errors import InputError
@@ -216,12 +218,13 @@ def edit(
         from pellucid.static.embedder import static_model
 
         of_words = edited if isinstance(edited, StaticLexiconEmbedder) else static_model(edited, "--word")
-        edited = of_words.reweight({name: _factor(factor) for name, _, factor in (one.rpartition("=") for one in word)})
+        edited = of_words.reweight(numbers_of(word, "--word", "WORD=FACTOR"))
     before = edited.dimensions
     dropped = [before.number(_which(name)) for name in without or ()]
     merged = [before.number(_which(name)) for name in merge or ()]
-    factors: dict[Which, float] = {before.number(which): _factor(value) for which, value in map(_assigned, scale or ())}
-    titles: dict[Which, str] = {before.number(which): value for which, value in map(_assigned, rename or ())}
+    scales, renames = numbers_of(scale, "--scale", "DIMENSION=FACTOR"), values_of(rename, "--rename", "DIMENSION=NAME")
+    factors: dict[Which, float] = {before.number(_which(name)): factor for name, factor in scales.items()}
+    titles: dict[Which, str] = {before.number(_which(name)): title for name, title in renames.items()}
     if idf is None and drop_above is not None:
         raise typer.BadParameter("needs texts; give --idf FILE", param_hint="--drop-above")
     if not (dropped or merged or factors or titles or idf or word):
@@ -243,18 +246,3 @@ def edit(
 
 def _which(name: str) -> Which:
     return int(name) if name.isdecimal() else name
-
-
-def _assigned(given: str) -> tuple[Which, str]:
-    """Return the dimension and the value of "DIMENSION=VALUE"; a name may hold "=" itself."""
-    name, equals, value = given.rpartition("=")
-    if not equals or not name or not value:
-        raise InputError(f"{given!r:.80} is not DIMENSION=VALUE")
-    return _which(name), value
-
-
-def _factor(value: str) -> float:
-    try:
-        return float(value)
-    except ValueError:
-        raise InputError(f"{value!r:.40} is not a number to scale by") from None

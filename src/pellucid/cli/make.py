@@ -82,11 +82,9 @@ def distill(
     from pellucid.static.precision import DTYPES
 
     if dtype not in DTYPES:  # now, not after hours of work
-        raise typer.BadParameter(f"{dtype!r} is none of {', '.join(DTYPES)}", param_hint="--dtype")
+        raise typer.BadParameter(f"{dtype!r} is not one of {', '.join(DTYPES)}", param_hint="--dtype")
     if lang and (further or weight):
-        raise typer.BadParameter(
-            "goes with CORPUS; a model of several languages has one teacher", param_hint="--teacher"
-        )
+        raise typer.BadParameter("needs CORPUS; a model of several languages has one teacher", param_hint="--teacher")
     texts = _texts_of_languages(corpus, lang or [], parallel or [])
     work_dir = work_folder(work_dir, output)
     extraction = ExtractionSettings(max_vocabulary=vocabulary, cased=bool(lang) if cased is None else cased)
@@ -173,7 +171,7 @@ def train_lexicon(
     batch_size: Annotated[int, typer.Option(min=2, help="Rows in a batch.")] = 64,
     chunk: Annotated[int | None, typer.Option(min=1, help="Texts at a time, where a batch is too large.")] = None,
     bf16: Annotated[bool, typer.Option("--bf16", help="Compute in bfloat16.")] = False,
-    by_name: Annotated[bool, typer.Option("--by-name", help="Save the adapter alone and MODEL's name.")] = False,
+    by_name: Annotated[bool, typer.Option("--by-name", help="Save only the adapter and MODEL's name.")] = False,
     work_dir: WorkDirOption = None,
 ) -> None:
     """Train a lexicon model: each dimension is a cluster of words.
@@ -243,7 +241,7 @@ def _texts_of_languages(
     if not lang and corpus is None:
         raise typer.BadParameter("give sentences: a file, or --lang for each language", param_hint="CORPUS")
     if not lang and parallel:
-        raise typer.BadParameter("goes with --lang CODE=FILE for each language", param_hint="--parallel")
+        raise typer.BadParameter("needs --lang CODE=FILE for each language", param_hint="--parallel")
     if lang and corpus is not None:
         raise typer.BadParameter(f"takes the place of CORPUS, which is {corpus!r}", param_hint="--lang")
     corpora: dict[str, Corpus] = {}

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from pellucid.cli.input import HtmlOption, JsonOption, OpenOption, read
+from pellucid.cli.input import HtmlOption, JsonOption, OpenOption, numbers_of, read, values_of
 from pellucid.cli.output import json_line, say, show, shown_json
 from pellucid.errors import InputError
 
@@ -53,6 +53,7 @@ _Models = Annotated[
 _Id = Annotated[str, typer.Option("--id", help="The column with the ids; without one, file and line.")]
 _Title = Annotated[str, typer.Option("--title", help="The column with the titles.")]
 _Text = Annotated[str, typer.Option("--text", help="The column with the texts.")]
+_TYPE = "--type", "COLUMN=TYPE, such as stars=number"
 _Types = Annotated[
     list[str] | None,
     typer.Option("--type", metavar="COLUMN=TYPE", help="number, date, boolean or string; repeat for more. See below."),
@@ -95,7 +96,7 @@ def build(
     """
     from pellucid.index.index import Index
 
-    records = _records(files, (id, title, text), _given_types(types), {})
+    records = _records(files, (id, title, text), values_of(types, *_TYPE), {})
     settings: dict[str, Any] = {"bm25": bm25, "language": language, "passage_characters": passage}
     with _new_index(folder, overwrite) as aside, Index.create(aside, model, **settings) as made:
         added = _add(made, records)
@@ -123,7 +124,15 @@ def add(
       pellucid index add my-index more.csv --type version=string
     """
     with _open(folder) as opened:
-        added = _add(opened, _records(files, (id, title, text), _given_types(types), _held_types(opened)))
+        added = _add(
+            opened,
+            _records(
+                files,
+                (id, title, text),
+                values_of(types, *_TYPE),
+                _held_types(opened),
+            ),
+        )
     say(f"{added} {folder}", err=True)
 
 
@@ -269,7 +278,7 @@ def search(
         explore("search", {"q": query or ""}, index=folder)
         return
     conditions = _conditions(where or [])
-    weights = dict(_weight(given) for given in weight) if weight else None
+    weights = numbers_of(weight, "--weight", "PART=NUMBER, such as bm25=1") or None
     with _open(folder) as opened:
         for one in [query] if query is not None else _questions():
             found = opened.search(one, top, where=conditions, weights=weights)
@@ -322,18 +331,6 @@ def _is_index(folder: Path) -> bool:
         return "pellucid-index" in read_json(folder / "index.json")
     except (ModelFolderError, TypeError):
         return False
-
-
-def _given_types(given: list[str] | None) -> dict[str, str]:
-    """Return the type of each column from --type options."""
-    found: dict[str, str] = {}
-    for text in given or []:
-        name, _, kind = text.rpartition("=")
-        if not name or name in found:
-            what = "is not COLUMN=TYPE, such as stars=number" if not name else "names a column twice"
-            raise typer.BadParameter(f"{text!r} {what}", param_hint="--type")
-        found[name] = kind
-    return found
 
 
 def _held_types(opened: Index) -> dict[str, str]:
@@ -413,14 +410,6 @@ def _conditions(given: list[str]) -> dict[str, Any] | None:
     return found or None
 
 
-def _weight(given: str) -> tuple[str, float]:
-    name, _, number = given.rpartition("=")
-    try:
-        return name, float(number)
-    except ValueError:
-        raise typer.BadParameter(f"{given!r} is not PART=NUMBER, such as bm25=1", param_hint="--weight") from None
-
-
 def _show(found: Hits, reasons: int) -> None:
     """Print hits for people: important words are underlined, or in brackets without colour."""
     from rich.console import Console
@@ -433,28 +422,19 @@ def _show(found: Hits, reasons: int) -> None:
         words = ", ".join(visible(shorten(word, _TITLE)) for word in found.unknown)
         console.print(Text(f"in no document: {words}", style="yellow"), soft_wrap=not console.is_terminal)
     for rank, hit in enumerate(found, 1):
-        for line in _hit_lines(rank, hit, reasons, brackets=not console.is_terminal):
+        parts = " + ".join(f"{name} {value:.3f}" for name, value in hit.parts.items())
+        heading = Text(f"{rank:>3}  {hit.score:.4f}  ").append(visible(hit.id), style="bold")
+        if hit.title:
+            heading.append("  " + visible(shorten(hit.title, _TITLE)))
+        heading.append(f"   {parts}" if len(hit.parts) > 1 else "", style="dim")
+        lines = [heading, Text("     ").append_text(_marked(hit, brackets=not console.is_terminal))]
+        rows = [f"{visible(row.name)} {row.contribution:+.3f}" for row in hit.reasons.top(reasons)]
+        for line in [*lines, Text("     " + ", ".join(rows), style="dim")] if rows else lines:
             console.print(line, soft_wrap=not console.is_terminal)
     if not len(found):
         console.print("nothing found")
     elif not (found.exact or found.reranked):
         console.print("better ones may have been missed", style="dim")
-
-
-def _hit_lines(rank: int, hit: Hit, reasons: int, *, brackets: bool) -> Iterator[Text]:
-    from rich.text import Text
-
-    from pellucid.views.parts import shorten, visible
-
-    parts = " + ".join(f"{name} {value:.3f}" for name, value in hit.parts.items())
-    heading = Text(f"{rank:>3}  {hit.score:.4f}  ").append(visible(hit.id), style="bold")
-    if hit.title:
-        heading.append("  " + visible(shorten(hit.title, _TITLE)))
-    yield heading.append(f"   {parts}" if len(hit.parts) > 1 else "", style="dim")
-    yield Text("     ").append_text(_marked(hit, brackets))
-    rows = [f"{visible(row.name)} {row.contribution:+.3f}" for row in hit.reasons.top(reasons)]
-    if rows:
-        yield Text("     " + ", ".join(rows), style="dim")
 
 
 def _marked(hit: Hit, brackets: bool) -> Text:

@@ -44,7 +44,7 @@ def _backend(library: str, model: Any) -> Any:
         def embed(self, documents: list[str], verbose: bool = False) -> Vectors:
             return dense(self.embedding_model.encode(list(documents), show_progress_bar=verbose))
 
-        def __reduce__(self) -> Any:  # the class stands in no module; a model given by name stays a name
+        def __reduce__(self) -> Any:  # the class is in no module; a model given by name stays a name
             return _backend, (library, model)
 
     return PellucidBackend(embedding_model=open_model(model))

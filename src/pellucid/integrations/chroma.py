@@ -63,7 +63,7 @@ class PellucidEmbeddingFunction(_StoredByName, EmbeddingFunction[Documents]):
     """A model as Chroma's embedding function."""
 
     def __init__(self, model: Any = "static-en") -> None:
-        """Take a bundled name, folder or hub id, or a model that was opened from one, so that it has a name to store."""
+        """Take a bundled name, folder or hub id, or a model that was opened from one, whose name is stored."""
         super().__init__(model)
 
     def __call__(self, input: Documents) -> Embeddings:

@@ -68,7 +68,7 @@ def sparse(rows: Any) -> list[tuple[list[int], list[float]]]:
 def facts_of(hit: Hit) -> dict[str, Any]:
     """Return why a document was found, as plain values: as `Hit.to_dict`, with highlights as places in the passage."""
     found = hit.to_dict()
-    before = len(found["indexed"]) - len(hit.text)  # the title stands before the text
+    before = len(found["indexed"]) - len(hit.text)  # the title comes before the text
     found["highlights"] = [
         {"start": start - before, "end": end - before, "contribution": value}
         for start, end, value in hit.reasons.highlights()

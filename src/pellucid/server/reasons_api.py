@@ -108,7 +108,7 @@ class SavedModel(BaseModel):
 
 
 class IndexSettings(RequestBody):
-    """The body of POST /index; what is not given stays."""
+    """The body of POST /index; absent fields stay unchanged."""
 
     weights: Weights | None = Field(None, description="Of the parts of the score; brought to the sum 1.")
     word_weights: Weights | None = Field(None, description="Of words of the query; {} lets all count 1.")
@@ -256,7 +256,7 @@ def saving_routes(service: Service) -> APIRouter:
         service.saved_to()
         index = service.searched()
         if service.settings.read_only:
-            raise ApiError(403, "the index is open for reading alone; change it where it is written")
+            raise ApiError(403, "the index is open only for reading; change it in the process that writes it")
         await service.in_thread_whole(lambda: index.configure(weights=body.weights, word_weights=body.word_weights))
         return answer({"weights": index.weights, "word weights": index.word_weights})
 

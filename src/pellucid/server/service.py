@@ -25,7 +25,7 @@ import numpy as np
 
 from pellucid.base import Embedder
 from pellucid.embeddings import Role, check_explained, stacked, unit_rows
-from pellucid.errors import InputError, PellucidError
+from pellucid.errors import InputError, PellucidError, check_numbers
 from pellucid.pretrained import load, load_by_name
 from pellucid.server.bodies import MOST_BYTES, ApiError
 from pellucid.static.embedder import StaticEmbedder
@@ -134,7 +134,7 @@ def warm_up(model: Embedder) -> None:
         aside = copy(static)  # the model itself answers without compiled code meanwhile
         aside._started()
         _call_all(aside)
-        static._started()  # else it would be made in the midst of some request, once there were enough texts
+        static._started()  # otherwise a later request with enough texts would wait for it
     _call_all(model)
 
 
@@ -147,7 +147,7 @@ def _call_all(model: Embedder) -> None:
 
 
 def _static(model: Embedder) -> StaticEmbedder | None:
-    """Return the static model that `model` is or stands on."""
+    """Return the static model that `model` is or contains."""
     encoder = getattr(model, "encoder", model)
     return encoder if isinstance(encoder, StaticEmbedder) else None
 
@@ -198,14 +198,8 @@ class ServerSettings:
     hosts: tuple[str, ...] | None = None
 
     def __post_init__(self) -> None:
-        """Check the limits.
-
-        Raises:
-            InputError: one is below 1, or no model is given.
-        """
-        for name in ("max_texts", "max_characters", "max_body_bytes", "max_waiting", "timeout"):
-            if not getattr(self, name) > 0:
-                raise InputError(f"{name} is {getattr(self, name)!r:.40}; it must be above 0")
+        """Check the limits."""
+        check_numbers(self, "max_texts", "max_characters", "max_body_bytes", "max_waiting", "timeout", above=0)
         if not self.models:
             raise InputError("no model is given to serve; name at least one, as static-en")
 
