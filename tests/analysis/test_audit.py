@@ -186,9 +186,9 @@ def test_anchors_that_say_nothing_are_found():
     found = audit(model, [*BANKS, *HOMES])
     unclear = {finding.dimensions[0]: finding for finding in found.of("unclear")}
     assert set(unclear) == set(SAYS_NOTHING)
-    assert unclear["They may rebel."].said == "1 word of it says something"
-    assert unclear["Accessed December 10, 2011."].said == "0 words of it say something"
-    assert unclear["Be gentle, but firm."].said == "none of its words stands in its 8 strongest texts"
+    assert unclear["They may rebel."].reason == "has 1 content word"
+    assert unclear["Accessed December 10, 2011."].reason == "has 0 content words"
+    assert unclear["Be gentle, but firm."].reason == "none of its words occurs in its 8 strongest texts"
     assert found.cleaned(model, ["unclear"]).dimensions.names == model.dimensions.names[:2]
     assert eval(unclear["They may rebel."].edit).get_embedding_dimension() == 4
     assert "They may rebel." in check_views(found)
@@ -209,7 +209,7 @@ def test_an_audit_of_a_clean_model_says_so():
         ({"dead_rate": -0.1}, "dead_rate"),
         ({"duplicate": 0.2}, "between 0.5 and 1"),
         ({"crowded_share": float("nan")}, "nan"),
-        ({"duplicate_texts": 1}, "at least 2"),
+        ({"duplicate_texts": 1}, "from 2 up"),
     ],
 )
 def test_thresholds_out_of_range_are_refused(settings, complaint):
@@ -220,7 +220,7 @@ def test_thresholds_out_of_range_are_refused(settings, complaint):
 @pytest.mark.parametrize("call", [audit, cards, lambda model, texts: cards(model, texts, 0)])
 @pytest.mark.parametrize(
     ("texts", "complaint"),
-    [([], "at least two texts"), (["one"], "1 given"), (["one", "?", ""], "2 of them unknown"), ("one two", "iterable"),
+    [([], "at least two texts"), (["one"], "1 given"), (["one", "?", ""], "2 without"), ("one two", "iterable"),
      (["one", None], "text 1 is NoneType")],
 )  # fmt: skip
 def test_texts_that_cannot_be_measured_are_refused(call, texts, complaint):

@@ -74,7 +74,7 @@ def test_flips_are_counted_as_by_hand_with_ties(angles):
 def test_three_models_and_their_names():
     model = random_table()
     pairs = [("t0", "t1"), ("t2", "t3"), ("t4", "t5")]
-    found = compare([model, model.without(0), model.keep(0, 1)], pairs, names=["all", "less", "two"], top_k=1)
+    found = compare({"all": model, "less": model.without(0), "two": model.keep(0, 1)}, pairs, top_k=1)
     assert [change.name for change in found.changes] == ["less", "two"]
     assert len(found.changed) == 1 and len(found.changed[0].scores) == 3
     sizes = np.abs(np.array(found.scores) - np.array(found.scores)[:, :1])
@@ -114,8 +114,6 @@ def test_unknown_texts_score_nothing():
     [
         ({"models": [random_table()]}, "at least two models"),
         ({"models": random_table()}, "at least two models"),
-        ({"names": ["one"]}, "2 models need as many different names"),
-        ({"names": ["one", "one"]}, "different names"),
         ({"gold": [1.0]}, "gold must be 2 finite numbers"),
         ({"gold": [1.0, float("nan")]}, "finite"),
         ({"pairs": []}, "no pairs"),

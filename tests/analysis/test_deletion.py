@@ -97,7 +97,7 @@ def test_a_word_goes_wherever_it_stands(fruit):
         ([("t0", "t1")] * 2, {"top_k": 9}, "top_k is 9; it must be at least 1 and at most 6"),
         ([("t0", "t1")] * 2, {"draws": 0}, "draws is 0"),
         ([("t0", "t1")] * 2, {"units": "letters"}, "units is 'letters'"),
-        ([("t0", "t1")] * 2, {"units": "words"}, "do not stand in the text"),
+        ([("t0", "t1")] * 2, {"units": "words"}, "have no places in the text"),
         ([("unknown", "t1"), ("t0", "?")], {}, "0 of 2"),
     ],
 )

@@ -105,8 +105,8 @@ def test_texts_the_model_knows_nothing_of_count_as_unlike_all_others():
         (["t0", "t1"], [], "'others' has 0 texts"),
         ("t0 t1", ["t2"], "iterable"),
         (["t0", None], ["t2"], "text 1 is NoneType"),
-        (["?", "!"], ["t2", "t3"], "knows nothing of any text of 'the group'"),
-        (["t0", "t1"], ["?", "!"], "or of any other text"),
+        (["?", "!"], ["t2", "t3"], "knows no word of 'the group'"),
+        (["t0", "t1"], ["?", "!"], "or none of all other texts"),
     ],
 )
 def test_groups_that_cannot_be_contrasted_are_refused(group, others, complaint):

@@ -33,9 +33,9 @@ from pellucid.base import Embedder
 from pellucid.errors import InputError, ModelFolderError
 from pellucid.server import ServerSettings, create_app, serve
 from pellucid.server import running as server_running
-from pellucid.server.batching import Batcher
 from pellucid.server.bodies import ApiError
 from pellucid.server.running import ImpatientProtocol
+from pellucid.server.service import Batcher
 from pellucid.static.embedder import StaticEmbedder
 
 
@@ -476,7 +476,7 @@ def test_maps_wait_for_one_another_and_nobody_for_them(static: StaticEmbedder, m
         running_maps[0] -= 1
         raise InputError("no map")
 
-    monkeypatch.setattr("pellucid.server.reasons_api.corpus_map", long_map)
+    monkeypatch.setattr("pellucid.server.corpus_map.corpus_map", long_map)
     with running({"static-en": static}, timeout=0.5) as url:
         statuses: list[int] = []
         body = {"texts": ["a"] * 10}

@@ -1,4 +1,4 @@
-"""Questions to a model of any family: audit, cards, comparison, ranking, contrast, deletion test, frequencies."""
+"""What a model of any family does: audit, cards, comparison, ranking, contrast, deletion test, frequencies."""
 
 from typing import TYPE_CHECKING
 

@@ -1,8 +1,7 @@
-"""Which dimensions of a model are dead, doubled, crowded or have a name that says nothing; the edit that mends each.
+"""Which dimensions of a model are dead, duplicates, crowded or unclear, with an edit for each.
 
-Written against `Embedder` alone. Every verdict is a number over a threshold of `Thresholds`, and both are reported;
-a verdict says what a corpus shows, so the corpus should be like the texts the model is for. What "fires" means is in
-`coordinates.py`.
+A verdict is a number beyond a threshold of `Thresholds`, and both are reported. It holds for the corpus, so the corpus
+should be like the texts that the model is for. "Fires" is defined in `coordinates.py`.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ import numpy as np
 
 from pellucid.analysis.coordinates import Floats, Spread, column_chunks, correlations, spread
 from pellucid.base import Embedder
-from pellucid.errors import InputError
+from pellucid.errors import InputError, check_integer
 from pellucid.text import content_words
 from pellucid.views.figure import Canvas, short_name
 from pellucid.views.parts import AnyPart, Heading, Note, TablePart, counted, percent, quoted, signed
@@ -26,25 +25,25 @@ if TYPE_CHECKING:
 
 
 KINDS = ("dead", "duplicate", "crowded", "unclear")
-_NO_SCORE = 0.01  # below this mean score of two texts, shares of it mean nothing
-_MOST_NAMED = 8  # points with their name beside them
+_NO_SCORE = 0.01  # shares of a smaller mean score mean nothing
+_MOST_NAMED = 8  # points of the plot that get a label
 _STEM = 5  # letters that words are compared by
-_STRONGEST = 10  # texts that the name of an anchor is held against
-_FEW_TEXTS = 1_000  # below, the audit warns that a rare dimension may only seem dead
+_STRONGEST = 10  # texts that the words of an anchor are looked for in
+_FEW_TEXTS = 1_000  # of fewer the audit says that a rare dimension may only seem dead
 
 
 @dataclass(frozen=True)
 class Thresholds:
-    """From where on a dimension is reported.
+    """From which values on a dimension is reported.
 
     Attributes:
-        dead_rate: it fires on at most this share of the texts, and varies no more than dimensions do on average.
-        duplicate: the correlation of two dimensions is at least this in size.
-        duplicate_texts: the variation of both comes from at least so many texts (`coordinates.support`); of fewer, a
-            high correlation is chance.
-        crowded_rate: it fires on at least this share of the texts.
-        crowded_share: it gives at least this share of the mean score of two texts, and three times the even share.
-        unclear_words: an anchor has fewer different words than this that say something.
+        dead_rate: dead dimensions fire on at most this share of the texts, and vary no more than the average.
+        duplicate: duplicates have a correlation of at least this in size.
+        duplicate_texts: the variation of both must come from at least so many texts (`support`); with fewer, a high
+            correlation is chance.
+        crowded_rate: crowded dimensions fire on at least this share of the texts,
+        crowded_share: or give at least this share of the mean score of two texts, and three times the even share.
+        unclear_words: unclear anchors have fewer different content words than this.
     """
 
     dead_rate: float = 0.001
@@ -55,93 +54,56 @@ class Thresholds:
     unclear_words: int = 2
 
     def __post_init__(self) -> None:
-        """Check the ranges.
-
-        Raises:
-            InputError: a share is outside 0 to 1, `duplicate` is not above 0.5, `duplicate_texts` is below 2, or
-                `unclear_words` is negative.
-        """
+        """Check the ranges."""
         for name in (f.name for f in fields(self) if f.type == "float"):
             low = 0.5 if name == "duplicate" else 0.0
             if not low <= getattr(self, name) <= 1:
                 raise InputError(f"{name} is {getattr(self, name)!r}; it must be between {low:g} and 1")
-        if self.duplicate_texts < 2:
-            raise InputError(f"duplicate_texts is {self.duplicate_texts}; it must be at least 2")
-        if self.unclear_words < 0:
-            raise InputError(f"unclear_words is {self.unclear_words}; it must be at least 0")
+        check_integer("duplicate_texts", self.duplicate_texts, 2)
+        check_integer("unclear_words", self.unclear_words, 0)
 
 
 class Finding(NamedTuple):
-    """One thing that is wrong.
+    """A dimension with a verdict, or several that are duplicates."""
 
-    Attributes:
-        verdict: "dead", "duplicate", "crowded" or "unclear".
-        dimensions: names; the first of a duplicate is the one the others resemble.
-        measure: what was measured: "firing rate", "deviation", "correlation", "share of the mean score", "content
-            words" or "strongest texts with one of its words".
-        value: what it was; of a duplicate the smallest in size of its members.
-        said: a sentence with the number.
-        edit: the proposed edit, as code on a `model`.
-        mirrored: those of a duplicate's dimensions that fall where the first rises.
-    """
-
-    verdict: str
-    dimensions: tuple[str, ...]
+    verdict: str  # "dead", "duplicate", "crowded" or "unclear"
+    dimensions: tuple[str, ...]  # names; the first of duplicates is the one that the others resemble
+    # what was measured: "firing rate", "deviation", "correlation", "share of the mean score", "content words"
+    # or "strongest texts with one of its words"
     measure: str
-    value: float
-    said: str
-    edit: str
-    mirrored: tuple[str, ...] = ()
+    value: float  # the number; of duplicates the smallest correlation in size
+    reason: str  # a sentence with the number
+    edit: str  # the proposed edit, as code on a `model`
+    mirrored: tuple[str, ...] = ()  # the duplicates that fall where the first rises
 
 
 class Measured(NamedTuple):
-    """What was measured of one dimension.
-
-    Attributes:
-        name: of the dimension.
-        firing_rate: share of the texts that it fires on.
-        share: mean share of an embedding that it carries; the shares add up to 1.
-        common: what it gives to the mean score of two different texts; these add up to that score.
-        deviation: standard deviation of its coordinate.
-        nearest: the dimension with the largest correlation in size; "" where all are 0.
-        correlation: that correlation.
-        verdict: "" or what the findings say of it.
-    """
+    """What was measured of one dimension."""
 
     name: str
-    firing_rate: float
-    share: float
-    common: float
-    deviation: float
-    nearest: str
+    firing_rate: float  # share of the texts that it fires on
+    share: float  # mean share of an embedding that it carries; the shares add up to 1
+    common: float  # what it gives to the mean score of two different texts; these add up to that score
+    deviation: float  # standard deviation of its coordinate
+    nearest: str  # the dimension with the largest correlation in size; "" where all are 0
     correlation: float
-    verdict: str
+    verdict: str  # those of the findings, with commas; "" for none
 
 
 @dataclass(frozen=True, repr=False)
 class Audit(Report):
-    """The state of a model's dimensions over a corpus.
-
-    Attributes:
-        family: the family of the model.
-        texts: the number of texts.
-        blank: how many more have no known word.
-        mean_score: mean cosine of two different texts.
-        thresholds: what the verdicts were made with.
-        findings: what is wrong: dead, then duplicates, crowded and unclear, each by falling weight.
-        measured: every dimension in order.
-    """
+    """What is wrong with the dimensions of a model, measured on a corpus."""
 
     kind: ClassVar[str] = "audit"
     table: ClassVar[str] = "measured"
 
     family: str
     texts: int
-    blank: int
-    mean_score: float
-    thresholds: Thresholds
-    findings: tuple[Finding, ...]
-    measured: tuple[Measured, ...]
+    blank: int  # how many more have no known word
+    mean_score: float  # mean cosine of two different texts
+    thresholds: Thresholds  # what the verdicts were made with
+    findings: tuple[Finding, ...]  # dead, duplicate, crowded, unclear, each by falling weight
+    measured: tuple[Measured, ...]  # every dimension in order
 
     def of(self, verdict: str) -> list[Finding]:
         """Return the findings of one verdict: "dead", "duplicate", "crowded" or "unclear".
@@ -149,15 +111,16 @@ class Audit(Report):
         Raises:
             InputError: there is no such verdict.
         """
-        _check_verdicts([verdict])
+        if verdict not in KINDS:
+            raise InputError(f"verdict {verdict!r} is unknown; there are {', '.join(KINDS)}")
         return [finding for finding in self.findings if finding.verdict == verdict]
 
     def cleaned(self, model: Embedder, verdicts: Iterable[str] = ("dead", "duplicate")) -> Embedder:
         """Return `model` with the proposed edits made: duplicates merged, the others removed.
 
-        A crowded dimension may be what all texts of the corpus have in common, and one with an unclear name may only
-        need another (`rename`), so these go only when asked for. Whether the model became better is for `compare` to
-        say, with gold scores.
+        Crowded dimensions may be what all texts of the corpus have in common, and unclear ones may only need another
+        name (`rename`), so these are removed only if asked for. `compare` with gold scores shows whether the model
+        became better.
 
         Args:
             model: the model that was audited.
@@ -166,8 +129,7 @@ class Audit(Report):
         Raises:
             InputError: an unknown verdict, the model lacks a dimension of a finding, or no dimension would be left.
         """
-        _check_verdicts(verdicts := tuple(verdicts))
-        findings = [f for f in self.findings if f.verdict in verdicts]
+        findings = [finding for verdict in dict.fromkeys(verdicts) for finding in self.of(verdict)]
         gone = {name for f in findings for name in (f.mirrored if f.verdict == "duplicate" else f.dimensions)}
         for finding in findings:
             group = [name for name in finding.dimensions if name not in gone]
@@ -200,41 +162,41 @@ class Audit(Report):
 
     def _parts(self) -> Iterator[AnyPart]:
         yield Heading("Audit", counted(len(self.findings), "finding"), f"{self.family} model")
-        said = f"{counted(len(self.measured), 'dimension')} over {counted(self.texts, 'text')}"
-        blank = f" and {self.blank:,} more that the model knows nothing of" if self.blank else ""
-        yield Note(f"{said}{blank}. Two different texts score {signed(self.mean_score, 4)} on average.")
+        sizes = f"{counted(len(self.measured), 'dimension')} over {counted(self.texts, 'text')}"
+        blank = f" and {self.blank:,} more without a known word" if self.blank else ""
+        yield Note(f"{sizes}{blank}. Two different texts score {signed(self.mean_score, 4)} on average.")
         if self.texts < _FEW_TEXTS:
-            yield Note(f"So few texts cannot tell a rare dimension from a dead one; use {_FEW_TEXTS:,} or more.")
+            yield Note(f"With so few texts a rare dimension looks like a dead one; use {_FEW_TEXTS:,} or more.")
         limits = self.thresholds
         titles = (
             f"dead: the same in all texts, or firing on at most {percent(limits.dead_rate)} of them and varying little",
             f"duplicate: correlation {limits.duplicate:g} or more in size",
             f"crowded: firing on {percent(limits.crowded_rate)} of the texts or more, or giving "
             f"{percent(limits.crowded_share)} of the mean score or more",
-            "unclear: an anchor that says nothing, or nothing of its strongest texts",
+            "unclear: an anchor with few content words, or with none that its strongest texts have",
         )
         for kind, title in zip(KINDS, titles, strict=True):
             found = self.of(kind)
             if not found:
                 yield Note(f"None {title}.")
                 continue
-            rows = ((" | ".join(f.dimensions), f.said, f.edit) for f in found)
+            rows = ((" | ".join(f.dimensions), f.reason, f.edit) for f in found)
             yield TablePart.of(f"{len(found):,} {title}", ["dimension", "because", ("edit", "code")], rows)
 
 
 def audit(model: Embedder, texts: Iterable[str], *, thresholds: Thresholds | None = None, seed: int = 0) -> Audit:
-    """Find the dimensions of `model` that are dead, duplicates of each other, crowded, or named by what says nothing.
+    """Find the dimensions of `model` that are dead, duplicates of each other, crowded, or unclear.
 
-    Dead: it fires on (almost) no text and varies little, or has the same coordinate in all. Duplicate: its coordinate
-    rises and falls with another's. Crowded: it fires on nearly every text, or gives much of the score that any two
-    texts have, so that it separates texts less than it blurs them; the second is not judged where two texts score
-    below 0.01 on average. Unclear, of anchors alone: the anchor has fewer than two words that say something, or none of
-    them stands in the ten texts of the corpus where its dimension is strongest, as in "They may rebel.".
+    Dead: it fires on (almost) no text and varies little, or has the same coordinate in all texts. Duplicate: its
+    coordinate rises and falls with another's. Crowded: it fires on nearly every text, or gives much of the score that
+    any two texts have; the second is not judged where two texts score below 0.01 on average. Unclear, only of anchors:
+    the anchor has fewer than two content words, or none of them occurs in the ten texts where its dimension is
+    strongest, such as "They may rebel.".
 
     Args:
         model: any family.
         texts: a corpus like the texts the model is for, read once and in blocks.
-        thresholds: where verdicts begin; None takes the defaults.
+        thresholds: from which values on a dimension is reported; None takes the defaults.
         seed: of the sample that correlations are computed on: at most 20,000 texts, fewer above 1,677 dimensions.
 
     Raises:
@@ -264,10 +226,7 @@ def audit(model: Embedder, texts: Iterable[str], *, thresholds: Thresholds | Non
 
 
 def support(sample: Any) -> Floats:
-    """Return how many texts the variation of each dimension rests on, [n]: (sum of d^2)^2 / sum of d^4, d = x - mean.
-
-    One text that stands out gives 1, a normal distribution a third of the texts.
-    """
+    """Count the texts that each dimension varies on, [n]: (sum of d^2)^2 / sum of d^4, d = x - mean."""
     found = np.zeros(sample.shape[1])
     for where, part in column_chunks(sample):
         squares = (part - part.mean(axis=0)) ** 2
@@ -284,11 +243,11 @@ def _dead(measured: Spread, names: list[str], thresholds: Thresholds) -> dict[in
         rate, edit = float(measured.firing[number]), f"model.without({quoted(names[number])})"
         if flat[number]:
             value = float(measured.deviation[number])
-            said = f"its coordinate is {signed(float(measured.mean[number]))} in all texts"
-            found[number] = Finding("dead", (names[number],), "deviation", value, said, edit)
+            reason = f"its coordinate is {signed(float(measured.mean[number]))} in all texts"
+            found[number] = Finding("dead", (names[number],), "deviation", value, reason, edit)
         elif rate <= thresholds.dead_rate and quiet[number]:
-            said = f"fires on {round(rate * measured.texts):,} of {counted(measured.texts, 'text')}"
-            found[number] = Finding("dead", (names[number],), "firing rate", rate, said, edit)
+            reason = f"fires on {round(rate * measured.texts):,} of {counted(measured.texts, 'text')}"
+            found[number] = Finding("dead", (names[number],), "firing rate", rate, reason, edit)
     return found
 
 
@@ -301,12 +260,11 @@ def _crowded(measured: Spread, names: list[str], thresholds: Thresholds) -> dict
         rate, part = float(measured.firing[number]), float(measured.common[number])
         edit = f"model.without({quoted(names[number])})"
         if score >= _NO_SCORE and part / score >= floor:
-            said = f"gives {percent(part / score)} of the score that two texts have on average"
-            found[number] = Finding("crowded", (names[number],), "share of the mean score", part / score, said, edit)
+            reason = f"gives {percent(part / score)} of the score that two texts have on average"
+            found[number] = Finding("crowded", (names[number],), "share of the mean score", part / score, reason, edit)
         elif rate >= thresholds.crowded_rate:
-            found[number] = Finding(
-                "crowded", (names[number],), "firing rate", rate, f"fires on {percent(rate)} of the texts", edit
-            )
+            reason = f"fires on {percent(rate)} of the texts"
+            found[number] = Finding("crowded", (names[number],), "firing rate", rate, reason, edit)
     return found
 
 
@@ -322,11 +280,11 @@ def _unclear(measured: Spread, model: Embedder, thresholds: Thresholds) -> Itera
         )
         edit = f"model.without({quoted(dimension.name)})"
         if len(words) < thresholds.unclear_words:
-            said = f"{counted(len(words), 'word')} of it {'says' if len(words) == 1 else 'say'} something"
-            yield Finding("unclear", (dimension.name,), "content words", len(words), said, edit)
+            reason = f"has {counted(len(words), 'content word')}"
+            yield Finding("unclear", (dimension.name,), "content words", len(words), reason, edit)
         elif not near:
-            said = f"none of its words stands in its {counted(len(measured.highest[number]), 'strongest text')}"
-            yield Finding("unclear", (dimension.name,), "strongest texts with one of its words", 0, said, edit)
+            reason = f"none of its words occurs in its {counted(len(measured.highest[number]), 'strongest text')}"
+            yield Finding("unclear", (dimension.name,), "strongest texts with one of its words", 0, reason, edit)
 
 
 Related = list[tuple[int, float]]
@@ -354,15 +312,15 @@ def _duplicates(measured: Spread, alive: np.typing.NDArray[np.bool_], least: flo
 
 
 def _duplicate_finding(group: Related, names: list[str]) -> Finding:
-    """Merge what rises together; remove what mirrors the first, as a sum with it would be nothing."""
+    """Propose to merge those that rise with the first, and to remove those that mirror it: their sum would cancel."""
     members = [names[number] for number, _ in group]
     merged = [names[number] for number, value in group if value > 0]
     mirrored = [names[number] for number, value in group if value < 0]
     edit = f"model.merge({', '.join(map(quoted, merged))})" if len(merged) > 1 else "model"
     edit += f".without({', '.join(map(quoted, mirrored))})" if mirrored else ""
     value = min((value for _, value in group[1:]), key=abs)
-    said = f"correlation {signed(value)}" + (f" or more, {len(group)} of them" if len(group) > 2 else "")
-    return Finding("duplicate", tuple(members), "correlation", value, said, edit, tuple(mirrored))
+    reason = f"correlation {signed(value)}" + (f" or more, {len(group)} of them" if len(group) > 2 else "")
+    return Finding("duplicate", tuple(members), "correlation", value, reason, edit, tuple(mirrored))
 
 
 def _rows(measured: Spread, names: list[str], relatives: Related, findings: Sequence[Finding]) -> Iterator[Measured]:
@@ -372,12 +330,5 @@ def _rows(measured: Spread, names: list[str], relatives: Related, findings: Sequ
             verdicts.setdefault(name, []).append(finding.verdict)
     columns = zip(names, measured.firing, measured.shares, measured.common, measured.deviation, relatives, strict=True)
     for name, firing, share, common, deviation, (other, value) in columns:
-        near = names[other] if value else ""
-        said = ", ".join(verdicts.get(name, []))
-        yield Measured(name, float(firing), float(share), float(common), float(deviation), near, value, said)
-
-
-def _check_verdicts(verdicts: Iterable[str]) -> None:
-    for verdict in verdicts:
-        if verdict not in KINDS:
-            raise InputError(f"verdict {verdict!r} is unknown; there are {', '.join(KINDS)}")
+        near, verdict = names[other] if value else "", ", ".join(verdicts.get(name, []))
+        yield Measured(name, float(firing), float(share), float(common), float(deviation), near, value, verdict)

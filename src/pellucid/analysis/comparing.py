@@ -1,7 +1,6 @@
-"""Several models on the same pairs of texts: what they score, whose order changes, and which rows make the change.
+"""Several models on the same pairs of texts: their scores, how the order changes, and which rows make the change.
 
-The models may be of any families: a model and its edited version, two families, two sizes. The first one is what the
-others are compared with.
+The models may be of any families. The first one is what the others are compared with.
 """
 
 from __future__ import annotations
@@ -26,17 +25,13 @@ if TYPE_CHECKING:
 
 _BLOCK = 4_096  # pairs
 _MOST_POINTS = 20_000  # of a picture
-_PLACES = 6  # decimals of a score that count for its rank; the others are rounding of float32
+_PLACES = 6  # decimals of a score that count for its rank; the rest is rounding of float32
 
 Pair = tuple[str, str]
 
 
 def check_pairs(pairs: Iterable[Any]) -> list[Pair]:
-    """Return `pairs` as a list of pairs of strings.
-
-    Raises:
-        InputError: there is none, or an item is not a pair of strings; the message gives its number.
-    """
+    """Return `pairs` as a list of pairs of strings, at least one."""
     if isinstance(pairs, str) or not isinstance(pairs, Iterable):
         raise InputError(f"pairs must be an iterable of pairs of texts, got {pairs!r:.60}")
     checked: list[Pair] = []
@@ -53,7 +48,7 @@ def check_pairs(pairs: Iterable[Any]) -> list[Pair]:
 
 
 def pair_scores(model: Embedder, pairs: Sequence[Pair]) -> Floats:
-    """Return the cosine of each pair of texts, float64 [pairs]; 0 where the model knows nothing of a text."""
+    """Return the cosine of each pair of texts, float64 [pairs]; 0 where a text has no known word."""
     scores = np.empty(len(pairs))
     for start in range(0, len(pairs), _BLOCK):
         block = pairs[start : start + _BLOCK]
@@ -63,23 +58,14 @@ def pair_scores(model: Embedder, pairs: Sequence[Pair]) -> Floats:
 
 
 class Change(NamedTuple):
-    """How a model's scores differ from the first model's, over all pairs of texts.
-
-    Attributes:
-        name: of the model.
-        mean_change: mean size of the difference.
-        largest_change: the largest difference in size, with its sign.
-        rank_correlation: Spearman's; None where a model gives one score to all pairs.
-        flips: how many pairs of text pairs the two models order the other way round.
-        flip_rate: flips over all pairs of text pairs.
-    """
+    """How a model's scores differ from the first model's, over all pairs of texts."""
 
     name: str
-    mean_change: float
-    largest_change: float
-    rank_correlation: float | None
-    flips: int
-    flip_rate: float
+    mean_change: float  # mean size of the difference
+    largest_change: float  # the largest difference in size, with its sign
+    rank_correlation: float | None  # Spearman's; None where a model gives one score to all pairs
+    flips: int  # how many pairs of text pairs the two models order the other way round
+    flip_rate: float  # flips over all pairs of text pairs
 
 
 class RowChange(NamedTuple):
@@ -91,55 +77,33 @@ class RowChange(NamedTuple):
 
 
 class ChangedPair(NamedTuple):
-    """A pair of texts whose score changed much.
-
-    Attributes:
-        text1: the first text.
-        text2: the second.
-        scores: of every model, in order.
-        gold: the score it should have, None where none was given.
-        model: number of the model whose score is furthest from the first one's.
-        change: how far, with its sign.
-        rows: the rows that changed most between the first model and that one. Where the two are of different families,
-            no row is in both, and these are the largest of each.
-    """
+    """A pair of texts whose score changed much."""
 
     text1: str
     text2: str
-    scores: tuple[float, ...]
-    gold: float | None
-    model: int
-    change: float
+    scores: tuple[float, ...]  # of every model, in order
+    gold: float | None  # the score it should have, None where none was given
+    model: int  # number of the model whose score is furthest from the first one's
+    change: float  # how far, with its sign
+    # Those that changed most between the first model and that one; of different families the largest rows of each.
     rows: tuple[RowChange, ...]
 
 
 @dataclass(frozen=True, repr=False)
 class Comparison(Report):
-    """Models side by side on pairs of texts.
-
-    Attributes:
-        names: of the models; the first is what the others are compared with.
-        families: of the models.
-        pairs: the pairs of texts.
-        scores: for each pair the models' scores.
-        gold: for each pair the score it should have; empty where none was given.
-        mean_scores: of the models.
-        gold_correlations: Spearman's with gold for each model; empty without gold.
-        changes: one for each model but the first.
-        changed: the pairs whose score changed most, with the rows that did.
-    """
+    """Models side by side on pairs of texts."""
 
     kind: ClassVar[str] = "comparison"
 
-    names: tuple[str, ...]
-    families: tuple[str, ...]
+    names: tuple[str, ...]  # of the models; the first is what the others are compared with
+    families: tuple[str, ...]  # of the models
     pairs: tuple[Pair, ...]
-    scores: tuple[tuple[float, ...], ...]
-    gold: tuple[float, ...]
-    mean_scores: tuple[float, ...]
-    gold_correlations: tuple[float | None, ...]
-    changes: tuple[Change, ...]
-    changed: tuple[ChangedPair, ...]
+    scores: tuple[tuple[float, ...], ...]  # of each pair by every model
+    gold: tuple[float, ...]  # the score that each pair should have; empty where none was given
+    mean_scores: tuple[float, ...]  # of the models
+    gold_correlations: tuple[float | None, ...]  # Spearman's with gold for each model; empty without gold
+    changes: tuple[Change, ...]  # one for each model but the first
+    changed: tuple[ChangedPair, ...]  # the pairs whose score changed most, with the rows that did
 
     def plot(self, *, dark: bool = False) -> Figure:
         """Return a matplotlib Figure: each pair's score by the first model against the others'."""
@@ -204,11 +168,7 @@ class Comparison(Report):
             yield TablePart.of("", [("change", "number"), ("", "bar"), *numbers("before", "after"), "row"], rows)
 
     def to_frame(self) -> Any:
-        """Return a pandas DataFrame with one row a pair: text1, text2, the models' scores, gold where given.
-
-        Raises:
-            MissingExtraError: pandas is not installed.
-        """
+        """Return a pandas DataFrame with one row a pair: text1, text2, the models' scores, gold where given."""
         columns = ["text1", "text2", *self.names] + ["gold"] * bool(self.gold)
         rows = zip(*zip(*self.pairs), *zip(*self.scores), *[self.gold] * bool(self.gold))
         return frame(rows, columns)
@@ -218,7 +178,6 @@ def compare(
     models: Sequence[Embedder] | Mapping[str, Embedder],
     pairs: Iterable[Pair],
     *,
-    names: Sequence[str] | None = None,
     gold: Sequence[float] | None = None,
     top_k: int = 5,
     rows: int = 5,
@@ -227,24 +186,21 @@ def compare(
 
     Args:
         models: two or more, of any families, or a mapping from names to them; the first is compared with the others.
+            Without a mapping they are called "model 1", "model 2", ...
         pairs: pairs of texts.
-        names: one for each model; None takes the mapping's, or "model 1", "model 2", ...
         gold: the score each pair should have, on any scale; only its order counts.
         top_k: how many of the pairs that changed most to explain.
         rows: how many explanation rows to show of each.
 
     Raises:
-        InputError: fewer than two models, names or gold of another length or names that are equal, no pairs, an item
-            that is not a pair of texts, or `top_k` or `rows` below 0.
+        InputError: fewer than two models, gold of another length, no pairs, an item that is not a pair of texts, or
+            `top_k` or `rows` below 0.
     """
-    if isinstance(models, Mapping):
-        names = list(models) if names is None else names
-        models = list(models.values())
     if isinstance(models, Embedder) or len(models) < 2:
         raise InputError("compare needs at least two models, as a list or as a mapping from names to them")
-    names = [f"model {n}" for n in range(1, len(models) + 1)] if names is None else list(names)
-    if len(names) != len(models) or len(set(names)) != len(names):
-        raise InputError(f"{len(models)} models need as many different names, got {names!r:.120}")
+    if not isinstance(models, Mapping):
+        models = {f"model {number}": model for number, model in enumerate(models, 1)}
+    names, models = tuple(models), list(models.values())
     pairs = check_pairs(pairs)
     goldens = np.array([] if gold is None else gold, np.float64)
     if gold is not None and (goldens.shape != (len(pairs),) or not np.isfinite(goldens).all()):
@@ -255,7 +211,7 @@ def compare(
     ranked = np.round(scores, _PLACES)
     columns = range(1, len(models))
     return Comparison(
-        names=tuple(names),
+        names=names,
         families=tuple(model.family for model in models),
         pairs=tuple(pairs),
         scores=tuple(map(tuple, scores.tolist())),
@@ -291,7 +247,7 @@ def _tied_pairs(values: Floats) -> int:
 def _most_changed(
     models: Sequence[Embedder], pairs: list[Pair], scores: Floats, gold: Floats, most: tuple[int, int]
 ) -> Iterator[ChangedPair]:
-    """Yield the pairs whose score changed most in any model; a change that is rounding is none."""
+    """Yield the pairs whose score changed most in any model, by more than rounding."""
     difference = scores - scores[:, :1]
     size = np.abs(difference).max(axis=1)
     for number in np.argsort(-size, kind="stable")[: most[0]].tolist():

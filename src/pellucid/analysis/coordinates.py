@@ -1,14 +1,13 @@
 """How a model's coordinates are spread over many texts: the basis of cards, audits, frequencies and contrasts.
 
-Everything is measured on L2-normalised rows, whatever length a family leaves them, and over the texts with a known
-word. A dimension *fires* on a text when it carries more than its even share of the embedding there:
-coordinate^2 > |embedding|^2 / n for n dimensions. That needs no threshold of the family's own, and counts a strongly
-negative coordinate as well as a positive one.
+Everything is measured on L2-normalised rows, and over the texts with a known word. A dimension *fires* on a text when
+it carries more than its even share of the embedding there: coordinate^2 > |embedding|^2 / n for n dimensions. That
+needs no threshold for each family, and counts strongly negative coordinates too.
 
-Texts are read a block at a time. What needs whole rows (quantiles, correlations) uses a sample of them.
+Texts are read a block at a time. Quantiles and correlations, which need whole rows, use a sample of them.
 
 `document_frequencies` counts the texts that each dimension fires on. The LENS paper (section 5.5) proposes to
-down-weight or drop what is frequent; the weight is the inverse document frequency of information retrieval.
+down-weight or drop frequent dimensions; the weight is the inverse document frequency of information retrieval.
 """
 
 from __future__ import annotations
@@ -37,8 +36,8 @@ _BLOCK = 4_096  # texts
 _COLUMNS = 256  # made dense at a time: 8 MB a block
 _SAMPLE = 20_000  # rows; the standard error of a correlation of 0.95 is then 0.001
 _CELLS = 1 << 25  # of the sample, where rows are wide
-_FLAT = 0.01  # a standard deviation below this part of an even share, 1 / sqrt(n), is rounding
-_SPARE = 3  # candidates kept for each example, as a corpus repeats texts
+_FLAT = 0.01  # a standard deviation below this part of 1 / sqrt(n) is rounding
+_SPARE = 3  # candidates for each example: a corpus may repeat texts
 
 Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
@@ -53,35 +52,21 @@ class Example(NamedTuple):
 
 @dataclass(frozen=True)
 class Spread:
-    """The coordinates of L2-normalised rows over texts; arrays are [n] for n dimensions.
+    """The coordinates of L2-normalised rows over texts; arrays are [n] for n dimensions."""
 
-    Attributes:
-        texts: how many texts have a known word.
-        blank: how many have no known word; they count nowhere else.
-        firing: share of the texts that a dimension fires on.
-        mean: mean coordinate.
-        deviation: standard deviation of the coordinate.
-        low: smallest coordinate.
-        high: largest coordinate.
-        shares: mean share of the embedding (squared coordinate); they add up to 1.
-        common: what a dimension gives to the mean score of two different texts; they add up to that score.
-        sample: unit rows [texts of the sample, n] of texts drawn at random, dense float32 or CSR.
-        highest: for each dimension asked for, the texts with the largest coordinates, best first.
-        lowest: the same for the smallest coordinates.
-    """
-
-    texts: int
-    blank: int
-    firing: Floats
+    texts: int  # how many texts have a known word
+    blank: int  # how many have no known word; they count nowhere else
+    firing: Floats  # share of the texts that a dimension fires on
     mean: Floats
     deviation: Floats
     low: Floats
     high: Floats
-    shares: Floats
-    common: Floats
-    sample: Any
+    shares: Floats  # mean share of the embedding (squared coordinate); they add up to 1
+    common: Floats  # what a dimension gives to the mean score of two different texts; they add up to that score
+    sample: Any  # unit rows [texts of the sample, n] of texts drawn at random, dense float32 or CSR
+    # for each dimension asked for, the texts with the largest coordinates, best first
     highest: dict[int, tuple[Example, ...]]
-    lowest: dict[int, tuple[Example, ...]]
+    lowest: dict[int, tuple[Example, ...]]  # the same for the smallest coordinates
 
     @property
     def even_share(self) -> float:
@@ -90,10 +75,7 @@ class Spread:
 
     @property
     def quiet(self) -> npt.NDArray[np.bool_]:
-        """Which dimensions vary no more than an even share of all variance.
-
-        Where one dimension dominates every embedding the others fire nowhere, and may still separate the texts.
-        """
+        """Which dimensions vary no more than an even share: those that never fire may still separate texts."""
         variance = self.deviation**2
         below: npt.NDArray[np.bool_] = variance <= variance.mean() * (1 + 1e-6)
         return below
@@ -108,18 +90,7 @@ class Spread:
 def spread(
     model: Embedder, texts: Iterable[str], *, examples: int = 0, of: Iterable[int] = (), seed: int = 0
 ) -> Spread:
-    """Measure the coordinates of `texts`, reading them once.
-
-    Args:
-        model: any family.
-        texts: at least two with a known word; read a block at a time.
-        examples: how many strongest texts to keep for each of the dimensions `of`.
-        of: numbers of dimensions.
-        seed: of the sample.
-
-    Raises:
-        InputError: no texts, an item that is not a string, or fewer than two texts with a known word.
-    """
+    """Measure the coordinates of `texts`, read once; `examples` are kept of the dimensions with the numbers `of`."""
     tally = _CoordinateTally(model.get_embedding_dimension(), sorted(set(of)), examples, seed)
     for block, rows in unit_blocks(model, texts):
         tally.add(block, rows)
@@ -127,11 +98,7 @@ def spread(
 
 
 def unit_blocks(model: Embedder, texts: Iterable[str]) -> Iterator[tuple[list[str], Any]]:
-    """Yield blocks of texts and their embeddings at length 1: float32 or CSR [texts, n]; unknown texts are zero rows.
-
-    Raises:
-        InputError: `texts` is one string, an item is not a string, or the model gives a row that is not finite.
-    """
+    """Yield blocks of texts and their embeddings at length 1, float32 or CSR [texts, n]; unknown texts are zero."""
     refuse_tables(texts)
     if isinstance(texts, str) or not isinstance(texts, Iterable):
         raise InputError(f"give an iterable of texts, got {texts!r:.60}")
@@ -167,10 +134,7 @@ def known_rows(rows: Any) -> npt.NDArray[np.bool_]:
 
 
 def correlations(sample: Any) -> Iterator[tuple[slice, Floats]]:
-    """Yield the correlations of some dimensions to all, [some, n], until each was among the some.
-
-    Dimensions that are the same in all rows, and each to itself, have correlation 0.
-    """
+    """Yield the correlations of a slice of dimensions to all, [slice, n]; 0 of constant ones and of each to itself."""
     count, width = sample.shape
     sparse = hasattr(sample, "tocsr")
     mean, deviation = np.empty(width), np.empty(width)
@@ -202,7 +166,7 @@ def spearman(first: npt.ArrayLike, second: npt.ArrayLike) -> float | None:
 
 
 class _CoordinateTally:
-    """What is counted while the texts go by."""
+    """Sums over the texts that were read so far."""
 
     def __init__(self, width: int, of: list[int], examples: int, seed: int) -> None:
         self.width, self.of = width, np.array(of, np.int64)
@@ -221,7 +185,7 @@ class _CoordinateTally:
         rows = rows[known]
         block = [texts[number] for number in known.tolist()]
         for where, part in column_chunks(rows):
-            self.fired[where] += (part**2 > (1 + 1e-6) / self.width).sum(axis=0)  # an even share, rounded, is none
+            self.fired[where] += (part**2 > (1 + 1e-6) / self.width).sum(axis=0)  # rounding aside
             self.total[where] += part.sum(axis=0)
             self.squares[where] += (part**2).sum(axis=0)
             self.low[where] = np.minimum(self.low[where], part.min(axis=0))
@@ -239,8 +203,8 @@ class _CoordinateTally:
     def result(self) -> Spread:
         """Return what was counted."""
         if self.texts < 2:
-            said = f"{self.texts + self.blank:,} given, {self.blank:,} of them unknown to the model"
-            raise InputError(f"at least two texts that the model knows something of are needed ({said})")
+            given = f"{self.texts + self.blank:,} given, {self.blank:,} without"
+            raise InputError(f"at least two texts with a known word are needed ({given})")
         count = self.texts
         mean, squares = self.total / count, self.squares / count
         return Spread(
@@ -268,7 +232,7 @@ class _Sample:
         self.draws: list[Floats] = []
 
     def add(self, rows: Any) -> None:
-        """Draw for each row of a block; let go of rows once twice too many are held."""
+        """Draw a number for each row of a block; drop rows once twice too many are held."""
         self.blocks.append(rows)
         self.draws.append(self.random.random(rows.shape[0]))
         if sum(map(len, self.draws)) > 2 * self.most:
@@ -310,7 +274,7 @@ class _Extremes:
         self.numbers[:, columns] = np.take_along_axis(numbers, order, 0)
 
     def keep_texts(self, block: list[str], first: int) -> None:
-        """Hold the texts that are among the extremes, and no others."""
+        """Hold the texts that are among the extremes."""
         held = np.unique(self.numbers).tolist()
         self.texts = {n: self.texts[n] if n < first else block[n - first] for n in held if n >= 0}
 
@@ -328,39 +292,25 @@ _SHOWN = 15  # rows in a view
 
 
 class Frequency(NamedTuple):
-    """How often one dimension fires.
-
-    Attributes:
-        name: of the dimension.
-        texts: how many texts it fires on.
-        rate: the same as a share of all.
-        idf: log((N + 1) / (texts + 1)) for N texts: 0 where it fires on all of them.
-    """
+    """How often one dimension fires."""
 
     name: str
-    texts: int
-    rate: float
-    idf: float
+    texts: int  # how many texts it fires on
+    rate: float  # the same as a share of all
+    idf: float  # log((N + 1) / (texts + 1)) for N texts: 0 where it fires on all of them
 
 
 @dataclass(frozen=True, repr=False)
 class Frequencies(Report):
-    """How often the dimensions of a model fire over a corpus.
-
-    Attributes:
-        family: the family of the model.
-        texts: the number of texts, N.
-        blank: how many more have no known word.
-        measured: every dimension in order.
-    """
+    """How often the dimensions of a model fire over a corpus."""
 
     kind: ClassVar[str] = "frequencies"
     table: ClassVar[str] = "measured"
 
     family: str
-    texts: int
-    blank: int
-    measured: tuple[Frequency, ...]
+    texts: int  # the number of texts, N
+    blank: int  # how many more have no known word
+    measured: tuple[Frequency, ...]  # every dimension in order
 
     def factors(self, strength: float = 1.0) -> dict[Which, float]:
         """Return for each dimension idf ** `strength` over the mean of them, so that the factors have mean 1.
@@ -384,29 +334,17 @@ class Frequencies(Report):
         return dict(zip((item.name for item in self.measured), (weights / mean).tolist(), strict=True))
 
     def weighted(self, model: Embedder, strength: float = 0.5) -> Embedder:
-        """Return `model` with each dimension scaled by its factor; one that fires on all texts gets 0.
-
-        Raises:
-            InputError: `strength` is out of range, or the model lacks a dimension that was counted.
-        """
+        """Return `model` with each dimension scaled by its factor; one that fires on all texts gets 0."""
         return model.scale(self.factors(strength))
 
     def common(self, above: float) -> list[str]:
-        """Return the dimensions that fire on more than the share `above` of the texts, the commonest first.
-
-        Raises:
-            InputError: `above` is not between 0 and 1.
-        """
+        """Return the dimensions that fire on more than the share `above` of the texts, the commonest first."""
         if not 0 <= above <= 1:
             raise InputError(f"above is {above!r:.40}; it is a share of the texts, between 0 and 1")
         return [item.name for item in self._by_rate() if item.rate > above]
 
     def pruned(self, model: Embedder, above: float) -> Embedder:
-        """Return `model` without its `common` dimensions.
-
-        Raises:
-            InputError: none would be left, or the model lacks one of them.
-        """
+        """Return `model` without its `common` dimensions; some must be left."""
         gone = self.common(above)
         return model.without(*gone) if gone else model
 
@@ -415,7 +353,7 @@ class Frequencies(Report):
 
     def _parts(self) -> Iterator[AnyPart]:
         yield Heading("Frequencies", counted(len(self.measured), "dimension"), f"{self.family} model")
-        blank = f" and {self.blank:,} more that the model knows nothing of" if self.blank else ""
+        blank = f" and {self.blank:,} more without a known word" if self.blank else ""
         median = float(np.median([item.rate for item in self.measured]))
         never = sum(not item.texts for item in self.measured)
         yield Note(
@@ -432,7 +370,7 @@ def document_frequencies(model: Embedder, texts: Iterable[str]) -> Frequencies:
     """Count on how many of `texts` each dimension of `model` fires.
 
     Args:
-        model: any family; it says most of the sparse ones.
+        model: any family; the counts say most about sparse ones.
         texts: a corpus like the texts the model is for, read once and in blocks.
 
     Raises:

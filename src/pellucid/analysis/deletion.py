@@ -1,13 +1,12 @@
-"""Do the rows that an explanation names carry the score? Take them away, and others at random, and look.
+"""Deletion test: how the score falls without the rows that an explanation puts first, and without random ones.
 
-What it shows: that the score falls faster without the top rows than without as many chosen by chance, and by how much.
-On embeddings (`units="dimensions"`) this checks the arithmetic with the lengths recomputed, and how concentrated a
-score is: ten rows of 500 that carry half of it, or all of them a little. On texts (`units="words"`) the model reads the
-shortened texts anew, so that it checks the explanation against the model's behaviour.
+It shows that the score falls faster without the top rows than without as many chosen at random, and by how much. On
+embeddings (`units="dimensions"`) it checks the arithmetic with the lengths recomputed, and how concentrated a score is.
+On texts (`units="words"`) the model reads the shortened texts anew, so that the explanation is checked against the
+model's behaviour.
 
-What it does not show: that a dimension means what its name says, that a person would have given the same reasons, or
-that the score was right. Random rows are a weak opponent; a test that is passed rules out explanations that point at
-nothing in particular, no more.
+It does not show that a dimension means what its name says, that a person would have given the same reasons, or that the
+score was right. Random rows are a weak opponent: a passed test only rules out explanations that are no better.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ if TYPE_CHECKING:
 UNITS = ("dimensions", "words")
 _CURVE = (1, 2, 5, 10, 20)
 _BLOCK = 1_024  # pairs
-_LEFT = 1e-6  # of an embedding's squared length; less is rounding, and the embedding is gone
+_LEFT = 1e-6  # of an embedding's squared length; less counts as nothing left
 
 
 class Interval(NamedTuple):
@@ -49,51 +48,31 @@ class Interval(NamedTuple):
 
 
 class Deletion(NamedTuple):
-    """What taking `k` rows away does to the score.
+    """How far the score falls without `k` rows."""
 
-    Attributes:
-        k: how many, at most: a pair with fewer rows for its score loses those.
-        top: fall of the score without the rows that contribute most.
-        random: fall without as many at random.
-        difference: the first less the second, pair by pair.
-        wins: share of the pairs whose score falls more without the top rows.
-    """
-
-    k: int
-    top: Interval
-    random: Interval
-    difference: Interval
-    wins: float
+    k: int  # how many, at most: a pair with fewer rows for its score loses those
+    top: Interval  # fall of the score without the rows that contribute most
+    random: Interval  # fall without as many at random
+    difference: Interval  # the first less the second, pair by pair
+    wins: float  # share of the pairs whose score falls more without the top rows
 
 
 @dataclass(frozen=True, repr=False)
 class DeletionTest(Report):
-    """How the score falls without the rows that an explanation puts first, and without others.
-
-    Attributes:
-        family: the family of the model.
-        units: "dimensions" or "words".
-        pairs: the number of pairs of texts.
-        skipped: how many more had no row that raises the score.
-        top_k: the k that `result` is about.
-        draws: random deletions a pair and k.
-        seed: of these.
-        mean_score: mean score of the pairs with nothing taken away.
-        curve: the result for several k, in order.
-    """
+    """How the score falls without the rows that an explanation puts first, and without others."""
 
     kind: ClassVar[str] = "deletion"
     table: ClassVar[str] = "curve"
 
     family: str
-    units: str
-    pairs: int
-    skipped: int
-    top_k: int
-    draws: int
+    units: str  # "dimensions" or "words"
+    pairs: int  # the number of pairs of texts
+    skipped: int  # how many more had no row that raises the score
+    top_k: int  # the k that `result` is about
+    draws: int  # random deletions a pair and k
     seed: int
-    mean_score: float
-    curve: tuple[Deletion, ...]
+    mean_score: float  # mean score of the pairs with nothing taken away
+    curve: tuple[Deletion, ...]  # the result for several k, in order
 
     @property
     def result(self) -> Deletion:
@@ -154,9 +133,9 @@ def deletion_test(
     Dimensions: the `top_k` with the largest positive contribution are set to 0 in both embeddings, what is left is
     L2-normalised and the cosine recomputed; against as many random dimensions that contribute anything, whatever their
     sign. Words, for families whose explanations have spans in the text: the `top_k` words of one text that contribute
-    most are deleted at every occurrence, the rest is encoded anew and compared with the other text as it was; then the
-    same with the sides exchanged, and the mean of both. (Without its best words in both texts, a pair may stay as alike
-    as before.) That encodes 2 x k's x `draws` texts a pair: a few hundred pairs are enough for a slow model.
+    most are deleted at every occurrence, and the rest is encoded anew and compared with the other text as it was; then
+    the same with the sides exchanged, and the mean of both. (Without its best words in both texts, a pair may stay as
+    similar as before.) That encodes 2 x k's x `draws` texts a pair: a few hundred pairs are enough for a slow model.
 
     Args:
         model: any family.
@@ -251,7 +230,7 @@ def _fall_of_texts(
             explanation = model.explain(*pair)
             if explanation.rows and not any(row.spans1 for row in explanation.rows):
                 raise InputError(
-                    f"the rows of the {model.family} family's explanations do not stand in the text (pair {number}); "
+                    f"the rows of the {model.family} family's explanations have no places in the text (pair {number}); "
                     'use units="dimensions"'
                 )
             sides = []
@@ -297,7 +276,7 @@ def _without(text: str, words: list[list[tuple[int, int]]]) -> str:
 
 
 def _confidence(values: Floats) -> Interval:
-    """Return the mean and its 95 % interval by Student's t over the pairs."""
+    """Return the mean over pairs and its 95 % interval."""
     from scipy.stats import t
 
     mean, error = float(values.mean()), float(values.std(ddof=1) / np.sqrt(len(values)))

@@ -15,7 +15,7 @@ import numpy as np
 from pellucid.analysis.coordinates import Example, Spread, correlations, spread
 from pellucid.base import Embedder
 from pellucid.dimensions import Dimension, Which
-from pellucid.errors import InputError
+from pellucid.errors import check_integer
 from pellucid.views.figure import Canvas
 from pellucid.views.parts import (
     AnyPart,
@@ -49,55 +49,33 @@ class Relative(NamedTuple):
 
 @dataclass(frozen=True, repr=False)
 class Card(Report):
-    """One dimension over a corpus.
-
-    Attributes:
-        family: the family of the model.
-        dimension: its number, from 0.
-        dimensions: how many the model has.
-        name: what it is called.
-        about: its meaning: the anchor text, the words of a cluster, the words at the ends of a direction.
-        texts: the number of texts.
-        blank: how many more have no known word.
-        firing_rate: share of the texts that it fires on.
-        share: mean share of an embedding (its squared length) that it carries; the even share is 1 / dimensions.
-        common: what it adds to the mean score of two different texts.
-        mean_score: that score.
-        mean: mean coordinate.
-        deviation: standard deviation of the coordinate.
-        low: smallest coordinate.
-        high: largest coordinate.
-        quantiles: the coordinate's quantiles at 5, 25, 50, 75 and 95 % of the texts (of a sample, if many).
-        edges: of the histogram, one more than counts.
-        counts: texts (of a sample, if many) with a coordinate between two edges.
-        strongest: the texts with the largest coordinates above 0, best first; each text once.
-        weakest: the texts with the lowest coordinates below 0, lowest first; none where no coordinate is negative.
-        relatives: the dimensions with the largest correlation in size.
-    """
+    """What a dimension does on a corpus."""
 
     kind: ClassVar[str] = "card"
 
     family: str
     dimension: int
-    dimensions: int
+    dimensions: int  # how many the model has
     name: str
-    about: tuple[str, ...]
+    about: tuple[str, ...]  # its meaning: the anchor text, the words of a cluster, the words at the ends of a direction
     texts: int
-    blank: int
-    firing_rate: float
-    share: float
-    common: float
-    mean_score: float
+    blank: int  # how many more have no known word
+    firing_rate: float  # share of the texts that it fires on
+    share: float  # mean share of an embedding (its squared length) that it carries; the even share is 1 / dimensions
+    common: float  # what it adds to the mean score of two different texts
+    mean_score: float  # that score
     mean: float
     deviation: float
     low: float
     high: float
+    # the coordinate's quantiles at 5, 25, 50, 75 and 95 % of the texts (of a sample, if many)
     quantiles: tuple[float, ...]
-    edges: tuple[float, ...]
-    counts: tuple[int, ...]
-    strongest: tuple[Example, ...]
+    edges: tuple[float, ...]  # of the histogram, one more than counts
+    counts: tuple[int, ...]  # texts (of a sample, if many) with a coordinate between two edges
+    strongest: tuple[Example, ...]  # the texts with the largest coordinates above 0, best first; each text once
+    # the texts with the lowest coordinates below 0, lowest first; none where no coordinate is negative
     weakest: tuple[Example, ...]
-    relatives: tuple[Relative, ...]
+    relatives: tuple[Relative, ...]  # the dimensions with the largest correlation in size
 
     def plot(self, *, dark: bool = False) -> Figure:
         """Return a matplotlib Figure: how the coordinate is distributed, strongly drawn where the dimension fires."""
@@ -119,7 +97,6 @@ class Card(Report):
         yield from self._body()
 
     def _body(self) -> Iterator[AnyPart]:
-        """Yield everything below the heading."""
         for line in self.about:
             if line != self.name:
                 yield Note(line)
@@ -140,22 +117,15 @@ class Card(Report):
 
 @dataclass(frozen=True, repr=False)
 class Cards(Report):
-    """Cards of several dimensions, over one corpus.
-
-    Attributes:
-        family: the family of the model.
-        dimensions: how many the model has.
-        texts: the number of texts.
-        cards: the cards, in the order of the model.
-    """
+    """Cards of several dimensions, over one corpus."""
 
     kind: ClassVar[str] = "cards"
     table: ClassVar[str] = "cards"
 
     family: str
-    dimensions: int
+    dimensions: int  # how many the model has
     texts: int
-    cards: tuple[Card, ...]
+    cards: tuple[Card, ...]  # the cards, in the order of the model
 
     def __len__(self) -> int:
         """Return the number of cards."""
@@ -203,9 +173,8 @@ def cards(
     Raises:
         InputError: a dimension is unknown, `top_k` or `examples` is below 1, or the model knows fewer than two texts.
     """
-    for name, value in (("top_k", top_k), ("examples", examples)):
-        if value is not None and value < 1:
-            raise InputError(f"{name} is {value}; it must be at least 1")
+    check_integer("examples", examples)
+    check_integer("top_k", 1 if top_k is None else top_k)
     known = model.dimensions
     wanted = sorted(known.numbers([range(len(known)) if dimensions is None else dimensions]))
     measured = spread(model, texts, examples=examples, of=wanted, seed=seed)
@@ -253,7 +222,7 @@ def _card(which: tuple[str, int, Dimension], measured: Spread, column: Any, rela
 
 
 def _nearest(sample: Any, wanted: Iterable[int], most: int) -> dict[int, list[tuple[int, float]]]:
-    """Return for each dimension wanted the `most` others it correlates with most in size, best first."""
+    """Return for each dimension wanted the `most` others with the largest correlation in size."""
     left = set(wanted)
     found: dict[int, list[tuple[int, float]]] = {}
     for where, block in correlations(sample):

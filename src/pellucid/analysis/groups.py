@@ -24,7 +24,7 @@ import numpy.typing as npt
 from pellucid.analysis.coordinates import Example, Floats, column_chunks, known_rows, unit_blocks
 from pellucid.base import Embedder
 from pellucid.embeddings import stacked, unit_rows
-from pellucid.errors import InputError
+from pellucid.errors import InputError, check_integer
 from pellucid.text import split_words
 from pellucid.views.figure import Canvas
 from pellucid.views.parts import AnyPart, Fold, Heading, Note, TablePart, counted, numbers, signed
@@ -57,7 +57,7 @@ class Separation(NamedTuple):
 
 
 def _separations(rows: Any, members: Sequence[Mask]) -> list[Separation]:
-    """Take the separation of each group from all other rows apart; memory is bounded by the rows themselves."""
+    """Return the parts of the separation of each group from all other rows."""
     from scipy.stats import rankdata
 
     found = [Separation(*(np.zeros(rows.shape[1]) for _ in Separation._fields)) for _ in members]
@@ -78,7 +78,7 @@ def _separations(rows: Any, members: Sequence[Mask]) -> list[Separation]:
 
 
 def _along(rows: Any, direction: Floats) -> Floats:
-    """Return the cosine of each unit row to `direction`; 0 where that is nothing."""
+    """Return the cosine of each unit row to `direction`; 0 where its length is rounding."""
     length = float(np.linalg.norm(direction))
     if length <= _NO_SPREAD:
         return np.zeros(rows.shape[0])
@@ -87,73 +87,44 @@ def _along(rows: Any, direction: Floats) -> Floats:
 
 
 class ContrastRow(NamedTuple):
-    """A dimension's part in what sets a group apart.
-
-    Attributes:
-        name: of the dimension.
-        part: what it gives to the separation; the parts add up to it.
-        mean: mean coordinate in the group.
-        mean_others: mean coordinate outside.
-        effect: Cohen's d, the difference of the means over the pooled standard deviation; 0 where nothing varies.
-        auc: how often a text of the group has the larger coordinate than one outside, ties counting half.
-    """
+    """A dimension's part in the separation."""
 
     name: str
-    part: float
-    mean: float
-    mean_others: float
-    effect: float
-    auc: float
+    part: float  # what it gives to the separation; the parts add up to it
+    mean: float  # mean coordinate in the group
+    mean_others: float  # mean coordinate outside
+    effect: float  # Cohen's d, the difference of the means over the pooled standard deviation; 0 where nothing varies
+    auc: float  # how often a text of the group has the larger coordinate than one outside, ties counting half
 
 
 class ContrastWord(NamedTuple):
-    """A word of the group's texts that points in the direction of the group.
+    """A word of the group's texts that points in the direction of the group."""
 
-    Attributes:
-        word: in lower case.
-        pull: cosine of the word's own embedding to the difference of the two mean embeddings.
-        texts: texts of the group that hold it.
-        others: texts outside that hold it.
-    """
-
-    word: str
-    pull: float
-    texts: int
-    others: int
+    word: str  # in lower case
+    pull: float  # cosine of the word's own embedding to the difference of the two mean embeddings
+    texts: int  # texts of the group that hold it
+    others: int  # texts outside that hold it
 
 
 @dataclass(frozen=True, repr=False)
 class Contrast(Report):
-    """What sets a group of texts apart from others.
-
-    Attributes:
-        family: the family of the model.
-        group: its name.
-        texts: how many texts it has.
-        others: how many texts there are outside.
-        blank: how many texts of both sides have no known word.
-        within: mean cosine of two different texts of the group.
-        between: mean cosine of a text of the group and one outside.
-        rows: every dimension, by falling size of its part; the parts add up to within less between.
-        words: words of the group's texts, by falling pull.
-        typical: texts of the group that are furthest in its direction, with the cosine to it.
-        untypical: texts of the group that are least in its direction.
-    """
+    """What sets a group of texts apart from others."""
 
     kind: ClassVar[str] = "contrast"
     table: ClassVar[str] = "rows"
 
     family: str
     group: str
-    texts: int
-    others: int
-    blank: int
-    within: float
-    between: float
+    texts: int  # how many texts it has
+    others: int  # how many texts there are outside
+    blank: int  # how many texts of both sides have no known word
+    within: float  # mean cosine of two different texts of the group
+    between: float  # mean cosine of a text of the group and one outside
+    # every dimension, by falling size of its part; the parts add up to within less between
     rows: tuple[ContrastRow, ...]
-    words: tuple[ContrastWord, ...]
-    typical: tuple[Example, ...]
-    untypical: tuple[Example, ...]
+    words: tuple[ContrastWord, ...]  # words of the group's texts, by falling pull
+    typical: tuple[Example, ...]  # texts of the group that are furthest in its direction, with the cosine to it
+    untypical: tuple[Example, ...]  # texts of the group that are least in its direction
 
     @property
     def separation(self) -> float:
@@ -177,7 +148,6 @@ class Contrast(Report):
         yield from self._body()
 
     def _body(self) -> Iterator[AnyPart]:
-        """Yield everything below the heading."""
         yield Note(
             f"Two of its texts score {signed(self.within, 4)} on average, one of them and one other "
             f"{signed(self.between, 4)}. The dimensions' parts add up to the difference, the separation."
@@ -216,17 +186,12 @@ class GroupRow(NamedTuple):
 
 @dataclass(frozen=True, repr=False)
 class Contrasts(Report):
-    """What sets each of several groups apart from all the others.
-
-    Attributes:
-        family: the family of the model.
-        groups: one contrast a group, in the order in which they were given.
-    """
+    """What sets each of several groups apart from all the others."""
 
     kind: ClassVar[str] = "contrasts"
 
     family: str
-    groups: tuple[Contrast, ...]
+    groups: tuple[Contrast, ...]  # one contrast a group, in the order in which they were given
 
     def __len__(self) -> int:
         """Return the number of groups."""
@@ -237,11 +202,7 @@ class Contrasts(Report):
         return iter(self.groups)
 
     def __getitem__(self, group: str) -> Contrast:
-        """Return the contrast of a group by its name.
-
-        Raises:
-            InputError: there is no such group.
-        """
+        """Return the contrast of a group by its name."""
         for contrast in self.groups:
             if contrast.group == str(group):
                 return contrast
@@ -280,7 +241,7 @@ class Contrasts(Report):
 
 
 def contrast(model: Embedder, groups: Mapping[str, Iterable[str]], *, examples: int = 5) -> Contrasts:
-    """Say for each group of texts which dimensions and words set it apart from all the others.
+    """Find for each group of texts which dimensions and words set it apart from all the others.
 
     Args:
         model: any family. The embeddings of all texts are held in memory.
@@ -288,11 +249,10 @@ def contrast(model: Embedder, groups: Mapping[str, Iterable[str]], *, examples: 
         examples: how many typical and untypical texts to name of each group, and three times as many words.
 
     Raises:
-        InputError: too few groups or texts, an item that is not a string, the model knows nothing of a whole side, or
-            `examples` is below 0.
+        InputError: too few groups or texts, an item that is not a string, a side without a known word, or `examples` is
+            below 0.
     """
-    if examples < 0:
-        raise InputError(f"examples is {examples}; it must be at least 0")
+    check_integer("examples", examples, 0)
     if not isinstance(groups, Mapping) or len(groups) < 2:
         raise InputError("at least two groups are needed, as a mapping from their names to their texts")
     encoded = {name: list(unit_blocks(model, texts)) for name, texts in groups.items()}
@@ -306,7 +266,7 @@ def contrast(model: Embedder, groups: Mapping[str, Iterable[str]], *, examples: 
     known = known_rows(rows)
     for name, member in zip(texts, members):
         if not known[member].any() or not known[~member].any():
-            raise InputError(f"the model knows nothing of any text of {name!r:.60}, or of any other text")
+            raise InputError(f"the model knows no word of {name!r:.60}, or none of all other texts")
     words = _Pulls(model, [text for some in texts.values() for text in some])
     made = []
     for (name, some), member, apart in zip(texts.items(), members, _separations(rows, members), strict=True):
@@ -330,18 +290,14 @@ def contrast(model: Embedder, groups: Mapping[str, Iterable[str]], *, examples: 
 
 
 class _Pulls:
-    """Which words the texts hold, and what the model makes of each alone; read once for all groups."""
+    """The words of the texts and their embeddings, for all groups."""
 
     def __init__(self, model: Embedder, texts: Sequence[str]) -> None:
-        """Split the texts."""
         self._model, self._texts = model, [{word.text.lower() for word in split_words(text)} for text in texts]
         self._rows: dict[str, Any] = {}
 
     def along(self, member: Mask, direction: Floats, most: int) -> list[ContrastWord]:
-        """Return the words of a group's texts that point along `direction`, and the texts of each side that hold them.
-
-        Only words of at least 1 % of the texts, and of two unless the group is small, so that no typing error counts.
-        """
+        """Return the words of a group's texts that point along `direction`; rare ones may be typing errors."""
         here: Counter[str] = Counter()
         there: Counter[str] = Counter()
         for words, inside in zip(self._texts, member.tolist(), strict=True):

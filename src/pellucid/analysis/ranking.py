@@ -1,4 +1,4 @@
-"""A ranked list with reasons: which documents are nearest to a query, and what puts each of them there."""
+"""A ranked list with reasons: which documents are nearest to a query, and why."""
 
 from __future__ import annotations
 
@@ -30,27 +30,18 @@ class TopRow(NamedTuple):
 
 
 class Ranked(NamedTuple):
-    """A document in its place.
+    """A document in its place."""
 
-    Attributes:
-        rank: from 1.
-        document: its number in the list that was ranked, from 0.
-        text: the document.
-        score: cosine to the query.
-        reasons: the rows of the explanation that add most to the score.
-        coverage: how much of the document the model knows.
-    """
-
-    rank: int
-    document: int
+    rank: int  # from 1
+    document: int  # its number in the list that was ranked, from 0
     text: str
     score: float
-    reasons: tuple[TopRow, ...]
-    coverage: Coverage
+    reasons: tuple[TopRow, ...]  # the rows of the explanation that add most to the score
+    coverage: Coverage  # how much of the document the model knows
 
 
 class WhyAbove:
-    """What a ranked list says of two of its ranks; the items are those of the field that `table` names."""
+    """A ranked list that explains its order; its items are in the field that `table` names."""
 
     table: ClassVar[str]
 
@@ -59,7 +50,7 @@ class WhyAbove:
         raise NotImplementedError
 
     def why(self, above: int, below: int) -> Explanation:
-        """Say why one rank stands above another: the difference of their explanations.
+        """Return why one rank is above another: the difference of their explanations.
 
         Args:
             above: a rank, from 1.
@@ -77,32 +68,22 @@ class WhyAbove:
 
 @dataclass(frozen=True, repr=False)
 class Ranking(WhyAbove, Report):
-    """The documents nearest to a query, best first.
-
-    Attributes:
-        family: the family of the model.
-        query: what was looked for.
-        documents: how many there are in all.
-        ranked: the best of them.
-        coverage: how much of the query the model knows.
-        unknown: the query's words that it does not.
-        model: the model, for `why`; not part of the data forms.
-    """
+    """The documents nearest to a query, best first."""
 
     kind: ClassVar[str] = "ranking"
     table: ClassVar[str] = "ranked"
 
     family: str
     query: str
-    documents: int
-    ranked: tuple[Ranked, ...]
-    coverage: Coverage
-    unknown: tuple[str, ...]
-    model: Embedder = field(compare=False)
+    documents: int  # how many there are in all
+    ranked: tuple[Ranked, ...]  # the best of them
+    coverage: Coverage  # how much of the query the model knows
+    unknown: tuple[str, ...]  # the query's words that it does not
+    model: Embedder = field(compare=False)  # the model, for `why`; not part of the data forms
 
     @property
     def is_blind(self) -> bool:
-        """Whether the model knows no word of the query, so that every score is 0 and the order says nothing."""
+        """Whether the model knows no word of the query: every score is 0, and the order means nothing."""
         return not self.coverage.known and not any(item.score for item in self.ranked)
 
     def _explained(self, item: Ranked) -> Explanation:
@@ -113,9 +94,7 @@ class Ranking(WhyAbove, Report):
         if self.is_blind:
             why = "knows none of its words" if self.coverage.total else "finds no word in it"
             named = f" ({', '.join(self.unknown[:12])})" if self.unknown else ""
-            warning = (
-                f"The query is unknown: the model {why}{named}. Every score is 0, and there is nothing to rank by."
-            )
+            warning = f"The query is unknown: the model {why}{named}. Every score is 0, and the order means nothing."
             yield Note(warning, is_warning=True)
             return
         if warning := coverage_warning(self.coverage, "the query", self.unknown):
@@ -143,7 +122,7 @@ def rank(model: Embedder, query: str, documents: Iterable[str], *, top_k: int = 
         reasons: rows named for each.
 
     Raises:
-        InputError: no documents, an item is no string, `top_k` is below 1 or `reasons` below 0.
+        InputError: no documents, an item is not a string, `top_k` is below 1 or `reasons` below 0.
     """
     if isinstance(documents, str):
         raise InputError(f"documents must be a list of texts, got one string {documents!r:.60}")

@@ -1,7 +1,7 @@
 """Encoding as a function of an Arrow record batch: texts in, embeddings out, every other column kept.
 
-Whatever runs over a corpus calls this function: the workers of `encode_corpus`, or a pipeline of the user's own in Ray,
-Spark or Polars. A row depends on its text and its batch alone, never on what was encoded before.
+The workers of `encode_corpus` call it, or a user's pipeline in Ray, Spark or Polars. A row depends only on
+its text and its batch, not on what was encoded before.
 """
 
 from __future__ import annotations
@@ -96,11 +96,7 @@ class BatchEncoder:
 
 
 def checked_column(schema: Any, column: str) -> int:
-    """Return the number of the column of texts.
-
-    Raises:
-        InputError: there is none, it holds something else, or another column has the name of a result.
-    """
+    """Return the number of the column of texts, after checking that it holds text and no name is taken."""
     if schema.names.count(column) != 1:
         many = "several columns" if column in schema.names else "no column"
         raise InputError(f"there is {many} {column!r:.80}; the columns are {', '.join(schema.names)!s:.300}")
@@ -116,7 +112,7 @@ def checked_column(schema: Any, column: str) -> int:
 
 
 def _compile_static_parts(encoder: Embedder) -> None:
-    """Have static models inside a model take their compiled path from the first text on."""
+    """Compile the static models inside a model, so that every text takes the same path."""
     if isinstance(encoder, StaticEmbedder):
         encoder.start_compiled()
     for part in (getattr(encoder, "encoder", None), *(part.model for part in getattr(encoder, "parts", ()))):
@@ -125,7 +121,7 @@ def _compile_static_parts(encoder: Embedder) -> None:
 
 
 def _check_utf8(texts: Any, rest: Any) -> None:
-    """Check that the bytes are UTF-8: Parquet files may hold any, and the compiled code relies on it."""
+    """Check that the bytes are UTF-8: Parquet files may hold others, and the compiled code relies on it."""
     try:
         texts.validate(full=True)
     except pa.ArrowInvalid as error:

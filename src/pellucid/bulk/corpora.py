@@ -1,12 +1,11 @@
 """A whole corpus into a folder of shards: checked, begun or resumed, handed to workers, and described at the end.
 
 Workers are threads or processes of this machine, Ray, or Spark. An engine takes the numbers of the shards to write and
-yields what is remembered of each once it is written. All of them do the same, `write_shard`, and move nothing but
-numbers: a worker reads its rows and writes its file by itself.
+yields the record of each once it is written. All call `write_shard`, and only numbers move: a worker reads its rows and
+writes its file by itself.
 
-`state.json` of the folder is the manifest (`workfolder.py`): what was asked for, which corpus and model, how many texts
-and dimensions, and which shards. A shard's file appears when it is complete, so a killed run goes on with those
-that are not there.
+`state.json` of the folder is the manifest (`workfolder.py`): settings, corpus, model, sizes and shards. A shard's file
+appears when it is complete, so that a killed run goes on with the missing ones.
 """
 
 from __future__ import annotations
@@ -36,6 +35,8 @@ from pellucid.errors import (
     MissingExtraError,
     ModelFolderError,
     PellucidError,
+    check_choice,
+    check_integer,
     missing_extra,
 )
 from pellucid.fingerprint import claim_model
@@ -62,7 +63,7 @@ class CorpusSettings:
     Attributes:
         role: what the texts are encoded as: "query", "document", or None for what `encode` does.
         format: of the shards: "parquet" or "safetensors".
-        shard_size: texts in a shard, also what is lost at most of each worker's work in a crash.
+        shard_size: texts in a shard; each worker loses at most so many in a crash.
     """
 
     role: Role = None
@@ -70,16 +71,10 @@ class CorpusSettings:
     shard_size: int = 65_536
 
     def __post_init__(self) -> None:
-        """Check the values.
-
-        Raises:
-            InputError: there is no such role or format, or no text would be in a shard.
-        """
+        """Check the values."""
         checked_role(self.role)
-        if self.format not in ENDINGS:
-            raise InputError(f"format is {self.format!r:.40}; it must be one of {', '.join(ENDINGS)}")
-        if not (isinstance(self.shard_size, int) and self.shard_size >= 1):
-            raise InputError(f"shard_size is {self.shard_size!r:.40}; it must be a whole number of 1 or more")
+        check_choice(self, tuple(ENDINGS), "format")
+        check_integer("shard_size", self.shard_size)
 
 
 def encode_corpus(
@@ -95,8 +90,8 @@ def encode_corpus(
 ) -> list[Path]:
     """Encode a file of any number of texts into a folder of shards, in bounded memory.
 
-    A run that ended early, however it ended, goes on when it is started again with the same arguments: the shards that
-    are there stay, and the result is that of a run without a stop. `read_shards` reads the folder back.
+    A run that ended early goes on when it is started again with the same arguments: finished shards stay, and the
+    result is that of a run without a stop. `read_shards` reads the folder back.
 
     Args:
         model: a bundled name, a folder, a hub id, a pellucid model or a SentenceTransformer.
@@ -116,7 +111,7 @@ def encode_corpus(
     Raises:
         CorpusError: the corpus is absent, empty, damaged, or holds something else than texts; what is encoded stays.
         InputError: an argument is out of range; or `folder` holds another run's shards (the message says what differs),
-            or something else.
+            or other files.
         ModelFolderError: the model or a shard is damaged.
         WritingError: no space or no permission; what is encoded stays.
         MissingExtraError: pyarrow, ray or pyspark is not installed.
@@ -124,8 +119,7 @@ def encode_corpus(
     settings, source, folder = settings or CorpusSettings(), Path(corpus), Path(folder)
     if engine not in _ENGINES:
         raise InputError(f"engine is {engine!r:.40}; it must be one of {', '.join(_ENGINES)}")
-    if not (isinstance(workers, int) and workers >= 1):
-        raise InputError(f"workers is {workers!r:.40}; it must be a whole number of 1 or more")
+    check_integer("workers", workers)
     _check_places(source, folder, column, id_column)
     known = Model("model", model)
     with WorkFolder(folder) as work:
@@ -147,9 +141,9 @@ def encode_corpus(
 def _completed(work: WorkFolder, job: Job, dimension: int, workers: int, engine: str) -> list[Path]:
     """Write the shards that are not there yet, and describe them all."""
     staged = job.folder / "corpus.parquet"
-    if not job.texts:  # of a run that did not get as far as to say of which corpus it is
+    if not job.texts:  # of a run that ended before it had counted its texts
         staged.unlink(missing_ok=True)
-    kept = _there(job, work.facts.get("shards", {}))
+    kept = _finished(job, work.facts.get("shards", {}))
     if not job.texts or len(kept) < job.shards:
         job = _as_parquet(job, staged)
     names = [job.path(number).name for number in range(job.shards)]
@@ -187,21 +181,17 @@ def _as_parquet(job: Job, staged: Path) -> Job:
     return job
 
 
-def _there(job: Job, known: dict[str, Any]) -> dict[str, Any]:
-    """Return what is remembered of the shards that are there, as far as their sizes tell.
-
-    Raises:
-        ModelFolderError: a file is in the place of one that is another or damaged.
-    """
-    there = {name: written for name, written in known.items() if (job.folder / name).exists()}
-    for name, written in there.items():
+def _finished(job: Job, known: dict[str, Any]) -> dict[str, Any]:
+    """Return the records of the shards that exist, after checking their sizes."""
+    finished = {name: written for name, written in known.items() if (job.folder / name).exists()}
+    for name, written in finished.items():
         size = (job.folder / name).stat().st_size
         if size != written["size"]:
             raise ModelFolderError(
                 f"{job.folder / name} has {size:,} bytes, and {written['size']:,} were written; it is damaged. Delete "
                 "it and start the run again: only it is made anew"
             )
-    return there
+    return finished
 
 
 def _check_places(source: Path, folder: Path, column: str, id_column: str | None) -> None:
@@ -271,7 +261,7 @@ def _write_as_parquet(job: Job, path: Path) -> None:
 
 
 def _in_this_process(encoder: Embedder, workers: int) -> bool:
-    """Whether local workers are threads: the compiled functions of static models let others run, Python does not."""
+    """Whether local workers are threads: compiled functions of static models run side by side, Python does not."""
     return workers == 1 or isinstance(encoder, StaticEmbedder)
 
 
@@ -298,7 +288,7 @@ def _locally(job: Job, pending: list[int], workers: int) -> Iterator[Written]:
 
 
 def _prepare(threads: int) -> None:
-    """Set up a worker process: its share of the cores, and an end when the process that started it is killed."""
+    """Set up a worker process: its share of the cores, and its end when the process that started it is killed."""
     os.environ.setdefault("OMP_NUM_THREADS", str(threads))
 
     def end_with_parent() -> None:
@@ -315,14 +305,19 @@ _COLUMNS = "number long, texts long, size long, sha256 string, error string"  # 
 
 
 class _Shards:
-    """Shards as rows of a table, the form in which Ray and Spark hand out work and take results."""
+    """The writing of shards as a function of tables, which Ray and Spark call."""
 
     def __init__(self, job: Job, pending: list[int]) -> None:
         self.job, self.pending = job, pending
 
     def __call__(self, batch: Any) -> Any:
-        """Write the shards at the places in column `id`; return what is remembered of each, or what was wrong."""
-        done = [self._written(self.pending[place]) for place in batch.column("id").to_pylist()]
+        """Write the shards at the places in column `id`; return the record of each, or its error."""
+        done = []
+        for number in (self.pending[place] for place in batch.column("id").to_pylist()):
+            try:
+                done.append({**write_shard(self.job, number)._asdict(), "error": ""})
+            except PellucidError as error:
+                done.append({**Written(number, 0, 0, "")._asdict(), "error": f"{type(error).__name__}: {error}"})
         return pa.Table.from_pylist(done, _SCHEMA)
 
     def over(self, batches: Iterable[Any]) -> Iterator[Any]:
@@ -330,15 +325,9 @@ class _Shards:
         for batch in batches:
             yield from self(batch).to_batches()
 
-    def _written(self, number: int) -> dict[str, Any]:
-        try:
-            return {**write_shard(self.job, number)._asdict(), "error": ""}
-        except PellucidError as error:
-            return {**Written(number, 0, 0, "")._asdict(), "error": f"{type(error).__name__}: {error}"}
-
 
 def _returned(row: Any) -> Written:
-    """Return what is remembered of a shard, or raise its error here."""
+    """Return the record of a shard, or raise its error."""
     if row["error"]:
         name, _, message = row["error"].partition(": ")
         raise getattr(errors, name)(message)
@@ -392,7 +381,7 @@ def _local_spark(builder: Any, workers: int) -> Any:
     builder = builder.config("spark.driver.bindAddress", "127.0.0.1").config("spark.ui.enabled", "false")
     try:
         return builder.getOrCreate()
-    except Exception as error:  # of several classes, none of them Spark's own where there is no Java
+    except Exception as error:  # without Java of several classes, none of them Spark's own
         if "JAVA" not in str(error).upper():
             raise
         raise MissingExtraError(

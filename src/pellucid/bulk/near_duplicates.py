@@ -1,10 +1,9 @@
-"""Near-duplicates of a corpus of any size: which texts say what an earlier one says, with the reasons.
+"""Near-duplicates of a corpus of any size: which texts nearly repeat an earlier one, with the reasons.
 
-The texts are read in order. A text is a duplicate if an earlier text that is kept resembles it at the threshold or
-above; otherwise it is kept. So every text that is removed is within the threshold of one that is kept. With connected
-components this would not hold: in a chain of small changes the first text and the last may have nothing in common. It
-also needs one comparison with the kept texts a text, not all pairs: ten thousand texts of one form make ten thousand
-pairs here and fifty million there.
+The texts are read in order. A text is a duplicate if an earlier kept text reaches the threshold; otherwise it is kept.
+So every removed text is within the threshold of a kept one. With connected components this would not hold: in a chain
+of small changes the first text and the last may have nothing in common. Each text is compared with the kept ones only:
+ten thousand texts of one form make ten thousand pairs here, and fifty million there.
 
 Equal texts are found by their hashes. The nearest kept text comes from `Nearest`; every pair that it proposes is scored
 again by the model before it is reported.
@@ -31,7 +30,7 @@ from pellucid.analysis.ranking import TopRow
 from pellucid.base import Embedder
 from pellucid.corpus import UNPACKERS, Corpus, is_path, read_lines, read_texts
 from pellucid.embeddings import as_rows, unit_rows
-from pellucid.errors import CorpusError, InputError, missing_extra
+from pellucid.errors import CorpusError, InputError, check_integer, missing_extra
 from pellucid.explanation import Explanation
 from pellucid.pretrained import load
 from pellucid.progress import Progress
@@ -45,8 +44,8 @@ Numbers = npt.NDArray[np.int64]
 Scores = npt.NDArray[np.float32]
 
 _BLOCK = 2_048  # texts
-_PLACES = 6  # decimals of a score; float32 has no more
-_WITH_NUMBERS = 16  # kept texts that are looked at where the numbers have to be the same
+_PLACES = 6  # decimals of a score, as many as float32 has
+_WITH_NUMBERS = 16  # candidates where the numbers have to be the same
 _SHOWN = 10  # rows of a printed table
 _DIGITS = re.compile(r"\d+")
 
@@ -78,26 +77,19 @@ class DuplicatePair(NamedTuple):
 
     @property
     def difference(self) -> str:
-        """What differs, in words: "5 / 7", or what is left where the words are the same."""
+        """The words that differ, as "5 / 7"; where they are the same, what else differs."""
         if self.only_kept or self.only_duplicate:
             return " / ".join(listed(words, 6) or "\u2013" for words in (self.only_kept, self.only_duplicate))
         return "nothing" if self.kept_text == self.duplicate_text else "case, punctuation or order"
 
 
 class DuplicateGroup(NamedTuple):
-    """A kept text and those that it is kept in place of.
-
-    Attributes:
-        kept: number of the kept text.
-        text: the kept text.
-        duplicates: numbers of the others.
-        least: the lowest score of one of them to the kept text. Two of them may be less alike.
-    """
+    """A kept text and its duplicates."""
 
     kept: int
     text: str
     duplicates: tuple[int, ...]
-    least: float
+    least: float  # the lowest score of one of them to the kept text. Two of them may be less alike.
 
 
 @dataclass(frozen=True, repr=False)
@@ -109,7 +101,7 @@ class Duplicates(Report):
         threshold: the score from which a text is a duplicate.
         texts: how many there are in all.
         equal: how many duplicates are equal to an earlier text, character for character.
-        unknown: how many different texts the model knows nothing of; they are duplicates of equal texts only.
+        unknown: how many different texts have no known word; they are duplicates only of equal texts.
         pairs: one for each text that is not kept, in the order of the corpus.
         groups: the kept texts that have duplicates, the largest group first.
         model: the model, for `explain`; not part of the data forms.
@@ -153,7 +145,7 @@ class Duplicates(Report):
             where = f"The numbers differ in {counted(differ, 'pair')}"
             yield Note(f"{where}; same_numbers=True keeps these texts.", is_warning=True)
         if self.unknown:
-            yield Note(f"The model knows nothing of {counted(self.unknown, 'different text')}.", is_warning=True)
+            yield Note(f"{counted(self.unknown, 'different text')} without a known word.", is_warning=True)
         if self.groups:
             rows = [(f"{len(g.duplicates) + 1:,}", f"{g.least:.4f}", g.text) for g in self.groups[:_SHOWN]]
             yield TablePart.of("Largest groups", [*numbers("texts", "least score"), "kept"], rows)
@@ -181,20 +173,20 @@ def duplicates(
 ) -> Duplicates:
     """Return which texts of a corpus nearly repeat an earlier one.
 
-    A text is a duplicate if an earlier text that is kept has at least the threshold's cosine to it. Every text that is
-    not kept is thus within the threshold of one that is; two texts of a group may be less alike. Of a text that the
-    model knows nothing of, only equal texts are duplicates.
+    A text is a duplicate if an earlier text that is kept has at least the threshold's cosine to it. So every removed
+    text is within the threshold of a kept one; two texts of a group may be less alike. Of a text without a known word,
+    only equal texts are duplicates.
 
-    All pairs are compared exactly up to 32,768 kept texts, and for the families with sparse embeddings always, which
-    takes time by the square of their number. Beyond, candidates come from faiss and a few duplicates may be missed;
-    docs/toolkit.md has how many. The memory is that of two bytes a dimension for each kept text, and of the texts of
-    all pairs. A file is read twice, and must not change in between.
+    All pairs are compared exactly up to 32,768 kept texts, and for sparse embeddings always, in time that grows with
+    the square of their number. Beyond, candidates come from faiss and a few duplicates may be missed; docs/toolkit.md
+    says how many. Memory: two bytes a dimension for each kept text, and the texts of all pairs. A file is read twice,
+    and must not change in between.
 
     Args:
         texts: a file (`.txt` with a text a line, `.jsonl`, `.parquet`) or an iterable of texts.
         model: of any family, or its name.
         threshold: a cosine above 0 and up to 1. Equal words in another order have 1 in a static model.
-        same_numbers: whether texts whose numbers differ are never duplicates. Embeddings hardly tell 5 from 7.
+        same_numbers: keep texts whose numbers differ; their embeddings may be nearly the same.
         reasons: rows of the explanation to name for each pair; 0 names none, which is quicker.
         field: the JSON key or parquet column that holds the text.
         show_progress_bar: show a bar, counting texts, once the work has lasted two seconds.
@@ -206,8 +198,7 @@ def duplicates(
     """
     if not isinstance(threshold, int | float) or not 0 < threshold <= 1:
         raise InputError(f"threshold is {threshold!r:.40}; it must be a cosine above 0 and up to 1")
-    if not isinstance(reasons, int) or reasons < 0:
-        raise InputError(f"reasons is {reasons!r:.40}; it must be a whole number from 0 up")
+    check_integer("reasons", reasons, 0)
     model = load(model)
     corpus = texts if is_path(texts) else list(read_texts(texts, field=field))
     finder = _Finder(model, threshold, same_numbers)
@@ -222,21 +213,17 @@ def duplicates(
 
 
 class _Finder:
-    """The state after some texts: which are kept, and for the others which text is kept in their place.
-
-    Attributes:
-        kept: for each text the number of the one kept in its place; -1 for a kept one.
-        scores: for each text its score to that one; 2 where the two are equal texts.
-        unknown: how many different texts the model knows nothing of.
-    """
+    """The state after some texts: which are kept, and for the others which text is kept in their place."""
 
     def __init__(self, model: Embedder, threshold: float, same_numbers: bool) -> None:
         self.model, self.threshold, self.same_numbers = model, threshold, same_numbers
-        self.kept, self.scores, self.unknown = array("q"), array("f"), 0
+        self.kept = array("q")  # for each text the number of the one kept in its place; -1 for a kept one
+        self.scores = array("f")  # for each text its score to that one; 2 for equal texts
+        self.unknown = 0  # different texts without a known word
         self._first: dict[int, int] = {}  # hash of a text -> its number
         self._nearest = Nearest()
         self._numbers = array("q")  # of the texts whose rows `_nearest` has
-        self._signatures = array("q")  # what numbers stand in them
+        self._signatures = array("q")  # of the numbers in these texts
 
     def take(self, texts: list[str]) -> None:
         """Compare the next texts with those that are kept, and with each other."""
@@ -254,7 +241,7 @@ class _Finder:
             self._compare(new, [texts[number - start] for number in new])
 
     def _compare(self, new: list[int], texts: list[str]) -> None:
-        """Compare texts that are equal to none before."""
+        """Compare texts without an equal one before them."""
         rows = _rows(self.model, texts, new)
         known = np.asarray(abs(rows).sum(axis=1)).ravel() > 0
         self.unknown += int((~known).sum())
@@ -262,7 +249,7 @@ class _Finder:
         rows = rows[np.flatnonzero(known)]
         if not len(numbers):
             return
-        signatures = np.zeros(len(numbers), np.int64)  # the same where the numbers in the texts are
+        signatures = np.zeros(len(numbers), np.int64)  # of the numbers in the texts
         if self.same_numbers:
             signatures[:] = [_hash(" ".join(_digits(t))) for t, is_known in zip(texts, known) if is_known]
         places, scores = self._among_kept(rows, signatures)
@@ -279,7 +266,7 @@ class _Finder:
             self._signatures.extend(signatures[is_kept].tolist())
 
     def _among_kept(self, rows: Any, signatures: Numbers) -> tuple[Numbers, Scores]:
-        """Return for each row the place of the nearest kept one, -1 where none is near enough, and the scores."""
+        """Return for each row the place of the nearest kept one, -1 below the threshold, and the scores."""
         places, scores = self._nearest.search(rows, _WITH_NUMBERS if self.same_numbers else 1)
         if self.same_numbers and len(self._signatures):
             others = np.frombuffer(self._signatures, np.int64)[places]
@@ -290,15 +277,7 @@ class _Finder:
 
 
 def _take_in_order(alike: Scores, threshold: float, numbers: Numbers, kept_in_place: Numbers, scores: Scores) -> Flags:
-    """Decide about the texts of a block one after the other, and return which are kept.
-
-    Args:
-        alike: the scores of the texts of the block to each other.
-        threshold: the score of a duplicate.
-        numbers: of the texts.
-        kept_in_place: the text kept before the block that each is nearest to, -1 for none; changed in place.
-        scores: to that text; changed in place.
-    """
+    """Decide about the texts of a block in order, and return which are kept; changes the last two arguments."""
     is_kept = kept_in_place < 0
     close = np.tril(_reaches(alike, threshold), -1)
     for place in np.flatnonzero(close.any(axis=1)).tolist():
@@ -313,7 +292,7 @@ def _take_in_order(alike: Scores, threshold: float, numbers: Numbers, kept_in_pl
 
 
 def _report(finder: _Finder, corpus: Corpus, field: str, reasons: int) -> Duplicates:
-    """Read the texts of all pairs again, score these anew, and describe them."""
+    """Read the texts of all pairs again, score the pairs anew, and describe them."""
     kept = np.frombuffer(finder.kept, np.int64).copy()
     equal = np.frombuffer(finder.scores, np.float32) == 2
     wanted = np.zeros(len(kept), np.bool_)
@@ -325,7 +304,7 @@ def _report(finder: _Finder, corpus: Corpus, field: str, reasons: int) -> Duplic
         sides = ([texts[number] for number in numbers.tolist()] for numbers in (kept[part], part))
         first, second = (finder.model.encode(side) for side in sides)
         scores[part] = np.round(finder.model.similarity_pairwise(first, second).astype(np.float64), _PLACES)
-    kept[close[scores[close] < finder.threshold]] = -1  # by rounding alone
+    kept[close[scores[close] < finder.threshold]] = -1  # candidates by rounding
     for number in np.flatnonzero(equal).tolist():
         first_one = kept[number]
         if texts[number] != texts[int(first_one)]:  # two texts with one hash
@@ -382,12 +361,12 @@ def _rows(model: Embedder, texts: list[str], numbers: list[int]) -> Any:
     sums = np.asarray(rows.sum(axis=1)).ravel()
     if not np.isfinite(sums).all():
         number = numbers[int(np.flatnonzero(~np.isfinite(sums))[0])]
-        raise InputError(f"the model gives NaN or infinity for text {number}; pellucid verify looks into its tables")
+        raise InputError(f"the model gives NaN or infinity for text {number}; check its tables with pellucid verify")
     return rows
 
 
 def _reaches(scores: Any, threshold: float) -> Any:
-    """Return which scores are at the threshold or above, once rounded as they are reported."""
+    """Return which scores reach the threshold, rounded as they are reported."""
     return scores >= threshold - 0.5 * 10**-_PLACES
 
 
@@ -464,25 +443,20 @@ _GROWTH = 4
 _PROBED = 8  # cells that a question looks into
 _SAMPLE = 50  # rows a cell that the centres are found from
 _STEPS = 8  # of KMeans: later ones move few rows
-_CHUNK = 65_536  # rows in float32 at once while the cells are made anew
-_FLOAT16 = 2.0**-11  # the most that float16 moves a product of two rows of length 1
+_CHUNK = 65_536  # float32 rows at once while the cells are made anew
+_FLOAT16 = 2.0**-11  # the largest change of a product of two unit rows by float16
 
 
 class Nearest:
-    """Rows that are added a block at a time, and for other rows those of them with the largest products.
+    """Rows that are added a block at a time, and a search for those with the largest products."""
 
-    Exact while the rows are few, or sparse. Many go into cells of faiss (an inverted file): float16 rows around centres
-    that KMeans has found; a question looks into the cells whose centres are nearest to it. The centres are found anew
-    whenever there are four times as many rows, so that rows in any order, sorted by subject for instance, end up with
-    centres that fit them.
-
-    Attributes:
-        rounding: how far a score may lie below the product of the float32 rows.
-    """
+    # Exact while the rows are few, or sparse. Many go into cells of faiss (an inverted file): float16 rows around
+    # centres of KMeans; a search looks into the nearest cells. The centres are found anew whenever there are four times
+    # as many rows, so that they fit rows in any order, such as sorted by subject.
 
     def __init__(self, exact: int | None = None) -> None:
-        """Hold no row; beyond `exact` dense rows cells are used, None takes 32,768."""
-        self.rounding = 0.0
+        """Begin without rows; beyond `exact` dense rows cells are used, None takes 32,768."""
+        self.rounding = 0.0  # how far a score may lie below the product of the float32 rows
         self._most_exact = _EXACT if exact is None else exact
         self._blocks: list[Any] = []
         self._cells: Any = None
@@ -493,15 +467,7 @@ class Nearest:
         return int(self._cells.ntotal) if self._cells is not None else sum(block.shape[0] for block in self._blocks)
 
     def search(self, rows: Any, top_k: int = 1) -> tuple[Numbers, Scores]:
-        """Return the numbers of the nearest rows in the order they were added, and the scores.
-
-        Args:
-            rows: float32 [n, dimension], an array or CSR as those that were added.
-            top_k: how many, best first.
-
-        Returns:
-            int64 and float32 [n, top_k]; -1 and minus infinity where there are no more.
-        """
+        """Return numbers and scores of the nearest rows, [n, top_k], best first; -1 and minus infinity are padding."""
         if self._cells is not None:
             scores, numbers = self._cells.search(np.ascontiguousarray(rows, np.float32), top_k)
             return numbers, np.where(numbers < 0, -np.inf, scores).astype(np.float32)
@@ -517,11 +483,7 @@ class Nearest:
         return numbers, scores
 
     def add(self, rows: Any) -> None:
-        """Add rows: float32 [n, dimension], an array or CSR.
-
-        Raises:
-            MissingExtraError: they are many and dense, and faiss is not installed.
-        """
+        """Add rows: float32 [n, dimension], an array or CSR."""
         if self._cells is not None:
             self._cells.add(np.ascontiguousarray(rows, np.float32))
             if len(self) >= _GROWTH * self._rebuilt_at:
@@ -534,7 +496,7 @@ class Nearest:
             self._rebuild(every.__getitem__, *every.shape)
 
     def _rebuild(self, rows_of: Any, count: int, dimension: int) -> None:
-        """Put rows into new cells; `rows_of` returns those of given numbers."""
+        """Put rows into new cells; `rows_of` returns rows by their numbers."""
         try:
             import faiss
         except ImportError as error:

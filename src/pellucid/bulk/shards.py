@@ -1,10 +1,10 @@
 """Shards of an encoded corpus: each is written whole or not at all, and checked when it is read back.
 
-A worker does one shard after the other and needs nothing but `Job` and a number, so that whoever hands out the numbers
-(`corpora.py`) moves no texts and no embeddings.
+A worker writes one shard after the other and only needs `Job` and a number, so that `corpora.py` moves no texts and no
+embeddings.
 
-The manifest (`state.json`) has a checksum of itself and one of every shard. Both tell damage, not malice: what a shard
-holds is checked as well, so that no number of it leads out of the memory of a matrix.
+The manifest (`state.json`) has a checksum of itself and one of every shard. They show damage, not malice: the contents
+of a shard are checked as well, so that no index in it points outside of a matrix.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ import threading
 from bisect import bisect_right
 from collections.abc import Iterator
 from functools import lru_cache
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from pellucid.bulk.batches import EMBEDDING, INDICES, VALUES, BatchEncoder
 from pellucid.embeddings import Role
@@ -43,35 +43,20 @@ _KINDS = {"embedding": "<f4", "values": "<f4", "indices": "<i4", "indptr": "<i8"
 
 
 class Job(NamedTuple):
-    """What every worker of a run is told.
+    """What every worker of a run needs to know."""
 
-    Attributes:
-        model: as `BatchEncoder` takes it.
-        source: the Parquet file of texts.
-        folder: of the shards.
-        column: of the texts.
-        id_column: of the ids; None for row numbers.
-        role: what the texts are encoded as.
-        kind: one of `ENDINGS`.
-        size: texts in a shard; the last has fewer.
-        texts: of the whole corpus.
-        run: a name that no other run has: processes may outlive one, and files change between two.
-        stamp: of the source as it was when the run began, see `stamp`.
-        allow_outside: as in `pellucid.load`.
-    """
-
-    model: Any
-    source: Path
+    model: Any  # as `BatchEncoder` takes it
+    source: Path  # the Parquet file of texts
     folder: Path
     column: str
-    id_column: str | None
-    role: Role
-    kind: str
-    size: int
-    texts: int
-    run: str
-    stamp: tuple[int, ...] = ()
-    allow_outside: bool = False
+    id_column: str | None  # of the ids; None for row numbers
+    role: Role  # what the texts are encoded as
+    kind: str  # one of `ENDINGS`
+    size: int  # texts in a shard; the last has fewer
+    texts: int  # of the whole corpus
+    run: str  # a name that no other run has: processes may outlive one, and files change between two
+    stamp: tuple[int, ...] = ()  # of the source as it was when the run began, see `stamp`
+    allow_outside: bool = False  # as in `pellucid.load`
 
     @property
     def shards(self) -> int:
@@ -88,14 +73,7 @@ class Job(NamedTuple):
 
 
 class Written(NamedTuple):
-    """What is remembered of a shard, so that another file in its place is noticed.
-
-    Attributes:
-        number: of the shard.
-        texts: in it.
-        size: bytes of its file.
-        sha256: of its file.
-    """
+    """The record of a shard, by which another file in its place is noticed."""
 
     number: int
     texts: int
@@ -116,12 +94,7 @@ class Shard(NamedTuple):
 
 
 def write_shard(job: Job, number: int) -> Written:
-    """Encode and write one shard; return what is remembered of it.
-
-    Raises:
-        CorpusError: a text is not UTF-8, an id is missing, or the file is damaged, or changes meanwhile.
-        WritingError: no space or no permission; nothing is left of the shard.
-    """
+    """Encode and write one shard, whole or not at all; return its record."""
     path, encoded = job.path(number), map(opened(job), _batches(job, number))
     try:
         with writing(path) as aside:
@@ -135,7 +108,7 @@ def write_shard(job: Job, number: int) -> Written:
 
 
 def stamp(path: Path) -> tuple[int, ...]:
-    """Return what changes with a file's content: its size and the time of its last change, in nanoseconds."""
+    """Return a file's size and the time of its last change, in nanoseconds."""
     about = path.stat()
     return about.st_size, about.st_mtime_ns
 
@@ -168,11 +141,10 @@ def _batches(job: Job, number: int) -> Iterator[Any]:
 
 
 class _Rows:
-    """Columns of a Parquet file from any row on; to read on, or further ahead in a row group, nothing is read twice.
+    """Columns of a Parquet file from any row on; reading ahead in a row group reads nothing twice."""
 
-    Batches are cut at the same rows wherever reading begins: a transformer's rows depend on their batch, if only in
-    their last bits.
-    """
+    # Batches are cut at the same rows wherever reading begins: a transformer's rows depend on their batch, in the last
+    # bits.
 
     def __init__(self, job: Job) -> None:
         self.job = job
@@ -183,11 +155,7 @@ class _Rows:
         self._start, self._batch = self._starts[-1], ()  # the batch read last, and its first row; none yet
 
     def read(self, first: int, count: int) -> Iterator[Any]:
-        """Yield `count` rows from row `first` on, as record batches.
-
-        Raises:
-            CorpusError: the file is damaged, or has fewer rows than it had.
-        """
+        """Yield `count` rows from row `first` on, as record batches."""
         group = bisect_right(self._starts, first) - 1
         if first < self._start or self._starts[group] > self._start + len(self._batch):
             self._batches, self._start, self._batch = self._from_group(group), self._starts[group], ()
@@ -247,11 +215,7 @@ def _write_safetensors(path: Path, batches: Iterator[Any]) -> None:
 
 
 def _rows_of(table: Any) -> Any:
-    """Return the embeddings of a table of ids and embeddings, an array or (values, indices, starts) of a sparse one.
-
-    Raises:
-        ValueError: they are not of the form that `BatchEncoder` writes.
-    """
+    """Return the embeddings of a table of ids and embeddings, an array or (values, indices, starts) of a sparse one."""
     if EMBEDDING in table.column_names:
         column = _whole(table, EMBEDDING)
         rows = column.flatten().to_numpy()
@@ -341,22 +305,17 @@ def _from_safetensors(path: Path) -> tuple[list[Any], Any]:
         ids: list[Any] = tensors["ids"].tolist()
     else:
         content = tensors["id_bytes"].tobytes()
-        ends = _ascending(tensors["id_ends"], 0, len(content)).tolist()
-        ids = [content[start:end].decode() for start, end in zip([0, *ends], ends)]
+        places = [0, *tensors["id_ends"].tolist()]
+        if places[-1] != len(content) or places != sorted(places):
+            raise ValueError("the places of its ids do not go up to the end")
+        ids = [content[start:end].decode() for start, end in pairwise(places)]
     if EMBEDDING in tensors:
         return ids, tensors[EMBEDDING]
     return ids, (tensors[VALUES], tensors[INDICES], tensors["indptr"])
 
 
-def _ascending(ends: npt.NDArray[Any], first: int, last: int) -> npt.NDArray[Any]:
-    """Return places that go up from at least `first` to `last` at the end."""
-    if ends.ndim != 1 or not len(ends) or ends[0] < first or ends[-1] != last or (ends[1:] < ends[:-1]).any():
-        raise ValueError("its places do not go up to its end")
-    return ends
-
-
 def _checked(rows: Any, ids: int, texts: int, dimension: int) -> Any:
-    """Return the rows of a shard, an array or a CSR matrix, after checking all that leads to memory."""
+    """Return the rows of a shard, an array or a CSR matrix, after checking every index."""
     if ids != texts:
         raise ValueError(f"it has {ids:,} ids for {texts:,} texts")
     if not isinstance(rows, tuple):
@@ -366,11 +325,10 @@ def _checked(rows: Any, ids: int, texts: int, dimension: int) -> Any:
     from scipy import sparse
 
     values, indices, starts = rows
-    if len(starts) != texts + 1 or starts[0] != 0 or values.shape != indices.shape or values.ndim != 1:
-        raise ValueError("its lists are not one a text")
-    _ascending(starts, 0, len(values))
     if values.dtype != np.float32 or indices.dtype.kind != "i":
         raise ValueError(f"it holds {values.dtype} at {indices.dtype}, not float32 at int32")
-    if len(indices) and not 0 <= indices.min() <= indices.max() < dimension:
-        raise ValueError(f"it holds a coordinate outside of the {dimension:,} dimensions")
-    return sparse.csr_matrix((values, indices, starts), shape=(texts, dimension))
+    if starts.shape != (texts + 1,) or starts[-1] != len(values):
+        raise ValueError("its lists are not one a text")
+    matrix = sparse.csr_matrix((values, indices, starts), shape=(texts, dimension))
+    matrix.check_format(full_check=True)  # a wrong place or dimension would be read from other memory
+    return matrix

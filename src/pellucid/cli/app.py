@@ -1,4 +1,4 @@
-"""The command line. A command is a function in this file, `look.py`, `make.py` or `vocabulary.py`, and nothing else.
+"""The command line. Each command is one function, in this file or in a module whose `commands` are added below.
 
 Results go to stdout, everything else to stderr. Exit codes: 0 done, 1 an error that pellucid explains in one line,
 2 a command that was typed wrongly, 130 interrupted, 141 the reader of a pipe is gone. Imports are inside the commands,
@@ -12,13 +12,14 @@ import sys
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 from typer.core import TyperGroup
 
 from pellucid.cli import look, make, search, serving, vocabulary
 from pellucid.cli.input import (
+    FieldOption,
     HtmlOption,
     JsonOption,
     ModelOption,
@@ -33,9 +34,6 @@ from pellucid.cli.input import (
 )
 from pellucid.cli.output import json_line, model_facts, say, show
 from pellucid.errors import VERSION, PellucidError
-
-if TYPE_CHECKING:
-    from pellucid.base import Embedder
 
 
 class Commands(TyperGroup):
@@ -54,15 +52,11 @@ class Commands(TyperGroup):
             typer.echo("interrupted", err=True)
             raise typer.Exit(130) from None
         except (PellucidError, OSError) as error:
-            say(f"error: {_one_line(error)}", err=True)
+            text = str(error)
+            if isinstance(error, OSError) and error.strerror:
+                text = error.strerror + (f": {error.filename}" if error.filename else "")
+            say(f"error: {' '.join(text.split())}", err=True)
             raise typer.Exit(1) from None
-
-
-def _one_line(error: Exception) -> str:
-    text = str(error)
-    if isinstance(error, OSError) and error.strerror:
-        text = error.strerror + (f": {error.filename}" if error.filename else "")
-    return " ".join(text.split())
 
 
 app = typer.Typer(
@@ -74,7 +68,6 @@ app = typer.Typer(
     epilog="Progress bars go to stderr after two seconds of work; PELLUCID_PROGRESS=0 silences them.",
 )
 
-_Field = Annotated[str, typer.Option(help="The JSON key or the column that holds the text.")]
 _Roles = Annotated[
     str | None,
     typer.Option(metavar="ROLE[,ROLE]", help="What A and B are: query, document or none, as query,document."),
@@ -99,7 +92,7 @@ def _pellucid(
         typer.Option(
             "--allow-outside",
             envvar="PELLUCID_ALLOW_OUTSIDE",
-            help="Open also what a model's folder names elsewhere: on this machine, or on the hub.",
+            help="Open files outside a model's folder that it names, on this machine or the hub.",
         ),
     ] = False,
     version: Annotated[
@@ -122,11 +115,11 @@ def encode(
     output: _Output = None,
     kind: Annotated[
         str | None,
-        typer.Option("--format", help="npy, jsonl or parquet, whatever the name; of shards parquet or safetensors."),
+        typer.Option("--format", help="npy, jsonl or parquet; of shards parquet or safetensors."),
     ] = None,
-    role: Annotated[str | None, typer.Option(help="query or document: what a search takes the texts for.")] = None,
+    role: Annotated[str | None, typer.Option(help="query or document: how a search uses the texts.")] = None,
     model: ModelOption = "static-en",
-    field: _Field = "text",
+    field: FieldOption = "text",
     id_field: Annotated[str | None, typer.Option("--id", help="Shards: the key or column of the ids.")] = None,
     workers: Annotated[int | None, typer.Option(min=1, help="Shards: how many encode at once. [default: 1]")] = None,
     engine: Annotated[str | None, typer.Option(help="Shards: local, ray or spark. [default: local]")] = None,
@@ -140,7 +133,7 @@ def encode(
     several workers. An interrupted run goes on when the command is given again. Ids
     are the numbers of the rows unless --id names a column.
 
-    Some models read a query in another way than a document, such as behind an
+    Some models encode queries in another way than documents, such as with an
     instruction. Without --role a text is neither.
 
     \b
@@ -154,11 +147,11 @@ def encode(
     if folder is None:
         for option, given in (("--id", id_field), ("--workers", workers), ("--engine", engine)):
             if given is not None:
-                raise typer.BadParameter("it goes with a folder of shards", param_hint=option)
+                raise typer.BadParameter("needs a folder of shards", param_hint=option)
         _encode_to_file(read(file, field), output, kind, role, model)
         return
     if output is not None or file == "-":
-        raise typer.BadParameter("a folder of shards goes with a FILE and without --output", param_hint="FOLDER")
+        raise typer.BadParameter("a folder of shards needs a FILE, and no --output", param_hint="FOLDER")
     from pellucid.bulk import CorpusSettings, encode_corpus
 
     settings = CorpusSettings(role=roles_of(role, 1, "--role")[0], format=kind or "parquet")
@@ -196,9 +189,9 @@ def similarity(
     as_text: Annotated[bool, typer.Option("--text", help="Take A and B as texts, even if such files exist.")] = False,
     json: JsonOption = False,
     model: ModelOption = "static-en",
-    field: _Field = "text",
+    field: FieldOption = "text",
 ) -> None:
-    """Print how similar texts are: two, or each pair in two files.
+    """Print the similarity of two texts, or of each pair in two files.
 
     The number is the cosine of their embeddings, from -1 to 1. Where the model knows
     fewer than half of the words of a text, a note on stderr says so.
@@ -210,10 +203,11 @@ def similarity(
       cut -f 1,2 pairs.tsv | pellucid similarity --pairs -
     """
     if pairs is not None and a is not None:
-        raise typer.BadParameter("--pairs goes without A and B", param_hint="A")
+        raise typer.BadParameter("give either --pairs, or A and B", param_hint="A")
     found = tabbed_pairs(pairs) if pairs is not None else pairs_of(a, b, as_text=as_text, field=field)
     import numpy as np
 
+    from pellucid.explanation import coverage_warning
     from pellucid.text import LOW_COVERAGE
 
     opened = open_model(model)
@@ -228,8 +222,12 @@ def similarity(
             typer.echo(json_line(line) if json else f"{score:.4f}")
         low += int((shares.min(axis=0) < LOW_COVERAGE).sum())
         total += len(block)
-    if low:
-        _say_of_low(opened, block[0], low, total)
+    if low and total > 1:
+        say(f"note: the model knows fewer than half of the words of a text in {low:,} of {total:,} pairs", err=True)
+    elif low:
+        for number, (text, (coverage, gaps)) in enumerate(zip(block[0], opened._known(list(block[0]))), 1):
+            if warning := coverage_warning(coverage, f"text {number}", [text[start:end] for start, end in gaps]):
+                say(f"note: {warning}", err=True)
 
 
 @app.command()
@@ -242,15 +240,15 @@ def duplicates(
     json: JsonOption = False,
     html: HtmlOption = None,
     model: ModelOption = "static-en",
-    field: _Field = "text",
+    field: FieldOption = "text",
 ) -> None:
     """Find the texts of a corpus that nearly repeat an earlier one.
 
     A text is a duplicate if an earlier text that is kept has at least the threshold's
     cosine to it. So every duplicate is that close to a kept text; two duplicates of
-    one text may be less alike. The pairs tell the words that differ.
+    one text may be less alike. Each pair is shown with the words that differ.
 
-    --keep writes the lines, or the rows with all their columns, that are left.
+    --keep writes the remaining lines, or the remaining rows with all their columns.
 
     \b
     Examples:
@@ -262,7 +260,7 @@ def duplicates(
     from pellucid.bulk.near_duplicates import write_kept
 
     if keep is not None and file == "-":
-        raise typer.BadParameter("it needs a file to take the texts from, not stdin", param_hint="--keep")
+        raise typer.BadParameter("needs a file as input, not stdin", param_hint="--keep")
     corpus = list(read("-")) if file == "-" else Path(file)
     found = find(
         corpus, model, threshold=threshold, same_numbers=same_numbers, reasons=reasons, field=field,
@@ -271,19 +269,7 @@ def duplicates(
     if keep is not None:
         write_kept(file, found, keep)
         say(f"wrote {keep}: {len(found.kept):,} of {found.texts:,} texts", err=True)
-    show(found, json, html, None)
-
-
-def _say_of_low(model: Embedder, pair: tuple[str, str], low: int, total: int) -> None:
-    """Say on stderr of which texts little is known: of one pair in words, of several how many."""
-    from pellucid.explanation import coverage_warning
-
-    if total > 1:
-        say(f"note: the model knows fewer than half of the words of a text in {low:,} of {total:,} pairs", err=True)
-        return
-    for number, (text, (coverage, gaps)) in enumerate(zip(pair, model._known(list(pair))), 1):
-        if warning := coverage_warning(coverage, f"text {number}", [text[start:end] for start, end in gaps]):
-            say(f"note: {warning}", err=True)
+    show(found, json, html)
 
 
 @app.command()
@@ -304,7 +290,7 @@ def explain(
 
     The rows add up to the similarity. With one text they are the pulls of its words
     on its embedding, which add up to 1. With --roles query,document the similarity is
-    the one that a search computes, which some models encode in another way.
+    that of a search, for which some models encode texts in another way.
 
     \b
     Examples:
@@ -324,7 +310,7 @@ def explain(
     explanation = opened.explain(a, b, role1=role1, role2=role2)
     if than is not None:
         if b is None:
-            raise typer.BadParameter("it needs both A and B", param_hint="--than")
+            raise typer.BadParameter("needs both A and B", param_hint="--than")
         explanation = explanation - opened.explain(a, than, role1=role1, role2=role2)
     show(explanation, json, html, plot, plain=plain, top=top)
 
@@ -336,7 +322,7 @@ def describe(
     json: JsonOption = False,
     model: ModelOption = "static-en",
 ) -> None:
-    """Say in a line what each text is mostly about.
+    """Describe in one line what each text is mostly about.
 
     \b
     Examples:
@@ -356,7 +342,7 @@ def describe(
 
 @app.command()
 def evaluate(
-    model: Annotated[str, typer.Argument(help="As --model elsewhere, or one of the forms below.")] = "static-en",
+    model: Annotated[str, typer.Argument(help="As --model elsewhere, or a form below.")] = "static-en",
     data: Annotated[Path | None, typer.Option(help="A folder of test sets; without it, the hub's.")] = None,
     task: Annotated[list[str] | None, typer.Option(help="A task or a type, as STS; repeat for more.")] = None,
     cache: Annotated[Path | None, typer.Option(help="Where scores are kept. [default: ~/.cache]")] = None,
@@ -371,7 +357,6 @@ def evaluate(
     Examples:
       pellucid evaluate static-en --data shared/data --task STS
       pellucid evaluate sentence-transformers/all-MiniLM-L6-v2 --task STSBenchmark --json
-      pellucid evaluate static-en --data shared/data --task STS
       pellucid evaluate wordllama --task STSBenchmark --task SICK-R --json
     """
     from pellucid.evaluation.evaluating import evaluate as score
@@ -437,7 +422,7 @@ for _part in (look, make, vocabulary, search, serving):  # each registers its ow
 
 
 def main() -> None:
-    """Run the command line; what the `pellucid` script calls."""
+    """Run the command line, for the `pellucid` script."""
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")  # an old terminal encoding must not end a long run

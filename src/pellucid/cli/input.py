@@ -1,4 +1,4 @@
-"""What the command line reads: models, texts and pairs of texts, from arguments, files and stdin, as streams."""
+"""Input of the command line: models, texts and pairs of texts, from arguments, files and stdin, as streams."""
 
 from __future__ import annotations
 
@@ -26,6 +26,7 @@ OpenOption = Annotated[bool, typer.Option("--open", help="Open the explorer in a
 NewModelOption = Annotated[Path, typer.Option("--output", "-o", help="The folder of the new model.")]
 WorkDirOption = Annotated[Path | None, typer.Option(help="Where the state is kept. [default: OUTPUT.work]")]
 ParallelHelp = typer.Option(metavar="CODE-CODE=FILE", help="Translations: a .tsv, or two aligned files A,B.")
+FieldOption = Annotated[str, typer.Option(help="The JSON key or the column that holds the text.")]
 DtypeOption = Annotated[str, typer.Option(help="Of the saved table: float32, float16, int8 or int4.")]
 
 Pair = tuple[str, str]
@@ -68,7 +69,7 @@ def blocks(items: Iterable[_Item]) -> Iterator[list[_Item]]:
 
 
 def roles_of(given: str | None, texts: int, option: str) -> list[Role]:
-    """Return the role of each of `texts` texts, as `option` gives them: "query", or "query,document"."""
+    """Return the role of each of `texts` texts from the value of `option`: "query", or "query,document"."""
     if given is None:
         return [None] * texts
     names = [name.strip() for name in given.split(",")]
@@ -80,6 +81,30 @@ def roles_of(given: str | None, texts: int, option: str) -> list[Role]:
             f"{len(names)} roles for {texts} {'texts' if texts > 1 else 'text'}", param_hint=option
         )
     return [_ROLES[name] for name in names]
+
+
+def values_of(given: Iterable[str] | None, option: str, form: str) -> dict[str, str]:
+    """Return the values by name that `option` gives in a form such as "PART=NUMBER"; a name may hold "=" itself."""
+    found: dict[str, str] = {}
+    for text in given or ():
+        name, _, value = text.rpartition("=")
+        if not (name and value):
+            raise typer.BadParameter(f"{text!r:.80} is not {form}", param_hint=option)
+        if name in found:
+            raise typer.BadParameter(f"{name!r:.80} is given twice", param_hint=option)
+        found[name] = value
+    return found
+
+
+def numbers_of(given: Iterable[str] | None, option: str, form: str) -> dict[str, float]:
+    """Return the numbers by name that `option` gives in a form such as "PART=NUMBER"."""
+    found: dict[str, float] = {}
+    for name, value in values_of(given, option, form).items():
+        try:
+            found[name] = float(value)
+        except ValueError:
+            raise typer.BadParameter(f"{name}={value}"[:80] + f" is not {form}", param_hint=option) from None
+    return found
 
 
 def pairs_of(a: str | None, b: str | None, *, as_text: bool, field: str) -> Iterator[Pair]:
@@ -109,12 +134,7 @@ def tabbed_pairs(source: str) -> Iterator[Pair]:
 
 
 def parallel_files(options: list[str], codes: Mapping[str, Languages]) -> dict[Languages, ParallelFiles]:
-    """Return what --parallel options name, each CODE-CODE=FILE or CODE-CODE=FILE,FILE.
-
-    Args:
-        options: as they were given.
-        codes: "en-de" -> ("en", "de") for every pair there may be; codes can hold hyphens themselves.
-    """
+    """Return the files of --parallel by languages; `codes` maps "en-de" to both codes, which may have hyphens."""
     found: dict[Languages, ParallelFiles] = {}
     for given in options:
         pair, _, files = given.partition("=")
@@ -129,7 +149,7 @@ def parallel_files(options: list[str], codes: Mapping[str, Languages]) -> dict[L
 
 
 def _is_file(name: str) -> bool:
-    """Whether `name` is a file; one that is merely named like a file is an error, not a text."""
+    """Whether `name` is a file; a text that ends like the name of one is an error."""
     if "\0" in name:
         return False
     if os.path.exists(name) and not os.path.isdir(name):  # a pipe, as of <(command), is read like a file

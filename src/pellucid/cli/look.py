@@ -1,4 +1,4 @@
-"""The commands that look into a model and change its dimensions."""
+"""The commands that show what a model does, and `edit`, which changes its dimensions."""
 
 from __future__ import annotations
 
@@ -12,9 +12,11 @@ from pellucid.cli.input import (
     JsonOption,
     ModelOption,
     PlotOption,
+    numbers_of,
     open_model,
     read,
     tabbed_pairs,
+    values_of,
 )
 from pellucid.cli.output import json_line, say, show
 from pellucid.errors import InputError
@@ -31,10 +33,9 @@ _Pairs = Annotated[str, typer.Argument(help="A file with two texts a line and a 
 
 @commands.command()
 def dimensions(json: JsonOption = False, model: ModelOption = "static-en") -> None:
-    """List the dimensions of a model: number and name.
+    """List the dimensions of a model: number and name, with a tab between.
 
-    A tab is between them. A name that a spreadsheet would take for a formula has an
-    apostrophe before it.
+    A name that a spreadsheet would read as a formula gets an apostrophe before it.
 
     \b
     Examples:
@@ -53,7 +54,7 @@ def dimensions(json: JsonOption = False, model: ModelOption = "static-en") -> No
 def cards(
     texts: _Texts = "-",
     dimension: Annotated[list[str] | None, typer.Option(help="Its name or number; repeat for more.")] = None,
-    top: Annotated[int | None, typer.Option(min=1, help="Only so many, those that carry most. [default: all]")] = None,
+    top: Annotated[int | None, typer.Option(min=1, help="Only those that carry most. [default: all]")] = None,
     json: JsonOption = False,
     html: HtmlOption = None,
     plot: PlotOption = None,
@@ -61,7 +62,7 @@ def cards(
 ) -> None:
     """Show what dimensions do on a corpus: how often each fires, its strongest texts, its relatives.
 
-    All of them, or those named. A picture can be drawn of one.
+    Without --dimension all are shown. --plot needs one dimension.
 
     \b
     Examples:
@@ -72,7 +73,7 @@ def cards(
     from pellucid.analysis.dimension_cards import cards as describe
 
     if plot is not None and len(dimension or ()) != 1:
-        raise typer.BadParameter("a picture is of one dimension; name it with --dimension", param_hint="--plot")
+        raise typer.BadParameter("shows one dimension; name it with --dimension", param_hint="--plot")
     wanted = [_which(name) for name in dimension] if dimension else None
     found = describe(open_model(model), read(texts), wanted, top_k=top)
     show(found[0] if dimension and len(found) == 1 else found, json, html, plot)
@@ -102,16 +103,16 @@ def audit(
 def deletion_test(
     pairs: _Pairs = "-",
     words: Annotated[bool, typer.Option("--words", help="Delete words of the texts instead of dimensions.")] = False,
-    top: Annotated[int, typer.Option(min=1, help="How many of the first are removed.")] = 5,
+    top: Annotated[int, typer.Option(min=1, help="How many are removed.")] = 5,
     json: JsonOption = False,
     html: HtmlOption = None,
     plot: PlotOption = None,
     model: ModelOption = "static-en",
 ) -> None:
-    """Test whether the reasons a model gives carry its scores.
+    """Test whether the scores of a model depend on the reasons that it gives.
 
-    The dimensions that an explanation names first are removed, and as many drawn by
-    chance; the first should lower the score by more.
+    The dimensions that an explanation puts first are removed, and as many random ones;
+    the first should lower the score more.
 
     \b
     Examples:
@@ -132,7 +133,7 @@ def compare(
     html: HtmlOption = None,
     plot: PlotOption = None,
 ) -> None:
-    """Score the same pairs of texts with several models and show what differs, and why.
+    """Score the same pairs of texts with several models; show what differs, and why.
 
     \b
     Examples:
@@ -162,7 +163,7 @@ def rank(
     """
     from pellucid.analysis.ranking import rank as make
 
-    show(make(open_model(model), query, read(texts), top_k=top), json, html, None)
+    show(make(open_model(model), query, read(texts), top_k=top), json, html)
 
 
 @commands.command()
@@ -194,17 +195,15 @@ def edit(
     merge: Annotated[list[str] | None, typer.Option(help="A dimension to merge with the other --merge ones.")] = None,
     scale: Annotated[list[str] | None, typer.Option(help="DIMENSION=FACTOR; below 1 it counts less.")] = None,
     rename: Annotated[list[str] | None, typer.Option(help="DIMENSION=NEW NAME.")] = None,
-    idf: Annotated[str | None, typer.Option(help="Texts; what fires on many of them counts less.")] = None,
-    word: Annotated[
-        list[str] | None, typer.Option(help="WORD=FACTOR; of a static model, its vector times that.")
-    ] = None,
+    idf: Annotated[str | None, typer.Option(help="Texts; dimensions that fire on many count less.")] = None,
+    word: Annotated[list[str] | None, typer.Option(help="WORD=FACTOR for its vector in a static model.")] = None,
     strength: Annotated[float, typer.Option(min=0, help="With --idf: 0 leaves all, 1 is tf-idf.")] = 0.5,
     drop_above: Annotated[float | None, typer.Option(min=0, max=1, help="With --idf: drop what fires on more.")] = None,
 ) -> None:
     """Change the dimensions of a model: rename, scale, merge, drop, in this order; or the weights of words.
 
-    A dimension is given by its number, or by its name. All refer to the model as it
-    is before the edit. --idf scales as well, by how rarely a dimension fires.
+    A dimension is given by its number or name before the edit. --idf scales too, by
+    how rarely a dimension fires.
 
     \b
     Examples:
@@ -219,14 +218,15 @@ def edit(
         from pellucid.static.embedder import static_model
 
         of_words = edited if isinstance(edited, StaticLexiconEmbedder) else static_model(edited, "--word")
-        edited = of_words.reweight({name: _factor(factor) for name, _, factor in (one.rpartition("=") for one in word)})
+        edited = of_words.reweight(numbers_of(word, "--word", "WORD=FACTOR"))
     before = edited.dimensions
     dropped = [before.number(_which(name)) for name in without or ()]
     merged = [before.number(_which(name)) for name in merge or ()]
-    factors: dict[Which, float] = {before.number(which): _factor(value) for which, value in map(_assigned, scale or ())}
-    titles: dict[Which, str] = {before.number(which): value for which, value in map(_assigned, rename or ())}
+    scales, renames = numbers_of(scale, "--scale", "DIMENSION=FACTOR"), values_of(rename, "--rename", "DIMENSION=NAME")
+    factors: dict[Which, float] = {before.number(_which(name)): factor for name, factor in scales.items()}
+    titles: dict[Which, str] = {before.number(_which(name)): title for name, title in renames.items()}
     if idf is None and drop_above is not None:
-        raise typer.BadParameter("it needs texts to count on; give --idf FILE", param_hint="--drop-above")
+        raise typer.BadParameter("needs texts; give --idf FILE", param_hint="--drop-above")
     if not (dropped or merged or factors or titles or idf or word):
         raise InputError("nothing to edit; give --without, --merge, --scale, --rename, --word or --idf")
     edited = edited.rename(titles) if titles else edited
@@ -246,18 +246,3 @@ def edit(
 
 def _which(name: str) -> Which:
     return int(name) if name.isdecimal() else name
-
-
-def _assigned(given: str) -> tuple[Which, str]:
-    """Return the dimension and the value of "DIMENSION=VALUE"; a name may hold "=" itself."""
-    name, equals, value = given.rpartition("=")
-    if not equals or not name or not value:
-        raise InputError(f"{given!r:.80} is not DIMENSION=VALUE")
-    return _which(name), value
-
-
-def _factor(value: str) -> float:
-    try:
-        return float(value)
-    except ValueError:
-        raise InputError(f"{value!r:.40} is not a number to scale by") from None

@@ -1,4 +1,4 @@
-"""The commands that make models. Those that take long resume when the same command is given again."""
+"""The commands that make models. Long runs resume when the same command is given again."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def distill(
     from pellucid.static.precision import DTYPES
 
     if dtype not in DTYPES:  # now, not after hours of work
-        raise typer.BadParameter(f"{dtype!r} is none of {', '.join(DTYPES)}", param_hint="--dtype")
+        raise typer.BadParameter(f"{dtype!r} is not one of {', '.join(DTYPES)}", param_hint="--dtype")
     texts = _texts_of_languages(corpus, lang or [], parallel or [])
     work_dir = work_folder(work_dir, output)
     extraction = ExtractionSettings(max_vocabulary=vocabulary, cased=bool(lang) if cased is None else cased)
@@ -111,7 +111,7 @@ def choose_anchors(
     output: NewModelOption,
     n: Annotated[int, typer.Option("-n", min=1, help="Anchors, which is the dimensions of an embedding.")] = 200,
     method: Annotated[str, typer.Option(help="kmeans, frame, fps or uniform.")] = "kmeans",
-    decorrelate: Annotated[float, typer.Option(min=0, max=1, help="How much of the anchors' overlap goes.")] = 0.75,
+    decorrelate: Annotated[float, typer.Option(min=0, max=1, help="Share of the anchors' overlap to remove.")] = 0.75,
     language: Annotated[str, typer.Option(help="Of the anchors: en, de, ...; any takes every one.")] = "en",
     candidates: Annotated[int, typer.Option(min=1, help="Texts to choose from at most, the first usable.")] = 200_000,
     unfiltered: Annotated[bool, typer.Option("--unfiltered", help="Let any text become an anchor.")] = False,
@@ -162,13 +162,13 @@ def train_lexicon(
     batch_size: Annotated[int, typer.Option(min=2, help="Rows in a batch.")] = 64,
     chunk: Annotated[int | None, typer.Option(min=1, help="Texts at a time, where a batch is too large.")] = None,
     bf16: Annotated[bool, typer.Option("--bf16", help="Compute in bfloat16.")] = False,
-    by_name: Annotated[bool, typer.Option("--by-name", help="Save the adapter alone and MODEL's name.")] = False,
+    by_name: Annotated[bool, typer.Option("--by-name", help="Save only the adapter and MODEL's name.")] = False,
     work_dir: WorkDirOption = None,
 ) -> None:
     """Train a lexicon model: each dimension is a cluster of words.
 
-    Needs pellucid[torch]. What a row holds is in docs/lexicon.md. An interrupted run
-    resumes when the same command is given again.
+    Needs pellucid[torch]. docs/lexicon.md describes the rows. An interrupted run resumes
+    when the same command is given again.
 
     \b
     Examples:
@@ -204,8 +204,8 @@ def ensemble(
 ) -> None:
     """Put models side by side: scores are the weighted mean of theirs.
 
-    Pellucid and sentence-transformers models can be mixed. What the weights might be:
-    pellucid.ensemble in Python.
+    Pellucid and sentence-transformers models can be mixed. pellucid.ensemble in Python
+    finds good weights.
 
     \b
     Examples:
@@ -228,11 +228,11 @@ def ensemble(
 def _texts_of_languages(
     corpus: str | None, lang: list[str], parallel: list[str]
 ) -> tuple[dict[str, Corpus], dict[Languages, ParallelFiles]]:
-    """Return the corpora and parallel files of --lang and --parallel; none if CORPUS is given instead."""
+    """Return the corpora and parallel files of --lang and --parallel; empty if CORPUS is given instead."""
     if not lang and corpus is None:
         raise typer.BadParameter("give sentences: a file, or --lang for each language", param_hint="CORPUS")
     if not lang and parallel:
-        raise typer.BadParameter("goes with --lang CODE=FILE for each language", param_hint="--parallel")
+        raise typer.BadParameter("needs --lang CODE=FILE for each language", param_hint="--parallel")
     if lang and corpus is not None:
         raise typer.BadParameter(f"takes the place of CORPUS, which is {corpus!r}", param_hint="--lang")
     corpora: dict[str, Corpus] = {}

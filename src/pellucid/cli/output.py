@@ -1,4 +1,4 @@
-"""What the command line writes: results, JSON lines, facts about models, and embeddings as npy, JSON lines or parquet.
+"""Output of the command line: results, JSON lines, facts about models, and embeddings as npy, JSON lines or parquet.
 
 Embeddings are written block by block, in bounded memory, and renamed at the end (`store.writing`).
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
@@ -19,12 +19,8 @@ from pellucid.errors import InputError, missing_extra
 if TYPE_CHECKING:
     import numpy as np
 
-    from pellucid.views.report import Shown
-
-
-_STEERING = re.compile(
-    "[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]"
-)  # beyond those that JSON escapes itself
+# characters beside those that JSON escapes itself
+_STEERING = re.compile("[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 
 
 def say(text: str, *, err: bool = False) -> None:
@@ -40,107 +36,72 @@ def json_line(value: Any) -> str:
 
 
 def shown_json(text: str) -> str:
-    """Return JSON with the characters that could steer a terminal written as escapes, which says the same."""
+    """Return JSON with the characters that could steer a terminal written as escapes."""
     return _STEERING.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
 def show(
-    result: Shown,
+    result: Any,
     json: bool,
-    html: Path | None,
-    plot: Path | None,
+    html: Path | None = None,
+    plot: Path | None = None,
     *,
     plain: bool = False,
     top: int | None = None,
 ) -> None:
-    """Write a result to the files asked for, else to stdout, as JSON or for people.
-
-    Args:
-        result: an explanation or a report.
-        json: print JSON.
-        html: a page to write.
-        plot: a picture to write; it has a limit of its own.
-        plain: no colour, even in a terminal.
-        top: rows of an explanation to show.
-    """
-    from pellucid.store import writing
-
-    limits = {} if top is None else {"top_k": top}
-    if html is not None:
-        with writing(html) as aside:
-            aside.write_text(result.to_html(**limits), encoding="utf-8")  # type: ignore[arg-type]
-    if plot is not None:
-        _save_figure(result.plot(), plot)  # type: ignore[attr-defined]
-    for path in filter(None, (html, plot)):
-        say(f"wrote {path}", err=True)
-    if json:
-        typer.echo(shown_json(result.to_json()))  # type: ignore[attr-defined]
-    elif html is None and plot is None:
-        _print(result, plain, limits)
-
-
-def _print(result: Shown, plain: bool, limits: dict[str, int]) -> None:
-    """Print a result, in colour where stdout is a terminal and `plain` is not asked for."""
+    """Write an explanation or a report to the files asked for, otherwise to stdout, as JSON or for people."""
     from rich.console import Console
 
+    from pellucid.store import writing
     from pellucid.views.terminal import Lines
 
-    console = Console(highlight=False, no_color=plain or None, soft_wrap=False)
-    if plain or not console.is_terminal:
-        typer.echo(result.to_text(width=console.width, **limits))
-    else:
-        console.print(Lines(result._parts(**limits)))
-
-
-def _save_figure(figure: Any, path: Path) -> None:
-    from pellucid.store import writing
-
-    kinds = figure.canvas.get_supported_filetypes()
-    kind = path.suffix.lower().removeprefix(".")
-    if kind not in kinds:
-        raise InputError(f"cannot draw {path}; end its name in one of: {', '.join(sorted(kinds))}")
-    with writing(path) as aside:
-        figure.savefig(aside, format=kind, bbox_inches="tight")
+    limits = {} if top is None else {"top_k": top}  # rows of an explanation; a picture has a limit of its own
+    if html is not None:
+        with writing(html) as aside:
+            aside.write_text(result.to_html(**limits), encoding="utf-8")
+        say(f"wrote {html}", err=True)
+    if plot is not None:
+        figure, kind = result.plot(), plot.suffix.lower().removeprefix(".")
+        if kind not in (kinds := figure.canvas.get_supported_filetypes()):
+            raise InputError(f"cannot draw {plot}; end its name in one of: {', '.join(sorted(kinds))}")
+        with writing(plot) as aside:
+            figure.savefig(aside, format=kind, bbox_inches="tight")
+        say(f"wrote {plot}", err=True)
+    if json:
+        typer.echo(shown_json(result.to_json()))
+    elif html is None and plot is None:
+        console = Console(highlight=False, no_color=plain or None, soft_wrap=False)
+        if plain or not console.is_terminal:
+            typer.echo(result.to_text(width=console.width, **limits))
+        else:
+            console.print(Lines(result._parts(**limits)))
 
 
 def model_facts(name: str) -> dict[str, Any]:
-    """Return what a person chooses a bundled model by: what its config and its card say, its needs and its size."""
-    from pellucid.folder import locate, read_config
+    """Return the facts of a bundled model from its card and its config, with its needs and its size."""
+    from pellucid.folder import bundled_models, locate, read_config
 
     folder = locate(name)
-    config = read_config(folder)
-    size = sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
-    facts = {key: value for key, value in config.items() if key not in ("format", "files", "sha256")}
     card = folder / "README.md"
-    about = {"name": name, **_card(card), "needs": _needs(config)}
-    return {**about, **facts, "megabytes": round(size / 1e6, 1), "card": str(card)}
-
-
-def _needs(config: dict[str, Any]) -> str:
-    """Say what a model needs beside its folder and the core of pellucid."""
-    from pellucid.folder import bundled_models
-
-    source = config.get("encoder") or config.get("backbone")
-    if config["family"] in ("static", "static-lexicon") or source in bundled_models():
-        return "nothing more"
-    fetched = f", and {source} from the Hugging Face hub" if "/" in str(source) else ""
-    return f"pellucid[torch]{fetched}"
-
-
-def _card(path: Path) -> dict[str, str]:
-    """Return what a card says of licence, languages and quality, and the first paragraph below its title."""
-    text = path.read_text(encoding="utf-8") if path.is_file() else ""
-    licence = re.search(r"^license: *(.+)$", text, re.MULTILINE)
-    quality = re.search(r"^quality: *(.+)$", text, re.MULTILINE)
-    languages = re.search(r"^language:((?: .+)?(?:\n- .+)*)", text, re.MULTILINE)
-    about = re.search(r"^# .*\n\n((?:[^\n#].*\n)+)", text, re.MULTILINE)
-    found = {
-        "about": about and " ".join(about[1].split()),
-        "licence": licence and licence[1].strip(),
-        "languages": languages and ", ".join(re.findall(r"[\w-]*\w", languages[1])),
-        "quality": quality and quality[1].strip(),
+    text = card.read_text(encoding="utf-8") if card.is_file() else ""
+    patterns = {  # the first paragraph below the title, and lines of the head
+        "about": r"^# .*\n\n((?:[^\n#].*\n)+)",
+        "licence": r"^license: *(.+)$",
+        "languages": r"^language:((?: .+)?(?:\n- .+)*)",
+        "quality": r"^quality: *(.+)$",
     }
-    return {key: value for key, value in found.items() if value}
+    found = {key: re.search(pattern, text, re.MULTILINE) for key, pattern in patterns.items()}
+    facts: dict[str, Any] = {"name": name, **{key: " ".join(match[1].split()) for key, match in found.items() if match}}
+    if "languages" in facts:
+        facts["languages"] = ", ".join(re.findall(r"[\w-]*\w", facts["languages"]))
+    config = read_config(folder)
+    source = config.get("encoder") or config.get("backbone")
+    is_static = config["family"] in ("static", "static-lexicon") or source in bundled_models()
+    fetched = f", and {source} from the Hugging Face hub" if "/" in str(source) else ""
+    facts["needs"] = "nothing more" if is_static else f"pellucid[torch]{fetched}"
+    facts |= {key: value for key, value in config.items() if key not in ("format", "files", "sha256")}
+    size = sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
+    return facts | {"megabytes": round(size / 1e6, 1), "card": str(card)}
 
 
 FORMATS = ("npy", "jsonl", "parquet")
@@ -150,11 +111,7 @@ Write = Callable[[Sequence[str], Any], None]
 
 
 def output_format(path: Path | None, name: str | None) -> str:
-    """Return the format called `name`, or else the one `path` ends with; JSON lines where neither is given.
-
-    Raises:
-        InputError: the name or the ending is none of `FORMATS`.
-    """
+    """Return the format called `name`, otherwise the one `path` ends with; JSON lines without both."""
     if name is None and path is None:
         return "jsonl"
     chosen = (name or (path.suffix if path else "")).lower().removeprefix(".")
@@ -166,39 +123,19 @@ def output_format(path: Path | None, name: str | None) -> str:
 
 @contextmanager
 def open_writer(path: Path | None, kind: str, dimension: int, stdout: IO[str]) -> Iterator[Write]:
-    """Yield the function that writes blocks to `path`, or to `stdout` where `path` is None.
-
-    Args:
-        path: the file that appears, whole, when the block ends without an error.
-        kind: one of `FORMATS`.
-        dimension: numbers in an embedding; the file has that many columns even if it gets no text.
-        stdout: where JSON lines go without a path.
-
-    Raises:
-        InputError: npy or parquet without a path, or npy for sparse embeddings.
-        WritingError: the disk is full or may not be written; what was at `path` is untouched.
-    """
+    """Yield the function that writes blocks to `path`, whole or not at all; JSON lines may go to `stdout`."""
     if path is None:
         if kind != "jsonl":
             raise InputError(f"{kind} is not text and cannot go to the terminal or a pipe; name a file with --output")
         yield _json_lines(stdout)
         return
-    with _place(path) as place, _OPENERS[kind](place, dimension) as write:
-        yield write
-
-
-@contextmanager
-def _place(path: Path) -> Iterator[Path]:
-    """Yield where to write: beside `path`, or `path` itself where it is no file that can be replaced (/dev/null)."""
     if path.is_dir():
         raise InputError(f"{path} is a folder; name a file to write, or give the folder after FILE for shards")
-    if path.exists() and not path.is_file():
-        yield path
-        return
     from pellucid.store import writing
 
-    with writing(path) as aside:
-        yield aside
+    is_device = path.exists() and not path.is_file()  # such as /dev/null, which cannot be replaced
+    with nullcontext(path) if is_device else writing(path) as place, _OPENERS[kind](place, dimension) as write:
+        yield write
 
 
 @contextmanager
@@ -270,7 +207,12 @@ def _open_parquet(path: Path, dimension: int) -> Iterator[Write]:
     def write(texts: Sequence[str], embeddings: Any) -> None:
         nonlocal writer
         if hasattr(embeddings, "tocsr"):
-            column = _sparse_column(embeddings.tocsr())
+            rows = embeddings.tocsr()
+            starts = pa.array(rows.indptr, pa.int32())
+            columns = [
+                pa.ListArray.from_arrays(starts, pa.array(a)) for a in (rows.indices.astype(np.int32), rows.data)
+            ]
+            column = pa.StructArray.from_arrays(columns, names=["dimensions", "values"])
         else:
             column = pa.FixedSizeListArray.from_arrays(np.asarray(embeddings, np.float32).ravel(), type=dense)
         table = pa.table({"text": pa.array(map(well_formed, texts), pa.string()), "embedding": column})
@@ -284,15 +226,6 @@ def _open_parquet(path: Path, dimension: int) -> Iterator[Write]:
     finally:
         if writer is not None:
             writer.close()
-
-
-def _sparse_column(rows: Any) -> Any:
-    import numpy as np
-    import pyarrow as pa
-
-    starts = pa.array(rows.indptr, pa.int32())
-    lists = [pa.ListArray.from_arrays(starts, pa.array(a)) for a in (rows.indices.astype(np.int32), rows.data)]
-    return pa.StructArray.from_arrays(lists, names=["dimensions", "values"])
 
 
 _OPENERS = {"npy": _open_npy, "jsonl": _open_jsonl, "parquet": _open_parquet}

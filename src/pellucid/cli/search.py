@@ -1,4 +1,4 @@
-"""The commands for finding documents: `pellucid index build | add | ...` and `pellucid search`."""
+"""The commands of search indexes: `pellucid index build | add | ...` and `pellucid search`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from pellucid.cli.input import HtmlOption, JsonOption, OpenOption, read
+from pellucid.cli.input import HtmlOption, JsonOption, OpenOption, numbers_of, read, values_of
 from pellucid.cli.output import json_line, say, show, shown_json
 from pellucid.errors import InputError
 
@@ -29,7 +29,7 @@ commands = typer.Typer()
 index = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode=None,
-    help="Keep documents in an index that pellucid search asks: build one, add, delete, look, check.",
+    help="Keep documents in an index for pellucid search: build, add, delete, inspect, verify.",
 )
 
 commands.add_typer(index, name="index")
@@ -39,7 +39,7 @@ _TITLE = 80  # of a title
 _CONDITION = re.compile(r"([^<>=!]+?)\s*([<>=!]+)\s*(.*)", re.DOTALL)
 _OPERATORS = {">=": "gte", "<=": "lte", "!=": "ne", "=": "eq", "==": "eq", ">": "gt", "<": "lt"}
 _FILES = ("index.json", "commit.json", "segments", "models-*", "engine-*", ".lock")  # of an index
-_PATIENCE = 60.0  # seconds to wait for a change of an index that is replaced
+_PATIENCE = 60.0  # seconds to wait for a running change of an index that is replaced
 
 _Folder = Annotated[Path, typer.Argument(help="The index.")]
 _Files = Annotated[
@@ -53,6 +53,7 @@ _Models = Annotated[
 _Id = Annotated[str, typer.Option("--id", help="The column with the ids; without one, file and line.")]
 _Title = Annotated[str, typer.Option("--title", help="The column with the titles.")]
 _Text = Annotated[str, typer.Option("--text", help="The column with the texts.")]
+_TYPE = "--type", "COLUMN=TYPE, such as stars=number"
 _Types = Annotated[
     list[str] | None,
     typer.Option("--type", metavar="COLUMN=TYPE", help="number, date, boolean or string; repeat for more. See below."),
@@ -64,7 +65,7 @@ def build(
     folder: _Folder,
     files: _Files,
     model: _Models = None,
-    bm25: Annotated[bool, typer.Option(help="Count words (BM25) beside what the models say.")] = True,
+    bm25: Annotated[bool, typer.Option(help="Count words (BM25) beside the models.")] = True,
     language: Annotated[str, typer.Option(help="Of BM25's stemmer: english, german, ...; none.")] = "english",
     passage: Annotated[int, typer.Option(min=100, help="Cut longer texts into passages of so many characters.")] = 4000,
     id: _Id = "id",
@@ -77,13 +78,13 @@ def build(
 ) -> None:
     """Make an index of the documents in files.
 
-    The folder appears when all documents are in it; a build that fails or is interrupted
-    leaves nothing, and with --overwrite the index that was there.
+    The folder appears when all documents are in it. A build that fails or is interrupted
+    leaves nothing, or with --overwrite the old index.
 
-    Columns other than id, title and text become metadata, which pellucid search --where
-    asks for. A column of a .csv or .tsv file holds numbers, dates (2024-05-31) or booleans
-    (true, false) if all of its cells are such, empty ones, NA and NaN aside, and else
-    strings, as do 007 and 1e5. Notes on stderr tell; --type says otherwise.
+    Columns other than id, title and text become metadata for pellucid search --where.
+    A column of a .csv or .tsv file holds numbers, dates (2024-05-31) or booleans (true,
+    false) if all of its cells do, except empty ones, NA and NaN; otherwise strings, such
+    as 007 and 1e5. Notes on stderr show the types, and --type changes them.
     Needs pellucid[search].
 
     \b
@@ -95,7 +96,7 @@ def build(
     """
     from pellucid.index.index import Index
 
-    records = _records(files, (id, title, text), _given_types(types), {})
+    records = _records(files, (id, title, text), values_of(types, *_TYPE), {})
     settings: dict[str, Any] = {"bm25": bm25, "language": language, "passage_characters": passage}
     with _new_index(folder, overwrite) as aside, Index.create(aside, model, **settings) as made:
         added = _add(made, records)
@@ -111,11 +112,11 @@ def add(
     text: _Text = "text",
     types: _Types = None,
 ) -> None:
-    """Add the documents in files; one whose id is there is replaced.
+    """Add the documents in files; they replace those with the same ids.
 
-    Other programs may search and change the index meanwhile. What was added stays if a
-    later document is refused. A column of a .csv or .tsv file has the type that it has
-    in the index, or is read as pellucid index build does.
+    Other programs may search and change the index meanwhile. If a document is refused,
+    those before it stay. A column of a .csv or .tsv file has the type that it has in the
+    index, or is read as by pellucid index build.
 
     \b
     Examples:
@@ -123,7 +124,15 @@ def add(
       pellucid index add my-index more.csv --type version=string
     """
     with _open(folder) as opened:
-        added = _add(opened, _records(files, (id, title, text), _given_types(types), _held_types(opened)))
+        added = _add(
+            opened,
+            _records(
+                files,
+                (id, title, text),
+                values_of(types, *_TYPE),
+                _held_types(opened),
+            ),
+        )
     say(f"{added} {folder}", err=True)
 
 
@@ -131,9 +140,9 @@ def add(
 def delete(
     folder: _Folder,
     ids: Annotated[list[str] | None, typer.Argument(help="Ids; without any, stdin, one a line.")] = None,
-    missing_ok: Annotated[bool, typer.Option("--missing-ok", help="Ids that are not there do not matter.")] = False,
+    missing_ok: Annotated[bool, typer.Option("--missing-ok", help="Ignore ids that are not there.")] = False,
 ) -> None:
-    """Remove documents; all of them, or none if an id is not there.
+    """Remove documents; none of them if an id is not there.
 
     \b
     Examples:
@@ -148,9 +157,9 @@ def delete(
 
 @index.command()
 def info(folder: _Folder, json: JsonOption = False) -> None:
-    """Say what an index holds, what its scores are made of and what it takes of the disk.
+    """Show what an index holds, the parts of its scores and its size on disk.
 
-    Fields are those of the metadata, with what their values are.
+    Fields are those of the metadata, with the types of their values.
     """
     with _open(folder) as opened:
         facts = opened.info()
@@ -168,8 +177,8 @@ def info(folder: _Folder, json: JsonOption = False) -> None:
 def verify(folder: _Folder) -> None:
     """Compare everything an index stores with its checksums and texts.
 
-    The vectors of a model are made again for 200 documents. The index can be searched
-    meanwhile; changes wait. The exit code is 1 if something is wrong.
+    The vectors of a model are computed again for 200 documents. The index can be
+    searched meanwhile; changes wait. The exit code is 1 if something is wrong.
     """
     with _open(folder) as opened:
         problems = opened.verify()
@@ -185,15 +194,15 @@ def evaluate(
     qrels: Annotated[Path, typer.Option(help="Judgements: a .tsv with query-id, corpus-id and score.")],
     top: Annotated[int, typer.Option("--top", "-k", min=1, help="Hits that count for nDCG.")] = 10,
     recall: Annotated[int, typer.Option(min=1, help="Hits that count for recall and MRR.")] = 100,
-    missed: Annotated[int, typer.Option(min=0, help="Queries without a right hit to take apart.")] = 20,
+    missed: Annotated[int, typer.Option(min=0, help="Queries without a right hit to explain.")] = 20,
     tune: Annotated[bool, typer.Option("--tune", help="Choose weights, in five folds of the queries.")] = False,
     json: JsonOption = False,
     html: HtmlOption = None,
 ) -> None:
-    """Say how well an index finds what people have judged, part by part, and why it missed what it missed.
+    """Measure how well an index finds the documents that people judged right, with reasons for misses.
 
-    Queries and judgements are as BEIR has them. Weights are never measured on the
-    queries they were chosen on: each of five folds has those that are best on the other
+    Queries and judgements have the format of BEIR. Weights are not measured on the
+    queries they were chosen on: each of five folds gets those that are best on the other
     four. Needs pellucid[eval].
 
     \b
@@ -208,15 +217,15 @@ def evaluate(
         found = opened.evaluate(
             asked, judged, top_k=top, recall_at=recall, examples=missed, tune=tune, show_progress_bar=True
         )
-    show(found, json, html, None)
+    show(found, json, html)
 
 
 @index.command()
 def rebuild(folder: _Folder, model: _Models = None) -> None:
-    """Make all vectors of an index anew from its texts, also with other models.
+    """Compute all vectors of an index again from its texts, also with other models.
 
-    The old ones serve until all new ones are there, also in programs that have the index
-    open; those go on with the new ones. Changes wait.
+    The old ones are used until all new ones are there, and then the new ones, also in
+    programs that have the index open. Changes wait.
 
     \b
     Examples:
@@ -240,7 +249,7 @@ def search(
         list[str] | None, typer.Option(help="A condition, as year>=1990 or lang=en; repeat for more. See below.")
     ] = None,
     weight: Annotated[
-        list[str] | None, typer.Option(help="A part of the score and its weight, as bm25=1; others then count 0.")
+        list[str] | None, typer.Option(help="A part of the score and its weight, as bm25=1; others get 0.")
     ] = None,
     reasons: Annotated[int, typer.Option(min=0, help="Rows of each score to show.")] = 4,
     json: JsonOption = False,
@@ -248,8 +257,9 @@ def search(
 ) -> None:
     """Find documents, and see why each was found.
 
-    Every score is a sum, and the rows below a document are its largest terms. Words
-    that carry it are marked. Without a query, questions are read until an empty line.
+    Every score is a sum, and the rows below a document are its largest terms. The words
+    with the largest parts are marked. Without a query, questions are read until an empty
+    line.
 
     Conditions are of the form FIELD>=VALUE, with >=, <=, >, <, = or !=, and all must hold.
     A value is a number where the field holds numbers, and a string where it holds strings;
@@ -268,7 +278,7 @@ def search(
         explore("search", {"q": query or ""}, index=folder)
         return
     conditions = _conditions(where or [])
-    weights = dict(_weight(given) for given in weight) if weight else None
+    weights = numbers_of(weight, "--weight", "PART=NUMBER, such as bm25=1") or None
     with _open(folder) as opened:
         for one in [query] if query is not None else _questions():
             found = opened.search(one, top, where=conditions, weights=weights)
@@ -286,7 +296,7 @@ def _open(folder: Path) -> Index:
 
 @contextmanager
 def _new_index(folder: Path, overwrite: bool) -> Iterator[Path]:
-    """Yield where a new index is made; it is moved to `folder` when the block ends without an error."""
+    """Yield a place for a new index, which is moved to `folder` when the block ends without an error."""
     from pellucid.store import locked, writing_folder
 
     def replaceable(path: Path) -> set[str]:
@@ -303,9 +313,9 @@ def _new_index(folder: Path, overwrite: bool) -> Iterator[Path]:
 
     with ExitStack() as stack:
         if overwrite and _is_index(folder):
-            stack.enter_context(locked(folder, _PATIENCE))  # what is added meanwhile would be lost
+            stack.enter_context(locked(folder, _PATIENCE))  # documents added meanwhile would be lost
         with writing_folder(folder, replaceable) as aside:
-            made = aside / "made"  # so that what is aside of it, too, goes with the folder
+            made = aside / "made"  # so that its own files aside are inside the folder
             yield made
             for entry in made.iterdir():
                 os.replace(entry, aside / entry.name)
@@ -321,18 +331,6 @@ def _is_index(folder: Path) -> bool:
         return "pellucid-index" in read_json(folder / "index.json")
     except (ModelFolderError, TypeError):
         return False
-
-
-def _given_types(given: list[str] | None) -> dict[str, str]:
-    """Return what --type options say: the type of each column."""
-    found: dict[str, str] = {}
-    for text in given or []:
-        name, _, kind = text.rpartition("=")
-        if not name or name in found:
-            what = "is not COLUMN=TYPE, such as stars=number" if not name else "names a column twice"
-            raise typer.BadParameter(f"{text!r} {what}", param_hint="--type")
-        found[name] = kind
-    return found
 
 
 def _held_types(opened: Index) -> dict[str, str]:
@@ -361,7 +359,7 @@ def _add(opened: Index, records: Iterable[Record]) -> str:
 def _records(
     files: list[Path], columns: tuple[str, str, str], types: dict[str, str], held: MutableMapping[str, str]
 ) -> Iterator[Record]:
-    """Return the documents of files, once all of these are there; notes on stderr tell what their columns hold."""
+    """Return the documents of files that must all exist; notes on stderr show the types of columns."""
     from pellucid.index.records import Columns, read_documents
 
     absent = next((file for file in files if not file.exists()), None)
@@ -391,7 +389,7 @@ def _questions() -> Iterator[str]:
 
 
 def _conditions(given: list[str]) -> dict[str, Any] | None:
-    """Return what --where options ask for."""
+    """Return the conditions of --where options."""
     from pellucid.index.metadata import AsHeld
 
     found: dict[str, dict[str, Any]] = {}
@@ -412,16 +410,8 @@ def _conditions(given: list[str]) -> dict[str, Any] | None:
     return found or None
 
 
-def _weight(given: str) -> tuple[str, float]:
-    name, _, number = given.rpartition("=")
-    try:
-        return name, float(number)
-    except ValueError:
-        raise typer.BadParameter(f"{given!r} is not PART=NUMBER, such as bm25=1", param_hint="--weight") from None
-
-
 def _show(found: Hits, reasons: int) -> None:
-    """Print hits for people: the words that carry a score are underlined, or in brackets where there is no colour."""
+    """Print hits for people: important words are underlined, or in brackets without colour."""
     from rich.console import Console
     from rich.text import Text
 
@@ -432,28 +422,19 @@ def _show(found: Hits, reasons: int) -> None:
         words = ", ".join(visible(shorten(word, _TITLE)) for word in found.unknown)
         console.print(Text(f"in no document: {words}", style="yellow"), soft_wrap=not console.is_terminal)
     for rank, hit in enumerate(found, 1):
-        for line in _hit_lines(rank, hit, reasons, brackets=not console.is_terminal):
+        parts = " + ".join(f"{name} {value:.3f}" for name, value in hit.parts.items())
+        heading = Text(f"{rank:>3}  {hit.score:.4f}  ").append(visible(hit.id), style="bold")
+        if hit.title:
+            heading.append("  " + visible(shorten(hit.title, _TITLE)))
+        heading.append(f"   {parts}" if len(hit.parts) > 1 else "", style="dim")
+        lines = [heading, Text("     ").append_text(_marked(hit, brackets=not console.is_terminal))]
+        rows = [f"{visible(row.name)} {row.contribution:+.3f}" for row in hit.reasons.top(reasons)]
+        for line in [*lines, Text("     " + ", ".join(rows), style="dim")] if rows else lines:
             console.print(line, soft_wrap=not console.is_terminal)
     if not len(found):
         console.print("nothing found")
     elif not (found.exact or found.reranked):
         console.print("better ones may have been missed", style="dim")
-
-
-def _hit_lines(rank: int, hit: Hit, reasons: int, *, brackets: bool) -> Iterator[Text]:
-    from rich.text import Text
-
-    from pellucid.views.parts import shorten, visible
-
-    parts = " + ".join(f"{name} {value:.3f}" for name, value in hit.parts.items())
-    heading = Text(f"{rank:>3}  {hit.score:.4f}  ").append(visible(hit.id), style="bold")
-    if hit.title:
-        heading.append("  " + visible(shorten(hit.title, _TITLE)))
-    yield heading.append(f"   {parts}" if len(hit.parts) > 1 else "", style="dim")
-    yield Text("     ").append_text(_marked(hit, brackets))
-    rows = [f"{visible(row.name)} {row.contribution:+.3f}" for row in hit.reasons.top(reasons)]
-    if rows:
-        yield Text("     " + ", ".join(rows), style="dim")
 
 
 def _marked(hit: Hit, brackets: bool) -> Text:
@@ -475,7 +456,7 @@ def _marked(hit: Hit, brackets: bool) -> Text:
 
 
 def snippet(text: str, words: list[tuple[int, int, float]], length: int) -> tuple[int, int]:
-    """Return start and end of the part of the text, `length` characters at most, whose words contribute most."""
+    """Return start and end of the part of the text, at most `length` characters, whose words contribute most."""
     best, total, first, middle = 0.0, 0.0, 0, 0
     for _, end, value in words:  # in text order; `first` is the first word of the part that ends here
         total += value

@@ -31,16 +31,16 @@ def serve(
 ) -> None:
     """Serve models, and an index, over HTTP, with a page to explore them.
 
-    The first model (static-en without any) serves requests that name none. There are
-    OpenAI's /v1/embeddings, the routes of text-embeddings-inference (/embed,
-    /embed_sparse, /similarity, /rerank), and our own with reasons: /explain, /describe,
-    /dimensions, /search. /openapi.json describes all of them.
+    Requests without a model get the first one (default: static-en). There are OpenAI's
+    /v1/embeddings, the routes of text-embeddings-inference (/embed, /embed_sparse,
+    /similarity, /rerank), and our own with reasons: /explain, /describe, /dimensions,
+    /search. /openapi.json describes all of them.
 
-    The server writes nothing unless --save-to is given: then the explorer can save
-    edited models as new folders there, and weights as settings of the index.
+    With --save-to the explorer can save edited models as new folders there, and weights
+    as settings of the index. Without it the server writes nothing.
 
-    Only this machine can reach the server unless --host says otherwise; then clients
-    must send a token, which is read from the environment variable PELLUCID_TOKEN.
+    Only this machine can reach the server, unless --host is given; then clients must
+    send a token, which is read from the environment variable PELLUCID_TOKEN.
     Needs pellucid[serve].
 
     \b
@@ -70,8 +70,8 @@ def mcp(models: _Models = None, index: _Index = None) -> None:
     """Serve models, and an index, to an assistant (Model Context Protocol, over stdio).
 
     The tools are explain (why two texts are similar), describe (what a text is about)
-    and, with --index, search (documents with the reasons for their scores). The first
-    model, static-en without any, answers calls that name none. Needs pellucid[mcp].
+    and, with --index, search (documents with the reasons for their scores). Calls
+    without a model get the first one (default: static-en). Needs pellucid[mcp].
 
     \b
     Examples:
@@ -88,7 +88,7 @@ def mcp(models: _Models = None, index: _Index = None) -> None:
 
 
 def explore(view: str, state: dict[str, str], model: str = "static-en", index: Path | None = None) -> None:
-    """Serve the explorer on a free port and open a view of it in the browser; what --open does."""
+    """Serve the explorer on a free port and open a view of it in the browser, for --open."""
     _check_installed()
     from pellucid.server import ServerSettings
     from pellucid.server import serve as run

@@ -35,7 +35,7 @@ vocabulary = typer.Typer(
 commands.add_typer(vocabulary, name="vocabulary")
 
 _Model = Annotated[str, typer.Argument(help="A static model: a bundled name, a folder, or a hub id.")]
-_Teacher = Annotated[str, typer.Option(help="A sentence-transformers model, best the one MODEL was made from.")]
+_Teacher = Annotated[str, typer.Option(help="A sentence-transformers model, best the one that MODEL was made from.")]
 _Dtype = Annotated[
     str | None, typer.Option(help="Of the saved table: float32, float16, int8 or int4. [default: MODEL's]")
 ]
@@ -49,7 +49,7 @@ def add(
     words: Annotated[list[str] | None, typer.Argument(help="Words and phrases.")] = None,
     words_file: Annotated[Path | None, typer.Option("--words", help="A file with more, one a line.")] = None,
     sentences: Annotated[str | None, typer.Option(help="Sentences that hold them, and others: .txt, .jsonl.")] = None,
-    replace: Annotated[bool, typer.Option("--replace", help="Give words that are known already a new vector.")] = False,
+    replace: Annotated[bool, typer.Option("--replace", help="Give known words a new vector.")] = False,
     dtype: _Dtype = None,
     json: JsonOption = False,
 ) -> None:
@@ -69,7 +69,7 @@ def add(
 
     entries = [*(words or []), *((line for line in read(str(words_file)) if line.strip()) if words_file else [])]
     corpus = corpus_of(sentences) if sentences else None
-    made = add_words(_static(model), entries, _teacher(teacher), corpus, replace=replace)
+    made = add_words(_model(model), entries, _model(teacher), corpus, replace=replace)
     _save(made, output, dtype, json)
 
 
@@ -77,9 +77,9 @@ def add(
 def spell(model: _Model, output: NewModelOption, dtype: _Dtype = None) -> None:
     """Give a static model vectors for unknown words, by their spelling.
 
-    A word of letters outside the vocabulary gets a vector from the known words that are
-    spelled like it, and a part of its own. A number or code gets a vector that is similar
-    to itself alone. Known words keep theirs. MODEL may be the folder to write.
+    An unknown word of letters gets a vector from known words with a similar spelling, and
+    a part of its own. A number or code gets a vector that is similar only to itself.
+    Known words keep theirs. MODEL may be the folder to write.
 
     \b
     Examples:
@@ -88,7 +88,7 @@ def spell(model: _Model, output: NewModelOption, dtype: _Dtype = None) -> None:
     """
     from pellucid.static.making.vocabulary import fit_spelling
 
-    made = fit_spelling(_static(model))
+    made = fit_spelling(_model(model))
     made.save_pretrained(output, dtype=dtype)
     say(f"wrote {output}: {len(made.vocabulary):,} words, and spelling for others", err=True)
 
@@ -105,7 +105,7 @@ def prune(
 ) -> None:
     """Make a static model smaller: keep the words that a domain uses.
 
-    Says how many words of the texts are known before and after, and how far their
+    Shows how many words of the texts are known before and after, and how far their
     embeddings move.
 
     \b
@@ -116,7 +116,7 @@ def prune(
     from pellucid.static.making.vocabulary import prune as make
 
     corpus = None if texts is None else list(read(texts))
-    made = make(_static(model), corpus, min_count=min_count, max_words=max_words)
+    made = make(_model(model), corpus, min_count=min_count, max_words=max_words)
     _save(made, output, dtype, json)
 
 
@@ -146,9 +146,9 @@ def retrain(
     from pellucid.static.making.extraction import ExtractionSettings
     from pellucid.static.making.training import RefinementSettings
 
-    start = _static(model)
+    start = _model(model)
     made = distill(
-        _teacher(teacher),
+        _model(teacher),
         corpus_of(corpus),
         work_dir=work_folder(work_dir, output),
         start=start,
@@ -185,7 +185,7 @@ def languages(
     from pellucid.static.making.training import TuningSettings
 
     made = add_languages(
-        _static(model),
+        _model(model),
         parallel_files(parallel, dict(_codes(parallel, known))),
         known=known,
         vocabulary=vocabulary,
@@ -206,17 +206,11 @@ def _codes(parallel: list[str], known: str) -> Iterator[tuple[str, Languages]]:
             yield pair, (pair[: -len(known) - 1], known)
 
 
-def _static(name: str) -> Any:
-    return open_model(name)  # another family is refused where it is used
-
-
-def _teacher(name: str) -> Any:
-    from pellucid.pretrained import load
-
-    return load(name)
+def _model(name: str) -> Any:
+    return open_model(name)  # other families are refused where it is used
 
 
 def _save(made: Any, output: Path, dtype: str | None, json: bool) -> None:
     made.save_pretrained(output, dtype=dtype)
-    show(made.report, json, None, None)
+    show(made.report, json)
     say(f"wrote {output}: {len(made.vocabulary):,} words", err=True)

@@ -1,6 +1,6 @@
-"""KeyBERT, BERTopic and txtai: what each takes as its embedding model.
+"""KeyBERT, BERTopic and txtai: a model as the embedding model of each.
 
-The first two import torch, so that their classes are made when they are asked for. They can be pickled.
+The first two import torch, so that their classes are made on demand. They can be pickled.
 """
 
 from __future__ import annotations
@@ -15,35 +15,17 @@ from pellucid.integrations.plain import dense, open_model
 
 
 def keybert_backend(model: Any = "static-en") -> Any:
-    """Return a model as KeyBERT's backend: `KeyBERT(keybert_backend())`.
-
-    Args:
-        model: a pellucid model, or its bundled name, folder or hub id.
-
-    Raises:
-        MissingExtraError: keybert is not installed.
-    """
+    """Return a model, or that of a name, folder or hub id, as KeyBERT's backend: `KeyBERT(keybert_backend())`."""
     return _backend("keybert", model)
 
 
 def bertopic_backend(model: Any = "static-en") -> Any:
-    """Return a model as BERTopic's backend: `BERTopic(embedding_model=bertopic_backend())`.
-
-    Args:
-        model: a pellucid model, or its bundled name, folder or hub id.
-
-    Raises:
-        MissingExtraError: bertopic is not installed.
-    """
+    """Return a model as BERTopic's backend: `BERTopic(embedding_model=bertopic_backend())`."""
     return _backend("bertopic", model)
 
 
 def txtai_transform(model: Any = "static-en") -> Callable[[list[str]], Vectors]:
-    """Return a model as txtai's function: `Embeddings(method="external", transform=txtai_transform())`.
-
-    Args:
-        model: a pellucid model, or its bundled name, folder or hub id.
-    """
+    """Return a model as txtai's function: `Embeddings(method="external", transform=txtai_transform())`."""
     opened = open_model(model)
 
     def transform(texts: list[str]) -> Vectors:  # txtai takes nothing but a plain function
@@ -62,7 +44,7 @@ def _backend(library: str, model: Any) -> Any:
         def embed(self, documents: list[str], verbose: bool = False) -> Vectors:
             return dense(self.embedding_model.encode(list(documents), show_progress_bar=verbose))
 
-        def __reduce__(self) -> Any:  # the class stands in no module; a model given by name stays a name
+        def __reduce__(self) -> Any:  # the class is in no module; a model given by name stays a name
             return _backend, (library, model)
 
     return PellucidBackend(embedding_model=open_model(model))

@@ -1,7 +1,7 @@
 """Chroma: embedding functions for its collections, dense and sparse.
 
-Chroma stores the name of a function and of its model with a collection. A program that opens one and queries it has to
-import this module before.
+Chroma stores the names of a function and of its model with a collection. A program must import this module before it
+opens such a collection.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ except ImportError as error:
 
 
 class _StoredByName:
-    """What both functions share: a model, stored by its name and what tells its weights from others."""
+    """A model that is stored by its name and its fingerprint."""
 
     def __init__(self, model: Any) -> None:
         self.model = open_model(model)
@@ -39,28 +39,20 @@ class _StoredByName:
 
     @staticmethod
     def validate_config(config: dict[str, Any]) -> None:
-        """Take any configuration; what is wrong with it shows when it is opened."""
+        """Take any configuration; it is checked when it is opened."""
 
     def validate_config_update(self, old_config: dict[str, Any], new_config: dict[str, Any]) -> None:
-        """Take another place of the same model.
-
-        Raises:
-            InputError: it is another model, whose vectors cannot stand beside those of the collection.
-        """
+        """Take another name of the same model; another model is an InputError."""
         if not same_model(old_config["fingerprint"], new_config["fingerprint"]):
             raise InputError(
                 f"the collection holds vectors of {old_config['model']!r:.80}, and {new_config['model']!r:.80} is "
-                "another model. Make another collection for it; after modify, which stores before it asks, give this "
-                "one its own function again"
+                "another model. Make another collection for it; after modify, which has stored the new one already, "
+                "give this one its own function again"
             )
 
     @classmethod
     def build_from_config(cls, config: dict[str, Any]) -> Any:
-        """Return the function that `get_config` describes.
-
-        Raises:
-            InputError: another model lies under its name now.
-        """
+        """Return the function that `get_config` describes, unless its name stands for another model now."""
         made = cls(config["model"])
         made.validate_config_update(config, made.get_config())
         return made
@@ -71,14 +63,7 @@ class PellucidEmbeddingFunction(_StoredByName, EmbeddingFunction[Documents]):
     """A model as Chroma's embedding function."""
 
     def __init__(self, model: Any = "static-en") -> None:
-        """Take a model.
-
-        Args:
-            model: a pellucid model that was opened from somewhere, or its bundled name, folder or hub id.
-
-        Raises:
-            InputError: the model is on no disk, so that Chroma could not store its name.
-        """
+        """Take a bundled name, folder or hub id, or a model that was opened from one, whose name is stored."""
         super().__init__(model)
 
     def __call__(self, input: Documents) -> Embeddings:

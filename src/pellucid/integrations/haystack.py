@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class _Embedder:
-    """What the embedders share: a model that is opened at the first use, and stored by its name."""
+    """A model that is opened at the first use, and stored by its name."""
 
     def __init__(self, model: Any = "static-en") -> None:
         """Take a pellucid model, or the bundled name, folder or hub id of one."""
@@ -38,11 +38,7 @@ class _Embedder:
         self.model  # noqa: B018
 
     def to_dict(self) -> dict[str, Any]:
-        """Return class and settings, for a pipeline's YAML.
-
-        Raises:
-            InputError: the model is on no disk.
-        """
+        """Return class and settings, for a pipeline's YAML; the model must have a name."""
         stored: dict[str, Any] = default_to_dict(self, model=name_of(self._given))
         return stored
 
@@ -74,7 +70,7 @@ class PellucidSparseTextEmbedder(_Embedder):
 
     def __init__(self, model: Any) -> None:
         """Take a pellucid model, or the bundled name, folder or hub id of one."""
-        _Embedder.__init__(self, model)  # Haystack makes the class anew, which super() does not know
+        _Embedder.__init__(self, model)  # super() fails: Haystack copies the class
 
     @component.output_types(sparse_embedding=SparseEmbedding)
     def run(self, text: str) -> dict[str, Any]:
@@ -88,7 +84,7 @@ class PellucidSparseDocumentEmbedder(_Embedder):
 
     def __init__(self, model: Any) -> None:
         """Take a pellucid model, or the bundled name, folder or hub id of one."""
-        _Embedder.__init__(self, model)  # Haystack makes the class anew, which super() does not know
+        _Embedder.__init__(self, model)  # super() fails: Haystack copies the class
 
     @component.output_types(documents=list[Document])
     def run(self, documents: list[Document]) -> dict[str, Any]:
@@ -101,7 +97,7 @@ class PellucidSparseDocumentEmbedder(_Embedder):
 class PellucidRetriever:
     """Finds documents in an index.
 
-    `meta["pellucid"]` of a document says why it was found: parts, reasons and highlights.
+    `meta["pellucid"]` of a document tells why it was found: parts, reasons and highlights.
     """
 
     def __init__(self, index: Any, top_k: int = 10, where: Any = None) -> None:
@@ -135,9 +131,8 @@ class PellucidRetriever:
         top_k = self.top_k if top_k is None else top_k
         where = self.where if where is None else where
         hits = self.index.search(query, top_k, where=where)
-        return {
-            "documents": [Document(id=hit.id, content=hit.text, meta=metadata_of(hit), score=hit.score) for hit in hits]
-        }
+        found = [Document(id=hit.id, content=hit.text, meta=metadata_of(hit), score=hit.score) for hit in hits]
+        return {"documents": found}
 
 
 def _contents(documents: list[Document]) -> list[str]:

@@ -22,12 +22,7 @@ class PellucidEmbeddings(Embeddings):
     """A model as LangChain's `Embeddings`."""
 
     def __init__(self, model: Any = "static-en") -> None:
-        """Take a model, or open one.
-
-        Args:
-            model: a pellucid model, or its bundled name, folder or hub id. Of a sparse family the rows are filled up
-                with zeros; `pellucid.integrations.langchain_qdrant` keeps them sparse.
-        """
+        """Take a pellucid model, or its bundled name, folder or hub id; `langchain_qdrant` keeps sparse rows sparse."""
         self.model = open_model(model)
 
     def embed_documents(self, texts: list[str]) -> list[list[float]]:
@@ -44,9 +39,8 @@ class PellucidEmbeddings(Embeddings):
 class PellucidRetriever(BaseRetriever):
     """An index as a retriever: `PellucidRetriever(index="my-index", k=4)`.
 
-    `metadata["pellucid"]` of a document says why it was found: score, parts, reasons and highlights. `k` and `where`
-    may also be given for one call, `retriever.invoke("home loans", k=10, where={"year": 2024})`, where they take the
-    place of the retriever's own.
+    `metadata["pellucid"]` of a document tells why it was found: score, parts, reasons and highlights. `k` and `where`
+    can also be given for one call: `retriever.invoke("home loans", k=10, where={"year": 2024})`.
 
     Attributes:
         index: a `pellucid.Index`, or the folder of one.

@@ -17,11 +17,7 @@ class PellucidSparseEmbeddings(SparseEmbeddings):
     """A model of a sparse family as langchain-qdrant's `SparseEmbeddings`."""
 
     def __init__(self, model: Any) -> None:
-        """Take a model, or open one.
-
-        Args:
-            model: a pellucid model, or its bundled name, folder or hub id.
-        """
+        """Take a pellucid model, or its bundled name, folder or hub id."""
         self.model = open_model(model)
 
     def embed_documents(self, texts: list[str]) -> list[SparseVector]:

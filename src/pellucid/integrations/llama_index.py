@@ -19,9 +19,9 @@ except ImportError as error:
 
 
 class _StoredByName(BaseModel):
-    """A model in a field, which is stored by its name; what both kinds of embedding do with one text, or later."""
+    """A model in a field that is stored by its name, and the single and async calls of both kinds of embedding."""
 
-    model_config = ConfigDict(extra="forbid")  # of a mistyped `model`, the default would take the place
+    model_config = ConfigDict(extra="forbid")  # otherwise a mistyped `model` would give the default
 
     model: Any = Field(description="A pellucid model, or its bundled name, folder or hub id.")
     model_name: str = "unknown"
@@ -31,11 +31,11 @@ class _StoredByName(BaseModel):
 
     @field_serializer("model")
     def _stored(self, model: Any) -> str:
-        """Return the model's name; what has none is written all the same, since events of LlamaIndex are."""
+        """Return the model's name; without one its repr, since LlamaIndex writes it in events."""
         return repr(model) if model._folder is None else name_of(model)
 
     def model_post_init(self, context: Any) -> None:
-        """Call the model by its name, where it has one."""
+        """Set `model_name`, if the model has a name."""
         super().model_post_init(context)
         if self.model_name == "unknown" and self.model._folder is not None:
             self.model_name = name_of(self.model)
@@ -61,7 +61,7 @@ class _StoredByName(BaseModel):
 class PellucidEmbedding(_StoredByName, BaseEmbedding):
     """A model as LlamaIndex's embedding: `PellucidEmbedding(model="static-en")`.
 
-    Rows of a sparse family are filled up with zeros; `PellucidSparseEmbedding` keeps them sparse.
+    Sparse rows are filled with zeros; `PellucidSparseEmbedding` keeps them sparse.
     """
 
     model: Any = Field("static-en", validate_default=True)
@@ -88,18 +88,12 @@ class PellucidSparseEmbedding(_StoredByName, BaseSparseEmbedding):
 class PellucidRetriever(BaseRetriever):
     """An index as a retriever.
 
-    `metadata["pellucid"]` of a node says why it was found: parts, reasons and highlights. It is kept from language
-    models and embeddings, which LlamaIndex shows all other metadata.
+    `metadata["pellucid"]` of a node tells why it was found: parts, reasons and highlights. It is hidden from language
+    models and embeddings, which get all other metadata from LlamaIndex.
     """
 
     def __init__(self, index: Any, similarity_top_k: int = 10, where: Any = None) -> None:
-        """Take an index, or open one.
-
-        Args:
-            index: a `pellucid.Index`, or the folder of one.
-            similarity_top_k: the number of nodes.
-            where: conditions on the metadata, as `Index.search` takes them.
-        """
+        """Take an index or the folder of one, the number of nodes, and conditions as of `Index.search`."""
         super().__init__()
         self.index, self.similarity_top_k, self.where = open_index(index), similarity_top_k, where
 

@@ -69,15 +69,7 @@ class FoundDocuments(BaseModel):
 
 
 def create_server(models: Mapping[str, Embedder], index: Index | None = None) -> MCPServer:
-    """Return a server with the tools explain and describe, and search where there is an index.
-
-    Args:
-        models: name -> opened model; the first answers calls that name none.
-        index: to search.
-
-    Raises:
-        InputError: no model is given.
-    """
+    """Return a server with the tools explain and describe, and search with an index; the first model is the default."""
     if not models:
         raise InputError("no model is given to serve; name at least one, as static-en")
     facts = f"The models are: {', '.join(models)}."
@@ -87,25 +79,25 @@ def create_server(models: Mapping[str, Embedder], index: Index | None = None) ->
     tools = _Tools(models, index)
     given: list[Callable[..., Any]] = [tools.explain, tools.describe]
     for tool in [*given, tools.search] if index is not None else given:
-        server.add_tool(_told(tool), annotations=ToolAnnotations(read_only_hint=True))
+        server.add_tool(_explaining_errors(tool), annotations=ToolAnnotations(read_only_hint=True))
     return server
 
 
 class _Tools:
-    """The tools; their signatures and docstrings are what an assistant reads."""
+    """The tools; an assistant reads their signatures and docstrings."""
 
     def __init__(self, models: Mapping[str, Embedder], index: Index | None) -> None:
         self._models, self._index = models, index
 
     def explain(self, text1: str, text2: str, top_k: _Count = 5, model: _Model = None) -> Why:
-        """Say how similar two texts are, and why: the score is a sum of named terms, and the largest are given."""
+        """Tell how similar two texts are, and why: the score is a sum of named terms, and the largest are given."""
         check_explained(text1, text2)
         why = self._model(model).explain(text1, text2)
         reasons = [ScoreTerm(name=row.name, contribution=row.contribution) for row in why.reasons(top_k)]
         return Why(score=why.score, reasons=reasons, others=why.score - sum(row.contribution for row in reasons))
 
     def describe(self, text: str, top_k: _Count = 5, model: _Model = None) -> About:
-        """Say in a line what a text is mostly about for a model, and how much of it the model knows."""
+        """Describe in a line what a text is mostly about for a model, and how much of it the model knows."""
         check_explained(text)
         opened = self._model(model)
         return About(description=opened.describe(text, top_k=top_k), coverage=float(opened.coverage(text)))
@@ -119,8 +111,12 @@ class _Tools:
         if self._index is None:
             raise InputError("there is no index to search")
         check_explained(query)
-        hits = self._index.search(query, top_k, where=where)
-        return FoundDocuments(documents=[_found(hit) for hit in hits], unknown=list(hits.unknown))
+        hits, documents = self._index.search(query, top_k, where=where), []
+        for hit in hits:
+            facts = facts_of(hit)
+            words = dict.fromkeys(hit.text[word["start"] : word["end"]] for word in facts.pop("highlights"))
+            documents.append(FoundDocument(**facts, text=hit.text, metadata=hit.metadata, highlights=list(words)))
+        return FoundDocuments(documents=documents, unknown=list(hits.unknown))
 
     def _model(self, name: str | None) -> Embedder:
         if name is None:
@@ -130,14 +126,8 @@ class _Tools:
         return self._models[name]
 
 
-def _found(hit: Any) -> FoundDocument:
-    facts = facts_of(hit)
-    words = [hit.text[word["start"] : word["end"]] for word in facts.pop("highlights")]
-    return FoundDocument(**facts, text=hit.text, metadata=hit.metadata, highlights=list(dict.fromkeys(words)))
-
-
-def _told(tool: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a tool whose errors of ours are told to the assistant; those of any other kind stay here."""
+def _explaining_errors(tool: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a tool that passes pellucid's own errors to the assistant, and no others."""
 
     @wraps(tool)
     def call(**arguments: Any) -> Any:

@@ -16,16 +16,16 @@ if TYPE_CHECKING:
     from pellucid.index.index import Index
 
 KEY = "pellucid"
-"""Under which a hit's facts stand in the metadata of other libraries, so that none of the user's keys is lost."""
+"""The key of a hit's facts in the metadata of other libraries, beside the user's own keys."""
 
 
 def open_model(model: Embedder | str | os.PathLike[str]) -> Embedder:
-    """Return a model; a bundled name, folder or hub id is opened."""
+    """Return a model, opened if it is a bundled name, folder or hub id."""
     return load(model) if isinstance(model, (str, os.PathLike)) else model
 
 
 def open_index(index: Index | str | os.PathLike[str]) -> Index:
-    """Return an index; a folder is opened."""
+    """Return an index, opened if it is a folder."""
     if not isinstance(index, (str, os.PathLike)):
         return index
     from pellucid.index.index import Index
@@ -34,38 +34,30 @@ def open_index(index: Index | str | os.PathLike[str]) -> Index:
 
 
 def name_of(model: Embedder | str | os.PathLike[str]) -> str:
-    """Return the name that opens a model again, to be written into the settings of other libraries.
-
-    Raises:
-        InputError: the model was not opened from anywhere, so that no name stands for it.
-    """
+    """Return the name that opens a model again, for the settings of other libraries."""
     if isinstance(model, (str, os.PathLike)):
         return os.fspath(model)
     folder = model._folder
     if folder is None:
         raise InputError(
-            f"{model!r:.80} was not opened from a folder, and only a name can be stored. Save it with "
-            "save_pretrained, and give the folder in its place"
+            f"{model!r:.80} was not opened from a folder, so that it has no name to store. Save it with "
+            "save_pretrained, and give the folder instead"
         )
     return next((name for name in bundled_models() if locate(name) == folder), os.fspath(folder.absolute()))
 
 
 def dense(rows: Any) -> Vectors:
-    """Return what `encode` gave of several texts as a float32 array [texts, dimension]; sparse rows are filled up."""
+    """Return embeddings as a float32 array [texts, dimension]; sparse rows are filled with zeros."""
     filled: Vectors = rows.toarray() if hasattr(rows, "toarray") else rows
     return filled
 
 
 def sparse(rows: Any) -> list[tuple[list[int], list[float]]]:
-    """Return the numbers of the non-zero dimensions of each row, ascending, and their values.
-
-    Raises:
-        InputError: the rows are dense.
-    """
+    """Return the numbers of the non-zero dimensions of each row, ascending, and their values."""
     if not hasattr(rows, "tocsr"):
         raise InputError(
-            "the embeddings of this model are dense, and sparse ones are asked for; take a model of the lexicon or "
-            "key-token family, or the adapter for dense embeddings"
+            "the embeddings of this model are dense, and sparse ones are needed; take a lexicon or key-token model, or "
+            "the adapter for dense embeddings"
         )
     found = rows.tocsr()
     found.sum_duplicates()  # also sorts
@@ -74,21 +66,15 @@ def sparse(rows: Any) -> list[tuple[list[int], list[float]]]:
 
 
 def facts_of(hit: Hit) -> dict[str, Any]:
-    """Return why a document was found, as JSON has it.
-
-    Returns:
-        id, score, title; passage and start, the best passage's number and place in the document; parts, what each part
-        of the index adds to the score; reasons, its largest terms with name and contribution; highlights, the
-        stretches of the passage that carry it, with start and end in characters.
-    """
+    """Return why a document was found, as plain values: as `Hit.to_dict`, with highlights as places in the passage."""
     found = hit.to_dict()
-    before = len(found["indexed"]) - len(hit.text)  # the title stands before the text
+    before = len(found["indexed"]) - len(hit.text)  # the title comes before the text
     found["highlights"] = [
         {"start": start - before, "end": end - before, "contribution": value}
         for start, end, value in hit.reasons.highlights()
         if start >= before
     ]
-    for name in ("text", "metadata", "words", "indexed"):  # have places of their own, or are said by the highlights
+    for name in ("text", "metadata", "words", "indexed"):  # stored elsewhere, or in the highlights
         del found[name]
     return found
 

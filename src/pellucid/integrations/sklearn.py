@@ -23,24 +23,16 @@ if TYPE_CHECKING:
 class PellucidVectorizer(TransformerMixin, BaseEstimator):
     """Texts to embeddings, whose columns have the names of the dimensions.
 
-    It learns nothing, and needs no `fit`. Pickled, it holds the name of the model and not the model, if it was given
-    by name. `set_output(transform="pandas")` gives data frames, of a dense family.
+    It needs no `fit`. A pickle holds the name of the model if it was given by name. `set_output(transform="pandas")`
+    gives data frames, for dense families.
     """
 
     def __init__(self, model: Any = "static-en") -> None:
-        """Take a model.
-
-        Args:
-            model: a bundled name, folder or hub id, opened when it is needed; or a pellucid model.
-        """
+        """Take a bundled name, folder or hub id, opened when it is needed, or a pellucid model."""
         self.model = model
 
     def fit(self, X: Any, y: Any = None) -> PellucidVectorizer:
-        """Open the model.
-
-        Raises:
-            InputError: `X` is nothing that `transform` takes: a single string, a table, a dict.
-        """
+        """Open the model; checks `X` as `transform` does."""
         _check_column(X)
         self._opened()
         return self
@@ -49,7 +41,7 @@ class PellucidVectorizer(TransformerMixin, BaseEstimator):
         """Return the embeddings of texts.
 
         Args:
-            X: texts: a list, an array of one dimension, or a pandas series.
+            X: a list, an array of one dimension, or a pandas series.
 
         Returns:
             float32 array [texts, dimension], a CSR matrix of a sparse family.
@@ -70,16 +62,16 @@ class PellucidVectorizer(TransformerMixin, BaseEstimator):
         return self._embedder
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return the parameters alone."""
+        """Return the parameters without the opened model."""
         state: dict[str, Any] = super().__getstate__()
         return {name: value for name, value in state.items() if name not in ("_embedder", "_opened_from")}
 
     def __sklearn_is_fitted__(self) -> bool:
-        """Say that there is nothing to learn."""
+        """Return True: nothing is learned."""
         return True
 
     def __sklearn_tags__(self) -> Any:
-        """Say that texts are taken, in one dimension."""
+        """Declare that the input is a column of texts."""
         tags = super().__sklearn_tags__()
         tags.requires_fit, tags.no_validation = False, True
         tags.input_tags.string, tags.input_tags.one_d_array, tags.input_tags.two_d_array = True, True, False
@@ -87,7 +79,7 @@ class PellucidVectorizer(TransformerMixin, BaseEstimator):
 
 
 def _check_column(X: Any) -> None:
-    """Check that it is a list of texts: letters of a string, keys or column names would be taken for some."""
+    """Check that it is a list of texts, not a string, dict or table, whose items would be read as texts."""
     if isinstance(X, str | bytes | Mapping) or not isinstance(X, Iterable) or getattr(X, "ndim", 1) != 1:
         raise InputError(
             f"X is {type(X).__name__}; give a list, series or array of one dimension, of texts (one column of a "

@@ -34,17 +34,12 @@ def make_component(nlp: Language, name: str, model: str) -> PellucidComponent:
 class PellucidComponent:
     """Gives documents, spans and tokens the vectors of a model, and with them `similarity`.
 
-    A vector is that of the text of its own; those of spans and tokens are computed when they are first asked for. They
-    lie in the user data of the document.
+    Each has the vector of its own text; those of spans and tokens are computed on demand. They are kept in the user
+    data of the document.
     """
 
     def __init__(self, model: Any = "static-en", name: str = "pellucid") -> None:
-        """Take a model; one given by name is opened at the first use.
-
-        Args:
-            model: a pellucid model, or its bundled name, folder or hub id.
-            name: of the component in the pipeline.
-        """
+        """Take a model, or its bundled name, folder or hub id, opened at the first use; `name` is the component's."""
         self._given, self.name = model, name
 
     @cached_property
@@ -64,10 +59,10 @@ class PellucidComponent:
                 yield self.restore(doc)
 
     def restore(self, doc: Doc) -> Doc:
-        """Tie a document to its vectors again, after `Doc.from_bytes`, `Doc.from_docs`, a DocBin or several processes.
+        """Restore the vectors of a document after `Doc.from_bytes`, `Doc.from_docs`, a DocBin or several processes.
 
-        spaCy keeps the vectors then, and drops the functions that give them. Of documents put together the vector is
-        computed when it is asked for.
+        spaCy keeps the vectors then, but drops the functions that return them. Those of joined documents are computed
+        on demand.
         """
         for hooks in (doc.user_hooks, doc.user_span_hooks, doc.user_token_hooks):
             hooks.update(vector=self._vector, has_vector=self._has_vector, similarity=_similarity)
@@ -95,13 +90,13 @@ class PellucidComponent:
 
 
 def _key(given: Any) -> tuple[str, str, int, int]:
-    """Return where the vector of a document, span or token lies: it is that of the text between two characters."""
+    """Return the key of a document, span or token in the user data: where its text starts and ends."""
     start = 0 if isinstance(given, Doc) else given.idx if isinstance(given, Token) else given.start_char
     return (*_KIND, start, start + len(given.text))
 
 
 def _similarity(first: Any, second: Any) -> float:
-    """Return the cosine of two things of spaCy that have vectors, 0 where one is zero."""
+    """Return the cosine of two documents, spans or tokens, 0 if a vector is zero."""
     mine, other = first.vector, second.vector
     if mine.shape != other.shape:
         raise InputError(

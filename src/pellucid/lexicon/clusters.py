@@ -323,9 +323,7 @@ def fit_head(
             f"the clusters are of {len(clusters.assignment)} tokens and the backbone's head has {len(targets)} rows; "
             "cluster the head of this backbone"
         )
-    seen = _seen(backbone, embeddings.check_texts(texts), len(targets), show_progress_bar)
-    return _scaled(clusters, _directions(targets, clusters) @ _mapping(seen, targets), seen, firing)
-    seen = _states_of(backbone, base.check_texts(texts), len(targets), show_progress_bar)
+    seen = _states_of(backbone, embeddings.check_texts(texts), len(targets), show_progress_bar)
     sums = np.zeros((len(clusters), targets.shape[1]))
     kept = clusters.assignment >= 0
     np.add.at(sums, clusters.assignment[kept], targets[kept])
@@ -335,8 +333,7 @@ def fit_head(
 def fit_rows(backbone: Backbone, texts: Iterable[str], *, show_progress_bar: bool = False) -> npt.NDArray[np.float32]:
     """Return a row a token that `fit_head` would give clusters of one token, float32 [vocabulary, d], unscaled."""
     targets = _targets(backbone)
-    seen = _seen(backbone, embeddings.check_texts(texts), len(targets), show_progress_bar)
-    seen = _states_of(backbone, base.check_texts(texts), len(targets), show_progress_bar)
+    seen = _states_of(backbone, embeddings.check_texts(texts), len(targets), show_progress_bar)
     rows: npt.NDArray[np.float32] = (targets @ _mapping(seen, targets)).astype(np.float32)
     return rows
 

@@ -1,4 +1,4 @@
-"""The application: routes, limits, the token, metrics, and errors in the form of each API."""
+"""The application: routes, limits, token, metrics, and errors in the form of each API."""
 
 from __future__ import annotations
 
@@ -23,15 +23,16 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from pellucid.base import Embedder
 from pellucid.errors import VERSION
 from pellucid.server.bodies import ApiError, error_answer
+from pellucid.server.corpus_map import map_routes
 from pellucid.server.embedding_api import inference_routes, info_routes, openai_routes
-from pellucid.server.reasons_api import index_routes, map_routes, model_routes, saving_routes
+from pellucid.server.reasons_api import index_routes, model_routes, saving_routes
 from pellucid.server.service import ServerSettings, Service
 
 _PAGE = {file.name: file for file in (Path(__file__).parent / "page").iterdir()}
 _STATE = ("/health", "/ready", "/metrics")
 _OPEN = {*_STATE, "/openapi.json", "/", *(f"/{name}" for name in _PAGE)}  # answered without a token
 _BODIES = 8  # of the largest size may be held at a time
-_PIECE = 1 << 18  # bytes: longer answers are sent in such pieces, each when the client has read most of those before
+_SENT = 1 << 18  # bytes: longer answers are sent in such pieces, each when the client has read most of those before
 _MOST_UNREAD = 256 << 20  # bytes of answers that clients have not read yet
 HANG_UP = "pellucid.hang_up"  # what a scope calls the way to end a request whose client is gone
 _GONE = 499  # what the metrics call such a request, as nginx does
@@ -126,7 +127,7 @@ def _add_state_routes(app: FastAPI, service: Service, registry: CollectorRegistr
 
 
 def _described_with_token(app: FastAPI, needed: bool) -> Callable[[], dict[str, Any]]:
-    """Return FastAPI's `openapi` with what it does not know: the token, and that OpenAI's API has no 422."""
+    """Return FastAPI's `openapi` with the token, and without 422 in OpenAI's API."""
     plain = app.openapi
 
     def described() -> dict[str, Any]:
@@ -150,7 +151,7 @@ async def _api_error(request: Request, error: Any) -> Response:
 
 
 async def _invalid(request: Request, error: Any) -> Response:
-    """Name the first field that is wrong, with its value's fault."""
+    """Name the first wrong field, and what is wrong."""
     first = error.errors()[0]
     place = ".".join(str(part) for part in first["loc"] if part != "body")
     if first["type"] == "json_invalid":
@@ -159,14 +160,14 @@ async def _invalid(request: Request, error: Any) -> Response:
 
 
 async def _failed(request: Request, error: Any) -> Response:
-    """Say that it is our fault; the server logs the traceback."""
+    """Answer 500; the server logs the traceback."""
     return error_answer(request.url.path, ApiError(500, f"the server failed: {type(error).__name__}"))
 
 
 async def _http_error(request: Request, error: Any) -> Response:
     response = error_answer(request.url.path, ApiError(error.status_code, str(error.detail)))
     response.headers.update(error.headers or {})
-    if error.status_code == 405:  # Starlette names the methods of the first route of this path alone
+    if error.status_code == 405:  # Starlette only names those of the first route
         routes = [route for route in request.app.routes if getattr(route, "path", None) == request.url.path]
         response.headers["allow"] = ", ".join(sorted({method for route in routes for method in route.methods}))
     return response
@@ -214,7 +215,7 @@ class Guard:
             self._time.labels(route).observe(perf_counter() - started)
 
     async def _guarded(self, scope: Scope, receive: Receive, send: Send) -> bool:
-        """Answer a request; False where its client hung up before."""
+        """Answer a request; False if its client hung up before."""
         refusal = self._refusal(scope)
         if refusal is not None:
             await error_answer(scope["path"], refusal)(scope, receive, send)
@@ -243,11 +244,11 @@ class Guard:
         async def paced(message: Message) -> None:
             nonlocal is_started, head
             if message["type"] == "http.response.start":
-                head = dict(message)  # goes with the body, for which there may be no room
+                head = dict(message)  # sent with the body, which may be refused
                 return
             if not is_started:
                 is_started = True
-                if len(message.get("body", b"")) > _PIECE and self._unread > _MOST_UNREAD:
+                if len(message.get("body", b"")) > _SENT and self._unread > _MOST_UNREAD:
                     busy = ApiError(429, "too many large answers wait for their clients; try again in a moment")
                     await error_answer(scope["path"], busy)(scope, receive, send)
                     return
@@ -269,19 +270,19 @@ class Guard:
         return not is_gone
 
     async def _send_body(self, message: Message, send: Send) -> None:
-        """Send a part of an answer, and count it until the client has read it but for the last piece."""
+        """Send a part of an answer, and count it until the client has read all but the last piece."""
         body = message.get("body", b"")
         self._unread += len(body)
         try:
-            for start in range(_PIECE, len(body), _PIECE):
-                await send({**message, "body": body[start - _PIECE : start], "more_body": True})
-            await send({**message, "body": body[max(0, len(body) - 1) // _PIECE * _PIECE :]})
+            for start in range(_SENT, len(body), _SENT):
+                await send({**message, "body": body[start - _SENT : start], "more_body": True})
+            await send({**message, "body": body[max(0, len(body) - 1) // _SENT * _SENT :]})
         finally:
             self._unread -= len(body)
 
     def _refusal(self, scope: Scope) -> ApiError | None:
-        """Return why a request is not passed on: its host, its token, its length, or too many others."""
-        headers = dict(reversed(scope["headers"]))  # of several of a name the first counts, as it does for Starlette
+        """Return the error of a request that is not passed on: its host, token or length, or too many others."""
+        headers = dict(reversed(scope["headers"]))  # of several with one name the first counts, as in Starlette
         if self._hosts is not None and _PORT.sub(b"", headers.get(b"host", b"").lower()) not in self._hosts:
             return ApiError(400, "the server does not go by this host name; ask it as localhost")
         if scope["path"] in _OPEN and scope["method"] in ("GET", "HEAD"):

@@ -1,8 +1,7 @@
-"""Bodies: how one becomes a request, and what is answered, errors in the form of each API.
+"""Bodies of requests and answers, with errors in the form of each API.
 
-A request is read by pydantic from the bytes, checked on the way, before the event loop goes on. An error under /v1/ is
-OpenAI's `{"error": {"message", "type", "param", "code"}}`, elsewhere text-embeddings-inference's
-`{"error", "error_type"}`.
+Pydantic reads and checks a request from its bytes. An error under /v1/ is OpenAI's
+`{"error": {"message", "type", "param", "code"}}`, elsewhere text-embeddings-inference's `{"error", "error_type"}`.
 """
 
 from __future__ import annotations
@@ -25,13 +24,7 @@ _MOST_WEIGHT = 1e6  # the library's own limit
 
 
 class ApiError(Exception):
-    """An answer that is an error.
-
-    Attributes:
-        status: of HTTP.
-        param: the field of the request that is wrong, if one is.
-        code: OpenAI's code, as "model_not_found".
-    """
+    """An answer that is an error: HTTP's status, the wrong field of the request, and OpenAI's code."""
 
     def __init__(self, status: int, message: str, param: str | None = None, code: str | None = None) -> None:
         """Take what the client reads."""
@@ -62,11 +55,7 @@ class InferenceError(BaseModel):
 
 
 def answer(value: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:
-    """Return JSON of plain values and C-contiguous numpy arrays.
-
-    Raises:
-        ApiError: 422, it is too large.
-    """
+    """Return JSON of plain values and C-contiguous numpy arrays, unless it is too large."""
     body = orjson.dumps(value, option=orjson.OPT_SERIALIZE_NUMPY)
     if len(body) > MOST_BYTES:
         raise ApiError(
@@ -76,7 +65,7 @@ def answer(value: Any, status: int = 200, headers: dict[str, str] | None = None)
 
 
 def error_answer(path: str, error: ApiError) -> Response:
-    """Return an error in the form of the API that `path` belongs to; OpenAI's clients know a wrong request as 400."""
+    """Return an error in the form of the API that `path` belongs to; OpenAI's clients expect 400 for wrong requests."""
     message = str(error).encode("utf-8", "replace").decode()  # it may quote a lone surrogate of the client's
     headers = {"www-authenticate": "Bearer"} if error.status == 401 else {}
     if error.status == 429:
@@ -91,7 +80,7 @@ def error_answer(path: str, error: ApiError) -> Response:
 
 
 def described(error: Any, *statuses: int) -> dict[int | str, dict[str, Any]]:
-    """Return the OpenAPI entries of the errors that a route may answer with, `error` their body."""
+    """Return the OpenAPI entries of a route's errors, whose body is `error`."""
     return {status: {"model": error} for status in (400, 401, 408, 413, 415, 422, 424, 429, 500, 503, 504, *statuses)}
 
 
@@ -99,10 +88,10 @@ Texts = Annotated[
     Any,
     WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}, "minItems": 1}]}),
 ]
-"""One text or several; checked by `Service.texts`, whose messages say more than a union's."""
+"""One text or several; checked by `Service.texts`, with better messages than a union's."""
 
 TextList = Annotated[list[str], Field(min_length=1, fail_fast=True)]
-"""Several texts. The first that is none ends the reading: an error for each of millions would fill the memory."""
+"""Several texts. Reading ends at the first wrong one: an error for each of millions would fill the memory."""
 
 
 def _few(given: Any) -> Any:
@@ -129,16 +118,13 @@ Weights = Annotated[
 
 
 class RequestBody(BaseModel):
-    """The body of a request: types are not converted, and there is no NaN."""
+    """The body of a request, without conversion of types, and without NaN."""
 
     model_config = ConfigDict(strict=True, allow_inf_nan=False)
 
 
 class Route(APIRoute):
-    """A route whose handler takes one JSON body, read without FastAPI's way through forms, files and dependencies.
-
-    That way costs more than encoding a short text.
-    """
+    """A route whose handler takes one JSON body: FastAPI's own reading takes longer than encoding a short text."""
 
     def get_route_handler(self) -> Callable[[Request], Any]:
         """Return what answers a request; FastAPI's own for a route without a body."""
@@ -150,7 +136,7 @@ class Route(APIRoute):
         async def handle(request: Request) -> Response:
             body = await request.body()
             kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-            if kind != "application/json":  # what a web page of another site may send without asking is not it
+            if kind != "application/json":  # web pages of other sites cannot send it without asking
                 raise ApiError(415, "the body must be JSON, with the header Content-Type: application/json")
             try:
                 given = read(body)

@@ -1,8 +1,8 @@
 """Explanations and hits as JSON of bounded size.
 
-An answer is written piece by piece and the writing ends at the limit, so that what a client asks for cannot fill the
-memory. Of an explanation the largest rows are kept and the others are one row, their sum: rows and remainder still add
-up to the score, and what a person reads is there. Of anything else nothing can be left out, so that it is refused.
+An answer is written piece by piece up to the limit, so that no request can fill the memory. Of an explanation the
+largest rows are kept, and the others become one row, their sum: rows and remainder still add up to the score. Any other
+answer that is too large is refused.
 """
 
 from __future__ import annotations
@@ -29,12 +29,7 @@ _MOST_PAIRS = 4_000_000  # of words of a query and of its hits, about 50 bytes e
 
 
 def explained(explanation: Explanation, *, notes: bool = False) -> dict[str, Any]:
-    """Return `Explanation.to_dict` with at most 10,000 rows, and as many as the answer has room for.
-
-    Args:
-        explanation: any.
-        notes: add the sentences that the views show.
-    """
+    """Return `Explanation.to_dict` with at most 10,000 rows, fewer if they are large, and the views' `notes`."""
     size = len(explanation.rows)
     kept, plain, held = list[Row](), list[orjson.Fragment](), 0
     for number in range(min(size, MOST_ROWS)):  # one by one: rows are made when they are read
@@ -58,11 +53,7 @@ def explained(explanation: Explanation, *, notes: bool = False) -> dict[str, Any
 
 
 def difference(explanations: Iterable[Explanation]) -> Explanation:
-    """Return the first of one or two explanations less the second.
-
-    Raises:
-        ApiError: 422, one has too many rows.
-    """
+    """Return the first of one or two explanations less the second, unless they have too many rows."""
     found, *others = explanations
     for other in others:
         for one in (found, other):
@@ -74,11 +65,7 @@ def difference(explanations: Iterable[Explanation]) -> Explanation:
 
 
 def check_pairs(query: str, hits: Collection[Hit], models: int) -> None:
-    """Check, before reasons are read, that they fit the memory.
-
-    Raises:
-        ApiError: 422, query and hits have too many words: a static model has a value for each pair of words.
-    """
+    """Check that the reasons of hits fit the memory: a static model has a value for each pair of words."""
     texts = [f"{hit.title} {hit.text}" for hit in hits]
     if models * len(query) * sum(map(len, texts)) <= _MOST_PAIRS:
         return
@@ -100,11 +87,7 @@ def _most_words(text: str) -> int:
 
 
 def searched(hits: Hits, rows: int, models: int) -> dict[str, Any]:
-    """Return `Hits.to_dict`, with the largest `rows` rows of each hit.
-
-    Raises:
-        ApiError: 422, the answer would be too large, or query and hits have too many words.
-    """
+    """Return `Hits.to_dict`, with the largest `rows` rows of each hit."""
     check_pairs(hits.query, hits, models)
 
     def plain(hit: Hit) -> dict[str, Any]:
@@ -125,11 +108,7 @@ def searched(hits: Hits, rows: int, models: int) -> dict[str, Any]:
 
 
 def written(items: Iterable[Any], plain: Callable[[Any], Any], way_out: str) -> list[orjson.Fragment]:
-    """Return items as JSON, each made by `plain` and written before the next one is made.
-
-    Raises:
-        ApiError: 422, they are too large.
-    """
+    """Return items as JSON, each made by `plain` and written before the next; the error names the `way_out`."""
     found, held = [], 0
     for item in items:
         found.append(_json(plain(item)))
@@ -144,7 +123,7 @@ def _json(value: Any) -> bytes:
 
 
 def _handle(row: Row, parts: Collection[str]) -> str:
-    """Return what a person would weigh anew: the query's word, or the dimension."""
+    """Return the query's word or the dimension, which a person may give another weight."""
     if row.kind in (WORD, WORD_PAIR):
         return row.parts[0].partition(READ_AS)[0]
-    return row.name if len(parts) > 1 else f"{next(iter(parts))}: {row.name}"  # which names it only among several
+    return row.name if len(parts) > 1 else f"{next(iter(parts))}: {row.name}"  # the name has it only among several

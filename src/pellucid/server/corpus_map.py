@@ -6,52 +6,109 @@ t-SNE puts similar texts side by side, KMeans makes clusters, and the words that
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from itertools import islice
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
+from fastapi import APIRouter
+from pydantic import BaseModel, Field
+from starlette.responses import Response
 
 from pellucid.base import Embedder
 from pellucid.embeddings import unit_rows
 from pellucid.errors import InputError, require
+from pellucid.server.bodies import InferenceError, RequestBody, Route, Whole, answer, described
+from pellucid.server.service import Service
 
-LEAST_POINTS, MOST_POINTS = 10, 5000
+_LEAST_POINTS, _MOST_POINTS = 10, 5000
 _COMPONENTS = 50  # that t-SNE sees: as many keep the neighbours, and it is quicker
 _PERPLEXITY = 30
 _LABEL_WORDS = 4
+_SHOWN = 400  # characters of a text on the map
+_ENCODED = 4000  # characters of a document that are encoded for the map
+_Corpus = Annotated[list[str], Field(min_length=_LEAST_POINTS, max_length=_MOST_POINTS, fail_fast=True)]
 _SAME = 1e-6  # rows of length 1 that differ by less are the same but for rounding
 
 
-class Cluster(NamedTuple):
-    """A cluster of the map: its label, the words and dimensions that set it apart, and how many texts it has."""
+class MapRequest(RequestBody):
+    """The body of /map."""
+
+    texts: _Corpus | None = Field(None, description="The corpus; without it, documents of the index.")
+    limit: Whole = Field(
+        1000, ge=_LEAST_POINTS, le=_MOST_POINTS, description="Documents of the index, spread over all of them."
+    )
+    clusters: Whole = Field(8, ge=2, le=50)
+    model: str | None = None
+
+
+class MapPoint(BaseModel):
+    """A text in the plane."""
+
+    id: str
+    text: str
+    x: float
+    y: float
+    cluster: int
+
+
+class MapCluster(BaseModel):
+    """A cluster, and what sets it apart."""
 
     label: str
-    words: tuple[str, ...]
-    dimensions: tuple[str, ...]
+    words: list[str]
+    dimensions: list[str]
     texts: int
 
 
+class MapAnswer(BaseModel):
+    """The answer of /map."""
+
+    model: str
+    points: list[MapPoint]
+    clusters: list[MapCluster]
+
+
 class CorpusMap(NamedTuple):
-    """Points and clusters: float32 [texts, 2] from -1 to 1, and the number of the cluster of each text."""
+    """Points, float32 [texts, 2] from -1 to 1, clusters, and the number of the cluster of each text."""
 
     points: Any
-    clusters: tuple[Cluster, ...]
+    clusters: list[MapCluster]
     members: list[int]
 
 
+def map_routes(service: Service) -> APIRouter:
+    """Return the route that draws a corpus."""
+    router = APIRouter(tags=["pellucid"], route_class=Route, responses=described(InferenceError, 404))
+
+    @router.post("/map", response_model=MapAnswer)
+    async def corpus_as_map(body: MapRequest) -> Response:
+        """Put the texts of a corpus into the plane, in labelled clusters; takes seconds for a thousand."""
+        name = service.model_name(body.model)
+        if body.texts is not None:
+            texts = service.texts(body.texts, "texts", _MOST_POINTS)
+            ids = [str(number) for number in range(1, len(texts) + 1)]
+        else:
+            index = service.searched()
+            every = max(1, -(-len(index) // body.limit))
+            chosen = await service.in_thread(lambda: list(islice(index, 0, None, every)))
+            ids = [document.id for document in chosen]
+            texts = ["\n".join(filter(None, (document.title, document.text)))[:_ENCODED] for document in chosen]
+
+        found = await service.in_slow_thread(lambda: corpus_map(service.models[name], texts, body.clusters))
+        places = zip(ids, texts, found.points.tolist(), found.members)
+        return answer({
+            "model": name,
+            "points": [{"id": id, "text": t[:_SHOWN], "x": x, "y": y, "cluster": c} for id, t, (x, y), c in places],
+            "clusters": [cluster.model_dump() for cluster in found.clusters],
+        })  # fmt: skip
+
+    return router
+
+
 def corpus_map(model: Embedder, texts: Sequence[str], clusters: int = 8) -> CorpusMap:
-    """Return texts as points in the plane, in clusters.
-
-    Args:
-        model: any family.
-        texts: 10 to 5,000.
-        clusters: how many, from 2 up; fewer where there are few texts.
-
-    Raises:
-        InputError: too few texts or too many.
-        MissingExtraError: scikit-learn is not installed.
-    """
-    if not LEAST_POINTS <= len(texts) <= MOST_POINTS:
-        raise InputError(f"a map of {len(texts):,} texts cannot be drawn; give {LEAST_POINTS} to {MOST_POINTS:,}")
+    """Return 10 to 5,000 texts as points in the plane, in at most so many clusters."""
+    if not _LEAST_POINTS <= len(texts) <= _MOST_POINTS:
+        raise InputError(f"a map of {len(texts):,} texts cannot be drawn; give {_LEAST_POINTS} to {_MOST_POINTS:,}")
     require("scikit-learn", "serve")
     from sklearn.cluster import KMeans
     from sklearn.decomposition import TruncatedSVD
@@ -68,12 +125,11 @@ def corpus_map(model: Embedder, texts: Sequence[str], clusters: int = 8) -> Corp
         points = TSNE(2, perplexity=perplexity, init="pca", random_state=0, max_iter=500).fit_transform(reduced)
     points = (points - points.mean(axis=0)) / max(float(np.abs(points - points.mean(axis=0)).max()), 1e-9)
     known = np.asarray(abs(rows).sum(axis=1)).ravel() > 0
-    named, members = _named(model, list(texts), found, known)
-    return CorpusMap(points.astype(np.float32), named, members)
+    return CorpusMap(points.astype(np.float32), *_label_clusters(model, list(texts), found, known))
 
 
-def _named(model: Embedder, texts: list[str], found: Any, known: Any) -> tuple[tuple[Cluster, ...], list[int]]:
-    """Return the clusters, largest first, and the cluster of each text; words need two texts, one of them known."""
+def _label_clusters(model: Embedder, texts: list[str], found: Any, known: Any) -> tuple[list[MapCluster], list[int]]:
+    """Return the clusters, largest first, and the cluster of each text; labels need two texts, one of them known."""
     from pellucid.analysis.groups import contrast
 
     counts = np.bincount(found)
@@ -84,11 +140,11 @@ def _named(model: Embedder, texts: list[str], found: Any, known: Any) -> tuple[t
     if len(large) > 1:
         groups = {str(place): [text for text, own in zip(texts, members) if own == place] for place in large}
         contrasts = {found.group: found for found in contrast(model, groups, examples=3)}
-    named = []
+    clusters = []
     for place, number in enumerate(order):
         apart = contrasts.get(str(place))
-        words = () if apart is None else tuple(word.word for word in apart.words[:8])
-        names = () if apart is None else tuple(row.name for row in apart.rows[:5])
+        words = [] if apart is None else [word.word for word in apart.words[:8]]
+        names = [] if apart is None else [row.name for row in apart.rows[:5]]
         label = ", ".join((words or names)[:_LABEL_WORDS]) or f"cluster {place + 1}"
-        named.append(Cluster(label, words, names, int(counts[number])))
-    return tuple(named), members
+        clusters.append(MapCluster(label=label, words=words, dimensions=names, texts=int(counts[number])))
+    return clusters, members

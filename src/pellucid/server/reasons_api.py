@@ -1,12 +1,10 @@
 """Our own API: why two texts are similar, what a text is about, an index that is searched with reasons, and edits.
 
-What writes, an edited model as a new one and the settings of the index, is refused unless the server was started with a
-folder to save to.
+Edited models and settings of the index are saved only if the server was started with a folder to save to.
 """
 
 from __future__ import annotations
 
-from itertools import islice
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Query
@@ -18,16 +16,12 @@ from pellucid.dimensions import Which
 from pellucid.errors import InputError
 from pellucid.server.bodies import ApiError, InferenceError, RequestBody, Route, Weights, Whole, answer, described
 from pellucid.server.bounds import check_pairs, difference, explained, searched
-from pellucid.server.corpus_map import LEAST_POINTS, MOST_POINTS, corpus_map
 from pellucid.server.service import Service
 from pellucid.static.embedder import static_model
 
 _Role = Literal["query", "document"]
 _EXAMPLE_WORDS = 6
 _BM25 = "bm25"  # the part of a score that is not from a model
-_SHOWN = 400  # characters of a text on the map
-_ENCODED = 4000  # characters of a document that count for its place on the map
-_Corpus = Annotated[list[str], Field(min_length=LEAST_POINTS, max_length=MOST_POINTS, fail_fast=True)]
 _Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9]([A-Za-z0-9._-]{0,62}[A-Za-z0-9])?$")]
 _Alternatives = Annotated[list[dict[str, Any]], Field(max_length=100, fail_fast=True)]
 
@@ -114,48 +108,10 @@ class SavedModel(BaseModel):
 
 
 class IndexSettings(RequestBody):
-    """The body of POST /index; what is not given stays."""
+    """The body of POST /index; absent fields stay unchanged."""
 
     weights: Weights | None = Field(None, description="Of the parts of the score; brought to the sum 1.")
     word_weights: Weights | None = Field(None, description="Of words of the query; {} lets all count 1.")
-
-
-class MapRequest(RequestBody):
-    """The body of /map."""
-
-    texts: _Corpus | None = Field(None, description="The corpus; without it, documents of the index.")
-    limit: Whole = Field(
-        1000, ge=LEAST_POINTS, le=MOST_POINTS, description="Documents of the index, spread over all of them."
-    )
-    clusters: Whole = Field(8, ge=2, le=50)
-    model: str | None = None
-
-
-class MapPoint(BaseModel):
-    """A text in the plane."""
-
-    id: str
-    text: str
-    x: float
-    y: float
-    cluster: int
-
-
-class MapCluster(BaseModel):
-    """A cluster, and what sets it apart."""
-
-    label: str
-    words: list[str]
-    dimensions: list[str]
-    texts: int
-
-
-class MapAnswer(BaseModel):
-    """The answer of /map."""
-
-    model: str
-    points: list[MapPoint]
-    clusters: list[MapCluster]
 
 
 class ServedModel(BaseModel):
@@ -202,8 +158,10 @@ def model_routes(service: Service) -> APIRouter:
         name = service.model_name(body.model)
         service.check_explained({"text": body.text})
         model = service.models[name]
-        said = await service.in_thread(lambda: (model.describe(body.text, top_k=body.top_k), model.coverage(body.text)))
-        return answer({"text": body.text, "description": said[0], "coverage": round(float(said[1]), 6)})
+        about, known = await service.in_thread(
+            lambda: (model.describe(body.text, top_k=body.top_k), model.coverage(body.text))
+        )
+        return answer({"text": body.text, "description": about, "coverage": round(float(known), 6)})
 
     @router.get("/dimensions", response_model=DimensionList)
     async def dimensions(
@@ -280,35 +238,6 @@ def index_routes(service: Service) -> APIRouter:
     return router
 
 
-def map_routes(service: Service) -> APIRouter:
-    """Return the route that draws a corpus."""
-    router = APIRouter(tags=["pellucid"], route_class=Route, responses=described(InferenceError, 404))
-
-    @router.post("/map", response_model=MapAnswer)
-    async def corpus_as_map(body: MapRequest) -> Response:
-        """Put the texts of a corpus into the plane, in labelled clusters; takes seconds for a thousand."""
-        name = service.model_name(body.model)
-        if body.texts is not None:
-            texts = service.texts(body.texts, "texts", MOST_POINTS)
-            ids = [str(number) for number in range(1, len(texts) + 1)]
-        else:
-            index = service.searched()
-            every = max(1, -(-len(index) // body.limit))
-            chosen = await service.in_thread(lambda: list(islice(index, 0, None, every)))
-            ids = [document.id for document in chosen]
-            texts = ["\n".join(filter(None, (document.title, document.text)))[:_ENCODED] for document in chosen]
-
-        found = await service.in_slow_thread(lambda: corpus_map(service.models[name], texts, body.clusters))
-        places = zip(ids, texts, found.points.tolist(), found.members)
-        return answer({
-            "model": name,
-            "points": [{"id": id, "text": t[:_SHOWN], "x": x, "y": y, "cluster": c} for id, t, (x, y), c in places],
-            "clusters": [cluster._asdict() for cluster in found.clusters],
-        })  # fmt: skip
-
-    return router
-
-
 def saving_routes(service: Service) -> APIRouter:
     """Return the routes that write."""
     router = APIRouter(tags=["pellucid"], route_class=Route, responses=described(InferenceError, 403, 404, 409))
@@ -327,7 +256,7 @@ def saving_routes(service: Service) -> APIRouter:
         service.saved_to()
         index = service.searched()
         if service.settings.read_only:
-            raise ApiError(403, "the index is open for reading alone; change it where it is written")
+            raise ApiError(403, "the index is open only for reading; change it in the process that writes it")
         await service.in_thread_whole(lambda: index.configure(weights=body.weights, word_weights=body.word_weights))
         return answer({"weights": index.weights, "word weights": index.word_weights})
 
@@ -335,11 +264,7 @@ def saving_routes(service: Service) -> APIRouter:
 
 
 def _edited(model: Embedder, edit: ModelEdit) -> Embedder:
-    """Return a model after an edit.
-
-    Raises:
-        InputError: it changes nothing, or names what the model does not have.
-    """
+    """Return a model after an edit."""
     if not (edit.words or edit.scale or edit.without):
         raise InputError("nothing would change; give scale, without or words")
     factors: dict[Which, float] = {name: factor for name, factor in edit.scale.items()}

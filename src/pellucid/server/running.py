@@ -42,15 +42,14 @@ _HEAD_TOO_LARGE = b"HTTP/1.1 431 Request Header Fields Too Large\r\ncontent-leng
 
 
 class ImpatientProtocol(HttpToolsProtocol):  # type: ignore[misc]
-    """uvicorn's HTTP with limits for clients that mean no good.
+    """uvicorn's HTTP with limits for hostile clients."""
 
-    uvicorn waits for ever for the head of a request and for a client that does not read its answer, takes heads of
-    any length, accepts any number of connections, lets a request run on whose client is gone, takes what follows a body
-    for headers, and at the end drops requests that it has not read.
-    """
+    # uvicorn waits forever for the head of a request and for a client that does not read its answer, takes heads of any
+    # length and any number of connections, lets a request run on whose client is gone, reads headers behind a body, and
+    # at the end drops requests that it has not read.
 
     def connection_made(self, transport: asyncio.Transport) -> None:
-        """Begin to look whether anything comes; where there are too many connections, end this one."""
+        """Begin to watch the connection, or end it if there are too many."""
         super().connection_made(transport)
         self._beside_body, self._has_head = 0, False
         self._unanswered: deque[Any] = deque()
@@ -64,17 +63,17 @@ class ImpatientProtocol(HttpToolsProtocol):  # type: ignore[misc]
         """End the request whose client is gone."""
         if self._timer is not None:
             self._timer.cancel()
-        for cycle in self._unanswered:  # uvicorn knows the last of several alone
+        for cycle in self._unanswered:  # uvicorn only knows the last of several
             cycle.disconnected = True
             cycle.scope.get(HANG_UP, lambda: None)()
         super().connection_lost(exc)
 
     def shutdown(self) -> None:
-        """Close after a moment: what has arrived on an idle connection is still answered."""
+        """Close after a moment: requests that have arrived on an idle connection are still answered."""
         self.loop.call_later(_LAST_MOMENT, super().shutdown)
 
     def data_received(self, data: bytes) -> None:
-        """Count what is not body, and end a connection with too much of it."""
+        """Count bytes beside bodies, and end a connection with too many of them."""
         self._beside_body += len(data)
         super().data_received(data)
         if self._beside_body > _MOST_BESIDE_BODY and not self.transport.is_closing():
@@ -90,7 +89,7 @@ class ImpatientProtocol(HttpToolsProtocol):  # type: ignore[misc]
         super().on_message_begin()
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """Take a header; what comes after a chunked body is dropped, so that it stands for no header."""
+        """Take a header; those after a chunked body are dropped."""
         if not self._has_head:
             super().on_header(name, value)
 
@@ -143,9 +142,9 @@ def serve(
     Args:
         settings: what is served, and the limits.
         models: opened models by name, in the place of those that `settings` names; for one worker.
-        host: the address to listen on. On loopback alone no token is needed.
+        host: the address to listen on. Without a token only loopback is allowed.
         port: to listen on; 0 takes a free one.
-        workers: processes; they share the tables of mapped models, and open the index for reading alone. Models are
+        workers: processes; they share the tables of mapped models, and open the index only for reading. Models are
             saved by one.
         started: called once the server answers, with the address of the explorer, in a thread of its own.
 
@@ -192,11 +191,7 @@ def serve(
 
 
 def _free_port(host: str, port: int) -> int:
-    """Return a port that can be listened on, `port` unless that is 0; uvicorn would find out after opening the models.
-
-    Raises:
-        InputError: it is taken, or the host is none of this machine.
-    """
+    """Return a port that can be listened on, `port` unless that is 0; uvicorn would check after opening the models."""
     try:
         with socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET) as free:
             return int(free.getsockname()[1])

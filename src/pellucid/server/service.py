@@ -1,4 +1,8 @@
-"""What the server serves: opened models with their queues, an index, limits and counters."""
+"""What the server serves: opened models with their queues, an index, and limits.
+
+Texts of different requests that wait at the same moment go through the model in one call; no request waits for others.
+A static model encodes a few texts faster than a thread can be woken, so it does that at once, in the event loop.
+"""
 
 from __future__ import annotations
 
@@ -7,22 +11,22 @@ import logging
 import os
 import shutil
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
+from copy import copy
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import anyio
 import numpy as np
 
 from pellucid.base import Embedder
-from pellucid.embeddings import Role, check_explained, unit_rows
-from pellucid.errors import InputError, PellucidError
+from pellucid.embeddings import Role, check_explained, stacked, unit_rows
+from pellucid.errors import InputError, PellucidError, check_numbers
 from pellucid.pretrained import load, load_by_name
-from pellucid.server.batching import WARM_TEXT, Batcher, warm_up
 from pellucid.server.bodies import MOST_BYTES, ApiError
 from pellucid.static.embedder import StaticEmbedder
 from pellucid.store import writing_explained
@@ -32,9 +36,134 @@ if TYPE_CHECKING:
 
 Result = TypeVar("Result")
 
+WARM_TEXT = "ready, 3.14 zzqx Ünï 日本語"  # known words and others, in several scripts
+_AT_ONCE = 8_000  # characters: a static model takes about a millisecond for them
+_PIECE = 64  # texts; a long request is queued piece by piece, so that others get their turns
+_MOST_TEXTS = 256  # of one call of a model
 _MOST_NUMBERS = MOST_BYTES // 16  # of a dense answer: a float32 has at most 15 characters and a comma
 _SLOW_WAITING = 2  # jobs behind the one that runs
 _MOST_MODELS = 16  # that may be served where clients save more of them: each takes memory
+
+
+class _Job(NamedTuple):
+    texts: list[str]
+    role: Role
+    rows: asyncio.Future[Any]
+
+
+class Batcher:
+    """The queue in front of one model."""
+
+    def __init__(self, model: Embedder, max_waiting: int, *, is_warm: bool = True) -> None:
+        """Take a model; more than `max_waiting` requests in its queue are refused."""
+        self.model = model
+        self.is_warm = is_warm  # until `warm_up` is done, nothing is encoded in the event loop
+        self._is_quick = _static(model) is not None
+        self._queue: asyncio.Queue[_Job] = asyncio.Queue(max_waiting)
+        self._thread = ThreadPoolExecutor(1, "encode")
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        """Begin to encode; called in the event loop."""
+        self._task = asyncio.create_task(self._run())
+
+    async def stop(self) -> None:
+        """Finish the call that is running, and refuse what still waits."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+        self._thread.shutdown(wait=True)
+        while not self._queue.empty():
+            _fail(self._queue.get_nowait(), ApiError(503, "the server is shutting down"))
+
+    async def encode(self, texts: list[str], role: Role) -> Any:
+        """Return one row for each text: float32 [texts, dimension], or a CSR matrix."""
+        if self._is_quick and self.is_warm and sum(map(len, texts)) <= _AT_ONCE:
+            return _encode(self.model, texts, role)
+        pieces = [texts[start : start + _PIECE] for start in range(0, len(texts), _PIECE)]
+        rows = [await self._queued(piece, role, may_wait=number > 0) for number, piece in enumerate(pieces)]
+        return rows[0] if len(rows) == 1 else stacked(rows)
+
+    async def _queued(self, texts: list[str], role: Role, *, may_wait: bool) -> Any:
+        """Put texts into the queue and return their rows; only the first piece of a request may be refused."""
+        job = _Job(texts, role, asyncio.get_running_loop().create_future())
+        try:
+            if may_wait:
+                await self._queue.put(job)
+            else:
+                self._queue.put_nowait(job)
+            return await job.rows
+        except asyncio.QueueFull:
+            raise ApiError(429, "too many requests are waiting; try again in a moment") from None
+        finally:
+            job.rows.cancel()  # if the client is gone, the work is skipped
+
+    async def _run(self) -> None:
+        while True:
+            jobs = [await self._queue.get()]
+            while not self._queue.empty() and sum(len(job.texts) for job in jobs) < _MOST_TEXTS:
+                jobs.append(self._queue.get_nowait())
+            waiting = [job for job in jobs if not job.rows.done()]
+            for role in {job.role for job in waiting}:
+                await self._encode_jobs([job for job in waiting if job.role == role])
+
+    async def _encode_jobs(self, jobs: Sequence[_Job]) -> None:
+        """Encode jobs of one role together; where that fails, one by one, so that none fails for another's text."""
+        texts = [text for job in jobs for text in job.texts]
+        loop = asyncio.get_running_loop()
+        try:
+            rows = await loop.run_in_executor(self._thread, _encode, self.model, texts, jobs[0].role)
+        except ApiError as error:
+            if len(jobs) == 1:
+                _fail(jobs[0], error)
+                return
+            for job in jobs:
+                await self._encode_jobs([job])
+            return
+        start = 0
+        for job in jobs:
+            if not job.rows.done():
+                job.rows.set_result(rows[start : start + len(job.texts)])
+            start += len(job.texts)
+
+
+def warm_up(model: Embedder) -> None:
+    """Import and compile what the first requests would wait for: half a minute if nothing is cached."""
+    static = _static(model)
+    if static is not None:
+        aside = copy(static)  # the model itself answers without compiled code meanwhile
+        aside.start_compiled()
+        _call_all(aside)
+        static.start_compiled()  # otherwise a later request with enough texts would wait for it
+    _call_all(model)
+
+
+def _call_all(model: Embedder) -> None:
+    for work in (model.encode_query, model.encode_document, model.coverage, model.describe, model.explain):
+        with suppress(PellucidError, NotImplementedError):
+            work(WARM_TEXT)
+    with suppress(PellucidError, NotImplementedError):
+        model.explain(WARM_TEXT, WARM_TEXT)
+
+
+def _static(model: Embedder) -> StaticEmbedder | None:
+    """Return the static model that `model` is or contains."""
+    encoder = getattr(model, "encoder", model)
+    return encoder if isinstance(encoder, StaticEmbedder) else None
+
+
+def _encode(model: Embedder, texts: list[str], role: Role) -> Any:
+    try:
+        return {None: model.encode, "query": model.encode_query, "document": model.encode_document}[role](texts)
+    except PellucidError as error:
+        raise ApiError(422, str(error)) from error
+    except Exception as error:  # a transformer may fail in any way; the server goes on
+        raise ApiError(424, f"the model failed: {error!s:.200}") from error
+
+
+def _fail(job: _Job, error: Exception) -> None:
+    if not job.rows.done():
+        job.rows.set_exception(error)
 
 
 @dataclass(frozen=True)
@@ -42,17 +171,17 @@ class ServerSettings:
     """What is served, and its limits.
 
     Attributes:
-        models: names, folders or hub ids; the first serves requests that name none.
+        models: names, folders or hub ids; the first one is used for requests without a model.
         index: folder of an index.
-        save_to: folder where clients may save models that they have edited; None lets them save nothing.
-        token: what clients must send as `Authorization: Bearer`; None asks for nothing.
+        save_to: folder where clients may save edited models; None forbids it.
+        token: what clients must send as `Authorization: Bearer`; None for no token.
         max_texts: of one request.
         max_characters: of one text.
         max_body_bytes: of one request.
         max_waiting: requests in work at a time; more get 429.
         timeout: seconds until a request that is not read or answered is given up.
-        read_only: open the index for reading alone, as any number of processes may while one writes.
-        hosts: names that a client may call the server by; None allows any. The defence against pages that reach a
+        read_only: open the index only for reading, as any number of processes may while one writes.
+        hosts: names that clients may call the server by; None allows any. A defence against web pages that reach a
             server on loopback by a name of their own (DNS rebinding).
     """
 
@@ -69,14 +198,8 @@ class ServerSettings:
     hosts: tuple[str, ...] | None = None
 
     def __post_init__(self) -> None:
-        """Check the limits.
-
-        Raises:
-            InputError: one is below 1, or no model is given.
-        """
-        for name in ("max_texts", "max_characters", "max_body_bytes", "max_waiting", "timeout"):
-            if not getattr(self, name) > 0:
-                raise InputError(f"{name} is {getattr(self, name)!r:.40}; it must be above 0")
+        """Check the limits."""
+        check_numbers(self, "max_texts", "max_characters", "max_body_bytes", "max_waiting", "timeout", above=0)
         if not self.models:
             raise InputError("no model is given to serve; name at least one, as static-en")
 
@@ -85,11 +208,7 @@ class Service:
     """Opened models and an index."""
 
     def __init__(self, settings: ServerSettings, models: Mapping[str, Embedder] | None = None) -> None:
-        """Open what `settings` name; `models`, opened by name, take the place of `settings.models`.
-
-        Raises:
-            PellucidError: a model or the index cannot be opened.
-        """
+        """Open what `settings` name; `models`, opened by name, take the place of `settings.models`."""
         self.settings = settings
         self.models = dict(models) if models is not None else load_by_name(settings.models)
         self.default = next(iter(self.models))
@@ -111,14 +230,7 @@ class Service:
         self._saving: set[str] = set()  # names of models that are being saved
 
     def start(self, also: Callable[[], Any] = lambda: None) -> None:
-        """Begin to serve; called in the event loop.
-
-        Beside it everything is imported and compiled that the first requests would block all others for; `is_ready`
-        says when that is done. Until then even a short text is encoded in a thread.
-
-        Args:
-            also: what else takes a while at its first call.
-        """
+        """Begin to serve, in the event loop; until `is_ready` a thread calls what is slow at first, such as `also`."""
         for name, model in self.models.items():
             self._begin(name, model, is_sparse=hasattr(model.encode("ready"), "tocsr"))
         loop, models = asyncio.get_running_loop(), list(self.models.values())
@@ -162,11 +274,7 @@ class Service:
             self.index.close()
 
     def model_name(self, asked: str | None) -> str:
-        """Return the name of the model that a request asks for; None is the first.
-
-        Raises:
-            ApiError: 404, there is none of this name.
-        """
+        """Return the name of the model that a request asks for; None is the first."""
         if asked is None:
             return self.default
         if asked not in self.models:
@@ -175,11 +283,7 @@ class Service:
         return asked
 
     def texts(self, given: Any, param: str, most: int | None = None) -> list[str]:
-        """Return the texts of a request, checked against the limits.
-
-        Raises:
-            ApiError: 400 for no text, 422 for something else than texts, or too much of them.
-        """
+        """Return the texts of a request, checked against the limits."""
         texts = [given] if isinstance(given, str) else given
         if not isinstance(texts, list):
             raise ApiError(422, f"{param} is {type(given).__name__}; give a string or a list of strings", param)
@@ -203,19 +307,15 @@ class Service:
         return texts
 
     async def encode(self, name: str, texts: list[str], role: Role) -> Any:
-        """Return the rows of checked texts, as the model gives them."""
+        """Return the embeddings of checked texts, as the model gives them."""
         return await self._batchers[name].encode(texts, role)
 
     async def dense(self, name: str, texts: list[str], role: Role, *, normalize: bool, dimensions: int | None) -> Any:
-        """Return dense rows, float32 [texts, dimensions].
-
-        Raises:
-            ApiError: 422 where the model's dimensions cannot be cut short, or the answer would be too large.
-        """
+        """Return dense rows, float32 [texts, dimensions]; refused where dimensions cannot be cut, or are too many."""
         model = self.models[name]
         width = model.get_embedding_dimension()
         if dimensions is not None and dimensions != width and not (model._truncates and 1 <= dimensions <= width):
-            why = f"from 1 to {width}" if model._truncates else f"{width}; each has a meaning of its own, none is first"
+            why = f"from 1 to {width}" if model._truncates else f"{width}, which cannot be cut: they have no order"
             raise ApiError(422, f"dimensions is {dimensions}; {name} has {why}", "dimensions")
         if len(texts) * width > _MOST_NUMBERS:
             most = f"at most {_MOST_NUMBERS // width:,} texts go in one request, or ask /embed_sparse"
@@ -228,11 +328,7 @@ class Service:
         return np.ascontiguousarray(unit_rows(rows) if (normalize or is_cut) and not has_unit_rows else rows, "<f4")
 
     def check_explained(self, texts: Mapping[str, str | None]) -> None:
-        """Check texts, by the name of their field, that are to be explained.
-
-        Raises:
-            ApiError: 422, they are too long or no texts.
-        """
+        """Check texts to explain, by the names of their fields."""
         given = {param: text for param, text in texts.items() if text is not None}
         for param, text in given.items():
             self.texts(text, param)
@@ -242,20 +338,12 @@ class Service:
             raise ApiError(422, str(error), next(iter(given))) from error
 
     async def in_thread(self, work: Callable[[], Result]) -> Result:
-        """Run what takes a while beside the event loop.
-
-        Raises:
-            ApiError: 422, pellucid refuses it.
-        """
+        """Run `work` beside the event loop."""
         with _refusals():
             return await asyncio.get_running_loop().run_in_executor(self._threads, work)
 
     async def in_thread_whole(self, work: Callable[[], Result]) -> Result:
-        """Run what writes: not at all where the request ends before it has begun, else to its end, and answer then.
-
-        Raises:
-            ApiError: 422, pellucid refuses it.
-        """
+        """Run `work` that writes: to its end once it has begun, even if the request ends, otherwise not at all."""
         job = self._threads.submit(work)
         with _refusals():
             try:
@@ -268,11 +356,7 @@ class Service:
                 return job.result()
 
     async def in_slow_thread(self, work: Callable[[], Result]) -> Result:
-        """Run what takes many seconds, one at a time; a thread cannot be stopped, so that it runs on past the timeout.
-
-        Raises:
-            ApiError: 429, as many wait as are allowed; 422, pellucid refuses it.
-        """
+        """Run `work` that takes many seconds, one at a time; it cannot be stopped, and may outlast its request."""
         if self._slow_jobs > _SLOW_WAITING:
             raise ApiError(429, "too many maps are being drawn; try again in a moment")
 
@@ -286,26 +370,17 @@ class Service:
             return await asyncio.wrap_future(job)
 
     def saved_to(self) -> Path:
-        """Return the folder that clients may save to.
-
-        Raises:
-            ApiError: 403, they may not.
-        """
+        """Return the folder that clients may save to, or refuse."""
         if self.settings.save_to is None:
             raise ApiError(403, "this server saves nothing; start it with: pellucid serve --save-to FOLDER")
         return Path(self.settings.save_to)
 
     async def save_model(self, name: str, edited: Callable[[], Embedder]) -> None:
-        """Save what `edited` returns under a new name, and serve it; neither where the request ends before the answer.
-
-        Raises:
-            ApiError: 403, nothing may be saved; 409, the name is taken, or enough models are served; 422, pellucid
-                refuses it.
-        """
+        """Save what `edited` returns under a new name, and serve it; undone if the request ends before the answer."""
         folder = self.saved_to() / name
         if name in self.models or name in self._saving or os.path.lexists(folder):
             raise _taken(name)
-        if len(self.models) + len(self._saving) >= _MOST_MODELS:  # those to come count: each takes memory
+        if len(self.models) + len(self._saving) >= _MOST_MODELS:
             served = f"{len(self.models)} models are served and {len(self._saving)} are being saved"
             raise ApiError(409, f"{served}; there can be {_MOST_MODELS}. Start the server anew")
 
@@ -327,11 +402,7 @@ class Service:
         self._begin(name, model, is_sparse=is_sparse)  # nothing is awaited between here and the answer
 
     def searched(self) -> Index:
-        """Return the index.
-
-        Raises:
-            ApiError: 404, none is served.
-        """
+        """Return the index, or refuse."""
         if self.index is None:
             raise ApiError(404, "no index is served here; start the server with: pellucid serve --index FOLDER")
         return self.index
@@ -339,7 +410,7 @@ class Service:
 
 @contextmanager
 def _refusals() -> Iterator[None]:
-    """Answer with what pellucid refuses."""
+    """Answer with pellucid's own errors."""
     try:
         yield
     except PellucidError as error:
@@ -347,11 +418,7 @@ def _refusals() -> Iterator[None]:
 
 
 def _saved(model: Embedder, folder: Path) -> tuple[Embedder, bool]:
-    """Save a model as a new folder, whole or not at all, and open it; what is there already stays.
-
-    Returns:
-        the model, and whether its rows are sparse.
-    """
+    """Save a model as a new folder, whole or not at all; return it as opened from there, and whether it is sparse."""
     with writing_explained(folder), TemporaryDirectory(prefix=".saving-", dir=folder.parent) as aside:
         model.save_pretrained(Path(aside) / folder.name)
         try:
