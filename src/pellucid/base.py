@@ -1,4 +1,4 @@
-"""The contract that every family keeps: sentence-transformers' names, and `explain`.
+"""The contract of every family: sentence-transformers' names, `explain`, edits, opening and saving.
 
 A family implements `_encode` (texts and their role in, one row each out) and the saving of its own files, and where it
 can say more than which of its named dimensions two texts share, `_ask`.

@@ -1,4 +1,4 @@
-"""One fingerprint of a model: a checksum of all that its vectors depend on, of what is stored, not of what comes out.
+"""The fingerprint of a model: a checksum of everything stored that its vectors depend on.
 
 Every question whether a model is the one that something was made with is asked here: a corpus that is encoded further,
 an index, a part or backbone that is found by its name. A model that was copied, pickled, or saved and opened has the

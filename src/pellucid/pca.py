@@ -1,4 +1,4 @@
-"""The principal components of an embedding space, and what fine-tuning does to them.
+"""The principal components of an embedding space, and how fine-tuning changes them.
 
 "A Text is Worth Several Tokens", section 4: the singular vectors u_1, u_2, ... of a backbone's text embeddings, the
 variation v_j of its fine-tuned version along each, and the logits split into what the first component gives and what

@@ -1,4 +1,4 @@
-"""Any name, folder, hub id or object to an opened model: the one place that does it.
+"""Opening a model: any name, folder, hub id or object becomes an `Embedder`; the only place that does it.
 
 `load` does that, `load_by_name` opens some that are to be served.
 Where a name leads and what a folder must hold is in `folder.py`; the transformer of a model is opened in

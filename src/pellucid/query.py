@@ -1,4 +1,4 @@
-"""One way to ask a model: a text with its vector, what is known of it, and what its cosine to any other is made of.
+"""One way to ask a model: a text's vector, how much of it is known, and the terms of its cosine to another text.
 
 `Embedder.ask` gives a `Query`; `explain`, `rank` and the index stand on it. Here is what holds for every family: a
 cosine is the sum of the products of two rows' coordinates. A family that can say more overrides `terms`.

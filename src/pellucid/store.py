@@ -1,4 +1,4 @@
-"""Files that are whole or absent, and tensors read without copying.
+"""Files that are whole or absent, locks, checksums, and tensors read without copying.
 
 Writing goes to a temporary neighbour that is renamed at the end, so that a crash, a kill or a full disk leaves the old
 file or none. Who writes holds a lock, `.<name>.lock`; another writer of the same path waits for up to five minutes and

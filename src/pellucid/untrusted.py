@@ -1,4 +1,4 @@
-"""What is checked of an untrusted folder before transformers and sentence-transformers open it.
+"""Checks of an untrusted folder before transformers or sentence-transformers open it.
 
 These libraries trust it: sizes are taken from `config.json` and memory with them, weights that are absent become
 random numbers, code may be named, and a tokenizer is run as described, with regular expressions that take exponential

@@ -1,4 +1,4 @@
-"""The folder of a run that can be resumed: what was asked, what was read, and the state so far, each with a checksum.
+"""The folder of a run that can be resumed: the request, the data and the state so far, with checksums.
 
 A corpus is known by its content: a running hash of its texts, with a mark every so many. What a resumed run reads again
 is held back until its hash shows that it is the same, so that no changed text is used. One process at a time

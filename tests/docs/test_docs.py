@@ -21,7 +21,7 @@ from pellucid.folder import bundled_models
 ROOT = Path(__file__).resolve().parents[2]
 EXECUTED = [
     "README.md",
-    *(f"docs/{name}.md" for name in "quickstart explanations anchors toolkit ensembles search".split()),
+    *(f"docs/{name}.md" for name in "quickstart architecture explanations anchors toolkit ensembles search".split()),
 ]
 PACKAGE = ROOT / "src/pellucid"
 NO_TABLE = {"cli", "views", "integrations"}  # rooms without a table of names; of the last, each module is public itself
@@ -33,7 +33,7 @@ PAGES = sorted(
     for path in ROOT.glob(place)
 )
 ANALYSES = {  # no scripts: what the papers add to the library stands on its inner parts
-    "papers/__main__.py", "papers/models.py", "papers/sts.py",
+    "papers/__main__.py", "papers/local_tasks.py", "papers/models.py", "papers/sts.py",
     "papers/swe/bitext.py", "papers/swe/components.py", "papers/swe/norms.py", "papers/swe/separation.py",
     "papers/lens/baselines.py", "papers/lens/checkpoint.py", "papers/lens/instructions.py", "papers/lens/letters.py",
     "papers/keytokens/alignment.py", "papers/keytokens/index.py", "papers/keytokens/pooling.py",
@@ -226,9 +226,10 @@ def test_the_papers_rows_are_as_their_script_prints_them(opened):
     assert opened("papers.fidelity").tables() in FIDELITY, "run: python -m papers.fidelity"
 
 
-def test_the_map_names_every_file_once():
-    page = (ROOT / "docs/architecture.md").read_text(encoding="utf-8").partition("## The map")[2]
-    listed = re.findall(r"^\| `([\w/]+\.py)` \|", page, re.MULTILINE)
+def test_the_tables_of_files_are_the_modules_first_lines():
+    page = runpy.run_path(str(ROOT / "docs/architecture_page.py"))["page"]()
+    assert (ROOT / "docs/architecture.md").read_text(encoding="utf-8") == page, "run: make help-docs"
+    listed = re.findall(r"^\| `([\w/]+\.py)` \| .+ \|$", page, re.MULTILINE)
     there = {path.relative_to(PACKAGE).as_posix() for path in PACKAGE.rglob("*.py")}
     assert sorted(listed) == sorted(path for path in there if not path.endswith("__init__.py"))
 

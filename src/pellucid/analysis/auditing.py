@@ -1,4 +1,4 @@
-"""Which dimensions of a model are dead, doubled, crowded or have a name that says nothing; the edit that mends each.
+"""Dimensions that are dead, duplicate, crowded or have a name that says nothing, and the edit that mends each.
 
 Written against `Embedder` alone. Every verdict is a number over a threshold of `Thresholds`, and both are reported;
 a verdict says what a corpus shows, so the corpus should be like the texts the model is for. What "fires" means is in

@@ -1,4 +1,4 @@
-"""Do the rows that an explanation names carry the score? Take them away, and others at random, and look.
+"""Whether the rows that an explanation names carry the score: they are taken away, and others at random.
 
 What it shows: that the score falls faster without the top rows than without as many chosen by chance, and by how much.
 On embeddings (`units="dimensions"`) this checks the arithmetic with the lengths recomputed, and how concentrated a

@@ -1,4 +1,4 @@
-"""A ranked list with reasons: which documents are nearest to a query, and what puts each of them there."""
+"""A ranked list with reasons: which documents are nearest to a query, and which rows put each of them there."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A whole corpus into a folder of shards: checked, begun or resumed, handed to workers, and described at the end.
+"""A whole corpus into a folder of shards: checked, begun or resumed, handed to workers, described at the end.
 
 Workers are threads or processes of this machine, Ray, or Spark. An engine takes the numbers of the shards to write and
 yields what is remembered of each once it is written. All of them do the same, `write_shard`, and move nothing but

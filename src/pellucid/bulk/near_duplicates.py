@@ -1,4 +1,4 @@
-"""Near-duplicates of a corpus of any size: which texts say what an earlier one says, with the reasons.
+"""Near-duplicates in a corpus of any size: which texts repeat an earlier one, with the reasons.
 
 The texts are read in order. A text is a duplicate if an earlier text that is kept resembles it at the threshold or
 above; otherwise it is kept. So every text that is removed is within the threshold of one that is kept. With connected

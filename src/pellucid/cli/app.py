@@ -1,4 +1,4 @@
-"""The command line. A command is a function in this file, `look.py`, `make.py` or `vocabulary.py`, and nothing else.
+"""The command line and its main commands; the others are in `look.py`, `make.py`, `vocabulary.py` and `search.py`.
 
 Results go to stdout, everything else to stderr. Exit codes: 0 done, 1 an error that pellucid explains in one line,
 2 a command that was typed wrongly, 130 interrupted, 141 the reader of a pipe is gone. Imports are inside the commands,
@@ -356,7 +356,7 @@ def describe(
 
 @app.command()
 def evaluate(
-    model: Annotated[str, typer.Argument(help="As --model elsewhere, or one of the forms below.")] = "static-en",
+    model: Annotated[str, typer.Argument(help="A bundled name, a folder, or a hub id.")] = "static-en",
     data: Annotated[Path | None, typer.Option(help="A folder of test sets; without it, the hub's.")] = None,
     task: Annotated[list[str] | None, typer.Option(help="A task or a type, as STS; repeat for more.")] = None,
     cache: Annotated[Path | None, typer.Option(help="Where scores are kept. [default: ~/.cache]")] = None,
@@ -371,8 +371,6 @@ def evaluate(
     Examples:
       pellucid evaluate static-en --data shared/data --task STS
       pellucid evaluate sentence-transformers/all-MiniLM-L6-v2 --task STSBenchmark --json
-      pellucid evaluate static-en --data shared/data --task STS
-      pellucid evaluate wordllama --task STSBenchmark --task SICK-R --json
     """
     from pellucid.evaluation.evaluating import evaluate as score
 

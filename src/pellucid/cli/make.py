@@ -1,4 +1,4 @@
-"""The commands that make models. Those that take long resume when the same command is given again."""
+"""The commands that make models; those that take long resume when the same command is given again."""
 
 from __future__ import annotations
 

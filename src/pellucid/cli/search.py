@@ -1,4 +1,4 @@
-"""The commands for finding documents: `pellucid index build | add | ...` and `pellucid search`."""
+"""The commands for finding documents: `pellucid index ...` and `pellucid search`."""
 
 from __future__ import annotations
 

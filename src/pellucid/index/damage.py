@@ -1,4 +1,4 @@
-"""Whether the arrays of a segment can be what they say, and how it is told where they are not.
+"""Checks that the arrays of a segment can be what they claim to be.
 
 A folder may come from anyone, and a disk may fail: whatever a file holds, nothing is read outside of its arrays, and an
 error of ours names the file.

@@ -1,4 +1,4 @@
-"""The documents of an index: what one is, how a text is cut into passages, and what is refused."""
+"""The documents of an index: what a document is, how a text is cut into passages, and what is refused."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Engines: where the vectors of an index lie when they are not in its own segments, and what an engine has to do.
+"""What an engine has to do: the place of an index's vectors when they are not in its own segments.
 
 A point is a passage: a number, a vector for each model of the index (a numpy row, or the pair of indices and values of
 a sparse one; a model that knows nothing of the passage has none), and the metadata that can be filtered by. Numbers are

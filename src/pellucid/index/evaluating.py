@@ -1,4 +1,4 @@
-"""How good an index finds what people have judged: measures of each part, why what is relevant was missed, and weights.
+"""How well an index finds what people judged relevant: measures, what was missed and why, and tuned weights.
 
 The measures are trec_eval's. A query that finds nothing counts 0, and so does a relevant document that the index does
 not hold. All searches are of one commit, with its word weights; each query is encoded once. Weights that were chosen on

@@ -1,4 +1,4 @@
-"""Vectors from elsewhere: given with the documents, so that nothing is embedded twice.
+"""Vectors that are given with the documents, so that nothing is embedded twice.
 
 A row is of a document, and stands for each of its passages: what a long document means as a whole, beside what BM25 and
 other models find in the passage. The index remembers which parts have such rows (`given_parts`): they are kept when all

@@ -1,4 +1,4 @@
-"""What is known of a document beside its text, and the conditions a search can put on it.
+"""Metadata of documents, and the conditions that a search can set on it.
 
 A value is a string, a number, a boolean, or a list of such; None is the same as absent. A date is a string of one form.
 The engine knows a field by a key of its own: how values are compared (n, s, b) and the field's number, so that a field

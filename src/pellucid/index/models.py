@@ -1,4 +1,4 @@
-"""The models of an index: opened, written down so that they can be opened again, and recognised.
+"""The models of an index: opened, recorded so that they can be opened again, and recognised.
 
 A model given by name is remembered by that name; one given as an object is saved into the index, so that the folder is
 whole; a function can only be given again. A model is recognised by its fingerprint: an index refuses vectors that are

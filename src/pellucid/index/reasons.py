@@ -1,4 +1,4 @@
-"""What a hit's score is made of, as arrays; rows are made when somebody reads them.
+"""What a hit's score is made of, as arrays; rows are made when they are read.
 
 Each part of the score is taken apart by what was asked for its vector: a static model's into pairs of words, any other
 model's by its `Query`; BM25 into terms here. All of them are exact: the values of a part add up to what it adds to the

@@ -1,4 +1,4 @@
-"""A second stage: the first hits of a search scored by what reads query and passage together, as a cross-encoder does.
+"""A second stage: the first hits of a search scored again by a model that reads query and passage together.
 
 Its score is a part of the hit's, "rerank", with one row, since it cannot be taken apart. With a weight it stands beside
 the parts of the search, whose rows all shrink alike. Without one it takes the place of the score, and is all that the

@@ -1,4 +1,4 @@
-"""A question to an index: its vectors, the best passages, and what takes their scores apart.
+"""A query to an index: its vectors, the best passages, and what their scores are made of.
 
 The vectors in the segments are read whole: every passage gets its score, so that what is found is the best there is. A
 large dense part is read in 8 bits first; each product is then known up to a bound, and those passages are multiplied

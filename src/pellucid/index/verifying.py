@@ -1,4 +1,4 @@
-"""Whether an index stores just what the texts of its documents give.
+"""Checks that an index stores exactly what the texts of its documents give.
 
 Every file is held against its checksum; then all of it is computed again, of the models' vectors a sample.
 """

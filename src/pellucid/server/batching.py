@@ -1,4 +1,4 @@
-"""Concurrent requests are encoded together.
+"""Requests that arrive at the same moment are encoded together.
 
 Texts of different requests that wait at the same moment go through the model in one call; no request waits for others.
 A static model encodes a few texts faster than a thread can be woken, so it does that at once, in the event loop.

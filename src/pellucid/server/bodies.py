@@ -1,4 +1,4 @@
-"""Bodies: how one becomes a request, and what is answered, errors in the form of each API.
+"""How a request's body is read and an answer is written, with errors in the form of each API.
 
 A request is read by pydantic from the bytes, checked on the way, before the event loop goes on. An error under /v1/ is
 OpenAI's `{"error": {"message", "type", "param", "code"}}`, elsewhere text-embeddings-inference's

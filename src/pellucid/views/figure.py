@@ -1,4 +1,4 @@
-"""Pictures: one canvas, one palette and the few charts that every result draws itself with.
+"""Figures: one canvas, one palette and the few charts that results draw themselves with.
 
 A result calls down to these with names and numbers, or hands its parts to `picture`; nothing here knows a result. A
 picture is a matplotlib Figure that the caller shows or saves, for a light or a dark background. Nothing global is

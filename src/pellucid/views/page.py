@@ -1,4 +1,4 @@
-"""Parts as HTML: one self-contained piece, no script, no address, every text escaped.
+"""Parts as HTML: self-contained, without scripts and addresses, every text escaped.
 
 Backgrounds are transparent or see-through tints and text keeps the colour of the page around it, so that the piece
 reads on light and on dark. It follows the reader's system, and where a notebook or documentation theme says otherwise,

@@ -1,4 +1,4 @@
-"""What cards, audits and comparisons have in common: a result is data, and its views are written once for all.
+"""What all results have in common: a result is data, and its views are written once.
 
 A result is a frozen dataclass that derives from `Report` and lists its `_parts`: headings, notes, tables. The terminal
 and the HTML view show the same parts; the dict form holds the fields. A new kind of result therefore needs no view of

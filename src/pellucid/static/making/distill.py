@@ -1,4 +1,4 @@
-"""Making a static model from sentence transformers, or training one further (SWE paper, section 3).
+"""A static model from sentence transformers, or one trained further: the three steps (SWE paper, section 3).
 
 1. Extraction (`extraction.py`, section 3.1): a vector for each word from one pass of the teacher over a corpus.
 2. PCA (section 3.2): principal components of *sentence* vectors, without the first few ("all but the top").

@@ -1,4 +1,4 @@
-"""Static models of several languages (SWE paper): from a multilingual teacher, or from translated sentences alone.
+"""Static models of several languages: from a multilingual teacher, or from translated sentences alone.
 
 `distill_languages`, with a multilingual sentence transformer and translated sentences:
 

@@ -1,4 +1,4 @@
-"""Mapping one static model's vectors into another's space, and merging the vocabularies of two models.
+"""One static model's vectors mapped into another's space, and the merged vocabularies of two models.
 
 The map is fitted on the words that both have: ridge regression or a rotation (Procrustes). Directions and lengths are
 fitted apart. A map fitted to whole vectors draws every length towards the mean, and the length of a word is its weight
