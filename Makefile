@@ -59,8 +59,9 @@ fuzz: $(VENV)/test.stamp  ## attack it for minutes: damaged files, kills, full d
 docs: $(VENV)/docs.stamp help-docs  ## build the documentation into site/
 	$(BIN)/mkdocs build --strict
 
-help-docs: $(VENV)/test.stamp  ## write docs/cli.md from the commands' --help, docs/schema.json from the types
+help-docs: $(VENV)/test.stamp  ## write docs/cli.md, the tables of docs/architecture.md and the JSON schemas from the code
 	$(BIN)/python docs/cli_page.py
+	$(BIN)/python docs/architecture_page.py
 	$(BIN)/python docs/schemas.py
 
 clean:  ## remove the environment and everything built

@@ -8,6 +8,8 @@ of the second only say whether neighbours have the same one.
 
 from __future__ import annotations
 
+import csv
+import lzma
 import sys
 from pathlib import Path
 
@@ -16,7 +18,13 @@ import numpy as np
 import pellucid
 from pellucid import audit, cards, compare
 from pellucid.base import Embedder
-from pellucid.evaluation.tasks import read_table
+
+
+def read_table(path: Path) -> dict[str, list[str]]:
+    """Return the columns text and label of a table with tabs, plain or packed."""
+    with (lzma.open if path.suffix == ".xz" else open)(path, "rt", encoding="utf-8") as lines:
+        rows = list(csv.DictReader(lines, delimiter="\t", quoting=csv.QUOTE_NONE))
+    return {column: [row[column] for row in rows] for column in ("text", "label")}
 
 
 def neighbours(model: Embedder, texts: list[str], labels: list[str], draws: int = 20) -> str:
@@ -33,7 +41,7 @@ def neighbours(model: Embedder, texts: list[str], labels: list[str], draws: int 
 
 def main() -> None:
     """Audit, look at the worst dimension, remove what is crowded, compare."""
-    train, test = (read_table(Path(name), ["text", "label"]) for name in sys.argv[1:3])
+    train, test = (read_table(Path(name)) for name in sys.argv[1:3])
     model = pellucid.load("anchors-en-200")
     found = audit(model, train["text"])
     print(found)

@@ -10,14 +10,15 @@ wrong and the word to change are chosen on the training queries; the test querie
 from __future__ import annotations
 
 import argparse
+import json
+import lzma
 import math
 import tempfile
 import time
 from pathlib import Path
 
 import pellucid
-from pellucid.evaluation.tasks import read_records, read_table
-from pellucid.index import Hits
+from pellucid.index import Hits, read_qrels, read_queries
 
 Judged = dict[str, set[str]]
 """Query -> the documents that are right."""
@@ -25,7 +26,9 @@ Judged = dict[str, set[str]]
 
 def build(data: Path, folder: Path) -> pellucid.Index:
     """Return an index of the abstracts: BM25 and static-en."""
-    records = list(read_records(_file(data, "corpus.jsonl"), ["_id", "text"]))
+    path = _file(data, "corpus.jsonl")
+    content = lzma.decompress(path.read_bytes()) if path.suffix == ".xz" else path.read_bytes()
+    records = [json.loads(line) for line in content.splitlines()]
     index = pellucid.Index.create(folder)
     index.add(
         [record["_id"] for record in records],
@@ -37,13 +40,9 @@ def build(data: Path, folder: Path) -> pellucid.Index:
 
 def judged(data: Path, split: str) -> Judged:
     """Return the right documents of each query of a split."""
-    found: Judged = {}
-    for query, document, grade in zip(
-        *read_table(_file(data, f"qrels/{split}.tsv"), ["query-id", "corpus-id", "score"]).values()
-    ):
-        if int(grade) > 0:
-            found.setdefault(query, set()).add(document)
-    return found
+    grades = read_qrels(_file(data, f"qrels/{split}.tsv"))
+    found = {query: {document for document, grade in row.items() if grade > 0} for query, row in grades.items()}
+    return {query: documents for query, documents in found.items() if documents}
 
 
 def _file(data: Path, name: str) -> Path:
@@ -109,7 +108,7 @@ def main() -> None:
     parser.add_argument("--word", default="immune", help="The word of static-en whose weight is changed.")
     parser.add_argument("--factor", type=float, default=0.3, help="How much the word counts then.")
     given = parser.parse_args()
-    queries = {record["_id"]: record["text"] for record in read_records(given.data / "queries.jsonl", ["_id", "text"])}
+    queries = read_queries(_file(given.data, "queries.jsonl"))
     splits = {split: judged(given.data, split) for split in ("train", "test")}
     right = {**splits["test"], **splits["train"]}[given.query]
     with tempfile.TemporaryDirectory() as work:

@@ -65,10 +65,10 @@ def bm25_score(task: LocalTask, name: str = PLAIN) -> float:
     """Return BM25's nDCG@10 x 100 on a retrieval set, measured by MTEB."""
     import mteb
 
-    from pellucid.evaluation.tasks import make_task, quiet
+    from pellucid.evaluation.tasks import quiet
 
     with quiet():
-        done = mteb.evaluate(Bm25(name), make_task(task), cache=None, co2_tracker=False, show_progress_bar=False)
+        done = mteb.evaluate(Bm25(name), task.make(), cache=None, co2_tracker=False, show_progress_bar=False)
     return 100 * float(done.task_results[0].get_score())
 
 

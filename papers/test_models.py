@@ -13,7 +13,7 @@ from papers.sts import sts_spearman
 from pellucid.errors import InputError, ModelFolderError
 from pellucid.evaluation import evaluate
 from pellucid.static.embedder import StaticEmbedder
-from test_evaluate import RISING, Planar, score, write_clustering, write_sts
+from test_evaluate import RISING, Planar, score, write_retrieval, write_sts
 
 # --- the fast STS score ---
 
@@ -56,7 +56,7 @@ def test_pairs_without_a_score_are_left_out(tmp_path: Path, fruit: StaticEmbedde
 
 
 def test_a_folder_without_sts_sets(tmp_path: Path) -> None:
-    write_clustering(tmp_path)
+    write_retrieval(tmp_path)
     with pytest.raises(InputError, match="no STS set under"):
         sts_spearman(Planar().encode, tmp_path)
 

@@ -17,7 +17,7 @@ from pellucid.evaluation.tasks import LocalTask, read_records, read_sts, read_ta
 
 @dataclass(frozen=True)
 class Coordinates:
-    """A map from an encoder's unit rows to coordinates; what `pellucid.evaluation.evaluate` calls a model.
+    """A map from an encoder's unit rows to coordinates; what `pellucid.evaluate` calls a model.
 
     Attributes:
         encoder: list of texts -> rows.

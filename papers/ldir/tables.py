@@ -4,7 +4,7 @@ r"""The tables of the LDIR paper with our rows beside the paper's, and what beco
 
 Candidates for anchors are those of recipes/anchors_en.py and lie in the same folders of WORK (`en`, `minilm`), so that
 neither encodes again what the other has. Every text of the sets is encoded once; vectors, anchors and scores are kept
-in WORK, and a run that was killed goes on. Scores are MTEB's, by `pellucid.evaluation.evaluate`.
+in WORK, and a run that was killed goes on. Scores are MTEB's, by `papers.local_tasks.evaluate`.
 """
 
 from __future__ import annotations
@@ -28,10 +28,11 @@ from papers.bm25 import bm25_scores
 from papers.ldir.baselines import PLAIN, VARIANTS, BagOfWords, Coordinates, cognitive_load, texts_of
 from papers.ldir.development import Development, development_score, development_split
 from papers.ldir.page import BINARY, ENCODER, METHODS, MORE, OURS, WHOLE, Row, make_page
+from papers.local_tasks import evaluate, find_tasks
 from papers.options import make_parser
 from papers.pages import print_page
 from papers.vector_cache import CachedEncoder, Vectors, unit_rows
-from pellucid import AnchorEmbedder, choose_anchors, evaluate
+from pellucid import AnchorEmbedder, choose_anchors
 from pellucid.anchors import (
     CandidateSettings,
     farthest_points,
@@ -41,7 +42,6 @@ from pellucid.anchors import (
     uniform_points,
 )
 from pellucid.evaluation.evaluating import cache_key
-from pellucid.evaluation.tasks import find_tasks
 
 CANDIDATES = CandidateSettings(words=(4, 20), max_candidates=200_000)  # as recipes/anchors_en.py
 CHOOSERS = {"uniform": uniform_points, "kmeans": kmeans_points, "fps": farthest_points, "frame": frame_points}

@@ -12,10 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from papers.local_tasks import evaluate, find_tasks
 from pellucid.errors import InputError, ModelFolderError
-from pellucid.evaluation import evaluate
 from pellucid.evaluation.evaluating import Results, TaskScore
-from pellucid.evaluation.tasks import find_tasks
 from pellucid.store import read_json
 
 AUTO, BUNDLED, NONE = "auto", "bundled", "none"
@@ -32,7 +31,7 @@ def evaluate_instructed(
     instructions: str | Path | None = AUTO,
     cache_dir: str | Path | None = None,
 ) -> tuple[Results, dict[str, str]]:
-    """Score a model with `pellucid.evaluate`, on each task with the instruction for it.
+    """Score a model with `papers.local_tasks.evaluate`, on each task with the instruction for it.
 
     Args:
         model: opened; one of sentence-transformers keeps its own prompts.

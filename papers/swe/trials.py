@@ -21,9 +21,10 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from papers.local_tasks import evaluate
 from papers.options import make_parser
 from papers.pages import markdown_table, measured, print_block
-from pellucid import StaticEmbedder, evaluate
+from pellucid import StaticEmbedder
 from pellucid.static import ExtractionSettings, PcaSettings, RefinementSettings
 from pellucid.static.making.distill import distill_extraction, subwords_of
 from pellucid.static.making.extraction import Extraction, extract

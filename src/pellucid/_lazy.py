@@ -1,4 +1,4 @@
-"""How a package gives its public names: each is imported when it is first used, so that the package imports at once."""
+"""Public names of a package, each imported when it is first used, so that the package imports at once."""
 
 from __future__ import annotations
 

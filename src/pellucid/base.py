@@ -1,4 +1,4 @@
-"""The contract that every family keeps: sentence-transformers' names, and `explain`.
+"""The contract of every family: sentence-transformers' names, `explain`, edits, opening and saving.
 
 A family implements `_encode` (texts and their role in, one row each out), reads and writes its own files, and overrides
 `_ask` where it can explain more than products of coordinates. What is written against `Embedder` then works for it.

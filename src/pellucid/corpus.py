@@ -1,4 +1,4 @@
-"""Reading a corpus of any size, one text at a time.
+"""Reading a corpus of any size, one text at a time: txt, jsonl, csv, tsv and parquet.
 
 Plain text (`.txt`, one text a line), JSON lines (`.jsonl`, a string or an object with a text field a line), tables
 (`.csv`, `.tsv`, names of columns in the first line), any of them compressed (`.xz`, `.gz`), `.parquet` (a text column),

@@ -1,4 +1,4 @@
-"""The errors pellucid raises. Each message names the thing, the value it had and the way out."""
+"""The errors: each message names the thing, the value it had and the way out."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Progress bars for work of more than two seconds, and the order in which texts go through a model.
+"""A progress bar for work of more than two seconds, and the order in which texts go through a model.
 
 They go to stderr. `show_progress_bar=False` silences one call, the environment variable PELLUCID_PROGRESS=0 all.
 """

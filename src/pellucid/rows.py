@@ -1,4 +1,4 @@
-"""The rows of an explanation: named terms of a score, made when somebody reads them."""
+"""The rows of an explanation: named terms of a score, made when they are read."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files that are whole or absent, and tensors read without copying.
+"""Files that are whole or absent, locks, checksums, and tensors read without copying.
 
 Files and folders are written to a temporary neighbour that replaces the old one at the end, so that a crash, a kill or
 a full disk leaves the old one or none. A writer holds a lock, `.<name>.lock`; another writer of the same path waits for

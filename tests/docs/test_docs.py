@@ -21,39 +21,29 @@ from pellucid.folder import bundled_models
 ROOT = Path(__file__).resolve().parents[2]
 EXECUTED = [
     "README.md",
-    *(f"docs/{name}.md" for name in "quickstart explanations anchors toolkit ensembles search".split()),
+    *(f"docs/{name}.md" for name in "quickstart architecture explanations anchors toolkit ensembles search".split()),
 ]
 PACKAGE = ROOT / "src/pellucid"
-NO_TABLE = {"cli", "views", "integrations"}  # rooms without a table of names; of the last, each module is public itself
-ROOMS = sorted({path.parent.name for path in PACKAGE.glob("*/__init__.py")} - NO_TABLE)
-PACKAGES = ["pellucid", *(f"pellucid.{room}" for room in ROOMS)]
+NO_TABLE = {
+    "cli",
+    "views",
+    "integrations",
+}  # packages without public names of their own; of the last, each module is public itself
+WITH_NAMES = sorted({path.parent.name for path in PACKAGE.glob("*/__init__.py")} - NO_TABLE)
+PACKAGES = ["pellucid", *(f"pellucid.{name}" for name in WITH_NAMES)]
 PAGES = sorted(
     path.relative_to(ROOT).as_posix()
     for place in ("*.md", "docs/*.md", "recipes/*.md", "benchmarks/*.md", "papers/**/*.md")
     for path in ROOT.glob(place)
 )
-ANALYSES = {  # no scripts: what the papers add to the library stands on its inner parts
-    "papers/__main__.py", "papers/models.py", "papers/sts.py",
-    "papers/swe/bitext.py", "papers/swe/components.py", "papers/swe/norms.py", "papers/swe/separation.py",
-    "papers/lens/baselines.py", "papers/lens/checkpoint.py", "papers/lens/instructions.py", "papers/lens/letters.py",
-    "papers/keytokens/alignment.py", "papers/keytokens/index.py", "papers/keytokens/pooling.py",
-    "papers/keytokens/presets.py", "papers/keytokens/rates.py", "papers/keytokens/spectrum.py",
-}  # fmt: skip
-INNER = {  # what these measure, rebuild or show is an inner part
-    "papers/authors_code.py": {
-        "pellucid.lexicon.trainer",
-        "pellucid.static.making.training",
-        "pellucid.transformer.tokenwords",
-    },
-    "benchmarks/fps_speed.py": {"pellucid.anchors.farthest"},
-    "benchmarks/search_peers.py": {"pellucid.index.bm25"},
-    "papers/swe/text.py": {"pellucid.static.making.extraction"},
-    "benchmarks/search.py": {"pellucid.index.bm25", "pellucid.index.searching"},
-    "recipes/dense_minilm.py": {"pellucid.lexicon.training", "pellucid.lexicon.trainer"},
+INNER = {  # what these show is an inner part
     "docs/cli_page.py": {"pellucid.cli.app"},
     "docs/schemas.py": {"pellucid.views.report"},
     "docs/make_images.py": {"pellucid.views.terminal"},
 }
+SHOWN_BESIDE = {  # what public names give
+    "pellucid.explanation.Row", "pellucid.text.Coverage", "pellucid.dimensions.Dimensions",
+}  # fmt: skip
 FOUND = (module.name.partition(".")[2] for module in pkgutil.walk_packages(pellucid.__path__, "pellucid."))
 ADAPTERS = "integrations."  # each imports another library, which may be absent; test_integrations.py opens them
 MODULES = sorted(name for name in FOUND if name != "__main__" and not name.startswith(ADAPTERS))
@@ -121,7 +111,7 @@ def parsed(path):
     return ast.parse(path.read_text(encoding="utf-8"))
 
 
-def test_a_room_says_what_it_is_for_and_imports_only_its_table_of_names():
+def test_a_package_says_what_it_is_for_and_imports_only_its_table_of_names():
     for path in PACKAGE.rglob("__init__.py"):
         tree = parsed(path)
         assert ast.get_docstring(tree), path
@@ -157,15 +147,21 @@ def imported_names(text):
             yield from ((node.module, alias.name) for alias in node.names)
 
 
-@pytest.mark.parametrize("folder", ["examples", "papers", "benchmarks", "recipes", "docs"])
-def test_a_script_imports_nothing_deeper_than_a_room(folder):
-    for path in sorted(set((ROOT / folder).rglob("*.py")) - set((ROOT / folder).rglob("test_*.py"))):
-        if path.relative_to(ROOT).as_posix() in ANALYSES:
-            continue
+@pytest.mark.parametrize("folder", ["examples", "docs"])
+def test_an_example_imports_nothing_deeper_than_a_package(folder):
+    for path in sorted((ROOT / folder).rglob("*.py")):
         taken = list(imported_names(path.read_text(encoding="utf-8")))
         inner = INNER.get(path.relative_to(ROOT).as_posix(), set())
         assert {home for home, _ in taken if home.count(".") > 1} == inner, path
         assert all(public(f"{home}.{name}") for home, name in taken if name and home.count(".") < 2), path
+
+
+@pytest.mark.parametrize("folder", ["papers", "benchmarks", "recipes"])
+def test_a_script_imports_no_private_name(folder):
+    for path in sorted((ROOT / folder).rglob("*.py")):
+        taken = imported_names(path.read_text(encoding="utf-8"))
+        private = [name for home, name in taken for name in (*home.split("."), name) if name.startswith("_")]
+        assert not private, f"{path} imports {private}"
 
 
 def public(name):
@@ -189,12 +185,20 @@ def adapter(module, name=None):
 
 
 @pytest.mark.parametrize("page", PAGES)
-def test_a_page_names_nothing_deeper_than_a_room(page):
+def test_a_page_names_nothing_deeper_than_a_package(page):
     text = (ROOT / page).read_text(encoding="utf-8")
     for name in set(re.findall(r"\bpellucid(?:\.\w+)+", text)):
         assert public(name) is not None
     for home, names in re.findall(r"from (pellucid[.\w]*) import ([\w, ]+)", text):
         assert all(public(f"{home}.{name.split()[0]}") for name in names.split(", "))
+
+
+def test_the_page_of_the_api_has_every_public_name():
+    listed = re.findall(r"^::: (\S+)$", (ROOT / "docs/api.md").read_text(encoding="utf-8"), re.MULTILINE)
+    names = [name for package in PACKAGES for name in importlib.import_module(package).__all__]
+    missing = set(names) - {name.rpartition(".")[2] for name in listed} - {"engines"}  # whose classes are on it
+    assert not missing and len(set(listed)) == len(listed)
+    assert {name for name in listed if name.rpartition(".")[2] not in names} == SHOWN_BESIDE
 
 
 FIDELITY = (ROOT / "papers/fidelity.md").read_text(encoding="utf-8")
@@ -226,9 +230,10 @@ def test_the_papers_rows_are_as_their_script_prints_them(opened):
     assert opened("papers.fidelity").tables() in FIDELITY, "run: python -m papers.fidelity"
 
 
-def test_the_map_names_every_file_once():
-    page = (ROOT / "docs/architecture.md").read_text(encoding="utf-8").partition("## The map")[2]
-    listed = re.findall(r"^\| `([\w/]+\.py)` \|", page, re.MULTILINE)
+def test_the_tables_of_files_are_the_modules_first_lines():
+    page = runpy.run_path(str(ROOT / "docs/architecture_page.py"))["page"]()
+    assert (ROOT / "docs/architecture.md").read_text(encoding="utf-8") == page, "run: make help-docs"
+    listed = re.findall(r"^\| `([\w/]+\.py)` \| .+ \|$", page, re.MULTILINE)
     there = {path.relative_to(PACKAGE).as_posix() for path in PACKAGE.rglob("*.py")}
     assert sorted(listed) == sorted(path for path in there if not path.endswith("__init__.py"))
 

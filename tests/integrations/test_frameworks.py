@@ -56,7 +56,7 @@ def test_bertopic_takes_a_pipeline_around_encode(model):
 def test_mteb_evaluates_the_model_as_it_is(model, tmp_path):
     mteb = pytest.importorskip("mteb", reason="mteb is not installed")
     from pellucid.evaluation import MtebEncoder, evaluate
-    from pellucid.evaluation.tasks import find_tasks, make_task, quiet
+    from pellucid.evaluation.tasks import find_tasks, quiet
 
     folder = tmp_path / "data" / "sts" / "STS12"
     folder.mkdir(parents=True)
@@ -65,9 +65,7 @@ def test_mteb_evaluates_the_model_as_it_is(model, tmp_path):
     (folder / "test.tsv").write_text("\n".join(lines) + "\n")
     (task,) = find_tasks(tmp_path / "data")
     with quiet():
-        done = mteb.evaluate(
-            MtebEncoder(model), make_task(task), cache=None, co2_tracker=False, show_progress_bar=False
-        )
+        done = mteb.evaluate(MtebEncoder(model), task.make(), cache=None, co2_tracker=False, show_progress_bar=False)
     score = done.task_results[0].get_score()
     assert score > 0.5
     (row,) = evaluate(model, data=tmp_path / "data", cache_dir=tmp_path / "cache", show_progress_bar=False).rows

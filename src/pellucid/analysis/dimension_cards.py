@@ -1,4 +1,4 @@
-"""What one dimension is: its meaning, how often it fires, its strongest texts, its nearest relatives.
+"""One dimension: its meaning, how often it fires, its strongest texts, its nearest relatives.
 
 A dimension fires on a text when it carries more than its even share of the embedding there,
 coordinate^2 > |embedding|^2 / n; see `coordinates.py`. Coordinates are those of L2-normalised embeddings.

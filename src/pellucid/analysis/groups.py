@@ -1,4 +1,4 @@
-"""What sets a group of texts apart from others: a cluster, a class, a complaint's twenty examples.
+"""What sets a group of texts apart from others: a cluster, a class, twenty examples of a complaint.
 
 The mean cosine of two different texts of a group is a sum over dimensions, and so is that of a text of the group and
 one outside it. Their difference, the separation, therefore has one part a dimension, exactly:

@@ -1,4 +1,4 @@
-"""Farthest point sampling, compiled: exact, and lazy about which similarities it computes.
+"""Farthest point sampling, compiled: exact, and it computes only the similarities that it needs.
 
 What is computed. The next pick is the candidate whose greatest similarity to the picks so far is the smallest. The
 plain algorithm keeps that greatest similarity, `best`, for every candidate, and after each pick compares all N

@@ -1,4 +1,4 @@
-"""Choosing anchors from a corpus: KMeans, a nearly tight frame, farthest point sampling (LDIR, section 3), uniform.
+"""Choosing anchors from a corpus: KMeans, a nearly tight frame, farthest points, uniform (LDIR, section 3).
 
 `choose_anchors` does it all: corpus, quality filter, encoder, picks. The functions below it work on vectors. What
 a candidate must be is in `candidates.py`, the compiled search behind `farthest_points` in `farthest.py`.

@@ -1,4 +1,4 @@
-"""A whole corpus into a folder of shards: checked, begun or resumed, handed to workers, and described at the end.
+"""A whole corpus into a folder of shards: checked, begun or resumed, handed to workers, described at the end.
 
 Workers are threads or processes of this machine, Ray, or Spark. An engine takes the numbers of the shards to write and
 yields the record of each once it is written. All call `write_shard`, and only numbers move: a worker reads its rows and

@@ -1,4 +1,4 @@
-"""The commands that change the words of a static model: `pellucid vocabulary add | prune | ...`."""
+"""The commands that change the words of a static model: `pellucid vocabulary ...`."""
 
 from __future__ import annotations
 

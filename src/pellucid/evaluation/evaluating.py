@@ -1,8 +1,8 @@
-"""How good a model is: MTEB's tasks on local data or the hub's.
+"""Scores of a model on MTEB's tasks, kept on disk; a model as MTEB calls it.
 
-Scores are kept in a folder of small JSON files, each named by a hash of the model's weights and of the data, so that an
-interrupted evaluation resumes and one that was done costs nothing. MTEB's own cache is not used: it goes by names, and
-locally made models have none.
+A score is a small JSON file, named by a hash of the model's weights and of the data, so that an interrupted evaluation
+resumes and a known score is read without loading MTEB. MTEB's own cache would round the scores, read all data first and
+stop at a half-written file.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from pellucid.base import Embedder
 from pellucid.embeddings import unit_rows
 from pellucid.encoder import EncoderEmbedder
 from pellucid.errors import InputError, ModelFolderError, missing_extra
-from pellucid.evaluation.tasks import KINDS, LocalTask, find_tasks, hub_task, make_hub_task, make_task, quiet
+from pellucid.evaluation.tasks import HubTask, LocalTask, find_tasks, quiet
 from pellucid.fingerprint import fingerprint
 from pellucid.pretrained import load
 from pellucid.progress import Progress
@@ -44,22 +44,13 @@ _FORMAT = 1  # part of every key of the cache; raise it with any change here tha
 
 @dataclass(frozen=True)
 class TaskScore:
-    """A model's score on one task.
-
-    Attributes:
-        task: MTEB's name of the task, or the name of the set's folder.
-        type: the kind of task, as "STS" or "Retrieval".
-        metric: the main metric of the task, as MTEB calls it.
-        score: the main metric x 100; NaN for a correlation with a model that gives every pair the same cosine.
-        seconds: how long encoding and scoring took when the score was made.
-        scores: all metrics that are one finite number, as MTEB gives them (mostly 0 to 1).
-    """
+    """A model's score on one task: the main metric x 100, and every metric that is one finite number."""
 
     task: str
     type: str
     metric: str
-    score: float
-    seconds: float = 0.0
+    score: float  # NaN for a correlation where every pair has the same cosine
+    seconds: float = 0.0  # of encoding and scoring
     scores: Mapping[str, float] = field(default_factory=dict, repr=False)
 
 
@@ -80,26 +71,13 @@ class Results:
         """Return the model's name, the rows and the means as plain values, fit for JSON."""
         return {"model": self.model, "rows": [asdict(row) for row in self.rows], "means": self.means}
 
-    def to_frame(self) -> Any:
-        """Return a pandas DataFrame with the columns task, type, metric, score and seconds.
-
-        Raises:
-            MissingExtraError: pandas is not installed.
-        """
-        try:
-            import pandas as pd
-        except ImportError as error:
-            raise missing_extra("pandas", "eval") from error
-        columns = ["task", "type", "metric", "score", "seconds"]
-        return pd.DataFrame([[getattr(row, column) for column in columns] for row in self.rows], columns=columns)
-
     def to_markdown(self) -> str:
         """Return the rows and the means as a Markdown table, scores x 100 with one decimal."""
-        from pellucid.views.markdown import markdown_text as written
+        from pellucid.views.markdown import markdown_text
 
-        lines = [f"| {written(self.model)} | type | metric | score |", "|---|---|---|---:|"]
+        lines = [f"| {markdown_text(self.model)} | type | metric | score |", "|---|---|---|---:|"]
         lines += [
-            f"| {written(row.task)} | {written(row.type)} | {written(row.metric)} | {row.score:.1f} |"
+            f"| {markdown_text(row.task)} | {markdown_text(row.type)} | {markdown_text(row.metric)} | {row.score:.1f} |"
             for row in self.rows
         ]
         lines += [f"| **mean** | {name} | | **{mean:.1f}** |" for name, mean in self.means.items()]
@@ -137,28 +115,36 @@ def evaluate(
     """
     if isinstance(tasks, str):
         raise InputError(f"tasks is a string; give a list, as tasks=[{tasks!r}]")
-    local = None if data is None else find_tasks(data)
-    chosen: Sequence[str | LocalTask] = _choose_local(local, tasks) if local else _choose_hub(tasks)
-    for task in chosen:
-        if isinstance(task, LocalTask):
-            task.files()  # a missing file is reported before the first hour of work, not after
-    if isinstance(model, (str, Path)):
-        name = name or str(model)
-    name = name or type(model).__name__
+    chosen = _choose_hub(tasks) if data is None else choose_local(find_tasks(data), tasks)
+    return evaluate_tasks(model, chosen, cache_dir=cache_dir, name=name, show_progress_bar=show_progress_bar)
+
+
+def evaluate_tasks(
+    model: Any,
+    tasks: Sequence[LocalTask | HubTask],
+    *,
+    cache_dir: str | Path | None = None,
+    name: str | None = None,
+    show_progress_bar: bool = True,
+) -> Results:
+    """Score a model on given tasks; the other arguments are those of `evaluate`."""
+    for task in tasks:
+        task.files()  # a missing file is reported before the first hour of work, not after
+    name = name or (str(model) if isinstance(model, (str, Path)) else type(model).__name__)
     model = load(model) if isinstance(model, (str, Path)) or callable(model) else model
     folder = default_cache() if cache_dir is None else Path(cache_dir)
     weights = cache_key(model)
     rows = []
-    with Progress("evaluating", total=len(chosen), unit="tasks", enabled=show_progress_bar) as progress:
-        for task in chosen:
-            progress.advance(0, task.name if isinstance(task, LocalTask) else task)
-            rows.append(_cached_row(model, weights, task, folder))
+    with Progress("evaluating", total=len(tasks), unit="tasks", enabled=show_progress_bar) as progress:
+        for task in tasks:
+            progress.advance(0, task.name)
+            rows.append(_cached_score(model, weights, task, folder))
             progress.advance(1)
     return Results(name, tuple(rows))
 
 
-def _choose_local(found: Sequence[LocalTask], wanted: Sequence[str] | None) -> list[LocalTask]:
-    """Return the sets that `wanted` names by task, folder or type, in the order found."""
+def choose_local(found: Sequence[LocalTask], wanted: Sequence[str] | None) -> list[LocalTask]:
+    """Return the sets that `wanted` names by task, folder or type, in the order found; all where it is None."""
     if wanted is None:
         return list(found)
     labels = {task: {task.name.lower(), task.folder.name.lower(), task.kind.lower()} for task in found}
@@ -172,22 +158,21 @@ def _choose_local(found: Sequence[LocalTask], wanted: Sequence[str] | None) -> l
     return [task for task in found if labels[task] & asked]
 
 
-def _choose_hub(wanted: Sequence[str] | None) -> list[str]:
-    """Return MTEB's names of the tasks that `wanted` names, a type standing for those of `HUB_TASKS`."""
+def _choose_hub(wanted: Sequence[str] | None) -> list[HubTask]:
+    """Return the tasks that `wanted` names, a type standing for those of `HUB_TASKS`; all of them where it is None."""
     mteb = _import_mteb()
     if wanted is None:
-        return list(HUB_TASKS)
-    types = {kind.lower() for kind in KINDS.values()}
+        return list(map(HubTask, HUB_TASKS))
+    types: dict[str, list[str]] = {}
+    for name in HUB_TASKS:
+        types.setdefault(mteb.get_task(name).metadata.type.lower(), []).append(name)
     known = {task.metadata.name.lower(): task.metadata.name for task in mteb.get_tasks(languages=["eng"])}
     chosen: dict[str, None] = {}
     for name in wanted:
-        if name.lower() in types:
-            chosen.update(dict.fromkeys(t for t in HUB_TASKS if mteb.get_task(t).metadata.type.lower() == name.lower()))
-        elif name.lower() in known:
-            chosen[known[name.lower()]] = None
-        else:
+        if name.lower() not in types and name.lower() not in known:
             raise InputError(f"MTEB has no English task {name!r}{_nearest(name, list(known.values()))}")
-    return list(chosen)
+        chosen.update(dict.fromkeys(types.get(name.lower()) or [known[name.lower()]]))
+    return list(map(HubTask, chosen))
 
 
 def _nearest(name: str, known: Sequence[str]) -> str:
@@ -196,42 +181,42 @@ def _nearest(name: str, known: Sequence[str]) -> str:
     return f"; did you mean {lower[close[0]]!r}?" if close else ""
 
 
-def _cached_row(model: Any, weights: str, task: str | LocalTask, folder: Path) -> TaskScore:
+def _cached_score(model: Any, weights: str, task: LocalTask | HubTask, folder: Path) -> TaskScore:
     """Return the score of a model on a task, from `folder` where it is known."""
-    if isinstance(task, LocalTask):
-        name, data = f"{task.kind} {task.name}", task.digest()
-    else:
-        name, data = f"hub {task}", str(hub_task(task).metadata.dataset["revision"])
-    key = hashlib.sha256(f"{_FORMAT} {weights} {name} {data} {_mteb_version()}".encode()).hexdigest()
-    path = folder / f"{key}.json"
+    try:
+        mteb_version = metadata.version("mteb")  # without importing it, which takes longer than reading a known score
+    except metadata.PackageNotFoundError as error:
+        raise missing_extra("mteb", "eval") from error
+    made = {"weights": weights, "data": task.digest(), "mteb": mteb_version}
+    key = f"{_FORMAT} {weights} {task.kind} {task.name} {made['data']} {mteb_version}"
+    path = folder / f"{hashlib.sha256(key.encode()).hexdigest()}.json"
     if path.is_file():
         try:
             return TaskScore(**read_json(path)["row"])
         except (ModelFolderError, KeyError, TypeError):
-            path.unlink()  # not what we write there; made anew below
-    row = _run(model, weights, task)
-    made = {"weights": weights, "data": data, "mteb": _mteb_version(), "machine": platform.platform()}
-    write_json(path, {"row": asdict(row), **made, "date": time.strftime("%Y-%m-%d")})
-    return row
+            path.unlink()  # damaged; made anew below
+    score = _score(model, weights, task)
+    made |= {"machine": platform.platform(), "date": time.strftime("%Y-%m-%d")}
+    write_json(path, {"row": asdict(score), **made})
+    return score
 
 
-def _run(model: Any, weights: str, task: str | LocalTask) -> TaskScore:
+def _score(model: Any, weights: str, task: LocalTask | HubTask) -> TaskScore:
     """Run one task in MTEB."""
     mteb = _import_mteb()
     with quiet():
-        loaded = make_task(task) if isinstance(task, LocalTask) else make_hub_task(task)
+        made = task.make()
         is_stock = isinstance(model, EncoderEmbedder) and model.is_sentence_transformer
         # MTEB gives a SentenceTransformer the prompts that it has for a task.
         subject = model.model if is_stock else MtebEncoder(model, revision=weights[:12])
-        has_passes = isinstance(model, Embedder)
-        settings = {"show_progress_bar": False, "batch_size": 32 if has_passes else 4096}
+        settings = {"show_progress_bar": False, "batch_size": 32 if isinstance(model, Embedder) else 4096}
         done = mteb.evaluate(
-            subject, loaded, cache=None, co2_tracker=False, encode_kwargs=settings, show_progress_bar=False
+            subject, made, cache=None, co2_tracker=False, encode_kwargs=settings, show_progress_bar=False
         )
     result = done.task_results[0]
     splits = result.scores["test"] if "test" in result.scores else next(iter(result.scores.values()))
     numbers = {k: float(v) for k, v in splits[0].items() if isinstance(v, (int, float)) and math.isfinite(v)}
-    about = loaded.metadata
+    about = made.metadata
     seconds = round(float(result.evaluation_time or 0.0), 3)
     return TaskScore(about.name, str(about.type), about.main_score, 100 * float(result.get_score()), seconds, numbers)
 
@@ -327,13 +312,6 @@ def _import_mteb() -> Any:
     return mteb
 
 
-def _mteb_version() -> str:
-    try:
-        return metadata.version("mteb")  # without importing it, which takes longer than reading a known score
-    except metadata.PackageNotFoundError as error:
-        raise missing_extra("mteb", "eval") from error
-
-
 def default_cache() -> Path:
     """Return the folder where scores are kept when none is given."""
     base = os.environ.get("XDG_CACHE_HOME")
@@ -343,11 +321,7 @@ def default_cache() -> Path:
 def cache_key(model: Any) -> str:
     """Return a sha256 under which a model's scores are kept: another for other weights, settings or library versions.
 
-    It is made of the model's fingerprint; where that knows nothing that is stored (a model2vec `StaticModel`, a family
-    of somebody's own), of the files that its `save_pretrained` writes; and for WordLlama of table and tokenizer.
-
-    Raises:
-        InputError: the model is none of these.
+    It is made of the model's fingerprint, or, for a model whose stored parts are unknown, of the files that it saves.
     """
     model = load(model) if callable(model) else model
     opened = model.model if isinstance(model, EncoderEmbedder) else model  # of another library, whose version counts

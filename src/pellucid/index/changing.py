@@ -1,4 +1,4 @@
-"""Changes of an index: documents come and go in one commit, in the segments and in an engine where there is one.
+"""Changes of an index: documents are added and deleted in one commit, in the segments and in an engine.
 
 The engine is written first and flushed; then one commit makes a batch of documents visible, or nothing of it. A passage
 that the engine holds and no commit knows of is no hit. What must go from the engine after a commit is written down in

@@ -1,4 +1,4 @@
-"""A server of the Model Context Protocol: an assistant asks models and an index, and gets reasons."""
+"""A server of the Model Context Protocol: assistants ask models and an index, and get reasons."""
 
 from __future__ import annotations
 

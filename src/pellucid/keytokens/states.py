@@ -1,4 +1,4 @@
-"""One embedding of a text from the states of a transformer, as an embedder based on that transformer would give it.
+"""One embedding of a text from the states of a transformer, and its settings.
 
 A masked language model's head has layers before its rows. They are applied to the pooled embedding, as in
 "A Text is Worth Several Tokens", not to the states that are pooled.

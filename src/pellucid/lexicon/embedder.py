@@ -1,4 +1,4 @@
-"""Lexicon embeddings (LENS): each coordinate of a text is how strongly one cluster of words fires anywhere in it.
+"""Lexicon embeddings (LENS): each coordinate is how strongly one cluster of words fires anywhere in a text.
 
 After the LENS paper, section 3.2: a transformer reads the text, its vocabulary head has one row c_j for each cluster of
 tokens, and with h_i for the state of token i of the text

@@ -1,4 +1,4 @@
-"""Static lexicon embeddings: which clusters a word fires stands in a table, so that no transformer reads the text.
+"""Static lexicon embeddings: a table says which clusters a word fires, so that no transformer is needed.
 
 Each word of a vocabulary has a sparse row of weights over k clusters. With n_w for how often word w occurs in a text
 and a_wj >= 0 for its weight for cluster j,

@@ -1,4 +1,4 @@
-"""Rows to train a lexicon model on: a query, texts that belong to it, texts that do not, and a teacher's scores.
+"""Rows to train on: a query, texts that belong to it, texts that do not, and a teacher's scores.
 
 The form is that of the published training sets of BGE and LENS, one row a line of a `.jsonl` file (also `.gz`, `.xz`)
 or of a `.parquet` file:

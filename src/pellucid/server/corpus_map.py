@@ -1,4 +1,4 @@
-"""A corpus as a map.
+"""A corpus as points in the plane, in labelled clusters.
 
 t-SNE puts similar texts side by side, KMeans makes clusters, and the words that set a cluster apart label it.
 """

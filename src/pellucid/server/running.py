@@ -1,4 +1,4 @@
-"""`serve`: the application behind uvicorn, in one process or several."""
+"""The application behind uvicorn, in one process or several."""
 
 from __future__ import annotations
 

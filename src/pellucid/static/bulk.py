@@ -1,4 +1,4 @@
-"""Encoding many texts with a static model: blocks of texts go through the compiled functions of `kernels.py`.
+"""Encoding many texts: blocks of texts go through the compiled functions of `kernels.py` on several threads.
 
 `StaticEmbedder._encode_plainly` defines what is computed. Texts are joined into blocks of UTF-8, and threads take
 blocks in turn. Texts that are UTF-8 already, as in Arrow (`Utf8Texts`), never become Python strings. Python is asked

@@ -1,4 +1,4 @@
-"""A static model as the stock folder that sentence-transformers and model2vec open without us.
+"""A static model on disk, as sentence-transformers and model2vec open it; word2vec and GloVe text files.
 
 Those two know token ids and rows, not our rule for words out of the vocabulary (exact, lower case, prefix). So the
 rule is applied when the folder is written: every string it finds a row for gets a token id of its own, and `mapping`

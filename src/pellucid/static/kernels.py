@@ -1,4 +1,4 @@
-"""The compiled half of bulk encoding, first part: from a block of UTF-8 to its words and their rows.
+"""The compiled half of bulk encoding, first part: from a block of UTF-8 to words and their rows.
 
 `bulk.py` joins texts into a block (`separate` does where they are UTF-8 already) and calls, in this order:
 

@@ -1,4 +1,4 @@
-"""The compiled half of spelling: for many words at once, the known words that are spelled like each, and their shares.
+"""The compiled half of spelling: for each of many words, the known words that are spelled like it.
 
 `spelling.py` defines what is computed, and the tests hold the two equal. Which known words are most similar is decided
 by whole numbers and one division, so that both choose the same ones. The compiled functions make no Python object.

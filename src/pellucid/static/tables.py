@@ -1,4 +1,4 @@
-"""Static tables from elsewhere, and several static tables in one.
+"""Tables of WordLlama and model2vec as static models, and several tables in one.
 
 WordLlama and model2vec average the vectors of *tokens*; a `StaticEmbedder` averages the vectors of *words*. A word is
 always cut into the same tokens, so the sum of their vectors is its vector, and a sum of words is a sum of tokens. What

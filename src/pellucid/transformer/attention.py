@@ -1,4 +1,4 @@
-"""The direction of a transformer's attention: set, then proved by two forward passes that differ in one late token.
+"""The direction of a transformer's attention: set, then proved by two forward passes that differ in one token.
 
 transformers has one switch, `config.is_causal`. Most causal language models follow it, some with certain attention
 implementations only, and some ignore it silently. So it is set and then tested:

@@ -1,4 +1,4 @@
-"""The transformer of a lexicon or key-token model: hidden states, vocabulary head, low-rank adapters (LoRA) of peft.
+"""An opened transformer: hidden states, vocabulary head, low-rank adapters (LoRA) of peft.
 
 Any causal language model or encoder of transformers can be used. Its properties are tested, not assumed: the direction
 of attention by two forward passes that differ in one late token, with and without padding; that the head is the

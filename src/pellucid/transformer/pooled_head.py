@@ -1,4 +1,4 @@
-"""The vocabulary head and its max pooling in one step: how strongly each cluster of words fires anywhere in a text.
+"""The vocabulary head and its max pooling in one step: how strongly each cluster fires anywhere in a text.
 
 What is computed (LENS paper, section 3.2): for text b and cluster j
 

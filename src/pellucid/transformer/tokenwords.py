@@ -1,4 +1,4 @@
-"""What the tokens of a model's vocabulary are to a reader: whole words, numbers, signs, or shards of words.
+"""Which tokens of a vocabulary are whole words, and which are numbers, signs or parts of words.
 
 Tokenizers mark differently where a word begins: GPT-2's byte-level pieces and SentencePiece mark a piece that begins a
 word (`Ġdog`, `▁dog`), WordPiece one that does not (`##bed`). A piece that begins a word may still

@@ -1,4 +1,4 @@
-"""What a result shows: parts that any medium can draw, and small helpers to write numbers and names.
+"""The parts that results consist of, which any medium can draw; helpers to write numbers and names.
 
 A result (`Explanation`, every `Report`) yields parts; `terminal.py`, `page.py`, `markdown.py` and `figure.py` draw
 them, so that a new result needs no view of its own.

@@ -1,4 +1,4 @@
-"""Parts on a terminal, by rich: no colour where NO_COLOR is set, no styles where the output is no terminal.
+"""Parts in a terminal: no colour where NO_COLOR is set, no styles where the output is not a terminal.
 
 Signs are written as well as coloured, and bars are of # where blocks cannot be written.
 """

@@ -1,4 +1,4 @@
-"""Word vectors from a sentence transformer, in one pass over a corpus (SWE paper, section 3.1, equation 1).
+"""Word vectors from a sentence transformer, in one pass over a corpus (SWE paper, equation 1).
 
 A word's vector is the mean, over at most N of its occurrences, of the teacher's last hidden states at its tokens. The
 paper's N counts sentences; here a sentence that holds a word twice counts twice. Each sentence is encoded once and

@@ -1,4 +1,4 @@
-"""Parallel text: one `.tsv` file of two columns, or two text files aligned line by line (each also `.xz` or `.gz`)."""
+"""Translated sentences from files: one `.tsv` file of two columns, or two text files aligned line by line."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Changing the words of a static model: adding some with vectors from a teacher, pruning, spelling unknown ones.
+"""Changes of a vocabulary: words added with vectors from a teacher, pruned, and unknown ones spelled.
 
 For adding, the teacher gives each new entry a vector: the mean of its states at the entry's occurrences in sentences,
 or its embedding of the entry by itself. Words that the model has get theirs in the same way, and a map from the

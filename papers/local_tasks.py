@@ -1,0 +1,178 @@
+"""The other kinds of sets in a local folder that the papers' scripts score: all six kinds of the papers' tables.
+
+Beside sts/ and retrieval/, which `pellucid evaluate` reads too:
+
+    reranking/wikiqa/test.jsonl             query, positive: [...], negative: [...]
+    classification/banking77/train.tsv      text, label; and test.tsv
+    clustering/search_snippets/test.tsv     text, label
+    pair_classification/MRPC/test.tsv       sentence1, sentence2, label (0 or 1)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, ClassVar
+
+from pellucid.errors import InputError
+from pellucid.evaluation import tasks as local
+from pellucid.evaluation.evaluating import Results, choose_local, evaluate_tasks
+from pellucid.evaluation.tasks import LocalTask, read_labels_once, read_records, read_table, retrieval_split
+
+
+class RerankingTask(LocalTask):
+    """Queries, each with texts that answer it and texts that do not."""
+
+    kind = "Reranking"
+    main_score = "map_at_1000"
+    needed = ("test.jsonl",)
+
+    def task_class(self) -> Any:
+        """Return MTEB's class."""
+        from mteb.abstasks import AbsTaskRetrieval
+
+        return AbsTaskRetrieval
+
+    def dataset(self) -> Any:
+        """Return the candidates as a corpus, each query's own to rank."""
+        corpus, queries = [], []
+        relevant: dict[str, dict[str, int]] = {}
+        candidates: dict[str, list[str]] = {}
+        path = self.files()[0]
+        for number, record in enumerate(read_records(path, ["query", "positive", "negative"])):
+            texts = [*record["positive"], *record["negative"]]
+            if not record["positive"] or not record["negative"]:
+                continue  # every order of such candidates has the same score
+            query = f"q{number}"
+            ids = [f"{query}-{i}" for i in range(len(texts))]
+            corpus += [{"id": id_, "text": text} for id_, text in zip(ids, texts)]
+            queries.append({"id": query, "text": record["query"]})
+            relevant[query] = dict.fromkeys(ids[: len(record["positive"])], 1)
+            candidates[query] = ids
+        if not queries:
+            raise InputError(f"{path}: no query has both a positive and a negative text")
+        return retrieval_split(corpus, queries, relevant, candidates)
+
+
+class ClassificationTask(LocalTask):
+    """Texts with labels, some to learn from and some to score."""
+
+    kind = "Classification"
+    main_score = "accuracy"
+    needed = ("train.tsv", "test.tsv")
+    official_names: ClassVar = {
+        "banking77": "Banking77Classification",
+        "emotion": "EmotionClassification",
+        "tweet_sentiment_extraction": "TweetSentimentExtractionClassification",
+    }
+
+    def task_class(self) -> Any:
+        """Return MTEB's class."""
+        from mteb.abstasks import AbsTaskClassification
+
+        return AbsTaskClassification
+
+    def dataset(self) -> Any:
+        """Return both parts, labels as numbers."""
+        from datasets import Dataset, DatasetDict
+
+        train, test = (read_table(path, ["text", "label"]) for path in self.files())
+        number = {label: i for i, label in enumerate(sorted({*train["label"], *test["label"]}))}
+        unseen = set(test["label"]) - set(train["label"])
+        if unseen:
+            raise InputError(f"{self.files()[1]}: label {min(unseen)!r} does not occur in train.tsv")
+        splits = {"train": train, "test": test}
+        return DatasetDict(
+            {
+                name: Dataset.from_dict({"text": split["text"], "label": [number[label] for label in split["label"]]})
+                for name, split in splits.items()
+            }
+        )
+
+    def make(self) -> Any:
+        """Return the task, its labels as lists."""
+        task = super().make()
+        read_labels_once(task)
+        return task
+
+
+class ClusteringTask(LocalTask):
+    """Texts with the cluster that each belongs to."""
+
+    kind = "Clustering"
+    main_score = "v_measure"
+    needed = ("test.tsv",)
+
+    def task_class(self) -> Any:
+        """Return MTEB's class, which embeds all texts: its own 4 % is meant for far larger sets."""
+        from mteb.abstasks import AbsTaskClustering
+
+        return type("WholeSet", (AbsTaskClustering,), {"max_fraction_of_documents_to_embed": None})
+
+    def dataset(self) -> Any:
+        """Return texts and labels."""
+        from datasets import Dataset, DatasetDict
+
+        table = read_table(self.files()[0], ["text", "label"])
+        return DatasetDict(test=Dataset.from_dict({"sentences": table["text"], "labels": table["label"]}))
+
+    def make(self) -> Any:
+        """Return the task, whose samples are no larger than the set."""
+        task = super().make()
+        task.max_documents_per_cluster = min(task.max_documents_per_cluster, len(task.dataset["test"]))
+        return task
+
+
+class PairClassificationTask(LocalTask):
+    """Pairs of texts that mean the same, or not."""
+
+    kind = "PairClassification"
+    main_score = "max_ap"
+    needed = ("test.tsv",)
+
+    def task_class(self) -> Any:
+        """Return MTEB's class."""
+        from mteb.abstasks import AbsTaskPairClassification
+
+        return AbsTaskPairClassification
+
+    def dataset(self) -> Any:
+        """Return the pairs, labels as 0 and 1."""
+        from datasets import Dataset, DatasetDict
+
+        path = self.files()[0]
+        table = read_table(path, ["sentence1", "sentence2", "label"])
+        labels = [local.whole_number(label, path) for label in table["label"]]
+        if set(labels) != {0, 1}:
+            raise InputError(f"{path}: labels must be 0 and 1, both present; found {sorted(set(labels))[:5]}")
+        columns = {"sentence1": table["sentence1"], "sentence2": table["sentence2"], "labels": labels}
+        return DatasetDict(test=Dataset.from_dict(columns))
+
+
+KINDS: dict[str, type[LocalTask]] = {
+    **local.KINDS,
+    "reranking": RerankingTask,
+    "classification": ClassificationTask,
+    "clustering": ClusteringTask,
+    "pair_classification": PairClassificationTask,
+}
+"""Folder of a kind -> what its sets are."""
+
+
+def find_tasks(data: str | Path) -> list[LocalTask]:
+    """Return the sets of all six kinds under `data`."""
+    return local.find_tasks(data, KINDS)
+
+
+def evaluate(
+    model: Any,
+    *,
+    data: str | Path,
+    tasks: Sequence[str] | None = None,
+    cache_dir: str | Path | None = None,
+    name: str | None = None,
+    show_progress_bar: bool = True,
+) -> Results:
+    """Score a model as `pellucid.evaluate` does, on local sets of all six kinds."""
+    chosen = choose_local(find_tasks(data), tasks)
+    return evaluate_tasks(model, chosen, cache_dir=cache_dir, name=name, show_progress_bar=show_progress_bar)
