@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from papers.ldir.farthest import published_farthest_points
 from pellucid.anchors import farthest_points
 from pellucid.errors import InputError
-from test_sampling import clusters, small_numbers
+from points import clusters, small_numbers
 
 
 def plain_published(vectors: np.ndarray, n: int, start: int) -> list[int]:

@@ -11,7 +11,7 @@ import pytest
 from papers.lens.instructions import evaluate_instructed, read_instructions, with_task
 from pellucid.errors import InputError
 from pellucid.lexicon import LexiconSettings
-from test_evaluate import WRITERS, Planar
+from tasks import WRITERS, Planar
 
 SCIFACT = "Given a scientific claim, retrieve documents that support or refute the claim."
 STS = "Retrieve semantically similar text."

@@ -158,7 +158,7 @@ def test_of_an_iterator_what_has_rows_is_stored_and_the_rest_refused(tmp_path):
 
 
 def test_a_sparse_part_takes_sparse_rows(tmp_path):
-    from test_index import SparseLetters
+    from index_cases import SparseLetters
 
     rows = scipy.sparse.csr_matrix(np.eye(3, 26) * 5)
     with Index.create(tmp_path / "index", {"letters": SparseLetters()}) as index:
