@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import pellucid
@@ -96,7 +96,6 @@ def test_a_text_of_nothing_has_no_rows(animals: AnchorEmbedder) -> None:
 texts = st.text(max_size=20) | st.sampled_from(["\ud800", "\x00", "cat", " "])
 
 
-@settings(max_examples=30)
 @given(st.integers(1, 12), texts, texts)
 def test_rows_add_up_to_the_similarity(count: int, first: str, second: str) -> None:
     model = anchors_of(count)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from pellucid.anchors import candidates as candidatestore
@@ -57,7 +57,6 @@ def plain_farthest(vectors: np.ndarray, n: int, start: list[int]) -> list[int]:
 
 @pytest.mark.full
 @given(vectors=small_numbers, half=st.booleans(), data=st.data())
-@settings(max_examples=50)
 def test_farthest_points_are_those_of_the_definition_with_ties_and_duplicates(vectors, half, data):
     usable = np.flatnonzero(vectors.any(axis=1))
     if not len(usable):
@@ -69,7 +68,6 @@ def test_farthest_points_are_those_of_the_definition_with_ties_and_duplicates(ve
 
 
 @given(seed=st.integers(0, 2**32 - 1), dimension=st.integers(1, 100), half=st.booleans())
-@settings(max_examples=30)
 def test_farthest_points_agree_to_the_last_bit_on_real_numbers(seed, dimension, half):
     vectors = np.random.default_rng(seed).normal(size=(200, dimension)).astype(np.float16 if half else np.float32)
     assert farthest_points(vectors, 40, start=3).tolist() == plain_farthest(vectors, 40, [3])

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import scipy.sparse
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
@@ -226,7 +226,6 @@ ANY_TEXT = st.text(max_size=12) | (
 @pytest.mark.parametrize(
     "family", ["static", "anchors", "lexicon", "static-lexicon", "dense", "ensemble", "keytokens", "mixed"]
 )
-@settings(max_examples=25)
 @given(texts=st.tuples(ANY_TEXT, ANY_TEXT, ANY_TEXT))
 def test_rows_and_remainder_are_the_score_for_every_family(families, family, texts):
     model = families[family]

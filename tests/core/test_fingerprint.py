@@ -11,7 +11,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import pellucid
@@ -148,7 +148,6 @@ def test_settings_and_weights_of_a_sentence_transformer_count(tmp_path):
 
 
 @given(st.data())
-@settings(max_examples=60)
 def test_any_flipped_bit_of_a_static_model_makes_it_another(data):
     dtype = data.draw(st.sampled_from([np.float32, np.float16, np.int8]))
     words = data.draw(st.lists(st.text(min_size=1, max_size=4), min_size=2, max_size=6, unique=True))

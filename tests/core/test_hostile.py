@@ -332,7 +332,7 @@ def test_no_path_named_inside_the_folder_is_opened(saved, fruit):
     assert secret.read_text() == "secret"
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=40)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_random_damage_gives_a_model_that_encodes_or_our_error(fruit, tmp_path, data):
     folder = tmp_path / "m"

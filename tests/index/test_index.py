@@ -15,7 +15,7 @@ from unittest.mock import patch
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 pytest.importorskip("Stemmer")
@@ -479,7 +479,6 @@ def test_long_documents_are_cut_and_the_best_passage_is_shown(tmp_path):
 
 
 @given(st.text(alphabet="ab .\n\u3002", max_size=300), st.integers(5, 50))
-@settings(max_examples=80, deadline=None)
 def test_passages_are_the_text_in_pieces(text, limit):
     ends = passage_ends(text, limit)
     starts = (0, *ends[:-1])
@@ -718,7 +717,6 @@ def read_words(texts, models=None, *, compiled):
 
 @pytest.mark.parametrize("compiled", [False, True])
 @given(texts=st.lists(st.text(alphabet=st.characters(codec="utf-8"), max_size=40), max_size=4))
-@settings(max_examples=50, deadline=None)
 def test_words_are_read_as_they_are_split(compiled, texts):
     words, found = read_words(texts, compiled=compiled)
     spelled = [words._spelled[number] for number in found.values.tolist()]
@@ -757,7 +755,6 @@ def test_words_that_were_met_are_found_again_in_any_number():
 
 
 @given(st.text(max_size=60), st.sampled_from(["english", "german", "none"]))
-@settings(max_examples=200, deadline=None)
 def test_terms_and_their_places_agree(text, language):
     analyser = Analyser(language)
     places = analyser.places(text)

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tiny_models import WORDS, byte_level, sentence_piece, states_of, tiny_model, word_piece
@@ -302,7 +302,6 @@ sentences = st.lists(st.sampled_from([*WORDS, "Horse,", "embedding", "naïve", "
 )
 
 
-@settings(max_examples=20)
 @given(sentences, sentences)
 def test_rows_and_remainder_add_up_to_the_similarity(text1, text2):
     model = embedder_once()
