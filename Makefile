@@ -14,8 +14,11 @@ install-torch = $(1) install --quiet 'torch==$(TORCH)+cpu' 2>/dev/null \
 	  || $(1) install --quiet 'torch==$(TORCH)' --extra-index-url $(TORCH_INDEX)
 
 LOWEST := $(VENV)-lowest
+PYTHONS := $(foreach minor,10 11 12 13 14,python3.$(minor)) $(wildcard $(HOME)/.pyenv/versions/3.1?.*/bin/python)
+QUICK := tests/core/test_core_install.py tests/core/test_explanation.py tests/static/test_static.py \
+	tests/index/test_index_given.py
 
-.PHONY: help demo test lint format types full slow lowest fuzz docs help-docs clean
+.PHONY: help demo test lint format types full slow pythons lowest fuzz docs help-docs clean
 .DELETE_ON_ERROR:
 
 help:  ## list the targets
@@ -38,11 +41,22 @@ format: $(VENV)/test.stamp  ## bring the code into ruff's format
 types: $(VENV)/test.stamp  ## mypy --strict on the package
 	$(BIN)/mypy
 
-full: $(VENV)/full.stamp  ## the tests that take a second or more, with clusters, clients and a browser
-	$(BIN)/python -m pytest -m full
+full: $(VENV)/full.stamp  ## the tests that take a second or more, with clusters, clients and a browser; properties with ten times the examples
+	$(BIN)/python -m pytest -m '(full or hypothesis) and not slow' --hypothesis-profile=thorough
 
 slow: $(VENV)/test.stamp  ## the checks that take minutes
 	$(BIN)/python -m pytest -m slow
+
+pythons:  ## the core and an index with every other Python of this machine that pyproject.toml allows
+	@tried=; for python in $(PYTHON) $(PYTHONS); do \
+	  version=$$($$python -c 'import ensurepip, sys, venv; print("3.%d" % sys.version_info[1])' 2>/dev/null) || continue; \
+	  case "$$tried" in *" $$version "*) continue;; "") tried=" $$version "; continue;; esac; \
+	  tried="$$tried$$version "; echo "Python $$version"; \
+	  $$python -m venv --clear $(VENV)-$$version || exit 1; \
+	  $(VENV)-$$version/bin/python -m pip --disable-pip-version-check install --quiet --editable '.[search]' \
+	    pandas pytest hypothesis || exit 1; \
+	  $(VENV)-$$version/bin/python -m pytest $(QUICK) || exit 1; \
+	done
 
 lowest:  ## the tests with the oldest direct dependencies that pyproject.toml allows; torch stays as it is
 	$(PYTHON) -m venv --clear $(LOWEST)
@@ -65,7 +79,7 @@ help-docs: $(VENV)/test.stamp  ## write docs/cli.md, the tables of docs/architec
 	$(BIN)/python docs/schemas.py
 
 clean:  ## remove the environment and everything built
-	rm -rf $(VENV) $(LOWEST) site dist build .mypy_cache .pytest_cache .ruff_cache
+	rm -rf $(VENV) $(VENV)-* site dist build .mypy_cache .pytest_cache .ruff_cache
 
 $(VENV)/made.stamp:
 	@$(PYTHON) -c 'import sys; sys.exit(None if sys.version_info >= (3, 10) else "pellucid needs Python 3.10 or newer, \

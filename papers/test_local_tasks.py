@@ -12,8 +12,8 @@ from papers.local_tasks import evaluate
 from pellucid.errors import InputError
 from pellucid.evaluation.evaluating import TaskScore
 from pellucid.static.embedder import StaticEmbedder
-from test_evaluate import WRITERS as TWO_KINDS
-from test_evaluate import Dark, Planar, records, table
+from tasks import WRITERS as TWO_KINDS
+from tasks import Dark, Planar, records, table
 
 FRUIT, VEHICLES = ["apple", "pear", "the apple", "pear apple"], ["car", "bicycle", "the car", "bicycle car"]
 LABELLED = [(text, "fruit") for text in FRUIT] + [(text, "vehicle") for text in VEHICLES]

@@ -13,7 +13,7 @@ from papers.sts import sts_spearman
 from pellucid.errors import InputError, ModelFolderError
 from pellucid.evaluation import evaluate
 from pellucid.static.embedder import StaticEmbedder
-from test_evaluate import RISING, Planar, score, write_retrieval, write_sts
+from tasks import RISING, Planar, score, write_retrieval, write_sts
 
 # --- the fast STS score ---
 

@@ -169,3 +169,40 @@ def random_adapter(folder, base):
             torch.nn.init.normal_(parameter, std=0.3)
     adapted.save_pretrained(folder)
     return folder
+
+
+def backbone_of(kind, attention="bidirectional", *, tokenizer=None, **changes):
+    """Return a tiny model and its tokenizer as a backbone; a decoder knows the marks of instructions."""
+    from pellucid.transformer.backbone import prepare
+
+    tokenizer = tokenizer or (word_piece() if kind == "bert" else sentence_piece())
+    if kind != "bert":
+        tokenizer.add_special_tokens({"additional_special_tokens": ["<instruct>", "<query>", "<response>"]})
+    return prepare(tiny_model(kind, len(tokenizer), **changes), tokenizer, attention=attention, device="cpu")
+
+
+def states_of(model, text):
+    """Return the last hidden states of one text, without padding, and its ids: by transformers alone."""
+    import torch
+
+    ids = model.backbone.tokenizer(text, return_tensors="pt")
+    with torch.inference_mode():
+        return model.backbone.model.base_model(**ids).last_hidden_state[0].numpy(), ids["input_ids"][0].tolist()
+
+
+def tiny_transformer(folder, *, normalize):
+    """Return a BERT of one layer and 16 dimensions with random weights, mean-pooled, with prompts."""
+    import pytest
+
+    sentence_transformers = pytest.importorskip("sentence_transformers")
+    import torch
+    from transformers import BertConfig, BertModel
+
+    size = save_word_pieces(folder, "the cat sat on a mat bank loan river query document :".split())
+    torch.manual_seed(0)
+    sizes = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 16}
+    BertModel(BertConfig(vocab_size=size, max_position_embeddings=32, **sizes)).save_pretrained(folder)
+    modules = sentence_transformers.sentence_transformer.modules
+    parts = [modules.Transformer(str(folder)), modules.Pooling(16)] + [modules.Normalize()] * normalize
+    prompts = {"query": "query: ", "document": "document: "}
+    return sentence_transformers.SentenceTransformer(modules=parts, prompts=prompts, device="cpu")

@@ -8,7 +8,7 @@ import sys
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from papers.keytokens import alignment
@@ -50,7 +50,6 @@ whole = st.integers(-3, 3)
 
 
 @given(st.data(), st.integers(0, 6), st.integers(1, 12), st.integers(1, 4))
-@settings(max_examples=50)
 def test_chunks_and_blocks_give_what_sorting_gives_ties_included(data, texts, vocabulary, width):
     rows = data.draw(st.lists(st.lists(whole, min_size=width, max_size=width), min_size=texts, max_size=texts))
     head = np.array(data.draw(st.lists(st.lists(whole, min_size=width, max_size=width), min_size=vocabulary,
@@ -134,7 +133,6 @@ def test_the_rates_of_three_texts_on_paper():
 
 
 @given(st.data(), st.integers(1, 5))
-@settings(max_examples=40)
 def test_the_rates_are_those_of_the_definition(data, k):
     count = data.draw(st.integers(1, 6))
     rows = data.draw(st.lists(st.lists(whole, min_size=6, max_size=6), min_size=count, max_size=count))

@@ -7,7 +7,7 @@ import shutil
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tiny_models import byte_level, tiny_model, word_piece
@@ -107,7 +107,6 @@ def test_equal_scores_keep_the_order_of_the_documents(model):
     assert [hit.document for hit in index.search("horse", expand=0, top_k=2)] == [1, 2]
 
 
-@settings(max_examples=25)
 @given(k=st.integers(1, 40), m=st.integers(0, 40), kind=st.sampled_from(["bert", "gpt2"]), centred=st.booleans())
 def test_search_equals_a_plain_dense_reference(k, m, kind, centred):
     model = MODELS[kind]

@@ -7,8 +7,7 @@ import json
 import numpy as np
 import pytest
 
-from test_keytokens import states_of
-from tiny_models import byte_level, sentence_piece, tiny_model
+from tiny_models import byte_level, sentence_piece, states_of, tiny_model
 
 torch = pytest.importorskip("torch")
 peft = pytest.importorskip("peft")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
@@ -36,7 +36,6 @@ HEAD = np.random.default_rng(5).normal(size=(10, 7))
 
 @given(arrays.arrays(np.float64, st.tuples(st.integers(2, 9), st.integers(1, 5)), elements=st.floats(-10, 10)),
        st.booleans(), st.integers(1, 4))  # fmt: skip
-@settings(max_examples=80)
 def test_blocks_give_what_the_svd_of_all_rows_gives(rows, centred, size):
     wanted = rows - rows.mean(axis=0) if centred else rows
     values = np.linalg.svd(wanted, compute_uv=False)

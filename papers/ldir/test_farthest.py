@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from papers.ldir.farthest import published_farthest_points
 from pellucid.anchors import farthest_points
 from pellucid.errors import InputError
-from test_sampling import clusters, small_numbers
+from points import clusters, small_numbers
 
 
 def plain_published(vectors: np.ndarray, n: int, start: int) -> list[int]:
@@ -24,7 +24,6 @@ def plain_published(vectors: np.ndarray, n: int, start: int) -> list[int]:
 
 
 @given(vectors=small_numbers, data=st.data())
-@settings(max_examples=30)
 def test_the_published_variant_goes_by_distance_and_leaves_its_start_out(vectors, data):
     if len(vectors) < 2:
         return

@@ -10,7 +10,7 @@ import pytest
 from papers.lens.air_bench import convert
 from pellucid.errors import InputError
 from pellucid.static.embedder import StaticEmbedder
-from test_evaluate import records, score, write_retrieval
+from tasks import records, score, write_retrieval
 
 
 def test_a_set_of_air_bench_scores_as_it_does_in_the_usual_layout(tmp_path: Path, fruit: StaticEmbedder) -> None:

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tiny_models import byte_level, sentence_piece, tiny_model, word_piece
@@ -175,7 +175,6 @@ def test_a_template_inside_a_text_is_text(causal, text):
         assert 0 not in own
 
 
-@settings(max_examples=60)
 @given(
     st.text(max_size=25) | st.sampled_from(["<|endoftext|>a", "again: again:", " a", "a\n", "\n"]),
     st.sampled_from([ECHO_SETTINGS.template, "{text} {text}", "{text}\n{text}!", "a{text}b{text}c"]),

@@ -12,7 +12,7 @@ from papers.lens.instructions import evaluate_instructed, read_instructions, wit
 from papers.test_local_tasks import WRITERS
 from pellucid.errors import InputError
 from pellucid.lexicon import LexiconSettings
-from test_evaluate import Planar
+from tasks import Planar
 
 SCIFACT = "Given a scientific claim, retrieve documents that support or refute the claim."
 STS = "Retrieve semantically similar text."

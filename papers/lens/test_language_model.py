@@ -8,6 +8,7 @@ import os
 import sys
 import types
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -211,6 +212,15 @@ def test_embeddings_are_pruned_weighted_and_joined(opened):
     assert (both @ both.T).toarray() == pytest.approx(0.5 * (rows @ rows.T).toarray() + 0.5 * np.eye(2))
 
 
+@pytest.fixture
+def few_draws(opened, monkeypatch):
+    """Bootstrap samples enough to be compared."""
+    results = opened("papers.lens.kept_results")
+    monkeypatch.setattr(results, "DRAWS", 20)
+    monkeypatch.setattr(results, "bootstrap", partial(bootstrap, draws=20))
+
+
+@pytest.mark.usefixtures("few_draws")
 def test_kept_results_have_all_that_was_measured(opened, tmp_path):
     results, lexicon_samples = opened("papers.lens.kept_results"), opened("papers.lens.samples")
     random = np.random.default_rng(0)
@@ -227,7 +237,7 @@ def test_kept_results_have_all_that_was_measured(opened, tmp_path):
         found[seed] = results.kept_row(tmp_path, f"row-{seed}")
         assert found[seed].active == 5
         for sample in every:
-            expected = bootstrap(items[sample.name], sample.score)
+            expected = bootstrap(items[sample.name], sample.score, 20)
             assert found[seed].scores[sample.name] == pytest.approx(expected, abs=0.02)
     assert results.kept_row(tmp_path, "row-3") is None
     with pytest.raises(SystemExit, match="other samples"):
@@ -245,6 +255,7 @@ def test_a_bootstrap_sample_draws_seeds_as_well_as_items(opened):
     assert results.over_seeds(moved).scores["STS12"] - drawn == pytest.approx(1)  # the same seeds for both
 
 
+@pytest.mark.usefixtures("few_draws")
 def test_the_table_of_results_compares_rows_by_the_seeds_that_both_have(opened, tmp_path):
     results, pages = opened("papers.lens.kept_results"), opened("papers.lens.language_page")
     score = {name: results.score_of(name) for name in pages._KIND_OF}

@@ -27,8 +27,7 @@ from pellucid.analysis.coordinates import document_frequencies
 from pellucid.cli.app import app
 from pellucid.errors import InputError
 from tables import check_json
-from test_lexicon import backbone_of, dense
-from tiny_models import word_piece
+from tiny_models import backbone_of
 
 torch = pytest.importorskip("torch")
 
@@ -40,12 +39,16 @@ from pellucid.store import read_tensors
 TEXTS = ["the car", "a man", "the horse, the car", "the doctor", ""]
 
 
+def dense(matrix):
+    return matrix.toarray()
+
+
 def lexicon(about, rows):
     """A lexicon model of clusters with the words `about`, fired by `rows`: word -> weight of each cluster.
 
     The states of a BERT are replaced by rows in which coordinate j is the logit of cluster j.
     """
-    backbone = backbone_of("bert", word_piece())
+    backbone = backbone_of("bert")
     k = len(about)
     tokens = {backbone.tokenizer.convert_tokens_to_ids(word): values for word, values in rows.items()}
 
@@ -62,7 +65,7 @@ def lexicon(about, rows):
 
 
 def clustered():
-    backbone = backbone_of("bert", word_piece())
+    backbone = backbone_of("bert")
     return LexiconEmbedder(backbone, cluster_vocabulary(backbone.head, backbone.tokenizer, 20))
 
 

@@ -7,7 +7,7 @@ import json
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
@@ -245,7 +245,6 @@ _PIECES = st.text("abc/-'é", min_size=1), st.sampled_from(["at", "nn-tl", "``",
 
 
 @given(st.lists(st.lists(st.tuples(*_PIECES), min_size=1)))
-@settings(max_examples=40)
 def test_what_is_written_with_slashes_or_tabs_is_read_back(tmp_path_factory, lines):
     path = tmp_path_factory.mktemp("tagged") / "brown"
     wanted = [pair for line in lines for pair in line]

@@ -11,7 +11,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from pellucid.analysis import coordinates
@@ -42,7 +42,6 @@ def test_spread_by_hand(sparse):
     assert measured.flat.tolist() == [False, False, True]
 
 
-@settings(max_examples=25)
 @given(st.integers(0, 10_000), st.booleans())
 def test_what_dimensions_give_to_the_mean_score_adds_up_to_it(seed, sparse):
     model = random_table(12, 5, seed, sparse=sparse)

@@ -6,7 +6,7 @@ import itertools
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import spearmanr
 
@@ -55,7 +55,6 @@ def test_the_rows_that_changed_most_come_first():
     assert [row.after - row.before for row in pair.rows] == pytest.approx([(after - before)[2], (after - before)[1]])
 
 
-@settings(max_examples=40)
 @given(st.lists(st.tuples(st.integers(0, 4), st.integers(0, 4)), min_size=2, max_size=14))
 def test_flips_are_counted_as_by_hand_with_ties(angles):
     rows = {f"t{n}": [1.0, value] for n, value in enumerate({value for pair in angles for value in pair})}

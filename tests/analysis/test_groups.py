@@ -6,7 +6,7 @@ import itertools
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from pellucid.analysis import coordinates
@@ -36,7 +36,6 @@ def test_a_separation_by_hand(sparse):
     assert "separation" in check_views(found)
 
 
-@settings(max_examples=30)
 @given(st.integers(0, 10_000), st.integers(2, 11), st.booleans())
 def test_the_parts_add_up_to_within_less_between(seed, size, sparse):
     model = random_table(14, 5, seed, sparse=sparse)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import pellucid
@@ -19,6 +19,7 @@ from pellucid.dimensions import Dimension, Dimensions
 from pellucid.errors import InputError, ModelFolderError
 from pellucid.static.embedder import StaticEmbedder
 from pellucid.store import read_tensors, write_tensors
+from tiny_models import tiny_transformer
 
 ANIMALS = ["cat", "dog", "cow"]
 
@@ -95,7 +96,6 @@ def test_a_text_of_nothing_has_no_rows(animals: AnchorEmbedder) -> None:
 texts = st.text(max_size=20) | st.sampled_from(["\ud800", "\x00", "cat", " "])
 
 
-@settings(max_examples=30)
 @given(st.integers(1, 12), texts, texts)
 def test_rows_add_up_to_the_similarity(count: int, first: str, second: str) -> None:
     model = anchors_of(count)
@@ -427,24 +427,6 @@ def test_a_fingerprint_tells_models_of_functions_apart(animals: AnchorEmbedder) 
 # --- plain sentence-transformers
 
 TEXTS = ["a cat on the mat", "river bank", "", "The CAT sat: loan", "zebra"]
-
-
-def tiny_transformer(folder: Path, *, normalize: bool):
-    """A BERT of one layer and 16 dimensions with random weights, mean-pooled, with prompts."""
-    sentence_transformers = pytest.importorskip("sentence_transformers")
-    import torch
-    from transformers import BertConfig, BertModel
-
-    from tiny_models import save_word_pieces
-
-    size = save_word_pieces(folder, "the cat sat on a mat bank loan river query document :".split())
-    torch.manual_seed(0)
-    sizes = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 16}
-    BertModel(BertConfig(vocab_size=size, max_position_embeddings=32, **sizes)).save_pretrained(folder)
-    modules = sentence_transformers.sentence_transformer.modules
-    parts = [modules.Transformer(str(folder)), modules.Pooling(16)] + [modules.Normalize()] * normalize
-    prompts = {"query": "query: ", "document": "document: "}
-    return sentence_transformers.SentenceTransformer(modules=parts, prompts=prompts, device="cpu")
 
 
 @pytest.fixture(scope="module", params=[True, False], ids=["normalized", "unnormalized"])

@@ -10,9 +10,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
-from hypothesis.extra import numpy as arrays
 
 from pellucid.anchors import candidates as candidatestore
 from pellucid.anchors import farthest, sampling
@@ -20,6 +19,7 @@ from pellucid.anchors.candidates import CandidateSettings, Filtered, candidate_t
 from pellucid.anchors.sampling import choose_anchors, farthest_points, kmeans_points, uniform_points
 from pellucid.corpus import read_texts
 from pellucid.errors import CorpusError, InputError, PellucidError
+from points import clusters, small_numbers
 from resuming import assert_damage_is_refused, reversed_lines, stopped_at_writes
 
 # --- Farthest point sampling ------------------------------------------------------------------------------------------
@@ -55,14 +55,8 @@ def plain_farthest(vectors: np.ndarray, n: int, start: list[int]) -> list[int]:
     return picks
 
 
-small_numbers = arrays.arrays(
-    np.float32, st.tuples(st.integers(1, 70), st.integers(1, 5)), elements=st.integers(-3, 3).map(float)
-)
-
-
 @pytest.mark.full
 @given(vectors=small_numbers, half=st.booleans(), data=st.data())
-@settings(max_examples=50)
 def test_farthest_points_are_those_of_the_definition_with_ties_and_duplicates(vectors, half, data):
     usable = np.flatnonzero(vectors.any(axis=1))
     if not len(usable):
@@ -74,16 +68,9 @@ def test_farthest_points_are_those_of_the_definition_with_ties_and_duplicates(ve
 
 
 @given(seed=st.integers(0, 2**32 - 1), dimension=st.integers(1, 100), half=st.booleans())
-@settings(max_examples=30)
 def test_farthest_points_agree_to_the_last_bit_on_real_numbers(seed, dimension, half):
     vectors = np.random.default_rng(seed).normal(size=(200, dimension)).astype(np.float16 if half else np.float32)
     assert farthest_points(vectors, 40, start=3).tolist() == plain_farthest(vectors, 40, [3])
-
-
-def clusters(count: int = 5000, dimension: int = 48, dtype: type = np.float32) -> np.ndarray:
-    rng = np.random.default_rng(1)
-    centres = rng.normal(size=(60, dimension))
-    return (centres[rng.integers(60, size=count)] + 0.5 * rng.normal(size=(count, dimension))).astype(dtype)
 
 
 def test_farthest_points_reach_all_directions():

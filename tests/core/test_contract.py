@@ -7,17 +7,17 @@ import json
 import math
 import subprocess
 import sys
-from collections import Counter
 from pathlib import Path
 
 import numpy as np
 import pytest
 import scipy.sparse
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 import pellucid
+from letters import LetterEmbedder, SparseLetterEmbedder
 from pellucid import pretrained
 from pellucid.base import Embedder
 from pellucid.cli import app as cli
@@ -26,46 +26,6 @@ from pellucid.ensemble.embedder import EnsembleEmbedder
 from pellucid.errors import InputError, ModelFolderError
 from pellucid.explanation import Explanation
 from pellucid.text import Vocabulary
-
-
-class LetterEmbedder(Embedder):
-    """A text is the counts of its letters a to z, at length 1: simple enough to check by eye."""
-
-    family = "letters"
-
-    def _encode(self, texts, role, *, batch_size, show_progress_bar):
-        counts = np.zeros((len(texts), 26), np.float32)
-        for row, text in zip(counts, texts):
-            for letter, count in Counter(text.lower()).items():
-                if "a" <= letter <= "z":
-                    row[ord(letter) - ord("a")] = count
-        lengths = np.linalg.norm(counts, axis=1, keepdims=True)
-        return np.divide(counts, lengths, out=counts, where=lengths > 0)
-
-    def get_embedding_dimension(self):
-        return 26
-
-    @property
-    def dimensions(self):
-        return Dimensions(Dimension(chr(97 + i)) for i in range(26))
-
-    def _write(self, folder):
-        (folder / "letters.txt").write_text("a to z")
-        return {"dimension": 26}
-
-    @classmethod
-    def _read(cls, folder, facts):
-        assert facts["dimension"] == 26 and (folder / "letters.txt").read_text() == "a to z"
-        return cls()
-
-
-class SparseLetterEmbedder(LetterEmbedder):
-    """The same as CSR rows, as the lexicon and key-token families give them."""
-
-    def _encode(self, texts, role, *, batch_size, show_progress_bar):
-        return scipy.sparse.csr_matrix(
-            super()._encode(texts, role, batch_size=batch_size, show_progress_bar=show_progress_bar)
-        )
 
 
 def letter_ensemble():
@@ -266,7 +226,6 @@ ANY_TEXT = st.text(max_size=12) | (
 @pytest.mark.parametrize(
     "family", ["static", "anchors", "lexicon", "static-lexicon", "dense", "ensemble", "keytokens", "mixed"]
 )
-@settings(max_examples=25)
 @given(texts=st.tuples(ANY_TEXT, ANY_TEXT, ANY_TEXT))
 def test_rows_and_remainder_are_the_score_for_every_family(families, family, texts):
     model = families[family]

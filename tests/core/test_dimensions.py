@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import pellucid
@@ -432,7 +432,6 @@ hostile = st.text(st.characters(exclude_characters="\x00", exclude_categories=()
 ).map("".join)
 
 
-@settings(max_examples=80)
 @given(st.lists(st.tuples(hostile, st.lists(hostile, min_size=1, max_size=3)), max_size=5))
 def test_any_text_survives_the_table(tmp_path_factory: pytest.TempPathFactory, items) -> None:
     try:

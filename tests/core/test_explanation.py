@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tokenizers import Tokenizer, models, pre_tokenizers
 
@@ -154,7 +154,6 @@ def test_the_dict_of_a_small_explanation_is_pinned(fruit: StaticEmbedder) -> Non
 
 
 @pytest.mark.full
-@settings(max_examples=40)
 @given(explanations())
 def test_json_fits_the_schema_and_comes_back_equal(why: Explanation) -> None:
     text = why.to_json()
@@ -399,7 +398,6 @@ def test_a_missing_extra_says_what_to_install(monkeypatch: pytest.MonkeyPatch, m
         getattr(anchors(), view)()
 
 
-@settings(max_examples=40)
 @given(explanations(), st.integers(0, 12))
 def test_the_terminal_table_adds_up_however_many_rows_are_shown(why: Explanation, top_k: int) -> None:
     view = why.to_text(top_k=top_k, width=100)
@@ -473,7 +471,6 @@ def test_no_text_can_steer_a_terminal_or_a_page(fruit: StaticEmbedder, text: str
         assert not {name for name in parsed.attributes if name.startswith("on")} | (parsed.attributes & {"src", "href"})
 
 
-@settings(max_examples=30)
 @given(explanations())
 def test_pages_show_the_texts_as_they_are(why: Explanation) -> None:
     shown = Page(why.to_html(fragment=True)).own

@@ -11,10 +11,11 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import pellucid
+from families import ANCHORS, STATIC, TRANSFORMER, first_letters, static_model
 from pellucid.anchors.embedder import AnchorEmbedder
 from pellucid.ensemble.embedder import EnsembleEmbedder
 from pellucid.errors import InputError
@@ -23,13 +24,13 @@ from pellucid.folder import bundled_models, locate
 from pellucid.lexicon.static import StaticLexiconEmbedder
 from pellucid.static.embedder import StaticEmbedder
 from pellucid.text import Vocabulary
-from test_copies import ANCHORS, STATIC, TRANSFORMER, first_letters, models, static_model  # noqa: F401
+from tiny_models import tiny_transformer
 
 
-def chosen(models, name):  # noqa: F811
+def chosen(models, name):
     if name not in models:
         pytest.skip("needs torch")
-    return models[name][0]
+    return models[name]
 
 
 def same(first, second):
@@ -51,8 +52,8 @@ def reopened(model, folder):
 
 
 @pytest.mark.parametrize("name", STATIC + TRANSFORMER)
-def test_copies_and_saved_models_have_the_fingerprint_of_the_first(models, name, tmp_path):  # noqa: F811
-    model = chosen(models, name)
+def test_copies_and_saved_models_have_the_fingerprint_of_the_first(every_family, name, tmp_path):
+    model = chosen(every_family, name)
     for other in (copy.copy(model), copy.deepcopy(model), pickle.loads(pickle.dumps(model))):
         assert fingerprint(other) == fingerprint(model)
     once = reopened(model, tmp_path / "once")
@@ -65,16 +66,15 @@ def fingerprints(found):
 
 
 @pytest.mark.full
-def test_another_process_finds_the_same_fingerprints(models):  # noqa: F811
-    known = {name: model for name, (model, _) in models.items()}
+def test_another_process_finds_the_same_fingerprints(every_family):
     with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
-        assert pool.submit(fingerprints, known).result() == fingerprints(known)
+        assert pool.submit(fingerprints, every_family).result() == fingerprints(every_family)
 
 
-def test_fingerprints_of_all_families_and_their_edits_differ(models, tmp_path):  # noqa: F811
+def test_fingerprints_of_all_families_and_their_edits_differ(every_family, tmp_path):
     """Whatever changes a vector is refused: a dimension left out, scaled or merged, in every family."""
     found = []
-    for name, (model, _) in models.items():
+    for name, model in every_family.items():
         found.append((name, model))
         if "ensemble" not in name and name != "dense":
             found.append((name, model.without(1)))
@@ -89,9 +89,9 @@ def test_fingerprints_of_all_families_and_their_edits_differ(models, tmp_path): 
             assert not same(found[first][1], found[second][1]), (found[first][0], found[second][0])
 
 
-def test_every_setting_of_a_transformer_counts(models):  # noqa: F811
+def test_every_setting_of_a_transformer_counts(every_family):
     pytest.importorskip("torch")
-    lexicon, tokens, dense = (models[name][0] for name in ("lexicon", "key tokens", "dense"))
+    lexicon, tokens, dense = (every_family[name] for name in ("lexicon", "key tokens", "dense"))
     others = [
         lexicon.with_settings(replace(lexicon.settings, pooling="sum")),
         lexicon.with_settings(replace(lexicon.settings, max_length=9)),
@@ -104,24 +104,22 @@ def test_every_setting_of_a_transformer_counts(models):  # noqa: F811
         assert not any(same(others[first], model) for model in (lexicon, tokens, dense, *others[:first]))
 
 
-def test_one_weight_of_a_transformer_counts(models):  # noqa: F811
+def test_one_weight_of_a_transformer_counts(every_family):
     torch = pytest.importorskip("torch")
     for name in ("lexicon", "key tokens", "dense"):
-        model = copy.deepcopy(models[name][0])
+        model = copy.deepcopy(every_family[name])
         for weight in list(model.backbone.model.parameters()):
             with torch.no_grad():
                 before = weight.view(-1)[-1].item()
                 weight.view(-1)[-1] = float(np.nextafter(np.float32(before), np.float32(9)))
-                assert not same(model, models[name][0])
+                assert not same(model, every_family[name])
                 weight.view(-1)[-1] = before
-        assert same(model, models[name][0])
+        assert same(model, every_family[name])
 
 
 def test_settings_and_weights_of_a_sentence_transformer_count(tmp_path):
     torch = pytest.importorskip("torch")
     pytest.importorskip("sentence_transformers")
-    from test_anchors import tiny_transformer
-
     model = tiny_transformer(tmp_path / "bert", normalize=True)
     model.save_pretrained(str(tmp_path / "saved"))
     assert same(pellucid.pretrained.open_sentence_transformer(tmp_path / "saved"), model)
@@ -150,7 +148,6 @@ def test_settings_and_weights_of_a_sentence_transformer_count(tmp_path):
 
 
 @given(st.data())
-@settings(max_examples=60)
 def test_any_flipped_bit_of_a_static_model_makes_it_another(data):
     dtype = data.draw(st.sampled_from([np.float32, np.float16, np.int8]))
     words = data.draw(st.lists(st.text(min_size=1, max_size=4), min_size=2, max_size=6, unique=True))

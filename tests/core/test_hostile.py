@@ -115,14 +115,14 @@ def test_with_checksums_no_folder_stands_in_the_place_of_a_file_either(fruit, tm
 @pytest.mark.parametrize("family", ["anchors", "lexicon", "key tokens"])
 def test_no_file_that_a_transformer_library_would_open_may_be_a_pipe(family, tmp_path, checksums):
     pytest.importorskip("sentence_transformers")
-    import test_copies
-    from test_anchors import tiny_transformer
+    from families import key_token_model, lexicon_model
+    from tiny_models import tiny_transformer
 
     checksums()
     makers = {
         "anchors": lambda: AnchorEmbedder(tiny_transformer(tmp_path / "t", normalize=True), ["the cat", "bank loan"]),
-        "lexicon": test_copies.lexicon_model,
-        "key tokens": test_copies.key_token_model,
+        "lexicon": lexicon_model,
+        "key tokens": key_token_model,
     }
     makers[family]().save_pretrained(tmp_path / "m")
     pellucid.load(tmp_path / "m")
@@ -332,7 +332,7 @@ def test_no_path_named_inside_the_folder_is_opened(saved, fruit):
     assert secret.read_text() == "secret"
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=40)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_random_damage_gives_a_model_that_encodes_or_our_error(fruit, tmp_path, data):
     folder = tmp_path / "m"

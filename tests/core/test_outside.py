@@ -145,7 +145,7 @@ def test_links_that_lead_out_are_refused(fruit, tmp_path, family):
 
 def test_a_backbone_and_an_adapter_elsewhere_are_refused(tmp_path):
     pytest.importorskip("torch")
-    from test_copies import lexicon_model
+    from families import lexicon_model
 
     model = lexicon_model()
     model.save_pretrained(tmp_path / "m")

@@ -19,6 +19,7 @@ import pytest
 pytest.importorskip("qdrant_edge")
 
 import pellucid
+from index_cases import CONDITIONS, CONDITIONS_METADATA, SparseLetters, brute_bm25
 from pellucid import Index
 from pellucid.engines.edge import Edge
 from pellucid.errors import EngineError, IndexFolderError, InputError
@@ -27,7 +28,6 @@ from pellucid.index import changing, commits
 from pellucid.index.engine import Condition, Generation, Point
 from pellucid.static.embedder import StaticEmbedder
 from pellucid.text import Vocabulary
-from test_index import CONDITIONS, CONDITIONS_METADATA, SparseLetters, brute_bm25
 
 pytestmark = [pytest.mark.full, pytest.mark.filterwarnings("ignore:.*local.*:UserWarning")]
 

@@ -15,6 +15,7 @@ from tokenizers.models import WordPiece
 from tokenizers.pre_tokenizers import BertPreTokenizer
 
 import pellucid
+from letters import LetterEmbedder, SparseLetterEmbedder
 from pellucid import pretrained
 from pellucid.analysis.auditing import audit
 from pellucid.analysis.comparing import compare
@@ -30,7 +31,6 @@ from pellucid.rows import Row
 from pellucid.static.embedder import StaticEmbedder
 from pellucid.static.tables import as_static
 from pellucid.text import Vocabulary, split_words
-from test_contract import LetterEmbedder, SparseLetterEmbedder
 
 TEXTS = ["the apple and the car", "a pear", "car bicycle", "unknown words", "", "bicycle"]
 
@@ -53,7 +53,7 @@ def cosines_of_lengths(texts1, texts2):
 def letters(monkeypatch):
     """The letter families as if they were in the package, so that they can be opened."""
     monkeypatch.setitem(pretrained.FAMILIES, "letters", "letters.LetterEmbedder")
-    monkeypatch.setitem(sys.modules, "pellucid.letters", sys.modules["test_contract"])
+    monkeypatch.setitem(sys.modules, "pellucid.letters", sys.modules["letters"])
     return LetterEmbedder()
 
 

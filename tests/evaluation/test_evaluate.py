@@ -6,7 +6,7 @@ import json
 import lzma
 import socket
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,84 +15,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pellucid.base import Embedder
 from pellucid.errors import CorpusError, InputError, MissingExtraError
 from pellucid.evaluation.evaluating import Results, TaskScore, evaluate
 from pellucid.evaluation.tasks import find_tasks, read_table
 from pellucid.static.embedder import StaticEmbedder
 from pellucid.text import Vocabulary
-
-RISING = [
-    ("apple", "car", 0.5),
-    ("apple", "the", 1.0),
-    ("car pear", "apple", 1.5),
-    ("pear", "apple", 4),
-    ("car", "car", 5),
-]
-
-
-class Planar(Embedder):
-    """Two dimensions: how often a text says "apple", and how often "car"; keeps count of its encodings."""
-
-    family = "planar"
-
-    def __init__(self, apple: float = 1.0) -> None:
-        self.apple, self.encoded = apple, 0
-
-    def _encode(self, texts: list[str], role: Any, *, batch_size: int, show_progress_bar: bool) -> np.ndarray:
-        self.encoded += len(texts)
-        rows = [[self.apple * text.count("apple"), text.count("car")] for text in texts]
-        return np.array(rows, np.float32)
-
-    def get_embedding_dimension(self) -> int:
-        return 2
-
-    def explain(self, text1: str, text2: str | None = None, **roles: Any) -> Any:
-        raise NotImplementedError
-
-    def save_pretrained(self, path: str | Path) -> None:
-        Path(path).mkdir()
-        Path(path, "weights.json").write_text(json.dumps([self.apple]))
-
-
-class Dark(Planar):
-    """Sparse rows, as the families with named dimensions have."""
-
-    def _encode(self, texts: list[str], role: Any, *, batch_size: int, show_progress_bar: bool) -> Any:
-        from scipy.sparse import csr_matrix
-
-        return csr_matrix(super()._encode(texts, role, batch_size=batch_size, show_progress_bar=show_progress_bar))
-
-
-def table(path: Path, columns: str, rows: list[tuple[Any, ...]]) -> Path:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    lines = ["\t".join(columns.split()), *("\t".join(map(str, row)) for row in rows)]
-    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
-    return path
-
-
-def records(path: Path, rows: list[dict[str, Any]]) -> Path:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
-    return path
-
-
-def write_sts(data: Path, name: str = "STS12", rows: list[tuple[str, str, float]] = RISING) -> Path:
-    return table(data / "sts" / name / "test.tsv", "sentence1 sentence2 score", rows)
-
-
-def write_retrieval(data: Path, name: str = "scifact") -> None:
-    folder = data / "retrieval" / name
-    texts = {"d1": "apple", "d2": "pear", "d3": "car"}
-    records(folder / "corpus.jsonl", [{"_id": k, "title": "", "text": v} for k, v in texts.items()])
-    records(folder / "queries.jsonl", [{"_id": "q1", "text": "the apple"}, {"_id": "q2", "text": "no judgement"}])
-    table(folder / "qrels" / "test.tsv", "query-id corpus-id score", [("q1", "d2", 1), ("q1", "d3", 0)])
-
-
-WRITERS: dict[str, Callable[[Path], Any]] = {
-    "STS": write_sts,
-    "Retrieval": write_retrieval,
-}
+from tasks import RISING, WRITERS, Dark, Planar, score, table, write_retrieval, write_sts
 
 
 @pytest.fixture
@@ -116,10 +44,6 @@ def no_network(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(socket, "getaddrinfo", refuse)
     yield
     assert attempts == []
-
-
-def score(model: Any, data: Path, *tasks: str) -> list[TaskScore]:
-    return list(evaluate(model, data=data, tasks=tasks or None, cache_dir=data.parent / "cache").rows)
 
 
 # --- both kinds of task, by hand ---

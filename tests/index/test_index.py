@@ -15,8 +15,7 @@ from unittest.mock import patch
 
 import numpy as np
 import pytest
-import scipy.sparse
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 pytest.importorskip("Stemmer")
@@ -24,14 +23,14 @@ pytest.importorskip("Stemmer")
 import pellucid
 import pellucid.index.bm25 as bm25
 import pellucid.index.commits as commits
+from index_cases import CONDITIONS, CONDITIONS_METADATA, SparseLetters, brute_bm25
 from pellucid import Index
 from pellucid.anchors.embedder import AnchorEmbedder
 from pellucid.base import Embedder
-from pellucid.dimensions import Dimension, Dimensions
 from pellucid.ensemble.embedder import EnsembleEmbedder
 from pellucid.errors import IndexFolderError, InputError, ModelFolderError, WritingError
 from pellucid.explanation import Explanation
-from pellucid.index.bm25 import K1, Analyser, B
+from pellucid.index.bm25 import Analyser
 from pellucid.index.documents import passage_ends
 from pellucid.index.reasons import Passages
 from pellucid.index.words import WordCache
@@ -50,32 +49,6 @@ TEXTS = {
     "e": "the the the",
     "f": "Something else entirely: tax law",
 }
-
-
-class SparseLetters(Embedder):
-    """A text is the counts of its letters, in CSR rows."""
-
-    family = "letters"
-
-    def _encode(self, texts, role, *, batch_size, show_progress_bar):
-        rows = np.array([[text.lower().count(chr(97 + n)) for n in range(26)] for text in texts], np.float32)
-        return scipy.sparse.csr_matrix(rows.reshape(len(texts), 26))
-
-    def get_embedding_dimension(self):
-        return 26
-
-    @property
-    def dimensions(self):
-        return Dimensions(Dimension(f"letter {chr(97 + n)}") for n in range(26))
-
-    def explain(self, text1, text2=None, *, role1=None, role2=None):
-        first, second = (self.encode([t]).toarray()[0].astype(float) for t in (text1, text2 or text1))
-        products = first * second / (np.linalg.norm(first) * np.linalg.norm(second) or 1)
-        terms = [Row(self.dimensions[n].name, (chr(97 + n),), c, 0.0) for n, c in enumerate(products.tolist()) if c]
-        return Explanation.from_terms(self.family, (text1, text2), float(products.sum()), terms)
-
-    def save_pretrained(self, path):
-        path.mkdir(parents=True)
 
 
 def sums(hit):
@@ -106,26 +79,6 @@ def read_only(tmp_path_factory, module_fruit):
     """One index for the tests that only search."""
     with filled(tmp_path_factory.mktemp("read") / "index", module_fruit) as made:
         yield made
-
-
-def brute_bm25(query, texts):
-    """BM25 over its greatest possible value, from its definition."""
-    analyser = Analyser()
-    documents = [Counter(analyser.terms(text)) for text in texts]
-    average = sum(sum(d.values()) for d in documents) / len(documents)
-    asked = Counter(analyser.terms(query))
-
-    def idf(term):
-        having = sum(term in document for document in documents)
-        return math.log(1 + (len(documents) - having + 0.5) / (having + 0.5)) if having else 0.0
-
-    idfs = {term: idf(term) for term in asked}
-    most = sum(n * idfs[t] * (K1 + 1) for t, n in asked.items()) or 1.0
-
-    def impact(count, document):
-        return count * (K1 + 1) / (count + K1 * (1 - B + B * sum(document.values()) / average))
-
-    return [sum(n * idfs[t] * impact(d[t], d) for t, n in asked.items()) / most for d in documents]
 
 
 # --- What is found ---
@@ -420,39 +373,6 @@ def described(request, tmp_path_factory):
         yield made
 
 
-CONDITIONS = [
-    ({"year": 1999}, "a"),
-    ({"year": {"gte": 1999}}, "abd"),
-    ({"year": {"gt": 1999, "lt": 2010}}, "b"),
-    ({"year": {"lte": 1999.0}}, "a"),
-    ({"year": [1999, 2024]}, "ad"),
-    ({"year": {"in": [2005]}}, "b"),
-    ({"year": {"nin": [1999, 2005]}}, "cd"),
-    ({"year": {"ne": 1999}}, "bcd"),
-    ({"year": {"exists": True}}, "abd"),
-    ({"year": {"exists": False}}, "c"),
-    ({"tag": "red"}, "ab"),
-    ({"tag": ["blue", "green"]}, "bc"),
-    ({"tag": {"ne": "red"}}, "cd"),
-    ({"ok": True}, "a"),
-    ({"ok": {"in": [True, False]}}, "ab"),
-    ({"odd name.[x] \u00e9": "yes"}, "d"),
-    ({"mixed": 1}, "a"),
-    ({"mixed": "1"}, "b"),
-    ({"mixed": {"exists": True}}, "ab"),
-    ({"when": {"gte": "2024-01-01"}}, "b"),
-    ({"year": {"gte": 1999}, "tag": "red"}, "ab"),
-    ([{"year": 1999}, {"tag": "green"}], "ac"),
-    ({}, "abcd"),
-]
-CONDITIONS_METADATA = [
-    {"year": 1999, "tag": "red", "ok": True, "mixed": 1, "when": "2023-12-31"},
-    {"year": 2005, "tag": ["red", "blue"], "ok": False, "mixed": "1", "when": "2024-05-01T10:00:00Z"},
-    {"tag": "green", "year": None},
-    {"year": 2024, "odd name.[x] \u00e9": "yes"},
-]
-
-
 @pytest.mark.parametrize(("where", "found"), CONDITIONS)
 def test_conditions_on_metadata(tmp_path, where, found):
     with Index.create(tmp_path / "index", {}) as index:
@@ -564,7 +484,6 @@ def test_long_documents_are_cut_and_the_best_passage_is_shown(tmp_path):
 
 
 @given(st.text(alphabet="ab .\n\u3002", max_size=300), st.integers(5, 50))
-@settings(max_examples=80, deadline=None)
 def test_passages_are_the_text_in_pieces(text, limit):
     ends = passage_ends(text, limit)
     starts = (0, *ends[:-1])
@@ -803,7 +722,6 @@ def read_words(texts, models=None, *, compiled):
 
 @pytest.mark.parametrize("compiled", [False, True])
 @given(texts=st.lists(st.text(alphabet=st.characters(codec="utf-8"), max_size=40), max_size=4))
-@settings(max_examples=50, deadline=None)
 def test_words_are_read_as_they_are_split(compiled, texts):
     words, found = read_words(texts, compiled=compiled)
     spelled = [words._spelled[number] for number in found.values.tolist()]
@@ -842,7 +760,6 @@ def test_words_that_were_met_are_found_again_in_any_number():
 
 
 @given(st.text(max_size=60), st.sampled_from(["english", "german", "none"]))
-@settings(max_examples=200, deadline=None)
 def test_terms_and_their_places_agree(text, language):
     analyser = Analyser(language)
     places = analyser.places(text)

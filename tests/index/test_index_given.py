@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import scipy.sparse
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
@@ -107,7 +107,6 @@ def test_a_zero_row_is_a_text_that_the_model_knows_nothing_of(tmp_path):
         elements=st.floats(-(2.0**15), 2.0**15, width=16, allow_subnormal=False),
     )
 )
-@settings(max_examples=15)
 def test_any_finite_rows_become_their_cosines(tmp_path_factory, rows):
     rows = rows.astype(np.float64) * (1e300 if rows.dtype == np.float64 else 1)
     with Index.create(tmp_path_factory.mktemp("i") / "index", {"far": no_function}) as index:
@@ -158,7 +157,7 @@ def test_of_an_iterator_what_has_rows_is_stored_and_the_rest_refused(tmp_path):
 
 
 def test_a_sparse_part_takes_sparse_rows(tmp_path):
-    from test_index import SparseLetters
+    from index_cases import SparseLetters
 
     rows = scipy.sparse.csr_matrix(np.eye(3, 26) * 5)
     with Index.create(tmp_path / "index", {"letters": SparseLetters()}) as index:

@@ -182,7 +182,7 @@ def places_of(segment, passages):
 
 
 @given(STEPS, st.sampled_from([2, 3, 4]), st.sampled_from([1, 5, 10**6]))
-@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@settings(suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 def test_what_is_read_back_is_what_was_given_after_any_changes_and_merges(tmp_path_factory, steps, fanout, coarse):
     folder = tmp_path_factory.mktemp("segments") / "index"
     with patch.object(commits, "_FANOUT", fanout), patch.object(segments, "COARSE_ROWS", coarse):
@@ -261,7 +261,6 @@ CONDITIONS = st.lists(st.dictionaries(st.sampled_from(FIELDS), TESTS, min_size=1
 
 
 @given(st.lists(METADATA, min_size=1, max_size=8), CONDITIONS, st.integers(1, 7), st.data())
-@settings(max_examples=60, deadline=None)
 def test_conditions_are_those_of_plain_python(every, alternatives, cut, data):
     values = [
         item for one in every for value in one.values() for item in (value if isinstance(value, list) else [value])

@@ -8,10 +8,10 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
-from tiny_models import WORDS, byte_level, sentence_piece, tiny_model, word_piece
+from tiny_models import WORDS, byte_level, sentence_piece, states_of, tiny_model, word_piece
 
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
@@ -51,13 +51,6 @@ def llama():
 def mini():
     """An encoder without a head over masked tokens, as sentence-transformers publishes them."""
     return embedder("bert", headless=True)
-
-
-def states_of(model, text):
-    """The last hidden states of one text, without padding, and its ids: by transformers alone."""
-    ids = model.backbone.tokenizer(text, return_tensors="pt")
-    with torch.inference_mode():
-        return model.backbone.model.base_model(**ids).last_hidden_state[0].numpy(), ids["input_ids"][0].tolist()
 
 
 # Embeddings
@@ -309,7 +302,6 @@ sentences = st.lists(st.sampled_from([*WORDS, "Horse,", "embedding", "naïve", "
 )
 
 
-@settings(max_examples=20)
 @given(sentences, sentences)
 def test_rows_and_remainder_add_up_to_the_similarity(text1, text2):
     model = embedder_once()

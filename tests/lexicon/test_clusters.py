@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tokenizers import AddedToken, Tokenizer
 from tokenizers.models import BPE, WordLevel
@@ -174,7 +174,6 @@ def test_a_language_of_ones_own():
 
 
 @given(st.lists(st.text(max_size=6), max_size=30))
-@settings(max_examples=50)
 def test_any_tokens_get_different_names_that_survive_saving(tmp_path_factory, tokens):
     read = readable(tokens)
     assert all((token.rank == Rank.NONE) == (token.text == "") for token in read)

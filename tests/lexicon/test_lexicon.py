@@ -8,10 +8,10 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
-from tiny_models import byte_level, random_adapter, sentence_piece, tiny_model, word_piece
+from tiny_models import backbone_of, byte_level, random_adapter, sentence_piece
 
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
@@ -26,13 +26,6 @@ from pellucid.transformer.reading import Reader, whole_words  # noqa: E402
 
 TEXTS = ["The man is riding a horse.", "a doctor gave the sick boy medicine", "", "cars quickly, swift cars!"]
 INSTRUCTED = "<instruct>{instruction}\n<query>{text}"
-
-
-def backbone_of(kind, tokenizer=None, **changes):
-    tokenizer = tokenizer or (word_piece() if kind == "bert" else sentence_piece())
-    if kind != "bert":
-        tokenizer.add_special_tokens({"additional_special_tokens": ["<instruct>", "<query>", "<response>"]})
-    return prepare(tiny_model(kind, len(tokenizer), **changes), tokenizer, attention="bidirectional", device="cpu")
 
 
 @pytest.fixture(scope="module")
@@ -71,7 +64,6 @@ def own_ids(reading, shift):
 PREFIXES = ["{text}", "Query: {text}", "Instruct: {instruction}\nQuery:{text}", INSTRUCTED, "<query>{text} <query>"]
 
 
-@settings(max_examples=60)
 @given(
     st.text(max_size=25) | st.sampled_from(["<query>a", "a <|endoftext|> b<query>", "<|endoftext|>", " a", "a\n"]),
     st.sampled_from(PREFIXES),

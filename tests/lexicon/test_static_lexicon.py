@@ -11,7 +11,7 @@ import sys
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy import sparse
 from typer.testing import CliRunner
@@ -82,7 +82,6 @@ TEXT = st.lists(st.sampled_from([*WORDS, "Bank", "New York", "東京都", "zebra
 )
 
 
-@settings(max_examples=60)
 @given(texts=st.lists(TEXT | st.text(max_size=10), max_size=6))
 def test_both_paths_are_the_reference(texts):
     model = StaticLexiconEmbedder(Vocabulary(WORDS), sparse.csr_matrix(WEIGHTS), dimensions())
@@ -127,7 +126,6 @@ def test_rows_of_an_explanation_add_up_and_name_the_word(model):
     assert model.describe("river loan", top_k=1).startswith("mostly about: water (")
 
 
-@settings(max_examples=60)
 @given(text1=TEXT, text2=TEXT)
 def test_explanations_are_the_similarity(text1, text2):
     plain = StaticLexiconEmbedder(Vocabulary(WORDS), sparse.csr_matrix(WEIGHTS), dimensions())

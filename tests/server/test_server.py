@@ -7,7 +7,6 @@ import base64
 import contextlib
 import http.client
 import json
-import os
 import re
 import signal
 import socket
@@ -29,7 +28,6 @@ pytest.importorskip("fastapi", reason="the server needs pellucid[serve]")
 import uvicorn
 
 import pellucid
-from pellucid.base import Embedder
 from pellucid.errors import InputError, ModelFolderError
 from pellucid.server import ServerSettings, create_app, serve
 from pellucid.server import running as server_running
@@ -37,60 +35,7 @@ from pellucid.server.bodies import ApiError
 from pellucid.server.running import ImpatientProtocol
 from pellucid.server.service import Batcher
 from pellucid.static.embedder import StaticEmbedder
-
-
-class Slow(Embedder):
-    """A model that takes its time, notes what it is given, and chokes on one word."""
-
-    family = "slow"
-
-    def __init__(self, seconds: float = 0.02) -> None:
-        self.seconds, self.calls = seconds, []
-
-    def _encode(self, texts, role, *, batch_size, show_progress_bar):
-        self.calls.append((len(texts), role))
-        time.sleep(self.seconds)
-        if "poison" in texts:
-            raise RuntimeError("choked")
-        return np.array([[len(text), hash(text) % 1000] for text in texts], np.float32)
-
-    def get_embedding_dimension(self) -> int:
-        return 2
-
-    def explain(self, text1, text2=None, *, role1=None, role2=None):
-        raise NotImplementedError
-
-    def save_pretrained(self, path):
-        raise NotImplementedError
-
-
-@contextlib.contextmanager
-def running(models: dict[str, Embedder], patience: int = 30, **settings: Any) -> Iterator[str]:
-    """Run a real server on a free port; yield its address."""
-    app = create_app(ServerSettings(**settings), models)
-    options = {"http": ImpatientProtocol, "timeout_keep_alive": patience, "timeout_graceful_shutdown": 4 * patience}
-    server = uvicorn.Server(uvicorn.Config(app, port=0, log_level="critical", **options))
-    thread = threading.Thread(target=server.run)
-    thread.start()
-    try:
-        while not (server.started and app.state.service.is_ready):
-            time.sleep(0.01)
-        yield f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
-    finally:
-        server.should_exit = True
-        thread.join(20)
-
-
-def ask(url: str, path: str, body: Any = None, headers: dict[str, str] | None = None) -> tuple[int, Any]:
-    """Send JSON (or bytes as they are); return the status and what came back."""
-    connection = http.client.HTTPConnection(url.removeprefix("http://"), timeout=30)
-    data = body if isinstance(body, bytes) else None if body is None else json.dumps(body).encode()
-    head = {"content-type": "application/json"} | (headers or {})
-    connection.request("GET" if body is None else "POST", path, data, head)
-    answer = connection.getresponse()
-    text = answer.read()
-    connection.close()
-    return answer.status, json.loads(text) if "json" in answer.getheader("content-type", "") else text.decode()
+from serving import Slow, ask, running, send_raw, started
 
 
 @pytest.fixture(scope="module")
@@ -288,24 +233,16 @@ def test_slow_body_and_slow_model_end_in_time(fruit: StaticEmbedder) -> None:
         assert status == 504 and "0.5 seconds" in error["error"]
 
 
-def _raw(url: str, sent: bytes, seconds: float = 20) -> bytes:
-    """Send bytes as they are; return all that comes until the server closes the connection."""
-    host, port = url.removeprefix("http://").split(":")
-    with socket.create_connection((host, int(port)), timeout=seconds) as connection:
-        connection.sendall(sent)
-        return b"".join(iter(lambda: connection.recv(1 << 16), b""))
-
-
 def test_methods(url: str) -> None:
     for method, status in (("HEAD", 200), ("OPTIONS", 405), ("DELETE", 405), ("TRACE", 405)):
         connection = http.client.HTTPConnection(url.removeprefix("http://"), timeout=30)
         connection.request(method, "/health")
         answer = connection.getresponse()
         assert answer.status == status and answer.getheader("access-control-allow-origin") is None
-    assert _raw(url, b"CONNECT evil:80 HTTP/1.1\r\nhost: a\r\n\r\n").startswith(b"HTTP/1.1 400")
-    assert _raw(url, b"OPTIONS * HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n").startswith(b"HTTP/1.1 404")
+    assert send_raw(url, b"CONNECT evil:80 HTTP/1.1\r\nhost: a\r\n\r\n").startswith(b"HTTP/1.1 400")
+    assert send_raw(url, b"OPTIONS * HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n").startswith(b"HTTP/1.1 404")
     smuggled = b"POST /embed HTTP/1.1\r\nhost: a\r\ncontent-length: 5\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n"
-    assert _raw(url, smuggled).startswith(b"HTTP/1.1 400")
+    assert send_raw(url, smuggled).startswith(b"HTTP/1.1 400")
 
 
 def test_every_method_of_a_path_is_named(url: str) -> None:
@@ -318,7 +255,7 @@ def test_pipelined_requests_are_answered_in_order(url: str) -> None:
     bodies = [json.dumps({"inputs": "a " * number}).encode() for number in (1, 2000, 2, 0)]
     head = b"POST /embed HTTP/1.1\r\nhost: a\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n%s"
     last = b"GET /health HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n"
-    found = _raw(url, b"".join(head % (len(body), body) for body in bodies) + last)
+    found = send_raw(url, b"".join(head % (len(body), body) for body in bodies) + last)
     answers = [json.loads(part.split(b"\r\n\r\n")[1]) for part in found.split(b"HTTP/1.1 200 OK")[1:-1]]
     expected = [ask(url, "/embed", body)[1] for body in bodies]
     assert answers == expected
@@ -326,12 +263,12 @@ def test_pipelined_requests_are_answered_in_order(url: str) -> None:
 
 def test_heads_and_frames_without_end(url: str) -> None:
     head = b"GET /health HTTP/1.1\r\nhost: a\r\n"
-    assert _raw(url, head + b"x: " + b"a" * 70_000).startswith(b"HTTP/1.1 431")
-    assert _raw(url, head + b"x: y\r\n" * 12_000).startswith(b"HTTP/1.1 431")
+    assert send_raw(url, head + b"x: " + b"a" * 70_000).startswith(b"HTTP/1.1 431")
+    assert send_raw(url, head + b"x: y\r\n" * 12_000).startswith(b"HTTP/1.1 431")
     chunked = b"POST /embed HTTP/1.1\r\nhost: a\r\ncontent-type: application/json\r\ntransfer-encoding: chunked\r\n\r\n"
     for frames in (b"0\r\n" + b"trailer: x\r\n" * 8000, b"1\r\n \r\n" * 40_000):
         with contextlib.suppress(ConnectionResetError, BrokenPipeError):
-            assert not _raw(url, chunked + frames).startswith(b"HTTP/1.1 200")
+            assert not send_raw(url, chunked + frames).startswith(b"HTTP/1.1 200")
     assert ask(url, "/health")[0] == 200
 
 
@@ -340,7 +277,7 @@ def test_silent_clients_are_closed() -> None:
     health = b"GET /health HTTP/1.1\r\nhost: a\r\n\r\n"
     with running({"slow": Slow(2.5)}, patience=1) as url:
         for sent in (b"", health, health + b"GET /hea", b"GET /health HTTP/1.1\r\nhost:"):
-            assert _raw(url, sent, 10).count(b"200 OK") == sent.count(health)
+            assert send_raw(url, sent, 10).count(b"200 OK") == sent.count(health)
         assert ask(url, "/embed", {"inputs": "a"})[0] == 200  # longer than a silence may last
 
 
@@ -835,7 +772,7 @@ def port() -> int:
 @pytest.mark.parametrize("workers", [1, 2])
 def test_command_answers_and_ends(workers: int, port: int) -> None:
     command = [sys.executable, "-m", "pellucid", "serve", "static-en", "--port", str(port), "--workers", str(workers)]
-    with _process(command, port, {"PELLUCID_TOKEN": "t"}) as (process, url):
+    with started(command, port, {"PELLUCID_TOKEN": "t"}) as (process, url):
         assert len(ask(url, "/embed", {"inputs": "a"}, {"authorization": "Bearer t"})[1][0]) == 256
         assert ask(url, "/embed", {"inputs": "a"})[0] == 401
         for _ in range(20):
@@ -853,8 +790,8 @@ def test_command_answers_and_ends(workers: int, port: int) -> None:
 
 @pytest.mark.full
 def test_what_was_accepted_is_answered_after_sigterm(port: int) -> None:
-    script = f"import test_server as t; t.serve(t.ServerSettings(), {{'slow': t.Slow(1.0)}}, port={port})"
-    with _process([sys.executable, "-c", script], port, {}) as (process, url):
+    script = f"import serving as t; t.serve(t.ServerSettings(), {{'slow': t.Slow(1.0)}}, port={port})"
+    with started([sys.executable, "-c", script], port, {}) as (process, url):
         answers: list[int] = []
         requests = [
             threading.Thread(target=lambda: answers.append(ask(url, "/embed", {"inputs": ["a"]})[0])) for _ in range(8)
@@ -867,32 +804,6 @@ def test_what_was_accepted_is_answered_after_sigterm(port: int) -> None:
             request.join(30)
         assert answers == [200] * 8
         process.wait(30)
-
-
-@contextlib.contextmanager
-def _process(
-    command: list[str], port: int, variables: dict[str, str], wait_for: str = "/ready"
-) -> Iterator[tuple[Any, str]]:
-    paths = os.pathsep.join([str(Path(__file__).parent), *filter(None, sys.path)])
-    environment = os.environ | {"PYTHONPATH": paths} | variables
-    process = subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True)
-    try:
-        _wait_for(f"http://127.0.0.1:{port}", wait_for)
-        yield process, f"http://127.0.0.1:{port}"
-    finally:
-        process.kill()
-        process.wait()
-
-
-def _wait_for(url: str, path: str) -> None:
-    for _ in range(900):
-        try:
-            if ask(url, path)[0] == 200:
-                return
-        except OSError:
-            pass
-        time.sleep(0.1)
-    raise AssertionError("the server did not start")
 
 
 def test_base64_is_little_endian_float32(url: str, static: StaticEmbedder) -> None:

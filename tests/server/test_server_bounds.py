@@ -25,7 +25,7 @@ import pellucid
 from pellucid.explanation import Explanation
 from pellucid.server import ServerSettings, bounds, create_app
 from pellucid.static.embedder import StaticEmbedder
-from test_server import _process, _raw, ask, running
+from serving import ask, running, send_raw, started
 
 DEEP = 100_000
 
@@ -172,7 +172,7 @@ def test_memory_is_bounded(words: list[str], tmp_path: Path, port: int) -> None:
         *(("/explain", {"text1": "a " * n + mixed[:n], "text2": mixed[:2000], "notes": True}) for n in (500, 1500)),
         ("/explain", {f"text{n}": mixed[:1500] for n in (1, 2, 3)}),
     ]
-    with _process([*command, "--index", str(tmp_path / "index")], port, {}) as (process, url):
+    with started([*command, "--index", str(tmp_path / "index")], port, {}) as (process, url):
         for text in (long, chinese):
             ask(url, "/embed", {"inputs": [text] * 100})
         before = _memory(process.pid, "VmRSS")
@@ -321,7 +321,7 @@ def test_the_token_is_a_header_of_the_head(fruit: StaticEmbedder) -> None:
             (right, b"content-type: text/plain\r\n", b"200"),
             (wrong + right, b"", b"401"),  # of two the first counts
         ):
-            assert _raw(url, chunked + head + body + trailer + b"\r\n")[9:12] == status, (head, trailer)
+            assert send_raw(url, chunked + head + body + trailer + b"\r\n")[9:12] == status, (head, trailer)
         for scheme, status in (
             ("bearer", 200),
             ("BEARER", 200),
@@ -369,7 +369,7 @@ def test_it_is_ready_once_nothing_is_left_to_compile(fruit: StaticEmbedder, monk
 
     made: list[Any] = []
     create = create_app
-    monkeypatch.setattr("test_server.create_app", lambda *args: made.append(create(*args)) or made[0])
+    monkeypatch.setattr("serving.create_app", lambda *args: made.append(create(*args)) or made[0])
     thread = threading.Thread(target=serve)
     thread.start()
     try:
@@ -389,7 +389,7 @@ def test_health_answers_while_everything_is_compiled(port: int, tmp_path: Path) 
     command = [sys.executable, "-m", "pellucid", "serve", "static-en", "--port", str(port)]
     texts = [f"a loan for house {number}, zzqx Ünï" for number in range(2000)]
     cold = {"NUMBA_CACHE_DIR": tempfile.mkdtemp(dir=tmp_path)}
-    with _process(command, port, cold, wait_for="/health") as (_, url):
+    with started(command, port, cold, wait_for="/health") as (_, url):
         assert ask(url, "/ready")[0] == 503
         encoded: list[int] = []
 
@@ -417,7 +417,7 @@ def test_health_answers_while_everything_is_compiled(port: int, tmp_path: Path) 
 @pytest.mark.full
 def test_workers_end_and_are_replaced(port: int) -> None:
     command = [sys.executable, "-m", "pellucid", "serve", "static-en", "--port", str(port), "--workers", "2"]
-    with _process(command, port, {}) as (process, url):
+    with started(command, port, {}) as (process, url):
         first = _wait(lambda: _workers(process.pid), 2)
         os.kill(next(iter(first)), signal.SIGKILL)
         second = _wait(lambda: _workers(process.pid) - first, 1)
@@ -463,7 +463,7 @@ def test_workers_share_an_index(port: int, tmp_path: Path) -> None:
     with pellucid.Index.create(tmp_path / "index") as index:
         index.add(["a", "b"], ["mortgage rates are rising", "a dog in the park"])
     command = [sys.executable, "-m", "pellucid", "serve", "--port", str(port), "--workers", "2"]
-    with _process([*command, "--index", str(tmp_path / "index")], port, {}) as (process, url):
+    with started([*command, "--index", str(tmp_path / "index")], port, {}) as (process, url):
         found = {ask(url, "/search", {"query": "park"})[1]["hits"][0]["id"] for _ in range(20)}
         assert found == {"b"}
         assert ask(url, "/index", {"weights": {"bm25": 1}})[0] == 403

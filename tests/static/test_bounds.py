@@ -41,7 +41,7 @@ _WORD = st.one_of(
 )  # fmt: skip
 _WORDS = st.lists(_WORD, unique=True, max_size=60)
 _TEXTS = st.lists(st.lists(_WORD, max_size=12).map(" ".join), max_size=5)
-_settings = settings(max_examples=150 if _CHECKED else 60, suppress_health_check=list(HealthCheck))
+_settings = settings(settings.get_profile("thorough") if _CHECKED else None, suppress_health_check=list(HealthCheck))
 
 
 def _tokenizer() -> Tokenizer:

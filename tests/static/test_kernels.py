@@ -106,14 +106,14 @@ _TEXT = st.one_of(
 
 @pytest.mark.full
 @pytest.mark.parametrize("key", list(_MODELS), ids=lambda key: f"{'un' * (not key[0])}cased-{key[1]}-{key[2]}")
-@settings(max_examples=120, suppress_health_check=list(HealthCheck))
+@settings(suppress_health_check=list(HealthCheck))
 @given(texts=st.lists(_TEXT, max_size=6))
 def test_bulk_equals_plain_on_any_unicode(key: tuple[bool, bool, str], texts: list[str]) -> None:
     _agree(_MODELS[key], _BULK[key], texts)
 
 
 @pytest.mark.parametrize("key", [(False, False, "float32"), (True, True, "int8"), (False, True, "float16")])
-@settings(max_examples=20, suppress_health_check=list(HealthCheck))
+@settings(suppress_health_check=list(HealthCheck))
 @given(first=_TEXT, second=_TEXT)
 def test_explanations_are_the_same_by_both_paths(key: tuple[bool, bool, str], first: str, second: str) -> None:
     plain, compiled = _MODELS[key], _started(key)
@@ -122,7 +122,7 @@ def test_explanations_are_the_same_by_both_paths(key: tuple[bool, bool, str], fi
 
 
 @pytest.mark.parametrize("key", [(False, False, "float32"), (True, True, "int8")])
-@settings(max_examples=30, suppress_health_check=list(HealthCheck))
+@settings(suppress_health_check=list(HealthCheck))
 @given(texts=st.lists(_TEXT, max_size=30), skipped=st.integers(0, 3), repeats=st.integers(1, 120))
 def test_bytes_give_the_rows_of_strings(
     key: tuple[bool, bool, str], texts: list[str], skipped: int, repeats: int
@@ -156,7 +156,7 @@ def _as_arrow(texts: list[str]) -> tuple[np.ndarray, np.ndarray]:
 
 
 @pytest.mark.parametrize("key", [(False, False, "float32"), (True, True, "int8")])
-@settings(max_examples=15, suppress_health_check=list(HealthCheck))
+@settings(suppress_health_check=list(HealthCheck))
 @given(texts=st.lists(_TEXT, min_size=1, max_size=30), repeats=st.integers(1, 120), threads=st.integers(1, 3))
 def test_blocks_and_threads_change_nothing(
     key: tuple[bool, bool, str], texts: list[str], repeats: int, threads: int

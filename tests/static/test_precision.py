@@ -192,9 +192,14 @@ def test_dtypes_that_do_not_fit_are_refused():
             convert(np.array([[1, bad]], np.float32), None, "int4")
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float16", "int8", "int4"])
-@pytest.mark.parametrize("spells", [False, True])
-@given(changes=st.lists(st.tuples(st.booleans(), st.sampled_from([1e6, 3e3, 1e-6, 0.0, 0.5, 1.0])), max_size=12))
+CHANGES = st.tuples(st.booleans(), st.sampled_from([1e6, 3e3, 1e-6, 0.0, 0.5, 1.0]))
+
+
+@given(
+    dtype=st.sampled_from(["float32", "float16", "int8", "int4"]),
+    spells=st.booleans(),
+    changes=st.lists(CHANGES, max_size=12),
+)
 def test_any_number_of_changes_is_refused_or_opens_with_the_same_vectors(tmp_path_factory, dtype, spells, changes):
     folder = tmp_path_factory.mktemp("models")
     model = fit_spelling(made(16)) if spells else made(16)

@@ -109,7 +109,7 @@ def _subwords() -> Tokenizer:
 
 
 @pytest.mark.full
-@settings(max_examples=150, suppress_health_check=list(HealthCheck))
+@settings(suppress_health_check=list(HealthCheck))
 @given(_known, _texts)
 @example(["東京▁に", "京東"], ["東京▁に 東京に"])
 @example(["σ▁b"], ["A'Σ B"])  # lower() of the whole text has the other sigma
@@ -124,7 +124,7 @@ def test_writing_texts_anew_changes_no_word(words: list[str], texts: list[str]) 
         ]
 
 
-@settings(max_examples=25, suppress_health_check=list(HealthCheck))
+@settings(suppress_health_check=list(HealthCheck))
 @given(_known, _texts, st.booleans())
 def test_bulk_equals_plain(words: list[str], texts: list[str], subwords: bool) -> None:
     vectors = np.random.default_rng(len(words)).normal(size=(len(words), 9)).astype(np.float32)
@@ -139,13 +139,11 @@ def _split_by_the_pre_tokenizer(text: str) -> list[tuple[str, int, int]]:
     return [(piece, start, end) for piece, (start, end) in pieces if end - start > 1 or not _is_punctuation(piece)]
 
 
-@settings(max_examples=150)
 @given(st.text(st.one_of(st.characters(), st.characters(max_codepoint=127), st.sampled_from(_SOME + _BETWEEN))))
 def test_words_are_those_of_the_pre_tokenizer(text: str) -> None:
     assert split_words(text) == _split_by_the_pre_tokenizer(text)
 
 
-@settings(max_examples=100)
 @given(st.text(st.characters(max_codepoint=127), max_size=40))
 def test_ascii_pieces_are_those_of_the_pre_tokenizer(text: str) -> None:
     """A phrase that never occurs makes every text with its first word take the way of ASCII texts."""

@@ -311,7 +311,7 @@ def _promised(rows: np.ndarray, kind: str, about: Any) -> np.ndarray:
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float16", "int8", "int4"])
-@settings(max_examples=10, suppress_health_check=list(HealthCheck))
+@settings(suppress_health_check=list(HealthCheck))
 @given(edits=st.lists(_EDITS, min_size=1, max_size=3), texts=st.lists(st.lists(_WORDS, max_size=4), max_size=4))
 def test_edits_of_dimensions_reach_spelled_words(
     spelled: StaticEmbedder,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tokenizers import Tokenizer
 from tokenizers.models import WordPiece
@@ -97,7 +97,6 @@ def test_words_that_share_a_prefix_stay_apart_and_name_it() -> None:
     assert {row.parts for row in why.rows} == {("tokenisers",), ("tokening",), ("Token",)}
 
 
-@settings(max_examples=60)
 @given(models(), texts, texts)
 def test_rows_add_up_to_the_similarity_of_the_embeddings(model: StaticEmbedder, first: str, second: str) -> None:
     why = model.explain(first, second)
@@ -105,7 +104,6 @@ def test_rows_add_up_to_the_similarity_of_the_embeddings(model: StaticEmbedder, 
     assert abs(why.score - model.similarity(model.encode(first), model.encode(second))[0, 0]) <= 1e-6
 
 
-@settings(max_examples=50)
 @given(models(), texts, texts)
 def test_exchanging_the_texts_transposes_the_rows(model: StaticEmbedder, first: str, second: str) -> None:
     there = {row.parts: row.contribution for row in model.explain(first, second).rows}
@@ -113,7 +111,6 @@ def test_exchanging_the_texts_transposes_the_rows(model: StaticEmbedder, first: 
     assert there == pytest.approx(back, abs=1e-12)
 
 
-@settings(max_examples=50)
 @given(models(), texts, texts)
 def test_spans_hold_the_words_and_cover_each_word_once(model: StaticEmbedder, first: str, second: str) -> None:
     why = model.explain(first, second)
@@ -126,7 +123,6 @@ def test_spans_hold_the_words_and_cover_each_word_once(model: StaticEmbedder, fi
     assert sum(why.word_contributions(2).values()) == pytest.approx(why.score, abs=1e-9)
 
 
-@settings(max_examples=50)
 @given(models(), texts)
 def test_one_text_adds_up_to_1_or_knows_nothing(model: StaticEmbedder, text: str) -> None:
     why = model.explain(text)
@@ -134,7 +130,6 @@ def test_one_text_adds_up_to_1_or_knows_nothing(model: StaticEmbedder, text: str
     assert len({row.parts for row in why.rows}) == len(why.rows)
 
 
-@settings(max_examples=50)
 @given(models(), texts, texts, texts)
 def test_a_difference_adds_up_to_the_gap(model: StaticEmbedder, query: str, better: str, worse: str) -> None:
     first, second = model.explain(query, better), model.explain(query, worse)
@@ -178,7 +173,6 @@ def test_nearest_words(fruit: StaticEmbedder) -> None:
 
 
 @given(model=models(), factor=st.sampled_from([0.0, 0.3, 2.0]), text=texts)
-@settings(max_examples=40)
 def test_a_reweighted_word_counts_by_its_factor(model: StaticEmbedder, factor: float, text: str) -> None:
     changed = model.reweight({"pear": factor})
     vectors = model.word_vectors(range(len(WORDS)))

@@ -297,7 +297,7 @@ def test_pruning_keeps_what_the_corpus_uses_and_nothing_changes_there(prefixes):
         st.lists(st.sampled_from("the The cat tokenised tokens bird zebra cats , .".split())).map(" ".join), min_size=1
     )
 )
-@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_pruning_to_a_corpus_changes_nothing_in_it(prefixes, texts):
     if not prefixes.encode(texts).any():
         return

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from pellucid.errors import InputError
@@ -58,7 +58,6 @@ def test_the_first_of_equal_positions_is_told():
     biased=st.booleans(),
     seed=st.integers(0, 1000),
 )
-@settings(max_examples=40)
 def test_values_and_positions_on_any_shape(texts, length, depth, clusters, biased, seed):
     hidden, mask, weight, bias = _case(texts, length, depth, clusters, seed)
     bias = bias if biased else None
