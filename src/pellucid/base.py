@@ -436,8 +436,12 @@ class Embedder(ABC):
             InputError: an item is not a string, or the role is unknown.
         """
         checked = check_texts([texts] if isinstance(texts, str) else texts)
-        shares = np.array([known.share for known, _ in self._known(checked, checked_role(role))], np.float32)
+        shares = self._shares(checked, checked_role(role))
         return shares[0] if isinstance(texts, str) else shares
+
+    def _shares(self, texts: list[str], role: Role) -> Vectors:
+        """Return the coverage of checked texts."""
+        return np.array([known.share for known, _ in self._known(texts, role)], np.float32)
 
     def _known(self, texts: list[str], role: Role = None) -> list[tuple[Coverage, tuple[Span, ...]]]:
         """Return for each text its coverage and the spans that are not known; here, all is known."""

@@ -1,7 +1,6 @@
 """What `encode` takes and gives: texts and their role, its arguments; arrays, sparse matrices and tensors.
 
-The arguments are those of `SentenceTransformer.encode` of version 6.2, in its order and with its defaults, and those
-that `SparseEncoder.encode` has besides. Nothing here knows a model; what makes embeddings is in `encoder.py`.
+The arguments are those of sentence-transformers 6.2, in its order and with its defaults: `SparseEncoder`'s come last.
 """
 
 from __future__ import annotations
