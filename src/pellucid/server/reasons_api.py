@@ -12,7 +12,6 @@ from pydantic import BaseModel, Field
 from starlette.responses import Response
 
 from pellucid.base import Embedder
-from pellucid.dimensions import Which
 from pellucid.errors import InputError
 from pellucid.server.bodies import ApiError, InferenceError, RequestBody, Route, Weights, Whole, answer, described
 from pellucid.server.bounds import check_pairs, difference, explained, searched
@@ -247,7 +246,15 @@ def saving_routes(service: Service) -> APIRouter:
         """Save an edited model as a new one, and serve it at once."""
         service.saved_to()
         model = service.models[service.model_name(body.model)]
-        await service.save_model(body.name, lambda: _edited(model, body))
+
+        def edited() -> Embedder:
+            if not (body.words or body.scale or body.without):
+                raise InputError("nothing would change; give scale, without or words")
+            made = model.scale(dict(body.scale)) if body.scale else model
+            made = made.without(body.without) if body.without else made
+            return static_model(made, "words").reweight(body.words) if body.words else made
+
+        await service.save_model(body.name, edited)
         return answer({"name": body.name, "dimension": service.models[body.name].get_embedding_dimension()})
 
     @router.post("/index", response_model=dict[str, Any])
@@ -261,13 +268,3 @@ def saving_routes(service: Service) -> APIRouter:
         return answer({"weights": index.weights, "word weights": index.word_weights})
 
     return router
-
-
-def _edited(model: Embedder, edit: ModelEdit) -> Embedder:
-    """Return a model after an edit."""
-    if not (edit.words or edit.scale or edit.without):
-        raise InputError("nothing would change; give scale, without or words")
-    factors: dict[Which, float] = {name: factor for name, factor in edit.scale.items()}
-    edited = model.scale(factors) if factors else model
-    edited = edited.without(edit.without) if edit.without else edited
-    return static_model(edited, "words").reweight(edit.words) if edit.words else edited
