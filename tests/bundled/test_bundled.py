@@ -80,7 +80,7 @@ def test_an_explanation_across_languages():
 
 def test_each_model_says_how_good_it_is_as_the_pages_do():
     """A line of the card, which `pellucid models` prints; each figure stands beside the model's name on a page."""
-    pages = (ROOT / "README.md", *(ROOT / "docs").glob("results*.md"))
+    pages = (ROOT / "README.md", *(ROOT / "papers").rglob("*.md"), *(ROOT / "benchmarks").glob("*.md"))
     lines = [line for page in pages for line in page.read_text("utf-8").splitlines()]
     for name in bundled_models():
         figures = re.findall(r"\d+\.\d", model_facts(name)["quality"])
