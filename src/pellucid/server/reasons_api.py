@@ -157,10 +157,9 @@ def model_routes(service: Service) -> APIRouter:
         name = service.model_name(body.model)
         service.check_explained({"text": body.text})
         model = service.models[name]
-        about, known = await service.in_thread(
-            lambda: (model.describe(body.text, top_k=body.top_k), model.coverage(body.text))
-        )
-        return answer({"text": body.text, "description": about, "coverage": round(float(known), 6)})
+        about = await service.in_thread(lambda: model.describe(body.text, top_k=body.top_k))
+        known = await service.in_thread(lambda: float(model.coverage(body.text)))
+        return answer({"text": body.text, "description": about, "coverage": round(known, 6)})
 
     @router.get("/dimensions", response_model=DimensionList)
     async def dimensions(
