@@ -12,6 +12,7 @@ from pydantic import BaseModel, Field
 from starlette.responses import Response
 
 from pellucid.base import Embedder
+from pellucid.dimensions import Which
 from pellucid.errors import InputError
 from pellucid.server.bodies import ApiError, InferenceError, RequestBody, Route, Weights, Whole, answer, described
 from pellucid.server.bounds import check_pairs, difference, explained, searched
@@ -249,7 +250,8 @@ def saving_routes(service: Service) -> APIRouter:
         def edited() -> Embedder:
             if not (body.words or body.scale or body.without):
                 raise InputError("nothing would change; give scale, without or words")
-            made = model.scale(dict(body.scale)) if body.scale else model
+            factors: dict[Which, float] = {**body.scale}
+            made = model.scale(factors) if factors else model
             made = made.without(body.without) if body.without else made
             return static_model(made, "words").reweight(body.words) if body.words else made
 
