@@ -250,7 +250,7 @@ def saving_routes(service: Service) -> APIRouter:
         def edited() -> Embedder:
             if not (body.words or body.scale or body.without):
                 raise InputError("nothing would change; give scale, without or words")
-            factors: dict[Which, float] = {**body.scale}
+            factors: dict[Which, float] = {name: factor for name, factor in body.scale.items()}
             made = model.scale(factors) if factors else model
             made = made.without(body.without) if body.without else made
             return static_model(made, "words").reweight(body.words) if body.words else made
