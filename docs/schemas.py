@@ -88,7 +88,7 @@ def _of(hint: Any, definitions: dict[type, Any]) -> dict[str, Any]:
 
 
 def _record(kind: type, definitions: dict[type, Any]) -> dict[str, Any]:
-    """Return the schema of a dataclass or named tuple; the texts are those of its docstring."""
+    """Return the schema of a dataclass or named tuple; the texts are those of its docstring and comments."""
     hints, (summary, said) = get_type_hints(kind), _documented(kind)
     properties = {name: _of(hints[name], definitions) for name in data_fields(kind) or ()}
     if issubclass(kind, Explanation):
@@ -109,11 +109,15 @@ def _record(kind: type, definitions: dict[type, Any]) -> dict[str, Any]:
 
 
 def _documented(kind: type) -> tuple[str, dict[str, str]]:
-    """Return the first paragraph of a docstring, and what its list of attributes says of each."""
+    """Return the first paragraph of a docstring, and a sentence for each field: from its attributes or its comment."""
     doc = inspect.getdoc(kind) or ""
     summary, (_, _, attributes) = doc.split("\n\n")[0], doc.partition("Attributes:\n")
     entries = re.findall(r"^    (\w+): (.*(?:\n {8}.*)*)", attributes, re.MULTILINE)
-    return " ".join(summary.split()), {name: _sentence(entry) for name, entry in entries}
+    above = re.findall(r"((?:^    # .*\n)+)    (\w+): ", source := inspect.getsource(kind), re.MULTILINE)
+    beside = re.findall(r"^    (\w+): [^#\n]*  # (.*)", source, re.MULTILINE)
+    comments = [(name, lines.replace("    # ", " ")) for lines, name in above] + beside
+    ends = {name: entry.strip().rstrip(".") + "." for name, entry in comments}
+    return " ".join(summary.split()), {name: _sentence(entry) for name, entry in {**ends, **dict(entries)}.items()}
 
 
 def _sentence(entry: str) -> str:

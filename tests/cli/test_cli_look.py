@@ -126,7 +126,7 @@ def test_an_edit_changes_the_weights_of_words(run, fruit):
     expected = fruit.reweight({"pear": 0.5}).without(1)
     assert pellucid.load("mine").vectors.tolist() == expected.vectors.tolist()
     assert "not in the vocabulary" in run("edit", "fruit", "-o", "mine", "--word", "qqq=1", code=1).stderr
-    assert "not a number" in run("edit", "fruit", "-o", "mine", "--word", "pear", code=1).stderr
+    assert "is not WORD=FACTOR" in run("edit", "fruit", "-o", "mine", "--word", "pear", code=2).stderr
 
 
 def test_an_edit_renames_first_as_its_help_says(run):

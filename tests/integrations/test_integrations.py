@@ -134,7 +134,7 @@ def test_sparse_rows_are_plain_ascending_numbers():
     found = plain.sparse(rows)
     assert found == [([2, 5], [2.0, 1.0]), ([], []), ([0, 2], [4.0, 3.0])]
     assert {type(value) for row in found for part in row for value in part} == {int, float}
-    with pytest.raises(InputError, match="are dense, and sparse ones are asked for"):
+    with pytest.raises(InputError, match="are dense, and sparse ones are needed"):
         plain.sparse(np.ones((1, 2), np.float32))
 
 

@@ -485,4 +485,4 @@ def test_an_index_for_reading_is_not_configured(tmp_path: Path, static: StaticEm
     settings = {"index": str(tmp_path / "index"), "save_to": str(tmp_path / "models"), "read_only": True}
     with running({"static-en": static}, **settings) as url:
         status, error = ask(url, "/index", {"weights": {"bm25": 1}})
-        assert given == [{"read_only": True}] and status == 403 and "for reading alone" in error["error"]
+        assert given == [{"read_only": True}] and status == 403 and "only for reading" in error["error"]

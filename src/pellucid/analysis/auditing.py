@@ -41,8 +41,8 @@ class Thresholds:
         duplicate: duplicates have a correlation of at least this in size.
         duplicate_texts: the variation of both must come from at least so many texts (`support`); with fewer, a high
             correlation is chance.
-        crowded_rate: crowded dimensions fire on at least this share of the texts,
-        crowded_share: or give at least this share of the mean score of two texts, and three times the even share.
+        crowded_rate: crowded dimensions fire on at least this share of the texts.
+        crowded_share: they may also give at least this share of the mean score of two texts, and thrice the even share.
         unclear_words: unclear anchors have fewer different content words than this.
     """
 
@@ -86,7 +86,7 @@ class Measured(NamedTuple):
     common: float  # what it gives to the mean score of two different texts; these add up to that score
     deviation: float  # standard deviation of its coordinate
     nearest: str  # the dimension with the largest correlation in size; "" where all are 0
-    correlation: float
+    correlation: float  # with the nearest
     verdict: str  # those of the findings, with commas; "" for none
 
 

@@ -85,7 +85,7 @@ class ChangedPair(NamedTuple):
     gold: float | None  # the score it should have, None where none was given
     model: int  # number of the model whose score is furthest from the first one's
     change: float  # how far, with its sign
-    # Those that changed most between the first model and that one; of different families the largest rows of each.
+    # those that changed most between the first model and that one; of different families the largest of each
     rows: tuple[RowChange, ...]
 
 
@@ -98,7 +98,7 @@ class Comparison(Report):
     names: tuple[str, ...]  # of the models; the first is what the others are compared with
     families: tuple[str, ...]  # of the models
     pairs: tuple[Pair, ...]
-    scores: tuple[tuple[float, ...], ...]  # of each pair by every model
+    scores: tuple[tuple[float, ...], ...]  # one line a pair, one number a model
     gold: tuple[float, ...]  # the score that each pair should have; empty where none was given
     mean_scores: tuple[float, ...]  # of the models
     gold_correlations: tuple[float | None, ...]  # Spearman's with gold for each model; empty without gold

@@ -70,7 +70,7 @@ class DeletionTest(Report):
     skipped: int  # how many more had no row that raises the score
     top_k: int  # the k that `result` is about
     draws: int  # random deletions a pair and k
-    seed: int
+    seed: int  # of the random deletions
     mean_score: float  # mean score of the pairs with nothing taken away
     curve: tuple[Deletion, ...]  # the result for several k, in order
 

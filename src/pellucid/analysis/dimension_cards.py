@@ -54,7 +54,7 @@ class Card(Report):
     kind: ClassVar[str] = "card"
 
     family: str
-    dimension: int
+    dimension: int  # its number, from 0
     dimensions: int  # how many the model has
     name: str
     about: tuple[str, ...]  # its meaning: the anchor text, the words of a cluster, the words at the ends of a direction
@@ -64,10 +64,10 @@ class Card(Report):
     share: float  # mean share of an embedding (its squared length) that it carries; the even share is 1 / dimensions
     common: float  # what it adds to the mean score of two different texts
     mean_score: float  # that score
-    mean: float
-    deviation: float
-    low: float
-    high: float
+    mean: float  # mean coordinate
+    deviation: float  # standard deviation of the coordinate
+    low: float  # smallest coordinate
+    high: float  # largest coordinate
     # the coordinate's quantiles at 5, 25, 50, 75 and 95 % of the texts (of a sample, if many)
     quantiles: tuple[float, ...]
     edges: tuple[float, ...]  # of the histogram, one more than counts

@@ -35,7 +35,7 @@ class Ranked(NamedTuple):
     rank: int  # from 1
     document: int  # its number in the list that was ranked, from 0
     text: str
-    score: float
+    score: float  # cosine to the query
     reasons: tuple[TopRow, ...]  # the rows of the explanation that add most to the score
     coverage: Coverage  # how much of the document the model knows
 

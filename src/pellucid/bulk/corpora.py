@@ -26,7 +26,7 @@ from typing import Any
 from pellucid import errors
 from pellucid.base import Embedder
 from pellucid.bulk.batches import checked_column
-from pellucid.bulk.shards import ENDINGS, ROW, Job, Written, opened, stamp, write_shard
+from pellucid.bulk.shards import ENDINGS, ROW, Job, Written, open_encoder, stamp, write_shard
 from pellucid.corpus import check_file, cut, is_path, read_texts, read_with_ids
 from pellucid.embeddings import Role, checked_role
 from pellucid.errors import (
@@ -269,7 +269,7 @@ def _locally(job: Job, pending: list[int], workers: int) -> Iterator[Written]:
     workers = min(workers, len(pending))
     pool: Executor = ThreadPoolExecutor(workers)
     if _in_this_process(job.model, workers):
-        opened(job)  # once, not in every thread
+        open_encoder(job)  # once, not in every thread
     else:
         method = multiprocessing.get_context("spawn")  # a copy of a process with threads may hang
         pool = ProcessPoolExecutor(workers, method, _prepare, (max(1, (os.cpu_count() or 1) // workers),))
@@ -284,7 +284,7 @@ def _locally(job: Job, pending: list[int], workers: int) -> Iterator[Written]:
         ) from error
     finally:
         pool.shutdown(cancel_futures=True)
-        opened.cache_clear()
+        open_encoder.cache_clear()
 
 
 def _prepare(threads: int) -> None:

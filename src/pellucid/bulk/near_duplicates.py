@@ -86,9 +86,9 @@ class DuplicatePair(NamedTuple):
 class DuplicateGroup(NamedTuple):
     """A kept text and its duplicates."""
 
-    kept: int
+    kept: int  # number of the kept text
     text: str
-    duplicates: tuple[int, ...]
+    duplicates: tuple[int, ...]  # numbers of the others
     least: float  # the lowest score of one of them to the kept text. Two of them may be less alike.
 
 

@@ -95,7 +95,7 @@ class Shard(NamedTuple):
 
 def write_shard(job: Job, number: int) -> Written:
     """Encode and write one shard, whole or not at all; return its record."""
-    path, encoded = job.path(number), map(opened(job), _batches(job, number))
+    path, encoded = job.path(number), map(open_encoder(job), _batches(job, number))
     try:
         with writing(path) as aside:
             (_write_parquet if job.kind == "parquet" else _write_safetensors)(aside, encoded)
@@ -114,7 +114,7 @@ def stamp(path: Path) -> tuple[int, ...]:
 
 
 @lru_cache(maxsize=1)
-def opened(job: Job) -> BatchEncoder:
+def open_encoder(job: Job) -> BatchEncoder:
     """Return the model of a run as a function of batches, opened once a process."""
     with outside(job.allow_outside):
         return BatchEncoder(job.model, column=job.column, role=job.role)

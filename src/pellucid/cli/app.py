@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 import sys
 import warnings
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -148,7 +147,18 @@ def encode(
         for option, given in (("--id", id_field), ("--workers", workers), ("--engine", engine)):
             if given is not None:
                 raise typer.BadParameter("needs a folder of shards", param_hint=option)
-        _encode_to_file(read(file, field), output, kind, role, model)
+        from pellucid.cli.output import open_writer, output_format
+        from pellucid.progress import Progress
+
+        texts, chosen, known = read(file, field), output_format(output, kind), roles_of(role, 1, "--role")[0]
+        opened = open_model(model)
+        encode_texts = {None: opened.encode, "query": opened.encode_query, "document": opened.encode_document}[known]
+        shown = output is not None or not sys.stdout.isatty()  # not between the lines of the result
+        with open_writer(output, chosen, opened.get_embedding_dimension(), sys.stdout) as write:
+            with Progress("encoding", enabled=shown) as progress:
+                for block in blocks(texts):
+                    write(block, encode_texts(block))
+                    progress.advance(len(block))
         return
     if output is not None or file == "-":
         raise typer.BadParameter("a folder of shards needs a FILE, and no --output", param_hint="FOLDER")
@@ -160,23 +170,6 @@ def encode(
         settings=settings,
     )  # fmt: skip
     say(f"{folder}: {len(shards):,} {'shards' if len(shards) > 1 else 'shard'}", err=True)
-
-
-def _encode_to_file(texts: Iterator[str], output: Path | None, kind: str | None, role: str | None, model: str) -> None:
-    """Write the embeddings of texts to one file or to stdout."""
-    from pellucid.cli.output import open_writer, output_format
-    from pellucid.progress import Progress
-
-    chosen = output_format(output, kind)
-    (known,) = roles_of(role, 1, "--role")
-    opened = open_model(model)
-    turned = {None: opened.encode, "query": opened.encode_query, "document": opened.encode_document}[known]
-    shown = output is not None or not sys.stdout.isatty()  # not between the lines of the result
-    with open_writer(output, chosen, opened.get_embedding_dimension(), sys.stdout) as write:
-        with Progress("encoding", enabled=shown) as progress:
-            for block in blocks(texts):
-                write(block, turned(block))
-                progress.advance(len(block))
 
 
 @app.command()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hmac
 import os
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from time import perf_counter
@@ -85,11 +85,8 @@ def create_app(settings: ServerSettings | None = None, models: Mapping[str, Embe
 def _add_page(app: FastAPI) -> None:
     """Add the explorer's files, each under its name."""
 
-    def file(path: Path) -> Callable[[Request], Awaitable[Response]]:
-        async def send(_: Request) -> Response:
-            return FileResponse(path, headers=_PAGE_HEADERS)
-
-        return send
+    async def send(request: Request) -> Response:
+        return FileResponse(_PAGE[request.url.path.rpartition("/")[2]], headers=_PAGE_HEADERS)
 
     @app.head("/", include_in_schema=False)
     @app.get("/", tags=["state"], response_class=HTMLResponse)
@@ -97,8 +94,8 @@ def _add_page(app: FastAPI) -> None:
         """Return the explorer."""
         return FileResponse(_PAGE["index.html"], headers=_PAGE_HEADERS)
 
-    for name, path in _PAGE.items():
-        app.add_route(f"/{name}", file(path), methods=["GET"], include_in_schema=False)
+    for name in _PAGE:
+        app.add_route(f"/{name}", send, methods=["GET"], include_in_schema=False)
 
 
 def _add_state_routes(app: FastAPI, service: Service, registry: CollectorRegistry) -> None:

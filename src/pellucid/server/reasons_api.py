@@ -158,10 +158,9 @@ def model_routes(service: Service) -> APIRouter:
         name = service.model_name(body.model)
         service.check_explained({"text": body.text})
         model = service.models[name]
-        about, known = await service.in_thread(
-            lambda: (model.describe(body.text, top_k=body.top_k), model.coverage(body.text))
-        )
-        return answer({"text": body.text, "description": about, "coverage": round(float(known), 6)})
+        about = await service.in_thread(lambda: model.describe(body.text, top_k=body.top_k))
+        known = await service.in_thread(lambda: float(model.coverage(body.text)))
+        return answer({"text": body.text, "description": about, "coverage": round(known, 6)})
 
     @router.get("/dimensions", response_model=DimensionList)
     async def dimensions(
@@ -247,7 +246,16 @@ def saving_routes(service: Service) -> APIRouter:
         """Save an edited model as a new one, and serve it at once."""
         service.saved_to()
         model = service.models[service.model_name(body.model)]
-        await service.save_model(body.name, lambda: _edited(model, body))
+
+        def edited() -> Embedder:
+            if not (body.words or body.scale or body.without):
+                raise InputError("nothing would change; give scale, without or words")
+            factors: dict[Which, float] = {name: factor for name, factor in body.scale.items()}
+            made = model.scale(factors) if factors else model
+            made = made.without(body.without) if body.without else made
+            return static_model(made, "words").reweight(body.words) if body.words else made
+
+        await service.save_model(body.name, edited)
         return answer({"name": body.name, "dimension": service.models[body.name].get_embedding_dimension()})
 
     @router.post("/index", response_model=dict[str, Any])
@@ -261,13 +269,3 @@ def saving_routes(service: Service) -> APIRouter:
         return answer({"weights": index.weights, "word weights": index.word_weights})
 
     return router
-
-
-def _edited(model: Embedder, edit: ModelEdit) -> Embedder:
-    """Return a model after an edit."""
-    if not (edit.words or edit.scale or edit.without):
-        raise InputError("nothing would change; give scale, without or words")
-    factors: dict[Which, float] = {name: factor for name, factor in edit.scale.items()}
-    edited = model.scale(factors) if factors else model
-    edited = edited.without(edit.without) if edit.without else edited
-    return static_model(edited, "words").reweight(edit.words) if edit.words else edited
