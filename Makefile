@@ -53,8 +53,8 @@ pythons:  ## the core and an index with every other Python of this machine that 
 	  case "$$tried" in *" $$version "*) continue;; "") tried=" $$version "; continue;; esac; \
 	  tried="$$tried$$version "; echo "Python $$version"; \
 	  $$python -m venv --clear $(VENV)-$$version || exit 1; \
-	  $(VENV)-$$version/bin/python -m pip --disable-pip-version-check install --quiet --editable '.[search]' \
-	    pandas pytest hypothesis || exit 1; \
+	  $(VENV)-$$version/bin/python -m pip --disable-pip-version-check install --quiet --editable '.[plot,search]' \
+	    pytest hypothesis || exit 1; \
 	  $(VENV)-$$version/bin/python -m pytest $(QUICK) || exit 1; \
 	done
 

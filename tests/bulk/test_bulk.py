@@ -269,6 +269,7 @@ def test_a_pipe_is_refused(fruit, tmp_path):
 # --- resuming ---------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("name", ["c.parquet", "c.jsonl"])
 def test_a_stop_at_any_write_changes_nothing(fruit, corpus, tmp_path, name):
     file = corpus if name == "c.parquet" else as_file(tmp_path / name, some_texts(50))

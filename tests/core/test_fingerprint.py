@@ -216,7 +216,14 @@ def test_what_is_no_fingerprint_is_no_model():
         fingerprint("static-en")
 
 
-@pytest.mark.parametrize("name", [name for name in bundled_models() if "minilm" not in name])
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=pytest.mark.full) if name.startswith("static") else name
+        for name in bundled_models()
+        if "minilm" not in name
+    ],
+)
 def test_bundled_models_saved_and_opened_are_the_same_ones(name, tmp_path):
     model = pellucid.load(name)
     model.save_pretrained(tmp_path / "m")
@@ -227,6 +234,7 @@ def test_bundled_models_saved_and_opened_are_the_same_ones(name, tmp_path):
     assert locate(name).exists() and isinstance(model, (StaticEmbedder, AnchorEmbedder, StaticLexiconEmbedder))
 
 
+@pytest.mark.full
 def test_what_spelling_reads_of_an_edited_model_counts():
     """Two models of one table, edited from different ones, give other vectors to words that are spelled."""
     model = pellucid.load("static-multi")

@@ -51,6 +51,7 @@ def url(static: StaticEmbedder) -> Iterator[str]:
         yield at
 
 
+@pytest.mark.full
 def test_openai_client(url: str, static: StaticEmbedder) -> None:
     openai = pytest.importorskip("openai")
     client = openai.OpenAI(base_url=f"{url}/v1", api_key="none", max_retries=0)
@@ -584,6 +585,7 @@ def test_what_got_no_answer_is_not_saved(
         assert ask(url, "/models", edit)[0] == 200 and len(ask(url, "/models")[1]) == 2
 
 
+@pytest.mark.full
 def test_settings_that_got_no_answer_are_not_kept(
     tmp_path: Path, static: StaticEmbedder, monkeypatch: pytest.MonkeyPatch
 ) -> None:

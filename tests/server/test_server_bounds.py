@@ -75,6 +75,7 @@ def test_rows_beyond_the_limit_are_one_row(url: str, static: StaticEmbedder, wor
     assert ("notes" in found) == notes
 
 
+@pytest.mark.full
 def test_why_is_bounded_alike(url: str, words: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     query = " ".join(words[:100])
     status, found = ask(url, "/why", {"query": query, "id": "1"})
@@ -284,7 +285,14 @@ def test_64_point_0_is_whole(url: str, number: str) -> None:
     )
 
 
-@pytest.mark.parametrize("texts", [[""] * 10, ["a loan"] * 50, ["", " ", "zzqx"] * 4, [""] * 20 + ["dog"]])
+@pytest.mark.parametrize(
+    "texts",
+    [
+        [""] * 10,
+        *(pytest.param(texts, marks=pytest.mark.full) for texts in (["a loan"] * 50, ["", " ", "zzqx"] * 4)),
+        pytest.param([""] * 20 + ["dog"], marks=pytest.mark.full),
+    ],
+)
 def test_texts_without_a_difference_are_a_map(texts: list[str], tmp_path: Path) -> None:
     """In a process of its own: t-SNE of rows that are all the same used to end it."""
     script = "import json, sys, pellucid; from pellucid.server.corpus_map import corpus_map as m; import numpy as np; "
