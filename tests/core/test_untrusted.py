@@ -407,9 +407,9 @@ def test_modules_from_elsewhere_are_refused(stock):
     modules = modules_of(stock)
     for change_of, message in (
         ({"type": "os.system"}, "names code from elsewhere"),
-        ({"path": "../bert"}, "no place in this folder"),
-        ({"path": "/tmp"}, "no place in this folder"),
-        ({"path": 5}, "no place in this folder"),
+        ({"path": "../bert"}, "not a place in this folder"),
+        ({"path": "/tmp"}, "not a place in this folder"),
+        ({"path": 5}, "not a place in this folder"),
     ):
         (stock / "modules.json").write_text(json.dumps([{**modules[0], **change_of}, *modules[1:]]))
         with pytest.raises(ModelFolderError, match=message):
