@@ -16,7 +16,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from pellucid.engines.points import ServerSettings, asking
+from pellucid.engines.points import RemoteSettings, asking
 from pellucid.errors import InputError, missing_extra
 from pellucid.index.engine import Condition, Engine, Generation, Point, Vector, Where, blocks
 from pellucid.index.metadata import timestamp
@@ -37,7 +37,7 @@ _WIDTH = 256  # candidates of a search in the graph, where fewer are asked for
 
 
 @dataclass(frozen=True)
-class Milvus(ServerSettings):
+class Milvus(RemoteSettings):
     """A Milvus server or cluster. Its token is read from the environment, MILVUS_TOKEN.
 
     Attributes:

@@ -28,7 +28,7 @@ def asking(server: str) -> Iterator[None]:
         raise EngineError(f"{server}: {error!s:.300}. What was committed before is safe") from error
 
 
-class ServerSettings(EngineSettings, Protocol):
+class RemoteSettings(EngineSettings, Protocol):
     """The settings of an engine on a server, where each generation is a collection of its own."""
 
     collection: str

@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from pellucid.engines.points import QdrantClasses, QdrantPoints, ServerSettings, asking
+from pellucid.engines.points import QdrantClasses, QdrantPoints, RemoteSettings, asking
 from pellucid.errors import missing_extra
 from pellucid.index.engine import Generation
 
@@ -24,7 +24,7 @@ _SECONDS = 120  # that a request may take
 
 
 @dataclass(frozen=True)
-class Qdrant(ServerSettings):
+class Qdrant(RemoteSettings):
     """A Qdrant server or cluster. Its API key is read from the environment, QDRANT_API_KEY.
 
     Attributes:
