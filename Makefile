@@ -47,15 +47,19 @@ full: $(VENV)/full.stamp  ## the tests that take a second or more, with clusters
 slow: $(VENV)/test.stamp  ## the checks that take minutes
 	$(BIN)/python -m pytest -m slow
 
-pythons:  ## the core and an index with every other Python of this machine that pyproject.toml allows
-	@tried=; for python in $(PYTHON) $(PYTHONS); do \
+pythons:  ## the core and an index with the oldest and the newest other Python of this machine that pyproject.toml allows
+	@own=$$($(PYTHON) -c 'import sys; print("3.%d" % sys.version_info[1])'); found=; \
+	for python in $(PYTHONS); do \
 	  version=$$($$python -c 'import ensurepip, sys, venv; print("3.%d" % sys.version_info[1])' 2>/dev/null) || continue; \
-	  case "$$tried" in *" $$version "*) continue;; "") tried=" $$version "; continue;; esac; \
-	  tried="$$tried$$version "; echo "Python $$version"; \
-	  $$python -m venv --clear $(VENV)-$$version || exit 1; \
-	  $(VENV)-$$version/bin/python -m pip --disable-pip-version-check install --quiet --editable '.[plot,search]' \
-	    pytest hypothesis || exit 1; \
-	  $(VENV)-$$version/bin/python -m pytest $(QUICK) || exit 1; \
+	  [ "$$version" = "$$own" ] || found="$$found $$python"; \
+	done; \
+	set -- $$found; oldest=$$1; for newest in "$$@"; do :; done; \
+	[ "$$oldest" = "$$newest" ] && newest=; \
+	for python in $$oldest $$newest; do \
+	  $$python --version; env=$(VENV)-other; \
+	  $$python -m venv --clear $$env && $$env/bin/python -m pip --disable-pip-version-check install --quiet \
+	    --editable '.[plot,search]' pytest hypothesis || { echo "its packages cannot be installed here"; continue; }; \
+	  $$env/bin/python -m pytest $(QUICK) || exit 1; \
 	done
 
 lowest:  ## the tests with the oldest direct dependencies that pyproject.toml allows; torch stays as it is
