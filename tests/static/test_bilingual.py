@@ -378,7 +378,7 @@ def test_the_command_hands_on_what_it_was_given(monkeypatch, tmp_path, fruit):
     ("options", "message"),
     [
         ("", "CORPUS: give sentences"),
-        ("c.txt --parallel en-de=p.tsv", "--parallel: goes with --lang"),
+        ("c.txt --parallel en-de=p.tsv", "--parallel: needs --lang"),
         ("c.txt --lang en=e.txt", "--lang: takes the place of CORPUS"),
         ("--lang en", "'en' is not CODE=FILE"),
         ("--lang en=a.txt --lang en=b.txt", "'en' is given twice"),

@@ -535,7 +535,10 @@ def test_the_commands(world, corpus, tmp_path, monkeypatch):
     pytest.importorskip("torch")
     monkeypatch.chdir(tmp_path)
     model_of(world, slice(0, 250)).save_pretrained("first", dtype="float16")
-    monkeypatch.setattr("pellucid.cli.vocabulary._teacher", lambda name: teacher_of(world))
+    opened = pellucid.load
+    monkeypatch.setattr(
+        "pellucid.cli.vocabulary._model", lambda name: opened(teacher_of(world) if name == "t" else name)
+    )
     (tmp_path / "words.txt").write_text("w280\n\nw1 w2\n")
 
     def run(*arguments, code=0):
