@@ -206,8 +206,6 @@ _READERS = {
     "rank": ["rank", "apple", "{}"],
     "contrast": ["contrast", "{}", "{}"],
     "edit": ["edit", "static-en", "--idf", "{}", "-o", "edited"],
-    "anchors": ["anchors", "static-en", "{}", "-n", "2", "--unfiltered", "-o", "anchors", "--method", "uniform"],
-    "tags": ["inspect", "tags", "static-en", "{}"],
     "choose-anchors": [
         "choose-anchors",
         "static-en",

@@ -291,7 +291,9 @@ def damage(folder: Path, rounds: int, seed: int = 0) -> list[str]:
 @pytest.mark.full
 def test_damaged_files_give_texts_or_our_error_in_bounded_time_and_memory(tmp_path):
     """In a process of its own: a damaged size must not fill memory, and a crash of a library must not end the tests."""
-    done = subprocess.run([sys.executable, __file__, tmp_path, "150"], capture_output=True, text=True, timeout=120)
+    command, paths = [sys.executable, __file__, tmp_path, "150"], os.pathsep.join(filter(None, sys.path))
+    environment = os.environ | {"PYTHONPATH": paths}
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, env=environment)
     assert (done.returncode, done.stdout) == (0, ""), done.stderr[-2000:]
 
 

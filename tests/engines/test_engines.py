@@ -480,7 +480,7 @@ def test_settings_that_cannot_be(tmp_path):
         pellucid.engines.Qdrant("http://127.0.0.1:9", "a/b")
     with pytest.raises(InputError, match="the collection is 'a-b'"):
         pellucid.engines.Milvus("http://127.0.0.1:9", "a-b")
-    with pytest.raises(InputError, match="replicas 0"):
+    with pytest.raises(InputError, match="replicas is 0"):
         pellucid.engines.Ray(replicas=0)
     with pytest.raises(InputError, match="the engine is 'qdrant'"):
         Index.create(tmp_path / "index", {"letters": SparseLetters()}, engine="qdrant")

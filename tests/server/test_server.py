@@ -792,7 +792,10 @@ def test_command_answers_and_ends(workers: int, port: int) -> None:
 
 @pytest.mark.full
 def test_what_was_accepted_is_answered_after_sigterm(port: int) -> None:
-    script = f"import serving as t; t.serve(t.ServerSettings(), {{'slow': t.Slow(1.0)}}, port={port})"
+    script = (
+        "import serving, pellucid.server as server; "
+        f"server.serve(server.ServerSettings(), {{'slow': serving.Slow(1.0)}}, port={port})"
+    )
     with started([sys.executable, "-c", script], port, {}) as (process, url):
         answers: list[int] = []
         requests = [
