@@ -15,6 +15,7 @@ import numpy as np
 from pellucid.base import Embedder, Vectors
 from pellucid.embeddings import Role, as_rows
 from pellucid.errors import InputError
+from pellucid.folder import identify
 from pellucid.query import Query
 from pellucid.store import writing_folder
 from pellucid.text import Coverage, Span, well_formed, words_before
@@ -166,7 +167,7 @@ class EncoderEmbedder(Embedder):
             InputError: it is a function, which no folder can hold.
             WritingError: it cannot be written; what was at `path` is untouched.
         """
-        is_stock = (Path(path) / "modules.json").is_file()  # that library overwrites the files of an older one
+        is_stock = identify(Path(path)) == "sentence-transformers"  # that library overwrites the files of an older one
         with writing_folder(path, (lambda _: set()) if is_stock else None) as folder:
             self.write_modules(folder, create_model_card=create_model_card)
 

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pellucid import load
-from pellucid.anchors.embedder import anchor_vectors, read_anchors
+from pellucid.anchors.embedder import AnchorEmbedder, anchor_vectors, read_anchors
 from pellucid.encoder import FUNCTION, OURS, EncoderEmbedder, opened_with, unit_vectors
 from pellucid.errors import InputError, ModelFolderError
 from pellucid.folder import bundled_models, identify
@@ -221,3 +221,17 @@ def test_an_anchor_file_must_be_there(tmp_path: Path) -> None:
     for path in (tmp_path / "none.json", tmp_path / "none.txt", tmp_path):
         with pytest.raises(ModelFolderError, match=r"not found|not a regular file"):
             read_anchors(path)
+
+
+def test_a_stock_model_takes_the_place_of_one_of_ours(fruit: StaticEmbedder, tmp_path: Path) -> None:
+    """Both folders hold modules.json; of the model before no file may stay, by which another would be opened."""
+    pytest.importorskip("sentence_transformers")
+    from tiny_models import tiny_transformer
+
+    encoder = load(tiny_transformer(tmp_path / "bert", normalize=True))
+    for number, before in enumerate((fruit, AnchorEmbedder(fruit, ["apple", "car"]), encoder)):
+        place = tmp_path / f"model {number}"
+        before.save_pretrained(place)
+        encoder.save_pretrained(place)
+        np.testing.assert_array_equal(load(place).encode(["a cat"]), encoder.encode(["a cat"]))
+        assert not {"dimensions.tsv", "words.txt", "anchors"} & {entry.name for entry in place.iterdir()}
