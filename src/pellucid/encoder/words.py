@@ -108,8 +108,8 @@ class WordReasons(Reasons):
         self.table, self.fit, self.fingerprint = table, fit, dict(fingerprint)
         self.arrays = {name: np.asarray(arrays[name]) for name in _TENSORS}
         self.common = self.arrays["common"].astype(np.float64)
-        self._map = self.arrays["map"].astype(np.float64)
-        self._metric = self.arrays["metric"].astype(np.float64)
+        self._map = self.arrays["map"].astype(np.float32)  # half the time; what is lost is part of the rest
+        self._metric = self.arrays["metric"].astype(np.float32)
         self._inner = self._metric @ self._map.T  # of the products of parts, as the weights are fitted
 
     def __repr__(self) -> str:
@@ -141,14 +141,15 @@ class WordReasons(Reasons):
     def _vectors(self, rows: Integers, counts: Floats, vector: Floats) -> Floats:
         """Return the parts [words, dimension] of a centred vector; the words beyond `rows` are strangers."""
         parts = np.zeros((len(counts), len(vector)))
-        sums = self.table.word_vectors(rows).astype(np.float64) * counts[: len(rows), None]
-        length = float(np.linalg.norm(sums.sum(axis=0)))
+        sums = self.table.word_vectors(rows) * counts[: len(rows), None].astype(np.float32)
+        length = np.linalg.norm(sums.sum(axis=0))
         if length:
             sums /= length
-            inner, pulls = sums @ self._inner @ sums.T, sums @ (self._metric @ vector)
+            inner = (sums @ self._inner @ sums.T).astype(np.float64)
+            pulls = (sums @ (self._metric @ vector.astype(np.float32))).astype(np.float64)
             near = max(_NEAR_1 * float(np.diag(inner).mean()), _LEAST)
             weights = np.linalg.solve(inner + near * np.eye(len(rows)), pulls + near)
-            parts[: len(rows)] = (weights[:, None] * sums) @ self._map
+            parts[: len(rows)] = weights[:, None] * (sums @ self._map)
         # What the known words leave is the only trace of the others: they get a share of it, as if each were large.
         sizes = np.linalg.norm(parts, axis=1)
         beyond = _STRANGER * (sizes.max(initial=0.0) or 1.0) * counts[len(rows) :]
