@@ -63,6 +63,7 @@ _FLOOR = 0.01  # of the mean variance of the rests, added to each
 _SHARD = 1_024  # texts between two checkpoints
 _UNSTEADY = 1e-2  # between the coordinates of one text, at length 1, in two calls
 _TRIED, _MULTILINGUAL = 100, 0.5  # sentences whose translation is looked for; the share found by one that knows both
+_LITTLE = 0.2  # of the variance; words that explain less are warned of
 _LEAST = 1e-9  # a mean score below it is 0
 _MOST = 200_000  # texts; more add nothing
 _TENSORS = ("map", "metric", "common")
@@ -236,7 +237,14 @@ def fit_words(
         rows = at_length_1(checked_vectors(vectors, texts, "vectors", None))
     tables = map(StaticEmbedder.from_pretrained, names) if table is None else [static_model(table, "reasons")]
     fitted = [_fitted(one, texts, rows, fingerprint(encoder)) for one in tables]
-    return max(fitted, key=lambda reasons: reasons.fit.explained)
+    best = max(fitted, key=lambda reasons: reasons.fit.explained)
+    if best.fit.explained < _LITTLE:
+        warn(
+            f"the words of {best.fit.table} explain only {max(best.fit.explained, 0.0):.0%} of what sets the vectors of "
+            f"{encoder!r} apart; its reasons say little. Fit them on texts like yours, or with a static model of their "
+            "language: model.fit_reasons(texts, table=...)"
+        )
+    return best
 
 
 def _fitted(table: StaticEmbedder, texts: list[str], vectors: Vectors, known: Mapping[str, Any]) -> WordReasons:
