@@ -221,7 +221,7 @@ def test_words_that_explain_little_are_warned_of() -> None:
     def arbitrary(texts: list[str]) -> np.ndarray:
         return np.array([np.random.default_rng(list(text.encode())).normal(size=24) for text in texts])
 
-    with pytest.warns(UserWarning, match=r"the words of table explain only 0% .* fit_reasons\(texts, table="):
+    with pytest.warns(UserWarning, match=r"the words of table explain only 0% .*fit_reasons\(texts, table="):
         pellucid.load(arbitrary).fit_reasons(sentences(300), table=table())
 
 
