@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 import pellucid
 from pellucid.encoder import words as word_reasons
 from pellucid.encoder.embedder import EncoderEmbedder
-from pellucid.encoder.words import fit_words, words_for
+from pellucid.encoder.words import fit_words, open_texts, words_for
 from pellucid.errors import InputError, ModelFolderError
 from pellucid.explanation import Explanation
 from pellucid.rows import REMAINDER, SHARED, WORD, WORD_PAIR, Row
@@ -264,7 +264,7 @@ def test_reasons_are_fitted_once_and_kept(tmp_path: Path, monkeypatch: pytest.Mo
 
 
 def test_an_encoder_of_several_languages_is_fitted_on_several() -> None:
-    strangers, name = word_reasons.open_texts(pellucid.load(Shadow()))
+    strangers, name = open_texts(pellucid.load(Shadow()))
     assert name == "static-en"
     assert all(text.isascii() or "ä" not in text for text in strangers[:5])
     pairs = {}
@@ -278,6 +278,6 @@ def test_an_encoder_of_several_languages_is_fitted_on_several() -> None:
     def meaning(texts: list[str]) -> np.ndarray:
         return np.array([np.random.default_rng(pairs.get(text, 0)).normal(size=32) for text in texts])
 
-    texts, name = word_reasons.open_texts(pellucid.load(meaning))
+    texts, name = open_texts(pellucid.load(meaning))
     assert name == "static-multi"
     assert len(texts) > len(strangers)
