@@ -18,7 +18,7 @@ import json
 import lzma
 import os
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import islice
@@ -55,6 +55,7 @@ _UNSTEADY = 1e-2  # between the coordinates of one text, at length 1, in two cal
 _TRIED, _MULTILINGUAL = 100, 0.5  # sentences whose translation is looked for; the share found by one that knows both
 _LEAST = 1e-9  # a mean score below it is 0
 _MOST = 200_000  # texts; more add nothing
+_AVERAGED = 256  # sentences whose mean stands for that of all texts
 _TENSORS = ("map", "metric", "common")
 _BUNDLED = Path(__file__).parent.parent / "bundled" / "reasons"
 
@@ -195,9 +196,7 @@ def fit_words(
     else:
         texts, names = check_texts(islice(read_texts(corpus), _MOST)), TABLES
     if len(texts) < _FEWEST:
-        raise InputError(
-            f"{len(texts)} texts are too few to fit reasons on; give at least {_FEWEST}, best thousands"
-        )
+        raise InputError(f"{len(texts)} texts are too few to fit reasons on; give at least {_FEWEST}, best thousands")
     if vectors is None:
         _check_steady(encoder)
         rows = _encoded(encoder, texts, work_dir, show_progress_bar)
@@ -291,6 +290,19 @@ def open_texts(encoder: Embedder) -> tuple[list[str], str]:
     if found < _MULTILINGUAL:
         return english, TABLES[0]
     return [*english, *(text for row in pairs for text in row)], TABLES[1]
+
+
+def mean_vector(encoder: Embedder, texts: Iterable[str] | None = None) -> Floats:
+    """Return the mean vector at length 1 of some texts, float64 [dimension]; None for sentences that come with us."""
+    if texts is None:
+        known, _ = open_texts(encoder)
+        chosen = known[:: max(1, len(known) // _AVERAGED)]
+    else:
+        chosen = check_texts(islice(texts, _MOST))
+    if not chosen:
+        raise InputError("no texts are given to take the mean vector of; give some hundred, or None")
+    mean: Floats = unit_vectors(encoder, chosen).mean(axis=0, dtype=np.float64)
+    return mean
 
 
 def _encoded(encoder: Embedder, texts: list[str], work_dir: str | Path | None, show: bool) -> Vectors:
