@@ -31,6 +31,7 @@ class Parts(NamedTuple):
 
     vectors: Floats  # [parts, dimension]; they add up to the vector less `common`, and less the rest
     row: Callable[[int], Row]  # from the number of a part to its name, places and key, as `spans1`
+    whole: Floats | None = None  # the vector less `common`, where the products are asked for more than the parts say
 
 
 class Reasons(ABC):
