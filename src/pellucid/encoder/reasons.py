@@ -31,6 +31,7 @@ class Parts(NamedTuple):
 
     vectors: Floats  # [parts, dimension]; they add up to the vector less `common`, and less the rest
     row: Callable[[int], Row]  # from the number of a part to its name, places and key, as `spans1`
+    whole: Floats | None = None  # the vector less `common`, where the products are asked for more than the parts say
 
 
 class Reasons(ABC):
@@ -39,11 +40,13 @@ class Reasons(ABC):
     Attributes:
         kind: its name: "words", "tokens" or "concepts".
         exact: whether the parts are all of the vector.
+        reads_all: whether `parts` takes a text as it is, though the encoder cuts it.
         common: the mean vector of texts at length 1, float64 [dimension].
     """
 
     kind: ClassVar[str]
     exact: ClassVar[bool] = False
+    reads_all: ClassVar[bool] = False
     common: Floats
 
     @abstractmethod
@@ -86,7 +89,7 @@ class EncoderQuery(Query):
         return self._parts_of(self.text, self.role, self.coordinates)
 
     def _parts_of(self, text: str, role: Role, vector: Floats) -> Parts:
-        read = text[: self.model.end_of_reading(text, role)]
+        read = text if self.model.reasons.reads_all else text[: self.model.end_of_reading(text, role)]
         return self.model.reasons.parts(read, role, vector)  # type: ignore[no-any-return]
 
     def reweighted(self, factors: Mapping[str, float]) -> EncoderQuery:
