@@ -1,4 +1,4 @@
-"""Vectors that lie in a vector store, explained: FAISS, Qdrant, Chroma and pgvector: `python examples/explain_vectors.py`.
+"""Vectors of FAISS, Qdrant, Chroma and pgvector, explained: `python examples/explain_vectors.py [MODEL]`.
 
 The store finds the texts; what it keeps, the texts and the encoder's vectors, is all that reasons need. The encoder
 reads the question, and nothing else again. A section whose library or server is not there is left out.
@@ -42,13 +42,9 @@ def in_qdrant(vectors: Any, question: Any) -> Stored:
 
     client = QdrantClient(":memory:")
     client.create_collection("texts", models.VectorParams(size=vectors.shape[1], distance=models.Distance.COSINE))
-    points = [
-        models.PointStruct(id=n, vector=row.tolist(), payload={"text": TEXTS[n]}) for n, row in enumerate(vectors)
-    ]
-    client.upsert("texts", points)
-    found = client.query_points("texts", query=question.tolist(), limit=1, with_vectors=True, with_payload=True).points[
-        0
-    ]
+    payloads = [{"text": text} for text in TEXTS]
+    client.upsert("texts", models.Batch(ids=[*range(len(TEXTS))], vectors=vectors.tolist(), payloads=payloads))
+    (found,) = client.query_points("texts", question.tolist(), limit=1, with_vectors=True, with_payload=True).points
     return found.payload["text"], found.vector
 
 

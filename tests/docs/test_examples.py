@@ -6,10 +6,13 @@ import json
 import re
 import runpy
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
 import pytest
+
+from pellucid.static.embedder import StaticEmbedder
 
 FOLDER = Path(__file__).resolve().parents[2] / "examples"
 EXAMPLE = str(FOLDER / "search_scifact.py")
@@ -54,6 +57,21 @@ def test_its_measures():
     assert example["ndcg"](after, right) == pytest.approx(100 * (1 / np.log2(3) + 1) / 2)
     said = example["what_changed"](before, after, right)
     assert "the first hit moved in 2: to a right one in 1, from a right one in 1 (a, b)" in said
+
+
+def test_vectors_of_stores_are_explained(capsys):
+    table = StaticEmbedder.from_pretrained("static-en")
+    example, mixing = (
+        runpy.run_path(str(FOLDER / "explain_vectors.py")),
+        np.random.default_rng(0).normal(size=(256, 32)),
+    )
+    asked = []
+    example["main"](lambda texts: asked.extend(texts) or table.encode(texts) @ mixing)
+    said = capsys.readouterr().out
+    for name, library in {"FAISS": "faiss", "Qdrant": "qdrant_client", "Chroma": "chromadb"}.items():
+        shown = said.partition(f"{name}")[2]
+        assert "loans × mortgages" in shown if find_spec(library) else "left out, No module named" in shown
+    assert "pgvector" in said and asked.count(example["QUESTION"]) == 1 == asked.count(example["TEXTS"][0])
 
 
 def test_there_are_notebooks():
