@@ -169,15 +169,14 @@ class ConceptReasons(Reasons):
         """
         from scipy import sparse
 
-        rows = self._checked(vectors)
-        numbers, weights = (np.concatenate(found) for found in zip(*self._blocks(rows)))
-        ends = np.arange(len(rows) + 1) * numbers.shape[1]
-        found = sparse.csr_array(
-            (weights.ravel().astype(np.float32), numbers.ravel(), ends), shape=(len(rows), len(self.names))
-        )
-        found.eliminate_zeros()
-        found.sort_indices()
-        return found
+        rows, common = self._checked(vectors), self.common.astype(np.float32)
+        blocks = [sparse.csr_array((0, len(self.names)), dtype=np.float32)]
+        for start in range(0, len(rows), _BLOCK):
+            numbers, weights = self._codes(rows[start : start + _BLOCK] - common)
+            lines, places = np.nonzero(weights)
+            shape = len(weights), len(self.names)
+            blocks.append(sparse.csr_array((weights[lines, places], (lines, numbers[lines, places])), shape))
+        return sparse.vstack(blocks, format="csr")
 
     def removed(self, vectors: Any, *concepts: str) -> Vectors:
         """Return vectors without their parts of some concepts, at length 1: a search over them does without these.
@@ -246,12 +245,6 @@ class ConceptReasons(Reasons):
         """Return vectors at length 1, float32 [texts, dimension]."""
         rows = np.asarray(vectors.toarray() if hasattr(vectors, "toarray") else vectors)
         return at_length_1(checked_vectors(rows, [""] * len(rows), "stored vectors", len(self.common)))
-
-    def _blocks(self, rows: Vectors) -> Iterator[tuple[Any, Any]]:
-        """Yield the concepts and weights of some texts after the other, at least once."""
-        common = self.common.astype(np.float32)
-        for start in range(0, max(len(rows), 1), _BLOCK):
-            yield self._codes(rows[start : start + _BLOCK] - common)
 
     def _codes(self, vectors: Any) -> tuple[Any, Any]:
         """Return the numbers and weights of concepts of centred vectors, both [texts, concepts tried]."""
