@@ -5,10 +5,15 @@ texts, brings it near to the encoder's vector of the same text. That gives each 
 
     c = sum over words of  a_w p_w  + rest,    p_w = count of w * its vector * matrix / length of the static sum
 
-where c is the encoder's vector less the mean of all texts. The weights `a` are those that fit c best and stay near 1:
-the real vector says how much of each word is in it. No pass of the encoder is needed for that. The idea of word vectors
-made from an encoder is that of SWE (Wada et al., section 3.1); map, weights and the rest are ours. How well such words
-predict what the encoder does when they are left out is measured in docs/results-reasons.md.
+where c is the encoder's vector less the mean of all texts. The weights `a` are those that fit c best and stay near 1
+(generalised least squares): the real vector says how much of each word is in it. The rest is what the encoder makes of
+the words together: order, negation, context. When a word is left out, some of it goes too, so three quarters of it are
+shared among the words by size; it is also the only trace of words that the table does not have. The last quarter stays
+a rest, so that a score which the words do not account for shows as a remainder.
+
+No pass of the encoder is needed. The idea of word vectors made from an encoder is that of SWE (Wada et al., section
+3.1); map, weights and shares are ours. How well such words predict what the encoder does when they are left out, and
+what else was tried, is in docs/results-reasons.md.
 """
 
 from __future__ import annotations
@@ -17,6 +22,7 @@ import hashlib
 import json
 import lzma
 import os
+import shutil
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -36,9 +42,11 @@ from pellucid.errors import InputError, ModelFolderError, WritingError, warn
 from pellucid.fingerprint import PROBES, check_same, fingerprint, same_model
 from pellucid.folder import bundled_models, check_family, read_config, saving
 from pellucid.progress import Progress
-from pellucid.query import Floats
+from pellucid.query import Floats, Integers
+from pellucid.rows import WORD, Row
 from pellucid.static.embedder import StaticEmbedder, static_model
 from pellucid.store import is_sound, read_tensors, write_tensors
+from pellucid.text import Word, shown_word
 from pellucid.workfolder import WorkFolder
 
 TABLES = ("static-en", "static-multi")
@@ -46,13 +54,16 @@ TABLES = ("static-en", "static-multi")
 
 _FEWEST = 200  # texts to fit on
 _HELD_OUT, _MOST_HELD_OUT = 8, 1_000  # one text in so many is not fitted on but judged, at most so many
-_RIDGE = 1.0  # of the least squares, in texts
+_RIDGE = 0.3  # of the least squares, in texts
 _NEAR_1 = 0.3  # how strongly weights are kept near 1, in mean squared lengths of a part
-_EQUAL = 0.3  # of the parts along the text's own vector that words share equally
-_FLOOR = 1e-5  # added to the variance of the rests
+_STRANGER = 3.0  # how large a word without a vector is taken to be, in the largest part of the text
+_CONTEXT = 0.75  # of the rest that is shared among the words
+_EQUAL = 0.6  # of the parts along the text's own vector that words share equally
+_FLOOR = 0.01  # of the mean variance of the rests, added to each
 _SHARD = 1_024  # texts between two checkpoints
 _UNSTEADY = 1e-2  # between the coordinates of one text, at length 1, in two calls
 _TRIED, _MULTILINGUAL = 100, 0.5  # sentences whose translation is looked for; the share found by one that knows both
+_LITTLE = 0.2  # of the variance; words that explain less are warned of
 _LEAST = 1e-9  # a mean score below it is 0
 _MOST = 200_000  # texts; more add nothing
 _AVERAGED = 256  # sentences whose mean stands for that of all texts
@@ -99,8 +110,8 @@ class WordReasons(Reasons):
         self.table, self.fit, self.fingerprint = table, fit, dict(fingerprint)
         self.arrays = {name: np.asarray(arrays[name]) for name in _TENSORS}
         self.common = self.arrays["common"].astype(np.float64)
-        self._map = self.arrays["map"].astype(np.float64)
-        self._metric = self.arrays["metric"].astype(np.float64)
+        self._map = self.arrays["map"].astype(np.float32)  # half the time; what is lost is part of the rest
+        self._metric = self.arrays["metric"].astype(np.float32)
         self._inner = self._metric @ self._map.T  # of the products of parts, as the weights are fitted
 
     def __repr__(self) -> str:
@@ -108,25 +119,48 @@ class WordReasons(Reasons):
         return f"WordReasons({self.fit.table}, {self.fit.texts:,} texts, R2 {self.fit.explained:.2f})"
 
     def parts(self, text: str, role: Role, vector: Floats) -> Parts:
-        """Return a part for each distinct word."""
-        words = self.table.words_of(text)
-        rows = self.table.vectors_of(words.rows, words.spelled).astype(np.float64) * words.counts[:, None]
-        length = float(np.linalg.norm(rows.sum(axis=0)))
-        if not length:
-            return Parts(np.zeros((0, len(self.common))), words.row)
-        rows /= length
-        return Parts(self._weighted(rows, vector - self.common), words.row)
+        """Return a part for each distinct word: those with a vector in the table, then the strangers."""
+        vocabulary = self.table.vocabulary
+        known: dict[int, list[Word]] = {}
+        strangers: dict[str, list[Word]] = {}
+        for word in vocabulary.split(text):
+            lower = word.text.lower()
+            if word.text in vocabulary or lower in vocabulary:
+                known.setdefault(vocabulary.row(word.text), []).append(word)
+            else:
+                strangers.setdefault(lower, []).append(word)
+        keys, places = [vocabulary.words[row] for row in known], [*known.values(), *strangers.values()]
+        keys += strangers
 
-    def _weighted(self, rows: Floats, vector: Floats) -> Floats:
-        """Return the parts [words, dimension] of a centred vector, from the words' shares of the static embedding."""
-        inner, pulls = rows @ self._inner @ rows.T, rows @ (self._metric @ vector)
-        near = max(_NEAR_1 * float(np.diag(inner).mean()), _LEAST)
-        weights = np.linalg.solve(inner + near * np.eye(len(rows)), pulls + near)
-        parts: Floats = (weights[:, None] * rows) @ self._map
+        def row(number: int) -> Row:
+            words = places[number]
+            name, spans = shown_word(words[0].text), tuple((word.start, word.end) for word in words)
+            return Row(name, (name,), 0.0, 0.0, spans, key=(keys[number],), kind=WORD)
+
+        counts = np.array(list(map(len, places)), np.float64)
+        return Parts(self._vectors(np.array(list(known), np.int64), counts, vector - self.common), row)
+
+    def _vectors(self, rows: Integers, counts: Floats, vector: Floats) -> Floats:
+        """Return the parts [words, dimension] of a centred vector; the words beyond `rows` are strangers."""
+        parts = np.zeros((len(counts), len(vector)))
+        sums = self.table.word_vectors(rows) * counts[: len(rows), None].astype(np.float32)
+        length = np.linalg.norm(sums.sum(axis=0))
+        if length:
+            sums /= length
+            inner = (sums @ self._inner @ sums.T).astype(np.float64)
+            pulls = (sums @ (self._metric @ vector.astype(np.float32))).astype(np.float64)
+            near = max(_NEAR_1 * float(np.diag(inner).mean()), _LEAST)
+            weights = np.linalg.solve(inner + near * np.eye(len(rows)), pulls + near)
+            parts[: len(rows)] = weights[:, None] * (sums @ self._map)
+        # What the known words leave is the only trace of the others: they get a share of it, as if each were large.
+        sizes = np.linalg.norm(parts, axis=1)
+        beyond = _STRANGER * (sizes.max(initial=0.0) or 1.0) * counts[len(rows) :]
+        shares = np.concatenate([_CONTEXT * sizes[: len(rows)], beyond]) / ((sizes.sum() + beyond.sum()) or 1.0)
+        parts += np.outer(shares, vector - parts.sum(axis=0))
         # What lies along the text's own vector mostly changes its length, and lengths are taken away from a cosine.
         own = vector / (np.linalg.norm(vector) or 1.0)
         along = parts @ own
-        parts -= _EQUAL * np.outer(along - along.mean(), own)
+        parts -= _EQUAL * np.outer(along - along.mean(), own) if len(along) else 0.0
         parts *= np.sqrt(self.fit.scale)
         return parts
 
@@ -204,7 +238,14 @@ def fit_words(
         rows = at_length_1(checked_vectors(vectors, texts, "vectors", None))
     tables = map(StaticEmbedder.from_pretrained, names) if table is None else [static_model(table, "reasons")]
     fitted = [_fitted(one, texts, rows, fingerprint(encoder)) for one in tables]
-    return max(fitted, key=lambda reasons: reasons.fit.explained)
+    best = max(fitted, key=lambda reasons: reasons.fit.explained)
+    if best.fit.explained < _LITTLE:
+        warn(
+            f"the words of {best.fit.table} explain only {max(best.fit.explained, 0.0):.0%} of the variance of the "
+            f"vectors of {encoder!r}; its reasons say little. Fit them on texts like yours, or with a static model of "
+            "their language: model.fit_reasons(texts, table=...)"
+        )
+    return best
 
 
 def _fitted(table: StaticEmbedder, texts: list[str], vectors: Vectors, known: Mapping[str, Any]) -> WordReasons:
@@ -219,7 +260,7 @@ def _fitted(table: StaticEmbedder, texts: list[str], vectors: Vectors, known: Ma
     matrix = np.linalg.solve(mine.T @ mine + _RIDGE * np.eye(own.shape[1]), mine.T @ theirs)
     rests = theirs - mine @ matrix
     values, axes = np.linalg.eigh(rests.T @ rests / len(rests))
-    metric = matrix @ (axes / np.sqrt(values.clip(min=0.0) + _FLOOR)) @ axes.T
+    metric = matrix @ (axes / (values.clip(min=0.0) + _FLOOR * values.mean() + _LEAST)) @ axes.T
     metric /= np.abs(metric).max() or 1.0  # a factor changes no weight
     wrong = rows[held] - own[held] @ matrix
     explained = 1.0 - float((wrong**2).sum() / max((rows[held] ** 2).sum(), _LEAST))
@@ -263,8 +304,10 @@ def words_for(encoder: Embedder, *, show_progress_bar: bool = True) -> WordReaso
             ready.is_ready_made = folder.parent == _BUNDLED
             return ready
     found = fit_words(encoder, show_progress_bar=show_progress_bar)
+    place = kept / hashlib.sha256(json.dumps(known).encode()).hexdigest()[:16]
+    shutil.rmtree(place, ignore_errors=True)  # what is not whole
     try:
-        found.save_pretrained(kept / hashlib.sha256(json.dumps(known).encode()).hexdigest()[:16])
+        found.save_pretrained(place)
     except (WritingError, InputError) as error:
         warn(f"the reasons of {encoder!r} cannot be kept, and will be fitted again: {error}")
     return found
@@ -278,7 +321,7 @@ def _kept() -> Path:
 def open_texts(encoder: Embedder) -> tuple[list[str], str]:
     """Return sentences that come with us to fit an encoder on, and the static model whose words they are.
 
-    English ones for an encoder to which a sentence and its translation are strangers; else those of five languages.
+    English ones for an encoder to which a sentence and its translation are strangers; else of five languages.
     """
     with lzma.open(_BUNDLED / "sentences.tsv.xz", "rt", encoding="utf-8") as file:
         rows = [line.split("\t") for line in file.read().splitlines()]
@@ -289,7 +332,7 @@ def open_texts(encoder: Embedder) -> tuple[list[str], str]:
     found = float(((first @ second.T).argmax(axis=1) == np.arange(len(tried))).mean())
     if found < _MULTILINGUAL:
         return english, TABLES[0]
-    return [*english, *(text for row in pairs for text in row)], TABLES[1]
+    return [*english[: len(english) // 4], *(text for row in pairs for text in row)], TABLES[1]
 
 
 def mean_vector(encoder: Embedder, texts: Iterable[str] | None = None) -> Floats:
