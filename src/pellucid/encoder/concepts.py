@@ -30,7 +30,7 @@ from pellucid.encoder.words import WordReasons, mean_vector
 from pellucid.errors import InputError
 from pellucid.query import Floats, Terms
 from pellucid.rows import DIMENSION, Row
-from pellucid.text import content_words
+from pellucid.text import content_words, well_formed
 from pellucid.views.parts import AnyPart, Heading, Note, TablePart, counted, signed
 from pellucid.views.report import Report
 
@@ -61,7 +61,7 @@ class ConceptReasons(Reasons):
         Raises:
             InputError: two names are equal or one is blank, a direction has no length, or `most` is below 1.
         """
-        self.names, self.common, self.most = list(names), np.asarray(common, np.float64), most
+        self.names, self.common, self.most = list(map(well_formed, names)), np.asarray(common, np.float64), most
         self.directions = at_length_1(checked_vectors(directions, self.names, "concepts", len(self.common)))
         self._number = {name: number for number, name in enumerate(self.names)}
         lengths = np.abs(self.directions).sum(axis=1)
@@ -311,14 +311,14 @@ class ConceptDrift(Report):
     kind: ClassVar[str] = "concept drift"
     table: ClassVar[str] = "rows"
 
-    before: int  # texts
-    after: int
+    before: int  # texts of the first collection
+    after: int  # texts of the second
     concepts: int  # that were compared
     rows: tuple[Drift, ...]  # by falling size of the change
 
     def _parts(self) -> Iterator[AnyPart]:
         sizes = f"{counted(self.before, 'text')} before, {self.after:,} after, {self.concepts:,} concepts"
-        yield Heading("Drift of concepts", sizes)
+        yield Heading("Drift of concepts", counted(len(self.rows), "change"), sizes)
         columns = [
             ("before", "number"),
             ("after", "number"),
