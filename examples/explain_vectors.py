@@ -1,98 +1,94 @@
-"""Vectors of FAISS, Qdrant, Chroma and pgvector, explained: `python examples/explain_vectors.py [MODEL]`.
+"""Why did my vector database return this? `python examples/explain_vectors.py [ENCODER]`.
 
-The store finds the texts; what it keeps, the texts and the encoder's vectors, is all that reasons need. The encoder
-reads the question, and nothing else again. A section whose library or server is not there is left out.
+The vectors are in FAISS, Qdrant, Chroma or PostgreSQL with pgvector; reasons need the two texts and their vectors, and
+no pass of the encoder. Each store is asked where its client is installed; PostgreSQL where PGVECTOR_URL names one.
 """
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import sys
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 
 import pellucid
 
-QUESTION = "Why are home loans more expensive this year?"
-TEXTS = [
-    "The central bank raised interest rates, and mortgages cost more.",
-    "The home team played its best match of the year.",
-    "Expensive restaurants are opening near the river bank.",
+PASSAGES = [
+    "To end your plan, open Settings and choose Unsubscribe.",
+    "We accept credit cards, bank transfers and gift cards.",
+    "A parcel takes two days within the country.",
 ]
-
-Stored = tuple[str, Any]
-"""A text as a store keeps it, and its vector."""
+QUESTION = "how do I cancel my subscription?"
 
 
-def in_faiss(vectors: Any, question: Any) -> Stored:
-    """FAISS: the index gives a vector back by its number."""
+def ask_faiss(vectors: np.ndarray, query: np.ndarray) -> tuple[int, np.ndarray]:
+    """Return the number of the nearest passage, and its vector as FAISS keeps it."""
     import faiss
 
     index = faiss.IndexFlatIP(vectors.shape[1])
     index.add(vectors)
-    number = int(index.search(question[None], 1)[1][0, 0])
-    return TEXTS[number], index.reconstruct(number)
+    _, ((best,),) = index.search(query[None], 1)
+    return int(best), index.reconstruct(int(best))
 
 
-def in_qdrant(vectors: Any, question: Any) -> Stored:
-    """Qdrant: `with_vectors=True` sends the vectors along."""
-    from qdrant_client import QdrantClient, models
+def ask_qdrant(vectors: np.ndarray, query: np.ndarray) -> tuple[int, np.ndarray]:
+    """The same of Qdrant."""
+    from qdrant_client import QdrantClient
+    from qdrant_client.models import Distance, PointStruct, VectorParams
 
     client = QdrantClient(":memory:")
-    client.create_collection("texts", models.VectorParams(size=vectors.shape[1], distance=models.Distance.COSINE))
-    payloads = [{"text": text} for text in TEXTS]
-    client.upsert("texts", models.Batch(ids=[*range(len(TEXTS))], vectors=vectors.tolist(), payloads=payloads))
-    (found,) = client.query_points("texts", question.tolist(), limit=1, with_vectors=True, with_payload=True).points
-    return found.payload["text"], found.vector
+    client.create_collection("help", VectorParams(size=vectors.shape[1], distance=Distance.COSINE))
+    client.upsert("help", [PointStruct(id=number, vector=row.tolist()) for number, row in enumerate(vectors)])
+    (best,) = client.query_points("help", query=query.tolist(), limit=1, with_vectors=True).points
+    return int(best.id), np.array(best.vector, np.float32)
 
 
-def in_chroma(vectors: Any, question: Any) -> Stored:
-    """Chroma: ask for "embeddings" and "documents"."""
+def ask_chroma(vectors: np.ndarray, query: np.ndarray) -> tuple[int, np.ndarray]:
+    """The same of Chroma."""
     import chromadb
 
-    texts = chromadb.EphemeralClient().get_or_create_collection("texts", metadata={"hnsw:space": "cosine"})
-    texts.upsert(ids=[str(n) for n in range(len(TEXTS))], documents=TEXTS, embeddings=vectors.tolist())
-    found = texts.query([question.tolist()], n_results=1, include=["documents", "embeddings"])
-    return found["documents"][0][0], found["embeddings"][0][0]
+    collection = chromadb.EphemeralClient().create_collection("help", metadata={"hnsw:space": "cosine"})
+    collection.add(ids=[str(number) for number in range(len(vectors))], embeddings=vectors.tolist())
+    found = collection.query(query_embeddings=[query.tolist()], n_results=1, include=["embeddings"])
+    return int(found["ids"][0][0]), np.array(found["embeddings"][0][0], np.float32)
 
 
-def in_pgvector(vectors: Any, question: Any) -> Stored:
-    """The extension pgvector of PostgreSQL: select the text and the vector; $PGVECTOR_URL names the server."""
+def ask_pgvector(vectors: np.ndarray, query: np.ndarray) -> tuple[int, np.ndarray]:
+    """The same of PostgreSQL."""
     import psycopg
+    from pgvector.psycopg import register_vector
 
-    as_sql = [f"[{','.join(map(str, row))}]" for row in (*vectors.tolist(), question.tolist())]
-    with psycopg.connect(os.environ["PGVECTOR_URL"]) as server:
-        server.execute("CREATE EXTENSION IF NOT EXISTS vector")
-        server.execute(f"CREATE TEMPORARY TABLE texts (text text, embedding vector({vectors.shape[1]}))")
-        for row in zip(TEXTS, as_sql):
-            server.execute("INSERT INTO texts VALUES (%s, %s)", row)
-        nearest = "SELECT text, embedding FROM texts ORDER BY embedding <=> %s LIMIT 1"
-        text, vector = server.execute(nearest, as_sql[-1:]).fetchone() or ("", "")
-        return text, np.fromstring(vector.strip("[]"), np.float32, sep=",")
-
-
-STORES: dict[str, Callable[[Any, Any], Stored]] = {
-    "FAISS": in_faiss,
-    "Qdrant": in_qdrant,
-    "Chroma": in_chroma,
-    "pgvector": in_pgvector,
-}
+    with psycopg.connect(os.environ["PGVECTOR_URL"], autocommit=True) as connection:
+        connection.execute("CREATE EXTENSION IF NOT EXISTS vector")
+        register_vector(connection)
+        connection.execute(f"CREATE TEMPORARY TABLE help (id int, embedding vector({vectors.shape[1]}))")
+        for number, row in enumerate(vectors):
+            connection.execute("INSERT INTO help VALUES (%s, %s)", (number, row))
+        nearest = "SELECT id, embedding FROM help ORDER BY embedding <=> %s LIMIT 1"
+        best, vector = connection.execute(nearest, (query,)).fetchone()
+    return int(best), np.asarray(vector, np.float32)
 
 
-def main(encoder: Any = "sentence-transformers/all-MiniLM-L6-v2") -> None:
-    """Put the texts into each store, let it find the best one, and say why it is."""
-    model = pellucid.load(encoder)
-    vectors, question = model.encode_document(TEXTS), model.encode_query(QUESTION)
-    for name, best_of in STORES.items():
-        try:
-            text, vector = best_of(vectors, question)
-        except (ImportError, KeyError) as missing:
-            print(f"{name}: left out, {missing} is missing")
+STORES: dict[str, Callable[[np.ndarray, np.ndarray], tuple[int, np.ndarray]]] = {
+    "faiss": ask_faiss, "qdrant_client": ask_qdrant, "chromadb": ask_chroma, "pgvector": ask_pgvector,
+}  # fmt: skip
+
+
+def main() -> None:
+    """Ask each store, and explain what it returned."""
+    model = pellucid.load(sys.argv[1] if len(sys.argv) > 1 else "sentence-transformers/all-MiniLM-L6-v2")
+    vectors, query = model.encode_document(PASSAGES), model.encode_query(QUESTION)
+    for client, ask in STORES.items():
+        if importlib.util.find_spec(client) is None or (client == "pgvector" and "PGVECTOR_URL" not in os.environ):
+            print(f"{client} is not here: left out")
             continue
-        print(f"\n{name}\n{model.explain_vectors(QUESTION, question, text, vector).to_text(top_k=4)}")
+        best, vector = ask(vectors, query)
+        why = model.explain_vectors(QUESTION, query, PASSAGES[best], vector)
+        rows = ", ".join(f"{row.name} {row.contribution:+.3f}" for row in why.rows[:3])
+        print(f"{client}: {PASSAGES[best]} {why.score:.3f} = {rows}, ... and a remainder of {why.remainder:+.3f}")
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:2])
+    main()

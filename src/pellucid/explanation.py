@@ -454,7 +454,7 @@ class Explanation(Shown):
         left = self._sum_of(REMAINDER) + (0.0 if self.exact else self.remainder)
         if abs(left) <= _LARGE * abs(self.score):
             return ""
-        why = "the remainder is what words do not carry: order, negation, context."
+        why = "the remainder is what they do not carry: order, negation, context."
         if left * self.score < 0:  # "good", "not good": the words alone would give more
             return f"The rows add up to {self.score - left:.4f}, more than this score, and {left:+.4f} is left: {why}"
         return f"The rows explain {1 - left / self.score:.0%} of this score; {why}"
