@@ -22,6 +22,7 @@ from pellucid.analysis.comparing import compare
 from pellucid.analysis.dimension_cards import cards
 from pellucid.analysis.ranking import rank
 from pellucid.anchors.embedder import AnchorEmbedder
+from pellucid.encoder.embedder import EncoderEmbedder
 from pellucid.ensemble.embedder import EnsembleEmbedder
 from pellucid.ensemble.fitting import fit_ranking_weights, fit_weights
 from pellucid.errors import InputError, ModelFolderError
@@ -110,7 +111,7 @@ def test_explanations_add_up_part_by_part(text1, text2):
 
 
 def test_rows_say_which_part_they_are_of(fruit):
-    model = EnsembleEmbedder({"words": fruit, "length": lengths})
+    model = EnsembleEmbedder({"words": fruit, "length": EncoderEmbedder(lengths)})
     why = model.explain("The apple, unheard", "a pear")
     alone = fruit.explain("The apple, unheard", "a pear")
     rows = {row.name: row for row in why.rows}

@@ -41,8 +41,8 @@ from pellucid.explanation import Explanation
 from pellucid.fingerprint import check_same, fingerprint
 from pellucid.folder import named_place
 from pellucid.pretrained import load
-from pellucid.query import Query, Terms
-from pellucid.rows import EMBEDDING, Row
+from pellucid.query import REMAINDER_ROW, Query, Terms
+from pellucid.rows import EMBEDDING, REMAINDER, Row
 from pellucid.store import read_json, write_json
 from pellucid.text import Coverage, Span
 
@@ -110,18 +110,24 @@ class EnsembleQuery(Query):
         parts = [part for part in self.model.parts if part.weight > 0]
         second, role2 = (None, None) if other is None else (other.text, other.role)
         found = [part.model.explain(self.text, second, role1=self.role, role2=role2) for part in parts]
-        places = [(part, own, number) for part, own in zip(parts, found) for number in range(len(own.rows))]
+        rows = [(part, own, number) for part, own in zip(parts, found) for number in range(len(own.rows))]
+        rests = [(p, own) for p, own in zip(parts, found) if not own.exact and isinstance(p.model, EncoderEmbedder)]
 
         def row(number: int) -> Row:
-            part, explained, place = places[number]
-            own: Row = explained.rows[place]
-            if own.kind == EMBEDDING:  # its one row
-                return own._replace(name=part.name, parts=(part.name,), key=())
-            return own._replace(name=part.name + BETWEEN + own.name, key=(part.name, *own.key))
+            if number >= len(rows):
+                part, own = rests[number - len(rows)]
+                return REMAINDER_ROW._replace(name=part.name + BETWEEN + REMAINDER, key=(part.name, REMAINDER))
+            part, own, place = rows[number]
+            named: Row = own.rows[place]
+            if named.kind == EMBEDDING:  # its one row
+                return named._replace(name=part.name, parts=(part.name,), key=())
+            return named._replace(name=part.name + BETWEEN + named.name, key=(part.name, *named.key))
 
-        values = np.concatenate([part.weight * own.contributions for part, own in zip(parts, found, strict=True)])
-        score = sum(part.weight * own.score for part, own in zip(parts, found, strict=True))
-        return Terms(values, row, score=score, exact=all(own.exact for own in found))
+        each = [part.weight * own.contributions for part, own in zip(parts, found)]
+        left = [part.weight * own.remainder for part, own in rests]  # a row of its own, so that parts can be told apart
+        score = sum(part.weight * own.score for part, own in zip(parts, found))
+        exact = sum(not own.exact for own in found) == len(rests)
+        return Terms(np.concatenate([*each, left]), row, score=score, exact=exact)
 
 
 def make_parts(models: Sequence[Any] | Mapping[str, Any], weights: Sequence[float] | None = None) -> tuple[Part, ...]:
