@@ -440,7 +440,7 @@ class Explanation(Shown):
         if abs(left) <= _LARGE * abs(self.score):
             return ""
         explained = f"The rows explain {1 - left / self.score:.0%} of this score"
-        return f"{explained}; the remainder is what words do not carry: order, negation, context."
+        return f"{explained}; the remainder is what they do not carry: order, negation, context."
 
     def _sum_of(self, kind: str) -> float:
         """Return what the rows of a kind add."""
