@@ -82,6 +82,32 @@ def test_the_code_on_a_page_runs(page, tmp_path, monkeypatch):
     exec(compile(script, page, "exec"), {"__name__": page})
 
 
+@pytest.mark.full
+@pytest.mark.parametrize("page", ["README.md", "docs/encoder.md"])
+def test_a_page_shows_what_its_code_over_minilm_prints(page, beside_minilm, monkeypatch, capsys):
+    pytest.importorskip("Stemmer")
+    monkeypatch.chdir(beside_minilm)
+    text = (ROOT / page).read_text(encoding="utf-8").partition("# Explain the encoder you have\n")[2]
+    text = text.partition("\n## ")[0] if page == "README.md" else text
+    names: dict[str, object] = {"pellucid": pellucid}
+    said: set[str] = set()
+    shown = ""
+    for language, block in re.findall(r"^```(\w+)\n(.*?)^```$", text, re.MULTILINE | re.DOTALL):
+        if language == "python" or (page == "README.md" and language == "py"):
+            exec(compile(block, page, "exec"), names)
+            said.update(map(_words, capsys.readouterr().out.splitlines()))
+            shown = block
+        elif language == "text" and "print(" in shown:
+            assert set(map(_words, block.replace("...", "").splitlines())) <= said
+            shown = ""
+    assert len(said) > 10
+
+
+def _words(line):
+    """A line without its numbers and bars, whose last digits may differ between machines."""
+    return " ".join(re.findall(r"[^\W\d_]+", line))
+
+
 @pytest.mark.parametrize("module", MODULES)
 def test_the_examples_in_docstrings_hold(module):
     results = doctest.testmod(importlib.import_module(f"pellucid.{module}"))
