@@ -26,7 +26,7 @@ from pellucid.analysis.coordinates import Floats, Integers, known_rows
 from pellucid.base import Embedder
 from pellucid.dimensions import Dimension
 from pellucid.embeddings import check_texts
-from pellucid.encoder import unit_vectors
+from pellucid.encoder.vectors import unit_vectors
 from pellucid.errors import InputError
 from pellucid.lexicon.embedder import LexiconEmbedder
 from pellucid.pretrained import load

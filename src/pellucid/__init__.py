@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from pellucid.anchors import AnchorEmbedder as AnchorEmbedder, choose_anchors as choose_anchors
     from pellucid.base import Embedder as Embedder
     from pellucid.bulk import duplicates as duplicates, encode_corpus as encode_corpus, read_shards as read_shards
-    from pellucid.encoder import EncoderEmbedder as EncoderEmbedder
+    from pellucid.encoder.embedder import EncoderEmbedder as EncoderEmbedder
     from pellucid.ensemble import EnsembleEmbedder as EnsembleEmbedder
     from pellucid.evaluation import evaluate as evaluate
     from pellucid.explanation import Explanation as Explanation

@@ -391,8 +391,9 @@ def _state(folder: Path, name: str, expected: str | None) -> FileState:
 
 @contextmanager
 def saving(
-    path: str | os.PathLike[str], family: str, facts: Mapping[str, Any], config: Mapping[str, Any] | None = None
-) -> Iterator[Path]:
+    path: str | os.PathLike[str], family: str, facts: Mapping[str, Any], config: Mapping[str, Any] | None = None, *,
+    has_card: bool = True,
+) -> Iterator[Path]:  # fmt: skip
     """Yield a folder for a model's files, which becomes `path` whole or not at all; `facts` may be filled meanwhile."""
     target = Path(path)
     with writing_folder(target) as folder:
@@ -405,7 +406,7 @@ def saving(
         ours["sha256"] = sums
         write_json(folder / "config.json", {**others, "pellucid": ours})
         card = target / "README.md"
-        if not card.is_file() or _CARD_MARK in card.read_bytes()[:_MAX_CONFIG].decode(errors="replace"):
+        if has_card and (not card.is_file() or _CARD_MARK in card.read_bytes()[:_MAX_CONFIG].decode(errors="replace")):
             (folder / "README.md").write_text(_card(target.resolve().name, family, facts), encoding="utf-8")
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from pellucid.base import Embedder
-from pellucid.encoder import EncoderEmbedder
+from pellucid.encoder.embedder import EncoderEmbedder
 from pellucid.errors import VERSION, InputError, ModelFolderError, require
 from pellucid.folder import (
     check_adapter,
@@ -60,10 +60,12 @@ def load(model: Any, *, allow_outside: bool = False) -> Embedder:
     if isinstance(model, Embedder):
         return model
     if not isinstance(model, (str, os.PathLike)):
-        return EncoderEmbedder(model)
+        return EncoderEmbedder(model, "words")
     with outside(allow_outside):
         if identify(model) == "sentence-transformers":
-            return EncoderEmbedder(open_sentence_transformer(os.path.expanduser(model)))
+            kept = Path(os.path.expanduser(model)) / "reasons"
+            found = kept if (kept / "config.json").is_file() else "words"
+            return EncoderEmbedder(open_sentence_transformer(os.path.expanduser(model)), found)
         place = locate(model)
         family = "static" if place.is_file() else read_config(place).get("family")
         if not isinstance(family, str) or family not in FAMILIES:

@@ -12,7 +12,8 @@ import numpy.typing as npt
 from pellucid.text import Span
 
 WORD_PAIR, WORD, DIMENSION, KEY_TOKEN, EMBEDDING = "word pair", "word", "dimension", "key token", "embedding"
-"""The kinds of rows. EMBEDDING is the one row of a model that cannot say more."""
+SHARED, REMAINDER = "shared part", "remainder"
+"""The kinds of rows. EMBEDDING is the one row of a model that cannot say more, SHARED what all texts have in common."""
 
 NO_SCORE = 1e-6  # below this, a score is rounding of float32 embeddings, and shares of it mean nothing
 
@@ -35,7 +36,7 @@ class Row(NamedTuple):
         key: what tells the term from the others, and finds it again in another explanation of the same model, where its
             name may be written another way ("Apple", "apple"). An explanation fills in name and parts where it is ().
         kind: what it is: "word pair", "word", "dimension", "key token", "embedding" (all that a model can say), or
-            "remainder" (the last line of a frame).
+            "remainder" (the last line of a frame), or "shared part" (what an encoder's texts have in common).
     """
 
     name: str
@@ -110,6 +111,12 @@ class LazyRows(Sequence[Row]):
     def __repr__(self) -> str:
         """Return the rows."""
         return repr(self._rows)
+
+
+def pair_row(first: Row, second: Row) -> Row:
+    """Return the row of a word of text 1 and a word of text 2, given as rows of one text, without a contribution."""
+    name, key = f"{first.name} × {second.name}", first.key + second.key
+    return Row(name, first.parts + second.parts, 0.0, 0.0, first.spans1, second.spans1, (), key, WORD_PAIR)
 
 
 def share_of(value: float, score: float) -> float:

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from pellucid import load
 from pellucid.anchors.embedder import AnchorEmbedder, anchor_vectors, read_anchors
-from pellucid.encoder import FUNCTION, OURS, EncoderEmbedder, opened_with, unit_vectors
+from pellucid.encoder.embedder import FUNCTION, OURS, EncoderEmbedder, opened_with
+from pellucid.encoder.vectors import unit_vectors
 from pellucid.errors import InputError, ModelFolderError
 from pellucid.folder import bundled_models, identify
 from pellucid.static.embedder import StaticEmbedder

@@ -15,7 +15,7 @@ import pytest
 
 import pellucid
 from pellucid import load
-from pellucid.encoder import unit_vectors
+from pellucid.encoder.vectors import unit_vectors
 from pellucid.errors import EngineError, InputError
 from pellucid.index import EmbeddingServer, Index, embedding_server
 

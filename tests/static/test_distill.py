@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pellucid.encoder import EncoderEmbedder
+from pellucid.encoder.embedder import EncoderEmbedder
 from pellucid.errors import CorpusError, InputError
 from pellucid.fingerprint import fingerprint
 from pellucid.static.bags import Bags

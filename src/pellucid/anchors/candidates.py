@@ -23,7 +23,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pellucid.corpus import Corpus, is_path, read_texts
-from pellucid.encoder import unit_vectors
+from pellucid.encoder.vectors import unit_vectors
 from pellucid.errors import CorpusError, InputError, check_numbers, missing_extra
 from pellucid.fingerprint import claim_model
 from pellucid.pretrained import load

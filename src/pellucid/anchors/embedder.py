@@ -41,7 +41,8 @@ from pellucid.dimensions import (
     write_dimensions,
 )
 from pellucid.embeddings import Role, check_texts, unit_rows
-from pellucid.encoder import FUNCTION, OURS, STOCK, EncoderEmbedder, opened_with, unit_vectors
+from pellucid.encoder.embedder import FUNCTION, OURS, STOCK, EncoderEmbedder, opened_with
+from pellucid.encoder.vectors import unit_vectors
 from pellucid.errors import InputError, ModelFolderError, warn
 from pellucid.fingerprint import check_same
 from pellucid.folder import named_place

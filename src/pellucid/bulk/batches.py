@@ -14,7 +14,8 @@ import numpy.typing as npt
 
 from pellucid.base import Embedder
 from pellucid.embeddings import Role, checked_role
-from pellucid.encoder import EncoderEmbedder, unit_vectors
+from pellucid.encoder.embedder import EncoderEmbedder
+from pellucid.encoder.vectors import unit_vectors
 from pellucid.errors import CorpusError, InputError, missing_extra
 from pellucid.pretrained import load
 from pellucid.static.embedder import StaticEmbedder

@@ -34,7 +34,8 @@ import numpy as np
 from pellucid.base import Embedder
 from pellucid.dimensions import Dimension, Dimensions, Edit
 from pellucid.embeddings import Role, as_rows, unit_rows
-from pellucid.encoder import FUNCTION, OURS, STOCK, EncoderEmbedder, opened_with, unit_vectors
+from pellucid.encoder.embedder import FUNCTION, OURS, STOCK, EncoderEmbedder, opened_with
+from pellucid.encoder.vectors import unit_vectors
 from pellucid.errors import InputError, ModelFolderError
 from pellucid.explanation import Explanation
 from pellucid.fingerprint import check_same, fingerprint

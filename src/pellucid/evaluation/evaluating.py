@@ -25,7 +25,7 @@ import numpy as np
 
 from pellucid.base import Embedder
 from pellucid.embeddings import unit_rows
-from pellucid.encoder import EncoderEmbedder
+from pellucid.encoder.embedder import EncoderEmbedder
 from pellucid.errors import InputError, ModelFolderError, missing_extra
 from pellucid.evaluation.tasks import HubTask, LocalTask, find_tasks, quiet
 from pellucid.fingerprint import fingerprint

@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pellucid.embeddings import Role, unit_rows
-from pellucid.encoder import FUNCTION, EncoderEmbedder, opened_with, unit_vectors
+from pellucid.encoder.embedder import FUNCTION, EncoderEmbedder, opened_with
+from pellucid.encoder.vectors import unit_vectors
 from pellucid.ensemble.embedder import EnsembleEmbedder
 from pellucid.errors import IndexFolderError, InputError, ModelFolderError
 from pellucid.fingerprint import PROBES, check_same, fingerprint

@@ -28,7 +28,7 @@ import numpy.typing as npt
 from pellucid.base import Embedder
 from pellucid.corpus import UNPACKERS, check_file, parquet_rows, parse_json, read_lines
 from pellucid.embeddings import Role
-from pellucid.encoder import unit_vectors
+from pellucid.encoder.vectors import unit_vectors
 from pellucid.errors import CorpusError, InputError, missing_extra, warn
 from pellucid.pretrained import load
 from pellucid.store import writing

@@ -19,7 +19,7 @@ import numpy.typing as npt
 from pellucid.embeddings import Role
 from pellucid.errors import InputError
 from pellucid.query import Query, Terms
-from pellucid.rows import READ_AS, WORD, WORD_PAIR, Row
+from pellucid.rows import READ_AS, WORD, Row, pair_row
 from pellucid.static.folder import not_finite
 from pellucid.static.spelling import SpelledRows
 from pellucid.text import JOINER, Coverage, Span, Vocabulary, Word, shown_word
@@ -150,7 +150,7 @@ class WordQuery(Query):
         row1, row2 = cache(self.words.row), cache(other.words.row)
 
         def row(number: int) -> Row:
-            return _pair(row1(number // width), row2(number % width))
+            return pair_row(row1(number // width), row2(number % width))
 
         return Terms(table.ravel(), row, score=float(table.sum()))
 
@@ -162,12 +162,6 @@ def _check_size(words1: int, words2: int) -> None:
             f"explaining {words1:,} x {words2:,} distinct words would give more than {_MOST_PAIRS:,} rows; "
             "explain shorter passages"
         )
-
-
-def _pair(one: Row, other: Row) -> Row:
-    """Return the row of a word of text 1 and a word of text 2."""
-    name, key = f"{one.name} × {other.name}", one.key + other.key
-    return Row(name, one.parts + other.parts, 0.0, 0.0, one.spans1, other.spans1, (), key, WORD_PAIR)
 
 
 class WordList(NamedTuple):
@@ -250,7 +244,7 @@ class WordPairs:
 
             def row(number: int) -> Row:
                 column, first = divmod(number, asked)
-                return _pair(self._word(first), word(int(present[mine][column])))
+                return pair_row(self._word(first), word(int(present[mine][column])))
 
             return Terms(values[mine].ravel(), row, marks[own], found.spans[own])
 

@@ -26,7 +26,7 @@ from pellucid.analysis.coordinates import spearman
 from pellucid.base import Embedder, Vectors
 from pellucid.corpus import Corpus
 from pellucid.embeddings import unit_rows
-from pellucid.encoder import unit_vectors
+from pellucid.encoder.vectors import unit_vectors
 from pellucid.errors import CorpusError, InputError, require
 from pellucid.fingerprint import claim_model
 from pellucid.pca import spectrum_of

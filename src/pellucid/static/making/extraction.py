@@ -26,7 +26,7 @@ import numpy.typing as npt
 
 from pellucid.base import Vectors
 from pellucid.corpus import Corpus, is_path, read_texts
-from pellucid.encoder import EncoderEmbedder
+from pellucid.encoder.embedder import EncoderEmbedder
 from pellucid.errors import CorpusError, InputError
 from pellucid.fingerprint import fingerprint
 from pellucid.progress import Progress

@@ -24,7 +24,8 @@ from pellucid.analysis.coordinates import spearman
 from pellucid.base import Embedder, Vectors
 from pellucid.corpus import Corpus, read_texts
 from pellucid.embeddings import check_texts, unit_rows
-from pellucid.encoder import EncoderEmbedder, unit_vectors
+from pellucid.encoder.embedder import EncoderEmbedder
+from pellucid.encoder.vectors import unit_vectors
 from pellucid.errors import CorpusError, InputError
 from pellucid.pretrained import load
 from pellucid.progress import Progress, length_batches

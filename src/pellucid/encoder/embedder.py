@@ -1,25 +1,40 @@
 """Any encoder as an `Embedder`: a SentenceTransformer, or a function from a list of texts to one vector each.
 
-`pellucid.load` makes one, so that the modules above know only `Embedder`. The vectors are checked here. The dimensions
-have no names, so that an explanation is one row: the whole vector.
+`pellucid.load` makes one, so that the modules above know only `Embedder`. The vectors are the encoder's own, and are
+checked. Its dimensions have no names; how its scores are taken apart all the same is in `reasons.py`.
 """
 
 from __future__ import annotations
 
-from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar
+from threading import RLock
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
 from pellucid.base import Embedder, Vectors
-from pellucid.embeddings import Role, as_rows
+from pellucid.embeddings import Role, as_rows, explained_texts
+from pellucid.encoder.reasons import EncoderQuery, Reasons
+from pellucid.encoder.vectors import at_length_1, checked_vectors
 from pellucid.errors import InputError
 from pellucid.folder import identify
 from pellucid.query import Query
 from pellucid.store import writing_folder
 from pellucid.text import Coverage, Span, well_formed, words_before
 from pellucid.untrusted import without_bars
+
+WAYS = ("words", "tokens", "concepts")
+"""How scores are taken apart, the default first."""
+
+_SPECIAL = 64  # tokens that a template and a prompt may add
+
+_FITTING = RLock()  # reasons are found once
+
+if TYPE_CHECKING:
+    from pellucid.corpus import Corpus
+    from pellucid.encoder.words import Fit
+    from pellucid.explanation import Explanation
+    from pellucid.static.embedder import StaticEmbedder
 
 OURS, STOCK, FUNCTION = "pellucid", "sentence-transformers", "function"
 """What a model within another one is opened with, as their folders say: `load`, that library, or nothing."""
@@ -37,15 +52,16 @@ class EncoderEmbedder(Embedder):
     family: ClassVar[str] = "encoder"
     _truncates: ClassVar[bool] = True
 
-    def __init__(self, model: Any) -> None:
+    def __init__(self, model: Any, reasons: Reasons | str | Path | None = None) -> None:
         """Take an encoder; it is first asked for vectors when there are texts.
 
         Args:
             model: a SentenceTransformer, or a callable: list of texts -> array, tensor or lists [texts, dimension]. The
                 methods `encode_query` and `encode_document` of a callable, where it has them, encode in these roles.
+            reasons: how its scores are taken apart, see `with_reasons`; None leaves its vector one row.
 
         Raises:
-            InputError: it is neither.
+            InputError: it is neither, or the reasons are unknown.
         """
         if not callable(model):  # as a SentenceTransformer is
             raise InputError(
@@ -54,6 +70,113 @@ class EncoderEmbedder(Embedder):
             )
         self.model = model
         self._dimension: int | None = None
+        if isinstance(reasons, str) and reasons not in WAYS:
+            raise InputError(f"reasons are {reasons!r:.60}; they must be {', '.join(WAYS)}, or None")
+        self._reasons = reasons
+
+    @property
+    def reasons(self) -> Reasons | None:
+        """How scores are taken apart; found or fitted when it is first asked for. None where the vector is one row."""
+        if isinstance(self._reasons, (str, Path)):
+            with _FITTING:
+                if isinstance(self._reasons, (str, Path)):
+                    self._reasons = self._found(self._reasons)
+        return self._reasons
+
+    def _found(self, way: str | Path) -> Reasons:
+        if isinstance(way, Path):
+            from pellucid.encoder.words import WordReasons
+
+            return WordReasons.from_pretrained(way, self)
+        if way == "tokens":
+            from pellucid.encoder.tokens import TokenReasons
+
+            return TokenReasons.of(self)
+        from pellucid.encoder.words import words_for
+
+        words = words_for(self)
+        if way == "words":
+            return words
+        from pellucid.encoder.concepts import ConceptReasons
+
+        return ConceptReasons.of_words(self, words)
+
+    def with_reasons(self, reasons: Reasons | str | Path | None) -> EncoderEmbedder:
+        """Return a model of the same encoder whose scores are taken apart in another way; its vectors are the same.
+
+        Args:
+            reasons: "words" (pairs of words, without a pass of the encoder), "tokens" (pairs of words from the states
+                of one pass, exact for a transformer with mean pooling), "concepts" (a few words or phrases that both
+                texts are about), the folder of reasons that were saved (a `Path`), a `Reasons` object, or None: the
+                vector is one row.
+
+        Raises:
+            InputError: the way is unknown.
+        """
+        other = EncoderEmbedder(self.model, reasons)
+        other._dimension, other._folder = self._dimension, self._folder
+        return other
+
+    def fit_reasons(
+        self,
+        texts: Corpus | None = None,
+        vectors: Any = None,
+        *,
+        table: StaticEmbedder | None = None,
+        work_dir: str | Path | None = None,
+        show_progress_bar: bool = True,
+    ) -> Fit:
+        """Fit word reasons on your own texts, so that scores are taken apart in pairs of words as these use them.
+
+        The encoder reads each text once, unless its vectors are given; the rest takes seconds. Without this, reasons
+        that come with the package are used (all-MiniLM-L6-v2), or they are fitted on sentences that come with it, when
+        they are first needed. `save_pretrained` writes them into the model's folder.
+
+        Args:
+            texts: a file or an iterable of texts like those that will be compared, some thousand; None for the
+                sentences that come with the package.
+            vectors: the encoder's vectors of them, [texts, dimension], of any length.
+            table: a static model whose words are used; None takes the better of static-en and static-multi.
+            work_dir: where vectors are kept, so that an interrupted run resumes with the same call.
+            show_progress_bar: show a bar once the work has lasted two seconds.
+
+        Returns:
+            What was fitted, and how well it does on texts held out.
+
+        Raises:
+            InputError: too few texts, other vectors than texts, or an encoder that gives one text two vectors.
+        """
+        from pellucid.encoder.words import fit_words
+
+        found = fit_words(self, texts, vectors, table=table, work_dir=work_dir, show_progress_bar=show_progress_bar)
+        self._reasons = found
+        return found.fit
+
+    def explain_vectors(self, text1: str, vector1: Any, text2: str, vector2: Any) -> Explanation:
+        """Take the cosine of two vectors apart that the encoder gave before, kept in FAISS, Qdrant, Chroma or pgvector.
+
+        Args:
+            text1: the text of the first, a query.
+            vector1: its vector [dimension], of any length.
+            text2: the text of the second, a document.
+            vector2: its vector.
+
+        Raises:
+            InputError: a text is not a string, or a vector has another dimension or is not finite.
+        """
+        from pellucid.explanation import Explanation
+
+        texts, roles = explained_texts(text1, text2, "query", "document")
+        rows = [at_length_1(checked_vectors([v], [t], self.name, None))[0] for t, v in zip(texts, (vector1, vector2))]
+        if len(rows[0]) != len(rows[1]):
+            raise InputError(f"vectors have {len(rows[0])} and {len(rows[1])} dimensions; they are not of one encoder")
+        first, second = (EncoderQuery(self, *of) for of in zip(texts, roles, rows))
+        terms = first.terms(second)
+        coverage, unknown = zip(first.known, second.known)
+        return Explanation.from_terms(
+            self.family, (text1, text2), float(terms.score or 0.0), terms.values, terms.row, exact=terms.exact,
+            unknown=unknown, coverage=coverage,
+        )  # fmt: skip
 
     @property
     def is_sentence_transformer(self) -> bool:
@@ -81,7 +204,7 @@ class EncoderEmbedder(Embedder):
             found = method(texts, batch_size=batch_size, show_progress_bar=show_progress_bar)
         else:
             found = (getattr(self.model, f"encode_{role}", self.model) if role else self.model)(texts)
-        rows = _checked(found, texts, self.name, self._dimension)
+        rows = checked_vectors(found, texts, self.name, self._dimension)
         self._dimension = rows.shape[1]
         return rows
 
@@ -122,14 +245,14 @@ class EncoderEmbedder(Embedder):
 
     def _known(self, texts: list[str], role: Role = None) -> list[tuple[Coverage, tuple[Span, ...]]]:
         """For a SentenceTransformer, all words before its maximum length are known; for a function, all."""
-        return [words_before(text, self._end_of_reading(text, role)) for text in map(well_formed, texts)]
+        return [words_before(text, self.end_of_reading(text, role)) for text in map(well_formed, texts)]
 
-    def _end_of_reading(self, text: str, role: Role) -> int:
+    def end_of_reading(self, text: str, role: Role) -> int:
         """Return the character where a SentenceTransformer cuts the text; its end for a function."""
         tokenizer: Any = getattr(self.model, "tokenizer", None)
         longest = self.max_seq_length
         is_cut = self.is_sentence_transformer and getattr(tokenizer, "is_fast", False) and isinstance(longest, int)
-        if not is_cut:
+        if not is_cut or len(text.encode()) + _SPECIAL < longest:  # a piece has a byte or more
             return len(text)
         prompt = self.model.prompts.get(role or self.model.default_prompt_name) or ""
         read = tokenizer(
@@ -143,14 +266,11 @@ class EncoderEmbedder(Embedder):
     def _units(self, embeddings: Any) -> Any:
         rows = as_rows(embeddings)
         return (
-            _at_length_1(rows.astype(np.float32, copy=False)) if isinstance(rows, np.ndarray) else super()._units(rows)
+            at_length_1(rows.astype(np.float32, copy=False)) if isinstance(rows, np.ndarray) else super()._units(rows)
         )
 
     def _ask(self, texts: list[str], roles: list[Role]) -> list[Query]:
-        def coordinates(text: str, role: Role) -> Any:
-            return unit_vectors(self, [text], role=role)[0].astype(np.float64)
-
-        return [Query(self, *of, partial(coordinates, *of)) for of in zip(texts, roles)]
+        return [EncoderQuery(self, text, role) for text, role in zip(texts, roles)]
 
     def _identity(self) -> Any:
         """Return the SentenceTransformer; None for a function, whose fingerprint is of its vectors."""
@@ -186,52 +306,3 @@ def opened_with(model: Embedder) -> str:
     if not isinstance(model, EncoderEmbedder):
         return OURS
     return STOCK if model.is_sentence_transformer else FUNCTION
-
-
-def unit_vectors(
-    model: Embedder,
-    texts: list[str],
-    *,
-    role: Role = None,
-    batch_size: int = 32,
-    dimension: int | None = None,
-    show_progress_bar: bool = False,
-) -> Vectors:
-    """Return checked embeddings at length 1, dense float32 [texts, d]; `dimension` is what must come out."""
-    if not texts:
-        return np.zeros((0, dimension or model.get_embedding_dimension()), np.float32)
-    encode = getattr(model, f"encode_{role}" if role else "encode")
-    rows = encode(list(map(well_formed, texts)), batch_size=batch_size, show_progress_bar=show_progress_bar)
-    return _at_length_1(_checked(rows, texts, getattr(model, "name", type(model).__name__), dimension))
-
-
-def _checked(vectors: Any, texts: list[str], name: str, dimension: int | None) -> Vectors:
-    """Return what an encoder gave (array, tensor, lists) as float32 with one finite row for each text."""
-    if hasattr(vectors, "toarray"):
-        vectors = vectors.toarray()
-    if hasattr(vectors, "detach"):
-        vectors = vectors.detach().float().cpu().numpy()
-    try:
-        rows: Vectors = np.asarray(vectors, dtype=np.float32)
-    except (TypeError, ValueError) as error:
-        raise InputError(f"the encoder did not give an array of numbers: {error}") from error
-    if rows.ndim != 2 or len(rows) != len(texts):
-        raise InputError(f"the encoder ({name}) gave an array of shape {rows.shape} for {len(texts)} texts")
-    if dimension is not None and rows.shape[1] != dimension:
-        raise InputError(
-            f"the encoder ({name}) gives {rows.shape[1]} dimensions, before it gave {dimension}; "
-            "give the encoder that the anchors were made with"
-        )
-    broken = ~np.isfinite(rows).all(axis=1)
-    if broken.any():
-        raise InputError(
-            f"the encoder ({name}) gave NaN or infinity for {int(broken.sum())} of {len(texts)} texts, "
-            f"the first is {texts[int(broken.argmax())]!r:.60}"
-        )
-    return rows
-
-
-def _at_length_1(rows: Vectors) -> Vectors:
-    """Return rows at length 1, or zero; their squares, which may leave float32, are summed in float64."""
-    lengths = np.sqrt(np.einsum("nd,nd->n", rows, rows, dtype=np.float64))[:, None]
-    return np.divide(rows, lengths, out=np.zeros_like(rows), where=lengths > 0)  # type: ignore[no-any-return]

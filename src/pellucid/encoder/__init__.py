@@ -1,0 +1,11 @@
+"""Any encoder, a SentenceTransformer or a function, as an `Embedder`, and the reasons of its scores."""
+
+from typing import TYPE_CHECKING
+
+from pellucid._lazy import lazy
+
+if TYPE_CHECKING:
+    from pellucid.encoder.embedder import EncoderEmbedder as EncoderEmbedder
+    from pellucid.encoder.words import WordReasons as WordReasons
+else:
+    __getattr__, __dir__, __all__ = lazy(__name__, __file__)

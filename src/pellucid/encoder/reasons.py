@@ -1,0 +1,160 @@
+"""How the score of an encoder is taken apart: one form for every way.
+
+Of a text's vector at length 1, `common` is what all texts have in common, their mean. What is left is divided into
+named parts, whose vectors add up to it but for a rest. A cosine is then the sum of
+
+- the products of the parts of both texts, a row each;
+- what `common` adds, one row;
+- the remainder: what the rests add, 0 for a way that is exact.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from functools import cache, cached_property
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+
+from pellucid.embeddings import Role
+from pellucid.encoder.vectors import unit_vectors
+from pellucid.query import NO_TERMS, Floats, Integers, Query, StoredVector, Terms
+from pellucid.rows import REMAINDER, SHARED, Row, pair_row
+
+_COMMON = "what all texts have in common"
+_REST = "remainder"
+
+
+class Parts(NamedTuple):
+    """What the vector of a text is made of."""
+
+    vectors: Floats  # [parts, dimension]; they add up to the vector less `common`, and less the rest
+    row: Callable[[int], Row]  # from the number of a part to its name, places and key, as `spans1`
+
+
+class Reasons(ABC):
+    """A way to take the vectors of one encoder apart.
+
+    Attributes:
+        kind: its name: "words", "tokens" or "concepts".
+        exact: whether the parts are all of the vector.
+        common: the mean vector of texts at length 1, float64 [dimension].
+    """
+
+    kind: ClassVar[str]
+    exact: ClassVar[bool] = False
+    common: Floats
+
+    @abstractmethod
+    def parts(self, text: str, role: Role, vector: Floats) -> Parts:
+        """Return the parts of `text`, which ends where the encoder stops reading; `vector` is of length 1."""
+
+    def products(self, first: Parts, second: Parts) -> Terms:
+        """Return what each pair of parts adds to the product of two texts' vectors."""
+        width, row1, row2 = len(second.vectors), cache(first.row), cache(second.row)
+
+        def row(number: int) -> Row:
+            return pair_row(row1(number // width), row2(number % width))
+
+        table = first.vectors @ second.vectors.T
+        return Terms(table.ravel(), row, table.sum(axis=0))
+
+
+class EncoderQuery(Query):
+    """A text as an encoder reads it, with the reasons of its model; without, its whole vector is one row."""
+
+    def __init__(self, model: Any, text: str, role: Role, vector: Any = None) -> None:
+        """Take a checked text, and its vector at length 1 where it is known, float32 [dimension]."""
+        super().__init__(model, text, role)
+        if vector is not None:
+            self.vector = self.unit = vector
+
+    @cached_property
+    def unit(self) -> Any:
+        """The vector at length 1, float32 [dimension]."""
+        return unit_vectors(self.model, [self.text], role=self.role)[0]
+
+    @cached_property
+    def coordinates(self) -> Floats:
+        """The same as float64."""
+        return self.unit.astype(np.float64)  # type: ignore[no-any-return]
+
+    @cached_property
+    def parts(self) -> Parts:
+        """What the reasons make of the text."""
+        return self._parts_of(self.text, self.role, self.coordinates)
+
+    def _parts_of(self, text: str, role: Role, vector: Floats) -> Parts:
+        read = text[: self.model.end_of_reading(text, role)]
+        return self.model.reasons.parts(read, role, vector)  # type: ignore[no-any-return]
+
+    def terms(self, other: Query | None = None) -> Terms:
+        """Return a value for each pair of parts, and for what is shared; of one text for each part."""
+        if self.model.reasons is None:
+            return super().terms(other)
+        if isinstance(other, EncoderQuery):
+            return self._terms(other.parts, other.coordinates)
+        own, common = self.coordinates, self.model.reasons.common
+        pulls = self.parts.vectors @ (own - common)
+        shared, score = float((2 * own - common) @ common), float(own @ own)
+        return _with_shared(Terms(pulls, self.parts.row), shared, score, exact=self.model.reasons.exact)
+
+    def _terms(self, parts: Parts, vector: Floats) -> Terms:
+        """Take the product with another text's vector apart."""
+        own, common = self.coordinates, self.model.reasons.common
+        shared = float(own @ common + vector @ common - common @ common)
+        found: Terms = self.model.reasons.products(self.parts, parts)
+        return _with_shared(found, shared, float(own @ vector), exact=self.model.reasons.exact)
+
+    def against(
+        self, texts: Sequence[str], vectors: Sequence[StoredVector | None] | None = None, *, weight: float = 1.0
+    ) -> Callable[[int], Terms]:
+        """Return a function from number to terms of each document; the remainder is one of them."""
+        if self.model.reasons is None or vectors is None:
+            return super().against(texts, vectors, weight=weight)
+        stored = vectors
+
+        def products(number: int) -> Terms:
+            vector = stored[number]
+            if vector is None:
+                return NO_TERMS
+            row64 = np.asarray(vector, np.float64)
+            parts = self._parts_of(texts[number], "document", row64)
+            found = self._terms(parts, row64)
+            marks, spans = _marks(parts, found.marks)
+            values, rest = found.values, (found.score or 0.0) - float(found.values.sum())
+
+            def row(term: int) -> Row:
+                return found.row(term) if term < len(values) else _REMAINDER_ROW
+
+            own = values if self.model.reasons.exact else np.append(values, rest)
+            return Terms(own * weight, row, marks * weight, spans)
+
+        return products
+
+
+_SHARED_ROW = Row(_COMMON, (_COMMON,), 0.0, 0.0, key=(_COMMON,), kind=SHARED)
+_REMAINDER_ROW = Row(_REST, (_REST,), 0.0, 0.0, key=(_REST,), kind=REMAINDER)
+
+
+def _with_shared(found: Terms, shared: float, score: float, *, exact: bool) -> Terms:
+    """Return the terms and one more, for what all texts have in common."""
+    count = len(found.values)
+
+    def row(number: int) -> Row:
+        return found.row(number) if number < count else _SHARED_ROW
+
+    return Terms(np.append(found.values, shared), row, found.marks, score=score, exact=exact)
+
+
+def _marks(parts: Parts, sums: Floats) -> tuple[Floats, Integers]:
+    """Return what each place of the parts adds [places], and the places [places, 2], in text order."""
+    places = [
+        (span, value / len(row.spans1))
+        for row, value in zip(map(parts.row, range(len(sums))), sums.tolist())
+        for span in row.spans1
+    ]
+    places.sort()
+    spans = np.array([span for span, _ in places], np.int64).reshape(-1, 2)
+    return np.array([value for _, value in places]), spans

@@ -1,0 +1,336 @@
+"""Word pairs of any encoder: a table of word vectors mapped into its space, weighted to fit each text's own vector.
+
+A static model's embedding of a text is a mean of word vectors; a matrix, fitted by least squares on some thousand
+texts, brings it near to the encoder's vector of the same text. That gives each word of a text a part of the vector:
+
+    c = sum over words of  a_w p_w  + rest,    p_w = count of w * its vector * matrix / length of the static sum
+
+where c is the encoder's vector less the mean of all texts. The weights `a` are those that fit c best and stay near 1:
+the real vector says how much of each word is in it. No pass of the encoder is needed for that. The idea of word vectors
+made from an encoder is that of SWE (Wada et al., section 3.1); map, weights and the rest are ours. How well such words
+predict what the encoder does when they are left out is measured in docs/results-reasons.md.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import lzma
+import os
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from itertools import islice
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+
+from pellucid.base import Embedder, Vectors
+from pellucid.corpus import Corpus, read_texts
+from pellucid.embeddings import Role, check_texts
+from pellucid.encoder.reasons import Parts, Reasons
+from pellucid.encoder.vectors import at_length_1, checked_vectors, unit_vectors
+from pellucid.errors import InputError, ModelFolderError, WritingError, warn
+from pellucid.fingerprint import PROBES, check_same, fingerprint, same_model
+from pellucid.folder import bundled_models, check_family, read_config, saving
+from pellucid.progress import Progress
+from pellucid.query import Floats
+from pellucid.static.embedder import StaticEmbedder, static_model
+from pellucid.store import is_sound, read_tensors, write_tensors
+from pellucid.workfolder import WorkFolder
+
+TABLES = ("static-en", "static-multi")
+"""The bundled tables that are tried where none is given."""
+
+_FEWEST = 200  # texts to fit on
+_HELD_OUT, _MOST_HELD_OUT = 8, 1_000  # one text in so many is not fitted on but judged, at most so many
+_RIDGE = 1.0  # of the least squares, in texts
+_NEAR_1 = 0.3  # how strongly weights are kept near 1, in mean squared lengths of a part
+_EQUAL = 0.3  # of the parts along the text's own vector that words share equally
+_FLOOR = 1e-5  # added to the variance of the rests
+_SHARD = 1_024  # texts between two checkpoints
+_UNSTEADY = 0.999  # cosine of two vectors of one text; below, an encoder gives other vectors at each call
+_TRIED, _MULTILINGUAL = 100, 0.5  # sentences whose translation is looked for; the share found by one that knows both
+_LEAST = 1e-9  # a mean score below it is 0
+_MOST = 200_000  # texts; more add nothing
+_TENSORS = ("map", "metric", "common")
+_BUNDLED = Path(__file__).parent.parent / "bundled" / "reasons"
+
+
+@dataclass(frozen=True)
+class Fit:
+    """What fitting word reasons found, on texts that were not fitted on.
+
+    Attributes:
+        table: the static model whose words are used.
+        texts: fitted on, those held out included.
+        explained: share of the variance of the encoder's vectors that words explain (R2), before they are weighted.
+        remainder: mean size of the remainder of pairs of near texts, over their mean score.
+        scale: what the products of parts are multiplied by, so that it is as small as can be.
+    """
+
+    table: str
+    texts: int
+    explained: float
+    remainder: float = 0.0
+    scale: float = 1.0
+
+
+class WordReasons(Reasons):
+    """Words of a static model, mapped into the space of one encoder.
+
+    Attributes:
+        table: the static model.
+        fit: how well the words fit, and what they were fitted on.
+        fingerprint: of the encoder.
+    """
+
+    kind: ClassVar[str] = "words"
+
+    def __init__(
+        self, table: StaticEmbedder, arrays: Mapping[str, Any], fit: Fit, fingerprint: Mapping[str, Any]
+    ) -> None:
+        """Take what `fit_words` makes: "map" and "metric" [table's dimension, dimension], "common" [dimension]."""
+        self.table, self.fit, self.fingerprint = table, fit, dict(fingerprint)
+        self.arrays = {name: np.asarray(arrays[name]) for name in _TENSORS}
+        self.common = self.arrays["common"].astype(np.float64)
+        self._map = self.arrays["map"].astype(np.float64)
+        self._metric = self.arrays["metric"].astype(np.float64)
+        self._inner = self._metric @ self._map.T  # of the products of parts, as the weights are fitted
+
+    def __repr__(self) -> str:
+        """Return one line: the words' model, and how much of the variance they explain."""
+        return f"WordReasons({self.fit.table}, {self.fit.texts:,} texts, R2 {self.fit.explained:.2f})"
+
+    def parts(self, text: str, role: Role, vector: Floats) -> Parts:
+        """Return a part for each distinct word."""
+        words = self.table.words_of(text)
+        rows = self.table.vectors_of(words.rows, words.spelled).astype(np.float64) * words.counts[:, None]
+        length = float(np.linalg.norm(rows.sum(axis=0)))
+        if not length:
+            return Parts(np.zeros((0, len(self.common))), words.row)
+        rows /= length
+        return Parts(self._weighted(rows, vector - self.common), words.row)
+
+    def _weighted(self, rows: Floats, vector: Floats) -> Floats:
+        """Return the parts [words, dimension] of a centred vector, from the words' shares of the static embedding."""
+        inner, pulls = rows @ self._inner @ rows.T, rows @ (self._metric @ vector)
+        near = _NEAR_1 * float(np.diag(inner).mean())
+        weights = np.linalg.solve(inner + near * np.eye(len(rows)), pulls + near)
+        parts: Floats = (weights[:, None] * rows) @ self._map
+        # What lies along the text's own vector mostly changes its length, and lengths are taken away from a cosine.
+        own = vector / (np.linalg.norm(vector) or 1.0)
+        along = parts @ own
+        parts -= _EQUAL * np.outer(along - along.mean(), own)
+        return parts * np.sqrt(self.fit.scale)
+
+    def save_pretrained(self, path: str | Path) -> None:
+        """Write the reasons to folder `path`, whole or not at all; a table that does not come with us is written too.
+
+        Raises:
+            InputError: `path` holds something else.
+            WritingError: it cannot be written.
+        """
+        facts = {"way": self.kind, "encoder": self.fingerprint, "fit": vars(self.fit)}
+        with saving(path, "reasons", facts, has_card=False) as folder:
+            write_tensors(folder / "reasons.safetensors", self.arrays)
+            if self.fit.table not in bundled_models():
+                self.table.save_pretrained(folder / "table")
+            facts["table"] = fingerprint(self.table)
+
+    @classmethod
+    def from_pretrained(cls, path: str | Path, encoder: Embedder) -> WordReasons:
+        """Open reasons that were saved.
+
+        Args:
+            path: the folder.
+            encoder: the encoder that they are of.
+
+        Raises:
+            ModelFolderError: nothing whole is there, or it was fitted to another encoder.
+        """
+        folder = Path(path)
+        facts = check_family(folder, "reasons")
+        check_same(f"{encoder!r}, for the reasons in {folder},", fingerprint(encoder), facts.get("encoder"),
+                   "Fit them to this one: model.fit_reasons(texts)")  # fmt: skip
+        return cls._read(folder, facts)
+
+    @classmethod
+    def _read(cls, folder: Path, facts: Mapping[str, Any]) -> WordReasons:
+        try:
+            fit = Fit(**facts["fit"])
+            table = StaticEmbedder.from_pretrained(fit.table if fit.table in bundled_models() else folder / "table")
+            arrays, _ = read_tensors(folder / "reasons.safetensors")
+            shapes = {name: arrays[name].shape for name in _TENSORS}
+        except (KeyError, TypeError) as error:
+            raise ModelFolderError(f"{folder} holds no whole reasons: {error}") from error
+        size = table.get_embedding_dimension(), *shapes["common"]
+        if len(size) != 2 or shapes["map"] != size or shapes["metric"] != size:
+            raise ModelFolderError(f"{folder / 'reasons.safetensors'}: the shapes {shapes} do not fit together")
+        if not all(is_sound(arrays[name]) for name in _TENSORS):
+            raise ModelFolderError(f"{folder / 'reasons.safetensors'} holds NaN or infinity")
+        check_same(f"{table!r}, the words of the reasons in {folder},", fingerprint(table), facts.get("table"),
+                   "Fit them again: model.fit_reasons(texts)")  # fmt: skip
+        return cls(table, arrays, fit, facts["encoder"])
+
+
+def fit_words(
+    encoder: Embedder,
+    corpus: Corpus | None = None,
+    vectors: Any = None,
+    *,
+    table: StaticEmbedder | None = None,
+    work_dir: str | Path | None = None,
+    show_progress_bar: bool = True,
+) -> WordReasons:
+    """Fit the words of a static model to an encoder; see `EncoderEmbedder.fit_reasons`."""
+    names: Sequence[str] = TABLES
+    if corpus is None:
+        texts, *names = open_texts(encoder)
+    else:
+        texts = check_texts(islice(read_texts(corpus), _MOST))
+    if len(texts) < _FEWEST:
+        raise InputError(
+            f"{len(texts)} texts are too few to fit reasons on; give {_FEWEST} or more, some thousand best"
+        )
+    if vectors is None:
+        _check_steady(encoder)
+        rows = _encoded(encoder, texts, work_dir, show_progress_bar)
+    else:
+        rows = at_length_1(checked_vectors(vectors, texts, "vectors", None))
+    tables = (
+        [StaticEmbedder.from_pretrained(name) for name in TABLES] if table is None else [static_model(table, "reasons")]
+    )
+    fitted = [_fitted(one, texts, rows, fingerprint(encoder)) for one in tables]
+    return max(fitted, key=lambda reasons: reasons.fit.explained)
+
+
+def _fitted(table: StaticEmbedder, texts: list[str], vectors: Vectors, known: Mapping[str, Any]) -> WordReasons:
+    """Fit one table, and judge it on texts held out."""
+    rows = vectors.astype(np.float64)
+    common = rows.mean(axis=0)
+    rows -= common
+    own = table.encode(texts).astype(np.float64)
+    held = np.zeros(len(texts), np.bool_)
+    held[:: max(_HELD_OUT, len(texts) // _MOST_HELD_OUT)] = True
+    mine, theirs = own[~held], rows[~held]
+    matrix = np.linalg.solve(mine.T @ mine + _RIDGE * np.eye(own.shape[1]), mine.T @ theirs)
+    values, axes = np.linalg.eigh(np.cov((theirs - mine @ matrix).T))
+    metric = matrix @ (axes / np.sqrt(values + _FLOOR)) @ axes.T
+    metric /= np.abs(metric).max() or 1.0  # a factor changes no weight
+    wrong = rows[held] - own[held] @ matrix
+    explained = 1.0 - float((wrong**2).sum() / (rows[held] ** 2).sum())
+    name = table._source if table._source in bundled_models() else "table"
+    arrays = {"map": matrix, "metric": metric, "common": common}
+    first = WordReasons(table, arrays, Fit(name, len(texts), explained), known)
+    return _scaled(first, texts, vectors.astype(np.float64), held)
+
+
+def _scaled(reasons: WordReasons, texts: list[str], vectors: Floats, held: Any) -> WordReasons:
+    """Scale the parts so that the pairs of words of near texts miss their scores by least, and note by how much."""
+    chosen = np.flatnonzero(held)
+    near = vectors[chosen] @ vectors.T
+    near[np.arange(len(chosen)), chosen] = -np.inf
+    partners = near.argmax(axis=1)
+    used = {*chosen.tolist(), *partners.tolist()}
+    sums = {n: reasons.parts(texts[n], None, vectors[n]).vectors.sum(axis=0) for n in used}
+    found = np.array([sums[one] @ sums[other] for one, other in zip(chosen.tolist(), partners.tolist())])
+    centred = vectors - reasons.common
+    wanted = np.einsum("nd,nd->n", centred[chosen], centred[partners])
+    scale = max(float(found @ wanted) / (float(found @ found) or 1.0), 1.0)
+    scores = np.einsum("nd,nd->n", vectors[chosen], vectors[partners])
+    remainder = float(np.abs(wanted - scale * found).mean() / max(float(scores.mean()), _LEAST))
+    fit = replace(reasons.fit, scale=scale, remainder=remainder)
+    return WordReasons(reasons.table, reasons.arrays, fit, reasons.fingerprint)
+
+
+def words_for(encoder: Embedder, *, show_progress_bar: bool = True) -> WordReasons:
+    """Return word reasons of an encoder: those that come with us, those kept from before, or else fitted and kept.
+
+    They are kept in `~/.cache/pellucid/reasons`, below `$XDG_CACHE_HOME` where set.
+    """
+    known, kept = fingerprint(encoder), _kept()
+    for folder in (_BUNDLED / "minilm", *sorted(kept.glob("*"))):
+        try:
+            facts = read_config(folder)
+        except ModelFolderError:  # of a newer version, or being written
+            continue
+        if same_model(known, facts.get("encoder")):
+            return WordReasons._read(folder, check_family(folder, "reasons"))
+    found = fit_words(encoder, show_progress_bar=show_progress_bar)
+    try:
+        found.save_pretrained(kept / hashlib.sha256(json.dumps(known).encode()).hexdigest()[:16])
+    except (WritingError, InputError) as error:
+        warn(f"the reasons of {encoder!r} cannot be kept, and will be fitted again: {error}")
+    return found
+
+
+def _kept() -> Path:
+    base = os.environ.get("XDG_CACHE_HOME")
+    return (Path(base) if base else Path.home() / ".cache") / "pellucid" / "reasons"
+
+
+def open_texts(encoder: Embedder) -> tuple[list[str], str]:
+    """Return sentences that come with us to fit an encoder on, and the static model whose words they are.
+
+    English ones for an encoder to which a sentence and its translation are strangers; else those of five languages.
+    """
+    with lzma.open(_BUNDLED / "sentences.tsv.xz", "rt", encoding="utf-8") as file:
+        rows = [line.split("\t") for line in file.read().splitlines()]
+    english = [text for text, translation in rows if not translation]
+    pairs = [row for row in rows if row[1]]
+    tried = pairs[:: max(1, len(pairs) // _TRIED)]
+    first, second = (unit_vectors(encoder, [row[side] for row in tried]) for side in (0, 1))
+    found = float(((first @ second.T).argmax(axis=1) == np.arange(len(tried))).mean())
+    if found < _MULTILINGUAL:
+        return english, TABLES[0]
+    return [*english, *(text for row in pairs for text in row)], TABLES[1]
+
+
+def _encoded(encoder: Embedder, texts: list[str], work_dir: str | Path | None, show: bool) -> Vectors:
+    """Return the vectors of texts at length 1; with a work folder, those of an earlier run are used."""
+    starts = range(0, len(texts), _SHARD)
+    with Progress("fitting reasons", total=len(texts), enabled=show) as progress, _half_precision(encoder):
+
+        def encoded(start: int) -> Vectors:
+            rows = unit_vectors(encoder, texts[start : start + _SHARD])
+            progress.advance(len(rows))
+            return rows
+
+        if work_dir is None:
+            return np.concatenate([encoded(start) for start in starts])
+        with WorkFolder(work_dir) as work:
+            work.claim({"encoder": fingerprint(encoder)["stored"]})
+            work.note_texts("texts", texts, "the texts")
+            for start in starts:
+                if work.rows("vectors") > start:
+                    progress.advance(min(_SHARD, len(texts) - start))
+                    continue
+                work.append("vectors", encoded(start))
+                work.commit()
+            return work.array("vectors")
+
+
+@contextmanager
+def _half_precision(encoder: Embedder) -> Iterator[None]:
+    """Let torch compute in bfloat16 where the processor does so itself: twice as fast, and near enough to fit on."""
+    torch = sys.modules.get("torch")
+    able = getattr(getattr(torch, "cpu", None), "_is_avx512_bf16_supported", None)
+    if torch is None or encoder.device != "cpu" or able is None or not able():
+        yield
+        return
+    with torch.autocast("cpu", torch.bfloat16):
+        yield
+
+
+def _check_steady(encoder: Embedder) -> None:
+    """Check that the encoder gives one text the same vector twice."""
+    first, second = (unit_vectors(encoder, list(PROBES)) for _ in range(2))
+    cosines = np.einsum("nd,nd->n", first, second)
+    if (cosines < _UNSTEADY).any():
+        raise InputError(
+            f"{encoder!r} is not deterministic: two calls give one text vectors with a cosine of {cosines.min():.3f}. "
+            "Turn off dropout or sampling (model.eval()), and fit again"
+        )
