@@ -1,6 +1,6 @@
 """Make what reasons for encoders come with: sentences to fit on, and word reasons of all-MiniLM-L6-v2.
 
-python -m recipes.reasons_minilm --data ../shared/data --minilm FOLDER --work-dir WORK --output src/pellucid/bundled/reasons
+    python -m recipes.reasons_minilm --data DATA --minilm FOLDER --work-dir WORK --output src/pellucid/bundled/reasons
 
 The sentences are English ones of the open-licence corpus, and pairs of a German, French, Japanese or Chinese sentence
 and its English translation from Tatoeba. The reasons are fitted on more of the English ones, which do not come with us.

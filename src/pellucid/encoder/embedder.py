@@ -16,6 +16,7 @@ from pellucid.base import Embedder, Vectors
 from pellucid.embeddings import Role, as_rows, explained_texts
 from pellucid.encoder.reasons import EncoderQuery, Reasons
 from pellucid.encoder.vectors import at_length_1, checked_vectors
+from pellucid.encoder.words import Fit, WordReasons, fit_words, words_for
 from pellucid.errors import InputError
 from pellucid.folder import identify
 from pellucid.query import Query
@@ -28,11 +29,10 @@ WAYS = ("words", "tokens", "concepts")
 
 _SPECIAL = 64  # tokens that a template and a prompt may add
 
-_FITTING = RLock()  # reasons are found once
+_FINDING = RLock()  # reasons are found once
 
 if TYPE_CHECKING:
     from pellucid.corpus import Corpus
-    from pellucid.encoder.words import Fit
     from pellucid.explanation import Explanation
     from pellucid.static.embedder import StaticEmbedder
 
@@ -68,38 +68,35 @@ class EncoderEmbedder(Embedder):
                 "an encoder is a SentenceTransformer, a pellucid model, a callable, or the name or folder of a model; "
                 f"got {type(model).__name__}"
             )
-        self.model = model
-        self._dimension: int | None = None
         if isinstance(reasons, str) and reasons not in WAYS:
             raise InputError(f"reasons are {reasons!r:.60}; they must be {', '.join(WAYS)}, or None")
-        self._reasons = reasons
+        self.model = model
+        self._dimension: int | None = None
+        self._words = reasons if isinstance(reasons, (WordReasons, Path)) else None
+        self._reasons = "words" if isinstance(reasons, Path) else reasons
 
     @property
     def reasons(self) -> Reasons | None:
         """How scores are taken apart; found or fitted when it is first asked for. None where the vector is one row."""
-        if isinstance(self._reasons, (str, Path)):
-            with _FITTING:
-                if isinstance(self._reasons, (str, Path)):
+        if isinstance(self._reasons, str):
+            with _FINDING:
+                if isinstance(self._reasons, str):
                     self._reasons = self._found(self._reasons)
         return self._reasons
 
-    def _found(self, way: str | Path) -> Reasons:
-        if isinstance(way, Path):
-            from pellucid.encoder.words import WordReasons
-
-            return WordReasons.from_pretrained(way, self)
+    def _found(self, way: str) -> Reasons:
         if way == "tokens":
             from pellucid.encoder.tokens import TokenReasons
 
             return TokenReasons.of(self)
-        from pellucid.encoder.words import words_for
-
-        words = words_for(self)
+        if isinstance(self._words, Path):
+            self._words = WordReasons.from_pretrained(self._words, self)
+        self._words = self._words or words_for(self)
         if way == "words":
-            return words
+            return self._words
         from pellucid.encoder.concepts import ConceptReasons
 
-        return ConceptReasons.of_words(self, words)
+        return ConceptReasons.of_words(self, self._words)
 
     def with_reasons(self, reasons: Reasons | str | Path | None) -> EncoderEmbedder:
         """Return a model of the same encoder whose scores are taken apart in another way; its vectors are the same.
@@ -114,7 +111,7 @@ class EncoderEmbedder(Embedder):
             InputError: the way is unknown.
         """
         other = EncoderEmbedder(self.model, reasons)
-        other._dimension, other._folder = self._dimension, self._folder
+        other._dimension, other._folder, other._words = self._dimension, self._folder, other._words or self._words
         return other
 
     def fit_reasons(
@@ -146,10 +143,8 @@ class EncoderEmbedder(Embedder):
         Raises:
             InputError: too few texts, other vectors than texts, or an encoder that gives one text two vectors.
         """
-        from pellucid.encoder.words import fit_words
-
         found = fit_words(self, texts, vectors, table=table, work_dir=work_dir, show_progress_bar=show_progress_bar)
-        self._reasons = found
+        self._words = self._reasons = found
         return found.fit
 
     def explain_vectors(self, text1: str, vector1: Any, text2: str, vector2: Any) -> Explanation:
@@ -172,10 +167,10 @@ class EncoderEmbedder(Embedder):
             raise InputError(f"vectors have {len(rows[0])} and {len(rows[1])} dimensions; they are not of one encoder")
         first, second = (EncoderQuery(self, *of) for of in zip(texts, roles, rows))
         terms = first.terms(second)
-        coverage, unknown = zip(first.known, second.known)
+        (coverage1, unknown1), (coverage2, unknown2) = first.known, second.known
         return Explanation.from_terms(
             self.family, (text1, text2), float(terms.score or 0.0), terms.values, terms.row, exact=terms.exact,
-            unknown=unknown, coverage=coverage,
+            unknown=(unknown1, unknown2), coverage=(coverage1, coverage2),
         )  # fmt: skip
 
     @property
@@ -252,7 +247,7 @@ class EncoderEmbedder(Embedder):
         tokenizer: Any = getattr(self.model, "tokenizer", None)
         longest = self.max_seq_length
         is_cut = self.is_sentence_transformer and getattr(tokenizer, "is_fast", False) and isinstance(longest, int)
-        if not is_cut or len(text.encode()) + _SPECIAL < longest:  # a piece has a byte or more
+        if not is_cut or longest is None or len(text.encode()) + _SPECIAL < longest:  # a piece has a byte or more
             return len(text)
         prompt = self.model.prompts.get(role or self.model.default_prompt_name) or ""
         read = tokenizer(
@@ -279,6 +274,8 @@ class EncoderEmbedder(Embedder):
     def save_pretrained(self, path: str | Path, *, create_model_card: bool = True) -> None:
         """Write a SentenceTransformer to folder `path` as its own library does, whole or not at all.
 
+        Word reasons that were fitted to it are written into the folder's folder `reasons`, which that library ignores.
+
         Args:
             path: the folder; a model that is there is replaced.
             create_model_card: whether that library's card is written too.
@@ -288,8 +285,12 @@ class EncoderEmbedder(Embedder):
             WritingError: it cannot be written; what was at `path` is untouched.
         """
         is_stock = identify(Path(path)) == "sentence-transformers"  # that library overwrites the files of an older one
-        with writing_folder(path, (lambda _: set()) if is_stock else None) as folder:
+        with writing_folder(path, (lambda _: {"reasons"}) if is_stock else None) as folder:
             self.write_modules(folder, create_model_card=create_model_card)
+            if isinstance(self._words, Path):
+                self._words = WordReasons.from_pretrained(self._words, self)
+            if self._words is not None and not self._words.is_ready_made:
+                self._words.save_pretrained(folder / "reasons")
 
     def write_modules(self, folder: Path, *, create_model_card: bool = False) -> None:
         """Write a SentenceTransformer's files into a folder that may hold other files."""

@@ -51,7 +51,7 @@ _NEAR_1 = 0.3  # how strongly weights are kept near 1, in mean squared lengths o
 _EQUAL = 0.3  # of the parts along the text's own vector that words share equally
 _FLOOR = 1e-5  # added to the variance of the rests
 _SHARD = 1_024  # texts between two checkpoints
-_UNSTEADY = 0.999  # cosine of two vectors of one text; below, an encoder gives other vectors at each call
+_UNSTEADY = 1e-2  # between the coordinates of one text, at length 1, in two calls
 _TRIED, _MULTILINGUAL = 100, 0.5  # sentences whose translation is looked for; the share found by one that knows both
 _LEAST = 1e-9  # a mean score below it is 0
 _MOST = 200_000  # texts; more add nothing
@@ -85,9 +85,11 @@ class WordReasons(Reasons):
         table: the static model.
         fit: how well the words fit, and what they were fitted on.
         fingerprint: of the encoder.
+        is_ready_made: whether they come with the package.
     """
 
     kind: ClassVar[str] = "words"
+    is_ready_made = False
 
     def __init__(
         self, table: StaticEmbedder, arrays: Mapping[str, Any], fit: Fit, fingerprint: Mapping[str, Any]
@@ -117,14 +119,15 @@ class WordReasons(Reasons):
     def _weighted(self, rows: Floats, vector: Floats) -> Floats:
         """Return the parts [words, dimension] of a centred vector, from the words' shares of the static embedding."""
         inner, pulls = rows @ self._inner @ rows.T, rows @ (self._metric @ vector)
-        near = _NEAR_1 * float(np.diag(inner).mean())
+        near = max(_NEAR_1 * float(np.diag(inner).mean()), _LEAST)
         weights = np.linalg.solve(inner + near * np.eye(len(rows)), pulls + near)
         parts: Floats = (weights[:, None] * rows) @ self._map
         # What lies along the text's own vector mostly changes its length, and lengths are taken away from a cosine.
         own = vector / (np.linalg.norm(vector) or 1.0)
         along = parts @ own
         parts -= _EQUAL * np.outer(along - along.mean(), own)
-        return parts * np.sqrt(self.fit.scale)
+        parts *= np.sqrt(self.fit.scale)
+        return parts
 
     def save_pretrained(self, path: str | Path) -> None:
         """Write the reasons to folder `path`, whole or not at all; a table that does not come with us is written too.
@@ -186,23 +189,21 @@ def fit_words(
     show_progress_bar: bool = True,
 ) -> WordReasons:
     """Fit the words of a static model to an encoder; see `EncoderEmbedder.fit_reasons`."""
-    names: Sequence[str] = TABLES
     if corpus is None:
-        texts, *names = open_texts(encoder)
+        texts, name = open_texts(encoder)
+        names: Sequence[str] = [name]
     else:
-        texts = check_texts(islice(read_texts(corpus), _MOST))
+        texts, names = check_texts(islice(read_texts(corpus), _MOST)), TABLES
     if len(texts) < _FEWEST:
         raise InputError(
-            f"{len(texts)} texts are too few to fit reasons on; give {_FEWEST} or more, some thousand best"
+            f"{len(texts)} texts are too few to fit reasons on; give at least {_FEWEST}, best thousands"
         )
     if vectors is None:
         _check_steady(encoder)
         rows = _encoded(encoder, texts, work_dir, show_progress_bar)
     else:
         rows = at_length_1(checked_vectors(vectors, texts, "vectors", None))
-    tables = (
-        [StaticEmbedder.from_pretrained(name) for name in TABLES] if table is None else [static_model(table, "reasons")]
-    )
+    tables = map(StaticEmbedder.from_pretrained, names) if table is None else [static_model(table, "reasons")]
     fitted = [_fitted(one, texts, rows, fingerprint(encoder)) for one in tables]
     return max(fitted, key=lambda reasons: reasons.fit.explained)
 
@@ -217,11 +218,12 @@ def _fitted(table: StaticEmbedder, texts: list[str], vectors: Vectors, known: Ma
     held[:: max(_HELD_OUT, len(texts) // _MOST_HELD_OUT)] = True
     mine, theirs = own[~held], rows[~held]
     matrix = np.linalg.solve(mine.T @ mine + _RIDGE * np.eye(own.shape[1]), mine.T @ theirs)
-    values, axes = np.linalg.eigh(np.cov((theirs - mine @ matrix).T))
-    metric = matrix @ (axes / np.sqrt(values + _FLOOR)) @ axes.T
+    rests = theirs - mine @ matrix
+    values, axes = np.linalg.eigh(rests.T @ rests / len(rests))
+    metric = matrix @ (axes / np.sqrt(values.clip(min=0.0) + _FLOOR)) @ axes.T
     metric /= np.abs(metric).max() or 1.0  # a factor changes no weight
     wrong = rows[held] - own[held] @ matrix
-    explained = 1.0 - float((wrong**2).sum() / (rows[held] ** 2).sum())
+    explained = 1.0 - float((wrong**2).sum() / max((rows[held] ** 2).sum(), _LEAST))
     name = table._source if table._source in bundled_models() else "table"
     arrays = {"map": matrix, "metric": metric, "common": common}
     first = WordReasons(table, arrays, Fit(name, len(texts), explained), known)
@@ -258,7 +260,9 @@ def words_for(encoder: Embedder, *, show_progress_bar: bool = True) -> WordReaso
         except ModelFolderError:  # of a newer version, or being written
             continue
         if same_model(known, facts.get("encoder")):
-            return WordReasons._read(folder, check_family(folder, "reasons"))
+            ready = WordReasons._read(folder, check_family(folder, "reasons"))
+            ready.is_ready_made = folder.parent == _BUNDLED
+            return ready
     found = fit_words(encoder, show_progress_bar=show_progress_bar)
     try:
         found.save_pretrained(kept / hashlib.sha256(json.dumps(known).encode()).hexdigest()[:16])
@@ -328,9 +332,9 @@ def _half_precision(encoder: Embedder) -> Iterator[None]:
 def _check_steady(encoder: Embedder) -> None:
     """Check that the encoder gives one text the same vector twice."""
     first, second = (unit_vectors(encoder, list(PROBES)) for _ in range(2))
-    cosines = np.einsum("nd,nd->n", first, second)
-    if (cosines < _UNSTEADY).any():
+    apart = float(np.abs(first - second).max())
+    if apart > _UNSTEADY:
         raise InputError(
-            f"{encoder!r} is not deterministic: two calls give one text vectors with a cosine of {cosines.min():.3f}. "
+            f"{encoder!r} is not deterministic: coordinates of a text differ by up to {apart:.3f} between two calls. "
             "Turn off dropout or sampling (model.eval()), and fit again"
         )

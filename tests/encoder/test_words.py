@@ -1,0 +1,251 @@
+"""Word reasons: what they add up to, what they find where the truth is known, how they are kept, whom they refuse."""
+
+from __future__ import annotations
+
+import copy
+import itertools
+import pickle
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import pellucid
+from pellucid.encoder import words as word_reasons
+from pellucid.encoder.embedder import EncoderEmbedder
+from pellucid.encoder.words import fit_words, words_for
+from pellucid.errors import InputError, ModelFolderError
+from pellucid.rows import REMAINDER, SHARED, WORD, WORD_PAIR
+from pellucid.static.embedder import StaticEmbedder
+from pellucid.text import Vocabulary
+
+NAMES = [f"{first}{second}" for first, second in itertools.product("bcdfglmnrst", "aeiou")]  # 55 words: "ba", "be" ...
+WORDS = st.lists(st.sampled_from([*NAMES, "Unbekannt", "ba!", "é"]), min_size=0, max_size=12).map(" ".join)
+
+
+def table() -> StaticEmbedder:
+    """A table of words of 16 dimensions."""
+    return StaticEmbedder(Vocabulary(NAMES), np.random.default_rng(0).normal(size=(len(NAMES), 16)).astype(np.float32))
+
+
+def sentences(count: int = 600, seed: int = 1) -> list[str]:
+    rng = np.random.default_rng(seed)
+    return [" ".join(rng.choice(NAMES, rng.integers(2, 9))) for _ in range(count)]
+
+
+class Shadow:
+    """An encoder that is a table seen through a matrix, with a part that all texts share."""
+
+    def __init__(self, noise: float = 0.0) -> None:
+        rng = np.random.default_rng(7)
+        self.table, self.matrix, self.noise = table(), rng.normal(size=(16, 24)) / 4, noise
+        self.common = rng.normal(size=24) / 6
+        self.calls = 0
+
+    def __call__(self, texts: list[str]) -> np.ndarray:
+        self.calls += 1
+        rows = self.table.encode(texts) @ self.matrix + self.common
+        for row, text in zip(rows, texts):  # of a text, the same each time
+            row += self.noise * np.random.default_rng(abs(hash(text)) % 2**32).normal(size=24)
+        return rows
+
+
+@pytest.fixture(scope="module")
+def shadow() -> EncoderEmbedder:
+    model = pellucid.load(Shadow(noise=0.05))
+    model.fit_reasons(sentences(), table=table())
+    return model
+
+
+@given(WORDS, WORDS)
+def test_rows_and_remainder_add_up_to_the_encoders_own_cosine(shadow: EncoderEmbedder, one: str, other: str) -> None:
+    found = shadow.explain(one, other)
+    first, second = (row.astype(np.float64) for row in shadow.encode([one, other]))
+    cosine = first @ second / (np.linalg.norm(first) * np.linalg.norm(second))
+    assert found.score == pytest.approx(cosine, abs=1e-6)
+    assert sum(row.contribution for row in found.rows) + found.remainder == pytest.approx(found.score, abs=1e-12)
+    assert {row.kind for row in found.rows} <= {WORD_PAIR, SHARED}
+    assert not found.exact
+    alone = shadow.explain(one)
+    assert alone.score == pytest.approx(1.0, abs=1e-6)
+    assert {row.kind for row in alone.rows} <= {WORD, SHARED}
+
+
+@given(WORDS, st.lists(WORDS, min_size=1, max_size=4), st.floats(0.1, 3.0))
+def test_stored_vectors_give_the_rows_of_explain_times_the_weight(
+    shadow: EncoderEmbedder, query: str, texts: list[str], weight: float
+) -> None:
+    rows = word_reasons.unit_vectors(shadow, texts, role="document")
+    terms_of = shadow.ask(query, "query").against(texts, list(rows), weight=weight)
+    for number, text in enumerate(texts):
+        own = shadow.explain(query, text, role1="query", role2="document")
+        terms = terms_of(number)
+        assert terms.values.sum() == pytest.approx(weight * own.score, abs=1e-6)
+        named = {terms.row(n).key: value for n, value in enumerate(terms.values.tolist())}
+        assert terms.row(len(terms.values) - 1).kind == REMAINDER
+        for row in own.rows:
+            assert named[row.key] == pytest.approx(weight * row.contribution, abs=1e-6)
+        of_words = sum(row.contribution for row in own.rows if row.kind == WORD_PAIR)
+        assert terms.marks.sum() == pytest.approx(weight * of_words, abs=1e-6)
+
+
+def test_an_encoder_that_is_words_is_explained_by_its_words() -> None:
+    """Where the truth is a table seen through a matrix, the rows are those of the table and little is left."""
+    model = pellucid.load(Shadow())
+    fit = model.fit_reasons(sentences(2000), table=table())
+    assert fit.explained > 0.9
+    truth = model.model
+    for one, other in itertools.pairwise(sentences(40, seed=5)):
+        found = model.explain(one, other)
+        vectors = {w: truth.table.word_vectors([truth.table.vocabulary.row(w)])[0] @ truth.matrix for w in NAMES}
+        pairs = [(row.contribution, row.parts) for row in found.rows if row.kind == WORD_PAIR]
+        counts = [text.split().count for text in (one, other)]
+        true = [counts[0](a) * counts[1](b) * float(vectors[a] @ vectors[b]) for _, (a, b) in pairs]
+        assert np.corrcoef([value for value, _ in pairs], true)[0, 1] > 0.9
+        assert abs(found.remainder) < 0.15
+
+
+def test_vectors_kept_elsewhere_are_explained_without_the_encoder(shadow: EncoderEmbedder) -> None:
+    query, text = "ba be bi", "bo bu ca ba"
+    first, second = shadow.encode([query, text])
+    calls = shadow.model.calls
+    found = shadow.explain_vectors(query, 3 * first, text, second.tolist())
+    assert shadow.model.calls == calls
+    own = shadow.explain(query, text, role1="query", role2="document")
+    assert found.score == pytest.approx(own.score, abs=1e-6)
+    np.testing.assert_allclose(found.contributions, own.contributions, atol=1e-6)
+    for wrong, message in ((first[:5], "5 and 24 dimensions"), (np.full(24, np.nan), "NaN"), ("text", "numbers")):
+        with pytest.raises(InputError, match=message):
+            shadow.explain_vectors(query, wrong, text, second)
+
+
+def test_reasons_change_no_vector(shadow: EncoderEmbedder) -> None:
+    texts = sentences(5)
+    np.testing.assert_array_equal(shadow.encode(texts), shadow.model(texts).astype(np.float32))
+    for other in (shadow.with_reasons(None), copy.deepcopy(shadow), pickle.loads(pickle.dumps(shadow))):
+        np.testing.assert_array_equal(other.encode(texts), shadow.encode(texts))
+    assert len(shadow.with_reasons(None).explain("ba be", "bo").rows) == 1
+    assert shadow.with_reasons(None).with_reasons("words").reasons is shadow.reasons
+
+
+def test_saved_reasons_are_opened_for_their_encoder_alone(shadow: EncoderEmbedder, tmp_path: Path) -> None:
+    shadow.reasons.save_pretrained(tmp_path / "reasons")
+    again = EncoderEmbedder(Shadow(noise=0.05), tmp_path / "reasons")
+    assert again.explain("ba be", "bo") == shadow.explain("ba be", "bo")
+    with pytest.raises(ModelFolderError, match=r"another model .*fit_reasons"):
+        EncoderEmbedder(lambda texts: np.ones((len(texts), 24)), tmp_path / "reasons").explain("ba")
+    for name in ("reasons.safetensors", "table/model.safetensors", "config.json"):
+        path = tmp_path / "reasons" / name
+        content = path.read_bytes()
+        path.write_bytes(content[: len(content) // 2])
+        with pytest.raises(ModelFolderError):
+            EncoderEmbedder(Shadow(noise=0.05), tmp_path / "reasons").explain("ba")
+        path.write_bytes(content)
+
+
+def test_reasons_of_numbers_that_do_not_fit_are_refused(shadow: EncoderEmbedder, tmp_path: Path) -> None:
+    for name, array in (("map", np.ones((3, 24))), ("common", np.full(24, np.nan)), ("metric", np.ones(3))):
+        broken = copy.copy(shadow.reasons)
+        broken.arrays = {**shadow.reasons.arrays, name: array}
+        broken.save_pretrained(tmp_path / name)
+        with pytest.raises(ModelFolderError, match=r"do not fit together|NaN"):
+            EncoderEmbedder(Shadow(noise=0.05), tmp_path / name).explain("ba")
+
+
+def test_a_folder_of_an_encoder_keeps_its_reasons(tmp_path: Path) -> None:
+    pytest.importorskip("sentence_transformers")
+    from tiny_models import tiny_transformer
+
+    model = pellucid.load(tiny_transformer(tmp_path / "bert", normalize=False))
+    model.fit_reasons(sentences(300), table=table())
+    model.save_pretrained(tmp_path / "saved")
+    again = pellucid.load(tmp_path / "saved")
+    assert again.explain("ba be", "bo") == model.explain("ba be", "bo")
+    again.with_reasons("words").save_pretrained(tmp_path / "once more")  # before they were used
+    assert pellucid.load(tmp_path / "once more").explain("ba be", "bo") == model.explain("ba be", "bo")
+    pellucid.load(tiny_transformer(tmp_path / "bert", normalize=False)).save_pretrained(
+        tmp_path / "saved"
+    )  # which has none of its own
+    assert not (tmp_path / "saved" / "reasons").exists()
+
+
+def test_fitting_goes_on_where_it_was_cut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(word_reasons, "_SHARD", 100)
+    texts = sentences(450)
+    whole = fit_words(pellucid.load(Shadow()), texts, table=table())
+
+    class Dying(Shadow):
+        def __call__(self, texts: list[str]) -> np.ndarray:
+            if len(texts) == 100 and self.calls > 4:
+                raise KeyboardInterrupt
+            return super().__call__(texts)
+
+    with pytest.raises(KeyboardInterrupt):
+        fit_words(pellucid.load(Dying()), texts, table=table(), work_dir=tmp_path)
+    encoder = Shadow()
+    again = fit_words(pellucid.load(encoder), texts, table=table(), work_dir=tmp_path)
+    assert again.fit == whole.fit
+    assert encoder.calls < 9
+    with pytest.raises(InputError, match=r"another run|texts"):
+        fit_words(pellucid.load(encoder), sentences(450, seed=9), table=table(), work_dir=tmp_path)
+
+
+def test_what_cannot_be_fitted_is_refused() -> None:
+    model = pellucid.load(Shadow())
+    with pytest.raises(InputError, match="12 texts are too few"):
+        model.fit_reasons(sentences(12))
+    with pytest.raises(InputError, match="300 texts"):
+        model.fit_reasons(sentences(300), np.ones((299, 24)))
+    with pytest.raises(InputError, match="NaN"):
+        model.fit_reasons(sentences(300), np.full((300, 24), np.nan))
+    with pytest.raises(InputError, match="static model"):
+        model.fit_reasons(sentences(300), table="static-en")
+    rng = np.random.default_rng(0)
+    with pytest.raises(InputError, match="not deterministic"):
+        pellucid.load(lambda texts: rng.normal(size=(len(texts), 8))).fit_reasons(sentences(300))
+    with pytest.raises(InputError, match="words, tokens, concepts"):
+        model.with_reasons("letters")
+
+
+@pytest.mark.parametrize("give", [lambda n: np.zeros((n, 4)), lambda n: np.ones((n, 4)), lambda n: np.ones((n, 1))])
+def test_an_encoder_that_says_nothing_can_be_asked_all_the_same(give) -> None:
+    model = pellucid.load(lambda texts: give(len(texts)))
+    model.fit_reasons(sentences(300), table=table())
+    found = model.explain("ba be", "bo bu")
+    assert sum(row.contribution for row in found.rows) + found.remainder == pytest.approx(found.score, abs=1e-9)
+
+
+def test_reasons_are_fitted_once_and_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setattr(word_reasons, "open_texts", lambda encoder: (sentences(300), "static-en"))
+    encoder = Shadow()
+    first = words_for(pellucid.load(encoder))
+    calls = encoder.calls
+    again = words_for(pellucid.load(encoder))
+    assert encoder.calls == calls + 1  # for its fingerprint
+    np.testing.assert_array_equal(first.common, again.common)
+    (kept,) = (tmp_path / "pellucid" / "reasons").iterdir()
+    (kept / "config.json").write_text("{")  # what is not whole is made again
+    assert words_for(pellucid.load(encoder)).fit == first.fit
+
+
+def test_an_encoder_of_several_languages_is_fitted_on_several() -> None:
+    strangers, name = word_reasons.open_texts(pellucid.load(Shadow()))
+    assert name == "static-en"
+    assert all(text.isascii() or "ä" not in text for text in strangers[:5])
+    pairs = {}
+    import lzma
+
+    with lzma.open(word_reasons._BUNDLED / "sentences.tsv.xz", "rt", encoding="utf-8") as file:
+        for number, line in enumerate(file.read().splitlines()):
+            text, translation = line.split("\t")
+            pairs[text] = pairs[translation or text] = number
+
+    def meaning(texts: list[str]) -> np.ndarray:
+        return np.array([np.random.default_rng(pairs.get(text, 0)).normal(size=32) for text in texts])
+
+    texts, name = word_reasons.open_texts(pellucid.load(meaning))
+    assert name == "static-multi"
+    assert len(texts) > len(strangers)
