@@ -3,11 +3,11 @@
     pip install shap
     python -m benchmarks.faithfulness --work-dir work --me5 FOLDER --smollm2 FOLDER --write
 
-The same pairs and the same encoder for every way: the words it calls strongest are taken out of the second text, what is
-left is encoded anew, and the fall of the cosine is set beside that of leaving one word out. Encoders whose folder is not
-given are left out, as `--only` leaves out others. Vectors and the results of peers are kept in the work folder, so that
-a run that was cut goes on; ours are computed anew. Times are taken in every run, on one thread. What was found in each
-pair is written to pairs.tsv there.
+The same pairs and the same encoder for every way: the words it calls strongest are taken out of the second text, what
+is left is encoded anew, and the fall of the cosine is set beside that of leaving one word out. Encoders whose folder is
+not given are left out, as are those that `--only` does not name. Vectors and the results of peers are kept in the work
+folder, so that a run that was cut goes on; ours are computed anew. Times are taken in every run, on one thread. What
+was found in each pair is written to pairs.tsv there.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -47,11 +48,12 @@ from pellucid.text import Span, split_words
 PAGE = Path(__file__).parents[1] / "docs" / "results-reasons.md"
 MINILM, ME5, STATIC, SMOLLM2 = "all-MiniLM-L6-v2", "multilingual-e5-small", "static-en", "SmolLM2-135M"
 STS, SICK, SCIFACT, GERMAN = "STS-B", "SICK-R", "SciFact", "German x English"
+PARAPHRASES = "paraphrases of STS-B"
 YARDSTICK, RANDOM = "leave one word out", "random words"
 WORDS, TOKENS, BOTH = "words", "tokens", "words and tokens"
 OURS = (WORDS, TOKENS, "concepts")
 
-LEAST_GOLD, LEAST_WORDS, MOST_WORDS = 2.5, 8, 60
+LEAST_GOLD, LEAST_WORDS, MOST_WORDS = 2.5, 8, 40
 PARAPHRASE = 4.5  # gold score from which a pair counts as paraphrases
 TIMED = 11  # pairs at least
 FALLS = ("1 word", "2 words", "3 words", "20 %")
@@ -59,29 +61,38 @@ GOAL, MOST_REMAINDER, MOST_MS = 97, 10, 1.0
 SIMPLER = ("words, not weighted", "words of the second text only", BOTH)
 FOLDERS = {MINILM: "--minilm", ME5: "--me5", SMOLLM2: "--smollm2"}
 _TWO = 1  # the column of falls that claims are about
-_FITTED_ON = {SMOLLM2: 6_000}  # texts, of an encoder that is slow; the others read all that come with the package
 
 
 class Plan(NamedTuple):
     """What is measured of an encoder."""
 
-    sets: dict[str, int]  # set -> pairs
+    sets: dict[str, int]  # set -> pairs; of the paraphrases, triples
     ways: tuple[str, ...]  # of the peers
-    paraphrases: int = 0
-    part: dict[tuple[str, str], int] = {}  # (set, way) -> pairs, where a way is too slow for all
+    parts: Mapping[str, Mapping[str, int]] = MappingProxyType({})  # way that is slow -> set -> pairs
+
+    def count(self, name: str, way: str = "") -> int:
+        """Return how many pairs of a set there are, or how many of them a way gets."""
+        return min(self.parts.get(way, {}).get(name, 1_000), self.sets.get(name, 0))
+
+    def small(self, count: int) -> Plan:
+        """Return the same with at most so many pairs of each set."""
+        return self._replace(sets={name: min(count, of) for name, of in self.sets.items()})
 
 
 CHEAP = (RANDOM, YARDSTICK, "txtai")
 PLANS = {
     MINILM: Plan(
-        {STS: 150, SICK: 150, SCIFACT: 100},
+        {STS: 150, SICK: 150, SCIFACT: 60, PARAPHRASES: 60},
         tuple(PEERS),
-        paraphrases=60,
-        part={(SCIFACT, "SHAP"): 20, (SCIFACT, "integrated Jacobians"): 20},
+        {
+            "SHAP": {SICK: 75, SCIFACT: 12, PARAPHRASES: 30},
+            "integrated Jacobians": {STS: 60, SICK: 60, SCIFACT: 12, PARAPHRASES: 20},
+            "integrated gradients": {SCIFACT: 30},
+        },
     ),
-    ME5: Plan({STS: 100, GERMAN: 100}, (*CHEAP, "integrated gradients"), paraphrases=40),
-    STATIC: Plan({STS: 150}, CHEAP, paraphrases=60),
-    SMOLLM2: Plan({STS: 60}, (*CHEAP, "integrated gradients")),
+    ME5: Plan({STS: 100, GERMAN: 100, PARAPHRASES: 40}, (*CHEAP, "integrated gradients")),
+    STATIC: Plan({STS: 150, PARAPHRASES: 60}, CHEAP),
+    SMOLLM2: Plan({STS: 40}, CHEAP),
 }
 
 
@@ -159,7 +170,7 @@ def ours(model: Any) -> dict[str, Way]:
     Args:
         model: an `EncoderEmbedder` whose word reasons are found.
     """
-    static = pellucid.load("static-en")
+    static = model.reasons.table
     ways: dict[str, Any] = {}
     for way in OURS if model.is_sentence_transformer else [way for way in OURS if way != TOKENS]:
         ways[way] = partial(_explained, model.with_reasons(model.reasons if way == WORDS else way), way)
@@ -168,7 +179,7 @@ def ours(model: Any) -> dict[str, Way]:
     simpler = {
         "words, not weighted": partial(_mapped, model.reasons, ("first", "second")),
         "words of the second text only": partial(_mapped, model.reasons, ("second",)),
-        "static-en's own pairs": lambda _, pair: Found(
+        "the static model's own pairs": lambda _, pair: Found(
             pair.by_word(static.explain(pair.first, pair.second).word_contributions(2))
         ),
     }
@@ -281,7 +292,7 @@ def explained(way: Way, subject: Subject, pairs: Sequence[Pair], kept: Path) -> 
 
 
 def timed(way: Way, live: Subject, pairs: Sequence[Pair]) -> list[float]:
-    """Return milliseconds for each of some pairs, their two vectors at hand; as many as fit in two seconds, some at least."""
+    """Return milliseconds for each of some pairs, their two vectors at hand: as many as take two seconds."""
     times: list[float] = []
     for number, pair in enumerate([pairs[0], *pairs]):  # the first is not counted
         live.forget()
@@ -326,15 +337,14 @@ def measure(encoder: Encoder, plan: Plan, name: str, data: Path, work: Path) -> 
     pairs = pairs_of(name, data, plan.sets[name])
     ways = {**{way: PEERS[way] for way in plan.ways}, **encoder.ways}
     first = name == next(iter(plan.sets))
-    same = [pair for both in paraphrases(data, plan.paraphrases) for pair in both] if first else []
+    same = [pair for both in paraphrases(data, plan.count(PARAPHRASES)) for pair in both] if first else []
     kept = work / "found" / encoder.name
     kept.mkdir(parents=True, exist_ok=True)
     found, twice = {}, {}
     for label, way in ways.items():
         print(f"{encoder.name}, {name}: {label}", flush=True)
-        some = pairs[: plan.part.get((name, label), len(pairs))]
-        found[label] = explained(way, encoder.subject, some, kept)
-        twice[label] = explained(way, encoder.subject, same, kept) if same else []
+        found[label] = explained(way, encoder.subject, pairs[: plan.count(name, label)], kept)
+        twice[label] = explained(way, encoder.subject, same[: 2 * plan.count(PARAPHRASES, label)], kept)
     fallen = falls(encoder.subject, pairs, found)
     times = {label: timed(way, encoder.live, pairs) for label, way in ways.items()} if first else {}
     results = {
@@ -404,12 +414,9 @@ def with_words(embedder: Any, name: str, work: Path, table: str | None = None) -
     """Return the embedder with its word reasons: those of the package, or else fitted, resuming in the work folder."""
     if name == MINILM:
         return embedder.with_reasons(WORDS)
-    from pellucid.encoder.words import open_texts
-
-    texts = open_texts()
-    texts = texts[:: max(1, len(texts) // _FITTED_ON.get(name, len(texts)))]
     fitted = embedder.with_reasons(WORDS)
-    fitted.fit_reasons(texts, table=table and pellucid.load(table), work_dir=work / "reasons" / f"{name}-{len(texts)}")
+    folder = work / "reasons" / f"{name}-{table or 'default'}"
+    fitted.fit_reasons(table=table and pellucid.load(table), work_dir=folder)
     return fitted
 
 
@@ -575,9 +582,8 @@ def page(arguments: argparse.Namespace) -> str:
             continue
         encoder, plan = open_encoder(name, folder, arguments.work_dir), PLANS[name]
         if arguments.pairs:
-            few = arguments.pairs
-            plan = Plan({n: min(few, c) for n, c in plan.sets.items()}, plan.ways, min(few, plan.paraphrases))
-        for set_name in plan.sets:
+            plan = plan.small(arguments.pairs)
+        for set_name in [one for one in plan.sets if one != PARAPHRASES]:
             measurements.append(measure(encoder, plan, set_name, arguments.data, arguments.work_dir))
             write_pairs(measurements, arguments.work_dir / "pairs.tsv")
         if name == STATIC:

@@ -139,7 +139,6 @@ class Way(NamedTuple):
     explain: Callable[[Subject, Pair], Found]
     plans: bool = True  # whether the texts it asks for do not depend on their vectors
     kept: bool = True  # whether its results may be kept between runs
-    most: int = 1_000  # pairs it is asked about
 
 
 def at_random(subject: Subject, pair: Pair) -> Found:
@@ -213,7 +212,8 @@ class _Read(NamedTuple):
         return sums
 
 
-def _read(subject: Subject, text: str) -> _Read:
+def tokens_of(subject: Subject, text: str) -> _Read:
+    """Return what the transformer reads of a text, prompt and special tokens included."""
     tokenizer, before = subject.model.tokenizer, len(subject.prompt)
     read = tokenizer(
         subject.prompt + text, truncation=True, max_length=subject.model.max_seq_length, return_tensors="pt",
@@ -225,11 +225,11 @@ def _read(subject: Subject, text: str) -> _Read:
     return _Read(dict(read), empty, spans)
 
 
-def _pooled(subject: Subject, features: dict[str, Any], start: int = 0) -> Any:
+def pooled(subject: Subject, features: dict[str, Any], start: int = 0) -> Any:
     """Return the rows of length 1 that the modules from `start` on make of features."""
     import torch
 
-    features = {name: value for name, value in features.items()}
+    features = dict(features)
     for module in list(subject.model)[start:]:
         features = module(features)
     return torch.nn.functional.normalize(features["sentence_embedding"], dim=1)
@@ -264,14 +264,14 @@ def integrated_gradients(subject: Subject, pair: Pair) -> Found:
     import torch
 
     with torch.no_grad():
-        target = _pooled(subject, _read(subject, pair.first).features)[0]
-        read = _read(subject, pair.second)
+        target = pooled(subject, tokens_of(subject, pair.first).features)[0]
+        read = tokens_of(subject, pair.second)
         layer = subject.model[0].auto_model.get_input_embeddings()
         full, base = layer(read.features["input_ids"]), layer(read.empty["input_ids"])
-        score = float(_pooled(subject, read.features)[0] @ target)
+        score = float(pooled(subject, read.features)[0] @ target)
     along = (base + _steps(STEPS) * (full - base)).requires_grad_()
     with torch.enable_grad(), _giving(layer, along):
-        (_pooled(subject, _repeated(read.features, STEPS)) @ target).sum().backward()
+        (pooled(subject, _repeated(read.features, STEPS)) @ target).sum().backward()
     values = ((full - base)[0] * along.grad.mean(dim=0)).sum(dim=1).tolist()
     return Found.added_up(pair.by_word(read.by_span(values)), values, score, 2 * STEPS)
 
@@ -297,14 +297,14 @@ def _contributions(subject: Subject, text: str) -> tuple[tuple[Rows, _Read], flo
     from torch.nn.attention import SDPBackend, sdpa_kernel
 
     layers = subject.model[0].auto_model.encoder.layer
-    read = _read(subject, text)
+    read = tokens_of(subject, text)
     caught: list[tuple[Any, dict[str, Any]]] = []
     handle = layers[-1].register_forward_pre_hook(
         lambda _, given, named: caught.append((given, named)), with_kwargs=True
     )
     with torch.no_grad():
         for features in (read.features, read.empty):
-            _pooled(subject, features)
+            pooled(subject, features)
         handle.remove()
         (states, *others), named = caught[0]
         base, tokens = caught[1][0][0], len(read.spans)
@@ -317,8 +317,8 @@ def _contributions(subject: Subject, text: str) -> tuple[tuple[Rows, _Read], flo
                 made = layers[-1](forward_ad.make_dual(along, direction), *others, **named)
                 made = made[0] if isinstance(made, tuple) else made
                 mask = read.features["attention_mask"].expand(len(along), -1)
-                pooled = _pooled(subject, {"token_embeddings": made, "attention_mask": mask}, 1)
-                rows.append(forward_ad.unpack_dual(pooled).tangent.mean(dim=0))
+                made_of = pooled(subject, {"token_embeddings": made, "attention_mask": mask}, 1)
+                rows.append(forward_ad.unpack_dual(made_of).tangent.mean(dim=0))
     passes = 2 * tokens * JACOBIAN_STEPS / len(layers) + 2
     return (torch.stack(rows).double().numpy(), read), passes
 
