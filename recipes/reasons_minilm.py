@@ -19,7 +19,7 @@ from pellucid.encoder.words import fit_words
 from pellucid.static.embedder import StaticEmbedder
 from pellucid.store import writing
 
-ENGLISH, PAIRS = 3_000, 400  # sentences; pairs of each language
+ENGLISH, PAIRS = 4_000, 400  # sentences; pairs of each language
 FITTED = 24_000  # English sentences that the reasons of all-MiniLM-L6-v2 are fitted on
 WORDS = (4, 40)  # shortest and longest sentence
 LANGUAGES = ("de", "fr", "ja", "zh")

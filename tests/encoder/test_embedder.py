@@ -110,10 +110,11 @@ def test_a_function_has_the_methods_of_every_model(tmp_path: Path) -> None:
     assert rows.dtype == np.float32 and rows.tolist() == [[2, 0, 0], [0, 0, 1]]  # its own
     assert model.encode(["cat cat"], normalize_embeddings=True).tolist() == [[1, 0, 0]]
     assert model.get_embedding_dimension() == 3 and model.dimensions.names[2] == "dimension 2"
-    why = model.explain("cat dog", "dog")
+    plain = model.with_reasons(None)
+    why = plain.explain("cat dog", "dog")
     assert [(row.kind, row.contribution) for row in why.rows] == [("embedding", pytest.approx(0.5**0.5))]
     assert why.score == pytest.approx(model.similarity(model.encode("cat dog"), model.encode("dog"))[0, 0])
-    assert model.explain("car", "cat").rows == () and model.coverage("a car") == 1
+    assert plain.explain("car", "cat").rows == () and model.coverage("a car") == 1
     assert repr(model) == "EncoderEmbedder(count_animals)" and model.device == "cpu" and model.max_seq_length is None
     with pytest.raises(InputError, match="count_animals is a function, which no folder can hold"):
         model.save_pretrained(tmp_path / "model")

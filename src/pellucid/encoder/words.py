@@ -5,10 +5,15 @@ texts, brings it near to the encoder's vector of the same text. That gives each 
 
     c = sum over words of  a_w p_w  + rest,    p_w = count of w * its vector * matrix / length of the static sum
 
-where c is the encoder's vector less the mean of all texts. The weights `a` are those that fit c best and stay near 1:
-the real vector says how much of each word is in it. No pass of the encoder is needed for that. The idea of word vectors
-made from an encoder is that of SWE (Wada et al., section 3.1); map, weights and the rest are ours. How well such words
-predict what the encoder does when they are left out is measured in docs/results-reasons.md.
+where c is the encoder's vector less the mean of all texts. The weights `a` are those that fit c best and stay near 1
+(generalised least squares): the real vector says how much of each word is in it. The rest is what the encoder makes of
+the words together: order, negation, context. When a word is left out, some of it goes too, so three quarters of it are
+shared among the words by size; it is also the only trace of words that the table does not have. The last quarter stays
+a rest, so that a score which the words do not account for shows as a remainder.
+
+No pass of the encoder is needed. The idea of word vectors made from an encoder is that of SWE (Wada et al., section
+3.1); map, weights and shares are ours. How well such words predict what the encoder does when they are left out, and
+what else was tried, is in docs/results-reasons.md.
 """
 
 from __future__ import annotations
@@ -36,9 +41,11 @@ from pellucid.errors import InputError, ModelFolderError, WritingError, warn
 from pellucid.fingerprint import PROBES, check_same, fingerprint, same_model
 from pellucid.folder import bundled_models, check_family, read_config, saving
 from pellucid.progress import Progress
-from pellucid.query import Floats
+from pellucid.query import Floats, Integers
+from pellucid.rows import WORD, Row
 from pellucid.static.embedder import StaticEmbedder, static_model
 from pellucid.store import is_sound, read_tensors, write_tensors
+from pellucid.text import Word, shown_word
 from pellucid.workfolder import WorkFolder
 
 TABLES = ("static-en", "static-multi")
@@ -46,10 +53,12 @@ TABLES = ("static-en", "static-multi")
 
 _FEWEST = 200  # texts to fit on
 _HELD_OUT, _MOST_HELD_OUT = 8, 1_000  # one text in so many is not fitted on but judged, at most so many
-_RIDGE = 1.0  # of the least squares, in texts
+_RIDGE = 0.3  # of the least squares, in texts
 _NEAR_1 = 0.3  # how strongly weights are kept near 1, in mean squared lengths of a part
-_EQUAL = 0.3  # of the parts along the text's own vector that words share equally
-_FLOOR = 1e-5  # added to the variance of the rests
+_STRANGER = 3.0  # how large a word without a vector is taken to be, in the largest part of the text
+_CONTEXT = 0.75  # of the rest that is shared among the words
+_EQUAL = 0.6  # of the parts along the text's own vector that words share equally
+_FLOOR = 0.01  # of the mean variance of the rests, added to each
 _SHARD = 1_024  # texts between two checkpoints
 _UNSTEADY = 1e-2  # between the coordinates of one text, at length 1, in two calls
 _TRIED, _MULTILINGUAL = 100, 0.5  # sentences whose translation is looked for; the share found by one that knows both
@@ -107,25 +116,45 @@ class WordReasons(Reasons):
         return f"WordReasons({self.fit.table}, {self.fit.texts:,} texts, R2 {self.fit.explained:.2f})"
 
     def parts(self, text: str, role: Role, vector: Floats) -> Parts:
-        """Return a part for each distinct word."""
-        words = self.table.words_of(text)
-        rows = self.table.vectors_of(words.rows, words.spelled).astype(np.float64) * words.counts[:, None]
-        length = float(np.linalg.norm(rows.sum(axis=0)))
-        if not length:
-            return Parts(np.zeros((0, len(self.common))), words.row)
-        rows /= length
-        return Parts(self._weighted(rows, vector - self.common), words.row)
+        """Return a part for each distinct word: those with a vector in the table, then the strangers."""
+        vocabulary = self.table.vocabulary
+        places: dict[int | str, list[Word]] = {}
+        for word in vocabulary.split(text):
+            lower = word.text.lower()
+            own = word.text in vocabulary or lower in vocabulary
+            places.setdefault(vocabulary.row(word.text) if own else lower, []).append(word)
+        known = [key for key in places if isinstance(key, int)]
+        strangers = [key for key in places if isinstance(key, str)]
 
-    def _weighted(self, rows: Floats, vector: Floats) -> Floats:
-        """Return the parts [words, dimension] of a centred vector, from the words' shares of the static embedding."""
-        inner, pulls = rows @ self._inner @ rows.T, rows @ (self._metric @ vector)
-        near = max(_NEAR_1 * float(np.diag(inner).mean()), _LEAST)
-        weights = np.linalg.solve(inner + near * np.eye(len(rows)), pulls + near)
-        parts: Floats = (weights[:, None] * rows) @ self._map
+        def row(number: int) -> Row:
+            key = known[number] if number < len(known) else strangers[number - len(known)]
+            spans = tuple((word.start, word.end) for word in places[key])
+            name = shown_word(places[key][0].text)
+            return Row(name, (name,), 0.0, 0.0, spans, key=(vocabulary.words[key] if key in known else key,), kind=WORD)
+
+        counts = np.array([len(places[key]) for key in (*known, *strangers)], np.float64)
+        return Parts(self._vectors(np.array(known, np.int64), counts, vector - self.common), row)
+
+    def _vectors(self, rows: Integers, counts: Floats, vector: Floats) -> Floats:
+        """Return the parts [words, dimension] of a centred vector; the words beyond `rows` are strangers."""
+        parts = np.zeros((len(counts), len(vector)))
+        sums = self.table.word_vectors(rows).astype(np.float64) * counts[: len(rows), None]
+        length = float(np.linalg.norm(sums.sum(axis=0)))
+        if length:
+            sums /= length
+            inner, pulls = sums @ self._inner @ sums.T, sums @ (self._metric @ vector)
+            near = max(_NEAR_1 * float(np.diag(inner).mean()), _LEAST)
+            weights = np.linalg.solve(inner + near * np.eye(len(rows)), pulls + near)
+            parts[: len(rows)] = (weights[:, None] * sums) @ self._map
+        # What the known words leave is the only trace of the others: they get a share of it, as if each were large.
+        sizes = np.linalg.norm(parts, axis=1)
+        beyond = _STRANGER * (sizes.max(initial=0.0) or 1.0) * counts[len(rows) :]
+        shares = np.concatenate([_CONTEXT * sizes[: len(rows)], beyond]) / ((sizes.sum() + beyond.sum()) or 1.0)
+        parts += np.outer(shares, vector - parts.sum(axis=0))
         # What lies along the text's own vector mostly changes its length, and lengths are taken away from a cosine.
         own = vector / (np.linalg.norm(vector) or 1.0)
         along = parts @ own
-        parts -= _EQUAL * np.outer(along - along.mean(), own)
+        parts -= _EQUAL * np.outer(along - along.mean(), own) if len(along) else 0.0
         parts *= np.sqrt(self.fit.scale)
         return parts
 
@@ -195,9 +224,7 @@ def fit_words(
     else:
         texts, names = check_texts(islice(read_texts(corpus), _MOST)), TABLES
     if len(texts) < _FEWEST:
-        raise InputError(
-            f"{len(texts)} texts are too few to fit reasons on; give at least {_FEWEST}, best thousands"
-        )
+        raise InputError(f"{len(texts)} texts are too few to fit reasons on; give at least {_FEWEST}, best thousands")
     if vectors is None:
         _check_steady(encoder)
         rows = _encoded(encoder, texts, work_dir, show_progress_bar)
@@ -220,7 +247,7 @@ def _fitted(table: StaticEmbedder, texts: list[str], vectors: Vectors, known: Ma
     matrix = np.linalg.solve(mine.T @ mine + _RIDGE * np.eye(own.shape[1]), mine.T @ theirs)
     rests = theirs - mine @ matrix
     values, axes = np.linalg.eigh(rests.T @ rests / len(rests))
-    metric = matrix @ (axes / np.sqrt(values.clip(min=0.0) + _FLOOR)) @ axes.T
+    metric = matrix @ (axes / (values.clip(min=0.0) + _FLOOR * values.mean() + _LEAST)) @ axes.T
     metric /= np.abs(metric).max() or 1.0  # a factor changes no weight
     wrong = rows[held] - own[held] @ matrix
     explained = 1.0 - float((wrong**2).sum() / max((rows[held] ** 2).sum(), _LEAST))
@@ -279,7 +306,7 @@ def _kept() -> Path:
 def open_texts(encoder: Embedder) -> tuple[list[str], str]:
     """Return sentences that come with us to fit an encoder on, and the static model whose words they are.
 
-    English ones for an encoder to which a sentence and its translation are strangers; else those of five languages.
+    English ones for an encoder to which a sentence and its translation are strangers; else of five languages.
     """
     with lzma.open(_BUNDLED / "sentences.tsv.xz", "rt", encoding="utf-8") as file:
         rows = [line.split("\t") for line in file.read().splitlines()]
@@ -290,7 +317,7 @@ def open_texts(encoder: Embedder) -> tuple[list[str], str]:
     found = float(((first @ second.T).argmax(axis=1) == np.arange(len(tried))).mean())
     if found < _MULTILINGUAL:
         return english, TABLES[0]
-    return [*english, *(text for row in pairs for text in row)], TABLES[1]
+    return [*english[: len(english) // 4], *(text for row in pairs for text in row)], TABLES[1]
 
 
 def _encoded(encoder: Embedder, texts: list[str], work_dir: str | Path | None, show: bool) -> Vectors:
