@@ -30,81 +30,83 @@ def bench(opened):
 
 
 @pytest.fixture
-def peers(opened):
+def ways(opened):
     return opened("benchmarks.faithfulness_ways")
 
 
 @pytest.fixture
-def subject(peers, teacher):
-    return peers.Subject(lambda texts: teacher.encode(texts, show_progress_bar=False), teacher)
+def subject(ways, teacher):
+    return ways.Subject(lambda texts: teacher.encode(texts, show_progress_bar=False), teacher)
 
 
-def pair_of(peers):
-    return peers.Pair.of(SENTENCES[0], "The doctor, the sick boy.")
+def pair_of(ways):
+    return ways.Pair.of(SENTENCES[0], "The doctor, the sick boy.")
 
 
-def test_a_word_is_taken_out_wherever_it_stands(peers):
-    pair = pair_of(peers)
+def test_a_word_is_taken_out_wherever_it_stands(ways):
+    pair = pair_of(ways)
     assert [pair.second[places[0][0] : places[0][1]] for places in pair.words] == ["The", "doctor", "sick", "boy"]
     assert pair.without([0, 3]) == "  doctor,   sick  ."
     assert pair.by_word({(0, 3): 1.0, (11, 14): 2.0, (15, 23): 4.0, (10, 11): 9.0}) == [3.0, 0.0, 2.0, 2.0]
 
 
-def test_leaving_one_out_is_the_fall_of_the_score(peers, subject, teacher):
-    pair = pair_of(peers)
+def test_leaving_one_out_is_the_fall_of_the_score(ways, subject, teacher):
+    pair = pair_of(ways)
     rows = teacher.encode([pair.first, pair.second, "The  , the sick boy."], normalize_embeddings=True)
-    assert peers.leave_one_out(subject, pair).values[1] == pytest.approx(float(rows[0] @ (rows[1] - rows[2])), abs=1e-5)
+    assert ways.leave_one_out(subject, pair).values[1] == pytest.approx(float(rows[0] @ (rows[1] - rows[2])), abs=1e-5)
 
 
-def test_txtai_is_its_own_rule(peers, subject):
+@pytest.mark.full
+def test_txtai_is_its_own_rule(ways, subject):
     txtai = pytest.importorskip("txtai")
-    pair = pair_of(peers)
+    pair = pair_of(ways)
     theirs = txtai.Embeddings(method="external", transform=lambda texts: subject([str(t) for t in texts]))
     tokens = dict(theirs.explain(pair.first, [pair.second])[0]["tokens"])
-    values = peers.txtai(subject, pair).values
+    values = ways.txtai(subject, pair).values
     assert values[1:] == pytest.approx([tokens[name] for name in ("doctor,", "sick", "boy.")], abs=1e-5)
 
 
-def test_shapley_values_add_up_to_the_score_but_for_that_of_no_word(peers, subject):
+@pytest.mark.full
+def test_shapley_values_add_up_to_the_score_but_for_that_of_no_word(ways, subject):
     pytest.importorskip("shap")
-    found = peers.shapley(subject, pair_of(peers))
-    nothing = subject.scores(SENTENCES[0], [pair_of(peers).without(range(4))])[0]
+    found = ways.shapley(subject, pair_of(ways))
+    nothing = subject.scores(SENTENCES[0], [pair_of(ways).without(range(4))])[0]
     assert found.remainder == pytest.approx(nothing, abs=1e-5) and found.passes > 4
 
 
-def test_gradients_add_up_to_the_score_but_for_that_of_padding(peers, subject):
+def test_gradients_add_up_to_the_score_but_for_that_of_padding(ways, subject):
     import torch
 
-    pair = pair_of(peers)
-    found = peers.integrated_gradients(subject, pair)
+    pair = pair_of(ways)
+    found = ways.integrated_gradients(subject, pair)
     with torch.no_grad():
-        first = peers.pooled(subject, peers.tokens_of(subject, pair.first).features)[0]
-        empty = peers.pooled(subject, peers.tokens_of(subject, pair.second).empty)[0]
+        first = ways.pooled(subject, ways.tokens_of(subject, pair.first).features)[0]
+        empty = ways.pooled(subject, ways.tokens_of(subject, pair.second).empty)[0]
     assert found.remainder == pytest.approx(float(first @ empty), abs=2e-3)
 
 
-def test_jacobians_add_up_to_what_both_texts_are_beyond_padding(peers, subject):
+def test_jacobians_add_up_to_what_both_texts_are_beyond_padding(ways, subject):
     import torch
 
-    pair = pair_of(peers)
-    found = peers.integrated_jacobians(subject, pair)
+    pair = pair_of(ways)
+    found = ways.integrated_jacobians(subject, pair)
     with torch.no_grad():
         beyond = []
         for text in pair[:2]:
-            read = peers.tokens_of(subject, text)
-            beyond.append((peers.pooled(subject, read.features) - peers.pooled(subject, read.empty))[0])
+            read = ways.tokens_of(subject, text)
+            beyond.append((ways.pooled(subject, read.features) - ways.pooled(subject, read.empty))[0])
     score = float(subject.scores(pair.first, [pair.second])[0])
     assert score - found.remainder == pytest.approx(float(beyond[0] @ beyond[1]), abs=5e-3)
 
 
-def test_texts_are_read_in_one_go(peers, subject):
+def test_texts_are_read_in_one_go(ways, subject):
     asked = []
     encode = subject._encode
     subject._encode = lambda texts: asked.append(len(texts)) or encode(texts)
-    pairs = [pair_of(peers), peers.Pair.of(SENTENCES[1], SENTENCES[2])]
-    subject.read_ahead(lambda: [peers.leave_one_out(subject, pair) for pair in pairs])
+    pairs = [pair_of(ways), ways.Pair.of(SENTENCES[1], SENTENCES[2])]
+    subject.read_ahead(lambda: [ways.leave_one_out(subject, pair) for pair in pairs])
     assert len(asked) == 1
-    assert np.isfinite([peers.leave_one_out(subject, pair).values[0] for pair in pairs]).all() and len(asked) == 1
+    assert np.isfinite([ways.leave_one_out(subject, pair).values[0] for pair in pairs]).all() and len(asked) == 1
 
 
 def write_data(folder):
@@ -115,10 +117,12 @@ def write_data(folder):
         (folder / "sts" / name / "test.tsv").write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
-def test_the_page(bench, peers, teacher, tmp_path, monkeypatch):
+def test_the_page(bench, ways, teacher, tmp_path, monkeypatch):
     write_data(tmp_path / "data")
     monkeypatch.setattr(bench, "sentence_transformer", lambda name, folder: teacher)
     monkeypatch.setattr(bench, "TIMED", 2)
+    monkeypatch.setattr(ways, "OURS", ("words",))
+    monkeypatch.setattr(bench, "OURS", ("words",))
     plan = bench.Plan({bench.STS: 4, bench.SICK: 3, bench.PARAPHRASES: 2}, (*bench.CHEAP, "integrated gradients"))
     monkeypatch.setattr(bench, "PLANS", {bench.MINILM: plan})
     texts = [" ".join(np.random.default_rng(n).choice(PIECES, 6)) for n in range(200)]
@@ -137,7 +141,7 @@ def test_the_page(bench, peers, teacher, tmp_path, monkeypatch):
     assert "words reach 97 % of leave-one-out's fall | all-MiniLM-L6-v2, STS-B" in page
     table = (tmp_path / "work" / "pairs.tsv").read_text(encoding="utf-8").splitlines()
     assert len({line.count("\t") for line in table}) == 1 and len(table) > 40
-    monkeypatch.setattr(peers.Subject, "read_ahead", None)  # a second run has kept what peers found
+    monkeypatch.setattr(ways.Subject, "read_ahead", None)  # a second run has kept what peers found
     assert bench.page(arguments).count("\n") == page.count("\n")
 
 
