@@ -229,6 +229,8 @@ def test_reasons_are_fitted_once_and_kept(tmp_path: Path, monkeypatch: pytest.Mo
     (kept,) = (tmp_path / "pellucid" / "reasons").iterdir()
     (kept / "config.json").write_text("{")  # what is not whole is made again
     assert words_for(pellucid.load(encoder)).fit == first.fit
+    calls = encoder.calls
+    assert words_for(pellucid.load(encoder)).fit == first.fit and encoder.calls == calls + 1
 
 
 def test_an_encoder_of_several_languages_is_fitted_on_several() -> None:

@@ -22,6 +22,7 @@ import hashlib
 import json
 import lzma
 import os
+import shutil
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -118,22 +119,24 @@ class WordReasons(Reasons):
     def parts(self, text: str, role: Role, vector: Floats) -> Parts:
         """Return a part for each distinct word: those with a vector in the table, then the strangers."""
         vocabulary = self.table.vocabulary
-        places: dict[int | str, list[Word]] = {}
+        known: dict[int, list[Word]] = {}
+        strangers: dict[str, list[Word]] = {}
         for word in vocabulary.split(text):
             lower = word.text.lower()
-            own = word.text in vocabulary or lower in vocabulary
-            places.setdefault(vocabulary.row(word.text) if own else lower, []).append(word)
-        known = [key for key in places if isinstance(key, int)]
-        strangers = [key for key in places if isinstance(key, str)]
+            if word.text in vocabulary or lower in vocabulary:
+                known.setdefault(vocabulary.row(word.text), []).append(word)
+            else:
+                strangers.setdefault(lower, []).append(word)
+        keys, places = [vocabulary.words[row] for row in known], [*known.values(), *strangers.values()]
+        keys += strangers
 
         def row(number: int) -> Row:
-            key = known[number] if number < len(known) else strangers[number - len(known)]
-            spans = tuple((word.start, word.end) for word in places[key])
-            name = shown_word(places[key][0].text)
-            return Row(name, (name,), 0.0, 0.0, spans, key=(vocabulary.words[key] if key in known else key,), kind=WORD)
+            words = places[number]
+            name, spans = shown_word(words[0].text), tuple((word.start, word.end) for word in words)
+            return Row(name, (name,), 0.0, 0.0, spans, key=(keys[number],), kind=WORD)
 
-        counts = np.array([len(places[key]) for key in (*known, *strangers)], np.float64)
-        return Parts(self._vectors(np.array(known, np.int64), counts, vector - self.common), row)
+        counts = np.array(list(map(len, places)), np.float64)
+        return Parts(self._vectors(np.array(list(known), np.int64), counts, vector - self.common), row)
 
     def _vectors(self, rows: Integers, counts: Floats, vector: Floats) -> Floats:
         """Return the parts [words, dimension] of a centred vector; the words beyond `rows` are strangers."""
@@ -291,8 +294,10 @@ def words_for(encoder: Embedder, *, show_progress_bar: bool = True) -> WordReaso
             ready.is_ready_made = folder.parent == _BUNDLED
             return ready
     found = fit_words(encoder, show_progress_bar=show_progress_bar)
+    place = kept / hashlib.sha256(json.dumps(known).encode()).hexdigest()[:16]
+    shutil.rmtree(place, ignore_errors=True)  # what is not whole
     try:
-        found.save_pretrained(kept / hashlib.sha256(json.dumps(known).encode()).hexdigest()[:16])
+        found.save_pretrained(place)
     except (WritingError, InputError) as error:
         warn(f"the reasons of {encoder!r} cannot be kept, and will be fitted again: {error}")
     return found
