@@ -212,7 +212,8 @@ def test_what_cannot_be_fitted_is_refused() -> None:
 @pytest.mark.parametrize("give", [lambda n: np.zeros((n, 4)), lambda n: np.ones((n, 4)), lambda n: np.ones((n, 1))])
 def test_an_encoder_that_says_nothing_can_be_asked_all_the_same(give) -> None:
     model = pellucid.load(lambda texts: give(len(texts)))
-    model.fit_reasons(sentences(300), table=table())
+    with pytest.warns(UserWarning, match="explain only 0%"):
+        model.fit_reasons(sentences(300), table=table())
     found = model.explain("ba be", "bo bu")
     assert sum(row.contribution for row in found.rows) + found.remainder == pytest.approx(found.score, abs=1e-9)
 

@@ -63,6 +63,7 @@ _FLOOR = 0.01  # of the mean variance of the rests, added to each
 _SHARD = 1_024  # texts between two checkpoints
 _UNSTEADY = 1e-2  # between the coordinates of one text, at length 1, in two calls
 _TRIED, _MULTILINGUAL = 100, 0.5  # sentences whose translation is looked for; the share found by one that knows both
+_LITTLE = 0.2  # of the variance; words that explain less are warned of
 _LEAST = 1e-9  # a mean score below it is 0
 _MOST = 200_000  # texts; more add nothing
 _TENSORS = ("map", "metric", "common")
@@ -108,8 +109,8 @@ class WordReasons(Reasons):
         self.table, self.fit, self.fingerprint = table, fit, dict(fingerprint)
         self.arrays = {name: np.asarray(arrays[name]) for name in _TENSORS}
         self.common = self.arrays["common"].astype(np.float64)
-        self._map = self.arrays["map"].astype(np.float64)
-        self._metric = self.arrays["metric"].astype(np.float64)
+        self._map = self.arrays["map"].astype(np.float32)  # half the time; what is lost is part of the rest
+        self._metric = self.arrays["metric"].astype(np.float32)
         self._inner = self._metric @ self._map.T  # of the products of parts, as the weights are fitted
 
     def __repr__(self) -> str:
@@ -141,14 +142,15 @@ class WordReasons(Reasons):
     def _vectors(self, rows: Integers, counts: Floats, vector: Floats) -> Floats:
         """Return the parts [words, dimension] of a centred vector; the words beyond `rows` are strangers."""
         parts = np.zeros((len(counts), len(vector)))
-        sums = self.table.word_vectors(rows).astype(np.float64) * counts[: len(rows), None]
-        length = float(np.linalg.norm(sums.sum(axis=0)))
+        sums = self.table.word_vectors(rows) * counts[: len(rows), None].astype(np.float32)
+        length = np.linalg.norm(sums.sum(axis=0))
         if length:
             sums /= length
-            inner, pulls = sums @ self._inner @ sums.T, sums @ (self._metric @ vector)
+            inner = (sums @ self._inner @ sums.T).astype(np.float64)
+            pulls = (sums @ (self._metric @ vector.astype(np.float32))).astype(np.float64)
             near = max(_NEAR_1 * float(np.diag(inner).mean()), _LEAST)
             weights = np.linalg.solve(inner + near * np.eye(len(rows)), pulls + near)
-            parts[: len(rows)] = (weights[:, None] * sums) @ self._map
+            parts[: len(rows)] = weights[:, None] * (sums @ self._map)
         # What the known words leave is the only trace of the others: they get a share of it, as if each were large.
         sizes = np.linalg.norm(parts, axis=1)
         beyond = _STRANGER * (sizes.max(initial=0.0) or 1.0) * counts[len(rows) :]
@@ -235,7 +237,14 @@ def fit_words(
         rows = at_length_1(checked_vectors(vectors, texts, "vectors", None))
     tables = map(StaticEmbedder.from_pretrained, names) if table is None else [static_model(table, "reasons")]
     fitted = [_fitted(one, texts, rows, fingerprint(encoder)) for one in tables]
-    return max(fitted, key=lambda reasons: reasons.fit.explained)
+    best = max(fitted, key=lambda reasons: reasons.fit.explained)
+    if best.fit.explained < _LITTLE:
+        warn(
+            f"the words of {best.fit.table} explain only {max(best.fit.explained, 0.0):.0%} of what sets the vectors of "
+            f"{encoder!r} apart; its reasons say little. Fit them on texts like yours, or with a static model of their "
+            "language: model.fit_reasons(texts, table=...)"
+        )
+    return best
 
 
 def _fitted(table: StaticEmbedder, texts: list[str], vectors: Vectors, known: Mapping[str, Any]) -> WordReasons:
