@@ -212,10 +212,17 @@ def test_what_cannot_be_fitted_is_refused() -> None:
 @pytest.mark.parametrize("give", [lambda n: np.zeros((n, 4)), lambda n: np.ones((n, 4)), lambda n: np.ones((n, 1))])
 def test_an_encoder_that_says_nothing_can_be_asked_all_the_same(give) -> None:
     model = pellucid.load(lambda texts: give(len(texts)))
-    with pytest.warns(UserWarning, match="explain only 0%"):
-        model.fit_reasons(sentences(300), table=table())
+    model.fit_reasons(sentences(300), table=table())
     found = model.explain("ba be", "bo bu")
     assert sum(row.contribution for row in found.rows) + found.remainder == pytest.approx(found.score, abs=1e-9)
+
+
+def test_words_that_explain_little_are_warned_of() -> None:
+    def arbitrary(texts: list[str]) -> np.ndarray:
+        return np.array([np.random.default_rng(list(text.encode())).normal(size=24) for text in texts])
+
+    with pytest.warns(UserWarning, match=r"the words of table explain only 0% .*fit_reasons\(texts, table="):
+        pellucid.load(arbitrary).fit_reasons(sentences(300), table=table())
 
 
 def test_reasons_are_fitted_once_and_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -240,9 +240,9 @@ def fit_words(
     best = max(fitted, key=lambda reasons: reasons.fit.explained)
     if best.fit.explained < _LITTLE:
         warn(
-            f"the words of {best.fit.table} explain only {max(best.fit.explained, 0.0):.0%} of what sets the vectors of "
-            f"{encoder!r} apart; its reasons say little. Fit them on texts like yours, or with a static model of their "
-            "language: model.fit_reasons(texts, table=...)"
+            f"the words of {best.fit.table} explain only {max(best.fit.explained, 0.0):.0%} of the variance of the "
+            f"vectors of {encoder!r}; its reasons say little. Fit them on texts like yours, or with a static model of "
+            "their language: model.fit_reasons(texts, table=...)"
         )
     return best
 
