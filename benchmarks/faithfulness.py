@@ -72,7 +72,7 @@ TIMED = 11  # pairs at least
 EVERY = 10  # seconds between two writes of what a way found
 FALLS = ("1 word", "2 words", "3 words", "20 %")
 GOAL, MOST_REMAINDER, MOST_MS = 97, 10, 1.0
-FITTED_ON = {SMOLLM2: 1_500}  # sentences, of an encoder that is slow; others are fitted on all that come with us
+FITTED_ON = {SMOLLM2: 1_000}  # sentences, of an encoder that is slow; others are fitted on all that come with us
 FOLDERS = {MINILM: "--minilm", ME5: "--me5", SMOLLM2: "--smollm2"}
 _TWO = 1  # the column of falls that claims are about
 
@@ -100,7 +100,7 @@ PLANS = {
         tuple(PEERS),
         {
             "SHAP": {SICK: 50, SCIFACT: 10, PARAPHRASES: 30},
-            "integrated Jacobians": {STS: 60, SICK: 30, SCIFACT: 10, PARAPHRASES: 20},
+            "integrated Jacobians": {STS: 40, SICK: 20, SCIFACT: 5, PARAPHRASES: 10},
             "integrated gradients": {SICK: 75, SCIFACT: 20},
         },
     ),
@@ -110,7 +110,7 @@ PLANS = {
         {"integrated gradients": {STS: 50, GERMAN: 50, PARAPHRASES: 20}},
     ),
     STATIC: Plan({STS: 150, PARAPHRASES: 60}, CHEAP),
-    SMOLLM2: Plan({STS: 40}, CHEAP),
+    SMOLLM2: Plan({STS: 30}, CHEAP),
 }
 
 
@@ -341,10 +341,10 @@ def open_encoder(name: str, folder: Path | None, work: Path) -> Encoder:
         encode = partial(model.encode, batch_size=32, show_progress_bar=False)
         embedder = pellucid.load(model)
     subject = Subject(CachedEncoder(name, encode, work / "vectors"), model)
-    embedder = with_words(embedder, name, work)
+    embedder = with_words(embedder, name, subject)
     ways = ours(embedder)
     if model is None:
-        other = with_words(embedder, name, work, table="static-multi")
+        other = with_words(embedder, name, subject, table="static-multi")
         ways["words of static-multi"] = own(partial(explained_by, other, WORDS))
     return Encoder(name, subject, Subject(encode, model), ways)
 
@@ -367,15 +367,15 @@ def sentence_transformer(name: str, folder: Path | None) -> Any:
     return SentenceTransformer(modules=[states, Pooling(states.get_embedding_dimension(), "mean")], device="cpu")
 
 
-def with_words(embedder: Any, name: str, work: Path, table: str | None = None) -> Any:
-    """Return the embedder with its word reasons: those of the package, or else fitted, resuming in the work folder."""
-    if name == MINILM:
-        return embedder.with_reasons(WORDS)
+def with_words(embedder: Any, name: str, subject: Subject, table: str = "") -> Any:
+    """Return the embedder with its word reasons: those of the package, or else fitted as it fits them."""
     fitted = embedder.with_reasons(WORDS)
-    folder = work / "reasons" / f"{name}-{table or 'default'}"
-    texts = open_texts(embedder)[0] if name in FITTED_ON else None
-    texts = texts and texts[:: -(-len(texts) // FITTED_ON[name])]
-    fitted.fit_reasons(texts, table=table and pellucid.load(table), work_dir=folder)
+    if name == MINILM:
+        return fitted
+    texts, chosen = open_texts(embedder)
+    if name in FITTED_ON:
+        texts = texts[:: -(-len(texts) // FITTED_ON[name])]
+    fitted.fit_reasons(texts, subject(texts), table=pellucid.load(table or chosen))
     return fitted
 
 
