@@ -15,6 +15,7 @@ import pytest
 from hypothesis import settings
 
 from pellucid import folder as model_folder
+from pellucid.encoder import words
 from pellucid.static.embedder import StaticEmbedder
 from pellucid.text import Vocabulary
 
@@ -24,6 +25,16 @@ settings.register_profile("thorough", deadline=None, max_examples=100)
 settings.load_profile("quick")
 
 SHARED = Path(__file__).resolve().parents[1] / "shared"
+
+
+@pytest.fixture(scope="session", autouse=True)
+def kept_reasons(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Reasons of encoders are kept in a folder of the tests, and fitted on a few hundred sentences."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
+        open_texts = words.open_texts
+        patch.setattr(words, "open_texts", lambda encoder: (open_texts(encoder)[0][:240], "static-en"))
+        yield
 
 
 @pytest.fixture(autouse=True)

@@ -27,6 +27,8 @@ from pellucid.errors import InputError
 from pellucid.rows import (
     NO_SCORE,
     READ_AS,
+    REMAINDER,
+    SHARED,
     WORD,
     WORD_PAIR,
     LazyRows,
@@ -60,6 +62,7 @@ SCHEMA_VERSION = 1
 
 _COUNTS = ("known", "total", "partly")  # of a coverage; its share follows
 _CANCELLED = 0.1  # |score| over the sum of the rows' sizes; below, shares of the score mislead
+_LARGE = 0.2  # of a score; four times what a remainder has on average for pairs of similar sentences (MiniLM)
 _MANY_PAIRS = 200  # word pairs, about 14 words by 14; beyond, the sums of each word come first
 _TOLERANCE = 1e-6  # relative to the sum of the rows' sizes; an exact family that misses this has a bug
 
@@ -374,27 +377,36 @@ class Explanation(Shown):
         for label, coverage in zip(labels, self.coverage):
             if warning := coverage_warning(coverage, "the text" if self.text2 is None else label):
                 yield Note(warning, is_warning=True)
+        if warning := self._remainder_warning():
+            yield Note(warning, is_warning=True)
         yield from map(Note, self._notes())
         yield MarkedTexts(tuple(self._marked(number, label) for number, label in enumerate(labels, 1)))
         if not self.rows:
             return
-        matrix = self._matrix() if self._kind == WORD_PAIR else None
+        matrix = self._matrix() if set(self._kinds) - {SHARED} == {WORD_PAIR} else None
         many = matrix is not None and len(self.rows) > _MANY_PAIRS
         if matrix is not None and many:
             for of, words, axis in ((matrix.of_down, matrix.down, 1), (matrix.of_across, matrix.across, 0)):
                 sums = matrix.values.sum(axis=axis)  # what each word adds in all its pairs
                 order = np.argsort(-np.abs(sums), kind="stable")
                 shown = [(words[number], float(sums[number])) for number in order[:top_k].tolist()]
-                yield self._bars(f"Words of {of}", WORD, shown, sums[order[top_k:]])
+                words_bars = self._bars(f"Words of {of}", WORD, shown, sums[order[top_k:]])
+                shared = [(kind, self._sum_of(kind)) for kind in self._kinds if kind == SHARED]
+                yield words_bars._replace(rest=(*shared, *words_bars.rest))
         names = [(row.name, row.contribution) for row in self.rows[:top_k]]
         yield self._bars("Word pairs" if many else "", self._kind, names, self.contributions[top_k:])
         if matrix is not None:
             yield matrix
 
     @cached_property
+    def _row_kinds(self) -> list[str]:
+        """The kind of each row."""
+        return [row.kind for row in self.rows]
+
+    @cached_property
     def _kinds(self) -> Counter[str]:
         """How many rows there are of each kind: an index and an ensemble have several."""
-        return Counter(row.kind for row in self.rows)
+        return Counter(self._row_kinds)
 
     @property
     def _kind(self) -> str:
@@ -419,6 +431,20 @@ class Explanation(Shown):
             yield "For and against nearly cancel: shares of so small a score would mislead and are not shown."
         elif self.score < 0:
             yield "The score is negative, so the rows that lower it have the positive shares."
+
+    def _remainder_warning(self) -> str:
+        """Return a sentence that the rows account for too little of the score; "" where they account for enough."""
+        if SHARED not in self._kinds or not self._has_shares:  # else what is left out was cut, not unknown
+            return ""
+        left = self._sum_of(REMAINDER) + (0.0 if self.exact else self.remainder)
+        if abs(left) <= _LARGE * abs(self.score):
+            return ""
+        explained = f"The rows explain {1 - left / self.score:.0%} of this score"
+        return f"{explained}; the remainder is what words do not carry: order, negation, context."
+
+    def _sum_of(self, kind: str) -> float:
+        """Return what the rows of a kind add."""
+        return math.fsum(v for v, of in zip(self.contributions.tolist(), self._row_kinds) if of == kind)
 
     def _blank_texts(self) -> str:
         """Name the texts without any known word."""
@@ -447,14 +473,15 @@ class Explanation(Shown):
         """Return pairs of words as a matrix in text order; words with one name, though two vectors, are one word."""
         down: dict[str, Any] = {}
         across: dict[str, Any] = {}
-        for row in self.rows:
+        pairs = [row for row in self.rows if row.kind == WORD_PAIR]
+        for row in pairs:
             down.setdefault(row.parts[0], row.spans1[:1])
             across.setdefault(row.parts[1], (not row.spans2, (row.spans2 or row.spans3)[:1]))
         words1, words2 = sorted(down, key=down.__getitem__), sorted(across, key=across.__getitem__)
         line = {word: number for number, word in enumerate(words1)}
         column = {word: number for number, word in enumerate(words2)}
         values = np.zeros((len(words1), len(words2)))
-        for row in self.rows:
+        for row in pairs:
             values[line[row.parts[0]], column[row.parts[1]]] += row.contribution
         of_across = "text 2" if self.text3 is None else "text 2, then text 3"
         return Matrix("text 1", of_across, tuple(words1), tuple(words2), values)

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pellucid.embeddings import PLAIN, Role, unit_rows
-from pellucid.rows import DIMENSION, EMBEDDING, Row
+from pellucid.rows import DIMENSION, EMBEDDING, REMAINDER, Row
 from pellucid.text import Coverage, Span
 
 Floats = npt.NDArray[np.float64]
@@ -41,6 +41,7 @@ class Terms(NamedTuple):
     exact: bool = True  # whether these are all terms
 
 
+REMAINDER_ROW = Row(REMAINDER, (REMAINDER,), 0.0, 0.0, key=(REMAINDER,), kind=REMAINDER)
 NO_TERMS = Terms(np.zeros(0), lambda number: Row("", (), 0.0, 0.0))
 
 
@@ -158,7 +159,7 @@ class Query:
     def _explained(self, text: str, weight: float) -> Terms:
         """Return the rows of the model's own explanation of one text, and its remainder as one more."""
         own = self.model.explain(self.text, text, role1=self.role, role2="document")
-        rest = [] if own.exact else [Row("remainder", ("remainder",), own.remainder, 0.0, key=("remainder",))]
+        rest = [] if own.exact else [REMAINDER_ROW._replace(contribution=own.remainder)]
         rows = (*own.rows, *rest)
         values = np.array([row.contribution for row in rows]) * weight
         marks = [(value / len(row.spans2), span) for row, value in zip(rows, values.tolist()) for span in row.spans2]

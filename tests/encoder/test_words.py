@@ -15,9 +15,10 @@ from hypothesis import strategies as st
 import pellucid
 from pellucid.encoder import words as word_reasons
 from pellucid.encoder.embedder import EncoderEmbedder
-from pellucid.encoder.words import fit_words, words_for
+from pellucid.encoder.words import fit_words, open_texts, words_for
 from pellucid.errors import InputError, ModelFolderError
-from pellucid.rows import REMAINDER, SHARED, WORD, WORD_PAIR
+from pellucid.explanation import Explanation
+from pellucid.rows import REMAINDER, SHARED, WORD, WORD_PAIR, Row
 from pellucid.static.embedder import StaticEmbedder
 from pellucid.text import Vocabulary
 
@@ -89,6 +90,27 @@ def test_stored_vectors_give_the_rows_of_explain_times_the_weight(
             assert named[row.key] == pytest.approx(weight * row.contribution, abs=1e-6)
         of_words = sum(row.contribution for row in own.rows if row.kind == WORD_PAIR)
         assert terms.marks.sum() == pytest.approx(weight * of_words, abs=1e-6)
+
+
+def test_a_large_remainder_is_warned_of_in_every_view(shadow: EncoderEmbedder) -> None:
+    rows = [Row("ba × be", ("ba", "be"), 0.31, 0.0, kind=WORD_PAIR), Row("shared", ("shared",), 0.1, 0.0, kind=SHARED)]
+    little = Explanation.from_terms("encoder", ("ba", "be"), 1.0, rows, exact=False)
+    for shown in (str(little), little.to_markdown(), little.to_html()):
+        assert "The rows explain 41% of this score; the remainder is what words do not carry" in " ".join(shown.split())
+    assert "do not carry" not in str(shadow.explain("ba be bi", "ba be bo"))
+
+
+def test_pairs_of_words_are_a_matrix_beside_what_is_shared(shadow: EncoderEmbedder) -> None:
+    from pellucid.views.parts import Bars, Matrix
+
+    few, many = shadow.explain("ba be bi", "bo be"), shadow.explain(" ".join(NAMES[:20]), " ".join(NAMES[10:40]))
+    for found in (few, many):
+        parts = list(found._parts())
+        (matrix,) = (part for part in parts if isinstance(part, Matrix))
+        assert matrix.values.sum() == pytest.approx(sum(r.contribution for r in found.rows if r.kind == WORD_PAIR))
+        for bars in (part for part in parts if isinstance(part, Bars)):
+            assert sum(value for _, value in (*bars.bars, *bars.rest)) == pytest.approx(found.score)
+    assert sum(isinstance(part, Bars) for part in many._parts()) == 3
 
 
 def test_an_encoder_that_is_words_is_explained_by_its_words() -> None:
@@ -242,7 +264,7 @@ def test_reasons_are_fitted_once_and_kept(tmp_path: Path, monkeypatch: pytest.Mo
 
 
 def test_an_encoder_of_several_languages_is_fitted_on_several() -> None:
-    strangers, name = word_reasons.open_texts(pellucid.load(Shadow()))
+    strangers, name = open_texts(pellucid.load(Shadow()))
     assert name == "static-en"
     assert all(text.isascii() or "ä" not in text for text in strangers[:5])
     pairs = {}
@@ -256,6 +278,6 @@ def test_an_encoder_of_several_languages_is_fitted_on_several() -> None:
     def meaning(texts: list[str]) -> np.ndarray:
         return np.array([np.random.default_rng(pairs.get(text, 0)).normal(size=32) for text in texts])
 
-    texts, name = word_reasons.open_texts(pellucid.load(meaning))
+    texts, name = open_texts(pellucid.load(meaning))
     assert name == "static-multi"
     assert len(texts) > len(strangers)

@@ -15,7 +15,7 @@ import numpy as np
 from pellucid.base import Embedder, Vectors
 from pellucid.embeddings import Role, as_rows, explained_texts
 from pellucid.encoder.reasons import EncoderQuery, Reasons
-from pellucid.encoder.vectors import at_length_1, checked_vectors
+from pellucid.encoder.vectors import at_length_1, checked_vectors, prompt_of
 from pellucid.encoder.words import Fit, WordReasons, fit_words, words_for
 from pellucid.errors import InputError
 from pellucid.folder import identify
@@ -249,7 +249,7 @@ class EncoderEmbedder(Embedder):
         is_cut = self.is_sentence_transformer and getattr(tokenizer, "is_fast", False) and isinstance(longest, int)
         if not is_cut or longest is None or len(text.encode()) + _SPECIAL < longest:  # a piece has a byte or more
             return len(text)
-        prompt = self.model.prompts.get(role or self.model.default_prompt_name) or ""
+        prompt = prompt_of(self.model, role)
         read = tokenizer(
             prompt + text, truncation=True, max_length=longest, return_offsets_mapping=True,
             return_overflowing_tokens=True,

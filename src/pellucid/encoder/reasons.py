@@ -11,7 +11,7 @@ named parts, whose vectors add up to it but for a rest. A cosine is then the sum
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache, cached_property
 from typing import Any, ClassVar, NamedTuple
 
@@ -19,11 +19,11 @@ import numpy as np
 
 from pellucid.embeddings import Role
 from pellucid.encoder.vectors import unit_vectors
-from pellucid.query import NO_TERMS, Floats, Integers, Query, StoredVector, Terms
-from pellucid.rows import REMAINDER, SHARED, Row, pair_row
+from pellucid.query import NO_TERMS, REMAINDER_ROW, Floats, Integers, Query, StoredVector, Terms
+from pellucid.rows import SHARED, Row, pair_row
+from pellucid.text import JOINER
 
 _COMMON = "what all texts have in common"
-_REST = "remainder"
 
 
 class Parts(NamedTuple):
@@ -31,6 +31,7 @@ class Parts(NamedTuple):
 
     vectors: Floats  # [parts, dimension]; they add up to the vector less `common`, and less the rest
     row: Callable[[int], Row]  # from the number of a part to its name, places and key, as `spans1`
+    whole: Floats | None = None  # the vector less `common`, where the products are asked for more than the parts say
 
 
 class Reasons(ABC):
@@ -39,11 +40,13 @@ class Reasons(ABC):
     Attributes:
         kind: its name: "words", "tokens" or "concepts".
         exact: whether the parts are all of the vector.
+        reads_all: whether `parts` takes a text as it is, though the encoder cuts it.
         common: the mean vector of texts at length 1, float64 [dimension].
     """
 
     kind: ClassVar[str]
     exact: ClassVar[bool] = False
+    reads_all: ClassVar[bool] = False
     common: Floats
 
     @abstractmethod
@@ -86,8 +89,18 @@ class EncoderQuery(Query):
         return self._parts_of(self.text, self.role, self.coordinates)
 
     def _parts_of(self, text: str, role: Role, vector: Floats) -> Parts:
-        read = text[: self.model.end_of_reading(text, role)]
+        read = text if self.model.reasons.reads_all else text[: self.model.end_of_reading(text, role)]
         return self.model.reasons.parts(read, role, vector)  # type: ignore[no-any-return]
+
+    def reweighted(self, factors: Mapping[str, float]) -> EncoderQuery:
+        """Return the query in which some words count more or less: their parts of its vector are multiplied."""
+        found = [row.key[0].replace(JOINER, " ") for row in map(self.parts.row, range(len(self.parts.vectors)))]
+        times = np.array([factors.get(word, factors.get(word.lower(), 1.0)) for word in found])
+        vectors = times[:, None] * self.parts.vectors
+        moved = self.coordinates + (vectors - self.parts.vectors).sum(axis=0)
+        query = EncoderQuery(self.model, self.text, self.role, moved.astype(np.float32))
+        query.parts = Parts(vectors, self.parts.row)
+        return query
 
     def terms(self, other: Query | None = None) -> Terms:
         """Return a value for each pair of parts, and for what is shared; of one text for each part."""
@@ -126,7 +139,7 @@ class EncoderQuery(Query):
             values, rest = found.values, (found.score or 0.0) - float(found.values.sum())
 
             def row(term: int) -> Row:
-                return found.row(term) if term < len(values) else _REMAINDER_ROW
+                return found.row(term) if term < len(values) else REMAINDER_ROW
 
             own = values if self.model.reasons.exact else np.append(values, rest)
             return Terms(own * weight, row, marks * weight, spans)
@@ -135,7 +148,6 @@ class EncoderQuery(Query):
 
 
 _SHARED_ROW = Row(_COMMON, (_COMMON,), 0.0, 0.0, key=(_COMMON,), kind=SHARED)
-_REMAINDER_ROW = Row(_REST, (_REST,), 0.0, 0.0, key=(_REST,), kind=REMAINDER)
 
 
 def _with_shared(found: Terms, shared: float, score: float, *, exact: bool) -> Terms:

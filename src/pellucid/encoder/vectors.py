@@ -11,6 +11,14 @@ from pellucid.embeddings import Role
 from pellucid.errors import InputError
 from pellucid.text import well_formed
 
+_PROMPTS = {"query": ("query",), "document": ("document", "passage", "corpus")}
+
+
+def prompt_of(model: Any, role: Role) -> str:
+    """Return what a SentenceTransformer puts before a text in a role."""
+    named = (name for name in _PROMPTS.get(role or "", ()) if name in model.prompts)
+    return model.prompts.get(next(named, model.default_prompt_name)) or ""
+
 
 def unit_vectors(
     model: Embedder,

@@ -24,7 +24,7 @@ import lzma
 import os
 import shutil
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import islice
@@ -66,6 +66,7 @@ _TRIED, _MULTILINGUAL = 100, 0.5  # sentences whose translation is looked for; t
 _LITTLE = 0.2  # of the variance; words that explain less are warned of
 _LEAST = 1e-9  # a mean score below it is 0
 _MOST = 200_000  # texts; more add nothing
+_AVERAGED = 256  # sentences whose mean stands for that of all texts
 _TENSORS = ("map", "metric", "common")
 _BUNDLED = Path(__file__).parent.parent / "bundled" / "reasons"
 
@@ -332,6 +333,19 @@ def open_texts(encoder: Embedder) -> tuple[list[str], str]:
     if found < _MULTILINGUAL:
         return english, TABLES[0]
     return [*english[: len(english) // 4], *(text for row in pairs for text in row)], TABLES[1]
+
+
+def mean_vector(encoder: Embedder, texts: Iterable[str] | None = None) -> Floats:
+    """Return the mean vector at length 1 of some texts, float64 [dimension]; None for sentences that come with us."""
+    if texts is None:
+        known, _ = open_texts(encoder)
+        chosen = known[:: max(1, len(known) // _AVERAGED)]
+    else:
+        chosen = check_texts(islice(texts, _MOST))
+    if not chosen:
+        raise InputError("no texts are given to take the mean vector of; give some hundred, or None")
+    mean: Floats = unit_vectors(encoder, chosen).mean(axis=0, dtype=np.float64)
+    return mean
 
 
 def _encoded(encoder: Embedder, texts: list[str], work_dir: str | Path | None, show: bool) -> Vectors:

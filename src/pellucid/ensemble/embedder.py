@@ -42,7 +42,7 @@ from pellucid.fingerprint import check_same, fingerprint
 from pellucid.folder import named_place
 from pellucid.pretrained import load
 from pellucid.query import Query, Terms
-from pellucid.rows import Row
+from pellucid.rows import EMBEDDING, Row
 from pellucid.store import read_json, write_json
 from pellucid.text import Coverage, Span
 
@@ -115,7 +115,7 @@ class EnsembleQuery(Query):
         def row(number: int) -> Row:
             part, explained, place = places[number]
             own: Row = explained.rows[place]
-            if isinstance(part.model, EncoderEmbedder):  # its one row
+            if own.kind == EMBEDDING:  # its one row
                 return own._replace(name=part.name, parts=(part.name,), key=())
             return own._replace(name=part.name + BETWEEN + own.name, key=(part.name, *own.key))
 

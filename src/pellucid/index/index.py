@@ -413,8 +413,8 @@ class Index(IndexHandle):
             where: conditions on the metadata: {"year": {"gte": 1990}, "lang": "en"} for all of them, a list of such for
                 any; the operators are eq, ne, in, nin, gt, gte, lt, lte and exists.
             weights: of the parts for this search: {"bm25": 1} is only BM25. Brought to the sum 1.
-            word_weights: what words of the query count in BM25 and static models: {"immune": 0.3} multiplies their
-                terms and pairs of words by 0.3. Other models read the query as it is.
+            word_weights: what words of the query count in BM25, static models and other encoders: {"immune": 0.3}
+                multiplies their terms and pairs of words by 0.3. Models of other families read the query as it is.
             rerank: a second stage, which scores the first hits anew: a CrossEncoder of sentence-transformers, or a
                 function `score(query, texts)` that gives a number a text (title and best passage). It replaces score
                 and order; `hit.before` is what was found. With a weight of its own among `weights` it is a part like

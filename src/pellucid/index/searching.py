@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from pellucid.encoder.reasons import EncoderQuery
 from pellucid.errors import EngineError, IndexFolderError, InputError
 from pellucid.index.bm25 import Analyser, impacts, query_weights
 from pellucid.index.commits import Commit
@@ -221,9 +222,11 @@ class Question:
                 self._terms_of[name] = lambda passages: pairs.against(passages.texts, *passages.rows(name))
             return
         asked = model.ask(self.query)
-        vector, factor = asked.unit, np.float32(weight)
-        if vector is None:
+        if asked.unit is None:
             return
+        if self._factors and isinstance(asked, EncoderQuery) and asked.model.reasons is not None:
+            asked = asked.reweighted(self._factors)
+        vector, factor = asked.unit, np.float32(weight)
         self.vectors[name] = (vector[0], vector[1] * factor) if isinstance(vector, tuple) else vector * factor
         if asked.needs_vectors:
             self._wanted.append(name)
