@@ -50,6 +50,7 @@ from benchmarks.faithfulness_ways import (
     explained_by,
     ours,
     own,
+    values_by,
 )
 from papers.evidence import Interval, bootstrap, interval_of
 from papers.options import make_parser
@@ -346,7 +347,7 @@ def open_encoder(name: str, folder: Path | None, work: Path) -> Encoder:
     ways = ours(embedder)
     if model is None:
         other = with_words(embedder, name, subject, table="static-multi")
-        ways["words of static-multi"] = own(partial(explained_by, other, WORDS))
+        ways["words of static-multi"] = own(partial(explained_by, other, WORDS), partial(values_by, other, WORDS))
     return Encoder(name, subject, Subject(encode, model), ways)
 
 
@@ -571,8 +572,8 @@ def _nearness(encoder: Encoder, pairs: Sequence[Pair]) -> str:
     """Say how near the fitted rows of static-en as an encoder come to its own."""
     lines = []
     for label, way in encoder.ways.items():
-        if isinstance(way.explain, partial) and way.explain.func is explained_by and way.explain.args[1] == WORDS:
-            near = row_correlation(way.explain.args[0], pairs)
+        if isinstance(way.asked, partial) and way.asked.args[1] == WORDS:
+            near = row_correlation(way.asked.args[0], pairs)
             lines.append([label, f"{near.value:.3f} ({near.low:.3f} to {near.high:.3f})"])
     return "Correlation of fitted rows with static-en's exact ones, mean over pairs:\n\n" + markdown_table(
         ["way", "correlation"], lines

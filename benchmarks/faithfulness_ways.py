@@ -9,7 +9,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import partial
+from functools import cache, partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -351,9 +351,12 @@ def ours(model: Any) -> dict[str, Way]:
     ways: dict[str, Way] = {}
     for kind in OURS if model.is_sentence_transformer else [kind for kind in OURS if kind != TOKENS]:
         made = model.with_reasons(model.reasons if kind == WORDS else kind)
-        ways[kind] = own(partial(explained_by, made, kind), partial(_values, made, kind))
+        ways[kind] = own(cache(partial(explained_by, made, kind)), partial(values_by, made, kind))
     if TOKENS in ways:
-        ways[BOTH] = own(lambda *of: _mean(ways[WORDS].explain(*of), ways[TOKENS].explain(*of)))
+        two = [ways[WORDS], ways[TOKENS]]
+        ways[BOTH] = own(
+            lambda *of: _mean(*(way.explain(*of) for way in two)), lambda *of: [_asked(w, *of) for w in two]
+        )
     ways[NOT_WEIGHTED] = own(partial(_mapped, model.reasons, ("first", "second")))
     ways[SECOND_ONLY] = own(partial(_mapped, model.reasons, ("second",)))
     ways["the static model's own pairs"] = own(
@@ -367,7 +370,11 @@ def own(explain: Any, asked: Any = None) -> Way:
     return Way(explain, plans=False, kept=False, asked=asked)
 
 
-def _values(model: Any, kind: str, subject: Subject, pair: Pair) -> tuple[Any, list[float]]:
+def _asked(way: Way, subject: Subject, pair: Pair) -> Any:
+    return (way.asked or way.explain)(subject, pair)
+
+
+def values_by(model: Any, kind: str, subject: Subject, pair: Pair) -> tuple[Any, list[float]]:
     """Return an explanation and the values of words, from the vectors alone where no state of the encoder is needed."""
     if kind == TOKENS:
         explanation = model.explain(pair.first, pair.second)
@@ -379,7 +386,7 @@ def _values(model: Any, kind: str, subject: Subject, pair: Pair) -> tuple[Any, l
 
 def explained_by(model: Any, kind: str, subject: Subject, pair: Pair) -> Found:
     """Return what an explanation of ours says."""
-    explanation, values = _values(model, kind, subject, pair)
+    explanation, values = values_by(model, kind, subject, pair)
     shared = sum(row.contribution for row in explanation.rows if row.kind == SHARED)
     five = sum(sorted((row.contribution for row in explanation.rows if row.kind != SHARED), reverse=True)[:5])
     return Found(values, 2.0 * (kind == TOKENS), five, explanation.remainder, shared)

@@ -121,8 +121,6 @@ def test_the_page(bench, ways, teacher, tmp_path, monkeypatch):
     write_data(tmp_path / "data")
     monkeypatch.setattr(bench, "sentence_transformer", lambda name, folder: teacher)
     monkeypatch.setattr(bench, "TIMED", 2)
-    monkeypatch.setattr(ways, "OURS", ("words",))
-    monkeypatch.setattr(bench, "OURS", ("words",))
     plan = bench.Plan({bench.STS: 4, bench.SICK: 3, bench.PARAPHRASES: 2}, (*bench.CHEAP, "integrated gradients"))
     monkeypatch.setattr(bench, "PLANS", {bench.MINILM: plan})
     texts = [" ".join(np.random.default_rng(n).choice(PIECES, 6)) for n in range(200)]
