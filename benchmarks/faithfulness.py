@@ -202,6 +202,11 @@ class Result:
     stable: Rows | None = None
     ms: list[float] = field(default_factory=list)
 
+    @property
+    def is_of_words(self) -> bool:
+        """Whether the way says anything of the words of the second text."""
+        return any(value != 0 for one in self.found for value in one.values)
+
 
 def strongest(found: Found, count: int) -> list[int]:
     """Return the words with the largest values, the first of equals first."""
@@ -413,12 +418,13 @@ def tables(measurement: Measurement) -> Iterator[str]:
     for way, result in results.items():
         count = len(result.falls)
         cells = []
-        for column in range(len(FALLS)):
+        for column in range(len(FALLS) * result.is_of_words):
             share = ratio(result.falls[:, column], yardstick.falls[:count, column])
             cells.append(
                 f"{result.falls[:, column].mean():.3f}, {share.value:.0f} ({share.low:.0f} to {share.high:.0f})"
             )
-        rows.append([_name(way, result, measurement), *cells])
+        if cells:
+            rows.append([_name(way, result, measurement), *cells])
     yield markdown_table(["way", *FALLS], rows)
     header = ["way", "agreement", "five rows", "remainder", "stable", "passes", "ms"]
     yield markdown_table(header, [_other_cells(way, result, measurement) for way, result in results.items()])
@@ -438,10 +444,10 @@ def _other_cells(way: str, result: Result, measurement: Measurement) -> list[Any
         five = f"{ratio(np.array([one.five for one in result.found], float), own).value:.0f} %"
     return [
         _name(way, result, measurement),
-        f"{result.agreement.mean():.2f}",
+        f"{result.agreement.mean():.2f}" if result.is_of_words else None,
         five,
         None if rest is None else f"{rest.value:.1f} %",
-        None if result.stable is None else f"{result.stable.mean():.2f}",
+        f"{result.stable.mean():.2f}" if result.stable is not None and result.is_of_words else None,
         f"{statistics.median(one.passes for one in result.found):.0f}",
         f"{statistics.median(result.ms):.3g}" if result.ms else None,
     ]
@@ -460,7 +466,7 @@ def verdicts(measurements: Sequence[Measurement]) -> str:
         lines.append(
             [f"the remainder of words is at most {MOST_REMAINDER} % of the score", place, _percent(rest), under]
         )
-        for way in (way for way in OURS if way in results):
+        for way in (way for way in OURS if way in results and results[way].is_of_words):
             best, ahead = ahead_at_its_cost(way, results)
             shown = f"{ahead.value:+.4f} ({ahead.low:+.4f} to {ahead.high:+.4f}) over {best}"
             lines.append([f"{way} are first of what takes as few passes", place, shown, ahead.verdict()])
@@ -469,14 +475,16 @@ def verdicts(measurements: Sequence[Measurement]) -> str:
             shown = f"{spent.value:.2f} ms ({spent.low:.2f} to {spent.high:.2f})"
             under = Interval(-spent.value, -spent.high, -spent.low).verdict(-MOST_MS)
             lines.append([f"words take at most {MOST_MS:g} ms", place, shown, under])
-    lines.sort(key=lambda line: line[0])
+    claims = list(dict.fromkeys(line[0] for line in lines))
+    lines.sort(key=lambda line: claims.index(line[0]))
     return markdown_table(["claim", "encoder, set", "measured", "verdict"], lines, left=4)
 
 
 def ahead_at_its_cost(way: str, results: Mapping[str, Result]) -> tuple[str, Interval]:
     """Return the best other way with no more passes, our simpler ones aside, and by how much ours is ahead of it."""
     passes = {name: statistics.median(one.passes for one in result.found) for name, result in results.items()}
-    rivals = [name for name in results if name != way and passes[name] <= passes[way] and name not in SIMPLER]
+    rivals = [name for name in results if name != way and passes[name] <= passes[way]]
+    rivals = [name for name in rivals if name not in SIMPLER and results[name].is_of_words]
     best = max(rivals, key=lambda name: results[name].falls[:, _TWO].mean())
     count = len(results[best].falls)
     return best, difference(results[way].falls[:count, _TWO], results[best].falls[:, _TWO])
@@ -563,7 +571,7 @@ def page(measurements: Sequence[Measurement], near: str) -> str:
     blocks = [text for measurement in measurements for text in tables(measurement)]
     machine = (
         f"{measured()[:-1]}, {processor()}, one of {os.cpu_count()} cores; shap {version('shap')}, torch "
-        f"{version('torch')}, transformers {version('transformers')}."
+        f"{version('torch')}, transformers {version('transformers')}; load {os.getloadavg()[0]:.1f}."
     )
     return "\n\n".join([machine, "### The claims", verdicts(measurements), *blocks, near])
 
