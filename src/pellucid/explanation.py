@@ -18,6 +18,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -62,6 +63,7 @@ SCHEMA_VERSION = 1
 
 _COUNTS = ("known", "total", "partly")  # of a coverage; its share follows
 _CANCELLED = 0.1  # |score| over the sum of the rows' sizes; below, shares of the score mislead
+_BESIDE = (SHARED, REMAINDER)  # rows that stand beside those of words, and leave them what they are
 _LARGE = 0.2  # of a score; four times what a remainder has on average for pairs of similar sentences (MiniLM)
 _MANY_PAIRS = 200  # word pairs, about 14 words by 14; beyond, the sums of each word come first
 _TOLERANCE = 1e-6  # relative to the sum of the rows' sizes; an exact family that misses this has a bug
@@ -213,8 +215,12 @@ class Explanation(Shown):
         )
 
     def reasons(self, top_k: int) -> list[Row]:
-        """Return the `top_k` rows that add the most; fewer where fewer add anything."""
-        return [self.rows[number] for number in np.flatnonzero(self.contributions > 0)[:top_k].tolist()]
+        """Return the `top_k` rows that add the most; fewer where fewer add anything.
+
+        What all texts of an encoder have in common is no reason for this score, and left out.
+        """
+        adding = (self.rows[number] for number in np.flatnonzero(self.contributions > 0).tolist())
+        return list(islice((row for row in adding if row.kind != SHARED), max(top_k, 0)))
 
     @property
     def texts(self) -> tuple[str, ...]:
@@ -383,7 +389,7 @@ class Explanation(Shown):
         yield MarkedTexts(tuple(self._marked(number, label) for number, label in enumerate(labels, 1)))
         if not self.rows:
             return
-        matrix = self._matrix() if set(self._kinds) - {SHARED} == {WORD_PAIR} else None
+        matrix = self._matrix() if set(self._kinds) - set(_BESIDE) == {WORD_PAIR} else None
         many = matrix is not None and len(self.rows) > _MANY_PAIRS
         if matrix is not None and many:
             for of, words, axis in ((matrix.of_down, matrix.down, 1), (matrix.of_across, matrix.across, 0)):
@@ -391,10 +397,18 @@ class Explanation(Shown):
                 order = np.argsort(-np.abs(sums), kind="stable")
                 shown = [(words[number], float(sums[number])) for number in order[:top_k].tolist()]
                 words_bars = self._bars(f"Words of {of}", WORD, shown, sums[order[top_k:]])
-                shared = [(kind, self._sum_of(kind)) for kind in self._kinds if kind == SHARED]
+                shared = [(kind, self._sum_of(kind)) for kind in self._kinds if kind in _BESIDE]
                 yield words_bars._replace(rest=(*shared, *words_bars.rest))
         names = [(row.name, row.contribution) for row in self.rows[:top_k]]
-        yield self._bars("Word pairs" if many else "", self._kind, names, self.contributions[top_k:])
+        beside = [n for n in range(min(top_k, len(self.rows)), len(self.rows)) if self._row_kinds[n] in _BESIDE]
+        bars = self._bars(
+            "Word pairs" if many else "",
+            self._kind,
+            names,
+            np.delete(self.contributions[top_k:], np.array(beside, int) - top_k),
+        )
+        named = ((self.rows[n].name, self.rows[n].contribution) for n in beside)  # not hidden in a sum
+        yield bars._replace(rest=(*named, *bars.rest))
         if matrix is not None:
             yield matrix
 
@@ -411,7 +425,8 @@ class Explanation(Shown):
     @property
     def _kind(self) -> str:
         """The kind of the rows; "row" where there are several."""
-        return next(iter(self._kinds)) if len(self._kinds) == 1 else "row"
+        kinds = [kind for kind in self._kinds if kind not in _BESIDE] or list(self._kinds)
+        return kinds[0] if len(kinds) == 1 else "row"
 
     @property
     def _has_shares(self) -> bool:
@@ -439,8 +454,10 @@ class Explanation(Shown):
         left = self._sum_of(REMAINDER) + (0.0 if self.exact else self.remainder)
         if abs(left) <= _LARGE * abs(self.score):
             return ""
-        explained = f"The rows explain {1 - left / self.score:.0%} of this score"
-        return f"{explained}; the remainder is what words do not carry: order, negation, context."
+        why = "the remainder is what they do not carry: order, negation, context."
+        if left * self.score < 0:  # "good", "not good": the words alone would give more
+            return f"The rows add up to {self.score - left:.4f}, more than this score, and {left:+.4f} is left: {why}"
+        return f"The rows explain {1 - left / self.score:.0%} of this score; {why}"
 
     def _sum_of(self, kind: str) -> float:
         """Return what the rows of a kind add."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import re
 import runpy
@@ -54,6 +55,19 @@ def test_its_measures():
     assert example["ndcg"](after, right) == pytest.approx(100 * (1 / np.log2(3) + 1) / 2)
     said = example["what_changed"](before, after, right)
     assert "the first hit moved in 2: to a right one in 1, from a right one in 1 (a, b)" in said
+
+
+def test_vectors_of_other_stores_are_explained(tmp_path, monkeypatch, capsys):
+    pytest.importorskip("sentence_transformers")
+    from tiny_models import tiny_transformer
+
+    tiny_transformer(tmp_path / "bert", normalize=False).save_pretrained(str(tmp_path / "encoder"))
+    monkeypatch.setattr(sys, "argv", ["explain_vectors.py", str(tmp_path / "encoder")])
+    runpy.run_path(str(FOLDER / "explain_vectors.py"), run_name="__main__")
+    said = capsys.readouterr().out.splitlines()
+    assert len(said) == 4 and all("left out" in line or "and a remainder of" in line for line in said)
+    stores = {"faiss", "qdrant_client"} if all(map(importlib.util.find_spec, ("faiss", "qdrant_client"))) else set()
+    assert stores <= {line.partition(":")[0] for line in said if " = " in line}
 
 
 def test_there_are_notebooks():

@@ -14,6 +14,7 @@ from pellucid.errors import InputError
 from pellucid.rows import DIMENSION, REMAINDER, SHARED
 from pellucid.static.embedder import StaticEmbedder
 from pellucid.text import Vocabulary
+from tables import HOSTILE, check_views
 
 NAMES = ["bank", "river", "music", "law", "sport", "food"]
 
@@ -139,7 +140,7 @@ def test_drift_names_what_changed_with_its_interval():
     assert (first.concept, found.before, found.after, len(found.rows)) == ("c7", 200, 200, 5)
     assert 0.2 < first.low < first.change < first.high
     assert first.change == pytest.approx(first.after - first.before)
-    assert "c7" in str(found)
+    assert "c7" in check_views(found)
     assert list(found.to_dict()["rows"][0]) == ["concept", "before", "after", "change", "low", "high"]
     same = reasons.drift(vectors[:100], vectors[100:200], top_k=40)
     covered = [row.low <= 0 <= row.high for row in same.rows]
@@ -154,6 +155,14 @@ def test_an_interval_by_hand():
     row = reasons.drift([[1, 0], [0, 1]], [[1, 0], [1, 0]]).rows[0]
     assert (row.concept, row.change) == ("x", pytest.approx(0.5))
     assert row.high - row.change == pytest.approx(1.96 * (0.5 / 2) ** 0.5, rel=1e-4)  # variances 0.5 and 0
+
+
+def test_a_name_of_any_kind_is_shown():
+    size = len(HOSTILE)
+    reasons = ConceptReasons(HOSTILE, np.eye(size), np.zeros(size), most=1)
+    found = reasons.drift(np.eye(size), np.eye(size)[[0] * size])
+    assert len(found.rows) == size
+    check_views(found)
 
 
 def test_words_of_a_table_become_concepts_of_one_meaning_each():

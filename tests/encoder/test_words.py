@@ -96,7 +96,7 @@ def test_a_large_remainder_is_warned_of_in_every_view(shadow: EncoderEmbedder) -
     rows = [Row("ba × be", ("ba", "be"), 0.31, 0.0, kind=WORD_PAIR), Row("shared", ("shared",), 0.1, 0.0, kind=SHARED)]
     little = Explanation.from_terms("encoder", ("ba", "be"), 1.0, rows, exact=False)
     for shown in (str(little), little.to_markdown(), little.to_html()):
-        assert "The rows explain 41% of this score; the remainder is what words do not carry" in " ".join(shown.split())
+        assert "The rows explain 41% of this score; the remainder is what they do not carry" in " ".join(shown.split())
     assert "do not carry" not in str(shadow.explain("ba be bi", "ba be bo"))
 
 

@@ -5,7 +5,9 @@ from typing import TYPE_CHECKING
 from pellucid._lazy import lazy
 
 if TYPE_CHECKING:
+    from pellucid.encoder.concepts import ConceptReasons as ConceptReasons
     from pellucid.encoder.embedder import EncoderEmbedder as EncoderEmbedder
+    from pellucid.encoder.tokens import TokenReasons as TokenReasons
     from pellucid.encoder.words import WordReasons as WordReasons
 else:
     __getattr__, __dir__, __all__ = lazy(__name__, __file__)

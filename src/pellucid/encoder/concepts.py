@@ -30,7 +30,7 @@ from pellucid.encoder.words import WordReasons, mean_vector
 from pellucid.errors import InputError
 from pellucid.query import Floats, Terms
 from pellucid.rows import DIMENSION, Row
-from pellucid.text import content_words
+from pellucid.text import content_words, well_formed
 from pellucid.views.parts import AnyPart, Heading, Note, TablePart, counted, signed
 from pellucid.views.report import Report
 
@@ -61,7 +61,7 @@ class ConceptReasons(Reasons):
         Raises:
             InputError: two names are equal or one is blank, a direction has no length, or `most` is below 1.
         """
-        self.names, self.common, self.most = list(names), np.asarray(common, np.float64), most
+        self.names, self.common, self.most = list(map(well_formed, names)), np.asarray(common, np.float64), most
         self.directions = at_length_1(checked_vectors(directions, self.names, "concepts", len(self.common)))
         self._number = {name: number for number, name in enumerate(self.names)}
         lengths = np.abs(self.directions).sum(axis=1)
@@ -169,15 +169,14 @@ class ConceptReasons(Reasons):
         """
         from scipy import sparse
 
-        rows = self._checked(vectors)
-        numbers, weights = (np.concatenate(found) for found in zip(*self._blocks(rows)))
-        ends = np.arange(len(rows) + 1) * numbers.shape[1]
-        found = sparse.csr_array(
-            (weights.ravel().astype(np.float32), numbers.ravel(), ends), shape=(len(rows), len(self.names))
-        )
-        found.eliminate_zeros()
-        found.sort_indices()
-        return found
+        rows, common = self._checked(vectors), self.common.astype(np.float32)
+        blocks = [sparse.csr_array((0, len(self.names)), dtype=np.float32)]
+        for start in range(0, len(rows), _BLOCK):
+            numbers, weights = self._codes(rows[start : start + _BLOCK] - common)
+            lines, places = np.nonzero(weights)
+            shape = len(weights), len(self.names)
+            blocks.append(sparse.csr_array((weights[lines, places], (lines, numbers[lines, places])), shape))
+        return sparse.vstack(blocks, format="csr")
 
     def removed(self, vectors: Any, *concepts: str) -> Vectors:
         """Return vectors without their parts of some concepts, at length 1: a search over them does without these.
@@ -247,12 +246,6 @@ class ConceptReasons(Reasons):
         rows = np.asarray(vectors.toarray() if hasattr(vectors, "toarray") else vectors)
         return at_length_1(checked_vectors(rows, [""] * len(rows), "stored vectors", len(self.common)))
 
-    def _blocks(self, rows: Vectors) -> Iterator[tuple[Any, Any]]:
-        """Yield the concepts and weights of some texts after the other, at least once."""
-        common = self.common.astype(np.float32)
-        for start in range(0, max(len(rows), 1), _BLOCK):
-            yield self._codes(rows[start : start + _BLOCK] - common)
-
     def _codes(self, vectors: Any) -> tuple[Any, Any]:
         """Return the numbers and weights of concepts of centred vectors, both [texts, concepts tried]."""
         near = vectors.astype(np.float32) @ self.directions.T
@@ -318,14 +311,14 @@ class ConceptDrift(Report):
     kind: ClassVar[str] = "concept drift"
     table: ClassVar[str] = "rows"
 
-    before: int  # texts
-    after: int
+    before: int  # texts of the first collection
+    after: int  # texts of the second
     concepts: int  # that were compared
     rows: tuple[Drift, ...]  # by falling size of the change
 
     def _parts(self) -> Iterator[AnyPart]:
         sizes = f"{counted(self.before, 'text')} before, {self.after:,} after, {self.concepts:,} concepts"
-        yield Heading("Drift of concepts", sizes)
+        yield Heading("Drift of concepts", counted(len(self.rows), "change"), sizes)
         columns = [
             ("before", "number"),
             ("after", "number"),

@@ -14,7 +14,9 @@ import numpy as np
 
 from pellucid.base import Embedder, Vectors
 from pellucid.embeddings import Role, as_rows, explained_texts
+from pellucid.encoder.concepts import ConceptReasons
 from pellucid.encoder.reasons import EncoderQuery, Reasons
+from pellucid.encoder.tokens import TokenReasons
 from pellucid.encoder.vectors import at_length_1, checked_vectors, prompt_of
 from pellucid.encoder.words import Fit, WordReasons, fit_words, words_for
 from pellucid.errors import InputError
@@ -86,17 +88,11 @@ class EncoderEmbedder(Embedder):
 
     def _found(self, way: str) -> Reasons:
         if way == "tokens":
-            from pellucid.encoder.tokens import TokenReasons
-
             return TokenReasons.of(self)
         if isinstance(self._words, Path):
             self._words = WordReasons.from_pretrained(self._words, self)
         self._words = self._words or words_for(self)
-        if way == "words":
-            return self._words
-        from pellucid.encoder.concepts import ConceptReasons
-
-        return ConceptReasons.of_words(self, self._words)
+        return self._words if way == "words" else ConceptReasons.of_words(self, self._words)
 
     def with_reasons(self, reasons: Reasons | str | Path | None) -> EncoderEmbedder:
         """Return a model of the same encoder whose scores are taken apart in another way; its vectors are the same.

@@ -27,6 +27,7 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import cache
 from itertools import islice
 from pathlib import Path
 from typing import Any, ClassVar
@@ -199,7 +200,8 @@ class WordReasons(Reasons):
     def _read(cls, folder: Path, facts: Mapping[str, Any]) -> WordReasons:
         try:
             fit = Fit(**facts["fit"])
-            table = StaticEmbedder.from_pretrained(fit.table if fit.table in bundled_models() else folder / "table")
+            own = fit.table not in bundled_models()
+            table = StaticEmbedder.from_pretrained(folder / "table") if own else _bundled(fit.table)
             arrays, _ = read_tensors(folder / "reasons.safetensors")
             shapes = {name: arrays[name].shape for name in _TENSORS}
         except (KeyError, TypeError) as error:
@@ -236,7 +238,7 @@ def fit_words(
         rows = _encoded(encoder, texts, work_dir, show_progress_bar)
     else:
         rows = at_length_1(checked_vectors(vectors, texts, "vectors", None))
-    tables = map(StaticEmbedder.from_pretrained, names) if table is None else [static_model(table, "reasons")]
+    tables = map(_bundled, names) if table is None else [static_model(table, "reasons")]
     fitted = [_fitted(one, texts, rows, fingerprint(encoder)) for one in tables]
     best = max(fitted, key=lambda reasons: reasons.fit.explained)
     if best.fit.explained < _LITTLE:
@@ -311,6 +313,12 @@ def words_for(encoder: Embedder, *, show_progress_bar: bool = True) -> WordReaso
     except (WritingError, InputError) as error:
         warn(f"the reasons of {encoder!r} cannot be kept, and will be fitted again: {error}")
     return found
+
+
+@cache
+def _bundled(name: str) -> StaticEmbedder:
+    """Return a bundled table, which the reasons of all encoders share."""
+    return StaticEmbedder.from_pretrained(name)
 
 
 def _kept() -> Path:

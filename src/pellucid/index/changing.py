@@ -17,9 +17,10 @@ from types import MappingProxyType
 
 import numpy as np
 
+from pellucid.encoder.embedder import EncoderEmbedder
 from pellucid.errors import EngineError, IndexFolderError, WritingError
 from pellucid.index.bm25 import total
-from pellucid.index.commits import IndexState, StoredSegment, Writer, wrong
+from pellucid.index.commits import Commit, IndexState, StoredSegment, Writer, wrong
 from pellucid.index.documents import PASSAGE_BITS, Document, batches, points_of
 from pellucid.index.engine import Engine, EngineSettings, Generation, Point, Vector, chosen_engine, written_engine
 from pellucid.index.given import Rows, still_given, stored_rows
@@ -186,14 +187,37 @@ def rebuilt(
     return now._replace(commit=writer.commit)
 
 
+def passages_and_vectors(
+    commit: Commit, engine: Engine | None, name: str, encoder: EncoderEmbedder, most: int
+) -> tuple[list[str], list[Vector]]:
+    """Return at most `most` passages, evenly chosen, as far as an encoder reads them, and their stored vectors."""
+    step, number = max(1, -(-commit.state.passages // most)), 0
+    texts, vectors = list[str](), list[Vector]()
+    for block in batches(commit.documents()):
+        every = [text for document in block for text in document.passages()]
+        for text, row in zip(every, stored_rows(commit, engine, [name], block)[name], strict=True):
+            if number % step == 0 and row is not None:
+                texts.append(text[: encoder.end_of_reading(text, "document")])
+                vectors.append(row)
+            number += 1
+    return texts, vectors
+
+
 def sweep(folder: Path, before: IndexState, after: IndexState, engines: EngineSettings | None, allowed: bool) -> None:
     """Remove copies of models and generations of engines that no search asks any more."""
     with suppress(EngineError, IndexFolderError):  # the next rebuild tries again; one that may not be asked stays
         former = chosen_engine(None, before.settings["engine"], allowed=allowed)
         for engine in {written_engine(e)["kind"]: e for e in (former, engines) if e is not None}.values():
             engine.sweep(folder, after.engine)
-    used = {str(model["copy"]).partition("/")[0] for model in after.settings["models"]}
-    for other in folder.glob("models-*"):
+    sweep_models(folder, after)
+
+
+def sweep_models(folder: Path, after: IndexState) -> None:
+    """Remove copies of models, and reasons, that no search asks any more."""
+    models = after.settings["models"]
+    places = [model["copy"] for model in models] + [model.get("reasons", {}).get("folder") for model in models]
+    used = {str(place).partition("/")[0] for place in places}
+    for other in (*folder.glob("models-*"), *folder.glob("reasons-*")):
         if other.name not in used:
             shutil.rmtree(other, ignore_errors=True)
 

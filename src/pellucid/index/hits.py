@@ -15,7 +15,7 @@ from pellucid.explanation import Explanation
 from pellucid.index.reasons import Reasons
 from pellucid.index.settings import Weights, checked_weights
 from pellucid.query import Terms
-from pellucid.rows import EMBEDDING, Row
+from pellucid.rows import EMBEDDING, SHARED, Row
 from pellucid.text import well_formed
 from pellucid.views.parts import AnyPart, Column, Heading, Note, TablePart, counted, signed
 from pellucid.views.report import VERSION, Report
@@ -78,7 +78,12 @@ class Hit:
         return {**plain, "parts": dict(self.parts), "reasons": rows, "indexed": self.reasons.text, "words": words}
 
     def _rows(self) -> list[dict[str, Any]]:
-        return [{"name": row.name, "contribution": row.contribution} for row in self.reasons.top(_NAMED)]
+        return [{"name": row.name, "contribution": row.contribution} for row in self.named()]
+
+    def named(self) -> list[Row]:
+        """Return the strongest rows, which tables and JSON name; not what all texts of an encoder have in common."""
+        strongest = self.reasons.top(_NAMED + len(self.parts))  # a part has one such row at most
+        return [row for row in strongest if row.kind != SHARED][:_NAMED]
 
 
 class HitRow(NamedTuple):
@@ -158,7 +163,7 @@ class Hits(WhyAbove, Report, Sequence[Hit]):
             yield Note(f"in no document: {', '.join(map(well_formed, self.unknown))}", is_warning=True)
         rows = []
         for rank, hit in enumerate(self.found, 1):
-            why = ", ".join(f"{row.name} {signed(row.contribution)}" for row in hit.reasons.top(_NAMED))
+            why = ", ".join(f"{row.name} {signed(row.contribution)}" for row in hit.named())
             parts = " ".join(f"{part} {signed(value)}" for part, value in hit.parts.items())
             rows.append((str(rank), f"{hit.score:.4f}", parts, hit.id, well_formed(hit.title or hit.text), why))
         kinds = (("", "number"), ("score", "number"), ("of it", "text"), ("id", "text"), ("document", "text"))
@@ -166,7 +171,7 @@ class Hits(WhyAbove, Report, Sequence[Hit]):
 
     def _records(self) -> Sequence[HitRow]:
         return [
-            HitRow(rank, h.id, h.score, h.title, h.text, tuple(row.name for row in h.reasons.top(_NAMED)))
+            HitRow(rank, h.id, h.score, h.title, h.text, tuple(row.name for row in h.named()))
             for rank, h in enumerate(self.found, 1)
         ]
 

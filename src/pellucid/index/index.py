@@ -13,13 +13,27 @@ from __future__ import annotations
 import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from copy import copy
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
+from pellucid.encoder.embedder import EncoderEmbedder
+from pellucid.encoder.words import Fit, fit_words
 from pellucid.errors import EngineError, InputError, PellucidError, check_integer
 from pellucid.folder import is_outside_allowed, outside
-from pellucid.index.changing import bytes_on_disk, document_vectors, rebuilt, replace_documents, sweep, term_counts
+from pellucid.index.changing import (
+    bytes_on_disk,
+    document_vectors,
+    passages_and_vectors,
+    rebuilt,
+    replace_documents,
+    sweep,
+    sweep_models,
+    term_counts,
+)
 from pellucid.index.commits import FORMAT, Commit, IndexState, check_format, first_commit, read_commit, stamp_of
 from pellucid.index.documents import Document, batches, checked_id, drafts
 from pellucid.index.engine import EngineSettings, chosen_engine, written_engine
@@ -28,7 +42,14 @@ from pellucid.index.given import GivenVectors, Rows, check_same, stored_rows
 from pellucid.index.handle import IndexHandle
 from pellucid.index.hits import Hit, Hits, SecondStage
 from pellucid.index.metadata import KINDS, parse_where
-from pellucid.index.models import Model, all_static, open_models, opened_models, written_models
+from pellucid.index.models import (
+    Model,
+    all_static,
+    open_models,
+    opened_models,
+    written_models,
+    written_reasons,
+)
 from pellucid.index.searching import Question, Snapshot
 from pellucid.index.settings import (
     Weights,
@@ -46,6 +67,9 @@ from pellucid.text import well_formed
 if TYPE_CHECKING:
     from typing_extensions import Self
 
+    from pellucid.static.embedder import StaticEmbedder
+
+_MOST_FITTED = 24_000  # passages that reasons are fitted on; more add little
 _TRIES = 5  # to open models that a rebuild removes meanwhile
 
 
@@ -391,6 +415,41 @@ class Index(IndexHandle):
             self._given = {name: model.encoder for name, model in models.items()}
             self._behind = False
             sweep(self.folder, before, writer.commit.state, self._engines, self._outside)
+
+    def fit_reasons(self, part: str | None = None, *, table: StaticEmbedder | None = None) -> Fit:
+        """Fit the word reasons of an encoder on the index's own passages and stored vectors; it reads no text.
+
+        Hits are then explained by how the words are used in these documents. The reasons are kept in the index's
+        folder, and used wherever it is opened. Without this, an encoder's reasons are those it came with, or are fitted
+        when they are first needed, for which it must read some thousand sentences.
+
+        Args:
+            part: the model's name; it can be left out where the index has one encoder.
+            table: a static model whose words are used; None takes the better of static-en and static-multi.
+
+        Returns:
+            What was fitted, and how well it does on passages held out.
+
+        Raises:
+            InputError: there is no such encoder, or the index has fewer than 200 passages.
+        """
+        with self._changing() as writer:
+            encoders = {n: m.encoder for n, m in self._at.models.items() if isinstance(m.encoder, EncoderEmbedder)}
+            name = next(iter(encoders), None) if part is None and len(encoders) == 1 else part
+            if name not in encoders:
+                named = ", ".join(encoders) or "none"
+                raise InputError(f"the part {part!r:.60} is no encoder; the encoders of this index are: {named}")
+            encoder, state = encoders[name], writer.commit.state
+            texts, vectors = passages_and_vectors(writer.commit, self._at.engine, name, encoder, _MOST_FITTED)
+            reasons = fit_words(encoder, texts, np.array(vectors), table=table, show_progress_bar=False)
+            kept = written_reasons(self.folder, name, reasons, f"reasons-{state.commit + 1}")
+            models = [m | {"reasons": kept} if m["name"] == name else m for m in state.settings["models"]]
+            writer.save(replace(state, settings={**state.settings, "models": models}))
+            own = copy(self._at.models[name])
+            own.encoder = encoder.with_reasons(reasons)
+            self._at = self._at._replace(models={**self._at.models, name: own})
+            sweep_models(self.folder, writer.commit.state)
+        return reasons.fit
 
     # Searches
 

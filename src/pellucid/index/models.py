@@ -3,6 +3,9 @@
 A model given by name is remembered by that name; one given as an object is saved into the index, so that the folder is
 whole; a function can only be given again. A model is recognised by its fingerprint: an index refuses vectors that are
 not comparable with those it holds.
+
+Word reasons that were fitted to an encoder are kept beside them: with the copy of the encoder or, where there is none,
+in a folder of their own.
 """
 
 from __future__ import annotations
@@ -19,6 +22,7 @@ import numpy as np
 from pellucid.embeddings import Role, unit_rows
 from pellucid.encoder.embedder import FUNCTION, EncoderEmbedder, opened_with
 from pellucid.encoder.vectors import unit_vectors
+from pellucid.encoder.words import WordReasons
 from pellucid.ensemble.embedder import EnsembleEmbedder
 from pellucid.errors import IndexFolderError, InputError, ModelFolderError
 from pellucid.fingerprint import PROBES, check_same, fingerprint
@@ -31,6 +35,7 @@ from pellucid.static.embedder import StaticEmbedder
 from pellucid.store import checksum
 
 if TYPE_CHECKING:
+    from pellucid.base import Embedder
     from pellucid.index.engine import Vector
 
 _SMALL = 4 << 20  # bytes of a file of a copy up to which it is checked when it is opened
@@ -38,6 +43,8 @@ _SMALL = 4 << 20  # bytes of a file of a copy up to which it is checked when it 
 
 class Model:
     """One model of an index, and the part of the score that is called `name`."""
+
+    encoder: Embedder
 
     def __init__(self, name: str, given: Any) -> None:
         """Open what `pellucid.load` takes, and encode a few texts."""
@@ -132,6 +139,9 @@ def written_models(folder: Path, models: Mapping[str, Model], copies: str) -> li
             "dimension": model.dimension,
             "fingerprint": model.fingerprint,
         }
+        fitted = getattr(model.encoder, "_words", None)
+        if not copied and isinstance(fitted, WordReasons) and not fitted.is_ready_made:
+            entry["reasons"] = written_reasons(folder, name, fitted, copies.replace("models", "reasons"))
         server = getattr(model.encoder, "model", None)
         if isinstance(server, EmbeddingServer):
             entry["server"] = server.address  # for messages; it is not contacted
@@ -139,10 +149,21 @@ def written_models(folder: Path, models: Mapping[str, Model], copies: str) -> li
     return written
 
 
+def written_reasons(folder: Path, name: str, reasons: WordReasons, place: str) -> dict[str, Any]:
+    """Write fitted reasons of a model to folder/place, and return what `opened_models` finds them by."""
+    path = folder / place / name
+    path.parent.mkdir(exist_ok=True)
+    reasons.save_pretrained(path)
+    files = {file.relative_to(path).as_posix(): checksum(file) for file in path.rglob("*") if file.is_file()}
+    return {"folder": f"{place}/{name}", "files": files}
+
+
 def wrong_copy(folder: Path, written: Mapping[str, Any], largest: float = math.inf) -> str:
-    """Return what is wrong with files, up to `largest` bytes, of the copy of a model; "" where nothing is."""
-    for name, digest in written["files"].items():
-        path = folder / written["copy"] / name
+    """Return what is wrong with files, up to `largest` bytes, of the copy of a model or its reasons; "" for nothing."""
+    files = {folder / str(written["copy"]) / name: digest for name, digest in written["files"].items()}
+    if kept := written.get("reasons"):
+        files |= {folder / kept["folder"] / name: digest for name, digest in kept["files"].items()}
+    for path, digest in files.items():
         try:
             if not path.is_file() or (path.stat().st_size <= largest and checksum(path) != digest):
                 return f"{path} is missing, or is not what was written"
@@ -170,9 +191,25 @@ def opened_models(
         if check:
             way_out = "Open the index with that one (models=...), or make its vectors anew: index.rebuild"
             check_same(what, opened[name].fingerprint, model["fingerprint"], way_out, IndexFolderError)
+            opened[name].encoder = _with_kept(folder, model, opened[name].encoder, what)
         if name not in given:
             opened[name].source = model["source"]
     return opened
+
+
+def _with_kept(folder: Path, model: Mapping[str, Any], encoder: Embedder, what: str) -> Embedder:
+    """Return an encoder with the reasons that the index keeps for it, unless it has others than words."""
+    kept = model.get("reasons")
+    if not kept or not isinstance(encoder, EncoderEmbedder) or not isinstance(encoder._reasons, (str, WordReasons)):
+        return encoder
+    if isinstance(encoder._reasons, str) and encoder._reasons != WordReasons.kind:
+        return encoder
+    if problem := wrong_copy(folder, model, _SMALL):
+        raise IndexFolderError(f"the reasons of {what} cannot be opened: {problem}")
+    try:  # now, so that the encoder reads nothing when reasons are asked for
+        return encoder.with_reasons(WordReasons.from_pretrained(folder / kept["folder"], encoder))
+    except ModelFolderError as error:
+        raise IndexFolderError(f"the reasons of {what} cannot be opened: {error}") from error
 
 
 def _place(folder: Path, model: Mapping[str, Any], what: str) -> Path | str:

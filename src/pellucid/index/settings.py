@@ -65,6 +65,14 @@ def check_types(settings: dict[str, Any]) -> None:
             raise ValueError(f"the copy of the model {name} is at {copy!r:.60}")
         if any(file.is_absolute() or ".." in file.parts for file in files):
             raise ValueError(f"the copy of {name} has files outside of it")
+        if (kept := model.get("reasons")) is not None:
+            if not _fits(kept, {"folder": str, "files": {}}) or not _fits(kept["files"], {str: str}):
+                raise ValueError(f"the reasons of the model {name} are {kept!s:.60}")
+            place, own = kept["folder"], map(Path, kept["files"])
+            if not re.fullmatch(r"reasons-[0-9]{1,15}/[^/\0]+", place) or place.endswith(("/.", "/..")):
+                raise ValueError(f"the reasons of the model {name} are at {place!r:.60}")
+            if any(file.is_absolute() or ".." in file.parts for file in own):
+                raise ValueError(f"the reasons of {name} have files outside of their folder")
         for function in model["fingerprint"]["functions"]:
             for numbers, values in function["probes"]:
                 if not (_fits(numbers, [int]) and _fits(values, [float])):

@@ -1,0 +1,149 @@
+"""Reasons of an encoder in an index: word pairs from the stored vectors, without a pass of the encoder."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+pytest.importorskip("Stemmer")
+
+import pellucid
+from pellucid import Index
+from pellucid.encoder.words import WordReasons
+from pellucid.errors import IndexFolderError, InputError
+from pellucid.index import QueryFunction
+from pellucid.rows import EMBEDDING, REMAINDER, SHARED, WORD_PAIR
+from pellucid.static.embedder import StaticEmbedder
+from pellucid.text import Vocabulary
+
+WORDS = [start + end for start in ("ba", "ce", "di", "fo", "gu") for end in ("ll", "ne", "rk", "st", "wn", "sh")]
+QUERY = f"{WORDS[0]} {WORDS[7]}"
+
+
+def table() -> StaticEmbedder:
+    rows = np.random.default_rng(3).normal(size=(len(WORDS), 8)).astype(np.float32)
+    return StaticEmbedder(Vocabulary(WORDS), rows)
+
+
+def texts(count: int = 260) -> list[str]:
+    chance = np.random.default_rng(1)
+    return [" ".join(chance.choice(WORDS, chance.integers(3, 9))) for _ in range(count)]
+
+
+class Encoder:
+    """A function whose vectors depend on the words and a little on their order; it counts its calls."""
+
+    def __init__(self, seed: int = 7) -> None:
+        chance = np.random.default_rng(seed)
+        self.matrix, self.common, self.calls = chance.normal(size=(8, 12)), chance.normal(size=12), 0
+        self.order = 0.2 * chance.normal(size=12)
+
+    def __call__(self, given: list[str]) -> np.ndarray:
+        self.calls += 1
+        return table().encode(given) @ self.matrix + self.common + np.outer([len(t) % 5 for t in given], self.order)
+
+
+def made(folder, encoder, **options) -> Index:
+    index = Index.create(folder, {"dense": encoder}, **options)
+    index.add([f"d{n}" for n in range(260)], texts())
+    return index
+
+
+def rows_of(hit) -> dict:
+    return {row.key: row.contribution for row in hit.explain().rows}
+
+
+def test_hits_have_word_pairs_and_the_encoder_reads_nothing_for_them(tmp_path):
+    encoder = Encoder()
+    with made(tmp_path / "index", encoder) as index:
+        fit = index.fit_reasons(table=table())
+        assert fit.texts == 260 and fit.explained > 0.5
+        hits = index.search(QUERY, 5)
+        encoder.calls = 0
+        for hit in hits:
+            why = hit.explain()
+            kinds = {row.kind for row in why.rows}
+            assert {WORD_PAIR, SHARED, REMAINDER} <= kinds and EMBEDDING not in kinds and why.exact
+            assert sum(row.contribution for row in why.rows) == pytest.approx(hit.score, abs=1e-6)
+            dense = sum(row.contribution for row in why.rows if row.key[0] == "dense")
+            assert dense == pytest.approx(hit.parts["dense"], abs=1e-6)
+            assert hit.reasons.highlights() and hit.to_dict()["words"]
+        assert hits.why(1, 2).text3 == hits[1].text
+        assert encoder.calls == 0
+
+
+def test_word_weights_move_the_query_and_rows_still_add_up(tmp_path):
+    encoder = Encoder()
+    with made(tmp_path / "index", encoder, bm25=False) as index:
+        index.fit_reasons(table=table())
+        plain, moved = (index.score(QUERY, "d3", word_weights={WORDS[7]: factor}) for factor in (1, 0.25))
+        before, after = rows_of(plain), rows_of(moved)
+        assert sum(after.values()) == pytest.approx(moved.score, abs=1e-6) and moved.score != plain.score
+        pairs = [key for key, row in zip(before, plain.explain().rows) if row.kind == WORD_PAIR]
+        for key in pairs:
+            factor = 0.25 if key[0] == WORDS[7] else 1
+            assert after[key] == pytest.approx(factor * before[key], abs=1e-6)
+        found = index.search(QUERY, 260, word_weights={WORDS[7]: 0.25})
+        assert {hit.id: hit.score for hit in found}["d3"] == pytest.approx(moved.score, abs=1e-6)
+
+
+def test_fitted_reasons_are_kept_opened_again_and_refused_with_another_model(tmp_path, outside_allowed):
+    encoder, folder = Encoder(), tmp_path / "index"
+    with made(folder, encoder) as index:
+        other = Index.open(folder, {"dense": Encoder()})
+        index.fit_reasons("dense", table=table())
+        index.fit_reasons("dense", table=table())
+        assert len(list(folder.glob("reasons-*"))) == 1 and index.verify() == []
+        expected = rows_of(index.score(QUERY, "d3"))
+        assert rows_of(other.score(QUERY, "d3")) == pytest.approx(expected, abs=1e-6)  # which takes the new commit
+    with Index.open(folder, {"dense": Encoder()}, read_only=True) as again:
+        assert rows_of(again.score(QUERY, "d3")) == pytest.approx(expected, abs=1e-6)
+    with pytest.raises(IndexFolderError, match="another model"):
+        Index.open(folder, {"dense": Encoder(seed=8)})
+    with Index.open(folder, {"dense": Encoder()}) as again:
+        again.rebuild()
+        assert len(list(folder.glob("reasons-*"))) == 1
+        assert rows_of(again.score(QUERY, "d3")) == pytest.approx(expected, abs=1e-6)
+        again.rebuild({"dense": Encoder(seed=8)})
+        assert not list(folder.glob("reasons-*"))
+
+
+def test_damaged_reasons_are_named(tmp_path):
+    with made(tmp_path / "index", Encoder()) as index:
+        index.fit_reasons(table=table())
+    file = next((tmp_path / "index").glob("reasons-*/dense/reasons.safetensors"))
+    content = bytearray(file.read_bytes())
+    content[-9] ^= 1
+    file.write_bytes(content)
+    with pytest.raises(IndexFolderError, match=r"the reasons of the model 'dense' .* is not what was written"):
+        Index.open(tmp_path / "index", {"dense": Encoder()})
+
+
+def test_reasons_fitted_to_a_function_before_stay_with_the_index(tmp_path):
+    encoder = pellucid.load(Encoder())
+    encoder.fit_reasons(texts(), table=table())
+    with made(tmp_path / "index", encoder) as index:
+        expected = rows_of(index.score(QUERY, "d3"))
+    with Index.open(tmp_path / "index", {"dense": Encoder()}) as again:
+        assert isinstance(again._at.models["dense"].encoder.reasons, WordReasons)
+        assert rows_of(again.score(QUERY, "d3")) == pytest.approx(expected, abs=1e-6)
+
+
+def test_given_vectors_and_a_function_of_queries_have_the_same_reasons(tmp_path):
+    encoder = Encoder()
+    with Index.create(tmp_path / "index", {"dense": QueryFunction(encoder)}) as index:
+        index.add([f"d{n}" for n in range(260)], texts(), vectors={"dense": encoder(texts())})
+        index.fit_reasons(table=table())
+        given = rows_of(index.score(QUERY, "d3"))
+    with made(tmp_path / "own", encoder) as index:
+        index.fit_reasons(table=table())
+        assert given == pytest.approx(rows_of(index.score(QUERY, "d3")), abs=1e-5)
+
+
+def test_too_few_passages_and_other_models_are_named(tmp_path, fruit):
+    with Index.create(tmp_path / "index", {"dense": Encoder(), "fruit": fruit}) as index:
+        index.add(["a"], [texts()[0]])
+        with pytest.raises(InputError, match="1 texts are too few"):
+            index.fit_reasons()
+        with pytest.raises(InputError, match=r"the part 'fruit' is no encoder; .*: dense"):
+            index.fit_reasons("fruit")
