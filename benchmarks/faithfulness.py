@@ -28,6 +28,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from importlib.metadata import version
+from importlib.util import find_spec
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -569,9 +570,10 @@ def measured_so_far(arguments: argparse.Namespace) -> Iterator[tuple[list[Measur
 def page(measurements: Sequence[Measurement], near: str) -> str:
     """Return all tables."""
     blocks = [text for measurement in measurements for text in tables(measurement)]
+    versions = [f"{name} {version(name)}" for name in ("shap", "torch", "transformers") if find_spec(name)]
     machine = (
-        f"{measured()[:-1]}, {processor()}, one of {os.cpu_count()} cores; shap {version('shap')}, torch "
-        f"{version('torch')}, transformers {version('transformers')}; load {os.getloadavg()[0]:.1f}."
+        f"{measured()[:-1]}, {processor()}, one of {os.cpu_count()} cores; {', '.join(versions)}; "
+        f"load {os.getloadavg()[0]:.1f}."
     )
     return "\n\n".join([machine, "### The claims", verdicts(measurements), *blocks, near])
 

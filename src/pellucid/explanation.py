@@ -241,6 +241,9 @@ class Explanation(Shown):
 
     @cached_property
     def _sums_by_span(self) -> tuple[dict[Span, float], ...]:
+        known = self.rows.sums_by_span() if isinstance(self.rows, LazyRows) else None
+        if known is not None:
+            return *known, {}
         sums: tuple[dict[Span, float], ...] = ({}, {}, {})
         for row in self.rows:
             for of_text, spans in zip(sums, (row.spans1, row.spans2, row.spans3), strict=True):

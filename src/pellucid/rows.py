@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any, NamedTuple, overload
 
 import numpy as np
@@ -76,6 +76,10 @@ class LazyRows(Sequence[Row]):
         share = value / score if abs(score) > NO_SCORE else 0.0
         return Row(name, parts, value, share, spans1, spans2, spans3, key or (name, *parts), kind)
 
+    def sums_by_span(self) -> tuple[dict[Span, float], dict[Span, float]] | None:
+        """Return what each place in texts 1 and 2 adds, where that takes no rows: they are pairs of words."""
+        return self._make.sums(self.values) if isinstance(self._make, PairTable) else None
+
     def __len__(self) -> int:
         """Return the number of rows."""
         return len(self.values)
@@ -111,6 +115,41 @@ class LazyRows(Sequence[Row]):
     def __repr__(self) -> str:
         """Return the rows."""
         return repr(self._rows)
+
+
+class PairTable:
+    """Makes the rows of a table [words of text 1, words of text 2] from their numbers, line by line; then `more`."""
+
+    def __init__(
+        self,
+        first: Callable[[int], Row],
+        second: Callable[[int], Row],
+        shape: tuple[int, ...],
+        more: tuple[Row, ...] = (),
+    ) -> None:
+        """Take what makes the rows of single words, with their places as `spans1`, and rows without a place."""
+        self._first, self._second, self._shape, self._more = cache(first), cache(second), shape, more
+
+    def __call__(self, number: int) -> Row:
+        """Return a row, without a contribution."""
+        first, second = divmod(number, self._shape[1] or 1)
+        if first >= self._shape[0]:
+            return self._more[number - self._shape[0] * self._shape[1]]
+        return pair_row(self._first(first), self._second(second))
+
+    def and_also(self, *rows: Row) -> PairTable:
+        """Return the same with more rows after the table."""
+        return PairTable(self._first, self._second, self._shape, (*self._more, *rows))
+
+    def sums(self, values: npt.NDArray[np.float64]) -> tuple[dict[Span, float], dict[Span, float]]:
+        """Return what each place in either text adds, in text order; a word's sum is split evenly among its places."""
+        table = values[: self._shape[0] * self._shape[1]].reshape(self._shape)
+        first, second = ({}, {})  # type: tuple[dict[Span, float], dict[Span, float]]
+        for found, word, sums in ((first, self._first, table.sum(axis=1)), (second, self._second, table.sum(axis=0))):
+            for number, value in enumerate(sums.tolist()):
+                spans = word(number).spans1
+                found.update((span, found.get(span, 0.0) + value / len(spans)) for span in spans)
+        return dict(sorted(first.items())), dict(sorted(second.items()))
 
 
 def pair_row(first: Row, second: Row) -> Row:

@@ -6,6 +6,7 @@ checked. Its dimensions have no names; how its scores are taken apart all the sa
 
 from __future__ import annotations
 
+from functools import cached_property
 from pathlib import Path
 from threading import RLock
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -158,9 +159,12 @@ class EncoderEmbedder(Embedder):
         from pellucid.explanation import Explanation
 
         texts, roles = explained_texts(text1, text2, "query", "document")
-        rows = [at_length_1(checked_vectors([v], [t], self.name, None))[0] for t, v in zip(texts, (vector1, vector2))]
-        if len(rows[0]) != len(rows[1]):
-            raise InputError(f"vectors have {len(rows[0])} and {len(rows[1])} dimensions; they are not of one encoder")
+        if np.shape(vector1) != np.shape(vector2):
+            raise InputError(
+                f"the vectors have shapes {np.shape(vector1)} and {np.shape(vector2)}; give one vector of each text, of "
+                "one encoder"
+            )
+        rows = at_length_1(checked_vectors([vector1, vector2], texts, self.name, None))
         first, second = (EncoderQuery(self, *of) for of in zip(texts, roles, rows))
         terms = first.terms(second)
         (coverage1, unknown1), (coverage2, unknown2) = first.known, second.known
@@ -174,7 +178,7 @@ class EncoderEmbedder(Embedder):
         """Whether the encoder is a SentenceTransformer; that library is not imported."""
         return any(kind.__module__.startswith("sentence_transformers") for kind in type(self.model).__mro__)
 
-    @property
+    @cached_property
     def name(self) -> str:
         """The name or folder of the encoder's transformer, or the name of its function or class."""
         if self.is_sentence_transformer:

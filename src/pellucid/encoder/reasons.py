@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from functools import cache, cached_property
+from functools import cached_property
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -20,7 +20,7 @@ import numpy as np
 from pellucid.embeddings import Role
 from pellucid.encoder.vectors import unit_vectors
 from pellucid.query import NO_TERMS, REMAINDER_ROW, Floats, Integers, Query, StoredVector, Terms
-from pellucid.rows import SHARED, Row, pair_row
+from pellucid.rows import SHARED, PairTable, Row
 from pellucid.text import JOINER
 
 _COMMON = "what all texts have in common"
@@ -55,13 +55,8 @@ class Reasons(ABC):
 
     def products(self, first: Parts, second: Parts) -> Terms:
         """Return what each pair of parts adds to the product of two texts' vectors."""
-        width, row1, row2 = len(second.vectors), cache(first.row), cache(second.row)
-
-        def row(number: int) -> Row:
-            return pair_row(row1(number // width), row2(number % width))
-
         table = first.vectors @ second.vectors.T
-        return Terms(table.ravel(), row, table.sum(axis=0))
+        return Terms(table.ravel(), PairTable(first.row, second.row, table.shape), table.sum(axis=0))
 
 
 class EncoderQuery(Query):
@@ -152,11 +147,12 @@ _SHARED_ROW = Row(_COMMON, (_COMMON,), 0.0, 0.0, key=(_COMMON,), kind=SHARED)
 
 def _with_shared(found: Terms, shared: float, score: float, *, exact: bool) -> Terms:
     """Return the terms and one more, for what all texts have in common."""
-    count = len(found.values)
+    made, count = found.row, len(found.values)
 
-    def row(number: int) -> Row:
-        return found.row(number) if number < count else _SHARED_ROW
+    def with_shared(number: int) -> Row:
+        return made(number) if number < count else _SHARED_ROW
 
+    row = made.and_also(_SHARED_ROW) if isinstance(made, PairTable) else with_shared
     return Terms(np.append(found.values, shared), row, found.marks, score=score, exact=exact)
 
 

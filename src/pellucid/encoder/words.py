@@ -21,6 +21,7 @@ from __future__ import annotations
 import hashlib
 import json
 import lzma
+import math
 import os
 import shutil
 import sys
@@ -111,9 +112,8 @@ class WordReasons(Reasons):
         self.table, self.fit, self.fingerprint = table, fit, dict(fingerprint)
         self.arrays = {name: np.asarray(arrays[name]) for name in _TENSORS}
         self.common = self.arrays["common"].astype(np.float64)
-        self._map = self.arrays["map"].astype(np.float32)  # half the time; what is lost is part of the rest
-        self._metric = self.arrays["metric"].astype(np.float32)
-        self._inner = self._metric @ self._map.T  # of the products of parts, as the weights are fitted
+        maps = [self.arrays["map"], self.arrays["metric"]]
+        self._maps = np.concatenate(maps, axis=1, dtype=np.float32)  # float64 takes twice as long; see `_vectors`
 
     def __repr__(self) -> str:
         """Return one line: the words' model, and how much of the variance they explain."""
@@ -145,24 +145,25 @@ class WordReasons(Reasons):
         """Return the parts [words, dimension] of a centred vector; the words beyond `rows` are strangers."""
         parts = np.zeros((len(counts), len(vector)))
         sums = self.table.word_vectors(rows) * counts[: len(rows), None].astype(np.float32)
-        length = np.linalg.norm(sums.sum(axis=0))
-        if length:
-            sums /= length
-            inner = (sums @ self._inner @ sums.T).astype(np.float64)
-            pulls = (sums @ (self._metric @ vector.astype(np.float32))).astype(np.float64)
-            near = max(_NEAR_1 * float(np.diag(inner).mean()), _LEAST)
-            weights = np.linalg.solve(inner + near * np.eye(len(rows)), pulls + near)
-            parts[: len(rows)] = weights[:, None] * (sums @ self._map)
+        total = sums.sum(axis=0)
+        length = math.sqrt(total @ total)
+        if length:  # what float32 loses is part of the rest
+            mapped, weighed = np.split((sums / length) @ self._maps, 2, axis=1)  # [words, dimension] each
+            inner = (weighed @ mapped.T).astype(np.float64)
+            near = max(_NEAR_1 * float(inner.trace()) / len(rows), _LEAST)
+            inner[np.diag_indices_from(inner)] += near
+            weights = np.linalg.solve(inner, weighed @ vector + near)
+            parts[: len(rows)] = weights[:, None] * mapped
         # What the known words leave is the only trace of the others: they get a share of it, as if each were large.
-        sizes = np.linalg.norm(parts, axis=1)
+        sizes = np.sqrt(np.einsum("wd,wd->w", parts, parts))
         beyond = _STRANGER * (sizes.max(initial=0.0) or 1.0) * counts[len(rows) :]
         shares = np.concatenate([_CONTEXT * sizes[: len(rows)], beyond]) / ((sizes.sum() + beyond.sum()) or 1.0)
-        parts += np.outer(shares, vector - parts.sum(axis=0))
+        rest, own = vector - parts.sum(axis=0), vector / (math.sqrt(vector @ vector) or 1.0)
         # What lies along the text's own vector mostly changes its length, and lengths are taken away from a cosine.
-        own = vector / (np.linalg.norm(vector) or 1.0)
-        along = parts @ own
-        parts -= _EQUAL * np.outer(along - along.mean(), own) if len(along) else 0.0
-        parts *= np.sqrt(self.fit.scale)
+        along = parts @ own + shares * (rest @ own)
+        evened = _EQUAL * (along.sum() / max(len(along), 1) - along)
+        parts += np.stack([shares, evened], axis=1) @ np.stack([rest, own])
+        parts *= math.sqrt(self.fit.scale)
         return parts
 
     def save_pretrained(self, path: str | Path) -> None:

@@ -19,7 +19,7 @@ import numpy.typing as npt
 from pellucid.embeddings import Role
 from pellucid.errors import InputError
 from pellucid.query import Query, Terms
-from pellucid.rows import READ_AS, WORD, Row, pair_row
+from pellucid.rows import READ_AS, WORD, PairTable, Row, pair_row
 from pellucid.static.folder import not_finite
 from pellucid.static.spelling import SpelledRows
 from pellucid.text import JOINER, Coverage, Span, Vocabulary, Word, shown_word
@@ -146,12 +146,8 @@ class WordQuery(Query):
             return Terms(pulls, self.words.row, score=float(pulls.sum()))
         others = other.vectors()
         _check_size(len(vectors), len(others))
-        table, width = vectors @ others.T, len(others)  # [words of text 1, words of text 2]
-        row1, row2 = cache(self.words.row), cache(other.words.row)
-
-        def row(number: int) -> Row:
-            return pair_row(row1(number // width), row2(number % width))
-
+        table = vectors @ others.T
+        row = PairTable(self.words.row, other.words.row, table.shape)
         return Terms(table.ravel(), row, score=float(table.sum()))
 
 
