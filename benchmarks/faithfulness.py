@@ -30,6 +30,7 @@ from functools import partial
 from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -370,7 +371,12 @@ def sentence_transformer(name: str, folder: Path | None) -> Any:
         model = SentenceTransformer(str(folder), device="cpu")
         model.default_prompt_name = "query" if name == ME5 else None
         return model
-    states = Transformer(str(folder), max_seq_length=256)
+    assert folder is not None
+    with TemporaryDirectory() as bare:  # with its chat template, every text would become a conversation
+        for file in folder.iterdir():
+            if file.name != "chat_template.jinja":
+                (Path(bare) / file.name).symlink_to(file.resolve())
+        states = Transformer(bare, max_seq_length=256)
     states.tokenizer.pad_token = states.tokenizer.pad_token or states.tokenizer.eos_token
     return SentenceTransformer(modules=[states, Pooling(states.get_embedding_dimension(), "mean")], device="cpu")
 

@@ -132,9 +132,10 @@ class PairTable:
 
     def __call__(self, number: int) -> Row:
         """Return a row, without a contribution."""
-        first, second = divmod(number, self._shape[1] or 1)
-        if first >= self._shape[0]:
-            return self._more[number - self._shape[0] * self._shape[1]]
+        pairs = self._shape[0] * self._shape[1]
+        if number >= pairs:
+            return self._more[number - pairs]
+        first, second = divmod(number, self._shape[1])
         return pair_row(self._first(first), self._second(second))
 
     def and_also(self, *rows: Row) -> PairTable:
@@ -146,7 +147,7 @@ class PairTable:
         table = values[: self._shape[0] * self._shape[1]].reshape(self._shape)
         first, second = ({}, {})  # type: tuple[dict[Span, float], dict[Span, float]]
         for found, word, sums in ((first, self._first, table.sum(axis=1)), (second, self._second, table.sum(axis=0))):
-            for number, value in enumerate(sums.tolist()):
+            for number, value in enumerate(sums.tolist() if table.size else []):
                 spans = word(number).spans1
                 found.update((span, found.get(span, 0.0) + value / len(spans)) for span in spans)
         return dict(sorted(first.items())), dict(sorted(second.items()))

@@ -21,7 +21,7 @@ from tokenizers import Tokenizer, models, pre_tokenizers
 import pellucid
 from pellucid.errors import InputError, MissingExtraError
 from pellucid.explanation import Explanation
-from pellucid.rows import Row
+from pellucid.rows import SHARED, PairTable, Row
 from pellucid.static.embedder import StaticEmbedder
 from pellucid.text import Coverage, Vocabulary
 from pellucid.views.parts import Bars, MarkedTexts, Matrix, cut
@@ -53,6 +53,25 @@ def anchors(exact: bool = False) -> Explanation:
 def matrix_of(why: Explanation) -> Matrix | None:
     """The word pairs among what the views show."""
     return next((part for part in why._parts() if isinstance(part, Matrix)), None)
+
+
+@given(st.integers(0, 4), st.integers(0, 4), st.booleans(), st.integers(0, 100))
+def test_the_words_of_a_table_of_pairs_add_up_as_its_rows_do(width1: int, width2: int, shared: bool, seed: int) -> None:
+    random = np.random.default_rng(seed)
+
+    def word(side: str, number: int) -> Row:
+        spans = tuple((start, start + 1) for start in range(number, 6, number + 2))
+        return Row(f"{side}{number}", (f"{side}{number}",), 0.0, 0.0, spans, key=(f"{side}{number}",))
+
+    made = PairTable(lambda number: word("a", number), lambda number: word("b", number), (width1, width2))
+    if shared:
+        made = made.and_also(Row("common", ("common",), 0.0, 0.0, kind=SHARED))
+    values = random.standard_normal(width1 * width2 + shared)
+    whole = Explanation.from_terms("static", ("a text", "b text"), float(values.sum()), values, made)
+    plain = Explanation("static", "a text", "b text", whole.score, tuple(whole.rows), True)
+    for text in (1, 2):
+        assert list(whole.word_contributions(text)) == list(plain.word_contributions(text))
+        assert whole.word_contributions(text) == pytest.approx(plain.word_contributions(text))
 
 
 @st.composite

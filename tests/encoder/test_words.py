@@ -138,7 +138,7 @@ def test_vectors_kept_elsewhere_are_explained_without_the_encoder(shadow: Encode
     own = shadow.explain(query, text, role1="query", role2="document")
     assert found.score == pytest.approx(own.score, abs=1e-6)
     np.testing.assert_allclose(found.contributions, own.contributions, atol=1e-6)
-    for wrong, message in ((first[:5], "5 and 24 dimensions"), (np.full(24, np.nan), "NaN"), ("text", "numbers")):
+    for wrong, message in ((first[:5], r"shapes \(5,\) and \(24,\)"), (np.full(24, np.nan), "NaN"), ("text", "shapes")):
         with pytest.raises(InputError, match=message):
             shadow.explain_vectors(query, wrong, text, second)
 

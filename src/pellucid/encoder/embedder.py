@@ -161,8 +161,8 @@ class EncoderEmbedder(Embedder):
         texts, roles = explained_texts(text1, text2, "query", "document")
         if np.shape(vector1) != np.shape(vector2):
             raise InputError(
-                f"the vectors have shapes {np.shape(vector1)} and {np.shape(vector2)}; give one vector of each text, of "
-                "one encoder"
+                f"the vectors have shapes {np.shape(vector1)} and {np.shape(vector2)}; give one vector of each text, "
+                "of one encoder"
             )
         rows = at_length_1(checked_vectors([vector1, vector2], texts, self.name, None))
         first, second = (EncoderQuery(self, *of) for of in zip(texts, roles, rows))
