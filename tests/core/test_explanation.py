@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import ast
 import copy
+import gc
 import pickle
 import re
 import subprocess
 import sys
+import types
+import weakref
 from html.parser import HTMLParser
 from io import StringIO
 from pathlib import Path
@@ -251,9 +254,26 @@ def test_rows_stay_numbers_until_they_are_read() -> None:
 
 def test_an_explanation_keeps_neither_vectors_nor_model(fruit: StaticEmbedder) -> None:
     """Who keeps a thousand explanations should not keep their texts' vectors."""
-    why = fruit.explain("apple pear", "car")
-    held = [cell.cell_contents for cell in why.rows._make.__closure__]
-    assert not any(isinstance(value, tuple) and hasattr(value, "vectors") for value in held)
+    model = copy.deepcopy(fruit)
+    why, held = model.explain("apple pear", "car"), weakref.ref(model)
+    del model
+    gc.collect()
+    assert held() is None
+    assert {row.parts for row in why.rows} == {("apple", "car"), ("pear", "car")}
+    seen, left = set(), [why]
+    while left:  # everything that it reaches, code and classes aside
+        thing = left.pop()
+        if (
+            id(thing) in seen
+            or isinstance(thing, (type, types.ModuleType, types.CodeType))
+            or "__builtins__" in (thing if isinstance(thing, dict) else ())
+        ):
+            continue
+        seen.add(id(thing))
+        assert not (
+            isinstance(thing, np.ndarray) and thing.ndim == 2 and thing.shape[1] == fruit.get_embedding_dimension()
+        )
+        left += gc.get_referents(thing)
 
 
 def test_views_say_what_a_row_is_and_do_not_guess_it(fruit: StaticEmbedder) -> None:
