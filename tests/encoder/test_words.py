@@ -5,7 +5,10 @@ from __future__ import annotations
 import copy
 import itertools
 import pickle
+import warnings
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -168,12 +171,23 @@ def test_saved_reasons_are_opened_for_their_encoder_alone(shadow: EncoderEmbedde
 
 
 def test_reasons_of_numbers_that_do_not_fit_are_refused(shadow: EncoderEmbedder, tmp_path: Path) -> None:
-    for name, array in (("map", np.ones((3, 24))), ("common", np.full(24, np.nan)), ("metric", np.ones(3))):
+    wide = {name: np.ones((len(array), 25)[-array.ndim :]) for name, array in shadow.reasons.arrays.items()}
+    wrong: list[dict[str, Any]] = [{"map": np.ones((3, 24))}, {"common": np.full(24, np.nan)}, {"metric": np.ones(3)}]
+    for number, arrays in enumerate([*wrong, wide]):
         broken = copy.copy(shadow.reasons)
-        broken.arrays = {**shadow.reasons.arrays, name: array}
-        broken.save_pretrained(tmp_path / name)
-        with pytest.raises(ModelFolderError, match=r"do not fit together|NaN"):
-            EncoderEmbedder(Shadow(noise=0.05), tmp_path / name).explain("ba")
+        broken.arrays = {**shadow.reasons.arrays, **arrays}
+        broken.save_pretrained(tmp_path / str(number))
+        with pytest.raises(ModelFolderError, match=r"have \(|NaN"):
+            EncoderEmbedder(Shadow(noise=0.05), tmp_path / str(number)).explain("ba")
+
+
+@pytest.mark.parametrize("scale", ["1", None, [1], 0, -1, float("nan"), float("inf")])
+def test_a_fit_that_was_none_is_refused(shadow: EncoderEmbedder, tmp_path: Path, scale: Any) -> None:
+    broken = copy.copy(shadow.reasons)
+    broken.fit = replace(shadow.reasons.fit, scale=scale)
+    broken.save_pretrained(tmp_path / "reasons")
+    with pytest.raises(ModelFolderError, match=r"holds no (whole )?reasons"):
+        EncoderEmbedder(Shadow(noise=0.05), tmp_path / "reasons").explain("ba")
 
 
 def test_a_folder_of_an_encoder_keeps_its_reasons(tmp_path: Path) -> None:
@@ -261,6 +275,14 @@ def test_reasons_are_fitted_once_and_kept(tmp_path: Path, monkeypatch: pytest.Mo
     assert words_for(pellucid.load(encoder)).fit == first.fit
     calls = encoder.calls
     assert words_for(pellucid.load(encoder)).fit == first.fit and encoder.calls == calls + 1
+    for name in ("reasons.safetensors", "config.json"):  # damaged in a way that only opening it shows
+        content = bytearray((kept / name).read_bytes())
+        content[-len(content) // 3] ^= 1
+        (kept / name).write_bytes(content)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)
+            assert words_for(pellucid.load(encoder)).fit == first.fit
+    assert words_for(pellucid.load(encoder)).fit == first.fit
 
 
 def test_an_encoder_of_several_languages_is_fitted_on_several() -> None:

@@ -195,21 +195,26 @@ class WordReasons(Reasons):
         facts = check_family(folder, "reasons")
         check_same(f"{encoder!r}, for the reasons in {folder},", fingerprint(encoder), facts.get("encoder"),
                    "Fit them to this one: model.fit_reasons(texts)")  # fmt: skip
-        return cls._read(folder, facts)
+        return cls._read(folder, facts, encoder)
 
     @classmethod
-    def _read(cls, folder: Path, facts: Mapping[str, Any]) -> WordReasons:
+    def _read(cls, folder: Path, facts: Mapping[str, Any], encoder: Embedder) -> WordReasons:
         try:
             fit = Fit(**facts["fit"])
+            is_sane = math.isfinite(fit.explained + fit.remainder) and 0 < fit.scale < math.inf
             own = fit.table not in bundled_models()
             table = StaticEmbedder.from_pretrained(folder / "table") if own else _bundled(fit.table)
             arrays, _ = read_tensors(folder / "reasons.safetensors")
             shapes = {name: arrays[name].shape for name in _TENSORS}
         except (KeyError, TypeError) as error:
             raise ModelFolderError(f"{folder} holds no whole reasons: {error}") from error
-        size = table.get_embedding_dimension(), *shapes["common"]
-        if len(size) != 2 or shapes["map"] != size or shapes["metric"] != size:
-            raise ModelFolderError(f"{folder / 'reasons.safetensors'}: the shapes {shapes} do not fit together")
+        if not is_sane:
+            raise ModelFolderError(f"{folder} holds no reasons: {fit} is none that was fitted")
+        size = table.get_embedding_dimension(), encoder.get_embedding_dimension()
+        if shapes["common"] != size[1:] or shapes["map"] != size or shapes["metric"] != size:
+            raise ModelFolderError(
+                f"{folder / 'reasons.safetensors'} has the shapes {shapes}; {table!r} and {encoder!r} have {size}"
+            )
         if not all(is_sound(arrays[name]) for name in _TENSORS):
             raise ModelFolderError(f"{folder / 'reasons.safetensors'} holds NaN or infinity")
         check_same(f"{table!r}, the words of the reasons in {folder},", fingerprint(table), facts.get("table"),
@@ -302,10 +307,17 @@ def words_for(encoder: Embedder, *, show_progress_bar: bool = True) -> WordReaso
             facts = read_config(folder)
         except ModelFolderError:  # of a newer version, or being written
             continue
-        if same_model(known, facts.get("encoder")):
-            ready = WordReasons._read(folder, check_family(folder, "reasons"))
-            ready.is_ready_made = folder.parent == _BUNDLED
-            return ready
+        if not same_model(known, facts.get("encoder")):
+            continue
+        try:
+            ready = WordReasons._read(folder, check_family(folder, "reasons"), encoder)
+        except ModelFolderError as error:
+            if folder.parent == _BUNDLED:
+                raise
+            warn(f"the reasons of {encoder!r} that were kept cannot be used, and are fitted again: {error}")
+            break
+        ready.is_ready_made = folder.parent == _BUNDLED
+        return ready
     found = fit_words(encoder, show_progress_bar=show_progress_bar)
     place = kept / hashlib.sha256(json.dumps(known).encode()).hexdigest()[:16]
     shutil.rmtree(place, ignore_errors=True)  # what is not whole

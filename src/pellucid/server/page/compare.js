@@ -61,6 +61,6 @@ function drawn(/** @type {any} */ found) {
     el("div", { class: "score" }, found.score.toFixed(4)),
     ...found.notes.map((/** @type {any} */ note) => el("p", { class: note.is_warning ? "warning" : "note" }, note.text)),
     ...boxes.flatMap((box, number) => [el("h2", {}, `Text ${"ABC"[number]}`), box]),
-    rowTable(found.rows, { score: found.score, caption: "What the score is made of", hover: (row) => outline(row ? [row] : [], row !== null) }),
+    rowTable(found.rows, { score: found.score, remainder: found.exact ? null : found.remainder, caption: "What the score is made of", hover: (row) => outline(row ? [row] : [], row !== null) }),
   ];
 }

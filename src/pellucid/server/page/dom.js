@@ -148,11 +148,12 @@ export function marksOf(rows, side) {
 /**
  * Return rows as a table with bars; what is left out is summed up, so that the column adds up to the score.
  * @param {Row[]} rows
- * @param {{score: number, caption: string, top?: number, hover?: (row: Row | null) => void}} options
+ * @param {{score: number, remainder?: number | null, caption: string, top?: number, hover?: (row: Row | null) => void}} options
+ *   remainder: null where the rows are all of the score
  */
-export function rowTable(rows, { score, caption, top = 12, hover }) {
-  const most = Math.max(1e-9, ...rows.map((row) => Math.abs(row.contribution)));
-  const least = rows.slice(0, top).some((row) => row.contribution < 0) ? -1 : 0; // bars have no left half in vain
+export function rowTable(rows, { score, remainder = null, caption, top = 12, hover }) {
+  const most = Math.max(1e-9, Math.abs(remainder ?? 0), ...rows.map((row) => Math.abs(row.contribution)));
+  const least = (remainder ?? 0) < 0 || rows.slice(0, top).some((row) => row.contribution < 0) ? -1 : 0; // bars have no left half in vain
   const lines = rows.slice(0, top).map((row) => {
     const line = el("tr", {}, el("td", { class: "number" }, signed(row.contribution)), el("td", { class: "bar" }, bar(row.contribution / most, least)), el("td", {}, row.name));
     if (hover) {
@@ -161,8 +162,9 @@ export function rowTable(rows, { score, caption, top = 12, hover }) {
     }
     return line;
   });
-  const rest = score - rows.slice(0, top).reduce((sum, row) => sum + row.contribution, 0);
+  const rest = score - (remainder ?? 0) - rows.slice(0, top).reduce((sum, row) => sum + row.contribution, 0);
   if (rows.length > top) lines.push(el("tr", {}, el("td", { class: "number" }, signed(rest)), el("td", { class: "bar" }), el("td", { class: "note" }, `${(rows.length - top).toLocaleString("en")} more rows together`)));
+  if (remainder !== null) lines.push(el("tr", {}, el("td", { class: "number" }, signed(remainder)), el("td", { class: "bar" }, bar(remainder / most, least)), el("td", { class: "note" }, "remainder: what the rows do not carry")));
   return el("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": caption }, el("table", {},
     el("caption", {}, caption),
     el("thead", {}, el("tr", {}, el("th", { scope: "col", class: "number" }, "adds"), el("th", { scope: "col", class: "bar" }, "size"), el("th", { scope: "col" }, "reason"))),

@@ -81,7 +81,7 @@ function drawn(/** @type {{explanation: any, nearest: any}} */ { explanation, ne
   const parts = [
     ...explanation.notes.map((/** @type {any} */ note) => el("p", { class: note.is_warning ? "warning" : "note" }, note.text)),
     markedText(explanation.text1, marksOf(explanation.rows, "spans1"), { unknown: explanation.unknown1 }),
-    rowTable(explanation.rows, { score: explanation.score, caption: "What the text is about" }),
+    rowTable(explanation.rows, { score: explanation.score, remainder: explanation.exact ? null : explanation.remainder, caption: "What the text is about" }),
   ];
   if (nearest) {
     parts.push(el("h2", {}, "Nearest in the index"), el("ol", {}, ...nearest.hits.map((/** @type {any} */ hit) =>

@@ -62,7 +62,7 @@ export async function search(main, page) {
     /** @type {Map<string, number>} */
     const sizes = new Map();
     for (const hit of found?.hits.slice(0, SHOWN) ?? []) {
-      for (const row of hit.rows) sizes.set(row.handle, (sizes.get(row.handle) ?? 0) + Math.abs(row.contribution));
+      for (const row of hit.rows.filter(isWeighable)) sizes.set(row.handle, (sizes.get(row.handle) ?? 0) + Math.abs(row.contribution));
     }
     const largest = [...sizes].sort((a, b) => b[1] - a[1]).slice(0, HANDLES).map(([name]) => name);
     const names = [...new Set([...Object.keys(factors), ...largest])];
@@ -113,6 +113,11 @@ export async function search(main, page) {
     weighing, hits, keeper);
   drawHits();
   run(0);
+}
+
+/** Whether a row stands for something of the texts; what all texts have in common and what is left can be weighed by nobody. */
+function isWeighable(/** @type {any} */ row) {
+  return row.kind !== "shared part" && row.kind !== "remainder";
 }
 
 /** Return the score of a hit with some reasons weighed anew: an exact sum, since rows add up to the score. */
