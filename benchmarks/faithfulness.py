@@ -51,7 +51,6 @@ from benchmarks.faithfulness_ways import (
     Subject,
     Way,
     explained_by,
-    leave_one_out,
     ours,
     own,
     values_by,
@@ -400,6 +399,7 @@ def with_words(embedder: Any, name: str, subject: Subject, table: str = "") -> A
 
 
 _TRIED_ON, _TRIED_PAIRS = 4_000, 300  # sentences that are fitted on; pairs of STS12 to STS14
+FEWER = (2, 4, 8)  # one in so many of the sentences
 TRIALS: dict[str, dict[str, float]] = {
     "as they are": {},
     "all weights 1": {"_NEAR_1": 1e9},
@@ -428,19 +428,18 @@ def pairs_to_try(data: Path) -> list[Pair]:
     return [pairs[n] for n in np.random.default_rng(1).permutation(len(pairs))[:_TRIED_PAIRS]]
 
 
-def trials(encoder: Encoder, data: Path) -> str:
+def trials(encoder: Encoder, data: Path, work: Path) -> str:
     """Return what becomes of word reasons when a constant of theirs is another, or they are fitted on fewer texts."""
     subject, pairs = encoder.subject, pairs_to_try(data)
     texts, chosen = open_texts(pellucid.load(subject.model))
     texts = texts[:: -(-len(texts) // _TRIED_ON)]
     vectors = subject(texts)
-    subject.read_ahead(lambda: [leave_one_out(subject, pair) for pair in pairs])
-    found = {YARDSTICK: [leave_one_out(subject, pair) for pair in pairs]}
-    fits = {**{label: (1, constants) for label, constants in TRIALS.items()}, **{
-        f"fitted on {len(texts[::step]):,} sentences": (step, {}) for step in (2, 4, 8)}}  # fmt: skip
+    found = {YARDSTICK: explained(YARDSTICK, PEERS[YARDSTICK], subject, pairs, work / "found" / encoder.name)}
+    fits = {label: (1, constants) for label, constants in TRIALS.items()}
+    fits |= {f"fitted on {len(texts[::step]):,} sentences": (step, {}) for step in FEWER}
     for label, (step, constants) in fits.items():
         print(f"{encoder.name}, tried: {label}", flush=True)
-        with patch.multiple(word_reasons, **constants):
+        with patch.dict(vars(word_reasons), constants):
             model = pellucid.load(subject.model)
             model.fit_reasons(texts[::step], vectors[::step], table=pellucid.load(chosen), show_progress_bar=False)
             found[label] = [explained_by(model, WORDS, subject, pair) for pair in pairs]
@@ -638,7 +637,7 @@ def measured_so_far(arguments: argparse.Namespace) -> Iterator[tuple[list[Measur
                 near = _nearness(encoder, measurements[-1].pairs)
             yield measurements, near + tried
         if name == MINILM and not arguments.pairs:
-            tried = "\n\n" + trials(encoder, arguments.data)
+            tried = "\n\n" + trials(encoder, arguments.data, arguments.work_dir)
             yield measurements, near + tried
 
 

@@ -115,6 +115,10 @@ def write_data(folder):
     for name in ("STSBenchmark", "SICK-R"):
         (folder / "sts" / name).mkdir(parents=True)
         (folder / "sts" / name / "test.tsv").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    for name in ("STS12", "STS13", "STS14"):  # whose pairs are tried where STS-B has neither text
+        (folder / "sts" / name).mkdir()
+        others = [line.replace("the ", "that ").replace("a ", "one ") for line in lines]
+        (folder / "sts" / name / "test.tsv").write_text("\n".join(others) + "\n", encoding="utf-8")
 
 
 def test_the_page(bench, ways, teacher, tmp_path, monkeypatch):
@@ -131,11 +135,15 @@ def test_the_page(bench, ways, teacher, tmp_path, monkeypatch):
         return fitted
 
     monkeypatch.setattr(bench, "with_words", with_words)
+    monkeypatch.setattr(bench, "open_texts", lambda embedder: (2 * texts, "static-en"))
+    monkeypatch.setattr(bench, "FEWER", (2,))
+    monkeypatch.setattr(bench, "TRIALS", dict(list(bench.TRIALS.items())[:2]))
     arguments = bench.argparse.Namespace(
         only=[bench.MINILM], data=tmp_path / "data", work_dir=tmp_path / "work", pairs=None, minilm=None
     )
     page = [bench.page(*of) for of in bench.measured_so_far(arguments)][-1]
     assert "| leave one word out | " in page and " 100 (100 to 100)" in page
+    assert "| all weights 1 | " in page and "| fitted on 200 sentences | " in page
     assert "words reach 97 % of leave-one-out's fall | all-MiniLM-L6-v2, STS-B" in page
     monkeypatch.setattr(ways.Subject, "read_ahead", None)  # a second run has kept what peers found
     again = list(bench.measured_so_far(arguments))[-1]
