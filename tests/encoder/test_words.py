@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import copy
 import itertools
+import os
 import pickle
+import signal
+import threading
 import warnings
 from dataclasses import replace
 from pathlib import Path
@@ -17,6 +20,7 @@ from hypothesis import strategies as st
 
 import pellucid
 from pellucid.encoder import words as word_reasons
+from pellucid.encoder.embedder import _FINDING as model_lock
 from pellucid.encoder.embedder import EncoderEmbedder
 from pellucid.encoder.words import fit_words, open_texts, words_for
 from pellucid.errors import InputError, ModelFolderError
@@ -283,6 +287,30 @@ def test_reasons_are_fitted_once_and_kept(tmp_path: Path, monkeypatch: pytest.Mo
             warnings.simplefilter("ignore", UserWarning)
             assert words_for(pellucid.load(encoder)).fit == first.fit
     assert words_for(pellucid.load(encoder)).fit == first.fit
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="a system without fork")
+def test_a_process_forked_while_reasons_are_fitted_fits_its_own(shadow: EncoderEmbedder) -> None:
+    begun, go_on = threading.Event(), threading.Event()
+    parent = os.getpid()
+
+    def slow(texts: list[str]) -> np.ndarray:
+        begun.set()
+        assert os.getpid() != parent or go_on.wait(60)
+        return shadow.model(texts)
+
+    model = pellucid.load(slow)
+    thread = threading.Thread(target=lambda: model.reasons)
+    thread.start()
+    begun.wait(60)
+    child = os.fork()
+    if child == 0:
+        signal.alarm(60)  # it must not wait for a thread that it does not have
+        with model_lock:
+            os._exit(0)
+    go_on.set()
+    thread.join(60)
+    assert os.waitpid(child, 0)[1] == 0
 
 
 def test_an_encoder_of_several_languages_is_fitted_on_several() -> None:

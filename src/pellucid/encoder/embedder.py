@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from functools import cached_property
 from pathlib import Path
-from threading import RLock
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -23,7 +22,7 @@ from pellucid.encoder.words import Fit, WordReasons, fit_words, words_for
 from pellucid.errors import InputError
 from pellucid.folder import identify
 from pellucid.query import Query
-from pellucid.store import writing_folder
+from pellucid.store import ForkLock, writing_folder
 from pellucid.text import Coverage, Span, well_formed, words_before
 from pellucid.untrusted import without_bars
 
@@ -32,7 +31,7 @@ WAYS = ("words", "tokens", "concepts")
 
 _SPECIAL = 64  # tokens that a template and a prompt may add
 
-_FINDING = RLock()  # reasons are found once
+_FINDING = ForkLock()  # reasons are found once
 
 if TYPE_CHECKING:
     from pellucid.corpus import Corpus

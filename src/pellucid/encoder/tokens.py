@@ -13,7 +13,6 @@ equally: it decides the vector's length, which a cosine does not know. One pass 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from threading import Lock
 from typing import Any, ClassVar
 
 import numpy as np
@@ -28,6 +27,7 @@ from pellucid.fingerprint import PROBES
 from pellucid.query import Floats
 from pellucid.rows import WORD, Row
 from pellucid.static.words import spans_by
+from pellucid.store import ForkLock
 from pellucid.text import Span, split_words, unspaced_run, well_formed
 
 SPECIAL, PUNCTUATION = "(special tokens)", "(punctuation)"
@@ -39,7 +39,7 @@ _STRANGE = 1e-3  # the same of a stored vector; rounding of half precision and o
 _EQUAL = (
     0.8  # of the parts along the text's own vector that words share equally; chosen by deletion, on news and forums
 )
-_TOKENIZING = Lock()
+_TOKENIZING = ForkLock()
 
 
 class TokenReasons(Reasons):

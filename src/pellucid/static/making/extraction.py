@@ -18,7 +18,6 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from itertools import islice
 from pathlib import Path
-from threading import Lock
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -31,6 +30,7 @@ from pellucid.errors import CorpusError, InputError
 from pellucid.fingerprint import fingerprint
 from pellucid.progress import Progress
 from pellucid.static.making.segmentation import word_finder
+from pellucid.store import ForkLock
 from pellucid.text import Word, well_formed
 from pellucid.workfolder import WorkFolder
 
@@ -42,7 +42,7 @@ WordVectors = tuple[npt.NDArray[np.int64], Vectors]
 """Vocabulary rows [n] and vectors [n, d] of the whole words in a batch."""
 
 _SHARD = 16_384  # sentences between two checkpoints: about a minute of a small teacher on two cores
-_TOKENIZING = Lock()
+_TOKENIZING = ForkLock()
 
 
 @dataclass(frozen=True)

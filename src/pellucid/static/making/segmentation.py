@@ -20,12 +20,12 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import lru_cache
 from itertools import islice
-from threading import Lock
 from typing import Any
 from unicodedata import name as character_name
 
 from pellucid.corpus import Corpus, is_path, read_texts
 from pellucid.errors import CorpusError, InputError, missing_extra
+from pellucid.store import ForkLock
 from pellucid.text import Word, split_words, unspaced_run, well_formed
 
 _Cut = Callable[[str], list[str]]
@@ -51,7 +51,7 @@ _SEGMENTED = {
 }  # fmt: skip
 """Languages with a segmenter and the scripts it knows."""
 
-_SEGMENTING = Lock()
+_SEGMENTING = ForkLock()
 
 
 @lru_cache(maxsize=16)
