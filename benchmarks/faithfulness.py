@@ -71,6 +71,7 @@ PAGE = Path(__file__).parents[1] / "docs" / "results-reasons.md"
 MINILM, ME5, STATIC, SMOLLM2 = "all-MiniLM-L6-v2", "multilingual-e5-small", "static-en", "SmolLM2-135M"
 STS, SICK, SCIFACT, GERMAN = "STS-B", "SICK-R", "SciFact", "German x English"
 PARAPHRASES = "paraphrases of STS-B"
+OWN_TEXTS = "words fitted on abstracts"
 
 LEAST_GOLD, LEAST_WORDS, MOST_WORDS = 2.5, 8, 40
 PARAPHRASE = 4.5  # gold score from which a pair counts as paraphrases
@@ -80,6 +81,7 @@ FALLS = ("1 word", "2 words", "3 words", "20 %")
 GOAL, MOST_REMAINDER, MOST_MS = 97, 10, 1.0
 FITTED_ON = {SMOLLM2: 1_000}  # sentences, of an encoder that is slow; others are fitted on all that come with us
 FOLDERS = {MINILM: "--minilm", ME5: "--me5", SMOLLM2: "--smollm2"}
+_FIT = 4_000  # texts that words are fitted on, where a fit is tried
 _TWO = 1  # the column of falls that claims are about
 
 
@@ -142,13 +144,16 @@ def _similar(name: str, data: Path) -> list[tuple[str, str]]:
 
 def _claims(name: str, data: Path) -> list[tuple[str, str]]:
     """Return each claim with the beginning of the first abstract that is relevant to it."""
-    task = next(task for task in find_tasks(data) if task.name == name)
-    collection = read_collection(task)
+    collection = read_collection(_task(name, data))
     texts = dict(zip(collection.ids, collection.documents))
     return [
         (query, _beginning(texts[next(iter(documents))]))
         for query, documents in zip(collection.queries, collection.relevant.values())
     ]
+
+
+def _task(name: str, data: Path) -> Any:
+    return next(task for task in find_tasks(data) if task.name == name)
 
 
 def _beginning(text: str) -> str:
@@ -304,6 +309,8 @@ def measure(encoder: Encoder, plan: Plan, name: str, data: Path, work: Path) -> 
     """Measure all ways on one set; stability and time on the encoder's first set alone."""
     pairs = pairs_of(name, data, plan.sets[name])
     ways = {**{way: PEERS[way] for way in plan.ways}, **encoder.ways}
+    if (encoder.name, name) == (MINILM, SCIFACT):
+        ways[OWN_TEXTS] = fitted_on_abstracts(encoder.subject, pairs, data)
     first = name == next(iter(plan.sets))
     same = [pair for both in paraphrases(data, plan.count(PARAPHRASES)) for pair in both] if first else []
     kept = work / "found" / encoder.name
@@ -360,6 +367,15 @@ def open_encoder(name: str, folder: Path | None, work: Path) -> Encoder:
     return Encoder(name, subject, Subject(encode, model), ways)
 
 
+def fitted_on_abstracts(subject: Subject, pairs: Sequence[Pair], data: Path) -> Way:
+    """Return word reasons fitted on the beginnings of SciFact's abstracts, but for those that are explained."""
+    asked = {pair.second for pair in pairs}
+    texts = [text for text in map(_beginning, read_collection(_task(SCIFACT, data)).documents) if text not in asked]
+    model = pellucid.load(subject.model)
+    model.fit_reasons(texts[:_FIT], subject(texts[:_FIT]), show_progress_bar=False)
+    return own(partial(explained_by, model, WORDS), partial(values_by, model, WORDS))
+
+
 def sentence_transformer(name: str, folder: Path | None) -> Any:
     """Return an encoder as its users have it: with its prompt for comparisons, or mean-pooled."""
     from sentence_transformers import SentenceTransformer
@@ -398,7 +414,7 @@ def with_words(embedder: Any, name: str, subject: Subject, table: str = "") -> A
 # What was tried
 
 
-_TRIED_ON, _TRIED_PAIRS = 4_000, 300  # sentences that are fitted on; pairs of STS12 to STS14
+_TRIED_PAIRS = 300  # of STS12 to STS14
 FEWER = (2, 4, 8)  # one in so many of the sentences
 TRIALS: dict[str, dict[str, float]] = {
     "as they are": {},
@@ -432,7 +448,7 @@ def trials(encoder: Encoder, data: Path, work: Path) -> str:
     """Return what becomes of word reasons when a constant of theirs is another, or they are fitted on fewer texts."""
     subject, pairs = encoder.subject, pairs_to_try(data)
     texts, chosen = open_texts(pellucid.load(subject.model))
-    texts = texts[:: -(-len(texts) // _TRIED_ON)]
+    texts = texts[:: -(-len(texts) // _FIT)]
     vectors = subject(texts)
     found = {YARDSTICK: explained(YARDSTICK, PEERS[YARDSTICK], subject, pairs, work / "found" / encoder.name)}
     fits = {label: (1, constants) for label, constants in TRIALS.items()}
@@ -538,9 +554,12 @@ def verdicts(measurements: Sequence[Measurement]) -> str:
         lines.append(
             [f"the remainder of words is at most {MOST_REMAINDER} % of the score", place, _percent(rest), under]
         )
+        if OWN_TEXTS in results:
+            ahead = difference(results[OWN_TEXTS].falls[:, _TWO], words.falls[:, _TWO])
+            lines.append([f"{OWN_TEXTS} are ahead of those that come with us", place, _signed(ahead), ahead.verdict()])
         for way in (way for way in OURS if way in results and results[way].is_of_words):
             best, ahead = ahead_at_its_cost(way, results)
-            shown = f"{ahead.value:+.4f} ({ahead.low:+.4f} to {ahead.high:+.4f}) over {best}"
+            shown = f"{_signed(ahead)} over {best}"
             lines.append([f"{way} are first of what takes as few passes", place, shown, ahead.verdict()])
         if words.ms:
             spent = interval_of(bootstrap(np.array(words.ms), lambda rows: np.median(rows, axis=-1)))
@@ -556,7 +575,7 @@ def ahead_at_its_cost(way: str, results: Mapping[str, Result]) -> tuple[str, Int
     """Return the best other way with no more passes, our simpler ones aside, and by how much ours is ahead of it."""
     passes = {name: statistics.median(one.passes for one in result.found) for name, result in results.items()}
     rivals = [name for name in results if name != way and passes[name] <= passes[way]]
-    rivals = [name for name in rivals if name not in SIMPLER and results[name].is_of_words]
+    rivals = [name for name in rivals if name not in (*SIMPLER, OWN_TEXTS) and results[name].is_of_words]
     best = max(rivals, key=lambda name: results[name].falls[:, _TWO].mean())
     count = len(results[best].falls)
     return best, difference(results[way].falls[:count, _TWO], results[best].falls[:, _TWO])
@@ -564,6 +583,10 @@ def ahead_at_its_cost(way: str, results: Mapping[str, Result]) -> tuple[str, Int
 
 def _percent(interval: Interval) -> str:
     return f"{interval.value:.1f} % ({interval.low:.1f} to {interval.high:.1f})"
+
+
+def _signed(interval: Interval) -> str:
+    return f"{interval.value:+.4f} ({interval.low:+.4f} to {interval.high:+.4f})"
 
 
 def row_correlation(fitted: Any, pairs: Sequence[Pair]) -> Interval:
