@@ -135,9 +135,9 @@ class Subject:
             self._planned = None
         self(texts)
 
-    def forget(self) -> None:
-        """Forget what was read, so that time is taken of reading it."""
-        self._known.clear()
+    def forget(self, but: Sequence[str]) -> None:
+        """Forget what was read but for some texts, so that time is taken of reading the others."""
+        self._known = {text: self._known[text] for text in but}
 
 
 class Way(NamedTuple):

@@ -113,7 +113,7 @@ class WordReasons(Reasons):
         self.arrays = {name: np.asarray(arrays[name]) for name in _TENSORS}
         self.common = self.arrays["common"].astype(np.float64)
         maps = [self.arrays["map"], self.arrays["metric"]]
-        self._maps = np.concatenate(maps, axis=1, dtype=np.float32)  # float64 takes twice as long; see `_vectors`
+        self._maps = np.concatenate(maps, axis=1, dtype=np.float32)  # what float32 loses is part of the rest
 
     def __repr__(self) -> str:
         """Return one line: the words' model, and how much of the variance they explain."""
@@ -147,11 +147,12 @@ class WordReasons(Reasons):
         sums = self.table.word_vectors(rows) * counts[: len(rows), None].astype(np.float32)
         total = sums.sum(axis=0)
         length = math.sqrt(total @ total)
-        if length:  # what float32 loses is part of the rest
-            mapped, weighed = np.split((sums / length) @ self._maps, 2, axis=1)  # [words, dimension] each
-            inner = (weighed @ mapped.T).astype(np.float64)
+        if length:
+            both = ((sums / length) @ self._maps).astype(np.float64)
+            mapped, weighed = both[:, : len(vector)], both[:, len(vector) :]  # [words, dimension]
+            inner = weighed @ mapped.T
             near = max(_NEAR_1 * float(inner.trace()) / len(rows), _LEAST)
-            inner[np.diag_indices_from(inner)] += near
+            inner.flat[:: len(rows) + 1] += near
             weights = np.linalg.solve(inner, weighed @ vector + near)
             parts[: len(rows)] = weights[:, None] * mapped
         # What the known words leave is the only trace of the others: they get a share of it, as if each were large.
@@ -162,7 +163,7 @@ class WordReasons(Reasons):
         # What lies along the text's own vector mostly changes its length, and lengths are taken away from a cosine.
         along = parts @ own + shares * (rest @ own)
         evened = _EQUAL * (along.sum() / max(len(along), 1) - along)
-        parts += np.stack([shares, evened], axis=1) @ np.stack([rest, own])
+        parts += np.array([shares, evened]).T @ np.array([rest, own])
         parts *= math.sqrt(self.fit.scale)
         return parts
 
