@@ -13,12 +13,13 @@ TORCH_INDEX := https://download.pytorch.org/whl/cpu
 install-torch = $(1) install --quiet 'torch==$(TORCH)+cpu' 2>/dev/null \
 	  || $(1) install --quiet 'torch==$(TORCH)' --extra-index-url $(TORCH_INDEX)
 
+NATIVE := hatch_build.py $(wildcard src/pellucid/native/*.[ch])
 LOWEST := $(VENV)-lowest
 PYTHONS := $(foreach minor,10 11 12 13 14,python3.$(minor)) $(wildcard $(HOME)/.pyenv/versions/3.1?.*/bin/python)
 QUICK := tests/core/test_core_install.py tests/core/test_explanation.py tests/static/test_static.py \
 	tests/index/test_index_given.py
 
-.PHONY: help demo test lint format types full slow pythons lowest fuzz docs help-docs clean
+.PHONY: help demo test lint format types full slow pythons lowest fuzz fuzz-native plain docs help-docs clean
 .DELETE_ON_ERROR:
 
 help:  ## list the targets
@@ -58,7 +59,7 @@ pythons:  ## the core and an index with the oldest and the newest other Python o
 	for python in $$oldest $$newest; do \
 	  $$python --version; env=$(VENV)-other; \
 	  $$python -m venv --clear $$env && $$env/bin/python -m pip --disable-pip-version-check install --quiet \
-	    --editable '.[plot,search]' pytest hypothesis || { echo "its packages cannot be installed here"; continue; }; \
+	    --editable '.[plot,search,sparse]' pytest hypothesis || { echo "its packages cannot be installed here"; continue; }; \
 	  $$env/bin/python -m pytest $(QUICK) || exit 1; \
 	done
 
@@ -73,6 +74,12 @@ lowest:  ## the tests with the oldest direct dependencies that pyproject.toml al
 
 fuzz: $(VENV)/test.stamp  ## attack it for minutes: damaged files, kills, full disks, odd texts; FUZZ="--seed 1" for others
 	PYTHONPATH=tests $(BIN)/python -m fuzz $(FUZZ)
+
+fuzz-native: $(VENV)/test.stamp  ## the same with C kernels that check every access to memory; needs gcc
+	PYTHONPATH=tests $(BIN)/python -m fuzz --sanitized $(FUZZ)
+
+plain: $(VENV)/test.stamp  ## the tests with Python in place of the C kernels
+	PELLUCID_NATIVE=off $(BIN)/python -m pytest
 
 docs: $(VENV)/docs.stamp help-docs  ## build the documentation into site/
 	$(BIN)/mkdocs build --strict
@@ -91,7 +98,7 @@ $(VENV)/made.stamp:
 	$(PYTHON) -m venv $(VENV)
 	@touch $@
 
-$(VENV)/core.stamp: pyproject.toml $(VENV)/made.stamp
+$(VENV)/core.stamp: pyproject.toml $(NATIVE) $(VENV)/made.stamp
 	$(PIP) install --quiet --editable .
 	@touch $@
 
@@ -99,7 +106,7 @@ $(VENV)/torch.stamp: $(VENV)/made.stamp
 	$(call install-torch,$(PIP))
 	@touch $@
 
-$(VENV)/test.stamp: pyproject.toml $(VENV)/torch.stamp
+$(VENV)/test.stamp: pyproject.toml $(NATIVE) $(VENV)/torch.stamp
 	$(PIP) install --quiet --editable '.[test]'
 	@touch $(VENV)/core.stamp $@
 

@@ -16,6 +16,7 @@ from hypothesis import settings
 
 from pellucid import folder as model_folder
 from pellucid.encoder import words
+from pellucid.native.library import native
 from pellucid.static.embedder import StaticEmbedder
 from pellucid.text import Vocabulary
 
@@ -25,6 +26,12 @@ settings.register_profile("thorough", deadline=None, max_examples=100)
 settings.load_profile("quick")
 
 SHARED = Path(__file__).resolve().parents[1] / "shared"
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Skip tests of the C kernels themselves where Python does their work."""
+    if item.get_closest_marker("native") and native() is None:
+        pytest.skip("the C kernels are not loaded")
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -63,7 +70,7 @@ def shared() -> Path:
 @pytest.fixture
 def opened(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], ModuleType]:
     """A function that imports a script by its dotted name; what it sets for threads is undone."""
-    for name in ("OMP_NUM_THREADS", "NUMBA_NUM_THREADS", "MKL_NUM_THREADS", "RAYON_NUM_THREADS", "PELLUCID_THREADS"):
+    for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "RAYON_NUM_THREADS", "PELLUCID_THREADS"):
         monkeypatch.setenv(name, "1")
     monkeypatch.setenv("TOKENIZERS_PARALLELISM", "false")
     return importlib.import_module

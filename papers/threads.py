@@ -1,4 +1,4 @@
-"""How many threads a script's libraries start: set before numpy, torch, numba or tokenizers are imported."""
+"""How many threads a script's libraries start: set before numpy, torch or tokenizers are imported."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ _NUMBERS = (
     "OMP_NUM_THREADS",
     "OPENBLAS_NUM_THREADS",
     "MKL_NUM_THREADS",
-    "NUMBA_NUM_THREADS",
     "RAYON_NUM_THREADS",
     "PELLUCID_THREADS",
 )

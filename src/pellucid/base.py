@@ -28,6 +28,7 @@ from pellucid.embeddings import (
     checked_role,
     explained_texts,
     in_the_form_of,
+    is_arrow,
     refuse_tables,
     stacked,
     unit_rows,
@@ -196,7 +197,8 @@ class Embedder(ABC):
         """Return the embeddings of texts. The arguments are those of sentence-transformers' `encode`.
 
         Args:
-            inputs: a text, or any iterable of texts. One string gives one embedding (1-d), as in sentence-transformers.
+            inputs: a text, or any iterable of texts, such as a list, a pandas Series or an Arrow array. One string
+                gives one embedding (1-d), as in sentence-transformers.
             prompt_name: "query" or "document": encode as `encode_query` or `encode_document` does.
             prompt: a string put before every text, instead of the model's own. A transformer with instructions takes
                 only "": its instructions have a template (`with_instruction`).
@@ -230,9 +232,9 @@ class Embedder(ABC):
         given = locals()
         options = EncodeOptions(**{name: given[name] for name in EncodeOptions._fields})
         single = isinstance(inputs, str)
-        texts = [inputs] if isinstance(inputs, str) else check_texts(inputs)
         role: Role = None
         plain = options == PLAIN
+        texts = [inputs] if isinstance(inputs, str) else self._read_texts(inputs) if plain else check_texts(inputs)
         if not plain:
             texts, role = self._asked(texts, options)
         bar = bool(options.show_progress_bar) and not single
@@ -250,6 +252,10 @@ class Embedder(ABC):
     def encode_document(self, inputs: Any, prompt_name: str | None = None, *others: Any, **named: Any) -> Any:
         """Encode documents, with `encode`'s arguments; in some families the same as `encode`."""
         return self.encode(inputs, prompt_name or "document", *others, **named)
+
+    def _read_texts(self, inputs: Any) -> Any:
+        """Return texts as `_encode` takes them, a list of checked strings."""
+        return check_texts(inputs)
 
     def _asked(self, texts: list[str], options: EncodeOptions) -> tuple[list[str], Role]:
         """Check the options against this model; return the texts with their prompt, and their role."""
@@ -295,7 +301,8 @@ class Embedder(ABC):
             raise InputError(f"encode_blocks takes an iterable of texts, got {texts!r:.40}; for one text use encode")
         if block_size < 1:
             raise InputError(f"block_size is {block_size}; it must be at least 1")
-        return self._encode_blocks(iter(texts), checked_role(role), block_size, show_progress_bar)
+        read = (text.as_py() for text in texts) if is_arrow(texts) else iter(texts)
+        return self._encode_blocks(read, checked_role(role), block_size, show_progress_bar)
 
     def _encode_blocks(self, texts: Iterator[str], role: Role, size: int, show_progress_bar: bool) -> Iterator[Any]:
         done = 0

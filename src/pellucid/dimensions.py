@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from pellucid.errors import InputError, ModelFolderError
 from pellucid.store import read_regular, writing
@@ -117,12 +118,68 @@ class Dimensions:
         return f"<{len(self)} dimensions: {shown}{', ...' if len(self) > 3 else ''}>"
 
 
+class Mixing(NamedTuple):
+    """A sparse matrix [dimensions before, dimensions after]: its entries by row, then by column, each place once.
+
+    SciPy is not needed here: the families with dense vectors do without it.
+    """
+
+    sources: npt.NDArray[np.int64]  # [entries] the dimensions before
+    columns: npt.NDArray[np.int64]  # [entries] the dimensions after
+    factors: npt.NDArray[np.float64]  # [entries]
+    shape: tuple[int, int]
+
+    @classmethod
+    def of(
+        cls, sources: npt.ArrayLike, columns: npt.ArrayLike, factors: npt.ArrayLike, shape: tuple[int, int]
+    ) -> Mixing:
+        """Take entries in any order; those in one place are added up."""
+        places = np.asarray(sources, np.int64) * shape[1] + np.asarray(columns, np.int64)
+        places, which = np.unique(places, return_inverse=True)
+        summed = np.bincount(which, np.asarray(factors, np.float64), len(places)).astype(np.float64)
+        before, after = np.divmod(places, max(shape[1], 1))
+        return cls(before, after, summed, shape)
+
+    def applied(self, rows: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
+        """Return coordinates [n, dimensions before] times this matrix, float64 [n, dimensions after]."""
+        found = np.zeros((len(rows), self.shape[1]))
+        columns, first = np.unique(self.columns, return_index=True)
+        found[:, columns] = rows[:, self.sources[first]] * self.factors[first]
+        for entry in np.delete(np.arange(len(self.columns)), first).tolist():  # what a merge adds to a column
+            found[:, self.columns[entry]] += rows[:, self.sources[entry]] * self.factors[entry]
+        return found
+
+    def then(self, later: Mixing) -> Mixing:
+        """Return the product of this matrix and a later one.
+
+        Raises:
+            InputError: a factor of it is too large.
+        """
+        first, last = (np.searchsorted(later.sources, self.columns, side) for side in ("left", "right"))
+        counts = last - first
+        mine = np.repeat(np.arange(len(counts)), counts)
+        theirs = np.arange(len(mine)) + np.repeat(first - (np.cumsum(counts) - counts), counts)
+        factors = self.factors[mine] * later.factors[theirs]
+        found = Mixing.of(self.sources[mine], later.columns[theirs], factors, (self.shape[0], later.shape[1]))
+        _check_mixed(found.factors)
+        return found
+
+    def toarray(self) -> npt.NDArray[np.float64]:
+        """Return the matrix with its zeros."""
+        return self.applied(np.eye(self.shape[0]))
+
+    def matrix(self) -> Any:
+        """Return the matrix as SciPy's CSR array."""
+        from scipy import sparse  # slow to import, and the families with dense vectors do not need it
+
+        return sparse.csr_array((self.factors, (self.sources, self.columns)), shape=self.shape)
+
+
 class Edit(NamedTuple):
     """A change of dimensions: the coordinates of a text become `coordinates @ mixing`."""
 
     dimensions: Dimensions
-    mixing: Any
-    """Sparse float64 [dimensions before, dimensions after]."""
+    mixing: Mixing
 
 
 # The edits; what each refuses, with an InputError, the methods of `Embedder` say.
@@ -132,14 +189,18 @@ def mixed(before: Any, edit: Edit) -> Any:
     """Return the mixing of earlier edits (None where there were none) and one more, sparse float64 CSR."""
     from scipy import sparse
 
-    mixing = sparse.csr_array(edit.mixing if before is None else before @ edit.mixing)
-    largest = float(np.abs(mixing.data).max(initial=0))
+    mixing = edit.mixing.matrix() if before is None else sparse.csr_array(before @ edit.mixing.matrix())
+    _check_mixed(mixing.data)
+    return mixing
+
+
+def _check_mixed(factors: npt.NDArray[np.float64]) -> None:
+    largest = float(np.abs(factors).max(initial=0))
     if not largest <= _MOST_MIXED:
         raise InputError(
             f"the edits together multiply a dimension by {largest:g}, and at most {_MOST_MIXED:g} is kept; scale less, "
             "or begin from the model as it was"
         )
-    return mixing
 
 
 def removal(dimensions: Dimensions, which: Iterable[Which | Iterable[Which]]) -> Edit:
@@ -154,7 +215,8 @@ def removal(dimensions: Dimensions, which: Iterable[Which | Iterable[Which]]) ->
 def selection(dimensions: Dimensions, which: Iterable[Which | Iterable[Which]]) -> Edit:
     """Return the edit that keeps only some dimensions, in the model's order."""
     kept = sorted(dimensions.numbers(which))
-    return Edit(Dimensions(dimensions[number] for number in kept), _identity(dimensions)[:, kept])
+    mixing = Mixing.of(kept, np.arange(len(kept)), np.ones(len(kept)), (len(dimensions), len(kept)))
+    return Edit(Dimensions(dimensions[number] for number in kept), mixing)
 
 
 def scaling(dimensions: Dimensions, factors: Mapping[Which, float]) -> Edit:
@@ -166,7 +228,7 @@ def scaling(dimensions: Dimensions, factors: Mapping[Which, float]) -> Edit:
                 f"the factor of {dimensions.names[number]!r:.80} is {factor!r:.60}; it must be between 0 and a million"
             )
         diagonal[number] = factor
-    return Edit(dimensions, _identity(dimensions) * diagonal)
+    return Edit(dimensions, _diagonal(diagonal))
 
 
 def renaming(dimensions: Dimensions, names: Mapping[Which, str]) -> Edit:
@@ -176,7 +238,7 @@ def renaming(dimensions: Dimensions, names: Mapping[Which, str]) -> Edit:
         if not isinstance(name, str):
             raise InputError(f"the new name of {dimensions.names[number]!r:.80} is {name!r:.60}; a name is a string")
         items[number] = replace(items[number], name=name)
-    return Edit(Dimensions(items), _identity(dimensions))
+    return Edit(Dimensions(items), _diagonal(np.ones(len(items))))
 
 
 def merging(dimensions: Dimensions, which: Iterable[Which | Iterable[Which]], name: str | None) -> Edit:
@@ -188,24 +250,26 @@ def merging(dimensions: Dimensions, which: Iterable[Which | Iterable[Which]], na
     about = tuple(dict.fromkeys(text for number in merged for text in dimensions[number].about))
     whole = Dimension(name or " + ".join(dimensions.names[number] for number in merged), about)
     kept = [number for number in range(len(dimensions)) if number == first or number not in merged]
-    mixing = _identity(dimensions).tolil()
-    mixing[merged, first] = 1 / math.sqrt(len(merged))
-    return Edit(Dimensions(whole if n == first else dimensions[n] for n in kept), mixing.tocsr()[:, kept])
+    column = {number: place for place, number in enumerate(kept)} | dict.fromkeys(merged, kept.index(first))
+    columns = [column[number] for number in range(len(dimensions))]
+    factors = np.ones(len(dimensions))
+    factors[merged] = 1 / math.sqrt(len(merged))
+    mixing = Mixing.of(np.arange(len(dimensions)), columns, factors, (len(dimensions), len(kept)))
+    return Edit(Dimensions(whole if n == first else dimensions[n] for n in kept), mixing)
 
 
 def selected_columns(edit: Edit) -> list[int] | None:
     """Return the old number of each new dimension where an edit only drops and renames, else None."""
-    columns = edit.mixing.tocsc()
-    if columns.nnz != columns.shape[1] or set(columns.data) - {1.0}:
+    sources, columns, factors, (_, count) = edit.mixing
+    if len(np.unique(columns)) != count or len(columns) != count or (factors != 1).any():
         return None
-    chosen: list[int] = columns.indices.tolist()
+    chosen: list[int] = sources[np.argsort(columns)].tolist()
     return chosen
 
 
-def _identity(dimensions: Dimensions) -> Any:
-    from scipy import sparse  # slow to import, and opening a model does not need it
-
-    return sparse.eye_array(len(dimensions), format="csr")
+def _diagonal(factors: npt.NDArray[np.float64]) -> Mixing:
+    every = np.arange(len(factors))
+    return Mixing(every, every, factors, (len(factors), len(factors)))
 
 
 def _by_number(dimensions: Dimensions, values: Mapping[Which, Any]) -> dict[int, Any]:

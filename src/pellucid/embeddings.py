@@ -6,7 +6,7 @@ The arguments are those of sentence-transformers 6.2, in its order and with its 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, TypeGuard
 
 import numpy as np
 import numpy.typing as npt
@@ -108,9 +108,11 @@ def check_texts(texts: Iterable[str], *, first: int = 0) -> list[str]:
     """Return `texts` as a list of checked strings; `first` is the number of the first, for messages."""
     refuse_tables(texts)
     try:
-        checked = list(texts)
+        checked = texts.to_pylist() if is_arrow(texts) else list(texts)
     except TypeError as error:
         raise InputError(f"texts must be a string or an iterable of strings, got {type(texts).__name__}") from error
+    except UnicodeDecodeError as error:  # of Arrow
+        raise InputError(f"a text is not UTF-8: {error.reason}; decode it in its encoding") from error
     if set(map(type, checked)) - {str}:  # one pass in C; the loop below only runs to find the culprit
         for position, text in enumerate(checked, first):
             if not isinstance(text, str):
@@ -119,6 +121,11 @@ def check_texts(texts: Iterable[str], *, first: int = 0) -> list[str]:
                     "Replace missing values by '' or leave them out"
                 )
     return checked
+
+
+def is_arrow(texts: Any) -> TypeGuard[Any]:
+    """Whether texts are an array of Arrow, or one in chunks."""
+    return type(texts).__module__ == "pyarrow.lib" and hasattr(texts, "to_pylist") and hasattr(texts, "type")
 
 
 def refuse_tables(texts: Any) -> None:
@@ -154,7 +161,8 @@ def explained_texts(
     """Return the one or two checked texts of `explain`, and as many roles."""
     texts = [text1] if text2 is None else [text1, text2]
     for text in texts:
-        refuse_tables(text)
+        if type(text) is not str:
+            refuse_tables(text)
         if not isinstance(text, str):
             raise InputError(f"explain takes texts, got {type(text).__name__} ({text!r:.40}); pass a str")
     roles = [checked_role(role) for role in (role1, role2)]

@@ -8,7 +8,6 @@ import sys
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
-from importlib import metadata
 from numbers import Integral, Real
 from typing import Any
 
@@ -68,6 +67,8 @@ _OLDEST = {
 
 def require(module: str, extra: str = "torch") -> None:
     """Check that an optional library, of pellucid's `extra`, is installed and new enough."""
+    from importlib import metadata  # as slow to import as the rest of pellucid's first module
+
     try:
         found = metadata.version(module)
     except metadata.PackageNotFoundError as error:

@@ -113,7 +113,7 @@ class Explanation(Shown):
                 counts = Counter(row.key for row in rows)
                 twice = next(row for row in rows if counts[row.key] > 1)
                 raise InputError(f"the rows hold {twice.name!r:.80} twice; join them, or give each a key of its own")
-        if not math.isfinite(self.score) or not np.isfinite(self._values).all():
+        if not math.isfinite(self.score) or not (math.isfinite(self._size) or np.isfinite(self._values).all()):
             raise InputError(
                 f"a score of {self.score} cannot be taken apart: it or one of its rows is not a finite number"
             )
@@ -131,6 +131,11 @@ class Explanation(Shown):
         if isinstance(self.rows, LazyRows):
             return self.rows.values
         return np.array([row.contribution for row in self.rows], np.float64)
+
+    @cached_property
+    def _size(self) -> float:
+        """The sum of the rows' sizes."""
+        return float(np.abs(self._values).sum())
 
     @cached_property
     def remainder(self) -> float:
@@ -178,7 +183,7 @@ class Explanation(Shown):
     @property
     def _rounding(self) -> float:
         """How far the rows of an exact explanation may miss the score."""
-        return _TOLERANCE * max(1.0, float(np.abs(self._values).sum()))
+        return _TOLERANCE * max(1.0, self._size)
 
     def __sub__(self, other: Explanation) -> Explanation:
         """Say why text 2 is closer to text 1 than the other explanation's text 2 is.
@@ -434,7 +439,7 @@ class Explanation(Shown):
     @property
     def _has_shares(self) -> bool:
         """Whether shares of the score mean anything: not where large terms of both signs nearly cancel."""
-        return abs(self.score) > max(NO_SCORE, _CANCELLED * float(np.abs(self.contributions).sum()))
+        return abs(self.score) > max(NO_SCORE, _CANCELLED * self._size)
 
     def _notes(self) -> Iterator[str]:
         """Yield sentences about what the numbers are based on."""

@@ -23,6 +23,7 @@ import numpy as np
 import numpy.typing as npt
 from tokenizers import Tokenizer
 
+from pellucid.dimensions import Mixing
 from pellucid.embeddings import unit_rows
 from pellucid.errors import InputError, ModelFolderError, PellucidError
 
@@ -106,7 +107,10 @@ class _Checksum:
         elif isinstance(value, np.ndarray):
             self._add_array(value)
         elif hasattr(value, "tocsr"):
-            self._add_sparse(value)
+            found = value.tocoo()
+            self._add_mixing(Mixing.of(found.row, found.col, found.data, found.shape))
+        elif isinstance(value, Mixing):
+            self._add_mixing(value)
         elif hasattr(value, "state_dict"):
             self._add_torch(value)
         elif isinstance(value, Tokenizer) or hasattr(value, "get_vocab"):
@@ -158,15 +162,14 @@ class _Checksum:
         for block in blocks:
             self.digest.update(np.ascontiguousarray(block, little).reshape(-1).view(np.uint8).data)
 
-    def _add_sparse(self, matrix: Any) -> None:
-        rows = matrix.tocsr(copy=True)
-        rows.sum_duplicates()  # also sorts
-        rows.eliminate_zeros()
-        if rows.shape[0] == rows.shape[1] and rows.nnz == rows.shape[0] and (rows.diagonal() == 1).all():
+    def _add_mixing(self, mixing: Mixing) -> None:
+        before, after = mixing.shape
+        sources, columns, factors = (part[mixing.factors != 0] for part in mixing[:3])
+        if before == after == len(sources) and (sources == columns).all() and (factors == 1).all():
             self.add(None)  # a mixing that changes nothing counts as no mixing
             return
-        self._mark("sparse", list(rows.shape))
-        for part in (rows.indptr.astype(np.int64), rows.indices.astype(np.int64), rows.data.astype(np.float64)):
+        self._mark("sparse", [before, after])
+        for part in (np.searchsorted(sources, np.arange(before + 1)), columns, factors):
             self._add_array(part)
 
     def _add_torch(self, module: Any) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pellucid.dimensions import MOST_SCALE, Dimensions, Edit, mixed, read_dimensions, scaling
+from pellucid.dimensions import MOST_SCALE, Dimensions, Edit, Mixing, mixed, read_dimensions, scaling
 from pellucid.errors import ModelFolderError
 
 LARGEST = 1e18
@@ -96,27 +96,35 @@ def mixing_tensors(mixing: Any) -> dict[str, npt.NDArray[Any]]:
     """Return a mixing as tensors to write, none for None."""
     if mixing is None:
         return {}
-    entries = mixing.tocoo()
+    entries = mixing
+    if not isinstance(mixing, Mixing):
+        found = mixing.tocoo()
+        entries = Mixing(found.row, found.col, found.data, found.shape)
     return {
-        "mixing_rows": entries.row.astype(np.int32),
-        "mixing_columns": entries.col.astype(np.int32),
-        "mixing_values": entries.data.astype(np.float64),
+        "mixing_rows": entries.sources.astype(np.int32),
+        "mixing_columns": entries.columns.astype(np.int32),
+        "mixing_values": entries.factors.astype(np.float64),
     }
 
 
-def read_mixing(tensors: Mapping[str, npt.NDArray[Any]], sources: int, columns: int, path: Path) -> Any:
+def read_mixing(tensors: Mapping[str, npt.NDArray[Any]], sources: int, columns: int, path: Path) -> Mixing | None:
     """Return the mixing [sources, columns] among the tensors of `path`, or None where there is none."""
-    from scipy import sparse
-
     parts = [tensors.get(f"mixing_{name}") for name in ("values", "rows", "columns")]
     if all(part is None for part in parts):
         if columns != sources:
             raise ModelFolderError(f"{path.parent}: {columns} dimensions need as many rows of the head, got {sources}")
         return None
     try:
-        values, row, column = parts
-        found = sparse.csr_array(sparse.coo_array((values, (row, column)), shape=(sources, columns)))
-        if found.dtype.kind != "f" or not (np.abs(found.data) <= LARGEST).all():
+        values, rows, targets = (np.asarray(part) for part in parts)
+        if values.dtype.kind != "f" or any(
+            part.dtype.kind != "i" or part.shape != values.shape for part in (rows, targets)
+        ):
+            raise ValueError("its rows, columns and values are not lists of equal length")
+        for part, count in zip((rows, targets), (sources, columns)):
+            if part.ndim != 1 or not ((part >= 0) & (part < count)).all():
+                raise ValueError("it names rows or columns that are not there")
+        found = Mixing.of(rows, targets, values, (sources, columns))
+        if not (np.abs(found.factors) <= LARGEST).all():
             raise ValueError("its values are NaN, infinite or no numbers")
         return found
     except (ValueError, TypeError) as error:
@@ -128,9 +136,10 @@ def read_mixed(
     saved: Sequence[tuple[str, ...]] | None = None,
 ) -> tuple[Any, Dimensions]:  # fmt: skip
     """Return the mixing and the dimensions of a saved model, with names and scales of its `dimensions.tsv`."""
-    mixing = read_mixing(tensors, sources, columns, path)
+    found = read_mixing(tensors, sources, columns, path)
+    mixing = None if found is None else found.matrix()
     dimensions, scales = read_dimensions(path.parent / "dimensions.tsv", columns, saved)
     if set(scales) != {1.0}:
-        scaled = scaling(dimensions, dict(enumerate(scales))).mixing
+        scaled = scaling(dimensions, dict(enumerate(scales))).mixing.matrix()
         mixing = scaled if mixing is None else mixing @ scaled
     return mixing, dimensions

@@ -55,7 +55,7 @@ def load(model: Any, *, allow_outside: bool = False) -> Embedder:
         InputError: what is given is none of these.
         ModelFolderError: nothing is there, or what is there is broken, too new, or no model; or it names something
             elsewhere, and that is not allowed.
-        MissingExtraError: sentence-transformers is needed and not installed.
+        MissingExtraError: sentence-transformers, or SciPy for a sparse family, is needed and not installed.
     """
     if isinstance(model, Embedder):
         return model

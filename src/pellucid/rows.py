@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import cache, cached_property
+from functools import cached_property
 from typing import Any, NamedTuple, overload
 
 import numpy as np
@@ -128,7 +128,15 @@ class PairTable:
         more: tuple[Row, ...] = (),
     ) -> None:
         """Take what makes the rows of single words, with their places as `spans1`, and rows without a place."""
-        self._first, self._second, self._shape, self._more = cache(first), cache(second), shape, more
+        self._first, self._second, self._shape, self._more = first, second, shape, more
+        self._made: tuple[dict[int, Row], dict[int, Row]] = {}, {}  # the rows of single words that were needed so far
+
+    def _word(self, text: int, number: int) -> Row:
+        """Return a word of text 0 or 1."""
+        row = self._made[text].get(number)
+        if row is None:
+            row = self._made[text][number] = (self._first, self._second)[text](number)
+        return row
 
     def __call__(self, number: int) -> Row:
         """Return a row, without a contribution."""
@@ -136,7 +144,7 @@ class PairTable:
         if number >= pairs:
             return self._more[number - pairs]
         first, second = divmod(number, self._shape[1])
-        return pair_row(self._first(first), self._second(second))
+        return pair_row(self._word(0, first), self._word(1, second))
 
     def and_also(self, *rows: Row) -> PairTable:
         """Return the same with more rows after the table."""
@@ -146,9 +154,9 @@ class PairTable:
         """Return what each place in either text adds, in text order; a word's sum is split evenly among its places."""
         table = values[: self._shape[0] * self._shape[1]].reshape(self._shape)
         first, second = ({}, {})  # type: tuple[dict[Span, float], dict[Span, float]]
-        for found, word, sums in ((first, self._first, table.sum(axis=1)), (second, self._second, table.sum(axis=0))):
+        for text, (found, sums) in enumerate(((first, table.sum(axis=1)), (second, table.sum(axis=0)))):
             for number, value in enumerate(sums.tolist() if table.size else []):
-                spans = word(number).spans1
+                spans = self._word(text, number).spans1
                 found.update((span, found.get(span, 0.0) + value / len(spans)) for span in spans)
         return dict(sorted(first.items())), dict(sorted(second.items()))
 

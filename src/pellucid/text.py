@@ -139,10 +139,10 @@ class Coverage:
 
     def __post_init__(self) -> None:
         """Check the counts and set the share."""
-        counts = (self.partly, self.known, self.total)
-        if not all(type(count) is int for count in counts) or not 0 <= self.partly <= self.known <= self.total:
-            raise InputError(f"coverage of {self.known!r:.20} words known of {self.total!r:.20} cannot be")
-        object.__setattr__(self, "share", self.known / self.total if self.total else 1.0)
+        known, total, partly = self.known, self.total, self.partly
+        if not (type(known) is type(total) is type(partly) is int and 0 <= partly <= known <= total):
+            raise InputError(f"coverage of {known!r:.20} words known of {total!r:.20} cannot be")
+        object.__setattr__(self, "share", known / total if total else 1.0)
 
     @property
     def is_low(self) -> bool:
@@ -206,7 +206,8 @@ class Vocabulary:
     @cached_property
     def cased(self) -> bool:
         """Whether a word is not in lower case: case then tells words apart."""
-        return any(word != word.lower() for word in self.words)
+        every = " ".join(self.words)
+        return every != every.lower()
 
     @property
     def cuts_scripts(self) -> bool:
@@ -320,7 +321,7 @@ class Vocabulary:
     @cached_property
     def _phrase_lengths(self) -> dict[str, dict[str, tuple[int, ...]]]:
         """The numbers of words of the known phrases by their first and second word in lower case, longest first."""
-        phrases = [word.split(JOINER) for word in self.words if is_phrase(word)]
+        phrases = [word.split(JOINER) for word in self.words if JOINER in word and is_phrase(word)]
         lengths = _lengths(((parts[0].lower(), parts[1].lower()), len(parts)) for parts in phrases)
         nested: dict[str, dict[str, tuple[int, ...]]] = {}
         for (first, second), several in lengths.items():

@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy.stats import spearmanr
+from scipy.stats import rankdata, spearmanr
 
 from pellucid.analysis.comparing import compare
+from pellucid.analysis.coordinates import average_ranks
 from pellucid.analysis.ranking import rank
 from pellucid.anchors.embedder import AnchorEmbedder
 from pellucid.errors import InputError
@@ -53,6 +54,11 @@ def test_the_rows_that_changed_most_come_first():
     before, after = np.array([1, 2, 6]) / lengths[0], np.array([1, 2, 24]) / lengths[1]
     assert [row.name for row in pair.rows] == ["z", "y"]
     assert [row.after - row.before for row in pair.rows] == pytest.approx([(after - before)[2], (after - before)[1]])
+
+
+@given(st.lists(st.integers(-3, 3), max_size=20))
+def test_equal_numbers_share_the_mean_of_their_ranks(numbers):
+    assert average_ranks(numbers).tolist() == rankdata(numbers).tolist()
 
 
 @given(st.lists(st.tuples(st.integers(0, 4), st.integers(0, 4)), min_size=2, max_size=14))

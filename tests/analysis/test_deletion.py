@@ -6,8 +6,9 @@ import itertools
 
 import numpy as np
 import pytest
+from scipy.stats import t
 
-from pellucid.analysis.deletion import deletion_test
+from pellucid.analysis.deletion import _student, deletion_test
 from pellucid.errors import InputError
 from tables import TableEmbedder, check_views, random_table, units
 
@@ -17,6 +18,11 @@ both = pytest.mark.parametrize("sparse", [False, True])
 def cosine(a, b):
     lengths = np.linalg.norm(a) * np.linalg.norm(b)
     return float(a @ b) / lengths if lengths > 1e-9 else 0.0
+
+
+@pytest.mark.parametrize("freedom", [1, 2, 3, 10, 100, 10_000])
+def test_the_intervals_reach_as_far_as_student_s_distribution(freedom):
+    assert _student(freedom) == pytest.approx(t.ppf(0.975, freedom), rel=1e-7)
 
 
 def test_the_fall_without_the_top_dimensions_is_that_of_the_definition():

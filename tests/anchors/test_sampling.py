@@ -19,6 +19,7 @@ from pellucid.anchors.candidates import CandidateSettings, Filtered, candidate_t
 from pellucid.anchors.sampling import choose_anchors, farthest_points, kmeans_points, uniform_points
 from pellucid.corpus import read_texts
 from pellucid.errors import CorpusError, InputError, PellucidError
+from pellucid.native.library import native
 from points import clusters, small_numbers
 from resuming import assert_damage_is_refused, reversed_lines, stopped_at_writes
 
@@ -100,7 +101,8 @@ def test_most_similarities_are_never_computed():
         while len(search.picks) < 200:
             search.take(search.farthest())
     assert search.picks == plain_farthest(vectors, 200, [0])
-    assert search.products < 0.5 * 200 * len(vectors)
+    if native() is not None:  # the twin computes them all
+        assert search.products < 0.5 * 200 * len(vectors)
 
 
 def test_every_float16_is_read_exactly():
@@ -108,11 +110,11 @@ def test_every_float16_is_read_exactly():
     values = bits.view(np.float16)
     finite = np.isfinite(values)
     rows = np.ascontiguousarray(bits[finite][:, None])
-    read = np.zeros(1, np.float32)
     got = np.empty(len(rows), np.float32)
-    for row in range(0, len(rows), 7):
-        farthest._read(rows, row, read)
-        got[row] = read[0]
+    with farthest.Search(rows, 1) as search:
+        for row in range(0, len(rows), 7):
+            search._points.take(row, 0)
+            got[row] = search.state.picks[0, 0]
     expected = values[finite].astype(np.float32)
     assert (got[::7].view(np.uint32) == expected[::7].view(np.uint32)).all()  # the sign of 0 too
 

@@ -15,10 +15,11 @@ import pellucid
 ROOT = Path(__file__).resolve().parents[2]
 BLOCKED = """
 import sys
+from importlib import metadata
 
-EXTRAS = {"torch", "sentence_transformers", "transformers", "sklearn", "peft", "accelerate", "datasets", "mteb",
-          "pandas", "wordllama", "model2vec", "bm25s", "ftfy", "py3langid", "snowballstemmer", "simplemma", "jieba",
-          "sudachipy", "pythainlp", "matplotlib", "pyarrow", "qdrant_edge", "Stemmer", "ray", "pyspark",
+EXTRAS = {"scipy", "torch", "sentence_transformers", "transformers", "sklearn", "peft", "accelerate", "datasets",
+          "mteb", "pandas", "wordllama", "model2vec", "bm25s", "ftfy", "py3langid", "snowballstemmer", "simplemma",
+          "jieba", "sudachipy", "pythainlp", "matplotlib", "pyarrow", "qdrant_edge", "Stemmer", "ray", "pyspark",
           "qdrant_client", "pymilvus", "faiss"}
 
 class Blocked:
@@ -27,6 +28,14 @@ class Blocked:
             raise ModuleNotFoundError(f"No module named {name!r}", name=name)
 
 sys.meta_path.insert(0, Blocked())
+found = metadata.version
+
+def version(name):
+    if name.replace("-", "_") in EXTRAS:
+        raise metadata.PackageNotFoundError(name)
+    return found(name)
+
+metadata.version = version
 """
 
 
@@ -85,6 +94,34 @@ else:
 try:
     pellucid.Indx
 except AttributeError:
+    print("ok")
+""")
+    assert done.stdout == "ok\n", done.stderr
+
+
+def test_the_families_with_dense_vectors_do_without_scipy(tmp_path):
+    done = without_extras(f"""
+import numpy as np
+import pellucid
+
+texts = ["The bank raised the rate.", "Mortgages got dearer.", "A zorblattish cat sleeps.", "Cats sleep a lot."]
+for name in ("static-multi", "anchors-en-200"):
+    model = pellucid.load(name)
+    first, second, third = model.dimensions.names[:3]
+    edited = model.without(third).scale({{first: 0.5}}).merge(first, second)
+    edited.save_pretrained({str(tmp_path)!r} + "/" + name)
+    opened = pellucid.load({str(tmp_path)!r} + "/" + name)
+    assert np.abs(opened.encode(texts) - edited.encode(texts)).max() < 1e-5
+    assert edited.explain(texts[0], texts[2]).score == opened.explain(texts[0], texts[2]).score
+pairs = [tuple(texts[:2]), tuple(texts[2:]), tuple(texts[1:3])]
+models = dict(one=model, other=edited)
+pellucid.compare(models, pairs)
+pellucid.deletion_test(model, pairs, top_k=2, draws=2)
+pellucid.EnsembleEmbedder(models).merge(0, 1).encode(texts)
+try:
+    pellucid.load("lexicon-en")
+except pellucid.errors.MissingExtraError as error:
+    assert str(error) == 'scipy is not installed. Run: pip install "pellucid[sparse]"', error
     print("ok")
 """)
     assert done.stdout == "ok\n", done.stderr

@@ -240,5 +240,6 @@ def test_what_spelling_reads_of_an_edited_model_counts():
     model = pellucid.load("static-multi")
     edited, other = model.scale({5: 0.5}), model.scale({5: 0.5})
     assert same(edited, other)
-    other._unedited = other._unedited._replace(mixing=other._unedited.mixing * 2)
+    unedited = other._unedited.mixing
+    other._unedited = other._unedited._replace(mixing=other._unedited.mixing._replace(factors=2 * unedited.factors))
     assert not same(edited, other)

@@ -520,13 +520,13 @@ def test_what_is_asked_of_the_hub(tmp_path, monkeypatch):
 
 
 def test_libraries_that_are_too_old_are_refused_with_the_line_to_run(monkeypatch, tmp_path):
-    monkeypatch.setattr(errors.metadata, "version", lambda name: {"sentence_transformers": "5.1.2"}.get(name, "4.57.1"))
+    monkeypatch.setattr(metadata, "version", lambda name: {"sentence_transformers": "5.1.2"}.get(name, "4.57.1"))
     with pytest.raises(MissingExtraError, match=r'5\.1\.2 is installed, and 6\.2 .*pip install -U "pellucid\[torch\]"'):
         pretrained.open_sentence_transformer(str(tmp_path))
     with pytest.raises(MissingExtraError, match=r"transformers 4\.57\.1 is installed, and 5\.6\.2"):
         errors.require("transformers")
     for version, fine in (("6.2.0", True), ("6.10", True), ("6.1.9", False), ("7.0.0rc1", True), ("6.2.dev0", True)):
-        monkeypatch.setattr(errors.metadata, "version", lambda name, version=version: version)
+        monkeypatch.setattr(metadata, "version", lambda name, version=version: version)
         if fine:
             errors.require("sentence_transformers")
             continue
@@ -538,6 +538,6 @@ def test_a_library_that_is_absent_is_named(monkeypatch):
     def absent(name):
         raise metadata.PackageNotFoundError(name)
 
-    monkeypatch.setattr(errors.metadata, "version", absent)
+    monkeypatch.setattr(metadata, "version", absent)
     with pytest.raises(MissingExtraError, match=r'sentence-transformers is not installed. Run: pip install "pellucid'):
         errors.require("sentence_transformers")

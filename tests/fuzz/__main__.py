@@ -8,6 +8,7 @@ import os
 import platform
 import re
 import signal
+import subprocess
 import sys
 import tempfile
 import time
@@ -16,6 +17,7 @@ from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
 
+import sanitized
 from fuzz import cases, jobs, subjects
 from fuzz.cases import Kind, Result
 from fuzz.pool import run_all
@@ -28,6 +30,8 @@ _SHOWN = 3  # cases named of each cause
 def main() -> None:
     """Parse the arguments, run the cases, print the table; the exit code is 1 where a case failed."""
     asked = _arguments()
+    if asked.sanitized and "PELLUCID_CHECKED" not in os.environ:
+        sys.exit(_run_sanitized())
     with tempfile.TemporaryDirectory(prefix="pellucid-fuzz-", ignore_cleanup_errors=True) as place:
         built = subjects.build(Path(place))
         jobs.prepare()
@@ -55,6 +59,16 @@ def main() -> None:
     sys.exit(1 if failures else 0)
 
 
+def _run_sanitized() -> int:
+    """Run all this with kernels that check every access to memory."""
+    with tempfile.TemporaryDirectory(prefix="pellucid-sanitized-") as place:
+        added = sanitized.build(Path(place))
+        if added is None:
+            sys.exit("--sanitized needs a gcc with AddressSanitizer")
+        command = [sys.executable, "-m", "fuzz", *sys.argv[1:]]
+        return subprocess.run(command, env={**os.environ, **added}, check=False).returncode
+
+
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m fuzz", description=__doc__)
     parser.add_argument("--cases", type=int, default=10_000, help="damaged folders and files")
@@ -69,6 +83,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--only", action="append", help="KIND:NUMBER, one case; or KIND, its cases alone")
     parser.add_argument("--log", type=Path, help="a file of results; a run that was stopped goes on from it")
     parser.add_argument("--verbose", action="store_true", help="print every case")
+    parser.add_argument("--sanitized", action="store_true", help="C kernels that check every access to memory")
     parser.add_argument("--write-docs", action="store_true", help=f"put the table into {PAGE.name}")
     return parser.parse_args()
 

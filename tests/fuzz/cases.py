@@ -59,7 +59,7 @@ class Result:
 
 def all_kinds(subjects: Subjects) -> dict[str, Kind]:
     """Return every kind by its name."""
-    shares = {"static": 3, "static-int8": 2, "static-int4": 2, "anchors": 2, "index": 2}
+    shares = {"static": 3, "static-int8": 2, "static-int4": 2, "static-lexicon": 2, "anchors": 2, "index": 2}
     kinds = [Kind("damage", name, _damage(name), shares.get(name, 1)) for name in subjects.folders]
     kinds += [Kind("hostile", name, _hostile(name), shares.get(name, 1)) for name in subjects.folders]
     for name, tokenizer in _TOKENIZERS.items():
@@ -70,7 +70,14 @@ def all_kinds(subjects: Subjects) -> dict[str, Kind]:
         for name in jobs.possible(subjects, jobs.RESUMED if trouble == "state" else jobs.JOBS):
             share = 3 if name in jobs.RESUMED or name.startswith("save-static") else 1
             kinds.append(Kind(trouble, name, _job(run, name), share))
-    readable = {"static": 20, "static-int8": 20, "static-int4": 20, "anchors": 2}
+    readable = {
+        "static": 20,
+        "static-int8": 20,
+        "static-int4": 20,
+        "static-spelling": 20,
+        "static-lexicon": 20,
+        "anchors": 2,
+    }
     kinds += [Kind("texts", name, _texts(name), readable.get(name, 1)) for name in subjects.models if name != "index"]
     kinds += [Kind(group, "search", _attack(run)) for group, run in indexes.ATTACKS.items()]
     return {kind.name: kind for kind in kinds}

@@ -11,6 +11,7 @@ import random
 import shutil
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ import numpy as np
 import pyarrow as pa
 import torch
 from pyarrow.parquet import write_table
+from scipy import sparse
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer import modules
 from transformers.utils.logging import disable_progress_bar
@@ -27,17 +29,19 @@ from papers.keytokens.index import KeyTokenIndex
 from pellucid.anchors.embedder import AnchorEmbedder, read_anchors
 from pellucid.cli.input import tabbed_pairs
 from pellucid.corpus import read_texts
+from pellucid.dimensions import Dimension, Dimensions
 from pellucid.ensemble.embedder import EnsembleEmbedder
 from pellucid.keytokens.embedder import KeyTokenEmbedder
 from pellucid.keytokens.states import KeyTokenSettings
 from pellucid.lexicon.clusters import cluster_vocabulary
 from pellucid.lexicon.embedder import LexiconEmbedder
+from pellucid.lexicon.static import StaticLexiconEmbedder
 from pellucid.lexicon.training import TrainingSettings, train_lexicon
 from pellucid.lexicon.training_data import TrainingRow, TrainingSet, read_training_sets
-from pellucid.static.bulk import BulkEncoder
 from pellucid.static.embedder import StaticEmbedder
 from pellucid.static.folder import read_text_vectors
 from pellucid.static.making.parallel import read_parallel
+from pellucid.static.spelling import BUCKETS
 from pellucid.text import Vocabulary
 from pellucid.transformer.backbone import open_backbone, prepare
 from tiny_models import WORDS, sentence_piece, tiny_model, word_piece
@@ -105,6 +109,9 @@ def observe(opened: Any) -> tuple[Any, list[str]]:
     if isinstance(opened, KeyTokenIndex):
         hits = opened.search(TEXTS, top_k=100)
         return np.array([hit.score for found in hits for hit in found]), [h.text for found in hits for h in found]
+    for model in (opened, getattr(opened, "encoder", None)):
+        if hasattr(model, "_characters"):
+            model._characters = 10**9  # so that the C kernels read the tables of static models
     rows = [opened.encode(TEXTS), opened.encode_query(TEXTS[:4])]
     dense = [row.toarray() if hasattr(row, "toarray") else row for row in rows]
     return np.concatenate(dense).astype(np.float64), opened.dimensions.names
@@ -123,11 +130,10 @@ def build(place: Path, names: Collection[str] = ()) -> Subjects:
             save(name, model, place / str(number) / name, place)
         path, other = place / "0" / name, place / "1" / name
         opener = pellucid.load
-        if name == "index":
+        if name == "lexicon-adapter":
+            opener = partial(pellucid.load, allow_outside=True)
+        elif name == "index":
             opener = lambda at: KeyTokenIndex.load(at, models["keytokens"][0])  # noqa: E731
-        if name.startswith("static"):  # compiled here, not in every process
-            opened = opener(path)
-            BulkEncoder(opened.vocabulary, opened.vectors, opened.scales).encode(TEXTS)
         folders[name] = Folder(name, path, other, opener, observe(opener(path)))
     return Subjects(place, folders, {file.name: file for file in _files(place)}, models, teacher)
 
@@ -146,10 +152,17 @@ def save(name: str, model: Any, path: Path, place: Path) -> None:
         model.save_pretrained(path)
 
 
-def _static(place: Path, teacher: Any, seed: int) -> StaticEmbedder:
+def _static(place: Path, teacher: Any, seed: int, *, spells: bool = False) -> StaticEmbedder:
     words = [*WORDS, "sick▁boy", "東京", "京都", "に"]
     vectors = np.random.default_rng(seed).normal(size=(len(words), 8)).astype(np.float32)
-    return StaticEmbedder(Vocabulary(words, word_piece().backend_tokenizer), vectors)
+    spelling = np.random.default_rng(seed).integers(0, 256, BUCKETS).astype(np.uint8) if spells else None
+    return StaticEmbedder(Vocabulary(words, word_piece().backend_tokenizer), vectors, spelling=spelling)
+
+
+def _static_lexicon(seed: int) -> StaticLexiconEmbedder:
+    weights = np.random.default_rng(seed).exponential(size=(len(WORDS), 12))
+    names = Dimensions(Dimension(f"cluster {number}") for number in range(12))
+    return StaticLexiconEmbedder(Vocabulary(WORDS), sparse.csr_matrix(weights * (weights > 1)), names)
 
 
 def _backbone(kind: str, seed: int, *, headless: bool = False) -> Any:
@@ -193,6 +206,8 @@ MODELS: dict[str, Callable[[Path, Any, int], Any]] = {
     "static": _static,
     "static-int8": _static,
     "static-int4": _static,
+    "static-spelling": lambda *a: _static(*a, spells=True),
+    "static-lexicon": lambda place, teacher, seed: _static_lexicon(seed),
     "anchors": lambda *a: AnchorEmbedder(_static(*a), sentences(12, a[-1])),
     "anchors-transformer": lambda place, teacher, seed: AnchorEmbedder(teacher, sentences(12, seed)),
     "lexicon": _lexicon,

@@ -36,7 +36,7 @@ from pellucid.index.reasons import Passages
 from pellucid.index.words import WordCache
 from pellucid.rows import Row
 from pellucid.static.embedder import StaticEmbedder
-from pellucid.static.words import WordPairs, distinct
+from pellucid.static.words import WordPairs, distinct, plain_distinct
 from pellucid.text import Vocabulary, split_words, well_formed
 from tables import HOSTILE
 from tiny_models import tiny_model, word_piece
@@ -713,14 +713,13 @@ def test_a_failure_half_way_leaves_no_trace(index, monkeypatch):
 def read_words(texts, models=None, *, compiled):
     """Words that have read `texts`, at once, by one of the two readers."""
     words = WordCache(Analyser(), models or {})
-    words._characters = 10**9 if compiled else 0
     with patch("pellucid.index.words._SHORT", 0 if compiled else 10**9):
         found = words.read(texts)
     assert (words._reader is not None) == compiled
     return words, found
 
 
-@pytest.mark.parametrize("compiled", [False, True])
+@pytest.mark.parametrize("compiled", [False, pytest.param(True, marks=pytest.mark.native)])
 @given(texts=st.lists(st.text(alphabet=st.characters(codec="utf-8"), max_size=40), max_size=4))
 def test_words_are_read_as_they_are_split(compiled, texts):
     words, found = read_words(texts, compiled=compiled)
@@ -736,7 +735,7 @@ def test_words_are_read_as_they_are_split(compiled, texts):
         assert places == words.analyser.places(text)
 
 
-@pytest.mark.parametrize("compiled", [False, True])
+@pytest.mark.parametrize("compiled", [False, pytest.param(True, marks=pytest.mark.native)])
 def test_the_rows_of_texts_are_those_of_the_vocabulary(compiled):
     texts = ["New York, new hats in \u6771\u4eac\u90fd", "", "\u00fcber new York and caf\u00e9"] * 2
     for spelled in (["new\u2581york", "new", "caf\u00e9"], ["\u6771\u4eac", "new", "york", "\u90fd"], ["hats", "New"]):
@@ -752,7 +751,6 @@ def test_the_rows_of_texts_are_those_of_the_vocabulary(compiled):
 
 def test_words_that_were_met_are_found_again_in_any_number():
     words = WordCache(Analyser(), {})
-    words._characters = 10**9
     texts = [" ".join(f"w{n}x{k}" for n in range(300)) for k in range(40)]  # the index of words is made anew for them
     first = [words.read([text]).values.tolist() for text in texts]
     assert [words.read([text]).values.tolist() for text in texts] == first
@@ -881,10 +879,14 @@ def test_compiled_reasons_are_the_plain_ones(kind):
         assert second.values.sum() == pytest.approx(0.5 * cosine, abs=1e-5)
 
 
-@given(st.lists(st.integers(0, 9)))
+@given(st.lists(st.integers(-1, 9)))
 def test_distinct_values_and_their_places(values):
-    found, which = distinct(np.array(values, np.int64), 10)
-    assert sorted(found.tolist()) == sorted(set(values)) and found[which].tolist() == values
+    first, counts, which = distinct(np.array(values, np.int64))
+    known = list(dict.fromkeys(value for value in values if value >= 0))
+    assert [values[place] for place in first] == known and counts.tolist() == [values.count(value) for value in known]
+    assert which.tolist() == [known.index(value) if value >= 0 else -1 for value in values]
+    for one, other in zip(plain_distinct(np.array(values, np.int64)), (first, counts, which), strict=True):
+        assert one.tolist() == other.tolist()
 
 
 # --- Kinds of fields ---

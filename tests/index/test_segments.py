@@ -162,7 +162,7 @@ def check_lists(commit, reference):
     for term in [*terms, "no such term"]:
         found = {}
         for segment in commit.segments:
-            rows, counts = segment.term(int(hashed([term])[0]))
+            rows, counts = segment.terms(hashed([term]))[0]
             found |= {place: n for place, n in zip(places_of(segment, rows), counts.tolist())}
         assert found == {(n, place): counted(text)[term] for n, place, text, _, _ in every if counted(text)[term]}
     for dimension in range(51):

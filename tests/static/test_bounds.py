@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -23,7 +20,9 @@ from pellucid.static.bulk import BulkEncoder, Utf8Texts, WordNumbers
 from pellucid.static.spelling import BUCKETS
 from pellucid.text import Vocabulary, split_words
 
-_CHECKED = os.environ.get("NUMBA_BOUNDSCHECK") == "1"
+pytestmark = pytest.mark.native
+
+_CHECKED = os.environ.get("PELLUCID_CHECKED") == "1"  # under the sanitizers of tests/native
 _CHANGING = "İßŉǰΐﬁﬃẞΣςĲǅÅK\u0130\u0345e\u0301가\u1100\u1161"  # in lower or upper case, folded, or composed
 _LETTERS = st.one_of(
     st.sampled_from("abkno" + _CHANGING),
@@ -129,13 +128,15 @@ def test_bytes_that_are_not_utf_8_are_refused(texts: list[bytes], padding: int) 
     texts = [b"a" * padding, *texts]
     data, offsets = np.frombuffer(b"".join(texts), np.uint8), np.cumsum([0, *map(len, texts)])
     model = _model(["a", "é", "東京"], "float32", 9, False, False)
+    encoder = model.start_compiled()
     try:
         strings = [text.decode() for text in texts]
     except UnicodeDecodeError:
         with pytest.raises(InputError, match="UTF-8"):
-            model.encode_utf8(data, offsets)
+            encoder.encode(Utf8Texts(data, offsets))
     else:
-        np.testing.assert_allclose(model.encode_utf8(data, offsets), model._encode_plainly(strings), atol=1e-5)
+        found = encoder.encode(Utf8Texts(data, offsets))
+        np.testing.assert_allclose(found, model._encode_plainly(strings), atol=1e-5)
 
 
 @_settings
@@ -162,15 +163,15 @@ def test_offsets_and_bytes_of_other_types_are_refused(of: tuple[str, str]) -> No
 )  # fmt: skip
 def test_rows_outside_the_table_are_refused(distinct: list[int], rows: list[int], ends: list[int], width: int) -> None:
     model = _model(["a", "b", "c", "d", "e"], "float32", 9, False, False)
-    given_rows = np.array(distinct, np.int64), np.array(rows, np.int64), np.array(ends, np.int64)
+    given_rows = np.array(distinct, np.int32), np.array(rows, np.int32), np.array(ends, np.int64)
     asked = np.ones((2, width), np.float32)
     fit = all(0 <= row < 5 for row in [*distinct, *rows]) and width == 9
     if fit and ends == sorted(ends) and all(0 <= end <= len(rows) for end in ends):
-        products, _ = model.start_compiled().products_and_lengths(*given_rows, asked)
+        products, _ = model.start_compiled().table.products(*given_rows, asked)
         np.testing.assert_allclose(products, model.vectors[given_rows[0]] @ asked.T, atol=1e-5)
     else:
         with pytest.raises(InputError):
-            model.start_compiled().products_and_lengths(*given_rows, asked)
+            model.start_compiled().table.products(*given_rows, asked)
 
 
 @pytest.mark.parametrize(
@@ -241,11 +242,3 @@ def test_no_more_points_are_picked_than_there_is_room_for() -> None:
         search.take(search.farthest())
         with pytest.raises(InputError, match="2 picks"):
             search.take(2)
-
-
-@pytest.mark.full
-def test_with_bounds_checked_all_of_this_passes(tmp_path: Path) -> None:
-    env = {**os.environ, "NUMBA_BOUNDSCHECK": "1", "NUMBA_CACHE_DIR": str(tmp_path)}
-    command = [sys.executable, "-m", "pytest", __file__, "-q", "-x", "-p", "no:cacheprovider"]
-    done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=1800)
-    assert done.returncode == 0, done.stdout[-3000:]

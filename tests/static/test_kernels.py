@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import copy
-import subprocess
-import sys
+import os
+import pickle
 import tracemalloc
 from concurrent.futures import ThreadPoolExecutor
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -20,9 +21,12 @@ from tokenizers.normalizers import BertNormalizer
 from tokenizers.pre_tokenizers import BertPreTokenizer
 
 from pellucid.errors import InputError
+from pellucid.native.library import distinct_values, group_words, pair_products
 from pellucid.static import bulk
 from pellucid.static.bulk import BulkEncoder, Utf8Texts
 from pellucid.static.embedder import StaticEmbedder
+from pellucid.static.precision import PackedRows, pack
+from pellucid.static.words import Groups, WordList, plain_pair_products
 from pellucid.store import read_tensors, write_tensors
 from pellucid.text import Vocabulary, split_words, well_formed
 
@@ -51,9 +55,13 @@ def _model(cased: bool, subwords: bool, dtype: str, dimension: int = 77) -> Stat
     words = _CASED if cased else _UNCASED
     rng = np.random.default_rng(len(words))
     vocabulary = Vocabulary(words, _tokenizer(lower=dtype == "float32") if subwords else None)
-    if dtype == "int8":
-        scales = rng.uniform(0.001, 0.1, len(words)).astype(np.float32)
-        return StaticEmbedder(vocabulary, rng.integers(-127, 128, (len(words), dimension), dtype=np.int8), scales)
+    if dtype in ("int8", "even", "int4"):
+        most = 7 if dtype == "int4" else 127
+        scales = rng.uniform(0.001, 0.1, len(words))
+        scales = np.full(len(words), scales[0]) if dtype == "even" else scales
+        numbers = rng.integers(-most, most + 1, (len(words), dimension), dtype=np.int8)
+        vectors = numbers if dtype != "int4" else PackedRows(pack(numbers), dimension)
+        return StaticEmbedder(vocabulary, vectors, scales.astype(np.float32))
     return StaticEmbedder(vocabulary, rng.normal(size=(len(words), dimension)).astype(dtype))
 
 
@@ -67,15 +75,19 @@ _MODELS = {
     (cased, subwords, dtype): _model(cased, subwords, dtype)
     for cased in (False, True)
     for subwords in (False, True)
-    for dtype in ("float32", "float16", "int8")
+    for dtype in ("float32", "float16", "int8", "even", "int4")
 }
-_BULK = {key: _bulk(model) for key, model in _MODELS.items()}
+
+
+@cache
+def _kept_bulk(key: tuple[bool, bool, str]) -> BulkEncoder:
+    return _bulk(_MODELS[key])
 
 
 def _started(key: tuple[bool, bool, str]) -> StaticEmbedder:
     """A copy of a model whose compiled encoder runs."""
     model = copy.copy(_MODELS[key])
-    model._bulk = _BULK[key]
+    model._bulk = _kept_bulk(key)
     return model
 
 
@@ -83,6 +95,8 @@ def _agree(model: StaticEmbedder, encoder: BulkEncoder, texts: list[str]) -> Non
     plain = model._encode_plainly(texts)
     np.testing.assert_allclose(encoder.encode(texts), plain, atol=1e-5)
 
+
+pytestmark = pytest.mark.native
 
 _SPACES = "".join(chr(c) for c in range(0x110000) if chr(c).isspace()) + "\u200b\u2060\ufeff\x00\x1c\x85"
 _CHARACTER = st.one_of(
@@ -109,7 +123,7 @@ _TEXT = st.one_of(
 @settings(suppress_health_check=list(HealthCheck))
 @given(texts=st.lists(_TEXT, max_size=6))
 def test_bulk_equals_plain_on_any_unicode(key: tuple[bool, bool, str], texts: list[str]) -> None:
-    _agree(_MODELS[key], _BULK[key], texts)
+    _agree(_MODELS[key], _kept_bulk(key), texts)
 
 
 @pytest.mark.parametrize("key", [(False, False, "float32"), (True, True, "int8"), (False, True, "float16")])
@@ -128,12 +142,12 @@ def test_bytes_give_the_rows_of_strings(
     key: tuple[bool, bool, str], texts: list[str], skipped: int, repeats: int
 ) -> None:
     texts = [*texts, "東京都に行く new york", ""] * repeats
-    rows = _BULK[key].encode(Utf8Texts(*_as_arrow(texts))[skipped:])
-    assert (rows == _BULK[key].encode(texts[skipped:])).all()
+    rows = _kept_bulk(key).encode(Utf8Texts(*_as_arrow(texts))[skipped:])
+    assert (rows == _kept_bulk(key).encode(texts[skipped:])).all()
 
 
 def test_bytes_of_no_text_and_of_a_long_one() -> None:
-    encoder = _BULK[False, False, "float32"]
+    encoder = _kept_bulk((False, False, "float32"))
     assert encoder.encode(Utf8Texts(*_as_arrow([]))).shape == (0, 77)
     long = ["token " * 100_000, "the"]
     assert (encoder.encode(Utf8Texts(*_as_arrow(long))) == encoder.encode(long)).all()
@@ -143,9 +157,42 @@ def test_a_phrase_or_a_script_without_spaces_is_found_in_bytes() -> None:
     words = ["new▁york", "new", "york", "東京", "都"]
     model = StaticEmbedder(Vocabulary(words), np.eye(5, dtype=np.float32))
     texts = ["in new york", "york new", "東京都", "new", "a\x00new\x00york 東京"]
-    rows = model.encode_utf8(*_as_arrow(texts))
+    rows = _bulk(model).encode(Utf8Texts(*_as_arrow(texts)))
     np.testing.assert_allclose(rows, model._encode_plainly(texts), atol=1e-6)
     assert (rows == _bulk(model).encode(texts)).all()
+
+
+@settings(suppress_health_check=list(HealthCheck))
+@given(texts=st.lists(_TEXT.map(well_formed), max_size=12), first=st.integers(0, 3), data=st.data())
+def test_arrays_of_arrow_give_the_rows_of_their_strings(texts: list[str], first: int, data: st.DataObject) -> None:
+    pa = pytest.importorskip("pyarrow")
+    model = _started((False, True, "float32"))
+    array = pa.array(texts, data.draw(st.sampled_from([pa.string(), pa.large_string()])))[first:]
+    wanted = model.encode(texts[first:])
+    half = len(array) // 2
+    for given_texts in (array, array.dictionary_encode(), pa.chunked_array([array[:half], array[half:]], array.type)):
+        np.testing.assert_array_equal(model.encode(given_texts), wanted)
+        np.testing.assert_allclose(model.encode(given_texts, normalize_embeddings=True), wanted, atol=1e-6)
+    assert [len(block) for block in model.encode_blocks(array)] == [len(array)] * (len(array) > 0)
+
+
+def test_arrays_of_arrow_that_hold_no_texts_are_refused() -> None:
+    pa = pytest.importorskip("pyarrow")
+    model = _started((False, True, "float32"))
+    for texts, message in [
+        (pa.array([1, 2]), "an Arrow array of int64; give one of strings"),
+        (pa.array([["a"]]), "an Arrow array of list"),
+        (pa.array(["a", "b", None])[1:], "text 1 is NoneType.*missing values"),
+        (pa.chunked_array([["a"], ["b", None]]), "text 2 is NoneType"),
+        (pa.nulls(2), "text 0 is NoneType"),
+        (pa.array([b"a\xff"]).view(pa.string()), "not UTF-8"),
+        (pa.table({"text": ["a"]}), "column"),
+    ]:
+        with pytest.raises(InputError, match=message):
+            model.encode(texts)
+    assert model.encode(pa.array([], pa.string())).shape == (0, 77)
+    strings = pa.array(["the token", "é"], pa.string())
+    np.testing.assert_array_equal(pickle.loads(pickle.dumps(model)).encode(strings), model.encode(strings))
 
 
 def _as_arrow(texts: list[str]) -> tuple[np.ndarray, np.ndarray]:
@@ -163,7 +210,7 @@ def test_blocks_and_threads_change_nothing(
 ) -> None:
     encoder = _bulk(_MODELS[key], threads)
     many = encoder.encode(texts * repeats)
-    np.testing.assert_array_equal(many, np.tile(_BULK[key].encode(texts), (repeats, 1)))
+    np.testing.assert_array_equal(many, np.tile(_kept_bulk(key).encode(texts), (repeats, 1)))
 
 
 @pytest.mark.parametrize("step", [16, pytest.param(1, marks=pytest.mark.full)])
@@ -179,11 +226,32 @@ def test_every_code_point_separates_or_joins_as_in_the_pre_tokenizer(step: int) 
     np.testing.assert_array_equal(found, alone[2::4])
 
 
-@pytest.mark.parametrize("width", [1, 7, 8, 64, 72, 256])
-@pytest.mark.parametrize("dtype", ["float32", "float16", "int8"])
+@pytest.mark.parametrize("width", [1, 7, 8, 63, 64, 65, 72, 127, 128, 129, 200, 256])
+@pytest.mark.parametrize("dtype", ["float32", "float16", "int8", "even", "int4"])
 def test_every_width(width: int, dtype: str) -> None:
     model = _model(True, True, dtype, width)
-    _agree(model, _bulk(model), ["the token", "USA don't 3.14", "", "école"] * 3)
+    _agree(model, _bulk(model), ["the token", "USA don't 3.14", "", "école", "the token " * 300] * 3)
+
+
+def test_sums_of_whole_numbers_are_exact_in_any_order_and_at_their_limits() -> None:
+    """16-bit sums of 256 rows of -128 end at the last number that there is; a text's words may come in any order."""
+    words, rng = [f"w{i}" for i in range(40)], np.random.default_rng(0)
+    vectors = rng.integers(-128, 128, (40, 128), dtype=np.int8)
+    vectors[0], vectors[1] = -128, 127
+    encoder = _bulk(StaticEmbedder(Vocabulary(words), vectors, np.full(40, 0.01, np.float32)))
+    limits = encoder.encode(["w0 " * 256, "w1 " * 257, "w0 " * 1000 + "w1 " * 1000, "w1 " * 1000 + "w0 " * 1000])
+    np.testing.assert_allclose(limits, np.array([[-1], [1], [-1], [-1]]) / np.sqrt(128, dtype=np.float32).repeat(128))
+    shuffled = [" ".join(rng.permutation(np.repeat(words, 7))) for _ in range(20)]
+    assert len({row.tobytes() for row in encoder.encode(shuffled)}) == 1
+
+
+def test_packed_rows_are_read_as_the_same_numbers_unpacked() -> None:
+    model = _model(False, True, "int4")
+    unpacked = StaticEmbedder(model.vocabulary, np.asarray(model.vectors), model.scales)
+    texts = ["the token abcdefgh", "k 14", "tokeniser " * 300]
+    np.testing.assert_array_equal(_bulk(model).encode(texts), _bulk(unpacked).encode(texts))
+    np.testing.assert_array_equal(model._encode_plainly(texts), unpacked._encode_plainly(texts))
+    np.testing.assert_array_equal(model.vectors[3:5, [0, 76]], unpacked.vectors[3:5, [0, 76]])
 
 
 def test_float16_values_are_read_exactly() -> None:
@@ -212,16 +280,12 @@ def test_words_that_differ_in_the_last_byte_or_length_only() -> None:
 
 
 def test_unequal_words_with_equal_keys_stay_apart(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without mixing, every slot is reached from slot 0, so each look-up passes all other words."""
-    monkeypatch.setattr(np.random, "default_rng", lambda: _Zeros())
-    words = [f"{'y' * 20}{i}" for i in range(50)] + [f"w{i}" for i in range(50)]
+    """Where the random factors are 1, long words collide whose first and third eight letters change places."""
+    monkeypatch.setattr(os, "urandom", lambda count: b"\0" * count)
+    ones = [f"{'abcdefgh'[i % 8] * 8}{'x' * 8}{'ijklmnopqr'[i // 8] * 8}" for i in range(50)]
+    words = [*ones, *(f"{word[16:]}{word[8:16]}{word[:8]}" for word in ones)]
     model = StaticEmbedder(Vocabulary(words), np.eye(100, dtype=np.float32))
     np.testing.assert_array_equal(_bulk(model).encode(words), np.eye(100))
-
-
-class _Zeros:
-    def integers(self, *_: Any, size: int, **__: Any) -> np.ndarray:
-        return np.zeros(size, np.int64)
 
 
 @pytest.mark.full
@@ -323,7 +387,7 @@ def test_ten_megabytes_in_one_text() -> None:
     model = _MODELS[False, False, "float32"]
     text = "the token straße, don't 3.14 unknown " * 280_000
     assert len(text) > 10_000_000
-    found = _BULK[False, False, "float32"].encode(["the", text, "b" * 10_000_000, "é" * 5_000_000])
+    found = _kept_bulk((False, False, "float32")).encode(["the", text, "b" * 10_000_000, "é" * 5_000_000])
     rows = [model.vocabulary.row(word.text) for word in split_words(text[:37])]
     total = model.word_vectors([row for row in rows if row >= 0]).sum(axis=0, dtype=np.float64)
     np.testing.assert_allclose(found[1], total / np.linalg.norm(total), atol=1e-5)
@@ -345,7 +409,7 @@ def test_very_small_and_very_large_vectors(size: float) -> None:
 
 
 def test_nothing_known_gives_zeros_and_nothing_gives_nothing() -> None:
-    encoder = _BULK[False, False, "int8"]
+    encoder = _kept_bulk((False, False, "int8"))
     assert encoder.encode([]).shape == (0, 77)
     np.testing.assert_array_equal(encoder.encode(["", " ", "\x00", "...", "zzz", "\ud800"][:5]), np.zeros((5, 77)))
 
@@ -387,9 +451,43 @@ def test_threads_come_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> N
             BulkEncoder(model.vocabulary, model.vectors, None)
 
 
-def test_importing_the_package_does_not_import_numba() -> None:
-    program = "import sys, pellucid, pellucid.static.embedder; sys.exit('numba' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
+@pytest.mark.native
+@given(st.integers(0, 9), st.integers(0, 9), st.sampled_from([1, 7, 8, 15, 16, 77]), st.integers(0, 99))
+def test_pairs_of_words_have_the_same_bits_in_python(first: int, second: int, dimension: int, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    vectors = rng.normal(size=(first + second, dimension)) * 10.0 ** rng.integers(-9, 9, (first + second, 1))
+    vectors, counts = vectors.astype(np.float32), rng.integers(1, 4, first + second).astype(np.float64)
+    table, lengths = pair_products(vectors, counts, first)
+    for one, other in zip((table, lengths), plain_pair_products(vectors, counts, first), strict=True):
+        assert one.shape == other.shape and one.tobytes() == other.tobytes()
+    parts = [vectors[part] * counts[part, None] for part in (slice(first), slice(first, None))]
+    np.testing.assert_allclose(lengths, [np.linalg.norm(part.sum(axis=0)) for part in parts], rtol=1e-9)
+    sizes = [length or 1.0 for length in lengths]
+    np.testing.assert_allclose(table, (parts[0] / sizes[0]) @ (parts[1] / sizes[1]).T, rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.native
+@given(st.lists(st.lists(st.integers(0, 6), max_size=9), max_size=5))
+def test_words_are_grouped_as_in_python(texts: list[list[int]]) -> None:
+    values = np.array([value for text in texts for value in text], np.int64)
+    words = WordList(values, np.zeros((len(values), 2), np.int64), np.cumsum([*map(len, texts)], dtype=np.int64))
+    groups = Groups.of(words, 7)
+    for one, other in zip(groups, Groups.plainly(words), strict=True):
+        assert one.tolist() == other.tolist()
+    assert np.repeat(groups.values, groups.counts).tolist() == values[groups.order].tolist()
+
+
+@pytest.mark.native
+def test_numbers_beyond_given_memory_are_refused() -> None:
+    vectors, counts = np.ones((3, 4), np.float32), np.ones(3)
+    for wrong in ((vectors, counts, 4), (vectors, counts, -1), (vectors, counts[:2], 1), (vectors[:, ::2], counts, 1)):
+        with pytest.raises(InputError):
+            pair_products(*wrong)
+    for words, ends in (([0, 3], [2]), ([-1], [1]), ([0, 1], [3]), ([0], [1, 0]), ([0], [-1])):
+        with pytest.raises(InputError):
+            group_words(np.array(words), np.array(ends), 3)
+    with pytest.raises(InputError):
+        distinct_values(np.zeros(3, np.int32))
 
 
 def test_encode_starts_the_compiled_path_when_there_is_much_to_do() -> None:

@@ -13,9 +13,11 @@ from hypothesis.extra import numpy as arrays
 
 import pellucid
 from pellucid.errors import InputError, ModelFolderError
+from pellucid.fingerprint import fingerprint
 from pellucid.static import fit_spelling, prune
 from pellucid.static.embedder import StaticEmbedder
-from pellucid.static.precision import convert, pack, quantize, unpack, within_four_bits
+from pellucid.static.making.vocabulary import _with_rows
+from pellucid.static.precision import PackedRows, common_scale, convert, pack, quantize, unpack, within_four_bits
 from pellucid.store import read_tensors, write_tensors
 from pellucid.text import Vocabulary
 
@@ -93,6 +95,10 @@ def test_what_is_opened_is_what_was_saved_and_is_saved_again_without_loss(saved)
     numbers, scales = quantize(before.vectors, "int4")
     np.testing.assert_array_equal(opened.vectors, numbers)
     np.testing.assert_array_equal(opened.scales, scales)
+    assert isinstance(opened.vectors, PackedRows) and opened.vectors.nbytes == len(WORDS) * -(-numbers.shape[1] // 2)
+    assert fingerprint(opened) == fingerprint(
+        StaticEmbedder(opened.vocabulary, numbers, scales, dimensions=opened.dimensions, dtype="int4")
+    )
     opened.save_pretrained(saved.parent / "again")
     again = pellucid.load(saved.parent / "again")
     assert again.dtype == "int4" and pickle.loads(pickle.dumps(again)).dtype == "int4"
@@ -111,6 +117,28 @@ def test_a_wider_copy_has_the_same_embeddings_and_stays_what_it_is(saved):
         wider.save_pretrained(saved.parent / f"{dtype}-back", dtype="int4")
         back = pellucid.load(saved.parent / f"{dtype}-back")
         np.testing.assert_allclose(back.encode(TEXTS), opened.encode(TEXTS), atol=1e-6)
+
+
+def test_rows_of_int8_share_a_scale_where_each_has_steps_enough(tmp_path):
+    vectors = np.random.default_rng(0).standard_normal((len(WORDS), 200)).astype(np.float32)
+    vectors[0] *= 20
+    vectors[1] = 0
+    numbers, scales = convert(vectors, None, "int8")
+    assert len(set(scales.tolist())) == 1 and np.abs(numbers).max() == 127 and not numbers[1].any()
+    np.testing.assert_allclose(numbers * scales[:, None], vectors, atol=scales[0] / 2 * 1.001)
+    vectors[0] *= 20  # the others would have about one step
+    numbers, scales = convert(vectors, None, "int8")
+    assert len(set(scales.tolist())) == len(WORDS)
+    assert common_scale(np.zeros(3, np.float32)) is None and common_scale(np.zeros(0, np.float32)) is None
+
+
+def test_words_that_are_added_keep_the_common_scale_where_they_fit():
+    vectors = np.random.default_rng(0).standard_normal((len(WORDS), 130)).astype(np.float32)
+    model = StaticEmbedder(Vocabulary(WORDS), *convert(vectors, None, "int8"))
+    for factor, scales in ((0.5, 1), (3, 2)):
+        added = _with_rows(model, Vocabulary([*WORDS, "new"]), ["new"], factor * vectors[:1])
+        assert len(set(added.scales.tolist())) == scales
+        np.testing.assert_allclose(added.word_vectors([6])[0], factor * vectors[0], atol=0.05)
 
 
 def test_an_eighth_of_the_bytes(tmp_path):

@@ -124,6 +124,7 @@ def test_writing_texts_anew_changes_no_word(words: list[str], texts: list[str]) 
         ]
 
 
+@pytest.mark.native
 @settings(suppress_health_check=list(HealthCheck))
 @given(_known, _texts, st.booleans())
 def test_bulk_equals_plain(words: list[str], texts: list[str], subwords: bool) -> None:

@@ -72,6 +72,7 @@ def test_a_poor_fit_weighs_less(spelled: StaticEmbedder) -> None:
     assert poor < good
 
 
+@pytest.mark.native
 def test_the_beginning_makes_up_for_a_poor_fit(spelled: StaticEmbedder) -> None:
     from tokenizers import Tokenizer
     from tokenizers.models import WordPiece
@@ -96,6 +97,7 @@ def test_the_beginning_makes_up_for_a_poor_fit(spelled: StaticEmbedder) -> None:
     assert np.abs(model.start_compiled().encode(texts) - model._encode_plainly(texts)).max() < 1e-6
 
 
+@pytest.mark.native
 def test_the_compiled_speller_agrees_with_the_readable_one() -> None:
     from pellucid.static.bulk import BulkEncoder
 
@@ -117,6 +119,7 @@ def test_the_compiled_speller_agrees_with_the_readable_one() -> None:
     assert np.array_equal(alone, other.sums)
 
 
+@pytest.mark.native
 @pytest.mark.parametrize("dtype", ["float32", "float16", "int8"])
 def test_the_compiled_path_agrees_with_the_readable_one(spelled: StaticEmbedder, tmp_path, dtype: str) -> None:
     spelled.save_pretrained(tmp_path / "model", dtype=dtype)
@@ -133,6 +136,7 @@ def test_the_compiled_path_agrees_with_the_readable_one(spelled: StaticEmbedder,
     assert np.allclose(bulk.coverage(texts), shares)
 
 
+@pytest.mark.native
 def test_the_memory_for_spelled_words_is_bounded(spelled: StaticEmbedder, monkeypatch) -> None:
     from pellucid.static import bulk
 
@@ -147,6 +151,7 @@ def test_the_memory_for_spelled_words_is_bounded(spelled: StaticEmbedder, monkey
     assert len(encoder._idle[0]._spelled) < 26
 
 
+@pytest.mark.native
 @pytest.mark.parametrize("kind", [list, Utf8Texts])
 def test_one_long_text_of_unknown_words_is_read_in_parts(spelled: StaticEmbedder, monkeypatch, kind: type) -> None:
     from pellucid.static import bulk
@@ -178,6 +183,7 @@ def test_one_long_text_of_unknown_words_is_read_in_parts(spelled: StaticEmbedder
     assert 50 <= most < 75
 
 
+@pytest.mark.native
 @pytest.mark.full
 def test_one_text_of_many_unknown_words_takes_little_memory(monkeypatch) -> None:
     rng = np.random.default_rng(0)
@@ -248,11 +254,12 @@ def test_a_vocabulary_without_words_of_letters_cannot_be_spelled() -> None:
         fit_spelling(StaticEmbedder(Vocabulary(["1", "2"]), np.ones((2, 3), np.float32)))
 
 
+@pytest.mark.native
 def test_utf8_texts_are_the_same(spelled: StaticEmbedder) -> None:
     texts = ["tokeners and bankish", "Märkte riverine", ""]
     data = "".join(texts).encode()
     offsets = np.cumsum([0, *(len(text.encode()) for text in texts)])
-    found = spelled.encode_utf8(np.frombuffer(data, np.uint8), offsets)
+    found = spelled.start_compiled().encode(Utf8Texts(np.frombuffer(data, np.uint8), offsets))
     assert np.abs(found - spelled._encode_plainly(texts)).max() < 1e-5
 
 
@@ -310,6 +317,7 @@ def _promised(rows: np.ndarray, kind: str, about: Any) -> np.ndarray:
     return rows
 
 
+@pytest.mark.native
 @pytest.mark.parametrize("dtype", ["float32", "float16", "int8", "int4"])
 @settings(suppress_health_check=list(HealthCheck))
 @given(edits=st.lists(_EDITS, min_size=1, max_size=3), texts=st.lists(st.lists(_WORDS, max_size=4), max_size=4))

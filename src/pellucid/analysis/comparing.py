@@ -224,24 +224,27 @@ def compare(
 
 
 def _change(name: str, difference: Floats, ranked: Floats) -> Change:
-    from scipy.stats import kendalltau
-
     before, after = ranked.T
     pairs = len(before) * (len(before) - 1) // 2
-    tied = [_tied_pairs(column) for column in (before, after, ranked)]
-    apart = pairs - tied[0] - tied[1] + tied[2]  # ordered by both
-    tau = kendalltau(before, after).statistic if apart else 0.0
-    agreement = float(np.nan_to_num(tau)) * np.sqrt(float(pairs - tied[0]) * float(pairs - tied[1]))
-    flips = round((apart - agreement) / 2)  # tau-b's numerator is the pairs in the same order less those in the other
+    flips = _flips(before, after)
     largest = float(difference[np.abs(difference).argmax()])
     rate = flips / pairs if pairs else 0.0
     return Change(name, float(np.abs(difference).mean()), largest, spearman(before, after), flips, rate)
 
 
-def _tied_pairs(values: Floats) -> int:
-    """Count the pairs of equal values, or of equal rows."""
-    counts = np.unique(values, axis=0, return_counts=True)[1].astype(np.int64)
-    return int((counts * (counts - 1) // 2).sum())
+def _flips(before: Floats, after: Floats) -> int:
+    """Count the pairs of numbers in one order before and in the other after; equal ones are in neither."""
+    order = np.lexsort((after, before))
+    ranks = np.unique(after[order], return_inverse=True)[1]
+    found = 0
+    for bit in range(int(ranks.max(initial=0)).bit_length()):  # a pair is counted at the highest bit that differs
+        above = ranks >> (bit + 1)
+        lines = np.argsort(above, kind="stable")
+        ones = ranks[lines] >> bit & 1
+        passed = np.cumsum(ones)
+        first = np.searchsorted(above[lines], above[lines])  # where those that are alike above this bit begin
+        found += int((passed - passed[first] + ones[first])[ones == 0].sum())
+    return found
 
 
 def _most_changed(

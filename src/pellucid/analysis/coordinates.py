@@ -155,14 +155,20 @@ def correlations(sample: Any) -> Iterator[tuple[slice, Floats]]:
         yield where, np.clip(together, -1.0, 1.0)
 
 
+def average_ranks(values: npt.ArrayLike) -> Floats:
+    """Return the rank of each number of a list, from 1 up; equal numbers share the mean of their ranks."""
+    _, which, counts = np.unique(values, return_inverse=True, return_counts=True)
+    last: Integers = np.cumsum(counts)
+    ranks: Floats = last[which] - (counts[which] - 1) / 2
+    return ranks
+
+
 def spearman(first: npt.ArrayLike, second: npt.ArrayLike) -> float | None:
     """Return Spearman's rank correlation of two lists of numbers, None where one of them has a single value."""
-    from scipy.stats import rankdata
-
-    ranks = [rankdata(values) for values in (first, second)]
+    ranks = [average_ranks(values) for values in (first, second)]
     if min(np.ptp(rank) for rank in ranks) == 0:
         return None
-    return float(np.corrcoef(ranks)[0, 1])
+    return float(np.asarray(np.corrcoef(ranks))[0, 1])
 
 
 class _CoordinateTally:

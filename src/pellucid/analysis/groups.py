@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from pellucid.analysis.coordinates import Example, Floats, column_chunks, known_rows, unit_blocks
+from pellucid.analysis.coordinates import Example, Floats, average_ranks, column_chunks, known_rows, unit_blocks
 from pellucid.base import Embedder
 from pellucid.embeddings import stacked, unit_rows
 from pellucid.errors import InputError, check_integer
@@ -58,11 +58,9 @@ class Separation(NamedTuple):
 
 def _separations(rows: Any, members: Sequence[Mask]) -> list[Separation]:
     """Return the parts of the separation of each group from all other rows."""
-    from scipy.stats import rankdata
-
     found = [Separation(*(np.zeros(rows.shape[1]) for _ in Separation._fields)) for _ in members]
     for where, part in column_chunks(rows):
-        ranks = rankdata(part, axis=0)
+        ranks = np.stack([average_ranks(column) for column in part.T], axis=1)
         for member, separation in zip(members, found, strict=True):
             mine, theirs = part[member], part[~member]
             n, m = len(mine), len(theirs)

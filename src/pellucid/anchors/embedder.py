@@ -328,7 +328,7 @@ class AnchorEmbedder(Embedder):
         return faithful
 
     def _edited(self, edit: Edit) -> Self:
-        vectors = (edit.mixing.T @ self.vectors).astype(np.float32)
+        vectors = edit.mixing.applied(self.vectors.T).T.astype(np.float32)
         return self._changed(vectors, edit.dimensions)
 
     def _changed(self, vectors: Vectors, dimensions: Dimensions) -> Self:
@@ -442,7 +442,8 @@ def _with_edits(
         vectors = vectors.copy()
         vectors[changed] = unit_rows(sums) * lengths
     if set(table.scales) != {1.0}:
-        vectors = (scaling(dimensions, dict(enumerate(table.scales))).mixing @ vectors).astype(np.float32)
+        factors = scaling(dimensions, dict(enumerate(table.scales))).mixing.factors
+        vectors = (vectors * factors[:, None]).astype(np.float32)
     return vectors, dimensions
 
 

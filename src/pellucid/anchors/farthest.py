@@ -1,4 +1,4 @@
-"""Farthest point sampling, compiled: exact, and it computes only the similarities that it needs.
+"""Farthest point sampling in C: exact, and it computes only the similarities that it needs.
 
 What is computed. The next pick is the candidate whose greatest similarity to the picks so far is the smallest. The
 plain algorithm keeps that greatest similarity, `best`, for every candidate, and after each pick compares all N
@@ -22,91 +22,21 @@ of threads gives the same picks. Ties go to the lowest row.
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 from itertools import pairwise
 from typing import Any, NamedTuple
 
-import numba
 import numpy as np
 import numpy.typing as npt
-from llvmlite import ir
-from numba.core import cgutils, types
-from numba.extending import intrinsic
 
 from pellucid.errors import InputError
+from pellucid.native.library import FarthestPoints, native
 from pellucid.static.bulk import default_threads
-from pellucid.static.kernels import address_of, compiled
 
 LANES = 32  # vectors are padded with zeros to a multiple of it
 GROUP = 16  # candidates that share one entry of `SearchState.lowest`
 
 _THREAD_ROWS = 1 << 16  # fewer rows are not worth a second thread
-_WIDTH = 8  # lanes of one machine register
-_FLOAT = ir.FloatType()
-_REGISTER = ir.VectorType(_FLOAT, _WIDTH)
-
-
-# No fast math: the order of operations is part of the result.
-_compiled = partial(compiled, fastmath=False)
-_inlined = numba.njit(forceinline=True, nogil=True, error_model="numpy")  # a call with arrays costs as much as a row
-
-
-@intrinsic
-def _as_float(typing: Any, value: Any) -> Any:
-    """Return a float32, or the float32 of the bits of a float16; NaN may become infinite."""
-    if value == types.float32:
-        return types.float32(value), lambda context, builder, signature, arguments: arguments[0]
-
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        word = ir.IntType(32)
-        bits = builder.zext(arguments[0], word)
-        sign = builder.shl(builder.and_(bits, word(0x8000)), word(16))
-        rest = builder.shl(builder.and_(bits, word(0x7FFF)), word(13))
-        # The exponent's bias is 127 in place of 15; a product mends that for subnormal numbers too.
-        size = builder.fmul(builder.bitcast(rest, _FLOAT), ir.Constant(_FLOAT, 2.0**112))
-        endless = builder.select(builder.icmp_unsigned(">=", rest, word(0x7C00 << 13)), word(0x7F800000), word(0))
-        return builder.bitcast(builder.or_(builder.or_(builder.bitcast(size, word), endless), sign), _FLOAT)
-
-    return types.float32(types.uint16), generate
-
-
-@intrinsic
-def _dot(typing: Any, left: Any, right: Any, right_at: Any, steps: Any) -> Any:
-    """Return the product of left[: 32 * steps] and as many numbers of `right` from `right_at` on."""
-
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        index = arguments[2].type
-        first = address_of(context, builder, signature.args[0], arguments[0], index(0))
-        second = address_of(context, builder, signature.args[1], arguments[1], arguments[2])
-        nothing = ir.Constant(_REGISTER, [0.0] * _WIDTH)
-        sums = [cgutils.alloca_once(builder, _REGISTER) for _ in range(LANES // _WIDTH)]
-        for place in sums:
-            builder.store(nothing, place)
-        with cgutils.for_range(builder, arguments[3]) as loop:
-            base = builder.mul(loop.index, index(LANES))
-            for number, place in enumerate(sums):
-                at = builder.add(base, index(number * _WIDTH))
-                pair = [_load_register(builder, start, at) for start in (first, second)]
-                builder.store(builder.fadd(builder.load(place), builder.fmul(*pair)), place)
-        a, b, c, d = (builder.load(place) for place in sums)
-        return _sum_of_lanes(builder, builder.fadd(builder.fadd(a, b), builder.fadd(c, d)))
-
-    return types.float32(left, right, types.int64, types.int64), generate
-
-
-def _load_register(builder: Any, start: Any, at: Any) -> Any:
-    return builder.load(builder.bitcast(builder.gep(start, [at]), _REGISTER.as_pointer()), align=4)
-
-
-def _sum_of_lanes(builder: Any, vector: Any) -> Any:
-    """Add the upper half of the lanes to the lower until one is left."""
-    width = _WIDTH
-    while width > 1:
-        width //= 2
-        lanes = ir.VectorType(ir.IntType(32), width)
-        low, high = (lanes([first + lane for lane in range(width)]) for first in (0, width))
-        vector = builder.fadd(builder.shuffle_vector(vector, vector, low), builder.shuffle_vector(vector, vector, high))
-    return builder.extract_element(vector, ir.IntType(32)(0))
+_BLOCK = 4_096  # rows that the twin works on at once
 
 
 class SearchState(NamedTuple):
@@ -116,79 +46,73 @@ class SearchState(NamedTuple):
     best: npt.NDArray[np.float32]  # [N] greatest similarity to the picks met so far; infinite for what is never picked
     met: npt.NDArray[np.int32]  # [N] how many picks it has been compared with
     lowest: npt.NDArray[np.float32]  # [N / 16] the smallest `best` of each 16 candidates
-    picks: npt.NDArray[np.float32]  # [n * padded d] the picked rows as they are
+    picks: npt.NDArray[np.float32]  # [n, padded d] the picked rows as they are
+    scales: npt.NDArray[np.float32]  # [n] 1 / length of each pick
 
 
-@_inlined
-def _read(rows: Any, row: int, vector: Any) -> None:
-    """Copy one row into float32; what `vector` has beyond stays 0."""
-    for j in range(rows.shape[1]):
-        vector[j] = _as_float(rows[row, j])
+class PlainPoints:
+    """What the functions of farthest.c give, in numpy: the same picks to the last bit, after reading every row."""
+
+    def __init__(self, rows: npt.NDArray[Any], state: SearchState) -> None:
+        """Take rows [N, d], float32 or uint16 that hold the bits of float16."""
+        self._rows, self._state = rows.view(np.float16) if rows.dtype == np.uint16 else rows, state
+
+    def measure(self, first: int, last: int, work: npt.NDArray[np.float32]) -> int:
+        """Set 1 / length of rows [first, last); return the first that is not finite or longer than 1e12, or -1."""
+        for start in range(first, last, _BLOCK):
+            rows = self._padded(start, min(start + _BLOCK, last))
+            with np.errstate(all="ignore"):
+                squares = _products(rows, rows)
+                inverse = np.where(squares > 1e-24, np.float32(1) / np.sqrt(squares), np.float32(0))
+            self._state.inverse[start : start + len(rows)] = inverse
+            if not (squares < 1e24).all():
+                return start + int(np.argmin(squares < 1e24))
+        return -1
+
+    def take(self, row: int, number: int) -> None:
+        """Make `row` pick `number`, and never again."""
+        state = self._state
+        state.picks[number], state.scales[number] = self._padded(row, row + 1)[0], state.inverse[row]
+        state.best[row] = np.inf
+
+    def search(self, first: int, last: int, picks: int, work: npt.NDArray[np.float32]) -> tuple[float, int, int, int]:
+        """Return the best next pick of groups [first, last): similarity, row (-1: none), rows read, products made."""
+        state, products = self._state, 0
+        first, last = (min(group * GROUP, len(self._rows)) for group in (first, last))
+        for start in range(first, last, _BLOCK):
+            stop = min(start + _BLOCK, last)
+            rows, inverse = self._padded(start, stop), state.inverse[start:stop]
+            for number in range(state.met[start], picks):  # all rows of a block have met the same ones
+                similar = _products(rows, state.picks[number]) * state.scales[number] * inverse
+                np.maximum(state.best[start:stop], similar, out=state.best[start:stop])
+                products += len(rows)
+            state.met[start:stop] = picks
+        best = state.best[first:last]
+        if best.min(initial=np.inf) == np.inf:
+            return np.inf, -1, last - first, products
+        return float(best.min()), first + int(best.argmin()), last - first, products
+
+    def _padded(self, first: int, last: int) -> npt.NDArray[np.float32]:
+        rows = np.zeros((last - first, self._state.picks.shape[1]), np.float32)
+        rows[:, : self._rows.shape[1]] = self._rows[first:last]
+        return rows
 
 
-@_compiled
-def _measure(rows: Any, first: int, last: int, inverse: Any, work: Any) -> int:
-    """Set 1 / length of rows [first, last); return the first that is not finite or longer than 1e12, or -1."""
-    for i in range(first, last):
-        _read(rows, i, work)
-        square = _dot(work, work, 0, len(work) // LANES)
-        if not square < 1e24:
-            return i
-        inverse[i] = np.float32(0)
-        if square > 1e-24:
-            inverse[i] = np.float32(1) / np.sqrt(square)
-    return -1
-
-
-@_compiled
-def _set_pick(rows: Any, row: int, scales: Any, number: int, state: Any) -> None:
-    """Make `row` pick `number`, and never again."""
-    inverse, best, _, _, picks = state
-    width = len(picks) // len(scales)
-    _read(rows, row, picks[number * width : (number + 1) * width])
-    scales[number] = inverse[row]
-    best[row] = np.inf
-
-
-@_inlined
-def _wins(value: Any, row: int, least: Any, nearest: int) -> bool:
-    """Whether a candidate comes before the one found so far: the lower value, then the lower row."""
-    return value < least or (value == least and row < nearest)
-
-
-@_compiled
-def _search(rows: Any, first: int, last: int, scales: Any, state: Any, work: Any) -> tuple[float, int, int, int]:
-    """Return the best next pick of groups [first, last): similarity, row (N: none), rows read, products computed."""
-    inverse, best, met, lowest, picks = state
-    steps = len(work) // LANES
-    least, nearest = np.float32(np.inf), len(best)
-    reads, products = 0, 0
-    for group in range(first, last):
-        if lowest[group] > least:  # no candidate of the group can win
-            continue
-        smallest = np.float32(np.inf)
-        for i in range(group * GROUP, min(group * GROUP + GROUP, len(best))):
-            value = best[i]
-            if _wins(value, i, least, nearest):
-                _read(rows, i, work)
-                number = met[i]  # this and later picks are new to the candidate
-                reads += 1
-                products -= number
-                while number < len(scales) and _wins(value, i, least, nearest):
-                    # The order of the factors is part of the result: the last digit decides between near-equals.
-                    value = max(value, _dot(work, picks, number * len(work), steps) * scales[number] * inverse[i])
-                    number += 1
-                products += number
-                best[i], met[i] = value, number  # exact if all picks were met, else still a lower bound
-                if _wins(value, i, least, nearest):  # only after meeting all picks
-                    least, nearest = value, i
-            smallest = min(smallest, value)
-        lowest[group] = smallest
-    return least, nearest, reads, products
+def _products(rows: npt.NDArray[np.float32], others: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
+    """Return the product of each row with one row or one each, summed over 32 lanes in the order of farthest.c."""
+    terms = (rows * others).reshape(len(rows), -1, LANES)
+    lanes = np.zeros((len(rows), LANES), np.float32)
+    for step in range(terms.shape[1]):
+        lanes += terms[:, step]
+    a, b, c, d = (lanes[:, at : at + 8] for at in range(0, LANES, 8))
+    sums = (a + b) + (c + d)
+    for half in (4, 2, 1):
+        sums = sums[:, :half] + sums[:, half:]
+    return sums[:, 0]
 
 
 class Search:
-    """Drives the compiled search: memory, threads and the picks so far."""
+    """Drives the search: memory, threads and the picks so far."""
 
     def __init__(self, rows: npt.NDArray[Any], n: int) -> None:
         """Take rows [N, d], float32 or uint16 that hold the bits of float16, to pick `n` of."""
@@ -199,14 +123,15 @@ class Search:
         edges = np.linspace(0, groups, threads + 1).astype(int).tolist()
         self._parts = [(part, np.zeros(width, np.float32)) for part in pairwise(edges)]  # groups; memory of a thread
         self._threads = ThreadPoolExecutor(threads)
-        self._scales = np.zeros(n, np.float32)  # 1 / length of each pick
         self.state = SearchState(
             inverse=np.zeros(count, np.float32),
             best=np.full(count, -np.inf, np.float32),
             met=np.zeros(count, np.int32),
             lowest=np.full(groups, -np.inf, np.float32),
-            picks=np.zeros(n * width, np.float32),
+            picks=np.zeros((n, width), np.float32),
+            scales=np.zeros(n, np.float32),
         )
+        self._points = (PlainPoints if native() is None else FarthestPoints)(rows, self.state)
         self.picks: list[int] = []
         self.reads = self.products = 0  # rows read and similarities computed by `farthest`, for the benchmark
 
@@ -223,7 +148,7 @@ class Search:
 
         def lengths(part: tuple[int, int], work: npt.NDArray[np.float32]) -> int:
             first, last = (min(group * GROUP, len(self._rows)) for group in part)
-            return int(_measure(self._rows, first, last, self.state.inverse, work))
+            return self._points.measure(first, last, work)
 
         broken = [row for row in self._each(lengths) if row >= 0]
         self.state.best[self.state.inverse == 0] = np.inf
@@ -231,20 +156,19 @@ class Search:
 
     def take(self, row: int) -> None:
         """Make `row` the next pick."""
-        if not 0 <= row < len(self._rows) or len(self.picks) >= len(self._scales):
+        if not 0 <= row < len(self._rows) or len(self.picks) >= len(self.state.scales):
             raise InputError(
                 f"row {row} cannot be pick {len(self.picks) + 1}: there are {len(self._rows)} rows, and "
-                f"{len(self._scales)} picks were asked for"
+                f"{len(self.state.scales)} picks were asked for"
             )
-        _set_pick(self._rows, row, self._scales, len(self.picks), tuple(self.state))
+        self._points.take(row, len(self.picks))
         self.picks.append(row)
 
     def farthest(self) -> int:
         """Return the row whose greatest similarity to the picks is the smallest."""
-        scales, state = self._scales[: len(self.picks)], tuple(self.state)  # numba takes 0.1 ms to see a named tuple
 
-        def search(part: tuple[int, int], work: npt.NDArray[np.float32]) -> Any:
-            return _search(self._rows, *part, scales, state, work)
+        def search(part: tuple[int, int], work: npt.NDArray[np.float32]) -> tuple[float, int, int, int]:
+            return self._points.search(*part, len(self.picks), work)
 
         found = self._each(search)
         self.reads += sum(reads for _, _, reads, _ in found)

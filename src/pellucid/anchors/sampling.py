@@ -1,7 +1,7 @@
 """Choosing anchors from a corpus: KMeans, a nearly tight frame, farthest points, uniform (LDIR, section 3).
 
 `choose_anchors` does it all: corpus, quality filter, encoder, picks. The functions below it work on vectors. What
-a candidate must be is in `candidates.py`, the compiled search behind `farthest_points` in `farthest.py`.
+a candidate must be is in `candidates.py`, the search in C behind `farthest_points` in `farthest.py`.
 """
 
 from __future__ import annotations
@@ -256,7 +256,7 @@ def farthest_points(
     """
     rows = _as_matrix(vectors)
     _check_enough(n, len(rows))
-    from pellucid.anchors.farthest import Search  # numba: imported when there is something to search
+    from pellucid.anchors.farthest import Search  # opens the C library: when there is something to search
 
     with Search(rows, n) as search:
         broken = search.measure()
@@ -270,14 +270,14 @@ def farthest_points(
 
 
 def _as_matrix(vectors: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Return the array as the compiled search wants it: float32, or the bits of float16; rows one after another."""
+    """Return the array as the search wants it: float32, or the bits of float16; rows one after another."""
     matrix = np.asarray(vectors)
     if matrix.ndim != 2 or matrix.dtype.newbyteorder("=") not in (np.float16, np.float32):
         raise InputError(
             f"vectors are {matrix.dtype} of shape {matrix.shape}; give float16 or float32 [N, d], "
             "for instance vectors.astype(np.float32)"
         )
-    matrix = np.ascontiguousarray(matrix, matrix.dtype.newbyteorder("="))  # a copy only if it is not C-ordered
+    matrix = np.require(matrix, matrix.dtype.newbyteorder("="), ["C", "A"])  # a copy only if it must be
     return matrix.view(np.uint16) if matrix.dtype == np.float16 else matrix
 
 

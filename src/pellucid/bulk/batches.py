@@ -10,7 +10,6 @@ import copy
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from pellucid.base import Embedder
 from pellucid.embeddings import Role, checked_role
@@ -53,8 +52,10 @@ class BatchEncoder:
         self.encoder = load(model)
         if isinstance(self.encoder, StaticEmbedder):
             self.encoder = copy.copy(self.encoder)
-            self.encoder.start_compiled().threads = 1  # a worker is one thread
-        _compile_static_parts(self.encoder)
+            bulk = self.encoder.start_compiled()
+            if bulk is not None:
+                bulk.threads = 1  # a worker is one thread
+        _start_static_parts(self.encoder)
 
     def __call__(self, batch: Any) -> Any:
         """Return the batch with its texts replaced by their embeddings.
@@ -90,7 +91,7 @@ class BatchEncoder:
     def _rows(self, texts: Any) -> Any:
         """Return one row a text, float32 [texts, dimension] or CSR."""
         if isinstance(self.encoder, StaticEmbedder):
-            return self.encoder.encode_utf8(*_buffers(texts))
+            return self.encoder.encode(texts)
         if isinstance(self.encoder, EncoderEmbedder):
             return unit_vectors(self.encoder, texts.to_pylist(), role=self.role)
         return getattr(self.encoder, f"encode_{self.role}" if self.role else "encode")(texts.to_pylist())
@@ -112,17 +113,17 @@ def checked_column(schema: Any, column: str) -> int:
     return place
 
 
-def _compile_static_parts(encoder: Embedder) -> None:
-    """Compile the static models inside a model, so that every text takes the same path."""
+def _start_static_parts(encoder: Embedder) -> None:
+    """Start the C kernels of the static models inside a model, so that every text takes the same path."""
     if isinstance(encoder, StaticEmbedder):
         encoder.start_compiled()
     for part in (getattr(encoder, "encoder", None), *(part.model for part in getattr(encoder, "parts", ()))):
         if part is not None:
-            _compile_static_parts(part)
+            _start_static_parts(part)
 
 
 def _check_utf8(texts: Any, rest: Any) -> None:
-    """Check that the bytes are UTF-8: Parquet files may hold others, and the compiled code relies on it."""
+    """Check that the bytes are UTF-8: Parquet files may hold others, and the C kernels rely on it."""
     try:
         texts.validate(full=True)
     except pa.ArrowInvalid as error:
@@ -133,12 +134,3 @@ def _check_utf8(texts: Any, rest: Any) -> None:
                 named = rest.slice(row, 1).to_pylist()[0] if rest.num_columns else row
                 raise CorpusError(f"the text of row {named!s:.200} is not UTF-8: {reason.reason}") from error
         raise CorpusError(f"the texts are damaged: {error}") from error
-
-
-def _buffers(texts: Any) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]:
-    """Return the bytes and the offsets of an array of large strings, without copying."""
-    _, offsets, data = texts.buffers()
-    if not len(texts):
-        return np.zeros(0, np.uint8), np.zeros(1, np.int64)
-    places = np.frombuffer(offsets, np.int64)[texts.offset : texts.offset + len(texts) + 1]
-    return np.frombuffer(data, np.uint8) if data is not None else np.zeros(0, np.uint8), places

@@ -22,7 +22,7 @@ import numpy as np
 
 from pellucid.bulk.batches import EMBEDDING, INDICES, VALUES, BatchEncoder
 from pellucid.embeddings import Role
-from pellucid.errors import CorpusError, InputError, ModelFolderError, PellucidError
+from pellucid.errors import CorpusError, InputError, ModelFolderError, PellucidError, require
 from pellucid.folder import outside
 from pellucid.parquet import Table
 from pellucid.store import checksum, read_tensors, write_tensors, writing
@@ -322,6 +322,7 @@ def _checked(rows: Any, ids: int, texts: int, dimension: int) -> Any:
         if rows.shape != (texts, dimension) or rows.dtype != np.float32:
             raise ValueError(f"it holds {rows.dtype} of shape {rows.shape}, not float32 of {(texts, dimension)}")
         return rows
+    require("scipy", "sparse")
     from scipy import sparse
 
     values, indices, starts = rows

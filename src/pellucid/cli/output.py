@@ -96,9 +96,10 @@ def model_facts(name: str) -> dict[str, Any]:
         facts["languages"] = ", ".join(re.findall(r"[\w-]*\w", facts["languages"]))
     config = read_config(folder)
     source = config.get("encoder") or config.get("backbone")
-    is_static = config["family"] in ("static", "static-lexicon") or source in bundled_models()
     fetched = f", and {source} from the Hugging Face hub" if "/" in str(source) else ""
-    facts["needs"] = "nothing more" if is_static else f"pellucid[torch]{fetched}"
+    own = {"static": "nothing more", "static-lexicon": "pellucid[sparse]"}
+    needs = "nothing more" if source in bundled_models() else f"pellucid[torch]{fetched}"
+    facts["needs"] = own.get(config["family"], needs)
     facts |= {key: value for key, value in config.items() if key not in ("format", "files", "sha256")}
     size = sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
     return facts | {"megabytes": round(size / 1e6, 1), "card": str(card)}

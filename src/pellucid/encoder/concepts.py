@@ -27,7 +27,7 @@ from pellucid.embeddings import Role, check_texts
 from pellucid.encoder.reasons import Parts, Reasons
 from pellucid.encoder.vectors import at_length_1, checked_vectors, unit_vectors
 from pellucid.encoder.words import WordReasons, mean_vector
-from pellucid.errors import InputError
+from pellucid.errors import InputError, require
 from pellucid.query import Floats, Terms
 from pellucid.rows import DIMENSION, Row
 from pellucid.text import content_words, well_formed
@@ -166,7 +166,9 @@ class ConceptReasons(Reasons):
 
         Raises:
             InputError: the vectors have another dimension, or are not finite.
+            MissingExtraError: SciPy is not installed.
         """
+        require("scipy", "sparse")
         from scipy import sparse
 
         rows, common = self._checked(vectors), self.common.astype(np.float32)

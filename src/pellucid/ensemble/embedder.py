@@ -32,7 +32,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from pellucid.base import Embedder
-from pellucid.dimensions import Dimension, Dimensions, Edit
+from pellucid.dimensions import Dimension, Dimensions, Edit, Mixing, selected_columns
 from pellucid.embeddings import Role, as_rows, unit_rows
 from pellucid.encoder.embedder import FUNCTION, OURS, STOCK, EncoderEmbedder, opened_with
 from pellucid.encoder.vectors import unit_vectors
@@ -445,37 +445,40 @@ class EnsembleEmbedder(Embedder):
 
     def _edited(self, edit: Edit) -> Self:
         parts = self.parts
-        owner = owners = np.repeat(np.arange(len(parts)), [part.dimension for part in parts])
-        if edit.mixing.shape[0] != edit.mixing.shape[1]:  # else scaled or renamed; a column scaled to 0 takes from none
-            entries = edit.mixing.tocoo()
-            owners = np.full(edit.mixing.shape[1], -1)  # the part that each column takes from
-            for row, column in zip(entries.row.tolist(), entries.col.tolist(), strict=True):
-                if owners[column] not in (-1, owner[row]):
-                    raise InputError(
-                        f"{edit.dimensions[column].name!r:.120} would be merged of different parts; "
-                        "merge dimensions of the same part"
-                    )
-                owners[column] = owner[row]
+        owner = np.repeat(np.arange(len(parts)), [part.dimension for part in parts])
+        sources, taking, factors, (_, width) = edit.mixing
+        owners = np.full(width, -1)  # the part that each column takes from
+        for source, column in zip(sources.tolist(), taking.tolist(), strict=True):
+            if owners[column] not in (-1, owner[source]):
+                raise InputError(
+                    f"{edit.dimensions[column].name!r:.120} would be merged of different parts; "
+                    "merge dimensions of the same part"
+                )
+            owners[column] = owner[source]
         kept = []  # a part without a column leaves the ensemble
         for number, part in enumerate(parts):
             columns = np.flatnonzero(owners == number)
             if len(columns):
-                mixing = edit.mixing.tocsr()[owner == number].tocsc()[:, columns]
+                own = owners[taking] == number
+                first = int(np.argmax(owner == number))
+                places = sources[own] - first, np.searchsorted(columns, taking[own])
+                mixing = Mixing.of(*places, factors[own], (part.dimension, len(columns)))
                 kept.append(_edited_part(part, mixing, [edit.dimensions[column] for column in columns.tolist()]))
         return self.from_parts(kept)
 
 
-def _edited_part(part: Part, mixing: Any, dimensions: list[Dimension]) -> Part:
+def _edited_part(part: Part, mixing: Mixing, dimensions: list[Dimension]) -> Part:
     """Return a part after the columns of an edit that are its own."""
     items = []
     for dimension in dimensions:
         pieces = dimension.name.split(_JOINED + part.name + BETWEEN)  # also where names were joined by a merge
         pieces[0] = pieces[0].removeprefix(part.name + BETWEEN)
         items.append(replace(dimension, name=_JOINED.join(pieces)))
-    names, square = [item.name for item in items], mixing.shape[0] == mixing.shape[1]
-    if square and (mixing.diagonal() == 1).all() and names == part.model.dimensions.names:  # nothing of it changes
+    edit = Edit(Dimensions(items), mixing)
+    every = list(range(part.dimension))
+    if selected_columns(edit) == every and edit.dimensions.names == part.model.dimensions.names:  # nothing changes
         return part
     try:
-        return replace(part, model=part.model._edited(Edit(Dimensions(items), mixing)), source=None)
+        return replace(part, model=part.model._edited(edit), source=None)
     except InputError as error:
         raise InputError(f"{part.name!r:.80}: {error}; leave out all of them, or change its weight") from error

@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pellucid.analysis.comparing import check_pairs
+from pellucid.analysis.coordinates import average_ranks
 from pellucid.embeddings import check_texts
 from pellucid.ensemble.embedder import make_parts
 from pellucid.errors import InputError
@@ -57,10 +58,9 @@ def fit_weights(
     Raises:
         InputError: pairs or scores that do not fit, or all scores are alike.
     """
-    from scipy.stats import rankdata
 
     def centred(values: Floats) -> Floats:
-        ranks = rankdata(values)
+        ranks = average_ranks(values)
         ranks -= ranks.mean()
         scaled: Floats = ranks / (np.linalg.norm(ranks) or 1.0)  # zeros where all are alike
         return scaled

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
+from operator import itemgetter
 
 import numpy as np
 
@@ -19,11 +20,12 @@ from pellucid.index.words import WordCache
 from pellucid.query import NO_MARKS, NO_SPANS, Floats, Integers, Terms
 from pellucid.rows import WORD, Row
 from pellucid.static.spelling import SpelledRows
-from pellucid.static.words import WordList, part_of
+from pellucid.static.words import WordList, as_spans, part_of
 from pellucid.text import Span
 
 _BETWEEN = ": "  # between the name of a part and of its row, as in an ensemble
 _ROUNDING = 1e-6  # of the score, up to which rows are exact
+Marked = tuple[Integers, Floats]
 _FAINT = 0.15  # of the strongest word; a weaker one is not highlighted
 
 
@@ -78,13 +80,13 @@ class Bm25Query:
 
         def terms(passage: int) -> Terms:
             own, mine = found.of(passage), part_of(ends, passage)
+            shown, which, spans = present[mine], found.values[own], found.spans[own]
 
             def row(number: int) -> Row:
-                term = int(present[mine][number])
-                spans = _spans(found.spans[own][found.values[own] == term])
-                return self._row(self._terms[term], passages.texts[passage], spans)
+                term = int(shown[number])
+                return self._row(self._terms[term], passages.texts[passage], as_spans(spans[which == term]))
 
-            return Terms(values[mine], row, marks[own], found.spans[own])
+            return Terms(values[mine], row, marks[own], spans)
 
         return terms
 
@@ -92,7 +94,7 @@ class Bm25Query:
         places = self._places[term]
         asked, stands = self._query[slice(*places[0])], text[slice(*spans[0])]
         name = asked if asked.lower() == stands.lower() else f"{asked} ~ {stands}"
-        return Row(name, (asked,), 0.0, 0.0, places, spans, key=(term,), kind=WORD)
+        return Row(name, (asked,), 0.0, 0.0, places, spans, (), (term,), WORD)
 
 
 class Reasons:
@@ -105,10 +107,14 @@ class Reasons:
         terms: of each part of the score, which add up to what it adds.
     """
 
-    def __init__(self, query: str, text: str, score: float, terms: Mapping[str, Terms], *, named: bool) -> None:
+    def __init__(
+        self, query: str, text: str, score: float, terms: Mapping[str, Terms], *, named: bool,
+        marked: Callable[[], Marked] | None = None,
+    ) -> None:  # fmt: skip
         """Take the terms of each part; `named` puts the part's name before those of its rows."""
+        # `marked` returns what `marked_spans` does, where it was found for several passages at once.
         self.query, self.text, self.score = query, text, score
-        self.terms, self._named = dict(terms), named
+        self.terms, self._named, self._given = dict(terms), named, marked
 
     @cached_property
     def _values(self) -> Floats:
@@ -116,15 +122,13 @@ class Reasons:
 
     def top(self, count: int = 10) -> list[Row]:
         """Return the `count` rows of the largest size, largest first."""
-        sizes = np.abs(self._values)
+        values = self._values
+        sizes = np.abs(values)
         best = np.arange(len(sizes))
         if count < len(sizes):
             best = np.argpartition(sizes, len(sizes) - count)[len(sizes) - count :] if count > 0 else best[:0]
-        best = best[np.argsort(-sizes[best], kind="stable")]
-        return [
-            self._row(number)._replace(contribution=value, share=value / self.score if self.score else 0.0)
-            for number, value in zip(best.tolist(), self._values[best].tolist())
-        ]
+        largest = sorted(zip((-sizes[best]).tolist(), best.tolist()), key=itemgetter(0))
+        return [self._row(number, float(values[number])) for _, number in largest]
 
     def words(self) -> list[tuple[int, int, float]]:
         """Return the spans of `text` that contribute to the score: start, end, contribution, in text order."""
@@ -137,18 +141,9 @@ class Reasons:
         return _triples(spans[strong], values[strong])
 
     @cached_property
-    def _marked(self) -> tuple[Integers, Floats]:
-        """The spans [n, 2] and what each adds to the score [n], in text order."""
-        every = [terms for terms in self.terms.values() if len(terms.marks)]
-        if not every:
-            return NO_SPANS, NO_MARKS
-        spans = np.concatenate([terms.spans for terms in every])
-        keys = spans[:, 0] << 32 | spans[:, 1]
-        order = np.argsort(keys, kind="stable")  # each part's are in order already
-        keys = keys[order]
-        first = np.flatnonzero(np.concatenate([[True], keys[1:] != keys[:-1]]))
-        marks = np.concatenate([terms.marks for terms in every])
-        return spans[order[first]], np.add.reduceat(marks[order], first)
+    def _marked(self) -> Marked:
+        """The spans and what each adds to the score, in text order."""
+        return self._given() if self._given is not None else marked_spans([self.terms])[0]
 
     def __len__(self) -> int:
         """Return the number of rows."""
@@ -166,21 +161,34 @@ class Reasons:
             "index", (self.query, self.text), self.score, self._values, self._row, exact=exact
         )
 
-    def _row(self, number: int) -> Row:
-        parts = iter(self.terms.items())
-        part, terms = next(parts)
-        while number >= len(terms.values):
-            number -= len(terms.values)
-            part, terms = next(parts)
-        row = terms.row(number)
-        if not self._named:
-            return row
-        return row._replace(name=part + _BETWEEN + row.name, key=(part, *row.key))
+    def _row(self, number: int, value: float = 0.0) -> Row:
+        place = number
+        for part, terms in self.terms.items():  # noqa: B007
+            if place < len(terms.values):
+                break
+            place -= len(terms.values)
+        row = terms.row(place)
+        name, key = (part + _BETWEEN + row.name, (part, *row.key)) if self._named else (row.name, row.key)
+        share = value / self.score if self.score else 0.0
+        return Row(name, row.parts, value, share, row.spans1, row.spans2, row.spans3, key, row.kind)
+
+
+def marked_spans(every: Sequence[Mapping[str, Terms]]) -> list[Marked]:
+    """Return for each hit the spans [n, 2] of its passage and what each adds to its score [n], in text order."""
+    several = [item for part in zip(*(own.values() for own in every)) for item in enumerate(part) if len(item[1].marks)]
+    if not several:
+        return [(NO_SPANS, NO_MARKS)] * len(every)
+    spans, marks = (np.concatenate(arrays) for arrays in zip(*((terms.spans, terms.marks) for _, terms in several)))
+    hits = np.repeat([hit for hit, _ in several], [len(terms.marks) for _, terms in several])
+    reach = int(spans.max()) + 1
+    keys = (hits * reach + spans[:, 0]) * reach + spans[:, 1]
+    order = np.argsort(keys, kind="stable")  # each part's are in order already
+    keys = keys[order]
+    first = np.flatnonzero(np.concatenate([[True], keys[1:] != keys[:-1]]))
+    sums, kept = np.add.reduceat(marks[order], first), order[first]
+    spans, ends = spans[kept], hits[kept].searchsorted(np.arange(len(every)), "right")
+    return [(spans[part_of(ends, hit)], sums[part_of(ends, hit)]) for hit in range(len(every))]
 
 
 def _triples(spans: Integers, values: Floats) -> list[tuple[int, int, float]]:
     return list(zip(spans[:, 0].tolist(), spans[:, 1].tolist(), values.tolist()))
-
-
-def _spans(places: Integers) -> tuple[Span, ...]:
-    return tuple((start, end) for start, end in places.tolist())

@@ -25,10 +25,11 @@ from pellucid.index.documents import PASSAGE_BITS
 from pellucid.index.engine import Engine, Vector, Where
 from pellucid.index.hits import Hit
 from pellucid.index.models import Model
-from pellucid.index.reasons import Bm25Query, Passages, Reasons
+from pellucid.index.reasons import Bm25Query, Marked, Passages, Reasons, marked_spans
 from pellucid.index.segments import Floats, Integers, Mask, Segment, hashed
 from pellucid.index.settings import BM25
 from pellucid.index.words import WordCache
+from pellucid.native.library import multiply, native
 from pellucid.query import Terms
 from pellucid.static.embedder import StaticEmbedder
 from pellucid.static.words import WordPairs, spans_by
@@ -88,12 +89,13 @@ class Scores:
                 self.parts[name] = segment.dense(name) @ vector
 
     def _bm25(self) -> Floats:
-        lists = [self._question.passages_with(term, self.segment) for term in self._question.terms]
+        every = self._question.passages_with(self.segment)
+        lists = [every[term] for term in self._question.terms]
         rows = np.concatenate([rows for rows, _ in lists])
         if not len(rows):
             return np.zeros(self.segment.passages, np.float32)
         if rows.max() >= self.segment.passages:
-            raise IndexError(f"{self.segment.name} counts terms of passage {rows.max()}, and has no such")
+            raise damaged(self.segment.name, "bm25 points outside the passages")
         counts = np.concatenate([counts for _, counts in lists])
         weights = np.repeat(list(self._question.terms.values()), [len(rows) for rows, _ in lists])
         values = weights * impacts(counts, self.segment.lengths[rows], self._question.average)
@@ -107,9 +109,9 @@ class Scores:
         return scores
 
     def _coarse(self, name: str, rounded: tuple[Any, Floats, Floats], vector: Floats) -> Floats:
-        codes, scales, errors = rounded
-        products = np.empty(len(codes), np.float32)
-        _kernel()(codes, scales, np.ascontiguousarray(vector, np.float32), products)
+        codes, scales, errors = (np.require(part, requirements=["C", "A"]) for part in rounded)
+        vector = np.ascontiguousarray(vector, np.float32)
+        products: Floats = codes @ vector * scales if native() is None else multiply(codes, scales, vector)
         length = np.linalg.norm(vector.astype(np.float64))
         self._rounded[name] = (length * (errors + _ROUNDING)).astype(np.float32)
         return products
@@ -148,23 +150,6 @@ class Scores:
         }
 
 
-@cache
-def _kernel() -> Callable[..., None]:
-    """Compile the product of rows of 8 bits with a vector; numba takes half a second to import."""
-    from numba import njit
-
-    @njit(nogil=True, fastmath=True)  # type: ignore[untyped-decorator]
-    def multiply(codes: Any, scales: Any, vector: Any, products: Any) -> None:
-        for row in range(codes.shape[0]):
-            total = np.float32(0)
-            for column in range(codes.shape[1]):
-                total += np.float32(codes[row, column]) * vector[column]
-            products[row] = total * scales[row]
-
-    found: Callable[..., None] = multiply
-    return found
-
-
 class Question:
     """A query with the weights of the parts."""
 
@@ -177,12 +162,13 @@ class Question:
         self.average = now.commit.state.average
         self.vectors: dict[str, Any] = {}  # by part, times its weight: products are parts of the score; BM25's is None
         self.terms: dict[str, float] = {}  # that a passage has, each with its half of BM25
-        self._lists: dict[tuple[str, int], tuple[Any, Any]] = {}  # of terms and segments, which are asked for twice
+        self._lists: dict[int, dict[str, tuple[Any, Any]]] = {}  # by segment and term; asked for twice
         self.unknown: tuple[str, ...] = ()  # words that no passage has, with BM25
         self._terms_of: dict[str, Callable[[Passages], Callable[[int], Terms]]] = {}  # of the same parts
         self._wanted: list[str] = []  # the parts whose stored vectors are read for that
         self._found: list[tuple[int, Place, str]] = []  # the hits: number, place and text of the passage
-        self._read: dict[int, tuple[Passages, dict[str, Callable[[int], Terms]]]] = {}  # hits whose reasons were read
+        # The hits whose reasons were read, the first of ten: their terms by part, and the spans they mark.
+        self._read: dict[int, tuple[Passages, list[dict[str, Terms]], Callable[[], list[Marked]]]] = {}
         for name in self.weights:
             if name == BM25:
                 self._ask_bm25()
@@ -191,9 +177,9 @@ class Question:
 
     def _ask_bm25(self) -> None:
         words, places = self._now.words, spans_by(self._now.words.analyser.places(self.query))
-        self._hashes = dict(zip(places, hashed(places).tolist()))
+        self._hashes: dict[str, int] = dict(zip(places, hashed(places).tolist()))
         segments = self._now.commit.segments
-        having = {term: sum(len(self.passages_with(term, one)[0]) for one in segments) for term in places}
+        having = {term: sum(len(self.passages_with(one)[term][0]) for one in segments) for term in places}
         counts = {term: len(spans) for term, spans in places.items()}
         weights = query_weights(counts, having, self._now.commit.state.passages, self.weights[BM25])
         self.unknown = tuple(self.query[slice(*places[term][0])] for term in places if not having[term])
@@ -205,12 +191,11 @@ class Question:
             self.terms = weights
             self._terms_of[BM25] = Bm25Query(words, self.query, places, weights, self.average).against
 
-    def passages_with(self, term: str, segment: Segment) -> tuple[npt.NDArray[np.uint32], npt.NDArray[np.int32]]:
-        """Return the passages of a segment that have a term of the query, and how often."""
-        key = (term, id(segment))
-        if key not in self._lists:
-            self._lists[key] = segment.term(self._hashes[term])
-        return self._lists[key]
+    def passages_with(self, segment: Segment) -> dict[str, tuple[npt.NDArray[np.uint32], npt.NDArray[np.int32]]]:
+        """Return for each term of the query the passages of a segment that have it, and how often."""
+        if id(segment) not in self._lists:
+            self._lists[id(segment)] = dict(zip(self._hashes, segment.terms(np.array(list(self._hashes.values())))))
+        return self._lists[id(segment)]
 
     def _ask(self, model: Model, weight: float) -> None:
         name = model.name
@@ -274,14 +259,16 @@ class Question:
             return []
         parts = scores.exact(passages)
         total = np.sum([part.astype(np.float64) for part in parts.values()], axis=0)
-        owners = np.repeat(np.arange(len(rows)), np.diff(segment.ends, prepend=0)[rows])
-        order = np.lexsort((passages, -total))  # the best first; of equal ones the earlier
-        _, first = np.unique(owners[order], return_index=True)
-        found = []
-        for at in order[np.sort(first)[:top_k]].tolist():
-            row, own = int(rows[owners[at]]), {name: float(part[at]) for name, part in parts.items()}
-            found.append((float(total[at]), int(segment.numbers[row]), Place(number, row, int(passages[at])), own))
-        return found
+        owners = np.repeat(np.arange(len(rows)), segment.sizes(rows)).tolist()
+        found: dict[int, tuple[float, int, Place, dict[str, float]]] = {}
+        for at in np.lexsort((passages, -total)).tolist():  # the best first; of equal ones the earlier
+            if owners[at] not in found:
+                row, own = int(rows[owners[at]]), {name: float(part[at]) for name, part in parts.items()}
+                place = Place(number, row, int(passages[at]))
+                found[owners[at]] = float(total[at]), int(segment.numbers[row]), place, own
+                if len(found) == top_k:
+                    break
+        return list(found.values())
 
     # An engine has the vectors
 
@@ -387,10 +374,14 @@ class Question:
         if block not in self._read:  # two threads may both read it
             hits = self._found[block * _TOGETHER : (block + 1) * _TOGETHER]
             passages = Passages([text for _, _, text in hits], self._stored(hits), self._now.words)
-            self._read[block] = passages, {name: terms_of(passages) for name, terms_of in self._terms_of.items()}
-        passages, terms_of = self._read[block]
-        terms = {name: terms(place) for name, terms in terms_of.items()}
-        return Reasons(self.query, passages.texts[place], score, terms, named=len(self.weights) > 1)
+            parts = {name: terms_of(passages) for name, terms_of in self._terms_of.items()}
+            every = [{name: terms(number) for name, terms in parts.items()} for number in range(len(hits))]
+            self._read[block] = passages, every, cache(partial(marked_spans, every))
+        passages, every, marked = self._read[block]
+        return Reasons(
+            self.query, passages.texts[place], score, every[place], named=len(self.weights) > 1,
+            marked=lambda: marked()[place],
+        )  # fmt: skip
 
 
 class _Bm25Products:

@@ -204,11 +204,17 @@ class Segment:
         """Return the rows of the documents that are there."""
         return np.arange(len(self.numbers)) if self.live is None else np.flatnonzero(self.live)
 
+    def sizes(self, rows: Integers) -> Integers:
+        """Return the number of passages of each of some documents, int64 [rows]."""
+        ends = self.ends
+        sizes: Integers = ends[rows] - np.where(rows > 0, ends[rows - 1], 0)
+        return sizes
+
     def passages_of(self, rows: Integers) -> Integers:
         """Return the passages of documents, in order."""
-        sizes = np.diff(self.ends, prepend=0)[rows]
-        starts = self.ends[rows] - sizes
-        return np.repeat(starts - np.cumsum(sizes) + sizes, sizes) + np.arange(sizes.sum())
+        sizes = self.sizes(rows)
+        ends = np.cumsum(sizes)
+        return np.repeat(self.ends[rows] - ends, sizes) + np.arange(ends[-1] if len(ends) else 0)
 
     def first_passage(self, row: int) -> int:
         """Return the number of the first passage of a document."""
@@ -276,13 +282,20 @@ class Segment:
         """Number of terms of each passage, int32 [passages]."""
         return self._tensors["bm25.lengths"]
 
-    def term(self, value: int) -> tuple[npt.NDArray[np.uint32], npt.NDArray[np.int32]]:
-        """Return the passages with a term by its hash, without those that are gone, and how often it stands in each."""
-        rows, counts = self._passages_with("bm25", value)
-        if self.live_passages is not None and len(rows):
-            live = self.live_passages[rows]
-            rows, counts = rows[live], counts[live]
-        return rows, counts
+    def terms(self, values: Integers) -> list[tuple[npt.NDArray[np.uint32], npt.NDArray[np.int32]]]:
+        """Return for each term, by its hash, the passages with it that are there, and how often it stands in each."""
+        keys, ends = self._tensors["bm25.keys"], self._tensors["bm25.key_ends"]
+        rows, counts = self._tensors["bm25.rows"].view(np.uint32), self._tensors["bm25.values"]
+        places, live, found = keys.searchsorted(values).tolist(), self.live_passages, []
+        for value, place in zip(values.tolist(), places):
+            here = place < len(keys) and keys[place] == value
+            own = slice(int(ends[place - 1]) if place else 0, int(ends[place])) if here else slice(0)
+            passages, held = rows[own], counts[own]
+            if live is not None and len(passages):
+                kept = live[self._checked("bm25", passages)]
+                passages, held = passages[kept], held[kept]
+            found.append((passages, held))
+        return found
 
     def signatures(self) -> npt.NDArray[np.uint64]:
         """Return for each passage the sum of the hashes of its terms, each times its count, uint64 [passages]."""
@@ -320,9 +333,13 @@ class Segment:
     def _passages_with(self, prefix: str, key: int) -> tuple[npt.NDArray[np.uint32], npt.NDArray[Any]]:
         """Return the passages of one key of a list, and their values."""
         rows, values = _list_of(prefix, self._tensors, key)
+        return self._checked(prefix, rows), values
+
+    def _checked(self, prefix: str, rows: npt.NDArray[np.uint32]) -> npt.NDArray[np.uint32]:
+        """Return the passages of a list, which must be here."""
         if len(rows) and rows.max() >= self.passages:
             raise damaged(self.name, f"{prefix} points outside the passages")
-        return rows, values
+        return rows
 
     def vector(self, part: str, passage: int) -> Vector | None:
         """Return the stored row of a passage; None where the part knows nothing of it."""

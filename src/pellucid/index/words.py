@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from pellucid.index.bm25 import Analyser
+from pellucid.native.library import native
 from pellucid.static.embedder import StaticEmbedder
 from pellucid.static.spelling import SpelledRows
 from pellucid.static.words import Integers, WordList
@@ -24,8 +25,7 @@ if TYPE_CHECKING:
 
 _NO_TERM, _SEVERAL_TERMS = -1, -2
 _MOST_WORDS = 1 << 20  # that are remembered
-_SHORT = 500  # characters; such a text is read sooner without the compiled reader
-_SMALL = 250_000  # characters that are read before the compiled reader, which takes half a second to start
+_SHORT = 300  # characters; such a text is read sooner without the C kernels
 
 
 class _Column:
@@ -56,7 +56,6 @@ class WordCache:
         self._rows = {name: _Column(self._spelled, _row_of(model)) for name, model in models.items()}
         self._whole = {name for name, model in models.items() if any(map(is_phrase, model.vocabulary.words))}
         self._reader: WordNumbers | None = None
-        self._characters = 0
         self._lock = threading.RLock()
 
     @property
@@ -67,14 +66,10 @@ class WordCache:
     def read(self, texts: list[str]) -> WordList:
         """Return the words of some texts as `split_words` gives them, and their numbers."""
         with self._lock:
-            size = sum(map(len, texts))
-            if size < _SHORT:
+            if sum(map(len, texts)) < _SHORT or native() is None:
                 return self._numbered([split_words(text) for text in texts])
             if self._reader is None:
-                self._characters += size
-                if self._characters < _SMALL:
-                    return self._numbered([split_words(text) for text in texts])
-                from pellucid.static.bulk import WordNumbers  # numba takes half a second to import
+                from pellucid.static.bulk import WordNumbers  # tokenizers takes a while to import
 
                 self._reader = WordNumbers(self._spelled, self._number)
             return WordList(*self._reader.read(texts))

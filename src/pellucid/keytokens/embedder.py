@@ -254,7 +254,11 @@ class KeyTokenEmbedder(TransformerEmbedder):
         mixing, dimensions = read_mixed(tensors, len(tokens), count, path, saved)
         if mixing is None and list(dimensions) == list(tokens):
             return model
-        return model._edited(renaming(dimensions, {}) if mixing is None else Edit(dimensions, mixing))
+        if mixing is None:
+            return model._edited(renaming(dimensions, {}))
+        mixing.eliminate_zeros()
+        model.mixing, model._mixed_dimensions = mixing, dimensions
+        return model
 
     def save_pretrained(
         self,

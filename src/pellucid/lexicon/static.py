@@ -31,7 +31,7 @@ import numpy.typing as npt
 from pellucid.base import Embedder
 from pellucid.dimensions import Dimensions, Edit, write_dimensions
 from pellucid.embeddings import Role
-from pellucid.errors import InputError, ModelFolderError, check_numbers
+from pellucid.errors import InputError, ModelFolderError, check_numbers, require
 from pellucid.mixing import (
     LARGEST,
     after_edit,
@@ -41,6 +41,7 @@ from pellucid.mixing import (
     sparse_units,
     strongest_source,
 )
+from pellucid.native.library import SparseTable, native
 from pellucid.query import Query, SpanFinder
 from pellucid.static.folder import read_vocabulary, write_vocabulary
 from pellucid.store import is_sound, read_tensors, write_tensors
@@ -52,7 +53,7 @@ if TYPE_CHECKING:
     from pellucid.static.bulk import BulkRows
 
 _TENSORS, _TABLE = "lexicon.safetensors", "dimensions.tsv"
-_SMALL = 250_000  # characters in all calls so far, for which starting the compiled path does not pay
+_SMALL = 4_000  # characters in all calls so far, for which indexing the words for the C kernels does not pay
 _MOST_CLUSTERS = 1 << 15  # the numbers of clusters are int16
 _SMALLEST = 1e-18  # a word whose scale is below fires nothing
 
@@ -141,18 +142,21 @@ class StaticLexiconEmbedder(Embedder):
 
         Raises:
             InputError: the parts do not fit together, or a weight is negative or no finite number.
+            MissingExtraError: SciPy is not installed.
         """
+        require("scipy", "sparse")
         self.vocabulary, self.mixing, self.max_active_dims = vocabulary, mixing, max_active_dims
         self.table = table if isinstance(table, WordClusters) else WordClusters.of(table)
         self._dimensions = dimensions
         self._bulk: BulkRows | None = None  # made when first needed
+        self._kernel_table: SparseTable | None = None
         self._characters = 0  # encoded without it
         check_numbers(self, "max_active_dims", least=1, whole=True, optional=True)
         _check_table(self.table, len(vocabulary), self._clusters)
 
     def __getstate__(self) -> dict[str, Any]:
         """Leave out the compiled path: its arrays are views of one another, which copies of them are not."""
-        return {**self.__dict__, "_bulk": None}
+        return {**self.__dict__, "_bulk": None, "_kernel_table": None}
 
     @property
     def _clusters(self) -> int:
@@ -161,6 +165,7 @@ class StaticLexiconEmbedder(Embedder):
 
     @classmethod
     def _read(cls, folder: Path, facts: Mapping[str, Any]) -> Self:
+        require("scipy", "sparse")
         path = folder / _TENSORS
         for name in ("clusters", "dimensions"):
             if type(facts.get(name)) is not int or not 0 < facts[name] <= _MOST_CLUSTERS:
@@ -258,9 +263,9 @@ class StaticLexiconEmbedder(Embedder):
         """Return CSR float32 [texts, dimensions], rows of length 1 (or 0)."""
         if self._bulk is None:
             self._characters += sum(map(len, texts))
-            if self._characters <= _SMALL:
+            if self._characters <= _SMALL or native() is None:
                 return self._encode_plainly(texts)
-            from pellucid.static.bulk import BulkRows  # numba takes a second to import
+            from pellucid.static.bulk import BulkRows  # tokenizers takes a while to import
 
             self._bulk = BulkRows(self.vocabulary)
         rows = self._compiled(self._bulk, texts, show_progress_bar)
@@ -273,18 +278,16 @@ class StaticLexiconEmbedder(Embedder):
         from scipy import sparse
 
         from pellucid.static.bulk import as_kernel_array
-        from pellucid.static.pooling import pool_sparse
 
-        table = tuple(as_kernel_array(part) for part in self.table)
-        sizes, k = np.diff(self.table.starts), self._clusters
+        k = self._clusters
+        if self._kernel_table is None:
+            self._kernel_table = SparseTable([as_kernel_array(part) for part in self.table], k)
+        table = self._kernel_table
         parts = {-1: sparse.csr_matrix((0, k), dtype=np.float32)}
 
         def pool(first: int, rows: npt.NDArray[np.int32], ends: npt.NDArray[np.int32]) -> None:
-            known = rows[: ends[-1]]
-            most = min(int(sizes[known[known >= 0]].sum()), len(ends) * k)
-            out = np.empty(len(ends) + 1, np.int64), np.empty(most, np.int32), np.empty(most, np.float32)
-            used = pool_sparse(table, rows, ends, np.zeros(k), out)
-            parts[first] = sparse.csr_matrix((out[2][:used], out[1][:used], out[0]), shape=(len(ends), k))
+            starts, columns, values = table.pool(rows, ends)
+            parts[first] = sparse.csr_matrix((values, columns, starts), shape=(len(ends), k))
 
         bulk.each_block(texts, pool, show_progress_bar=show_progress_bar)
         return sparse.vstack([parts[first] for first in sorted(parts)], format="csr")

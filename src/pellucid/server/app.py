@@ -110,7 +110,7 @@ def _add_state_routes(app: FastAPI, service: Service, registry: CollectorRegistr
     @app.head("/ready", include_in_schema=False)
     @app.get("/ready", tags=["state"], response_class=Response, responses={503: {"description": "it starts or ends"}})
     async def ready() -> Response:
-        """Say whether requests can be taken: nothing is left to import or to compile."""
+        """Say whether requests can be taken: nothing is left to import or to index."""
         return Response(status_code=200 if service.is_ready else 503)
 
     @app.get("/metrics", tags=["state"], response_class=PlainTextResponse)

@@ -14,7 +14,6 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
-from copy import copy
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -128,13 +127,10 @@ class Batcher:
 
 
 def warm_up(model: Embedder) -> None:
-    """Import and compile what the first requests would wait for: half a minute if nothing is cached."""
+    """Import and index what the first requests would wait for."""
     static = _static(model)
     if static is not None:
-        aside = copy(static)  # the model itself answers without compiled code meanwhile
-        aside.start_compiled()
-        _call_all(aside)
-        static.start_compiled()  # otherwise a later request with enough texts would wait for it
+        static.start_compiled()
     _call_all(model)
 
 

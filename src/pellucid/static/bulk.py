@@ -1,10 +1,10 @@
-"""Encoding many texts: blocks of texts go through the compiled functions of `kernels.py` on several threads.
+"""Encoding many texts: blocks of texts go through the C kernels (native/words.c, pooling.c) on several threads.
 
 `StaticEmbedder._encode_plainly` defines what is computed. Texts are joined into blocks of UTF-8, and threads take
 blocks in turn. Texts that are UTF-8 already, as in Arrow (`Utf8Texts`), never become Python strings. Python is asked
 only about the few words that the index of the vocabulary does not hold, and about texts with phrases or in scripts
-without spaces: these are first rewritten with spaces between their words. numba is imported with this file, so this
-file is imported only when there is work for it. benchmarks/static_speed.md has what each idea gave.
+without spaces: these are first rewritten with spaces between their words. Where the C library cannot be loaded, nothing
+here is used. benchmarks/static_speed.md has what each idea gave.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import codecs
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
+from functools import cached_property, partial
 from itertools import pairwise
 from string import punctuation
 from typing import Any, NamedTuple
@@ -26,28 +26,41 @@ from tokenizers.normalizers import BertNormalizer
 from tokenizers.pre_tokenizers import BertPreTokenizer
 
 from pellucid.base import Vectors
+from pellucid.embeddings import check_texts
 from pellucid.errors import InputError
+from pellucid.native.library import PADDING, Pieces, Table, WordIndex, WordReader, join_texts
 from pellucid.progress import Progress
-from pellucid.static import kernels, pooling
 from pellucid.static.folder import is_known_sound, not_finite
 from pellucid.static.likeness import CompiledSpeller
+from pellucid.static.precision import PackedRows
 from pellucid.static.spelling import SpelledRows, Speller, Unedited
 from pellucid.text import LONGEST_WORD, Vocabulary, well_formed
 
 _BLOCK_TEXTS = 1024
 _BLOCK_CHARACTERS = 1 << 18  # what a block needs stays in a core's own cache; a longer text is a block by itself
 _LARGEST_BLOCK = 1 << 31  # bytes; positions are 32-bit
-_PADDING = "\0" * 96  # so that 64 bytes may be read from any place in a text
+_PADDING = "\0" * PADDING
 _PAGE = 1024  # code points classified at once
 _LEARNT_WORDS = 1 << 15  # also the most that Python is asked at once: a text may have millions of unknown words
 
 
-class WordRows(NamedTuple):
-    """The words of a text, in order."""
+class WordRows:
+    """The words of a text, in order.
 
-    rows: list[int]  # of each in the table, -1 for an unknown word
-    spans: npt.NDArray[Any]  # [words, 2] where each begins and ends, in characters
-    others: list[int]  # which may have the row of a word that is not they but for case, such as of their beginning
+    Attributes:
+        rows: of each in the table, -1 for an unknown word, int32 [words].
+        others: the numbers of those that may have the row of another word, such as of their beginning.
+    """
+
+    def __init__(self, text: str, block: npt.NDArray[np.uint8], words: WordReader, count: int) -> None:
+        """Take a text and the words that were just found in its bytes."""
+        self._text, self._block, self._edges = text, block, words.edges[:count].copy()
+        self.rows, self.others = words.rows[:count].copy(), words.list_others().tolist()
+
+    @cached_property
+    def spans(self) -> npt.NDArray[np.int64]:
+        """Where each begins and ends, in characters, int64 [words, 2]."""
+        return _places(self._block, self._edges, [self._text])
 
 
 class Utf8Texts:
@@ -79,6 +92,29 @@ class Utf8Texts:
         return [content[first:last].decode() for first, last in pairwise(edges)]
 
 
+def arrow_texts(texts: Any) -> Utf8Texts:
+    """Return the texts of an Arrow array, or of one in chunks, without copying those of one array.
+
+    Raises:
+        InputError: it holds something else than texts, or a null.
+    """
+    import pyarrow as pa
+
+    kind = texts.type.value_type if pa.types.is_dictionary(texts.type) else texts.type
+    if str(kind) not in ("string", "large_string", "string_view", "null"):
+        raise InputError(f"texts are an Arrow array of {texts.type!s:.80}; give one of strings")
+    if texts.null_count:
+        first = texts.is_null().index(True).as_py()
+        check_texts(texts[first : first + 1], first=first)
+    texts = texts.cast(pa.large_string())
+    texts = texts.combine_chunks() if isinstance(texts, pa.ChunkedArray) else texts
+    _, offsets, data = texts.buffers()
+    if not len(texts) or data is None:
+        return Utf8Texts(np.zeros(0, np.uint8), np.zeros(len(texts) + 1, np.int64))
+    places = np.frombuffer(offsets, np.int64)[texts.offset : texts.offset + len(texts) + 1]
+    return Utf8Texts(np.frombuffer(data, np.uint8), places)
+
+
 _Texts = list[str] | Utf8Texts
 _Fold = Callable[[SpelledRows, npt.NDArray[np.int32]], Any]  # of spelled words and the numbers of those met
 
@@ -93,8 +129,8 @@ class BulkRows:
         """Index the vocabulary; with `spells`, words that it does not have are never left to their beginning."""
         self.threads = default_threads()
         self._vocabulary, self._spells = vocabulary, spells
-        self._words, self._starts = _word_index(vocabulary.words)
-        self._pieces = _no_pieces() if spells else _pieces(vocabulary)
+        self._words = WordIndex(vocabulary.words)
+        self._pieces = Pieces() if spells else _pieces(vocabulary)
         self._idle: list[Any] = []
 
     def each_block(
@@ -109,10 +145,24 @@ class BulkRows:
         # used again (there may be more rows than words); and where each text's words end among them.
 
         def read(worker: _Reader, first: int, last: int) -> None:
-            _, scratch, ends = worker.find(texts[first:last])
-            use(first, scratch.rows, ends)
+            _, words, ends = worker.find(texts[first:last])
+            use(first, words.rows, ends)
 
         self._each_block(texts, read, show_progress_bar)
+
+    def rows_of(self, words: Sequence[str]) -> npt.NDArray[np.int64]:
+        """Return the row of each word, as `Vocabulary.row` does."""
+        rows = np.full(len(words), -1, np.int64)
+        simple = [number for number, word in enumerate(words) if word.isascii() and word.isalnum()]
+        places = np.array(simple, np.int64)
+
+        def note(first: int, found: npt.NDArray[np.int32], ends: npt.NDArray[np.int32]) -> None:
+            rows[places[first : first + len(ends)]] = found[: len(ends)]  # one word a text
+
+        self.each_block([words[number] for number in simple], note)
+        for number in set(range(len(words))).difference(simple):
+            rows[number] = self._vocabulary.row(words[number])
+        return rows
 
     def _each_block(self, texts: _Texts, use: Callable[[Any, int, int], None], show_progress_bar: bool) -> None:
         """Call `use` with a worker and the ends of a range of `texts`, for all of them."""
@@ -141,12 +191,11 @@ class BulkRows:
         try:
             return self._idle.pop()
         except IndexError:
-            learnt = _empty_index(_LEARNT_WORDS, _LEARNT_WORDS * 16)
-            cased, complete = self._vocabulary.cased, self._vocabulary.subwords is None and not self._spells
-            return self._new_worker(kernels.Lexicon(self._words, learnt, cased, complete, self._pieces, self._starts))
+            complete = self._vocabulary.subwords is None and not self._spells
+            return self._new_worker(_Known(self._words, self._pieces, self._vocabulary.cased, complete))
 
-    def _new_worker(self, lexicon: kernels.Lexicon) -> Any:
-        return _Reader(lexicon, partial(map, self._vocabulary.row), self._vocabulary)
+    def _new_worker(self, known: _Known) -> Any:
+        return _Reader(known, partial(map, self._vocabulary.row), self._vocabulary)
 
 
 class BulkEncoder(BulkRows):
@@ -155,7 +204,7 @@ class BulkEncoder(BulkRows):
     def __init__(
         self,
         vocabulary: Vocabulary,
-        vectors: npt.NDArray[Any],
+        vectors: Any,
         scales: Vectors | None,
         speller: Speller | None = None,
         unedited: Unedited | None = None,
@@ -164,38 +213,32 @@ class BulkEncoder(BulkRows):
         if len(vocabulary) != len(vectors):
             raise InputError(f"the vocabulary has {len(vocabulary):,} words by now and the table {len(vectors):,} rows")
         super().__init__(vocabulary, spells=speller is not None)
-        self._vectors, self._scales, self._sound = _kernel_table(vectors, scales)
-        read = (self._vectors, self._scales, True) if unedited is None else _kernel_table(*unedited[:2])
-        self._sound &= read[2]
-        self.speller = None if speller is None else CompiledSpeller(speller, *read[:2])
+        table = read = _kernel_table(vectors, scales)
+        if unedited is not None:
+            read = _kernel_table(*unedited[:2])
+        self.table, self._sound = Table(*table[:2]), table[2] and read[2]
+        self.speller = None if speller is None else CompiledSpeller(speller, *read[:2], self._beginnings)
+
+    @cached_property
+    def _by_beginning(self) -> BulkRows:
+        """Finds the rows of words as if there were no spelling."""
+        found = BulkRows(self._vocabulary)
+        found.threads = 1  # for words of one of this encoder's threads
+        return found
+
+    def _beginnings(self, words: Sequence[str]) -> npt.NDArray[np.int64]:
+        """Return the row of each word's beginning, -1 where none is known."""
+        return self._by_beginning.rows_of(words)
 
     def encode(self, texts: _Texts, *, show_progress_bar: bool = False) -> Vectors:
         """Return the embeddings of checked `texts`, float32 [texts, dimension]; the same in either form."""
-        embeddings = np.empty((len(texts), self._vectors.shape[1]), np.float32)
+        embeddings = np.empty((len(texts), self.table.dimension), np.float32)
 
         def encode(worker: _Worker, first: int, last: int) -> None:
             worker.encode(texts[first:last], embeddings[first:last])
 
         self._each_block(texts, encode, show_progress_bar)
         return embeddings
-
-    def products_and_lengths(
-        self, distinct: npt.NDArray[np.int64], rows: npt.NDArray[np.int64], ends: npt.NDArray[np.int64], asked: Vectors
-    ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
-        """Return the products of the rows `distinct` and `asked`, and the length of each text's sum of words."""
-        # `rows` are the known words of all texts; `ends` is where each text's words end among them.
-        least = min(distinct.min(initial=0), rows.min(initial=0))
-        most = max(distinct.max(initial=-1), rows.max(initial=-1))
-        if least < 0 or most >= len(self._vectors):
-            raise InputError(f"the rows are {least} to {most}, and the table has {len(self._vectors):,}")
-        if (ends[1:] < ends[:-1]).any() or ends.min(initial=0) < 0 or ends.max(initial=0) > len(rows):
-            raise InputError(f"the ends of {len(ends)} texts do not divide {len(rows)} words")
-        if asked.ndim != 2 or asked.shape[1] != self._vectors.shape[1]:
-            raise InputError(f"vectors {list(asked.shape)} are asked for, of a table {list(self._vectors.shape)}")
-        found, lengths = np.empty((len(distinct), len(asked))), np.empty(len(ends))
-        narrow = (distinct.astype(np.int32), rows.astype(np.int32))
-        pooling.products(self._vectors, self._scales, *narrow, ends, asked, found, lengths)
-        return found, lengths
 
     def coverage(self, texts: list[str]) -> Vectors:
         """Return how much of each text has a row, float32 [texts]."""
@@ -208,16 +251,27 @@ class BulkEncoder(BulkRows):
 
     def words(self, text: str) -> WordRows | None:
         """Return the words of `text`; None where that takes Python (phrases, some scripts, spelling)."""
-        long = self.speller is not None and len(text) > _BLOCK_CHARACTERS
-        if long or self._vocabulary.spaced([text])[0] is not text:
+        vocabulary = self._vocabulary
+        if self.speller is not None and len(text) > _BLOCK_CHARACTERS:
+            return None
+        if vocabulary.needs_spaces(is_ascii=text.isascii()) and vocabulary.spaced([text])[0] is not text:
             return None
         worker: _Worker = self._worker()
         words = worker.words(text)
         self._idle.append(worker)
         return words
 
-    def _new_worker(self, lexicon: kernels.Lexicon) -> _Worker:
-        return _Worker(lexicon, self)
+    def _new_worker(self, known: _Known) -> _Worker:
+        return _Worker(known, self)
+
+
+class _Known(NamedTuple):
+    """What decides which row a word has."""
+
+    words: WordIndex
+    pieces: Pieces
+    cased: bool  # words are looked up as they are first
+    complete: bool  # no beginning of a word stands for it
 
 
 class _Reader:
@@ -225,37 +279,43 @@ class _Reader:
 
     def __init__(
         self,
-        lexicon: kernels.Lexicon,
+        known: _Known,
         numbers_of: Callable[[list[str]], Iterable[int]],
         vocabulary: Vocabulary | None = None,
     ) -> None:
         """Take where numbers are looked up, what is asked for other words, and the vocabulary that cuts texts."""
-        self._lexicon, self._numbers_of, self._vocabulary = lexicon, numbers_of, vocabulary
-        self._scratch = _scratch(_BLOCK_CHARACTERS)
+        self._learnt = WordIndex(room=(_LEARNT_WORDS, _LEARNT_WORDS * 16))
+        self._known, self._numbers_of, self._vocabulary = known, numbers_of, vocabulary
+        self._reader = self._sized(_BLOCK_CHARACTERS)
 
-    def find(self, texts: _Texts) -> tuple[npt.NDArray[np.uint8], kernels.Scratch, npt.NDArray[np.int32]]:
+    def _sized(self, size: int) -> WordReader:
+        words, pieces, cased, complete = self._known
+        return WordReader(words, self._learnt, pieces, size, cased=cased, complete=complete)
+
+    def find(self, texts: _Texts) -> tuple[npt.NDArray[np.uint8], WordReader, npt.NDArray[np.int32]]:
         """Return the bytes of a block of texts, all about their words, and where each text's words end among these."""
         block = self._joined(texts)
-        used = len(block) - len(_PADDING)
-        scratch = self._scratch if used <= _BLOCK_CHARACTERS else _scratch(used)
+        used = len(block) - PADDING
+        reader = self._reader if used <= _BLOCK_CHARACTERS else self._sized(used)
         ends = np.empty(len(texts), np.int32)
-        found, beyond = kernels.mark(block, used, ends, True, scratch)
+        reader.begin(block, ends)
+        found, beyond = reader.mark(joined=True)
         if found != len(texts):  # a text holds a NUL
             ends[:] = np.cumsum(self._sizes(texts) + 1) - 1
-            _, beyond = kernels.mark(block, used, ends, False, scratch)
+            _, beyond = reader.mark(joined=False)
         if beyond:
-            while (point := kernels.drop_separators(block, used, CLASSES, scratch)) >= 0:
+            while (point := reader.separate(CLASSES)) >= 0:
                 _classify_page(point)
-        words = kernels.cut(used, ends, scratch)
-        missing = kernels.look_up(block, words, self._lexicon, scratch)
+        reader.cut()
+        missing = reader.look_up()
         begin = 0
         for first in range(0, missing, _LEARNT_WORDS):
             last = min(first + _LEARNT_WORDS, missing)
-            end = int(scratch.missing[last - 1]) + 1
-            still = kernels.look_again(block, first, last, self._lexicon, scratch) if first else last
-            self._ask(block, scratch, scratch.missing[first : first + still])
-            begin = end if self._folded(scratch.rows[begin:end]) else begin
-        return block, scratch, ends
+            end = int(reader.missing[last - 1]) + 1
+            still = reader.look_again(first, last) if first else last
+            self._ask(block, reader, reader.missing[first : first + still])
+            begin = end if self._folded(reader.rows[begin:end]) else begin
+        return block, reader, ends
 
     def _folded(self, numbers: npt.NDArray[np.int32]) -> bool:
         """Replace the numbers found of some words in a row, if they cannot be kept; return whether it did."""
@@ -269,17 +329,16 @@ class _Reader:
     def _joined(self, texts: _Texts) -> npt.NDArray[np.uint8]:
         """Return the UTF-8 of texts with spaces between their words, a NUL after each text, and the padding."""
         if isinstance(texts, Utf8Texts) and self._vocabulary is not None:
-            size = int(texts.offsets[-1] - texts.offsets[0]) + len(texts) + len(_PADDING)
-            block = np.empty(_checked_size(size), np.uint8)
-            kernels.separate(texts.data, texts.offsets, block)
+            _checked_size(int(texts.offsets[-1] - texts.offsets[0]) + len(texts))
+            block = join_texts(texts.data, texts.offsets)
             is_ascii = int(block.max()) < 0x80
-            if not is_ascii:  # of anything but UTF-8 the compiled functions would read more than there is
+            if not is_ascii:  # of anything but UTF-8 the C kernels would read more than there is
                 try:
                     codecs.utf_8_decode(block.data, "strict", True)
                 except UnicodeDecodeError as error:
                     raise InputError(f"a text is not UTF-8: {error.reason}; decode it in its encoding") from error
             if not self._vocabulary.needs_spaces(is_ascii=is_ascii):
-                return as_kernel_array(block)
+                return block
         strings = self._spaced(texts)
         try:
             utf8 = "\0".join([*strings, _PADDING]).encode()
@@ -295,26 +354,24 @@ class _Reader:
             return np.diff(texts.offsets)
         return np.array([len(well_formed(text).encode()) for text in self._spaced(texts)])
 
-    def _ask(self, block: npt.NDArray[np.uint8], scratch: kernels.Scratch, missing: npt.NDArray[np.int32]) -> None:
+    def _ask(self, block: npt.NDArray[np.uint8], reader: WordReader, missing: npt.NDArray[np.int32]) -> None:
         """Set the numbers of the words at `missing`, asking once for each word."""
-        edges = scratch.edges.reshape(-1, 2)[missing]
         utf8 = block.data
-        spelled = [bytes(utf8[start:end]) for start, end in edges.tolist()]
+        spelled = [bytes(utf8[start:end]) for start, end in reader.edges[missing].tolist()]
         distinct = list(set(spelled))
         number_of = dict(zip(distinct, self._numbers_of([word.decode() for word in distinct])))
         numbers = np.array([number_of[word] for word in spelled], np.int32)
-        scratch.rows[missing] = numbers
-        kernels.learn_all(self._lexicon.learnt, block, edges, numbers)
+        reader.rows[missing] = numbers
+        reader.learn(missing, numbers)
 
 
 class _Worker(_Reader):
     """A reader that also knows the vectors of the rows, and those of spelled words."""
 
-    def __init__(self, lexicon: kernels.Lexicon, encoder: BulkEncoder) -> None:
-        super().__init__(lexicon, partial(map, encoder._vocabulary.row), encoder._vocabulary)
-        self._speller, self._sound = encoder.speller, encoder._sound
-        self._vectors, self._scales = encoder._vectors, encoder._scales
-        self._no_vectors = as_kernel_array(np.empty((0, self._vectors.shape[1]), np.float32))
+    def __init__(self, known: _Known, encoder: BulkEncoder) -> None:
+        super().__init__(known, partial(map, encoder._vocabulary.row), encoder._vocabulary)
+        self._speller, self._sound, self._table = encoder.speller, encoder._sound, encoder.table
+        self._no_vectors = np.empty((0, self._table.dimension), np.float32)
         self._spelled: SpelledRows | None = None
         self._fold: _Fold | None = None
         self._begin([])
@@ -331,9 +388,9 @@ class _Worker(_Reader):
             self._forget(self._speller)
 
     def _forget(self, speller: Speller) -> None:
-        self._spelled = SpelledRows(speller, self._vectors.shape[1])
+        self._spelled = SpelledRows(speller, self._table.dimension)
         self._numbers_of = self._spelled.rows
-        kernels.forget(self._lexicon.learnt)
+        self._learnt.forget()
 
     def _folded(self, numbers: npt.NDArray[np.int32]) -> bool:
         """Fold the spelled words of a long text if they are many."""
@@ -341,8 +398,8 @@ class _Worker(_Reader):
             return False
         if len(self._spelled) < _LEARNT_WORDS // 2:
             return False
-        which = numbers >= len(self._vectors)
-        numbers[which] = self._fold(self._spelled, numbers[which] - np.int32(len(self._vectors)))
+        which = numbers >= self._table.words
+        numbers[which] = self._fold(self._spelled, numbers[which] - np.int32(self._table.words))
         self._forget(self._speller)
         return True
 
@@ -357,15 +414,13 @@ class _Worker(_Reader):
             return -1
 
         self._begin(texts, add_up)
-        _, scratch, ends = self.find(texts)
+        _, words, ends = self.find(texts)
         spelled = self._no_vectors if self._spelled is None else self._spelled.vectors
         if total:  # as one more word, for which there is space
-            scratch.rows[ends[0]] = len(self._vectors) + len(spelled)
+            words.rows[ends[0]] = self._table.words + len(spelled)
             spelled = np.concatenate([spelled, np.sum(total, axis=0, keepdims=True).astype(np.float32)])
             ends[0] += 1
-        if scratch.rows[: ends[-1]].max(initial=-1) >= len(self._vectors) + len(spelled):
-            raise InputError("a word has a row beyond the table; was the vocabulary changed while texts were encoded?")
-        pooling.pool(self._vectors, self._scales, scratch.rows, ends, as_kernel_array(spelled), embeddings)
+        self._table.pool(words.rows, ends, np.ascontiguousarray(spelled), embeddings)
         if not (self._sound or np.isfinite(embeddings.sum())):  # rows of length 1 add up to a number
             first = int((~np.isfinite(embeddings)).any(axis=1).argmax())
             broken = texts[first : first + 1]
@@ -374,25 +429,24 @@ class _Worker(_Reader):
     def coverage(self, texts: list[str], shares: Vectors) -> None:
         """Set `shares` to how much of each text of a block has a row; 1 for one without words."""
         self._begin(texts, lambda spelled, numbers: np.where(spelled.strange[numbers], -1, 0))
-        _, scratch, ends = self.find(texts)
-        has_row = scratch.rows[: ends[-1]] >= 0
+        _, words, ends = self.find(texts)
+        has_row = words.rows[: ends[-1]] >= 0
         if self._spelled is not None:
-            beyond = scratch.rows[: ends[-1]] - len(self._vectors)
+            beyond = words.rows[: ends[-1]] - self._table.words
             has_row[beyond >= 0] = ~self._spelled.strange[beyond[beyond >= 0]]
         known = np.concatenate([[0], np.cumsum(has_row)])
         starts = np.concatenate([[0], ends[:-1]])
-        words = ends - starts
-        shares[:] = np.where(words > 0, (known[ends] - known[starts]) / np.maximum(words, 1), 1)
+        sizes = ends - starts
+        shares[:] = np.where(sizes > 0, (known[ends] - known[starts]) / np.maximum(sizes, 1), 1)
 
     def words(self, text: str) -> WordRows | None:
         """Return the words of a text that is a block by itself; None if some are spelled."""
         self._begin([text])
-        block, scratch, ends = self.find([text])
+        block, words, ends = self.find([text])
         count = int(ends[0])
-        if self._spelled is not None and scratch.rows[:count].max(initial=-1) >= len(self._vectors):
+        if self._spelled is not None and words.rows[:count].max(initial=-1) >= self._table.words:
             return None
-        others = scratch.missing[: kernels.list_others(block, count, self._lexicon, scratch)].tolist()
-        return WordRows(scratch.rows[:count].tolist(), _places(block, scratch.edges[: 2 * count], [text]), others)
+        return WordRows(text, block, words, count)
 
 
 class WordNumbers(_Reader):
@@ -403,22 +457,20 @@ class WordNumbers(_Reader):
         self._spelled = spelled
         super().__init__(self._indexed(), partial(map, number_of))
 
-    def _indexed(self) -> kernels.Lexicon:
-        self._known = len(self._spelled)
-        learnt = _empty_index(_LEARNT_WORDS, _LEARNT_WORDS * 16)
-        words, starts = _word_index(self._spelled)
-        return kernels.Lexicon(words, learnt, True, False, _no_pieces(), starts)
+    def _indexed(self) -> _Known:
+        self._indexed_words = len(self._spelled)
+        return _Known(WordIndex(self._spelled), Pieces(), cased=True, complete=False)
 
     def read(self, texts: list[str]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.int64]]:
         """Return each word's number [words], its first and last character [words, 2], and where texts end [texts]."""
-        if len(self._spelled) > 2 * self._known + _PAGE:  # found faster there than among what was learnt
-            self._lexicon = self._indexed()
-        block, scratch, ends = self.find(texts)
+        if len(self._spelled) > 2 * self._indexed_words + _PAGE:  # found faster there than among what was learnt
+            super().__init__(self._indexed(), self._numbers_of)
+        block, reader, ends = self.find(texts)
         words = int(ends[-1]) if len(ends) else 0
-        spans = _places(block, scratch.edges[: 2 * words], texts)
+        spans = _places(block, reader.edges[:words], texts)
         starts = np.cumsum([0, *(len(text) + 1 for text in texts)])[:-1]
         spans -= np.repeat(starts, np.diff(ends, prepend=0))[:, None]
-        return scratch.rows[:words].astype(np.int64), spans, ends.astype(np.int64)
+        return reader.rows[:words].astype(np.int64), spans, ends.astype(np.int64)
 
 
 def default_threads() -> int:
@@ -455,7 +507,7 @@ def _small_enough(texts: _Texts, first: int, last: int) -> Iterator[tuple[int, i
 
 def _places(block: npt.NDArray[np.uint8], edges: npt.NDArray[np.int32], texts: list[str]) -> npt.NDArray[np.int64]:
     """Return where the words of a block start and end, in characters of the whole block, int64 [words, 2]."""
-    spans = edges.astype(np.int64).reshape(-1, 2)
+    spans = edges.astype(np.int64)
     if all(map(str.isascii, texts)):
         return spans
     return np.concatenate([[0], np.cumsum((block & 0xC0) != 0x80)])[spans]  # a character begins with any other byte
@@ -468,76 +520,32 @@ def _checked_size(size: int) -> int:
     return size
 
 
-def _scratch(size: int) -> kernels.Scratch:
-    """Return the memory for blocks of up to `size` bytes before the padding."""
-    chunks = size // 64 + 1
-    lowered = np.empty(chunks * 64 + 64, np.uint8)
-    return kernels.Scratch(
-        lowered=lowered,
-        lowered_view=as_kernel_array(lowered),
-        word_bits=np.empty(chunks, np.int64),
-        other_bits=np.empty(chunks, np.int64),
-        edges=np.empty(chunks * 64, np.int32),
-        rows=np.zeros(chunks * 32 + pooling.AHEAD, np.int32),
-        missing=np.empty(chunks * 32, np.int32),
-    )
-
-
 def as_kernel_array(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Return a C-ordered, read-only view, so that one compiled version serves arrays in memory and mapped files."""
-    view = np.require(np.asarray(array), requirements=["C", "A"]).view(np.ndarray)[:]
-    view.flags.writeable = False
-    return view
+    """Return an array whose numbers lie one after another, each where the processor wants it; a copy if need be."""
+    return np.require(np.asarray(array), requirements=["C", "A"])
 
 
-def _kernel_table(
-    vectors: npt.NDArray[Any], scales: Vectors | None
-) -> tuple[npt.NDArray[Any], npt.NDArray[np.float32], bool]:
-    """Return a table as the compiled functions read it, and whether its numbers are known to be finite."""
+def _kernel_table(vectors: Any, scales: Vectors | None) -> tuple[Any, Vectors | None, bool]:
+    """Return a table as the C functions read it, and whether its numbers are known to be finite."""
     sound = is_known_sound(vectors, scales)
-    if not sound and vectors.dtype == np.float16:  # whose infinity and NaN the kernels take for numbers
-        vectors = vectors.astype(np.float32)
-    seen = vectors.view(np.int16) if vectors.dtype == np.float16 else vectors
-    return as_kernel_array(seen), as_kernel_array(np.ones(1, np.float32) if scales is None else scales), sound
+    if isinstance(vectors, PackedRows):
+        vectors = PackedRows(as_kernel_array(vectors.halves), vectors.shape[1])
+    else:  # a NaN of float16 may be read as another number
+        vectors = as_kernel_array(vectors.astype(np.float32) if not sound and vectors.dtype == np.float16 else vectors)
+    return vectors, None if scales is None else as_kernel_array(scales), sound
 
 
-def _word_index(words: Sequence[str]) -> tuple[kernels.WordIndex, npt.NDArray[np.int64]]:
-    """Index `words`, each at its own number; return also where each begins among their bytes."""
-    spelled = [word.encode("utf-8", "surrogatepass") for word in words]
-    starts = np.cumsum([0, *map(len, spelled)], dtype=np.int64)
-    if starts[-1] >= _LARGEST_BLOCK:
-        raise InputError(f"the words have {starts[-1]:,} bytes together; a vocabulary must have less than 2 GB")
-    index = _empty_index(len(spelled), int(starts[-1]))
-    index.blob[: starts[-1]] = np.frombuffer(b"".join(spelled), np.uint8)
-    kernels.insert(index, starts, np.arange(len(spelled)))
-    return index, starts
-
-
-def _empty_index(words: int, size: int) -> kernels.WordIndex:
-    slots = np.empty((2 << max(words, 1).bit_length(), 4), np.int64)
-    mixers = np.random.default_rng().integers(-(2**63), 2**63, size=2, dtype=np.int64) | 1
-    slots[:] = 0
-    slots[:, 3] = -1
-    return kernels.WordIndex(slots, np.zeros(size + 16, np.uint8), mixers, np.zeros(2, np.int64))
-
-
-def _pieces(vocabulary: Vocabulary) -> kernels.Pieces:
+def _pieces(vocabulary: Vocabulary) -> Pieces:
     """Return the pieces of the teacher's tokenizer if what it makes of ASCII is BERT's rule and nothing else."""
     tokenizer = vocabulary.subwords
     if tokenizer is None or not _cuts_like_bert(tokenizer):
-        return _no_pieces()
+        return Pieces()
     model, tokens = tokenizer.model, tokenizer.get_vocab(with_added_tokens=False)
     first = [token for token in tokens if token.isascii() and not token.startswith("##")]
     inside = [token[2:] for token in tokens if token.isascii() and token.startswith("##")]
-    longest = max(map(len, first + inside), default=0)
     longest_word = min(LONGEST_WORD, model.max_input_chars_per_word)
     lower = tokenizer.normalizer is not None and tokenizer.normalizer.lowercase
-    return kernels.Pieces(_word_index(first)[0], _word_index(inside)[0], longest, longest_word, lower)
-
-
-def _no_pieces() -> kernels.Pieces:
-    """Return pieces that leave a word's beginning to Python."""
-    return kernels.Pieces(_word_index([])[0], _word_index([])[0], 0, 0, False)
+    return Pieces(first, inside, longest_word, lower=lower)
 
 
 def _cuts_like_bert(tokenizer: Tokenizer) -> bool:

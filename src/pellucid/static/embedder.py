@@ -27,15 +27,15 @@ from pellucid.dimensions import (
     Dimension,
     Dimensions,
     Edit,
-    mixed,
     read_dimensions,
     scaling,
     selected_columns,
     write_dimensions,
 )
-from pellucid.embeddings import Role, unit_rows
+from pellucid.embeddings import Role, is_arrow, unit_rows
 from pellucid.errors import InputError, require
 from pellucid.folder import locate
+from pellucid.native.library import native
 from pellucid.query import Query
 from pellucid.static.folder import (
     STOCK_CONFIG,
@@ -46,7 +46,7 @@ from pellucid.static.folder import (
     write_static,
     written_out,
 )
-from pellucid.static.precision import LARGEST, StoredTable, floats
+from pellucid.static.precision import LARGEST, PackedRows, StoredTable, floats
 from pellucid.static.spelling import BUCKETS, SpelledRows, Speller, Unedited
 from pellucid.static.words import TextWords, WordQuery, length_of
 from pellucid.store import is_sound
@@ -89,8 +89,8 @@ def _names(word: str) -> bool:
     return letters.isalpha() and len(letters) > (1 if unspaced_run.fullmatch(letters) else 2)
 
 
-_SMALL = 250_000  # characters in all calls so far: a quarter of a second for the readable path, half of what it takes
-# to start the compiled one, which is the faster one from the first text on once it has started
+_SMALL = 4_000  # characters in all calls so far: 10 to 70 ms for the readable path, as long as it takes to index the
+# words for the C kernels, which are the faster ones from the second text on
 
 
 class StaticEmbedder(Embedder):
@@ -105,7 +105,8 @@ class StaticEmbedder(Embedder):
 
     Attributes:
         vocabulary: the words and the rule that finds a row for any word.
-        vectors: float32, float16 or int8 [words, dimension]; may be memory-mapped.
+        vectors: float32, float16 or int8 [words, dimension]; may be memory-mapped. Of a table of 4 bits that was read
+            from a folder, `PackedRows`, which gives int8 for the rows asked for.
         scales: float32 [words], what an int8 row is multiplied with; None for float tables.
         dtype: what `save_pretrained` writes: that of `vectors`, or "int4" for int8 numbers from -7 to 7.
         report: of the function that made the model, such as `add_words`; it is not saved.
@@ -118,7 +119,7 @@ class StaticEmbedder(Embedder):
     def __init__(
         self,
         vocabulary: Vocabulary,
-        vectors: npt.NDArray[Any],
+        vectors: npt.NDArray[Any] | PackedRows,
         scales: Vectors | None = None,
         *,
         dimensions: Dimensions | None = None,
@@ -187,7 +188,7 @@ class StaticEmbedder(Embedder):
         """Open a static model: a bundled name, a saved folder, a hub id, or a text file of word vectors.
 
         The table is mapped, not read: opening takes milliseconds, and processes that open the same folder share its
-        memory. (One of int4 is read, and unpacked to int8.) Float tables up to 64 MB are searched for NaN; for larger
+        memory. Float tables up to 64 MB are searched for NaN; for larger
         ones that would mean to read them whole, and a text that meets one is refused by `encode` (`pellucid verify`
         searches tables of any size).
 
@@ -239,8 +240,9 @@ class StaticEmbedder(Embedder):
         Args:
             path: the folder; a model that is there is replaced in one step, its own README.md kept. A folder that
                 holds anything else is refused.
-            dtype: "float32", "float16", "int8" (one scale a row, a quarter of float32) or "int4" (an eighth, for this
-                library alone); None keeps the table's.
+            dtype: "float32", "float16", "int8" (a quarter of float32; one scale for the table where its rows are alike
+                in length, which encodes faster, else one a row) or "int4" (an eighth, for this library alone); None
+                keeps the table's.
             extra_words: strings to look up now for those other readers, for instance rare words of a corpus, beside
                 those of the folder that the model was opened from. With spelling each unknown one gets a row there.
 
@@ -266,8 +268,8 @@ class StaticEmbedder(Embedder):
     def _identity(self) -> dict[str, Any]:
         words = {"words": list(self.vocabulary.words), "subwords": self.vocabulary.subwords, "spelling": self.spelling}
         before = self._unedited  # what spelling reads of a model whose dimensions were edited
-        own = {"vectors": self.vectors, "scales": self.scales}
-        return {**words, **own, "unedited": before and [before.vectors, before.scales, before.mixing]}
+        own = {"vectors": np.asarray(self.vectors), "scales": self.scales}
+        return {**words, **own, "unedited": before and [np.asarray(before.vectors), before.scales, before.mixing]}
 
     def get_embedding_dimension(self) -> int:
         """Return the number of dimensions of an embedding."""
@@ -280,7 +282,7 @@ class StaticEmbedder(Embedder):
             self._dimensions = name_directions(self)
         return self._dimensions
 
-    def _with(self, vectors: npt.NDArray[Any], scales: Vectors | None, dimensions: Dimensions | None) -> StaticEmbedder:
+    def _with(self, vectors: Any, scales: Vectors | None, dimensions: Dimensions | None) -> StaticEmbedder:
         """Return the model with another table of the same dtype."""
         spelling, dtype = self.spelling, self.dtype
         model = StaticEmbedder(self.vocabulary, vectors, scales, dimensions=dimensions, spelling=spelling, dtype=dtype)
@@ -295,16 +297,16 @@ class StaticEmbedder(Embedder):
             model = self._with(self.vectors[:, columns], self.scales, edit.dimensions)
         else:
             every = self.word_vectors(np.arange(len(self.vocabulary)))
-            vectors = np.ascontiguousarray((edit.mixing.T @ every.T).T, dtype=np.float32)
+            vectors = edit.mixing.applied(every).astype(np.float32)
             if not is_sound(vectors, LARGEST):
                 raise InputError(f"the edits together give vectors beyond {LARGEST:g}; scale less")
             model = StaticEmbedder(self.vocabulary, vectors, dimensions=edit.dimensions, spelling=self.spelling)
         if self.spelling is not None:
             before = self._unedited
             model._unedited = (
-                Unedited(self.vectors, self.scales, self.dtype, mixed(None, edit))
+                Unedited(self.vectors, self.scales, self.dtype, edit.mixing)
                 if before is None
-                else before._replace(mixing=mixed(before.mixing, edit))
+                else before._replace(mixing=before.mixing.then(edit.mixing))
             )
         return model
 
@@ -361,43 +363,34 @@ class StaticEmbedder(Embedder):
     def _size(self) -> str:
         return f"{len(self.vocabulary):,} words x {self.get_embedding_dimension()}"
 
-    def _encode(self, texts: list[str], role: Role, *, batch_size: int, show_progress_bar: bool) -> Vectors:
+    def _read_texts(self, inputs: Any) -> Any:
+        """Return texts as a list of strings; of Arrow without a string for each."""
+        if not is_arrow(inputs) or native() is None:
+            return super()._read_texts(inputs)
+        from pellucid.static.bulk import arrow_texts
+
+        self.start_compiled()
+        return arrow_texts(inputs)
+
+    def _encode(self, texts: Any, role: Role, *, batch_size: int, show_progress_bar: bool) -> Vectors:
         bulk = self.compiled(texts)
         return self._encode_plainly(texts) if bulk is None else bulk.encode(texts, show_progress_bar=show_progress_bar)
 
     def compiled(self, texts: Sequence[str]) -> BulkEncoder | None:
-        """Return the compiled encoder, once there were enough texts to start it."""
+        """Return the encoder over the C kernels, once there were enough texts to start it and if they can be loaded."""
         if self._bulk is None:
             self._characters += sum(map(len, texts))
             if self._characters > _SMALL:
                 return self.start_compiled()
         return self._bulk
 
-    def start_compiled(self) -> BulkEncoder:
-        """Return the compiled encoder, made when it is first needed."""
-        if self._bulk is None:
-            from pellucid.static.bulk import BulkEncoder  # numba takes a second to import
+    def start_compiled(self) -> BulkEncoder | None:
+        """Return the encoder over the C kernels, made when it is first needed; None where they cannot be loaded."""
+        if self._bulk is None and native() is not None:
+            from pellucid.static.bulk import BulkEncoder  # tokenizers takes a while to import
 
             self._bulk = BulkEncoder(self.vocabulary, self.vectors, self.scales, self._speller, self._unedited)
         return self._bulk
-
-    def encode_utf8(self, data: npt.NDArray[np.uint8], offsets: npt.NDArray[np.int64]) -> Vectors:
-        """Encode texts that lie in memory as in an Arrow column, without a Python string for each.
-
-        Args:
-            data: uint8, the UTF-8 of all texts.
-            offsets: int64 [texts + 1]; text i is `data[offsets[i]:offsets[i + 1]]`.
-
-        Returns:
-            float32 [texts, dimension]: bit for bit what `encode` gives for many texts.
-
-        Raises:
-            InputError: the offsets do not fit the data, or a text is not UTF-8.
-        """
-        from pellucid.static.bulk import Utf8Texts
-
-        embeddings: Vectors = self.start_compiled().encode(Utf8Texts(data, offsets))
-        return embeddings
 
     def _encode_plainly(self, texts: Sequence[str]) -> Vectors:
         """Encode `texts` as the method is defined; the kernel must agree with this."""
@@ -436,13 +429,13 @@ class StaticEmbedder(Embedder):
                 start, end = found.spans[number].tolist()
                 return Word(text[start:end], start, end)
 
-            return TextWords(vocabulary, found.rows, word, found.others)
+            others = [(number, word(number).text.lower()) for number in found.others]
+            return TextWords(vocabulary, found.rows, word, others)
         words = vocabulary.split(text)
-        others = [
-            n for n, word in enumerate(words) if word.text not in vocabulary and word.text.lower() not in vocabulary
-        ]
-        spelled = self.spelled_rows()
         texts = [word.text for word in words]
+        lowered = [(number, word.lower()) for number, word in enumerate(texts) if word not in vocabulary]
+        others = [(number, lower) for number, lower in lowered if lower not in vocabulary]
+        spelled = self.spelled_rows()
         rows = list(map(vocabulary.row, texts)) if spelled is None else spelled.rows(texts)
         return TextWords(vocabulary, rows, words.__getitem__, others, spelled)
 
@@ -467,9 +460,7 @@ class StaticEmbedder(Embedder):
         return [(shown_word(self.vocabulary.words[row]), float(scores[row])) for row in best]
 
 
-def _reweighted(
-    vectors: npt.NDArray[Any], scales: Vectors | None, rows: list[int], times: Vectors
-) -> tuple[npt.NDArray[Any], Vectors | None]:
+def _reweighted(vectors: Any, scales: Vectors | None, rows: list[int], times: Vectors) -> tuple[Any, Vectors | None]:
     """Return a table, its dtype kept, some rows of which are multiplied."""
     if scales is not None:
         scales = scales.copy()

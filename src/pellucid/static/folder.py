@@ -43,7 +43,7 @@ from pellucid.base import Vectors
 from pellucid.corpus import UNPACKERS, UNREADABLE
 from pellucid.errors import InputError, ModelFolderError
 from pellucid.mixing import mixing_tensors, read_mixing
-from pellucid.static.precision import LARGEST, StoredTable, convert, pack, unpack
+from pellucid.static.precision import LARGEST, PackedRows, StoredTable, convert, pack
 from pellucid.static.spelling import BUCKETS, Unedited
 from pellucid.store import is_sound, read_json, read_regular, read_tensors, write_json, write_tensors, writing
 from pellucid.text import UNSPACED, Vocabulary, is_phrase, split_words, unspaced_run, well_formed
@@ -243,7 +243,7 @@ def read_static(folder: Path) -> StoredTable:
     words = len(vocabulary)
     tensors, metadata = read_tensors(path)
     if "packed" in tensors:
-        return StoredTable(vocabulary, *_unpacked(path, words, tensors, metadata), "int4")
+        return StoredTable(vocabulary, *_packed(path, words, tensors, metadata), "int4")
     vectors = _float_or_int8(path, tensors)
     if vectors is None:
         raise ModelFolderError(f"{path} holds no table 'embeddings' [rows, dimension] of {', '.join(_STOCK_DTYPES)}")
@@ -276,10 +276,10 @@ def _float_or_int8(path: Path, tensors: Mapping[str, npt.NDArray[Any]]) -> npt.N
     return vectors
 
 
-def _unpacked(
+def _packed(
     path: Path, words: int, tensors: Mapping[str, npt.NDArray[Any]], metadata: Mapping[str, str]
-) -> tuple[npt.NDArray[np.int8], npt.NDArray[np.float32]]:
-    """Return the table in 4 bits among the tensors of `path`, unpacked, and its scales."""
+) -> tuple[PackedRows, npt.NDArray[np.float32]]:
+    """Return the table in 4 bits among the tensors of `path`, and its scales."""
     packed, scales, dimension = tensors["packed"], tensors.get("scales"), metadata.get(_DIMENSION, "")
     if packed.dtype != np.uint8 or packed.ndim != 2 or not packed.shape[1]:
         raise ModelFolderError(
@@ -295,7 +295,7 @@ def _unpacked(
     if scales is None:
         raise ModelFolderError(f"{path} holds 'packed' vectors without 'scales'")
     _check_scales(scales, path, "scales", words)
-    return unpack(packed, int(dimension)), scales
+    return PackedRows(packed, int(dimension)), scales
 
 
 def _unfit(path: Path, words: int, found: str) -> ModelFolderError:
@@ -346,9 +346,9 @@ def read_spelling(folder: Path, words: int, dimension: int) -> tuple[npt.NDArray
     if weights is None or weights.dtype != np.uint8 or weights.shape != (BUCKETS,):
         raise ModelFolderError(f"{path} holds no 'weights' of n-grams, uint8 [{BUCKETS}]; make the model again")
     scales, dtype = tensors.get("scales"), "int4"
-    vectors: npt.NDArray[Any]
+    vectors: Any
     if "packed" in tensors:
-        vectors, scales = _unpacked(path, words, tensors, metadata)
+        vectors, scales = _packed(path, words, tensors, metadata)
     elif "embeddings" in tensors:
         found = _float_or_int8(path, tensors)
         if found is None or len(found) != words:
@@ -389,7 +389,7 @@ def _check_scales(scales: npt.NDArray[Any], path: Path, name: str, count: int) -
         )
 
 
-def is_known_sound(vectors: npt.NDArray[Any], scales: npt.NDArray[np.float32] | None) -> bool:
+def is_known_sound(vectors: Any, scales: npt.NDArray[np.float32] | None) -> bool:
     """Whether the numbers of a table are finite and can be added up; False where one of float32 is too large to say."""
     if scales is not None:
         return is_sound(scales, LARGEST / 127)

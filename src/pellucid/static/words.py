@@ -8,9 +8,8 @@ the query's words as a search does.
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import cache, cached_property, partial
+from functools import cached_property
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -18,6 +17,7 @@ import numpy.typing as npt
 
 from pellucid.embeddings import Role
 from pellucid.errors import InputError
+from pellucid.native.library import distinct_values, group_words, native, pair_products
 from pellucid.query import Query, Terms
 from pellucid.rows import READ_AS, WORD, PairTable, Row, pair_row
 from pellucid.static.folder import not_finite
@@ -28,6 +28,7 @@ Integers = npt.NDArray[np.int64]
 Item = TypeVar("Item")
 
 _OTHER = 1 << 40  # beyond all rows: see `TextWords`
+_LANES = 8  # numbers that are summed side by side, as in pooling.c
 _MOST_PAIRS = 250_000  # rows of an explanation: about 2 s and 0.2 GB
 
 
@@ -47,63 +48,51 @@ class TextWords:
     def __init__(
         self,
         vocabulary: Vocabulary,
-        rows: list[int],
+        rows: Sequence[int] | npt.NDArray[Any],
         word: Callable[[int], Word],
-        others: Iterable[int],
+        others: Iterable[tuple[int, str]],
         spelled: SpelledRows | None = None,
     ) -> None:
         """Take the row of each word, -1 for an unknown one, and what turns its number into the word."""
-        # `others` are the numbers of words that may have the row of another word, such as of their beginning.
+        # `others` are those that may have no row, or that of another word, such as of their beginning: number and lower
+        # case.
         self._vocabulary, self._word, self.spelled = vocabulary, word, spelled
-        self._codes = list(rows)  # a word's row, and beyond the rows a number for each of the others
-        self._others: dict[tuple[int, str], int] = {}
-        partly, strange = 0, [] if spelled is None else spelled.strange.tolist()
-        unknown = [number for number, row in enumerate(rows) if row < 0] if rows.count(-1) else []
-        for number in others:
-            row, lower = rows[number], word(number).text.lower()
-            if row >= len(vocabulary):
-                if strange[row - len(vocabulary)]:
-                    unknown.append(number)  # with spelling, no row is -1
-                else:
-                    partly += 1
-            elif row >= 0 and lower != vocabulary.words[row].lower():
-                code = _OTHER + len(self._others)
-                self._codes[number] = self._others.setdefault((row, lower), code)
+        self._rows = codes = np.array(rows, np.int64)
+        limit, partly, strange = len(vocabulary), 0, [] if spelled is None else spelled.strange.tolist()
+        unknown: list[int] = []
+        read_as: list[tuple[int, tuple[int, str]]] = []
+        for number, lower in others:
+            row = int(codes[number])
+            if row < 0 or (row >= limit and strange[row - limit]):
+                unknown.append(number)
+            elif row >= limit:
                 partly += 1
+            elif lower != vocabulary.words[row].lower():
+                partly += 1
+                read_as.append((number, (row, lower)))
+        if read_as:  # such a word is another than the row's, and than one of the same row that is written otherwise
+            codes, given = codes.copy(), dict[tuple[int, str], int]()
+            for number, what in read_as:
+                codes[number] = given.setdefault(what, _OTHER + len(given))
+        self._first, self.counts, self._which = distinct(codes)
         self.unknown = tuple(word(number)[1:] for number in unknown)
-        self.coverage = Coverage(len(rows) - len(unknown), len(rows), partly)
+        self.coverage = Coverage(len(codes) - len(unknown), len(codes), partly)
 
     @cached_property
-    def _counts(self) -> Counter[int]:
-        """How often each distinct known word occurs, by code, in the order of the text."""
-        counts = Counter(self._codes)
-        counts.pop(-1, None)
-        return counts
-
-    @property
-    def counts(self) -> npt.NDArray[np.float64]:
-        """How often each distinct known word occurs, float64 [words]."""
-        return np.array(list(self._counts.values()), np.float64)
+    def rows(self) -> Integers:
+        """The row of each distinct word in the table, or beyond it that of a spelled word, int64 [words]."""
+        return self._rows[self._first]
 
     @cached_property
-    def rows(self) -> npt.NDArray[np.int64]:
-        """The row of each in the table, or beyond it that of a spelled word, int64 [words]."""
-        rows = np.array(list(self._counts), np.int64)
-        rows[rows >= _OTHER] = [row for row, _ in self._others]  # both in the order of the text
-        return rows
-
-    @cached_property
-    def _places(self) -> list[list[int]]:
-        """The numbers of the words that are one distinct word, of each."""
-        places: dict[int, list[int]] = {code: [] for code in self._counts}
-        for number, code in enumerate(self._codes):
-            if code >= 0:
-                places[code].append(number)
-        return list(places.values())
+    def _places(self) -> tuple[Integers, Integers]:
+        """The numbers of the known words, those of each distinct word together, and where these end."""
+        ends = self.counts.cumsum()
+        return np.argsort(self._which, kind="stable")[len(self._which) - int(self.counts.sum()) :], ends
 
     def row(self, number: int) -> Row:
         """Return a distinct word, named as it is first written, without a contribution."""
-        words = list(map(self._word, self._places[number]))
+        places, ends = self._places
+        words = list(map(self._word, places[part_of(ends, number)].tolist()))
         text, row = words[0].text, int(self.rows[number])
         name, known = named(text, row, self._vocabulary, self.spelled)
         shown = shown_word(text)
@@ -139,16 +128,61 @@ class WordQuery(Query):
 
     def terms(self, other: Query | None = None) -> Terms:
         """Return a value for each pair of words, or for each word where there is no other text."""
-        vectors = self.vectors()
         if not isinstance(other, WordQuery):
+            vectors = self.vectors()
             _check_size(len(vectors), 1)
             pulls = vectors @ vectors.sum(axis=0)
             return Terms(pulls, self.words.row, score=float(pulls.sum()))
-        others = other.vectors()
-        _check_size(len(vectors), len(others))
-        table = vectors @ others.T
-        row = PairTable(self.words.row, other.words.row, table.shape)
-        return Terms(table.ravel(), row, score=float(table.sum()))
+        table = self._pairs(other)
+        return Terms(table.ravel(), PairTable(self.words.row, other.words.row, table.shape), score=float(table.sum()))
+
+    def _pairs(self, other: WordQuery) -> npt.NDArray[np.float64]:
+        """Return what each pair of words of two texts adds to their cosine, float64 [words, words]."""
+        words, others = self.words, other.words
+        first, second = len(words.rows), len(others.rows)
+        _check_size(first, second)
+        if first > second:  # the shorter text is the one that is kept at hand
+            return other._pairs(self).T
+        vectors = _stacked(self.model.vectors_of, words, others)
+        counts = np.concatenate([words.counts, others.counts]).astype(np.float64)
+        products = plain_pair_products if native() is None else pair_products
+        table, lengths = products(vectors, counts, first)
+        for text, length in zip((self.text, other.text), lengths.tolist()):
+            if not math.isfinite(length):
+                raise not_finite(text)
+        return table
+
+
+def _stacked(vectors_of: Callable[..., npt.NDArray[np.float32]], one: TextWords, other: TextWords) -> Any:
+    """Return the vectors of the distinct words of two texts, float32 [words, dimension]."""
+    if one.spelled is None and other.spelled is None:
+        return vectors_of(np.concatenate([one.rows, other.rows]), None)
+    return np.concatenate([vectors_of(words.rows, words.spelled) for words in (one, other)])
+
+
+def plain_pair_products(
+    vectors: npt.NDArray[np.float32], counts: npt.NDArray[np.float64], first: int
+) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+    """Return what `native.library.pair_products` does, in the same order of sums."""
+    words, dimension = vectors.shape
+    wide = np.zeros((words, -(-dimension // _LANES) * _LANES))
+    wide[:, :dimension] = vectors
+    parts = (slice(None, first), slice(first, None))
+    totals = [(counts[part, None] * wide[part]).sum(axis=0) for part in parts]  # one word after the other
+    lengths = np.sqrt([_exact_products(total[None], total[None])[0, 0] for total in totals])
+    by, across = (counts[part] / (length or 1.0) for part, length in zip(parts, lengths.tolist()))
+    return _exact_products(wide[:first], wide[first:]) * np.multiply.outer(by, across), lengths
+
+
+def _exact_products(one: npt.NDArray[np.float64], other: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    """Return the product of each row of the one and of the other, summed as the C function sums it."""
+    sums = np.zeros((_LANES, len(one), len(other)))
+    by, across = one.T[:, :, None], np.ascontiguousarray(other.T)[:, None]
+    for start in range(0, len(by), _LANES):
+        sums += by[start : start + _LANES] * across[start : start + _LANES]
+    four = sums[:4] + sums[4:]
+    found: npt.NDArray[np.float64] = (four[0] + four[2]) + (four[1] + four[3])
+    return found
 
 
 def _check_size(words1: int, words2: int) -> None:
@@ -190,6 +224,35 @@ class WordList(NamedTuple):
         return WordList(self.values[places], self.spans[places], np.searchsorted(places, self.ends))
 
 
+class Groups(NamedTuple):
+    """The words of some texts, equal ones of a text together."""
+
+    values: Integers  # [groups] the value of each
+    counts: Integers  # [groups] how many words it has
+    order: Integers  # [words] the places of the words, group by group
+    ends: Integers  # [texts] where each text's groups end
+
+    @classmethod
+    def of(cls, words: WordList, limit: int) -> Groups:
+        """Group words whose values are from 0 to `limit` - 1, in the order of their first places."""
+        if native() is not None:
+            return cls(*group_words(words.values, words.ends, limit))
+        return cls.plainly(words)
+
+    @classmethod
+    def plainly(cls, words: WordList) -> Groups:
+        """Return what the C function finds."""
+        every = [(words.values[words.of(text)], words.of(text).start) for text in range(len(words.ends))]
+        found = [(values, start, *plain_distinct(values)) for values, start in every]
+        none = np.zeros(0, np.int64)
+        return cls(
+            np.concatenate([none, *(values[first] for values, _, first, _, _ in found)]),
+            np.concatenate([none, *(counts for _, _, _, counts, _ in found)]),
+            np.concatenate([none, *(start + np.argsort(which, kind="stable") for _, start, _, _, which in found)]),
+            np.cumsum([len(first) for _, _, first, _, _ in found], dtype=np.int64),
+        )
+
+
 class WordPairs:
     """A query as a static model reads it for a search, whose words may count more or less."""
 
@@ -207,8 +270,15 @@ class WordPairs:
         self._vectors = vectors * np.float32(weight / (np.linalg.norm(vectors.sum(axis=0)) or 1.0))
         for word, factor in factors.items():
             self._vectors[self._rows == model.vocabulary.row(JOINER.join(word.split()))] *= np.float32(factor)
-        each = list(places.values())
-        self._word = cache(lambda word: self._word_row(query, each[word], int(self._rows[word]), spelled))
+        self._query, self._spelled, self._places = query, spelled, list(places.values())
+        self._made: dict[int, Row] = {}  # the words of the query that rows were made of
+
+    def _word(self, number: int) -> Row:
+        row = self._made.get(number)
+        if row is None:
+            places = self._places[number], int(self._rows[number])
+            row = self._made[number] = self._word_row(self._query, *places, self._spelled)
+        return row
 
     @property
     def vector(self) -> npt.NDArray[np.float32]:
@@ -218,35 +288,36 @@ class WordPairs:
 
     def against(self, texts: Sequence[str], words: WordList, spelled: SpelledRows | None) -> Callable[[int], Terms]:
         """Return what gives the terms of each of `texts`, whose words are `words`: a value for each pair of words."""
-        rows, which = distinct(words.values, len(self._model.vocabulary) + len(spelled or ()))
+        first, _, which = distinct(words.values)
+        rows = words.values[first]
         found = words._replace(values=which)
-        counts = found.counts(len(rows))
+        groups = Groups.of(found, len(rows))
         bulk = self._model.compiled(texts)
         if bulk is None or spelled:
             vectors = self._model.vectors_of(rows, spelled)
             products = (vectors @ self._vectors.T).astype(np.float64)
-            lengths = np.linalg.norm(counts.astype(np.float32) @ vectors, axis=1).astype(np.float64)
+            counts = found.counts(len(rows)).astype(np.float32)
+            lengths = np.linalg.norm(counts @ vectors, axis=1).astype(np.float64)
         else:
-            products, lengths = bulk.products_and_lengths(rows, words.values, words.ends, self._vectors)
+            narrow = rows.astype(np.int32), words.values.astype(np.int32)
+            products, lengths = bulk.table.products(*narrow, words.ends, self._vectors)
         lengths[lengths == 0] = 1.0
-        marks = products.sum(axis=1)[which] / lengths[found.texts()]
-        owners, present = np.nonzero(counts)
-        values = products[present] * (counts[owners, present] / lengths[owners])[:, None]
-        ends, asked = owners.searchsorted(np.arange(len(lengths)), "right"), len(self._rows)
+        marks = products.sum(axis=1)[which] / np.repeat(lengths, found.sizes())
+        shares = groups.counts / np.repeat(lengths, np.diff(groups.ends, prepend=0))
+        values, last, asked = products[groups.values] * shares[:, None], groups.counts.cumsum(), len(self._rows)
 
         def terms(text: int) -> Terms:
-            own, mine = found.of(text), part_of(ends, text)
-            word = cache(partial(other_word, text, own))
+            own, mine = found.of(text), part_of(groups.ends, text)
+            made: dict[int, Row] = {}
 
             def row(number: int) -> Row:
                 column, first = divmod(number, asked)
-                return pair_row(self._word(first), word(int(present[mine][column])))
+                if column not in made:
+                    spans = as_spans(found.spans[groups.order[part_of(last, mine.start + column)]])
+                    made[column] = self._word_row(texts[text], spans, int(rows[groups.values[mine][column]]), spelled)
+                return pair_row(self._word(first), made[column])
 
             return Terms(values[mine].ravel(), row, marks[own], found.spans[own])
-
-        def other_word(text: int, own: slice, word: int) -> Row:
-            spans = tuple(map(tuple, found.spans[own][which[own] == word].tolist()))
-            return self._word_row(texts[text], spans, int(rows[word]), spelled)
 
         return terms
 
@@ -254,12 +325,17 @@ class WordPairs:
         """Return a word as the user wrote it, with the vocabulary's if that is more than another case; its places."""
         stands = text[slice(*spans[0])]
         name, known = named(stands, row, self._model.vocabulary, spelled)
-        return Row(name, (name,), 0.0, 0.0, spans, key=(known, *([stands.lower()] if spelled else [])))
+        return Row(name, (name,), 0.0, 0.0, spans, (), (), (known, stands.lower()) if spelled else (known,))
 
 
 def part_of(ends: Integers, number: int) -> slice:
     """Return where the items of one of several things are, which end at `ends`."""
     return slice(int(ends[number - 1]) if number else 0, int(ends[number]))
+
+
+def as_spans(places: Integers) -> tuple[Span, ...]:
+    """Return starts and ends [n, 2] as spans."""
+    return tuple([(start, end) for start, end in places.tolist()])
 
 
 def spans_by(places: Iterable[tuple[Item, Span]]) -> dict[Item, tuple[Span, ...]]:
@@ -270,12 +346,21 @@ def spans_by(places: Iterable[tuple[Item, Span]]) -> dict[Item, tuple[Span, ...]
     return found
 
 
-def distinct(values: Integers, limit: int) -> tuple[Integers, Integers]:
-    """Return the distinct `values`, which are from 0 to `limit` - 1, and the place of each value among them."""
-    # They are in no order that matters; nothing is sorted, since a search would be slower for it.
-    numbers = np.arange(len(values))
-    last = np.empty(limit, np.int64)  # memory that is not touched costs nothing
-    last[values] = numbers
-    found = values[last[values] == numbers]
-    last[found] = numbers[: len(found)]
-    return found, last[values]
+def distinct(values: Integers) -> tuple[Integers, Integers, Integers]:
+    """Return where each distinct value first stands, how often it does, and the number of each value among these.
+
+    They are in the order of their first places. A negative value is none of them, and has the number -1.
+    """
+    return plain_distinct(values) if native() is None else distinct_values(values)
+
+
+def plain_distinct(values: Integers) -> tuple[Integers, Integers, Integers]:
+    """Return what `distinct` does, by sorting."""
+    known = np.flatnonzero(values >= 0)
+    _, first, inverse, counts = np.unique(values[known], return_index=True, return_inverse=True, return_counts=True)
+    order = np.argsort(first)
+    numbers = np.empty(len(order), np.int64)
+    numbers[order] = np.arange(len(order))
+    which = np.full(len(values), -1, np.int64)
+    which[known] = numbers[inverse]
+    return known[first[order]], counts[order], which

@@ -33,7 +33,7 @@ from pellucid.static.bags import count_rows
 from pellucid.static.embedder import StaticEmbedder, static_model
 from pellucid.static.folder import check_writable
 from pellucid.static.making.extraction import forward, word_vectors
-from pellucid.static.precision import quantize
+from pellucid.static.precision import common_scale, quantize
 from pellucid.static.spelling import ngram_weights
 from pellucid.text import JOINER, Vocabulary, Word, shown_word, split_words, well_formed
 from pellucid.views.parts import AnyPart, Column, Heading, Note, TablePart, counted, percent, signed
@@ -385,7 +385,9 @@ def _with_rows(model: StaticEmbedder, vocabulary: Vocabulary, keys: list[str], v
     if model.scales is not None:
         scales = np.zeros(len(vocabulary), np.float32)
         scales[: len(model.scales)] = model.scales
-        table[rows], scales[rows] = quantize(vectors)
+        even = model.scales[0] if len(model.scales) and np.ptp(model.scales) == 0 else None
+        scale = None if even is None else common_scale(np.abs(vectors).max(axis=1), even)
+        table[rows], scales[rows] = quantize(vectors, scale=scale)
     else:
         table[rows] = vectors
     return StaticEmbedder(vocabulary, table, scales, dimensions=model.dimensions)

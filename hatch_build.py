@@ -1,0 +1,150 @@
+"""Compiles the C kernels when pellucid is installed or a wheel is built.
+
+The compiler is $CC, else cc, else the one of the PyPI package ziglang, which is installed for the build where there is
+no other. PELLUCID_TARGET names another platform for ziglang to compile for: "aarch64-linux", see `TARGETS`.
+
+    python hatch_build.py                   # compile in a clone, after a change to a C file
+    python hatch_build.py --wheels DIR      # wheels for all of `TARGETS`; needs pip install hatchling ziglang
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import platform
+import shlex
+import shutil
+import subprocess
+import sys
+import sysconfig
+import tempfile
+import zlib
+from pathlib import Path
+from typing import Any, NamedTuple
+
+ROOT = Path(__file__).resolve().parent
+FOLDER = ROOT / "src" / "pellucid" / "native"
+FLAGS = ["-std=c11", "-O3", "-ffp-contract=off", "-fno-math-errno", "-fvisibility=hidden", "-Wall", "-Wno-psabi",
+         "-shared"]  # fmt: skip
+# A dylib is called by the path it was written to if nothing else is said.
+OWN_FLAGS = {"so": "-fPIC", "dylib": "-fPIC -Wl,-install_name,@rpath/{}", "dll": ""}
+# x86-64 alone has levels: a file for what every such processor can do, and one for each set of newer instructions.
+LEVELS = {
+    "plain": [],
+    "avx2": ["-mavx2", "-mbmi", "-mbmi2", "-mpopcnt", "-mf16c"],
+    "avx512": ["-mavx2", "-mbmi", "-mbmi2", "-mpopcnt", "-mf16c", "-mavx512f", "-mavx512bw", "-mavx512vl"],
+}
+
+
+class Target(NamedTuple):
+    """A platform to compile for."""
+
+    zig: str  # as ziglang calls it
+    tag: str  # as wheels call it
+    ending: str = "so"
+
+    @property
+    def has_levels(self) -> bool:
+        """Whether it is x86-64."""
+        return self.zig.startswith("x86_64")
+
+
+TARGETS = {
+    "x86_64-linux": Target("x86_64-linux-gnu.2.17", "manylinux_2_17_x86_64"),
+    "aarch64-linux": Target("aarch64-linux-gnu.2.17", "manylinux_2_17_aarch64"),
+    "x86_64-macos": Target("x86_64-macos.11.0", "macosx_11_0_x86_64", "dylib"),
+    "aarch64-macos": Target("aarch64-macos.11.0", "macosx_11_0_arm64", "dylib"),
+    "x86_64-windows": Target("x86_64-windows-gnu", "win_amd64", "dll"),
+}
+
+
+def this_platform() -> Target:
+    """Return the platform that this runs on."""
+    tag = sysconfig.get_platform().replace("-", "_").replace(".", "_")
+    machine = {"AMD64": "x86_64", "arm64": "aarch64"}.get(platform.machine(), platform.machine())
+    return Target(machine, tag, {"darwin": "dylib", "win32": "dll"}.get(sys.platform, "so"))
+
+
+def own_compiler() -> list[str]:
+    """Return the command of this machine's C compiler, [] where there is none."""
+    if named := os.environ.get("CC"):
+        return shlex.split(named)
+    found = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
+    return [found] if found else []
+
+
+def sources_number() -> int:
+    """Return the number that a compiled file carries: library.py computes it of the sources beside it, and compares."""
+    return zlib.crc32(b"".join(path.read_bytes() for path in sorted(FOLDER.glob("*.[ch]"))))
+
+
+def compile_kernels(target: str = "", folder: Path = FOLDER) -> list[Path]:
+    """Compile the kernels into a folder, that of their sources if none is named, and return the files."""
+    aim = TARGETS[target] if target else this_platform()
+    compiler = [] if target else own_compiler()
+    if not compiler:
+        if importlib.util.find_spec("ziglang") is None:
+            sys.exit("pellucid: no C compiler found; install one (apt-get install gcc), or pip install ziglang")
+        # -s: else the files hold the names of folders here, for debuggers.
+        compiler = [sys.executable, "-m", "ziglang", "cc", "-s", *(["-target", aim.zig] if target else [])]
+    made = []
+    for level in LEVELS if aim.has_levels else ["plain"]:
+        path = folder / f"kernels-{level}.{aim.ending}"
+        aside = path.with_suffix(f".{os.getpid()}")  # a process may have the old file open
+        flags = [*FLAGS, *LEVELS[level], *OWN_FLAGS[aim.ending].format(path.name).split()]
+        flags.append(f"-DPELLUCID_SOURCES={sources_number()}u")
+        sources = sorted(str(source) for source in FOLDER.glob("*.c"))
+        subprocess.run([*compiler, *flags, "-o", str(aside), *sources, "-lm"], check=True)
+        aside.replace(path)
+        made.append(path)
+    return made
+
+
+try:
+    from hatchling.builders.hooks.plugin.interface import BuildHookInterface
+except ImportError:  # run as a script
+    BuildHookInterface = object
+
+
+class KernelBuildHook(BuildHookInterface):  # type: ignore[misc]
+    """Compiles the kernels for a wheel or an editable installation."""
+
+    PLUGIN_NAME = "custom"
+
+    def dependencies(self) -> list[str]:
+        """Return what the build needs besides hatchling."""
+        return [] if own_compiler() and not os.environ.get("PELLUCID_TARGET") else ["ziglang"]
+
+    def initialize(self, version: str, build_data: dict[str, Any]) -> None:
+        """Compile, and tag the wheel with the platform: it goes with every Python."""
+        target = os.environ.get("PELLUCID_TARGET", "")
+        build_data["pure_python"] = False
+        build_data["tag"] = f"py3-none-{(TARGETS[target] if target else this_platform()).tag}"
+        if version == "editable":
+            compile_kernels(target)
+            return
+        self._aside = tempfile.TemporaryDirectory()  # those of a clone stay as they are
+        for path in compile_kernels(target, Path(self._aside.name)):
+            build_data["force_include"][str(path)] = f"pellucid/native/{path.name}"
+
+    def finalize(self, version: str, build_data: dict[str, Any], artifact_path: str) -> None:
+        """Remove what the wheel has taken."""
+        if version != "editable":
+            self._aside.cleanup()
+
+
+def build_wheels(folder: str) -> None:
+    """Build a wheel for each platform with ziglang."""
+    for target in TARGETS:
+        command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(Path(folder).resolve())]
+        subprocess.run(command, cwd=ROOT, env=os.environ | {"PELLUCID_TARGET": target}, check=True)
+
+
+if __name__ == "__main__":
+    match sys.argv[1:]:
+        case []:
+            compile_kernels(os.environ.get("PELLUCID_TARGET", ""))
+        case ["--wheels", folder]:
+            build_wheels(folder)
+        case _:
+            sys.exit(__doc__)

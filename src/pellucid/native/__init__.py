@@ -1,0 +1,1 @@
+"""C kernels and the one module that calls them."""

@@ -1,0 +1,701 @@
+"""The C kernels: opened once, and called with checked arrays.
+
+Nothing else touches ctypes. A call frees the GIL. C gets addresses of arrays whose dtype, shape and order were checked,
+and numbers that were compared with their sizes; it keeps no reference, so a class here keeps what it was given. Each
+kernel has a twin in Python, which says what it computes; where there is no library, the twin serves.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import sys
+import zlib
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from pellucid.errors import InputError, warn
+
+LEVELS = ("plain", "avx2", "avx512")
+"""What a processor can do, with a file of kernels for each; elsewhere than on x86-64 there is "plain" alone."""
+
+_I64, _PLACE = ctypes.c_int64, ctypes.c_void_p
+_STRUCT = ctypes.POINTER
+_NOTHING = ctypes.c_char * 0
+_KINDS = {"float32": 0, "float16": 1, "int16": 1, "uint16": 1, "int8": 2}  # int16, uint16: float16 by its bits
+_INT8, _INT8_EVEN, _INT4 = 2, 3, 4  # as in rows.h
+
+
+@cache
+def native() -> ctypes.CDLL | None:
+    """Return the library for this processor, or None where the twins in Python serve; then a warning says why.
+
+    The environment variable PELLUCID_NATIVE names a level ("plain", "avx2", "avx512"), or "off".
+
+    Raises:
+        InputError: PELLUCID_NATIVE is none of these, or the processor lacks what the level needs.
+    """
+    wanted = os.environ.get("PELLUCID_NATIVE", "")
+    if wanted not in ("", "off", *LEVELS):
+        raise InputError(f"the environment variable PELLUCID_NATIVE is {wanted!r}; set it to off, {', '.join(LEVELS)}")
+    if wanted == "off":
+        warn("PELLUCID_NATIVE is off: slow Python does the work of the C kernels")
+        return None
+    try:
+        best = _open("plain").native_level()
+        if wanted and LEVELS.index(wanted) > best:
+            raise InputError(f"PELLUCID_NATIVE is {wanted!r}, and this processor can do {LEVELS[best]!r} at most")
+        return _declared(_open(wanted or LEVELS[best]))
+    except (OSError, AttributeError) as error:
+        warn(
+            f"the C kernels cannot be loaded, and slow Python does their work: {error}. Install pellucid again where "
+            "there is a C compiler, or from a wheel; in a clone: python hatch_build.py"
+        )
+        return None
+
+
+def _open(level: str) -> ctypes.CDLL:
+    ending = {"darwin": "dylib", "win32": "dll"}.get(sys.platform, "so")
+    path = Path(__file__).parent / f"kernels-{level}.{ending}"
+    if ending == "so" and _is_cut_short(path):  # the loader would end the process
+        raise OSError(f"{path} is cut short")
+    library = ctypes.CDLL(str(path))
+    sources = b"".join(source.read_bytes() for source in sorted(path.parent.glob("*.[ch]")))
+    number = getattr(library, "native_sources", None)
+    if sources and (number is None or number() & 0xFFFFFFFF != zlib.crc32(sources)):
+        raise OSError(f"{path} is of another version than the sources beside it")
+    library.native_level.restype = _I64
+    return library
+
+
+def _is_cut_short(path: Path) -> bool:
+    """Whether a file of 64-bit ELF ends before the table of its sections, which comes last in it."""
+    content = path.read_bytes()
+    if content[:5] != b"\x7fELF\x02" or len(content) < 64:
+        return False  # which the loader refuses, or reads as what it is
+    order: Literal["little", "big"] = "little" if content[5] == 1 else "big"
+    start, size, count = (int.from_bytes(content[at:end], order) for at, end in ((40, 48), (58, 60), (60, 62)))
+    return start + size * count > len(content)
+
+
+def library() -> ctypes.CDLL:
+    """Return the library where there is one."""
+    found = native()
+    if found is None:
+        raise InputError("there is no C library; its callers ask native() first")
+    return found
+
+
+def _address(name: str, array: npt.NDArray[Any], kind: Any, shape: tuple[int, ...], *, writes: bool = False) -> int:
+    """Return where an array lies, after checking that it is what a C function expects."""
+    flags, fits = array.flags, array.dtype == kind and array.dtype.isnative and array.shape == shape
+    if not (fits and flags.c_contiguous and flags.aligned) or writes > flags.writeable:
+        raise InputError(
+            f"{name} is {array.dtype} {list(array.shape)}; the C function takes {np.dtype(kind)} {list(shape)}, its "
+            f"rows one after another, aligned{' and writable' if writes else ''}"
+        )
+    return _start(array)
+
+
+def _start(array: Any) -> int:
+    """Return where the numbers of an array lie, for one that was checked or made here."""
+    if array.flags.writeable:  # five times as fast, which counts where a text is short
+        return ctypes.addressof(_NOTHING.from_buffer(array))
+    return int(array.__array_interface__["data"][0])
+
+
+# --- Words ------------------------------------------------------------------------------------------------------------
+
+PADDING = 96  # zeros after a block, so that 64 bytes may be read from any place in it
+_KEY = 16  # bytes after the words of an index, which are read in one go
+_AHEAD = 12  # rows after those of a block, which are looked at but not used
+_LARGEST = 1 << 31  # bytes of a block: positions in it are 32-bit
+_SLOT = np.dtype([("key", np.uint64, 2), ("length", np.uint32), ("start", np.uint32), ("row", np.int64)])
+
+
+class _IndexStruct(ctypes.Structure):
+    _fields_ = [
+        ("slots", _PLACE), ("bits", _I64), ("blob", _PLACE), ("size", _I64), ("mixers", ctypes.c_uint64 * 2),
+        ("words", _I64), ("used", _I64),
+    ]  # fmt: skip
+
+
+class _LexiconStruct(ctypes.Structure):
+    _fields_ = [
+        *((name, _STRUCT(_IndexStruct)) for name in ("words", "learnt", "first", "inside")),
+        *((name, _I64) for name in ("longest", "longest_word", "lower", "cased", "complete")),
+        ("starts", _PLACE),
+    ]
+
+
+class _ScratchStruct(ctypes.Structure):
+    _fields_ = [(name, _PLACE) for name in ("lowered", "word_bits", "other_bits", "edges", "rows", "missing")]
+
+
+class WordIndex:
+    """Words and their numbers, for the functions of words.c.
+
+    Attributes:
+        starts: where each of the words that it was made of begins among their bytes, int64 [words + 1].
+    """
+
+    def __init__(self, words: Sequence[str] = (), *, room: tuple[int, int] = (0, 0)) -> None:
+        """Index words by their places; with `room`, make an empty index for so many words and bytes, which may grow."""
+        spelled = np.frombuffer("".join(words).encode("utf-8", "surrogatepass"), np.uint8)
+        begins = np.append(np.flatnonzero((spelled & 0xC0) != 0x80), len(spelled))  # a character, with any other byte
+        self.starts = begins[np.cumsum([0, *map(len, words)])]
+        count, size = max(room[0], len(words)), max(room[1], len(spelled))
+        if size >= _LARGEST:
+            raise InputError(f"the words have {size:,} bytes together; a vocabulary must have less than 2 GB")
+        bits = max(count, 1).bit_length() + 1
+        self._slots, self._blob = np.empty(1 << bits, _SLOT), np.zeros(size + _KEY, np.uint8)
+        self._blob[: len(spelled)] = spelled
+        mixers = (ctypes.c_uint64 * 2)(*(int.from_bytes(os.urandom(8), "little") | 1 for _ in range(2)))
+        self.struct = _IndexStruct(_start(self._slots), bits, _start(self._blob), size, mixers, 0, 0)
+        self.forget()
+        library().words_insert(self.struct, _address("starts", self.starts, np.int64, (len(words) + 1,)), len(words))
+
+    def forget(self) -> None:
+        """Empty it."""
+        library().words_forget(self.struct)
+
+
+class Pieces:
+    """The tokens into which BERT's tokenizer cuts ASCII letters and digits: the longest known one each time."""
+
+    def __init__(
+        self, first: Sequence[str] = (), inside: Sequence[str] = (), longest_word: int = 0, *, lower: bool = False
+    ) -> None:
+        """Take those at the start of a word and inside one, without the mark ##; longer words are not cut."""
+        self.first, self.inside = WordIndex(first), WordIndex(inside)
+        self.longest = max(map(len, (*first, *inside)), default=0)
+        self.longest_word, self.lower = longest_word, lower
+
+
+class WordReader:
+    """Finds the words of block after block of texts, and their rows; for one thread.
+
+    Attributes:
+        rows: int32, of the words of a block; there are more than words.
+        edges: int32 [words, 2] and more, where each begins and ends in the block, in bytes.
+        missing: int32, which words were not found, and more.
+    """
+
+    def __init__(
+        self, words: WordIndex, learnt: WordIndex, pieces: Pieces, size: int, *, cased: bool, complete: bool
+    ) -> None:
+        """Take the words with a row, an index that may grow, and the bytes of a block.
+
+        With `cased` words are looked up as they are first; with `complete` no beginning of a word stands for it.
+        """
+        self._library, self._size = library(), size
+        chunks = size // 64 + 1
+        self._lowered = np.zeros(chunks * 64 + PADDING, np.uint8)
+        self._bits = np.empty((2, chunks), np.uint64)
+        self.edges = np.empty((chunks * 32, 2), np.int32)
+        self.rows, self.missing = np.zeros(chunks * 32 + _AHEAD, np.int32), np.empty(chunks * 32, np.int32)
+        arrays = (self._lowered, *self._bits, self.edges, self.rows, self.missing)
+        self._scratch = _ScratchStruct(*map(_start, arrays))
+        self._held = words, learnt, pieces
+        self._lexicon = _LexiconStruct(
+            *(ctypes.pointer(index.struct) for index in (words, learnt, pieces.first, pieces.inside)), pieces.longest,
+            pieces.longest_word, pieces.lower, cased, complete,
+            _address("starts", words.starts, np.int64, words.starts.shape),
+        )  # fmt: skip
+        self._block: tuple[Any, ...] = ()
+        self._place = self._ends = self._used = self._texts = self._words = self._missing = 0
+
+    def begin(self, block: npt.NDArray[np.uint8], ends: npt.NDArray[np.int32]) -> None:
+        """Take a block: the valid UTF-8 of some texts, a NUL after each, and `PADDING` zeros; and an end for each."""
+        used = len(block) - PADDING
+        if not 0 <= used <= self._size or used > _LARGEST - PADDING:
+            raise InputError(f"a block has {used} bytes, and there is room for {self._size}")
+        self._words = self._missing = 0
+        self._place = _address("block", block, np.uint8, (len(block),))
+        self._ends = _address("ends", ends, np.int32, (len(ends),), writes=True)
+        self._used, self._texts, self._block = used, len(ends), (block, ends)
+
+    def mark(self, *, joined: bool) -> tuple[int, int]:
+        """Find which bytes belong to words; return how many NULs there are, and whether there is more than ASCII.
+
+        With `joined` every NUL ends a text, and the ends are set; without they are given, in bytes, and any other NUL
+        is part of a word, as it is for BERT.
+        """
+        ends = self._block[1]
+        inside = not self._texts or (0 <= ends[0] and (ends[1:] > ends[:-1]).all() and ends[-1] < self._used)
+        if not (joined or inside):
+            raise InputError(f"texts end outside the {self._used} bytes of their block")
+        beyond = _I64()
+        marked = self._library.words_mark
+        found = marked(self._place, self._used, self._ends, self._texts, joined, self._scratch, beyond)
+        return found, beyond.value
+
+    def separate(self, classes: npt.NDArray[np.uint8]) -> int:
+        """Cut words at separators beyond ASCII; return the first code point whose class is 0, not known yet, or -1."""
+        place = _address("classes", classes, np.uint8, (0x110000,))
+        return int(self._library.words_separate(self._place, self._used, place, self._scratch))
+
+    def cut(self) -> int:
+        """List the words; the ends of texts become numbers of words. Return how many there are."""
+        self._words = int(self._library.words_cut(self._used, self._ends, self._texts, self._scratch))
+        return self._words
+
+    def look_up(self) -> int:
+        """Find the rows of the words, -1 for unknown ones; return how many are `missing`: only Python can find them."""
+        self._missing = int(self._library.words_look_up(self._lexicon, self._place, self._scratch, self._words))
+        return self._missing
+
+    def look_again(self, first: int, last: int) -> int:
+        """Look up the missing words `first` to `last` once more; those still missing stand from `first` on."""
+        _check_range("missing words", first, last, self._missing)
+        return int(self._library.words_look_again(self._lexicon, self._place, self._scratch, first, last))
+
+    def learn(self, which: npt.NDArray[np.int32], rows: npt.NDArray[np.int32]) -> None:
+        """Remember the rows of some words of the block, given by their numbers."""
+        shape = (len(which),)
+        places = _address("words", which, np.int32, shape), _address("rows", rows, np.int32, shape)
+        _check_numbers("words", which, self._words)
+        edges = self._scratch.edges
+        self._library.words_learn(self._held[1].struct, self._place, edges, *places, len(which))
+
+    def list_others(self) -> npt.NDArray[np.int32]:
+        """Return the numbers of the words that have no row, or that of another word, such as of their beginning."""
+        limit = len(self._held[0].starts) - 1
+        count = self._library.words_list_others(self._lexicon, self._place, self._scratch, self._words, limit)
+        if count < 0:
+            raise InputError(f"a word has row {self.rows[: self._words].max()}, and the vocabulary has {limit:,} words")
+        return self.missing[:count]
+
+
+def join_texts(data: npt.NDArray[np.uint8], offsets: npt.NDArray[np.int64]) -> npt.NDArray[np.uint8]:
+    """Return the texts `data[offsets[i]:offsets[i + 1]]` as a block: a NUL after each, and `PADDING` zeros."""
+    texts = len(offsets) - 1
+    places = _address("data", data, np.uint8, (len(data),)), _address("offsets", offsets, np.int64, (texts + 1,))
+    if texts < 0 or (offsets[1:] < offsets[:-1]).any() or offsets[0] < 0 or offsets[-1] > len(data):
+        raise InputError(f"the offsets of {texts} texts leave the {len(data):,} bytes")
+    block = np.empty(int(offsets[-1] - offsets[0]) + texts + PADDING, np.uint8)
+    library().words_join(*places, texts, _start(block), len(block))
+    return block
+
+
+def distinct_values(
+    values: npt.NDArray[np.int64],
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """Return the first places and counts of the distinct `values`, and the number of each value among these.
+
+    They are numbered in the order of their first places. A negative value is none of them, and has the number -1.
+    """
+    size = len(values)
+    bits, memory = size.bit_length() + 1, np.empty((3, size), np.int64)
+    slots = np.empty(1 << bits, np.int32)
+    slots.fill(-1)
+    first = _start(memory)
+    places = _start(slots), bits, first, first + 8 * size, first + 16 * size
+    found = library().words_distinct(_address("values", values, np.int64, (size,)), size, *places)
+    return memory[0, :found], memory[1, :found], memory[2]
+
+
+def group_words(words: npt.NDArray[np.int64], ends: npt.NDArray[np.int64], limit: int) -> tuple[Any, ...]:
+    """Return the words of texts, numbers below `limit`, as groups of equal ones in the order of their first places.
+
+    Text i's words stand before `ends[i]`. What comes back is int64: the number of each group, how many words it has,
+    the places of all words, group by group, and where each text's groups end.
+    """
+    _check_numbers("words", words, limit)
+    size, texts = len(words), len(ends)
+    if texts and not (0 <= ends[0] and (ends[1:] >= ends[:-1]).all() and ends[-1] <= size):
+        raise InputError(f"the ends of {texts} texts do not divide {size} words")
+    slots, memory, last = np.zeros(limit, np.int64), np.empty((3, size), np.int64), np.empty(texts, np.int64)
+    first = _start(memory)
+    groups = library().words_group(
+        _address("words", words, np.int64, (size,)), _address("ends", ends, np.int64, (texts,)), texts, _start(slots),
+        first, first + 8 * size, first + 16 * size, _start(last),
+    )  # fmt: skip
+    return memory[0, :groups], memory[1, :groups], memory[2, : int(ends[-1]) if texts else 0], last
+
+
+def _check_range(name: str, first: int, last: int, count: int) -> None:
+    if not 0 <= first <= last <= count:
+        raise InputError(f"{name} {first} to {last} are asked for, and there are {count}")
+
+
+def _check_numbers(name: str, numbers: npt.NDArray[Any], limit: int, least: int = 0) -> None:
+    """Check that all numbers are from `least` to below `limit`."""
+    if not len(numbers):
+        return
+    low, high = numbers.min(), numbers.max()
+    if low < least or high >= limit:
+        raise InputError(f"{name} are {low} to {high}, and must be from {least} to {limit - 1}")
+
+
+# --- Pooling ----------------------------------------------------------------------------------------------------------
+
+
+class _TableStruct(ctypes.Structure):
+    _fields_ = [("vectors", _PLACE), ("scales", _PLACE), *((name, _I64) for name in ("kind", "words", "dimension"))]
+
+
+def _numbers(vectors: Any, scales: npt.NDArray[np.float32] | None) -> tuple[int, int, int]:
+    """Return where the numbers of a table and its scales lie (0: none), and the kind that they are."""
+    kind, shape, numbers = _KINDS.get(vectors.dtype.name), tuple(vectors.shape), vectors
+    if kind is None or len(shape) != 2 or (kind == _INT8) != (scales is not None):
+        raise InputError(
+            f"a table is {vectors.dtype} {list(shape)} with{'out' * (scales is None)} scales; it must be float32 or "
+            "float16 [words, dimension], or int8 with scales"
+        )
+    words, dimension = shape
+    if (packed := getattr(vectors, "halves", None)) is not None:
+        numbers, kind, shape = packed, _INT4, (words, (dimension + 1) // 2)
+    elif scales is not None and words and scales.min() == scales.max():
+        kind = _INT8_EVEN
+    place = _address("vectors", numbers, np.uint8 if kind == _INT4 else numbers.dtype, shape)
+    return place, 0 if scales is None else _address("scales", scales, np.float32, (words,)), kind
+
+
+class Table:
+    """The functions of pooling.c for a static model's table; for any number of threads."""
+
+    def __init__(self, vectors: Any, scales: npt.NDArray[np.float32] | None) -> None:
+        """Take vectors [words, dimension], float32, float16, int8 or `PackedRows`, and the scales of int8 [words]."""
+        numbers = _numbers(vectors, scales)
+        self.words, self.dimension = vectors.shape
+        self._library, self._held = library(), (vectors, scales)
+        self._struct = _TableStruct(*numbers, self.words, self.dimension)
+
+    def pool(
+        self, rows: npt.NDArray[np.int32], ends: npt.NDArray[np.int32], spelled: npt.NDArray[np.float32],
+        out: npt.NDArray[np.float32],
+    ) -> None:  # fmt: skip
+        """Set `out` [texts, dimension] to the L2-normalised sums of the rows of texts, which end at `ends`.
+
+        `rows` are changed. Rows from `words` on are those of `spelled` [any, dimension]; unknown words have -1.
+        """
+        texts = len(ends)
+        _checked_ends(rows, ends)
+        total, exact = self._memory()
+        beyond = self._library.pooling_pool(
+            self._struct, _address("rows", rows, np.int32, (len(rows),), writes=True),
+            _address("ends", ends, np.int32, (texts,)), texts,
+            _address("spelled", spelled, np.float32, (len(spelled), self.dimension)), len(spelled),
+            _start(total), _start(exact), _start(exact) + 8 * self.dimension,
+            _address("out", out, np.float32, (texts, self.dimension), writes=True),
+        )  # fmt: skip
+        if beyond >= 0:
+            raise InputError(
+                f"a word has row {beyond}, and the table has {self.words:,}; was the vocabulary changed while texts "
+                "were encoded?"
+            )
+
+    def products(
+        self, distinct: npt.NDArray[np.int32], rows: npt.NDArray[np.int32], ends: npt.NDArray[np.int64],
+        asked: npt.NDArray[np.float32],
+    ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:  # fmt: skip
+        """Return the products of the rows `distinct` and `asked`, and the length of each text's sum of `rows`."""
+        places = (
+            _address("rows", distinct, np.int32, (len(distinct),)), _address("rows", rows, np.int32, (len(rows),)),
+            _address("ends", ends, np.int64, (len(ends),)),
+        )  # fmt: skip
+        _check_numbers("rows", distinct, self.words)
+        _check_numbers("rows", rows, self.words)
+        if len(ends) and not (0 <= ends[0] and (ends[1:] >= ends[:-1]).all() and ends[-1] <= len(rows)):
+            raise InputError(f"the ends of {len(ends)} texts do not divide {len(rows)} words")
+        found, lengths = np.empty((len(distinct), len(asked))), np.empty(len(ends))
+        total, exact = self._memory()
+        self._library.pooling_products(
+            self._struct, places[0], len(distinct), *places[1:], len(ends),
+            _address("vectors", asked, np.float32, (len(asked), self.dimension)), len(asked),
+            _start(total), _start(exact), _start(found), _start(lengths),
+        )  # fmt: skip
+        return found, lengths
+
+    def _memory(self) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.float64]]:
+        return np.empty(-(-self.dimension // 16) * 16, np.float32), np.empty(2 * self.dimension)
+
+
+def _checked_ends(rows: npt.NDArray[np.int32], ends: npt.NDArray[np.int32]) -> int:
+    """Check that texts end among `rows`, after which there is room to look ahead; return how many rows they have."""
+    _address("ends", ends, np.int32, (len(ends),))
+    used = int(ends[-1]) if len(ends) else 0
+    if (len(ends) and not (0 <= ends[0] and (ends[1:] >= ends[:-1]).all())) or used + _AHEAD > len(rows):
+        raise InputError(f"the ends of {len(ends)} texts do not divide {len(rows)} words, {_AHEAD} of them to spare")
+    return used
+
+
+def pair_products(
+    vectors: npt.NDArray[np.float32], counts: npt.NDArray[np.float64], first: int
+) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+    """Return what pairs of words add to the cosine of two texts [words 1, words 2], and the lengths of their sums [2].
+
+    `vectors` [words, dimension] are those of the distinct words of one text, the `first` ones, and of another.
+    """
+    words, dimension = vectors.shape
+    _check_range("words", first, words, words)
+    padded = -(-dimension // 8) * 8
+    found, lengths, memory = np.empty((first, words - first)), np.empty(2), np.zeros((first + 3, padded))
+    library().pooling_pairs(
+        _address("vectors", vectors, np.float32, vectors.shape), _address("counts", counts, np.float64, (words,)),
+        first, words - first, dimension, _start(memory), _start(found), _start(lengths),
+    )  # fmt: skip
+    return found, lengths
+
+
+def multiply(codes: npt.NDArray[np.int8], scales: npt.NDArray[np.float32], vector: npt.NDArray[np.float32]) -> Any:
+    """Return the products of rows of 8 bits, times their scales, and a vector, float32 [rows]."""
+    count, dimension = len(codes), codes.shape[-1]
+    found = np.empty(count, np.float32)
+    library().pooling_multiply(
+        _address("codes", codes, np.int8, (count, dimension)), _address("scales", scales, np.float32, (count,)), count,
+        dimension, _address("vector", vector, np.float32, (dimension,)), _start(found),
+    )  # fmt: skip
+    return found
+
+
+class _SparseStruct(ctypes.Structure):
+    _fields_ = [
+        *((name, _PLACE) for name in ("starts", "columns", "weights", "scales")), ("words", _I64), ("dimension", _I64),
+    ]  # fmt: skip
+
+
+class SparseTable:
+    """The function of pooling.c for a static lexicon model's table; for any number of threads."""
+
+    def __init__(self, table: Any, dimension: int) -> None:
+        """Take starts [words + 1] int32, columns int16 and weights uint8 [entries], scales float32 [words]."""
+        starts, columns, weights, scales = table
+        self._starts, self._dimension, self._held = starts, dimension, table
+        self._struct = _SparseStruct(
+            _address("starts", starts, np.int32, (len(scales) + 1,)),
+            _address("columns", columns, np.int16, (len(columns),)),
+            _address("weights", weights, np.uint8, (len(columns),)),
+            _address("scales", scales, np.float32, (len(scales),)),
+            len(scales), dimension,
+        )  # fmt: skip
+        _check_numbers("columns", columns, dimension)
+        if not _are_ends(starts, len(columns)):
+            raise InputError(f"the starts of {len(scales)} words do not divide {len(columns)} entries")
+
+    def pool(
+        self, rows: npt.NDArray[np.int32], ends: npt.NDArray[np.int32]
+    ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int32], npt.NDArray[np.float32]]:
+        """Return the L2-normalised log(1 + sum) of the rows of texts as the starts, columns and values of CSR."""
+        used, texts = _checked_ends(rows, ends), len(ends)
+        _check_numbers("rows", rows[:used], self._struct.words, least=-1)
+        known = rows[:used]
+        known = known[known >= 0]
+        most = min(int((self._starts[known + 1] - self._starts[known]).sum()), texts * self._dimension)
+        starts, columns, values = np.empty(texts + 1, np.int64), np.empty(most, np.int32), np.empty(most, np.float32)
+        sums, bits = np.zeros(self._dimension), np.zeros(-(-self._dimension // 64), np.uint64)
+        count = library().pooling_pool_sparse(
+            self._struct, _address("rows", rows, np.int32, (len(rows),)), _address("ends", ends, np.int32, (texts,)),
+            texts, _start(sums), _start(bits), _start(starts), _start(columns), _start(values),
+        )  # fmt: skip
+        return starts, columns[:count], values[:count]
+
+
+# --- Farthest points and spelling -------------------------------------------------------------------------------------
+
+_BUCKETS, _NEIGHBOURS = 1 << 18, 32  # as in spelling.c and static/spelling.py
+_LONGEST = 1 << 22  # characters of a word: the slots of its n-grams and its neighbours' have numbers of 31 bits
+
+
+class _FarthestStruct(ctypes.Structure):
+    _fields_ = [
+        ("rows", _PLACE),
+        *((name, _I64) for name in ("kind", "count", "dimension", "width")),
+        *((name, _PLACE) for name in ("inverse", "best", "met", "lowest", "picks", "scales")),
+    ]
+
+
+class _Found(ctypes.Structure):
+    _fields_ = [("row", _I64), ("reads", _I64), ("products", _I64), ("similarity", ctypes.c_float)]
+
+
+class FarthestPoints:
+    """The functions of farthest.c for the rows of one array."""
+
+    def __init__(self, rows: npt.NDArray[Any], state: Any) -> None:
+        """Take rows [N, d], float32 or uint16 that hold the bits of float16, and a `SearchState` for them."""
+        width, picks = state.picks.shape[-1], len(state.scales)
+        padded, kind = -(-rows.shape[-1] // 32) * 32, rows.dtype.name
+        if kind not in ("float32", "uint16") or rows.ndim != 2 or width != padded:
+            raise InputError(f"rows are {kind} and padded to {width}; give float32 or uint16, padded to {padded}")
+        count = len(rows)
+        self._library, self._held = library(), (rows, state)
+        self._struct = _FarthestStruct(
+            _address("rows", rows, rows.dtype, rows.shape), _KINDS[kind], count, rows.shape[1], width,
+            _address("inverse", state.inverse, np.float32, (count,), writes=True),
+            _address("best", state.best, np.float32, (count,), writes=True),
+            _address("met", state.met, np.int32, (count,), writes=True),
+            _address("lowest", state.lowest, np.float32, (-(-count // 16),), writes=True),
+            _address("picks", state.picks, np.float32, (picks, width), writes=True),
+            _address("scales", state.scales, np.float32, (picks,), writes=True),
+        )  # fmt: skip
+
+    def measure(self, first: int, last: int, work: npt.NDArray[np.float32]) -> int:
+        """Set 1 / length of rows [first, last); return the first that is not finite or longer than 1e12, or -1."""
+        self._check("rows", first, last, self._struct.count)
+        return int(self._library.farthest_measure(self._struct, first, last, self._work(work)))
+
+    def take(self, row: int, number: int) -> None:
+        """Make `row` pick `number`, and never again."""
+        self._check("row", row, row + 1, self._struct.count)
+        self._check("pick", number, number + 1, len(self._held[1].scales))
+        self._library.farthest_take(self._struct, row, number)
+
+    def search(self, first: int, last: int, picks: int, work: npt.NDArray[np.float32]) -> tuple[float, int, int, int]:
+        """Return the best next pick of groups [first, last): similarity, row (-1: none), rows read, products made."""
+        self._check("groups", first, last, len(self._held[1].lowest))
+        self._check("picks", 0, picks, len(self._held[1].scales))
+        found = _Found()
+        self._library.farthest_search(self._struct, first, last, picks, self._work(work), found)
+        return found.similarity, found.row, found.reads, found.products
+
+    def _work(self, work: npt.NDArray[np.float32]) -> int:
+        return _address("memory", work, np.float32, (self._struct.width,), writes=True)
+
+    def _check(self, name: str, first: int, last: int, count: int) -> None:
+        if not 0 <= first <= last <= count:
+            raise InputError(f"{name} {first} to {last} are asked for, and there are {count}")
+
+
+_NGRAM_ARRAYS = ("codes", "ends", "rows", "starts", "members", "weights")
+
+
+class _NgramStruct(ctypes.Structure):
+    _fields_ = [(name, _PLACE) for name in _NGRAM_ARRAYS]
+
+
+class _SpellingStruct(ctypes.Structure):
+    _fields_ = [(name, _PLACE) for name in ("candidates", "touched", "buckets", "slots", "used")]
+
+
+class _RowsStruct(ctypes.Structure):
+    _fields_ = [("vectors", _PLACE), ("scales", _PLACE), ("kind", _I64), ("dimension", _I64), ("row", _PLACE)]
+
+
+class Spelling:
+    """The function of spelling.c for one table; one call at a time."""
+
+    def __init__(self, index: Any, vectors: Any, scales: npt.NDArray[np.float32] | None, longest: int) -> None:
+        """Take an `NgramIndex`, the table as `Table` does, and most characters of a word."""
+        numbers = _numbers(vectors, scales)
+        _check_index(index, len(vectors))
+        known, self._dimension = len(index.rows), vectors.shape[1]
+        self.longest = max(longest, int(np.diff(index.ends).max(initial=0)))
+        if self.longest > _LONGEST:
+            raise InputError(f"a word has {self.longest:,} characters; at most {_LONGEST:,} can be spelled")
+        ngrams = 4 * self.longest  # of four sizes
+        every = (_NEIGHBOURS + 1) * ngrams
+        candidates = np.zeros((known, 2), np.int32)
+        candidates[:, 1] = index.squares
+        touched, buckets, used = (np.empty(size, np.int32) for size in (known + 1, ngrams, every))
+        slots = np.zeros((2 << every.bit_length(), 2), np.uint64)
+        row = np.zeros(-(-self._dimension // 8) * 8, np.float32)
+        self._held = index, vectors, scales, candidates, touched, buckets, slots, used, row
+        self._index = _NgramStruct(*(_start(getattr(index, name)) for name in _NGRAM_ARRAYS))
+        self._scratch = _SpellingStruct(*(_start(array) for array in (candidates, touched, buckets, slots, used)))
+        self._table = _RowsStruct(*numbers, self._dimension, _start(row))
+        self._library = library()
+
+    def predict(
+        self,
+        codes: npt.NDArray[np.uint32],
+        ends: npt.NDArray[np.int64],
+        near: npt.NDArray[np.int32],
+        shares: npt.NDArray[np.float64],
+        sums: npt.NDArray[np.float64],
+    ) -> None:
+        """Fill `near` (-1 before) and `shares` [words, 32] and `sums` [words, d] (0 before).
+
+        Word i is `codes[ends[i] : ends[i + 1]]`, with its marks of at most `longest` characters.
+        """
+        words, lengths = len(ends) - 1, np.diff(ends)
+        inside = words >= 0 and 0 <= ends[0] and ends[-1] <= len(codes) and lengths.min(initial=0) >= 0
+        if not inside or lengths.max(initial=0) > self.longest:
+            raise InputError(f"words end outside their {len(codes)} codes or have more than {self.longest} characters")
+        self._library.spelling_predict(
+            self._index, self._scratch, self._table,
+            _address("codes", codes, np.uint32, (len(codes),)),
+            _address("ends", ends, np.int64, (words + 1,)), words,
+            _address("near", near, np.int32, (words, _NEIGHBOURS), writes=True),
+            _address("shares", shares, np.float64, (words, _NEIGHBOURS), writes=True),
+            _address("sums", sums, np.float64, (words, self._dimension), writes=True),
+        )  # fmt: skip
+
+
+def _check_index(index: Any, rows: int) -> None:
+    """Check that an `NgramIndex` points inside itself and a table of so many rows."""
+    kinds = zip(index, (np.int64, np.uint32, np.int64, np.int32, np.int32, np.uint8, np.int64), strict=True)
+    known, starts, members = len(index.rows), index.starts, index.members
+    sound = (
+        all(_is_plain(array, kind) for array, kind in kinds)
+        and len(index.ends) == len(index.squares) + 1 == known + 1
+        and len(starts) == len(index.weights) + 1 == _BUCKETS + 1
+        and _are_ends(index.ends, len(index.codes))
+        and _are_ends(starts, len(members))
+        and _are_below(index.rows, min(rows, 1 << 31))
+        and _are_below(members, known)
+        and _are_below(index.squares, 1 << 31)
+    )
+    if sound:  # no word twice in a bucket: the sums of weights stay below 2^31
+        rising = np.diff(members, prepend=-1) > 0
+        rising[starts[:-1][starts[:-1] < len(members)]] = True
+        sound = bool(rising.all())
+    if not sound:
+        raise InputError(f"the index of n-grams does not fit itself or the {rows:,} rows of its table")
+
+
+def _is_plain(array: npt.NDArray[Any], kind: Any) -> bool:
+    """Whether an array is a list of numbers of a kind, one after another."""
+    return array.dtype == kind and array.ndim == 1 and array.flags.c_contiguous and array.flags.aligned
+
+
+def _are_ends(ends: npt.NDArray[Any], count: int) -> bool:
+    return bool(ends[0] == 0 and ends[-1] == count and (ends[1:] >= ends[:-1]).all())  # a difference may overflow
+
+
+def _are_below(numbers: npt.NDArray[Any], limit: int) -> bool:
+    return bool(numbers.min(initial=0) >= 0 and numbers.max(initial=-1) < limit)
+
+
+# --- The functions ----------------------------------------------------------------------------------------------------
+
+
+def _declared(library: ctypes.CDLL) -> ctypes.CDLL:
+    """Declare what each function takes and returns; an integer where an array's address goes."""
+    index, lexicon, scratch, table = map(_STRUCT, (_IndexStruct, _LexiconStruct, _ScratchStruct, _TableStruct))
+    spelling = tuple(map(_STRUCT, (_NgramStruct, _SpellingStruct, _RowsStruct)))
+    points = _STRUCT(_FarthestStruct)
+    places = [_PLACE] * 5
+    functions: tuple[tuple[Any, ...], ...] = (
+        ("words_join", None, _PLACE, _PLACE, _I64, _PLACE, _I64),
+        ("words_mark", _I64, _PLACE, _I64, _PLACE, _I64, _I64, scratch, _STRUCT(_I64)),
+        ("words_separate", _I64, _PLACE, _I64, _PLACE, scratch),
+        ("words_cut", _I64, _I64, _PLACE, _I64, scratch),
+        ("words_forget", None, index),
+        ("words_insert", None, index, _PLACE, _I64),
+        ("words_learn", None, index, _PLACE, _PLACE, _PLACE, _PLACE, _I64),
+        ("words_look_up", _I64, lexicon, _PLACE, scratch, _I64),
+        ("words_look_again", _I64, lexicon, _PLACE, scratch, _I64, _I64),
+        ("words_list_others", _I64, lexicon, _PLACE, scratch, _I64, _I64),
+        ("words_group", _I64, _PLACE, _PLACE, _I64, *places),
+        ("words_distinct", _I64, _PLACE, _I64, _PLACE, _I64, *places[:3]),
+        ("pooling_pool", _I64, table, _PLACE, _PLACE, _I64, _PLACE, _I64, *places[:4]),
+        ("pooling_products", None, table, _PLACE, _I64, _PLACE, _PLACE, _I64, _PLACE, _I64, *places[:4]),
+        ("pooling_pairs", None, _PLACE, _PLACE, _I64, _I64, _I64, *places[:3]),
+        ("pooling_multiply", None, _PLACE, _PLACE, _I64, _I64, _PLACE, _PLACE),
+        ("pooling_pool_sparse", _I64, _STRUCT(_SparseStruct), _PLACE, _PLACE, _I64, *places),
+        ("farthest_measure", _I64, points, _I64, _I64, _PLACE),
+        ("farthest_take", None, points, _I64, _I64),
+        ("farthest_search", None, points, _I64, _I64, _I64, _PLACE, _STRUCT(_Found)),
+        ("spelling_predict", None, *spelling, _PLACE, _PLACE, _I64, _PLACE, _PLACE, _PLACE),
+    )
+    for name, returned, *taken in functions:
+        function = getattr(library, name)
+        function.restype, function.argtypes = returned, tuple(taken)
+    return library

@@ -1,0 +1,307 @@
+"""The C of farthest points and spelling: the same bits at every processor level, hostile sizes, refused arrays.
+
+Run as a program, this file prints what the level named by PELLUCID_NATIVE gives.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pellucid.anchors.farthest import PlainPoints, Search, SearchState
+from pellucid.anchors.sampling import farthest_points
+from pellucid.errors import InputError
+from pellucid.native.library import FarthestPoints, Spelling
+from pellucid.static.bulk import BulkRows
+from pellucid.static.likeness import CompiledSpeller
+from pellucid.static.precision import PackedRows, pack, quantize
+from pellucid.static.spelling import BUCKETS, NEIGHBOURS, Predicted, Speller
+from pellucid.text import Vocabulary
+
+LETTERS = "aabcnßüд"
+HOSTILE = ["", "a", "ж", "aa", "q" * 4, "na" * 50, "a" * 10_000, "abcn" * 2_500, "ab\u0301cd", "a\ud800bc", "東京" * 30]
+
+
+def rows_of(count: int, dimension: int, kind: str, seed: int = 0) -> np.ndarray:
+    """Rows with ties, zeros, very small numbers and very different lengths."""
+    rng = np.random.default_rng(seed)
+    rows = rng.normal(size=(count, dimension)).astype(np.float32)
+    rows[::5] = rows[0]
+    rows[1::7] *= 3e-7  # subnormal in float16
+    rows[2::9] = 0
+    rows[3::11] *= 1e3
+    return rows.astype(kind)
+
+
+def speller_of(dimension: int, kind: str, seed: int = 0, words: int = 400) -> CompiledSpeller:
+    """A speller for made-up words of few letters, and a table of `kind`."""
+    rng = np.random.default_rng(seed)
+    letters = np.array(list(LETTERS))
+    known = sorted({"".join(rng.choice(letters, rng.integers(4, 9))) for _ in range(words)} | {"na" * 50, "a" * 100})
+    table = rng.standard_normal((len(known), dimension)).astype(np.float32)
+    table[0] = 0
+    scales = None
+    if kind in ("int8", "int4"):
+        scales = rng.random(len(known)).astype(np.float32)
+        numbers = np.clip(table * 40, -127, 127).astype(np.int8) if kind == "int8" else quantize(table, "int4")[0]
+        stored: Any = numbers if kind == "int8" else PackedRows(pack(numbers), dimension)
+        read = numbers * scales[:, None]
+    else:
+        stored = table.astype(kind)
+        read = stored.astype(np.float32)
+    weights = rng.integers(0, 256, BUCKETS).astype(np.uint8)
+    plain = Speller(Vocabulary(known), lambda rows: read[rows], weights)
+    return CompiledSpeller(plain, stored.view(np.int16) if kind == "float16" else stored, scales)
+
+
+def unknown_words(count: int, seed: int = 1) -> list[str]:
+    """Words of the same letters, so that ties are common."""
+    rng = np.random.default_rng(seed)
+    return ["".join(rng.choice(list(LETTERS), rng.integers(1, 13))) for _ in range(count)]
+
+
+def digests() -> Iterator[tuple[str, str]]:
+    """Name and hash what is computed for many sizes."""
+    for kind in ("float16", "float32"):
+        for count, dimension in [(1, 1), (2, 33), (15, 7), (16, 8), (17, 31), (100, 32), (300, 100), (1000, 384)]:
+            rows = rows_of(count, dimension, kind, count)
+            with Search(rows.view(np.uint16) if kind == "float16" else rows, 1) as search:
+                search.measure()
+            n = min(int((search.state.inverse > 0).sum()), 60)
+            found = search.state.inverse.tobytes() + farthest_points(rows, n).tobytes()
+            yield f"picks {kind} {count} x {dimension}", hashlib.sha256(found).hexdigest()
+    for kind in ("float32", "float16", "int8", "int4"):
+        for dimension in (1, 7, 8, 70, 256):
+            found = speller_of(dimension, kind).predict([*unknown_words(60), *HOSTILE])
+            yield f"near {kind} {dimension}", hashlib.sha256(found.near.tobytes()).hexdigest()
+            exact = found.shares.tobytes() + found.sums.tobytes()
+            yield f"sums {kind} {dimension}", hashlib.sha256(exact).hexdigest()
+
+
+def run_at(level: str) -> dict[str, str]:
+    """Return what this file prints at a level; nothing where the processor does not have it."""
+    done = subprocess.run(
+        [sys.executable, __file__], env={**os.environ, "PELLUCID_NATIVE": level}, capture_output=True, text=True
+    )
+    if done.returncode and level in ("avx2", "avx512") and level in done.stderr:
+        return {}
+    assert done.returncode == 0, done.stderr[-3000:]
+    found: dict[str, str] = json.loads(done.stdout)
+    return found
+
+
+@pytest.mark.native
+@pytest.mark.full
+def test_every_level_gives_the_same_bits() -> None:
+    plain, off = run_at("plain"), run_at("off")
+    for level in ("avx2", "avx512"):
+        assert run_at(level) in ({}, plain)
+    exact = [name for name in plain if not name.startswith("sums")]  # the twin adds up in another order
+    assert [off[name] for name in exact] == [plain[name] for name in exact]
+
+
+# --- Farthest points --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.native
+@settings(max_examples=60)
+@given(
+    count=st.integers(1, 70),
+    dimension=st.sampled_from([1, 2, 7, 8, 9, 31, 32, 33, 64, 65]),
+    half=st.booleans(),
+    seed=st.integers(0, 2**32 - 1),
+)
+def test_the_twin_and_c_find_the_same_at_every_step(count: int, dimension: int, half: bool, seed: int) -> None:
+    rows = rows_of(count, dimension, "float16" if half else "float32", seed)
+    with Search(rows.view(np.uint16) if half else rows, count) as search:
+        assert search.measure() is None
+        state = SearchState(*(array.copy() for array in search.state))
+        twin, work = PlainPoints(search._rows, state), np.zeros(0, np.float32)
+        assert twin.measure(0, count, work) == -1
+        assert np.array_equal(state.inverse, search.state.inverse)
+        for pick in range(int((state.inverse > 0).sum())):
+            found = search._points.search(0, len(state.lowest), pick, search._parts[0][1])
+            assert found[:2] == twin.search(0, len(state.lowest), pick, work)[:2]
+            row = int(np.flatnonzero(state.inverse)[0]) if pick == 0 else found[1]
+            search.take(row)
+            twin.take(row, pick)
+        assert np.array_equal(state.picks, search.state.picks)
+        assert search._points.search(0, len(state.lowest), len(search.picks), search._parts[0][1])[1] == -1
+
+
+@pytest.mark.native
+def test_no_rows_and_no_numbers_are_no_trouble() -> None:
+    for shape in ((0, 5), (0, 0), (3, 0)):
+        with Search(np.zeros(shape, np.float32), 0) as search:
+            assert search.measure() is None
+            assert search._points.search(0, -(-shape[0] // 16), 0, search._parts[0][1])[1] == -1
+
+
+def _state(rows: int, width: int, picks: int) -> SearchState:
+    groups = -(-rows // 16)
+    return SearchState(
+        np.zeros(rows, np.float32), np.zeros(rows, np.float32), np.zeros(rows, np.int32),
+        np.zeros(groups, np.float32), np.zeros((picks, width), np.float32), np.zeros(picks, np.float32),
+    )  # fmt: skip
+
+
+@pytest.mark.native
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"inverse": np.zeros(19, np.float32)},
+        {"best": np.zeros(20, np.float64)},
+        {"met": np.zeros(40, np.int32)[::2]},
+        {"lowest": np.zeros(1, np.float32)},
+        {"picks": np.zeros((2, 31), np.float32)},
+        {"scales": np.broadcast_to(np.float32(0), 2)},
+    ],
+)
+def test_memory_that_does_not_fit_is_refused(change: dict[str, Any]) -> None:
+    rows = np.zeros((20, 5), np.float32)
+    FarthestPoints(rows, _state(20, 32, 2))
+    with pytest.raises(InputError):
+        FarthestPoints(rows, _state(20, 32, 2)._replace(**change))
+    with pytest.raises(InputError):
+        FarthestPoints(rows.T, _state(5, 32, 2))
+    with pytest.raises(InputError):
+        FarthestPoints(rows.astype(np.float64), _state(20, 32, 2))
+
+
+@pytest.mark.native
+def test_rows_and_picks_out_of_range_are_refused() -> None:
+    points, work = FarthestPoints(np.zeros((20, 5), np.float32), _state(20, 32, 2)), np.zeros(32, np.float32)
+    calls = [
+        lambda: points.measure(0, 21, work), lambda: points.measure(-1, 2, work), lambda: points.measure(3, 2, work),
+        lambda: points.take(20, 0), lambda: points.take(-1, 0), lambda: points.take(0, 2),
+        lambda: points.search(0, 3, 1, work), lambda: points.search(0, 1, 3, work),
+        lambda: points.search(0, 1, 1, work[:8]), lambda: points.measure(0, 1, np.zeros(32)),
+    ]  # fmt: skip
+    for call in calls:
+        with pytest.raises(InputError):
+            call()
+
+
+# --- Spelling ---------------------------------------------------------------------------------------------------------
+
+
+def assert_agree(one: Predicted, other: Predicted) -> None:
+    """Check that two predictions are of the same words, and the same but for the last digits."""
+    assert np.array_equal(one.near, other.near)
+    assert np.abs(one.shares - other.shares).max(initial=0) < 1e-9
+    assert np.abs(one.sums - other.sums).max(initial=0) < 1e-6
+
+
+@pytest.mark.native
+@pytest.mark.parametrize("kind", ["float32", "float16", "int8"])
+@pytest.mark.parametrize("dimension", [1, 7, 64, 70])
+def test_c_agrees_with_the_readable_speller(kind: str, dimension: int) -> None:
+    compiled = speller_of(dimension, kind)
+    words = [*unknown_words(100), *HOSTILE]
+    found = compiled.predict(words)
+    assert_agree(found, Speller.predict(compiled, words))
+    alone = [compiled.predict([word]) for word in words]
+    for name in ("near", "shares", "sums"):  # what comes before a word changes nothing
+        assert np.array_equal(np.concatenate([getattr(one, name) for one in alone]), getattr(found, name))
+
+
+_ALPHABETS = st.sampled_from(["ab", LETTERS, "東京都", "\U0001f600ab", "".join(map(chr, range(97, 123)))])
+
+
+@pytest.mark.native
+@settings(max_examples=40, deadline=None)
+@given(alphabet=_ALPHABETS, data=st.data(), weight=st.sampled_from([0, 1, 255]))
+def test_c_agrees_for_any_words(alphabet: str, data: st.DataObject, weight: int) -> None:
+    words = st.text(alphabet, min_size=1, max_size=120)
+    known = sorted(set(data.draw(st.lists(words, min_size=1, max_size=60))))
+    weights = np.random.default_rng(len(known)).integers(0, weight + 1, BUCKETS).astype(np.uint8)
+    table = np.random.default_rng(0).standard_normal((len(known), 9)).astype(np.float32)
+    plain = Speller(Vocabulary(known), lambda rows: table[rows], weights)
+    compiled = CompiledSpeller(plain, table, None)
+    asked = data.draw(st.lists(words, max_size=20)) + known[:5]
+    assert_agree(compiled.predict(asked), plain.predict(asked))
+
+
+@pytest.mark.native
+@settings(max_examples=40, deadline=None)
+@given(words=st.lists(st.text("abnßA7 東'\u0301", max_size=12) | st.text("ab", max_size=120), max_size=20))
+def test_many_beginnings_are_found_as_one_by_one(words: list[str]) -> None:
+    from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
+
+    pieces = ["[UNK]", "ab", "aba", "ban", "a", "##a", "##b", "##n", "##ab", "##7"]
+    subwords = Tokenizer(models.WordPiece({piece: number for number, piece in enumerate(pieces)}, unk_token="[UNK]"))
+    subwords.normalizer, subwords.pre_tokenizer = normalizers.BertNormalizer(), pre_tokenizers.BertPreTokenizer()
+    vocabulary = Vocabulary(["ab", "aba", "banana", "abban", "東"], subwords)
+    assert BulkRows(vocabulary).rows_of(words).tolist() == [vocabulary.row(word) for word in words]
+
+
+@pytest.mark.native
+def test_no_words_and_no_known_words() -> None:
+    compiled = speller_of(5, "float32")
+    assert compiled.predict([]).near.shape == (0, NEIGHBOURS)
+    plain = Speller(Vocabulary(["1", "2"]), lambda rows: np.zeros((len(rows), 3), np.float32), compiled.weights)
+    none = CompiledSpeller(plain, np.zeros((2, 3), np.float32), None).predict(["token", ""])
+    assert (none.near == -1).all() and not none.sums.any()
+
+
+@pytest.mark.native
+def test_an_index_that_points_outside_is_refused() -> None:
+    compiled = speller_of(3, "float32")
+    index, table, scales = compiled.index, compiled._vectors, compiled._scales
+    assert scales is None and Spelling(index, table, None, 10)
+    low, high = index.members.copy(), index.members.copy()
+    low[0], high[-1] = -1, len(index.rows)
+    twice = index.members.copy()
+    bucket = int(np.argmax(np.diff(index.starts)))
+    twice[index.starts[bucket] + 1] = twice[index.starts[bucket]]
+    starts = index.starts.copy()
+    starts[5] = len(index.members) + 1
+    changes: list[dict[str, Any]] = [
+        {"members": low}, {"members": high}, {"members": twice}, {"starts": starts}, {"starts": index.starts[:-1]},
+        {"ends": index.ends + 1}, {"rows": index.rows + 1}, {"squares": index.squares - (1 << 40)},
+        {"weights": index.weights[:9]}, {"codes": index.codes.astype(np.int64)}, {"codes": index.codes[:-1]},
+    ]  # fmt: skip
+    for change in changes:
+        with pytest.raises(InputError):
+            Spelling(index._replace(**change), table, scales, 10)
+    with pytest.raises(InputError):
+        Spelling(index, table.astype(np.float64), scales, 10)
+    with pytest.raises(InputError):
+        Spelling(index, table.astype(np.int8), scales, 10)  # no scales
+    with pytest.raises(InputError):
+        Spelling(index, table[:-1], scales, 10)
+
+
+@pytest.mark.native
+def test_words_that_do_not_fit_the_memory_are_refused() -> None:
+    compiled = speller_of(3, "float32")
+    spelling = Spelling(compiled.index, compiled._vectors, compiled._scales, 10)
+    codes, near = np.zeros(200, np.uint32), np.full((1, NEIGHBOURS), -1, np.int32)
+    shares, sums = np.zeros((1, NEIGHBOURS)), np.zeros((1, 3))
+    spelling.predict(codes, np.array([0, 9]), near, shares, sums)
+    for ends in ([0, 103], [0, 201], [-1, 5], [9, 5], []):
+        with pytest.raises(InputError):
+            spelling.predict(codes, np.array(ends, np.int64), near, shares, sums)
+    ends = np.array([0, 9])
+    for wrong in (
+        (codes.astype(np.int64), ends, near, shares, sums),
+        (codes, ends, near.astype(np.int64), shares, sums),
+        (codes, ends, near, shares[:, :9], sums),
+        (codes, ends, near, shares, np.zeros((1, 4))),
+    ):
+        with pytest.raises(InputError):
+            spelling.predict(*wrong)
+
+
+if __name__ == "__main__":
+    print(json.dumps(dict(digests())))

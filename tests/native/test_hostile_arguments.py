@@ -1,0 +1,362 @@
+"""Hostile arguments of the C functions: what library.py lets through reads and writes nothing outside its arrays.
+
+Under the sanitizers of test_sanitized.py a wrong access ends the process; without them most would pass unseen, but for
+results that differ. What is refused is an InputError.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pellucid.anchors.farthest import SearchState
+from pellucid.errors import InputError
+from pellucid.native.library import (
+    PADDING,
+    FarthestPoints,
+    Pieces,
+    SparseTable,
+    Spelling,
+    Table,
+    WordIndex,
+    WordReader,
+    join_texts,
+    multiply,
+)
+from pellucid.static.bulk import BulkEncoder, Utf8Texts
+from pellucid.static.embedder import StaticEmbedder
+from pellucid.static.precision import PackedRows
+from pellucid.static.spelling import NEIGHBOURS
+from pellucid.text import Vocabulary, split_words
+from test_farthest_spelling import speller_of
+
+pytestmark = pytest.mark.native
+
+_CHECKED = os.environ.get("PELLUCID_CHECKED") == "1"  # under the sanitizers
+_settings = settings(settings.get_profile("thorough") if _CHECKED else None)
+_INT32 = st.integers(-(2**31), 2**31 - 1) | st.integers(-2, 20) | st.sampled_from([-(2**31), 2**31 - 1, -1, 0])
+CLASSES = np.random.default_rng(0).integers(1, 3, 0x110000).astype(np.uint8)
+
+
+def _int32(numbers: list[int]) -> np.ndarray:
+    return np.array(numbers, np.int32)
+
+
+def unaligned(array: np.ndarray) -> np.ndarray:
+    """The same numbers from an odd address on."""
+    memory = np.zeros(array.nbytes + 1, np.uint8)
+    memory[1:] = np.frombuffer(array.tobytes(), np.uint8)
+    return memory[1:].view(array.dtype).reshape(array.shape)
+
+
+def read_only(array: np.ndarray) -> np.ndarray:
+    array = array.copy()
+    array.flags.writeable = False
+    return array
+
+
+WRONG: dict[str, Callable[[np.ndarray], np.ndarray]] = {
+    "unaligned": unaligned,
+    "the bytes reversed": lambda array: array.astype(array.dtype.newbyteorder()),
+    "every other": lambda array: np.repeat(array, 2, axis=-1)[..., ::2],
+    "backwards": lambda array: array[::-1] if len(array) > 1 else array.astype(np.complex64),
+    "float64": lambda array: array.astype(np.float64),
+    "objects": lambda array: array.astype(object),
+    "one more": lambda array: np.concatenate([array, array[:1]]),
+    "one dimension more": lambda array: array[None],
+    "NaN": lambda array: np.full(array.shape, np.nan),
+}
+
+
+# --- Arrays of another form ---
+
+
+def _table_calls() -> dict[str, Callable[[Callable[[np.ndarray], np.ndarray]], Any]]:
+    floats, codes = np.ones((5, 9), np.float32), np.ones((5, 9), np.int8)
+    halves, scales = np.ones((5, 9), np.float16), np.ones(5, np.float32)
+    packed = np.zeros((5, 5), np.uint8)
+    rows, ends = np.zeros(20, np.int32), _int32([2, 5])
+    spelled, out = np.ones((1, 9), np.float32), np.zeros((2, 9), np.float32)
+    table = Table(floats, None)
+    distinct, ends64 = _int32([0, 1, 2, 3]), np.array([1, 3])
+    return {
+        "vectors": lambda wrong: Table(wrong(floats), None),
+        "halves": lambda wrong: Table(wrong(halves), None),
+        "scales": lambda wrong: Table(codes, wrong(scales)),
+        "packed": lambda wrong: Table(PackedRows(wrong(packed), 9), scales),
+        "rows": lambda wrong: table.pool(wrong(rows), ends, spelled, out),
+        "ends": lambda wrong: table.pool(rows.copy(), wrong(ends), spelled, out),
+        "spelled": lambda wrong: table.pool(rows.copy(), ends, wrong(spelled), out),
+        "out": lambda wrong: table.pool(rows.copy(), ends, spelled, wrong(out)),
+        "distinct": lambda wrong: table.products(wrong(distinct), rows, ends64, spelled),
+        "words": lambda wrong: table.products(distinct, wrong(rows), ends64, spelled),
+        "ends of products": lambda wrong: table.products(distinct, rows, wrong(ends64), spelled),
+        "asked": lambda wrong: table.products(distinct, rows, ends64, wrong(spelled)),
+        "vector": lambda wrong: multiply(codes, scales, wrong(np.ones(9, np.float32))),
+        "scales of codes": lambda wrong: multiply(codes, wrong(scales), np.ones(9, np.float32)),
+        "offsets": lambda wrong: join_texts(np.zeros(9, np.uint8), wrong(np.array([0, 3, 9]))),
+    }
+
+
+_LENGTH_IS_FREE = {"rows", "distinct", "words", "spelled", "asked", "vectors", "halves", "ends of products", "offsets"}
+
+
+_OF_MANY_BYTES = {("packed", "unaligned"), ("packed", "the bytes reversed")}  # which single bytes cannot be
+
+
+@pytest.mark.parametrize("wrong", WRONG)
+@pytest.mark.parametrize("name", _table_calls())
+def test_arrays_of_another_form_are_refused(name: str, wrong: str) -> None:
+    if (wrong == "one more" and name in _LENGTH_IS_FREE) or (name, wrong) in _OF_MANY_BYTES:
+        return
+    call = _table_calls()[name]
+    call(lambda array: array)
+    with pytest.raises(InputError):
+        call(WRONG[wrong])
+
+
+def test_memory_that_is_written_must_be_writable() -> None:
+    table, rows, ends = Table(np.ones((5, 9), np.float32), None), np.zeros(20, np.int32), _int32([2, 5])
+    spelled, out = np.ones((1, 9), np.float32), np.zeros((2, 9), np.float32)
+    for given_rows, given_out in ((read_only(rows), out), (rows, read_only(out))):
+        with pytest.raises(InputError, match="writable"):
+            table.pool(given_rows, ends, spelled, given_out)
+    block = np.zeros(10 + PADDING, np.uint8)
+    with pytest.raises(InputError, match="writable"):
+        _reader([], 10).begin(block, read_only(_int32([9])))
+
+
+# --- Tables ---
+
+
+@_settings
+@given(
+    st.lists(_INT32, max_size=40), st.lists(_INT32, max_size=6), st.integers(0, 3),
+    st.sampled_from([0, 1, 9, 64, 65, 70, 128, 131]),
+)  # fmt: skip
+def test_pooling_stays_inside_for_any_rows_and_ends(rows: list[int], ends: list[int], more: int, width: int) -> None:
+    given_rows, given_ends = _int32(rows), _int32(ends)
+    out = np.zeros((len(ends), width), np.float32)
+    even, scales = np.ones(5, np.float32), np.arange(5, dtype=np.float32)
+    codes = np.full((5, width), -128, np.int8)
+    packed = PackedRows(np.zeros((5, -(-width // 2)), np.uint8), width)
+    for vectors, times in (
+        (np.ones((5, width), np.float32), None), (np.ones((5, width), np.float16), None), (codes, even),
+        (codes, scales), (packed, scales), (packed, even),
+    ):  # fmt: skip
+        table = Table(vectors, times)
+        fits = ends == sorted(ends) and (not ends or 0 <= ends[0]) and (ends[-1:] or [0])[0] + 12 <= len(rows)
+        used = rows[: ends[-1]] if ends and fits else []
+        if fits and all(row < 5 + more for row in used):
+            table.pool(given_rows.copy(), given_ends, np.ones((more, width), np.float32), out)
+        else:
+            with pytest.raises(InputError):
+                table.pool(given_rows.copy(), given_ends, np.ones((more, width), np.float32), out)
+
+
+def test_a_last_end_of_zero_does_not_hide_the_ends_before_it() -> None:
+    table = Table(np.ones((5, 9), np.float32), None)
+    with pytest.raises(InputError, match="do not divide"):
+        table.pool(np.zeros(12, np.int32), _int32([10**6, 0]), np.ones((0, 9), np.float32), np.ones((2, 9), np.float32))
+
+
+@_settings
+@given(
+    st.lists(_INT32, min_size=1, max_size=6), st.lists(st.integers(-3, 9), max_size=8), st.integers(0, 8),
+    st.lists(_INT32, max_size=30), st.lists(_INT32, max_size=4),
+)  # fmt: skip
+def test_a_sparse_table_points_inside_itself(
+    starts: list[int], columns: list[int], dimension: int, rows: list[int], ends: list[int]
+) -> None:
+    entries = np.array(columns, np.int16)
+    parts = _int32(starts), entries, np.full(len(entries), 7, np.uint8), np.ones(len(starts) - 1, np.float32)
+    sound = starts == sorted(starts) and starts[0] == 0 and starts[-1] == len(columns)
+    if not (sound and all(0 <= column < dimension for column in columns)):
+        with pytest.raises(InputError):
+            SparseTable(parts, dimension)
+        return
+    with suppress(InputError):
+        found = SparseTable(parts, dimension).pool(_int32(rows), _int32(ends))
+        assert found[0][-1] == len(found[1]) == len(found[2]) and (found[1] < dimension).all()
+
+
+def test_starts_whose_differences_overflow_are_refused() -> None:
+    low, high = -(2**31), 2**31 - 1
+    starts = _int32([0, high, low, -1, 3])  # each difference, in 32 bits, is above 0
+    assert (np.diff(starts) > 0).all()
+    parts = starts, np.zeros(3, np.int16), np.ones(3, np.uint8), np.ones(4, np.float32)
+    with pytest.raises(InputError, match="do not divide"):
+        SparseTable(parts, 4)
+    block = np.zeros(200 + PADDING, np.uint8)
+    reader = _reader([], 200)
+    reader.begin(block, _int32([5, low, -1, 100]))
+    with pytest.raises(InputError, match="end outside"):
+        reader.mark(joined=False)
+
+
+# --- Words ---
+
+
+def _reader(words: list[str], size: int, *, cased: bool = False, pieces: bool = False) -> WordReader:
+    found = Pieces(["a", "ab", "é"], ["b", "c"], 20) if pieces else Pieces()
+    return WordReader(WordIndex(words), WordIndex(room=(4, 40)), found, size, cased=cased, complete=not pieces)
+
+
+_BYTES = st.lists(
+    st.binary(max_size=70)
+    | st.text(max_size=20).map(lambda text: text.encode("utf-8", "replace"))
+    | st.sampled_from(
+        [
+            b"\xf0\x9f\x98\x80", b"\xf0", b"\xf0\x9f", b"\xf0\x9f\x98", b"\xff\xff\xff\xff", b"\xf7\xbf\xbf\xbf",
+            b"\xc3", b"\xed\xa0\x80", b"\xc0\x80", b"\0", b"\0\0", b"a" * 63, b"a" * 64, b"a" * 65, b"ab" * 200,
+            b" " * 61,
+        ]
+    ),
+    max_size=6,
+).map(b"".join)  # fmt: skip
+
+
+@_settings
+@given(_BYTES, st.integers(0, 130), st.lists(_INT32, max_size=4), st.booleans(), st.booleans(), st.binary(max_size=90))
+def test_any_bytes_are_read_inside_their_block(
+    content: bytes, gap: int, ends: list[int], joined: bool, cased: bool, beyond: bytes
+) -> None:
+    content = b" " * gap + content
+    block = np.zeros(len(content) + PADDING, np.uint8)
+    block[: len(content) + len(beyond)] = np.frombuffer(content + beyond, np.uint8)  # even no zeros after it
+    reader = _reader(["a", "ab", "ab" * 200, "é"], len(content), cased=cased, pieces=cased)
+    with pytest.raises(InputError):
+        reader.begin(np.zeros(len(content) + 1 + PADDING, np.uint8), _int32([]))
+    reader.begin(block, _int32(ends))
+    with suppress(InputError):
+        reader.mark(joined=joined)
+        assert reader.separate(CLASSES) == -1
+        words = reader.cut()
+        edges = reader.edges[:words].ravel()
+        assert (np.diff(edges) > 0).all() and edges.min(initial=0) >= 0 and edges.max(initial=0) <= len(content) + 64
+        missing = reader.look_up()
+        assert (reader.rows[:words] < 4).all() and reader.rows[:words].min(initial=-1) >= -1
+        for first, last in ((0, missing), (missing, missing), (0, missing + 1), (-1, 0), (0, len(reader.missing))):
+            if 0 <= first <= last <= missing:
+                reader.look_again(first, last)
+            else:
+                with pytest.raises(InputError, match="missing words"):
+                    reader.look_again(first, last)
+        which = reader.missing[:missing].copy()
+        reader.learn(which, np.arange(len(which), dtype=np.int32))
+        reader.look_up()
+        reader.rows[:words] %= 4
+        assert len(reader.list_others()) <= words
+        reader.rows[:1] = 4
+        if words:
+            with pytest.raises(InputError, match="a word has row 4, and the vocabulary has 4 words"):
+                reader.list_others()
+            with pytest.raises(InputError, match="words are"):
+                reader.learn(_int32([words]), _int32([0]))
+
+
+@pytest.mark.parametrize("room", [(0, 0), (1, 1), (3, 20)])
+def test_a_word_longer_than_the_room_for_what_is_learnt_is_not_remembered(room: tuple[int, int]) -> None:
+    texts = np.frombuffer(b"x" * 100 + b" " + b"y" * 21 + b" zz\0" + bytes(PADDING), np.uint8)
+    reader = WordReader(WordIndex(["a"]), WordIndex(room=room), Pieces(), 200, cased=True, complete=False)
+    reader.begin(texts, _int32([0]))
+    reader.mark(joined=True)
+    assert (reader.cut(), reader.look_up()) == (3, 3)
+    for _ in range(3):
+        reader.learn(_int32([0, 1, 2]), _int32([0, 0, 0]))
+    assert reader.look_again(0, 3) == (2 if room[1] == 20 else 3)
+
+
+@pytest.mark.parametrize("letter", ["a", "é", "東", "😀"])
+def test_words_and_texts_at_the_edges_of_chunks(letter: str) -> None:
+    texts = [
+        " " * gap + letter * count + end
+        for gap in (0, 1, 55, *range(58, 66), 127)
+        for count in (1, 2, 8, 15, 16, 17, 63, 64, 65)
+        for end in ("", ".", "\0", " " + letter)
+    ]
+    words = sorted({word.text for text in texts for word in split_words(text)})[::2]
+    model = StaticEmbedder(Vocabulary(words), np.random.default_rng(0).normal(size=(len(words), 9)).astype(np.float32))
+    encoder = BulkEncoder(model.vocabulary, model.vectors, None)
+    encoder.threads = 1
+    plain = model._encode_plainly(texts)
+    np.testing.assert_allclose(encoder.encode(texts), plain, atol=1e-5)
+    for text, row in zip(texts, plain, strict=True):  # each as a block that ends where its text does
+        content = np.frombuffer(text.encode(), np.uint8)
+        alone = encoder.encode(Utf8Texts(content, np.array([0, len(content)])))
+        np.testing.assert_allclose(alone[0], row, atol=1e-5)
+
+
+def test_sizes_near_2_31_are_refused_before_memory_is_taken() -> None:
+    for offsets in ([0, 2**31], [0, 2**63 - 1], [-1, 4], [2**31, 2**31]):
+        with pytest.raises(InputError, match="leave the 9 bytes"):
+            join_texts(np.zeros(9, np.uint8), np.array(offsets))
+    with pytest.raises(InputError, match="leave the 9 bytes"):
+        join_texts(np.zeros(9, np.uint8), np.array([], np.int64))
+    if _CHECKED:  # which would fill the memory
+        return
+    reader, block = _reader([], 64), np.zeros(2**31 + PADDING, np.uint8)  # pages that nobody touches
+    with pytest.raises(InputError, match="2147483648 bytes"):
+        reader.begin(block, _int32([]))
+    reader._size = 2**32
+    with pytest.raises(InputError, match="2147483648 bytes"):
+        reader.begin(block, _int32([]))
+    with pytest.raises(InputError, match="vectors is int8"):
+        Table(np.broadcast_to(np.int8(1), (2**33, 64)), np.ones(1, np.float32))
+
+
+# --- Farthest points and spelling ---
+
+
+@_settings
+@given(st.lists(_INT32, min_size=20, max_size=20), st.integers(0, 2), st.sampled_from([5, 32]))
+def test_counts_of_met_picks_that_are_no_counts_read_nothing_outside(met: list[int], picks: int, width: int) -> None:
+    rng = np.random.default_rng(len(set(met)))
+    state = SearchState(
+        np.ones(20, np.float32), np.full(20, -np.inf, np.float32), _int32(met), np.full(2, -np.inf, np.float32),
+        np.full((2, 32), 1, np.float32), np.ones(2, np.float32),
+    )  # fmt: skip
+    rows = rng.normal(size=(20, width)).astype(np.float32)
+    rows[3] = np.nan
+    points = FarthestPoints(rows, state)
+    _, row, _, _ = points.search(0, 2, picks, np.zeros(32, np.float32))
+    assert -1 <= row < 20
+
+
+def test_an_index_of_ngrams_whose_differences_overflow_is_refused() -> None:
+    compiled = speller_of(3, "float32")
+    index, table = compiled.index, compiled._vectors
+    starts = index.starts.copy()
+    starts[1:4] = 2**31 - 1, -(2**31), -1
+    assert (np.diff(starts[:5]) >= 0).all()
+    for change in ({"starts": starts}, {"codes": unaligned(index.codes)}, {"rows": unaligned(index.rows)}):
+        with pytest.raises(InputError, match="does not fit itself"):
+            Spelling(index._replace(**change), table, None, 10)
+    for wrong in (table[:, 0], table.astype(">f4"), unaligned(table), table[::-1]):
+        with pytest.raises(InputError):
+            Spelling(index, wrong, None, 10)
+    with pytest.raises(InputError, match="4,194,305 characters"):
+        Spelling(index, table, None, 2**22 + 1)
+
+
+@_settings
+@given(st.lists(st.integers(-(2**63), 2**63 - 1) | st.integers(-1, 12), min_size=1, max_size=4))
+def test_words_to_spell_lie_inside_their_codes(ends: list[int]) -> None:
+    compiled = speller_of(3, "float32")
+    spelling = Spelling(compiled.index, compiled._vectors, None, 10)
+    words = len(ends) - 1
+    memory = np.full((words, NEIGHBOURS), -1, np.int32), np.zeros((words, NEIGHBOURS)), np.zeros((words, 3))
+    given_codes = np.full(12, 2**32 - 1, np.uint32), np.array(ends, np.int64)
+    if ends == sorted(ends) and 0 <= ends[0] and ends[-1] <= 12:
+        spelling.predict(*given_codes, *memory)
+        assert memory[0].max(initial=-1) < len(compiled._vectors)
+    else:
+        with pytest.raises(InputError, match="words end outside"):
+            spelling.predict(*given_codes, *memory)

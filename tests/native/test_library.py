@@ -1,0 +1,214 @@
+"""Opening the C kernels: which are taken, and what serves where none can be."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import warnings
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import hatch_build
+from pellucid.errors import InputError
+from pellucid.native import library
+from pellucid.static.embedder import StaticEmbedder
+
+ROOT = Path(__file__).parents[2]
+
+_ENCODE = """
+import sys, zlib, numpy as np
+from pellucid.static.embedder import StaticEmbedder
+from pellucid.static.precision import PackedRows, pack
+from pellucid.text import Vocabulary
+random = np.random.default_rng(0)
+words = [f"{a}{b}" for a in "abcdefghij" for b in ("", "x", "ss", "lang" * 7)]
+texts = [" ".join(random.choice(words, random.integers(0, 400))) + " é中 Ax" for _ in range(300)]
+for dimension in (1, 17, 64, 100, 256):
+    for kind in ("float32", "float16", "int8", "even", "int4"):
+        table, scales = random.standard_normal((len(words), dimension)), None
+        if kind in ("float32", "float16"):
+            table = table.astype(kind)
+        else:
+            scales = (np.full(len(words), 0.3) if kind == "even" else random.random(len(words))).astype(np.float32)
+            table = (table * 40).astype(np.int8) if kind != "int4" else np.clip(table * 3, -7, 7).astype(np.int8)
+            table = table if kind != "int4" else PackedRows(pack(table), dimension)
+        model = StaticEmbedder(Vocabulary(words), table, scales=scales)
+        bulk = model.start_compiled()
+        rows = model._encode_plainly(texts) if bulk is None else bulk.encode(texts)
+        near = np.abs(rows - model._encode_plainly(texts)).max() < 1e-5
+        explained = model.explain(texts[0], texts[1])
+        apart = zlib.crc32(explained.contributions.tobytes()), [row.key for row in explained.rows[:5]]
+        print(dimension, kind, "" if bulk is None else zlib.crc32(rows.tobytes()), near)
+        print("explained", *apart)
+"""
+
+
+def _encoded_at(level: str) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "PELLUCID_NATIVE": level}
+    command = [sys.executable, "-c", _ENCODE]
+    return subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+
+
+def test_every_level_of_the_processor_gives_the_same_bits() -> None:
+    from pellucid.native.library import LEVELS
+
+    outcomes = {level: _encoded_at(level) for level in LEVELS}
+    reached = {level: done.stdout for level, done in outcomes.items() if done.returncode == 0}
+    assert "plain" in reached and set(reached.values()) == {reached["plain"]}
+    assert "False" not in reached["plain"] and reached["plain"].count("\n") == 50
+    for level in set(LEVELS) - set(reached):
+        assert f"PELLUCID_NATIVE is '{level}', and this processor can do" in outcomes[level].stderr
+
+
+def test_without_the_library_python_does_the_same_work_and_says_so_once() -> None:
+    done, in_c = _encoded_at("off"), _encoded_at("")
+    assert done.returncode == 0 and "False" not in done.stdout
+    apart, same = ([line for line in one.split("\n") if "explained" in line] for one in (done.stdout, in_c.stdout))
+    assert apart == same and len(apart) == 25  # pairs of words have the same bits
+    assert done.stderr.count("PELLUCID_NATIVE is off") == 1
+    assert "InputError" in _encoded_at("fast").stderr
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A copy of the kernels and their sources, which are opened anew."""
+    shutil.copytree(Path(library.__file__).parent, tmp_path / "native")
+    monkeypatch.setattr(library, "__file__", str(tmp_path / "native" / "library.py"))
+    monkeypatch.delenv("PELLUCID_NATIVE", raising=False)
+    library.native.cache_clear()
+    yield tmp_path / "native"
+    library.native.cache_clear()
+
+
+def _kernels(folder: Path) -> list[Path]:
+    return sorted(folder.glob("kernels-*"))
+
+
+def _cut(end: float) -> Callable[[Path], None]:
+    def cut(folder: Path) -> None:
+        for path in _kernels(folder):
+            content = path.read_bytes()
+            path.write_bytes(content[: int(end * len(content))])
+
+    return cut
+
+
+def _fill(content: bytes) -> Callable[[Path], None]:
+    return lambda folder: [path.write_bytes(content) for path in _kernels(folder)] and None
+
+
+def _remove(folder: Path) -> None:
+    for path in _kernels(folder):
+        path.unlink()
+
+
+def _change_a_source(folder: Path) -> None:
+    with open(folder / "words.c", "a", encoding="utf-8") as file:
+        file.write("/* another argument */")
+
+
+def _compile_another(folder: Path) -> None:
+    """Put a library there that has none of our functions."""
+    source = folder.parent / "other.c"
+    source.write_text("int nothing(void) { return 0; }\n", encoding="utf-8")
+    for path in _kernels(folder):
+        path.unlink()
+        subprocess.run([*hatch_build.own_compiler(), "-shared", "-fPIC", "-o", path, source], check=True)
+
+
+_TEXTS = ["the apple", "a car"] * 500  # so many that C is asked
+_TROUBLES: dict[str, tuple[Callable[[Path], None], str]] = {
+    "missing": (_remove, "No such file"),
+    "empty": (_fill(b""), "file too short"),
+    "text": (_fill(b"not a library at all " * 100), "invalid ELF header"),
+    "a few bytes": (_cut(0.001), "short"),
+    "half": (_cut(0.5), "is cut short"),
+    "all but the end": (_cut(0.999), "is cut short"),
+    "stale": (_change_a_source, "is of another version than the sources beside it"),
+    "another": (_compile_another, "is of another version than the sources beside it"),
+}
+
+
+@pytest.mark.native
+@pytest.mark.skipif(sys.platform != "linux", reason="the errors are those of Linux")
+@pytest.mark.parametrize("trouble", _TROUBLES)
+def test_what_cannot_be_loaded_is_said_once_and_python_serves(
+    folder: Path, fruit: StaticEmbedder, trouble: str
+) -> None:
+    damage, said = _TROUBLES[trouble]
+    if trouble == "another" and not hatch_build.own_compiler():
+        pytest.skip("there is no C compiler")
+    damage(folder)
+    library.native.cache_clear()
+    with warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always")
+        found = [StaticEmbedder(fruit.vocabulary, fruit.vectors).encode(_TEXTS) for _ in range(2)]
+        assert library.native() is None
+    assert len(warned) == 1
+    message = str(warned[0].message)
+    assert message.startswith("the C kernels cannot be loaded, and slow Python does their work: ")
+    assert said in message and "python hatch_build.py" in message
+    assert len(found[0]) == len(_TEXTS) and (found[0] == found[1]).all()
+    np.testing.assert_array_equal(found[0][:2], fruit._encode_plainly(_TEXTS[:2]))
+
+
+@pytest.mark.parametrize("value", ["fast", "OFF", "avx", "0", " plain"])
+def test_a_wrong_level_is_refused_at_every_use(
+    monkeypatch: pytest.MonkeyPatch, folder: Path, fruit: StaticEmbedder, value: str
+) -> None:
+    monkeypatch.setenv("PELLUCID_NATIVE", value)
+    for _ in range(2):
+        with pytest.raises(InputError, match=f"PELLUCID_NATIVE is '{value}'; set it to off, plain, avx2, avx512"):
+            fruit.start_compiled()
+
+
+@pytest.mark.native
+def test_threads_that_open_it_at_once_all_get_it(folder: Path) -> None:
+    with ThreadPoolExecutor(8) as pool:
+        found = list(pool.map(lambda _: library.WordIndex(["a", "b"]).starts.tolist(), range(64)))
+    assert found == [[0, 1, 2]] * 64
+
+
+_FORK = """
+import os, sys, zlib
+import numpy as np
+from pellucid.static.embedder import StaticEmbedder
+from pellucid.text import Vocabulary
+model = StaticEmbedder(Vocabulary(["one", "two"]), np.eye(2, dtype=np.float32))
+texts = ["one two", "two two one"] * 2000
+if sys.argv[1] == "used before":
+    model.encode(texts)
+child = os.fork()
+rows = zlib.crc32(model.encode(texts).tobytes()) & 0x7F
+if not child:
+    os._exit(rows)
+assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == rows
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
+@pytest.mark.parametrize("when", ["used before", "used after"])
+def test_a_forked_process_gets_the_same(when: str) -> None:
+    done = subprocess.run([sys.executable, "-c", _FORK, when], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+# `make plain` runs all the tests so.
+_PLAIN = ["tests/static/test_static.py", "tests/static/test_spelling.py", "tests/lexicon/test_static_lexicon.py",
+          "tests/anchors/test_sampling.py", "tests/bulk", "tests/index/test_index.py",
+          "tests/core/test_explanation.py"]  # fmt: skip
+
+
+@pytest.mark.full
+def test_python_alone_passes_the_tests_of_what_the_kernels_do() -> None:
+    command = [sys.executable, "-m", "pytest", *_PLAIN, "-p", "no:cacheprovider"]
+    env = {**os.environ, "PELLUCID_NATIVE": "off"}
+    done = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+    assert "PELLUCID_NATIVE is off: slow Python does the work of the C kernels" in done.stdout

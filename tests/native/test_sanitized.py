@@ -1,0 +1,63 @@
+"""The tests of the C kernels once more, with AddressSanitizer and UndefinedBehaviorSanitizer watching them."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import sanitized
+
+TESTS = [
+    "tests/native/test_farthest_spelling.py",
+    "tests/native/test_hostile_arguments.py",
+    "tests/static/test_bounds.py",
+    "tests/static/test_kernels.py",
+    "tests/static/test_spelling.py",
+    "tests/anchors/test_sampling.py",
+    "tests/lexicon/test_static_lexicon.py",
+]
+# Left out: what starts other processes, counts memory or threads, or runs libraries that stop under AddressSanitizer.
+LEFT_OUT = "level or without_the_library or memory or tensors or kmeans or other_libraries or fork or spawn or torch"
+PROGRAM = "from pellucid.native.library import native as n; print(n()._name)"
+
+
+def run(command: list[str], env: dict[str, str]) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, *command], cwd=sanitized.ROOT, env=env, capture_output=True, text=True, check=False
+    )
+
+
+@pytest.fixture(scope="module")
+def environment(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    found = sanitized.build(tmp_path_factory.mktemp("sanitized")) if sys.platform == "linux" else None
+    if found is None:
+        pytest.skip("there is no gcc with AddressSanitizer here")
+    return {**os.environ, **found}
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("level", ["plain", "avx2"])
+def test_nothing_outside_given_memory_is_read_or_written(environment: dict[str, str], level: str) -> None:
+    env = {**environment, "PELLUCID_NATIVE": level}
+    done = run(["-c", PROGRAM], env)
+    if level != "plain" and "can do 'plain' at most" in done.stderr:
+        pytest.skip("this processor has no AVX2")
+    assert Path(done.stdout).is_relative_to(env["PYTHONPATH"].partition(os.pathsep)[0]), done.stderr[-3000:]
+    options = ["-q", "-p", "no:cacheprovider", "-m", "full or not full", "-k", f"not ({LEFT_OUT})"]
+    done = run(["-m", "pytest", *TESTS, *options], env)
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+
+
+@pytest.mark.full
+def test_the_sanitizers_would_tell(environment: dict[str, str]) -> None:
+    program = (
+        "import numpy as np; from pellucid.native.library import Table, library\n"
+        "table = Table(np.ones((3, 64), np.float32), None)\n"
+        "library().pooling_multiply(*(np.ones(9, np.float32).ctypes.data,) * 2, 3, 64, *(np.ones(9).ctypes.data,) * 2)"
+    )
+    done = run(["-c", program], environment)
+    assert done.returncode != 0 and "AddressSanitizer: heap-buffer-overflow" in done.stderr

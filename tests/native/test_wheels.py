@@ -1,0 +1,51 @@
+"""Wheels for other platforms: what their names say, and what is in them."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from zipfile import ZipFile
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+TAGS = {"aarch64-linux": "manylinux_2_17_aarch64", "x86_64-macos": "macosx_11_0_x86_64"}
+"""Without Windows: where ziglang has not compiled for it before, it builds the system's libraries for minutes."""
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("target", TAGS)
+def test_a_wheel_has_the_kernels_of_its_platform_alone(target: str, tmp_path: Path) -> None:
+    for module in ("ziglang", "hatchling"):
+        pytest.importorskip(module, reason=f"needs the package {module}")
+    shutil.copytree(ROOT / "src", tmp_path / "src", ignore=shutil.ignore_patterns("bundled", "kernels-*"))
+    for name in ("hatch_build.py", "pyproject.toml", "README.md", "LICENSE", "NOTICE"):
+        shutil.copy(ROOT / name, tmp_path)
+    own = tmp_path / "src" / "pellucid" / "native" / "kernels-plain.so"
+    own.write_bytes(b"of this machine")
+
+    command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path / "made")]
+    env = {**os.environ, "PELLUCID_TARGET": target, "CC": "no-such-compiler"}
+    subprocess.run(command, cwd=tmp_path, env=env, check=True)
+
+    (wheel,) = (tmp_path / "made").iterdir()
+    assert wheel.name.endswith(f"-py3-none-{TAGS[target]}.whl")
+    levels = ["avx2", "avx512", "plain"] if target.startswith("x86_64") else ["plain"]
+    ending = "dylib" if target.endswith("macos") else "so"
+    sources = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "src/pellucid/native").glob("*.c"))
+    exported = re.findall(r"^EXPORT [^(]*?(\w+)\(", sources, re.MULTILINE)
+    assert "native_level" in exported and len(exported) > 10
+    with ZipFile(wheel) as packed:
+        native = sorted(name for name in packed.namelist() if name.startswith("pellucid/native/"))
+        kernels = [f"pellucid/native/kernels-{level}.{ending}" for level in levels]
+        assert native == ["pellucid/native/__init__.py", *kernels, "pellucid/native/library.py"]
+        for kernel in kernels:
+            content = packed.read(kernel)
+            assert [name for name in exported if name.encode() not in content] == []
+            assert tempfile.gettempdir().encode() not in content
+    assert own.read_bytes() == b"of this machine"
