@@ -11,6 +11,7 @@ phrases: entries of several words, such as "new york". `Vocabulary.split` does b
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -202,6 +203,16 @@ class Vocabulary:
         if subwords is not None and not isinstance(subwords, Tokenizer):
             self._subwords = subwords = subwords()
         return subwords
+
+    @property
+    def has_subwords(self) -> bool:
+        """Whether there is a tokenizer, which need not be made to say so."""
+        return self._subwords is not None
+
+    def subwords_file(self) -> dict[str, Any]:
+        """Return the tokenizer as its JSON file describes it; {} if there is none."""
+        described = getattr(self._subwords, "described", None)
+        return described() if described is not None else json.loads(self.subwords.to_str()) if self.subwords else {}
 
     @cached_property
     def cased(self) -> bool:

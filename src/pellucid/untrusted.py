@@ -60,18 +60,28 @@ _GROUP = re.compile(r"\((?:\?(?:[imsx-]*:|[=!]|<[=!]|[imsx-]+\)))?")
 _QUANTIFIER = re.compile(r"[*+?]|\{\d*(?:,\d*)?\}")
 
 
-def parse_tokenizer(content: bytes, path: Path) -> Tokenizer:
-    """Return the tokenizer that `content` of the file `path` describes, without padding and truncation."""
-    described = parse_json(content, f"{path} is not a tokenizer")
-    check_tokenizer(described, path, regexes=True)
-    described["padding"] = described["truncation"] = None
-    try:
-        with without_panic(path):
-            return Tokenizer.from_str(json.dumps(described))
-    except ModelFolderError:
-        raise
-    except Exception as error:  # the library raises nothing more precise
-        raise ModelFolderError(f"{path} is not a tokenizer: {error!s:.300}") from error
+class StoredTokenizer:
+    """A tokenizer's file, read and not trusted yet; called, the tokenizer without padding and truncation."""
+
+    def __init__(self, content: bytes, path: Path) -> None:
+        """Take what is in the file `path`."""
+        self.content, self.path = content, path
+
+    def described(self) -> dict[str, Any]:
+        """Return what the file says, checked, in a fifth of the time that it takes to make the tokenizer."""
+        described = parse_json(self.content, f"{self.path} is not a tokenizer")
+        check_tokenizer(described, self.path, regexes=True)
+        return {**described, "padding": None, "truncation": None}
+
+    def __call__(self) -> Tokenizer:
+        """Return the tokenizer."""
+        try:
+            with without_panic(self.path):
+                return Tokenizer.from_str(json.dumps(self.described()))
+        except ModelFolderError:
+            raise
+        except Exception as error:  # the library raises nothing more precise
+            raise ModelFolderError(f"{self.path} is not a tokenizer: {error!s:.300}") from error
 
 
 def check_tokenizer(described: Any, path: Path, *, regexes: bool = False) -> None:

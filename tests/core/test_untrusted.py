@@ -20,7 +20,7 @@ from pellucid.folder import identify, is_hub_id, local_folder, locate
 from pellucid.static.embedder import StaticEmbedder
 from pellucid.store import write_tensors
 from pellucid.text import Vocabulary
-from pellucid.untrusted import check_folder, loading, parse_tokenizer, tame, tensor_sizes
+from pellucid.untrusted import StoredTokenizer, check_folder, loading, tame, tensor_sizes
 
 LLAMA3 = "|".join(
     [
@@ -90,7 +90,7 @@ def test_a_hostile_tokenizer_is_refused_before_it_is_opened(tmp_path, what):
     path = tmp_path / "subwords.json"
     path.write_text(json.dumps(described(**HOSTILE[what])))
     with pytest.raises(ModelFolderError, match=r"subwords\.json"):
-        parse_tokenizer(path.read_bytes(), path)
+        StoredTokenizer(path.read_bytes(), path)()
 
 
 @pytest.mark.parametrize(
@@ -100,7 +100,7 @@ def test_what_is_no_tokenizer_is_refused(tmp_path, content):
     path = tmp_path / "subwords.json"
     path.write_bytes(content.encode("utf-8", "surrogateescape"))
     with pytest.raises(ModelFolderError, match=r"subwords\.json"):
-        parse_tokenizer(path.read_bytes(), path)
+        StoredTokenizer(path.read_bytes(), path)()
 
 
 def test_a_panic_of_the_tokenizer_is_our_error_when_a_word_is_looked_up():
@@ -121,7 +121,7 @@ WITHOUT_UNKNOWN = {
 @pytest.mark.parametrize("kind", WITHOUT_UNKNOWN)
 def test_a_tokenizer_that_lacks_its_unknown_token_is_our_error_when_a_word_is_looked_up(tmp_path, kind):
     content = json.dumps(described(model={"type": kind, **WITHOUT_UNKNOWN[kind]})).encode()
-    vocabulary = Vocabulary(["horse"], parse_tokenizer(content, tmp_path / "subwords.json"))
+    vocabulary = Vocabulary(["horse"], StoredTokenizer(content, tmp_path / "subwords.json")())
     with pytest.raises(ModelFolderError, match=r"subwords\.json cannot be used: .*(nknown|UNK)"):
         vocabulary.row("medicines")
 
@@ -173,7 +173,7 @@ def test_the_tokenizers_of_published_teachers_open(tmp_path, kind):
     tokenizer.enable_padding(length=50)
     tokenizer.enable_truncation(3)
     tokenizer.save(str(tmp_path / "t.json"))
-    opened = parse_tokenizer((tmp_path / "t.json").read_bytes(), tmp_path)
+    opened = StoredTokenizer((tmp_path / "t.json").read_bytes(), tmp_path)()
     tokenizer.no_padding()
     tokenizer.no_truncation()
     for text in CORPUS:
@@ -185,7 +185,7 @@ def test_bundled_models_have_tokenizers_that_open():
     for name in pellucid.folder.bundled_models():
         path = locate(name) / "subwords.json"
         if path.exists():
-            assert parse_tokenizer(path.read_bytes(), path).get_vocab_size() > 1000
+            assert StoredTokenizer(path.read_bytes(), path)().get_vocab_size() > 1000
 
 
 def test_regular_expressions_that_need_no_exponential_time():

@@ -147,12 +147,14 @@ class WordIndex:
     def __init__(self, words: Sequence[str] = (), *, room: tuple[int, int] = (0, 0)) -> None:
         """Index words by their places; with `room`, make an empty index for so many words and bytes, which may grow."""
         spelled = np.frombuffer("".join(words).encode("utf-8", "surrogatepass"), np.uint8)
-        begins = np.append(np.flatnonzero((spelled & 0xC0) != 0x80), len(spelled))  # a character, with any other byte
-        self.starts = begins[np.cumsum([0, *map(len, words)])]
+        self.starts = np.zeros(len(words) + 1, np.int64)
+        np.cumsum(np.fromiter(map(len, words), np.int64, len(words)), out=self.starts[1:])
+        if len(spelled) > self.starts[-1]:  # not in ASCII: a character begins with any byte but these
+            self.starts = np.append(np.flatnonzero((spelled & 0xC0) != 0x80), len(spelled))[self.starts]
         count, size = max(room[0], len(words)), max(room[1], len(spelled))
         if size >= _LARGEST:
             raise InputError(f"the words have {size:,} bytes together; a vocabulary must have less than 2 GB")
-        bits = max(count, 1).bit_length() + 1
+        bits = max(count - 1, 1).bit_length() + 1  # at most half of the slots are used
         self._slots, self._blob = np.empty(1 << bits, _SLOT), np.zeros(size + _KEY, np.uint8)
         self._blob[: len(spelled)] = spelled
         mixers = (ctypes.c_uint64 * 2)(*(int.from_bytes(os.urandom(8), "little") | 1 for _ in range(2)))

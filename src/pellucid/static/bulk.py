@@ -20,9 +20,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from tokenizers import Tokenizer
-from tokenizers.models import WordPiece
-from tokenizers.normalizers import BertNormalizer
 from tokenizers.pre_tokenizers import BertPreTokenizer
 
 from pellucid.base import Vectors
@@ -191,7 +188,7 @@ class BulkRows:
         try:
             return self._idle.pop()
         except IndexError:
-            complete = self._vocabulary.subwords is None and not self._spells
+            complete = not (self._vocabulary.has_subwords or self._spells)
             return self._new_worker(_Known(self._words, self._pieces, self._vocabulary.cased, complete))
 
     def _new_worker(self, known: _Known) -> Any:
@@ -537,27 +534,33 @@ def _kernel_table(vectors: Any, scales: Vectors | None) -> tuple[Any, Vectors | 
 
 def _pieces(vocabulary: Vocabulary) -> Pieces:
     """Return the pieces of the teacher's tokenizer if what it makes of ASCII is BERT's rule and nothing else."""
-    tokenizer = vocabulary.subwords
-    if tokenizer is None or not _cuts_like_bert(tokenizer):
+    file = vocabulary.subwords_file()
+    model, normalizer = file.get("model", {}), file.get("normalizer") or {}
+    tokens, longest = model.get("vocab"), model.get("max_input_chars_per_word")
+    if not (_cuts_like_bert(file) and isinstance(tokens, dict) and model.get("unk_token") in tokens):
         return Pieces()
-    model, tokens = tokenizer.model, tokenizer.get_vocab(with_added_tokens=False)
-    first = [token for token in tokens if token.isascii() and not token.startswith("##")]
-    inside = [token[2:] for token in tokens if token.isascii() and token.startswith("##")]
-    longest_word = min(LONGEST_WORD, model.max_input_chars_per_word)
-    lower = tokenizer.normalizer is not None and tokenizer.normalizer.lowercase
-    return Pieces(first, inside, longest_word, lower=lower)
+    if not isinstance(longest, int) or longest < 0:
+        return Pieces()
+    known = [token for token in tokens if token.isascii()]
+    first = [token for token in known if token[:2] != "##"]
+    inside = [token[2:] for token in known if token[:2] == "##"]
+    return Pieces(first, inside, min(LONGEST_WORD, longest), lower=normalizer.get("lowercase", False))
 
 
-def _cuts_like_bert(tokenizer: Tokenizer) -> bool:
-    model, normalizer = tokenizer.model, tokenizer.normalizer
-    added = (token.content for token in tokenizer.get_added_tokens_decoder().values())
+def _cuts_like_bert(file: dict[str, Any]) -> bool:
+    """Whether a tokenizer's file describes BERT's; anything else is left to the tokenizer itself."""
+    model, added = file.get("model", {}), file.get("added_tokens") or []
+    normalizer = file.get("normalizer") or {"type": "BertNormalizer", "lowercase": False}
     return (
-        isinstance(model, WordPiece)
-        and model.continuing_subword_prefix == "##"
-        and (normalizer is None or isinstance(normalizer, BertNormalizer))
-        and isinstance(tokenizer.pre_tokenizer, BertPreTokenizer)
-        and tokenizer.truncation is None
-        and all(any(mark in token for mark in punctuation) for token in added)  # else a word may hold one
+        model.get("type", "WordPiece") == "WordPiece"
+        and model.get("continuing_subword_prefix") == "##"
+        and (
+            normalizer is None
+            or (normalizer.get("type"), type(normalizer.get("lowercase"))) == ("BertNormalizer", bool)
+        )
+        and (file.get("pre_tokenizer") or {}).get("type") == "BertPreTokenizer"
+        and file.get("truncation") is None
+        and all(any(mark in token["content"] for mark in punctuation) for token in added)  # else a word may hold one
     )
 
 

@@ -27,7 +27,6 @@ import json
 import os
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -47,7 +46,7 @@ from pellucid.static.precision import LARGEST, PackedRows, StoredTable, convert,
 from pellucid.static.spelling import BUCKETS, Unedited
 from pellucid.store import is_sound, read_json, read_regular, read_tensors, write_json, write_tensors, writing
 from pellucid.text import UNSPACED, Vocabulary, is_phrase, split_words, unspaced_run, well_formed
-from pellucid.untrusted import MAX_TOKENIZER, parse_tokenizer
+from pellucid.untrusted import MAX_TOKENIZER, StoredTokenizer
 
 STOCK_CONFIG = {"model_type": "model2vec", "architectures": ["StaticModel"], "normalize": True, "max_length": None}
 """What model2vec reads from the top of `config.json`; `max_length` null keeps it from cutting long texts."""
@@ -310,7 +309,7 @@ def read_vocabulary(folder: Path) -> Vocabulary:
     words, path = _read_words(folder / "words.txt"), folder / "subwords.json"
     later = None
     if path.exists():  # read now, since the folder may be deleted; parsed when it is needed
-        later = partial(parse_tokenizer, read_regular(path, MAX_TOKENIZER), path)
+        later = StoredTokenizer(read_regular(path, MAX_TOKENIZER), path)
     try:
         return Vocabulary(words, later)
     except InputError as error:

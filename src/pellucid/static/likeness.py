@@ -48,7 +48,7 @@ class CompiledSpeller(Speller):
         return index
 
     def _beginnings(self, words: Sequence[str]) -> npt.NDArray[np.int64]:
-        faster = None if self.vocabulary.subwords is None else self._faster
+        faster = self._faster if self.vocabulary.has_subwords else None
         return super()._beginnings(words) if faster is None else faster(words)
 
     def predict(self, words: Sequence[str]) -> Predicted:
