@@ -222,6 +222,18 @@ class WordReader:
         self._ends = _address("ends", ends, np.int32, (len(ends),), writes=True)
         self._used, self._texts, self._block = used, len(ends), (block, ends)
 
+    def find(self) -> int:
+        """Mark, cut and look up; return how many words are `missing`, or -1: then these steps are taken one by one.
+
+        That is so where there is more than ASCII, or a NUL within a text.
+        """
+        words, self._missing = _I64(), 0
+        found = self._library.words_find(
+            self._lexicon, self._place, self._used, self._ends, self._texts, self._scratch, words
+        )
+        self._words, self._missing = words.value, max(found, 0)
+        return int(found)
+
     def mark(self, *, joined: bool) -> tuple[int, int]:
         """Find which bytes belong to words; return how many NULs there are, and whether there is more than ASCII.
 
@@ -229,8 +241,7 @@ class WordReader:
         is part of a word, as it is for BERT.
         """
         ends = self._block[1]
-        inside = not self._texts or (0 <= ends[0] and (ends[1:] > ends[:-1]).all() and ends[-1] < self._used)
-        if not (joined or inside):
+        if not joined and self._texts and not (0 <= ends[0] and (ends[1:] > ends[:-1]).all() and ends[-1] < self._used):
             raise InputError(f"texts end outside the {self._used} bytes of their block")
         beyond = _I64()
         marked = self._library.words_mark
@@ -677,6 +688,7 @@ def _declared(library: ctypes.CDLL) -> ctypes.CDLL:
     functions: tuple[tuple[Any, ...], ...] = (
         ("words_join", None, _PLACE, _PLACE, _I64, _PLACE, _I64),
         ("words_mark", _I64, _PLACE, _I64, _PLACE, _I64, _I64, scratch, _STRUCT(_I64)),
+        ("words_find", _I64, lexicon, _PLACE, _I64, _PLACE, _I64, scratch, _STRUCT(_I64)),
         ("words_separate", _I64, _PLACE, _I64, _PLACE, scratch),
         ("words_cut", _I64, _I64, _PLACE, _I64, scratch),
         ("words_forget", None, index),

@@ -460,6 +460,19 @@ EXPORT int64_t words_look_again(const struct words_lexicon *lexicon, const uint8
     return missing - first;
 }
 
+/* Mark, cut and look up in one call; return how many words are missing and set how many there are.
+
+   -1: there is more than ASCII, or a NUL in a text; then these steps are taken one by one. */
+EXPORT int64_t words_find(const struct words_lexicon *lexicon, const uint8_t *block, int64_t used, int32_t *ends,
+                          int64_t texts, const struct words_scratch *scratch, int64_t *words)
+{
+    int64_t beyond, found = words_mark(block, used, ends, texts, 1, scratch, &beyond);
+    if (found != texts || beyond)
+        return -1;
+    *words = words_cut(used, ends, texts, scratch);
+    return words_look_up(lexicon, block, scratch, *words);
+}
+
 /* List in `missing` the words that have no row, or that of another word, such as of their beginning; return how many,
    or -1 where a row is not below `limit`.
 

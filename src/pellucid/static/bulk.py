@@ -296,15 +296,16 @@ class _Reader:
         reader = self._reader if used <= _BLOCK_CHARACTERS else self._sized(used)
         ends = np.empty(len(texts), np.int32)
         reader.begin(block, ends)
-        found, beyond = reader.mark(joined=True)
-        if found != len(texts):  # a text holds a NUL
-            ends[:] = np.cumsum(self._sizes(texts) + 1) - 1
-            _, beyond = reader.mark(joined=False)
-        if beyond:
-            while (point := reader.separate(CLASSES)) >= 0:
+        missing = reader.find()
+        if missing < 0:
+            found, beyond = reader.mark(joined=True)
+            if found != len(texts):  # a text holds a NUL
+                ends[:] = np.cumsum(self._sizes(texts) + 1) - 1
+                _, beyond = reader.mark(joined=False)
+            while beyond and (point := reader.separate(CLASSES)) >= 0:
                 _classify_page(point)
-        reader.cut()
-        missing = reader.look_up()
+            reader.cut()
+            missing = reader.look_up()
         begin = 0
         for first in range(0, missing, _LEARNT_WORDS):
             last = min(first + _LEARNT_WORDS, missing)
@@ -342,7 +343,8 @@ class _Reader:
         except UnicodeEncodeError:
             utf8 = "\0".join([*map(well_formed, strings), _PADDING]).encode()
         _checked_size(len(utf8))
-        return np.frombuffer(utf8, np.uint8)
+        # The address of what may be written is had faster; a copy is cheaper than that where there is little.
+        return np.frombuffer(bytearray(utf8) if len(utf8) < _PAGE else utf8, np.uint8)
 
     def _sizes(self, texts: _Texts) -> npt.NDArray[np.int64]:
         """Return the bytes of each text of a block."""
