@@ -42,13 +42,15 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
 import hatch_build
 import pellucid
 from papers.options import make_parser
 from papers.pages import processor
 from pellucid import StaticEmbedder
-from pellucid.static.bulk import BulkEncoder
+from pellucid.static.bulk import BulkEncoder, arrow_texts
+from pellucid.static.precision import PackedRows, convert, pack, quantize
 from pellucid.text import Vocabulary, split_words
 
 _SETS = ("STS12", "STS13", "STS14", "STS15")
@@ -129,6 +131,21 @@ def peers(model: StaticEmbedder) -> dict[str, _Encode]:
             texts, batch_size=1024, show_progress_bar=False
         ),
         f"wordllama {version('wordllama')}": lambda texts: llama.embed(texts, norm=True),
+    }
+
+
+def own_forms(model: StaticEmbedder, many: list[str]) -> dict[str, _Encode]:
+    """Return what else we can encode: the texts as an Arrow array, and the table in other forms."""
+    vectors = model.word_vectors(np.arange(len(model.vocabulary)))
+    numbers, scales = quantize(vectors, "int4")
+    packed = BulkEncoder(model.vocabulary, PackedRows(pack(numbers), numbers.shape[1]), scales)
+    even = BulkEncoder(model.vocabulary, *convert(vectors, None, "int8"))
+    packed.threads = even.threads = 1
+    array = pa.array(many)
+    return {
+        "pellucid, one scale": even.encode,
+        "pellucid, one scale, from Arrow": lambda texts: even.encode(arrow_texts(array[: len(texts)])),
+        "pellucid, 4 bits": packed.encode,
     }
 
 
@@ -310,8 +327,9 @@ def measure(arguments: argparse.Namespace, model: StaticEmbedder, texts: list[st
     encoder = BulkEncoder(model.vocabulary, model.vectors, model.scales)
     encoder.threads = 1
     many = list(islice(cycle(texts), -(-arguments.texts // len(texts)) * len(texts)))
-    encoders: dict[str, _Encode] = {"pellucid": encoder.encode, **peers(model)}
-    agreement = [float(np.abs(encoder.encode(texts) - encode(texts)).max()) for encode in list(encoders.values())[2:4]]
+    others = peers(model)
+    encoders: dict[str, _Encode] = {"pellucid": encoder.encode, **own_forms(model, many), **others}
+    agreement = [float(np.abs(encoder.encode(texts) - encode(texts)).max()) for encode in list(others.values())[1:3]]
     known = sum(model.vocabulary.row(word.text) >= 0 for text in texts for word in split_words(text)) / len(texts)
     bandwidth = row_bandwidth(model.vectors.shape, model.vectors.itemsize, arguments.rounds)
     results = race(encoders, many, arguments.rounds)
