@@ -264,7 +264,7 @@ def streams(arguments: argparse.Namespace, sizes: Sequence[int]) -> Iterator[dic
 def explanations(data: Path, rounds: int) -> list[dict[str, Any]]:
     """Time `encode` of a query and an abstract, `explain` of the two, and the same with ten rows read.
 
-    A model has read as many texts before that C finds the words.
+    A model has read as many texts before that C finds the words, and these once.
     """
     pairs = scifact_pairs(data)
     results = []
@@ -279,7 +279,8 @@ def explanations(data: Path, rounds: int) -> list[dict[str, Any]]:
             model = pellucid.load(name)
             model.encode("word " * 1_000)
             for step, call in steps.items():
-                call(model, *pairs[0])
+                for pair in pairs:
+                    call(model, *pair)
                 begun = time.process_time()
                 for pair in pairs:
                     call(model, *pair)
