@@ -78,8 +78,9 @@ def sources_number() -> int:
     return zlib.crc32(b"".join(path.read_bytes() for path in sorted(FOLDER.glob("*.[ch]"))))
 
 
-def compile_kernels(target: str = "", folder: Path = FOLDER) -> list[Path]:
-    """Compile the kernels into a folder, that of their sources if none is named, and return the files."""
+def compile_kernels(target: str = "", folder: Path = FOLDER / "compiled") -> list[Path]:
+    """Compile the kernels into a folder, one beside their sources if none is named, and return the files."""
+    folder.mkdir(exist_ok=True)
     aim = TARGETS[target] if target else this_platform()
     compiler = [] if target else own_compiler()
     if not compiler:
@@ -125,7 +126,7 @@ class KernelBuildHook(BuildHookInterface):  # type: ignore[misc]
             return
         self._aside = tempfile.TemporaryDirectory()  # those of a clone stay as they are
         for path in compile_kernels(target, Path(self._aside.name)):
-            build_data["force_include"][str(path)] = f"pellucid/native/{path.name}"
+            build_data["force_include"][str(path)] = f"pellucid/native/compiled/{path.name}"
 
     def finalize(self, version: str, build_data: dict[str, Any], artifact_path: str) -> None:
         """Remove what the wheel has taken."""

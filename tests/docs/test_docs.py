@@ -28,7 +28,8 @@ NO_TABLE = {
     "cli",
     "views",
     "integrations",
-}  # packages without public names of their own; of the last, each module is public itself
+    "native",
+}  # packages without public names of their own; each module of integrations is public itself
 WITH_NAMES = sorted({path.parent.name for path in PACKAGE.glob("*/__init__.py")} - NO_TABLE)
 PACKAGES = ["pellucid", *(f"pellucid.{name}" for name in WITH_NAMES)]
 PAGES = sorted(

@@ -41,10 +41,10 @@ for dimension in (1, 17, 64, 100, 256):
         model = StaticEmbedder(Vocabulary(words), table, scales=scales)
         bulk = model.start_compiled()
         rows = model._encode_plainly(texts) if bulk is None else bulk.encode(texts)
-        near = np.abs(rows - model._encode_plainly(texts)).max() < 1e-5
+        near = (rows == model._encode_plainly(texts)).all()
         explained = model.explain(texts[0], texts[1])
         apart = zlib.crc32(explained.contributions.tobytes()), [row.key for row in explained.rows[:5]]
-        print(dimension, kind, "" if bulk is None else zlib.crc32(rows.tobytes()), near)
+        print(dimension, kind, zlib.crc32(rows.tobytes()), near)
         print("explained", *apart)
 """
 
@@ -69,8 +69,7 @@ def test_every_level_of_the_processor_gives_the_same_bits() -> None:
 def test_without_the_library_python_does_the_same_work_and_says_so_once() -> None:
     done, in_c = _encoded_at("off"), _encoded_at("")
     assert done.returncode == 0 and "False" not in done.stdout
-    apart, same = ([line for line in one.split("\n") if "explained" in line] for one in (done.stdout, in_c.stdout))
-    assert apart == same and len(apart) == 25  # pairs of words have the same bits
+    assert done.stdout == in_c.stdout  # the same bits, of embeddings and of pairs of words
     assert done.stderr.count("PELLUCID_NATIVE is off") == 1
     assert "InputError" in _encoded_at("fast").stderr
 
@@ -87,7 +86,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 def _kernels(folder: Path) -> list[Path]:
-    return sorted(folder.glob("kernels-*"))
+    return sorted(folder.glob("compiled/kernels-*"))
 
 
 def _cut(end: float) -> Callable[[Path], None]:

@@ -23,10 +23,11 @@ TAGS = {"aarch64-linux": "manylinux_2_17_aarch64", "x86_64-macos": "macosx_11_0_
 def test_a_wheel_has_the_kernels_of_its_platform_alone(target: str, tmp_path: Path) -> None:
     for module in ("ziglang", "hatchling"):
         pytest.importorskip(module, reason=f"needs the package {module}")
-    shutil.copytree(ROOT / "src", tmp_path / "src", ignore=shutil.ignore_patterns("bundled", "kernels-*"))
+    shutil.copytree(ROOT / "src", tmp_path / "src", ignore=shutil.ignore_patterns("bundled", "compiled"))
     for name in ("hatch_build.py", "pyproject.toml", "README.md", "LICENSE", "NOTICE"):
         shutil.copy(ROOT / name, tmp_path)
-    own = tmp_path / "src" / "pellucid" / "native" / "kernels-plain.so"
+    own = tmp_path / "src" / "pellucid" / "native" / "compiled" / "kernels-plain.so"
+    own.parent.mkdir()
     own.write_bytes(b"of this machine")
 
     command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path / "made")]
@@ -42,7 +43,7 @@ def test_a_wheel_has_the_kernels_of_its_platform_alone(target: str, tmp_path: Pa
     assert "native_level" in exported and len(exported) > 10
     with ZipFile(wheel) as packed:
         native = sorted(name for name in packed.namelist() if name.startswith("pellucid/native/"))
-        kernels = [f"pellucid/native/kernels-{level}.{ending}" for level in levels]
+        kernels = [f"pellucid/native/compiled/kernels-{level}.{ending}" for level in levels]
         assert native == ["pellucid/native/__init__.py", *kernels, "pellucid/native/library.py"]
         for kernel in kernels:
             content = packed.read(kernel)

@@ -61,7 +61,7 @@ def native() -> ctypes.CDLL | None:
 
 def _open(level: str) -> ctypes.CDLL:
     ending = {"darwin": "dylib", "win32": "dll"}.get(sys.platform, "so")
-    path = Path(__file__).parent / f"kernels-{level}.{ending}"
+    path = Path(__file__).parent / "compiled" / f"kernels-{level}.{ending}"  # a folder that is no package
     if ending == "so" and _is_cut_short(path):  # the loader would end the process
         raise OSError(f"{path} is cut short")
     library = ctypes.CDLL(str(path))

@@ -39,6 +39,7 @@ from pellucid.native.library import native
 from pellucid.query import Query
 from pellucid.static.folder import (
     STOCK_CONFIG,
+    not_finite,
     read_spelling,
     read_static,
     read_text_vectors,
@@ -46,9 +47,9 @@ from pellucid.static.folder import (
     write_static,
     written_out,
 )
-from pellucid.static.precision import LARGEST, PackedRows, StoredTable, floats
+from pellucid.static.precision import LARGEST, PackedRows, StoredTable, even_scale, floats, length_of_sum, sum_rows
 from pellucid.static.spelling import BUCKETS, SpelledRows, Speller, Unedited
-from pellucid.static.words import TextWords, WordQuery, length_of
+from pellucid.static.words import TextWords, WordQuery
 from pellucid.store import is_sound
 from pellucid.text import JOINER, Coverage, Span, Vocabulary, Word, shown_word, unspaced_run, well_formed
 
@@ -393,18 +394,26 @@ class StaticEmbedder(Embedder):
         return self._bulk
 
     def _encode_plainly(self, texts: Sequence[str]) -> Vectors:
-        """Encode `texts` as the method is defined; the kernel must agree with this."""
+        """Encode `texts` as the method is defined; the C kernels give the same bits, but for spelled words."""
         embeddings = np.zeros((len(texts), self.get_embedding_dimension()), np.float32)
-        spelled = self.spelled_rows()
+        spelled, count = self.spelled_rows(), len(self.vocabulary)
         for embedding, text in zip(embeddings, texts):
             words = [word.text for word in self.vocabulary.split(text)]
             rows = np.array(list(map(self.vocabulary.row, words)) if spelled is None else spelled.rows(words), np.int64)
-            vectors = self.vectors_of(rows[rows >= 0], spelled)
-            total = vectors.sum(axis=0, dtype=np.float64)  # the length absorbs the mean's 1 / n
-            length = length_of(total, text)
+            total = sum_rows(self.vectors, self.scales, self._even, rows[(rows >= 0) & (rows < count)])
+            if spelled is not None and (rows >= count).any():
+                beyond = spelled.vectors[rows[rows >= count] - count]
+                total = (total + beyond.sum(axis=0, dtype=np.float64)).astype(np.float32)
+            length = length_of_sum(total)  # it absorbs the mean's 1 / n
+            if not math.isfinite(length):
+                raise not_finite(text)
             if length > 0:
-                embedding[:] = total / length
+                embedding[:] = total * np.float32(1 / length)
         return embeddings
+
+    @cached_property
+    def _even(self) -> np.float32 | None:
+        return even_scale(self.vectors, self.scales)
 
     def vectors_of(self, rows: npt.NDArray[np.int64], spelled: SpelledRows | None) -> Vectors:
         """Return the vectors of `rows`, those beyond the table from `spelled`, float32 [rows, dimension]."""
