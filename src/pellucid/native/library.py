@@ -61,11 +61,12 @@ def native() -> ctypes.CDLL | None:
 
 def _open(level: str) -> ctypes.CDLL:
     ending = {"darwin": "dylib", "win32": "dll"}.get(sys.platform, "so")
-    path = Path(__file__).parent / "compiled" / f"kernels-{level}.{ending}"  # a folder that is no package
+    folder = Path(__file__).parent
+    path = folder / "compiled" / f"kernels-{level}.{ending}"  # in a folder of their own: else they look like modules
     if ending == "so" and _is_cut_short(path):  # the loader would end the process
         raise OSError(f"{path} is cut short")
     library = ctypes.CDLL(str(path))
-    sources = b"".join(source.read_bytes() for source in sorted(path.parent.glob("*.[ch]")))
+    sources = b"".join(source.read_bytes() for source in sorted(folder.glob("*.[ch]")))
     number = getattr(library, "native_sources", None)
     if sources and (number is None or number() & 0xFFFFFFFF != zlib.crc32(sources)):
         raise OSError(f"{path} is of another version than the sources beside it")
