@@ -185,6 +185,7 @@ def test_arrays_of_arrow_that_hold_no_texts_are_refused() -> None:
         (pa.array(["a", "b", None])[1:], "text 1 is NoneType.*missing values"),
         (pa.chunked_array([["a"], ["b", None]]), "text 2 is NoneType"),
         (pa.nulls(2), "text 0 is NoneType"),
+        (pa.DictionaryArray.from_arrays(pa.array([0, 1]), pa.array(["a", None])), "text 1 is NoneType"),
         (pa.array([b"a\xff"]).view(pa.string()), "not UTF-8"),
         (pa.table({"text": ["a"]}), "column"),
     ]:

@@ -100,10 +100,10 @@ def arrow_texts(texts: Any) -> Utf8Texts:
     kind = texts.type.value_type if pa.types.is_dictionary(texts.type) else texts.type
     if str(kind) not in ("string", "large_string", "string_view", "null"):
         raise InputError(f"texts are an Arrow array of {texts.type!s:.80}; give one of strings")
+    texts = texts.cast(pa.large_string())  # also of a dictionary, whose values may be null
     if texts.null_count:
         first = texts.is_null().index(True).as_py()
         check_texts(texts[first : first + 1], first=first)
-    texts = texts.cast(pa.large_string())
     texts = texts.combine_chunks() if isinstance(texts, pa.ChunkedArray) else texts
     _, offsets, data = texts.buffers()
     if not len(texts) or data is None:
