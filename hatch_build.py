@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 
 ROOT = Path(__file__).resolve().parent
 FOLDER = ROOT / "src" / "pellucid" / "native"
-FLAGS = ["-std=c11", "-O3", "-ffp-contract=off", "-fno-math-errno", "-fvisibility=hidden", "-Wall", "-Wno-psabi",
+FLAGS = ["-std=c11", "-O3", "-ffp-contract=off", "-fno-math-errno", "-fvisibility=hidden", "-Wall", "-Werror=implicit-function-declaration", "-Wno-psabi",
          "-shared"]  # fmt: skip
 # A dylib is called by the path it was written to if nothing else is said.
 OWN_FLAGS = {"so": "-fPIC", "dylib": "-fPIC -Wl,-install_name,@rpath/{}", "dll": ""}

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 from pellucid.base import Embedder
-from pellucid.encoder.embedder import EncoderEmbedder
 from pellucid.errors import VERSION, InputError, ModelFolderError, require
 from pellucid.folder import (
     check_adapter,
@@ -60,12 +59,12 @@ def load(model: Any, *, allow_outside: bool = False) -> Embedder:
     if isinstance(model, Embedder):
         return model
     if not isinstance(model, (str, os.PathLike)):
-        return EncoderEmbedder(model, "words")
+        return _encoder(model, "words")
     with outside(allow_outside):
         if identify(model) == "sentence-transformers":
             kept = Path(os.path.expanduser(model)) / "reasons"
             found = kept if (kept / "config.json").is_file() else "words"
-            return EncoderEmbedder(open_sentence_transformer(os.path.expanduser(model)), found)
+            return _encoder(open_sentence_transformer(os.path.expanduser(model)), found)
         place = locate(model)
         family = "static" if place.is_file() else read_config(place).get("family")
         if not isinstance(family, str) or family not in FAMILIES:
@@ -76,6 +75,13 @@ def load(model: Any, *, allow_outside: bool = False) -> Embedder:
         module, _, name = FAMILIES[family].rpartition(".")
         opened: Embedder = getattr(import_module(f"pellucid.{module}"), name).from_pretrained(place)
         return opened
+
+
+def _encoder(model: Any, *reasons: Any) -> Embedder:
+    """Return an encoder with its reasons; the other families do without the import."""
+    from pellucid.encoder.embedder import EncoderEmbedder
+
+    return EncoderEmbedder(model, *reasons)
 
 
 def load_by_name(names_or_paths: Iterable[str]) -> dict[str, Embedder]:
@@ -112,5 +118,5 @@ def open_sentence_transformer(name_or_path: str | os.PathLike[str]) -> Any:
                     continue
                 if hasattr(module.tokenizer, "get_vocab"):
                     check_token_ids(module.tokenizer, len(inner.get_input_embeddings().weight))
-            EncoderEmbedder(model).encode("a text")  # weights and tokenizer fit together
+            _encoder(model).encode("a text")  # weights and tokenizer fit together
         return model
