@@ -24,8 +24,8 @@ from typing import Any, NamedTuple
 
 ROOT = Path(__file__).resolve().parent
 FOLDER = ROOT / "src" / "pellucid" / "native"
-FLAGS = ["-std=c11", "-O3", "-ffp-contract=off", "-fno-math-errno", "-fvisibility=hidden", "-Wall", "-Werror=implicit-function-declaration", "-Wno-psabi",
-         "-shared"]  # fmt: skip
+FLAGS = ["-std=c11", "-O3", "-ffp-contract=off", "-fno-math-errno", "-fvisibility=hidden", "-Wall",
+         "-Werror=implicit-function-declaration", "-Wno-psabi", "-shared"]  # fmt: skip
 # A dylib is called by the path it was written to if nothing else is said.
 OWN_FLAGS = {"so": "-fPIC", "dylib": "-fPIC -Wl,-install_name,@rpath/{}", "dll": ""}
 # x86-64 alone has levels: a file for what every such processor can do, and one for each set of newer instructions.
