@@ -176,8 +176,8 @@ def table(seconds: int) -> str:
         (folder / "plain.py").write_text(PLAIN)
         (folder / "lean.py").write_text(LEAN)
         servers = {
-            "pellucid serve": [sys.executable, "-m", "pellucid", "serve", "static-en", "--port"],
-            "pellucid serve, base64": [sys.executable, "-m", "pellucid", "serve", "static-en", "--port"],
+            "pellucid serve": [sys.executable, "-m", "pellucid", "serve", "--port"],
+            "pellucid serve, base64": [sys.executable, "-m", "pellucid", "serve", "--port"],
             "model2vec, plain FastAPI": [sys.executable, str(folder / "plain.py"), str(folder / "model")],
             "model2vec, FastAPI with orjson": [sys.executable, str(folder / "lean.py"), str(folder / "model")],
         }
@@ -204,7 +204,7 @@ def table(seconds: int) -> str:
 
 def soak(seconds: int) -> str:
     """Attack a server; print what became of it, and return it."""
-    with server([sys.executable, "-m", "pellucid", "serve", "static-en", "--port"]) as (port, process):
+    with server([sys.executable, "-m", "pellucid", "serve", "--port"]) as (port, process):
         model = pellucid.load("static-en")
         counts = dict.fromkeys(("right", "wrong", "failed", "hung up", "oversized", "malformed", "silent"), 0)
         ends = time.monotonic() + seconds

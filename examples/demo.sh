@@ -32,8 +32,8 @@ pellucid explain "$first" "$second"
 say "pellucid describe \"$third\""
 pellucid describe "$third"
 
-say "pellucid explain \"$first\" \"$second\" --model anchors-en-200 --top 5   # sentences as dimensions"
-pellucid explain "$first" "$second" --model anchors-en-200 --top 5
+say "pellucid explain \"$first\" \"$second\" --model anchors-en-200 --top-k 5   # sentences as dimensions"
+pellucid explain "$first" "$second" --model anchors-en-200 --top-k 5
 say "pellucid describe \"$third\" --model anchors-en-500"
 pellucid describe "$third" --model anchors-en-500
 say "pellucid audit sentences.txt --model anchors-en-200"

@@ -357,7 +357,7 @@ def test_the_commands(tmp_path, monkeypatch, fruit):
 
     told = json.loads(run("letters", "lexicon", "texts.txt", "--encoder", "fruit", "--json", app=papers_app).stdout)
     assert told["kind"] == "firing" and told["meaning"] == "that of StaticEmbedder"
-    run("edit", "lexicon", "-o", "mine", "--idf", "texts.txt", "--strength", "1", "--drop-above", "0.9")
+    run("edit", "-m", "lexicon", "-o", "mine", "--idf", "texts.txt", "--strength", "1", "--drop-above", "0.9")
     model = pellucid.load("lexicon")
     found = document_frequencies(model, (tmp_path / "texts.txt").read_text().splitlines())
     gone = found.common(0.9)
@@ -366,4 +366,4 @@ def test_the_commands(tmp_path, monkeypatch, fruit):
     mine = pellucid.load("mine")
     assert mine.dimensions.names == expected.dimensions.names
     np.testing.assert_allclose(dense(mine.encode(TEXTS)), dense(expected.encode(TEXTS)), atol=1e-6)
-    run("edit", "lexicon", "-o", "mine", "--drop-above", "0.9", code=2)
+    run("edit", "-m", "lexicon", "-o", "mine", "--drop-above", "0.9", code=2)

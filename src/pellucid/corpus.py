@@ -19,7 +19,7 @@ import os
 import re
 import zlib
 from collections.abc import Callable, Iterable, Iterator
-from itertools import chain
+from itertools import chain, islice
 from pathlib import Path
 from reprlib import repr as shown  # of what may be nested deeper than Python can show
 from typing import Any, BinaryIO, TypeVar, Union
@@ -44,6 +44,7 @@ UNREADABLE = (OSError, EOFError, lzma.LZMAError, zlib.error, MemoryError)
 """What opening or reading a missing, locked, damaged or hostile file raises, packed or not."""
 
 _WITH_FIELDS = (".jsonl", ".csv", ".tsv")
+_DELIMITERS = ",;\t|"  # of the cells of a table; the first of those that are equally many
 _FORMATS = ".txt (one text a line), .jsonl, .csv, .tsv (each also with .xz or .gz) and .parquet"
 _BLOCK_CHARACTERS = 1 << 24  # of the items of a list that `cut` makes
 _CHUNK = 1 << 18  # bytes asked for at once
@@ -152,12 +153,21 @@ def _check_values(line: str, marks: str, place: str) -> None:
         raise CorpusError(f"{place}more than {_MOST_VALUES:,} values in a line; divide it")
 
 
-def table_rows(path: Path, delimiter: str) -> Iterator[tuple[int, dict[str, str]]]:
-    """Yield the rows of a .csv or .tsv file as dicts, each with the number of its last line."""
+def table_rows(path: Path, delimiter: str | None = None) -> Iterator[tuple[int, dict[str, str]]]:
+    """Yield the rows of a .csv or .tsv file as dicts, each with the number of its last line.
+
+    Without a `delimiter` cells are divided by commas, or by what the first line has more of: semicolons, tabs or bars.
+    """
+    read = read_lines(path)
+    first = list(islice(read, 1))
+    if delimiter is None:
+        header = re.sub(r'"[^"]*"', "", "".join(first))
+        delimiter = max(_DELIMITERS, key=header.count)
+    divider = delimiter
 
     def lines() -> Iterator[str]:
-        for number, line in enumerate(read_lines(path), 1):
-            _check_values(line, delimiter, f"{path}, line {number}: ")
+        for number, line in enumerate(chain(first, read), 1):
+            _check_values(line, divider, f"{path}, line {number}: ")
             yield line + "\n"
 
     limit = csv.field_size_limit(LONGEST_LINE)
@@ -270,7 +280,7 @@ def _rows(path: Path, kind: str) -> Iterator[tuple[str, Any]]:
             place = f"{path}, line {number}: "
             yield place, parse_json(line, place) if line and not line.isspace() else None
     else:
-        for number, row in table_rows(path, "," if kind == ".csv" else "\t"):
+        for number, row in table_rows(path, None if kind == ".csv" else "\t"):
             yield f"{path}, line {number}: ", row
 
 

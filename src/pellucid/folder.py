@@ -17,6 +17,7 @@ import stat
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
+from difflib import get_close_matches
 from fnmatch import fnmatch
 from itertools import islice
 from pathlib import Path, PurePosixPath
@@ -213,8 +214,10 @@ def _looks_like_path(text: str) -> bool:
 
 def not_found(text: str) -> str:
     """Return the message that nothing has a name, and what can be given."""
+    near = get_close_matches(text.lower(), bundled_models(), 1)
+    hint = f" Did you mean {near[0]!r}?" if near else ""
     return (
-        f"no model {text!r}: nothing is at {Path(text).absolute()}. Give the name of a bundled model "
+        f"no model {text!r}: nothing is at {Path(text).absolute()}.{hint} Give the name of a bundled model "
         f"({', '.join(bundled_models()) or 'none in this installation'}), the folder of a saved model (./my-model), "
         "or a hub id (owner/name)"
     )

@@ -1,4 +1,4 @@
-"""A progress bar for work of more than two seconds, and the order in which texts go through a model.
+"""A progress bar for work of more than two seconds (lines in a log), and the order in which texts go through a model.
 
 They go to stderr. `show_progress_bar=False` silences one call, the environment variable PELLUCID_PROGRESS=0 all.
 """
@@ -6,16 +6,18 @@ They go to stderr. `show_progress_bar=False` silences one call, the environment 
 from __future__ import annotations
 
 import os
+import sys
 import time
 from collections.abc import Iterator, Sequence
 from types import TracebackType
 from typing import Any
 
 _PATIENCE_S = 2.0
+_LINE_S = 30.0  # between two lines where there is no terminal
 
 
 class Progress:
-    """A bar on stderr that appears once the work has lasted two seconds."""
+    """A bar on stderr that appears once the work has lasted two seconds; in a log a line every half minute."""
 
     def __init__(
         self, description: str, *, total: int | None = None, unit: str = "texts", enabled: bool = True
@@ -26,6 +28,7 @@ class Progress:
         self._done = 0
         self._started = time.monotonic()
         self._bar: Any = None  # rich's, made when it is needed
+        self._next = _PATIENCE_S  # seconds until it is, or until the next line
 
     def __enter__(self) -> Progress:
         """Start the clock."""
@@ -37,12 +40,12 @@ class Progress:
         self._done += count
         if not self._enabled:
             return
-        if self._bar is None and time.monotonic() - self._started > _PATIENCE_S:
-            self._show()
+        if self._bar is None and (lasted := time.monotonic() - self._started) > self._next:
+            self._show(lasted, note)
         if self._bar is not None:
             self._bar.update(self._task, completed=self._done, note=note)
 
-    def _show(self) -> None:
+    def _show(self, lasted: float, note: str) -> None:
         from rich.console import Console
         from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
         from rich.progress import Progress as RichProgress
@@ -57,7 +60,11 @@ class Progress:
         )
         console = Console(stderr=True)
         if not (console.is_terminal or console.is_jupyter):  # a log file: rich would leave an empty line there
-            self._enabled = False
+            if lasted >= _LINE_S:
+                total = "" if self.total is None else f" of {self.total:,}"
+                about = f"{self.description}: {self._done:,}{total} {self.unit} after {lasted:.0f} s {note}"
+                sys.stderr.write(about.rstrip() + "\n")
+            self._next = (lasted // _LINE_S + 1) * _LINE_S
             return
         self._bar = RichProgress(*columns, console=console, transient=True)
         self._task = self._bar.add_task(self.description, total=self.total, completed=self._done, note="")

@@ -141,14 +141,14 @@ def test_what_is_no_batch_of_texts_is_named(fruit, columns, message):
 
 
 @pytest.mark.parametrize("form", ["parquet", "safetensors"])
-@pytest.mark.parametrize("id_column", [None, "n", "key"])
-def test_shards_hold_what_encode_gives(fruit, corpus, tmp_path, form, id_column):
+@pytest.mark.parametrize("id_field", [None, "n", "key"])
+def test_shards_hold_what_encode_gives(fruit, corpus, tmp_path, form, id_field):
     settings = CorpusSettings(format=form, shard_size=8)
-    paths = encode_corpus(fruit, corpus, tmp_path / "out", id_column=id_column, workers=3, settings=settings)
+    paths = encode_corpus(fruit, corpus, tmp_path / "out", id_field=id_field, workers=3, settings=settings)
     assert [path.name for path in paths] == [f"shard-{n:06d}.{form}" for n in range(7)]
     found = whole(tmp_path / "out")
     named = {None: range(50), "n": range(100, 150), "key": map("k{}".format, range(50))}
-    assert found.ids == list(named[id_column])
+    assert found.ids == list(named[id_field])
     assert (found.rows == compiled(fruit)(some_texts(50))).all() and found.rows.dtype == np.float32
 
 
@@ -192,7 +192,7 @@ def test_every_format_gives_the_same(fruit, tmp_path, name):
     assert (whole(tmp_path / "out").rows == compiled(fruit)(found)).all()
     assert not (tmp_path / "out/corpus.parquet").exists()
     if "txt" not in name:
-        encode_corpus(fruit, file, tmp_path / "named", id_column="own", settings=SMALL)
+        encode_corpus(fruit, file, tmp_path / "named", id_field="own", settings=SMALL)
         assert whole(tmp_path / "named").ids == [f"k{i}" for i in range(20)]
 
 
@@ -204,7 +204,7 @@ def test_a_lone_surrogate_is_replaced(fruit, tmp_path):
 
 def test_integer_ids_of_json_stay_integers(fruit, tmp_path):
     (tmp_path / "c.jsonl").write_text('{"text": "apple", "id": 7}\n{"text": "", "id": 5}\n')
-    encode_corpus(fruit, tmp_path / "c.jsonl", tmp_path / "out", id_column="id")
+    encode_corpus(fruit, tmp_path / "c.jsonl", tmp_path / "out", id_field="id")
     assert whole(tmp_path / "out").ids == [7, 5]
 
 
@@ -224,15 +224,15 @@ BAD = {
     "no parquet": ("a.parquet", b"PAR1" + bytes(99), {}, "is damaged or not a parquet file"),
     "no column": ("a.parquet", pa.table({"b": ["x"]}), {}, "no column 'text'; the columns are b"),
     "numbers": ("a.parquet", pa.table({"text": [1]}), {}, "holds int64, not text"),
-    "no id": ("a.parquet", pa.table({"text": ["x"]}), {"id_column": "own"}, "no column 'own'; the columns are text"),
-    "odd id": ("a.parquet", pa.table({"text": ["x"], "o": [0.5]}), {"id_column": "o"}, "double; ids are strings"),
-    "null id": ("a.parquet", pa.table({"text": ["x"] * 2, "o": ["k", None]}), {"id_column": "o"}, "row 1 has no id"),
+    "no id": ("a.parquet", pa.table({"text": ["x"]}), {"id_field": "own"}, "no column 'own'; the columns are text"),
+    "odd id": ("a.parquet", pa.table({"text": ["x"], "o": [0.5]}), {"id_field": "o"}, "double; ids are strings"),
+    "null id": ("a.parquet", pa.table({"text": ["x"] * 2, "o": ["k", None]}), {"id_field": "o"}, "row 1 has no id"),
     "no field": ("a.jsonl", b'{"body": "x"}', {}, "line 1: no field 'text'"),
-    "no own": ("a.jsonl", b'{"text": "x"}', {"id_column": "own"}, "line 1: no id under 'own'"),
-    "mixed": ("a.jsonl", b'{"text": "", "o": 1}\n{"text": "", "o": "k"}', {"id_column": "o"}, "of several types"),
-    "list id": ("a.jsonl", b'{"text": "", "o": [1]}', {"id_column": "o"}, r"the id \[1\] is list"),
-    "plain": ("a.txt", b"x\n", {"id_column": "own"}, "has no ids under 'own'"),
-    "same": ("a.jsonl", b"{}", {"id_column": "text"}, "both 'text'"),
+    "no own": ("a.jsonl", b'{"text": "x"}', {"id_field": "own"}, "line 1: no id under 'own'"),
+    "mixed": ("a.jsonl", b'{"text": "", "o": 1}\n{"text": "", "o": "k"}', {"id_field": "o"}, "of several types"),
+    "list id": ("a.jsonl", b'{"text": "", "o": [1]}', {"id_field": "o"}, r"the id \[1\] is list"),
+    "plain": ("a.txt", b"x\n", {"id_field": "own"}, "has no ids under 'own'"),
+    "same": ("a.jsonl", b"{}", {"id_field": "text"}, "both 'text'"),
     "latin": ("a.txt", b"apple\nr\xe9sum\xe9\n", {}, "line 2 is not UTF-8"),
     "latin parquet": ("a.parquet", pa.table({"text": not_utf8()}), {}, r"a.parquet: the text of row {'id': 1} is not"),
     "engine": ("a.txt", b"x\n", {"engine": "dask"}, "engine is 'dask'; it must be one of local, ray, spark"),
@@ -302,7 +302,7 @@ def test_another_run_is_refused_by_name(fruit, corpus, tmp_path):
     for model, file, arguments, message in [
         (turned, corpus, {}, "StaticEmbedder.*, for the embeddings in .*, is another model"),
         (fruit, other, {}, r"another run \(different: corpus\)"),
-        (fruit, corpus, {"id_column": "n"}, r"\(different: id_column\)"),
+        (fruit, corpus, {"id_field": "n"}, r"\(different: id_field\)"),
     ]:
         with pytest.raises(InputError, match=message):
             encode_corpus(model, file, tmp_path / "out", settings=SMALL, **arguments)
@@ -460,11 +460,11 @@ def test_clusters_give_the_same(fruit, corpus, tmp_path, monkeypatch, engine):
     )
     fruit.save_pretrained(tmp_path / "model")
     model = str(tmp_path / "model")
-    encode_corpus(model, corpus, tmp_path / "here", id_column="key", settings=SMALL)
+    encode_corpus(model, corpus, tmp_path / "here", id_field="key", settings=SMALL)
     shutil.copytree(tmp_path / "here", tmp_path / "there")
     for number in (0, 2, 3, 7):
         (tmp_path / f"there/shard-{number:06d}.parquet").unlink()
-    encode_corpus(model, corpus, tmp_path / "there", id_column="key", workers=2, engine=engine, settings=SMALL)
+    encode_corpus(model, corpus, tmp_path / "there", id_field="key", workers=2, engine=engine, settings=SMALL)
     assert content(tmp_path / "there") == content(tmp_path / "here")
     broken = written(tmp_path / "broken.parquet", pa.table({"text": not_utf8()}))
     with pytest.raises(CorpusError, match=r"broken.parquet: the text of row {'id': 1} is not UTF-8"):
@@ -503,7 +503,7 @@ def _encoded(model, folder: Path, form: str, **settings):
     if not (folder / "c.parquet").exists():
         written(folder / "c.parquet", pa.table({"text": some_texts(30), "key": [f"k{i}" for i in range(30)]}))
     chosen = CorpusSettings(format=form, **settings)
-    return encode_corpus(model, folder / "c.parquet", folder / "out", id_column="key", settings=chosen)[0]
+    return encode_corpus(model, folder / "c.parquet", folder / "out", id_field="key", settings=chosen)[0]
 
 
 @pytest.mark.parametrize("form", ["parquet", "safetensors"])
@@ -762,7 +762,7 @@ def test_packed_and_nested_lines_take_little_memory(tmp_path):
 
 
 def test_a_column_that_is_there_twice_is_named(fruit, tmp_path):
-    for names, column, options in [(["text", "text"], "text", {}), (["id", "id", "text"], "id", {"id_column": "id"})]:
+    for names, column, options in [(["text", "text"], "text", {}), (["id", "id", "text"], "id", {"id_field": "id"})]:
         table = pa.table([pa.array(["a", "b"])] * len(names), names=names)
         pq.write_table(table, tmp_path / "c.parquet")
         with pytest.raises(CorpusError, match=rf"c\.parquet has several columns '{column}'"):

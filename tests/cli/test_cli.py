@@ -16,9 +16,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+import typer.main
 from typer.testing import CliRunner
 
-from pellucid import __version__
+from pellucid import __version__, progress
 from pellucid import folder as model_folder
 from pellucid.bulk import read_shards
 from pellucid.cli import app as cli
@@ -201,14 +202,13 @@ _READERS = {
     "pairs": ["similarity", "--pairs", "{}"],
     "cards": ["cards", "{}", "--dimension", "0"],
     "audit": ["audit", "{}"],
-    "deletion-test": ["deletion-test", "{}", "--top", "2"],
-    "compare": ["compare", "static-en", "static-en", "--pairs", "{}"],
+    "deletion-test": ["deletion-test", "{}", "--top-k", "2"],
+    "compare": ["compare", "{}", "-m", "static-en", "-m", "static-en"],
     "rank": ["rank", "apple", "{}"],
     "contrast": ["contrast", "{}", "{}"],
-    "edit": ["edit", "static-en", "--idf", "{}", "-o", "edited"],
+    "edit": ["edit", "--idf", "{}", "-o", "edited"],
     "choose-anchors": [
         "choose-anchors",
-        "static-en",
         "{}",
         "-n",
         "2",
@@ -218,8 +218,8 @@ _READERS = {
         "--method",
         "uniform",
     ],
-    "prune": ["vocabulary", "prune", "static-en", "{}", "-o", "small"],
-    "words": ["vocabulary", "add", "static-en", "--words", "{}", "--teacher", "static-en", "-o", "added"],
+    "prune": ["vocabulary", "prune", "{}", "-o", "small"],
+    "words": ["vocabulary", "add", "--words", "{}", "--teacher", "static-en", "-o", "added"],
     "model": ["encode", "good.txt", "-m", "{}", "-o", "out.npy"],
 }
 
@@ -246,7 +246,8 @@ def test_odd_and_damaged_input_ends_well_or_with_one_line(models, tmp_path, monk
         arguments = [argument.format(name) for argument in _READERS[command]]
         ended = CliRunner().invoke(app, arguments, prog_name="pellucid")
         assert ended.exit_code in (0, 1), f"{name}: {ended.exception!r}"
-        assert ended.exit_code == 0 or (ended.stderr.startswith("error: ") and ended.stderr.count("\n") == 1), name
+        said = ended.stderr.removeprefix(f"note: {name} holds no texts\n")
+        assert ended.exit_code == 0 or (said.startswith("error: ") and said.count("\n") == 1), name
         assert not re.search(r"\wSettings\b|near_duplicates|batch_size|\wError\b", ended.stderr), ended.stderr
 
 
@@ -290,13 +291,13 @@ def test_a_folder_means_shards(run, texts, fruit, tmp_path):
     np.testing.assert_allclose(shard.rows, fruit.encode(TEXTS), atol=1e-6)
     assert shard.ids == list(range(len(TEXTS)))
     pq.write_table(pa.table({"key": ["a", "b"], "body": ["apple", "car"]}), tmp_path / "c.parquet")
-    options = ["--id", "key", "--field", "body", "--format", "safetensors"]
+    options = ["--id-field", "key", "--field", "body", "--format", "safetensors"]
     run("encode", tmp_path / "c.parquet", tmp_path / "tensors", *options)
     assert next(read_shards(tmp_path / "tensors")).ids == ["a", "b"]
 
 
 def test_options_of_shards_go_with_a_folder(run, texts, tmp_path):
-    for option in (["--workers", "2"], ["--engine", "ray"], ["--id", "key"]):
+    for option in (["--workers", "2"], ["--engine", "ray"], ["--id-field", "key"]):
         assert "folder of shards" in run("encode", texts, *option, code=2).stderr
     assert "--output" in run("encode", texts, tmp_path / "out", "-o", tmp_path / "a.npy", code=2).stderr
     assert "FILE" in run("encode", "-", tmp_path / "out", code=2).stderr
@@ -362,7 +363,7 @@ def test_explain_prints_rows_that_add_up(run, fruit):
 
 
 def test_explain_shows_as_many_rows_as_asked(run):
-    shown = run("explain", "the apple", "apple pear", "--top", "1", "--plain").stdout
+    shown = run("explain", "the apple", "apple pear", "--top-k", "1", "--plain").stdout
     assert "apple \u00d7 apple" in shown and "apple \u00d7 pear" not in shown
     assert "sum of 3 more word pairs" in shown
 
@@ -388,7 +389,7 @@ def test_explain_writes_pages_and_pictures(run, tmp_path):
 
 
 def test_describe_texts_or_stdin(run):
-    assert run("describe", "the apple", "--top", "1").stdout == "mostly about: apple (97%)\n"
+    assert run("describe", "the apple", "--top-k", "1").stdout == "mostly about: apple (97%)\n"
     lines = run("describe", "--json", stdin="pear\n\n").stdout.splitlines()
     assert [json.loads(line)["description"] for line in lines] == [
         "mostly about: pear (100%)",
@@ -410,11 +411,11 @@ def test_models_lists_what_the_card_says(run, models):
 
 def test_verify_prints_each_file_and_names_the_broken_one(run, fruit, tmp_path):
     fruit.save_pretrained(tmp_path / "m")
-    found = run("verify", str(tmp_path / "m"))
+    found = run("verify", "-m", str(tmp_path / "m"))
     assert found.exit_code == 0
     assert "words.txt\tok\n" in found.stdout and "dimensions.tsv\tmay be edited\n" in found.stdout
     (tmp_path / "m" / "words.txt").write_text("the\npear\napple\ncar\nbicycle\n")
-    found = run("verify", str(tmp_path / "m"), "--json", code=1)
+    found = run("verify", "-m", str(tmp_path / "m"), "--json", code=1)
     assert found.exit_code == 1 and "1 of 7 files" in found.stderr and "words.txt" in found.stderr
     lines = [json.loads(line) for line in found.stdout.splitlines()]
     assert [line["name"] for line in lines if not line["sound"]] == ["words.txt"]
@@ -430,10 +431,10 @@ def test_eval_passes_its_arguments_on_and_prints_a_table(run, monkeypatch, tmp_p
         return evaluating.Results("toy", (evaluating.TaskScore("STS15", "STS", "cosine_spearman", 83.14),))
 
     monkeypatch.setattr(evaluating, "evaluate", fake)
-    shown = run("evaluate", "toy", "--data", tmp_path, "--task", "STS15", "--task", "SICK-R").stdout
+    shown = run("evaluate", "-m", "toy", "--data", tmp_path, "--task", "STS15", "--task", "SICK-R").stdout
     assert asked["model"] == "toy" and asked["tasks"] == ["STS15", "SICK-R"] and asked["data"] == tmp_path
     assert "| STS15 | STS | cosine_spearman | 83.1 |" in shown
-    assert json.loads(run("evaluate", "toy", "--json").stdout)["rows"][0]["score"] == 83.14
+    assert json.loads(run("evaluate", "-m", "toy", "--json").stdout)["rows"][0]["score"] == 83.14
     assert asked["tasks"] is None
 
 
@@ -447,8 +448,10 @@ def test_distill_saves_the_model_in_the_form_asked_for(run, monkeypatch, tmp_pat
         return fruit
 
     monkeypatch.setattr(pellucid.static.making.distill, "distill", fake)
+    monkeypatch.chdir(tmp_path)
+    Path("corpus.txt").write_text("an apple\n")
     options = ["--dimensions", "64", "--vocabulary", "1000", "--steps", "5", "--cased", "--dtype", "int8"]
-    result = run("distill", "teacher", "corpus.txt", "-o", tmp_path / "model", *options)
+    result = run("distill", "corpus.txt", "--teacher", "teacher", "-o", tmp_path / "model", *options)
     assert result.stdout == "" and "5 words, 3 dimensions" in result.stderr
     assert pellucid.load(tmp_path / "model").vectors.dtype == np.int8
     assert (asked["teacher"], asked["corpus"]) == ("teacher", "corpus.txt")
@@ -458,7 +461,10 @@ def test_distill_saves_the_model_in_the_form_asked_for(run, monkeypatch, tmp_pat
 
 
 def test_distill_refuses_an_unknown_table_before_the_work(run, tmp_path):
-    assert "float16" in run("distill", "teacher", "c.txt", "-o", tmp_path / "m", "--dtype", "int2", code=2).stderr
+    assert (
+        "float16"
+        in run("distill", "c.txt", "--teacher", "teacher", "-o", tmp_path / "m", "--dtype", "int2", code=2).stderr
+    )
 
 
 # --- how it ends ------------------------------------------------------------------------------------------------------
@@ -473,7 +479,7 @@ def test_a_mistyped_command_is_answered_with_the_nearest(run):
     assert "'simlarity'" in told and "'similarity'" in told
 
 
-@pytest.mark.parametrize("arguments", [["encode", "--otuput", "x"], ["explain"], ["explain", "a", "--top", "-1"]])
+@pytest.mark.parametrize("arguments", [["encode", "--otuput", "x"], ["explain"], ["explain", "a", "--top-k", "-1"]])
 def test_wrong_usage_ends_with_2(run, arguments):
     assert "Usage: pellucid" in run(*arguments, code=2).stderr
 
@@ -568,3 +574,88 @@ def test_a_warning_is_one_line_that_steers_no_terminal(models):
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stderr == "warning: a \u241b[31m b\n"
+
+
+# --- finding one's way ------------------------------------------------------------------------------------------------
+
+
+def test_help_lists_every_command_under_a_heading_with_its_whole_summary(run):
+    said = run("--help").stdout
+    assert "Commands:" not in said and "..." not in said.partition("Embed and explain:")[2]
+    listed = {name for group in cli.Commands.headings.values() for name in group}
+    commands = typer.main.get_command(app)
+    assert listed == set(commands.list_commands(None))
+    for name in listed:
+        summary = " ".join(commands.get_command(None, name).help.split("\n\n")[0].split())
+        assert summary in " ".join(said.split()), name
+
+
+def test_the_model_is_named_by_one_option_everywhere():
+    commands = typer.main.get_command(app)
+    for name in commands.list_commands(None):
+        for parameter in commands.get_command(None, name).params:
+            if parameter.name in ("model", "models"):
+                assert parameter.opts == ["--model", "-m"], name
+
+
+@pytest.mark.parametrize(
+    ("header", "row"),
+    [
+        ("name;about", "a;the pear"),
+        ("name\tabout", "a\tthe pear"),
+        ("name|about", "a|the pear"),
+        ('"a;b;c",about', "a,the pear"),
+        ("name,about", "a,the pear"),
+    ],
+)
+def test_the_divider_of_a_table_is_found(run, tmp_path, header, row):
+    path = tmp_path / "texts.csv"
+    path.write_text(f"{header}\n{row}\n")
+    line = json.loads(run("encode", path, "--field", "about").stdout)
+    assert line["text"] == "the pear"
+
+
+def test_the_name_of_a_file_is_not_taken_for_a_text(run, texts):
+    assert f"pellucid describe < {texts}" in run("describe", texts, code=1).stderr
+    assert "is a file" in run("explain", "the apple", texts, code=1).stderr
+    assert "Add --text" in run("explain", "apples.txt", code=1).stderr
+    assert "apples" in run("explain", "apples.txt", "--text").stdout
+
+
+def test_empty_input_is_said(run, tmp_path):
+    empty = tmp_path / "empty.txt"
+    empty.write_text("")
+    assert run("encode", empty).stderr == f"note: {empty} holds no texts\n"
+    assert run("describe", stdin="").stderr == "note: stdin holds no texts\n"
+
+
+def test_a_mistyped_model_is_answered_with_the_nearest(run):
+    assert "Did you mean 'static-en'?" in run("similarity", "a", "b", "-m", "static_en", code=1).stderr
+
+
+def test_a_missing_corpus_is_told_before_a_teacher_is_opened(run, tmp_path):
+    for command in (["distill"], ["vocabulary", "retrain"], ["choose-anchors"]):
+        teacher = ["-m" if command == ["choose-anchors"] else "--teacher", "no/such-teacher"]
+        told = run(*command, "absent.txt", *teacher, "-o", tmp_path / "made", code=1).stderr
+        assert "not found: absent.txt" in told
+
+
+def test_the_shell_completes_names_of_models(models):
+    assert cli_input._model_names("sta") == ["static-en"] and cli_input._model_names("x") == []
+
+
+def test_doctor_says_what_works(run, models):
+    said = run("doctor").stdout
+    assert f"pellucid: {__version__}" in said and "which add up to it" in said and "WRONG" not in said
+    (models / "static-en" / "model.safetensors").write_bytes(b"damaged")
+    found = run("doctor", "--json", code=1).stdout.splitlines()
+    assert {line["about"] for line in map(json.loads, found) if not line["sound"]} == {"models", "self-test"}
+
+
+def test_without_a_terminal_long_work_prints_lines(monkeypatch, capsys):
+    seconds = iter([0, 0, 10, 31, 32, 59, 61])
+    monkeypatch.setattr(progress.time, "monotonic", lambda: next(seconds))
+    with progress.Progress("reading", total=50) as bar:
+        for _ in range(5):
+            bar.advance(10)
+    assert capsys.readouterr().err == "reading: 20 of 50 texts after 31 s\nreading: 50 of 50 texts after 61 s\n"

@@ -14,6 +14,8 @@ from pellucid.cli.app import app
 from tables import check_views
 
 LINES = ["the apple", "a pear", "The car and the bicycle", "apple apple pear", "bicycle", "pear and car", "the bicycle"]
+EDIT = ("edit", "-m", "fruit", "-o", "mine")
+CHOOSE = ("choose-anchors", "corpus.txt", "-m", "fruit")
 
 
 @pytest.fixture
@@ -51,9 +53,9 @@ def test_a_card_by_number_and_by_name_is_the_same(run, fruit):
     ("kind", "arguments"),
     [
         ("audit", ["audit", "texts.txt"]),
-        ("deletion", ["deletion-test", "pairs.tsv", "--top", "2"]),
-        ("deletion", ["deletion-test", "pairs.tsv", "--words"]),
-        ("ranking", ["rank", "apple", "texts.txt", "--top", "2"]),
+        ("deletion", ["deletion-test", "pairs.tsv", "--top-k", "2"]),
+        ("deletion", ["deletion-test", "pairs.tsv", "--units", "words"]),
+        ("ranking", ["rank", "apple", "texts.txt", "--top-k", "2"]),
         ("contrast", ["contrast", "texts.txt", "texts.txt"]),
     ],
 )
@@ -73,13 +75,13 @@ def test_pictures_and_the_page_of_all_cards(run, tmp_path):
 
 
 def test_an_edited_model_is_what_the_methods_make(run, fruit):
-    run("edit", "fruit", "-o", "mine", "--without", "1", "--rename", "0=fruit", "--scale", "2=0.5")
+    run(*EDIT, "--without", "1", "--rename", "0=fruit", "--scale", "2=0.5")
     mine = pellucid.load("mine")
     names = fruit.dimensions.names
     expected = fruit.scale({2: 0.5}).without(1).rename({names[0]: "fruit"})
     assert mine.dimensions.names == expected.dimensions.names == ["fruit", names[2]]
     assert mine.encode(LINES) == pytest.approx(expected.encode(LINES), abs=1e-6)
-    compared = json.loads(run("compare", "fruit", "mine", "--pairs", "pairs.tsv", "--json").stdout)
+    compared = json.loads(run("compare", "pairs.tsv", "-m", "fruit", "-m", "mine", "--json").stdout)
     assert compared["names"] == ["fruit", "mine"] and len(compared["scores"]) == len(LINES) - 1
 
 
@@ -95,7 +97,7 @@ def test_an_edited_model_is_what_the_methods_make(run, fruit):
     ],
 )
 def test_an_edit_that_cannot_be_made_is_told_and_writes_nothing(run, tmp_path, options, message, code):
-    assert message in run("edit", "fruit", "-o", "mine", *options, code=code).stderr
+    assert message in run(*EDIT, *options, code=code).stderr
     assert not (tmp_path / "mine").exists()
 
 
@@ -109,34 +111,71 @@ def test_an_anchor_model_is_made_over_a_static_one_and_can_be_made_again(run, tm
         "He has a bicycle.",
     ]
     (tmp_path / "corpus.txt").write_text("\n".join([*lines, "http://apple.com/pear", "car"]))
-    told = run("choose-anchors", "fruit", "corpus.txt", "-n", 2, "-o", "anchors", "--decorrelate", 0)
+    told = run(*CHOOSE, "-n", 2, "-o", "anchors", "--decorrelate", 0)
     assert "2 anchors over fruit" in told.stderr
     model = pellucid.load("anchors")
     assert len(model.dimensions) == 2 and set(model.dimensions.names) <= set(lines)
     assert model.encode(model.dimensions.names).diagonal() == pytest.approx([1, 1], abs=1e-5)
     again = run(
-        "choose-anchors", "fruit", "corpus.txt", "-n", 1, "-o", "one", "--work-dir", "anchors.work", "--method", "fps"
+        "choose-anchors",
+        "-m",
+        "fruit",
+        "corpus.txt",
+        "-n",
+        1,
+        "-o",
+        "one",
+        "--work-dir",
+        "anchors.work",
+        "--method",
+        "fps",
     )
     assert "1 anchors" in again.stderr
-    assert "5 anchors asked for" in run("choose-anchors", "fruit", "corpus.txt", "-n", 5, "-o", "five", code=1).stderr
+    assert "5 anchors asked for" in run(*CHOOSE, "-n", 5, "-o", "five", code=1).stderr
 
 
 def test_an_edit_changes_the_weights_of_words(run, fruit):
-    run("edit", "fruit", "-o", "mine", "--word", "pear=0.5", "--without", "1")
+    run(*EDIT, "--word", "pear=0.5", "--without", "1")
     expected = fruit.reweight({"pear": 0.5}).without(1)
     assert pellucid.load("mine").vectors.tolist() == expected.vectors.tolist()
-    assert "not in the vocabulary" in run("edit", "fruit", "-o", "mine", "--word", "qqq=1", code=1).stderr
-    assert "is not WORD=FACTOR" in run("edit", "fruit", "-o", "mine", "--word", "pear", code=2).stderr
+    assert "not in the vocabulary" in run(*EDIT, "--word", "qqq=1", code=1).stderr
+    assert "is not WORD=FACTOR" in run(*EDIT, "--word", "pear", code=2).stderr
 
 
 def test_an_edit_renames_first_as_its_help_says(run):
     """Also a dimension that is merged: its new name is in that of the whole."""
-    run("edit", "fruit", "-o", "mine", "--rename", "0=fruit", "--rename", "1=wheels", "--merge", "0", "--merge", "1")
+    run(
+        "edit",
+        "-m",
+        "fruit",
+        "-o",
+        "mine",
+        "--rename",
+        "0=fruit",
+        "--rename",
+        "1=wheels",
+        "--merge",
+        "0",
+        "--merge",
+        "1",
+    )
     assert pellucid.load("mine").dimensions.names[0] == "fruit + wheels"
     names = pellucid.load("fruit").dimensions.names
-    run("edit", "fruit", "-o", "mine", "--rename", f"0={names[1]}", "--rename", f"1={names[0]}", "--without", names[0])
+    run(
+        "edit",
+        "-m",
+        "fruit",
+        "-o",
+        "mine",
+        "--rename",
+        f"0={names[1]}",
+        "--rename",
+        f"1={names[0]}",
+        "--without",
+        names[0],
+    )
     assert pellucid.load("mine").dimensions.names == [names[0], names[2]]  # what was called so before is gone
-    said = run("edit", "fruit", "-o", "mine", "--rename", f"0={names[1]}", "--without", "1", code=1).stderr
+    said = run(*EDIT, "--rename", f"0={names[1]}", "--without", "1", code=1).stderr
     assert "have the same name" in said
 
 
@@ -175,6 +214,6 @@ def test_an_anchor_model_of_the_command_line_opens_in_plain_sentence_transformer
     sentence_transformers = pytest.importorskip("sentence_transformers")
     monkeypatch.setattr("pellucid.folder._BUNDLED", tmp_path)  # a bundled encoder was kept by name alone
     (tmp_path / "corpus.txt").write_text("the apple\nthe car\n")
-    run("choose-anchors", "fruit", "corpus.txt", "-n", 2, "-o", "anchors", "--unfiltered")
+    run(*CHOOSE, "-n", 2, "-o", "anchors", "--unfiltered")
     plain = sentence_transformers.SentenceTransformer(str(tmp_path / "anchors"), device="cpu")
     assert plain.encode(LINES) == pytest.approx(pellucid.load(tmp_path / "anchors").encode(LINES), abs=1e-5)

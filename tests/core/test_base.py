@@ -142,7 +142,7 @@ def run(monkeypatch):
 
 def test_every_command_works_for_the_family(run):
     assert run(LetterEmbedder(), "similarity", "aab", "ab") == "0.9487\n"
-    assert run(LetterEmbedder(), "describe", "aaab", "--top", "1") == "mostly about: a (90%)\n"
+    assert run(LetterEmbedder(), "describe", "aaab", "--top-k", "1") == "mostly about: a (90%)\n"
     assert json.loads(run(LetterEmbedder(), "explain", "aab", "ab", "--json"))["family"] == "letters"
 
 

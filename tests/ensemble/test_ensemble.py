@@ -476,7 +476,7 @@ def test_the_command_line_makes_one(fruit, tmp_path):
     fruit.save_pretrained(tmp_path / "fruit")
     fruit.without(0).save_pretrained(tmp_path / "other")
     models, output = [str(tmp_path / "fruit"), str(tmp_path / "other")], str(tmp_path / "both")
-    command = ["ensemble", *models, "--weight", "1", "--weight", "3", "-o", output]
+    command = ["ensemble", *(part for model in models for part in ("-m", model)), "--weight", "1", "--weight", "3", "-o", output]
     result = CliRunner().invoke(app, [*command, "--by-name"])
     assert result.exit_code == 0, result.output
     opened = pellucid.load(output)
@@ -486,5 +486,5 @@ def test_the_command_line_makes_one(fruit, tmp_path):
     assert (tmp_path / "both" / "part_0").exists()
     shown = CliRunner().invoke(app, ["similarity", "apple", "pear", "--model", output]).stdout
     assert float(shown) == pytest.approx(float(cosines(opened, ["apple"], ["pear"])[0, 0]), abs=1e-4)
-    twice = CliRunner().invoke(app, ["ensemble", models[0], models[0], "-o", output])
+    twice = CliRunner().invoke(app, ["ensemble", "-m", models[0], "-m", models[0], "-o", output])
     assert twice.exit_code == 2

@@ -731,7 +731,7 @@ def test_an_assistant_is_told_what_is_wrong(fruit, index):
 def test_the_command_speaks_the_protocol_alone(saved, index):
     mcp = pytest.importorskip("mcp", reason="mcp is not installed")
     index.close()
-    command = ["-m", "pellucid", "mcp", saved, "--index", str(index.folder)]
+    command = ["-m", "pellucid", "mcp", "-m", saved, "--index", str(index.folder)]
 
     async def tools():
         server = mcp.StdioServerParameters(command=sys.executable, args=command, env=dict(os.environ))

@@ -638,7 +638,7 @@ def test_the_command_trains_a_transformer_and_trains_it_on(tmp_path, monkeypatch
     Path("rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
 
     def run(model, output):
-        arguments = ["train-lexicon", model, "rows.jsonl", "-o", output, "--clusters", "12", "--batch-size", "3"]
+        arguments = ["train-lexicon", "-m", model, "rows.jsonl", "-o", output, "--clusters", "12", "--batch-size", "3"]
         result = CliRunner().invoke(app, arguments, prog_name="pellucid")
         assert result.exit_code == 0, result.output
         return pellucid.load(output)

@@ -178,7 +178,7 @@ def test_words_can_be_reweighted(model):
 def test_the_command_line_edits_and_explains_it(model, tmp_path):
     model.save_pretrained(tmp_path / "m")
     edits = ["--word", "bank=0.25", "--rename", "0=cash", "--without", "cities"]
-    done = CliRunner().invoke(cli.app, ["edit", str(tmp_path / "m"), "-o", str(tmp_path / "mine"), *edits])
+    done = CliRunner().invoke(cli.app, ["edit", "-m", str(tmp_path / "m"), "-o", str(tmp_path / "mine"), *edits])
     assert done.exit_code == 0, done.output
     opened = pellucid.load(tmp_path / "mine")
     assert opened.dimensions.names == ["cash", "debts", "water"]

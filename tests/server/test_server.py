@@ -773,7 +773,7 @@ def port() -> int:
 @pytest.mark.full
 @pytest.mark.parametrize("workers", [1, 2])
 def test_command_answers_and_ends(workers: int, port: int) -> None:
-    command = [sys.executable, "-m", "pellucid", "serve", "static-en", "--port", str(port), "--workers", str(workers)]
+    command = [sys.executable, "-m", "pellucid", "serve", "--port", str(port), "--workers", str(workers)]
     with started(command, port, {"PELLUCID_TOKEN": "t"}) as (process, url):
         assert len(ask(url, "/embed", {"inputs": "a"}, {"authorization": "Bearer t"})[1][0]) == 256
         assert ask(url, "/embed", {"inputs": "a"})[0] == 401

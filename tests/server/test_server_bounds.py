@@ -161,7 +161,7 @@ def test_memory_is_bounded(words: list[str], tmp_path: Path, port: int) -> None:
         texts = [" ".join(words[start:] + words[:start]) for start in range(0, 4000, 100)]
         index.add([str(number) for number in range(40)], [f"{text} {unspaced}" for text in texts])
     (tmp_path / "0").write_text(unspaced)
-    command = [sys.executable, "-m", "pellucid", "serve", "static-en", "static-multi", "--port", str(port)]
+    command = [sys.executable, "-m", "pellucid", "serve", "-m", "static-en", "-m", "static-multi", "--port", str(port)]
     long, chinese, mixed = " ".join(words)[:9900], unspaced[:4900], " ".join(words)[:4900]
     requests: list[tuple[str, Any]] = [
         *(("/why", {"query": query, "id": "1"}) for query in (long, chinese, "bank", " ".join(words[:40]))),
@@ -393,7 +393,7 @@ def test_it_is_ready_once_nothing_is_left_to_compile(fruit: StaticEmbedder, monk
 
 @pytest.mark.full
 def test_health_answers_while_everything_is_imported(port: int) -> None:
-    command = [sys.executable, "-m", "pellucid", "serve", "static-en", "--port", str(port)]
+    command = [sys.executable, "-m", "pellucid", "serve", "--port", str(port)]
     texts = [f"a loan for house {number}, zzqx Ünï" for number in range(2000)]
     with started(command, port, {}, wait_for="/health") as (_, url):
         assert ask(url, "/ready")[0] == 503
@@ -422,7 +422,7 @@ def test_health_answers_while_everything_is_imported(port: int) -> None:
 
 @pytest.mark.full
 def test_workers_end_and_are_replaced(port: int) -> None:
-    command = [sys.executable, "-m", "pellucid", "serve", "static-en", "--port", str(port), "--workers", "2"]
+    command = [sys.executable, "-m", "pellucid", "serve", "--port", str(port), "--workers", "2"]
     with started(command, port, {}) as (process, url):
         first = _wait(lambda: _workers(process.pid), 2)
         os.kill(next(iter(first)), signal.SIGKILL)

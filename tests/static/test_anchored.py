@@ -173,7 +173,7 @@ def test_the_command(english, pairs_file, tmp_path):
     from pellucid.cli.app import app
 
     english.save_pretrained(tmp_path / "en")
-    arguments = ["vocabulary", "languages", str(tmp_path / "en"), "-o", str(tmp_path / "both"), "--steps", "0"]
+    arguments = ["vocabulary", "languages", "-m", str(tmp_path / "en"), "-o", str(tmp_path / "both"), "--steps", "0"]
     result = CliRunner().invoke(app, [*arguments, "--parallel", f"en-de={pairs_file}"])
     assert result.exit_code == 0, result.output
     assert found(StaticEmbedder.from_pretrained(tmp_path / "both")) > 0.8

@@ -351,7 +351,7 @@ def test_the_command_makes_a_model(teacher, world, tmp_path):
     options = [f"--lang={code}={world['corpora'][code]}" for code in ("en", "de")]
     options += ["--parallel", f"de-en={world['parallel']['en', 'de']}"]  # the header tells which column is which
     options += ["--dimensions", 20, "--drop", 3, "--steps", 0, "--vocabulary", 44, "-o", tmp_path / "model"]
-    result = command(tmp_path / "teacher", *options)
+    result = command("--teacher", tmp_path / "teacher", *options)
     assert result.exit_code == 0, result.output
     model = pellucid.load(tmp_path / "model")
     assert model.vectors.shape == (88, 20)
@@ -366,7 +366,7 @@ def test_the_command_hands_on_what_it_was_given(monkeypatch, tmp_path, fruit):
         languages, "distill_languages", lambda *texts, **settings: asked.append((texts, settings)) or fruit
     )
     options = ["--lang", "en=a=b.txt", "--lang", "de=d.txt", "--lang", "zh-Hans=z.txt", "-o", tmp_path / "model"]
-    result = command("teacher", *options, "--parallel", "en-zh-Hans=p.tsv", "--parallel", "en-de=a,d", "--uncased")
+    result = command("--teacher", "teacher", *options, "--parallel", "en-zh-Hans=p.tsv", "--parallel", "en-de=a,d", "--uncased")
     assert result.exit_code == 0, result.output
     (((teacher, corpora, parallel), settings),) = asked
     assert (teacher, corpora) == ("teacher", {"en": "a=b.txt", "de": "d.txt", "zh-Hans": "z.txt"})
@@ -391,7 +391,7 @@ def test_the_command_hands_on_what_it_was_given(monkeypatch, tmp_path, fruit):
     ],
 )
 def test_the_command_typed_wrongly(options, message, tmp_path):
-    result = command("teacher", *options.split(), "-o", tmp_path / "model")
+    result = command("--teacher", "teacher", *options.split(), "-o", tmp_path / "model")
     assert result.exit_code == 2
     assert re.search(message, " ".join(result.output.split()))
 

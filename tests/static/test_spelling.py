@@ -283,7 +283,7 @@ def test_the_command_writes_a_model_with_spelling(spelled: StaticEmbedder, tmp_p
     from pellucid.cli.app import app
 
     StaticEmbedder(spelled.vocabulary, spelled.vectors).save_pretrained(tmp_path / "plain")
-    made = CliRunner().invoke(app, ["vocabulary", "spell", str(tmp_path / "plain"), "-o", str(tmp_path / "made")])
+    made = CliRunner().invoke(app, ["vocabulary", "spell", "-m", str(tmp_path / "plain"), "-o", str(tmp_path / "made")])
     assert made.exit_code == 0, made.output
     assert np.allclose(pellucid.load(tmp_path / "made").encode("tokeners"), spelled.encode("tokeners"), atol=1e-6)
 

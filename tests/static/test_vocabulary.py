@@ -546,14 +546,14 @@ def test_the_commands(world, corpus, tmp_path, monkeypatch):
         assert result.exit_code == code, f"{result.output} {result.exception!r}"
         return result
 
-    told = run("add", "first", "w290", "--words", "words.txt", "--teacher", "t", "-o", "more")
+    told = run("add", "-m", "first", "w290", "--words", "words.txt", "--teacher", "t", "-o", "more")
     assert "w290" in told.stdout and told.stderr == "wrote more: 253 words\n"
     more = pellucid.load("more")
     assert list(more.vocabulary.words[-3:]) == ["w290", "w280", "w1▁w2"] and more.vectors.dtype == np.float16
     assert "already" in run("add", "first", "w1", "--teacher", "t", "-o", "more", code=1).stderr
-    assert run("prune", "first", str(corpus), "--min-count", "2", "--max-words", "40", "-o", "small").stdout
+    assert run("prune", "-m", "first", str(corpus), "--min-count", "2", "--max-words", "40", "-o", "small").stdout
     assert len(pellucid.load("small").vocabulary) == 40
     monkeypatch.setattr("pellucid.static.making.training.RefinementSettings", lambda steps: SMALL)
-    trained = run("retrain", "first", str(corpus), "--teacher", "t", "-o", "own", "--json", "--max-sentences", "900")
+    trained = run("retrain", "-m", "first", str(corpus), "--teacher", "t", "-o", "own", "--json", "--max-sentences", "900")
     assert json.loads(trained.stdout)["sentences"] == 881 and (tmp_path / "own.work").is_dir()
     assert pellucid.load("own").vectors.dtype == np.float16

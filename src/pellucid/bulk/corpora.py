@@ -82,8 +82,8 @@ def encode_corpus(
     corpus: str | os.PathLike[str],
     folder: str | os.PathLike[str],
     *,
-    column: str = "text",
-    id_column: str | None = None,
+    field: str = "text",
+    id_field: str | None = None,
     workers: int = 1,
     engine: str = "local",
     settings: CorpusSettings | None = None,
@@ -98,8 +98,8 @@ def encode_corpus(
         corpus: a .parquet file, or .txt, .jsonl, .csv or .tsv (each also .gz or .xz), which is turned into Parquet
             in `folder` while the run lasts. A null or a blank line is the empty text, whose row is zero.
         folder: for the shards: new, empty, or that of the run to go on with.
-        column: of the texts, in files that have columns.
-        id_column: of the ids, strings or integers; None for the numbers of the rows, from 0.
+        field: the key or column of the texts, in files that have such.
+        id_field: of the ids, strings or integers; None for the numbers of the rows, from 0.
         workers: that encode at the same time. Here they are threads for a static model and processes for others.
         engine: "local"; "ray" for Ray Data, "spark" for PySpark, on the cluster that is connected to, otherwise on
             this machine. Their workers must reach `corpus` and `folder` at the same paths.
@@ -120,18 +120,18 @@ def encode_corpus(
     if engine not in _ENGINES:
         raise InputError(f"engine is {engine!r:.40}; it must be one of {', '.join(_ENGINES)}")
     check_integer("workers", workers)
-    _check_places(source, folder, column, id_column)
+    _check_places(source, folder, field, id_field)
     known = Model("model", model)
     with WorkFolder(folder) as work:
         begun = stamp(source)
-        work.claim({"column": column, "id_column": id_column, "corpus": checksum(source), **asdict(settings)})
+        work.claim({"field": field, "id_field": id_field, "corpus": checksum(source), **asdict(settings)})
         claim_model(work.facts, known.encoder, folder)
         own = _in_this_process(known.encoder, workers) and engine == "local"
         if not own and isinstance(model, (str, os.PathLike)):  # a worker elsewhere may be in another folder
             path = Path(model).expanduser()
             model = str(path.absolute()) if path.exists() else os.fspath(model)
         job = Job(
-            known.encoder if own else model, source.absolute(), folder.absolute(), column, id_column, settings.role,
+            known.encoder if own else model, source.absolute(), folder.absolute(), field, id_field, settings.role,
             settings.format, settings.shard_size, work.facts.get("texts", 0), uuid.uuid4().hex, begun,
             is_outside_allowed(),
         )  # fmt: skip
@@ -148,7 +148,7 @@ def _completed(work: WorkFolder, job: Job, dimension: int, workers: int, engine:
         job = _as_parquet(job, staged)
     names = [job.path(number).name for number in range(job.shards)]
     pending = [number for number, name in enumerate(names) if name not in kept]
-    facts = {"texts": job.texts, "id": job.id_column or ROW, "dimension": dimension}
+    facts = {"texts": job.texts, "id": job.id_field or ROW, "dimension": dimension}
     work.commit({**facts, "shards": kept, "complete": False})
     begun, done = time.monotonic(), 0
     with Progress("encoding", total=sum(map(job.rows, pending))) as progress:
@@ -194,15 +194,15 @@ def _finished(job: Job, known: dict[str, Any]) -> dict[str, Any]:
     return finished
 
 
-def _check_places(source: Path, folder: Path, column: str, id_column: str | None) -> None:
+def _check_places(source: Path, folder: Path, field: str, id_field: str | None) -> None:
     """Check that the corpus can be read, and that the folder holds nothing else, before anything is written."""
     if not is_path(source):
         raise InputError(f"{source} can be read only once, and every run reads its corpus several times; give a file")
     check_file(source)
-    if id_column == column:
-        raise InputError(f"column and id_column are both {column!r:.80}; name the column of the ids")
+    if id_field == field:
+        raise InputError(f"field and id_field are both {field!r:.80}; name the field of the ids")
     if source.suffix.lower() == ".parquet":
-        _check_columns(source, column, id_column)
+        _check_columns(source, field, id_field)
     if folder.exists() and not folder.is_dir():
         raise InputError(f"{folder} is a file; name a folder for the shards")
     others = folder.exists() and any(not entry.name.startswith(".") for entry in folder.iterdir())
@@ -210,43 +210,43 @@ def _check_places(source: Path, folder: Path, column: str, id_column: str | None
         raise InputError(f"{folder} holds something else than an encoded corpus; name a new or empty folder")
 
 
-def _check_columns(source: Path, column: str, id_column: str | None) -> None:
+def _check_columns(source: Path, field: str, id_field: str | None) -> None:
     """Check that a Parquet file has the columns."""
     with Table(source) as table:
         schema = table.schema
-        table.check_once([column] if id_column is None else [column, id_column])
+        table.check_once([field] if id_field is None else [field, id_field])
     try:
-        wanted = [schema.field(name) for name in (id_column, column) if name in schema.names]
-        checked_column(pa.schema(wanted) if column in schema.names else schema, column)
+        wanted = [schema.field(name) for name in (id_field, field) if name in schema.names]
+        checked_column(pa.schema(wanted) if field in schema.names else schema, field)
     except InputError as error:
         raise InputError(f"{source}: {error}") from error
-    if id_column is None:
+    if id_field is None:
         return
-    if id_column not in schema.names:
-        raise InputError(f"{source}: there is no column {id_column!r:.80}; the columns are {', '.join(schema.names)}")
-    kind = schema.field(id_column).type
+    if id_field not in schema.names:
+        raise InputError(f"{source}: there is no column {id_field!r:.80}; the columns are {', '.join(schema.names)}")
+    kind = schema.field(id_field).type
     if not (pa.types.is_integer(kind) or str(kind) in ("string", "large_string", "string_view")):
-        raise InputError(f"{source}: column {id_column!r:.80} holds {kind!s:.80}; ids are strings or integers")
+        raise InputError(f"{source}: column {id_field!r:.80} holds {kind!s:.80}; ids are strings or integers")
 
 
 def _write_as_parquet(job: Job, path: Path) -> None:
     """Write a corpus of another format as Parquet, in which workers find their rows."""
-    if job.id_column is None:
-        rows: Iterable[tuple[Any, str]] = ((None, text) for text in read_texts(job.source, field=job.column))
+    if job.id_field is None:
+        rows: Iterable[tuple[Any, str]] = ((None, text) for text in read_texts(job.source, field=job.field))
     else:
-        rows = read_with_ids(job.source, job.id_column, field=job.column)
-    names = [name for name in (job.id_column, job.column) if name is not None]
+        rows = read_with_ids(job.source, job.id_field, field=job.field)
+    names = [name for name in (job.id_field, job.field) if name is not None]
     with writing(path) as aside:
         writer: Any = None
         for group in cut(((own, well_formed(text)) for own, text in rows), _GROUP_TEXTS, lambda row: len(row[1])):
             ids, texts = zip(*group, strict=True)
             columns = []
-            if job.id_column is not None:
-                kind = None if writer is None else writer.schema.field(job.id_column).type  # that of those before
+            if job.id_field is not None:
+                kind = None if writer is None else writer.schema.field(job.id_field).type  # that of those before
                 try:
                     columns = [pa.array(ids, kind)]
                 except (pa.ArrowException, OverflowError) as error:
-                    mixed = f"ids under {job.id_column!r:.80} are of several types: {error}"
+                    mixed = f"ids under {job.id_field!r:.80} are of several types: {error}"
                     raise CorpusError(f"{job.source}: {mixed}") from error
             batch = pa.record_batch([*columns, pa.array(texts, pa.large_string())], names=names)
             writer = writer or ParquetWriter(aside, batch.schema, compression="zstd", use_dictionary=False)

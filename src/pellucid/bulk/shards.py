@@ -48,8 +48,8 @@ class Job(NamedTuple):
     model: Any  # as `BatchEncoder` takes it
     source: Path  # the Parquet file of texts
     folder: Path
-    column: str
-    id_column: str | None  # of the ids; None for row numbers
+    field: str
+    id_field: str | None  # of the ids; None for row numbers
     role: Role  # what the texts are encoded as
     kind: str  # one of `ENDINGS`
     size: int  # texts in a shard; the last has fewer
@@ -117,7 +117,7 @@ def stamp(path: Path) -> tuple[int, ...]:
 def open_encoder(job: Job) -> BatchEncoder:
     """Return the model of a run as a function of batches, opened once a process."""
     with outside(job.allow_outside):
-        return BatchEncoder(job.model, column=job.column, role=job.role)
+        return BatchEncoder(job.model, column=job.field, role=job.role)
 
 
 _OWN = threading.local()
@@ -130,12 +130,12 @@ def _batches(job: Job, number: int) -> Iterator[Any]:
         rows = _OWN.rows = _Rows(job)
     row = number * job.size
     for batch in rows.read(row, job.rows(number)):
-        if job.id_column is None:
+        if job.id_field is None:
             numbers = pa.array(np.arange(row, row + len(batch)))
-            batch = pa.record_batch([numbers, batch.column(0)], names=[ROW, job.column])
+            batch = pa.record_batch([numbers, batch.column(0)], names=[ROW, job.field])
         elif batch.column(0).null_count:
             place = row + int(batch.column(0).is_null().to_numpy(zero_copy_only=False).argmax())
-            raise CorpusError(f"row {place:,} has no id under {job.id_column!r}; give it one")
+            raise CorpusError(f"row {place:,} has no id under {job.id_field!r}; give it one")
         yield batch
         row += len(batch)
 
@@ -148,7 +148,7 @@ class _Rows:
 
     def __init__(self, job: Job) -> None:
         self.job = job
-        self._columns = [job.column] if job.id_column is None else [job.id_column, job.column]
+        self._columns = [job.field] if job.id_field is None else [job.id_field, job.field]
         self._table = Table(job.source)
         self._starts = self._table.starts
         self._batches: Iterator[tuple[int, Any]] = iter(())

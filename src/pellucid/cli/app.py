@@ -11,32 +11,42 @@ import os
 import sys
 import warnings
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 import typer
-from typer.core import TyperGroup
 
 from pellucid.cli import look, make, search, serving, vocabulary
 from pellucid.cli.input import (
+    AsTextOption,
     FieldOption,
     HtmlOption,
     JsonOption,
     ModelOption,
     OpenOption,
     PlotOption,
+    TextsHelp,
     blocks,
     open_model,
     pairs_of,
     read,
+    refuse_files,
     roles_of,
     tabbed_pairs,
 )
-from pellucid.cli.output import json_line, model_facts, say, show
+from pellucid.cli.output import Listed, json_line, model_facts, say, show
 from pellucid.errors import VERSION, PellucidError
 
 
-class Commands(TyperGroup):
+class Commands(Listed):
     """The commands, with errors turned into one line and an exit code."""
+
+    headings: ClassVar[dict[str, tuple[str, ...]]] = {
+        "Embed and explain": ("encode", "similarity", "explain", "describe", "rank", "duplicates"),
+        "Search": ("index", "search", "serve", "mcp"),
+        "Look into a model": ("dimensions", "cards", "audit", "contrast", "compare", "deletion-test", "evaluate"),
+        "Make and change models": ("distill", "choose-anchors", "train-lexicon", "ensemble", "vocabulary", "edit"),
+        "This installation": ("models", "verify", "doctor"),
+    }
 
     def invoke(self, ctx: Any) -> Any:
         """Run the command that was asked for."""
@@ -107,7 +117,7 @@ def _pellucid(
 
 @app.command()
 def encode(
-    file: Annotated[str, typer.Argument(help="A .txt (one text a line), .jsonl or .parquet; - is stdin.")] = "-",
+    file: Annotated[str, typer.Argument(help=f"{TextsHelp}; - is stdin.")] = "-",
     folder: Annotated[
         Path | None, typer.Argument(help="A folder of shards to write, or to go on with, in place of --output.")
     ] = None,
@@ -119,7 +129,7 @@ def encode(
     role: Annotated[str | None, typer.Option(help="query or document: how a search uses the texts.")] = None,
     model: ModelOption = "static-en",
     field: FieldOption = "text",
-    id_field: Annotated[str | None, typer.Option("--id", help="Shards: the key or column of the ids.")] = None,
+    id_field: Annotated[str | None, typer.Option(help="Shards: the key or column of the ids.")] = None,
     workers: Annotated[int | None, typer.Option(min=1, help="Shards: how many encode at once. [default: 1]")] = None,
     engine: Annotated[str | None, typer.Option(help="Shards: local, ray or spark. [default: local]")] = None,
 ) -> None:
@@ -130,7 +140,7 @@ def encode(
 
     With a folder, embeddings and ids are written in shards of 65,536 texts by one or
     several workers. An interrupted run goes on when the command is given again. Ids
-    are the numbers of the rows unless --id names a column.
+    are the numbers of the rows unless --id-field names a column.
 
     Some models encode queries in another way than documents, such as with an
     instruction. Without --role a text is neither.
@@ -140,11 +150,11 @@ def encode(
       pellucid encode texts.txt -o embeddings.npy
       pellucid encode questions.txt --role query -m my-lexicon -o questions.parquet
       pellucid encode reviews.jsonl --field review -o reviews.parquet
-      pellucid encode big.parquet shards --id key --workers 8
+      pellucid encode big.parquet shards --id-field key --workers 8
       cut -f 2 log.tsv | pellucid encode > embeddings.jsonl
     """
     if folder is None:
-        for option, given in (("--id", id_field), ("--workers", workers), ("--engine", engine)):
+        for option, given in (("--id-field", id_field), ("--workers", workers), ("--engine", engine)):
             if given is not None:
                 raise typer.BadParameter("needs a folder of shards", param_hint=option)
         from pellucid.cli.output import open_writer, output_format
@@ -166,7 +176,7 @@ def encode(
 
     settings = CorpusSettings(role=roles_of(role, 1, "--role")[0], format=kind or "parquet")
     shards = encode_corpus(
-        model, file, folder, column=field, id_column=id_field, workers=workers or 1, engine=engine or "local",
+        model, file, folder, field=field, id_field=id_field, workers=workers or 1, engine=engine or "local",
         settings=settings,
     )  # fmt: skip
     say(f"{folder}: {len(shards):,} {'shards' if len(shards) > 1 else 'shard'}", err=True)
@@ -179,7 +189,7 @@ def similarity(
     pairs: Annotated[
         str | None, typer.Option(help="A file with two texts a line and a tab between them; - is stdin.")
     ] = None,
-    as_text: Annotated[bool, typer.Option("--text", help="Take A and B as texts, even if such files exist.")] = False,
+    as_text: AsTextOption = False,
     json: JsonOption = False,
     model: ModelOption = "static-en",
     field: FieldOption = "text",
@@ -225,7 +235,7 @@ def similarity(
 
 @app.command()
 def duplicates(
-    file: Annotated[str, typer.Argument(help="A .txt (one text a line), .jsonl or .parquet; - is stdin.")] = "-",
+    file: Annotated[str, typer.Argument(help=f"{TextsHelp}; - is stdin.")] = "-",
     threshold: Annotated[float, typer.Option(help="A cosine above 0 and up to 1.")] = 0.9,
     same_numbers: Annotated[bool, typer.Option("--same-numbers", help="Keep a text whose numbers differ.")] = False,
     reasons: Annotated[int, typer.Option(min=0, help="Rows of the explanation to name for each pair.")] = 0,
@@ -271,12 +281,13 @@ def explain(
     b: Annotated[str | None, typer.Argument(help="A second text: explain the similarity of the two.")] = None,
     roles: _Roles = None,
     than: Annotated[str | None, typer.Option(help="A third: explain why B is closer to A than this one is.")] = None,
-    top: Annotated[int, typer.Option(min=0, help="Rows to show; the others are summed up in one line.")] = 10,
+    top_k: Annotated[int, typer.Option("--top-k", "-k", min=0, help="Rows to show; one line sums up the others.")] = 10,
     plain: Annotated[bool, typer.Option("--plain", help="No colour and no styles, even in a terminal.")] = False,
     json: Annotated[bool, typer.Option("--json", help="Write every row as JSON.")] = False,
     html: HtmlOption = None,
     plot: PlotOption = None,
     open: OpenOption = False,
+    as_text: AsTextOption = False,
     model: ModelOption = "static-en",
 ) -> None:
     """Show what a similarity is made of.
@@ -292,6 +303,8 @@ def explain(
       pellucid explain "a loan for a house" --html loan.html
       pellucid explain "house loans" "How to borrow for a house" --roles query,document
     """
+    if not as_text:
+        refuse_files((a, b, than), f'pellucid explain "$(cat {a})" ..., or pellucid similarity for pairs in two files')
     if open:
         from pellucid.cli.serving import explore
 
@@ -305,14 +318,15 @@ def explain(
         if b is None:
             raise typer.BadParameter("needs both A and B", param_hint="--than")
         explanation = explanation - opened.explain(a, than, role1=role1, role2=role2)
-    show(explanation, json, html, plot, plain=plain, top=top)
+    show(explanation, json, html, plot, plain=plain, top_k=top_k)
 
 
 @app.command()
 def describe(
     texts: Annotated[list[str] | None, typer.Argument(help="Texts; without any, stdin, one a line.")] = None,
-    top: Annotated[int, typer.Option(min=1, help="Words to name.")] = 5,
+    top_k: Annotated[int, typer.Option("--top-k", "-k", min=1, help="Words to name.")] = 5,
     json: JsonOption = False,
+    as_text: AsTextOption = False,
     model: ModelOption = "static-en",
 ) -> None:
     """Describe in one line what each text is mostly about.
@@ -322,10 +336,12 @@ def describe(
       pellucid describe "The bank raised the interest rate on home loans."
       pellucid describe < texts.txt
     """
+    if not as_text:
+        refuse_files(texts or (), f"pellucid describe < {(texts or ['texts.txt'])[0]}")
     found = texts or read("-")
     opened = open_model(model)
     for text in found:
-        about = opened.describe(text, top_k=top)
+        about = opened.describe(text, top_k=top_k)
         if json:
             share = round(float(opened.coverage(text)), 6)
             typer.echo(json_line({"text": text, "description": about, "coverage": share}))
@@ -335,11 +351,11 @@ def describe(
 
 @app.command()
 def evaluate(
-    model: Annotated[str, typer.Argument(help="As --model elsewhere, or a form below.")] = "static-en",
     data: Annotated[Path | None, typer.Option(help="A folder of test sets; without it, the hub's.")] = None,
     task: Annotated[list[str] | None, typer.Option(help="A task or a type, as STS; repeat for more.")] = None,
     cache: Annotated[Path | None, typer.Option(help="Where scores are kept. [default: ~/.cache]")] = None,
     json: JsonOption = False,
+    model: ModelOption = "static-en",
 ) -> None:
     """Score a model with MTEB.
 
@@ -348,9 +364,9 @@ def evaluate(
 
     \b
     Examples:
-      pellucid evaluate static-en --data shared/data --task STS
-      pellucid evaluate sentence-transformers/all-MiniLM-L6-v2 --task STSBenchmark --json
-      pellucid evaluate wordllama --task STSBenchmark --task SICK-R --json
+      pellucid evaluate --data shared/data --task STS
+      pellucid evaluate -m sentence-transformers/all-MiniLM-L6-v2 --task STSBenchmark --json
+      pellucid evaluate -m wordllama --task STSBenchmark --task SICK-R --json
     """
     from pellucid.evaluation.evaluating import evaluate as score
 
@@ -384,8 +400,8 @@ def models(json: JsonOption = False) -> None:
 
 @app.command()
 def verify(
-    model: Annotated[str, typer.Argument(help="A bundled name, a folder, or a hub id.")] = "static-en",
     json: JsonOption = False,
+    model: ModelOption = "static-en",
 ) -> None:
     """Check that the files of a model are those that were saved.
 
@@ -395,8 +411,8 @@ def verify(
 
     \b
     Examples:
-      pellucid verify static-en
-      pellucid verify ./my-model
+      pellucid verify
+      pellucid verify -m ./my-model
     """
     from pellucid.errors import ModelFolderError
     from pellucid.folder import verify as check
@@ -407,6 +423,24 @@ def verify(
     broken = [file.name for file in found if not file.sound]
     if broken:
         raise ModelFolderError(f"{len(broken)} of {len(found)} files of {model} are not sound: {', '.join(broken)}")
+
+
+@app.command()
+def doctor(json: JsonOption = False) -> None:
+    """Check this installation: versions, kernels, extras, models, and whether a score adds up.
+
+    Nothing is downloaded. The exit code is 1 if something does not work.
+    """
+    from pellucid.cli.doctor import examine
+
+    sound = True
+    for finding in examine():
+        typer.echo(json_line(finding._asdict())) if json else say(
+            f"{'' if finding.sound else 'WRONG '}{finding.about}: {finding.found}"
+        )
+        sound = sound and finding.sound
+    if not sound:
+        raise typer.Exit(1)
 
 
 for _part in (look, make, vocabulary, search, serving):  # each registers its own commands

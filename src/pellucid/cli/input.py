@@ -7,10 +7,11 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import zip_longest
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, BinaryIO, TypeVar, cast
+from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, TypeVar, cast
 
 import typer
 
+from pellucid.cli.output import say
 from pellucid.errors import InputError
 
 if TYPE_CHECKING:
@@ -18,15 +19,34 @@ if TYPE_CHECKING:
     from pellucid.embeddings import Role
     from pellucid.static.making.parallel import Languages, ParallelFiles
 
-ModelOption = Annotated[str, typer.Option("--model", "-m", help="A bundled name, a folder, or a Hugging Face hub id.")]
+
+def _model_names(start: str) -> list[str]:
+    """Return the bundled models whose name begins so, for completion in a shell."""
+    from pellucid.folder import bundled_models
+
+    return [name for name in bundled_models() if name.startswith(start)]
+
+
+def _option(*names: str, **settings: Any) -> Any:
+    return typer.Option(*names, autocompletion=_model_names, **settings)
+
+
+_MODEL = "A bundled name, a folder, or a Hugging Face hub id"
+ModelOption = Annotated[str, _option("--model", "-m", help=f"{_MODEL}.")]
+ModelsOption = Annotated[list[str], _option("--model", "-m", help=f"{_MODEL}; repeat for more.")]
+TopKOption = Annotated[int, typer.Option("--top-k", "-k", min=1, help="How many to show.")]
+AsTextOption = Annotated[bool, typer.Option("--text", help="Take the arguments as texts, even if such files exist.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Write JSON.")]
 HtmlOption = Annotated[Path | None, typer.Option(help="Write a self-contained HTML page to this file.")]
 PlotOption = Annotated[Path | None, typer.Option(help="Write a picture to this file: .png, .svg, .pdf.")]
 OpenOption = Annotated[bool, typer.Option("--open", help="Open the explorer in a browser instead.")]
+_TEACHER = "A sentence-transformers or pellucid model: folder, name or hub id."
+TeacherOption = Annotated[str, _option("--teacher", help=_TEACHER)]
 NewModelOption = Annotated[Path, typer.Option("--output", "-o", help="The folder of the new model.")]
 WorkDirOption = Annotated[Path | None, typer.Option(help="Where the state is kept. [default: OUTPUT.work]")]
 ParallelHelp = typer.Option(metavar="CODE-CODE=FILE", help="Translations: a .tsv, or two aligned files A,B.")
 FieldOption = Annotated[str, typer.Option(help="The JSON key or the column that holds the text.")]
+TextsHelp = ".txt (one text a line), .jsonl, .csv, .tsv or .parquet"
 DtypeOption = Annotated[str, typer.Option(help="Of the saved table: float32, float16, int8 or int4.")]
 
 Pair = tuple[str, str]
@@ -49,16 +69,38 @@ def work_folder(given: Path | None, output: Path) -> Path:
     return given or output.with_name(output.name + ".work")
 
 
-def corpus_of(source: str) -> str | Iterator[str]:
-    """Return a corpus to read again and again: the file, or the lines of stdin where `source` is "-"."""
-    return read("-") if source == "-" else source
+def corpus_of(source: str, field: str = "text") -> str | Iterator[str]:
+    """Return a corpus: the file, which can be read again, or its texts where they are in a field of another name."""
+    from pellucid.corpus import check_file
+
+    if source != "-":
+        check_file(Path(source))  # now: a teacher takes long to open
+    return source if source != "-" and field == "text" else read(source, field)
 
 
 def read(source: str, field: str = "text") -> Iterator[str]:
-    """Return the texts of file `source`, or of stdin where it is "-"; there each line is a text."""
-    from pellucid.corpus import read_texts
+    """Yield the texts of file `source`, or of stdin where it is "-": each line is one. Say so if there are none."""
+    from pellucid.corpus import check_file, read_texts
 
-    return _stdin() if source == "-" else read_texts(source, field=field)
+    if source != "-":
+        check_file(Path(source))
+    return _said_if_empty(_stdin() if source == "-" else read_texts(source, field=field), source)
+
+
+def _said_if_empty(items: Iterator[_Item], source: str) -> Iterator[_Item]:
+    first = next(items, None)
+    if first is None:
+        say(f"note: {'stdin' if source == '-' else source} holds no texts", err=True)
+    else:
+        yield first
+        yield from items
+
+
+def refuse_files(texts: Iterable[str | None], instead: str) -> None:
+    """Refuse names of files where texts are expected; `instead` is what reads a file."""
+    for text in texts:
+        if text is not None and _is_file(text):
+            raise InputError(f"{text} is a file; for what is in it: {instead}. Add --text if this is the text itself")
 
 
 def blocks(items: Iterable[_Item]) -> Iterator[list[_Item]]:

@@ -8,10 +8,14 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from pellucid.cli.input import (
+    FieldOption,
     HtmlOption,
     JsonOption,
     ModelOption,
+    ModelsOption,
     PlotOption,
+    TextsHelp,
+    TopKOption,
     numbers_of,
     open_model,
     read,
@@ -27,7 +31,7 @@ if TYPE_CHECKING:
 
 commands = typer.Typer()
 
-_Texts = Annotated[str, typer.Argument(help="A .txt (one text a line), .jsonl or .parquet; - is stdin.")]
+_Texts = Annotated[str, typer.Argument(help=f"{TextsHelp}; - is stdin.")]
 _Pairs = Annotated[str, typer.Argument(help="A file with two texts a line and a tab between them; - is stdin.")]
 
 
@@ -54,11 +58,14 @@ def dimensions(json: JsonOption = False, model: ModelOption = "static-en") -> No
 def cards(
     texts: _Texts = "-",
     dimension: Annotated[list[str] | None, typer.Option(help="Its name or number; repeat for more.")] = None,
-    top: Annotated[int | None, typer.Option(min=1, help="Only those that carry most. [default: all]")] = None,
+    top_k: Annotated[
+        int | None, typer.Option("--top-k", "-k", min=1, help="Only those that carry most. [default: all]")
+    ] = None,
     json: JsonOption = False,
     html: HtmlOption = None,
     plot: PlotOption = None,
     model: ModelOption = "static-en",
+    field: FieldOption = "text",
 ) -> None:
     """Show what dimensions do on a corpus: how often each fires, its strongest texts, its relatives.
 
@@ -75,7 +82,7 @@ def cards(
     if plot is not None and len(dimension or ()) != 1:
         raise typer.BadParameter("shows one dimension; name it with --dimension", param_hint="--plot")
     wanted = [_which(name) for name in dimension] if dimension else None
-    found = describe(open_model(model), read(texts), wanted, top_k=top)
+    found = describe(open_model(model), read(texts, field), wanted, top_k=top_k)
     show(found[0] if dimension and len(found) == 1 else found, json, html, plot)
 
 
@@ -86,6 +93,7 @@ def audit(
     html: HtmlOption = None,
     plot: PlotOption = None,
     model: ModelOption = "static-en",
+    field: FieldOption = "text",
 ) -> None:
     """Find the dimensions of a model that are dead, duplicate or crowded on your texts.
 
@@ -96,14 +104,14 @@ def audit(
     """
     from pellucid.analysis.auditing import audit as make
 
-    show(make(open_model(model), read(texts)), json, html, plot)
+    show(make(open_model(model), read(texts, field)), json, html, plot)
 
 
 @commands.command()
 def deletion_test(
     pairs: _Pairs = "-",
-    words: Annotated[bool, typer.Option("--words", help="Delete words of the texts instead of dimensions.")] = False,
-    top: Annotated[int, typer.Option(min=1, help="How many are removed.")] = 5,
+    units: Annotated[str, typer.Option(help="What is deleted: dimensions, or words of the texts.")] = "dimensions",
+    top_k: Annotated[int, typer.Option("--top-k", "-k", min=1, help="How many are removed.")] = 5,
     json: JsonOption = False,
     html: HtmlOption = None,
     plot: PlotOption = None,
@@ -117,28 +125,29 @@ def deletion_test(
     \b
     Examples:
       pellucid deletion-test pairs.tsv -m anchors-en-200
-      pellucid deletion-test pairs.tsv --words
+      pellucid deletion-test pairs.tsv --units words
     """
     from pellucid.analysis.deletion import deletion_test as test
 
-    units = "words" if words else "dimensions"
-    show(test(open_model(model), list(tabbed_pairs(pairs)), units=units, top_k=top), json, html, plot)
+    show(test(open_model(model), list(tabbed_pairs(pairs)), units=units, top_k=top_k), json, html, plot)
 
 
 @commands.command()
 def compare(
-    models: Annotated[list[str], typer.Argument(help="Two models or more; the first is compared with the others.")],
-    pairs: Annotated[str, typer.Option(help="A file with two texts a line and a tab between them; - is stdin.")],
+    pairs: _Pairs,
+    models: ModelsOption,
     json: JsonOption = False,
     html: HtmlOption = None,
     plot: PlotOption = None,
 ) -> None:
     """Score the same pairs of texts with several models; show what differs, and why.
 
+    The first model is compared with each of the others.
+
     \b
     Examples:
-      pellucid compare static-en anchors-en-200 --pairs pairs.tsv
-      pellucid compare my-anchors my-anchors-edited --pairs pairs.tsv --html compared.html
+      pellucid compare pairs.tsv -m static-en -m anchors-en-200
+      pellucid compare pairs.tsv -m my-anchors -m my-anchors-edited --html compared.html
     """
     from pellucid.analysis.comparing import compare as make
 
@@ -150,10 +159,11 @@ def compare(
 def rank(
     query: Annotated[str, typer.Argument(help="What is looked for.")],
     texts: _Texts = "-",
-    top: Annotated[int, typer.Option(min=1, help="Documents to show.")] = 10,
+    top_k: TopKOption = 10,
     json: JsonOption = False,
     html: HtmlOption = None,
     model: ModelOption = "static-en",
+    field: FieldOption = "text",
 ) -> None:
     """List the texts nearest to a query, each with its reasons.
 
@@ -163,7 +173,7 @@ def rank(
     """
     from pellucid.analysis.ranking import rank as make
 
-    show(make(open_model(model), query, read(texts), top_k=top), json, html)
+    show(make(open_model(model), query, read(texts, field), top_k=top_k), json, html)
 
 
 @commands.command()
@@ -174,6 +184,7 @@ def contrast(
     html: HtmlOption = None,
     plot: PlotOption = None,
     model: ModelOption = "static-en",
+    field: FieldOption = "text",
 ) -> None:
     """Show what sets a group of texts apart from others, dimension by dimension.
 
@@ -183,13 +194,12 @@ def contrast(
     """
     from pellucid.analysis.groups import contrast as make
 
-    found = make(open_model(model), {"the group": read(group), "the others": read(others)})
+    found = make(open_model(model), {"the group": read(group, field), "the others": read(others, field)})
     show(found["the group"], json, html, plot)
 
 
 @commands.command()
 def edit(
-    model: Annotated[str, typer.Argument(help="A bundled name, a folder, or a Hugging Face hub id.")],
     output: Annotated[Path, typer.Option("--output", "-o", help="The folder of the edited model.")],
     without: Annotated[list[str] | None, typer.Option(help="A dimension to drop; repeat for more.")] = None,
     merge: Annotated[list[str] | None, typer.Option(help="A dimension to merge with the other --merge ones.")] = None,
@@ -199,6 +209,8 @@ def edit(
     word: Annotated[list[str] | None, typer.Option(help="WORD=FACTOR for its vector in a static model.")] = None,
     strength: Annotated[float, typer.Option(min=0, help="With --idf: 0 leaves all, 1 is tf-idf.")] = 0.5,
     drop_above: Annotated[float | None, typer.Option(min=0, max=1, help="With --idf: drop what fires on more.")] = None,
+    model: ModelOption = "static-en",
+    field: FieldOption = "text",
 ) -> None:
     """Change the dimensions of a model: rename, scale, merge, drop, in this order; or the weights of words.
 
@@ -207,10 +219,10 @@ def edit(
 
     \b
     Examples:
-      pellucid edit anchors-en-200 -o mine --without 9 --without 104
-      pellucid edit mine -o mine --rename "12=credit cards" --scale "40=0.5"
-      pellucid edit my-lexicon -o mine --idf texts.txt --drop-above 0.5
-      pellucid edit static-en -o mine --word "immune=0.3"
+      pellucid edit -m anchors-en-200 -o mine --without 9 --without 104
+      pellucid edit -m mine -o mine --rename "12=credit cards" --scale "40=0.5"
+      pellucid edit -m my-lexicon -o mine --idf texts.txt --drop-above 0.5
+      pellucid edit -o mine --word "immune=0.3"
     """
     edited = open_model(model)
     if word:
@@ -234,7 +246,7 @@ def edit(
     if idf is not None:
         from pellucid.analysis.coordinates import document_frequencies
 
-        counted = document_frequencies(edited, read(idf))
+        counted = document_frequencies(edited, read(idf, field))
         gone += counted.common(drop_above) if drop_above is not None else []
         edited = counted.weighted(edited, strength)
     edited = edited.scale(factors) if factors else edited

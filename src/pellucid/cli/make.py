@@ -10,8 +10,13 @@ import typer
 
 from pellucid.cli.input import (
     DtypeOption,
+    FieldOption,
+    ModelOption,
+    ModelsOption,
     NewModelOption,
     ParallelHelp,
+    TeacherOption,
+    TextsHelp,
     WorkDirOption,
     corpus_of,
     parallel_files,
@@ -25,9 +30,7 @@ if TYPE_CHECKING:
 
 commands = typer.Typer()
 
-_Sentences = Annotated[
-    str | None, typer.Argument(help="Sentences: .txt, .jsonl, .parquet, also .xz and .gz; - is stdin.")
-]
+_Sentences = Annotated[str | None, typer.Argument(help=f"Sentences: {TextsHelp}, also .xz and .gz; - is stdin.")]
 _Lang = Annotated[
     list[str] | None, typer.Option(metavar="CODE=FILE", help="In place of CORPUS: sentences of a language.")
 ]
@@ -42,7 +45,7 @@ _Steps = Annotated[
 
 @commands.command()
 def distill(
-    teacher: Annotated[str, typer.Argument(help="A sentence-transformers model: a folder or a hub id.")],
+    teacher: TeacherOption,
     output: NewModelOption,
     corpus: _Sentences = None,
     lang: _Lang = None,
@@ -54,6 +57,7 @@ def distill(
     cased: _Cased = None,
     steps: _Steps = None,
     dtype: DtypeOption = "float16",
+    field: FieldOption = "text",
 ) -> None:
     """Make a static model of your own from a teacher and plain sentences.
 
@@ -66,9 +70,9 @@ def distill(
 
     \b
     Examples:
-      pellucid distill sentence-transformers/all-MiniLM-L6-v2 corpus.txt -o my-model
-      pellucid explain "one text" "another" --model my-model
-      pellucid distill sentence-transformers/LaBSE -o static-en-de \\
+      pellucid distill corpus.txt --teacher sentence-transformers/all-MiniLM-L6-v2 -o my-model
+      pellucid explain "one text" "another" -m my-model
+      pellucid distill --teacher sentence-transformers/LaBSE -o static-en-de \\
         --lang en=english.txt --lang de=german.txt --parallel en-de=pairs.tsv
     """
     from pellucid.static.making.distill import PcaSettings
@@ -88,7 +92,7 @@ def distill(
         refinement = RefinementSettings(steps=30_000 if steps is None else steps)
         model = make(
             teacher,
-            corpus_of(corpus),
+            corpus_of(corpus, field),
             work_dir=work_dir,
             extraction=extraction,
             pca=pca,
@@ -106,8 +110,7 @@ def distill(
 
 @commands.command()
 def choose_anchors(
-    encoder: Annotated[str, typer.Argument(help="A pellucid or sentence-transformers model: name, folder or hub id.")],
-    corpus: Annotated[str, typer.Argument(help="Texts: .txt, .jsonl, .parquet, also .xz and .gz; - is stdin.")],
+    corpus: Annotated[str, typer.Argument(help=f"Texts: {TextsHelp}, also .xz and .gz; - is stdin.")],
     output: NewModelOption,
     n: Annotated[int, typer.Option("-n", min=1, help="Anchors, which is the dimensions of an embedding.")] = 200,
     method: Annotated[str, typer.Option(help="kmeans, frame, fps or uniform.")] = "kmeans",
@@ -116,6 +119,8 @@ def choose_anchors(
     candidates: Annotated[int, typer.Option(min=1, help="Texts to choose from at most, the first usable.")] = 200_000,
     unfiltered: Annotated[bool, typer.Option("--unfiltered", help="Let any text become an anchor.")] = False,
     work_dir: WorkDirOption = None,
+    model: ModelOption = "static-en",
+    field: FieldOption = "text",
 ) -> None:
     """Make an anchor model: each dimension is the similarity to a known sentence.
 
@@ -123,46 +128,47 @@ def choose_anchors(
     interrupted run resumes when the same command is given again; with another -n,
     --method or --decorrelate it need not encode again.
 
-    The folder holds a copy of the encoder. Where that is a sentence-transformers
+    --model is the encoder that compares a text with the anchors. The folder holds a copy
+    of it. Where that is a sentence-transformers
     or a static model, plain sentence-transformers opens the folder too.
 
     \b
     Examples:
-      pellucid choose-anchors static-en corpus.txt -n 200 -o my-anchors
-      pellucid choose-anchors sentence-transformers/all-MiniLM-L6-v2 corpus.txt -o my-anchors
-      pellucid explain "one text" "another" --model my-anchors
+      pellucid choose-anchors corpus.txt -n 200 -o my-anchors
+      pellucid choose-anchors corpus.txt -m sentence-transformers/all-MiniLM-L6-v2 -o my-anchors
+      pellucid explain "one text" "another" -m my-anchors
     """
     from pellucid.anchors.candidates import CandidateSettings
     from pellucid.anchors.embedder import AnchorEmbedder
     from pellucid.anchors.sampling import choose_anchors as choose
     from pellucid.pretrained import load
 
-    opened = load(encoder)
+    texts = corpus_of(corpus, field)
+    opened = load(model)
     settings = CandidateSettings(language=None if language == "any" else language, max_candidates=candidates)
     if unfiltered:
         settings = CandidateSettings(
             language=None, words=None, links=True, mojibake=True, markup=True, fragments=True,
             max_candidates=candidates, content_words=0,
         )  # fmt: skip
-    texts = choose(
-        opened, corpus_of(corpus), n, method=method, settings=settings, work_dir=work_folder(work_dir, output)
-    )
-    model = AnchorEmbedder(opened, texts).decorrelate(decorrelate)
-    model.save_pretrained(output)
-    say(f"wrote {output}: {n:,} anchors over {encoder}; they can be edited in dimensions.tsv", err=True)
+    anchors = choose(opened, texts, n, method=method, settings=settings, work_dir=work_folder(work_dir, output))
+    AnchorEmbedder(opened, anchors).decorrelate(decorrelate).save_pretrained(output)
+    say(f"wrote {output}: {n:,} anchors over {model}; they can be edited in dimensions.tsv", err=True)
 
 
 @commands.command()
 def train_lexicon(
-    model: Annotated[str, typer.Argument(help="A lexicon model, or a transformer to make one of: folder or hub id.")],
+    model: Annotated[
+        str, typer.Option("--model", "-m", help="A lexicon model, or a transformer to make one of: folder or hub id.")
+    ],
     data: Annotated[list[Path], typer.Argument(help="Rows with query, pos, neg, ...: .jsonl or .parquet.")],
     output: NewModelOption,
-    clusters: Annotated[int, typer.Option(min=1, help="Dimensions, where MODEL is a transformer.")] = 4000,
+    clusters: Annotated[int, typer.Option(min=1, help="Dimensions, where --model is a transformer.")] = 4000,
     epochs: Annotated[float, typer.Option(help="Passes over the rows.")] = 1.0,
     batch_size: Annotated[int, typer.Option(min=2, help="Rows in a batch.")] = 64,
     chunk: Annotated[int | None, typer.Option(min=1, help="Texts at a time, where a batch is too large.")] = None,
     bf16: Annotated[bool, typer.Option("--bf16", help="Compute in bfloat16.")] = False,
-    by_name: Annotated[bool, typer.Option("--by-name", help="Save only the adapter and MODEL's name.")] = False,
+    by_name: Annotated[bool, typer.Option("--by-name", help="Save only the adapter and the name of --model.")] = False,
     work_dir: WorkDirOption = None,
 ) -> None:
     """Train a lexicon model: each dimension is a cluster of words.
@@ -172,8 +178,8 @@ def train_lexicon(
 
     \b
     Examples:
-      pellucid train-lexicon sentence-transformers/all-MiniLM-L6-v2 pairs.jsonl -o my-lexicon
-      pellucid explain "one text" "another" --model my-lexicon
+      pellucid train-lexicon pairs.jsonl -m sentence-transformers/all-MiniLM-L6-v2 -o my-lexicon
+      pellucid explain "one text" "another" -m my-lexicon
     """
     from pellucid.folder import identify
     from pellucid.lexicon.clusters import cluster_vocabulary
@@ -197,7 +203,7 @@ def train_lexicon(
 
 @commands.command()
 def ensemble(
-    models: Annotated[list[str], typer.Argument(help="Models: bundled names, folders or hub ids.")],
+    models: ModelsOption,
     output: NewModelOption,
     weight: Annotated[list[float] | None, typer.Option(help="Of a model, in order. [default: equal]")] = None,
     by_name: Annotated[bool, typer.Option("--by-name", help="Save the models' names, no copies of them.")] = False,
@@ -209,8 +215,8 @@ def ensemble(
 
     \b
     Examples:
-      pellucid ensemble static-en anchors-en-200 -o both
-      pellucid ensemble static-en my-lexicon --weight 0.3 --weight 0.7 -o hybrid
+      pellucid ensemble -m static-en -m anchors-en-200 -o both
+      pellucid ensemble -m static-en -m my-lexicon --weight 0.3 --weight 0.7 -o hybrid
     """
     from pellucid.ensemble.embedder import EnsembleEmbedder
     from pellucid.pretrained import load
@@ -218,7 +224,7 @@ def ensemble(
     names = [Path(model).name for model in models]
     names = names if len(set(names)) == len(names) else models
     if len(set(names)) < len(names):
-        raise typer.BadParameter("a model is given twice", param_hint="MODELS")
+        raise typer.BadParameter("a model is given twice", param_hint="--model")
     made = EnsembleEmbedder(dict(zip(names, map(load, models))), weight)
     made.save_pretrained(output, sources=dict(zip(names, models)) if by_name else None)
     shares = ", ".join(f"{part.name} {part.weight:.2f}" for part in made.parts)

@@ -10,9 +10,10 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any, ClassVar
 
 import typer
+from typer.core import TyperGroup
 
 from pellucid.errors import InputError, missing_extra
 
@@ -21,6 +22,24 @@ if TYPE_CHECKING:
 
 # characters beside those that JSON escapes itself
 _STEERING = re.compile("[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
+
+
+class Listed(TyperGroup):
+    """A group whose help lists its commands under headings, each with the whole first sentence of its own help."""
+
+    headings: ClassVar[dict[str, tuple[str, ...]]] = {}
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """Write the lists."""
+        names = self.list_commands(ctx)
+        listed = {name for group in self.headings.values() for name in group}
+        others = tuple(name for name in names if name not in listed)
+        for heading, group in {**self.headings, "Commands": others}.items():
+            commands = [(name, self.get_command(ctx, name)) for name in group if name in names]
+            rows = [(name, " ".join((one.help or "").split("\n\n")[0].split())) for name, one in commands if one]
+            if rows:
+                with formatter.section(heading):
+                    formatter.write_dl(rows)
 
 
 def say(text: str, *, err: bool = False) -> None:
@@ -47,7 +66,7 @@ def show(
     plot: Path | None = None,
     *,
     plain: bool = False,
-    top: int | None = None,
+    top_k: int | None = None,
 ) -> None:
     """Write an explanation or a report to the files asked for, otherwise to stdout, as JSON or for people."""
     from rich.console import Console
@@ -55,7 +74,7 @@ def show(
     from pellucid.store import writing
     from pellucid.views.terminal import Lines
 
-    limits = {} if top is None else {"top_k": top}  # rows of an explanation; a picture has a limit of its own
+    limits = {} if top_k is None else {"top_k": top_k}  # rows of an explanation; a picture has a limit of its own
     if html is not None:
         with writing(html) as aside:
             aside.write_text(result.to_html(**limits), encoding="utf-8")

@@ -14,8 +14,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from pellucid.cli.input import HtmlOption, JsonOption, OpenOption, numbers_of, read, values_of
-from pellucid.cli.output import json_line, say, show, shown_json
+from pellucid.cli.input import (
+    FieldOption,
+    HtmlOption,
+    JsonOption,
+    OpenOption,
+    TopKOption,
+    numbers_of,
+    read,
+    values_of,
+)
+from pellucid.cli.output import Listed, json_line, say, show, shown_json
 from pellucid.errors import InputError
 
 if TYPE_CHECKING:
@@ -27,6 +36,7 @@ if TYPE_CHECKING:
 
 commands = typer.Typer()
 index = typer.Typer(
+    cls=Listed,
     no_args_is_help=True,
     rich_markup_mode=None,
     help="Keep documents in an index for pellucid search: build, add, delete, inspect, verify.",
@@ -50,9 +60,8 @@ _Models = Annotated[
     list[str] | None,
     typer.Option("--model", "-m", help="A bundled name, folder or hub id; repeat for more. [default: static-en]"),
 ]
-_Id = Annotated[str, typer.Option("--id", help="The column with the ids; without one, file and line.")]
-_Title = Annotated[str, typer.Option("--title", help="The column with the titles.")]
-_Text = Annotated[str, typer.Option("--text", help="The column with the texts.")]
+_IdField = Annotated[str, typer.Option(help="The key or column of the ids; without one, file and line.")]
+_TitleField = Annotated[str, typer.Option(help="The key or column of the titles.")]
 _TYPE = "--type", "COLUMN=TYPE, such as stars=number"
 _Types = Annotated[
     list[str] | None,
@@ -68,9 +77,9 @@ def build(
     bm25: Annotated[bool, typer.Option(help="Count words (BM25) beside the models.")] = True,
     language: Annotated[str, typer.Option(help="Of BM25's stemmer: english, german, ...; none.")] = "english",
     passage: Annotated[int, typer.Option(min=100, help="Cut longer texts into passages of so many characters.")] = 4000,
-    id: _Id = "id",
-    title: _Title = "title",
-    text: _Text = "text",
+    field: FieldOption = "text",
+    id_field: _IdField = "id",
+    title_field: _TitleField = "title",
     types: _Types = None,
     overwrite: Annotated[
         bool, typer.Option("--overwrite", help="Replace the index that is there, once the new one is complete.")
@@ -92,11 +101,11 @@ def build(
       pellucid index build my-index articles.jsonl
       pellucid index build my-index reviews.csv --type version=string --overwrite
       pellucid index build notes ~/notes --language german
-      pellucid index build my-index reviews.csv --text review -m sentence-transformers/all-MiniLM-L6-v2
+      pellucid index build my-index reviews.csv --field review -m sentence-transformers/all-MiniLM-L6-v2
     """
     from pellucid.index.index import Index
 
-    records = _records(files, (id, title, text), values_of(types, *_TYPE), {})
+    records = _records(files, (id_field, title_field, field), values_of(types, *_TYPE), {})
     settings: dict[str, Any] = {"bm25": bm25, "language": language, "passage_characters": passage}
     with _new_index(folder, overwrite) as aside, Index.create(aside, model, **settings) as made:
         added = _add(made, records)
@@ -107,9 +116,9 @@ def build(
 def add(
     folder: _Folder,
     files: _Files,
-    id: _Id = "id",
-    title: _Title = "title",
-    text: _Text = "text",
+    field: FieldOption = "text",
+    id_field: _IdField = "id",
+    title_field: _TitleField = "title",
     types: _Types = None,
 ) -> None:
     """Add the documents in files; they replace those with the same ids.
@@ -128,7 +137,7 @@ def add(
             opened,
             _records(
                 files,
-                (id, title, text),
+                (id_field, title_field, field),
                 values_of(types, *_TYPE),
                 _held_types(opened),
             ),
@@ -192,7 +201,7 @@ def evaluate(
     folder: _Folder,
     queries: Annotated[Path, typer.Option(help="JSON lines with _id and text.")],
     qrels: Annotated[Path, typer.Option(help="Judgements: a .tsv with query-id, corpus-id and score.")],
-    top: Annotated[int, typer.Option("--top", "-k", min=1, help="Hits that count for nDCG.")] = 10,
+    top_k: Annotated[int, typer.Option("--top-k", "-k", min=1, help="Hits that count for nDCG.")] = 10,
     recall: Annotated[int, typer.Option(min=1, help="Hits that count for recall and MRR.")] = 100,
     missed: Annotated[int, typer.Option(min=0, help="Queries without a right hit to explain.")] = 20,
     tune: Annotated[bool, typer.Option("--tune", help="Choose weights, in five folds of the queries.")] = False,
@@ -215,7 +224,7 @@ def evaluate(
     asked, judged = read_queries(queries), read_qrels(qrels)
     with _open(folder) as opened:
         found = opened.evaluate(
-            asked, judged, top_k=top, recall_at=recall, examples=missed, tune=tune, show_progress_bar=True
+            asked, judged, top_k=top_k, recall_at=recall, examples=missed, tune=tune, show_progress_bar=True
         )
     show(found, json, html)
 
@@ -244,7 +253,7 @@ def search(
     query: Annotated[
         str | None, typer.Argument(help="What to look for; without it, you are asked, or stdin is read.")
     ] = None,
-    top: Annotated[int, typer.Option("--top", "-k", min=1, help="Documents to show.")] = 10,
+    top_k: TopKOption = 10,
     where: Annotated[
         list[str] | None, typer.Option(help="A condition, as year>=1990 or lang=en; repeat for more. See below.")
     ] = None,
@@ -281,7 +290,7 @@ def search(
     weights = numbers_of(weight, "--weight", "PART=NUMBER, such as bm25=1") or None
     with _open(folder) as opened:
         for one in [query] if query is not None else _questions():
-            found = opened.search(one, top, where=conditions, weights=weights)
+            found = opened.search(one, top_k, where=conditions, weights=weights)
             if json:
                 typer.echo(shown_json(found.to_json(indent=None)))
             else:

@@ -10,19 +10,19 @@ from urllib.parse import urlencode
 
 import typer
 
+from pellucid.cli.input import ModelsOption
 from pellucid.cli.output import say
 from pellucid.errors import require
 
 commands = typer.Typer()
 
-_Models = Annotated[list[str] | None, typer.Argument(metavar="MODEL...", help="Bundled names, folders or hub ids.")]
 _Index = Annotated[Path | None, typer.Option(help="An index to search.")]
 
 
 @commands.command()
 def serve(
-    models: _Models = None,
     index: _Index = None,
+    models: ModelsOption = ["static-en"],  # noqa: B006 - typer's way to say it
     host: Annotated[str, typer.Option(help="The address to listen on.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, help="The port to listen on.")] = 8080,
     save_to: Annotated[Path | None, typer.Option(help="A folder where the explorer may save edited models.")] = None,
@@ -31,7 +31,7 @@ def serve(
 ) -> None:
     """Serve models, and an index, over HTTP, with a page to explore them.
 
-    Requests without a model get the first one (default: static-en). There are OpenAI's
+    Requests without a model get the first one. There are OpenAI's
     /v1/embeddings, the routes of text-embeddings-inference (/embed, /embed_sparse,
     /similarity, /rerank), and our own with reasons: /explain, /describe, /dimensions,
     /search. /openapi.json describes all of them.
@@ -46,7 +46,7 @@ def serve(
     \b
     Examples:
       pellucid serve
-      pellucid serve static-en ./my-lexicon --index my-index
+      pellucid serve -m static-en -m ./my-lexicon --index my-index
       pellucid serve --index my-index --save-to my-models
       PELLUCID_TOKEN=secret pellucid serve --host 0.0.0.0 --workers 2
     """
@@ -55,7 +55,7 @@ def serve(
     from pellucid.server import serve as run
 
     settings = ServerSettings(
-        models=tuple(models or ("static-en",)),
+        models=tuple(models),
         index=None if index is None else str(index),
         save_to=None if save_to is None else str(save_to),
         token=os.environ.get("PELLUCID_TOKEN") or None,
@@ -66,24 +66,24 @@ def serve(
 
 
 @commands.command()
-def mcp(models: _Models = None, index: _Index = None) -> None:
+def mcp(index: _Index = None, models: ModelsOption = ["static-en"]) -> None:  # noqa: B006 - typer's way to say it
     """Serve models, and an index, to an assistant (Model Context Protocol, over stdio).
 
     The tools are explain (why two texts are similar), describe (what a text is about)
     and, with --index, search (documents with the reasons for their scores). Calls
-    without a model get the first one (default: static-en). Needs pellucid[mcp].
+    without a model get the first one. Needs pellucid[mcp].
 
     \b
     Examples:
       pellucid mcp
-      pellucid mcp static-en ./my-lexicon --index my-index
+      pellucid mcp -m static-en -m ./my-lexicon --index my-index
     """
     require("mcp", "mcp")
     from pellucid.integrations import mcp as server
     from pellucid.integrations.plain import open_index
     from pellucid.pretrained import load_by_name
 
-    served = server.create_server(load_by_name(models or ["static-en"]), None if index is None else open_index(index))
+    served = server.create_server(load_by_name(models), None if index is None else open_index(index))
     served.run("stdio")  # until stdin ends; nothing else may be written to stdout
 
 

@@ -10,9 +10,13 @@ import typer
 
 from pellucid.cli.input import (
     DtypeOption,
+    FieldOption,
     JsonOption,
+    ModelOption,
     NewModelOption,
     ParallelHelp,
+    TeacherOption,
+    TextsHelp,
     WorkDirOption,
     corpus_of,
     open_model,
@@ -20,13 +24,14 @@ from pellucid.cli.input import (
     read,
     work_folder,
 )
-from pellucid.cli.output import say, show
+from pellucid.cli.output import Listed, say, show
 
 if TYPE_CHECKING:
     from pellucid.static.making.parallel import Languages
 
 commands = typer.Typer()
 vocabulary = typer.Typer(
+    cls=Listed,
     no_args_is_help=True,
     rich_markup_mode=None,
     help="Change the words of a static model: add or spell some, prune to a domain, retrain, merge, learn languages.",
@@ -34,57 +39,57 @@ vocabulary = typer.Typer(
 
 commands.add_typer(vocabulary, name="vocabulary")
 
-_Model = Annotated[str, typer.Argument(help="A static model: a bundled name, a folder, or a hub id.")]
-_Teacher = Annotated[str, typer.Option(help="A sentence-transformers model, best the one that MODEL was made from.")]
 _Dtype = Annotated[
-    str | None, typer.Option(help="Of the saved table: float32, float16, int8 or int4. [default: MODEL's]")
+    str | None, typer.Option(help="Of the saved table: float32, float16, int8 or int4. [default: the model's]")
 ]
 
 
 @vocabulary.command()
 def add(
-    model: _Model,
-    teacher: _Teacher,
+    teacher: TeacherOption,
     output: NewModelOption,
     words: Annotated[list[str] | None, typer.Argument(help="Words and phrases.")] = None,
     words_file: Annotated[Path | None, typer.Option("--words", help="A file with more, one a line.")] = None,
-    sentences: Annotated[str | None, typer.Option(help="Sentences that hold them, and others: .txt, .jsonl.")] = None,
+    sentences: Annotated[str | None, typer.Option(help=f"Sentences that hold them: {TextsHelp}.")] = None,
     replace: Annotated[bool, typer.Option("--replace", help="Give known words a new vector.")] = False,
     dtype: _Dtype = None,
     json: JsonOption = False,
+    model: ModelOption = "static-en",
+    field: FieldOption = "text",
 ) -> None:
     """Add words and phrases to a static model.
 
     Without --sentences the teacher reads each by itself, which takes seconds. A phrase
-    replaces its words wherever they follow each other. Needs pellucid[torch].
+    replaces its words wherever they follow each other. The best teacher is the one that
+    the model was made from. Needs pellucid[torch].
 
     \b
     Examples:
-      pellucid vocabulary add static-en covid "large language model" \\
+      pellucid vocabulary add covid "large language model" \\
         --teacher sentence-transformers/all-MiniLM-L6-v2 -o mine
-      pellucid vocabulary add static-en --words terms.txt --sentences texts.txt \\
+      pellucid vocabulary add --words terms.txt --sentences texts.txt \\
         --teacher sentence-transformers/all-MiniLM-L6-v2 -o mine
     """
     from pellucid.static.making.vocabulary import add_words
 
     entries = [*(words or []), *((line for line in read(str(words_file)) if line.strip()) if words_file else [])]
-    corpus = corpus_of(sentences) if sentences else None
+    corpus = corpus_of(sentences, field) if sentences else None
     made = add_words(_model(model), entries, _model(teacher), corpus, replace=replace)
     _save(made, output, dtype, json)
 
 
 @vocabulary.command()
-def spell(model: _Model, output: NewModelOption, dtype: _Dtype = None) -> None:
+def spell(output: NewModelOption, dtype: _Dtype = None, model: ModelOption = "static-en") -> None:
     """Give a static model vectors for unknown words, by their spelling.
 
     An unknown word of letters gets a vector from known words with a similar spelling, and
     a part of its own. A number or code gets a vector that is similar only to itself.
-    Known words keep theirs. MODEL may be the folder to write.
+    Known words keep theirs. --output may be the folder of the model.
 
     \b
     Examples:
-      pellucid vocabulary spell static-en -o static-en-spelled
-      pellucid vocabulary spell my-model -o my-model
+      pellucid vocabulary spell -o static-en-spelled
+      pellucid vocabulary spell -m my-model -o my-model
     """
     from pellucid.static.making.vocabulary import fit_spelling
 
@@ -95,13 +100,14 @@ def spell(model: _Model, output: NewModelOption, dtype: _Dtype = None) -> None:
 
 @vocabulary.command()
 def prune(
-    model: _Model,
     output: NewModelOption,
-    texts: Annotated[str | None, typer.Argument(help="The domain: .txt (one text a line), .jsonl, .parquet.")] = None,
+    texts: Annotated[str | None, typer.Argument(help=f"The domain: {TextsHelp}.")] = None,
     min_count: Annotated[int, typer.Option(min=1, help="Keep words that occur so often.")] = 1,
     max_words: Annotated[int | None, typer.Option(min=1, help="Keep so many at most, the most frequent.")] = None,
     dtype: _Dtype = None,
     json: JsonOption = False,
+    model: ModelOption = "static-en",
+    field: FieldOption = "text",
 ) -> None:
     """Make a static model smaller: keep the words that a domain uses.
 
@@ -110,27 +116,28 @@ def prune(
 
     \b
     Examples:
-      pellucid vocabulary prune static-en texts.txt -o small
-      pellucid vocabulary prune static-en --max-words 20000 -o common
+      pellucid vocabulary prune texts.txt -o small
+      pellucid vocabulary prune --max-words 20000 -o common
     """
     from pellucid.static.making.vocabulary import prune as make
 
-    corpus = None if texts is None else list(read(texts))
+    corpus = None if texts is None else list(read(texts, field))
     made = make(_model(model), corpus, min_count=min_count, max_words=max_words)
     _save(made, output, dtype, json)
 
 
 @vocabulary.command()
 def retrain(
-    model: _Model,
-    corpus: Annotated[str, typer.Argument(help="Sentences: .txt, .jsonl, .parquet, also .xz and .gz; - is stdin.")],
-    teacher: Annotated[str, typer.Option(help="A sentence-transformers or pellucid model: folder, name or hub id.")],
+    corpus: Annotated[str, typer.Argument(help=f"Sentences: {TextsHelp}, also .xz and .gz; - is stdin.")],
+    teacher: TeacherOption,
     output: NewModelOption,
     work_dir: WorkDirOption = None,
     steps: Annotated[int, typer.Option(min=1, help="Batches of training at most.")] = 12_000,
     max_sentences: Annotated[int | None, typer.Option(min=1, help="Take so many at most. [default: all]")] = None,
     dtype: _Dtype = None,
     json: JsonOption = False,
+    model: ModelOption = "static-en",
+    field: FieldOption = "text",
 ) -> None:
     """Train the words of a static model on your own corpus.
 
@@ -139,17 +146,17 @@ def retrain(
 
     \b
     Example:
-      pellucid vocabulary retrain static-en corpus.txt \\
+      pellucid vocabulary retrain corpus.txt \\
         --teacher sentence-transformers/all-MiniLM-L6-v2 -o mine
     """
     from pellucid.static.making.distill import distill
     from pellucid.static.making.extraction import ExtractionSettings
     from pellucid.static.making.training import RefinementSettings
 
-    start = _model(model)
+    texts, start = corpus_of(corpus, field), _model(model)
     made = distill(
         _model(teacher),
-        corpus_of(corpus),
+        texts,
         work_dir=work_folder(work_dir, output),
         start=start,
         extraction=ExtractionSettings(max_sentences=max_sentences),
@@ -160,15 +167,15 @@ def retrain(
 
 @vocabulary.command()
 def languages(
-    model: _Model,
     output: NewModelOption,
     parallel: Annotated[list[str], ParallelHelp],
-    known: Annotated[str, typer.Option(help="The language that MODEL knows.")] = "en",
+    known: Annotated[str, typer.Option(help="The language that the model knows.")] = "en",
     vocabulary: Annotated[int, typer.Option(min=1, help="Words of each new language at most.")] = 50_000,
     min_count: Annotated[int, typer.Option(min=1, help="Take words that occur so often.")] = 2,
     steps: Annotated[int, typer.Option(min=0, help="Batches of tuning at most; 0 leaves it out.")] = 10_000,
     work_dir: WorkDirOption = None,
     dtype: DtypeOption = "int8",
+    model: ModelOption = "static-en",
 ) -> None:
     """Teach a static model further languages from translated sentences.
 
@@ -177,8 +184,8 @@ def languages(
 
     \b
     Examples:
-      pellucid vocabulary languages static-en --parallel en-de=pairs.tsv -o static-en-de
-      pellucid vocabulary languages static-en --parallel en-fr=english.txt,french.txt \\
+      pellucid vocabulary languages --parallel en-de=pairs.tsv -o static-en-de
+      pellucid vocabulary languages --parallel en-fr=english.txt,french.txt \\
         --parallel en-ja=pairs.tsv.xz -o static-en-fr-ja
     """
     from pellucid.static.making.languages import add_languages

@@ -271,7 +271,7 @@ def _of_type(value: Any, kind: str, name: str, place: str, why: str) -> Any:
     )
 
 
-def _read_table(delimiter: str) -> Callable[[Path, _Reading], Iterator[Record]]:
+def _read_table(delimiter: str | None = None) -> Callable[[Path, _Reading], Iterator[Record]]:
     def read(path: Path, reading: _Reading) -> Iterator[Record]:
         rows = table_rows(path, delimiter)
         first: list[tuple[int, dict[str, str]]] = []
@@ -329,7 +329,7 @@ def _types(path: Path, rows: Iterable[tuple[int, dict[str, str]]], reading: _Rea
 
 _READERS: dict[str, Callable[[Path, _Reading], Iterator[Record]]] = {
     ".jsonl": _read_jsonl,
-    ".csv": _read_table(","),
+    ".csv": _read_table(),
     ".tsv": _read_table("\t"),
     ".txt": _read_txt,
     ".parquet": _read_parquet,
