@@ -25,7 +25,7 @@ QUICK := tests/core/test_core_install.py tests/core/test_explanation.py tests/st
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
 
-demo: $(VENV)/core.stamp  ## install the core, then embed, compare and explain real texts
+demo: $(VENV)/core.stamp  ## install the core and search, then explain a score and search this manual
 	@PATH="$(CURDIR)/$(BIN):$$PATH" HF_HUB_OFFLINE=1 sh examples/demo.sh
 
 test: lint types $(VENV)/test.stamp  ## install what the tests need; ruff, mypy, pytest
@@ -99,7 +99,7 @@ $(VENV)/made.stamp:
 	@touch $@
 
 $(VENV)/core.stamp: pyproject.toml $(NATIVE) $(VENV)/made.stamp
-	$(PIP) install --quiet --editable .
+	$(PIP) install --quiet --editable '.[search]'
 	@touch $@
 
 $(VENV)/torch.stamp: $(VENV)/made.stamp

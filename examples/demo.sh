@@ -1,5 +1,5 @@
 #!/bin/sh
-# The main job on real text, with the bundled model and without a network: embed, compare, explain.
+# What pellucid does, on one screen, offline: a score explained, a search with reasons, and what to try next.
 set -eu
 cd "$(dirname "$0")"
 out=$(mktemp -d)
@@ -7,34 +7,22 @@ trap 'rm -rf "$out"' EXIT
 
 say() { printf '\n$ %s\n' "$*"; }
 
-say "pellucid encode sentences.txt -o embeddings.npy"
-pellucid encode sentences.txt -o "$out/embeddings.npy"
-python - "$out/embeddings.npy" <<'PYTHON'
-import sys
-import numpy as np
+question="How do I cancel my subscription?"
+answer="To end your plan, open Settings and choose Unsubscribe."
+say "pellucid explain \"$question\" \"$answer\" --top-k 4"
+pellucid explain "$question" "$answer" --top-k 4
 
-texts = open("sentences.txt", encoding="utf-8").read().splitlines()
-rows = np.load(sys.argv[1])
-print(f"{rows.shape[0]} texts, {rows.shape[1]} numbers each")
-cosines = rows @ rows.T
-np.fill_diagonal(cosines, -1)
-print("\nThe closest sentence to each of the first three:")
-for number in range(3):
-    best = cosines[number].argmax()
-    print(f"  {texts[number]}\n  {cosines[number, best]:.2f}  {texts[best]}\n")
-PYTHON
+say "pellucid index build manual docs --passage 600      # this manual: each part of a score is kept"
+pellucid index build "$out/manual" ../docs --passage 600 2>&1 | sed "s|$out/||"
+asked="keep strangers away from the server"
+say "pellucid search manual \"$asked\" --top-k 2"
+pellucid search "$out/manual" "$asked" --top-k 2
 
-first=$(sed -n 1p sentences.txt)
-second=$(sed -n 2p sentences.txt)
-third=$(sed -n 3p sentences.txt)
-say "pellucid explain \"$first\" \"$second\""
-pellucid explain "$first" "$second"
-say "pellucid describe \"$third\""
-pellucid describe "$third"
+cat <<'END'
 
-say "pellucid explain \"$first\" \"$second\" --model anchors-en-200 --top-k 5   # sentences as dimensions"
-pellucid explain "$first" "$second" --model anchors-en-200 --top-k 5
-say "pellucid describe \"$third\" --model anchors-en-500"
-pellucid describe "$third" --model anchors-en-500
-say "pellucid audit sentences.txt --model anchors-en-200"
-pellucid audit sentences.txt --model anchors-en-200
+Next:
+  pellucid explain "one text" "another" -m sentence-transformers/all-MiniLM-L6-v2   # your encoder
+  pellucid index build my-index my-texts.csv --field body; pellucid search my-index   # your documents
+  pellucid serve --index my-index    # a page to search and look around: http://127.0.0.1:8080; pellucid[serve]
+  pellucid doctor                    # what is installed and works here
+END

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import os
 import re
 import runpy
+import subprocess
 import sys
 from pathlib import Path
 
@@ -68,6 +70,15 @@ def test_vectors_of_other_stores_are_explained(tmp_path, monkeypatch, capsys):
     assert len(said) == 4 and all("left out" in line or "and a remainder of" in line for line in said)
     stores = {"faiss", "qdrant_client"} if all(map(importlib.util.find_spec, ("faiss", "qdrant_client"))) else set()
     assert stores <= {line.partition(":")[0] for line in said if " = " in line}
+
+
+@pytest.mark.full
+def test_the_demo_fits_on_a_screen():
+    pytest.importorskip("Stemmer")
+    environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
+    done = subprocess.run(["sh", FOLDER / "demo.sh"], capture_output=True, text=True, env=environment, check=True)
+    assert "subscription × Unsubscribe" in done.stdout and "server.md" in done.stdout
+    assert done.stdout.count("\n") <= 50
 
 
 def test_there_are_notebooks():

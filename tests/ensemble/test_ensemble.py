@@ -476,7 +476,16 @@ def test_the_command_line_makes_one(fruit, tmp_path):
     fruit.save_pretrained(tmp_path / "fruit")
     fruit.without(0).save_pretrained(tmp_path / "other")
     models, output = [str(tmp_path / "fruit"), str(tmp_path / "other")], str(tmp_path / "both")
-    command = ["ensemble", *(part for model in models for part in ("-m", model)), "--weight", "1", "--weight", "3", "-o", output]
+    command = [
+        "ensemble",
+        *(part for model in models for part in ("-m", model)),
+        "--weight",
+        "1",
+        "--weight",
+        "3",
+        "-o",
+        output,
+    ]
     result = CliRunner().invoke(app, [*command, "--by-name"])
     assert result.exit_code == 0, result.output
     opened = pellucid.load(output)

@@ -366,7 +366,9 @@ def test_the_command_hands_on_what_it_was_given(monkeypatch, tmp_path, fruit):
         languages, "distill_languages", lambda *texts, **settings: asked.append((texts, settings)) or fruit
     )
     options = ["--lang", "en=a=b.txt", "--lang", "de=d.txt", "--lang", "zh-Hans=z.txt", "-o", tmp_path / "model"]
-    result = command("--teacher", "teacher", *options, "--parallel", "en-zh-Hans=p.tsv", "--parallel", "en-de=a,d", "--uncased")
+    result = command(
+        "--teacher", "teacher", *options, "--parallel", "en-zh-Hans=p.tsv", "--parallel", "en-de=a,d", "--uncased"
+    )
     assert result.exit_code == 0, result.output
     (((teacher, corpora, parallel), settings),) = asked
     assert (teacher, corpora) == ("teacher", {"en": "a=b.txt", "de": "d.txt", "zh-Hans": "z.txt"})

@@ -554,6 +554,8 @@ def test_the_commands(world, corpus, tmp_path, monkeypatch):
     assert run("prune", "-m", "first", str(corpus), "--min-count", "2", "--max-words", "40", "-o", "small").stdout
     assert len(pellucid.load("small").vocabulary) == 40
     monkeypatch.setattr("pellucid.static.making.training.RefinementSettings", lambda steps: SMALL)
-    trained = run("retrain", "-m", "first", str(corpus), "--teacher", "t", "-o", "own", "--json", "--max-sentences", "900")
+    trained = run(
+        "retrain", "-m", "first", str(corpus), "--teacher", "t", "-o", "own", "--json", "--max-sentences", "900"
+    )
     assert json.loads(trained.stdout)["sentences"] == 881 and (tmp_path / "own.work").is_dir()
     assert pellucid.load("own").vectors.dtype == np.float16

@@ -29,7 +29,6 @@ _NO_SCORE = 0.01  # shares of a smaller mean score mean nothing
 _MOST_NAMED = 8  # points of the plot that get a label
 _STEM = 5  # letters that words are compared by
 _STRONGEST = 10  # texts that the words of an anchor are looked for in
-_FEW_TEXTS = 1_000  # of fewer the audit says that a rare dimension may only seem dead
 
 
 @dataclass(frozen=True)
@@ -44,6 +43,8 @@ class Thresholds:
         crowded_rate: crowded dimensions fire on at least this share of the texts.
         crowded_share: they may also give at least this share of the mean score of two texts, and thrice the even share.
         unclear_words: unclear anchors have fewer different content words than this.
+        least_texts: of fewer texts no dimension is called dead or crowded, nor an anchor unclear for the texts where it
+            is strongest: a rate of 0.001 cannot be told from 0 on a hundred texts.
     """
 
     dead_rate: float = 0.001
@@ -52,6 +53,7 @@ class Thresholds:
     crowded_rate: float = 0.95
     crowded_share: float = 0.05
     unclear_words: int = 2
+    least_texts: int = 1_000
 
     def __post_init__(self) -> None:
         """Check the ranges."""
@@ -61,6 +63,7 @@ class Thresholds:
                 raise InputError(f"{name} is {getattr(self, name)!r}; it must be between {low:g} and 1")
         check_integer("duplicate_texts", self.duplicate_texts, 2)
         check_integer("unclear_words", self.unclear_words, 0)
+        check_integer("least_texts", self.least_texts, 2)
 
 
 class Finding(NamedTuple):
@@ -165,9 +168,12 @@ class Audit(Report):
         sizes = f"{counted(len(self.measured), 'dimension')} over {counted(self.texts, 'text')}"
         blank = f" and {self.blank:,} more without a known word" if self.blank else ""
         yield Note(f"{sizes}{blank}. Two different texts score {signed(self.mean_score, 4)} on average.")
-        if self.texts < _FEW_TEXTS:
-            yield Note(f"With so few texts a rare dimension looks like a dead one; use {_FEW_TEXTS:,} or more.")
         limits = self.thresholds
+        if self.texts < limits.least_texts:
+            yield Note(
+                f"So few texts cannot show which dimensions are dead or crowded, nor which anchors their strongest texts "
+                f"do not fit: use {limits.least_texts:,} or more."
+            )
         titles = (
             f"dead: the same in all texts, or firing on at most {percent(limits.dead_rate)} of them and varying little",
             f"duplicate: correlation {limits.duplicate:g} or more in size",
@@ -177,6 +183,8 @@ class Audit(Report):
         )
         for kind, title in zip(KINDS, titles, strict=True):
             found = self.of(kind)
+            if not found and self.texts < limits.least_texts and kind in ("dead", "crowded"):
+                continue
             if not found:
                 yield Note(f"None {title}.")
                 continue
@@ -191,7 +199,7 @@ def audit(model: Embedder, texts: Iterable[str], *, thresholds: Thresholds | Non
     coordinate rises and falls with another's. Crowded: it fires on nearly every text, or gives much of the score that
     any two texts have; the second is not judged where two texts score below 0.01 on average. Unclear, only of anchors:
     the anchor has fewer than two content words, or none of them occurs in the ten texts where its dimension is
-    strongest, such as "They may rebel.".
+    strongest, such as "They may rebel.". Of fewer than 1,000 texts only duplicates and anchors of few words are found.
 
     Args:
         model: any family.
@@ -206,12 +214,13 @@ def audit(model: Embedder, texts: Iterable[str], *, thresholds: Thresholds | Non
     names = model.dimensions.names
     named_by_text = range(len(names)) if model.family == "anchors" else ()
     measured = spread(model, texts, examples=_STRONGEST, of=named_by_text, seed=seed)
-    dead = _dead(measured, names, thresholds)
+    enough = measured.texts >= thresholds.least_texts
+    dead = _dead(measured, names, thresholds) if enough else {}
     alive = np.ones(len(names), bool)
     alive[list(dead)] = False
     alive &= support(measured.sample) >= thresholds.duplicate_texts
     relatives, groups = _duplicates(measured, alive, thresholds.duplicate)
-    crowded = {n: f for n, f in _crowded(measured, names, thresholds).items() if n not in dead}
+    crowded = {n: f for n, f in _crowded(measured, names, thresholds).items() if n not in dead} if enough else {}
     doubled = [_duplicate_finding(group, names) for group in groups]
     findings = (*dead.values(), *doubled, *crowded.values(), *_unclear(measured, model, thresholds))
     return Audit(
@@ -282,7 +291,7 @@ def _unclear(measured: Spread, model: Embedder, thresholds: Thresholds) -> Itera
         if len(words) < thresholds.unclear_words:
             reason = f"has {counted(len(words), 'content word')}"
             yield Finding("unclear", (dimension.name,), "content words", len(words), reason, edit)
-        elif not near:
+        elif not near and measured.texts >= thresholds.least_texts:
             reason = f"none of its words occurs in its {counted(len(measured.highest[number]), 'strongest text')}"
             yield Finding("unclear", (dimension.name,), "strongest texts with one of its words", 0, reason, edit)
 

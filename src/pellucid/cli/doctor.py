@@ -63,12 +63,13 @@ def _extras() -> Iterator[Finding]:
             needed.setdefault(extra[1], []).append(found[0])
     installed = {re.sub(r"[-_.]+", "-", str(one.name)).lower() for one in metadata.distributions()}
     complete = []
-    for extra, names in sorted(needed.items()):
+    for extra_name, names in sorted(needed.items()):
         absent = [name for name in names if re.sub(r"[-_.]+", "-", name).lower() not in installed]
         if absent:
-            yield Finding(f"extra {extra}", f'without {", ".join(absent)}: pip install "pellucid[{extra}]"')
+            lacking = f'without {", ".join(absent)}: pip install "pellucid[{extra_name}]"'
+            yield Finding(f"extra {extra_name}", lacking)
         else:
-            complete.append(extra)
+            complete.append(extra_name)
     yield Finding("extras", f"complete: {', '.join(complete) or 'none'}")
 
 

@@ -452,7 +452,7 @@ def _marked(hit: Hit, brackets: bool) -> Text:
 
     from pellucid.views.parts import visible
 
-    text, words = hit.reasons.text, hit.reasons.words()
+    text, words = re.sub(r"\s", " ", hit.reasons.text), hit.reasons.words()
     start, end = snippet(text, words, _SNIPPET)
     shown = Text("\u2026 " if start else "")
     for begin, stop, _ in hit.reasons.highlights():
