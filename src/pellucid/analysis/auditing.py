@@ -171,8 +171,8 @@ class Audit(Report):
         limits = self.thresholds
         if self.texts < limits.least_texts:
             yield Note(
-                f"So few texts cannot show which dimensions are dead or crowded, nor which anchors their strongest texts "
-                f"do not fit: use {limits.least_texts:,} or more."
+                "So few texts cannot show which dimensions are dead or crowded, nor which anchors do not fit their "
+                f"strongest texts: use {limits.least_texts:,} or more."
             )
         titles = (
             f"dead: the same in all texts, or firing on at most {percent(limits.dead_rate)} of them and varying little",
