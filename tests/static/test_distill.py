@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import pellucid
 from pellucid.encoder.embedder import EncoderEmbedder
 from pellucid.errors import CorpusError, InputError
 from pellucid.fingerprint import fingerprint
@@ -20,6 +21,7 @@ from pellucid.static.making.distill import (
     PcaSettings,
     distill,
     distill_extraction,
+    open_teacher,
     project,
     subwords_of,
 )
@@ -437,3 +439,10 @@ def test_settings_that_do_not_fit(teacher: object, tmp_path: Path) -> None:
 
 def test_subwords_are_not_padded(teacher: object) -> None:
     assert subwords_of(teacher).encode("stones", add_special_tokens=False).tokens == ["st", "##one", "##s"]
+
+
+def test_a_loaded_encoder_is_a_teacher_and_other_models_are_refused(teacher: object, fruit: object) -> None:
+    assert open_teacher(pellucid.load(teacher)) is teacher
+    for other in (fruit, lambda texts: np.ones((len(texts), 2))):
+        with pytest.raises(InputError, match=r"is a \w+; words are read from a SentenceTransformer"):
+            open_teacher(other)

@@ -26,6 +26,7 @@ from pellucid.analysis.coordinates import spearman
 from pellucid.base import Embedder, Vectors
 from pellucid.corpus import Corpus
 from pellucid.embeddings import unit_rows
+from pellucid.encoder.embedder import EncoderEmbedder
 from pellucid.encoder.vectors import unit_vectors
 from pellucid.errors import CorpusError, InputError, require
 from pellucid.fingerprint import claim_model
@@ -238,9 +239,18 @@ def subwords_of(teacher: SentenceTransformer) -> Tokenizer | None:
 
 
 def open_teacher(teacher: Teacher) -> SentenceTransformer:
-    """Return the teacher, opened if it is the folder or hub id of one."""
+    """Return the teacher, opened if it is the folder or hub id of one, and as sentence-transformers has it."""
     require("sentence_transformers")
-    return open_sentence_transformer(teacher) if isinstance(teacher, str) else teacher
+    if isinstance(teacher, str):
+        return open_sentence_transformer(teacher)
+    if isinstance(teacher, EncoderEmbedder):  # what `pellucid.load` makes of one
+        teacher = teacher.model
+    if not hasattr(teacher, "default_prompt_name"):
+        raise InputError(
+            f"the teacher is a {type(teacher).__name__}; words are read from a SentenceTransformer, or its folder or "
+            "hub id. Any model can train a static one further: distill(teacher, corpus, start=...)"
+        )
+    return teacher
 
 
 def _trained_further(
