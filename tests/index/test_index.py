@@ -969,3 +969,9 @@ def test_an_index_holds_a_copy_of_a_model_given_by_its_folder(tmp_path, fruit):
         assert index.search("apple")[0].id == "a" and index.info()["models"] == {"m": str(tmp_path / "model")}
         index.rebuild()
         assert index.verify() == []
+
+
+def test_the_class_itself_says_how_an_index_is_opened():
+    for arguments in ((), ("my-index",)):
+        with pytest.raises(InputError, match=r"Index.open\('my-index'\) opens an index, and Index.create makes"):
+            Index(*arguments)

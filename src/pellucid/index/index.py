@@ -80,6 +80,12 @@ class Index(IndexHandle):
     call. Changes are made one after the other, whichever process makes them.
     """
 
+    def __init__(self, folder: Any = "my-index", *opened: Any, read_only: bool = False) -> None:
+        """Take what `create` and `open` have opened; these are for users."""
+        if not opened:
+            raise InputError(f"Index.open({str(folder)!r:.80}) opens an index, and Index.create makes an empty one")
+        super().__init__(folder, *opened, read_only=read_only)
+
     @classmethod
     def create(
         cls,
