@@ -30,9 +30,10 @@ _HEAD = """# Results: key tokens of a language model
 Written by `papers/keytokens/language_model.py` on {date}; {processor}, one thread, no GPU;
 `--texts {texts} --prompted {prompted} --swept {swept} --skip {skip} --words {words}`.
 
-The findings of *A Text is Worth Several Tokens* (Nie et al.) on **{model}**, {size}, read in bfloat16. The paper's
-models have 1.3 to 7 billion parameters and published fine-tunings; its texts are 10,000 of Wikipedia. Here the texts
-are {texts:,} sentences of all kinds under open licences ({prompted:,} for PromptEOL), which no tuning read.
+The findings of *A Text is Worth Several Tokens* (Nie et al.) on **{model}**, {size}, unpacked
+from 4 bits and read in bfloat16. The paper's models have 1.3 to 7 billion parameters and published fine-tunings; its
+texts are 10,000 of Wikipedia. Here the texts are {texts:,} sentences of all kinds under open licences ({prompted:,} for
+PromptEOL), which no tuning read.
 {tuned} Directions can be compared, sizes of figures cannot.
 
 {precision}

@@ -349,9 +349,9 @@ Written by `papers/ldir/yes_no_questions.py`. {measured} {processor}, one thread
 
 *LDIR* compares anchors with embeddings whose coordinates are answers to yes/no questions (QAEmb-MBQA, CQG-MBQA: about
 10,000 questions, answered by a model trained on the answers of large language models). This is the same in small:
-{count} questions written by hand, asked of every text by **{model}**, read in bfloat16. An answer is the logarithm of
-the odds of yes against no. Nothing is trained. The model reads {tokens:.0f} tokens for a text; an anchor model reads
-the text alone.
+{count} questions written by hand, asked of every text by **{model}** (weights unpacked from 4 bits), read in bfloat16.
+An answer is the logarithm of the odds of yes against no. Nothing is trained. The model reads {tokens:.0f} tokens for a
+text; an anchor model reads the text alone.
 
 """
 

@@ -172,14 +172,15 @@ Written by `papers/lens/language_model.py` on {datetime.date.today().isoformat()
 cores ({processor()}), on which other programs ran.
 
 The claims of the LENS paper (*Enhancing Lexicon-Based Text Embeddings with Large Language Models*) on
-SmolLM2-135M-Instruct: all its 30 layers, of which the last {row.upper} are trained (d = 576, 49,152 tokens, head tied
-to the input embeddings). The paper's model is Mistral 7B, all of it trained on millions of pairs; ours was trained for
-minutes, so that only the order of models can be compared, and that for so short a training.
+SmolLM2-135M-Instruct, whose weights at hand were unpacked from 4 bits: all its 30 layers, of which the last
+{row.upper} are trained (d = 576, 49,152 tokens, head tied to the input embeddings). The paper's model is Mistral 7B,
+all of it trained on millions of pairs; ours was trained for minutes, so that only the order of models can be compared,
+and that for so short a training.
 
 - **Training**, the same for every row (`recipes/lexicon_smollm2.py`): {row.steps} batches of {TRAINING.batch_size}
   sentences or {TRAINING.batch_size} pairs; an adapter of rank {TRAINING.rank} on all linear layers of the last
   {row.upper} layers, learning rate {row.learning_rate:g}, bfloat16. Sentences under open licences are trained towards
-  the cosines of two teachers side by side, MiniLM and multilingual-e5-small (divergence, temperature
+  the cosines of two teachers side by side, MiniLM and multilingual-e5-small (from 4 bits, too; divergence, temperature
   {TRAINING.similarity_temperature}); pairs (Tatoeba's paraphrases, MedQuAD's questions with the first {ANSWER} words of
   an answer) by InfoNCE, temperature {TRAINING.temperature}, against the other pairs of the batch. No hard negatives, no
   instructions.
