@@ -46,6 +46,7 @@ async function draw() {
     else link.removeAttribute("aria-current");
   }
   models.value = known.some((model) => model.name === state.model) ? state.model : known[0].name;
+  /** @type {HTMLElement} */ (models.closest("label")).hidden = name === "search"; // an index has models of its own
   result = null;
   said("");
   main.replaceChildren();
