@@ -49,7 +49,7 @@ function placed(/** @type {number} */ score, /** @type {Scale} */ usual) {
   const [low, high] = [Math.min(0, score, usual.unrelated[0]), Math.max(1, score)];
   const at = (/** @type {number} */ value) => `${(100 * (value - low)) / (high - low)}%`;
   const inner = (/** @type {number[]} */ values, /** @type {number} */ share) => values[Math.round(share * (values.length - 1))];
-  const below = (/** @type {number[]} */ values) => Math.round((100 * values.filter((value) => value < score).length) / values.length);
+  const below = (/** @type {number[]} */ values) => `${values.filter((value) => value < score).length} of ${values.length}`;
   const lines = kinds.map((kind) => {
     const [from, to] = [inner(usual[kind], 0.05), inner(usual[kind], 0.95)];
     const band = el("span", { class: `band ${kind}`, title: `nine in ten: ${from.toFixed(2)} to ${to.toFixed(2)}` });
@@ -59,9 +59,9 @@ function placed(/** @type {number} */ score, /** @type {Scale} */ usual) {
     needle.style.left = at(score);
     return [el("span", { class: "note" }, kind === "unrelated" ? "unrelated sentences" : "paraphrases"), el("div", { class: "strip", "aria-hidden": "true" }, band, needle)];
   });
-  return [el("p", {}, `Higher than ${below(usual.unrelated)} % of unrelated sentences and ${below(usual.paraphrases)} % of paraphrases.`),
+  return [el("p", {}, `Higher than ${below(usual.unrelated)} pairs of unrelated sentences and ${below(usual.paraphrases)} paraphrases.`),
     el("div", { class: "scale" }, ...lines.flat()),
-    el("p", { class: "note" }, `Bars: where nine in ten scores of this model lie, for ${usual.paraphrases.length} English paraphrases and ${usual.unrelated.length} pairs of unrelated sentences; the line is this score.`)];
+    el("p", { class: "note" }, "The bars: nine in ten scores that this model gives to such pairs, in English; the line: this score.")];
 }
 
 /** Return the view of an explanation; `usual` says what a score of the model means. */
