@@ -129,7 +129,7 @@ def test_a_score_is_placed_among_others_and_an_empty_text_has_none(page: Any, ur
     page.get_by_label("Text B").fill("")
     page.get_by_text("Write two texts").wait_for()
     assert page.locator(".score").count() == 0
-    page.get_by_label("Text B").fill("zzzxq")
+    page.get_by_label("Text B").fill("ሰላም")
     page.get_by_text("No score: the model finds nothing").wait_for()
     assert page.locator(".score, tfoot").count() == 0
 
@@ -320,6 +320,49 @@ def test_map_is_drawn_and_pointed_at(page: Any, url: str) -> None:
     assert len(lines) == len(DOCUMENTS) and {"x", "y", "text", "label"} <= set(lines[0])
 
 
+def test_labels_of_a_map_do_not_overlap_and_the_text_is_at_the_pointer(page: Any, library: str) -> None:
+    page.goto(library + "#map?limit=30&clusters=12")
+    canvas = page.locator("canvas")
+    canvas.wait_for()
+    page.wait_for_timeout(300)
+    labels = json.loads(canvas.get_attribute("data-labels"))
+    assert len(labels) > 3
+    for number, (left, right, line) in enumerate(labels):
+        others = labels[:number]
+        assert all(right < one[0] or left > one[1] or abs(line - one[2]) >= 18 for one in others)
+    edge = canvas.bounding_box()
+    for x, y in ((x, y) for y in range(10, int(edge["height"]), 14) for x in range(10, int(edge["width"]), 14)):
+        page.mouse.move(edge["x"] + x, edge["y"] + y)
+        if page.locator(".tip").is_visible():
+            break
+    tip = page.locator(".tip").bounding_box()
+    assert "Reports on" in page.locator(".tip").inner_text()
+    assert abs(tip["x"] - edge["x"] - x) < 500 and tip["x"] + tip["width"] <= edge["x"] + edge["width"] + 1
+
+
+def test_a_region_of_a_map_says_what_sets_it_apart(page: Any, library: str) -> None:
+    page.goto(library + "#map?limit=30&clusters=3")
+    page.locator("canvas").wait_for()
+    page.get_by_label("Colours").select_option("shelf")
+    assert page.locator("button.legend").all_inner_texts() == ["left (15)", "right (15)"]
+    page.get_by_label("Colours").select_option("year")
+    counts = [int(text.rpartition("(")[2][:-1]) for text in page.locator("button.legend").all_inner_texts()]
+    assert len(counts) == 5 and sum(counts) == 30
+    page.get_by_role("button", name="Select a region").click()
+    edge = page.locator("canvas").bounding_box()
+    page.mouse.move(edge["x"] + 1, edge["y"] + 1)
+    page.mouse.down()
+    page.mouse.move(edge["x"] + edge["width"] / 2, edge["y"] + edge["height"] - 1, steps=4)
+    page.mouse.up()
+    page.get_by_role("heading", name="selected texts apart").wait_for()
+    page.locator("tfoot").wait_for()
+    shown = int(page.locator("#said").inner_text().split()[0])
+    assert f"{shown} selected texts" in page.get_by_role("heading", name="selected texts apart").inner_text()
+    assert 0 < shown < 30 and "of them" in page.locator("h2 + p").first.inner_text()
+    page.get_by_role("button", name="Forget the selection").click()
+    page.locator("#said", has_text="30 of 30").wait_for()
+
+
 def test_saving(page: Any, url: str) -> None:
     page.goto(url + "#compare?a=a+loan&b=mortgage+rates")
     page.wait_for_selector(".score")
@@ -439,8 +482,23 @@ def test_a_first_visit(page: Any, url: str, tmp_path: Path) -> None:
         page.get_by_label("Texts of your own").fill("\n".join(DOCUMENTS.values()))
         page.get_by_role("button", name="Draw the map").click()
         page.locator("canvas").wait_for()
-        described = page.request.get(bare + page.get_by_role("link", name="API").get_attribute("href"))
-        assert "/explain" in described.json()["paths"]
+
+
+def test_the_api_page_names_every_route_and_sends_a_request(page: Any, url: str) -> None:
+    page.goto(url + "docs")
+    page.locator(".route").first.wait_for()
+    assert page.url == url + "#api"
+    paths = page.request.get(url + "openapi.json").json()["paths"]
+    asked = {f"{method.upper()} {path}" for path, methods in paths.items() for method in methods}
+    assert set(page.locator(".route summary code").all_inner_texts()) == asked
+    route = page.locator(".route", has=page.get_by_text("POST /explain", exact=True))
+    route.locator("summary").click()
+    assert "text3" in route.locator("td code").all_inner_texts()
+    route.get_by_role("button", name="Send").click()
+    route.locator("pre", has_text='"rows"').wait_for()
+    sent = json.loads(route.get_by_label("Body").input_value())
+    expected = pellucid.load("static-en").explain(sent["text1"])
+    assert f'"score": {expected.score:.6f}' in route.locator("pre").inner_text()
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
@@ -451,10 +509,10 @@ def test_accessible_in_both_schemes_and_on_a_phone(browser: Any, url: str, schem
     context = browser.new_context(color_scheme=scheme, viewport={"width": width, "height": 800})
     context.set_default_timeout(60_000)
     page = context.new_page()
-    for view in ("compare?a=a+loan&b=mortgage&c=dog", "read", "search?q=river+bank", "map?limit=30"):
+    for view in ("compare?a=a+loan&b=mortgage&c=dog", "read", "search?q=river+bank", "map?limit=30", "api"):
         page.goto("about:blank")
         page.goto(f"{url}#{view}")
-        page.wait_for_selector("tfoot, .hit, canvas")
+        page.wait_for_selector("tfoot, .hit, canvas, .route")
         page.evaluate(script)
         found = page.evaluate("axe.run(document, {runOnly: ['wcag2a', 'wcag2aa', 'wcag21aa', 'best-practice']})")
         problems = [
@@ -482,10 +540,10 @@ def test_the_keyboard_reaches_everything(page: Any, url: str) -> None:
 def test_no_other_host_is_asked(page: Any, url: str) -> None:
     hosts: set[str] = set()
     page.on("request", lambda request: hosts.add(request.url.split("/")[2]))
-    for view in ("compare", "read", "search?q=bank", "map?limit=30"):
+    for view in ("compare", "read", "search?q=bank", "map?limit=30", "api"):
         page.goto("about:blank")
         page.goto(f"{url}#{view}")
-        page.wait_for_selector("tfoot, .hit, canvas")
+        page.wait_for_selector("tfoot, .hit, canvas, .route")
     assert {host.split(":")[0] for host in hosts if host} == {"127.0.0.1"}
 
 
