@@ -1,4 +1,4 @@
-"""A corpus as points in the plane, in labelled clusters.
+"""A corpus as points in the plane, in labelled clusters, and what sets some of its texts apart.
 
 t-SNE puts similar texts side by side, KMeans makes clusters, and the words that set a cluster apart label it.
 """

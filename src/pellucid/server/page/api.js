@@ -13,8 +13,11 @@ const SHOWN = 4000; // characters of an answer
 export async function api(main, page) {
   const described = await ask("openapi.json");
   page.result(described);
-  /** Return a schema without references and without null. */
-  const whole = (/** @type {any} */ schema) => {
+  /**
+   * Return a schema without references and without null.
+   * @type {(schema: any) => any}
+   */
+  const whole = (schema) => {
     const named = schema.$ref ? described.components.schemas[schema.$ref.split("/").pop()] : schema;
     const some = (named.anyOf ?? []).filter((/** @type {any} */ one) => one.type !== "null");
     return some.length === 1 ? { ...named, anyOf: undefined, ...whole(some[0]) } : named;

@@ -160,10 +160,10 @@ export function marksOf(rows, side) {
 /**
  * Return rows as a table with bars; what is left out is summed up, so that the column adds up to the score.
  * @param {Row[]} rows
- * @param {{score: number, remainder?: number | null, caption: string, top?: number, hover?: (row: Row | null) => void}} options
- *   remainder: null where the rows are all of the score
+ * @param {{score: number, total?: string, remainder?: number | null, caption: string, top?: number, hover?: (row: Row | null) => void}} options
+ *   remainder: null where the rows are all of the score; total: what the sum is called
  */
-export function rowTable(rows, { score, remainder = null, caption, top = 12, hover }) {
+export function rowTable(rows, { score, total = "score", remainder = null, caption, top = 12, hover }) {
   const most = Math.max(1e-9, Math.abs(remainder ?? 0), ...rows.map((row) => Math.abs(row.contribution)));
   const least = (remainder ?? 0) < 0 || rows.slice(0, top).some((row) => row.contribution < 0) ? -1 : 0; // bars have no left half in vain
   const lineOf = (/** @type {Row} */ row) => {
@@ -186,7 +186,7 @@ export function rowTable(rows, { score, remainder = null, caption, top = 12, hov
     el("caption", {}, caption),
     el("thead", {}, el("tr", {}, el("th", { scope: "col", class: "number" }, "adds"), el("th", { scope: "col", class: "bar" }, "size"), el("th", { scope: "col" }, "reason"))),
     el("tbody", {}, ...lines),
-    el("tfoot", {}, el("tr", {}, el("td", { class: "number" }, signed(score)), el("td", { class: "bar" }), el("td", {}, "score")))));
+    el("tfoot", {}, el("tr", {}, el("td", { class: "number" }, signed(score)), el("td", { class: "bar" }), el("td", {}, total)))));
 }
 
 /** Return a bar, to the right for what adds and, from the middle then, to the left for what lowers. */

@@ -72,7 +72,7 @@ function groupsOf(/** @type {any} */ found, /** @type {string} */ name) {
       return { label: number ? `above ${start} to ${end}` : `to ${end}`, title: "", colour: RAMP[number], has: (/** @type {any} */ point) => valuesOf(point).some(isIn) };
     });
   } else {
-    const names = [...counts].sort((a, b) => b[1] - a[1]).map(([value]) => value);
+    const names = [...counts].sort((a, b) => b[1] - a[1] || String(a[0]).localeCompare(String(b[0]))).map(([value]) => value);
     const kept = new Set(names.slice(0, COLOURS.length));
     groups = [...kept].map((value, number) => ({ label: String(value), title: "", colour: COLOURS[number], has: (/** @type {any} */ point) => valuesOf(point).includes(value) }));
     if (names.length > kept.size) groups.push({ label: "other values", title: "", colour: "#888888", has: (/** @type {any} */ point) => valuesOf(point).some((/** @type {any} */ value) => !kept.has(value)) });
@@ -204,7 +204,7 @@ function drawn(/** @type {any} */ found, /** @type {string} */ model) {
       const made = await ask("contrast", { model, texts: found.points.map((/** @type {any} */ point) => point.text), members });
       const words = made.words.map((/** @type {any} */ word) => `${word.word} (in ${word.texts} of them, ${word.others} others)`).join(", ");
       apart.replaceChildren(title, el("p", {}, words || "no word"),
-        rowTable(made.rows, { score: made.separation, caption: "How much more alike two of them are than one of them and another, by dimensions; read from the first 400 characters" }), forget);
+        rowTable(made.rows, { score: made.separation, total: "separation", caption: "How much more alike two of them are than one of them and another, by dimensions; read from the first 400 characters" }), forget);
     } catch (error) {
       apart.replaceChildren(title, el("p", { class: "error", role: "alert" }, String(/** @type {Error} */ (error).message)), forget);
     }
