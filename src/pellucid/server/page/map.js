@@ -10,6 +10,7 @@ const NEAR = 12; // pixels
 const LISTED = 30;
 const EDGE = 24; // pixels that stay free around the points
 const MOST_STRETCH = 1.7; // of the longer side of the canvas: neighbours stay neighbours
+const BEYOND = 0.35; // of the breadth of nine in ten points: a point further out stands at the edge
 const LEAST_SELECTED = 2; // texts, and as many others
 
 /**
@@ -108,7 +109,8 @@ function drawn(/** @type {any} */ found, /** @type {string} */ model) {
   }
   function place(/** @type {{x: number, y: number}} */ point) {
     const unit = size();
-    return [canvas.clientWidth / 2 + (point.x - view.x) * unit.x, canvas.clientHeight / 2 + (point.y - view.y) * unit.y];
+    const [x, y] = [Math.min(Math.max(point.x, sides.x.from), sides.x.to), Math.min(Math.max(point.y, sides.y.from), sides.y.to)];
+    return [canvas.clientWidth / 2 + (x - view.x) * unit.x, canvas.clientHeight / 2 + (y - view.y) * unit.y];
   }
 
   function draw() {
@@ -291,9 +293,11 @@ function middle(/** @type {any[]} */ points, /** @type {"x" | "y"} */ side) {
   return values[values.length >> 1] ?? 0;
 }
 
-/** Return how long the map is along a coordinate, and its middle there. */
+/** Return the frame of the map along a coordinate; what is far from nearly all points lies beyond it. */
 function reach(/** @type {any[]} */ points, /** @type {"x" | "y"} */ side) {
-  const values = points.map((point) => point[side]);
-  const [from, to] = [Math.min(...values), Math.max(...values)];
-  return { middle: (from + to) / 2, length: to - from || 1 };
+  const values = points.map((point) => point[side]).sort((a, b) => a - b);
+  const [low, high] = [0.05, 0.95].map((share) => values[Math.round(share * (values.length - 1))]);
+  const from = Math.max(values[0], low - BEYOND * (high - low));
+  const to = Math.min(values[values.length - 1], high + BEYOND * (high - low));
+  return { from, to, middle: (from + to) / 2, length: to - from || 1 };
 }
