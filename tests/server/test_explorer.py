@@ -102,6 +102,11 @@ def rows(page: Any) -> list[str]:
     )
 
 
+def unfold(page: Any) -> None:
+    """Open the sliders of the search."""
+    page.locator("details", has_text="Weigh the score").evaluate("fold => { fold.open = true; }")
+
+
 def test_two_texts_and_a_third(page: Any, url: str) -> None:
     page.goto(url)
     page.get_by_label("Text A").fill("a loan for a house")
@@ -113,6 +118,20 @@ def test_two_texts_and_a_third(page: Any, url: str) -> None:
     page.get_by_label("Text C").fill("a dog")
     page.get_by_text("how much closer B is to A than C").wait_for()
     assert page.get_by_role("heading", name="Text C").is_visible()
+
+
+def test_a_score_is_placed_among_others_and_an_empty_text_has_none(page: Any, url: str) -> None:
+    page.goto(url + "#compare?a=a+loan+for+a+house&b=a+house+loan")
+    page.get_by_text("Higher than 870 of 870 pairs of unrelated sentences and").wait_for()
+    scale = page.request.get(url + "scores?model=static-en").json()
+    assert len(scale["unrelated"]) == len(scale["paraphrases"]) * (len(scale["paraphrases"]) - 1)
+    assert scale["unrelated"][len(scale["unrelated"]) * 9 // 10] < scale["paraphrases"][0]
+    page.get_by_label("Text B").fill("")
+    page.get_by_text("Write two texts").wait_for()
+    assert page.locator(".score").count() == 0
+    page.get_by_label("Text B").fill("ሰላም")
+    page.get_by_text("No score: the model finds nothing").wait_for()
+    assert page.locator(".score, tfoot").count() == 0
 
 
 def test_a_word_shows_its_partners_and_a_link_keeps_the_view(page: Any, url: str) -> None:
@@ -148,6 +167,7 @@ def test_an_encoders_remainder_is_a_line_and_weighed_by_nobody(page: Any, tmp_pa
         adds = [float(cell.replace("−", "-")) for cell in page.locator("tbody td.number").all_inner_texts()]
         assert sum(adds) == pytest.approx(float(page.locator(".score").inner_text()), abs=0.0005 * len(adds))
         page.goto(url + "#search?q=interest+on+loans")
+        unfold(page)
         page.get_by_role("slider", name="interest").wait_for()
         named = "all => all.map(one => one.ariaLabel ?? one.labels[0].innerText)"
         sliders = page.locator("input[type=range]").evaluate_all(named)
@@ -169,6 +189,8 @@ def test_search_is_weighed_anew_at_once(page: Any, url: str) -> None:
     score, title = (page.locator(f".hit h3 span:nth-child({number})").first.bounding_box() for number in (1, 2))
     assert score["x"] + score["width"] <= title["x"]
     assert "banks" in titles[0]
+    assert page.get_by_role("slider").count() == 0  # they are folded
+    unfold(page)
     slider = page.get_by_role("slider", name="river", exact=True)
     slider.fill("0")
     page.locator(".moved", has_text="down").first.wait_for()
@@ -181,6 +203,88 @@ def test_search_is_weighed_anew_at_once(page: Any, url: str) -> None:
     assert page.get_by_role("slider", name="river", exact=True).input_value() == "0"
     page.get_by_role("button", name="Reset the sliders").click()
     page.locator(".hit h3", has_text="banks").wait_for()
+
+
+LONG = " ".join(f"The library lends reports about subject {n} to readers of the town." for n in range(40))
+
+
+@pytest.fixture(scope="module")
+def library(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """An index with titles, long texts, and metadata of every kind."""
+    from pellucid.server import ServerSettings
+
+    folder = tmp_path_factory.mktemp("library") / "index"
+    words = "tea rain music work sleep loans".split()
+    metadata = [{"shelf": "left" if n % 2 else "right", "year": 2000 + n, "lent": n % 3 == 0} for n in range(30)]
+    titles = [f"Reports on {words[n % 6]}, volume {n}" for n in range(30)]
+    texts = [f"All about {words[n % 6]}. {LONG}" for n in range(30)]
+    with pellucid.Index.create(folder) as index:
+        index.add([f"r{n}" for n in range(30)], texts, titles=titles, metadata=metadata)
+    with served(ServerSettings(index=str(folder)), {"static-en": pellucid.load("static-en")}) as address:
+        yield address
+
+
+def test_hits_show_their_title_once_and_open(page: Any, library: str) -> None:
+    page.goto(library + "#search?q=the+reports+on+tea+and+rain")
+    first = page.locator(".hit").first
+    first.wait_for()
+    assert first.inner_text().count("Reports on") == 1
+    marked = first.locator("h3 .word").all_inner_texts()
+    assert "tea" in marked or "rain" in marked
+    body = first.locator(":scope > .marked")
+    short = body.bounding_box()["height"]
+    first.get_by_role("button", name="more").click()
+    assert body.bounding_box()["height"] > 2 * short and body.inner_text().rstrip().endswith("town.")
+    first.get_by_role("button", name="Every reason").click()
+    first.get_by_role("button", name="show them").click()
+    page.get_by_text("more rows together").wait_for(state="detached")
+    number = first.locator("tbody td.number")
+    total = float(first.locator("tfoot td.number").inner_text().replace("−", "-"))
+    assert abs(total - float(first.locator("h3 .number").inner_text())) < 2e-4
+    adds = [float(cell.replace("−", "-")) for cell in number.all_inner_texts()]
+    assert sum(adds) == pytest.approx(total, abs=1e-4 * len(adds))
+    second = page.locator(".hit").nth(1).locator("h3 .number").inner_text()
+    first.get_by_role("button", name="Why 1 above 2").click()
+    first.get_by_text("What puts it above").wait_for()
+    apart = float(first.locator("tfoot td.number").inner_text().replace("−", "-"))
+    assert apart == pytest.approx(total - float(second), abs=3e-4)
+    first.get_by_role("button", name="Nearest documents").click()
+    first.locator("ol li").first.wait_for()
+    unfold(page)
+    named = "all => all.map(one => one.ariaLabel ?? one.labels[0].innerText)"
+    sliders = page.locator("input[type=range]").evaluate_all(named)
+    assert "tea" in sliders and not {"the", "on", "and"} & set(sliders)
+
+
+def test_filters_narrow_the_search_and_stay_in_the_link(page: Any, library: str) -> None:
+    page.goto(library + "#search?q=reports+on+tea")
+    page.locator(".hit").first.wait_for()
+    assert page.locator("label.model").is_hidden()  # an index has its own models
+    page.get_by_text("Filters").click()
+    page.get_by_label("shelf").select_option("right")
+    page.get_by_label("year, to").fill("2010")
+    page.get_by_role("heading", name="that meet the filters").wait_for()
+    page.wait_for_function("document.querySelectorAll('.hit').length == 6")
+    facts = page.locator(".hit .parts:nth-child(2)").all_inner_texts()
+    assert all("shelf: right" in fact and "year: 20" in fact for fact in facts)
+    page.reload()
+    page.locator(".hit").first.wait_for()
+    assert page.get_by_label("shelf").input_value() == "right" and page.locator(".hit").count() == 6
+    page.get_by_label("year, to").fill("1990")
+    page.get_by_text("No document meets the filters").wait_for()
+    page.get_by_role("button", name="Clear the filters").click()
+    page.locator(".hit").nth(9).wait_for()
+    assert "m=" not in page.url
+
+
+def test_examples_are_titles_of_the_index(page: Any, library: str) -> None:
+    page.goto(library + "#search")
+    page.locator(".chips button").first.wait_for()
+    asked = page.locator(".chips button").all_inner_texts()
+    assert len(asked) == 4 and all(text.startswith("Reports on") for text in asked)
+    page.locator(".chips button").nth(1).click()
+    page.locator(".hit").first.wait_for()
+    assert page.locator(".hit h3").first.inner_text().replace("\n", " ").find(asked[1]) > 0
 
 
 def test_words_that_no_document_has_are_named(page: Any, url: str) -> None:
@@ -216,6 +320,49 @@ def test_map_is_drawn_and_pointed_at(page: Any, url: str) -> None:
     assert len(lines) == len(DOCUMENTS) and {"x", "y", "text", "label"} <= set(lines[0])
 
 
+def test_labels_of_a_map_do_not_overlap_and_the_text_is_at_the_pointer(page: Any, library: str) -> None:
+    page.goto(library + "#map?limit=30&clusters=12")
+    canvas = page.locator("canvas")
+    canvas.wait_for()
+    page.wait_for_timeout(300)
+    labels = json.loads(canvas.get_attribute("data-labels"))
+    assert len(labels) > 3
+    for number, (left, right, line) in enumerate(labels):
+        others = labels[:number]
+        assert all(right < one[0] or left > one[1] or abs(line - one[2]) >= 18 for one in others)
+    edge = canvas.bounding_box()
+    for x, y in ((x, y) for y in range(10, int(edge["height"]), 14) for x in range(10, int(edge["width"]), 14)):
+        page.mouse.move(edge["x"] + x, edge["y"] + y)
+        if page.locator(".tip").is_visible():
+            break
+    tip = page.locator(".tip").bounding_box()
+    assert "Reports on" in page.locator(".tip").inner_text()
+    assert abs(tip["x"] - edge["x"] - x) < 500 and tip["x"] + tip["width"] <= edge["x"] + edge["width"] + 1
+
+
+def test_a_region_of_a_map_says_what_sets_it_apart(page: Any, library: str) -> None:
+    page.goto(library + "#map?limit=30&clusters=3")
+    page.locator("canvas").wait_for()
+    page.get_by_label("Colours").select_option("shelf")
+    assert page.locator("button.legend").all_inner_texts() == ["left (15)", "right (15)"]
+    page.get_by_label("Colours").select_option("year")
+    counts = [int(text.rpartition("(")[2][:-1]) for text in page.locator("button.legend").all_inner_texts()]
+    assert len(counts) == 5 and sum(counts) == 30
+    page.get_by_role("button", name="Select a region").click()
+    edge = page.locator("canvas").bounding_box()
+    page.mouse.move(edge["x"] + 1, edge["y"] + 1)
+    page.mouse.down()
+    page.mouse.move(edge["x"] + edge["width"] / 2, edge["y"] + edge["height"] - 1, steps=4)
+    page.mouse.up()
+    page.get_by_role("heading", name="selected texts apart").wait_for()
+    page.locator("tfoot").wait_for()
+    shown = int(page.locator("#said").inner_text().split()[0])
+    assert f"{shown} selected texts" in page.get_by_role("heading", name="selected texts apart").inner_text()
+    assert 0 < shown < 30 and "of them" in page.locator("h2 + p").first.inner_text()
+    page.get_by_role("button", name="Forget the selection").click()
+    page.locator("#said", has_text="30 of 30").wait_for()
+
+
 def test_saving(page: Any, url: str) -> None:
     page.goto(url + "#compare?a=a+loan&b=mortgage+rates")
     page.wait_for_selector(".score")
@@ -243,6 +390,7 @@ def test_python_on_the_page_searches_as_the_page_does(page: Any, url: str, tmp_p
     page.goto(url + "#search?q=river+bank+loans+%22a%22")
     page.locator(".hit").first.wait_for()
     before = page.locator(".hit h3 span:nth-child(2)").all_inner_texts()
+    unfold(page)
     page.get_by_role("slider", name="river", exact=True).fill("0")
     page.get_by_role("slider", name="loans", exact=True).fill("1.5")
     page.get_by_role("slider", name="static-en", exact=True).fill("0.9")
@@ -271,6 +419,7 @@ def test_weights_and_a_new_model_are_saved(page: Any, tmp_path: Path) -> None:
     settings = ServerSettings(index=str(tmp_path / "index"), save_to=str(tmp_path / "models"))
     with served(settings, models) as url:
         page.goto(url + "#search?q=river+loans")
+        unfold(page)
         page.get_by_role("slider", name="river", exact=True).fill("0")
         page.get_by_role("slider", name="bm25", exact=True).fill("0.2")
         page.get_by_text("or use them in Python").click()
@@ -279,6 +428,7 @@ def test_weights_and_a_new_model_are_saved(page: Any, tmp_path: Path) -> None:
         assert "f=" not in page.url and "w=" not in page.url  # the index has them itself now
         page.reload()
         page.locator(".hit").first.wait_for()
+        unfold(page)
         assert page.get_by_role("slider", name="river", exact=True).input_value() == "0"
         dimension = page.locator(".sliders input[aria-label^='anchors: ']").first
         name = dimension.get_attribute("aria-label").removeprefix("anchors: ")
@@ -332,8 +482,23 @@ def test_a_first_visit(page: Any, url: str, tmp_path: Path) -> None:
         page.get_by_label("Texts of your own").fill("\n".join(DOCUMENTS.values()))
         page.get_by_role("button", name="Draw the map").click()
         page.locator("canvas").wait_for()
-        described = page.request.get(bare + page.get_by_role("link", name="API").get_attribute("href"))
-        assert "/explain" in described.json()["paths"]
+
+
+def test_the_api_page_names_every_route_and_sends_a_request(page: Any, url: str) -> None:
+    page.goto(url + "docs")
+    page.locator(".route").first.wait_for()
+    assert page.url == url + "#api"
+    paths = page.request.get(url + "openapi.json").json()["paths"]
+    asked = {f"{method.upper()} {path}" for path, methods in paths.items() for method in methods}
+    assert set(page.locator(".route summary code").all_inner_texts()) == asked
+    route = page.locator(".route", has=page.get_by_text("POST /explain", exact=True))
+    route.locator("summary").click()
+    assert "text3" in route.locator("td code").all_inner_texts()
+    route.get_by_role("button", name="Send").click()
+    route.locator("pre", has_text='"rows"').wait_for()
+    sent = json.loads(route.get_by_label("Body").input_value())
+    expected = pellucid.load("static-en").explain(sent["text1"])
+    assert f'"score": {expected.score:.6f}' in route.locator("pre").inner_text()
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
@@ -344,10 +509,10 @@ def test_accessible_in_both_schemes_and_on_a_phone(browser: Any, url: str, schem
     context = browser.new_context(color_scheme=scheme, viewport={"width": width, "height": 800})
     context.set_default_timeout(60_000)
     page = context.new_page()
-    for view in ("compare?a=a+loan&b=mortgage&c=dog", "read", "search?q=river+bank", "map?limit=30"):
+    for view in ("compare?a=a+loan&b=mortgage&c=dog", "read", "search?q=river+bank", "map?limit=30", "api"):
         page.goto("about:blank")
         page.goto(f"{url}#{view}")
-        page.wait_for_selector("tfoot, .hit, canvas")
+        page.wait_for_selector("tfoot, .hit, canvas, .route")
         page.evaluate(script)
         found = page.evaluate("axe.run(document, {runOnly: ['wcag2a', 'wcag2aa', 'wcag21aa', 'best-practice']})")
         problems = [
@@ -375,10 +540,10 @@ def test_the_keyboard_reaches_everything(page: Any, url: str) -> None:
 def test_no_other_host_is_asked(page: Any, url: str) -> None:
     hosts: set[str] = set()
     page.on("request", lambda request: hosts.add(request.url.split("/")[2]))
-    for view in ("compare", "read", "search?q=bank", "map?limit=30"):
+    for view in ("compare", "read", "search?q=bank", "map?limit=30", "api"):
         page.goto("about:blank")
         page.goto(f"{url}#{view}")
-        page.wait_for_selector("tfoot, .hit, canvas")
+        page.wait_for_selector("tfoot, .hit, canvas, .route")
     assert {host.split(":")[0] for host in hosts if host} == {"127.0.0.1"}
 
 

@@ -28,6 +28,7 @@ pytest.importorskip("fastapi", reason="the server needs pellucid[serve]")
 import uvicorn
 
 import pellucid
+from pellucid.analysis import contrast
 from pellucid.errors import InputError, ModelFolderError
 from pellucid.server import ServerSettings, create_app, serve
 from pellucid.server import running as server_running
@@ -738,7 +739,29 @@ def test_no_page_refers_to_another_host(url: str) -> None:
         text = found if isinstance(found, str) else json.dumps(found)
         hosts = set(re.findall(r"""(?:https?:|["'(=])//([^/"'\s)]+)""", text))
         assert hosts <= {"www.w3.org"}, (path, hosts)  # in the names of XML's vocabularies, which nobody asks
-    assert answered > len(pages) and ask(url, "/docs")[0] == 404
+    assert answered > len(pages) and ask(url, "/redoc")[0] == 404
+
+
+PARAPHRASES = Path(server_running.__file__).parent / "paraphrases.tsv"
+
+
+def test_what_sets_texts_apart_and_what_scores_mean(url: str, static: StaticEmbedder) -> None:
+    texts = ["a loan for a house", "the rates of a mortgage", "a dog in the park", "dogs and cats"] * 3
+    members = [0, 1, 4, 5]
+    sides = {"mine": [texts[n] for n in members], "others": [t for n, t in enumerate(texts) if n not in members]}
+    expected = contrast(static, sides)["mine"]
+    status, found = ask(url, "/contrast", {"texts": texts, "members": members})
+    assert status == 200 and found["separation"] == pytest.approx(expected.separation)
+    assert [row["name"] for row in found["rows"]] == [row.name for row in expected.rows]
+    assert sum(row["contribution"] for row in found["rows"]) == pytest.approx(found["separation"])
+    assert [word["word"] for word in found["words"]] == [word.word for word in expected.words]
+    for wrong in ([0, 12], [-1, 2], [3, 3]):
+        assert ask(url, "/contrast", {"texts": texts, "members": wrong})[0] == 422
+    status, scale = ask(url, "/scores")
+    pairs = [line.split("\t") for line in PARAPHRASES.read_text(encoding="utf-8").splitlines()]
+    own = sorted(float(static.explain(*pair).score) for pair in pairs)
+    assert status == 200 and scale["paraphrases"] == pytest.approx(own, abs=1e-4)
+    assert len(scale["unrelated"]) == len(pairs) * (len(pairs) - 1) and ask(url, "/scores?model=none")[0] == 404
 
 
 @pytest.mark.full
@@ -825,4 +848,5 @@ def test_the_wheel_holds_the_page(tmp_path: Path) -> None:
     page = {path.name for path in (root / "src/pellucid/server/page").iterdir()}
     with zipfile.ZipFile(built) as files:
         inside = {Path(name).name for name in files.namelist() if name.startswith("pellucid/server/page/")}
+        assert "pellucid/server/paraphrases.tsv" in files.namelist()
     assert inside == page and {"index.html", "explorer.js", "style.css"} <= page

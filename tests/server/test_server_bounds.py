@@ -221,6 +221,7 @@ def bodies(url: str) -> dict[str, dict[str, Any]]:
         },
         "/why": {"query": "able", "id": "1", "weights": {"bm25": 1}},
         "/map": {"texts": ["a loan", "b"] * 5, "clusters": 2, "limit": 10},
+        "/contrast": {"texts": ["a loan", "a house"] * 5, "members": [0, 2]},
         "/models": {"name": "fruit", "words": {"loan": 0.5}, "scale": {}, "without": []},
         "/index": {"weights": {"a": 1}, "word_weights": {}},
     }  # fmt: skip

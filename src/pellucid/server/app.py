@@ -17,7 +17,7 @@ from fastapi.exceptions import RequestValidationError
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.multiprocess import MultiProcessCollector
 from starlette.exceptions import HTTPException
-from starlette.responses import FileResponse, HTMLResponse, PlainTextResponse, Response
+from starlette.responses import FileResponse, HTMLResponse, PlainTextResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from pellucid.base import Embedder
@@ -30,7 +30,7 @@ from pellucid.server.service import ServerSettings, Service
 
 _PAGE = {file.name: file for file in (Path(__file__).parent / "page").iterdir()}
 _STATE = ("/health", "/ready", "/metrics")
-_OPEN = {*_STATE, "/openapi.json", "/", *(f"/{name}" for name in _PAGE)}  # answered without a token
+_OPEN = {*_STATE, "/openapi.json", "/docs", "/", *(f"/{name}" for name in _PAGE)}  # answered without a token
 _BODIES = 8  # of the largest size may be held at a time
 _SENT = 1 << 18  # bytes: longer answers are sent in such pieces, each when the client has read most of those before
 _MOST_UNREAD = 256 << 20  # bytes of answers that clients have not read yet
@@ -94,6 +94,10 @@ def _add_page(app: FastAPI) -> None:
         """Return the explorer."""
         return FileResponse(_PAGE["index.html"], headers=_PAGE_HEADERS)
 
+    async def documented(request: Request) -> Response:
+        return RedirectResponse("./#api", headers=_PAGE_HEADERS)
+
+    app.add_route("/docs", documented, methods=["GET"], include_in_schema=False)
     for name in _PAGE:
         app.add_route(f"/{name}", send, methods=["GET"], include_in_schema=False)
 

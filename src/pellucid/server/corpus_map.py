@@ -1,4 +1,4 @@
-"""A corpus as points in the plane, in labelled clusters.
+"""A corpus as points in the plane, in labelled clusters, and what sets some of its texts apart.
 
 t-SNE puts similar texts side by side, KMeans makes clusters, and the words that set a cluster apart label it.
 """
@@ -17,13 +17,14 @@ from starlette.responses import Response
 from pellucid.base import Embedder
 from pellucid.embeddings import unit_rows
 from pellucid.errors import InputError, require
-from pellucid.server.bodies import InferenceError, RequestBody, Route, Whole, answer, described
+from pellucid.server.bodies import ApiError, InferenceError, RequestBody, Route, Whole, answer, described
 from pellucid.server.service import Service
 
 _LEAST_POINTS, _MOST_POINTS = 10, 5000
 _COMPONENTS = 50  # that t-SNE sees: as many keep the neighbours, and it is quicker
 _PERPLEXITY = 30
 _LABEL_WORDS = 4
+_ROWS = 10_000  # dimensions of a contrast
 _SHOWN = 400  # characters of a text on the map
 _ENCODED = 4000  # characters of a document that are encoded for the map
 _Corpus = Annotated[list[str], Field(min_length=_LEAST_POINTS, max_length=_MOST_POINTS, fail_fast=True)]
@@ -42,10 +43,11 @@ class MapRequest(RequestBody):
 
 
 class MapPoint(BaseModel):
-    """A text in the plane."""
+    """A text in the plane; the metadata are those of a document of the index."""
 
     id: str
     text: str
+    metadata: dict[str, Any]
     x: float
     y: float
     cluster: int
@@ -68,6 +70,16 @@ class MapAnswer(BaseModel):
     clusters: list[MapCluster]
 
 
+class ContrastRequest(RequestBody):
+    """The body of /contrast."""
+
+    texts: _Corpus
+    members: Annotated[list[Whole], Field(min_length=2, max_length=_MOST_POINTS, fail_fast=True)] = Field(
+        description="Numbers of the texts of the group, from 0; the others are what it is set apart from."
+    )
+    model: str | None = None
+
+
 class CorpusMap(NamedTuple):
     """Points, float32 [texts, 2] from -1 to 1, clusters, and the number of the cluster of each text."""
 
@@ -87,22 +99,55 @@ def map_routes(service: Service) -> APIRouter:
         if body.texts is not None:
             texts = service.texts(body.texts, "texts", _MOST_POINTS)
             ids = [str(number) for number in range(1, len(texts) + 1)]
+            metadata: list[dict[str, Any]] = [{} for _ in texts]
         else:
             index = service.searched()
             every = max(1, -(-len(index) // body.limit))
             chosen = await service.in_thread(lambda: list(islice(index, 0, None, every)))
-            ids = [document.id for document in chosen]
+            ids, metadata = [document.id for document in chosen], [document.metadata for document in chosen]
             texts = ["\n".join(filter(None, (document.title, document.text)))[:_ENCODED] for document in chosen]
 
         found = await service.in_slow_thread(lambda: corpus_map(service.models[name], texts, body.clusters))
-        places = zip(ids, texts, found.points.tolist(), found.members)
+        places = zip(ids, texts, metadata, found.points.tolist(), found.members)
         return answer({
             "model": name,
-            "points": [{"id": id, "text": t[:_SHOWN], "x": x, "y": y, "cluster": c} for id, t, (x, y), c in places],
+            "points": [
+                {"id": id, "text": text[:_SHOWN], "metadata": facts, "x": x, "y": y, "cluster": cluster}
+                for id, text, facts, (x, y), cluster in places
+            ],
             "clusters": [cluster.model_dump() for cluster in found.clusters],
         })  # fmt: skip
 
+    @router.post("/contrast", response_model=dict[str, Any])
+    async def what_sets_apart(body: ContrastRequest) -> Response:
+        """Say which dimensions and words set some texts apart from the others."""
+        name = service.model_name(body.model)
+        texts, members = service.texts(body.texts, "texts", _MOST_POINTS), set(body.members)
+        if min(members) < 0 or max(members) >= len(texts):
+            raise ApiError(422, f"members are numbers of texts, from 0 to {len(texts) - 1:,}", "members")
+        return answer(await service.in_slow_thread(lambda: _contrasted(service.models[name], texts, members)))
+
     return router
+
+
+def _contrasted(model: Embedder, texts: list[str], members: set[int]) -> dict[str, Any]:
+    """Return words and the largest dimensions that set a group of texts apart; rows are those of an explanation."""
+    from pellucid.analysis.groups import contrast
+
+    sides: dict[str, list[str]] = {"selected": [], "others": []}
+    for number, text in enumerate(texts):
+        sides["selected" if number in members else "others"].append(text)
+    found = contrast(model, sides)["selected"]
+    return {
+        "texts": found.texts,
+        "others": found.others,
+        "within": found.within,
+        "between": found.between,
+        "separation": found.separation,
+        "words": [word._asdict() for word in found.words],
+        "typical": [example.text for example in found.typical],
+        "rows": [{"name": row.name, "contribution": row.part} for row in found.rows[:_ROWS]],
+    }
 
 
 def corpus_map(model: Embedder, texts: Sequence[str], clusters: int = 8) -> CorpusMap:

@@ -5,8 +5,11 @@ Edited models and settings of the index are saved only if the server was started
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
+import numpy as np
 from fastapi import APIRouter, Query
 from pydantic import BaseModel, Field
 from starlette.responses import Response
@@ -19,8 +22,13 @@ from pellucid.server.bounds import check_pairs, difference, explained, searched
 from pellucid.server.service import Service
 from pellucid.static.embedder import static_model
 
+if TYPE_CHECKING:
+    from pellucid.index.index import Index
+
 _Role = Literal["query", "document"]
-_EXAMPLE_WORDS = 6
+_EXAMPLES, _EXAMPLE_WORDS = 4, 10
+_LOOKED_AT = 5_000  # documents whose metadata and titles are read for what the page offers
+_MOST_VALUES = 20  # of a field to choose from
 _BM25 = "bm25"  # the part of a score that is not from a model
 _Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9]([A-Za-z0-9._-]{0,62}[A-Za-z0-9])?$")]
 _Alternatives = Annotated[list[dict[str, Any]], Field(max_length=100, fail_fast=True)]
@@ -36,6 +44,14 @@ class ExplainRequest(RequestBody):
     role1: _Role | None = None
     role2: _Role | None = Field(None, description="Of text2 and text3.")
     notes: bool = Field(False, description="Add the sentences that the views show: coverage, for and against.")
+
+
+class ScoreScale(BaseModel):
+    """Scores that a model gives to English sentences, each list from the lowest up."""
+
+    model: str
+    paraphrases: list[float] = Field(description="Of pairs that say the same in other words.")
+    unrelated: list[float] = Field(description="Of pairs of sentences about different things.")
 
 
 class DescribeRequest(RequestBody):
@@ -88,6 +104,7 @@ class WhyRequest(RequestBody):
     id: str
     below: str | None = Field(None, description="The id of another document: explain the difference of the two scores.")
     weights: Weights | None = None
+    word_weights: Weights | None = None
 
 
 class ModelEdit(RequestBody):
@@ -152,6 +169,16 @@ def model_routes(service: Service) -> APIRouter:
 
         return answer(await service.in_thread(work))
 
+    scales: dict[str, dict[str, Any]] = {}
+
+    @router.get("/scores", response_model=ScoreScale)
+    async def scores(model: str | None = None) -> Response:
+        """Say which scores the model gives to paraphrases and to unrelated sentences: what a score of it means."""
+        name = service.model_name(model)
+        if name not in scales:
+            scales[name] = await service.in_thread(lambda: {"model": name, **_score_scale(service.models[name])})
+        return answer(scales[name])
+
     @router.post("/describe", response_model=Description)
     async def describe(body: DescribeRequest) -> Response:
         """Say in a line what a text is mostly about."""
@@ -186,6 +213,15 @@ def model_routes(service: Service) -> APIRouter:
     return router
 
 
+def _score_scale(model: Embedder) -> dict[str, list[float]]:
+    """Return the scores of the pairs that come with us, and of the first sentence of each with the second of others."""
+    lines = (Path(__file__).parent / "paraphrases.tsv").read_text(encoding="utf-8").splitlines()
+    first, second = zip(*(line.split("\t") for line in lines))
+    found = np.asarray(model.similarity(model.encode(list(first)), model.encode(list(second))), np.float64)
+    own = np.eye(len(found), dtype=bool)
+    return {"paraphrases": sorted(found[own].round(4).tolist()), "unrelated": sorted(found[~own].round(4).tolist())}
+
+
 def index_routes(service: Service) -> APIRouter:
     """Return the routes that ask the index."""
     router = APIRouter(tags=["pellucid"], route_class=Route, responses=described(InferenceError, 404))
@@ -215,7 +251,7 @@ def index_routes(service: Service) -> APIRouter:
                 if id not in index:
                     raise ApiError(404, f"no document {id!r:.80} is in the index", "id")
             models = len(index.weights.keys() - {_BM25})
-            hits = [index.score(body.query, id, weights=body.weights) for id in ids]
+            hits = [index.score(body.query, id, weights=body.weights, word_weights=body.word_weights) for id in ids]
             for hit in hits:
                 check_pairs(body.query, [hit], models)
             return explained(difference([hit.explain() for hit in hits]))
@@ -224,17 +260,33 @@ def index_routes(service: Service) -> APIRouter:
 
     @router.get("/index", response_model=dict[str, Any])
     async def index_info() -> Response:
-        """Say what the index holds, and an example of what one might ask: the first words of a document."""
+        """Say what the index holds, what one might ask it, and the values of its fields that one can choose from."""
         index = service.searched()
-
-        def work() -> dict[str, Any]:
-            first = next((document.title or document.text for document in index), "")
-            return {**index.info(), "example": " ".join(first.split()[:_EXAMPLE_WORDS])}
-
-        facts = await service.in_thread(work)
+        facts = await service.in_thread(lambda: {**index.info(), **_offered(index)})
         return answer({name: value for name, value in facts.items() if name != "folder"})
 
     return router
+
+
+def _offered(index: Index) -> dict[str, Any]:
+    """Return examples of queries, values of the fields, whether all documents were looked at, and the stop words.
+
+    A field with more values than one would choose from is absent.
+    """
+    documents = list(islice(index, _LOOKED_AT))
+    spread = documents[:: max(1, len(documents) // _EXAMPLES)][:_EXAMPLES]
+    examples = [" ".join((document.title or document.text).split()[:_EXAMPLE_WORDS]) for document in spread]
+    values: dict[str, set[str]] = {}
+    for document in documents:
+        for name, value in document.metadata.items():
+            items = value if isinstance(value, list) else [value]
+            values.setdefault(name, set()).update(item for item in items if isinstance(item, str))
+    return {
+        "examples": list(dict.fromkeys(filter(None, examples))),
+        "values": {name: sorted(some) for name, some in values.items() if 0 < len(some) <= _MOST_VALUES},
+        "values are all": len(documents) == len(index),
+        "stop words": sorted(index._now().words.analyser.stop_words),
+    }
 
 
 def saving_routes(service: Service) -> APIRouter:

@@ -10,8 +10,18 @@ export function compare(main, page) {
   const texts = { a: page.state.a ?? EXAMPLE.a, b: page.state.b ?? EXAMPLE.b, c: page.state.c ?? EXAMPLE.c };
   const result = el("div", { "aria-live": "polite" });
   const explain = soon(
-    () => ask("explain", { text1: texts.a, text2: texts.b, ...(texts.c && { text3: texts.c }), model: page.model, notes: true }),
-    (found) => { page.result(found); result.replaceChildren(...drawn(found)); },
+    async () => {
+      if (!texts.a.trim() || !texts.b.trim()) return null;
+      const [found, scale] = await Promise.all([
+        ask("explain", { text1: texts.a, text2: texts.b, ...(texts.c.trim() && { text3: texts.c }), model: page.model, notes: true }),
+        ask(`scores?${new URLSearchParams({ model: page.model })}`),
+      ]);
+      return { found, scale };
+    },
+    (answer) => {
+      page.result(answer && answer.found);
+      result.replaceChildren(...(answer ? drawn(answer.found, answer.scale) : [el("p", { class: "empty" }, "Write two texts, A and B, to compare them.")]));
+    },
     (error) => result.replaceChildren(el("p", { class: "error" }, error.message)),
   );
   const typed = (/** @type {"a" | "b" | "c"} */ name) => (/** @type {string} */ value) => {
@@ -28,8 +38,34 @@ export function compare(main, page) {
   explain(0);
 }
 
-/** Return the view of an explanation. */
-function drawn(/** @type {any} */ found) {
+/**
+ * What a model gives to pairs of sentences, from the lowest up.
+ * @typedef {{paraphrases: number[], unrelated: number[]}} Scale
+ */
+
+/** Return where a score lies among those of paraphrases and of unrelated sentences. */
+function placed(/** @type {number} */ score, /** @type {Scale} */ usual) {
+  const kinds = /** @type {const} */ (["paraphrases", "unrelated"]);
+  const [low, high] = [Math.min(0, score, usual.unrelated[0]), Math.max(1, score)];
+  const at = (/** @type {number} */ value) => `${(100 * (value - low)) / (high - low)}%`;
+  const inner = (/** @type {number[]} */ values, /** @type {number} */ share) => values[Math.round(share * (values.length - 1))];
+  const below = (/** @type {number[]} */ values) => `${values.filter((value) => value < score).length} of ${values.length}`;
+  const lines = kinds.map((kind) => {
+    const [from, to] = [inner(usual[kind], 0.05), inner(usual[kind], 0.95)];
+    const band = el("span", { class: `band ${kind}`, title: `nine in ten: ${from.toFixed(2)} to ${to.toFixed(2)}` });
+    band.style.left = at(from);
+    band.style.width = `calc(${at(to)} - ${at(from)})`;
+    const needle = el("span", { class: "needle" });
+    needle.style.left = at(score);
+    return [el("span", { class: "note" }, kind === "unrelated" ? "unrelated sentences" : "paraphrases"), el("div", { class: "strip", "aria-hidden": "true" }, band, needle)];
+  });
+  return [el("p", {}, `Higher than ${below(usual.unrelated)} pairs of unrelated sentences and ${below(usual.paraphrases)} paraphrases.`),
+    el("div", { class: "scale" }, ...lines.flat()),
+    el("p", { class: "note" }, "The bars: nine in ten scores that this model gives to such pairs, in English; the line: this score.")];
+}
+
+/** Return the view of an explanation; `usual` says what a score of the model means. */
+function drawn(/** @type {any} */ found, /** @type {Scale} */ usual) {
   const sides = /** @type {const} */ (["spans1", "spans2", "spans3"]).filter((_, number) => found[`text${number + 1}`] !== null && found[`text${number + 1}`] !== undefined);
   const marks = sides.map((side) => marksOf(found.rows, side));
   const scale = Math.max(1e-9, ...marks.flat().map((mark) => Math.abs(mark.value)));
@@ -56,11 +92,13 @@ function drawn(/** @type {any} */ found) {
   }
 
   const label = found.text3 ? "how much closer B is to A than C" : "similarity of A and B";
+  const isEmpty = found.score === 0 && !found.rows.length;
   return [
     el("p", { class: "note" }, label),
-    el("div", { class: "score" }, found.score.toFixed(4)),
+    ...(isEmpty ? [el("p", { class: "empty" }, "No score: the model finds nothing that the texts have in common.")] : [el("div", { class: "score" }, found.score.toFixed(4))]),
+    ...(isEmpty || found.text3 ? [] : placed(found.score, usual)),
     ...found.notes.map((/** @type {any} */ note) => el("p", { class: note.is_warning ? "warning" : "note" }, note.text)),
     ...boxes.flatMap((box, number) => [el("h2", {}, `Text ${"ABC"[number]}`), box]),
-    rowTable(found.rows, { score: found.score, remainder: found.exact ? null : found.remainder, caption: "What the score is made of", hover: (row) => outline(row ? [row] : [], row !== null) }),
+    ...(isEmpty ? [] : [rowTable(found.rows, { score: found.score, remainder: found.exact ? null : found.remainder, caption: "What the score is made of", hover: (row) => outline(row ? [row] : [], row !== null) })]),
   ];
 }

@@ -126,6 +126,18 @@ function tinted(word, mark, most, hover) {
   return made;
 }
 
+/** Return a long text cut after some lines, and a button for the rest, which is there only where something is cut. */
+export function cut(/** @type {HTMLElement} */ box) {
+  box.classList.add("is-cut");
+  const more = el("button", { type: "button", class: "link", "aria-expanded": "false", click: () => {
+    const isCut = box.classList.toggle("is-cut");
+    more.textContent = isCut ? "more" : "less";
+    more.setAttribute("aria-expanded", String(!isCut));
+  } }, "more");
+  new ResizeObserver(() => { more.hidden = box.classList.contains("is-cut") && box.scrollHeight <= box.clientHeight + 1; }).observe(box);
+  return [box, more];
+}
+
 /**
  * Return what each stretch of a text adds, from the rows: a row's share goes to its spans in equal parts.
  * @param {Row[]} rows
@@ -148,28 +160,33 @@ export function marksOf(rows, side) {
 /**
  * Return rows as a table with bars; what is left out is summed up, so that the column adds up to the score.
  * @param {Row[]} rows
- * @param {{score: number, remainder?: number | null, caption: string, top?: number, hover?: (row: Row | null) => void}} options
- *   remainder: null where the rows are all of the score
+ * @param {{score: number, total?: string, remainder?: number | null, caption: string, top?: number, hover?: (row: Row | null) => void}} options
+ *   remainder: null where the rows are all of the score; total: what the sum is called
  */
-export function rowTable(rows, { score, remainder = null, caption, top = 12, hover }) {
+export function rowTable(rows, { score, total = "score", remainder = null, caption, top = 12, hover }) {
   const most = Math.max(1e-9, Math.abs(remainder ?? 0), ...rows.map((row) => Math.abs(row.contribution)));
   const least = (remainder ?? 0) < 0 || rows.slice(0, top).some((row) => row.contribution < 0) ? -1 : 0; // bars have no left half in vain
-  const lines = rows.slice(0, top).map((row) => {
+  const lineOf = (/** @type {Row} */ row) => {
     const line = el("tr", {}, el("td", { class: "number" }, signed(row.contribution)), el("td", { class: "bar" }, bar(row.contribution / most, least)), el("td", {}, row.name));
     if (hover) {
       line.addEventListener("mouseenter", () => hover(row));
       line.addEventListener("mouseleave", () => hover(null));
     }
     return line;
-  });
+  };
+  const lines = rows.slice(0, top).map(lineOf);
   const rest = score - (remainder ?? 0) - rows.slice(0, top).reduce((sum, row) => sum + row.contribution, 0);
-  if (rows.length > top) lines.push(el("tr", {}, el("td", { class: "number" }, signed(rest)), el("td", { class: "bar" }), el("td", { class: "note" }, `${(rows.length - top).toLocaleString("en")} more rows together`)));
+  if (rows.length > top) {
+    const all = el("button", { type: "button", class: "link", click: () => more.replaceWith(...rows.slice(top).map(lineOf)) }, "show them");
+    const more = el("tr", {}, el("td", { class: "number" }, signed(rest)), el("td", { class: "bar" }), el("td", { class: "note" }, `${(rows.length - top).toLocaleString("en")} more rows together `, all));
+    lines.push(more);
+  }
   if (remainder !== null) lines.push(el("tr", {}, el("td", { class: "number" }, signed(remainder)), el("td", { class: "bar" }, bar(remainder / most, least)), el("td", { class: "note" }, "remainder: what the rows do not carry")));
   return el("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": caption }, el("table", {},
     el("caption", {}, caption),
     el("thead", {}, el("tr", {}, el("th", { scope: "col", class: "number" }, "adds"), el("th", { scope: "col", class: "bar" }, "size"), el("th", { scope: "col" }, "reason"))),
     el("tbody", {}, ...lines),
-    el("tfoot", {}, el("tr", {}, el("td", { class: "number" }, signed(score)), el("td", { class: "bar" }), el("td", {}, "score")))));
+    el("tfoot", {}, el("tr", {}, el("td", { class: "number" }, signed(score)), el("td", { class: "bar" }), el("td", {}, total)))));
 }
 
 /** Return a bar, to the right for what adds and, from the middle then, to the left for what lowers. */

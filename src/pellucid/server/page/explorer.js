@@ -6,6 +6,7 @@ import { compare } from "./compare.js";
 import { read } from "./read.js";
 import { search } from "./search.js";
 import { map } from "./map.js";
+import { api } from "./api.js";
 
 /**
  * A view draws itself into `main` and returns what "Save JSON" saves.
@@ -17,7 +18,7 @@ import { map } from "./map.js";
  */
 
 /** @type {Record<string, View>} */
-const VIEWS = { compare, read, search, map };
+const VIEWS = { compare, read, search, map, api };
 const main = /** @type {HTMLElement} */ (document.getElementById("main"));
 const models = /** @type {HTMLSelectElement} */ (document.getElementById("model"));
 /** @type {unknown} */
@@ -46,6 +47,7 @@ async function draw() {
     else link.removeAttribute("aria-current");
   }
   models.value = known.some((model) => model.name === state.model) ? state.model : known[0].name;
+  /** @type {HTMLElement} */ (models.closest("label")).hidden = name === "search" || name === "api"; // an index has models of its own
   result = null;
   said("");
   main.replaceChildren();

@@ -1,11 +1,13 @@
 // @ts-check
 /** An index: hits with highlighted reasons; sliders weigh its parts, and the words or dimensions of the reasons, anew. */
 
-import { ask, el, keeping, markedText, said, signed, slider, soon } from "./dom.js";
+import { ask, cut, el, field, keeping, markedText, rowTable, said, signed, slider, soon } from "./dom.js";
 
 const FOUND = 50; // hits that are fetched: those that sliders put in a new order
 const SHOWN = 10;
 const HANDLES = 12; // words or dimensions with a slider
+const NEIGHBOURS = 5;
+const ASKED = 1000; // characters of a passage that its neighbours are searched by
 
 /**
  * What weighs a score: its parts, and the words and dimensions of its reasons.
@@ -27,17 +29,23 @@ export async function search(main, page) {
   let factors = page.state.f ? JSON.parse(page.state.f) : { ...info["word weights"] };
   /** @type {any} */
   let found = null;
+  const where = page.state.m ? JSON.parse(page.state.m) : {};
+  const stopWords = new Set(info["stop words"]);
 
   const hits = el("div", { "aria-live": "polite" });
   const handles = el("div", { class: "sliders" });
   const code = el("pre", { tabindex: "0" });
   const elsewhere = el("p", { class: "note" });
   const run = soon(
-    async () => (query ? ask("search", { query, top_k: FOUND, weights, word_weights: {}, rows: 400 }) : null),
-    (answer) => { found = answer; page.result(answer); drawHandles(); drawHits(); },
-    (error) => hits.replaceChildren(el("p", { class: "error" }, error.message)),
+    async () => {
+      hits.setAttribute("aria-busy", String(Boolean(query)));
+      if (query && !found) hits.replaceChildren(el("p", { class: "note" }, "Searching"));
+      return query ? ask("search", { query, top_k: FOUND, weights, word_weights: {}, rows: 400, ...(Object.keys(where).length && { where }) }) : null;
+    },
+    (answer) => { found = answer; page.result(answer); hits.removeAttribute("aria-busy"); drawHandles(); drawHits(); },
+    (error) => { hits.removeAttribute("aria-busy"); hits.replaceChildren(el("p", { class: "error" }, error.message)); },
   );
-  const keep = () => page.set({ q: query, w: same(weights, info.weights) ? "" : JSON.stringify(weights), f: same(factors, info["word weights"]) ? "" : JSON.stringify(factors) });
+  const keep = () => page.set({ q: query, m: Object.keys(where).length ? JSON.stringify(where) : "", w: same(weights, info.weights) ? "" : JSON.stringify(weights), f: same(factors, info["word weights"]) ? "" : JSON.stringify(factors) });
   const ask_for = (/** @type {string} */ text) => { query = box.value = text; factors = { ...info["word weights"] }; keep(); };
 
   /** Return the weights as they are now; words are those that stand in a question, the rest are dimensions. */
@@ -62,7 +70,7 @@ export async function search(main, page) {
     /** @type {Map<string, number>} */
     const sizes = new Map();
     for (const hit of found?.hits.slice(0, SHOWN) ?? []) {
-      for (const row of hit.rows.filter(isWeighable)) sizes.set(row.handle, (sizes.get(row.handle) ?? 0) + Math.abs(row.contribution));
+      for (const row of hit.rows.filter((/** @type {any} */ row) => isWeighable(row) && !stopWords.has(row.handle))) sizes.set(row.handle, (sizes.get(row.handle) ?? 0) + Math.abs(row.contribution));
     }
     const largest = [...sizes].sort((a, b) => b[1] - a[1]).slice(0, HANDLES).map(([name]) => name);
     const names = [...new Set([...Object.keys(factors), ...largest])];
@@ -78,16 +86,58 @@ export async function search(main, page) {
     const scored = (found?.hits ?? []).map((/** @type {any} */ hit, /** @type {number} */ rank) => ({ hit, rank, score: weighed(hit, factors) }));
     scored.sort((/** @type {any} */ a, /** @type {any} */ b) => b.score - a.score || a.rank - b.rank);
     const shown = scored.slice(0, SHOWN);
-    const example = el("button", { type: "button", click: () => { ask_for(info.example); run(0); } }, info.example);
     const scale = Math.max(0, ...shown.flatMap((/** @type {any} */ one) => one.hit.words.map((/** @type {any} */ word) => Math.abs(word.contribution))));
     hits.replaceChildren(
-      found ? el("h2", {}, `The best ${shown.length} of ${found.documents.toLocaleString("en")} documents`) : el("p", {}, "Ask the index something, such as ", example),
-      ...(found?.unknown.length ? [el("p", { class: "note" }, `in no document: ${found.unknown.join(", ")}`)] : []),
-      ...shown.map((/** @type {any} */ one, /** @type {number} */ place) => drawnHit(one, place, scale)));
+      ...(found ? heading(shown.length) : examples()),
+      ...shown.map((/** @type {any} */ one, /** @type {number} */ place) => drawnHit(one, place, scale, opened(shown, place))));
     weighing.hidden = keeper.hidden = !found;
     const now = settings();
     code.textContent = asCode(query, now);
     elsewhere.replaceChildren(...ofModels(now.others, info.models, page.models));
+  }
+
+  function heading(/** @type {number} */ shown) {
+    const filters = Object.keys(where).length;
+    const clear = el("button", { type: "button", click: () => { for (const name of Object.keys(where)) delete where[name]; keep(); drawFilters(); run(0); } }, "Clear the filters");
+    const title = shown ? `The best ${shown} ${filters ? "that meet the filters, " : ""}of ${found.documents.toLocaleString("en")} documents` : "Nothing found";
+    return [el("h2", {}, title),
+      ...(found.unknown.length ? [el("p", { class: "note" }, `in no document: ${found.unknown.join(", ")}`)] : []),
+      ...(shown ? [] : [el("p", { class: "empty" }, filters ? "No document meets the filters. " : "No document has anything in common with this question. ", ...(filters ? [clear] : []))])];
+  }
+
+  function examples() {
+    const chips = info.examples.map((/** @type {string} */ text) => el("button", { type: "button", click: () => { ask_for(text); run(0); } }, text));
+    return info.documents
+      ? [el("p", { class: "note" }, `${info.documents.toLocaleString("en")} documents. Ask something, or what one of them is about:`), el("div", { class: "chips" }, ...chips)]
+      : [el("p", { class: "empty" }, "The index is empty. Add documents with: pellucid index add")];
+  }
+
+  /** Return what a hit shows when it is opened; asked of the server then. */
+  function opened(/** @type {any[]} */ shown, /** @type {number} */ place) {
+    const { hit } = shown[place];
+    const asked = { query, id: hit.id, weights, word_weights: settings().words };
+    const own = Object.keys(settings().others).length ? " Sliders of dimensions are not in these numbers." : "";
+    const table = (/** @type {string} */ caption) => async (/** @type {object} */ more) => {
+      const why = await ask("why", { ...asked, ...more });
+      return [rowTable(why.rows, { score: why.score, remainder: why.exact ? null : why.remainder, caption: caption + own })];
+    };
+    const above = shown[place + 1]?.hit;
+    return [
+      ["Every reason", () => table("What the score is made of.")({})],
+      ...(above ? [[`Why ${place + 1} above ${place + 2}`, () => table(`What puts it above “${above.title || above.id}”.`)({ below: above.id })]] : []),
+      ["Nearest documents", async () => {
+        const near = await ask("search", { query: hit.indexed.slice(0, ASKED), top_k: NEIGHBOURS + 1 });
+        return [el("p", { class: "note" }, "What a search for the beginning of this passage finds."),
+          el("ol", {}, ...near.hits.filter((/** @type {any} */ one) => one.id !== hit.id).slice(0, NEIGHBOURS).map((/** @type {any} */ one) =>
+            el("li", {}, el("span", { class: "number" }, one.score.toFixed(3)), " ", one.title || one.text.slice(0, 160))))];
+      }],
+    ];
+  }
+
+  const filters = el("div", { class: "filters" });
+  function drawFilters() {
+    filters.replaceChildren(...Object.entries(info.fields).map(([name, kind]) => filterOf(name, String(kind), info, where, () => { keep(); run(); })));
+    filtering.hidden = !Object.keys(info.fields).length;
   }
 
   const box = /** @type {HTMLInputElement} */ (el("input", { type: "search", "aria-label": "Question", placeholder: "Ask the index" }));
@@ -103,15 +153,17 @@ export async function search(main, page) {
     })));
   }
   drawParts();
-  const weighing = el("details", { open: innerWidth > 640 }, el("summary", {}, "Weigh the parts of the score, and its words or dimensions"),
+  const filtering = el("details", { open: Boolean(page.state.m) }, el("summary", {}, "Filters"), filters);
+  const weighing = el("details", { open: Boolean(page.state.w || page.state.f) }, el("summary", {}, "Weigh the score"),
     el("h2", {}, "Parts"), parts, el("h2", {}, "Words and dimensions"), handles, reset);
   const keeper = keeping({ summary: "Keep these weights, or use them in Python", code, saves: page.server.saves, button: "Save as settings of the index", save });
   keeper.append(elsewhere);
   main.append(
     el("form", { class: "line", role: "search", submit: (event) => { event.preventDefault(); run(0); } }, box, el("button", {}, "Search")),
-    el("p", { class: "note" }, `${info.documents.toLocaleString("en")} documents`),
-    weighing, hits, keeper);
-  drawHits();
+    el("div", { class: "folds" }, filtering, weighing), hits, keeper);
+  drawFilters();
+  if (!query) drawHits();
+  else weighing.hidden = keeper.hidden = true;
   run(0);
 }
 
@@ -125,18 +177,82 @@ function weighed(/** @type {any} */ hit, /** @type {Record<string, number>} */ f
   return hit.rows.reduce((/** @type {number} */ sum, /** @type {any} */ row) => sum + ((factors[row.handle] ?? 1) - 1) * row.contribution, hit.score);
 }
 
-/** Return a hit at its place; `scale` is the contribution of the strongest word of all hits. */
-function drawnHit(/** @type {any} */ { hit, rank, score }, /** @type {number} */ place, /** @type {number} */ scale) {
+/**
+ * Return a field of the metadata that narrows the search: a choice of values, a text, or a range.
+ * @param {string} name
+ * @param {string} kind
+ * @param {any} info
+ * @param {Record<string, any>} where
+ * @param {() => void} changed
+ */
+function filterOf(name, kind, info, where, changed) {
+  const put = (/** @type {any} */ condition) => {
+    if (condition === null) delete where[name];
+    else where[name] = condition;
+    changed();
+  };
+  const values = kind === "boolean" ? ["true", "false"] : info.values[name];
+  if (kind === "number" || kind === "date") {
+    const ends = ["gte", "lte"].map((end) => {
+      const input = /** @type {HTMLInputElement} */ (el("input", { type: kind, step: "any", "aria-label": `${name}, ${end === "gte" ? "from" : "to"}`, placeholder: end === "gte" ? "from" : "to" }));
+      input.value = String(where[name]?.[end] ?? "");
+      return { end, input };
+    });
+    const read = () => Object.fromEntries(ends.filter(({ input }) => input.value).map(({ end, input }) => [end, kind === "number" ? Number(input.value) : input.value]));
+    for (const { input } of ends) input.addEventListener("input", () => put(Object.keys(read()).length ? read() : null));
+    return el("div", { role: "group", "aria-label": name }, el("span", { class: "note" }, name), el("div", { class: "ends" }, ...ends.map(({ input }) => input)));
+  }
+  const isWhole = kind === "boolean" || (values && info["values are all"]);
+  const input = /** @type {HTMLInputElement | HTMLSelectElement} */ (isWhole
+    ? el("select", {}, el("option", { value: "" }, "any"), ...values.map((/** @type {string} */ value) => el("option", {}, value)))
+    : el("input", { placeholder: values ? `such as ${values[0]}` : "any" }));
+  input.value = String(where[name] ?? "");
+  input.addEventListener("input", () => put(input.value === "" ? null : kind === "boolean" ? input.value === "true" : input.value));
+  return field(name, input);
+}
+
+/** @typedef {[string, () => Promise<HTMLElement[]>]} Opening */
+
+/**
+ * Return a hit at its place; `scale` is the contribution of the strongest word of all hits, `openings` what can be opened.
+ * @param {any} one
+ * @param {number} place
+ * @param {number} scale
+ * @param {any[]} openings
+ */
+function drawnHit({ hit, rank, score }, place, scale, openings) {
   const moved = rank - place;
   const marks = hit.words.map((/** @type {any} */ word) => ({ start: word.start, end: word.end, value: word.contribution }));
-  const parts = Object.entries(hit.parts).map(([name, value]) => `${name} ${signed(/** @type {number} */ (value), 3)}`).join("  ");
-  const facts = Object.entries(hit.metadata).map(([name, value]) => `${name}: ${value}`).join("  ");
+  const hasTitle = hit.title !== "" && hit.indexed.startsWith(`${hit.title}\n`);
+  const above = hasTitle ? Array.from(hit.title).length + 1 : 0; // the title stands in the heading
+  const below = marks.filter((/** @type {any} */ mark) => mark.start >= above).map((/** @type {any} */ mark) => ({ ...mark, start: mark.start - above, end: mark.end - above }));
+  const title = hasTitle ? markedText(hit.title, marks.filter((/** @type {any} */ mark) => mark.end < above), { scale }) : el("span", {}, hit.id);
+  const parts = Object.entries(hit.parts).map(([name, value]) => `${name} ${signed(/** @type {number} */ (value), 3)}`).join(", ");
+  const facts = Object.entries(hit.metadata).map(([name, value]) => `${name}: ${value}`).join(" · ");
+  const strongest = hit.rows.slice(0, 4).map((/** @type {any} */ row) => `${row.name} ${signed(row.contribution, 3)}`).join(", ");
   return el("article", { class: "hit" },
-    el("h3", {}, el("span", { class: "number" }, score.toFixed(4)), el("span", {}, hit.title || hit.id),
+    el("h3", {}, el("span", { class: "number" }, score.toFixed(4)), title,
       el("span", { class: "moved" }, moved === 0 ? "" : moved > 0 ? `up ${moved}` : `down ${-moved}`)),
-    el("p", { class: "parts" }, [`id ${hit.id}`, parts, facts].filter(Boolean).join("  ·  ")),
-    markedText(hit.indexed, marks, { scale }),
-    el("p", { class: "note" }, hit.rows.slice(0, 4).map((/** @type {any} */ row) => `${row.name} ${signed(row.contribution, 3)}`).join(", ")));
+    el("p", { class: "parts" }, [hasTitle && `id ${hit.id}`, facts].filter(Boolean).join(" · ")),
+    ...cut(markedText(hasTitle ? hit.indexed.slice(hit.title.length + 1) : hit.indexed, below, { scale })),
+    el("p", { class: "parts" }, `${parts}; mostly ${strongest}`), openable(openings));
+}
+
+/** Return buttons that each show something below, one at a time. */
+function openable(/** @type {Opening[]} */ openings) {
+  const shown = el("div", { "aria-live": "polite" });
+  const buttons = openings.map(([name, work]) => {
+    const button = el("button", { type: "button", class: "link", "aria-expanded": "false", click: async () => {
+      const isOpen = button.getAttribute("aria-expanded") === "true";
+      for (const other of buttons) other.setAttribute("aria-expanded", String(other === button && !isOpen));
+      shown.replaceChildren(...(isOpen ? [] : [el("p", { class: "note" }, "Asking")]));
+      if (isOpen) return;
+      const drawn = await work().catch((error) => [el("p", { class: "error", role: "alert" }, error.message)]);
+      if (button.getAttribute("aria-expanded") === "true") shown.replaceChildren(...drawn);
+    } }, name);
+    return button;
+  });
+  return el("div", {}, el("div", { class: "openings" }, ...buttons), shown);
 }
 
 function same(/** @type {Record<string, number>} */ a, /** @type {Record<string, number>} */ b) {
