@@ -61,6 +61,7 @@ class Cell(NamedTuple):
     m: int
 
 
+_TOLD = ((OWN, 0), (ALIGNED, 100), (BOTH, 100))  # while it runs, at K 2,000
 CELLS = [Cell(which, k, m) for k in KS for which in (OWN, ALIGNED, BOTH) for m in (MS if which != OWN else (0,))]
 
 
@@ -98,7 +99,7 @@ def sources(e5: Path | None, smollm2: Path | None) -> dict[str, Source]:
         found["e5"] = Source(str(e5), settings, words=50)
     if smollm2:
         settings = KeyTokenSettings(pooling="prompt_eol", start_token=True)
-        found["SmolLM2"] = Source(str(smollm2), settings, "causal", 50, 2000)
+        found["SmolLM2"] = Source(str(smollm2), settings, "causal", 50, 1000)
     return found
 
 
@@ -134,7 +135,7 @@ class Encoder:
 
     def own(self, texts: list[str]) -> Any:
         """Return the tokens of queries as CSR [n, text tokens] of ones."""
-        index = KeyTokenIndex.build(self.model, [], top_k=1, embeddings=np.zeros((0, self.model.backbone.dimension)))
+        index = KeyTokenIndex.build(self.model, [], top_k=1)
         place = {token: n for n, token in enumerate(self.model.head.shown.tolist())}
         return ones([[place[t] for t in tokens.tolist()] for tokens in index.query_tokens(texts, expand=0)], len(place))
 
@@ -265,17 +266,9 @@ class Set:
             head = self.encoder.head(kind, draw)
             top = largest(documents, head, max(KS))
             aligned = largest(queries, head, max(MS))[0]
-            found = {cell: self.each(sums) for cell, sums in searched(self.own, aligned, top)}
-            np.save(path, np.stack([found[cell] for cell in CELLS]))
-            print(
-                path.stem,
-                {
-                    f"{c.which} {c.k} {c.m}": round(float(v.mean()), 1)
-                    for c, v in found.items()
-                    if c.k == 2000 and c.m in (0, 100)
-                },
-                flush=True,
-            )
+            each = {cell: self.each(sums) for cell, sums in searched(self.own, aligned, top)}
+            np.save(path, np.stack([each[cell] for cell in CELLS]))
+            print(path.stem, *(f"{which} {each[Cell(which, 2000, m)].mean():.1f}" for which, m in _TOLD), flush=True)
         found: Vectors = np.load(path)
         return found
 
@@ -351,7 +344,7 @@ def _best(grid: Vectors, which: str) -> Vectors:
 
 def tenths(values: Vectors) -> list[int]:
     """Return values as whole numbers of tenths, as they are kept."""
-    return np.rint(10 * values).astype(int).tolist()
+    return [round(value) for value in (10 * values).tolist()]
 
 
 def measure(options: argparse.Namespace) -> None:
@@ -466,7 +459,7 @@ _SEARCHES = {
 
 def user_table(all_kept: Mapping[str, Mapping[str, Any]]) -> str:
     """Return each search over the head, by our protocol, between BM25 and the encoder's dense search."""
-    lines = []
+    lines: list[list[Any]] = []
     for name, kept in all_kept.items():
         for title, found in kept["sets"].items():
             lines += [

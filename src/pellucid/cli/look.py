@@ -126,6 +126,29 @@ def deletion_test(
 
 
 @commands.command()
+def token_alignment(
+    model: Annotated[str, typer.Argument(help="A key-token model or a transformer: a folder, or a hub id.")],
+    texts: _Texts = "-",
+    pooling: Annotated[str, typer.Option(help="Of a transformer: mean, weighted_mean, last or prompt_eol.")] = "mean",
+    json: JsonOption = False,
+    html: HtmlOption = None,
+) -> None:
+    """Test whether a model's embeddings hold the tokens of their texts, more than chance.
+
+    Against the same head rotated at random, and against the embedding of another text.
+
+    \b
+    Examples:
+      pellucid token-alignment sentence-transformers/all-MiniLM-L6-v2 texts.txt
+      pellucid token-alignment my-key-tokens texts.txt
+    """
+    from pellucid.keytokens.alignment import open_decoder
+    from pellucid.keytokens.alignment import token_alignment as test
+
+    show(test(open_decoder(model, pooling), read(texts)), json, html)
+
+
+@commands.command()
 def compare(
     models: Annotated[list[str], typer.Argument(help="Two models or more; the first is compared with the others.")],
     pairs: Annotated[str, typer.Option(help="A file with two texts a line and a tab between them; - is stdin.")],
