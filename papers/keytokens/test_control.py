@@ -143,11 +143,14 @@ def test_the_part_of_the_page_is_drawn_from_what_is_kept(tmp_path, monkeypatch):
         control.STEMMED: [710] * 30,
     }
     chosen = {key: "K 1,000, none" for key in ("dense", *(f"{a} | {b}" for a in control.KINDS for b in control.WHICH))}
-    kept = {"words": 50, "chosen": chosen, "sets": {"SciFact": found}}
+    gained = [{"name": "one", "rate": 0.1, "gain": gain, "low": gain, "high": gain} for gain in (0.2, -0.1)]
+    aligned = {"English | none": {"rate": 0.3, "controls": gained}}
+    kept = {"words": 50, "chosen": chosen, "alignment": aligned, "sets": {"SciFact": found}}
     (tmp_path / "MiniLM.json").write_text(json.dumps(kept))
     text = control.section()
     gains = "+70.0 (+70.0 to +70.0), **holds** | +0.0 (+0.0 to +0.0), **does not hold** |"
     assert f"| SciFact, own | 80.0 | 10.0 | 80.0 | {gains}" in text
     beside = "+10.0 (+10.0 to +10.0), **holds** | -10.0 (-10.0 to -10.0), **does not hold** |"
     assert f"| MiniLM on SciFact: both | 80.0 | {beside}" in text
+    assert "| MiniLM, English | none | 30.0 | +20.0 (+20.0 to +20.0), **holds** | -10.0 (-10.0 to -10.0)," in text
     assert "than over random rows: does not hold in 2 of 2" in " ".join(text.split())
