@@ -111,7 +111,7 @@ class Two:
 
 
 def test_training_queries_alone_choose():
-    chosen = control.choose(Two(), 2)
+    chosen = control.choose(Two())
     assert chosen["dense"] == control.MEAN and control.CELLS[7].which == BOTH
     assert chosen[f"{HEAD} | {BOTH}"] == (control.MEAN, 7)
     two = Two()
