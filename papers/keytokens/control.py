@@ -590,10 +590,9 @@ are. The floor is BM25, which needs no model; the ceiling the dense search by th
 of.
 """
 
-_ALIGNED = f"""`pellucid.keytokens.token_alignment` on {SENTENCES} sentences of a language: the share, in percent, of
-a text's own tokens T that are among the first |T| of its embedding (the paper's LAR), and how much more that is than
-with the head rotated ({DRAWS} draws) and with another text's embedding. English sentences are of all kinds; the other
-languages are Tatoeba's short ones, whose English side is beside them.
+_ALIGNED = f"""Measured by `pellucid.keytokens.token_alignment` on {SENTENCES} sentences: the share, in percent, of a text's
+own tokens T that are among the first |T| of its embedding (the paper's LAR), and how much more that is than with the
+head rotated ({DRAWS} draws) and with another text's embedding. An encoder or language without a line was not measured.
 """
 
 
