@@ -591,8 +591,8 @@ of.
 """
 
 _ALIGNED = f"""Measured by `pellucid.keytokens.token_alignment` on {SENTENCES} sentences: the share, in percent, of a
-text's own tokens T that are among the first |T| of its embedding (the paper's LAR), and how much more that is than with the
-head rotated ({DRAWS} draws) and with another text's embedding. An encoder or language without a line was not measured.
+text's own tokens T that are among the first |T| of its embedding (the paper's LAR), and how much more that is than
+with the head rotated ({DRAWS} draws) and with another text's embedding. What has no line was not measured.
 """
 
 
