@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -25,13 +25,9 @@ from papers.keytokens.rates import (
 )
 from pellucid.embeddings import check_texts
 from pellucid.errors import InputError
-from pellucid.folder import identify, locate
 from pellucid.keytokens.adjustments import mean_adjustment
+from pellucid.keytokens.alignment import check_decoder
 from pellucid.keytokens.embedder import KeyTokenEmbedder
-from pellucid.keytokens.states import KeyPooling, KeyTokenSettings
-from pellucid.pretrained import load
-from pellucid.transformer.attention import is_causal_lm
-from pellucid.transformer.backbone import open_backbone, read_transformer_config
 from pellucid.views.figure import Canvas, short_name
 from pellucid.views.parts import AnyPart, Fold, Heading, MarkedWord, Note, TablePart, counted, numbers, percent
 from pellucid.views.report import Report
@@ -208,7 +204,7 @@ def align(
     read = check_texts(texts)
     given: dict[str, EmbeddedTexts] = {}
     for name, model in _with_and_without(models, instruction).items():
-        embeddings = check_family(name, model).embed(read)
+        embeddings = check_decoder(name, model).embed(read)
         given[name] = embedded_texts(model, read, embeddings=embeddings)
         if centred:
             moved = model.with_adjustment(mean_adjustment(embeddings))
@@ -224,36 +220,9 @@ def _with_and_without(
         return models
     both: dict[str, KeyTokenEmbedder] = {}
     for name, model in models.items():
-        both |= {name: check_family(name, model).with_instruction("")}
+        both |= {name: check_decoder(name, model).with_instruction("")}
         both |= {f"{name}, instructed": model.with_instruction(instruction)}
     return both
-
-
-def check_family(name: str, model: Any) -> KeyTokenEmbedder:
-    """Return a model that decodes to tokens.
-
-    Raises:
-        InputError: it is of another family.
-    """
-    family = getattr(model, "family", type(model).__name__)
-    if family != "keytokens":
-        raise InputError(f"{name!r:.60} is {family}; only key-token models and transformers are decoded to tokens")
-    found: KeyTokenEmbedder = model
-    return found
-
-
-def open_decoder(name: str, pooling: str) -> KeyTokenEmbedder:
-    """Open a saved model, or one that decodes the transformer in a folder or on the hub by its own head.
-
-    Raises:
-        InputError: there is no such pooling.
-    """
-    if identify(name) not in ("transformer", "sentence-transformers"):
-        return check_family(name, load(name))
-    settings = KeyTokenSettings(pooling=cast("KeyPooling", pooling), top_k=None)
-    place = locate(name)
-    causal = is_causal_lm(read_transformer_config(place))
-    return KeyTokenEmbedder(open_backbone(place, attention="causal" if causal else "bidirectional"), settings)
 
 
 def embedded_texts(
@@ -269,7 +238,7 @@ def embedded_texts(
     Raises:
         InputError: the model is of another family, or an item is no string.
     """
-    check_family("the model", model)
+    check_decoder("the model", model)
     if embeddings is None:
         embeddings = model.embed(list(texts))
     return decoded_texts(model.backbone, model.head, texts, model.adjustment.apply(embeddings))
@@ -414,7 +383,7 @@ def _under(
 ) -> Iterator[tuple[str, KeyTokenEmbedder]]:
     """Yield each model under each instruction, named by what differs."""
     for name, model in models.items():
-        check_family(name, model)
+        check_decoder(name, model)
         for title, instruction in (instructions or {}).items():
             both = title if len(models) == 1 else f"{name}, {title}"
             yield both, model.with_instruction(instruction)

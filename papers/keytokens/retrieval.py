@@ -26,6 +26,7 @@ from typing import Any
 import numpy as np
 
 from papers.bm25 import PLAIN, STEMMED, Bm25
+from papers.keytokens.control import block
 from papers.keytokens.heads import random_head, text_head, token_head
 from papers.keytokens.index import KeyTokenIndex
 from papers.keytokens.retrieval_page import Sizes, make_page
@@ -295,7 +296,7 @@ def main() -> None:
             test(bench, kept, NEO, chosen[NEO], task)
     shown = len(bench.mini.head.shown)
     sizes = Sizes(bench.mini.backbone.dimension, shown, KS, MS, FIXED)
-    print_page(make_page(kept.values, chosen, sizes), arguments.write)
+    print_page(make_page(kept.values, chosen, sizes, block()), arguments.write)
 
 
 if __name__ == "__main__":

@@ -51,12 +51,13 @@ find.
 
 _CONTROL = """\
 Means over the sets at K = {k}. M = 0 is the query's own tokens alone, which find a document only if it is aligned with
-them. The control shows what the rest is worth: random rows (one draw) keep {control}, {verb} the input embeddings'
-{ours}, though none of these rows means its token. Two embeddings that point nearly the same way have their largest
-products with the same directions, so that joining a query with its first M approximates the angle between embeddings,
-whatever the directions are called. A score near the dense one is therefore no sign that embeddings say tokens; M = 0,
-compared with random rows, is. The paper's table has neither, so it does not show how much of the 80 % is due to key
-tokens. GPT-Neo finds almost nothing, dense or sparse; its shares mean little.
+them. The control shows what the rest is worth: random rows (one draw here; the next section has five, and rotated
+heads) keep {control}, {verb} the input embeddings' {ours}, though none of these rows means its token. Two embeddings
+that point nearly the same way have their largest products with the same directions, so that joining a query with its
+first M approximates the angle between embeddings, whatever the directions are called. A score near the dense one is
+therefore no sign that embeddings say tokens; M = 0, compared with random rows, is. The paper's table has neither, so it
+does not show how much of the 80 % is due to key tokens. GPT-Neo finds almost nothing, dense or sparse; its shares mean
+little.
 """
 
 _CHOICES = """## What the paper leaves open
@@ -90,13 +91,14 @@ class Sizes(NamedTuple):
     fixed: tuple[int, int]
 
 
-def make_page(values: Mapping[str, Any], chosen: Mapping[str, str], sizes: Sizes) -> str:
+def make_page(values: Mapping[str, Any], chosen: Mapping[str, str], sizes: Sizes, control: str) -> str:
     """Return the page.
 
     Args:
         values: what was measured, by name.
         chosen: head -> adjustment.
         sizes: see there.
+        control: the part of the page that `control.py` writes.
     """
     machine = f"{platform.machine()}, processor time on one core"
     versions = {name: version(name) for name in ("mteb", "bm25s")}
@@ -106,6 +108,7 @@ def make_page(values: Mapping[str, Any], chosen: Mapping[str, str], sizes: Sizes
         *_summary(values, chosen, sizes),
         *_paper(),
         *_meaning(values, chosen, sizes),
+        control,
         *_grids(values, chosen, sizes),
         *_cost(values, sizes),
     ]

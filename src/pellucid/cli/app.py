@@ -43,7 +43,16 @@ class Commands(Listed):
     headings: ClassVar[dict[str, tuple[str, ...]]] = {
         "Embed and explain": ("encode", "similarity", "explain", "describe", "rank", "duplicates"),
         "Search": ("index", "search", "serve", "mcp"),
-        "Look into a model": ("dimensions", "cards", "audit", "contrast", "compare", "deletion-test", "evaluate"),
+        "Look into a model": (
+            "dimensions",
+            "cards",
+            "audit",
+            "contrast",
+            "compare",
+            "deletion-test",
+            "token-alignment",
+            "evaluate",
+        ),
         "Make and change models": ("distill", "choose-anchors", "train-lexicon", "ensemble", "vocabulary", "edit"),
         "This installation": ("models", "verify", "doctor"),
     }

@@ -133,6 +133,31 @@ def deletion_test(
 
 
 @commands.command()
+def token_alignment(
+    model: Annotated[
+        str, typer.Option("--model", "-m", help="A key-token model or a transformer: a folder, or a hub id.")
+    ],
+    texts: _Texts = "-",
+    pooling: Annotated[str, typer.Option(help="Of a transformer: mean, weighted_mean, last or prompt_eol.")] = "mean",
+    json: JsonOption = False,
+    html: HtmlOption = None,
+) -> None:
+    """Test whether a model's embeddings hold the tokens of their texts, more than chance.
+
+    Against the same head rotated at random, and against the embedding of another text.
+
+    \b
+    Examples:
+      pellucid token-alignment texts.txt -m sentence-transformers/all-MiniLM-L6-v2
+      pellucid token-alignment texts.txt -m my-key-tokens
+    """
+    from pellucid.keytokens.alignment import open_decoder
+    from pellucid.keytokens.alignment import token_alignment as test
+
+    show(test(open_decoder(model, pooling), read(texts)), json, html)
+
+
+@commands.command()
 def compare(
     pairs: _Pairs,
     models: ModelsOption,

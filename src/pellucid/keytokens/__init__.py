@@ -6,6 +6,8 @@ from pellucid._lazy import lazy
 
 if TYPE_CHECKING:
     from pellucid.keytokens.adjustments import Adjustment as Adjustment
+    from pellucid.keytokens.alignment import TokenAlignment as TokenAlignment
+    from pellucid.keytokens.alignment import token_alignment as token_alignment
     from pellucid.keytokens.embedder import KeyTokenEmbedder as KeyTokenEmbedder
     from pellucid.keytokens.head import TopTokens as TopTokens
     from pellucid.keytokens.states import KeyTokenSettings as KeyTokenSettings

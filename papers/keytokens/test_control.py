@@ -1,0 +1,156 @@
+"""The control of key-token search, in small: its scores are the index's, what is chosen and drawn, and its tables."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+from tiny_models import tiny_model, word_piece
+
+torch = pytest.importorskip("torch")
+pytest.importorskip("transformers")
+pytest.importorskip("pytrec_eval")
+pytest.importorskip("bm25s")
+
+from papers.keytokens import control
+from papers.keytokens.control import ALIGNED, BOTH, HEAD, OWN, RANDOM, ROTATED, Cell, Encoder, Source
+from papers.keytokens.heads import random_head, rotated_head
+from papers.keytokens.index import KeyTokenIndex
+from pellucid import KeyTokenEmbedder
+from pellucid.keytokens import KeyTokenSettings
+from pellucid.transformer.backbone import prepare
+
+QUERIES = ["the man is riding a horse", "swift cars"]
+DOCUMENTS = ["The man is riding a horse.", "a doctor gave the sick boy medicine", "cars quickly, swift cars!"]
+
+
+@pytest.fixture(scope="module")
+def model():
+    tokenizer = word_piece()
+    headless = tiny_model("bert", len(tokenizer), headless=True)
+    backbone = prepare(headless, tokenizer, attention="bidirectional", head_kind="input")
+    return KeyTokenEmbedder(backbone, KeyTokenSettings(normalize=True, top_k=20))
+
+
+@pytest.fixture
+def encoder(model, tmp_path):
+    made = Encoder("tiny", Source("nowhere", model.settings), tmp_path)
+    made.__dict__["model"] = model
+    return made
+
+
+def test_a_turned_head_has_the_lengths_and_angles_of_its_own_and_each_draw_another_direction(model):
+    rows, first, second = model.head.rows(), rotated_head(model, 0), rotated_head(model, 1)
+    assert first @ first.T == pytest.approx(rows @ rows.T, abs=1e-4)
+    cosines = [(one * other).sum() / (rows**2).sum() for one, other in ((rows, first), (first, second))]
+    assert np.abs(cosines).max() < 0.6
+    drawn = random_head(model, 1)
+    assert np.linalg.norm(drawn, axis=1) == pytest.approx(np.linalg.norm(rows, axis=1), rel=1e-5)
+    assert not np.allclose(drawn, random_head(model, 0))
+
+
+def scores_of_the_index(model, cell):
+    rows = model.embed(DOCUMENTS, role="document")
+    index = KeyTokenIndex.build(model, DOCUMENTS, top_k=cell.k, embeddings=rows)
+    aligned = model.decode(model.embed(QUERIES, role="query"), max(cell.m, 1)).ids[:, : cell.m]
+    own = index.query_tokens(QUERIES, expand=0)
+    found = np.full((len(QUERIES), len(DOCUMENTS)), -np.inf)
+    for n, tokens in enumerate(own):
+        several = {OWN: tokens, ALIGNED: aligned[n], BOTH: list(dict.fromkeys([*tokens, *aligned[n]]))}
+        numbers, sums = index.scores(several[cell.which])
+        found[n, numbers] = sums
+    return found
+
+
+def test_the_scores_are_those_of_the_index(model, encoder):
+    cells = [
+        Cell(which, k, m) for k in (5, 40) for which in (OWN, ALIGNED, BOTH) for m in ((3, 9) if which != OWN else (0,))
+    ]
+    head, rows = encoder.head(HEAD, 0), model.embed(DOCUMENTS, role="document")
+    aligned = control.largest(model.embed(QUERIES, role="query"), head, 9)[0]
+    found = {
+        cell: sums.copy()
+        for cell, sums in control.searched(encoder.own(QUERIES), aligned, control.largest(rows, head, 40), cells)
+    }
+    assert list(found) == sorted(found, key=cells.index) and len(found) == len(cells)
+    for cell, sums in found.items():
+        expected = scores_of_the_index(model, cell)
+        assert (np.isneginf(sums) == np.isneginf(expected)).all(), cell
+        assert sums == pytest.approx(expected, abs=1e-4), cell
+
+
+def test_what_shares_no_token_is_not_found():
+    scores = np.array([[1.0, -np.inf, -2.0]], np.float32)
+    assert control.hits(scores, ["a", "b", "c"]) == [{"a": 1.0, "c": -2.0}]
+
+
+def test_a_sample_of_documents_has_all_right_ones():
+    ids = [f"d{n}" for n in range(50)]
+    chosen = control.sampled(ids, {"d3", "d40"}, 10)
+    assert chosen == sorted(chosen) and len(set(chosen)) == 10 and {3, 40} <= set(chosen)
+    assert control.sampled(ids, set(), None) == control.sampled(ids, set(), 99) == list(range(50))
+
+
+class Two:
+    """A set of two test queries and two of the training, whose scores are known."""
+
+    tested = 2
+
+    def dense(self, adjustment):
+        return np.array([90, 90, 10, 10] if adjustment == control.NONE else [0, 0, 20, 20], np.float32)
+
+    def bm25(self, name):
+        return np.array([50, 50], np.float32)
+
+    def grid(self, kind, draw, adjustment):
+        found = np.zeros((len(control.CELLS), 4), np.float32)
+        found[0, :2], found[7, 2:] = 80, 30 if adjustment == control.MEAN else 20  # cell 7 is K 1000 of "both"
+        return found + (10 * draw)
+
+
+def test_training_queries_alone_choose():
+    chosen = control.choose(Two())
+    assert chosen["dense"] == control.MEAN and control.CELLS[7].which == BOTH
+    assert chosen[f"{HEAD} | {BOTH}"] == (control.MEAN, 7)
+    two = Two()
+    two.parts = [type("Part", (), {"ids": ["a"] * 9})]
+    kept = control.measured(two, chosen, 2)
+    assert kept["dense"] == [0, 0] and kept[f"{control.OURS} | {RANDOM} | {BOTH}"] == [[0, 0], [100, 100]]
+    assert kept[f"{control.PAPERS} | {HEAD} | {OWN}"] == [[800, 800]]  # the best cell on the test queries
+
+
+def test_an_interval_is_over_queries_and_draws():
+    same = [[0, 1000] * 20]
+    assert control.difference(same, same) == (0, 0, 0)
+    apart = control.difference([[500] * 40], [[0] * 40, [1000] * 40])  # all of it is between the draws
+    assert apart.value == 0 and apart.low == pytest.approx(-50) and apart.high == pytest.approx(50)
+
+
+def test_the_part_of_the_page_is_drawn_from_what_is_kept(tmp_path, monkeypatch):
+    monkeypatch.setattr(control, "KEPT", tmp_path)
+    line = {HEAD: [[800] * 30], ROTATED: [[100] * 30] * 2, RANDOM: [[800] * 30] * 2}
+    lines = [(kind, which) for kind in control.KINDS for which in control.WHICH]
+    found = {
+        f"{name} | {kind} | {which}": line[kind] for name in (control.OURS, control.PAPERS) for kind, which in lines
+    }
+    found |= {
+        "documents": 9,
+        "queries": 30,
+        "dense": [900] * 30,
+        control.PLAIN: [700] * 30,
+        control.STEMMED: [710] * 30,
+    }
+    chosen = {key: "K 1,000, none" for key in ("dense", *(f"{a} | {b}" for a in control.KINDS for b in control.WHICH))}
+    gained = [{"name": "one", "rate": 0.1, "gain": gain, "low": gain, "high": gain} for gain in (0.2, -0.1)]
+    aligned = {"English | none": {"rate": 0.3, "controls": gained}}
+    kept = {"words": 50, "chosen": chosen, "alignment": aligned, "sets": {"SciFact": found}}
+    (tmp_path / "MiniLM.json").write_text(json.dumps(kept))
+    text = control.section()
+    gains = "+70.0 (+70.0 to +70.0), **holds** | +0.0 (+0.0 to +0.0), **does not hold** |"
+    assert f"| SciFact, own | 80.0 | 10.0 | 80.0 | {gains}" in text
+    beside = "+10.0 (+10.0 to +10.0), **holds** | -10.0 (-10.0 to -10.0), **does not hold** |"
+    assert f"| MiniLM on SciFact: both | 80.0 | {beside}" in text
+    assert "| MiniLM, English | none | 30.0 | +20.0 (+20.0 to +20.0), **holds** | -10.0 (-10.0 to -10.0)," in text
+    assert "than over random rows: does not hold in 2 of 2" in " ".join(text.split())

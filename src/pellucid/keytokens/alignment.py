@@ -1,0 +1,192 @@
+"""Is an embedder aligned with the tokens of its texts, more than chance? Two controls answer it.
+
+Measured is the local alignment rate of "A Text is Worth Several Tokens" (Eq. 7): the share of a text's own tokens T
+that are among the first |T| of its embedding. Alone it says little: an embedding whose first tokens are `the , and .`
+for every text finds some tokens of any. Hence the same for the embedding of another text, and for the head's rows
+turned by a random orthogonal matrix, which keeps their lengths and angles and takes their meaning.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple, cast
+
+import numpy as np
+import numpy.typing as npt
+
+from pellucid.base import Vectors
+from pellucid.embeddings import check_texts
+from pellucid.errors import InputError
+from pellucid.folder import identify, locate
+from pellucid.keytokens.embedder import KeyTokenEmbedder
+from pellucid.keytokens.states import KeyPooling, KeyTokenSettings, before_rows, own_tokens
+from pellucid.pretrained import load
+from pellucid.transformer.attention import is_causal_lm
+from pellucid.transformer.backbone import open_backbone, read_transformer_config
+from pellucid.transformer.tokenwords import Rank
+from pellucid.views.parts import AnyPart, Heading, Note, TablePart, counted, numbers, percent
+from pellucid.views.report import Report
+
+_LEAST = 20  # texts: an interval over fewer says nothing
+_REACH = 1.96  # standard errors to either side of a mean hold it in 95 %
+_ROTATED, _ANOTHER = "the head rotated", "another text's embedding"
+
+Floats = npt.NDArray[np.float64]
+
+
+class AlignmentControl(NamedTuple):
+    """What a control finds, and how much more the embeddings do."""
+
+    name: str
+    rate: float  # mean share of a text's own tokens that are found
+    gain: float  # how much higher the share is with each text's embedding and the head as it is
+    low: float  # the 95 % confidence interval of the gain
+    high: float
+
+    @property
+    def is_beaten(self) -> bool | None:
+        """Whether the embeddings find more: True if the whole interval is above 0, False if none of it, else None."""
+        return True if self.low > 0 else False if self.high <= 0 else None
+
+
+@dataclass(frozen=True, repr=False)
+class TokenAlignment(Report):
+    """How many of their own tokens embeddings are aligned with, and whether that is more than chance."""
+
+    kind: ClassVar[str] = "token_alignment"
+    table: ClassVar[str] = "controls"
+
+    verdict: str  # "aligned", "not aligned" or "undecided"
+    texts: int  # different texts that were looked at
+    skipped: int  # how many more were given twice or have no token
+    tokens: float  # mean number of different tokens of a text, |T|
+    rate: float  # mean share of a text's tokens among the first |T| of its embedding
+    draws: int  # random matrices
+    seed: int  # of these
+    controls: tuple[AlignmentControl, ...]
+
+    def _parts(self) -> Iterator[AnyPart]:
+        yield Heading("Token alignment", self.verdict, counted(self.texts, "text"))
+        yield Note(
+            f"A text has {self.tokens:.1f} different tokens on average; {percent(self.rate)} of them are among as many "
+            "first tokens of its embedding."
+        )
+        rows = (
+            (
+                one.name,
+                percent(one.rate),
+                percent(one.gain),
+                f"{percent(one.low)} to {percent(one.high)}",
+                _SAID[one.is_beaten],
+            )
+            for one in self.controls
+        )
+        yield TablePart.of("", ["control", *numbers("finds", "the embeddings more by", "95 % interval"), "more?"], rows)
+        yield Note(
+            f"{_ROTATED}: by {counted(self.draws, 'random orthogonal matrix', 'random orthogonal matrices')}; the rows "
+            f"keep their lengths and angles and mean nothing. {_ANOTHER}: what all texts have in common. Aligned: more "
+            "than both."
+        )
+        if self.skipped:
+            yield Note(f"{counted(self.skipped, 'text')} left out: given twice, or without a token.")
+
+
+_SAID = {True: "yes", False: "no", None: "undecided"}
+_VERDICTS = {True: "aligned", False: "not aligned", None: "undecided"}
+
+
+def token_alignment(model: KeyTokenEmbedder, texts: Iterable[str], *, draws: int = 5, seed: int = 0) -> TokenAlignment:
+    """Say whether an embedder is aligned with the tokens of its texts, more than chance.
+
+    Args:
+        model: adjusted as it will be used; its `top_k`, signs and edits do not matter.
+        texts: like those it will read; 200 of them decide most cases.
+        draws: random orthogonal matrices.
+        seed: of these.
+
+    Raises:
+        InputError: the model is of another family, fewer than 20 different texts have a token, an item is no string, or
+            `draws` is below 1.
+    """
+    check_decoder("the model", model)
+    if type(draws) is not int or draws < 1:
+        raise InputError(f"draws is {draws!r:.40}; it must be a whole number from 1")
+    given = check_texts(texts)
+    distinct = list(dict.fromkeys(given))
+    own = {text: tokens for text, tokens in zip(distinct, _text_tokens(model, distinct), strict=True) if tokens}
+    if len(own) < _LEAST:
+        raise InputError(
+            f"{len(own)} different texts with a token; at least {_LEAST} are needed, and 200 decide most cases"
+        )
+    rows = before_rows(model.backbone, model.adjustment.apply(model.embed(list(own))))
+    sets, random = list(own.values()), np.random.default_rng(seed)
+    found = _shares(model, rows, sets)
+    turned = np.stack([_shares(model, rows @ _rotation(rows.shape[1], random), sets) for _ in range(draws)])
+    others = _shares(model, np.roll(rows, -1, axis=0), sets)[None]
+    controls = (_control(_ROTATED, found, turned), _control(_ANOTHER, found, others))
+    beaten = [one.is_beaten for one in controls]
+    verdict = _VERDICTS[False if False in beaten else None if None in beaten else True]
+    size = float(np.mean([len(tokens) for tokens in sets]))
+    return TokenAlignment(verdict, len(own), len(given) - len(own), size, float(found.mean()), draws, seed, controls)
+
+
+def _text_tokens(model: KeyTokenEmbedder, texts: list[str]) -> list[set[int]]:
+    """Return the different text tokens that the model reads of each text."""
+    tokens = model.head.tokens
+    read = (own_tokens(reading) for reading in model.readings(texts))
+    return [{n for n in ids if tokens[n].rank < Rank.NONE} for ids in read]
+
+
+def _shares(model: KeyTokenEmbedder, rows: Vectors, own: Sequence[set[int]]) -> Floats:
+    """Return the share of each text's tokens among as many first ones of its row, float64 [n]."""
+    ids = model.head.top(rows, max(map(len, own))).ids
+    found = [
+        len(tokens.intersection(row[: len(tokens)].tolist())) / len(tokens)
+        for tokens, row in zip(own, ids, strict=True)
+    ]
+    return np.array(found, np.float64)
+
+
+def _rotation(width: int, random: np.random.Generator) -> Vectors:
+    """Return a random orthogonal matrix: embeddings turned by it meet the rows as rows turned back would meet them."""
+    turned, scale = np.linalg.qr(random.standard_normal((width, width)))
+    found: Vectors = (turned * np.sign(np.diag(scale))).astype(np.float32)  # the signs make all rotations as likely
+    return found
+
+
+def _control(name: str, found: Floats, draws: Floats) -> AlignmentControl:
+    """Return what a control finds, [draws, texts], and the interval of the gain over texts and draws."""
+    gains = found - draws.mean(axis=0)
+    error = gains.var(ddof=1) / len(gains)
+    if len(draws) > 1:
+        error += draws.mean(axis=1).var(ddof=1) / len(draws)
+    mean, reach = float(gains.mean()), _REACH * float(np.sqrt(error))
+    return AlignmentControl(name, float(draws.mean()), mean, mean - reach, mean + reach)
+
+
+def check_decoder(name: str, model: Any) -> KeyTokenEmbedder:
+    """Return a model that decodes to tokens.
+
+    Raises:
+        InputError: it is of another family.
+    """
+    family = getattr(model, "family", type(model).__name__)
+    if family != "keytokens":
+        raise InputError(f"{name!r:.60} is {family}; only key-token models and transformers are decoded to tokens")
+    found: KeyTokenEmbedder = model
+    return found
+
+
+def open_decoder(name: str, pooling: str) -> KeyTokenEmbedder:
+    """Open a saved model, or one that decodes the transformer in a folder or on the hub by its own head.
+
+    Raises:
+        InputError: there is no such pooling.
+    """
+    if identify(name) not in ("transformer", "sentence-transformers"):
+        return check_decoder(name, load(name))
+    settings = KeyTokenSettings(pooling=cast("KeyPooling", pooling), top_k=None)
+    place = locate(name)
+    causal = is_causal_lm(read_transformer_config(place))
+    return KeyTokenEmbedder(open_backbone(place, attention="causal" if causal else "bidirectional"), settings)
