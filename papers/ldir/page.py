@@ -167,7 +167,9 @@ def _table_sts(rows: Rows, closer: Sequence[int]) -> str:
         six = [score for column, score in zip(_COLUMNS, scores) if column != "16"]
         share = f"{statistics.fmean(six) / _PAPER_ENCODER:.1%}" if name.startswith("LDIR") else ""
         ratio = f"{PAPER_RATIO:.2f}" if share else ""
-        lines.append([f"{name}, as printed", ratio, *(f"{score:.2f}" for score in scores), statistics.fmean(six), share])
+        lines.append(
+            [f"{name}, as printed", ratio, *(f"{score:.2f}" for score in scores), statistics.fmean(six), share]
+        )
     wanted: list[Key] = [("", "bag of words", None, "")]
     for encoder in rows.encoders:
         wanted.append((encoder, ENCODER, None, PLAIN))
@@ -236,9 +238,11 @@ anchors are n/d {PAPER_RATIO:.2f} there, {" and ".join(ratios)}.
 
 def _remarks(rows: Rows) -> str:
     """Say in words which order the methods have, and how far frame is from fps."""
-    lines = ["Best first, by the mean of the three columns, at 500 anchors and at the paper's n/d; the paper's order is fps,"]
+    lines = [
+        "Best first, by the mean of the three columns, at 500 anchors and at the paper's n/d; the paper's order is fps,"
+    ]
     lines += ["kmeans, uniform:", ""]
-    for encoder, n in [(encoder, n) for encoder in rows.encoders for n in (500, MATCHED.get(encoder))]:
+    for encoder, n in [(one, n) for one in rows.encoders for n in (500, MATCHED.get(one))]:
         totals = {m: [rows.mean(group, encoder, m, n) for group in GROUPS] for m in METHODS}
         known = {m: statistics.fmean(v or 0.0 for v in values) for m, values in totals.items() if None not in values}
         if known:

@@ -167,7 +167,9 @@ def _power(results: Results) -> str:
     if seeds >= DECIDING:
         return f"{seeds} seeds."
     chance = len(claims) / 2**seeds
-    above, below = (sum(all((one > 0) is side for one in differences) for differences in found) for side in (True, False))
+    above, below = (
+        sum(all((one > 0) is side for one in differences) for differences in found) for side in (True, False)
+    )
     said = "seed has" if seeds == 1 else "seeds have"
     return f"""**{seeds} {said} next to no power: every finding is undecided.** Were nothing but chance at work, all
 seeds would agree with a finding once in {2**seeds}, and contradict it as often: {chance:.1f} each of {len(claims)},

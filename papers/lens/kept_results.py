@@ -58,6 +58,8 @@ COMPARED = (
     *((row, floor) for floor in FLOORS[1:3] for row in ("4,000 clusters", "24,600 clusters", "dense, mean")),
     ("24,600 clusters", "lexicon-minilm"),
     ("dense, mean", "all-MiniLM-L6-v2"),
+    *((f"all tokens, {most} largest", "all tokens") for most in PRUNED),
+    ("all tokens, maximum of 4,000 clusters", "all tokens"),
 )
 CLAIMS = {
     "lexicon (4,000 clusters) above dense (mean)": COMPARED[0],
@@ -202,7 +204,9 @@ def _said(found: Mapping[str, Mapping[int, Measured]]) -> str:
         if seeds := len(found.get(better, {}).keys() & found.get(worse, {}).keys()):
             first, second = _over_both(found, better, worse)
             mean = interval_of(first.kind("mean") - second.kind("mean"))
-            said.setdefault(mean.verdict().strip("*"), []).append(f"{claim}, {mean.signed()}, {seeds} seeds")
+            said.setdefault(mean.verdict().strip("*"), []).append(
+                f"{claim}, {mean.signed()}, {seeds} seed{'s' * (seeds > 1)}"
+            )
     lines = [f"{judged.capitalize()}: {'; '.join(said[judged])}." for judged in WORDS.values() if judged in said]
     return "".join(f"{fill(line, 118, initial_indent='- ', subsequent_indent='  ')}\n" for line in lines)
 
@@ -232,15 +236,13 @@ def _compared(found: Mapping[str, Mapping[int, Measured]], better: str, worse: s
     """Return a line: the difference of two rows over the seeds that both have."""
     both = _both(found, better, worse)
     first, second = _over_both(found, better, worse)
-    mean, sts, retrieval = (
-        interval_of(first.kind(kind) - second.kind(kind)) if second.has(kind) else None
-        for kind in ("mean", "STS", "retrieval")
-    )
-    cells = [None if one is None else one.signed() for one in (mean, sts, retrieval)]
-    if mean is None:
-        return [f"{better} - {worse}", len(both), *cells, None, f"retrieval: {retrieval.verdict()}"]
+    retrieval = interval_of(first.kind("retrieval") - second.kind("retrieval"))
+    if not second.has("mean"):
+        verdict = f"retrieval: {retrieval.verdict()}"
+        return [f"{better} - {worse}", len(both), None, None, retrieval.signed(), None, verdict]
+    mean, sts = (interval_of(first.kind(kind) - second.kind(kind)) for kind in ("mean", "STS"))
     each = ", ".join(f"{one.kind('mean')[0] - other.kind('mean')[0]:+.1f}" for one, other in both)
-    return [f"{better} - {worse}", len(both), *cells, each, mean.verdict()]
+    return [f"{better} - {worse}", len(both), *(one.signed() for one in (mean, sts, retrieval)), each, mean.verdict()]
 
 
 def _both(found: Mapping[str, Mapping[int, Measured]], better: str, worse: str) -> list[tuple[Measured, Measured]]:

@@ -271,6 +271,57 @@ def test_the_table_of_results_compares_rows_by_the_seeds_that_both_have(opened, 
     assert line == f"| 4,000 clusters - dense, mean | 1 |{3 * ' +0.0 (+0.0 to +0.0) |'} +0.0 | **does not hold** |"
 
 
+def test_floors_stand_beside_every_seed_and_bm25_only_where_it_ranks(opened, few_draws, tmp_path):
+    results, pages = opened("papers.lens.kept_results"), opened("papers.lens.language_page")
+    every = [types.SimpleNamespace(name=name, score=results.score_of(name)) for name in pages._KIND_OF]
+    given = np.random.default_rng(0).integers(0, 9, size=(40, 2)).astype(float)
+
+    def items(names, found):  # of every item the same, so that an interval is its middle
+        return {name: given if name in (*pages.STS, "StackOverflow") else np.full((40, 1), found) for name in names}
+
+    names = [sample.name for sample in every]
+    for row in results.grid()[:2]:
+        results.keep(tmp_path, row.name, every, items(names, 0.25), {"coordinates": None})
+    results.keep(tmp_path, results.floor_name("static-en"), every, items(names, 0.5), {"coordinates": None})
+    ranking = [sample for sample in every if sample.name in (*pages.RETRIEVAL, "WikiQA")]
+    found = items([sample.name for sample in ranking], 0.75)
+    results.keep(tmp_path, results.floor_name("BM25, stemmed"), ranking, found, {"coordinates": None})
+    lines = {line.split(" | ")[0].strip("| "): line for line in results.tables(tmp_path).splitlines() if "|" in line}
+    assert lines["**BM25, stemmed**"].startswith("| **BM25, stemmed** | - | - | 75.0 | 75.0 | - | - | - |")
+    assert "| -50.0 (-50.0 to -50.0) | - | retrieval: **does not hold** |" in lines["4,000 clusters - BM25, stemmed"]
+    assert lines["4,000 clusters - static-en"].endswith("| **does not hold** |")
+    said = " ".join(results.tables(tmp_path).partition("After 96")[0].split())
+    assert "lexicon (4,000 clusters) above static-en, -15.0 (-15.0 to -15.0), 1 seed." in said
+
+
+def test_bm25s_rows_give_its_scores_and_texts_are_cut_as_they_are_read(opened, tmp_path):
+    pytest.importorskip("bm25s")
+    from papers.bm25 import bm25_table
+    from tiny_models import sentence_piece
+
+    script, samples = opened("papers.lens.language_model"), opened("papers.lens.samples")
+    texts = ["cats sleep", "the cat sleeps", "dogs bark loudly", "cats and cats", "zzz"]
+    sample = samples.Sample("x", "retrieval", texts, None, None, (0, 4))
+    rows = script._bm25_rows(sample, texts, "BM25")
+    scores = bm25_table([texts[0], texts[4]], texts[1:4])
+    assert (rows[[0, 4]] @ rows[1:4].T).tolist() == scores.tolist()
+    assert scores[0, 2] > 0 and not scores[1].any() and scores[0, 1] == 0
+    sentence_piece().save_pretrained(tmp_path)
+    long, source = " ".join(["cat"] * 200), types.SimpleNamespace(model=tmp_path)
+    short, read = script.as_read(source, ["a cat", long])
+    tokenizer = script.AutoTokenizer.from_pretrained(tmp_path)
+    assert short == "a cat" and long.startswith(read) and len(read) < len(long)
+    assert len(tokenizer(read, add_special_tokens=False)["input_ids"]) <= script.LENGTH - 2
+
+
+def test_of_equal_scores_the_right_document_is_not_the_first(opened, shared):
+    samples = opened("papers.lens.samples")
+    for sample in samples.samples(shared / "data"):
+        if sample.queries:  # a model that gives every document the same score
+            score = float(sample.score(sample.items(np.ones((len(sample.texts), 1)))))
+            assert score < 40, sample.name
+
+
 def test_coordinates_of_tokens_are_put_together_by_cluster(opened, tmp_path):
     script = opened("papers.lens.language_model")
     from pellucid.lexicon import Clusters
@@ -299,6 +350,7 @@ def test_the_page_judges_by_intervals(opened):
 
     labels = ["lexicon", "dense", "all tokens", "hybrid", *(f"top-{most}" for most in pages.KEPT)]
     found = {label: measured(score, 9.0) for label, score in zip(labels, (60, 50, 60, 60, 59, 58, 57))}
+    found["last"] = measured(20, 9.0)
     queries = {text: [["a", "b"]] * 3 for text in (*pages.QUERIES, *pages.FAILING)}
     shown = {"queries": queries, "clusters": {token: ["c"] for token in pages.CLUSTERS}, "seconds": {"lexicon": 60.0}}
     shown["trials"] = {"lexicon, as in all rows": [0.5, 0.6, 0.4, 0.3]}
@@ -306,5 +358,6 @@ def test_the_page_judges_by_intervals(opened):
     lines = {line.split(" | ")[0].strip("| "): line for line in page.splitlines() if line.startswith("|")}
     assert "**holds**" in lines["lexicon no lower than dense (mean)"] and "+10.0" in page
     assert "undecided" in lines["clusters above all tokens"] and "not run" in lines["maximum above sum"]
+    assert lines["maximum above last"].endswith("| not tested |") and "Not tested: maximum above last" in page
     assert 'Rows that were planned and not made:\n"one way", "sum"' in page
     assert "| lexicon, as in all rows | 0.50 |" in page
