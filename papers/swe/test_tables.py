@@ -13,6 +13,7 @@ from functools import partial
 from itertools import pairwise
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from pellucid.evaluation.evaluating import Results, TaskScore
@@ -270,3 +271,18 @@ def test_the_papers_tables(tables):
     steps = tables._table6(results)
     assert "| **+ distillation (3.3), as bundled** | 39.5 | - | - |" in steps
     assert "| **extraction (3.1)** | - | - | - |" in steps
+
+
+def test_the_words_of_today_can_be_judged():
+    """By hand: the first word lies on its five, the second on those of the first, the third nowhere."""
+    new_words = pytest.importorskip("papers.swe.new_words")
+    test = new_words.Words.read()
+    assert len(set(test.words)) == 200 and test.kept.sum() == 100
+    model = new_words.pellucid.load("static-en")
+    assert all(len(set(five)) == 5 and all(map(model.vocabulary.has_row, five)) for five in test.near)
+    fives = [[f"{name}{n}" for n in range(5)] for name in "abc"]
+    small = test._replace(words=["x", "y", "z"], near=fives, kept=test.kept[:3])
+    place = {"x": (1, 0, 0), "y": (1, 0, 0), "z": (0, 0, 0), "a": (1, 0, 0), "b": (0, 1, 0), "c": (0, 0, 1)}
+    every = [word for five in fives for word in five] + [f"a{n}" for n in range(5, 40)]
+    found = small.judged(every, lambda words: np.array([place[word[0]] for word in words], np.float32))
+    assert [part.tolist() for part in found] == [[True, True, False], [True, False, False], [True, False, False]]
