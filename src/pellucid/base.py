@@ -171,6 +171,10 @@ class Embedder(ABC):
         """
         self._save(path)
 
+    def save(self, path: str | Path) -> None:
+        """Do what `save_pretrained` does; the older name in sentence-transformers."""
+        self.save_pretrained(path)
+
     def _save(self, path: str | Path, *, config: Mapping[str, Any] | None = None, **given: Any) -> None:
         """Write a folder in the place of `path`; `config` is the top of `config.json`, `given` goes to `_write`."""
         facts: dict[str, Any] = {}
@@ -327,6 +331,35 @@ class Embedder(ABC):
     def device(self) -> str:
         """Where the model computes, as torch names it: "cpu", "cuda:0"."""
         return "cpu"
+
+    def to(self, device: Any) -> Self:
+        """Move the model to a device, such as "cpu" or "cuda", and return it.
+
+        Raises:
+            InputError: the family computes where it was opened.
+        """
+        if str(device) not in (self.device, self.device.partition(":")[0]):
+            raise InputError(
+                f"this {self.family} model computes on {self.device!r} and cannot be moved to {str(device)!r:.40}; "
+                "leave it there, or open a transformer on the other device"
+            )
+        return self
+
+    @property
+    def tokenizer(self) -> Any:
+        """The tokenizer of the transformer that reads the texts, as transformers gives it.
+
+        Raises:
+            AttributeError: the model reads texts in another way.
+        """
+        raise AttributeError(
+            f"this {self.family} model has no tokenizer of transformers; explain(text) shows what it reads"
+        )
+
+    @property
+    def prompts(self) -> dict[str, str]:
+        """What the model puts before a text, by the name of the prompt; empty where it puts nothing."""
+        return {}
 
     @property
     def max_seq_length(self) -> float | None:

@@ -497,6 +497,15 @@ def test_the_terminal_view_says_what_it_shows(fruit: StaticEmbedder) -> None:
     assert "knows nothing of text 2" in str(fruit.explain("apple", "quagga"))
 
 
+def test_a_notebook_gets_nothing_beside_the_text(fruit: StaticEmbedder, monkeypatch: pytest.MonkeyPatch) -> None:
+    why = fruit.explain("apple", "pear")
+    shown: list[object] = []
+    monkeypatch.setattr("rich.console._is_jupyter", lambda: True)
+    monkeypatch.setattr("rich.jupyter.display", lambda segments, text: shown.append(text))
+    expected = why.to_text()
+    assert "adding up to the score" in expected and str(why) == expected and shown == []
+
+
 def test_a_narrow_terminal_keeps_the_words_whole(fruit: StaticEmbedder) -> None:
     view = fruit.explain("apple pear", "apple car").to_text(width=48)
     assert "apple × apple" in view

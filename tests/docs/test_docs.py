@@ -9,13 +9,16 @@ import inspect
 import pkgutil
 import re
 import runpy
+import shlex
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
 import pellucid
+from pellucid.cli.app import app
 from pellucid.folder import bundled_models
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -85,14 +88,13 @@ def test_the_code_on_a_page_runs(page, tmp_path, monkeypatch):
 
 @pytest.mark.full
 @pytest.mark.parametrize("page", ["README.md", "docs/encoder.md"])
-def test_a_page_shows_what_its_code_over_minilm_prints(page, beside_minilm, monkeypatch, capsys):
+def test_a_page_shows_what_its_code_prints(page, beside_minilm, monkeypatch, capsys):
     pytest.importorskip("Stemmer")
     monkeypatch.chdir(beside_minilm)
-    text = (ROOT / page).read_text(encoding="utf-8").partition("# Explain the encoder you have\n")[2]
-    text = text.partition("\n## ")[0] if page == "README.md" else text
-    names: dict[str, object] = {"pellucid": pellucid}
+    names: dict[str, object] = {}
     said: set[str] = set()
-    shown = ""
+    shown, compared = "", 0
+    text = (ROOT / page).read_text(encoding="utf-8")
     for language, block in re.findall(r"^```(\w+)\n(.*?)^```$", text, re.MULTILINE | re.DOTALL):
         if language == "python" or (page == "README.md" and language == "py"):
             exec(compile(block, page, "exec"), names)
@@ -100,8 +102,22 @@ def test_a_page_shows_what_its_code_over_minilm_prints(page, beside_minilm, monk
             shown = block
         elif language == "text" and "print(" in shown:
             assert set(map(_words, block.replace("...", "").splitlines())) <= said
-            shown = ""
-    assert len(said) > 10
+            shown, compared = "", compared + 1
+    assert compared and len(said) > 10
+
+
+@pytest.mark.full
+def test_the_commands_in_the_readme_run_as_they_stand(tmp_path, monkeypatch):
+    pytest.importorskip("Stemmer")
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "examples").symlink_to(ROOT / "examples")
+    section = (ROOT / "README.md").read_text(encoding="utf-8").partition("## In a shell\n")[2].partition("\n## ")[0]
+    *commands, last = re.search(r"```bash\n(.*?)```", section, re.DOTALL)[1].splitlines()
+    assert len(commands) == 4 and last.startswith("pellucid serve ")  # which tests/server runs
+    for command in commands:
+        said = CliRunner().invoke(app, shlex.split(command, comments=True)[1:], catch_exceptions=False)
+        assert said.exit_code == 0, said.stderr
+    assert "login × password" in said.stdout
 
 
 def _words(line):

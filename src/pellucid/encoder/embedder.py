@@ -34,6 +34,8 @@ _SPECIAL = 64  # tokens that a template and a prompt may add
 _FINDING = ForkLock()  # reasons are found once
 
 if TYPE_CHECKING:
+    from typing_extensions import Self
+
     from pellucid.corpus import Corpus
     from pellucid.explanation import Explanation
     from pellucid.static.embedder import StaticEmbedder
@@ -210,6 +212,23 @@ class EncoderEmbedder(Embedder):
     def device(self) -> str:
         """The device of the encoder; "cpu" for a function."""
         return str(getattr(self.model, "device", "cpu"))
+
+    def to(self, device: Any) -> Self:
+        """Move the encoder, a SentenceTransformer, and return this model; a function cannot be moved."""
+        if not self.is_sentence_transformer:
+            return super().to(device)
+        self.model.to(device)
+        return self
+
+    @property
+    def tokenizer(self) -> Any:
+        """The SentenceTransformer's; a function has none."""
+        return self.model.tokenizer if self.is_sentence_transformer else super().tokenizer
+
+    @property
+    def prompts(self) -> dict[str, str]:
+        """The SentenceTransformer's; a function's are not known."""
+        return dict(self.model.prompts) if self.is_sentence_transformer else {}
 
     @property
     def max_seq_length(self) -> float | None:
