@@ -228,7 +228,7 @@ def main() -> None:
     halves = {name: parts[name] for name in ("choosing", "measuring")}
     tables = [counts, markdown_table(head, rows), differences(judged, halves), defined, judgement[0]]
     tables.append(in_use(model, alone, unknown, asked.data))
-    print_block("papers/swe/new_words.py", "\n\n".join([*tables, measured()]), asked.write)
+    print_block("papers/swe/new_words.py", "\n\n".join(table.strip() for table in [*tables, measured()]), asked.write)
     passed = [word for word, good in zip(unknown, judgement[1]) if good]
     held = [word for word in unknown if word in context.vocabulary]
     print("in context:", len(held), ", ".join(held))
@@ -304,10 +304,10 @@ def judge(
         passes = values >= cut
         judged = [(passes == right)[part].mean() for part in (~kept, kept)]
         areas = [roc_auc_score(right[part], values[part]) for part in (~kept, kept)]
-        precise = right[kept & passes].mean() if (kept & passes).any() else np.nan
+        precise = f"{right[kept & passes].mean():.0%}" if (kept & passes).any() else ""
         share = (passes & right & kept).sum() / max((right & kept).sum(), 1)
         rows.append([measure.name, f"{areas[0]:.2f}", f"{cut:.2f}", f"{judged[0]:.0%}", f"{areas[1]:.2f}",
-                     f"{judged[1]:.0%}", f"{passes[kept].mean():.0%}", f"{precise:.0%}", f"{share:.0%}"])  # fmt: skip
+                     f"{judged[1]:.0%}", f"{passes[kept].mean():.0%}", precise, f"{share:.0%}"])  # fmt: skip
         best = max(best, (areas[0], passes), key=lambda pair: pair[0])
     head = ["measure", "AUC, choosing", "threshold", "judged rightly", "AUC, measuring", "judged rightly", "pass",
             "of these found", "of those found"]  # fmt: skip

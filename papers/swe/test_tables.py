@@ -286,3 +286,15 @@ def test_the_words_of_today_can_be_judged():
     every = [word for five in fives for word in five] + [f"a{n}" for n in range(5, 40)]
     found = small.judged(every, lambda words: np.array([place[word[0]] for word in words], np.float32))
     assert [part.tolist() for part in found] == [[True, True, False], [True, False, False], [True, False, False]]
+
+
+def test_what_a_way_has_more_is_judged_on_each_half():
+    """By hand: found by the teacher alone of all words, by the others of none; right of the same words."""
+    new_words = pytest.importorskip("papers.swe.new_words")
+    every, none = np.ones(4, bool), np.zeros(4, bool)
+    ways = dict.fromkeys([name for pair in new_words._PAIRS for name in pair], new_words.Judged(every, every, none))
+    ways["the teacher alone"] = new_words.Judged(every, every, every)
+    table = new_words.differences(ways, {"choosing": np.array([1, 1, 0, 0], bool), "measuring": ~none})
+    nothing, all_of_them = "+0.0 (+0.0 to +0.0), **does not hold**", "+100.0 (+100.0 to +100.0), **holds**"
+    row = f"| the teacher alone - spelling | {nothing} | {all_of_them} | {nothing} | {all_of_them} |"
+    assert row in table and table.count("**holds**") == 4
