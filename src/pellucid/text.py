@@ -93,7 +93,7 @@ About the mean cosine of its vector to the word's own, for words held out: 0.56 
 NOTED = 2 / 3
 """A word is named in notes with what it is read as if this part of it is known, or less.
 
-Above are, for the most part, inflected words that are read as another form, such as "cats" read as "cat".
+Above are mostly other forms of a word ("mappings" read as "mapping"), and names that lack their last sign.
 """
 
 
