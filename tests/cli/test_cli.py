@@ -227,6 +227,32 @@ _READERS = {
 }
 
 
+def _leaves(command, path=()):
+    for name, inner in getattr(command, "commands", {}).items():
+        yield from _leaves(inner, (*path, name))
+    if not hasattr(command, "commands"):
+        yield path, command
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("value", ["", "nan"])
+def test_a_wrong_value_of_any_option_ends_well_or_with_one_line(models, tmp_path, monkeypatch, value):
+    monkeypatch.chdir(tmp_path)
+    Path("good.txt").write_text("the apple\na pear\nthe car\n", encoding="utf-8")
+    tried = 0
+    for path, command in _leaves(typer.main.get_command(app)):
+        given = ["good.txt" for one in command.params if one.param_type_name == "argument" and one.required]
+        options = [one.opts[0] for one in command.params if one.param_type_name == "option" and not one.is_flag]
+        for option in options if path[0] not in ("serve", "mcp", "evaluate") else ():  # these wait, or ask the hub
+            ended = CliRunner().invoke(app, [*path, *given, option, value], prog_name="pellucid", input="")
+            called = f"{' '.join(path)} {option} {value!r}"
+            assert ended.exit_code in (0, 1, 2), f"{called}: {ended.exception!r}"
+            said = [line for line in ended.stderr.splitlines() if not line.startswith("note: ")]
+            assert ended.exit_code != 1 or (len(said) == 1 and said[0].startswith("error: ")), f"{called}: {said}"
+            tried += 1
+    assert tried > 100
+
+
 @pytest.mark.full
 @pytest.mark.parametrize("command", _READERS)
 def test_odd_and_damaged_input_ends_well_or_with_one_line(models, tmp_path, monkeypatch, command):

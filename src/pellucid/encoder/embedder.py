@@ -67,10 +67,11 @@ class EncoderEmbedder(Embedder):
         Raises:
             InputError: it is neither, or the reasons are unknown.
         """
-        if not callable(model):  # as a SentenceTransformer is
+        if not callable(model) or isinstance(model, type):  # as a SentenceTransformer is; a class makes objects
+            given = f"the class {model.__name__}: make an object" if isinstance(model, type) else type(model).__name__
             raise InputError(
                 "an encoder is a SentenceTransformer, a pellucid model, a callable, or the name or folder of a model; "
-                f"got {type(model).__name__}"
+                f"got {given}"
             )
         if isinstance(reasons, str) and reasons not in WAYS:
             raise InputError(f"reasons are {reasons!r:.60}; they must be {', '.join(WAYS)}, or None")
