@@ -131,7 +131,7 @@ class Place(NamedTuple):
         done = subprocess.run(line, shell=True, cwd=self.folder, env=self.env, capture_output=True, text=True, input="")
         if done.returncode:
             raise SystemExit(f"{line}\nended with status {done.returncode}\n{done.stderr[-2000:]}")
-        return Step(called, time.perf_counter() - begun, _last(done.stdout or done.stderr))
+        return Step(called, time.perf_counter() - begun, _last(done.stdout))
 
     def server(self, line: str) -> Step:
         """Start a server, wait until it answers, end it."""
