@@ -436,10 +436,9 @@ class _Worker(_Reader):
         if self._spelled is None:
             partly, parts = self._beginnings(block, words)
         else:
-            beyond = rows - self._table.words
-            strange = np.zeros(len(rows), bool)
-            strange[beyond >= 0] = self._spelled.strange[beyond[beyond >= 0]]
-            partly = np.flatnonzero((rows == _SPELLED) | ((beyond >= 0) & ~strange))
+            beyond = np.maximum(rows - self._table.words, -1)
+            is_like = np.append(~self._spelled.strange, False)[beyond]
+            partly = np.flatnonzero((rows == _SPELLED) | is_like).astype(np.int32)
             parts = np.full(len(partly), PART_SPELLED)
             whole &= beyond < 0
         whole[partly] = False
@@ -451,21 +450,15 @@ class _Worker(_Reader):
 
     def _beginnings(
         self, block: npt.NDArray[np.uint8], words: WordReader
-    ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]:
+    ) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.float64]]:
         """Return which words of a block have the row of their beginning, and how much of each is known."""
         others = words.list_others()
         others = others[words.rows[others] >= 0]
         every, utf8 = self._every, block.data
-        numbers: list[int] = []
-        parts: list[float] = []
-        for number, row, (start, end) in zip(
-            others.tolist(), words.rows[others].tolist(), words.edges[others].tolist()
-        ):
-            word, known = bytes(utf8[start:end]).decode().lower(), every[row]
-            if word != known.lower():
-                numbers.append(number)
-                parts.append(part_known(word, known))
-        return np.array(numbers, np.int64), np.array(parts)
+        found = zip(words.rows[others].tolist(), words.edges[others].tolist())
+        pairs = [(bytes(utf8[start:end]).decode().lower(), every[row]) for row, (start, end) in found]
+        parts = np.array([-1.0 if word == known.lower() else part_known(word, known) for word, known in pairs])
+        return others[parts >= 0], parts[parts >= 0]
 
     def words(self, text: str) -> WordRows | None:
         """Return the words of a text that is a block by itself; None if some are spelled."""
