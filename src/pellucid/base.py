@@ -463,7 +463,8 @@ class Embedder(ABC):
 
         That is the share of the text's words, each counted as often as it occurs, that have a vector. A transformer has
         a token for everything: there it is the share of the words before it cuts the text. A word found by its
-        beginning alone counts as known. A text without words has 1: nothing in it is unknown.
+        beginning alone counts by the share of its letters that this has ("chatgpt" read as "chat" 4/7), one found by
+        its spelling half. A text without words has 1: nothing in it is unknown.
 
         Args:
             texts: a text, or any iterable of texts.
@@ -500,7 +501,7 @@ class Embedder(ABC):
         strongest = self._strongest(text, top_k)
         if not (known.known and known.is_low):
             return strongest
-        return f"{strongest} (only {known.known:,} of {known.total:,} words known)"
+        return f"{strongest} (only {known.said} known)"
 
     def _strongest(self, text: str, top_k: int) -> str:
         """Return what `text` is mostly about."""

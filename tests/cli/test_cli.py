@@ -17,14 +17,17 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import typer.main
+from tokenizers import Tokenizer
+from tokenizers.models import WordPiece
 from typer.testing import CliRunner
 
-from pellucid import __version__, progress
+from pellucid import StaticEmbedder, __version__, progress
 from pellucid import folder as model_folder
 from pellucid.bulk import read_shards
 from pellucid.cli import app as cli
 from pellucid.cli import input as cli_input
 from pellucid.cli.app import app
+from pellucid.text import Vocabulary
 from tables import CONTROLS
 
 TEXTS = ["the apple", "a pear", "", "unheard of", "The car and the bicycle", "apple apple pear"]
@@ -337,6 +340,23 @@ def test_options_of_shards_go_with_a_folder(run, texts, tmp_path):
 def test_two_texts_give_one_number(run):
     assert run("similarity", "apple", "pear").stdout == "0.8944\n"  # (3, 0, 0) to (2, 1, 0): 2 / sqrt 5
     assert run("similarity", "apple", "unheard").stdout == "0.0000\n"
+
+
+def test_a_pair_with_a_word_that_is_read_as_its_beginning_says_so(run, tmp_path):
+    pieces = ["[UNK]", "chat", "j", "loan", *(f"##{letter}" for letter in "gptson")]
+    subwords = Tokenizer(WordPiece({piece: n for n, piece in enumerate(pieces)}, unk_token="[UNK]"))
+    model = StaticEmbedder(Vocabulary(pieces[1:4], subwords), np.eye(3, dtype=np.float32))
+    model.save_pretrained(tmp_path / "m")
+    of = ("-m", tmp_path / "m")
+    told = run("similarity", "chatgpt", "chat", *of)
+    assert told.stdout == "1.0000\n" and 'note: Only partly known in text 1: "chatgpt" read as "chat".' in told.stderr
+    low = run("similarity", "chat", "json", *of).stderr
+    assert "Only 25% (1 of 1 words, 1 of them partly) of text 2 known" in low
+    assert 'Partly known: "json" read as "j".' in low
+    assert run("similarity", "--pairs", "-", *of, stdin="chatgpt\tchat\nchat\tchat\n").stderr == ""
+    assert run("similarity", "a loan", "loans", *of).stderr == ""
+    ranked = run("rank", "chatgpt", "-", *of, stdin="chat\n").stdout
+    assert 'Only partly known in the query: "chatgpt" read as "chat".' in ranked
 
 
 def test_two_files_give_a_number_a_line(run, tmp_path):
