@@ -1,6 +1,6 @@
 """The first hour of a new user: what README and tutorials say, done from nothing, with time and output of each step.
 
-    python -m benchmarks.first_hour README.md docs/quickstart.md --output benchmarks/first_hour.md
+    python -m benchmarks.first_hour --output benchmarks/first_hour.md
 
 Clones this repository into an empty folder and makes an environment as the README says. Then each page in turn: its
 commands line by line, its Python snippets one after the other in one process. A server is started, asked and ended.
@@ -20,12 +20,15 @@ import sys
 import tempfile
 import time
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import date
 from pathlib import Path
 from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parents[1]
+PAGES = ("README.md", "docs/quickstart.md", "docs/choose.md", *sorted(
+    path.relative_to(ROOT).as_posix() for path in (ROOT / "examples").glob("*.ipynb")
+))  # fmt: skip
 OWN_FILES = ("texts.txt", "corpus.txt", "sentences.txt")
 """What pages call the reader's own texts; each is a copy of examples/sentences.txt."""
 
@@ -57,7 +60,9 @@ class Step(NamedTuple):
 def main() -> None:
     """Walk through the pages; end with status 1 where a step fails."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("pages", nargs="+", help="Markdown files of the repository, in the order to read them")
+    parser.add_argument(
+        "pages", nargs="*", default=PAGES, help="Markdown files and notebooks of the repository, in order"
+    )
     parser.add_argument("--output", type=Path, help="where the walk is written as Markdown; without it, printed")
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as work:
@@ -65,7 +70,7 @@ def main() -> None:
     given.output.write_text(text, encoding="utf-8") if given.output else print(text)
 
 
-def walk(pages: list[str], work: Path) -> str:
+def walk(pages: Sequence[str], work: Path) -> str:
     """Do what the pages say in a clone below `work`; return what happened as Markdown."""
     begun = time.perf_counter()
     clone, environment = work / "pellucid", work / "environment"
@@ -85,7 +90,7 @@ def walk(pages: list[str], work: Path) -> str:
         parts += [f"## {page}", *table(place.page(page))]
     minutes = (time.perf_counter() - begun) / 60
     intro = (
-        f"Written by `python -m benchmarks.first_hour {' '.join(pages)}` on {date.today()}: {platform.machine()}, "
+        f"Written by `benchmarks/first_hour.py` on {date.today()}: {platform.machine()}, "
         f"{os.cpu_count()} cores that other work shares, Python {platform.python_version()}, "
         f"{minutes:.1f} minutes in all. {', '.join(f'`{name}`' for name in OWN_FILES)} are `examples/sentences.txt`."
     )
@@ -105,6 +110,9 @@ class Place(NamedTuple):
 
     def page(self, page: str) -> Iterator[Step]:
         """Do what a page says."""
+        if page.endswith(".ipynb"):
+            yield from self.notebook(ROOT / page)
+            return
         text = (ROOT / page).read_text(encoding="utf-8")
         blocks = re.findall(r"^```(python|py|bash|sh)\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
         said = iter(self.snippets([block for language, block in blocks if language == "python"]))
@@ -116,6 +124,18 @@ class Place(NamedTuple):
             else:
                 for line in filter(None, (re.sub(r"\s+#.*", "", line) for line in block.splitlines())):
                     yield self.line(line)
+
+    def notebook(self, path: Path) -> Iterator[Step]:
+        """Install what a notebook needs and run its cells, in its folder."""
+        cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
+        needed = re.search(r"pellucid(\[[\w,]+\])", "".join("".join(cell["source"]) for cell in cells))
+        if needed and "torch" in needed[1]:
+            yield Step(path.name, None, "not run: needs torch and a hub")
+            return
+        if needed:
+            yield self.command(f'pip install --quiet ".{needed[1]}"', f'pip install ".{needed[1]}"')
+        codes = ["".join(cell["source"]) for cell in cells if cell["cell_type"] == "code"]
+        yield from Place(self.folder / "examples", self.env).snippets(codes)
 
     def line(self, line: str) -> Step:
         """Do one line of a shell."""
