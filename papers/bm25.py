@@ -7,9 +7,12 @@ from __future__ import annotations
 
 import datetime
 import statistics
+from collections.abc import Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from papers.options import make_parser
 from pellucid.evaluation.tasks import LocalTask, find_tasks
@@ -28,14 +31,10 @@ class Bm25:
 
     def __init__(self, name: str = PLAIN) -> None:
         """Make an empty index; `name` is `PLAIN` or `STEMMED`."""
-        import snowballstemmer
         from mteb.models import ModelMeta
 
         self.mteb_model_meta = ModelMeta.create_empty({"name": f"local/{name}", "revision": "1"})
-        self._words: dict[str, Any] = {"stopwords": "en", "show_progress": False}
-        if name == STEMMED:
-            stem = snowballstemmer.stemmer("english").stemWords
-            self._words |= {"stopwords": "en_plus", "stemmer": stem}
+        self._words = _words(name)
         self._ids: list[str] = []
         self._retriever: Any = None
 
@@ -59,6 +58,26 @@ class Bm25:
             query: {self._ids[place]: float(score) for place, score in zip(places, values)}
             for query, places, values in rows
         }
+
+
+def _words(name: str) -> dict[str, Any]:
+    """Return how bm25s is to read texts."""
+    words: dict[str, Any] = {"stopwords": "en", "show_progress": False}
+    if name == STEMMED:
+        import snowballstemmer
+
+        words |= {"stopwords": "en_plus", "stemmer": snowballstemmer.stemmer("english").stemWords}
+    return words
+
+
+def bm25_table(queries: Sequence[str], documents: Sequence[str], name: str = PLAIN) -> Any:
+    """Return BM25's score of each document for each query, float32 [queries, documents]."""
+    import bm25s  # type: ignore[import-untyped]
+
+    index, words = bm25s.BM25(), _words(name)
+    index.index(bm25s.tokenize(list(documents), **words), show_progress=False)
+    asked = bm25s.tokenize(list(queries), return_ids=False, **words)
+    return np.array([index.get_scores(tokens) if tokens else np.zeros(len(documents)) for tokens in asked], np.float32)
 
 
 def bm25_score(task: LocalTask, name: str = PLAIN) -> float:

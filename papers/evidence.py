@@ -33,6 +33,10 @@ class Interval(NamedTuple):
         """Write a difference."""
         return f"{self.value:+.1f} ({self.low:+.1f} to {self.high:+.1f})"
 
+    def told(self) -> str:
+        """Write a difference and what it says of the claim that it is above 0."""
+        return f"{self.signed()}, {self.verdict()}"
+
 
 def resampled(count: int, draws: int = DRAWS) -> npt.NDArray[np.int64]:
     """Return the items of bootstrap samples of `count` items, [draws, count]; always the same ones."""

@@ -50,4 +50,4 @@ def test_the_interval_of_a_mean_is_two_standard_errors_to_each_side():
     told = interval_of_means(values.mean(), values.std() / 20)
     assert drawn == pytest.approx(told, abs=0.02)
     assert interval_of_means(1.0, 0.3, 0.4) == pytest.approx((1, 0.02, 1.98))  # errors of two means: 0.5
-    assert interval_of_means(1.0, 0.3, 0.4).signed() == "+1.0 (+0.0 to +2.0)"
+    assert interval_of_means(1.0, 0.3, 0.4).told() == "+1.0 (+0.0 to +2.0), **holds**"

@@ -460,7 +460,7 @@ def mean_of(values: Any) -> float:
 
 def cell_of(found: Interval) -> str:
     """Write a difference with what it decides of the claim that it is above 0."""
-    return f"{found.signed()}, {found.verdict()}"
+    return found.told()
 
 
 def lines_of(kept: Mapping[str, Any], protocol: str) -> Iterator[tuple[str, str, dict[str, Any]]]:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from importlib.metadata import version
 from typing import Any, NamedTuple
 
-from papers.evidence import Interval
+from papers.evidence import WORDS, Interval
 from papers.pages import markdown_table
 
 CAPTIONS = ("STS12 MSRvid", "STS14 images", "STS15 images")
@@ -28,6 +28,7 @@ PAPER = {
 }
 """LENS, table 5: attention and pooling -> mean over tasks of seven kinds, and the STS task alone (k = 8000)."""
 
+DECIDING = 5  # seeds: the fewest that all have one sign by chance in less than one case of twenty
 SHARES = {1000: "2,000", 2000: "4,000", 4000: "8,000", 8000: "16,000", None: "32,000, all"}
 """Which of the paper's k, of 32,000 tokens, is nearest to the same share of the vocabulary."""
 
@@ -126,11 +127,17 @@ def claims_of_figure3() -> list[Claim]:
 
 
 def verdict(differences: Sequence[float]) -> str:
-    """Return what the differences of better and worse model, one a seed, say of a finding."""
+    """Return what the differences of better and worse model, one a seed, say of a finding: too few seeds nothing."""
     if not differences:
         return "not measured"
-    seeds = Interval(sum(differences) / len(differences), min(differences), max(differences))
-    return {True: "confirmed", False: "not confirmed", None: "undecided"}[seeds.above()]
+    if len(differences) < DECIDING:
+        return WORDS[None]
+    return Interval(sum(differences) / len(differences), min(differences), max(differences)).verdict()
+
+
+def agreement(differences: Sequence[float]) -> str:
+    """Return in how many seeds the better model is above."""
+    return f"{sum(one > 0 for one in differences)} of {len(differences)} above"
 
 
 def make_page(given: Iterable[Result], facts: Mapping[str, Any]) -> str:
@@ -155,16 +162,16 @@ def make_page(given: Iterable[Result], facts: Mapping[str, Any]) -> str:
 def _power(results: Results) -> str:
     """Say how many findings as many seeds would confirm by chance alone."""
     claims = [*claims_of_table5(), *claims_of_figure3()]
-    found = [verdict(_differences(results, claim)) for claim in claims]
+    found = [differences for claim in claims if (differences := _differences(results, claim))]
     seeds = len(results.seeds)
-    if seeds >= 5:  # the fewest that are of one sign by chance in less than one case of twenty
+    if seeds >= DECIDING:
         return f"{seeds} seeds."
     chance = len(claims) / 2**seeds
+    above, below = (sum(all((one > 0) is side for one in differences) for differences in found) for side in (True, False))
     said = "seed has" if seeds == 1 else "seeds have"
-    return f"""**{seeds} {said} next to no power.** Were nothing but chance at work, a finding
-would come out "confirmed" once in {2**seeds}, and "not confirmed" as often: {chance:.1f} each of {len(claims)}, where
-{found.count("confirmed")} and {found.count("not confirmed")} came out. No single line below shows whether the paper's
-finding holds here."""
+    return f"""**{seeds} {said} next to no power: every finding is undecided.** Were nothing but chance at work, all
+seeds would agree with a finding once in {2**seeds}, and contradict it as often: {chance:.1f} each of {len(claims)},
+where {above} and {below} came out."""
 
 
 def _head(results: Results, facts: Mapping[str, Any], power: str) -> str:
@@ -191,8 +198,8 @@ that with care:
   ({", ".join(DIALOGUE)}), each set for itself; the mean is over all six. They were not used for any choice. The
   paper's mean is over tasks of seven kinds, of which STS is one.
 - **Seeds.** {len(results.seeds)} ({len(results)} of {facts["planned"]} runs done); clusters, adapter and the order of
-  texts follow from the seed. "±" is the standard deviation over seeds. A finding is *confirmed* if every seed shows it,
-  *not confirmed* if none does, and otherwise *undecided*.
+  texts follow from the seed. "±" is the standard deviation over seeds. With {DECIDING} seeds or more a finding holds if
+  every seed shows it and does not hold if none does; otherwise, and with fewer, it is undecided.
 """
 
 
@@ -204,7 +211,7 @@ def _summary(results: Results) -> str:
         verdicts[name] = [verdict(differences) for _, differences in judged]
         for claim, differences in judged:
             parts = [_signed(_differences(results, claim, sets)) for sets in (CAPTIONS, DIALOGUE)]
-            said = f"**{verdict(differences)}**" + (", one seed" if len(differences) == 1 else "")
+            said = f"{verdict(differences)}, {agreement(differences)}" if differences else verdict(differences)
             lines.append((name, claim.text, claim.by, _signed(differences), *parts, said))
     counts = "; ".join(f"{name}: {_counted(found)}" for name, found in verdicts.items())
     header = ("of", "the paper finds", "paper, mean / STS", "ours", "captions", "dialogue", "")
@@ -217,8 +224,9 @@ findings are those of its mean over tasks; where its STS has the other sign, its
 
 
 def _counted(verdicts: Sequence[str]) -> str:
-    kinds = [kind for kind in ("confirmed", "undecided", "not confirmed", "not measured") if kind in verdicts]
-    return ", ".join(f"{verdicts.count(kind)} of {len(verdicts)} {kind}" for kind in kinds)
+    said = [one.strip("*") for one in verdicts]
+    kinds = [word for word in (*WORDS.values(), "not measured") if word in said]
+    return ", ".join(f"{sum(word == one for one in said)} of {len(said)} {word}" for word in kinds)
 
 
 def _differences(results: Results, claim: Claim, sets: Sequence[str] = SETS) -> list[float]:

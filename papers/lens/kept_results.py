@@ -2,7 +2,8 @@
 
 A row's file holds the cosine of each STS pair, nDCG or average precision of each query, whether each text was given its
 class, and the cluster each title fell into. What people said of the pairs and the titles' right clusters, the same for
-all rows, stand once in `sets.json`. Seeds are drawn as items are: the same ones for both models of a difference.
+all rows, stand once in `sets.json`. Seeds are drawn as items are: the same ones for both models of a difference. Floors
+and ceilings, what needs no training here, are measured on the same items.
 """
 
 from __future__ import annotations
@@ -11,11 +12,12 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from textwrap import fill
 from typing import Any
 
 import numpy as np
 
-from papers.evidence import DRAWS, bootstrap, interval_of
+from papers.evidence import DRAWS, WORDS, bootstrap, interval_of
 from papers.lens.language_page import KINDS, Measured
 from papers.lens.samples import Items, Sample, score_of
 from papers.pages import markdown_table
@@ -31,10 +33,13 @@ MODELS = {
     "dense, last": Row(pooling="last", clusters=0),
     "12,300 clusters": Row(clusters=12_300),
 }
-"""Half and a quarter of this vocabulary are the paper's 8,000 and 4,000 of 32,000 tokens."""
+"""A half and a quarter of this vocabulary: the paper's 16,000 and 8,000 of 32,000 tokens."""
 
 LATER = {"8,000 clusters": Row(clusters=8000)}
 STEPS = (96, 400)
+FLOORS = ("BM25", "BM25, stemmed", "static-en", "all-MiniLM-L6-v2", "lexicon-minilm")
+"""What a trained row stands beside, on the same samples and as much of each text; BM25 ranks alone."""
+
 PRUNED = (881, 512, 256)  # coordinates; 881 is what a text has with 4,000 clusters on average
 COMPARED = (
     ("4,000 clusters", "dense, mean"),
@@ -50,7 +55,29 @@ COMPARED = (
     ("dense, mean", "dense, last"),
     ("4,000 clusters", "all tokens, 881 largest"),
     ("4,000 clusters", "all tokens, maximum of 4,000 clusters"),
+    *((row, floor) for floor in FLOORS[1:3] for row in ("4,000 clusters", "24,600 clusters", "dense, mean")),
+    ("24,600 clusters", "lexicon-minilm"),
+    ("dense, mean", "all-MiniLM-L6-v2"),
 )
+CLAIMS = {
+    "lexicon (4,000 clusters) above dense (mean)": COMPARED[0],
+    "lexicon (12,300 clusters, the paper's share of the vocabulary) above dense (mean)": COMPARED[1],
+    "lexicon (24,600 clusters) above dense (mean)": COMPARED[2],
+    "lexicon (24,600 clusters) above dense (last)": COMPARED[4],
+    "4,000 clusters above all tokens": COMPARED[5],
+    "8,000 clusters above all tokens": COMPARED[6],
+    "12,300 clusters above all tokens": COMPARED[7],
+    "24,600 clusters above all tokens": COMPARED[8],
+    "24,600 clusters above 4,000": COMPARED[9],
+    "4,000 clusters above all tokens cut to as many coordinates": COMPARED[11],
+    "clusters trained above clusters put together afterwards": COMPARED[12],
+    "lexicon (4,000 clusters) above static-en": ("4,000 clusters", "static-en"),
+    "lexicon (24,600 clusters) above static-en": ("24,600 clusters", "static-en"),
+    "dense (mean) above static-en": ("dense, mean", "static-en"),
+    "lexicon (24,600 clusters) above lexicon-minilm": ("24,600 clusters", "lexicon-minilm"),
+}
+"""What is said in words of the comparisons after the fewest batches, which have most seeds."""
+
 _DIGITS = 5
 _SETS = "sets.json"
 
@@ -67,9 +94,9 @@ def keep(folder: Path, name: str, samples: Sequence[Sample], items: Mapping[str,
     """
     given = {sample: values[:, 1].tolist() for sample, values in items.items() if values.shape[1] > 1}
     folder.mkdir(parents=True, exist_ok=True)
-    if not (folder / _SETS).exists():
+    if given and not (folder / _SETS).exists():
         _write(folder / _SETS, given)
-    elif read_json(folder / _SETS) != given:
+    elif given and read_json(folder / _SETS) != given:
         raise SystemExit(f"{folder / _SETS} is of other samples; measure all rows again in another folder")
     found = {sample: _short(values[:, 0]) for sample, values in items.items()}
     rounded = {sample: _joined(values, given.get(sample)) for sample, values in found.items()}
@@ -130,7 +157,12 @@ def grid() -> list[Row]:
     first = [_at(row, 96, seed) for seed in SEEDS for row in MODELS.values()]
     longer = [_at(row, 400, seed) for seed in SEEDS for row in MODELS.values()]
     later = [_at(row, 96, seed) for seed in SEEDS for row in LATER.values()]
-    return [*first, *longer[: len(MODELS)], *later, *longer[len(MODELS) :]]
+    return [*first, *later, *longer]
+
+
+def floor_name(label: str) -> str:
+    """Return what the file of a floor or ceiling is called by."""
+    return f"floor-{label.lower().replace(', ', '-')}"
 
 
 def _at(row: Row, steps: int, seed: int) -> Row:
@@ -151,15 +183,40 @@ def kept_rows(folder: Path, steps: int) -> dict[str, dict[int, Measured]]:
 
 
 def tables(folder: Path) -> str:
-    """Return the tables of all kept rows: scores averaged over seeds, and differences with intervals."""
-    return "\n".join(_table(steps, found) for steps in STEPS if (found := kept_rows(folder, steps)))
+    """Return what is said of all kept rows: claims, scores averaged over seeds, and differences with intervals."""
+    every = {steps: kept_rows(folder, steps) for steps in STEPS}
+    floors = {label: one for label in FLOORS if (one := kept_row(folder, floor_name(label))) is not None}
+    parts = [_table(steps, found | _alike(floors)) for steps, found in every.items() if found]
+    return "\n".join([_said(every[STEPS[0]] | _alike(floors)), *parts])
+
+
+def _alike(floors: Mapping[str, Measured]) -> dict[str, dict[int, Measured]]:
+    """Return floors as rows, the same for all seeds."""
+    return {label: dict.fromkeys(SEEDS, one) for label, one in floors.items()}
+
+
+def _said(found: Mapping[str, Mapping[int, Measured]]) -> str:
+    """Return which claims hold, in words."""
+    said: dict[str, list[str]] = {}
+    for claim, (better, worse) in CLAIMS.items():
+        if seeds := len(found.get(better, {}).keys() & found.get(worse, {}).keys()):
+            first, second = _over_both(found, better, worse)
+            mean = interval_of(first.kind("mean") - second.kind("mean"))
+            said.setdefault(mean.verdict().strip("*"), []).append(f"{claim}, {mean.signed()}, {seeds} seeds")
+    lines = [f"{judged.capitalize()}: {'; '.join(said[judged])}." for judged in WORDS.values() if judged in said]
+    return "".join(f"{fill(line, 118, initial_indent='- ', subsequent_indent='  ')}\n" for line in lines)
 
 
 def _table(steps: int, found: Mapping[str, Mapping[int, Measured]]) -> str:
     means = {label: over_seeds(list(seeds.values())) for label, seeds in found.items()}
     lines = [
-        [label, len(found[label]), *(float(one.kind(kind)[0]) for kind in (*KINDS, "mean")), _count(one.active)]
-        for label, one in means.items()
+        [
+            f"**{label}**" if label in FLOORS else label,
+            None if label in FLOORS else len(found[label]),
+            *(float(one.kind(kind)[0]) if one.has(kind) else None for kind in (*KINDS, "mean")),
+            _count(one.active),
+        ]
+        for label, one in sorted(means.items(), key=lambda one: one[0] not in FLOORS)
     ]
     pairs = [(one, other) for one, other in COMPARED if found.get(one, {}).keys() & found.get(other, {}).keys()]
     differences = [_compared(found, *pair) for pair in pairs]
@@ -173,11 +230,27 @@ def _table(steps: int, found: Mapping[str, Mapping[int, Measured]]) -> str:
 
 def _compared(found: Mapping[str, Mapping[int, Measured]], better: str, worse: str) -> list[Any]:
     """Return a line: the difference of two rows over the seeds that both have."""
-    both = [(one, found[worse][seed]) for seed, one in found[better].items() if seed in found[worse]]
-    first, second = (over_seeds(list(side)) for side in zip(*both))
-    found = [interval_of(first.kind(kind) - second.kind(kind)) for kind in ("mean", "STS", "retrieval")]
+    both = _both(found, better, worse)
+    first, second = _over_both(found, better, worse)
+    mean, sts, retrieval = (
+        interval_of(first.kind(kind) - second.kind(kind)) if second.has(kind) else None
+        for kind in ("mean", "STS", "retrieval")
+    )
+    cells = [None if one is None else one.signed() for one in (mean, sts, retrieval)]
+    if mean is None:
+        return [f"{better} - {worse}", len(both), *cells, None, f"retrieval: {retrieval.verdict()}"]
     each = ", ".join(f"{one.kind('mean')[0] - other.kind('mean')[0]:+.1f}" for one, other in both)
-    return [f"{better} - {worse}", len(both), *(one.signed() for one in found), each, found[0].verdict()]
+    return [f"{better} - {worse}", len(both), *cells, each, mean.verdict()]
+
+
+def _both(found: Mapping[str, Mapping[int, Measured]], better: str, worse: str) -> list[tuple[Measured, Measured]]:
+    return [(one, found[worse][seed]) for seed, one in found[better].items() if seed in found[worse]]
+
+
+def _over_both(found: Mapping[str, Mapping[int, Measured]], better: str, worse: str) -> tuple[Measured, Measured]:
+    """Return two rows over the seeds that both have."""
+    first, second = (over_seeds(list(side)) for side in zip(*_both(found, better, worse)))
+    return first, second
 
 
 def _count(active: float | None) -> str | None:

@@ -7,6 +7,7 @@ r"""The LENS paper's claims on SmolLM2: its 30 layers as lexicon models and as d
 are kept in WORK, and a run that was stopped goes on; `--kept` writes the page of what there is. `--trials` measures the
 settings that were chosen from, on batches that no row is trained on. `--grid` makes other rows with three seeds each
 and keeps what every test item came to in a folder, from which it prints tables (with `--kept`, of what there is).
+`--floors MINILM` measures BM25, static-en, all-MiniLM-L6-v2 in that folder and lexicon-minilm on the same items.
 """
 
 from __future__ import annotations
@@ -28,10 +29,12 @@ import torch
 from scipy import sparse
 from transformers import AutoTokenizer
 
+from papers.bm25 import bm25_table
 from papers.evidence import bootstrap
 from papers.lens.baselines import echo, promptreps, promptreps_dense
-from papers.lens.kept_results import PRUNED, grid, keep, made_of, tables
+from papers.lens.kept_results import FLOORS, PRUNED, floor_name, grid, keep, made_of, tables
 from papers.lens.language_page import (
+    BLOCK,
     CENTRED_ON,
     CLUSTERS,
     FAILING,
@@ -44,11 +47,11 @@ from papers.lens.language_page import (
     make_page,
 )
 from papers.lens.page import QUERIES
-from papers.lens.samples import samples
+from papers.lens.samples import Sample, samples
 from papers.options import make_parser
-from papers.pages import print_page
+from papers.pages import print_block, print_page
 from papers.vector_cache import CachedEncoder, CachedSparseEncoder, distinct
-from pellucid import LexiconEmbedder
+from pellucid import LexiconEmbedder, load
 from pellucid.embeddings import unit_rows
 from pellucid.lexicon import Clusters, LexiconSettings
 from pellucid.mixing import largest_coordinates
@@ -67,6 +70,7 @@ from recipes.lexicon_smollm2 import (
     trained,
 )
 
+RESULTS = Path(__file__).with_name("results") / "smollm2"
 PROMPT = 96  # tokens that prompted rows may read more
 
 
@@ -305,6 +309,49 @@ def cluster_words(source: Source) -> dict[str, list[str]]:
     return {token: list(clusters.words[clusters.assignment[n]][:6]) for token, n in zip(CLUSTERS, first)}
 
 
+def as_read(source: Source, texts: list[str]) -> list[str]:
+    """Return of each text what the rows of the language model read of it: so many of its tokens."""
+    tokenizer = AutoTokenizer.from_pretrained(source.model, local_files_only=True)
+    most = LENGTH - 2  # behind the start token, before the end token
+    read = tokenizer(texts, add_special_tokens=False, truncation=True, max_length=most, return_offsets_mapping=True)
+    return [text[: offsets[-1][1]] if offsets else text for text, offsets in zip(texts, read["offset_mapping"])]
+
+
+def floors(bench: Bench, minilm: Path, folder: Path) -> None:
+    """Keep what the test items come to without a trained language model, by as much of each text.
+
+    Args:
+        bench: the samples.
+        minilm: all-MiniLM-L6-v2.
+        folder: of all results.
+    """
+    texts = as_read(bench.source, bench.texts)
+    cut = [(len(text.split()), len(read.split())) for text, read in zip(bench.texts, texts) if len(read) < len(text)]
+    facts = {"texts": len(texts), "cut": len(cut), "words": round(float(np.mean([read for _, read in cut])), 1)}
+    models = [load("static-en"), load(str(minilm)), LexiconEmbedder.from_pretrained("lexicon-minilm", backbone=minilm)]
+    for label, model in zip(FLOORS[2:], models):
+        rows = model.encode(texts)
+        found = unit_rows(rows)
+        items = {s.name: s.items(found[[bench.place[text] for text in s.texts]]) for s in bench.samples}
+        active = round(rows.nnz / len(texts), 1) if sparse.issparse(rows) else None
+        keep(folder, floor_name(label), bench.samples, items, {**facts, "coordinates": active})
+    read = dict(zip(bench.texts, texts))
+    ranking = [sample for sample in bench.samples if sample.queries]
+    for label in FLOORS[:2]:
+        items = {s.name: s.items(_bm25_rows(s, [read[text] for text in s.texts], label)) for s in ranking}
+        keep(folder, floor_name(label), ranking, items, {**facts, "coordinates": None})
+
+
+def _bm25_rows(sample: Sample, texts: list[str], name: str) -> np.ndarray:
+    """Return rows whose product of a query and a document is BM25's score of it, [texts, queries]."""
+    asked = np.isin(np.arange(len(texts)), sample.queries)
+    rows = np.zeros((len(texts), len(sample.queries)), np.float32)
+    rows[asked] = np.eye(len(sample.queries))
+    documents = [text for text, query in zip(texts, asked) if not query]
+    rows[~asked] = bm25_table([texts[n] for n in sample.queries], documents, name).T
+    return rows
+
+
 def main() -> None:
     """Do the rows that are not kept and write the page."""
     parser = make_parser(__doc__, write=Path(__file__).with_name("smollm2.md"))
@@ -314,18 +361,22 @@ def main() -> None:
     parser.add_argument("--trials", action="store_true", help="measure what the settings were chosen from")
     parser.add_argument("--kept", action="store_true", help="make no row; take those that are kept")
     parser.add_argument("--grid", type=Path, help="make the rows of three seeds, keep results in this folder")
+    parser.add_argument("--floors", type=Path, metavar="MINILM", help="measure what needs no training, for --grid")
     arguments = parser.parse_args()
     if arguments.grid and arguments.kept:
-        print(tables(arguments.grid))
+        print_block(BLOCK, tables(arguments.grid), arguments.write)
         return
     bench = Bench(source_of(arguments))
+    if arguments.grid and arguments.floors:
+        floors(bench, arguments.floors, arguments.grid)
+        return
     for row in grid() if arguments.grid else ():
         if not (arguments.grid / f"{row.name}.json").exists():
             if not bench.path(row).exists():
                 bench.encode(row)
             bench.keep(row, arguments.grid)
     if arguments.grid:
-        print(tables(arguments.grid))
+        print_block(BLOCK, tables(arguments.grid), arguments.write)
         return
     for label in [] if arguments.kept else arguments.rows:
         if not bench.path(ROWS[label]).exists():
@@ -342,6 +393,7 @@ def main() -> None:
         shown = {"queries": strongest(bench), "clusters": cluster_words(bench.source)}
         figures = {**shown, "seconds": seconds, "trials": losses}
         print_page(make_page(all_measured(bench, done), figures), arguments.write)
+        print_block(BLOCK, tables(RESULTS), arguments.write)
 
 
 if __name__ == "__main__":

@@ -39,6 +39,7 @@ class Sample:
         texts: all of them.
         items: what is measured on the texts' embeddings of length 1, in their order.
         score: the score x 100 of items [..., items, n].
+        queries: of retrieval and reranking, the texts that are queries; the others are documents.
     """
 
     name: str
@@ -46,6 +47,7 @@ class Sample:
     texts: list[str]
     items: Callable[[Any], Items]
     score: Score
+    queries: tuple[int, ...] = ()
 
 
 def score_of(name: str) -> Score:
@@ -130,6 +132,7 @@ def _retrieval(task: Any, queries: int, documents: int) -> Sample:
     right = {document for n in chosen for document in collection.relevant[names[n]]}
     others = [n for n in _drawn(len(collection.ids), len(collection.ids)) if collection.ids[n] not in right]
     kept = [n for n, name in enumerate(collection.ids) if name in right] + others[: max(0, documents - len(right))]
+    kept = [kept[n] for n in _drawn(len(kept), len(kept))]  # of equal scores the right one must not come first
     grades = np.array(
         [[collection.relevant[names[n]].get(collection.ids[d], 0) for d in kept] for n in chosen], np.float64
     )
@@ -139,7 +142,7 @@ def _retrieval(task: Any, queries: int, documents: int) -> Sample:
         return np.array([[ndcg(*pair)] for pair in zip(scores, grades)])
 
     texts = [collection.queries[n] for n in chosen] + [collection.documents[n] for n in kept]
-    return Sample(task.name, "retrieval", texts, items, _mean)
+    return Sample(task.name, "retrieval", texts, items, _mean, tuple(range(len(chosen))))
 
 
 def _reranking(path: Path) -> Sample:
@@ -147,18 +150,19 @@ def _reranking(path: Path) -> Sample:
     chosen = [records[n] for n in _drawn(len(records), QUESTIONS)]
     texts, parts = [], []
     for record in chosen:
-        start = len(texts)
-        texts += [record["query"], *record["positive"], *record["negative"]]
-        parts.append((start, len(record["positive"]), len(texts)))
+        start, candidates = len(texts), [*record["positive"], *record["negative"]]
+        order = _drawn(len(candidates), len(candidates))  # of equal scores the right one must not come first
+        texts += [record["query"], *(candidates[n] for n in order)]
+        parts.append((start, (order < len(record["positive"])).astype(float), len(texts)))
 
     def items(rows: Any) -> Items:
         found = []
-        for start, positives, end in parts:
+        for start, right, end in parts:
             scores = _products(rows[start : start + 1], rows[start + 1 : end])[0]
-            found.append([average_precision(scores, (np.arange(len(scores)) < positives).astype(float))])
+            found.append([average_precision(scores, right)])
         return np.array(found)
 
-    return Sample("WikiQA", "reranking", texts, items, _mean)
+    return Sample("WikiQA", "reranking", texts, items, _mean, tuple(start for start, _, _ in parts))
 
 
 def _per_class(path: Path, most: int) -> tuple[list[str], list[str]]:

@@ -258,9 +258,9 @@ def first_hits(model: StaticEmbedder, queries: Sequence[str], others: Sequence[s
 
 
 def difference(one: Hits, other: Hits) -> str:
-    """Return the difference of two shares of the same sentences in points, with a 95 % bootstrap interval."""
+    """Return the difference of two shares of the same sentences in points, its 95 % interval and what that says."""
     each = 100.0 * (one.astype(np.float64) - other)
-    return interval_of(bootstrap(each, lambda drawn: drawn.mean(axis=-1))).signed()
+    return interval_of(bootstrap(each, lambda drawn: drawn.mean(axis=-1))).told()
 
 
 if __name__ == "__main__":
