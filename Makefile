@@ -13,13 +13,19 @@ TORCH_INDEX := https://download.pytorch.org/whl/cpu
 install-torch = $(1) install --quiet 'torch==$(TORCH)+cpu' 2>/dev/null \
 	  || $(1) install --quiet 'torch==$(TORCH)' --extra-index-url $(TORCH_INDEX)
 
+# The versions that CI takes, for Python 3.11 on Linux; where they cannot be had, the newest that pyproject.toml allows.
+UNPINNED ?=
+pip-install = $(if $(UNPINNED),$(PIP) install --quiet $(1),$(PIP) install --quiet --constraint constraints.txt $(1) \
+	  || $(PIP) install --quiet $(1))
+
 NATIVE := hatch_build.py $(wildcard src/pellucid/native/*.[ch])
 LOWEST := $(VENV)-lowest
+PACKAGE := $(VENV)-package
 PYTHONS := $(foreach minor,10 11 12 13 14,python3.$(minor)) $(wildcard $(HOME)/.pyenv/versions/3.1?.*/bin/python)
 QUICK := tests/core/test_core_install.py tests/core/test_explanation.py tests/static/test_static.py \
 	tests/index/test_index_given.py
 
-.PHONY: help demo test lint format types full slow pythons lowest fuzz fuzz-native plain docs help-docs clean
+.PHONY: help demo test lint format types full slow pythons package lowest fuzz fuzz-native plain docs help-docs constraints clean
 .DELETE_ON_ERROR:
 
 help:  ## list the targets
@@ -63,6 +69,14 @@ pythons:  ## the core and an index with the oldest and the newest other Python o
 	  $$env/bin/python -m pytest $(QUICK) || exit 1; \
 	done
 
+package:  ## build the sdist and from it the wheel, check both, and run the tests of `pythons` against the installed wheel
+	$(PYTHON) -m venv --clear $(PACKAGE)
+	$(PACKAGE)/bin/python -m pip --disable-pip-version-check install --quiet build twine pytest hypothesis
+	rm -rf dist && $(PACKAGE)/bin/python -m build && $(PACKAGE)/bin/twine check --strict dist/*
+	$(PACKAGE)/bin/python -m pip --disable-pip-version-check install --quiet "$$(echo dist/*.whl)[plot,search,sparse]"
+	mkdir $(PACKAGE)/elsewhere && cp -r conftest.py pyproject.toml tests $(PACKAGE)/elsewhere
+	cd $(PACKAGE)/elsewhere && ../bin/python -m pytest $(QUICK)
+
 lowest:  ## the tests with the oldest direct dependencies that pyproject.toml allows; torch stays as it is
 	$(PYTHON) -m venv --clear $(LOWEST)
 	$(call install-torch,$(LOWEST)/bin/python -m pip --disable-pip-version-check)
@@ -89,6 +103,10 @@ help-docs: $(VENV)/test.stamp  ## write docs/cli.md, the tables of docs/architec
 	$(BIN)/python docs/architecture_page.py
 	$(BIN)/python docs/schemas.py
 
+constraints: $(VENV)/full.stamp $(VENV)/docs.stamp  ## write down the versions that are installed, for CI
+	$(PIP) freeze --exclude-editable | grep --invert-match --extended-regexp '^torch==|^nvidia-|^triton==| @ ' \
+	  | sed "s/$$/; python_version == '3.11' and sys_platform == 'linux'/" > constraints.txt
+
 clean:  ## remove the environment and everything built
 	rm -rf $(VENV) $(VENV)-* site dist build .mypy_cache .pytest_cache .ruff_cache
 
@@ -99,7 +117,7 @@ $(VENV)/made.stamp:
 	@touch $@
 
 $(VENV)/core.stamp: pyproject.toml $(NATIVE) $(VENV)/made.stamp
-	$(PIP) install --quiet --editable '.[search]'
+	$(call pip-install,--editable '.[search]')
 	@touch $@
 
 $(VENV)/torch.stamp: $(VENV)/made.stamp
@@ -107,13 +125,13 @@ $(VENV)/torch.stamp: $(VENV)/made.stamp
 	@touch $@
 
 $(VENV)/test.stamp: pyproject.toml $(NATIVE) $(VENV)/torch.stamp
-	$(PIP) install --quiet --editable '.[test]'
+	$(call pip-install,--editable '.[test]')
 	@touch $(VENV)/core.stamp $@
 
 $(VENV)/full.stamp: pyproject.toml $(VENV)/test.stamp
-	$(PIP) install --quiet --editable '.[full]'
+	$(call pip-install,--editable '.[full]')
 	@touch $@
 
 $(VENV)/docs.stamp: pyproject.toml $(VENV)/test.stamp
-	$(PIP) install --quiet --editable '.[dev]'
+	$(call pip-install,--editable '.[dev]')
 	@touch $@

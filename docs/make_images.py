@@ -27,12 +27,13 @@ TEXT1 = "The bank raised its interest rates again, and home buyers are worried."
 TEXT2 = "Mortgages cost more since the central bank changed its policy."
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "chrome")
 SCHEMES = ("light", "dark")
-SENTENCES = Path(__file__).parents[1] / "examples" / "sentences.txt"
+EXAMPLES = Path(__file__).parents[1] / "examples"
 COMPARED = f"compare?a={TEXT1.replace(' ', '+')}&b={TEXT2.replace(' ', '+')}"
 EXPLORER = {  # the name of a picture: the view, the colour scheme, the width and height
     "explorer-compare-light": (COMPARED, "light", 1100, 900),
+    "explorer-search-light": ("search?q=I+forgot+my+login", "light", 960, 520),
     "explorer-search-dark": ("search?q=a+loan+for+a+house", "dark", 1100, 900),
-    "explorer-map-light": ("map?limit=50&clusters=5", "light", 1100, 900),
+    "explorer-map-light": ("map?limit=100&clusters=5", "light", 1100, 900),
     "explorer-compare-phone": (COMPARED, "dark", 390, 844),
 }
 
@@ -95,15 +96,16 @@ def photograph(browser: Any, address: str, picture: Path, how: tuple[Any, ...], 
 
 @contextmanager
 def explorer() -> Iterator[str]:
-    """Serve an index of example sentences; yield the address."""
+    """Serve an index of the example sentences and of a help centre's answers; yield the address."""
     import uvicorn
 
     from pellucid.server import ServerSettings, create_app
 
     with tempfile.TemporaryDirectory() as work, socket.create_server(("127.0.0.1", 0)) as listening:
-        texts = SENTENCES.read_text(encoding="utf-8").splitlines()
         with pellucid.Index.create(Path(work) / "index") as index:
-            index.add([f"sentence {number}" for number in range(1, len(texts) + 1)], texts)
+            for name in ("sentences", "help_centre"):
+                texts = (EXAMPLES / f"{name}.txt").read_text(encoding="utf-8").splitlines()
+                index.add([f"{name} {number}" for number in range(1, len(texts) + 1)], texts)
         server = uvicorn.Server(uvicorn.Config(create_app(ServerSettings(index=f"{work}/index")), log_level="error"))
         thread = threading.Thread(target=server.run, args=([listening],))
         thread.start()

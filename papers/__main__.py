@@ -32,7 +32,9 @@ def align(
     instruction: Annotated[str | None, typer.Option(help="Look at each model also with this instruction.")] = None,
     centred: Annotated[bool, typer.Option("--centred", help="Look at each also less its mean embedding.")] = False,
     pooling: Annotated[str, typer.Option(help="Of transformers: mean, weighted_mean, last or prompt_eol.")] = "mean",
-    top: Annotated[int, typer.Option(min=1, help="How many of the first tokens are looked at.")] = 10,
+    top_k: Annotated[
+        int, typer.Option("--top-k", "-k", min=1, help="How many of the first tokens are looked at.")
+    ] = 10,
     language: Annotated[str, typer.Option(help="Whose stems and lemmas are compared; none leaves them out.")] = "en",
     json: JsonOption = False,
     html: HtmlOption = None,
@@ -44,7 +46,7 @@ def align(
 
     opened = {name: open_decoder(name, pooling) for name in dict.fromkeys(models)}
     stems = None if language == "none" else language
-    found = make(opened, list(read(texts)), instruction=instruction, centred=centred, k=top, language=stems)
+    found = make(opened, list(read(texts)), instruction=instruction, centred=centred, k=top_k, language=stems)
     show(found, json, html, plot)
 
 
@@ -69,7 +71,7 @@ def components(
     model: _Static,
     texts: _MoreTexts = None,
     component: Annotated[list[int] | None, typer.Option(help="To show; repeat for more. [default: 1 2 3]")] = None,
-    top: Annotated[int, typer.Option(min=1, help="Words of each end of a component.")] = 5,
+    top_k: Annotated[int, typer.Option("--top-k", "-k", min=1, help="Words of each end of a component.")] = 5,
     words: _Words = 10_000,
     json: JsonOption = False,
     html: HtmlOption = None,
@@ -79,7 +81,7 @@ def components(
     from papers.swe.components import principal_components
 
     given = read(texts) if texts else None
-    show(principal_components(_model(model), given, components=component, top_k=top, words=words), json, html, plot)
+    show(principal_components(_model(model), given, components=component, top_k=top_k, words=words), json, html, plot)
 
 
 @app.command()

@@ -21,7 +21,6 @@ from pellucid import StaticEmbedder
 from pellucid.errors import InputError
 from pellucid.static.embedder import static_model
 from pellucid.static.making.vocabulary import FitQuality, fit_space
-from pellucid.text import Vocabulary
 
 LEAST_SHARED = 20
 
@@ -61,7 +60,8 @@ def merge_vocabularies(first: Any, second: Any, *, shared: str = "mean") -> tupl
         table[mine] = (table[mine] + mapped[theirs]) / 2
     new = [row for row, word in enumerate(second.vocabulary.words) if word not in first.vocabulary]
     words = [*first.vocabulary.words, *(second.vocabulary.words[row] for row in new)]
-    vocabulary = Vocabulary(words, first.vocabulary.subwords or second.vocabulary.subwords)
+    cutting = first.vocabulary if first.vocabulary.has_subwords else second.vocabulary
+    vocabulary = cutting.with_words(words)
     return StaticEmbedder(vocabulary, np.vstack([table, mapped[new]]), dimensions=first.dimensions), quality
 
 

@@ -368,7 +368,7 @@ def run(embedders, tmp_path, monkeypatch):
 
 def test_the_command_opens_a_transformer_and_writes_json_page_and_picture(run, embedders, tmp_path):
     pytest.importorskip("simplemma")
-    found = json.loads(run("neo", "texts.txt", "--top", 4, "--json", "--centred").stdout)
+    found = json.loads(run("neo", "texts.txt", "--top-k", 4, "--json", "--centred").stdout)
     expected = align({"neo": embedders["neo"]}, [text for text in TEXTS if text], k=4, centred=True)
     assert found == json.loads(expected.to_json())
     told = run("neo", "texts.txt", "--html", "page.html", "--plot", "rates.png", "--language", "none")

@@ -9,8 +9,8 @@ dev_qrels.jsonl       qid, docid, relevance
 
 from __future__ import annotations
 
+import argparse
 import json
-import sys
 from pathlib import Path
 
 from pellucid.evaluation.tasks import read_records
@@ -35,4 +35,8 @@ def convert(published: Path, folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    convert(Path(sys.argv[1]), Path(sys.argv[2]))
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("published", type=Path, help="the folder with the three files")
+    parser.add_argument("folder", type=Path, help="where the set is written")
+    given = parser.parse_args()
+    convert(given.published, given.folder)

@@ -4,6 +4,8 @@
     python -m papers.swe.spelling MODEL --pair FILE en de held-out words of the second of two languages
     python -m papers.swe.spelling MODEL --use             STS, retrieval and classification, without and with
     python -m papers.swe.spelling MODEL --speed           texts a second, without and with
+    python -m papers.swe.spelling MODEL --prefixes        which prefixes may stand for a held-out word
+    python -m papers.swe.spelling MODEL --prefixes --use  the same on the test sets; --speed: time; --notes: notes
 
 Words are held out evenly over the ranks of the vocabulary, words of more than three letters alone; everything is fitted
 on the rest. The figure is the mean cosine to the word's own vector, 0 where a way finds nothing. The ways: the rule of
@@ -13,19 +15,28 @@ n-grams; and the spelling of `fit_spelling`. The second column is of the words t
 `--pair` takes a table of parallel sentences and the names of two of its columns. The vocabulary is then cut to the
 words of both languages, and words that the second has alone are held out.
 
+`--prefixes` compares rules for a prefix that ends between two pieces of the teacher's tokenizer: its fewest letters and
+the least share of the word's letters that it must have; beside them, leaving unknown words out, and spelling. Words of
+any kind are held out of the last two thirds of the vocabulary. Printed are the mean cosine of a word's prefix to the
+word's own vector, by letters and by the part of the word; and for each rule how many words it reads, the mean cosine of
+these, that of the corpus's sentences with a held-out word to their embeddings by the whole model, and SciFact's
+training claims, no word held out. None of that is a test set; `--use` prints these, and `--notes` how many texts
+have a word that a prefix stands for, and one that notes name.
+
 `--words` cuts the vocabulary to its first words, `--typos` changes a share of the longer words of the texts by a letter
 (left out, put in, replaced, or two swapped), each for `--use`. Prints markdown.
 """
 
 from __future__ import annotations
 
+import argparse
 import copy
 import random
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import chain, islice
+from itertools import chain, islice, pairwise, product
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -33,22 +44,28 @@ from sklearn.feature_extraction.text import HashingVectorizer
 from sklearn.linear_model import LogisticRegression
 
 import pellucid
+from papers.evidence import Interval, bootstrap, interval_of
 from papers.options import make_parser
-from papers.retrieval_sets import dense_score, read_collection
+from papers.retrieval_sets import dense_hits, dense_score, read_collection
 from papers.sts import sts_spearman
 from pellucid import StaticEmbedder
 from pellucid.base import Vectors
 from pellucid.corpus import read_texts
 from pellucid.embeddings import unit_rows
-from pellucid.evaluation.tasks import find_tasks, read_table
+from pellucid.evaluation.tasks import find_tasks, read_sts, read_table
 from pellucid.static import fit_spelling
 from pellucid.static.spelling import Speller, ngram_weights
-from pellucid.text import Vocabulary, split_words
+from pellucid.text import NOTED, PrefixRule, part_known, split_words
 
 _RETRIEVAL = ("cranfield", "cisi", "npl", "SciFact")
 _BUCKETS = (1 << 15, 1 << 17)  # of the ridge regressions
 _ITERATIONS = 15
 _LINKS = ("", "s", "es", "n")
+_LETTERS, _SHARES = (1, 3, 4, 5), (0.0, 0.4, 0.5, 0.6, 0.7, 0.8)  # of rules for prefixes
+_PARTS, _LONG, _FEW = (0.0, 0.2, 0.3, 0.4, 0.5, 0.6, 0.8), 8, 20  # of the table by letters; a cell of fewer is empty
+_PAPER = PrefixRule()
+_STRICT = PrefixRule(3, 0.4)  # best by the sentences of the rules of three letters or more, and by SciFact's claims
+_NOTHING = PrefixRule(1, 1.0)  # no prefix is a whole word: unknown words are left out
 _DRAWS = 5  # of training texts for a classification
 _SENTENCES = 200_000  # of the corpus for speed
 _REPEATS = 3
@@ -114,7 +131,7 @@ def compare(model: StaticEmbedder, count: int, among: set[str] | None) -> Iterat
     out, rest = held_out(words, count, among)
     unknown, kept = [words[row] for row in out.tolist()], [words[row] for row in rest.tolist()]
     table, truth = unit_rows(vectors[rest]), unit_rows(vectors[out])
-    vocabulary = Vocabulary(kept, model.vocabulary.subwords)
+    vocabulary = model.vocabulary.with_words(kept)
     known = {word.lower(): number for number, word in enumerate(kept)}
     speller = Speller(vocabulary, lambda rows: vectors[rest[rows]], ngram_weights(kept, vectors[rest]))
     compounds = np.array([len(by_split(known, word.lower())) > 1 for word in unknown])
@@ -134,6 +151,140 @@ def compare(model: StaticEmbedder, count: int, among: set[str] | None) -> Iterat
     yield row("spelling", speller.predict([word.lower() for word in unknown]).sums)
     for buckets in _BUCKETS:
         yield row(f"ridge, {buckets:,} buckets", ridge(kept, table, unknown, buckets))
+
+
+class _HeldOut(NamedTuple):
+    """Words held out, of any kind, a model of the others, and texts with a held-out word."""
+
+    words: list[str]
+    truth: Vectors  # [words, dimension] their vectors
+    rest: StaticEmbedder
+    texts: list[str]
+    embeddings: Vectors  # [texts, dimension] those of the whole model
+
+    def prefixes(self, rule: PrefixRule) -> npt.NDArray[np.int64]:
+        """Return the row of each word's prefix, -1 where none may stand for it."""
+        vocabulary = self.rest.vocabulary.with_prefixes(rule)
+        return np.array([vocabulary.row(word) for word in self.words], np.int64)
+
+    def cosines(self, rows: npt.NDArray[np.int64]) -> npt.NDArray[Any]:
+        """Return the cosine of each word to the row in its place, which is none of -1."""
+        return np.asarray((unit_rows(self.rest.word_vectors(rows)) * unit_rows(self.truth)).sum(axis=1))
+
+
+def hold_out(model: StaticEmbedder, data: Path, count: int) -> _HeldOut:
+    """Hold out words of the last two thirds of a vocabulary: those that texts lack are rare, too."""
+    words = model.vocabulary.words
+    rng = np.random.default_rng(0)
+    out = rng.permutation(np.arange(len(words) // 3, len(words)))[:count]
+    rest = np.setdiff1d(np.arange(len(words)), out)
+    unknown = {words[row] for row in out.tolist()}
+    some = islice(read_texts(data / "raw_english" / "open_licence.txt.xz"), 0, None, 3)
+    texts = [text for text in some if not unknown.isdisjoint(word.text.lower() for word in split_words(text))]
+    every = [words[row] for row in out.tolist()]
+    return _HeldOut(every, _vectors(model)[out], cut(model, rest), texts, unit_rows(model.encode(texts)))
+
+
+def prefix_rules(model: StaticEmbedder, held: _HeldOut, data: Path) -> Iterator[tuple[str, list[float]]]:
+    """Yield rules for prefixes, and other ways, each with four figures."""
+    # Share of the held-out words that are read, the mean cosine of these to their vectors, that of texts with such a
+    # word to their embeddings by the whole model, and nDCG@10 of SciFact's training claims, no word held out.
+    claims = read_collection(next(task for task in find_tasks(data) if task.name == "SciFact"), "train")
+
+    def use(rest: StaticEmbedder, whole: StaticEmbedder) -> list[float]:
+        cosines = (unit_rows(rest.encode(held.texts)) * held.embeddings).sum(axis=1)
+        found = dense_score((whole.encode(claims.queries), whole.encode(claims.documents)), claims)
+        return [float(cosines.mean()), found]
+
+    for rule in (_NOTHING, *(PrefixRule(*parts) for parts in product(_LETTERS, _SHARES))):
+        rows = held.prefixes(rule)
+        read = rows >= 0
+        cosine = held.cosines(np.maximum(rows, 0))[read].mean() if read.any() else np.nan
+        way = "left out" if rule == _NOTHING else _shown(rule)
+        yield way, [float(read.mean()), float(cosine), *use(held.rest.with_prefixes(*rule), model.with_prefixes(*rule))]
+    for rule in (_PAPER, _STRICT):
+        rest, whole = (fit_spelling(one.with_prefixes(*rule)) for one in (held.rest, model))
+        assert rest._speller is not None
+        vectors, parts = rest._speller.spell([word.lower() for word in held.words])
+        read = parts[:, 0] >= 0
+        cosine = (unit_rows(vectors) * unit_rows(held.truth)).sum(axis=1)[read].mean()
+        yield f"spelling, {_shown(rule)}", [float(read.mean()), float(cosine), *use(rest, whole)]
+
+
+def _shown(rule: PrefixRule) -> str:
+    return f"{rule.letters} letter{'s' * (rule.letters > 1)}, {rule.share:.0%} of the word"
+
+
+def by_length(held: _HeldOut) -> Iterator[tuple[str, list[str]]]:
+    """Yield numbers of letters and, for each part of a word that a prefix may be, the mean cosine and how many."""
+    rows = held.prefixes(_PAPER)
+    cosines, read = held.cosines(np.maximum(rows, 0)), rows >= 0
+    letters = np.array([len(held.rest.vocabulary.words[row]) for row in rows.tolist()])
+    share = letters / np.array(list(map(len, held.words)))
+    for length in range(1, _LONG + 1):
+        same = read & (letters == length if length < _LONG else letters >= length)
+        cells = [same & (share >= low) & (share < high) for low, high in pairwise((*_PARTS, 1.0))]
+        shown = [f"{cosines[cell].mean():.2f} ({cell.sum()})" if cell.sum() >= _FEW else "" for cell in [same, *cells]]
+        yield f"{length}{' or more' * (length == _LONG)}", shown
+
+
+def rule_ways(model: StaticEmbedder) -> dict[str, StaticEmbedder]:
+    """Return the ways that `--prefixes --use` compares."""
+    paper, strict, nothing = (model.with_prefixes(*rule) for rule in (_PAPER, _STRICT, _NOTHING))
+    return {
+        "the paper's rule": paper,
+        _shown(_STRICT): strict,
+        "left out": nothing,
+        "spelling, the paper's rule": fit_spelling(paper),
+        f"spelling, {_shown(_STRICT)}": fit_spelling(strict),
+    }
+
+
+def paired(ways: dict[str, StaticEmbedder], data: Path) -> Iterator[tuple[str, list[Interval]]]:
+    """Yield retrieval sets, and the mean of all, with what each way gains on the first one, paired over queries."""
+    tasks = {task.name: task for task in find_tasks(data)}
+    every = []
+    for name in _RETRIEVAL:
+        collection = read_collection(tasks[name])
+        encoded = [(way.encode(collection.queries), way.encode(collection.documents)) for way in ways.values()]
+        first, *others = (np.array(collection.each_ndcg(dense_hits(rows, collection))) for rows in encoded)
+        gains = [bootstrap(other - first, lambda drawn: drawn.mean(axis=1)) for other in others]
+        every.append(gains)
+        yield name, list(map(interval_of, gains))
+    yield "mean", [interval_of(np.mean(several, axis=0)) for several in zip(*every)]
+
+
+def time_of_rule(model: StaticEmbedder, data: Path) -> Iterator[tuple[str, float]]:
+    """Yield corpora and the processor time by the stricter rule in parts of that by the paper's, in turns."""
+    for name, texts in corpora(data):
+        strict, paper = (_started(model.with_prefixes(*rule)) for rule in (_STRICT, _PAPER))
+        ratios = []
+        for turn in range(2 * _REPEATS + 1):
+            pair = (strict, paper) if turn % 2 else (paper, strict)
+            seconds = {id(one): _seconds(one, texts) for one in pair}
+            ratios.append(seconds[id(strict)] / seconds[id(paper)])
+        yield name, float(np.median(ratios))
+
+
+def noted(model: StaticEmbedder, data: Path) -> Iterator[tuple[str, list[float]]]:
+    """Yield test sets with shares: of words read as a prefix, of these named in notes, and of texts with a note."""
+    tasks, vocabulary = {task.name: task for task in find_tasks(data)}, model.vocabulary
+    for name in ("STSBenchmark", *_RETRIEVAL):
+        if name in _RETRIEVAL:
+            texts = list(read_collection(tasks[name]).documents)
+        else:
+            pairs = read_sts(tasks[name])
+            texts = [*pairs.sentences1, *pairs.sentences2]
+        count, parts = 0, []
+        for text in texts:
+            words = [word.text for word in vocabulary.split(text)]
+            count += len(words)
+            others = [(word, vocabulary.row(word)) for word in words if not vocabulary.has_row(word)]
+            parts.append([part_known(word.lower(), vocabulary.words[row]) for word, row in others if row >= 0])
+        every = list(chain(*parts))
+        named = sum(part <= NOTED for part in every)
+        with_note = sum(min(several, default=1.0) <= NOTED for several in parts)
+        yield name, [len(every) / count, named / len(every), with_note / len(texts)]
 
 
 def with_typos(text: str, share: float, rng: random.Random) -> str:
@@ -189,7 +340,7 @@ def cut(model: StaticEmbedder, rows: npt.NDArray[np.int64]) -> StaticEmbedder:
     """Return a model of some of the words."""
     scales = None if model.scales is None else model.scales[rows]
     words = [model.vocabulary.words[row] for row in rows.tolist()]
-    return StaticEmbedder(Vocabulary(words, model.vocabulary.subwords), model.vectors[rows], scales)
+    return StaticEmbedder(model.vocabulary.with_words(words), model.vectors[rows], scales)
 
 
 def of_pair(model: StaticEmbedder, pair: Sequence[str]) -> tuple[StaticEmbedder, set[str]]:
@@ -216,7 +367,8 @@ def speed(model: StaticEmbedder, data: Path) -> Iterator[tuple[str, float, float
         models = [_started(one) for one in (model, spelled)]
         for what, repeats in (("first time", 1), ("again", _REPEATS)):
             rates = [len(texts) / min(_seconds(one, texts) for _ in range(repeats)) for one in models]
-            yield f"{len(texts):,} {name}, {sum(not has_row(word) for word in words):,} new words, {what}", *rates
+            new = sum(not has_row(word) for word in words)
+            yield f"{len(texts):,} {name}, {new:,} new words, {what}", rates[0], rates[1]
     rare = [word for word in model.vocabulary.words[len(model.vocabulary) // 2 :] if word.isalpha() and len(word) > 3]
     sample = [f"{word}x" for word in rare[:200]]
     speller = Speller(model.vocabulary, model.word_vectors, ngram_weights(model.vocabulary.words, _vectors(model)))
@@ -245,6 +397,37 @@ def _seconds(model: StaticEmbedder, texts: list[str]) -> float:
     return time.process_time() - start
 
 
+def print_prefixes(model: StaticEmbedder, asked: argparse.Namespace) -> None:
+    """Print what `--prefixes` asks for."""
+    if asked.use:
+        ways = rule_ways(model)
+        print(f"| {asked.model} | {' | '.join(ways)} |\n|---{'|---:' * len(ways)}|")
+        for name, scores in in_use(list(ways.values()), asked.data, asked.typos):
+            print(f"| {name} | {' | '.join(f'{score:.2f}' for score in scores)} |", flush=True)
+        print("\nMore than by the paper's rule, nDCG@10 with 95 % intervals:")
+        for name, gains in paired(ways, asked.data):
+            each = (f"{way} {gain.signed()}, {gain.verdict()}" for way, gain in zip(list(ways)[1:], gains))
+            print(f"{name}: {'; '.join(each)}")
+    elif asked.notes:
+        print("| texts | words read as a prefix | of these named in notes | texts with a note |\n|---|---:|---:|---:|")
+        for name, shares in noted(model, asked.data):
+            print(f"| {name} | {' | '.join(f'{share:.1%}' for share in shares)} |", flush=True)
+    elif asked.speed:
+        for name, ratio in time_of_rule(model, asked.data):
+            print(f"{name}: {ratio:.2f} of the processor time by the paper's rule", flush=True)
+    else:
+        held = hold_out(model, asked.data, asked.count)
+        print(f"| letters | all | {' | '.join(f'from {part:.0%}' for part in _PARTS)} |")
+        print(f"|---|---:{'|---:' * len(_PARTS)}|")
+        for letters, cells in by_length(held):
+            print(f"| {letters} | {' | '.join(cells)} |")
+        print(f"\n| {len(held.words):,} words, {len(held.texts):,} sentences | read | cosine | sentences | SciFact |")
+        print("|---|---:|---:|---:|---:|")
+        for way, figures in prefix_rules(model, held, asked.data):
+            shown = [f"{figure:.3f}" for figure in figures[:2]] + [f"{figures[2]:.4f}", f"{figures[3]:.1f}"]
+            print(f"| {way} | {' | '.join(shown)} |".replace("nan", ""), flush=True)
+
+
 def main() -> None:
     """Print what was asked for."""
     parser = make_parser(__doc__, data="sts/, retrieval/ and classification/")
@@ -255,6 +438,8 @@ def main() -> None:
     parser.add_argument("--words", type=int, help="of the vocabulary, for --use")
     parser.add_argument("--typos", type=float, default=0.0, help="share of the words, for --use")
     parser.add_argument("--speed", action="store_true", help="texts a second, without and with")
+    parser.add_argument("--prefixes", action="store_true", help="rules for prefixes")
+    parser.add_argument("--notes", action="store_true", help="for --prefixes: texts with a word read as a prefix")
     asked = parser.parse_args()
     model = pellucid.load(asked.model)
     if not isinstance(model, StaticEmbedder):
@@ -263,7 +448,9 @@ def main() -> None:
         model = StaticEmbedder(model.vocabulary, model.vectors, model.scales)
     if asked.words:
         model = cut(model, np.arange(asked.words))
-    if asked.use:
+    if asked.prefixes:
+        print_prefixes(model, asked)
+    elif asked.use:
         print(f"| {asked.model} | without | with |\n|---|---:|---:|")
         for name, scores in in_use([model, fit_spelling(model)], asked.data, asked.typos):
             print(f"| {name} | {' | '.join(f'{score:.2f}' for score in scores)} |", flush=True)

@@ -335,7 +335,7 @@ def test_the_command(cross, languages, tmp_path, monkeypatch):
         return result
 
     assert "far east" in run("components", "cross", "--component", "1").stdout
-    found = json.loads(run("components", "cross", "texts.txt", "--component", "2", "--top", "1", "--json").stdout)
+    found = json.loads(run("components", "cross", "texts.txt", "--component", "2", "--top-k", "1", "--json").stdout)
     assert found["of"] == "sentences" and [c["number"] for c in found["components"]] == [2]
     assert json.loads(run("ranks", "cross", "texts.txt", "--json").stdout)["words"] == 4
     assert "5 known words" in run("tags", "cross", "ca01", "--tagset", "brown", code=1).stderr

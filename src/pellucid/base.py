@@ -171,6 +171,10 @@ class Embedder(ABC):
         """
         self._save(path)
 
+    def save(self, path: str | Path) -> None:
+        """Do what `save_pretrained` does; the older name in sentence-transformers."""
+        self.save_pretrained(path)
+
     def _save(self, path: str | Path, *, config: Mapping[str, Any] | None = None, **given: Any) -> None:
         """Write a folder in the place of `path`; `config` is the top of `config.json`, `given` goes to `_write`."""
         facts: dict[str, Any] = {}
@@ -328,6 +332,35 @@ class Embedder(ABC):
         """Where the model computes, as torch names it: "cpu", "cuda:0"."""
         return "cpu"
 
+    def to(self, device: Any) -> Self:
+        """Move the model to a device, such as "cpu" or "cuda", and return it.
+
+        Raises:
+            InputError: the family computes where it was opened.
+        """
+        if str(device) not in (self.device, self.device.partition(":")[0]):
+            raise InputError(
+                f"this {self.family} model computes on {self.device!r} and cannot be moved to {str(device)!r:.40}; "
+                "leave it there, or open a transformer on the other device"
+            )
+        return self
+
+    @property
+    def tokenizer(self) -> Any:
+        """The tokenizer of the transformer that reads the texts, as transformers gives it.
+
+        Raises:
+            AttributeError: the model reads texts in another way.
+        """
+        raise AttributeError(
+            f"this {self.family} model has no tokenizer of transformers; explain(text) shows what it reads"
+        )
+
+    @property
+    def prompts(self) -> dict[str, str]:
+        """What the model puts before a text, by the name of the prompt; empty where it puts nothing."""
+        return {}
+
     @property
     def max_seq_length(self) -> float | None:
         """How many tokens of a text are read at most; infinity without a limit, None where it is unknown."""
@@ -430,7 +463,8 @@ class Embedder(ABC):
 
         That is the share of the text's words, each counted as often as it occurs, that have a vector. A transformer has
         a token for everything: there it is the share of the words before it cuts the text. A word found by its
-        beginning alone counts as known. A text without words has 1: nothing in it is unknown.
+        beginning alone counts by the share of its letters that this has ("chatgpt" read as "chat" 4/7), one found by
+        its spelling half. A text without words has 1: nothing in it is unknown.
 
         Args:
             texts: a text, or any iterable of texts.
@@ -467,7 +501,7 @@ class Embedder(ABC):
         strongest = self._strongest(text, top_k)
         if not (known.known and known.is_low):
             return strongest
-        return f"{strongest} (only {known.known:,} of {known.total:,} words known)"
+        return f"{strongest} (only {known.said} known)"
 
     def _strongest(self, text: str, top_k: int) -> str:
         """Return what `text` is mostly about."""

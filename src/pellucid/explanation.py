@@ -27,7 +27,6 @@ import numpy.typing as npt
 from pellucid.errors import InputError
 from pellucid.rows import (
     NO_SCORE,
-    READ_AS,
     REMAINDER,
     SHARED,
     WORD,
@@ -61,7 +60,6 @@ if TYPE_CHECKING:
 SCHEMA_VERSION = 1
 """Version of the dict and JSON form. It changes when a key is renamed, removed or changes its meaning."""
 
-_COUNTS = ("known", "total", "partly")  # of a coverage; its share follows
 _CANCELLED = 0.1  # |score| over the sum of the rows' sizes; below, shares of the score mislead
 _BESIDE = (SHARED, REMAINDER)  # rows that stand beside those of words, and leave them what they are
 _LARGE = 0.2  # of a score; four times what a remainder has on average for pairs of similar sentences (MiniLM)
@@ -301,7 +299,7 @@ class Explanation(Shown):
             if any(row.keys() != wanted.keys() for row in content["rows"]):
                 raise KeyError(f"a row has other keys than {', '.join(wanted)}")
             content["rows"] = tuple(Row(*(_tuples(row[name]) for name in wanted)) for row in content["rows"])
-            content["coverage"] = tuple(Coverage(*(c[n] for n in _COUNTS)) for c in content["coverage"])
+            content["coverage"] = tuple(map(_coverage, content["coverage"]))
             remainder = content.pop("remainder")
             read = cls(**{name: _tuples(item) for name, item in content.items()})
             agrees = abs(read.remainder - remainder) <= read._rounding
@@ -516,34 +514,33 @@ class Explanation(Shown):
         scale = max((abs(value) for sums in self._sums_by_span for value in sums.values()), default=0.0) or 1.0
         text, sums, words = self.texts[number - 1], self._sums_by_span[number - 1], self.unknown_words(number)
         notes = ["not in the vocabulary: " + listed(words)] if words else []
-        if self.coverage and self.coverage[number - 1].partly:
-            coverage, read = self.coverage[number - 1], self._read_as(number)
-            part = f"known by their beginning or spelling alone: {coverage.partly:,} of {coverage.total:,} words"
-            notes.append(part + (f" ({listed(read, length=120)})" if read else ""))
+        if self.coverage and (read := self.coverage[number - 1].readings):
+            notes.append(f"only partly known: {listed(read, length=120)}")
         pieces = tuple(marked(text, sums, self.unknown[number - 1], scale))
         return MarkedText(label, pieces, strongest_words(text, sums), "; ".join(notes))
 
-    def _read_as(self, number: int) -> list[str]:
-        """Return "covid read as co" for each word of a text that others stand for."""
-        found: dict[str, None] = {}
-        for row in self.rows:
-            if row.kind in (WORD, WORD_PAIR) and (row.spans1, row.spans2, row.spans3)[number - 1]:
-                labels = row.name.split(" × ")
-                word, _, known = labels[min(number, len(labels)) - 1].partition(READ_AS)
-                if known:
-                    found.setdefault(f"{word} read as {known.removesuffix(')')}")
-        return list(found)
 
+def coverage_warning(coverage: Coverage, text: str, unknown: Sequence[str] | None = None) -> str:
+    """Return a sentence that a model knows too little of `text`; "" if it knows enough.
 
-def coverage_warning(coverage: Coverage, text: str, unknown: Sequence[str] = ()) -> str:
-    """Return a sentence that a model knows too little of `text`, and which words are unknown; "" if it knows enough."""
-    if not coverage.is_low:
-        return ""
+    Give the words that are `unknown` where no view names words beside the text: the sentence then names them and those
+    that are read as others, these also if the model knows enough.
+    """
     named = f" Unknown: {listed(unknown)}." if unknown else ""
+    read = "" if unknown is None else listed(coverage.readings, length=120)
+    if not coverage.is_low:
+        return f"Only partly known in {text}: {read}." if read else ""
     if not coverage.known:
         return f"Only 0 of {coverage.total:,} words of {text} known: the model can say nothing of it.{named}"
     rests = "it" if coverage.known == 1 else "them"
-    return f"Only {coverage.known:,} of {coverage.total:,} words of {text} known: the score rests on {rests}.{named}"
+    named += f" Partly known: {read}." if read else ""
+    return f"Only {coverage.said} of {text} known: the score rests on {rests}.{named}"
+
+
+def _coverage(counts: Mapping[str, Any]) -> Coverage:
+    """Return a coverage as `to_dict` wrote it; an older one has no `read_as`."""
+    numbers = counts["known"], counts["total"], counts["partly"]
+    return Coverage(*numbers, share=counts.get("share", math.nan), read_as=_tuples(counts.get("read_as", ())))
 
 
 def _plain(value: Any) -> Any:
@@ -551,7 +548,7 @@ def _plain(value: Any) -> Any:
     if isinstance(value, Row):
         return {name: _plain(item) for name, item in value._asdict().items()}
     if isinstance(value, Coverage):
-        return {field.name: getattr(value, field.name) for field in fields(value)}
+        return {field.name: _plain(getattr(value, field.name)) for field in fields(value)}
     return [_plain(item) for item in value] if isinstance(value, (tuple, LazyRows)) else value
 
 

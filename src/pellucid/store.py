@@ -68,6 +68,8 @@ _AT_FDCWD = -100
 def writing(path: str | os.PathLike[str]) -> Iterator[Path]:
     """Yield a temporary path beside `path`; it replaces `path` when the block ends without an error."""
     path = Path(path)
+    if path.name in ("", "..") or path.is_dir():
+        raise WritingError(errno.EISDIR, f"cannot write to {str(path)!r}: it is a folder; give the name of a file")
     with writing_explained(path), _writing_lock(path):
         aside = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
         try:  # an interrupt finds the file named, however early it comes

@@ -12,9 +12,10 @@ phrases: entries of several words, such as "new york". `Vocabulary.split` does b
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import cached_property, lru_cache
 from itertools import pairwise
@@ -83,6 +84,18 @@ Span = tuple[int, int]
 LOW_COVERAGE = 0.5
 """Share of a text's words; every view warns where a model knows less."""
 
+PART_SPELLED = 0.5
+"""What a word counts in a coverage that is known by its spelling alone.
+
+About the mean cosine of its vector to the word's own, for words held out: 0.56 (`papers/swe/spelling.py --prefixes`).
+"""
+
+NOTED = 2 / 3
+"""A word is named in notes with what it is read as if this part of it is known, or less.
+
+Above are mostly other forms of a word ("mappings" read as "mapping"), and names that lack their last sign.
+"""
+
 
 class Word(NamedTuple):
     """A word of a text and its place there: `text[start:end]`, in characters."""
@@ -126,29 +139,69 @@ def split_words(text: str) -> list[Word]:
 class Coverage:
     """How much of a text a model knew: its words with a vector, or, for a transformer, the words that it read.
 
+    A share that is not given is known / total.
+
     Attributes:
         known: words, each counted as often as it occurs.
         total: all words of the text.
         partly: those of `known` that were only found by their beginning ("tokenisers (read as token)") or spelling.
-        share: known / total; 1 for a text without words, of which nothing is unknown.
+        share: the known part of the words: what they count together / total. A word of `partly` counts by the share of
+            its letters that its beginning has ("chatgpt (read as chat)" 4/7), or half if it is spelled; the other known
+            words count 1. 1 for a text without words, of which nothing is unknown.
+        read_as: the distinct words of `partly` of which two thirds or less are known, as first written, each with
+            what it is read as.
     """
 
     known: int
     total: int
     partly: int = 0
-    share: float = field(init=False)
+    share: float = math.nan
+    read_as: tuple[tuple[str, str], ...] = ()
 
     def __post_init__(self) -> None:
-        """Check the counts and set the share."""
+        """Check the counts, and the share or set it."""
         known, total, partly = self.known, self.total, self.partly
         if not (type(known) is type(total) is type(partly) is int and 0 <= partly <= known <= total):
             raise InputError(f"coverage of {known!r:.20} words known of {total!r:.20} cannot be")
-        object.__setattr__(self, "share", known / total if total else 1.0)
+        least, most = ((known - partly) / total, known / total) if total else (1.0, 1.0)
+        if type(self.share) is float and math.isnan(self.share):
+            object.__setattr__(self, "share", most)
+        elif type(self.share) not in (int, float) or not least - 1e-9 <= self.share <= most + 1e-9:
+            raise InputError(f"coverage of {self.share!r:.20} cannot be with {known} of {total} words, {partly} partly")
+        if not all(type(part) is str for pair in self.read_as for part in pair) or {*map(len, self.read_as)} - {2}:
+            raise InputError("'read_as' of a coverage is not pairs of a word and what it is read as")
+
+    @classmethod
+    def of(cls, known: int, total: int, partly: Iterable[tuple[str, str, float]]) -> Coverage:
+        """Return that of a text; of each partly known word take it, what it is read as, and how much is known."""
+        count, parts, read_as = 0, 0.0, dict[str, tuple[str, str]]()
+        for word, other, part in partly:
+            count += 1
+            parts += part  # one after the other, as `numpy.bincount` adds in the path for many texts
+            if part <= NOTED:
+                read_as.setdefault(word.lower(), (word, other))
+        return cls(known, total, count, (known - count + parts) / total if total else 1.0, tuple(read_as.values()))
 
     @property
     def is_low(self) -> bool:
         """Whether the share is below `LOW_COVERAGE`."""
         return self.share < LOW_COVERAGE
+
+    @property
+    def said(self) -> str:
+        """How much is known, for a sentence: "1 of 3 words", or "17% (1 of 3 words, 1 of them partly)"."""
+        words = f"{self.known:,} of {self.total:,} words"
+        return f"{self.share:.0%} ({words}, {self.partly:,} of them partly)" if self.partly else words
+
+    @property
+    def readings(self) -> list[str]:
+        """A phrase for each word of `read_as`: '"chatgpt" read as "chat"'."""
+        return [f'"{word}" read as "{other}"' for word, other in self.read_as]
+
+
+def part_known(word: str, prefix: str) -> float:
+    """Return what a word counts in a coverage that is read as `prefix`: the share of its characters, at most 1."""
+    return min(1.0, len(prefix) / len(word))
 
 
 def words_before(text: str, end: int) -> tuple[Coverage, tuple[Span, ...]]:
@@ -174,23 +227,65 @@ def shown_word(word: str) -> str:
     return word.replace(JOINER, " ") if is_phrase(word) else word
 
 
+class PrefixRule(NamedTuple):
+    """Which prefixes of a word that has no row may stand for it: those with enough characters and enough of the word.
+
+    Characters are counted as the teacher's tokenizer writes them, which may be without accents. By the rule of the
+    static-word-embeddings paper, the default, any prefix may.
+
+    >>> rule = PrefixRule(3, 0.4)
+    >>> [rule.allows(prefix, word) for prefix, word in ((4, 7), (2, 5), (3, 9))]  # chat|gpt, co|vid, mic|rocosm
+    [True, False, False]
+    """
+
+    letters: int = 1
+    share: float = 0.0
+
+    def allows(self, prefix: int, word: int) -> bool:
+        """Whether a prefix of so many characters may stand for a word of so many."""
+        return prefix >= self.letters and prefix >= self.share * word
+
+
 class Vocabulary:
     """The words of a static model and the rules that find them in a text and a row for any word.
 
     `split` finds the words of a text. `row` finds the row of a word, in order (section 4.1 of the paper and its
     footnote 9): the word itself; its lower-case form; and for a word of several pieces of the teacher's tokenizer, the
     longest prefix that ends between two pieces and is a known word ("tokenisers" -> token ##iser ##s -> "tokeniser",
-    else "token"). Otherwise the word is unknown.
+    else "token"), if `prefixes` allows it. Otherwise the word is unknown.
     """
 
-    def __init__(self, words: Sequence[str], subwords: Tokenizer | Callable[[], Tokenizer] | None = None) -> None:
-        """Take distinct words in row order, and the teacher's tokenizer or a function called at first use."""
+    def __init__(
+        self,
+        words: Sequence[str],
+        subwords: Tokenizer | Callable[[], Tokenizer] | None = None,
+        prefixes: PrefixRule | None = None,
+    ) -> None:
+        """Take distinct words in row order, the teacher's tokenizer or a function called at first use, and a rule.
+
+        Raises:
+            InputError: a word is there twice, or the rule is not of at least one letter and a share from 0 to 1.
+        """
         self.words = words
         self._subwords = subwords
+        self.prefixes = PrefixRule() if prefixes is None else prefixes
+        letters, share = self.prefixes
+        if type(letters) is not int or not 1 <= letters <= LONGEST_WORD:
+            raise InputError(f"a prefix of {letters!r:.40} letters is asked for; give 1 to {LONGEST_WORD}")
+        if type(share) not in (int, float) or not 0 <= share <= 1:
+            raise InputError(f"a prefix of {share!r:.40} of a word is asked for; give a share from 0 to 1")
         self._row = {word: row for row, word in enumerate(words)}
         if len(self._row) != len(words):
             twice = next(word for row, word in enumerate(words) if self._row[word] != row)
             raise InputError(f"the vocabulary holds {twice!r} twice")
+
+    def with_words(self, words: Sequence[str]) -> Vocabulary:
+        """Return a vocabulary of other words, with this one's tokenizer and rule for prefixes."""
+        return Vocabulary(words, self._subwords, self.prefixes)
+
+    def with_prefixes(self, rule: PrefixRule) -> Vocabulary:
+        """Return a vocabulary of the same words and tokenizer with another rule for prefixes."""
+        return Vocabulary(self.words, self._subwords, rule)
 
     def __getstate__(self) -> dict[str, Any]:
         """Replace the function by its tokenizer: it may not be picklable, or read a file."""
@@ -414,8 +509,11 @@ class Vocabulary:
             found = self.subwords.encode(word, add_special_tokens=False)
         real = [token for token, is_real in zip(found.tokens, found.attention_mask) if is_real]  # no padding
         pieces = [piece.removeprefix("##").lstrip("\u2581") for piece in real]
+        length = sum(map(len, pieces))
         for kept in range(len(pieces) - 1, 0, -1):
             prefix = "".join(pieces[:kept])
+            if not self.prefixes.allows(len(prefix), length):
+                return -1
             row = self._row.get(prefix, -1)
             if row >= 0:
                 return row

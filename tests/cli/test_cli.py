@@ -17,14 +17,17 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import typer.main
+from tokenizers import Tokenizer
+from tokenizers.models import WordPiece
 from typer.testing import CliRunner
 
-from pellucid import __version__, progress
+from pellucid import StaticEmbedder, __version__, progress
 from pellucid import folder as model_folder
 from pellucid.bulk import read_shards
 from pellucid.cli import app as cli
 from pellucid.cli import input as cli_input
 from pellucid.cli.app import app
+from pellucid.text import Vocabulary
 from tables import CONTROLS
 
 TEXTS = ["the apple", "a pear", "", "unheard of", "The car and the bicycle", "apple apple pear"]
@@ -224,6 +227,32 @@ _READERS = {
 }
 
 
+def _leaves(command, path=()):
+    for name, inner in getattr(command, "commands", {}).items():
+        yield from _leaves(inner, (*path, name))
+    if not hasattr(command, "commands"):
+        yield path, command
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("value", ["", "nan"])
+def test_a_wrong_value_of_any_option_ends_well_or_with_one_line(models, tmp_path, monkeypatch, value):
+    monkeypatch.chdir(tmp_path)
+    Path("good.txt").write_text("the apple\na pear\nthe car\n", encoding="utf-8")
+    tried = 0
+    for path, command in _leaves(typer.main.get_command(app)):
+        given = ["good.txt" for one in command.params if one.param_type_name == "argument" and one.required]
+        options = [one.opts[0] for one in command.params if one.param_type_name == "option" and not one.is_flag]
+        for option in options if path[0] not in ("serve", "mcp", "evaluate") else ():  # these wait, or ask the hub
+            ended = CliRunner().invoke(app, [*path, *given, option, value], prog_name="pellucid", input="")
+            called = f"{' '.join(path)} {option} {value!r}"
+            assert ended.exit_code in (0, 1, 2), f"{called}: {ended.exception!r}"
+            said = [line for line in ended.stderr.splitlines() if not line.startswith("note: ")]
+            assert ended.exit_code != 1 or (len(said) == 1 and said[0].startswith("error: ")), f"{called}: {said}"
+            tried += 1
+    assert tried > 100
+
+
 @pytest.mark.full
 @pytest.mark.parametrize("command", _READERS)
 def test_odd_and_damaged_input_ends_well_or_with_one_line(models, tmp_path, monkeypatch, command):
@@ -311,6 +340,23 @@ def test_options_of_shards_go_with_a_folder(run, texts, tmp_path):
 def test_two_texts_give_one_number(run):
     assert run("similarity", "apple", "pear").stdout == "0.8944\n"  # (3, 0, 0) to (2, 1, 0): 2 / sqrt 5
     assert run("similarity", "apple", "unheard").stdout == "0.0000\n"
+
+
+def test_a_pair_with_a_word_that_is_read_as_its_beginning_says_so(run, tmp_path):
+    pieces = ["[UNK]", "chat", "j", "loan", *(f"##{letter}" for letter in "gptson")]
+    subwords = Tokenizer(WordPiece({piece: n for n, piece in enumerate(pieces)}, unk_token="[UNK]"))
+    model = StaticEmbedder(Vocabulary(pieces[1:4], subwords), np.eye(3, dtype=np.float32))
+    model.save_pretrained(tmp_path / "m")
+    of = ("-m", tmp_path / "m")
+    told = run("similarity", "chatgpt", "chat", *of)
+    assert told.stdout == "1.0000\n" and 'note: Only partly known in text 1: "chatgpt" read as "chat".' in told.stderr
+    low = run("similarity", "chat", "json", *of).stderr
+    assert "Only 25% (1 of 1 words, 1 of them partly) of text 2 known" in low
+    assert 'Partly known: "json" read as "j".' in low
+    assert run("similarity", "--pairs", "-", *of, stdin="chatgpt\tchat\nchat\tchat\n").stderr == ""
+    assert run("similarity", "a loan", "loans", *of).stderr == ""
+    ranked = run("rank", "chatgpt", "-", *of, stdin="chat\n").stdout
+    assert 'Only partly known in the query: "chatgpt" read as "chat".' in ranked
 
 
 def test_two_files_give_a_number_a_line(run, tmp_path):

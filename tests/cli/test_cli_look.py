@@ -195,7 +195,7 @@ def test_a_query_of_unknown_words_is_said_to_be_unknown(run):
     assert "The query is unknown: the model knows none of its words (zebra, quagga)." in told
     assert "the apple" not in told  # no ranking of zeros
     found = json.loads(run("rank", "zebra quagga", "texts.txt", "-m", "fruit", "--json").stdout)
-    assert found["coverage"] == {"known": 0, "total": 2, "partly": 0, "share": 0.0}
+    assert found["coverage"] == {"known": 0, "total": 2, "partly": 0, "share": 0.0, "read_as": []}
     assert found["unknown"] == ["zebra", "quagga"]
     told = " ".join(run("rank", "apple zebra quagga", "texts.txt", "-m", "fruit").stdout.split())
     assert "Only 1 of 3 words of the query known" in told and "Unknown: zebra, quagga." in told and "the apple" in told

@@ -669,6 +669,35 @@ def test_tokenize_gives_the_ids_that_are_read(searching):
         LetterEmbedder().tokenize(["a"])
 
 
+def test_habits_of_sentence_transformers_work(searching, tmp_path):
+    for model in searching.values():
+        assert model.to("cpu") is model
+        with pytest.raises((InputError, RuntimeError, AssertionError)):  # the last are torch's
+            model.to("cuda:7")
+    static, anchors = searching["static"], searching["anchors"]
+    static.save(tmp_path / "static")
+    assert (pellucid.load(tmp_path / "static").encode(TEXTS) == static.encode(TEXTS)).all()
+    assert anchors.prompts == anchors.encoder.prompts == {"query": "the man on the beach ", "document": "a car "}
+    assert anchors.tokenizer is anchors.encoder.model.tokenizer and static.prompts == {}
+    assert searching["lexicon"].tokenizer is searching["lexicon"].backbone.tokenizer
+    assert not hasattr(static, "tokenizer")
+    with pytest.raises(AttributeError, match=r"static model has no tokenizer of transformers; explain\(text\)"):
+        static.tokenizer  # noqa: B018
+
+
+def test_sparse_rows_are_searched_by_sentence_transformers(searching):
+    util = pytest.importorskip("sentence_transformers.util")
+    model = searching["lexicon"]
+    rows = model.encode(TEXTS, convert_to_tensor=True)
+    found = util.semantic_search(rows, rows, top_k=1)
+    assert [hit[0]["corpus_id"] for hit in found] == [0, 1, 2]
+    filled = rows.to_dense()
+    assert util.community_detection(filled, threshold=-1, min_community_size=3)[0]
+    assert util.paraphrase_mining_embeddings(filled)[0][0] == pytest.approx(
+        max(model.similarity(rows, rows)[i, j].item() for i in range(3) for j in range(i)), abs=1e-6
+    )
+
+
 def test_roles_are_given_on_the_command_line(run, monkeypatch, searching, tmp_path):
     model = searching["dense"]
     expected = model.explain(QUERY, TEXTS[0], role1="query", role2="document").score

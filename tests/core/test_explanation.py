@@ -171,7 +171,7 @@ def test_the_dict_of_a_small_explanation_is_pinned(fruit: StaticEmbedder) -> Non
         "unknown2": [],
         "text3": None,
         "unknown3": [],
-        "coverage": [{"known": 1, "total": 2, "partly": 0, "share": 0.5}],
+        "coverage": [{"known": 1, "total": 2, "partly": 0, "share": 0.5, "read_as": []}],
     }
 
 
@@ -358,17 +358,51 @@ def test_every_view_says_of_which_text_little_is_known(fruit: StaticEmbedder) ->
     assert "words of" not in str(fruit.explain("apple zebra", "apple")) + str(fruit.explain(""))  # half is enough
 
 
-def test_a_word_known_by_its_beginning_counts_and_is_told_apart() -> None:
+def test_a_word_known_by_its_beginning_counts_its_letters_and_is_told_apart() -> None:
     def subwords() -> Tokenizer:
         tokenizer = Tokenizer(models.WordPiece({"[UNK]": 0, "token": 1, "##iser": 2, "##s": 3}, unk_token="[UNK]"))
         tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
         return tokenizer
 
     model = StaticEmbedder(Vocabulary(["token", "the"], subwords), np.eye(2, dtype=np.float32))
-    why = model.explain("the tokenisers zebra Token tokenisers")
-    assert why.coverage == (Coverage(known=4, total=5, partly=2),) and why.coverage[0].share == 0.8
-    assert "known by their beginning or spelling alone: 2 of 5 words" in str(why)
-    assert "known by their beginning or spelling alone" in why.to_html()
+    why = model.explain("the tokenisers zebra Token tokeniser")
+    read = ("tokenisers", "token"), ("tokeniser", "token")
+    assert why.coverage == (Coverage(4, 5, partly=2, share=(2 + 5 / 10 + 5 / 9) / 5, read_as=read),)
+    counts = {"known": 4, "total": 5, "partly": 2, "share": (2 + 5 / 10 + 5 / 9) / 5}
+    assert why.to_dict()["coverage"] == [counts | {"read_as": [["tokenisers", "token"], ["tokeniser", "token"]]}]
+    assert model.coverage("the tokenisers zebra Token tokeniser") == np.float32((2 + 5 / 10 + 5 / 9) / 5)
+    assert 'only partly known: "tokenisers" read as "token", "tokeniser" read as "token"' in " ".join(str(why).split())
+    assert "only partly known: &quot;tokenisers&quot; read as &quot;token&quot;" in why.to_html()
+    few = model.explain("tokenisers zebra", "the")
+    said = "Only 25% (1 of 2 words, 1 of them partly) of text 1 known: the score rests on it."
+    assert few.coverage[0].share == 0.25 and said in str(few)
+    described = "mostly about: tokenisers (read as token) (100%) (only 25% (1 of 2 words, 1 of them partly) known)"
+    assert model.describe("tokenisers zebra") == described
+
+
+def test_a_coverage_is_read_as_it_was_written(fruit: StaticEmbedder) -> None:
+    value = fruit.explain("apple", "pear").to_dict()
+    known = Coverage(3, 4, 2, share=0.5, read_as=(("covid", "co"),))
+    written = {"known": 3, "total": 4, "partly": 2, "share": 0.5, "read_as": [["covid", "co"]]}
+    assert Explanation.from_dict(value | {"coverage": [written] * 2}).coverage == (known, known)
+    older = {"known": 3, "total": 4, "partly": 2, "share": 0.75}
+    assert Explanation.from_dict(value | {"coverage": [older] * 2}).coverage[0] == Coverage(3, 4, 2)
+    for wrong in ({"share": 0.8}, {"share": 0.2}, {"share": "x"}, {"read_as": [["covid"]]}, {"read_as": [[1, 2]]}):
+        with pytest.raises(InputError, match="coverage"):
+            Explanation.from_dict(value | {"coverage": [written | wrong] * 2})
+
+
+@given(
+    st.lists(st.tuples(st.text(min_size=1), st.text(), st.floats(0, 1)), max_size=9),
+    st.integers(0, 5),
+    st.integers(0, 5),
+)
+def test_a_coverage_lies_between_whole_and_partly_known(partly: list, whole: int, unknown: int) -> None:
+    known = Coverage.of(whole + len(partly), whole + len(partly) + unknown, partly)
+    assert (known.known, known.partly) == (whole + len(partly), len(partly))
+    counted = whole + sum(part for *_, part in partly)
+    assert known.share == pytest.approx(counted / known.total if known.total else 1)
+    assert {word.lower() for word, _ in known.read_as} == {w.lower() for w, _, part in partly if part <= 2 / 3}
 
 
 @pytest.mark.native
@@ -461,6 +495,15 @@ def test_the_terminal_view_says_what_it_shows(fruit: StaticEmbedder) -> None:
     assert "remainder: what the rows leave out" in str(anchors())
     assert numbers(str(anchors())) == [0.4, -0.1, 0.2, 0.5]
     assert "knows nothing of text 2" in str(fruit.explain("apple", "quagga"))
+
+
+def test_a_notebook_gets_nothing_beside_the_text(fruit: StaticEmbedder, monkeypatch: pytest.MonkeyPatch) -> None:
+    why = fruit.explain("apple", "pear")
+    shown: list[object] = []
+    monkeypatch.setattr("rich.console._is_jupyter", lambda: True)
+    monkeypatch.setattr("rich.jupyter.display", lambda segments, text: shown.append(text))
+    expected = why.to_text()
+    assert "adding up to the score" in expected and str(why) == expected and shown == []
 
 
 def test_a_narrow_terminal_keeps_the_words_whole(fruit: StaticEmbedder) -> None:

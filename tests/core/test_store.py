@@ -166,6 +166,15 @@ def test_an_error_while_writing_leaves_the_old_file_and_nothing_else(tmp_path):
     assert names(tmp_path) == ["value.json"]
 
 
+@pytest.mark.parametrize("name", ["", ".", "..", "folder", "folder/.."])
+def test_a_folder_is_not_written_as_a_file(tmp_path, monkeypatch, name):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "folder").mkdir()
+    with pytest.raises(WritingError, match=r"is a folder; give the name of a file"), store.writing(name) as file:
+        file.write_text("x")
+    assert os.listdir(tmp_path) == ["folder"]
+
+
 def test_an_error_while_writing_a_folder_leaves_the_old_folder_and_nothing_else(tmp_path):
     write_model(tmp_path / "m", "old")
     with pytest.raises(RuntimeError), store.writing_folder(tmp_path / "m") as folder:

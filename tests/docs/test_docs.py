@@ -9,19 +9,25 @@ import inspect
 import pkgutil
 import re
 import runpy
+import shlex
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
 import pellucid
+from pellucid.cli.app import app
 from pellucid.folder import bundled_models
 
 ROOT = Path(__file__).resolve().parents[2]
 EXECUTED = [
     "README.md",
-    *(f"docs/{name}.md" for name in "quickstart architecture explanations anchors toolkit ensembles search".split()),
+    *(
+        f"docs/{name}.md"
+        for name in "quickstart choose architecture explanations anchors toolkit ensembles search".split()
+    ),
 ]
 PACKAGE = ROOT / "src/pellucid"
 NO_TABLE = {
@@ -34,7 +40,7 @@ WITH_NAMES = sorted({path.parent.name for path in PACKAGE.glob("*/__init__.py")}
 PACKAGES = ["pellucid", *(f"pellucid.{name}" for name in WITH_NAMES)]
 PAGES = sorted(
     path.relative_to(ROOT).as_posix()
-    for place in ("*.md", "docs/*.md", "recipes/*.md", "benchmarks/*.md", "papers/**/*.md")
+    for place in ("*.md", "docs/**/*.md", "recipes/*.md", "benchmarks/*.md", "papers/**/*.md")
     for path in ROOT.glob(place)
 )
 INNER = {  # what these show is an inner part
@@ -85,14 +91,13 @@ def test_the_code_on_a_page_runs(page, tmp_path, monkeypatch):
 
 @pytest.mark.full
 @pytest.mark.parametrize("page", ["README.md", "docs/encoder.md"])
-def test_a_page_shows_what_its_code_over_minilm_prints(page, beside_minilm, monkeypatch, capsys):
+def test_a_page_shows_what_its_code_prints(page, beside_minilm, monkeypatch, capsys):
     pytest.importorskip("Stemmer")
     monkeypatch.chdir(beside_minilm)
-    text = (ROOT / page).read_text(encoding="utf-8").partition("# Explain the encoder you have\n")[2]
-    text = text.partition("\n## ")[0] if page == "README.md" else text
-    names: dict[str, object] = {"pellucid": pellucid}
+    names: dict[str, object] = {}
     said: set[str] = set()
-    shown = ""
+    shown, compared = "", 0
+    text = (ROOT / page).read_text(encoding="utf-8")
     for language, block in re.findall(r"^```(\w+)\n(.*?)^```$", text, re.MULTILINE | re.DOTALL):
         if language == "python" or (page == "README.md" and language == "py"):
             exec(compile(block, page, "exec"), names)
@@ -100,8 +105,22 @@ def test_a_page_shows_what_its_code_over_minilm_prints(page, beside_minilm, monk
             shown = block
         elif language == "text" and "print(" in shown:
             assert set(map(_words, block.replace("...", "").splitlines())) <= said
-            shown = ""
-    assert len(said) > 10
+            shown, compared = "", compared + 1
+    assert compared and len(said) > 10
+
+
+@pytest.mark.full
+def test_the_commands_in_the_readme_run_as_they_stand(tmp_path, monkeypatch):
+    pytest.importorskip("Stemmer")
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "examples").symlink_to(ROOT / "examples")
+    section = (ROOT / "README.md").read_text(encoding="utf-8").partition("## In a shell\n")[2].partition("\n## ")[0]
+    *commands, last = re.search(r"```bash\n(.*?)```", section, re.DOTALL)[1].splitlines()
+    assert len(commands) == 4 and last.startswith("pellucid serve ")  # which tests/server runs
+    for command in commands:
+        said = CliRunner().invoke(app, shlex.split(command, comments=True)[1:], catch_exceptions=False)
+        assert said.exit_code == 0, said.stderr
+    assert "login × password" in said.stdout
 
 
 def _words(line):
@@ -220,8 +239,9 @@ def test_a_page_names_nothing_deeper_than_a_package(page):
         assert all(public(f"{home}.{name.split()[0]}") for name in names.split(", "))
 
 
-def test_the_page_of_the_api_has_every_public_name():
-    listed = re.findall(r"^::: (\S+)$", (ROOT / "docs/api.md").read_text(encoding="utf-8"), re.MULTILINE)
+def test_the_pages_of_the_api_have_every_public_name():
+    pages = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "docs/api").glob("*.md"))
+    listed = re.findall(r"^::: (\S+)$", pages, re.MULTILINE)
     names = [name for package in PACKAGES for name in importlib.import_module(package).__all__]
     missing = set(names) - {name.rpartition(".")[2] for name in listed} - {"engines"}  # whose classes are on it
     assert not missing and len(set(listed)) == len(listed)
@@ -325,6 +345,6 @@ def test_no_public_function_swallows_keywords(module):
 def test_every_bundled_model_has_its_licence_told(name):
     card = (PACKAGE / "bundled" / name / "README.md").read_text(encoding="utf-8")
     assert "\nlicense: cc-by-sa-4.0\n" in card and "\nlanguage:" in card
-    licences = (ROOT / "README.md").read_text(encoding="utf-8").partition("## Licences")[2]
+    licences = (ROOT / "docs/licences.md").read_text(encoding="utf-8")
     notice = (ROOT / "NOTICE").read_text(encoding="utf-8").partition("CC BY-SA 4.0")[2]
     assert f"`{name}`" in licences and name in notice

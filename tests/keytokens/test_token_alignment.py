@@ -123,7 +123,7 @@ def test_a_saved_model_and_a_transformer_are_opened_from_the_command_line(model,
     model.backbone.model.save_pretrained(tmp_path / "theirs")
     model.backbone.tokenizer.save_pretrained(tmp_path / "theirs")
     for name, expected in (("ours", model), ("theirs", embedder())):
-        arguments = ["token-alignment", str(tmp_path / name), str(tmp_path / "texts.txt"), "--json"]
+        arguments = ["token-alignment", "-m", str(tmp_path / name), str(tmp_path / "texts.txt"), "--json"]
         told = CliRunner().invoke(app, arguments, catch_exceptions=False)
         assert json.loads(told.stdout) == token_alignment(expected, TEXTS).to_dict()
     with pytest.raises(InputError, match="pooling is 'most'"):

@@ -23,12 +23,12 @@ from tokenizers.pre_tokenizers import BertPreTokenizer
 from pellucid.errors import InputError
 from pellucid.native.library import distinct_values, group_words, pair_products
 from pellucid.static import bulk
-from pellucid.static.bulk import BulkEncoder, Utf8Texts
+from pellucid.static.bulk import BulkEncoder, BulkRows, Utf8Texts
 from pellucid.static.embedder import StaticEmbedder
 from pellucid.static.precision import PackedRows, pack
 from pellucid.static.words import Groups, WordList, plain_pair_products
 from pellucid.store import read_tensors, write_tensors
-from pellucid.text import Vocabulary, split_words, well_formed
+from pellucid.text import PrefixRule, Vocabulary, split_words, well_formed
 
 _LONG = "pneumonoultramicroscopicsilicovolcanoconiosis"
 _UNCASED = [
@@ -39,6 +39,12 @@ _UNCASED = [
 ]
 _CASED = [*_UNCASED, "The", "École", "éCole", "USA", "Token", "Σίσυφος", "İstanbul", _LONG.upper(), "ABCDEFGHI"]
 _PIECES = ["[UNK]", "token", "##is", "##er", "##s", "a", "##b", "é", "##c", "##ole", "the", "##x", "b"]
+
+
+_RULES = {
+    "float32": PrefixRule(), "float16": PrefixRule(3, 0.4), "int8": PrefixRule(2, 1 / 3), "even": PrefixRule(4, 0.7),
+    "int4": PrefixRule(1, 1.0),
+}  # fmt: skip
 
 
 def _tokenizer(lower: bool = False, **settings: Any) -> Tokenizer:
@@ -54,7 +60,7 @@ def _model(cased: bool, subwords: bool, dtype: str, dimension: int = 77) -> Stat
     """A model whose 77 dimensions take every width of columns that is compiled (64, 8 and 1)."""
     words = _CASED if cased else _UNCASED
     rng = np.random.default_rng(len(words))
-    vocabulary = Vocabulary(words, _tokenizer(lower=dtype == "float32") if subwords else None)
+    vocabulary = Vocabulary(words, _tokenizer(lower=dtype == "float32") if subwords else None, _RULES[dtype])
     if dtype in ("int8", "even", "int4"):
         most = 7 if dtype == "int4" else 127
         scales = rng.uniform(0.001, 0.1, len(words))
@@ -287,6 +293,36 @@ def test_unequal_words_with_equal_keys_stay_apart(monkeypatch: pytest.MonkeyPatc
     words = [*ones, *(f"{word[16:]}{word[8:16]}{word[:8]}" for word in ones)]
     model = StaticEmbedder(Vocabulary(words), np.eye(100, dtype=np.float32))
     np.testing.assert_array_equal(_bulk(model).encode(words), np.eye(100))
+
+
+@settings(suppress_health_check=list(HealthCheck))
+@given(
+    words=st.lists(st.text("tokeniserabx7é", min_size=1, max_size=14), min_size=1, max_size=20),
+    letters=st.integers(1, 9), share=st.sampled_from([0.0, 0.3, 1 / 3, 0.4, 0.5, 2 / 3, 0.7, 1.0]),
+)  # fmt: skip
+def test_a_rule_for_prefixes_is_one_in_both_paths(words: list[str], letters: int, share: float) -> None:
+    """The longest known prefix, where it is long enough: a shorter one would be no better."""
+    paper = _MODELS[False, True, "float32"]
+    model = paper.with_prefixes(letters, share)
+    wanted = []
+    for word in words:
+        row = paper.vocabulary.row(word)
+        known = paper.vocabulary.words[row] if row >= 0 else ""
+        is_prefix = row >= 0 and not paper.vocabulary.has_row(word)
+        pieces = paper.vocabulary.subwords.encode(word, add_special_tokens=False).tokens
+        length = len("".join(pieces).replace("##", ""))
+        wanted.append(-1 if is_prefix and (len(known) < letters or len(known) < share * length) else row)
+    assert [model.vocabulary.row(word) for word in words] == wanted
+    _agree(model, _bulk(model), [*words, " ".join(words)])
+    assert BulkRows(model.vocabulary).rows_of(words).tolist() == wanted
+    counts = [
+        0 if row < 0 else 1 if paper.vocabulary.has_row(word) else min(1, len(paper.vocabulary.words[row]) / len(word))
+        for word, row in zip(words, wanted)
+    ]
+    for text, counted in ((" ".join(words), counts), (" ".join(words * 300), counts * 300)):
+        known = model._known([text])[0][0]
+        assert known.share == pytest.approx(sum(counted) / len(counted))
+        assert _bulk(model).coverage([text]).tolist() == [np.float32(known.share)]
 
 
 @pytest.mark.full

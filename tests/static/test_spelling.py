@@ -3,6 +3,7 @@
 import copy
 import pickle
 import tracemalloc
+from html import unescape
 from typing import Any
 
 import numpy as np
@@ -210,7 +211,7 @@ def test_explanations_name_the_words_it_is_made_of(spelled: StaticEmbedder) -> N
     )
     assert found.rows[0].name.startswith("tokeners (read as token")
     coverage = found.coverage[0]
-    assert (coverage.known, coverage.total, coverage.partly) == (2, 4, 1)
+    assert (coverage.known, coverage.total, coverage.partly, coverage.share) == (2, 4, 1, 0.375)
     spelled.start_compiled()
     assert [row.name for row in spelled.explain("tokeners in the bank", "token").rows] == [r.name for r in found.rows]
 
@@ -384,8 +385,9 @@ def test_every_view_says_what_a_word_is_read_as(spelled: StaticEmbedder) -> None
     for first, second in (("the river", "tokeners bank"), ("tokeners bank", "the river")):
         why = spelled.explain(first, second)
         stands = next(row.name for row in why.rows if "tokeners" in row.name).partition("tokeners (read as ")[2]
-        said = f"tokeners read as {stands.partition(')')[0]}"
-        assert said in why.to_markdown() and said in why.to_html()
+        said = f'only partly known: "tokeners" read as "{stands.partition(")")[0]}"'
+        assert said in why.to_markdown() and said in unescape(why.to_html())
     both = spelled.explain("bank", "tokeners bank") - spelled.explain("bank", "river bankish")
-    assert "bankish read as bank" in both.to_html() and "tokeners read as token" in both.to_html()
+    shown = unescape(both.to_html())
+    assert '"bankish" read as "bank' in shown and '"tokeners" read as "token' in shown
     assert "read as" in spelled.describe("tokeners")

@@ -11,6 +11,7 @@ from tokenizers.models import WordPiece
 from tokenizers.pre_tokenizers import BertPreTokenizer
 
 from pellucid.errors import InputError
+from pellucid.native.library import native
 from pellucid.static.embedder import StaticEmbedder
 from pellucid.text import Vocabulary
 
@@ -95,6 +96,55 @@ def test_words_that_share_a_prefix_stay_apart_and_name_it() -> None:
         {"tokenisers (read as token)": 0.5, "tokening (read as token)": 0.25, "Token": 0.25}
     )
     assert {row.parts for row in why.rows} == {("tokenisers",), ("tokening",), ("Token",)}
+
+
+def _by_letters(*prefixes: str) -> StaticEmbedder:
+    """A model of some words, whose tokenizer cuts what is not one of them into them and letters."""
+    pieces = ["[UNK]", *prefixes, *(f"##{letter}" for letter in "abcdefghijklmnopqrstuvwxyz0123456789")]
+    subwords = Tokenizer(WordPiece({piece: n for n, piece in enumerate(pieces)}, unk_token="[UNK]"))
+    subwords.pre_tokenizer = BertPreTokenizer()
+    return StaticEmbedder(Vocabulary(list(prefixes), subwords), np.eye(len(prefixes), dtype=np.float32))
+
+
+def test_a_prefix_stands_for_a_word_only_where_it_can() -> None:
+    """Three letters and two fifths of the word; by hand."""
+    paper = _by_letters("co", "ku", "j", "chat", "gp", "data", "blo")
+    model = paper.with_prefixes(3, 0.4)
+    for word, known in {
+        "covid": None, "kubernetes": None, "json": None, "gpu": None, "chatgpt": "chat", "dataframe": "data",
+        "database00": "data", "database000": None, "blogs": "blo", "blogging": None, "bloggin": "blo", "Chat": "chat",
+    }.items():  # fmt: skip
+        row = model.vocabulary.row(word)
+        assert (model.vocabulary.words[row] if row >= 0 else None) == known, word
+    rows = [paper.vocabulary.row(word) for word in ("covid", "kubernetes", "json", "gpu", "blogging")]
+    assert [paper.vocabulary.words[row] for row in rows] == ["co", "ku", "j", "gp", "blo"]
+    assert not model.with_prefixes(1, 1).encode("covid chatgpt").any()
+    assert model.explain("chatgpt covid").unknown_words() == ["covid"]
+    assert model.explain("chatgpt", "chat").rows[0].name == "chatgpt (read as chat) × chat"
+    assert paper.vocabulary.prefixes == model.with_prefixes(1, 0).vocabulary.prefixes == (1, 0)
+
+
+def test_a_word_that_is_read_as_its_beginning_counts_by_its_letters() -> None:
+    """By hand: covid is co and three letters more; a capital is no other word."""
+    model = _by_letters("co", "j", "chat", "mortgage", "ecole")
+    for text, share, read in (
+        ("covid", 2 / 5, {"covid": "co"}), ("covid covid", 2 / 5, {"covid": "co"}), ("json", 1 / 4, {"json": "j"}),
+        ("chatgpt", 4 / 7, {"chatgpt": "chat"}), ("mortgages", 8 / 9, {}), ("Mortgage", 1, {}), ("", 1, {}),
+        ("chat covid 東京", (1 + 2 / 5) / 3, {"covid": "co"}), ("jo jar", (1 / 2 + 1 / 3) / 2, {"jo": "j", "jar": "j"}),
+    ):  # fmt: skip
+        known = model.explain(text).coverage[0]
+        assert (known.share, known.read_as) == (pytest.approx(share), tuple(read.items())), text
+        assert model.coverage(text) == np.float32(known.share)
+        if native() is not None:
+            assert model.start_compiled().coverage([text]).tolist() == [np.float32(known.share)]
+    why = model.explain("json and mortgages", "j")
+    assert 'only partly known: "json" read as "j"\n' in str(why)  # and not the plural
+
+
+@pytest.mark.parametrize(("letters", "share"), [(0, 0.4), (1.5, 0.4), (3, -0.1), (3, 1.1), (3, float("nan")), (3, "x")])
+def test_a_rule_that_cannot_be_is_refused(letters: int, share: float) -> None:
+    with pytest.raises(InputError, match="a prefix of"):
+        _by_letters("co").with_prefixes(letters, share)
 
 
 @given(models(), texts, texts)

@@ -250,6 +250,21 @@ class AnchorEmbedder(Embedder):
         """The encoder's."""
         return self.encoder.device
 
+    def to(self, device: Any) -> Self:
+        """Move the encoder and return this model."""
+        self.encoder.to(device)
+        return self
+
+    @property
+    def tokenizer(self) -> Any:
+        """The encoder's."""
+        return self.encoder.tokenizer
+
+    @property
+    def prompts(self) -> dict[str, str]:
+        """The encoder's."""
+        return self.encoder.prompts
+
     @property
     def max_seq_length(self) -> float | None:
         """The encoder's."""

@@ -206,7 +206,8 @@ def similarity(
     """Print the similarity of two texts, or of each pair in two files.
 
     The number is the cosine of their embeddings, from -1 to 1. Where the model knows
-    fewer than half of the words of a text, a note on stderr says so.
+    less than half of a text's words, a note on stderr says so; of a single pair also
+    which words are known only by a part ("covid" read as "co").
 
     \b
     Examples:
@@ -236,7 +237,7 @@ def similarity(
         total += len(block)
     if low and total > 1:
         say(f"note: the model knows fewer than half of the words of a text in {low:,} of {total:,} pairs", err=True)
-    elif low:
+    elif total == 1:
         for number, (text, (coverage, gaps)) in enumerate(zip(block[0], opened._known(list(block[0]))), 1):
             if warning := coverage_warning(coverage, f"text {number}", [text[start:end] for start, end in gaps]):
                 say(f"note: {warning}", err=True)

@@ -66,6 +66,8 @@ def open_model(name: str) -> Embedder:
 
 def work_folder(given: Path | None, output: Path) -> Path:
     """Return the folder for the state of a run that makes `output`."""
+    if output.name in ("", ".."):
+        raise InputError(f"the output {str(output)!r} has no name of its own; give the name of what is made")
     return given or output.with_name(output.name + ".work")
 
 

@@ -34,6 +34,8 @@ _SPECIAL = 64  # tokens that a template and a prompt may add
 _FINDING = ForkLock()  # reasons are found once
 
 if TYPE_CHECKING:
+    from typing_extensions import Self
+
     from pellucid.corpus import Corpus
     from pellucid.explanation import Explanation
     from pellucid.static.embedder import StaticEmbedder
@@ -65,10 +67,11 @@ class EncoderEmbedder(Embedder):
         Raises:
             InputError: it is neither, or the reasons are unknown.
         """
-        if not callable(model):  # as a SentenceTransformer is
+        if not callable(model) or isinstance(model, type):  # as a SentenceTransformer is; a class makes objects
+            given = f"the class {model.__name__}: make an object" if isinstance(model, type) else type(model).__name__
             raise InputError(
                 "an encoder is a SentenceTransformer, a pellucid model, a callable, or the name or folder of a model; "
-                f"got {type(model).__name__}"
+                f"got {given}"
             )
         if isinstance(reasons, str) and reasons not in WAYS:
             raise InputError(f"reasons are {reasons!r:.60}; they must be {', '.join(WAYS)}, or None")
@@ -210,6 +213,23 @@ class EncoderEmbedder(Embedder):
     def device(self) -> str:
         """The device of the encoder; "cpu" for a function."""
         return str(getattr(self.model, "device", "cpu"))
+
+    def to(self, device: Any) -> Self:
+        """Move the encoder, a SentenceTransformer, and return this model; a function cannot be moved."""
+        if not self.is_sentence_transformer:
+            return super().to(device)
+        self.model.to(device)
+        return self
+
+    @property
+    def tokenizer(self) -> Any:
+        """The SentenceTransformer's; a function has none."""
+        return self.model.tokenizer if self.is_sentence_transformer else super().tokenizer
+
+    @property
+    def prompts(self) -> dict[str, str]:
+        """The SentenceTransformer's; a function's are not known."""
+        return dict(self.model.prompts) if self.is_sentence_transformer else {}
 
     @property
     def max_seq_length(self) -> float | None:

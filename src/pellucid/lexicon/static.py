@@ -43,9 +43,9 @@ from pellucid.mixing import (
 )
 from pellucid.native.library import SparseTable, native
 from pellucid.query import Query, SpanFinder
-from pellucid.static.folder import read_vocabulary, write_vocabulary
+from pellucid.static.folder import prefix_facts, read_vocabulary, write_vocabulary
 from pellucid.store import is_sound, read_tensors, write_tensors
-from pellucid.text import Coverage, Span, Vocabulary, Word, shown_word, well_formed
+from pellucid.text import Coverage, Span, Vocabulary, Word, part_known, shown_word, well_formed
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -172,7 +172,7 @@ class StaticLexiconEmbedder(Embedder):
                 raise ModelFolderError(
                     f"{folder / 'config.json'}: {name!r} is {facts.get(name)!r:.40}, expected 1 to {_MOST_CLUSTERS:,}"
                 )
-        vocabulary = read_vocabulary(folder)
+        vocabulary = read_vocabulary(folder, facts)
         tensors, _ = read_tensors(path)  # mapped, not read
         missing = [name for name in WordClusters._fields if name not in tensors]
         if missing:
@@ -192,11 +192,13 @@ class StaticLexiconEmbedder(Embedder):
         write_vocabulary(folder, self.vocabulary)
         write_dimensions(folder / _TABLE, self._dimensions, scales)
         facts = {"words": len(self.vocabulary), "clusters": self._clusters, "dimensions": len(self._dimensions)}
+        facts |= prefix_facts(self.vocabulary)
         return facts if self.max_active_dims is None else facts | {"max_active_dims": self.max_active_dims}
 
     def _identity(self) -> dict[str, Any]:
         words = {"words": list(self.vocabulary.words), "subwords": self.vocabulary.subwords}
-        return {**words, **self.table._asdict(), "mixing": self.mixing, "max_active_dims": self.max_active_dims}
+        own = {**self.table._asdict(), "mixing": self.mixing, "max_active_dims": self.max_active_dims}
+        return {**words, **own, **prefix_facts(self.vocabulary)}
 
     def get_embedding_dimension(self) -> int:
         """Return the number of dimensions: of clusters, unless some were merged."""
@@ -332,9 +334,12 @@ class _TextClusters:
     @property
     def coverage(self) -> Coverage:
         """How much of the text is known."""
-        vocabulary, known = self._model.vocabulary, int((self._rows >= 0).sum())
-        whole = sum(vocabulary.has_row(word.text) for word in self._words)
-        return Coverage(known, len(self._words), known - whole)
+        vocabulary, partly = self._model.vocabulary, list[tuple[str, str, float]]()
+        for word, row in zip(self._words, self._rows.tolist()):
+            if row >= 0 and not vocabulary.has_row(word.text):
+                known = vocabulary.words[row]
+                partly.append((word.text, shown_word(known), part_known(word.text.lower(), known)))
+        return Coverage.of(int((self._rows >= 0).sum()), len(self._words), partly)
 
     @cached_property
     def _counted(self) -> tuple[npt.NDArray[np.int64], Any]:

@@ -129,7 +129,8 @@ class _IndexStruct(ctypes.Structure):
 class _LexiconStruct(ctypes.Structure):
     _fields_ = [
         *((name, _STRUCT(_IndexStruct)) for name in ("words", "learnt", "first", "inside")),
-        *((name, _I64) for name in ("longest", "longest_word", "lower", "cased", "complete")),
+        *((name, _I64) for name in ("longest", "longest_word", "lower", "cased", "complete", "letters")),
+        ("share", ctypes.c_double),
         ("starts", _PLACE),
     ]
 
@@ -172,12 +173,21 @@ class Pieces:
     """The tokens into which BERT's tokenizer cuts ASCII letters and digits: the longest known one each time."""
 
     def __init__(
-        self, first: Sequence[str] = (), inside: Sequence[str] = (), longest_word: int = 0, *, lower: bool = False
+        self,
+        first: Sequence[str] = (),
+        inside: Sequence[str] = (),
+        longest_word: int = 0,
+        *,
+        lower: bool = False,
+        prefixes: tuple[int, float] = (1, 0.0),
     ) -> None:
-        """Take those at the start of a word and inside one, without the mark ##; longer words are not cut."""
+        """Take those at the start of a word and inside one, without the mark ##; longer words are not cut.
+
+        `prefixes`: the characters that a prefix has which stands for a word, and its share of the word's.
+        """
         self.first, self.inside = WordIndex(first), WordIndex(inside)
         self.longest = max(map(len, (*first, *inside)), default=0)
-        self.longest_word, self.lower = longest_word, lower
+        self.longest_word, self.lower, self.prefixes = longest_word, lower, prefixes
 
 
 class WordReader:
@@ -207,7 +217,7 @@ class WordReader:
         self._held = words, learnt, pieces
         self._lexicon = _LexiconStruct(
             *(ctypes.pointer(index.struct) for index in (words, learnt, pieces.first, pieces.inside)), pieces.longest,
-            pieces.longest_word, pieces.lower, cased, complete,
+            pieces.longest_word, pieces.lower, cased, complete, *pieces.prefixes,
             _address("starts", words.starts, np.int64, words.starts.shape),
         )  # fmt: skip
         self._block: tuple[Any, ...] = ()

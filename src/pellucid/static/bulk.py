@@ -31,13 +31,14 @@ from pellucid.static.folder import is_known_sound, not_finite
 from pellucid.static.likeness import CompiledSpeller
 from pellucid.static.precision import PackedRows
 from pellucid.static.spelling import SpelledRows, Speller, Unedited
-from pellucid.text import LONGEST_WORD, Vocabulary, well_formed
+from pellucid.text import LONGEST_WORD, PART_SPELLED, Vocabulary, part_known, well_formed
 
 _BLOCK_TEXTS = 1024
 _BLOCK_CHARACTERS = 1 << 18  # what a block needs stays in a core's own cache; a longer text is a block by itself
 _LARGEST_BLOCK = 1 << 31  # bytes; positions are 32-bit
 _PADDING = "\0" * PADDING
 _PAGE = 1024  # code points classified at once
+_SPELLED = -2  # in the place of a row: that of a spelled word, which was forgotten
 _LEARNT_WORDS = 1 << 15  # also the most that Python is asked at once: a text may have millions of unknown words
 
 
@@ -238,7 +239,7 @@ class BulkEncoder(BulkRows):
         return embeddings
 
     def coverage(self, texts: list[str]) -> Vectors:
-        """Return how much of each text has a row, float32 [texts]."""
+        """Return how much of each text is known, float32 [texts]."""
         shares = np.empty(len(texts), np.float32)
         worker: _Worker = self._worker()
         for first, last in _blocks(texts):
@@ -370,6 +371,7 @@ class _Worker(_Reader):
     def __init__(self, known: _Known, encoder: BulkEncoder) -> None:
         super().__init__(known, partial(map, encoder._vocabulary.row), encoder._vocabulary)
         self._speller, self._sound, self._table = encoder.speller, encoder._sound, encoder.table
+        self._every = encoder._vocabulary.words
         self._no_vectors = np.empty((0, self._table.dimension), np.float32)
         self._spelled: SpelledRows | None = None
         self._fold: _Fold | None = None
@@ -426,17 +428,37 @@ class _Worker(_Reader):
             raise not_finite((broken.decoded() if isinstance(broken, Utf8Texts) else broken)[0])
 
     def coverage(self, texts: list[str], shares: Vectors) -> None:
-        """Set `shares` to how much of each text of a block has a row; 1 for one without words."""
-        self._begin(texts, lambda spelled, numbers: np.where(spelled.strange[numbers], -1, 0))
-        _, words, ends = self.find(texts)
-        has_row = words.rows[: ends[-1]] >= 0
-        if self._spelled is not None:
-            beyond = words.rows[: ends[-1]] - self._table.words
-            has_row[beyond >= 0] = ~self._spelled.strange[beyond[beyond >= 0]]
-        known = np.concatenate([[0], np.cumsum(has_row)])
+        """Set `shares` to how much of each text of a block is known; 1 for one without words."""
+        self._begin(texts, lambda spelled, numbers: np.where(spelled.strange[numbers], -1, _SPELLED))
+        block, words, ends = self.find(texts)
+        rows = words.rows[: ends[-1]]
+        whole = rows >= 0
+        if self._spelled is None:
+            partly, parts = self._beginnings(block, words)
+        else:
+            beyond = np.maximum(rows - self._table.words, -1)
+            is_like = np.append(~self._spelled.strange, False)[beyond]
+            partly = np.flatnonzero((rows == _SPELLED) | is_like).astype(np.int32)
+            parts = np.full(len(partly), PART_SPELLED)
+            whole &= beyond < 0
+        whole[partly] = False
+        sums = np.bincount(np.searchsorted(ends, partly, side="right"), parts, len(texts))
+        known = np.concatenate([[0], np.cumsum(whole)])
         starts = np.concatenate([[0], ends[:-1]])
         sizes = ends - starts
-        shares[:] = np.where(sizes > 0, (known[ends] - known[starts]) / np.maximum(sizes, 1), 1)
+        shares[:] = np.where(sizes > 0, (known[ends] - known[starts] + sums) / np.maximum(sizes, 1), 1)
+
+    def _beginnings(
+        self, block: npt.NDArray[np.uint8], words: WordReader
+    ) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.float64]]:
+        """Return which words of a block have the row of their beginning, and how much of each is known."""
+        others = words.list_others()
+        others = others[words.rows[others] >= 0]
+        every, utf8 = self._every, block.data
+        found = zip(words.rows[others].tolist(), words.edges[others].tolist())
+        pairs = [(bytes(utf8[start:end]).decode().lower(), every[row]) for row, (start, end) in found]
+        parts = np.array([-1.0 if word == known.lower() else part_known(word, known) for word, known in pairs])
+        return others[parts >= 0], parts[parts >= 0]
 
     def words(self, text: str) -> WordRows | None:
         """Return the words of a text that is a block by itself; None if some are spelled."""
@@ -546,7 +568,8 @@ def _pieces(vocabulary: Vocabulary) -> Pieces:
     known = [token for token in tokens if token.isascii()]
     first = [token for token in known if token[:2] != "##"]
     inside = [token[2:] for token in known if token[:2] == "##"]
-    return Pieces(first, inside, min(LONGEST_WORD, longest), lower=normalizer.get("lowercase", False))
+    lower = normalizer.get("lowercase", False)
+    return Pieces(first, inside, min(LONGEST_WORD, longest), lower=lower, prefixes=vocabulary.prefixes)
 
 
 def _cuts_like_bert(file: dict[str, Any]) -> bool:

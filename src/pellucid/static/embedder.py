@@ -40,6 +40,7 @@ from pellucid.query import Query
 from pellucid.static.folder import (
     STOCK_CONFIG,
     not_finite,
+    prefix_facts,
     read_spelling,
     read_static,
     read_text_vectors,
@@ -51,7 +52,17 @@ from pellucid.static.precision import LARGEST, PackedRows, StoredTable, even_sca
 from pellucid.static.spelling import BUCKETS, SpelledRows, Speller, Unedited
 from pellucid.static.words import TextWords, WordQuery
 from pellucid.store import is_sound
-from pellucid.text import JOINER, Coverage, Span, Vocabulary, Word, shown_word, unspaced_run, well_formed
+from pellucid.text import (
+    JOINER,
+    Coverage,
+    PrefixRule,
+    Span,
+    Vocabulary,
+    Word,
+    shown_word,
+    unspaced_run,
+    well_formed,
+)
 
 if TYPE_CHECKING:
     from pellucid.static.bulk import BulkEncoder
@@ -100,9 +111,9 @@ class StaticEmbedder(Embedder):
     A row of an explanation is a pair (word of text 1, word of text 2); of one text a word, and its contribution the
     part of the embedding's squared length (1) in its direction. There are at most 250,000. Repeated words are one row,
     upper and lower case together where they have the same vector. A word that is not in the vocabulary but has a prefix
-    there is named with it: "tokenisers (read as token)"; with spelling, with the known words that weigh most in its
-    vector: "tokenisers (read as token + tokens)"; "A320 (unknown)" matches only itself. A phrase of the vocabulary is
-    one word: "new york".
+    there that may stand for it (`with_prefixes`) is named with it: "tokenisers (read as token)"; with spelling, with
+    the known words that weigh most in its vector: "tokenisers (read as token + tokens)"; "A320 (unknown)" matches only
+    itself. A phrase of the vocabulary is one word: "new york".
 
     Attributes:
         vocabulary: the words and the rule that finds a row for any word.
@@ -201,7 +212,7 @@ class StaticEmbedder(Embedder):
 
     @classmethod
     def _read(cls, folder: Path, facts: Mapping[str, Any]) -> StaticEmbedder:
-        table = read_static(folder)
+        table = read_static(folder, facts)
         spelling, unedited = read_spelling(folder, *table.vectors.shape)
         model = cls(*table[:3], spelling=spelling, dtype=table.dtype)
         model._unedited = unedited
@@ -264,13 +275,15 @@ class StaticEmbedder(Embedder):
         write_dimensions(folder / _TABLE, self.dimensions)
         if self.spelling is not None:
             write_spelling(folder, self.spelling, self._unedited, dtype)
-        return {"words": len(self.vocabulary), "dimension": self.get_embedding_dimension(), "dtype": table.dtype}
+        facts = {"words": len(self.vocabulary), "dimension": self.get_embedding_dimension(), "dtype": table.dtype}
+        return facts | prefix_facts(self.vocabulary)
 
     def _identity(self) -> dict[str, Any]:
         words = {"words": list(self.vocabulary.words), "subwords": self.vocabulary.subwords, "spelling": self.spelling}
         before = self._unedited  # what spelling reads of a model whose dimensions were edited
         own = {"vectors": np.asarray(self.vectors), "scales": self.scales}
-        return {**words, **own, "unedited": before and [np.asarray(before.vectors), before.scales, before.mixing]}
+        unedited = before and [np.asarray(before.vectors), before.scales, before.mixing]
+        return {**words, **own, "unedited": unedited, **prefix_facts(self.vocabulary)}
 
     def get_embedding_dimension(self) -> int:
         """Return the number of dimensions of an embedding."""
@@ -330,6 +343,24 @@ class StaticEmbedder(Embedder):
         if self._unedited is not None:
             vectors, scales = _reweighted(*self._unedited[:2], rows, times)
             model._unedited = self._unedited._replace(vectors=vectors, scales=scales)
+        return model
+
+    def with_prefixes(self, letters: int, share: float) -> StaticEmbedder:
+        """Return a model with the same table that reads unknown words by another rule.
+
+        A word without a row is read as its longest known prefix that ends between two pieces of the teacher's
+        tokenizer. (1, 0) is the paper's rule, by which models are made: any prefix will do. By (3, 0.4) "chatgpt" is
+        read as "chat", and "covid" is not read as "co" but unknown. (1, 1) leaves all such words out.
+
+        Args:
+            letters: the fewest characters that such a prefix has.
+            share: the least part of the word's characters that it has, from 0 to 1.
+
+        Raises:
+            InputError: `letters` is no whole number from 1 to 100, or `share` is not between 0 and 1.
+        """
+        model = self._with(self.vectors, self.scales, self._dimensions)
+        model.vocabulary = self.vocabulary.with_prefixes(PrefixRule(letters, share))
         return model
 
     def word_vectors(self, rows: npt.NDArray[np.int64] | Sequence[int]) -> Vectors:

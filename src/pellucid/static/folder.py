@@ -45,7 +45,7 @@ from pellucid.mixing import mixing_tensors, read_mixing
 from pellucid.static.precision import LARGEST, PackedRows, StoredTable, convert, pack
 from pellucid.static.spelling import BUCKETS, Unedited
 from pellucid.store import is_sound, read_json, read_regular, read_tensors, write_json, write_tensors, writing
-from pellucid.text import UNSPACED, Vocabulary, is_phrase, split_words, unspaced_run, well_formed
+from pellucid.text import UNSPACED, PrefixRule, Vocabulary, is_phrase, split_words, unspaced_run, well_formed
 from pellucid.untrusted import MAX_TOKENIZER, StoredTokenizer
 
 STOCK_CONFIG = {"model_type": "model2vec", "architectures": ["StaticModel"], "normalize": True, "max_length": None}
@@ -56,6 +56,7 @@ _MAX_WORDS_BYTES = 1 << 30
 _SEARCHED_BYTES = 1 << 26  # a float table up to this size is searched for NaN; a larger one would be read whole
 _LONGEST_PIECE = 200  # characters; WordPiece takes the square of it, and calls what is longer unknown
 _TENSORS, _SPELLING = "model.safetensors", "spelling.safetensors"
+_LETTERS, _SHARE = "prefix_letters", "prefix_share"  # of a prefix that stands for a word, in config.json
 _DIMENSION = "dimension"  # what the metadata of packed vectors call it
 _UNKNOWN = "[UNK]"  # the pre-tokenizer cuts the brackets off, so no text holds this word
 _MODULES = [
@@ -236,9 +237,9 @@ def written_out(folder: Path) -> list[str]:
         return []
 
 
-def read_static(folder: Path) -> StoredTable:
-    """Return what `write_static` wrote, mapped; nothing of it is trusted."""
-    path, vocabulary = folder / _TENSORS, read_vocabulary(folder)
+def read_static(folder: Path, facts: Mapping[str, Any]) -> StoredTable:
+    """Return what `write_static` wrote, mapped; nothing of it, nor of what config.json says, is trusted."""
+    path, vocabulary = folder / _TENSORS, read_vocabulary(folder, facts)
     words = len(vocabulary)
     tensors, metadata = read_tensors(path)
     if "packed" in tensors:
@@ -304,16 +305,24 @@ def _unfit(path: Path, words: int, found: str) -> ModelFolderError:
     )
 
 
-def read_vocabulary(folder: Path) -> Vocabulary:
-    """Read what `write_vocabulary` wrote; the tokenizer is not parsed until it is needed."""
+def prefix_facts(vocabulary: Vocabulary) -> dict[str, Any]:
+    """Return what config.json says of the rule for prefixes: nothing of the paper's, or without a tokenizer."""
+    if vocabulary.prefixes == PrefixRule() or not vocabulary.has_subwords:
+        return {}
+    return {_LETTERS: vocabulary.prefixes.letters, _SHARE: vocabulary.prefixes.share}
+
+
+def read_vocabulary(folder: Path, facts: Mapping[str, Any]) -> Vocabulary:
+    """Read what `write_vocabulary` and `prefix_facts` gave; the tokenizer is not parsed until it is needed."""
     words, path = _read_words(folder / "words.txt"), folder / "subwords.json"
     later = None
     if path.exists():  # read now, since the folder may be deleted; parsed when it is needed
         later = StoredTokenizer(read_regular(path, MAX_TOKENIZER), path)
+    rule = PrefixRule(facts.get(_LETTERS, PrefixRule().letters), facts.get(_SHARE, PrefixRule().share))
     try:
-        return Vocabulary(words, later)
+        return Vocabulary(words, later, rule)
     except InputError as error:
-        raise ModelFolderError(f"{folder / 'words.txt'}: {error}") from error
+        raise ModelFolderError(f"the words of {folder}: {error}") from error
 
 
 def write_spelling(

@@ -82,8 +82,8 @@ def merge_static(
     factors = [weight**0.5 / next(sizes) if weight > 0 else 0.0 for _, _, weight in parts]
     words = list(dict.fromkeys(word for model in models for word in model.vocabulary.words))
     blocks = [_rows(model, words) * np.float32(factor) for model, factor in zip(models, factors, strict=True)]
-    subwords = next((model.vocabulary.subwords for model in models if model.vocabulary.subwords is not None), None)
-    return StaticEmbedder(Vocabulary(words, subwords), np.hstack(blocks), dimensions=dimensions)
+    cutting = next((model for model in models if model.vocabulary.has_subwords), models[0])
+    return StaticEmbedder(cutting.vocabulary.with_words(words), np.hstack(blocks), dimensions=dimensions)
 
 
 def _rows(model: StaticEmbedder, words: Sequence[str]) -> Vectors:

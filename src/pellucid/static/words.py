@@ -22,7 +22,7 @@ from pellucid.query import Query, Terms
 from pellucid.rows import READ_AS, WORD, PairTable, Row, pair_row
 from pellucid.static.folder import not_finite
 from pellucid.static.spelling import SpelledRows
-from pellucid.text import JOINER, Coverage, Span, Vocabulary, Word, shown_word
+from pellucid.text import JOINER, PART_SPELLED, Coverage, Span, Vocabulary, Word, part_known, shown_word
 
 Integers = npt.NDArray[np.int64]
 Item = TypeVar("Item")
@@ -58,17 +58,18 @@ class TextWords:
         # case.
         self._vocabulary, self._word, self.spelled = vocabulary, word, spelled
         self._rows = codes = np.array(rows, np.int64)
-        limit, partly, strange = len(vocabulary), 0, [] if spelled is None else spelled.strange.tolist()
+        limit, strange = len(vocabulary), [] if spelled is None else spelled.strange.tolist()
         unknown: list[int] = []
+        partly: list[tuple[str, str, float]] = []
         read_as: list[tuple[int, tuple[int, str]]] = []
         for number, lower in others:
             row = int(codes[number])
             if row < 0 or (row >= limit and strange[row - limit]):
                 unknown.append(number)
             elif row >= limit:
-                partly += 1
+                partly.append((*self._reading(number, row), PART_SPELLED))
             elif lower != vocabulary.words[row].lower():
-                partly += 1
+                partly.append((*self._reading(number, row), part_known(lower, vocabulary.words[row])))
                 read_as.append((number, (row, lower)))
         if read_as:  # such a word is another than the row's, and than one of the same row that is written otherwise
             codes, given = codes.copy(), dict[tuple[int, str], int]()
@@ -76,7 +77,12 @@ class TextWords:
                 codes[number] = given.setdefault(what, _OTHER + len(given))
         self._first, self.counts, self._which = distinct(codes)
         self.unknown = tuple(word(number)[1:] for number in unknown)
-        self.coverage = Coverage(len(codes) - len(unknown), len(codes), partly)
+        self.coverage = Coverage.of(len(codes) - len(unknown), len(codes), partly)
+
+    def _reading(self, number: int, row: int) -> tuple[str, str]:
+        """Return a word as it is shown and what it is read as."""
+        text = self._word(number).text
+        return shown_word(text), shown_word(named(text, row, self._vocabulary, self.spelled)[1])
 
     @cached_property
     def rows(self) -> Integers:

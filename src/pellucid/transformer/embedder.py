@@ -89,6 +89,11 @@ class TransformerEmbedder(Embedder):
         return str(self.backbone.device)
 
     @property
+    def tokenizer(self) -> Any:
+        """The backbone's."""
+        return self.backbone.tokenizer
+
+    @property
     def max_seq_length(self) -> int:
         """The most tokens read, special tokens, template and instruction included."""
         return self._reader.max_length

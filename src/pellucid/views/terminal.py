@@ -59,7 +59,9 @@ class Lines:
 
 def plain(parts: Iterable[AnyPart], *, width: int) -> str:
     """Return the parts as plain text, `width` characters wide."""
-    console = Console(file=StringIO(), width=width, color_system=None, force_terminal=False, legacy_windows=False)
+    console = Console(  # in a notebook it would show an empty cell beside what it returns
+        file=StringIO(), width=width, color_system=None, force_terminal=False, force_jupyter=False, legacy_windows=False
+    )
     with console.capture() as captured:
         console.print(Lines(parts))
     return "\n".join(line.rstrip() for line in captured.get().splitlines())

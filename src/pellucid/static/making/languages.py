@@ -328,7 +328,7 @@ def add_languages(
         raise InputError("there is no parallel text; give some, such as {('en', 'de'): 'pairs.tsv'}")
     frequent = [_frequent(pairs.codes[1], pairs.new, vocabulary, min_count, model.vocabulary.cased) for pairs in texts]
     new = dict.fromkeys(word for found in frequent for word in found if word not in model.vocabulary)
-    grown = Vocabulary([*model.vocabulary.words, *new], model.vocabulary.subwords)
+    grown = model.vocabulary.with_words([*model.vocabulary.words, *new])
     bags = [PairBags("-".join(pairs.codes), Bags.of(pairs.known, grown), Bags.of(pairs.new, grown)) for pairs in texts]
     vectors = _joined(model, texts, bags, len(grown))
     if tuning.steps:

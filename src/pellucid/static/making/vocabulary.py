@@ -243,8 +243,8 @@ def add_words(
     static_model(model, "adding words")
     entries = _entries(model.vocabulary, check_texts([words] if isinstance(words, str) else words), replace)
     keys = list(entries)
-    vocabulary = Vocabulary(
-        [*model.vocabulary.words, *(key for key in keys if key not in model.vocabulary)], model.vocabulary.subwords
+    vocabulary = model.vocabulary.with_words(
+        [*model.vocabulary.words, *(key for key in keys if key not in model.vocabulary)]
     )
     for key, entry in entries.items():
         found = [word.text for word in vocabulary.split(entry)]
@@ -496,7 +496,7 @@ def prune(
                              f"{used.counts.max():,} times")  # fmt: skip
     words = [model.vocabulary.words[row] for row in rows.tolist()]
     scales = None if model.scales is None else model.scales[rows]
-    vocabulary = Vocabulary(words, model.vocabulary.subwords)
+    vocabulary = model.vocabulary.with_words(words)
     made = StaticEmbedder(vocabulary, model.vectors[rows], scales, dimensions=model.dimensions, dtype=model.dtype)
     old_size, new_size = (m.vectors.nbytes + (0 if m.scales is None else m.scales.nbytes) for m in (model, made))
     sizes = (len(model.vocabulary), len(rows), old_size, new_size)
