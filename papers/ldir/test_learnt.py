@@ -11,6 +11,7 @@ from papers.ldir import learnt as learning
 from papers.ldir.learnt import KINDS, Kind, Material, Pairs, rooted
 from papers.ldir.scored import beginnings, drawn_counts, ranks_of, spearman
 from papers.vector_cache import unit_rows
+from pellucid import AnchorEmbedder
 
 RANDOM = np.random.default_rng
 
@@ -80,3 +81,11 @@ def test_the_root_of_a_metric_gives_its_scores():
     coordinates = rows @ rooted(start, logs, columns).T
     assert coordinates @ coordinates.T == pytest.approx(wanted, rel=1e-4)
     assert rooted(start, logs, columns[:, :0]) == pytest.approx(np.exp(logs)[:, None] * start)
+
+
+def test_weights_are_applied_as_scale_does():
+    vectors = {text: RANDOM(n).normal(size=3).astype(np.float32) for n, text in enumerate(["a b", "c d"])}
+    model = AnchorEmbedder(lambda texts: np.stack([vectors[text] for text in texts]), list(vectors))
+    factors = np.array([0.5, 3], np.float32)
+    scaled = model.scale(dict(enumerate(factors.tolist())))
+    assert scaled.vectors == pytest.approx(rooted(model.vectors, np.log(factors), np.zeros((2, 0), np.float32)))
