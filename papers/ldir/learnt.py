@@ -335,8 +335,9 @@ _HEAD = """## Learnt weights
 weight an anchor and 16 columns in V, of which the symmetric root is applied: a score still is a sum with one row an
 anchor. "From pairs" is learnt from pairs that belong together ({learn}; InfoNCE within batches), "from the encoder's
 cosines" so that scores become the encoder's. When to stop is chosen on other pairs ({choose}; "chosen on" is their mean
-reciprocal rank x 100). No pair with a sentence of an STS set is used, and no test set chose anything; a first trial over static-en, at a greater rate, was
-scored on them before the rates were chosen on the pairs to choose on. SciFact's abstracts serve both: {shared}.
+reciprocal rank x 100). No pair with a sentence of an STS set is used, and no test set chose anything;
+a first trial over static-en, at a greater rate, was scored on them before the rates were chosen on the pairs to
+choose on. SciFact's abstracts serve both: {shared}.
 
 The anchors are those of the bundled models. The floor is the anchors as they are and decorrelated; the ceiling is the
 encoder itself, and with the same kind of weights over its own principal axes. Documents are read to their {words}th
