@@ -98,8 +98,8 @@ def development_split(data: Path, encode: Callable[[list[str]], Vectors]) -> Dev
     """
     a, b = (unit_rows(encode(list(side))) for side in zip(*paraphrases(data)))
     left, right = graded_pairs(unit_rows(encode(held_out(data))))
-    questions, answers = (unit_rows(encode(list(side))) for side in zip(*_medquad(data)))
-    claims, abstracts, relevant = _scifact(data)
+    questions, answers = (unit_rows(encode(list(side))) for side in zip(*medquad(data)))
+    claims, abstracts, relevant = scifact_claims(data)
     encoded = unit_rows(encode(claims)), unit_rows(encode(abstracts))
     return Development(a, b, left, right, questions, answers, *encoded, relevant)
 
@@ -151,8 +151,8 @@ def graded_pairs(rows: Vectors, count: int = 3000) -> tuple[Vectors, Vectors]:
     return np.concatenate(left), np.concatenate(right)
 
 
-def _medquad(data: Path) -> list[tuple[str, str]]:
-    """Return questions with the first 60 words of their answers, all answers different."""
+def medquad(data: Path, count: int = ANSWERS) -> list[tuple[str, str]]:
+    """Return questions with the first 60 words of their answers, all answers different; the first n are those for n."""
     random = np.random.default_rng(0)
     records = [json.loads(line) for line in _lines(data / "retrieval_train" / "medquad" / "qa.jsonl.xz")]
     pairs: dict[str, str] = {}
@@ -160,12 +160,13 @@ def _medquad(data: Path) -> list[tuple[str, str]]:
         question, answer = records[place]["question"], " ".join(records[place]["answer"].split()[:60])
         if len(answer.split()) >= 10 and question not in pairs.values():
             pairs.setdefault(answer, question)
-        if len(pairs) == ANSWERS:
+        if len(pairs) == count:
             break
     return [(question, answer) for answer, question in pairs.items()]
 
 
-def _scifact(data: Path) -> tuple[list[str], list[str], npt.NDArray[np.bool_]]:
+def scifact_claims(data: Path) -> tuple[list[str], list[str], npt.NDArray[np.bool_]]:
+    """Return SciFact's training claims, all abstracts, and which are right for which: bool [claims, abstracts]."""
     from pellucid.evaluation.tasks import find_tasks, read_records, read_table
 
     task = next(task for task in find_tasks(data) if task.name == "SciFact")

@@ -193,7 +193,7 @@ def readability(encode: Any, judge: Any, anchors: list[str], corpus: Corpus) -> 
     known = scores > 0.05
     topics = unit_rows(judge(corpus.left)) + unit_rows(judge(corpus.right))
     alike = topics @ unit_rows(judge(anchors)).T / 2
-    shared = _shared_words(anchors, corpus)
+    shared = shared_words(anchors, corpus)
     return {
         "share": 100 * float(np.median(1 - (kept * products).sum(axis=1)[known] / scores[known])),
         "fall": 100 * float(np.median(1 - rest[known] / scores[known])),
@@ -204,7 +204,7 @@ def readability(encode: Any, judge: Any, anchors: list[str], corpus: Corpus) -> 
     }
 
 
-def _shared_words(anchors: list[str], corpus: Corpus) -> npt.NDArray[np.bool_]:
+def shared_words(anchors: list[str], corpus: Corpus) -> npt.NDArray[np.bool_]:
     """Say for each pair and anchor whether the anchor has a content word of the texts, compared by five letters."""
 
     def stems(text: str) -> set[str]:

@@ -1,0 +1,132 @@
+"""What anchor models are tested on after every choice: STS and retrieval, with bootstrap samples of their items."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache, cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from papers.evidence import DRAWS, Interval, interval_of, resampled
+from papers.ldir.page import GROUPS
+from papers.local_tasks import find_tasks
+from papers.retrieval_sets import dense_hits, read_collection
+from papers.vector_cache import Vectors, unit_rows
+from pellucid.evaluation.tasks import read_sts
+
+WORDS = 60
+"""So many words of a document are read, the same by every model: a transformer takes hours for whole ones."""
+
+Map = Callable[[Vectors], Vectors]
+"""Unit rows of an encoder [texts, d] -> coordinates [texts, n]."""
+
+Samples = dict[str, Vectors]
+"""Set -> a score x 100 of its items, then of each bootstrap sample of them: [1 + DRAWS]."""
+
+
+class Tests:
+    """The test sets as one encoder gives them; every model over it is scored on the same bootstrap samples."""
+
+    __test__ = False  # it is no test of pytest
+
+    def __init__(self, data: Path, encode: Callable[[list[str]], Vectors], retrieval: Sequence[str] = ()) -> None:
+        """Encode nothing yet.
+
+        Args:
+            data: the folder with sts/ and retrieval/.
+            encode: list of texts -> rows, best kept on disk.
+            retrieval: the sets to search in, by their tasks' names; none given: all four.
+        """
+        self._encode = encode
+        self._tasks = {task.name: task for task in find_tasks(data)}
+        self._searched = list(retrieval or GROUPS["retrieval"])
+
+    @cached_property
+    def _sts(self) -> dict[str, tuple[Vectors, Vectors, Vectors, Vectors]]:
+        found = {}
+        for name in GROUPS["STS"]:
+            pairs = read_sts(self._tasks[name])
+            counts = drawn_counts(len(pairs.scores))
+            rows = [self._unit(side) for side in (pairs.sentences1, pairs.sentences2)]
+            found[name] = (rows[0], rows[1], ranks_of(pairs.scores, counts), counts)
+        return found
+
+    @cached_property
+    def _retrieval(self) -> dict[str, tuple[Vectors, Vectors]]:
+        collections = {name: read_collection(self._tasks[name]) for name in self._searched}
+        return {name: (self._unit(c.queries), self._unit(beginnings(c.documents))) for name, c in collections.items()}
+
+    def _unit(self, texts: list[str]) -> Vectors:
+        return unit_rows(self._encode(texts))
+
+    def sts(self, apply: Map) -> Samples:
+        """Return Spearman's correlation on each STS set."""
+        found = {}
+        for name, (left, right, gold, counts) in self._sts.items():
+            cosines = (unit_rows(apply(left)) * unit_rows(apply(right))).sum(axis=1)
+            found[name] = 100 * spearman(ranks_of(cosines, counts), gold, counts)
+        return found
+
+    def retrieval(self, apply: Map) -> Samples:
+        """Return nDCG@10 on each retrieval set."""
+        found = {}
+        for name, (queries, documents) in self._retrieval.items():
+            collection = read_collection(self._tasks[name])
+            each = np.array(collection.each_ndcg(dense_hits((apply(queries), apply(documents)), collection)))
+            found[name] = drawn_counts(len(each)) @ each / len(each)
+        return found
+
+
+def beginnings(texts: list[str], words: int = WORDS) -> list[str]:
+    """Return the first words of texts."""
+    return [" ".join(text.split()[:words]) for text in texts]
+
+
+@cache
+def drawn_counts(count: int) -> Vectors:
+    """Return how often each item is in each sample, [1 + DRAWS, count]; first all of them once."""
+    drawn = [np.bincount(sample, minlength=count) for sample in resampled(count, DRAWS)]
+    return np.stack([np.ones(count, np.int64), *drawn]).astype(np.float32)
+
+
+def spearman(ones: Vectors, others: Vectors, counts: Vectors) -> Vectors:
+    """Return Spearman's correlation of two columns of ranks in each sample, [samples].
+
+    Args:
+        ones: what `ranks_of` returns of the one values.
+        others: of the others.
+        counts: how often each item is in each sample, [samples, items].
+    """
+    sides = (ones, others), (ones, ones), (others, others)
+    product, first, second = (np.einsum("sn,sn->s", counts * one, other) for one, other in sides)
+    return np.asarray(product / np.sqrt(first * second), np.float64)
+
+
+def ranks_of(values: npt.NDArray[Any], counts: Vectors) -> Vectors:
+    """Return each item's rank in each sample less the mean rank, ties sharing theirs; [samples, items].
+
+    The values [items] are sorted once for all samples.
+    """
+    order = np.argsort(values, kind="stable")
+    _, starts, sizes = np.unique(values[order], return_index=True, return_counts=True)
+    levels = np.add.reduceat(counts[:, order], starts, axis=1)
+    ranks = np.cumsum(levels, axis=1) - levels / 2 - levels.sum(axis=1, keepdims=True) / 2
+    found: Vectors = np.empty(counts.shape)
+    found[:, order] = np.repeat(ranks, sizes, axis=1)
+    return found
+
+
+def mean_of(samples: Mapping[str, Vectors]) -> Vectors:
+    """Return the mean over the sets, of the items and of each bootstrap sample."""
+    return np.asarray(np.mean(list(samples.values()), axis=0))
+
+
+def difference(ones: Mapping[str, Vectors], others: Mapping[str, Vectors]) -> Interval:
+    """Return the interval of the difference of two models' means, paired: the samples are of the same items.
+
+    A thousandth counts: below it lie the last digits of scores that are equal by arithmetic.
+    """
+    return interval_of(np.round(mean_of(ones) - mean_of(others), 3))
