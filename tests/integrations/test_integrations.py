@@ -515,6 +515,7 @@ def test_scikit_learns_columns_are_named(fruit):
 
 def test_scikit_learns_own_checks_hold(saved):
     """All of `check_estimator`, which stops at estimators of texts, and those behind it that give no numbers."""
+    pytest.importorskip("sklearn", minversion="1.7")
     vectorizer = adapter("sklearn").PellucidVectorizer
     from sklearn.exceptions import SkipTestWarning
     from sklearn.utils import estimator_checks

@@ -6,6 +6,7 @@ checked. Its dimensions have no names; how its scores are taken apart all the sa
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -17,7 +18,7 @@ from pellucid.embeddings import Role, as_rows, explained_texts
 from pellucid.encoder.concepts import ConceptReasons
 from pellucid.encoder.reasons import EncoderQuery, Reasons
 from pellucid.encoder.tokens import TokenReasons
-from pellucid.encoder.vectors import at_length_1, checked_vectors, prompt_of
+from pellucid.encoder.vectors import TOKENIZING, at_length_1, checked_vectors, prompt_of
 from pellucid.encoder.words import Fit, WordReasons, fit_words, words_for
 from pellucid.errors import InputError
 from pellucid.folder import identify
@@ -29,6 +30,7 @@ from pellucid.untrusted import without_bars
 WAYS = ("words", "tokens", "concepts")
 """How scores are taken apart, the default first."""
 
+_FEW = 32  # texts
 _SPECIAL = 64  # tokens that a template and a prompt may add
 
 _FINDING = ForkLock()  # reasons are found once
@@ -198,7 +200,8 @@ class EncoderEmbedder(Embedder):
         texts = list(map(well_formed, texts))
         if self.is_sentence_transformer:
             method = getattr(self.model, f"encode_{role}" if role else "encode")
-            found = method(texts, batch_size=batch_size, show_progress_bar=show_progress_bar)
+            with TOKENIZING if len(texts) <= _FEW else nullcontext():  # as explanations do; long work holds up none
+                found = method(texts, batch_size=batch_size, show_progress_bar=show_progress_bar)
         else:
             found = (getattr(self.model, f"encode_{role}", self.model) if role else self.model)(texts)
         rows = checked_vectors(found, texts, self.name, self._dimension)
@@ -269,10 +272,11 @@ class EncoderEmbedder(Embedder):
         if not is_cut or longest is None or len(text.encode()) + _SPECIAL < longest:  # a piece has a byte or more
             return len(text)
         prompt = prompt_of(self.model, role)
-        read = tokenizer(
-            prompt + text, truncation=True, max_length=longest, return_offsets_mapping=True,
-            return_overflowing_tokens=True,
-        )  # fmt: skip
+        with TOKENIZING:
+            read = tokenizer(
+                prompt + text, truncation=True, max_length=longest, return_offsets_mapping=True,
+                return_overflowing_tokens=True,
+            )  # fmt: skip
         if len(read["offset_mapping"]) < 2:  # nothing was cut
             return len(text)
         return max(0, int(max(end for _, end in read["offset_mapping"][0])) - len(prompt))

@@ -20,14 +20,13 @@ import numpy as np
 from pellucid.base import Embedder
 from pellucid.embeddings import Role
 from pellucid.encoder.reasons import Parts, Reasons
-from pellucid.encoder.vectors import prompt_of, unit_vectors
+from pellucid.encoder.vectors import TOKENIZING, prompt_of, unit_vectors
 from pellucid.encoder.words import mean_vector
 from pellucid.errors import InputError
 from pellucid.fingerprint import PROBES
 from pellucid.query import Floats
 from pellucid.rows import WORD, Row
 from pellucid.static.words import spans_by
-from pellucid.store import ForkLock
 from pellucid.text import Span, split_words, unspaced_run, well_formed
 
 SPECIAL, PUNCTUATION = "(special tokens)", "(punctuation)"
@@ -39,7 +38,6 @@ _STRANGE = 1e-3  # the same of a stored vector; rounding of half precision and o
 _EQUAL = (
     0.8  # of the parts along the text's own vector that words share equally; chosen by deletion, on news and forums
 )
-_TOKENIZING = ForkLock()
 
 
 class TokenReasons(Reasons):
@@ -140,7 +138,7 @@ def states_of(model: Any, text: str, role: Role) -> tuple[Floats, list[Span]]:
     import torch
 
     prompt, text = prompt_of(model, role), well_formed(text)
-    with _TOKENIZING:  # a fast tokenizer refuses two threads at once
+    with TOKENIZING:
         features = model.preprocess([text], prompt=prompt or None, **_task(role))
         read = model.tokenizer(
             prompt + text, truncation=True, max_length=model.max_seq_length, return_offsets_mapping=True

@@ -9,8 +9,10 @@ import numpy as np
 from pellucid.base import Embedder, Vectors
 from pellucid.embeddings import Role
 from pellucid.errors import InputError
+from pellucid.store import ForkLock
 from pellucid.text import well_formed
 
+TOKENIZING = ForkLock()  # a fast tokenizer that pads in one thread refuses another: "Already borrowed"
 _PROMPTS = {"query": ("query",), "document": ("document", "passage", "corpus")}
 
 
