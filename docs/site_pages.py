@@ -14,7 +14,8 @@ ROOT = Path(__file__).resolve().parents[1]
 FOLDERS = ("papers", "benchmarks")
 NOTEBOOKS = "examples"
 AT_ROOT = ("CHANGELOG.md", "CONTRIBUTING.md")
-FOUND_FIRST = ("quickstart.md", "install.md", "choose.md", "inputs.md", "encoder.md", "search.md", "faq.md")
+FOUND_FIRST = ("quickstart.md", "install.md", "choose.md", "inputs.md", "encoder.md", "search.md", "faq.md",
+               "toolkit.md", "scale.md")  # fmt: skip
 """What a new reader's words shall find before reference and results."""
 
 
