@@ -264,7 +264,7 @@ class Embedder(ABC):
     def _asked(self, texts: list[str], options: EncodeOptions) -> tuple[list[str], Role]:
         """Check the options against this model; return the texts with their prompt, and their role."""
         options.check()
-        if options.device is not None and str(options.device) not in (self.device, self.device.partition(":")[0]):
+        if options.device is not None and not self._computes_on(options.device):
             raise InputError(
                 f"device is {str(options.device)!r:.40}, and this {self.family} model computes on {self.device!r}; "
                 "leave it out, or open the model there"
@@ -338,12 +338,16 @@ class Embedder(ABC):
         Raises:
             InputError: the family computes where it was opened.
         """
-        if str(device) not in (self.device, self.device.partition(":")[0]):
+        if not self._computes_on(device):
             raise InputError(
                 f"this {self.family} model computes on {self.device!r} and cannot be moved to {str(device)!r:.40}; "
                 "leave it there, or open a transformer on the other device"
             )
         return self
+
+    def _computes_on(self, device: Any) -> bool:
+        """Whether the model is on a device, which may be named without its number."""
+        return str(device) in (self.device, self.device.partition(":")[0])
 
     @property
     def tokenizer(self) -> Any:

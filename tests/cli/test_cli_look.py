@@ -144,36 +144,10 @@ def test_an_edit_changes_the_weights_of_words(run, fruit):
 
 def test_an_edit_renames_first_as_its_help_says(run):
     """Also a dimension that is merged: its new name is in that of the whole."""
-    run(
-        "edit",
-        "-m",
-        "fruit",
-        "-o",
-        "mine",
-        "--rename",
-        "0=fruit",
-        "--rename",
-        "1=wheels",
-        "--merge",
-        "0",
-        "--merge",
-        "1",
-    )
+    run(*EDIT, "--rename", "0=fruit", "--rename", "1=wheels", "--merge", "0", "--merge", "1")
     assert pellucid.load("mine").dimensions.names[0] == "fruit + wheels"
     names = pellucid.load("fruit").dimensions.names
-    run(
-        "edit",
-        "-m",
-        "fruit",
-        "-o",
-        "mine",
-        "--rename",
-        f"0={names[1]}",
-        "--rename",
-        f"1={names[0]}",
-        "--without",
-        names[0],
-    )
+    run(*EDIT, "--rename", f"0={names[1]}", "--rename", f"1={names[0]}", "--without", names[0])
     assert pellucid.load("mine").dimensions.names == [names[0], names[2]]  # what was called so before is gone
     said = run(*EDIT, "--rename", f"0={names[1]}", "--without", "1", code=1).stderr
     assert "have the same name" in said

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 
-class Finding(NamedTuple):
+class Examined(NamedTuple):
     """One thing that was looked at.
 
     Attributes:
@@ -29,32 +29,32 @@ class Finding(NamedTuple):
     sound: bool = True
 
 
-def examine() -> Iterator[Finding]:
+def examine() -> Iterator[Examined]:
     """Look at versions, kernels, extras, models and settings, and try the first model."""
     import pellucid
     from pellucid.native.library import native
     from pellucid.static.bulk import default_threads
 
-    yield Finding("pellucid", f"{pellucid.__version__} in {Path(pellucid.__file__).parent}")
-    yield Finding("python", f"{platform.python_version()}, {sys.executable}; {platform.platform()}")
+    yield Examined("pellucid", f"{pellucid.__version__} in {Path(pellucid.__file__).parent}")
+    yield Examined("python", f"{platform.python_version()}, {sys.executable}; {platform.platform()}")
     libraries = ("numpy", "tokenizers", "safetensors", "huggingface-hub", "typer", "rich")
-    yield Finding("libraries", ", ".join(f"{name} {metadata.version(name)}" for name in libraries))
+    yield Examined("libraries", ", ".join(f"{name} {metadata.version(name)}" for name in libraries))
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         kernels = native()
     said = "; ".join(str(warning.message) for warning in caught)
     level = "" if kernels is None else Path(str(kernels._name)).stem.removeprefix("kernels-")
-    yield Finding("kernels", level or said or "not loaded: slow Python does their work", kernels is not None)
-    yield Finding("threads", f"{default_threads()} of {os.cpu_count()} cores; PELLUCID_THREADS changes it")
+    yield Examined("kernels", level or said or "not loaded: slow Python does their work", kernels is not None)
+    yield Examined("threads", f"{default_threads()} of {os.cpu_count()} cores; PELLUCID_THREADS changes it")
     yield from _extras()
     yield from _models()
-    yield Finding("hub", _hub())
+    yield Examined("hub", _hub())
     given = [f"{name}={'...' if 'TOKEN' in name else value}" for name, value in sorted(os.environ.items())
              if name.startswith("PELLUCID_")]  # fmt: skip
-    yield Finding("environment", ", ".join(given) or "no variable PELLUCID_... is set")
+    yield Examined("environment", ", ".join(given) or "no variable PELLUCID_... is set")
 
 
-def _extras() -> Iterator[Finding]:
+def _extras() -> Iterator[Examined]:
     """Yield what each extra lacks."""
     needed: dict[str, list[str]] = {}
     for line in metadata.requires("pellucid") or ():
@@ -67,13 +67,13 @@ def _extras() -> Iterator[Finding]:
         absent = [name for name in names if re.sub(r"[-_.]+", "-", name).lower() not in installed]
         if absent:
             lacking = f'without {", ".join(absent)}: pip install "pellucid[{extra_name}]"'
-            yield Finding(f"extra {extra_name}", lacking)
+            yield Examined(f"extra {extra_name}", lacking)
         else:
             complete.append(extra_name)
-    yield Finding("extras", f"complete: {', '.join(complete) or 'none'}")
+    yield Examined("extras", f"complete: {', '.join(complete) or 'none'}")
 
 
-def _models() -> Iterator[Finding]:
+def _models() -> Iterator[Examined]:
     """Check the files of the bundled models, and what the first of them says."""
     import pellucid
     from pellucid.errors import PellucidError
@@ -81,19 +81,19 @@ def _models() -> Iterator[Finding]:
 
     names = bundled_models()
     broken = [f"{name}/{file.name} {file.state}" for name in names for file in verify(name) if not file.sound]
-    yield Finding("models", ", ".join(broken or names) or "none is bundled", bool(names) and not broken)
+    yield Examined("models", ", ".join(broken or names) or "none is bundled", bool(names) and not broken)
     if not names:
         return
     model = "static-en" if "static-en" in names else names[0]
     try:
         why = pellucid.load(model).explain("a loan for a house", "mortgage rates")
     except PellucidError as error:
-        yield Finding("self-test", f"{model} does not explain: {error}", sound=False)
+        yield Examined("self-test", f"{model} does not explain: {error}", sound=False)
         return
     difference = abs(float(np.sum(why.contributions)) + why.remainder - why.score)
     held = difference < 1e-6
     told = f"{model} explains {why.score:.4f} with {len(why.contributions)} rows"
-    yield Finding("self-test", f"{told}, which add up to it{'' if held else f' but for {difference}'}", held)
+    yield Examined("self-test", f"{told}, which add up to it{'' if held else f' but for {difference}'}", held)
 
 
 def _hub() -> str:

@@ -75,9 +75,10 @@ def corpus_of(source: str, field: str = "text") -> str | Iterator[str]:
     """Return a corpus: the file, which can be read again, or its texts where they are in a field of another name."""
     from pellucid.corpus import check_file
 
-    if source != "-":
-        check_file(Path(source))  # now: a teacher takes long to open
-    return source if source != "-" and field == "text" else read(source, field)
+    if source == "-" or field != "text":
+        return read(source, field)
+    check_file(Path(source))  # now: a teacher takes long to open
+    return source
 
 
 def read(source: str, field: str = "text") -> Iterator[str]:
