@@ -29,9 +29,10 @@ import numpy as np
 from papers.lens.baselines import DenseEmbedder
 from pellucid import LexiconEmbedder, cluster_vocabulary, train_lexicon
 from pellucid.corpus import read_texts
-from pellucid.lexicon import Clusters, LexiconSettings, TrainingSettings
+from pellucid.lexicon import Clusters, LexiconSettings, TrainingSet, TrainingSettings, mine_negatives
 from pellucid.lexicon.training import TRAINED, trained_model
 from pellucid.transformer import Backbone, open_backbone
+from pellucid.transformer.backbone import half_dtype
 from recipes.dense_minilm import train_dense
 from recipes.lexicon_minilm import cut, medical_questions, pair_sets, shuffled, topic_sets
 from recipes.static_en import open_teacher
@@ -42,8 +43,9 @@ START = "<|im_start|>"
 LENGTH = 48  # tokens read of a text
 FREQUENCIES = 500  # sentences in which clusters are counted before training
 ANSWER = 16  # words of a medical answer
+NEGATIVES = 2  # hard ones of a pair, where rows are trained on pairs alone
 TRAINING = TrainingSettings(
-    batch_size=64, rank=16, alpha=32, dropout=0.0, bf16=True,
+    batch_size=64, group_size=1 + NEGATIVES, rank=16, alpha=32, dropout=0.0, bf16=half_dtype() == "bfloat16",
     save_steps=32,
 )  # fmt: skip
 
@@ -60,9 +62,11 @@ class Row:
         seed: of the adapter and the order of batches.
         steps: batches trained on; 0 for the model as it is.
         shift: take for a token the state one position back, which predicts it.
-        head: what is done to the clusters' logits before training: "plain", "centred", "sparse" or "relative".
+        head: what is done to the clusters' logits before training: "plain", "centred", "sparse", "relative" or "last".
         learning_rate: the largest.
         upper: how many layers are trained, from the last.
+        raw: group the head's rows as they are, as the paper does, not by their direction alone.
+        pairs: train on pairs with mined hard negatives alone, without sentences and their teachers.
     """
 
     attention: str = "bidirectional"
@@ -75,6 +79,8 @@ class Row:
     head: str = "relative"
     learning_rate: float = 3e-3
     upper: int = 10
+    raw: bool = False
+    pairs: bool = False
 
     @property
     def name(self) -> str:
@@ -82,6 +88,7 @@ class Row:
         size = "tokens" if self.clusters is None else self.clusters or "dense"
         read = f"{self.pooling}-{self.lower}-{self.attention}-{self.upper}"
         end = "dense" if self.clusters == 0 else f"{self.head}{'-shift' * self.shift}"
+        end += "-raw" * self.raw + "-pairs" * self.pairs
         return f"{size}-{read}-{self.steps}-{self.learning_rate:g}-{self.seed}-{end}"
 
 
@@ -168,6 +175,14 @@ def training_sets(source: Source) -> list[Any]:
     ]
 
 
+@cache
+def hard_pairs(source: Source) -> list[Any]:
+    """Return the pairs alone, each with two texts of other pairs that static-en finds near the first text."""
+    parts = [part for part in training_sets(source) if isinstance(part, TrainingSet)]
+    rows = iter(mine_negatives([row for part in parts for row in part.rows], "static-en", count=NEGATIVES))
+    return [TrainingSet(part.name, list(islice(rows, len(part.rows)))) for part in parts]
+
+
 def held_out(source: Source, batches: tuple[int, int, int] = (14, 4, 2)) -> Iterator[tuple[str, list[str], Any]]:
     """Yield batches that no row is trained on: their kind, texts, and vectors of the teachers or the other texts."""
     size, amounts = TRAINING.batch_size, source.amounts
@@ -221,11 +236,12 @@ def head(source: Source, backbone: Backbone, row: Row) -> tuple[Clusters, np.nda
         centred: less the logit of the mean state
         sparse: less the logit that a cluster passes in one of ten sentences
         relative: the same, after the mean centroid was taken away from all
+        last: the same, by the logits at a sentence's last state, which pooling "last" takes
     """
     made = _clusters(source, backbone, row)
     if row.head == "plain":
         return made, None
-    if row.head == "relative":
+    if row.head in ("relative", "last"):
         made = replace(made, centroids=made.centroids - made.centroids.mean(axis=0))
     mean, tenth = _logits(source, backbone, made, row)
     return made, -(mean if row.head == "centred" else tenth)
@@ -243,6 +259,8 @@ def _logits(source: Source, backbone: Backbone, made: Clusters, row: Row) -> tup
             hidden, place = backbone.states(ids, mask), torch.arange(ids.shape[1])
             first = 0 if row.shift else 1  # behind the start token; the end token's state is not the text's
             own = (place >= first) & (place < mask.sum(dim=1, keepdim=True) - 2 + first)
+            if row.head == "last":
+                own = place == mask.sum(dim=1, keepdim=True) - 1
             total, tokens = total + hidden[own].float().sum(dim=0), tokens + int(own.sum())
             logits = hidden @ backbone.tensor(made.centroids).t()
             largest.append(logits.masked_fill(~own[..., None], -np.inf).amax(dim=1).float().numpy())
@@ -260,9 +278,9 @@ def reading(row: Row) -> LexiconSettings:
 
 def _clusters(source: Source, backbone: Backbone, row: Row) -> Clusters:
     """Return the clusters of the head's rows, made once."""
-    folder = source.work / f"clusters-{row.clusters}"
+    folder = source.work / f"clusters-{row.clusters}{'-raw' * row.raw}"
     if not folder.exists():
-        made = cluster_vocabulary(backbone.head, backbone.tokenizer, row.clusters, iterations=10)
+        made = cluster_vocabulary(backbone.head, backbone.tokenizer, row.clusters, iterations=10, unit_rows=not row.raw)
         with tempfile.TemporaryDirectory(dir=source.work) as aside:
             made.save(aside)
             shutil.copytree(aside, folder)
@@ -291,10 +309,11 @@ def trained(source: Source, row: Row) -> LexiconEmbedder | DenseEmbedder:
         settings = replace(
             TRAINING, max_steps=row.steps, warmup_steps=row.steps // 10, seed=row.seed, learning_rate=row.learning_rate
         )
+        sets = hard_pairs(source) if row.pairs else training_sets(source)
         if row.clusters != 0:
-            model = train_lexicon(model, training_sets(source), folder, settings)
+            model = train_lexicon(model, sets, folder, settings)
         else:
-            train_dense(model, training_sets(source), folder, settings, row.pooling)
+            train_dense(model, sets, folder, settings, row.pooling)
             model = trained_model(model, folder / TRAINED, None)
         model.backbone.lower.save()
     if row.clusters != 0:
@@ -308,7 +327,7 @@ def whole(source: Source, row: Row) -> LexiconEmbedder | DenseEmbedder:
     skipped = layers_of(source.model) - row.upper
     attention: Any = row.attention if row.attention == row.lower else skipped
     adapter = source.work / "runs" / row.name / TRAINED if row.steps else None
-    backbone = open_backbone(source.model, attention=attention, adapter=adapter, dtype="bfloat16", device="cpu")
+    backbone = open_backbone(source.model, attention=attention, adapter=adapter, dtype=half_dtype(), device="cpu")
     if isinstance(model, DenseEmbedder):
         return DenseEmbedder(backbone, model.settings, pooling=model.pooling)
     return LexiconEmbedder(backbone, model.clusters, model.settings, bias=model.bias)

@@ -15,6 +15,7 @@ from safetensors.torch import load_file, save_file
 from torch.nn.utils.rnn import pad_sequence
 
 from pellucid.transformer import Backbone, open_backbone
+from pellucid.transformer.backbone import half_dtype
 
 
 class Skipped(torch.nn.Module):
@@ -64,7 +65,7 @@ class LowerStates:
         with torch.no_grad(), torch.autocast("cpu", enabled=False):  # a training may have called
             if self._model is None:
                 self._model = open_backbone(
-                    self._place, attention=self._attention, dtype="bfloat16", device="cpu"
+                    self._place, attention=self._attention, dtype=half_dtype(), device="cpu"
                 ).model.base_model
                 self._model.layers = self._model.layers[: self._layers]
                 self._model.norm = torch.nn.Identity()
@@ -111,8 +112,8 @@ class UpperLayers(Backbone):
 
 
 def upper_layers(model: Path, attention: str, lower: LowerStates, skipped: int) -> UpperLayers:
-    """Return the layers of a language model above the first `skipped`, in bfloat16."""
-    whole = open_backbone(model, attention=attention, dtype="bfloat16", device="cpu")  # type: ignore[arg-type]
+    """Return the layers of a language model above the first `skipped`, in bfloat16 where that is fast."""
+    whole = open_backbone(model, attention=attention, dtype=half_dtype(), device="cpu")  # type: ignore[arg-type]
     layers = whole.model.base_model.layers
     for n in range(skipped):
         layers[n] = Skipped()

@@ -35,8 +35,20 @@ MODELS = {
 }
 """A half and a quarter of this vocabulary: the paper's 16,000 and 8,000 of 32,000 tokens."""
 
-LATER = {"8,000 clusters": Row(clusters=8000)}
-STEPS = (96, 400)
+PAIRS = "pairs alone: "
+LATER = {
+    "8,000 clusters": Row(clusters=8000),
+    "4,000 clusters of raw rows": Row(raw=True),
+    "4,000 clusters, last": Row(pooling="last", head="last"),
+    f"{PAIRS}4,000 clusters": Row(pairs=True),
+    f"{PAIRS}dense, mean": Row(pooling="mean", clusters=0, pairs=True),
+    f"{PAIRS}all tokens": Row(clusters=None, pairs=True),
+    f"{PAIRS}24,600 clusters": Row(clusters=24_600, pairs=True),
+    "20 layers, both ways: 4,000 clusters": Row(upper=20),
+}
+"""What was asked later, after the fewest batches alone; "last" has thresholds of its own."""
+STEPS = (96, 400, 1500)
+LONGEST = ("24,600 clusters", "4,000 clusters", "all tokens", "dense, mean")
 FLOORS = ("BM25", "BM25, stemmed", "static-en", "all-MiniLM-L6-v2", "lexicon-minilm")
 """What a trained row stands beside, on the same samples and as much of each text; BM25 ranks alone."""
 
@@ -157,9 +169,10 @@ def made_of(row: Row) -> dict[str, str]:
 def grid() -> list[Row]:
     """Return all rows, those that tell most first."""
     first = [_at(row, 96, seed) for seed in SEEDS for row in MODELS.values()]
-    longer = [_at(row, 400, seed) for seed in SEEDS for row in MODELS.values()]
     later = [_at(row, 96, seed) for seed in SEEDS for row in LATER.values()]
-    return [*first, *later, *longer]
+    longer = [_at(row, 400, seed) for seed in SEEDS for row in MODELS.values()]
+    longest = [_at(MODELS[label], 1500, 0) for label in LONGEST]
+    return [*first, *later, *longer, *longest]
 
 
 def floor_name(label: str) -> str:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from pellucid.errors import InputError, ModelFolderError, require
+from pellucid.errors import InputError, ModelFolderError, require, warn
 from pellucid.folder import check_adapter, local_folder, locate
 from pellucid.store import read_json, write_json
 from pellucid.transformer.attention import (
@@ -323,6 +323,16 @@ def last_pooled(
     return values * (place >= 0)[:, None]
 
 
+def half_dtype() -> str:
+    """Return "bfloat16" where this processor computes in it, else "float32": without instructions for it, bfloat16 is
+    some seventy times slower.
+    """
+    import torch
+
+    able = getattr(getattr(torch, "cpu", None), "_is_avx512_bf16_supported", None)
+    return "bfloat16" if able is not None and able() else "float32"
+
+
 def open_backbone(
     name_or_path: str | Path,
     *,
@@ -381,6 +391,11 @@ def prepare(
             "a causal language model or an encoder"
         )
     model = model.eval().to(device or ("cuda" if torch.cuda.is_available() else "cpu"))
+    if model.device.type == "cpu" and model.dtype != torch.float32 and half_dtype() == "float32":
+        warn(
+            f"{name or 'the model'} has weights in {model.dtype}, for which this processor has no instructions: it is "
+            'many times slower so than in float32; open it with dtype="float32"'
+        )
     rows = len(model.get_input_embeddings().weight)
     if len(tokenizer) > rows:
         raise InputError(
