@@ -3,8 +3,9 @@ r"""Make the bundled model `lexicon-en`: which clusters of lexicon-minilm words 
     python -m recipes.lexicon_en --corpus open_licence.txt.xz --e5 FOLDER --work-dir WORK \
         --output src/pellucid/bundled/lexicon-en
 
-The corpus is the one static-en was made from; FOLDER is multilingual-e5-small. Both teachers read in bfloat16; a pass
-takes some ten minutes on a core that has instructions for it and goes on where it stopped.
+The corpus is the one static-en was made from; FOLDER is multilingual-e5-small. Both teachers read in bfloat16 on
+a processor that has instructions for it, where a pass takes some ten minutes, else in float32, which takes an hour; it
+goes on where it stopped.
 
 The head of lexicon-minilm is read at the mean state that all-MiniLM-L6-v2 has for a word in sentences; a word that
 hardly occurs there takes the clusters of the words nearest to it in static-en. The weights are then trained so that the
@@ -34,6 +35,7 @@ from pellucid.workfolder import WorkFolder
 from recipes.lexicon_table import fired_clusters, named_by_words, refine_clusters
 from recipes.several_teachers import join_extractions
 from recipes.static_en import open_teacher
+from recipes.static_multi import in_half
 
 EXTRACTION = ExtractionSettings(sentence_words=(2, 32), enough=50, max_sentences=229_376)
 REFINEMENT = RefinementSettings(steps=1_200, learning_rate=0.03, evaluate_every=200)
@@ -72,13 +74,12 @@ def nearest(words: StaticEmbedder, common: np.ndarray) -> Any:
 
 def make(corpus: Path, e5: Path, work: Path) -> StaticLexiconEmbedder:
     """Return the model."""
-    import torch
     from sentence_transformers import SentenceTransformer
 
     teacher, words = open_teacher(), pellucid.load("static-en")
-    taken = extract(teacher.to(torch.bfloat16), corpus, work / "minilm", EXTRACTION)
+    taken = extract(in_half(teacher), corpus, work / "minilm", EXTRACTION)
     asked = replace(EXTRACTION, prompt="query: ")
-    second = extract(SentenceTransformer(str(e5), device="cpu").to(torch.bfloat16), corpus, work / "e5", asked)
+    second = extract(in_half(SentenceTransformer(str(e5), device="cpu")), corpus, work / "e5", asked)
     vectors = join_extractions([taken, second]).teacher_vectors
     bags = Bags.of(taken.sentences, words.vocabulary)
     lexicon = LexiconEmbedder.from_pretrained("lexicon-minilm", backbone=teacher[0].auto_model.name_or_path)

@@ -7,7 +7,8 @@ The teacher's pass takes about an hour on two cores and goes on where it stopped
 minutes. `--ablation NAME` makes one of the ablations of the results page from the same pass instead.
 
 `--trial NAME --e5 FOLDER` refines the bundled model with a second teacher, multilingual-e5-small from that folder. Both
-teachers then read all sentences, in bfloat16. `--trial passages` also needs `--passages FILE`, one passage a line.
+teachers then read all sentences, in bfloat16 where the processor has instructions for it. `--trial passages` also needs
+`--passages FILE`, one passage a line.
 
 What was tried, and what each gave, is in papers/swe/static_en.md.
 """
@@ -36,7 +37,7 @@ from pellucid.static.making.distill import distill_extraction, subwords_of
 from pellucid.static.making.extraction import Extraction, extract
 from pellucid.static.making.training import PairBags, refine
 from recipes.several_teachers import join_extractions
-from recipes.static_multi import open_e5
+from recipes.static_multi import in_half, open_e5
 
 TEACHER_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
 EXTRACTION = ExtractionSettings(sentence_words=(2, 32), enough=50, max_sentences=524_288)
@@ -148,7 +149,7 @@ def main() -> None:
         parser.error("--trial needs --e5, the trial passages --passages as well; nothing else takes them")
     teachers = [open_teacher()]
     if arguments.trial:
-        teachers = [teachers[0].bfloat16(), open_e5(arguments.e5)]
+        teachers = [in_half(teachers[0]), open_e5(arguments.e5)]
         extraction = read_jointly(teachers, arguments.corpus, arguments.work_dir)
         model = try_refining(extraction, TRIALS[arguments.trial], arguments.passages)
     else:

@@ -8,8 +8,8 @@ so on: Tatoeba's sentences (CC BY 2.0 FR, by way of manythings.org/anki) with th
 the folder of intfloat/multilingual-e5-small. Its states at the words are the vectors that training starts from.
 --minilm is that of all-MiniLM-L6-v2, which reads the English sentences, and of the others their translations. Then the
 table is trained towards the similarities of both in all languages and, in the same runs, on translations, and its
-spelling is fitted, for words that it does not know. The teachers read in bfloat16; on a core that has instructions for
-it all takes about an hour, and it goes on where it stopped.
+spelling is fitted, for words that it does not know. The teachers read in bfloat16 on a processor that has instructions
+for it, and it all takes about an hour there; else in float32, which takes a few. It goes on where it stopped.
 """
 
 from __future__ import annotations
@@ -39,6 +39,7 @@ from pellucid.static.bags import Bags
 from pellucid.static.making.extraction import Extraction, extract
 from pellucid.static.making.languages import LanguageWords, join_languages, pair_bags
 from pellucid.static.making.training import refine
+from pellucid.transformer.backbone import half_dtype
 from recipes.several_teachers import join_extractions
 
 WORDS = {"en": 34_000, "de": 18_000, "fr": 14_200, "zh": 14_400, "ja": 12_900}
@@ -56,19 +57,23 @@ THEN = RefinementSettings(steps=9_000, learning_rate=0.01, pair_share=0.85)
 
 def open_e5(folder: str) -> Any:
     """Return multilingual-e5-small, which reads every sentence as a query."""
-    import torch
     from sentence_transformers import SentenceTransformer
 
-    e5 = SentenceTransformer(folder, device="cpu", prompts={"query": "query: "}, default_prompt_name="query")
-    return e5.to(torch.bfloat16)
+    return in_half(SentenceTransformer(folder, device="cpu", prompts={"query": "query: "}, default_prompt_name="query"))
 
 
 def open_minilm(folder: str) -> Any:
     """Return all-MiniLM-L6-v2."""
-    import torch
     from sentence_transformers import SentenceTransformer
 
-    return SentenceTransformer(folder, device="cpu").to(torch.bfloat16)
+    return in_half(SentenceTransformer(folder, device="cpu"))
+
+
+def in_half(teacher: Any) -> Any:
+    """Return a teacher in bfloat16 where this processor computes in it, as it is elsewhere."""
+    import torch
+
+    return teacher.to(getattr(torch, half_dtype()))
 
 
 def words_of(found: Extraction, most: int) -> LanguageWords:

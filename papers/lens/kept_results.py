@@ -35,16 +35,18 @@ MODELS = {
 }
 """A half and a quarter of this vocabulary: the paper's 16,000 and 8,000 of 32,000 tokens."""
 
+MAXIMUM = "maximum of 4,000 clusters"
+RAW, LAST, DEEPER = "4,000 clusters of raw rows", "4,000 clusters, last", "4,000 clusters, 20 layers both ways"
 PAIRS = "pairs alone: "
 LATER = {
     "8,000 clusters": Row(clusters=8000),
-    "4,000 clusters of raw rows": Row(raw=True),
-    "4,000 clusters, last": Row(pooling="last", head="last"),
+    RAW: Row(raw=True),
+    LAST: Row(pooling="last", head="last"),
     f"{PAIRS}4,000 clusters": Row(pairs=True),
     f"{PAIRS}dense, mean": Row(pooling="mean", clusters=0, pairs=True),
     f"{PAIRS}all tokens": Row(clusters=None, pairs=True),
     f"{PAIRS}24,600 clusters": Row(clusters=24_600, pairs=True),
-    "20 layers, both ways: 4,000 clusters": Row(upper=20),
+    DEEPER: Row(upper=20),
 }
 """What was asked later, after the fewest batches alone; "last" has thresholds of its own."""
 STEPS = (96, 400, 1500)
@@ -53,47 +55,55 @@ FLOORS = ("BM25", "BM25, stemmed", "static-en", "all-MiniLM-L6-v2", "lexicon-min
 """What a trained row stands beside, on the same samples and as much of each text; BM25 ranks alone."""
 
 PRUNED = (881, 512, 256)  # coordinates; 881 is what a text has with 4,000 clusters on average
-COMPARED = (
-    ("4,000 clusters", "dense, mean"),
-    ("12,300 clusters", "dense, mean"),
-    ("24,600 clusters", "dense, mean"),
-    ("all tokens", "dense, mean"),
-    ("24,600 clusters", "dense, last"),
-    ("4,000 clusters", "all tokens"),
-    ("8,000 clusters", "all tokens"),
-    ("12,300 clusters", "all tokens"),
-    ("24,600 clusters", "all tokens"),
-    ("24,600 clusters", "4,000 clusters"),
-    ("dense, mean", "dense, last"),
-    ("4,000 clusters", "all tokens, 881 largest"),
-    ("4,000 clusters", "all tokens, maximum of 4,000 clusters"),
-    *((row, floor) for floor in FLOORS[1:3] for row in ("4,000 clusters", "24,600 clusters", "dense, mean")),
-    ("24,600 clusters", "lexicon-minilm"),
-    ("dense, mean", "all-MiniLM-L6-v2"),
-    *((f"all tokens, {most} largest", "all tokens") for most in PRUNED),
-    ("all tokens, maximum of 4,000 clusters", "all tokens"),
-)
 CLAIMS = {
-    "lexicon (4,000 clusters) above dense (mean)": COMPARED[0],
-    "lexicon (12,300 clusters, the paper's share of the vocabulary) above dense (mean)": COMPARED[1],
-    "lexicon (24,600 clusters) above dense (mean)": COMPARED[2],
-    "lexicon (24,600 clusters) above dense (last)": COMPARED[4],
-    "4,000 clusters above all tokens": COMPARED[5],
-    "8,000 clusters above all tokens": COMPARED[6],
-    "12,300 clusters above all tokens": COMPARED[7],
-    "24,600 clusters above all tokens": COMPARED[8],
-    "24,600 clusters above 4,000": COMPARED[9],
-    "4,000 clusters above all tokens cut to as many coordinates": COMPARED[11],
-    "clusters trained above clusters put together afterwards": COMPARED[12],
+    "lexicon (4,000 clusters) above dense (mean)": ("4,000 clusters", "dense, mean"),
+    "lexicon (12,300 clusters, the paper's share of the vocabulary) above dense (mean)": (
+        "12,300 clusters",
+        "dense, mean",
+    ),
+    "lexicon (24,600 clusters) above dense (mean)": ("24,600 clusters", "dense, mean"),
+    "lexicon (24,600 clusters) above dense (last)": ("24,600 clusters", "dense, last"),
+    "4,000 clusters above all tokens": ("4,000 clusters", "all tokens"),
+    "8,000 clusters above all tokens": ("8,000 clusters", "all tokens"),
+    "12,300 clusters above all tokens": ("12,300 clusters", "all tokens"),
+    "24,600 clusters above all tokens": ("24,600 clusters", "all tokens"),
+    "8,000 clusters above 4,000": ("8,000 clusters", "4,000 clusters"),
+    "24,600 clusters above 4,000": ("24,600 clusters", "4,000 clusters"),
+    "4,000 clusters above all tokens cut to as many coordinates": ("4,000 clusters", "all tokens, 881 largest"),
+    "clusters trained above clusters put together afterwards": ("4,000 clusters", f"all tokens, {MAXIMUM}"),
+    "clusters of directions above clusters of rows as they are": ("4,000 clusters", RAW),
+    "maximum above last, each with thresholds of its own": ("4,000 clusters", LAST),
+    "20 layers both ways above 10": (DEEPER, "4,000 clusters"),
+    "trained on pairs alone, lexicon (4,000 clusters) above dense (mean)": (
+        f"{PAIRS}4,000 clusters",
+        f"{PAIRS}dense, mean",
+    ),
+    "trained on pairs alone, lexicon (24,600 clusters) above dense (mean)": (
+        f"{PAIRS}24,600 clusters",
+        f"{PAIRS}dense, mean",
+    ),
+    "trained on pairs alone, 4,000 clusters above all tokens": (f"{PAIRS}4,000 clusters", f"{PAIRS}all tokens"),
+    "trained on pairs alone, 24,600 clusters above all tokens": (f"{PAIRS}24,600 clusters", f"{PAIRS}all tokens"),
     "lexicon (4,000 clusters) above static-en": ("4,000 clusters", "static-en"),
     "lexicon (24,600 clusters) above static-en": ("24,600 clusters", "static-en"),
     "dense (mean) above static-en": ("dense, mean", "static-en"),
     "lexicon (24,600 clusters) above lexicon-minilm": ("24,600 clusters", "lexicon-minilm"),
 }
-"""What is said in words of the comparisons after the fewest batches, which have most seeds."""
+"""What is said in words, after the fewest batches: those rows have most seeds."""
+
+COMPARED = (
+    *CLAIMS.values(),
+    ("all tokens", "dense, mean"),
+    ("dense, mean", "dense, last"),
+    *((row, "BM25, stemmed") for row in ("4,000 clusters", "24,600 clusters", "dense, mean")),
+    ("dense, mean", "all-MiniLM-L6-v2"),
+    *((f"all tokens, {most} largest", "all tokens") for most in PRUNED),
+    (f"all tokens, {MAXIMUM}", "all tokens"),
+)
 
 _DIGITS = 5
 _SETS = "sets.json"
+_DIFFERENCE = ["difference", "seeds", "mean", "STS", "retrieval", "of each seed", ""]
 
 
 def keep(folder: Path, name: str, samples: Sequence[Sample], items: Mapping[str, Items], facts: dict[str, Any]) -> None:
@@ -202,7 +212,19 @@ def tables(folder: Path) -> str:
     every = {steps: kept_rows(folder, steps) for steps in STEPS}
     floors = {label: one for label in FLOORS if (one := kept_row(folder, floor_name(label))) is not None}
     parts = [_table(steps, found | _alike(floors)) for steps, found in every.items() if found]
-    return "\n".join([_said(every[STEPS[0]] | _alike(floors)), *parts])
+    return "\n".join([_said(every[STEPS[0]] | _alike(floors)), *parts, _learnt(every)])
+
+
+def _learnt(every: Mapping[int, Mapping[str, Mapping[int, Measured]]]) -> str:
+    """Return what more batches bring: differences of the same row and seeds after more and after the fewest."""
+    few, lines = every[STEPS[0]], []
+    for steps in STEPS[1:]:
+        for label in MODELS.keys() & every[steps].keys():
+            names = f"{label}, {steps:,} batches", f"{STEPS[0]}"
+            lines.append(_compared({names[0]: every[steps][label], names[1]: few[label]}, *names))
+    if not lines:
+        return ""
+    return f"What more batches bring:\n\n{markdown_table(_DIFFERENCE, sorted(lines))}"
 
 
 def _alike(floors: Mapping[str, Measured]) -> dict[str, dict[int, Measured]]:
@@ -238,11 +260,10 @@ def _table(steps: int, found: Mapping[str, Mapping[int, Measured]]) -> str:
     pairs = [(one, other) for one, other in COMPARED if found.get(one, {}).keys() & found.get(other, {}).keys()]
     differences = [_compared(found, *pair) for pair in pairs]
     header = ["", "seeds", *KINDS, "mean", "coordinates of a text"]
-    compared = ["difference", "seeds", "mean", "STS", "retrieval", "of each seed", ""]
     return f"""After {steps} batches:
 
 {markdown_table(header, lines)}
-{markdown_table(compared, differences)}"""
+{markdown_table(_DIFFERENCE, differences)}"""
 
 
 def _compared(found: Mapping[str, Mapping[int, Measured]], better: str, worse: str) -> list[Any]:

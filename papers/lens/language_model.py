@@ -57,6 +57,7 @@ from pellucid.lexicon import Clusters, LexiconSettings
 from pellucid.mixing import largest_coordinates
 from pellucid.store import read_json, write_json
 from pellucid.transformer import open_backbone
+from pellucid.transformer.backbone import half_dtype
 from recipes.lexicon_smollm2 import (
     LENGTH,
     START,
@@ -96,7 +97,8 @@ class Bench:
         model.backbone.lower.save()
         self.path(row).parent.mkdir(exist_ok=True)
         reading = time.process_time() - start
-        write_json(self.path(row), {"training_seconds": round(seconds, 1), "reading_seconds": round(reading, 1)})
+        facts = {"training_seconds": round(seconds, 1), "reading_seconds": round(reading, 1), "dtype": half_dtype()}
+        write_json(self.path(row), facts)
         print(f"{row.name}: {seconds:.0f} s of processor time for the training", flush=True)
 
     def embeddings(self, name: str, encode: Callable[[list[str]], Any], *, dense: bool) -> Any:
@@ -246,7 +248,7 @@ def all_measured(bench: Bench, done: Mapping[str, Row]) -> dict[str, Measured]:
 
 def prompted(source: Source, label: str) -> Any:
     """Return the whole language model as it is, asked as `label` says."""
-    backbone = open_backbone(source.model, attention="causal", dtype="bfloat16", device="cpu")
+    backbone = open_backbone(source.model, attention="causal", dtype=half_dtype(), device="cpu")
     if label == "echo":
         model = echo(backbone)
         return model.with_settings(replace(model.settings, max_length=2 * LENGTH + PROMPT, max_active_dims=LARGEST))
@@ -268,7 +270,7 @@ def whole_model(source: Source, texts: list[str]) -> LexiconEmbedder:
 
     A start token comes before each text and is not pooled: the state of whatever is first is like no other.
     """
-    backbone = open_backbone(source.model, attention="causal", dtype="bfloat16", device="cpu")
+    backbone = open_backbone(source.model, attention="causal", dtype=half_dtype(), device="cpu")
     clusters = Clusters.load(source.work / "clusters-4000")
     states = []
     with torch.inference_mode():

@@ -18,7 +18,7 @@ from papers.evidence import DRAWS, WORDS, Interval, interval_of
 from papers.lens.page import PAPER_CLUSTERS, QUERIES
 from papers.lens.samples import CLASSES, PAIRS, QUESTIONS, RETRIEVAL, STS, TITLES
 from papers.pages import markdown_table, processor
-from recipes.lexicon_smollm2 import ANSWER, FREQUENCIES, LENGTH, TRAINING, Row
+from recipes.lexicon_smollm2 import ANSWER, FREQUENCIES, LENGTH, NEGATIVES, TRAINING, Row
 
 BLOCK = "papers/lens/kept_results.py"
 """What stands between the comments of this name is written from the results of several seeds that are kept."""
@@ -228,6 +228,11 @@ Other trainings of the same rows, each with three seeds where the table says so.
 both drawn with return, and a claim holds if it lies above 0. A quarter of this vocabulary, 12,300 clusters, is the
 paper's 8,000 of 32,000 tokens. "881 largest" are the largest coordinates alone, as many as a text has with 4,000
 clusters; "maximum" and "sum of 4,000 clusters" are put together from "all tokens" after the training.
+
+Rows asked for later: "of raw rows" groups the head's rows as they are, the paper's way, not by direction alone; "last"
+takes the end token's state, with thresholds set at such states; "20 layers both ways" trains twice as many layers;
+"pairs alone" is trained by InfoNCE on the pairs without any teacher, each with {NEGATIVES} hard negatives: texts of
+other pairs that static-en finds near. Rows whose file names a "dtype" were computed in it, the others in bfloat16.
 
 In bold stand floors and ceilings, for which nothing was trained here: on the same samples, by the same {LENGTH} tokens
 of a text ({LENGTH - 2} of its own). BM25 ranks, and has no other scores. All-MiniLM-L6-v2 is one of the two teachers.

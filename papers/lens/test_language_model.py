@@ -81,11 +81,12 @@ def test_states_of_the_upper_layers_are_those_of_the_whole_model(opened, source,
     import torch
 
     from pellucid.transformer import open_backbone
+    from pellucid.transformer.backbone import half_dtype
 
     recipe = opened("recipes.lexicon_smollm2")
     upper = source.backbone(recipe.Row(attention=attention, upper=1))
     whole = open_backbone(
-        source.model, attention=1 if attention == "bidirectional" else "causal", dtype="bfloat16", device="cpu"
+        source.model, attention=1 if attention == "bidirectional" else "causal", dtype=half_dtype(), device="cpu"
     )
     ids = torch.tensor([[1, 7, 9, 5], [1, 8, 3, 0]])
     mask = torch.tensor([[1, 1, 1, 1], [1, 1, 1, 0]])
@@ -96,7 +97,8 @@ def test_states_of_the_upper_layers_are_those_of_the_whole_model(opened, source,
     recipe.lower_states.cache_clear()
     kept = source.backbone(recipe.Row(attention=attention, upper=1))
     kept.lower._run = None  # nothing is computed again
-    assert torch.equal(kept.states(ids[1:, :3], mask[1:, :3]), kept.states(ids[1:], mask[1:])[:, :3])
+    short = kept.states(ids[1:, :3], mask[1:, :3])
+    assert torch.allclose(short, kept.states(ids[1:], mask[1:])[:, :3], atol=1e-5)
 
 
 @pytest.mark.full
@@ -111,6 +113,34 @@ def test_a_head_is_set_so_that_a_cluster_fires_in_one_of_ten_sentences(opened, s
         assert low < rows.nnz / (20 * len(texts)) < high
     relative, _ = recipe.head(source, source.backbone(row), replace(row, head="relative"))
     assert relative.centroids.mean(axis=0) == pytest.approx(0, abs=1e-5)
+
+
+@pytest.mark.full
+def test_thresholds_of_the_last_state_are_set_at_last_states(opened, source):
+    recipe = opened("recipes.lexicon_smollm2")
+    row = recipe.Row(clusters=20, steps=0, upper=1, pooling="last")
+    texts = recipe.short_sentences(source, recipe.FREQUENCIES)
+    own, other = (recipe.trained(source, replace(row, head=head)).encode(texts) for head in ("last", "relative"))
+    assert 0.05 < own.nnz / (20 * len(texts)) < 0.15
+    assert abs(other.nnz / (20 * len(texts)) - 0.1) > 0.05  # thresholds of the maximum over tokens do not fit
+
+
+@pytest.mark.full
+def test_pairs_alone_are_trained_on_with_texts_of_other_pairs_as_negatives(opened, source):
+    recipe = opened("recipes.lexicon_smollm2")
+    sets = recipe.hard_pairs(source)
+    rows = [row for part in sets for row in part.rows]
+    whole = [row for part in recipe.training_sets(source) for row in getattr(part, "rows", ())]
+    assert [(row.query, row.pos) for row in rows] == [(row.query, row.pos) for row in whole]
+    texts = {text for row in whole for text in row.pos}
+    assert all({*row.neg} <= texts - {*row.pos} and len(row.neg) <= recipe.NEGATIVES for row in rows)
+    assert any(row.neg for row in rows)
+
+
+def test_each_row_has_a_folder_of_its_own(opened):
+    results = opened("papers.lens.kept_results")
+    rows = results.grid()
+    assert len({row.name for row in rows}) == len(rows)
 
 
 def test_held_out_batches_are_of_texts_that_are_not_trained_on(opened, source):

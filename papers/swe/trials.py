@@ -30,7 +30,7 @@ from pellucid.static.making.distill import distill_extraction, subwords_of
 from pellucid.static.making.extraction import Extraction, extract
 from recipes.several_teachers import join_extractions
 from recipes.static_en import open_teacher
-from recipes.static_multi import open_e5
+from recipes.static_multi import in_half, open_e5
 
 SENTENCES = 131_072  # for the components and for distillation, the first of those that the teachers read
 PCA = PcaSettings(dimensions=256, drop=7, vocabulary=95_000)
@@ -135,16 +135,14 @@ class Maker:
 
     @cache  # noqa: B019 (one a run)
     def teacher(self, name: str) -> Any:
-        """Return a teacher, in bfloat16.
+        """Return a teacher, in bfloat16 where that is fast.
 
         Raises:
             SystemExit: multilingual-e5-small is needed and was not given.
         """
-        import torch
-
         if name == "e5" and not self.e5:
             raise SystemExit("this table needs --e5, the folder or hub id of multilingual-e5-small")
-        return open_e5(self.e5) if name == "e5" else open_teacher().to(torch.bfloat16)
+        return open_e5(self.e5) if name == "e5" else in_half(open_teacher())
 
     def _extraction(self, trial: Trial) -> Extraction:
         """Return what the passes of a trial's teachers left, side by side; alone and not distilled, as it is."""

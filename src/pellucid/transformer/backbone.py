@@ -324,9 +324,7 @@ def last_pooled(
 
 
 def half_dtype() -> str:
-    """Return "bfloat16" where this processor computes in it, else "float32": without instructions for it, bfloat16 is
-    some seventy times slower.
-    """
+    """Return "bfloat16" where this processor has instructions for it, else "float32", some 70 times as fast there."""
     import torch
 
     able = getattr(getattr(torch, "cpu", None), "_is_avx512_bf16_supported", None)
