@@ -4,9 +4,9 @@ r"""What an index takes a document, and what many documents would take: measured
     nice python -m benchmarks.scale --data shared/data --documents 1000000 --models none
 
 Documents are English sentences (raw_english), queries 200 other ones, each cut to its first eight words; the index is
-in a temporary folder. Prints markdown: for each number of documents the bytes of a document in the file of texts and in
-the engine, the postings that BM25 reads for a query, and processor time on one thread, to index and to search. Then
-nodes for --project documents, by the formula that is printed with them.
+in a temporary folder. Prints markdown: for each number of documents the bytes that one takes, the postings that BM25
+reads for a query, and processor time on one thread, to index and to search. Then nodes for --project documents, by the
+formula that is printed with them.
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ import platform
 import statistics
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
-import numpy as np
-
 import pellucid
 from papers.options import make_parser
+from pellucid.index.bm25 import Analyser
 
 _QUERIES, _WORDS = 200, 8
 _COMMON, _ROUNDS = 64, 9  # terms of the query that the engine's speed is measured with, and how often it is asked
 _FORMULA = """
-    GB      = documents * replicas * bytes of a document in the engine / 1e9
+    GB      = documents * replicas * bytes of a document / 1e9
     seconds = documents * postings of a document and query / postings a second       (BM25, exact, of one core)
     nodes   = the larger of  GB / (GB of a node * fill)  and  queries a second * seconds / (cores of a node * fill)
 """
@@ -47,14 +47,13 @@ class Measured(NamedTuple):
     """What one index showed."""
 
     documents: int
-    texts: float  # bytes of a document in the file of texts
-    engine: float  # and in the engine
+    taken: float  # bytes of a document
     terms: float  # of a document, different ones
     postings: float  # that BM25 reads for a query
     indexing: float  # ms of a document
     bm25: float  # ms of a search with BM25 alone
     search: float  # ms of a search with all parts
-    rate: float  # postings that the engine reads in a second
+    rate: float  # postings of the commonest terms, asked for together, that are read in a second
 
 
 def sentences(data: Path) -> Iterator[str]:
@@ -73,17 +72,22 @@ def measure(data: Path, documents: int, models: dict[str, str]) -> Measured:
         with pellucid.Index.create(Path(place) / "index", models) as index:
             count = index.add((str(number) for number in range(documents)), islice(texts, documents))
             indexing = time.process_time() - start
-            known = [index._documents.passages_with(set(index._analyser.terms(query))) for query in queries]
-            postings = statistics.mean(sum(n for _, n in terms.values()) for terms in known)
-            terms = sum(index._documents.all_counts().values()) / count
             bm25 = [_milliseconds(index, query, {"bm25": 1.0}) for query in queries]
             every = [_milliseconds(index, query, None) for query in queries]
-            rate = _rate(index)
-        stored = _bytes(Path(place) / "index/documents.sqlite"), sum(map(_bytes, Path(place).glob("index/engine-*")))
+            analyser, lengths, word_of = Analyser(), Counter[str](), dict[str, str]()
+            for document in index:
+                places = {term: document.text[slice(*span)] for term, span in analyser.places(document.text)}
+                lengths.update(places.keys())
+                word_of |= places
+            common = lengths.most_common(_COMMON)
+            asked = " ".join(word_of[term] for term, _ in common)
+            seconds = [_milliseconds(index, asked, {"bm25": 1.0}) / 1000 for _ in range(_ROUNDS)]
+        taken = _bytes(Path(place) / "index")
+    postings = statistics.mean(sum(lengths[term] for term in set(analyser.terms(query))) for query in queries)
     return Measured(
-        count, stored[0] / count, stored[1] / count, terms, postings, 1000 * indexing / count,
+        count, taken / count, lengths.total() / count, postings, 1000 * indexing / count,
         statistics.median(bm25), statistics.median(every),
-        rate,
+        sum(length for _, length in common) / statistics.median(seconds),
     )  # fmt: skip
 
 
@@ -94,27 +98,13 @@ def _milliseconds(index: pellucid.Index, query: str, weights: dict[str, float] |
 
 
 def _bytes(path: Path) -> int:
-    """Return what a file, or all files below a folder, take of the disk; the engine's have holes."""
-    files = [path] if path.is_file() else path.rglob("*")
-    return sum(512 * file.stat().st_blocks for file in files if file.is_file())
-
-
-def _rate(index: pellucid.Index) -> float:
-    """Return how many postings the engine reads in a second: those of the commonest terms, asked for together."""
-    counts = sorted(index._documents.all_counts().items(), key=lambda item: -item[1])[:_COMMON]
-    numbers = list(index._documents.term_numbers([term for term, _ in counts]).values())
-    vector = (np.array(numbers), np.ones(len(numbers), np.float32))
-    times = []
-    for _ in range(_ROUNDS):
-        start = time.process_time()
-        index._engine.search({"bm25": vector}, 50)
-        times.append(time.process_time() - start)
-    return sum(n for _, n in counts) / statistics.median(times)
+    """Return what all files below a folder take of the disk."""
+    return sum(512 * file.stat().st_blocks for file in path.rglob("*") if file.is_file())
 
 
 def nodes(documents: float, last: Measured, settings: argparse.Namespace) -> tuple[float, float, int]:
     """Return GB, seconds of a query on one core, and nodes."""
-    gigabytes = documents * settings.replicas * last.engine / 1e9
+    gigabytes = documents * settings.replicas * last.taken / 1e9
     seconds = documents * last.postings / last.documents / last.rate
     memory = gigabytes / (settings.memory * settings.fill)
     work = settings.queries * seconds / (settings.cores * settings.fill)
@@ -136,18 +126,18 @@ def main() -> None:
     models = {} if settings.models == "none" else {settings.models: settings.models}
     load = os.getloadavg()[0]
     print(f"{datetime.date.today()}, {platform.machine()}, load {load:.0f}, parts: {', '.join(['bm25', *models])}\n")
-    print("| documents | terms each | bytes each, texts | bytes each, engine | postings a query | of a document "
+    print("| documents | terms each | bytes each | postings a query | of a document "
           "| to index, ms each | a search with BM25 alone, ms | with all, ms |")  # fmt: skip
-    print("|---|---|---|---|---|---|---|---|---|")
+    print("|---|---|---|---|---|---|---|---|")
     for documents in settings.documents:
         run = measure(settings.data, documents, models)
-        print(f"| {run.documents:,} | {run.terms:.1f} | {run.texts:,.0f} | {run.engine:,.0f} | {run.postings:,.0f} "
+        print(f"| {run.documents:,} | {run.terms:.1f} | {run.taken:,.0f} | {run.postings:,.0f} "
               f"| {run.postings / run.documents:.4f} | {run.indexing:.3f} | {run.bm25:.2f} | {run.search:.2f} |",
               flush=True)  # fmt: skip
     print(f"\n{run.rate:,.0f} postings a second and core\n{_FORMULA}")
     print(f"with {settings.replicas} replicas, nodes of {settings.memory:.0f} GB and {settings.cores} cores, "
           f"{settings.queries:.0f} queries a second, fill {settings.fill}:\n")  # fmt: skip
-    print("| documents | GB in engines | core seconds a query | nodes |\n|---|---|---|---|")
+    print("| documents | GB in all | core seconds a query | nodes |\n|---|---|---|---|")
     for documents in settings.project:
         gigabytes, seconds, count = nodes(documents, run, settings)
         print(f"| {documents:,.0f} | {gigabytes:,.0f} | {seconds:.2f} | {count:,} |")

@@ -40,7 +40,7 @@ class Bm25:
 
     def index(self, corpus: Any, **_: Any) -> None:
         """Take in a corpus of MTEB: records with id, title and text."""
-        import bm25s  # type: ignore[import-untyped]
+        import bm25s
 
         self._ids = [record["id"] for record in corpus]
         texts = [f"{record.get('title') or ''} {record['text']}" for record in corpus]
@@ -49,7 +49,7 @@ class Bm25:
 
     def search(self, queries: Any, *, top_k: int, **_: Any) -> dict[str, dict[str, float]]:
         """Return for each query the best documents and their scores."""
-        import bm25s  # type: ignore[import-untyped]
+        import bm25s
 
         tokens = bm25s.tokenize([query["text"] for query in queries], **self._words)
         found, scores = self._retriever.retrieve(tokens, k=min(top_k, len(self._ids)), show_progress=False)
@@ -72,7 +72,7 @@ def _words(name: str) -> dict[str, Any]:
 
 def bm25_table(queries: Sequence[str], documents: Sequence[str], name: str = PLAIN) -> Any:
     """Return BM25's score of each document for each query, float32 [queries, documents]."""
-    import bm25s  # type: ignore[import-untyped]
+    import bm25s
 
     index, words = bm25s.BM25(), _words(name)
     index.index(bm25s.tokenize(list(documents), **words), show_progress=False)

@@ -40,7 +40,7 @@ class Collection:
 
     def each_ndcg(self, found: Sequence[dict[str, float]]) -> list[float]:
         """Return nDCG@10 x 100 of each query, as `ndcg`."""
-        import pytrec_eval  # type: ignore[import-untyped]
+        import pytrec_eval
 
         runs = {query: run for query, run in zip(self.relevant, found, strict=True) if run}
         scores = pytrec_eval.RelevanceEvaluator(self.relevant, {"ndcg_cut.10"}).evaluate(runs)

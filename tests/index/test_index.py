@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+import lzma
 import math
 import random
 import shutil
+import subprocess
+import sys
 import threading
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
@@ -975,3 +978,16 @@ def test_the_class_itself_says_how_an_index_is_opened():
     for arguments in ((), ("my-index",)):
         with pytest.raises(InputError, match=r"Index.open\('my-index'\) opens an index, and Index.create makes"):
             Index(*arguments)
+
+
+def test_the_benchmark_of_scale_measures_an_index_of_today(tmp_path):
+    (tmp_path / "raw_english").mkdir()
+    with lzma.open(tmp_path / "raw_english/open_licence.txt.xz", "wt") as file:
+        file.writelines(f"A pear and apple number{n} fell\n" for n in range(260))
+    command = [sys.executable, "-m", "benchmarks.scale", "--data", str(tmp_path), "--documents", "60"]
+    root = Path(__file__).parents[2]
+    run = subprocess.run([*command, "--models", "none"], cwd=root, capture_output=True, text=True, check=True)
+    row = next(line for line in run.stdout.splitlines() if line.startswith("| 60 |"))
+    terms, taken, postings, share = (float(cell.replace(",", "")) for cell in row.split("|")[2:6])
+    assert (terms, postings, share) == (4, 180, 3)  # the query's number stands in no document
+    assert taken > 10
