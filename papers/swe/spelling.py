@@ -37,6 +37,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain, islice, pairwise, product
 from pathlib import Path
 from typing import Any, NamedTuple
+from unittest.mock import patch
 
 import numpy as np
 import numpy.typing as npt
@@ -53,12 +54,13 @@ from pellucid.base import Vectors
 from pellucid.corpus import read_texts
 from pellucid.embeddings import unit_rows
 from pellucid.evaluation.tasks import find_tasks, read_sts, read_table
-from pellucid.static import fit_spelling
+from pellucid.static import fit_spelling, spelling
 from pellucid.static.spelling import Speller, ngram_weights
 from pellucid.text import NOTED, PrefixRule, part_known, split_words
 
 _RETRIEVAL = ("cranfield", "cisi", "npl", "SciFact")
-_BUCKETS = (1 << 15, 1 << 17)  # of the ridge regressions
+_BUCKETS = (1 << 15, 1 << 17, 1 << 20)  # of the ridge regressions
+_TRIED = ((16, 0.5), (64, 0.5), (128, 0.5), (64, 0.25), (64, 1.0), (128, 1.0))  # neighbours and ridge of spelling
 _ITERATIONS = 15
 _LINKS = ("", "s", "es", "n")
 _LETTERS, _SHARES = (1, 3, 4, 5), (0.0, 0.4, 0.5, 0.6, 0.7, 0.8)  # of rules for prefixes
@@ -148,9 +150,18 @@ def compare(model: StaticEmbedder, count: int, among: set[str] | None) -> Iterat
     yield row("the rule without spelling", found(lambda w: [at] if (at := vocabulary.row(w)) >= 0 else []))
     yield row("longest known prefix", found(lambda w: by_prefix(known, w.lower())))
     yield row("fewest known words", found(lambda w: by_split(known, w.lower())))
-    yield row("spelling", speller.predict([word.lower() for word in unknown]).sums)
+    lower = [word.lower() for word in unknown]
+    own = speller.predict(lower).sums
+    yield row("spelling", own)
+    for neighbours, strength in _TRIED:
+        with patch.multiple(spelling, NEIGHBOURS=neighbours, RIDGE=strength):
+            yield row(f"spelling, {neighbours} neighbours, ridge {strength:g}", speller.predict(lower).sums)
+    parts = unit_rows(found(lambda w: by_split(known, w.lower())))
+    yield row("spelling and, by 0.1, the fewest known words", own + 0.1 * parts)
     for buckets in _BUCKETS:
-        yield row(f"ridge, {buckets:,} buckets", ridge(kept, table, unknown, buckets))
+        yield row(f"ridge, {buckets:,} buckets", also := ridge(kept, table, unknown, buckets))
+    yield row("spelling and, by 0.3, the last", own + 0.3 * also)
+    yield row("spelling and, by 0.6 and 0.2, the last and the fewest known words", own + 0.6 * also + 0.2 * parts)
 
 
 class _HeldOut(NamedTuple):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+import warnings
 
 import numpy as np
 import pytest
@@ -13,6 +14,8 @@ from tiny_models import ENCODERS, byte_level, sentence_piece, tiny_model, word_p
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 
+import pellucid.transformer.backbone as module  # noqa: E402
+from pellucid import LexiconEmbedder, cluster_vocabulary  # noqa: E402
 from pellucid.errors import InputError, ModelFolderError  # noqa: E402
 from pellucid.lexicon import LexiconSettings  # noqa: E402
 from pellucid.transformer.backbone import last_pooled, open_backbone, pooled, prepare  # noqa: E402
@@ -42,6 +45,28 @@ def moved_positions(backbone):
     other = [*ids[:11], ids[11] + 1, *ids[12:]]
     difference = (states_of(backbone, ids) - states_of(backbone, other)).abs().amax(dim=1)
     return (difference > 1e-6).nonzero().flatten().tolist()
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+def test_weights_that_the_processor_is_slow_at_are_told_of_and_can_be_changed(tmp_path, monkeypatch, dtype):
+    tokenizer = word_piece()
+    model = LexiconEmbedder(opened("bert"), cluster_vocabulary(opened("bert").head, tokenizer, 8))
+    model.backbone.model.to(getattr(torch, dtype))
+    model.save_pretrained(tmp_path / "model")
+    monkeypatch.setattr(module, "half_dtype", lambda: "float32")
+    with pytest.warns(UserWarning, match=f"torch.{dtype}, for which this processor has no instructions.*float"):
+        slow = LexiconEmbedder.from_pretrained(tmp_path / "model")
+    slow.backbone.model.float()
+    texts = ["the bank", "a loan of money"]
+    found = slow.encode(texts)
+    assert slow.explain(*texts).score == pytest.approx(float((found[0] @ found[1].T).toarray()[0, 0]), abs=1e-5)
+    slow.save_pretrained(tmp_path / "again")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        again = LexiconEmbedder.from_pretrained(tmp_path / "again").encode(texts)
+        monkeypatch.setattr(module, "half_dtype", lambda: "bfloat16")
+        LexiconEmbedder.from_pretrained(tmp_path / "model")
+    assert again.toarray() == pytest.approx(found.toarray(), abs=1e-5)
 
 
 def test_a_model_is_opened_on_one_thread(tmp_path, monkeypatch):

@@ -391,8 +391,8 @@ def prepare(
     model = model.eval().to(device or ("cuda" if torch.cuda.is_available() else "cpu"))
     if model.device.type == "cpu" and model.dtype != torch.float32 and half_dtype() == "float32":
         warn(
-            f"{name or 'the model'} has weights in {model.dtype}, for which this processor has no instructions: it is "
-            'many times slower so than in float32; open it with dtype="float32"'
+            f"{name or 'the model'} has weights in {model.dtype}, for which this processor has no instructions: it "
+            'is many times slower than in float32. Open it with dtype="float32", or say model.backbone.model.float()'
         )
     rows = len(model.get_input_embeddings().weight)
     if len(tokenizer) > rows:
