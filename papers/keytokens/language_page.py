@@ -377,7 +377,10 @@ def applications(values: Values, options: argparse.Namespace, fixed: tuple[int, 
     five = section(values, "table 5 | ")
     if five:
         yield f"\n## Like and dislike (Table 5)\n\n{five['tokens']}\n\n{five['lines']}\n- {PAPER_5}\n\n"
-        yield "The paper compares a tuning for similarity with one for relatedness. That takes two tunings; not run.\n"
+        yield (
+            "The paper compares a tuning for similarity with one for relatedness: "
+            "[both, on 40 pairs](analysis.md#two-tunings-on-enough-pairs).\n"
+        )
 
 
 def make_page(options: argparse.Namespace, values: Values, fixed: tuple[int, int], facts: Mapping[str, str]) -> str:
