@@ -50,7 +50,7 @@ LATER = {
 }
 """What was asked later, after the fewest batches alone; "last" has thresholds of its own."""
 STEPS = (96, 400, 1500)
-LONGEST = ("24,600 clusters", "4,000 clusters", "all tokens", "dense, mean")
+LONGEST = ("4,000 clusters", "dense, mean", "24,600 clusters", "all tokens")
 FLOORS = ("BM25", "BM25, stemmed", "static-en", "all-MiniLM-L6-v2", "lexicon-minilm")
 """What a trained row stands beside, on the same samples and as much of each text; BM25 ranks alone."""
 
@@ -178,11 +178,15 @@ def made_of(row: Row) -> dict[str, str]:
 
 def grid() -> list[Row]:
     """Return all rows, those that tell most first."""
-    first = [_at(row, 96, seed) for seed in SEEDS for row in MODELS.values()]
-    later = [_at(row, 96, seed) for seed in SEEDS for row in LATER.values()]
-    longer = [_at(row, 400, seed) for seed in SEEDS for row in MODELS.values()]
-    longest = [_at(MODELS[label], 1500, 0) for label in LONGEST]
-    return [*first, *later, *longer, *longest]
+    few = [_at(row, STEPS[0], seed) for seed in SEEDS for row in MODELS.values()]
+    longest = [_at(MODELS[label], STEPS[2], 0) for label in LONGEST]
+    more = [
+        [_at(row, steps, seed) for row in rows.values()]
+        for seed in SEEDS
+        for rows, steps in ((LATER, STEPS[0]), (MODELS, STEPS[1]))
+    ]
+    later, longer, *further = more
+    return [*few, *later, *longer, *longest, *(row for rows in further for row in rows)]
 
 
 def floor_name(label: str) -> str:
