@@ -38,7 +38,8 @@ PromptEOL), which no tuning read.
 
 {precision}
 
-Intervals are 95 %: of rates from the standard error over texts, of retrieval by bootstrap over queries.
+Intervals are 95 %: of rates from the standard error over texts, of retrieval by bootstrap over queries. GAR, weighted
+LAR and the spectrum are one figure of all texts: their verdicts compare the figures alone, without an interval.
 """
 
 

@@ -21,7 +21,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from papers.ldir.learnt import PAGE, cell
+from papers.ldir.learnt import PAGE
 from papers.ldir.scored import Samples, Tests, difference, mean_of
 from papers.ldir.tables import open_encoders
 from papers.ldir.third_encoder import bundled_anchors, random_sentences
@@ -128,12 +128,12 @@ def table(found: list[tuple[str, Samples]], count: int) -> str:
     heads = next(name for name in by_name if name.startswith(f"{count} heads"))
     lines = []
     for name, samples in found:
-        less = [None if name == of else cell(difference(samples, by_name[of])) for of in (ITSELF, heads)]
+        less = [None if name == of else difference(samples, by_name[of]).told() for of in (ITSELF, heads)]
         lines.append([name, float(mean_of(samples)[0]), *less])
     far = next(name for name in by_name if name.endswith(FARTHEST))
     claim = "Log odds of trained heads above as many of the same texts, the farthest, as anchors:"
     header = ["", "STS", "less MiniLM", "less the heads' log odds"]
-    return f"{claim} {cell(difference(by_name[heads], by_name[far]))}.\n\n{markdown_table(header, lines)}"
+    return f"{claim} {difference(by_name[heads], by_name[far]).told()}.\n\n{markdown_table(header, lines)}"
 
 
 _HEAD = """## Questions answered by trained heads

@@ -27,7 +27,6 @@ import numpy as np
 import numpy.typing as npt
 
 import pellucid
-from papers.evidence import Interval
 from papers.ldir.baselines import decorrelated, texts_of
 from papers.ldir.development import medquad, paraphrases, reciprocal_rank, scifact_claims
 from papers.ldir.page import GROUPS
@@ -273,11 +272,6 @@ def scored(model: Model, tests: Tests) -> Line:
 # --- The page ---------------------------------------------------------------------------------------------------------
 
 
-def cell(found: Interval) -> str:
-    """Write a difference and whether it is above 0."""
-    return f"{found.signed()}, {found.verdict()}"
-
-
 def table(lines: Sequence[Line]) -> str:
     """Return the table of one encoder."""
     own = next(line for line in lines if line.model.name == ITSELF)
@@ -292,7 +286,7 @@ def table(lines: Sequence[Line]) -> str:
             ({"SciFact": line.retrieval["SciFact"]}, {"SciFact": own.retrieval["SciFact"]}),
             ({name: line.retrieval[name] for name in rest}, {name: own.retrieval[name] for name in rest}),
         ):
-            row += [float(mean_of(found)[0]), None if line is own else cell(difference(found, other))]
+            row += [float(mean_of(found)[0]), None if line is own else difference(found, other).told()]
         faithful = line.model.faithful
         cells.append([*row, None if faithful is None else f"{faithful:.2f}"])
     return markdown_table(header, cells)
@@ -325,7 +319,7 @@ def gains(lines: Sequence[Line]) -> str:
         if line.model.start:
             start = by_name[line.model.start]
             both = [difference(line.sts, start.sts), difference(line.retrieval, start.retrieval)]
-            cells.append([line.model.name, *map(cell, both)])
+            cells.append([line.model.name, *(found.told() for found in both)])
     return markdown_table(["learnt, less what it starts from", "STS", "retrieval, all sets"], cells)
 
 

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from papers.ldir.baselines import decorrelated
-from papers.ldir.learnt import PAGE, SIZES, STARTS, WHOLE, cell
+from papers.ldir.learnt import PAGE, SIZES, STARTS, WHOLE
 from papers.ldir.scored import Samples, Tests, difference, mean_of
 from papers.ldir.tables import faithfulness
 from papers.options import make_parser
@@ -82,7 +82,7 @@ def table(found: Sequence[tuple[Model, Samples]]) -> str:
     for model, samples in found:
         centred = model.name.endswith("less the mean")
         other = own[f"{ITSELF}, less the mean" if centred else ITSELF]
-        less = None if samples is other else cell(difference(samples, other))
+        less = None if samples is other else difference(samples, other).told()
         faithful = None if model.faithful is None else f"{model.faithful:.2f}"
         lines.append([model.name, len(model.matrix), float(mean_of(samples)[0]), less, faithful])
     return markdown_table(["", "n", "STS", "less e5 read so", "faithful"], lines)

@@ -46,7 +46,7 @@ def alike(models: Sequence[Any], data: Path) -> str:
     """Return in words what both models have of each other."""
     words = [set(model.vocabulary.words) for model in models]
     texts = list(islice(read_texts(data / "raw_english" / "open_licence.txt.xz"), SENTENCES))
-    place = np.triu_indices(SENTENCES, 1)
+    place = np.triu_indices(len(texts), 1)
     cosines = [(rows @ rows.T)[place] for rows in (encoded(model, texts) for model in models)]
     apart = np.abs(cosines[0] - cosines[1])
     return (

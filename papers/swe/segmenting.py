@@ -72,7 +72,7 @@ def read_pairs(model: StaticEmbedder, path: Path, code: str) -> Pairs:
         if english[n] not in seen and foreign[n] not in seen:
             seen |= {english[n], foreign[n]}
             asked.append(n)
-    count = sum(n in set(held.tolist()) for n in asked)
+    count = int(np.isin(asked, held).sum())
     return Pairs(foreign, unit_rows(model.encode(english)), np.array(asked), count, trained)
 
 
@@ -220,7 +220,7 @@ def table_of(found: dict[str, dict[str, Hits]]) -> str:
         for hits_of in found.values():
             gain = hits_of[way].mean(axis=1) - hits_of[AS_IS].mean(axis=1)
             less = interval_of(bootstrap(gain, lambda some: some.mean(axis=1)))
-            line += [float(hits_of[way].mean()), None if way == AS_IS else f"{less.signed()}, {less.verdict()}"]
+            line += [float(hits_of[way].mean()), None if way == AS_IS else less.told()]
         lines.append(line)
     return markdown_table(["", *(cell for language in found for cell in (language, "more than as it is"))], lines)
 

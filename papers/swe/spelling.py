@@ -149,14 +149,14 @@ def compare(model: StaticEmbedder, count: int, among: set[str] | None) -> Iterat
     yield f"({len(unknown):,} words, {compounds.sum():,} compounds)", np.nan, np.nan
     yield row("the rule without spelling", found(lambda w: [at] if (at := vocabulary.row(w)) >= 0 else []))
     yield row("longest known prefix", found(lambda w: by_prefix(known, w.lower())))
-    yield row("fewest known words", found(lambda w: by_split(known, w.lower())))
+    yield row("fewest known words", split := found(lambda w: by_split(known, w.lower())))
     lower = [word.lower() for word in unknown]
     own = speller.predict(lower).sums
     yield row("spelling", own)
     for neighbours, strength in _TRIED:
         with patch.multiple(spelling, NEIGHBOURS=neighbours, RIDGE=strength):
             yield row(f"spelling, {neighbours} neighbours, ridge {strength:g}", speller.predict(lower).sums)
-    parts = unit_rows(found(lambda w: by_split(known, w.lower())))
+    parts = unit_rows(split)
     yield row("spelling and, by 0.1, the fewest known words", own + 0.1 * parts)
     for buckets in _BUCKETS:
         yield row(f"ridge, {buckets:,} buckets", also := ridge(kept, table, unknown, buckets))
