@@ -19,12 +19,14 @@ import random
 import shutil
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from papers.vector_cache import CachedEncoder
 from pellucid import StaticEmbedder
 from pellucid.static import (
     ExtractionSettings,
@@ -40,6 +42,7 @@ from pellucid.static.making.extraction import Extraction, extract
 from pellucid.static.making.languages import LanguageWords, join_languages, pair_bags
 from pellucid.static.making.training import refine
 from pellucid.transformer.backbone import half_dtype
+from pellucid.workfolder import WorkFolder
 from recipes.several_teachers import join_extractions
 
 WORDS = {"en": 34_000, "de": 18_000, "fr": 14_200, "zh": 14_400, "ja": 12_900}
@@ -97,10 +100,9 @@ def _translations(parallel: Path, language: str) -> dict[str, str]:
     return english
 
 
-def joint_teacher(found: Extraction, minilm: Any, english: list[str]) -> npt.NDArray[np.float16]:
+def joint_teacher(found: Extraction, minilm: CachedEncoder, english: list[str]) -> npt.NDArray[np.float16]:
     """Return the vectors of e5 for the sentences of a language and those of MiniLM for their `english`, together."""
-    vectors = minilm.encode(english, batch_size=128, normalize_embeddings=True, convert_to_tensor=True)
-    second = replace(found, teacher_vectors=vectors.half().numpy())
+    second = replace(found, teacher_vectors=minilm(english).astype(np.float16))
     return join_extractions([found, second]).teacher_vectors
 
 
@@ -115,18 +117,22 @@ def start_table(found: Mapping[str, Extraction], files: Mapping[tuple[str, str],
 def make(e5: Any, minilm: Any, corpus: Path, parallel: Path, work_dir: Path) -> StaticEmbedder:
     """Return the model."""
     files = {("en", language): parallel / f"en-{language}.tsv.xz" for language in WORDS if language != "en"}
+    encode = partial(minilm.encode, batch_size=128, normalize_embeddings=True, show_progress_bar=False)
+    second = CachedEncoder("minilm", encode, work_dir)
     found = {"en": extract(e5, corpus, work_dir / "en", ENGLISH)}
-    teacher = [joint_teacher(found["en"], minilm, list(found["en"].sentences))]
+    teacher = [joint_teacher(found["en"], second, list(found["en"].sentences))]
     for _, language in files:
         settings, english = replace(FOREIGN, language=language), _translations(parallel, language)
         found[language] = extract(e5, foreign_text(parallel, language), work_dir / language, settings)
         sentences = [english[sentence] for sentence in found[language].sentences]
-        teacher.append(joint_teacher(found[language], minilm, sentences))  # each language less its mean
+        teacher.append(joint_teacher(found[language], second, sentences))  # each language less its mean
     start = start_table(found, files)
     pairs = [pair_bags(path, codes, start.vocabulary) for codes, path in files.items()]
     bags = Bags.of([text for one in found.values() for text in one.sentences], start.vocabulary)
-    vectors = refine(start.vectors, bags, np.concatenate(teacher), REFINEMENT, pairs=pairs)
-    vectors = refine(vectors, bags, np.concatenate(teacher), THEN, pairs=pairs)
+    vectors = start.vectors
+    for name, settings in (("first", REFINEMENT), ("then", THEN)):
+        with WorkFolder(work_dir / name) as folder:
+            vectors = refine(vectors, bags, np.concatenate(teacher), settings, pairs=pairs, work=folder)
     return fit_spelling(StaticEmbedder(start.vocabulary, vectors))
 
 
