@@ -122,9 +122,27 @@ def _add_state_routes(app: FastAPI, service: Service, registry: CollectorRegistr
         """Return counters in Prometheus' text format, those of all workers together."""
         if "PROMETHEUS_MULTIPROC_DIR" not in os.environ:
             return PlainTextResponse(generate_latest(registry))
+        forget_dead_workers(Path(os.environ["PROMETHEUS_MULTIPROC_DIR"]))
         every = CollectorRegistry()
         MultiProcessCollector(every)  # type: ignore[no-untyped-call]
         return PlainTextResponse(generate_latest(every))
+
+
+def forget_dead_workers(folder: Path) -> None:
+    """Take the requests that workers had in work when they were killed out of the count.
+
+    Args:
+        folder: where the workers keep what they count, `gauge_livesum_<process id>.db` among it.
+    """
+    if os.name != "posix":  # elsewhere signal 0 is no question; there such requests stay in the count
+        return
+    for path in folder.glob("gauge_live*_*.db"):
+        try:
+            os.kill(int(path.stem.rpartition("_")[2]), 0)
+        except ProcessLookupError:
+            path.unlink(missing_ok=True)  # another worker may have done it
+        except PermissionError:
+            pass  # somebody else's process has the number now
 
 
 def _described_with_token(app: FastAPI, needed: bool) -> Callable[[], dict[str, Any]]:
