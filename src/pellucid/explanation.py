@@ -287,8 +287,8 @@ class Explanation(Shown):
         """Return the explanation that `to_dict` wrote.
 
         Raises:
-            InputError: the version is another one, a key is missing, unknown or has a value of the wrong kind, two rows
-                are the same term, or rows and remainder do not add up to the score.
+            InputError: the version is another one, a key is missing, unknown or has a value of the wrong kind, a span
+                is outside its text, two rows are the same term, or rows and remainder do not add up to the score.
         """
         if not isinstance(value, Mapping) or value.get("version") != SCHEMA_VERSION:
             found = value.get("version") if isinstance(value, Mapping) else type(value).__name__
@@ -300,10 +300,12 @@ class Explanation(Shown):
                 raise KeyError(f"a row has other keys than {', '.join(wanted)}")
             content["rows"] = tuple(Row(*(_tuples(row[name]) for name in wanted)) for row in content["rows"])
             content["coverage"] = tuple(map(_coverage, content["coverage"]))
+            content = {name: _tuples(item) for name, item in content.items()}
+            _check_kinds(content)
             remainder = content.pop("remainder")
-            read = cls(**{name: _tuples(item) for name, item in content.items()})
+            read = cls(**content)
             agrees = abs(read.remainder - remainder) <= read._rounding
-        except (KeyError, TypeError, AttributeError, OverflowError) as error:
+        except (KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
             raise InputError(f"not an explanation of version {SCHEMA_VERSION}: {error}") from error
         if not agrees:  # nor NaN
             raise InputError(
@@ -541,6 +543,34 @@ def _coverage(counts: Mapping[str, Any]) -> Coverage:
     """Return a coverage as `to_dict` wrote it; an older one has no `read_as`."""
     numbers = counts["known"], counts["total"], counts["partly"]
     return Coverage(*numbers, share=counts.get("share", math.nan), read_as=_tuples(counts.get("read_as", ())))
+
+
+def _check_kinds(content: Mapping[str, Any]) -> None:
+    """Raise TypeError where a value read from JSON is of another kind than its field's, or a span not in its text."""
+    texts = content["text1"], content["text2"], content["text3"]
+    for part in (content, *(row._asdict() for row in content["rows"])):
+        for name, value in part.items():
+            if not _fits(name, value, texts):
+                raise TypeError(f"{name!r} is {value!r:.60}")
+        if part.get("kind") == WORD_PAIR and len(part["parts"]) != 2:
+            raise TypeError(f"the parts of a word pair are {part['parts']!r:.60}")
+
+
+def _fits(name: str, value: Any, texts: Sequence[str | None]) -> bool:
+    """Whether a value is of the kind of a field of an explanation or of a row."""
+    if name in ("parts", "key"):
+        return type(value) is tuple and all(_fits("name", part, texts) for part in value)
+    if name in ("family", "text1", "text2", "text3", "name", "kind"):
+        return (type(value) is str and well_formed(value) == value) or (value is None and name in ("text2", "text3"))
+    if name in ("score", "contribution", "share", "remainder"):
+        return type(value) in (int, float) and (name != "share" or math.isfinite(value))
+    if name == "exact":
+        return type(value) is bool
+    if name[:-1] in ("spans", "unknown") and name[-1] in "123":
+        length = len(texts[int(name[-1]) - 1] or "")
+        pairs = type(value) is tuple and all(type(span) is tuple and [*map(type, span)] == [int, int] for span in value)
+        return pairs and all(0 <= start < end <= length for start, end in value)
+    return True  # rows and coverages are checked by themselves, an unknown name by the class
 
 
 def _plain(value: Any) -> Any:

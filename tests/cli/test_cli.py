@@ -7,9 +7,11 @@ import json
 import lzma
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
+from importlib import metadata
 from pathlib import Path
 
 import numpy as np
@@ -64,7 +66,8 @@ def texts(tmp_path) -> Path:
 def shell(model: Path, script: str, **more: object) -> subprocess.CompletedProcess[str]:
     """Run a line of shell with `pellucid` and `$MODEL` in it."""
     command = f"pellucid() {{ '{sys.executable}' -m pellucid \"$@\"; }}; set -o pipefail; {script}"
-    environment = {**os.environ, "MODEL": str(model / "static-en"), **more}
+    quiet = {"PYTHONWARNINGS": "ignore:PELLUCID_NATIVE is off"}  # what `make plain` chose to do without
+    environment = {**os.environ, **quiet, "MODEL": str(model / "static-en"), **more}
     return subprocess.run(["bash", "-c", command], env=environment, capture_output=True, text=True, timeout=60)
 
 
@@ -690,12 +693,28 @@ def test_the_shell_completes_names_of_models(models):
     assert cli_input._model_names("sta") == ["static-en"] and cli_input._model_names("x") == []
 
 
+@pytest.mark.native
 def test_doctor_says_what_works(run, models):
     said = run("doctor").stdout
     assert f"pellucid: {__version__}" in said and "which add up to it" in said and "WRONG" not in said
     (models / "static-en" / "model.safetensors").write_bytes(b"damaged")
     found = run("doctor", "--json", code=1).stdout.splitlines()
     assert {line["about"] for line in map(json.loads, found) if not line["sound"]} == {"models", "self-test"}
+
+
+@pytest.mark.native
+def test_doctor_goes_on_behind_every_fault(run, models, monkeypatch):
+    """A wrong setting, an installation without metadata and a damaged model are findings, not the end of it."""
+    shutil.copytree(models / "static-en", models / "second")
+    (models / "second" / "config.json").write_text("{")
+    monkeypatch.setenv("PELLUCID_THREADS", "many")
+    monkeypatch.setattr(metadata, "requires", lambda name: metadata.distribution("no-such-package"))
+    found = list(map(json.loads, run("doctor", "--json", code=1).stdout.splitlines()))
+    assert [line["about"] for line in found if not line["sound"]] == ["threads", "extras", "models"]
+    assert [line["about"] for line in found if line["sound"]][-3:] == ["self-test", "hub", "environment"]
+    said = {line["about"]: line["found"] for line in found}
+    assert "PELLUCID_THREADS is 'many'" in said["threads"] and "second: " in said["models"]
+    assert "no-such-package" in said["extras"] and "PELLUCID_THREADS=many" in said["environment"]
 
 
 def test_without_a_terminal_long_work_prints_lines(monkeypatch, capsys):

@@ -5,15 +5,18 @@ from __future__ import annotations
 import ast
 import copy
 import gc
+import json
 import pickle
 import re
 import subprocess
 import sys
 import types
 import weakref
+from collections.abc import Iterator
 from html.parser import HTMLParser
 from io import StringIO
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -181,6 +184,50 @@ def test_json_fits_the_schema_and_comes_back_equal(why: Explanation) -> None:
     text = why.to_json()
     text.encode("utf-8")
     assert Explanation.from_dict(check_json(why)) == why
+
+
+def places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """Yield the paths to everything in nested dicts and lists."""
+    inside = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for name, item in inside:
+        yield (*path, name)
+        yield from places(item, (*path, name))
+
+
+ODD = [None, True, -1, 10**30, 1e308, float("inf"), float("nan"), "", "\ud800", "word pair", {}, {"a": 1}]
+ODD += [[], [[]], ["ab"], [[0, 10**9]], [[2, 1]], [[0, 1.0]], [[0, True]], [[0, 1, 2]], [["a", "b"]], "x" * 300]
+
+
+@given(why=explanations(), draws=st.data(), value=st.sampled_from(ODD))
+def test_json_with_another_value_somewhere_is_refused_or_can_be_shown(
+    why: Explanation, draws: st.DataObject, value: object
+) -> None:
+    written = json.loads(why.to_json())
+    *path, last = draws.draw(st.sampled_from([*places(written)]))
+    place = written
+    for name in path:
+        place = place[name]
+    place[last] = value
+    try:
+        read = Explanation.from_dict(written)
+    except InputError:
+        return
+    assert read.to_text() and read.to_html() and read.to_markdown() and repr(read) and len(read.to_frame()) >= 0
+    assert Explanation.from_dict(json.loads(read.to_json())) == read
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("name", 5), ("kind", "word pair"), ("spans1", [[0, 99]]), ("parts", "pear"), ("share", float("inf"))],
+)
+def test_a_row_of_another_kind_is_refused(fruit: StaticEmbedder, name: str, value: object) -> None:
+    written = fruit.explain("pear").to_dict()
+    written["rows"][0][name] = value
+    with pytest.raises(InputError, match=f"not an explanation of version 1: .*({name}|word pair)"):
+        Explanation.from_dict(written)
+    for other in ("unknown9", "unknown", "", 3):
+        with pytest.raises(InputError, match="not an explanation of version 1"):
+            Explanation.from_dict(fruit.explain("pear").to_dict() | {other: []})
 
 
 def test_a_term_that_is_there_twice_is_refused() -> None:

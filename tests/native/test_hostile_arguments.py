@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -84,21 +85,21 @@ def _table_calls() -> dict[str, Callable[[Callable[[np.ndarray], np.ndarray]], A
     packed = np.zeros((5, 5), np.uint8)
     rows, ends = np.zeros(20, np.int32), _int32([2, 5])
     spelled, out = np.ones((1, 9), np.float32), np.zeros((2, 9), np.float32)
-    table = Table(floats, None)
+    table = partial(Table, floats, None)  # made when it is called: no library is needed to collect the tests
     distinct, ends64 = _int32([0, 1, 2, 3]), np.array([1, 3])
     return {
         "vectors": lambda wrong: Table(wrong(floats), None),
         "halves": lambda wrong: Table(wrong(halves), None),
         "scales": lambda wrong: Table(codes, wrong(scales)),
         "packed": lambda wrong: Table(PackedRows(wrong(packed), 9), scales),
-        "rows": lambda wrong: table.pool(wrong(rows), ends, spelled, out),
-        "ends": lambda wrong: table.pool(rows.copy(), wrong(ends), spelled, out),
-        "spelled": lambda wrong: table.pool(rows.copy(), ends, wrong(spelled), out),
-        "out": lambda wrong: table.pool(rows.copy(), ends, spelled, wrong(out)),
-        "distinct": lambda wrong: table.products(wrong(distinct), rows, ends64, spelled),
-        "words": lambda wrong: table.products(distinct, wrong(rows), ends64, spelled),
-        "ends of products": lambda wrong: table.products(distinct, rows, wrong(ends64), spelled),
-        "asked": lambda wrong: table.products(distinct, rows, ends64, wrong(spelled)),
+        "rows": lambda wrong: table().pool(wrong(rows), ends, spelled, out),
+        "ends": lambda wrong: table().pool(rows.copy(), wrong(ends), spelled, out),
+        "spelled": lambda wrong: table().pool(rows.copy(), ends, wrong(spelled), out),
+        "out": lambda wrong: table().pool(rows.copy(), ends, spelled, wrong(out)),
+        "distinct": lambda wrong: table().products(wrong(distinct), rows, ends64, spelled),
+        "words": lambda wrong: table().products(distinct, wrong(rows), ends64, spelled),
+        "ends of products": lambda wrong: table().products(distinct, rows, wrong(ends64), spelled),
+        "asked": lambda wrong: table().products(distinct, rows, ends64, wrong(spelled)),
         "vector": lambda wrong: multiply(codes, scales, wrong(np.ones(9, np.float32))),
         "scales of codes": lambda wrong: multiply(codes, wrong(scales), np.ones(9, np.float32)),
         "offsets": lambda wrong: join_texts(np.zeros(9, np.uint8), wrong(np.array([0, 3, 9]))),

@@ -14,6 +14,10 @@ from typing import NamedTuple
 
 import numpy as np
 
+import pellucid
+from pellucid.errors import PellucidError
+from pellucid.folder import bundled_models, verify
+
 
 class Examined(NamedTuple):
     """One thing that was looked at.
@@ -30,28 +34,51 @@ class Examined(NamedTuple):
 
 
 def examine() -> Iterator[Examined]:
-    """Look at versions, kernels, extras, models and settings, and try the first model."""
-    import pellucid
-    from pellucid.native.library import native
-    from pellucid.static.bulk import default_threads
+    """Look at versions, kernels, extras, models and settings, and try the first model; a fault does not end it."""
+    for about, look in (
+        ("versions", _versions),
+        ("kernels", _kernels),
+        ("threads", _threads),
+        ("extras", _extras),
+        ("models", _models),
+        ("self-test", _self_test),
+        ("hub", _hub),
+    ):
+        try:
+            yield from look()
+        except Exception as error:  # whatever is wrong here is what was asked for
+            kind = "" if isinstance(error, PellucidError) else f"{type(error).__name__}: "
+            yield Examined(about, f"{kind}{error}", sound=False)
+    given = [f"{name}={'...' if 'TOKEN' in name else value}" for name, value in sorted(os.environ.items())
+             if name.startswith("PELLUCID_")]  # fmt: skip
+    yield Examined("environment", ", ".join(given) or "no variable PELLUCID_... is set")
 
+
+def _versions() -> Iterator[Examined]:
+    """Yield the versions of what every installation has."""
     yield Examined("pellucid", f"{pellucid.__version__} in {Path(pellucid.__file__).parent}")
     yield Examined("python", f"{platform.python_version()}, {sys.executable}; {platform.platform()}")
     libraries = ("numpy", "tokenizers", "safetensors", "huggingface-hub", "typer", "rich")
     yield Examined("libraries", ", ".join(f"{name} {metadata.version(name)}" for name in libraries))
+
+
+def _kernels() -> Iterator[Examined]:
+    """Yield which C kernels run, or why none does."""
+    from pellucid.native.library import native
+
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         kernels = native()
     said = "; ".join(str(warning.message) for warning in caught)
     level = "" if kernels is None else Path(str(kernels._name)).stem.removeprefix("kernels-")
     yield Examined("kernels", level or said or "not loaded: slow Python does their work", kernels is not None)
+
+
+def _threads() -> Iterator[Examined]:
+    """Yield how many threads are used."""
+    from pellucid.static.bulk import default_threads
+
     yield Examined("threads", f"{default_threads()} of {os.cpu_count()} cores; PELLUCID_THREADS changes it")
-    yield from _extras()
-    yield from _models()
-    yield Examined("hub", _hub())
-    given = [f"{name}={'...' if 'TOKEN' in name else value}" for name, value in sorted(os.environ.items())
-             if name.startswith("PELLUCID_")]  # fmt: skip
-    yield Examined("environment", ", ".join(given) or "no variable PELLUCID_... is set")
 
 
 def _extras() -> Iterator[Examined]:
@@ -74,14 +101,19 @@ def _extras() -> Iterator[Examined]:
 
 
 def _models() -> Iterator[Examined]:
-    """Check the files of the bundled models, and what the first of them says."""
-    import pellucid
-    from pellucid.errors import PellucidError
-    from pellucid.folder import bundled_models, verify
-
-    names = bundled_models()
-    broken = [f"{name}/{file.name} {file.state}" for name in names for file in verify(name) if not file.sound]
+    """Check the files of the bundled models."""
+    broken, names = [], bundled_models()
+    for name in names:
+        try:
+            broken += [f"{name}/{file.name} {file.state}" for file in verify(name) if not file.sound]
+        except PellucidError as error:
+            broken.append(f"{name}: {error}")
     yield Examined("models", ", ".join(broken or names) or "none is bundled", bool(names) and not broken)
+
+
+def _self_test() -> Iterator[Examined]:
+    """Take a score of the first model apart."""
+    names = bundled_models()
     if not names:
         return
     model = "static-en" if "static-en" in names else names[0]
@@ -96,13 +128,12 @@ def _models() -> Iterator[Examined]:
     yield Examined("self-test", f"{told}, which add up to it{'' if held else f' but for {difference}'}", held)
 
 
-def _hub() -> str:
-    """Return which models of the hub can be opened without a network."""
+def _hub() -> Iterator[Examined]:
+    """Yield which models of the hub can be opened without a network."""
     from huggingface_hub import constants
 
     folder = Path(constants.HF_HUB_CACHE)
     kept = sorted(path.name.removeprefix("models--").replace("--", "/") for path in folder.glob("models--*"))
     shown = ", ".join(kept[:8]) + (f" and {len(kept) - 8} more" if len(kept) > 8 else "")
-    return f"{'never asked (HF_HUB_OFFLINE)' if constants.HF_HUB_OFFLINE else 'asked where a name needs it'}; " + (
-        f"kept in {folder}: {shown}" if kept else f"nothing is kept in {folder}"
-    )
+    asked = "never asked (HF_HUB_OFFLINE)" if constants.HF_HUB_OFFLINE else "asked where a name needs it"
+    yield Examined("hub", f"{asked}; " + (f"kept in {folder}: {shown}" if kept else f"nothing is kept in {folder}"))
