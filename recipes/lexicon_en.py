@@ -42,6 +42,7 @@ REFINEMENT = RefinementSettings(steps=1_200, learning_rate=0.03, evaluate_every=
 READ, TRAINED, KEPT = 64, 40, 33  # clusters of a word: read from the head, trained, kept in the end
 RARE = 3  # a word that occurs less often is helped by its neighbours
 NEIGHBOURS = 8
+BLOCK = 256  # words whose neighbours are looked for at a time
 
 
 def start_table(lexicon: LexiconEmbedder, words: StaticEmbedder, taken: Extraction, bags: Bags) -> Any:
@@ -62,12 +63,15 @@ def start_table(lexicon: LexiconEmbedder, words: StaticEmbedder, taken: Extracti
 def nearest(words: StaticEmbedder, common: np.ndarray) -> Any:
     """Return the shares of the nearest common words in each word that is not common, CSR [words, words]."""
     vectors = unit_rows(words.word_vectors(np.arange(len(common))))
-    known, parts = np.flatnonzero(common), []
-    for row in np.flatnonzero(~common).tolist():
-        cosines = vectors[known] @ vectors[row]
-        best = np.argpartition(-cosines, NEIGHBOURS)[:NEIGHBOURS]
-        weights = cosines[best].clip(0) ** 3
-        parts.append((np.full(NEIGHBOURS, row), known[best], weights / max(weights.sum(), 1e-6)))
+    known, others, parts = np.flatnonzero(common), np.flatnonzero(~common), []
+    candidates = vectors[known]
+    for start in range(0, len(others), BLOCK):
+        asked = others[start : start + BLOCK]
+        cosines = vectors[asked] @ candidates.T
+        best = np.argpartition(-cosines, NEIGHBOURS, axis=1)[:, :NEIGHBOURS]
+        weights = np.take_along_axis(cosines, best, axis=1).clip(0) ** 3
+        weights /= np.maximum(weights.sum(axis=1, keepdims=True), 1e-6)
+        parts.append((np.repeat(asked, NEIGHBOURS), known[best].ravel(), weights.ravel()))
     rows, columns, shares = map(np.concatenate, zip(*parts, strict=True))
     return sparse.csr_matrix((shares, (rows, columns)), shape=(len(common), len(common)))
 

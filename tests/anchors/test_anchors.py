@@ -527,6 +527,20 @@ def test_anchors_over_anchors_open_in_plain_sentence_transformers(transformer, t
     same(pellucid.load(tmp_path / "model"), model)
 
 
+def test_the_order_of_vectors_in_memory_changes_no_bit(tmp_path: Path) -> None:
+    """BLAS rounds otherwise by columns: an edited model, whose rows came so, was not itself when saved and opened."""
+    model = pellucid.load("anchors-en-200")
+    texts = ["a loan for a house", "the cat sat on the mat, and the dog too", "mortgages"]
+    edited = model.without(3).scale({0: 0.5}).merge(1, 2)
+    edited.save_pretrained(tmp_path / "model")
+    np.testing.assert_array_equal(pellucid.load(tmp_path / "model").encode(texts), edited.encode(texts))
+    turned = AnchorEmbedder.from_parts(model.encoder, np.asfortranarray(model.vectors), model.dimensions)
+    np.testing.assert_array_equal(turned.encode(texts), model.encode(texts))
+    by_columns = pellucid.load(lambda texts: np.asfortranarray(model.encode(texts)))
+    np.testing.assert_array_equal(AnchorEmbedder(by_columns, texts).vectors, AnchorEmbedder(model, texts).vectors)
+    assert edited.vectors.flags.c_contiguous and by_columns.encode(texts).flags.c_contiguous
+
+
 def test_an_encoder_without_stock_modules_is_told_when_saved(fruit: StaticEmbedder, tmp_path: Path) -> None:
     model = AnchorEmbedder(pellucid.EnsembleEmbedder({"a": fruit, "b": fruit}), ["apple", "the car"])
     with pytest.warns(UserWarning, match=r"plain sentence-transformers will not open .*\(EnsembleEmbedder\)") as told:

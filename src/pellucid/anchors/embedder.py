@@ -125,7 +125,7 @@ class AnchorEmbedder(Embedder):
         self._dimensions = Dimensions(Dimension(name, (text,)) for name, text in zip(names, texts))
         self.encoder = load(encoder)
         self.encoder_name: str | None = None
-        self.vectors = anchor_vectors(self.encoder, texts) * factors[:, None]
+        self.vectors = np.ascontiguousarray(anchor_vectors(self.encoder, texts) * factors[:, None])
 
     @classmethod
     def from_parts(
@@ -151,7 +151,8 @@ class AnchorEmbedder(Embedder):
             raise InputError(f"the anchors' vectors hold NaN, infinity or numbers beyond {_LARGEST:g}")
         model = cls.__new__(cls)
         model.encoder, model.encoder_name = load(encoder), encoder_name
-        model.vectors, model._dimensions = vectors, dimensions
+        # In another order of memory BLAS rounds otherwise: an edited model would differ from itself, saved and opened.
+        model.vectors, model._dimensions = np.ascontiguousarray(vectors), dimensions
         return model
 
     @classmethod

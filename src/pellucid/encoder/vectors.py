@@ -46,7 +46,7 @@ def checked_vectors(vectors: Any, texts: list[str], name: str, dimension: int | 
     if hasattr(vectors, "detach"):
         vectors = vectors.detach().float().cpu().numpy()
     try:
-        rows: Vectors = np.asarray(vectors, dtype=np.float32)
+        rows: Vectors = np.ascontiguousarray(vectors, dtype=np.float32)  # in one order of memory, BLAS rounds one way
     except (TypeError, ValueError) as error:
         raise InputError(f"the encoder did not give an array of numbers: {error}") from error
     if rows.ndim != 2 or len(rows) != len(texts):
