@@ -238,7 +238,7 @@ def head(source: Source, backbone: Backbone, row: Row) -> tuple[Clusters, np.nda
         relative: the same, after the mean centroid was taken away from all
         last: the same, by the logits at a sentence's last state, which pooling "last" takes
     """
-    made = _clusters(source, backbone, row)
+    made = clusters_of(source, row)
     if row.head == "plain":
         return made, None
     if row.head in ("relative", "last"):
@@ -276,10 +276,11 @@ def reading(row: Row) -> LexiconSettings:
     return LexiconSettings(template=template, pooling=row.pooling, shift=row.shift, max_length=LENGTH)  # type: ignore[arg-type]
 
 
-def _clusters(source: Source, backbone: Backbone, row: Row) -> Clusters:
+def clusters_of(source: Source, row: Row) -> Clusters:
     """Return the clusters of the head's rows, made once."""
     folder = source.work / f"clusters-{row.clusters}{'-raw' * row.raw}"
     if not folder.exists():
+        backbone = source.backbone(row)
         made = cluster_vocabulary(backbone.head, backbone.tokenizer, row.clusters, iterations=10, unit_rows=not row.raw)
         with tempfile.TemporaryDirectory(dir=source.work) as aside:
             made.save(aside)

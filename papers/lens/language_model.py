@@ -65,6 +65,7 @@ from recipes.lexicon_smollm2 import (
     Row,
     Source,
     add_source,
+    clusters_of,
     held_out,
     short_sentences,
     source_of,
@@ -199,7 +200,8 @@ def pruned(rows: Any, most: int) -> Any:
 
 def grouped(source: Source, rows: Any, way: str) -> Any:
     """Return the embeddings by all tokens with the 4,000 clusters' coordinates: "maximum" or "sum" of their tokens'."""
-    tokens, clusters = (Clusters.load(source.work / f"clusters-{count}") for count in (None, 4000))
+    each = (Row(clusters=None), Row(clusters=4000))  # no row of this work folder may have made them yet
+    tokens, clusters = (clusters_of(source, row) for row in each)
     group = np.empty(tokens.assignment.max() + 1, np.int64)
     group[tokens.assignment[tokens.assignment >= 0]] = clusters.assignment[tokens.assignment >= 0]
     count, starts = len(clusters.centroids), range(0, rows.shape[0], 256)
