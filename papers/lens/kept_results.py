@@ -89,7 +89,7 @@ CLAIMS = {
     "dense (mean) above static-en": ("dense, mean", "static-en"),
     "lexicon (24,600 clusters) above lexicon-minilm": ("24,600 clusters", "lexicon-minilm"),
 }
-"""What is said in words, after the fewest batches: those rows have most seeds."""
+"""What is said in words; after the fewest batches rows have most seeds."""
 
 COMPARED = (
     *CLAIMS.values(),
@@ -216,7 +216,7 @@ def tables(folder: Path) -> str:
     every = {steps: kept_rows(folder, steps) for steps in STEPS}
     floors = {label: one for label in FLOORS if (one := kept_row(folder, floor_name(label))) is not None}
     parts = [_table(steps, found | _alike(floors)) for steps, found in every.items() if found]
-    return "\n".join([_said(every[STEPS[0]] | _alike(floors)), *parts, _learnt(every)])
+    return "\n".join([*parts, _learnt(every)])
 
 
 def _learnt(every: Mapping[int, Mapping[str, Mapping[int, Measured]]]) -> str:
@@ -247,7 +247,9 @@ def _said(found: Mapping[str, Mapping[int, Measured]]) -> str:
                 f"{claim}, {mean.signed()}, {seeds} seed{'s' * (seeds > 1)}"
             )
     lines = [f"{judged.capitalize()}: {'; '.join(said[judged])}." for judged in WORDS.values() if judged in said]
-    return "".join(f"{fill(line, 118, initial_indent='- ', subsequent_indent='  ')}\n" for line in lines)
+    return "".join(
+        f"{fill(line, 118, break_on_hyphens=False, initial_indent='- ', subsequent_indent='  ')}\n" for line in lines
+    )
 
 
 def _table(steps: int, found: Mapping[str, Mapping[int, Measured]]) -> str:
@@ -264,8 +266,9 @@ def _table(steps: int, found: Mapping[str, Mapping[int, Measured]]) -> str:
     pairs = [(one, other) for one, other in COMPARED if found.get(one, {}).keys() & found.get(other, {}).keys()]
     differences = [_compared(found, *pair) for pair in pairs]
     header = ["", "seeds", *KINDS, "mean", "coordinates of a text"]
-    return f"""After {steps} batches:
+    return f"""After {steps:,} batches:
 
+{_said(found)}
 {markdown_table(header, lines)}
 {markdown_table(_DIFFERENCE, differences)}"""
 

@@ -320,7 +320,7 @@ def test_floors_stand_beside_every_seed_and_bm25_only_where_it_ranks(opened, few
     assert lines["**BM25, stemmed**"].startswith("| **BM25, stemmed** | - | - | 75.0 | 75.0 | - | - | - |")
     assert "| -50.0 (-50.0 to -50.0) | - | retrieval: **does not hold** |" in lines["4,000 clusters - BM25, stemmed"]
     assert lines["4,000 clusters - static-en"].endswith("| **does not hold** |")
-    said = " ".join(results.tables(tmp_path).partition("After 96")[0].split())
+    said = " ".join(results.tables(tmp_path).partition("\n|")[0].split())
     assert "lexicon (4,000 clusters) above static-en, -15.0 (-15.0 to -15.0), 1 seed" in said
 
 
