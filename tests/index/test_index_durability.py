@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import faulthandler
 import json
 import os
 import random
@@ -301,11 +302,12 @@ def test_a_commit_over_a_later_one_is_refused(tmp_path):
 # Forks
 
 
-def in_fork(work, seconds=30):
-    """Run `work` in a forked process; return what it returned, or how it failed."""
+def in_fork(work, seconds=60):
+    """Run `work` in a forked process; return what it returned, or how it failed; where it hangs is told on stderr."""
     reader, writer = os.pipe()
     child = os.fork()
     if not child:
+        faulthandler.dump_traceback_later(seconds - 5, file=2)
         try:
             said = repr(work())
         except BaseException as error:
