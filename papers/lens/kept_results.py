@@ -178,15 +178,14 @@ def made_of(row: Row) -> dict[str, str]:
 
 def grid() -> list[Row]:
     """Return all rows, those that tell most first."""
-    few = [_at(row, STEPS[0], seed) for seed in SEEDS for row in MODELS.values()]
-    longest = [_at(MODELS[label], STEPS[2], 0) for label in LONGEST]
-    more = [
-        [_at(row, steps, seed) for row in rows.values()]
+    few, more, most = STEPS
+    first = [_at(row, few, seed) for seed in SEEDS for row in MODELS.values()]
+    longest = [_at(MODELS[label], most, 0) for label in LONGEST]
+    rest = [
+        [*(_at(row, few, seed) for row in LATER.values()), *(_at(row, more, seed) for row in MODELS.values())]
         for seed in SEEDS
-        for rows, steps in ((LATER, STEPS[0]), (MODELS, STEPS[1]))
     ]
-    later, longer, *further = more
-    return [*few, *later, *longer, *longest, *(row for rows in further for row in rows)]
+    return [*first, *rest[0], *longest, *rest[1], *rest[2]]
 
 
 def floor_name(label: str) -> str:
