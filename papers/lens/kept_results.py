@@ -180,12 +180,10 @@ def grid() -> list[Row]:
     """Return all rows, those that tell most first."""
     few, more, most = STEPS
     first = [_at(row, few, seed) for seed in SEEDS for row in MODELS.values()]
+    later = [_at(row, few, seed) for seed in SEEDS for row in LATER.values()]
+    longer = [_at(row, more, seed) for seed in SEEDS for row in MODELS.values()]
     longest = [_at(MODELS[label], most, 0) for label in LONGEST]
-    rest = [
-        [*(_at(row, few, seed) for row in LATER.values()), *(_at(row, more, seed) for row in MODELS.values())]
-        for seed in SEEDS
-    ]
-    return [*first, *rest[0], *longest, *rest[1], *rest[2]]
+    return [*first, *longer, *later, *longest]
 
 
 def floor_name(label: str) -> str:

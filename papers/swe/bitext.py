@@ -57,8 +57,8 @@ def translation_scores(model: Embedder, first: Sequence[str], second: Sequence[s
     if len(first) != len(second) or not len(first):
         raise InputError(f"{len(first)} sentences have {len(second)} translations")
     embeddings1, embeddings2 = _embedded(model, first), _embedded(model, second)
-    forward = _nearest(embeddings1, embeddings2, 1)[0][:, 0]
-    back = _nearest(embeddings2, embeddings1, 1)[0][:, 0]
+    forward = nearest(embeddings1, embeddings2, 1)[0][:, 0]
+    back = nearest(embeddings2, embeddings1, 1)[0][:, 0]
     right = np.arange(len(first))
     return TranslationScores(
         _f1(right, forward), _f1(right, back), float(np.mean(forward == right)), float(np.mean(back == right))
@@ -74,7 +74,7 @@ def f1_in_all(model: Embedder, sentences: Sequence[str], others: Sequence[str], 
     """
     if len(sentences) != len(gold):
         raise InputError(f"{len(sentences)} sentences have {len(gold)} translations")
-    found, _ = _nearest(_embedded(model, sentences), _embedded(model, others), 1)
+    found, _ = nearest(_embedded(model, sentences), _embedded(model, others), 1)
     return _f1(gold, found[:, 0])
 
 
@@ -93,8 +93,8 @@ def mine_pairs(model: Embedder, first: Sequence[str], second: Sequence[str], *, 
     """
     embeddings1, embeddings2 = _embedded(model, first), _embedded(model, second)
     neighbours = min(neighbours, len(first), len(second))
-    found1, cosines1 = _nearest(embeddings1, embeddings2, neighbours)
-    found2, cosines2 = _nearest(embeddings2, embeddings1, neighbours)
+    found1, cosines1 = nearest(embeddings1, embeddings2, neighbours)
+    found2, cosines2 = nearest(embeddings2, embeddings1, neighbours)
     mean1, mean2 = cosines1.mean(axis=1), cosines2.mean(axis=1)
     margins1 = cosines1 / np.maximum((mean1[:, None] + mean2[found1]) / 2, 1e-9)
     margins2 = cosines2 / np.maximum((mean2[:, None] + mean1[found2]) / 2, 1e-9)
@@ -125,7 +125,7 @@ def _embedded(model: Embedder, texts: Sequence[str]) -> Vectors:
     return embeddings
 
 
-def _nearest(embeddings: Vectors, others: Vectors, count: int) -> tuple[Ints, Vectors]:
+def nearest(embeddings: Vectors, others: Vectors, count: int) -> tuple[Ints, Vectors]:
     """Return the `count` nearest of the others, in no order where more than one, and their cosines."""
     found = np.empty((len(embeddings), count), np.int64)
     cosines = np.empty((len(embeddings), count), np.float32)

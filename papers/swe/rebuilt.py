@@ -33,6 +33,7 @@ from papers.local_tasks import find_tasks
 from papers.options import make_parser
 from papers.pages import markdown_table, measured, print_block, wrapped
 from papers.retrieval_sets import dense_hits, read_collection
+from papers.swe.bitext import nearest
 from papers.swe.crosslingual import LANGUAGES, bucc, tatoeba
 from papers.vector_cache import Vectors, unit_rows
 from pellucid.corpus import read_texts
@@ -99,9 +100,7 @@ def translations(models: Sequence[Any], data: Path) -> Iterator[list[Any]]:
 
 def found(model: Any, queries: Sequence[str], texts: Sequence[str], right: npt.NDArray[Any]) -> npt.NDArray[Any]:
     """Return x 100 whether the nearest of the texts to each query is the right one, float64 [queries]."""
-    rows, others = encoded(model, queries), encoded(model, texts)
-    blocks = [(rows[n : n + 1024] @ others.T).argmax(axis=1) for n in range(0, len(rows), 1024)]
-    return 100.0 * (np.concatenate(blocks) == right)
+    return 100.0 * (nearest(encoded(model, queries), encoded(model, texts), 1)[0][:, 0] == right)
 
 
 def _translated(name: str, ways: Sequence[tuple[npt.NDArray[Any], ...]]) -> list[Any]:

@@ -17,7 +17,6 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
-from functools import cached_property
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +24,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pellucid.errors import InputError
+from pellucid.forks import cached_property
 from pellucid.rows import (
     NO_SCORE,
     REMAINDER,

@@ -7,13 +7,13 @@ products of two rows' coordinates; one that can explain more overrides `terms`.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from pellucid.embeddings import PLAIN, Role, unit_rows
+from pellucid.forks import cached_property
 from pellucid.rows import DIMENSION, EMBEDDING, REMAINDER, Row
 from pellucid.text import Coverage, Span
 

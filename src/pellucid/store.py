@@ -29,7 +29,6 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from threading import RLock
 from typing import Any, TextIO
 
 import numpy as np
@@ -241,27 +240,6 @@ def _let_go() -> None:
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_let_go)
-
-
-class ForkLock:
-    """A lock of threads for the life of a module; a forked child gets a free one, whoever held the parent's."""
-
-    def __init__(self) -> None:
-        """Make it."""
-        self._renew()
-        if hasattr(os, "register_at_fork"):
-            os.register_at_fork(after_in_child=self._renew)
-
-    def _renew(self) -> None:
-        self._lock = RLock()
-
-    def __enter__(self) -> None:
-        """Wait for it."""
-        self._lock.acquire()
-
-    def __exit__(self, *error: object) -> None:
-        """Free it."""
-        self._lock.release()
 
 
 def _try_lock(handle: int) -> None:

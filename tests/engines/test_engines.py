@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import shutil
 import socket
@@ -498,10 +499,17 @@ def test_settings_that_cannot_be(tmp_path):
 
 
 def kill(index, shard, replica):
-    """End the process of an actor as a crash does."""
+    """End the process of an actor as a crash does; when this returns it is gone, and nothing is being restored."""
     import ray
 
-    ray.kill(index._at.engine._shards[shard][replica].actor)
+    index._at.engine._background.submit(lambda: None).result(60)  # what an earlier loss has begun
+    actor = index._at.engine._shards[shard][replica].actor
+    process = ray.get(actor.__ray_call__.remote(lambda _: os.getpid()))
+    ray.kill(actor)
+    end = time.monotonic() + 30
+    while os.path.exists(f"/proc/{process}"):
+        assert time.monotonic() < end
+        time.sleep(0.01)
 
 
 def test_a_search_goes_on_when_an_actor_is_lost(tmp_path, words, ray_here):
@@ -525,7 +533,6 @@ def test_an_actor_without_its_folder_is_filled_by_another(tmp_path, words, ray_h
     with Index.create(tmp_path / "index", {"words": words}, engine=engine) as index:
         index.add([str(n) for n in range(50)], texts_of(50), metadata=[{"n": n} for n in range(50)])
         kill(index, 0, 0)
-        time.sleep(0.5)
         shutil.rmtree(tmp_path / "index/engine-1/shard-0-0")
         index.add(["new"], ["w1 w1"])  # waits for it
         kill(index, 0, 1)
@@ -533,7 +540,6 @@ def test_an_actor_without_its_folder_is_filled_by_another(tmp_path, words, ray_h
         assert index.verify() == [] and len(index.search("w1", 100, where={"n": {"lt": 50}})) > 0
         for replica in (0, 1):
             kill(index, 0, replica)
-        time.sleep(0.5)
         shutil.rmtree(tmp_path / "index/engine-1")
         with pytest.raises(EngineError, match="lost what was in it"):
             index.search("w1")

@@ -14,6 +14,7 @@ import sys
 import threading
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -22,6 +23,7 @@ pytest.importorskip("Stemmer")
 
 import pellucid
 import pellucid.index.commits as commits
+import pellucid.index.segments as segments
 from index_writer import look, opened, pairs, text_of, vectors, wrong_in
 from pellucid.errors import IndexFolderError, InputError, PellucidError, WritingError
 from pellucid.static.embedder import StaticEmbedder
@@ -359,6 +361,34 @@ def test_forks_at_any_moment_search_and_add_and_lose_nothing(tmp_path, forks):
         assert f"child-{number}" in index
         index.delete([f"child-{number}"])
     assert look(index) == "" and index.verify() == []
+
+
+@LINUX
+@pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
+def test_a_child_forked_while_a_property_is_computed_can_compute_it(tmp_path, monkeypatch):
+    """No lock is left behind that a thread of the parent held: up to Python 3.11 functools' properties have one."""
+    index = created(tmp_path / "index")
+    index.add(["a", "b", "c"], ["a b c", "abc", "c"])
+    index.delete(["a"])
+    started, go_on = threading.Event(), threading.Event()
+
+    def slow(*arguments, **options):
+        if threading.current_thread() is not threading.main_thread():
+            started.set()
+            go_on.wait(60)
+        return np.ones(*arguments, **options)
+
+    segment = index._at.commit.segments[0]
+    vars(segment).pop("live", None)
+    monkeypatch.setattr(segments, "np", SimpleNamespace(**{**vars(np), "ones": slow}))
+    thread = threading.Thread(target=lambda: segment.live)
+    thread.start()
+    assert started.wait(10)
+    try:
+        assert in_fork(lambda: [hit.id for hit in index.search("abc")], 20) == "['b', 'c']"
+    finally:
+        go_on.set()
+        thread.join()
 
 
 @LINUX

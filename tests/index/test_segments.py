@@ -371,6 +371,28 @@ def test_the_hits_are_the_best_there_are_past_every_threshold(tmp_path, how, dim
         assert index.verify() == []
 
 
+@pytest.mark.parametrize("dimension", [3, 5, 64, 257])
+@pytest.mark.parametrize("coarse", [40, 1000])
+def test_equal_vectors_have_one_score_wherever_they_stand_and_come_in_the_order_added(
+    tmp_path, dimension, coarse, monkeypatch
+):
+    """BLAS rounds the product of a row by its place in the matrix: it gave equal documents any order."""
+    monkeypatch.setattr(segments, "COARSE_ROWS", coarse)
+    monkeypatch.setattr(searching, "_COARSE", coarse)
+    chance, count = np.random.default_rng(dimension), 150
+    kinds = chance.integers(0, 7, count)
+    rows = chance.standard_normal((7, dimension)).astype(np.float32)[kinds]
+    with Index.create(tmp_path / "i", {"one": Scripted(rows)}, bm25=False) as index:
+        for start in range(0, count, 40):
+            numbers = range(start, min(start + 40, count))
+            index.add([f"{n}" for n in numbers], [f"r{n}" for n in numbers])
+        hits = index.search(f"r{count - 1}", count)
+        scores = {kinds[int(hit.id)]: hit.score for hit in hits}
+        assert len(hits) == count and all(hit.score == scores[kinds[int(hit.id)]] for hit in hits)
+        assert [int(hit.id) for hit in hits] == sorted(range(count), key=lambda n: (-scores[kinds[n]], n))
+        assert {index.score(f"r{count - 1}", f"{n}").score for n in range(count)} == set(scores.values())
+
+
 def test_coarse_codes_are_read_where_they_are_and_bound_what_they_leave_out(tmp_path, monkeypatch):
     """With 8 bits few passages are multiplied exactly; were the bound ignored, others would be found."""
     monkeypatch.setattr(segments, "COARSE_ROWS", 100)

@@ -17,7 +17,6 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from dataclasses import field as data_field
-from functools import cached_property
 from hashlib import blake2b
 from itertools import islice
 from pathlib import Path
@@ -32,6 +31,7 @@ from pellucid.corpus import UNPACKERS, Corpus, is_path, read_lines, read_texts
 from pellucid.embeddings import as_rows, unit_rows
 from pellucid.errors import CorpusError, InputError, check_integer, missing_extra
 from pellucid.explanation import Explanation
+from pellucid.forks import cached_property
 from pellucid.pretrained import load
 from pellucid.progress import Progress
 from pellucid.store import writing

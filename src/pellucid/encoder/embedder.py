@@ -7,7 +7,6 @@ checked. Its dimensions have no names; how its scores are taken apart all the sa
 from __future__ import annotations
 
 from contextlib import nullcontext
-from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -22,8 +21,9 @@ from pellucid.encoder.vectors import TOKENIZING, at_length_1, checked_vectors, p
 from pellucid.encoder.words import Fit, WordReasons, fit_words, words_for
 from pellucid.errors import InputError
 from pellucid.folder import identify
+from pellucid.forks import ForkLock, cached_property
 from pellucid.query import Query
-from pellucid.store import ForkLock, writing_folder
+from pellucid.store import writing_folder
 from pellucid.text import Coverage, Span, well_formed, words_before
 from pellucid.untrusted import without_bars
 

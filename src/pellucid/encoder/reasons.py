@@ -12,13 +12,13 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from functools import cached_property
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
 from pellucid.embeddings import Role
 from pellucid.encoder.vectors import unit_vectors
+from pellucid.forks import cached_property
 from pellucid.query import NO_TERMS, REMAINDER_ROW, Floats, Integers, Query, StoredVector, Terms
 from pellucid.rows import SHARED, PairTable, Row
 from pellucid.text import JOINER

@@ -9,7 +9,7 @@ import numpy as np
 from pellucid.base import Embedder, Vectors
 from pellucid.embeddings import Role
 from pellucid.errors import InputError
-from pellucid.store import ForkLock
+from pellucid.forks import ForkLock
 from pellucid.text import well_formed
 
 TOKENIZING = ForkLock()  # a fast tokenizer that pads in one thread refuses another: "Already borrowed"

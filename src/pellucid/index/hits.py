@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
+from functools import partial
 from typing import Any, ClassVar, NamedTuple, overload
 
 import numpy as np
@@ -12,6 +12,7 @@ import numpy as np
 from pellucid.analysis.ranking import WhyAbove
 from pellucid.errors import InputError, check_integer
 from pellucid.explanation import Explanation
+from pellucid.forks import cached_property
 from pellucid.index.reasons import Reasons
 from pellucid.index.settings import Weights, checked_weights
 from pellucid.query import Terms

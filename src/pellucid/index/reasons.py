@@ -8,12 +8,12 @@ most of the work is the same for them.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import cached_property
 from operator import itemgetter
 
 import numpy as np
 
 from pellucid.explanation import Explanation
+from pellucid.forks import cached_property
 from pellucid.index.bm25 import impacts
 from pellucid.index.engine import Vector
 from pellucid.index.words import WordCache

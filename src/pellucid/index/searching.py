@@ -8,7 +8,7 @@ exactly. Where an engine holds the vectors, each part brings its best passages i
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from functools import cache, cached_property, partial
+from functools import cache, partial
 from itertools import islice
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -18,6 +18,7 @@ import numpy.typing as npt
 
 from pellucid.encoder.reasons import EncoderQuery
 from pellucid.errors import EngineError, IndexFolderError, InputError
+from pellucid.forks import cached_property
 from pellucid.index.bm25 import Analyser, impacts, query_weights
 from pellucid.index.commits import Commit
 from pellucid.index.damage import damaged
@@ -86,7 +87,7 @@ class Scores:
             elif coarse and (rounded := segment.coarse(name)) is not None:
                 self.parts[name] = self._coarse(name, rounded, vector)
             else:
-                self.parts[name] = segment.dense(name) @ vector
+                self.parts[name] = _multiplied(segment.dense(name), vector)
 
     def _bm25(self) -> Floats:
         every = self._question.passages_with(self.segment)
@@ -145,9 +146,17 @@ class Scores:
         """Return the parts of the scores of some passages, the coarse ones multiplied exactly."""
         vectors = self._question.vectors
         return {
-            name: self.segment.dense(name)[passages] @ vectors[name] if name in self._rounded else part[passages]
+            name: _multiplied(self.segment.dense(name)[passages], vectors[name])
+            if name in self._rounded
+            else part[passages]
             for name, part in self.parts.items()
         }
+
+
+def _multiplied(rows: Floats, vector: Floats) -> Floats:
+    """Return the products of rows with a vector: equal rows have equal ones, which BLAS gives only in equal places."""
+    products: Floats = np.einsum("ij,j->i", rows, vector)
+    return products
 
 
 class Question:

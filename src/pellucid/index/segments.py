@@ -18,7 +18,6 @@ import hashlib
 import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import cached_property
 from itertools import chain, pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -27,6 +26,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pellucid.errors import ModelFolderError
+from pellucid.forks import cached_property
 from pellucid.index.damage import STRINGS, Tensors, check_tensors, damage_reported, damaged, wrong_numbers
 from pellucid.index.documents import Document
 from pellucid.index.engine import Vector, Where

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 from dataclasses import replace
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from pellucid.errors import missing_extra
+from pellucid.forks import cached_property
 from pellucid.integrations.plain import dense, metadata_of, name_of, open_index, open_model, sparse
 
 try:

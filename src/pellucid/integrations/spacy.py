@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from pellucid.errors import InputError, missing_extra
+from pellucid.forks import cached_property
 from pellucid.integrations.plain import dense, open_model
 
 try:

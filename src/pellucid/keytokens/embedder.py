@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import asdict
-from functools import cache, cached_property, partial
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
@@ -29,6 +29,7 @@ from pellucid.base import Vectors
 from pellucid.dimensions import Dimensions, Edit, mixed, renaming, write_dimensions
 from pellucid.embeddings import PLAIN, Role, check_texts, checked_role, explained_texts, unit_rows
 from pellucid.errors import InputError, ModelFolderError, warn
+from pellucid.forks import cached_property
 from pellucid.keytokens.adjustments import Adjustment, component_adjustment, mean_adjustment
 from pellucid.keytokens.head import TokenHead, TopTokens
 from pellucid.keytokens.states import (

@@ -12,7 +12,6 @@ decoded to; the others are called text tokens.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,6 +20,7 @@ import numpy.typing as npt
 from pellucid.base import Vectors
 from pellucid.dimensions import Dimension, Dimensions
 from pellucid.errors import InputError
+from pellucid.forks import cached_property
 from pellucid.transformer.tokenwords import Rank, tokens_of_rows, unused_name
 
 Rows = npt.NDArray[np.float32]

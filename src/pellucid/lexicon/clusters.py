@@ -10,7 +10,6 @@ from __future__ import annotations
 import warnings
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -20,6 +19,7 @@ import numpy.typing as npt
 from pellucid import embeddings
 from pellucid.dimensions import Dimension, Dimensions, as_text, read_dimensions, write_dimensions
 from pellucid.errors import InputError, ModelFolderError, missing_extra
+from pellucid.forks import cached_property
 from pellucid.progress import Progress
 from pellucid.store import read_json, read_tensors, write_json, write_tensors
 from pellucid.transformer.reading import Reader, ReadingSettings

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from functools import cache, cached_property
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
@@ -32,6 +32,7 @@ from pellucid.base import Vectors
 from pellucid.dimensions import Dimensions, Edit, write_dimensions
 from pellucid.embeddings import Role
 from pellucid.errors import InputError, ModelFolderError, check_choice, check_numbers
+from pellucid.forks import cached_property
 from pellucid.lexicon.clusters import Clusters
 from pellucid.mixing import after_edit, diagonal_scales, mixing_tensors, read_mixed, sparse_units, strongest_source
 from pellucid.query import Query, SpanFinder

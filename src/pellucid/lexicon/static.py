@@ -21,7 +21,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
@@ -32,6 +31,7 @@ from pellucid.base import Embedder
 from pellucid.dimensions import Dimensions, Edit, write_dimensions
 from pellucid.embeddings import Role
 from pellucid.errors import InputError, ModelFolderError, check_numbers, require
+from pellucid.forks import cached_property
 from pellucid.mixing import (
     LARGEST,
     after_edit,

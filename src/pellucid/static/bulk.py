@@ -13,7 +13,7 @@ import codecs
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import cached_property, partial
+from functools import partial
 from itertools import pairwise
 from string import punctuation
 from typing import Any, NamedTuple
@@ -25,6 +25,7 @@ from tokenizers.pre_tokenizers import BertPreTokenizer
 from pellucid.base import Vectors
 from pellucid.embeddings import check_texts
 from pellucid.errors import InputError
+from pellucid.forks import cached_property
 from pellucid.native.library import PADDING, Pieces, Table, WordIndex, WordReader, join_texts
 from pellucid.progress import Progress
 from pellucid.static.folder import is_known_sound, not_finite

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from functools import cached_property, partial
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -35,6 +35,7 @@ from pellucid.dimensions import (
 from pellucid.embeddings import Role, is_arrow, unit_rows
 from pellucid.errors import InputError, require
 from pellucid.folder import locate
+from pellucid.forks import cached_property
 from pellucid.native.library import native
 from pellucid.query import Query
 from pellucid.static.folder import (

@@ -8,7 +8,6 @@ the constants of `spelling.py` as they stand there.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -16,6 +15,7 @@ import numpy.typing as npt
 
 from pellucid.base import Vectors
 from pellucid.errors import InputError
+from pellucid.forks import cached_property
 from pellucid.native.library import Spelling, native
 from pellucid.static.spelling import NEIGHBOURS, NgramIndex, Predicted, Speller, marked_codes
 from pellucid.text import LONGEST_WORD

@@ -19,7 +19,6 @@ This is the readable form; `likeness.py` is the one in C for many words.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import cached_property
 from hashlib import shake_128
 from typing import Any, NamedTuple
 
@@ -30,6 +29,7 @@ from pellucid.base import Vectors
 from pellucid.dimensions import Mixing
 from pellucid.embeddings import unit_rows
 from pellucid.errors import InputError
+from pellucid.forks import cached_property
 from pellucid.text import LONGEST_WORD, Vocabulary
 
 BITS = 18

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import cached_property
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -17,6 +16,7 @@ import numpy.typing as npt
 
 from pellucid.embeddings import Role
 from pellucid.errors import InputError
+from pellucid.forks import cached_property
 from pellucid.native.library import distinct_values, group_words, native, pair_products
 from pellucid.query import Query, Terms
 from pellucid.rows import READ_AS, WORD, PairTable, Row, pair_row

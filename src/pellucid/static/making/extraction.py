@@ -28,9 +28,9 @@ from pellucid.corpus import Corpus, is_path, read_texts
 from pellucid.encoder.embedder import EncoderEmbedder
 from pellucid.errors import CorpusError, InputError
 from pellucid.fingerprint import fingerprint
+from pellucid.forks import ForkLock
 from pellucid.progress import Progress
 from pellucid.static.making.segmentation import word_finder
-from pellucid.store import ForkLock
 from pellucid.text import Word, well_formed
 from pellucid.workfolder import WorkFolder
 

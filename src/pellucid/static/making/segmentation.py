@@ -25,7 +25,7 @@ from unicodedata import name as character_name
 
 from pellucid.corpus import Corpus, is_path, read_texts
 from pellucid.errors import CorpusError, InputError, missing_extra
-from pellucid.store import ForkLock
+from pellucid.forks import ForkLock
 from pellucid.text import Word, split_words, unspaced_run, well_formed
 
 _Cut = Callable[[str], list[str]]
