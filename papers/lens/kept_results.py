@@ -179,11 +179,13 @@ def made_of(row: Row) -> dict[str, str]:
 def grid() -> list[Row]:
     """Return all rows, those that tell most first."""
     few, more, most = STEPS
-    first = [_at(row, few, seed) for seed in SEEDS for row in MODELS.values()]
-    later = [_at(row, few, seed) for seed in SEEDS for row in LATER.values()]
-    longer = [_at(row, more, seed) for seed in SEEDS for row in MODELS.values()]
-    longest = [_at(MODELS[label], most, 0) for label in LONGEST]
-    return [*first, *longer, *later, *longest]
+    return [
+        *(_at(row, few, seed) for seed in SEEDS for row in MODELS.values()),
+        *(_at(row, few, SEEDS[0]) for row in LATER.values()),
+        *(_at(row, more, seed) for seed in SEEDS for row in MODELS.values()),
+        *(_at(MODELS[label], most, SEEDS[0]) for label in LONGEST),
+        *(_at(row, few, seed) for seed in SEEDS[1:] for row in LATER.values()),
+    ]
 
 
 def floor_name(label: str) -> str:
