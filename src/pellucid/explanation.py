@@ -60,6 +60,8 @@ if TYPE_CHECKING:
 SCHEMA_VERSION = 1
 """Version of the dict and JSON form. It changes when a key is renamed, removed or changes its meaning."""
 
+_NUMBERS = ("score", "contribution", "share", "remainder")
+_LARGEST = 1e300  # of them in JSON: their sum is finite, too
 _CANCELLED = 0.1  # |score| over the sum of the rows' sizes; below, shares of the score mislead
 _BESIDE = (SHARED, REMAINDER)  # rows that stand beside those of words, and leave them what they are
 _LARGE = 0.2  # of a score; four times what a remainder has on average for pairs of similar sentences (MiniLM)
@@ -295,12 +297,15 @@ class Explanation(Shown):
             raise InputError(f"explanation has version {found!r}; this pellucid reads version {SCHEMA_VERSION}")
         content = {key: item for key, item in value.items() if key != "version"}
         try:
+            for name in ("rows", "coverage"):
+                if not isinstance(content[name], (list, tuple)):
+                    raise TypeError(f"{name!r} is {content[name]!r:.60}")
             wanted = dict.fromkeys(Row._fields)
             if any(row.keys() != wanted.keys() for row in content["rows"]):
                 raise KeyError(f"a row has other keys than {', '.join(wanted)}")
-            content["rows"] = tuple(Row(*(_tuples(row[name]) for name in wanted)) for row in content["rows"])
+            content["rows"] = tuple(Row(*(_read(name, row[name]) for name in wanted)) for row in content["rows"])
             content["coverage"] = tuple(map(_coverage, content["coverage"]))
-            content = {name: _tuples(item) for name, item in content.items()}
+            content = {name: _read(name, item) for name, item in content.items()}
             _check_kinds(content)
             remainder = content.pop("remainder")
             read = cls(**content)
@@ -541,13 +546,20 @@ def coverage_warning(coverage: Coverage, text: str, unknown: Sequence[str] | Non
 
 def _coverage(counts: Mapping[str, Any]) -> Coverage:
     """Return a coverage as `to_dict` wrote it; an older one has no `read_as`."""
+    if unknown := counts.keys() - {field.name for field in fields(Coverage)}:
+        raise KeyError(f"a coverage has the unknown keys {sorted(unknown)!r:.60}")
     numbers = counts["known"], counts["total"], counts["partly"]
-    return Coverage(*numbers, share=counts.get("share", math.nan), read_as=_tuples(counts.get("read_as", ())))
+    read = Coverage(*numbers, share=counts.get("share", math.nan), read_as=_tuples(counts.get("read_as", ())))
+    if any(well_formed(word) != word for pair in read.read_as for word in pair):
+        raise TypeError("a coverage holds a word with a lone surrogate")
+    return read
 
 
 def _check_kinds(content: Mapping[str, Any]) -> None:
     """Raise TypeError where a value read from JSON is of another kind than its field's, or a span not in its text."""
     texts = content["text1"], content["text2"], content["text3"]
+    if texts[1] is None and texts[2] is not None:
+        raise TypeError("there is a 'text3', but no 'text2'")
     for part in (content, *(row._asdict() for row in content["rows"])):
         for name, value in part.items():
             if not _fits(name, value, texts):
@@ -562,8 +574,8 @@ def _fits(name: str, value: Any, texts: Sequence[str | None]) -> bool:
         return type(value) is tuple and all(_fits("name", part, texts) for part in value)
     if name in ("family", "text1", "text2", "text3", "name", "kind"):
         return (type(value) is str and well_formed(value) == value) or (value is None and name in ("text2", "text3"))
-    if name in ("score", "contribution", "share", "remainder"):
-        return type(value) in (int, float) and (name != "share" or math.isfinite(value))
+    if name in _NUMBERS:
+        return type(value) is float and abs(value) <= _LARGEST
     if name == "exact":
         return type(value) is bool
     if name[:-1] in ("spans", "unknown") and name[-1] in "123":
@@ -571,6 +583,11 @@ def _fits(name: str, value: Any, texts: Sequence[str | None]) -> bool:
         pairs = type(value) is tuple and all(type(span) is tuple and [*map(type, span)] == [int, int] for span in value)
         return pairs and all(0 <= start < end <= length for start, end in value)
     return True  # rows and coverages are checked by themselves, an unknown name by the class
+
+
+def _read(name: str, value: Any) -> Any:
+    """Return the value of a field as an explanation has it: lists are tuples, numbers are floats."""
+    return float(value) if name in _NUMBERS and type(value) is int else _tuples(value)
 
 
 def _plain(value: Any) -> Any:

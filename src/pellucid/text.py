@@ -169,7 +169,8 @@ class Coverage:
             object.__setattr__(self, "share", most)
         elif type(self.share) not in (int, float) or not least - 1e-9 <= self.share <= most + 1e-9:
             raise InputError(f"coverage of {self.share!r:.20} cannot be with {known} of {total} words, {partly} partly")
-        if not all(type(part) is str for pair in self.read_as for part in pair) or {*map(len, self.read_as)} - {2}:
+        pairs = self.read_as if type(self.read_as) is tuple else [None]
+        if not all(type(pair) is tuple and [*map(type, pair)] == [str, str] for pair in pairs):
             raise InputError("'read_as' of a coverage is not pairs of a word and what it is read as")
 
     @classmethod

@@ -536,6 +536,9 @@ def test_the_order_of_vectors_in_memory_changes_no_bit(tmp_path: Path) -> None:
     np.testing.assert_array_equal(pellucid.load(tmp_path / "model").encode(texts), edited.encode(texts))
     turned = AnchorEmbedder.from_parts(model.encoder, np.asfortranarray(model.vectors), model.dimensions)
     np.testing.assert_array_equal(turned.encode(texts), model.encode(texts))
+    for kind in (np.float64, ">f4"):
+        again = AnchorEmbedder.from_parts(model.encoder, model.vectors.astype(kind), model.dimensions)
+        np.testing.assert_array_equal(again.encode(texts), model.encode(texts))
     by_columns = pellucid.load(lambda texts: np.asfortranarray(model.encode(texts)))
     np.testing.assert_array_equal(AnchorEmbedder(by_columns, texts).vectors, AnchorEmbedder(model, texts).vectors)
     assert edited.vectors.flags.c_contiguous and by_columns.encode(texts).flags.c_contiguous

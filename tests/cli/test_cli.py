@@ -542,6 +542,12 @@ def test_an_interrupt_ends_with_130(run, monkeypatch):
     assert result.stderr == "interrupted\n" and result.stdout == ""
 
 
+@pytest.mark.parametrize("command", ["doctor", "describe apple -m $MODEL"])
+def test_a_closed_output_is_quiet(models, command):
+    ended = shell(models, f"pellucid {command} >&-")
+    assert (ended.returncode, ended.stdout, ended.stderr) == (0, "", "")
+
+
 def test_a_closed_pipe_is_quiet(models):
     ended = shell(models, "yes apple | head -n 100000 | pellucid describe -m $MODEL | head -n 1")
     assert ended.returncode == 141

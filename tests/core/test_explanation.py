@@ -256,7 +256,7 @@ def test_what_is_left_over_is_the_remainder_and_nothing_sets_it_to_zero() -> Non
     assert (why - why).remainder == 0
     with pytest.raises(InputError, match="was changed, or its family is wrong"):
         Explanation.from_dict(why.to_dict() | {"score": 0.5})
-    with pytest.raises(InputError, match="was changed"):
+    with pytest.raises(InputError, match="'remainder' is nan"):
         Explanation.from_dict(why.to_dict() | {"remainder": float("nan")})
     with pytest.raises(InputError, match="not a finite number"):
         Explanation.from_terms("anchors", ("a", "b"), 0.4, [rows[0]._replace(contribution=float("inf"))], exact=False)
@@ -434,7 +434,9 @@ def test_a_coverage_is_read_as_it_was_written(fruit: StaticEmbedder) -> None:
     assert Explanation.from_dict(value | {"coverage": [written] * 2}).coverage == (known, known)
     older = {"known": 3, "total": 4, "partly": 2, "share": 0.75}
     assert Explanation.from_dict(value | {"coverage": [older] * 2}).coverage[0] == Coverage(3, 4, 2)
-    for wrong in ({"share": 0.8}, {"share": 0.2}, {"share": "x"}, {"read_as": [["covid"]]}, {"read_as": [[1, 2]]}):
+    pairs = ([["covid"]], [[1, 2]], ["ab"], {"ab": 1}, [["\ud800x", "y"]])
+    shares = ({"share": 0.8}, {"share": 0.2}, {"share": "x"})
+    for wrong in (*shares, *({"read_as": one} for one in pairs), {"colour": "blue"}):
         with pytest.raises(InputError, match="coverage"):
             Explanation.from_dict(value | {"coverage": [written | wrong] * 2})
 
@@ -486,8 +488,23 @@ def test_from_dict_refuses_what_is_no_explanation(fruit: StaticEmbedder) -> None
         row = {name: item for name, item in (good["rows"][0] | change).items() if item is not None}
         with pytest.raises(InputError, match="a row has other keys"):
             Explanation.from_dict(good | {"rows": [row]})
-    with pytest.raises(InputError, match="not an explanation"):
-        Explanation.from_dict(good | {"rows": [3]})
+    large = [good["rows"][0] | {"contribution": sign * 1.7e308, "key": [str(sign)]} for sign in (1, -1)]
+    for change in (
+        *({"rows": wrong} for wrong in ([3], "", {}, large)),
+        {"coverage": {}},
+        {"text2": None, "text3": "a"},
+        {"score": 1.7e308},
+        {"remainder": 10**400},
+    ):
+        with pytest.raises(InputError, match="not an explanation"):
+            Explanation.from_dict(good | change)
+
+
+def test_whole_numbers_are_read_as_the_floats_that_they_are(fruit: StaticEmbedder) -> None:
+    good = fruit.explain("apple", "pear").to_dict() | {"exact": False, "rows": [], "score": 10**20, "remainder": 10**20}
+    read = Explanation.from_dict(good)
+    assert type(read.score) is float and read.to_dict()["remainder"] == 1e20
+    read.plot()
 
 
 def test_frame_adds_up_with_the_remainder(fruit: StaticEmbedder) -> None:

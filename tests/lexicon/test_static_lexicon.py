@@ -22,6 +22,7 @@ from pellucid.dimensions import Dimension, Dimensions
 from pellucid.errors import InputError, ModelFolderError
 from pellucid.lexicon import StaticLexiconEmbedder
 from pellucid.lexicon.static import WordClusters
+from pellucid.native.library import native
 from pellucid.store import read_tensors, write_tensors
 from pellucid.text import Vocabulary
 
@@ -103,7 +104,20 @@ def test_many_texts_in_blocks_and_threads(monkeypatch, model):
         again._bulk = None
         rows = compiled(again, texts)
         assert (rows.indptr == expected.indptr).all() and (rows.indices == expected.indices).all()
-        assert rows.data == pytest.approx(expected.data, abs=1e-6)
+        assert (rows.data == expected.data).all()
+
+
+def test_a_long_text_changes_no_bit_of_the_next():
+    """After some characters the compiled path takes over; both round once."""
+    model, words = pellucid.load("lexicon-en"), ("loan tree house bank river snow rain pie of the and in").split()
+    rng = np.random.default_rng(0)
+    texts = [" ".join(rng.choice(words, 5)) for _ in range(120)]
+    before = model.encode(texts[:60]), model.encode(texts[60:])
+    assert model._characters and model._bulk is None
+    model.encode(["filler " * 1_000])
+    assert (model._bulk is not None) == (native() is not None)
+    for rows, own in zip(before, (texts[:60], texts[60:])):
+        assert (rows != model.encode(own)).nnz == 0
 
 
 def test_rows_of_an_explanation_add_up_and_name_the_word(model):

@@ -23,6 +23,7 @@ pytest.importorskip("fastapi", reason="the server needs pellucid[serve]")
 import pellucid
 from pellucid.explanation import Explanation
 from pellucid.server import ServerSettings, bounds, create_app
+from pellucid.server.app import forget_dead_workers
 from pellucid.static.embedder import StaticEmbedder
 from serving import ask, running, send_raw, started
 
@@ -443,6 +444,18 @@ def test_workers_end_and_are_replaced(port: int) -> None:
         process.send_signal(signal.SIGTERM)
         process.wait(60)
         assert not any(Path(f"/proc/{pid}").exists() for pid in first | second)
+
+
+def test_what_is_no_workers_file_stays_and_breaks_nothing(tmp_path: Path) -> None:
+    child = subprocess.Popen([sys.executable, "-c", ""])
+    child.wait()
+    own, dead = os.getpid(), child.pid
+    for name in ("abc", "", "9" * 20, f"{own}", f"{dead}"):
+        (tmp_path / f"gauge_livesum_{name}.db").touch()
+    (tmp_path / f"gauge_liveall_{dead}.db").mkdir()
+    before = {path.name for path in tmp_path.iterdir()}
+    forget_dead_workers(tmp_path)
+    assert before - {path.name for path in tmp_path.iterdir()} == {f"gauge_livesum_{dead}.db"}
 
 
 def _metric(url: str) -> float:

@@ -151,8 +151,8 @@ class AnchorEmbedder(Embedder):
             raise InputError(f"the anchors' vectors hold NaN, infinity or numbers beyond {_LARGEST:g}")
         model = cls.__new__(cls)
         model.encoder, model.encoder_name = load(encoder), encoder_name
-        # In another order of memory BLAS rounds otherwise: an edited model would differ from itself, saved and opened.
-        model.vectors, model._dimensions = np.ascontiguousarray(vectors), dimensions
+        # Laid out otherwise, BLAS rounds otherwise: an edited model would differ from itself, saved and opened.
+        model.vectors, model._dimensions = np.require(vectors, np.float32, ["C", "A"]), dimensions
         return model
 
     @classmethod

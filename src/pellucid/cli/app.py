@@ -61,7 +61,8 @@ class Commands(Listed):
         """Run the command that was asked for."""
         try:
             result = super().invoke(ctx)
-            sys.stdout.flush()  # here, where a closed pipe can still be dealt with
+            if sys.stdout is not None:  # closed by >&-
+                sys.stdout.flush()  # here, where a closed pipe can still be dealt with
             return result
         except BrokenPipeError:  # `| head` has seen enough
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

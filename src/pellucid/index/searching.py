@@ -155,6 +155,8 @@ class Scores:
 
 def _multiplied(rows: Floats, vector: Floats) -> Floats:
     """Return the products of rows with a vector: equal rows have equal ones, which BLAS gives only in equal places."""
+    if len(rows) == 1:  # which einsum would cut into blocks of 8,192 numbers
+        return _multiplied(np.repeat(rows, 2, axis=0), vector)[:1]
     products: Floats = np.einsum("ij,j->i", rows, vector)
     return products
 

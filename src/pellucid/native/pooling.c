@@ -468,20 +468,21 @@ EXPORT int64_t pooling_pool_sparse(const struct sparse_table *table, const int32
         for (int64_t chunk = 0; chunk < chunks; chunk++) {
             for (uint64_t bits = used[chunk]; bits; bits &= bits - 1) {
                 int64_t column = chunk * 64 + __builtin_ctzll(bits);
-                double total = sums[column];
+                double value = log1p(sums[column]);
                 sums[column] = 0;
-                if (total > 0) {
-                    double value = log1p(total);
-                    out_columns[place] = (int32_t)column;
-                    values[place++] = (float)value;
+                if (value > 0) {
+                    out_columns[place++] = (int32_t)column;
+                    sums[column] = value; /* rounded to float32 once, like the plain path: after the division */
                     square += value * value;
                 }
             }
             used[chunk] = 0;
         }
         double length = sqrt(square);
-        for (int64_t number = begin; number < place; number++)
-            values[number] = (float)(values[number] / length);
+        for (int64_t number = begin; number < place; number++) {
+            values[number] = (float)(sums[out_columns[number]] / length);
+            sums[out_columns[number]] = 0;
+        }
         out_starts[text + 1] = place;
     }
     return place;

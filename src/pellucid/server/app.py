@@ -6,7 +6,7 @@ import hmac
 import os
 import re
 from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from time import perf_counter
 from typing import Any
@@ -137,12 +137,11 @@ def forget_dead_workers(folder: Path) -> None:
     if os.name != "posix":  # elsewhere signal 0 is no question; there such requests stay in the count
         return
     for path in folder.glob("gauge_live*_*.db"):
-        try:
-            os.kill(int(path.stem.rpartition("_")[2]), 0)
-        except ProcessLookupError:
-            path.unlink(missing_ok=True)  # another worker may have done it
-        except PermissionError:
-            pass  # somebody else's process has the number now
+        with suppress(ValueError, OverflowError, OSError):  # no worker's file, or somebody else's process
+            try:
+                os.kill(int(path.stem.rpartition("_")[2]), 0)
+            except ProcessLookupError:
+                path.unlink()  # unless another worker has done it
 
 
 def _described_with_token(app: FastAPI, needed: bool) -> Callable[[], dict[str, Any]]:
