@@ -542,6 +542,16 @@ def test_an_interrupt_ends_with_130(run, monkeypatch):
     assert result.stderr == "interrupted\n" and result.stdout == ""
 
 
+@pytest.mark.parametrize("missing", ["tokenizers", "safetensors", "numpy"])
+def test_a_broken_installation_is_told_in_one_line(missing):
+    start = f"import sys; sys.modules[{missing!r}] = None; sys.argv = ['pellucid', 'doctor']"
+    program = f"{start}; from pellucid.cli.app import main; main()"
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
+    *_, last = ended.stderr.splitlines()
+    assert ended.returncode == 1 and missing in last and "pip install --force-reinstall pellucid" in last
+    assert "Traceback" not in ended.stderr
+
+
 @pytest.mark.parametrize("command", ["doctor", "describe apple -m $MODEL"])
 def test_a_closed_output_is_quiet(models, command):
     ended = shell(models, f"pellucid {command} >&-")

@@ -76,6 +76,9 @@ class Commands(Listed):
                 text = error.strerror + (f": {error.filename}" if error.filename else "")
             say(f"error: {' '.join(text.split())}", err=True)
             raise typer.Exit(1) from None
+        except ImportError as error:  # of what every installation has; `say` may need it, too
+            typer.echo(f"error: {error}; this installation is broken: pip install --force-reinstall pellucid", err=True)
+            raise typer.Exit(1) from None
 
 
 app = typer.Typer(
