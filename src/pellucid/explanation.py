@@ -312,7 +312,7 @@ class Explanation(Shown):
             agrees = abs(read.remainder - remainder) <= read._rounding
         except (KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
             raise InputError(f"not an explanation of version {SCHEMA_VERSION}: {error}") from error
-        if not agrees:  # nor NaN
+        if not agrees:
             raise InputError(
                 f"the explanation's rows and its remainder {remainder} miss the score {read.score} by "
                 f"{read.remainder - remainder}; it was changed, or its family is wrong"
