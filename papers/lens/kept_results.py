@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import combinations
 from pathlib import Path
 from textwrap import fill
 from typing import Any
@@ -219,15 +220,15 @@ def tables(folder: Path) -> str:
 
 
 def _learnt(every: Mapping[int, Mapping[str, Mapping[int, Measured]]]) -> str:
-    """Return what more batches bring: differences of the same row and seeds after more and after the fewest."""
-    few, lines = every[STEPS[0]], []
-    for steps in STEPS[1:]:
-        for label in MODELS.keys() & every[steps].keys():
-            names = f"{label}, {steps:,} batches", f"{STEPS[0]}"
-            lines.append(_compared({names[0]: every[steps][label], names[1]: few[label]}, *names))
-    if not lines:
-        return ""
-    return f"What more batches bring:\n\n{markdown_table(_DIFFERENCE, sorted(lines))}"
+    """Return what more batches bring: differences of the same row and seeds after more and after fewer."""
+    lines = []
+    for label in MODELS:
+        for fewer, more in combinations(STEPS, 2):
+            one, other = every[more].get(label, {}), every[fewer].get(label, {})
+            if one.keys() & other.keys():
+                names = f"{label}, {more:,} batches", f"{fewer}"
+                lines.append(_compared({names[0]: one, names[1]: other}, *names))
+    return f"What more batches bring:\n\n{markdown_table(_DIFFERENCE, lines)}" if lines else ""
 
 
 def _alike(floors: Mapping[str, Measured]) -> dict[str, dict[int, Measured]]:
