@@ -86,7 +86,9 @@ CLAIMS = {
     "trained on pairs alone, 4,000 clusters above all tokens": (f"{PAIRS}4,000 clusters", f"{PAIRS}all tokens"),
     "trained on pairs alone, 24,600 clusters above all tokens": (f"{PAIRS}24,600 clusters", f"{PAIRS}all tokens"),
     "lexicon (4,000 clusters) above static-en": ("4,000 clusters", "static-en"),
+    "lexicon (12,300 clusters) above static-en": ("12,300 clusters", "static-en"),
     "lexicon (24,600 clusters) above static-en": ("24,600 clusters", "static-en"),
+    "all tokens above static-en": ("all tokens", "static-en"),
     "dense (mean) above static-en": ("dense, mean", "static-en"),
     "lexicon (24,600 clusters) above lexicon-minilm": ("24,600 clusters", "lexicon-minilm"),
 }
