@@ -226,10 +226,9 @@ def _learnt(every: Mapping[int, Mapping[str, Mapping[int, Measured]]]) -> str:
     lines = []
     for label in MODELS:
         for fewer, more in combinations(STEPS, 2):
-            one, other = every[more].get(label, {}), every[fewer].get(label, {})
-            if one.keys() & other.keys():
-                names = f"{label}, {more:,} batches", f"{fewer}"
-                lines.append(_compared({names[0]: one, names[1]: other}, *names))
+            pair = {f"{label}, {more:,} batches": every[more].get(label, {}), f"{fewer}": every[fewer].get(label, {})}
+            if _both(pair, *pair):
+                lines.append(_compared(pair, *pair))
     return f"What more batches bring:\n\n{markdown_table(_DIFFERENCE, lines)}" if lines else ""
 
 
@@ -242,7 +241,7 @@ def _said(found: Mapping[str, Mapping[int, Measured]]) -> str:
     """Return which claims hold, in words."""
     said: dict[str, list[str]] = {}
     for claim, (better, worse) in CLAIMS.items():
-        if seeds := len(found.get(better, {}).keys() & found.get(worse, {}).keys()):
+        if seeds := len(_both(found, better, worse)):
             first, second = _over_both(found, better, worse)
             mean = interval_of(first.kind("mean") - second.kind("mean"))
             said.setdefault(mean.verdict().strip("*"), []).append(
@@ -265,8 +264,7 @@ def _table(steps: int, found: Mapping[str, Mapping[int, Measured]]) -> str:
         ]
         for label, one in sorted(means.items(), key=lambda one: one[0] not in FLOORS)
     ]
-    pairs = [(one, other) for one, other in COMPARED if found.get(one, {}).keys() & found.get(other, {}).keys()]
-    differences = [_compared(found, *pair) for pair in pairs]
+    differences = [_compared(found, *pair) for pair in COMPARED if _both(found, *pair)]
     header = ["", "seeds", *KINDS, "mean", "coordinates of a text"]
     return f"""After {steps:,} batches:
 
@@ -289,7 +287,9 @@ def _compared(found: Mapping[str, Mapping[int, Measured]], better: str, worse: s
 
 
 def _both(found: Mapping[str, Mapping[int, Measured]], better: str, worse: str) -> list[tuple[Measured, Measured]]:
-    return [(one, found[worse][seed]) for seed, one in found[better].items() if seed in found[worse]]
+    """Return the seeds that both rows have: none where one of them was not measured."""
+    others = found.get(worse, {})
+    return [(one, others[seed]) for seed, one in found.get(better, {}).items() if seed in others]
 
 
 def _over_both(found: Mapping[str, Mapping[int, Measured]], better: str, worse: str) -> tuple[Measured, Measured]:
