@@ -47,8 +47,8 @@ from pellucid.keytokens.states import SIGNS, Signs, own_tokens, state_width
 from pellucid.progress import Progress
 from pellucid.rows import KEY_TOKEN, Row
 from pellucid.store import checksum, read_json, read_tensors, write_json, write_tensors, writing_folder
-from pellucid.text import well_formed
 from pellucid.transformer.tokenwords import Rank
+from pellucid.unicode import well_formed
 
 if TYPE_CHECKING:
     from pellucid.keytokens.embedder import KeyTokenEmbedder

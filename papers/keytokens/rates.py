@@ -37,8 +37,9 @@ from pellucid.keytokens.head import (
     top_tokens,
 )
 from pellucid.keytokens.states import before_rows
-from pellucid.text import split_words, well_formed
+from pellucid.text import split_words
 from pellucid.transformer.tokenwords import Rank, Token, vocabulary_of
+from pellucid.unicode import well_formed
 
 if TYPE_CHECKING:
     from pellucid.base import Vectors

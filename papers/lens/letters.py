@@ -31,7 +31,7 @@ from pellucid.errors import InputError
 from pellucid.lexicon.embedder import LexiconEmbedder
 from pellucid.pretrained import load
 from pellucid.progress import Progress, length_batches
-from pellucid.text import well_formed
+from pellucid.unicode import well_formed
 from pellucid.views.parts import AnyPart, Heading, Note, TablePart, counted, numbers, percent, signed
 from pellucid.views.report import Report
 

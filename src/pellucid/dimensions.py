@@ -21,7 +21,7 @@ import numpy.typing as npt
 
 from pellucid.errors import InputError, ModelFolderError
 from pellucid.store import read_regular, writing
-from pellucid.text import well_formed
+from pellucid.unicode import well_formed
 
 Which = str | int
 """A dimension, by its name or its number."""

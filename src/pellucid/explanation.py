@@ -36,7 +36,8 @@ from pellucid.rows import (
     share_of,
     sorted_with_shares,
 )
-from pellucid.text import Coverage, Span, well_formed
+from pellucid.text import Coverage, Span
+from pellucid.unicode import well_formed
 from pellucid.views.parts import (
     AnyPart,
     Bars,

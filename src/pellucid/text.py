@@ -26,6 +26,7 @@ from tokenizers.pre_tokenizers import BertPreTokenizer
 
 from pellucid.errors import InputError, without_panic
 from pellucid.forks import cached_property
+from pellucid.unicode import unspaced_run, well_formed
 
 _Start = TypeVar("_Start")
 
@@ -34,22 +35,6 @@ LONGEST_WORD = 100  # characters; BERT's own tokenizer calls a longer word unkno
 
 JOINER = "\u2581"
 """The character between the words of a phrase in a vocabulary: "new▁york"."""
-
-UNSPACED = (
-    r"\u2e80-\u2fdf\u3005-\u3007\u303b\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"  # Han
-    r"\u3041-\u3096\u3099-\u309f\u30a1-\u30fa\u30fc-\u30ff\u31f0-\u31ff\uff66-\uff9f\U0001b000-\U0001b16f"  # kana
-    r"\u0e01-\u0e3a\u0e40-\u0e4e"  # Thai
-    r"\u0e81-\u0ecf\u0edc-\u0edf"  # Lao
-    r"\u1780-\u17d3\u17d7\u17dc\u17dd"  # Khmer
-    r"\u1000-\u103f\u1050-\u108f\u109a-\u109f\ua9e0-\ua9ef\ua9fa-\ua9fe\uaa60-\uaa7f"  # Burmese
-)
-"""The characters of scripts written without spaces, as the inside of a regular expression's brackets.
-
-Their digits, currency signs and punctuation are left out: "2024年" is a number and a word, in any digits.
-"""
-
-unspaced_run = re.compile(f"[{UNSPACED}]+")
-"""One or more such characters in a row."""
 
 _ASCII_PIECE = re.compile(r"[^\t-\r !-/:-@\[-`{-~]+|[!-/:-@\[-`{-~]")  # BERT's rule for ASCII: a word, or one mark
 _BETWEEN_ASCII_MARKS = re.compile(r"[^\t-\r !-/:-@\[-`{-~]+")  # what no ASCII mark or blank divides
@@ -104,17 +89,6 @@ class Word(NamedTuple):
     text: str
     start: int
     end: int
-
-
-def well_formed(text: str) -> str:
-    """Return `text` with lone surrogates as U+FFFD, of the same length, so that it can be written as UTF-8."""
-    if text.isascii():
-        return text
-    try:
-        text.encode("utf-8")
-    except UnicodeEncodeError:
-        return "".join("\ufffd" if "\ud800" <= c <= "\udfff" else c for c in text)
-    return text
 
 
 @lru_cache(maxsize=4096)

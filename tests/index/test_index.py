@@ -40,7 +40,8 @@ from pellucid.index.words import WordCache
 from pellucid.rows import Row
 from pellucid.static.embedder import StaticEmbedder
 from pellucid.static.words import WordPairs, distinct, plain_distinct
-from pellucid.text import Vocabulary, split_words, well_formed
+from pellucid.text import Vocabulary, split_words
+from pellucid.unicode import well_formed
 from tables import HOSTILE
 from tiny_models import tiny_model, word_piece
 

@@ -28,7 +28,8 @@ from pellucid.static.embedder import StaticEmbedder
 from pellucid.static.precision import PackedRows, pack
 from pellucid.static.words import Groups, WordList, plain_pair_products
 from pellucid.store import read_tensors, write_tensors
-from pellucid.text import PrefixRule, Vocabulary, split_words, well_formed
+from pellucid.text import PrefixRule, Vocabulary, split_words
+from pellucid.unicode import well_formed
 
 _LONG = "pneumonoultramicroscopicsilicovolcanoconiosis"
 _UNCASED = [

@@ -25,7 +25,8 @@ from pellucid.static.embedder import StaticEmbedder
 from pellucid.static.making import segmentation
 from pellucid.static.making.segmentation import segmenter
 from pellucid.static.tables import as_static, merge_static
-from pellucid.text import Vocabulary, _is_punctuation, shown_word, split_words, unspaced_run, well_formed
+from pellucid.text import Vocabulary, _is_punctuation, shown_word, split_words
+from pellucid.unicode import unspaced_run, well_formed
 
 
 def found(words: list[str], text: str) -> list[str]:

@@ -28,7 +28,8 @@ from pellucid.errors import CorpusError, InputError, check_numbers, missing_extr
 from pellucid.fingerprint import claim_model
 from pellucid.pretrained import load
 from pellucid.progress import Progress
-from pellucid.text import content_words, well_formed
+from pellucid.text import content_words
+from pellucid.unicode import well_formed
 from pellucid.workfolder import WorkFolder
 
 _RULES = 3  # version of the rules, kept with candidates on disk: raise it with any change of what passes

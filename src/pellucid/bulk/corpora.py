@@ -46,7 +46,7 @@ from pellucid.parquet import Table
 from pellucid.progress import Progress
 from pellucid.static.embedder import StaticEmbedder
 from pellucid.store import checksum, writing
-from pellucid.text import well_formed
+from pellucid.unicode import well_formed
 from pellucid.workfolder import WorkFolder
 
 import pyarrow as pa  # isort: skip  # after batches, which says what to install where it is absent

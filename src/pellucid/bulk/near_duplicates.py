@@ -35,7 +35,8 @@ from pellucid.forks import cached_property
 from pellucid.pretrained import load
 from pellucid.progress import Progress
 from pellucid.store import writing
-from pellucid.text import split_words, well_formed
+from pellucid.text import split_words
+from pellucid.unicode import well_formed
 from pellucid.views.parts import AnyPart, Heading, Note, TablePart, counted, listed, numbers, percent
 from pellucid.views.report import Report
 

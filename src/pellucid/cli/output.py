@@ -219,7 +219,7 @@ def _open_parquet(path: Path, dimension: int) -> Iterator[Write]:
         raise missing_extra("pyarrow", "parquet") from error
     import numpy as np
 
-    from pellucid.text import well_formed
+    from pellucid.unicode import well_formed
 
     dense = pa.list_(pa.float32(), dimension)
     writer: Any = None

@@ -30,7 +30,8 @@ from pellucid.encoder.words import WordReasons, mean_vector
 from pellucid.errors import InputError, require
 from pellucid.query import Floats, Terms
 from pellucid.rows import DIMENSION, Row
-from pellucid.text import content_words, well_formed
+from pellucid.text import content_words
+from pellucid.unicode import well_formed
 from pellucid.views.parts import AnyPart, Heading, Note, TablePart, counted, signed
 from pellucid.views.report import Report
 

@@ -24,7 +24,8 @@ from pellucid.folder import identify
 from pellucid.forks import ForkLock, cached_property
 from pellucid.query import Query
 from pellucid.store import writing_folder
-from pellucid.text import Coverage, Span, well_formed, words_before
+from pellucid.text import Coverage, Span, words_before
+from pellucid.unicode import well_formed
 from pellucid.untrusted import without_bars
 
 WAYS = ("words", "tokens", "concepts")

@@ -27,7 +27,8 @@ from pellucid.fingerprint import PROBES
 from pellucid.query import Floats
 from pellucid.rows import WORD, Row
 from pellucid.static.words import spans_by
-from pellucid.text import Span, split_words, unspaced_run, well_formed
+from pellucid.text import Span, split_words
+from pellucid.unicode import unspaced_run, well_formed
 
 SPECIAL, PUNCTUATION = "(special tokens)", "(punctuation)"
 """The parts that are no word of the text. A prompt's tokens are among the first, blanks among the second."""

@@ -10,7 +10,7 @@ from pellucid.base import Embedder, Vectors
 from pellucid.embeddings import Role
 from pellucid.errors import InputError
 from pellucid.forks import ForkLock
-from pellucid.text import well_formed
+from pellucid.unicode import well_formed
 
 TOKENIZING = ForkLock()  # a fast tokenizer that pads in one thread refuses another: "Already borrowed"
 _PROMPTS = {"query": ("query",), "document": ("document", "passage", "corpus")}

@@ -21,7 +21,8 @@ import numpy as np
 import numpy.typing as npt
 
 from pellucid.errors import InputError, missing_extra
-from pellucid.text import ENGLISH_STOP_WORDS, UNSPACED, Span
+from pellucid.text import ENGLISH_STOP_WORDS, Span
+from pellucid.unicode import UNSPACED
 
 K1, B = 1.2, 0.5
 """The best of BM25 alone on the training queries of SciFact, with the analyser below; the same for every corpus.

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from pellucid.corpus import cut
 from pellucid.errors import InputError
 from pellucid.index.metadata import checked_metadata
-from pellucid.text import well_formed
+from pellucid.unicode import well_formed
 
 PASSAGE_BITS = 16
 """A document has at most 2 ** 16 passages."""

@@ -22,7 +22,7 @@ import numpy as np
 
 from pellucid.embeddings import Role
 from pellucid.errors import VERSION, EngineError, InputError, check_integer
-from pellucid.text import well_formed
+from pellucid.unicode import well_formed
 
 _TRIES = 3
 _BUSY = (408, 429, 500, 502, 503, 504)  # worth another try

@@ -23,7 +23,7 @@ from pellucid.index.hits import Hit
 from pellucid.index.models import Model
 from pellucid.index.searching import Question, Snapshot
 from pellucid.index.settings import checked_word_weights
-from pellucid.text import well_formed
+from pellucid.unicode import well_formed
 from pellucid.views.parts import AnyPart, Heading, Note, TablePart, counted, numbers, signed
 from pellucid.views.report import Report
 

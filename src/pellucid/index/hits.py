@@ -17,7 +17,7 @@ from pellucid.index.reasons import Reasons
 from pellucid.index.settings import Weights, checked_weights
 from pellucid.query import Terms
 from pellucid.rows import EMBEDDING, SHARED, Row
-from pellucid.text import well_formed
+from pellucid.unicode import well_formed
 from pellucid.views.parts import AnyPart, Column, Heading, Note, TablePart, counted, signed
 from pellucid.views.report import VERSION, Report
 

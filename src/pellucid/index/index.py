@@ -62,7 +62,7 @@ from pellucid.index.settings import (
 from pellucid.index.verifying import wrong_parts
 from pellucid.progress import Progress
 from pellucid.store import writing_folder
-from pellucid.text import well_formed
+from pellucid.unicode import well_formed
 
 if TYPE_CHECKING:
     from typing_extensions import Self

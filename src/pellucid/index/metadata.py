@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from pellucid.errors import InputError
 from pellucid.index.engine import Condition, Where
-from pellucid.text import well_formed
+from pellucid.unicode import well_formed
 
 _OPERATORS = ("eq", "ne", "in", "nin", "gt", "gte", "lt", "lte", "exists")
 LARGEST = 2**53

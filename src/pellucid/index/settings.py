@@ -13,7 +13,7 @@ from typing import Any
 
 from pellucid.errors import IndexFolderError, InputError
 from pellucid.index.bm25 import Analyser
-from pellucid.text import well_formed
+from pellucid.unicode import well_formed
 
 Weights = Mapping[str, float] | None
 """Of parts or words by name; None for those that are set."""

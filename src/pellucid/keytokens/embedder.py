@@ -43,10 +43,11 @@ from pellucid.mixing import mixed_rows, mixing_tensors, read_mixed
 from pellucid.query import Query, Terms
 from pellucid.rows import KEY_TOKEN, Row
 from pellucid.store import read_json, read_tensors, write_json, write_tensors
-from pellucid.text import Span, split_words, well_formed
+from pellucid.text import Span, split_words
 from pellucid.transformer.embedder import TransformerEmbedder, backbone_facts, finite, read_backbone, write_backbone
 from pellucid.transformer.reading import Reading, known_words, whole_words
 from pellucid.transformer.tokenwords import Rank, Token
+from pellucid.unicode import well_formed
 
 if TYPE_CHECKING:
     from typing_extensions import Self

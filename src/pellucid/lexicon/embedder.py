@@ -37,9 +37,10 @@ from pellucid.lexicon.clusters import Clusters
 from pellucid.mixing import after_edit, diagonal_scales, mixing_tensors, read_mixed, sparse_units, strongest_source
 from pellucid.query import Query, SpanFinder
 from pellucid.store import read_json, read_tensors, write_json, write_tensors
-from pellucid.text import Span, split_words, well_formed
+from pellucid.text import Span, split_words
 from pellucid.transformer.embedder import TransformerEmbedder, backbone_facts, finite, read_backbone, write_backbone
 from pellucid.transformer.reading import Reading, ReadingSettings, known_words, whole_words
+from pellucid.unicode import well_formed
 
 if TYPE_CHECKING:
     from typing_extensions import Self

@@ -45,7 +45,8 @@ from pellucid.native.library import SparseTable, native
 from pellucid.query import Query, SpanFinder
 from pellucid.static.folder import prefix_facts, read_vocabulary, write_vocabulary
 from pellucid.store import is_sound, read_tensors, write_tensors
-from pellucid.text import Coverage, Span, Vocabulary, Word, part_known, shown_word, well_formed
+from pellucid.text import Coverage, Span, Vocabulary, Word, part_known, shown_word
+from pellucid.unicode import well_formed
 
 if TYPE_CHECKING:
     from typing_extensions import Self

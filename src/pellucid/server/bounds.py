@@ -16,7 +16,8 @@ import orjson
 from pellucid.explanation import Explanation
 from pellucid.rows import READ_AS, WORD, WORD_PAIR, Row, share_of
 from pellucid.server.bodies import MOST_BYTES, ApiError
-from pellucid.text import split_words, unspaced_run
+from pellucid.text import split_words
+from pellucid.unicode import unspaced_run
 from pellucid.views.parts import Note
 
 if TYPE_CHECKING:

@@ -32,7 +32,8 @@ from pellucid.static.folder import is_known_sound, not_finite
 from pellucid.static.likeness import CompiledSpeller
 from pellucid.static.precision import PackedRows
 from pellucid.static.spelling import SpelledRows, Speller, Unedited
-from pellucid.text import LONGEST_WORD, PART_SPELLED, Vocabulary, part_known, well_formed
+from pellucid.text import LONGEST_WORD, PART_SPELLED, Vocabulary, part_known
+from pellucid.unicode import well_formed
 
 _BLOCK_TEXTS = 1024
 _BLOCK_CHARACTERS = 1 << 18  # what a block needs stays in a core's own cache; a longer text is a block by itself

@@ -53,17 +53,8 @@ from pellucid.static.precision import LARGEST, PackedRows, StoredTable, even_sca
 from pellucid.static.spelling import BUCKETS, SpelledRows, Speller, Unedited
 from pellucid.static.words import TextWords, WordQuery
 from pellucid.store import is_sound
-from pellucid.text import (
-    JOINER,
-    Coverage,
-    PrefixRule,
-    Span,
-    Vocabulary,
-    Word,
-    shown_word,
-    unspaced_run,
-    well_formed,
-)
+from pellucid.text import JOINER, Coverage, PrefixRule, Span, Vocabulary, Word, shown_word
+from pellucid.unicode import unspaced_run, well_formed
 
 if TYPE_CHECKING:
     from pellucid.static.bulk import BulkEncoder

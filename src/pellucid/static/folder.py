@@ -45,7 +45,8 @@ from pellucid.mixing import mixing_tensors, read_mixing
 from pellucid.static.precision import LARGEST, PackedRows, StoredTable, convert, pack
 from pellucid.static.spelling import BUCKETS, Unedited
 from pellucid.store import is_sound, read_json, read_regular, read_tensors, write_json, write_tensors, writing
-from pellucid.text import UNSPACED, PrefixRule, Vocabulary, is_phrase, split_words, unspaced_run, well_formed
+from pellucid.text import PrefixRule, Vocabulary, is_phrase, split_words
+from pellucid.unicode import UNSPACED, unspaced_run, well_formed
 from pellucid.untrusted import MAX_TOKENIZER, StoredTokenizer
 
 STOCK_CONFIG = {"model_type": "model2vec", "architectures": ["StaticModel"], "normalize": True, "max_length": None}

@@ -19,7 +19,8 @@ from pellucid.base import Vectors
 from pellucid.dimensions import Dimensions
 from pellucid.errors import InputError
 from pellucid.static.embedder import StaticEmbedder
-from pellucid.text import Vocabulary, is_phrase, shown_word, unspaced_run
+from pellucid.text import Vocabulary, is_phrase, shown_word
+from pellucid.unicode import unspaced_run
 
 _BLOCK = 8_192  # words at a time
 _MOST_TEXTS = 10_000  # texts that the balance of merged tables rests on

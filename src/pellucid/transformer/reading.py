@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from tokenizers import Tokenizer
 
 from pellucid.errors import InputError, check_choice, check_numbers, without_panic
-from pellucid.text import Coverage, Span, split_words, well_formed, words_before
+from pellucid.text import Coverage, Span, split_words, words_before
+from pellucid.unicode import well_formed
 
 if TYPE_CHECKING:
     from typing_extensions import Self

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pellucid.text import well_formed
+from pellucid.unicode import well_formed
 from pellucid.views.parts import (
     MARKS,
     WEAK,

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from pellucid.text import well_formed
+from pellucid.unicode import well_formed
 
 STRONG, WEAK = 0.5, 0.05  # of the strongest word of a text; below the second a word is left unmarked
 MARKS = {"strong": "*", "faint": "~", "": ""}  # behind a word, where colour alone would not do

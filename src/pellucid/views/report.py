@@ -14,7 +14,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Any, ClassVar, get_args, get_type_hints
 
 from pellucid.errors import missing_extra
-from pellucid.text import well_formed
+from pellucid.unicode import well_formed
 from pellucid.views.parts import AnyPart, shorten, visible
 
 if TYPE_CHECKING:

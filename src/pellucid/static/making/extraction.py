@@ -31,7 +31,8 @@ from pellucid.fingerprint import fingerprint
 from pellucid.forks import ForkLock
 from pellucid.progress import Progress
 from pellucid.static.making.segmentation import word_finder
-from pellucid.text import Word, well_formed
+from pellucid.text import Word
+from pellucid.unicode import well_formed
 from pellucid.workfolder import WorkFolder
 
 if TYPE_CHECKING:

@@ -37,7 +37,8 @@ from pellucid.static.making.extraction import ExtractionSettings, count_words, e
 from pellucid.static.making.parallel import Languages, Parallel, ParallelFiles, file_names, read_parallel
 from pellucid.static.making.segmentation import check_script, word_finder
 from pellucid.static.making.training import PairBags, TuningSettings, scale_of, tune_on_pairs, tuning_folder
-from pellucid.text import Vocabulary, unspaced_run
+from pellucid.text import Vocabulary
+from pellucid.unicode import unspaced_run
 from pellucid.workfolder import WorkFolder
 
 if TYPE_CHECKING:

@@ -26,7 +26,8 @@ from unicodedata import name as character_name
 from pellucid.corpus import Corpus, is_path, read_texts
 from pellucid.errors import CorpusError, InputError, missing_extra
 from pellucid.forks import ForkLock
-from pellucid.text import Word, split_words, unspaced_run, well_formed
+from pellucid.text import Word, split_words
+from pellucid.unicode import unspaced_run, well_formed
 
 _Cut = Callable[[str], list[str]]
 

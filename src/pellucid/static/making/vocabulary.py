@@ -35,7 +35,8 @@ from pellucid.static.folder import check_writable
 from pellucid.static.making.extraction import forward, word_vectors
 from pellucid.static.precision import common_scale, quantize
 from pellucid.static.spelling import ngram_weights
-from pellucid.text import JOINER, Vocabulary, Word, shown_word, split_words, well_formed
+from pellucid.text import JOINER, Vocabulary, Word, shown_word, split_words
+from pellucid.unicode import well_formed
 from pellucid.views.parts import AnyPart, Column, Heading, Note, TablePart, counted, percent, signed
 from pellucid.views.report import Report
 

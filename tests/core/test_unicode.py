@@ -1,0 +1,121 @@
+"""The Unicode policy: equivalent strings have one form, the word form of each kind, and spans in the user's string."""
+
+import re
+import unicodedata
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pellucid.unicode import canonicalize, canonicalize_with_offsets, graphemes, lowercase, marks, may_change, normalize
+
+_LETTERS = "aieoux ﬁﬃĳſſÅΩéệủ\u0301\u0307\u0323\u0308\u0327ǰçḍ̇İıßẞςΣ-'.1²₂½ＡＰ１ｶﾞﾊﾟーガがㄱ가각힣\u1100\u1161\u11a8"
+_SCRIPTS = "שָׁלוֹםﬡעَرَّبِيَّةـلاﷺहिन्दीक़ড়বাংলোதமிழொทํน้ำกี่ຫນໜ豈神ကို្ខ"
+_INVISIBLE = (
+    "\u00ad\u200b\u200c\u200d\u2060\ufeff\u034f\ufe0f\u200e\n\r\t\u2000\u3000 👩💻❤🏴🏽🇩🇪\U000e0067\U000e007f\ud800"
+)
+TEXTS = st.text(st.sampled_from(_LETTERS + _SCRIPTS + _INVISIBLE) | st.characters(), max_size=30)
+
+
+@st.composite
+def equivalent_texts(draw):
+    """Two strings that Unicode calls equivalent, each with some parts decomposed."""
+    parts = draw(st.lists(TEXTS, min_size=1, max_size=4))
+    forms = st.sampled_from(["NFC", "NFD"])
+    text = "".join(parts)
+    return text, "".join(unicodedata.normalize(draw(forms), part) for part in _safely_cut(text, draw))
+
+
+def _safely_cut(text, draw):
+    """Cut a text where its parts can be normalised one by one: between grapheme clusters."""
+    text = re.sub("[\ud800-\udfff]", "\ufffd", text)
+    return [text[start:end] for start, end in graphemes(text)] if draw(st.booleans()) else [text]
+
+
+@given(equivalent_texts())
+def test_equivalent_texts_have_one_form(pair):
+    first, second = pair
+    assert canonicalize(first) == canonicalize(second)
+    assert canonicalize_with_offsets(first).text == canonicalize_with_offsets(second).text == canonicalize(first)
+    assert normalize(first).text == normalize(second).text
+
+
+@given(TEXTS)
+def test_a_form_is_its_own_form(text):
+    form = normalize(text).text
+    assert normalize(form).text == form
+    assert unicodedata.is_normalized("NFC", form)
+    if not any(map(may_change, text)):
+        assert form == canonicalize(text)
+
+
+@given(TEXTS)
+def test_spans_are_of_whole_clusters_and_in_order(text):
+    edges = {place for span in graphemes(re.sub("[\ud800-\udfff]", "\ufffd", text)) for place in span}
+    for form in (normalize(text), canonicalize_with_offsets(text)):
+        assert form.starts is None or len(form.starts) == len(form.ends) == len(form.text)
+        before = (0, 0)
+        for word in re.finditer(r"\S+", form.text):
+            start, end = form.span(*word.span())
+            assert 0 <= start < end <= len(text)
+            assert form.starts is None or start in edges
+            assert start >= before[0] and end >= before[1]
+            before = start, end
+            if form.text == text:
+                assert (start, end) == word.span()
+
+
+@pytest.mark.parametrize(
+    ("text", "form"),
+    [
+        ("The ﬁnancial eﬃciency oﬀ", "The financial efficiency off"),
+        ("infor\u00admation", "information"),
+        ("infor\u00ad\n  mation", "information"),
+        ("infor\u200bmation\u2060 \ufeffof\u200e", "information of"),
+        ("ＡＰＩ　ｖ２．０", "API　v2.0"),
+        ("ｶﾞｷﾞ ﾊﾟﾝ ｱ", "ガギ パン ア"),
+        ("¾ 10² № ™ … ´ m² 2º", "¾ 10² № ™ … ´ m² 2º"),
+        ("H₂O ㎏ ㎡ ℃ Ⅷ 𝐇𝐞𝐥𝐥𝐨 ⽇本 ſtraße ŉ coŀlecció", "H2O kg m² °C VIII Hello 日本 straße ʼn col·lecció"),
+        ("\u212b \u2126 \u212a", "Å Ω K"),
+        ("שָׁלוֹם שׁ ﭏ", "שלום ש אל"),
+        ("العَرَبِيَّةُ مـحـمـد آ أ", "العربية محمد آ أ"),
+        ("ﷺ ﻣﺤﻤﺪ", "صلى الله عليه وسلم محمد"),
+        ("हिन्दी क़ நூல் বাংলা", "हिन्दी क़ நூல் বাংলা"),
+        ("น้ํา ทํา น้ำ ຫນ", "น้ำ ทำ น้ำ ຫນ"),
+        ("من می\u200cخواهم", "من می خواهم"),
+        ("क\u094d\u200dष Auf\u200clage", "क्ष Auflage"),
+        ("ก\u200bข a\u200bข", "ก ข aข"),
+        ("അവന\u0d4d\u200d ത\u09a4\u09cd\u200d", "അവൻ തৎ"),
+        ("👩\u200d💻 ❤\ufe0f 🏴\U000e0067\U000e007f", "👩\u200d💻 ❤ 🏴\U000e0067\U000e007f"),
+        ("İzmir i\u0307zmir I\u0307zmir", "İzmir izmir İzmir"),
+        ("ㅋㅋ ㄱ 한국", "ㅋㅋ ㄱ 한국"),
+        ("\ud800a", "\ufffda"),
+    ],
+)
+def test_the_word_form_of_each_kind(text, form):
+    assert normalize(text).text == form
+    assert normalize(unicodedata.normalize("NFD", text)).text == form
+
+
+def test_spans_stand_in_the_string_as_it_was_given():
+    text = "ﷺ e\ufb03cient infor\u00admation fu\u0308r שָׁלוֹם, ＡＰＩ"
+    form = normalize(text)
+    words = [text[slice(*form.span(*word.span()))] for word in re.finditer(r"\w+", form.text)]
+    assert words == ["ﷺ"] * 4 + ["e\ufb03cient", "infor\u00admation", "fu\u0308r", "שָׁלוֹם", "ＡＰＩ"]
+
+
+def test_lower_case_leaves_no_dot():
+    assert [lowercase(word) for word in ("İSTANBUL", "ẞ", "ΟΔΟΣ", "IT")] == ["istanbul", "ß", "οδος", "it"]
+
+
+@pytest.mark.full
+def test_every_character_follows_the_policy():
+    is_mark = re.compile(f"[{marks()}]")
+    for code in (code for code in range(0x80, 0x110000) if not 0xD800 <= code < 0xE000):
+        character = chr(code)
+        assert bool(is_mark.match(character)) == (unicodedata.category(character)[0] == "M"), hex(code)
+        form, decomposed = normalize(f"x {character} y").text, unicodedata.normalize("NFD", character)
+        assert form == f"x {character} y" or may_change(character), hex(code)
+        if len(decomposed) > 1:
+            assert len(graphemes(decomposed)) == 1, hex(code)
+        assert normalize(f"x {decomposed} y").text == form, hex(code)
