@@ -48,7 +48,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place) / "index"
         with pellucid.Index.create(folder) as index:
-            index.add([str(n) for n in range(asked.documents)], texts[: asked.documents])
+            index.add(texts[: asked.documents], ids=[str(n) for n in range(asked.documents)])
         print("\n".join(measured(folder, texts, asked)))
 
 
@@ -156,12 +156,12 @@ def _readers(count: int, folder: Path, queries: list[str], seconds: float) -> li
 def _writing(pipe: Connection, folder: Path, texts: list[str]) -> None:
     """Add documents until it is told to end; send how many commits were made in how many seconds."""
     with pellucid.Index.open(folder) as index:
-        index.add(None, texts[:_BATCH])
+        index.add(texts[:_BATCH])
         pipe.send("ready")
         count, start = 0, time.monotonic()
         while not pipe.poll():
             place = count * _BATCH % (len(texts) - _BATCH)
-            index.add(None, texts[place : place + _BATCH])
+            index.add(texts[place : place + _BATCH])
             count += 1
         pipe.send(count / (time.monotonic() - start))
 
@@ -197,7 +197,7 @@ def _staleness(folder: Path, texts: list[str]) -> list[float]:
     with pellucid.Index.open(folder) as index:
         for number in range(_ASKED):
             pipe.send(f"new-{number}")
-            index.add([f"new-{number}"], [texts[number]])
+            index.add([texts[number]], ids=[f"new-{number}"])
             done = time.monotonic()
             late.append(pipe.recv() - done)
     pipe.send("")

@@ -70,7 +70,7 @@ def measure(data: Path, documents: int, models: dict[str, str]) -> Measured:
     with tempfile.TemporaryDirectory() as place:
         start = time.process_time()
         with pellucid.Index.create(Path(place) / "index", models) as index:
-            count = index.add((str(number) for number in range(documents)), islice(texts, documents))
+            count = index.add(islice(texts, documents), ids=(str(number) for number in range(documents)))
             indexing = time.process_time() - start
             bm25 = [_milliseconds(index, query, {"bm25": 1.0}) for query in queries]
             every = [_milliseconds(index, query, None) for query in queries]

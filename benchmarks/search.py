@@ -93,7 +93,7 @@ def quality_table(models: Mapping[str, Any], collections: list[Collection], work
     for name, model in models.items():
         for collection in collections:
             with pellucid.Index.create(work / f"{name}-{collection.name}", {name: model}) as index:
-                index.add(collection.ids, collection.documents)
+                index.add(collection.documents, ids=collection.ids)
                 if name == "static-en":
                     scores["BM25 alone"].append(quality(index, collection, {"bm25": 1}))
                 scores.setdefault(f"{name} alone", []).append(quality(index, collection, {name: 1}))
@@ -157,7 +157,7 @@ def speed_table(collections: list[Collection], work: Path) -> Iterator[str]:
     for collection in collections:
         folder = work / f"speed-{collection.name}"
         with pellucid.Index.create(folder) as index:
-            spent = seconds(lambda i=index, c=collection: i.add(c.ids, c.documents))
+            spent = seconds(lambda i=index, c=collection: i.add(c.documents, ids=c.ids))
             proven = [index.search(query, 10).exact for query in collection.queries]
             times = search_times(index, collection, work)
             columns.append({
@@ -240,7 +240,7 @@ def peers_table(collection: Collection, documents: int, work: Path) -> Iterator[
 
     def ours(collection: Collection, folder: Path) -> peers.Ask:
         index = pellucid.Index.create(folder / "ours", {"minilm": model})
-        index.add(collection.ids, collection.documents)
+        index.add(collection.documents, ids=collection.ids)
         return lambda query: {hit.id: hit.score for hit in index.search(query, 10)}
 
     made = {
@@ -268,7 +268,7 @@ def million(data: Path, folder: Path, documents: int) -> Iterator[str]:
     yield f"| {len(texts):,} sentences | to index, s | documents a second | on disk, MB | a search, ms |"
     yield "|---|---|---|---|---|"
     with pellucid.Index.create(folder / "index") as index:
-        spent = seconds(lambda: index.add(collection.ids, texts, show_progress_bar=True))
+        spent = seconds(lambda: index.add(texts, ids=collection.ids, show_progress_bar=True))
         encoded = questions(index, queries)
         asks: dict[str, Callable[[], Any]] = {
             "the scores of all passages, query given": lambda: [each.search(10, ()) for each in encoded],
@@ -304,7 +304,7 @@ def graph(data: Path, folder: Path, documents: int) -> Iterator[str]:
     engines = {"every product (default)": None, "Edge(), a graph": Edge(), "Edge(exact=True)": Edge(exact=True)}
     for name, engine in engines.items():
         index = pellucid.Index.create(folder / f"{name}-graph", engine=engine)
-        row = [f"{seconds(lambda index=index: index.add(ids, texts)):,.0f}"]  # type: ignore[misc]
+        row = [f"{seconds(lambda index=index: index.add(texts, ids=ids)):,.0f}"]  # type: ignore[misc]
         for part, weights in (("both", None), ("model", {"static-en": 1})):
             hits = [index.search(query, 10, weights=weights) for query in queries]
             scores = [[hit.score for hit in found] for found in hits]
@@ -347,7 +347,7 @@ def _tried(
     """Return nDCG@10 for each of some weights."""
     bm25.K1, bm25.B = k1, b
     with pellucid.Index.create(folder, models) as index:
-        index.add(collection.ids, collection.documents)
+        index.add(collection.documents, ids=collection.ids)
         return [quality(index, collection, one) for one in weights]
 
 

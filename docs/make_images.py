@@ -105,7 +105,7 @@ def explorer() -> Iterator[str]:
         with pellucid.Index.create(Path(work) / "index") as index:
             for name in ("sentences", "help_centre"):
                 texts = (EXAMPLES / f"{name}.txt").read_text(encoding="utf-8").splitlines()
-                index.add([f"{name} {number}" for number in range(1, len(texts) + 1)], texts)
+                index.add(texts, ids=[f"{name} {number}" for number in range(1, len(texts) + 1)])
         server = uvicorn.Server(uvicorn.Config(create_app(ServerSettings(index=f"{work}/index")), log_level="error"))
         thread = threading.Thread(target=server.run, args=([listening],))
         thread.start()

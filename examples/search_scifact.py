@@ -31,8 +31,8 @@ def build(data: Path, folder: Path) -> pellucid.Index:
     records = [json.loads(line) for line in content.splitlines()]
     index = pellucid.Index.create(folder)
     index.add(
-        [record["_id"] for record in records],
         [record["text"] for record in records],
+        ids=[record["_id"] for record in records],
         titles=[record.get("title") or "" for record in records],
     )
     return index

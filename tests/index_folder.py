@@ -31,7 +31,7 @@ def build(folder, seed=0):
     texts[3] = "\n\n".join(texts[:6])  # several passages
     with Index.create(folder, {"words": StaticEmbedder(Vocabulary(WORDS), vectors)}, passage_characters=100) as index:
         for part in (slice(0, 6), slice(6, 9), slice(9, 12)):
-            index.add(ids[part], texts[part], metadata=metadata[part], titles=[f"title {own}" for own in ids[part]])
+            index.add(texts[part], ids=ids[part], metadata=metadata[part], titles=[f"title {own}" for own in ids[part]])
         index.delete(["d1", "d7"])
 
 

@@ -53,7 +53,7 @@ def pairs(index, changes, *, version):
     size = changes.choice([1, 5, 60])
     yield {"kind": kind, "ids": ids, "version": version, "size": size}
     if kind == "add":
-        index.add(ids, [text_of(version, size)] * len(ids), metadata=[{"version": version}] * len(ids))
+        index.add([text_of(version, size)] * len(ids), ids=ids, metadata=[{"version": version}] * len(ids))
     elif kind == "delete":
         index.delete(ids, missing_ok=True)
     elif kind == "rebuild":
@@ -90,7 +90,7 @@ def add(folder, name, count):
     small()
     with opened(folder) as index:
         for number in range(int(count)):
-            index.add([f"{name}-{number}"], [f"text {name} {number} abc"])
+            index.add([f"text {name} {number} abc"], ids=[f"{name}-{number}"])
             print(f"{name}-{number}", flush=True)
 
 

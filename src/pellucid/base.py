@@ -29,7 +29,7 @@ from pellucid.embeddings import (
     explained_texts,
     in_the_form_of,
     is_arrow,
-    refuse_tables,
+    iterate_texts,
     stacked,
     unit_rows,
 )
@@ -300,12 +300,10 @@ class Embedder(ABC):
             InputError: an item is not a string (the message gives its position), `texts` is one string, the role is
                 unknown, or `block_size` is below 1.
         """
-        refuse_tables(texts)
-        if isinstance(texts, str) or not isinstance(texts, Iterable):
-            raise InputError(f"encode_blocks takes an iterable of texts, got {texts!r:.40}; for one text use encode")
+        items = iterate_texts(texts)
         if block_size < 1:
             raise InputError(f"block_size is {block_size}; it must be at least 1")
-        read = (text.as_py() for text in texts) if is_arrow(texts) else iter(texts)
+        read = (text.as_py() for text in texts) if is_arrow(texts) else items
         return self._encode_blocks(read, checked_role(role), block_size, show_progress_bar)
 
     def _encode_blocks(self, texts: Iterator[str], role: Role, size: int, show_progress_bar: bool) -> Iterator[Any]:

@@ -5,7 +5,9 @@ The arguments are those of sentence-transformers 6.2, in its order and with its 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import islice
 from typing import Any, Literal, NamedTuple, TypeGuard
 
 import numpy as np
@@ -105,22 +107,56 @@ def checked_role(role: Any) -> Role:
 
 
 def check_texts(texts: Iterable[str], *, first: int = 0) -> list[str]:
-    """Return `texts` as a list of checked strings; `first` is the number of the first, for messages."""
-    refuse_tables(texts)
+    """Return `texts` as a list of checked strings; `first` is the index of the first, for messages."""
+    items = iterate_texts(texts)
     try:
-        checked = texts.to_pylist() if is_arrow(texts) else list(texts)
-    except TypeError as error:
-        raise InputError(f"texts must be a string or an iterable of strings, got {type(texts).__name__}") from error
+        checked = texts.to_pylist() if is_arrow(texts) else list(items)
     except UnicodeDecodeError as error:  # of Arrow
         raise InputError(f"a text is not UTF-8: {error.reason}; decode it in its encoding") from error
     if set(map(type, checked)) - {str}:  # one pass in C; the loop below only runs to find the culprit
-        for position, text in enumerate(checked, first):
+        for index, text in enumerate(checked, first):
             if not isinstance(text, str):
-                raise InputError(
-                    f"text {position} is {type(text).__name__} ({text!r:.40}); every text must be a str. "
-                    "Replace missing values by '' or leave them out"
-                )
+                raise InputError(f"text {index} is {describe_item(text)}")
     return checked
+
+
+def iterate_texts(texts: Any, name: str = "texts") -> Iterator[Any]:
+    """Return an iterator over the items of `texts`, after refusing one string, a path, a mapping and a table.
+
+    Args:
+        texts: what was given where texts, or as many titles or ids, are expected.
+        name: what messages call it.
+
+    Raises:
+        InputError: its items are no texts; the message says what to give.
+    """
+    if isinstance(texts, (str, bytes)):
+        raise InputError(f"{name} is one string, {texts!r:.40}; give an iterable of strings: [{texts!r:.20}]")
+    if isinstance(texts, os.PathLike):
+        raise InputError(f"{name} is the path {os.fspath(texts)!r:.80}, not what is in that file; read it first")
+    refuse_tables(texts, name)
+    try:
+        return iter(texts)
+    except TypeError as error:
+        raise InputError(
+            f"{name} must be an iterable of strings, got {texts!r:.40} ({type(texts).__name__})"
+        ) from error
+
+
+def describe_item(item: Any) -> str:
+    """Return what messages say of an item of texts that is no string, and what to do about it."""
+    if isinstance(item, Mapping):
+        keys = [key for key in islice(item, _MOST_COLUMNS) if isinstance(item[key], str)] or list(item)
+        hint = f"Give one of its values: [text[{keys[0] if keys else 'key'!r:.40}] for text in texts]"
+    elif isinstance(item, os.PathLike):
+        hint = "Read the file: path.read_text()"
+    elif isinstance(item, (bytes, bytearray)):
+        hint = "Decode it: text.decode()"
+    elif isinstance(item, (list, tuple)):
+        hint = "Give one column of the rows: [row[0] for row in texts]"
+    else:
+        hint = "Replace missing values by '' or leave them out"
+    return f"{type(item).__name__} ({item!r:.40}); every text must be a str. {hint}"
 
 
 def is_arrow(texts: Any) -> TypeGuard[Any]:
@@ -128,21 +164,26 @@ def is_arrow(texts: Any) -> TypeGuard[Any]:
     return type(texts).__module__ == "pyarrow.lib" and hasattr(texts, "to_pylist") and hasattr(texts, "type")
 
 
-def refuse_tables(texts: Any) -> None:
-    """Check that texts are not a data frame or mapping, whose iteration gives names or keys."""
+def refuse_tables(texts: Any, name: str = "texts") -> None:
+    """Check that texts are no data frame, mapping or array of several columns, whose iteration gives no texts."""
     kind = type(texts)
     if isinstance(texts, Mapping):
-        names, what = list(texts), "whose keys are not texts"
+        columns, what = list(texts), "whose keys are not texts"
     elif hasattr(kind, "columns") or hasattr(kind, "column_names"):  # of pandas, Polars, Arrow or datasets
-        names = list(texts.column_names if hasattr(kind, "column_names") else texts.columns)
-        what = f"with {len(names)} columns"
+        columns = list(texts.column_names if hasattr(kind, "column_names") else texts.columns)
+        what = f"with {len(columns)} columns"
+    elif hasattr(texts, "read_next_batch") or hasattr(texts, "collect_schema"):  # of Arrow or Polars
+        raise InputError(f"{name} is a {kind.__name__}, which is a table; give one of its columns")
+    elif getattr(texts, "ndim", 1) > 1:
+        raise InputError(f"{name} has the shape {texts.shape}; give one column, such as {name}[:, 0]")
     else:
         return
-    found = [name for name in names[:_MOST_COLUMNS] if _holds_text(texts, name)]
-    hint = " or ".join(f"texts[{name!r:.60}]" for name in found[:_COLUMNS_NAMED]) or "one of its columns"
-    hint += f" ({', '.join(f'{name!r:.60}' for name in found)} hold text)" if len(found) > _COLUMNS_NAMED else ""
-    every = ", or list(texts.values())" if isinstance(texts, Mapping) and len(found) > 1 else ""
-    raise InputError(f"texts is a {kind.__name__} {what}; give texts, such as {hint}{every}")
+    text_columns = [column for column in columns[:_MOST_COLUMNS] if _holds_text(texts, column)]
+    hint = " or ".join(f"{name}[{column!r:.60}]" for column in text_columns[:_COLUMNS_NAMED]) or "one of its columns"
+    if len(text_columns) > _COLUMNS_NAMED:
+        hint += f" ({', '.join(f'{column!r:.60}' for column in text_columns)} hold text)"
+    values = f", or list({name}.values())" if isinstance(texts, Mapping) and len(text_columns) > 1 else ""
+    raise InputError(f"{name} is a {kind.__name__} {what}; give texts, such as {hint}{values}")
 
 
 def _holds_text(table: Any, name: Any) -> bool:

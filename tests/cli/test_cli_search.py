@@ -151,8 +151,8 @@ def test_integer_ids(tmp_path, fruit):
     run("index", "delete", tmp_path / "index", "--", -8)
     with Index.open(tmp_path / "index") as index:
         assert [document.id for document in index] == ["a.jsonl:3"]
-        index.add(None, ["one more"])
-        index.add([7], ["apple"])
+        index.add(["one more"])
+        index.add(["apple"], ids=[7])
     run("index", "delete", tmp_path / "index", 7)
     assert "2 are left" not in run("index", "delete", tmp_path / "index", "a.jsonl:3").stderr
 
@@ -272,7 +272,7 @@ def test_a_change_that_waits_while_the_index_is_replaced_is_refused(tmp_path, fo
     def change():
         with Index.open(folder) as index:
             try:
-                index.add(["late"], ["A late apple"])
+                index.add(["A late apple"], ids=["late"])
             except PellucidError as error:
                 errors.append(str(error))
 
@@ -442,7 +442,7 @@ def test_numbers_and_dates_of_a_table_can_be_compared(tmp_path, fruit):
 def test_a_typed_value_is_what_the_field_holds(tmp_path):
     with Index.create(tmp_path / "index", {}) as index:
         values = [2, "2", True, "true", "2024-05-31", ["3", 4]]
-        index.add(list("abcdef"), ["word"] * 6, metadata=[{"x": value} for value in values])
+        index.add(["word"] * 6, ids=list("abcdef"), metadata=[{"x": value} for value in values])
 
         def ids(where):
             return "".join(sorted(hit.id for hit in index.search("word", where={"x": where})))

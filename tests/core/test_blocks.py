@@ -41,9 +41,9 @@ def test_only_one_block_is_read_ahead(fruit: StaticEmbedder) -> None:
 def test_bad_input_is_named(fruit: StaticEmbedder) -> None:
     with pytest.raises(InputError, match="text 5 is NoneType"):
         list(fruit.encode_blocks(["apple"] * 5 + [None], block_size=2))  # type: ignore[list-item]
-    with pytest.raises(InputError, match="an iterable of texts, got 'apple'"):
+    with pytest.raises(InputError, match="texts is one string, 'apple'"):
         fruit.encode_blocks("apple")
-    with pytest.raises(InputError, match="an iterable of texts, got 7"):
+    with pytest.raises(InputError, match="must be an iterable of strings, got 7"):
         fruit.encode_blocks(7)  # type: ignore[arg-type]
     with pytest.raises(InputError, match="block_size is 0"):
         fruit.encode_blocks(["apple"], block_size=0)

@@ -223,7 +223,7 @@ def test_hybrid_search_is_looking_at_every_document(engine, tmp_path, words):
     models = {"words": words, "letters": letters}
     weights = {"bm25": 0.3, "words": 0.4, "letters": 0.3}
     with Index.create(tmp_path / "index", models, weights=weights, engine=engine) as index:
-        index.add([str(n) for n in range(len(texts))], texts)
+        index.add(texts, ids=[str(n) for n in range(len(texts))])
         assert index.verify() == []
         for query in texts_of(5, seed=1):
             cosines = words.similarity(words.encode([query]), words.encode(texts))[0]
@@ -239,11 +239,11 @@ def test_hybrid_search_is_looking_at_every_document(engine, tmp_path, words):
 
 def test_conditions_mean_the_same_everywhere(engine, tmp_path):
     with Index.create(tmp_path / "index", {"letters": SparseLetters()}, engine=engine) as index:
-        index.add(list("abcd"), ["common word"] * 4, metadata=CONDITIONS_METADATA)
+        index.add(["common word"] * 4, ids=list("abcd"), metadata=CONDITIONS_METADATA)
         for where, found in CONDITIONS:
             assert ids_of(index.search("common", where=where)) == sorted(found), where
         odd = {"tag": 'a"b\\c] or id > 0 #\n\u65e5\u672c ' + "long " * 200}
-        index.add(["odd"], ["common word"], metadata=[odd | {"years": [1.5, 1990, 2030]}])
+        index.add(["common word"], ids=["odd"], metadata=[odd | {"years": [1.5, 1990, 2030]}])
         assert ids_of(index.search("common", where=odd)) == ["odd"]
         assert ids_of(index.search("common", where={"tag": odd["tag"] + "x"})) == []
         assert ids_of(index.search("common", where={"years": {"gt": 1989, "lt": 1991}})) == ["odd"]
@@ -252,9 +252,9 @@ def test_conditions_mean_the_same_everywhere(engine, tmp_path):
 
 def test_documents_change(engine, tmp_path, fruit):
     with Index.create(tmp_path / "index", {"fruit": fruit}, passage_characters=100, engine=engine) as index:
-        index.add(["a", "b", "c"], ["an apple", "the car", "pear " * 100], metadata=[{"n": 1}, {"n": 2}, None])
+        index.add(["an apple", "the car", "pear " * 100], ids=["a", "b", "c"], metadata=[{"n": 1}, {"n": 2}, None])
         assert index.search("apple", weights={"bm25": 1})[0].id == "a" and index.verify() == []
-        index.add(["a", "c"], ["a bicycle", "a pear"])
+        index.add(["a bicycle", "a pear"], ids=["a", "c"])
         assert ids_of(index.search("apple", weights={"bm25": 1})) == [] and len(index) == 3
         assert index.search("pear", weights={"bm25": 1})[0].text == "a pear"
         index.update("b", metadata={"n": 77})
@@ -265,12 +265,12 @@ def test_documents_change(engine, tmp_path, fruit):
 
 def test_an_index_finds_its_engine_again(engine, tmp_path, fruit):
     with Index.create(tmp_path / "index", {"fruit": fruit}, engine=engine) as index:
-        index.add(["a", "b"], ["an apple", "the car"])
+        index.add(["an apple", "the car"], ids=["a", "b"])
         before = {hit.id: hit.score for hit in index.search("an apple and a car")}
     with Index.open(tmp_path / "index") as index:
         assert {hit.id: hit.score for hit in index.search("an apple and a car")} == pytest.approx(before)
         assert index.verify() == [] and index.info()["engine"] == engine.kind
-        index.add(["c"], ["a pear"])
+        index.add(["a pear"], ids=["c"])
         index.rebuild({"fruit": fruit.without(2)})
         assert index.verify() == [] and index._at.commit.state.engine == "engine-2"
         if engine.kind == "qdrant":
@@ -287,7 +287,7 @@ def test_an_index_finds_its_engine_again(engine, tmp_path, fruit):
 
 def test_lost_vectors_are_an_error_and_can_be_made_anew(engine, tmp_path, fruit):
     with Index.create(tmp_path / "index", {"fruit": fruit}, engine=engine) as index:
-        index.add(["a", "b"], ["an apple", "the car"])
+        index.add(["an apple", "the car"], ids=["a", "b"])
     engine.sweep(tmp_path / "index", "none of them")
     with pytest.raises((IndexFolderError, EngineError), match="pellucid index rebuild"):
         Index.open(tmp_path / "index")
@@ -297,46 +297,46 @@ def test_lost_vectors_are_an_error_and_can_be_made_anew(engine, tmp_path, fruit)
 
 def test_a_crash_between_engine_and_commit_leaves_nothing(engine, tmp_path, fruit, monkeypatch):
     index = Index.create(tmp_path / "index", {"fruit": fruit}, passage_characters=100, engine=engine)
-    index.add(["a", "b"], ["an apple", "the car"])
+    index.add(["an apple", "the car"], ids=["a", "b"])
     with monkeypatch.context() as crash:  # nothing of what would tidy up is done
         crash.setattr(commits, "_write_state", lambda *arguments: 1 / 0)
         crash.setattr(changing, "_delete", lambda *arguments: None)
         with pytest.raises(ZeroDivisionError):
-            index.add(["a", "x"], ["pear " * 200, "a pear"])
+            index.add(["pear " * 200, "a pear"], ids=["a", "x"])
     assert len(list(index._at.engine.numbers())) > 2 and ids_of(index.search("pear", weights={"bm25": 1})) == []
     index.close()
     with Index.open(tmp_path / "index") as index:
         assert index.verify() == [] and ids_of(index.search("apple pear car")) == ["a", "b"]
-        index.add(["y"], ["a pear"])
+        index.add(["a pear"], ids=["y"])
         assert index.verify() == [] and ids_of(index.search("pear", weights={"bm25": 1})) == ["y"]
 
 
 def test_an_engine_that_fails_half_way_leaves_nothing_of_another_document(engine, tmp_path, fruit, monkeypatch):
     with Index.create(tmp_path / "index", {"fruit": fruit}, passage_characters=100, engine=engine) as index:
-        index.add(["a", "b"], ["an apple", "the car"])
+        index.add(["an apple", "the car"], ids=["a", "b"])
 
         def gone(*arguments):
             raise EngineError("no way there")
 
         with monkeypatch.context() as cut:
             cut.setattr(index._at.engine, "delete", gone)
-            index.add(["a"], ["a pear"])  # is committed; that the old one has to go is kept in mind
+            index.add(["a pear"], ids=["a"])  # is committed; that the old one has to go is kept in mind
         assert ids_of(index.search("apple", weights={"bm25": 1})) == []
         with monkeypatch.context() as cut:  # the points arrive, and nothing after them
             cut.setattr(index._at.engine, "flush", gone)
             with pytest.raises(EngineError, match="no way there"):
-                index.add(["x"], ["pear " * 200])
+                index.add(["pear " * 200], ids=["x"])
             cut.setattr(index._at.engine, "delete", gone)
             with pytest.raises(EngineError, match="no way there"):
-                index.add(["x"], ["pear " * 200])
+                index.add(["pear " * 200], ids=["x"])
         assert ids_of(index.search("pear", weights={"bm25": 1})) == ["a"]
-        index.add(["y"], ["short"])
+        index.add(["short"], ids=["y"])
         assert index.verify() == [] and ids_of(index.search("pear short", weights={"bm25": 1})) == ["a", "y"]
 
 
 def test_searches_while_the_index_changes(engine, tmp_path, words):
     with Index.create(tmp_path / "index", {"words": words}, engine=engine) as index:
-        index.add([str(n) for n in range(20)], ["w0 w1"] * 20)
+        index.add(["w0 w1"] * 20, ids=[str(n) for n in range(20)])
         done, seen = threading.Event(), []
 
         def search():
@@ -350,7 +350,7 @@ def test_searches_while_the_index_changes(engine, tmp_path, words):
         thread.start()
         try:
             for version in range(2):
-                index.add([str(n) for n in range(20)], [f"w0 w1 w{version}"] * 20)
+                index.add([f"w0 w1 w{version}"] * 20, ids=[str(n) for n in range(20)])
                 index.rebuild()
         finally:
             done.set()
@@ -361,7 +361,7 @@ def test_searches_while_the_index_changes(engine, tmp_path, words):
 
 def test_an_index_moves_to_another_engine(engine, tmp_path, fruit):
     with Index.create(tmp_path / "index", {"fruit": fruit}) as index:
-        index.add(["a", "b"], ["an apple", "the car"])
+        index.add(["an apple", "the car"], ids=["a", "b"])
         before = {hit.id: hit.score for hit in index.search("apple car")}
     with pytest.raises(InputError, match=r"rebuild=True"):
         Index.open(tmp_path / "index", engine=engine)
@@ -398,8 +398,8 @@ def test_milvus_refuses_negative_sparse_values_and_too_many_numbers(tmp_path, mi
     assert not (tmp_path / "index").exists()
     with Index.create(tmp_path / "index", {"letters": SparseLetters()}, engine=engine) as index:
         with pytest.raises(InputError, match="holds 17 numbers or dates"):
-            index.add(["a"], ["text"], metadata=[{"n": list(range(17))}])
-        index.add(["b"], ["text"], metadata=[{"n": list(range(16)), "when": "2024-05-31"}])
+            index.add(["text"], ids=["a"], metadata=[{"n": list(range(17))}])
+        index.add(["text"], ids=["b"], metadata=[{"n": list(range(16)), "when": "2024-05-31"}])
         assert index.verify() == [] and ids_of(index.search("text", where={"n": {"gt": 14}})) == ["b"]
         with pytest.raises(InputError, match="2024-05-31"):
             index.search("text", where={"when": {"gt": "20240531"}})
@@ -409,7 +409,7 @@ def test_milvus_searches_a_graph_unless_told_otherwise(tmp_path, milvus, words):
     texts = texts_of(1500)
     engine = pellucid.engines.Milvus(milvus, f"test_{uuid.uuid4().hex}")
     with Index.create(tmp_path / "index", {"words": words}, bm25=False, engine=engine) as index:
-        index.add([str(n) for n in range(len(texts))], texts)
+        index.add(texts, ids=[str(n) for n in range(len(texts))])
         found = wanted = 0
         for query in texts_of(5, seed=1):
             cosines = words.similarity(words.encode([query]), words.encode(texts))[0]
@@ -435,7 +435,7 @@ def test_a_graph_says_that_it_may_miss_some(tmp_path):
     for engine in (Edge(), Edge(exact=True), None):
         folder = tmp_path / f"{engine}"
         with Index.create(folder, {"m": model}, bm25=False, engine=engine) as index:
-            index.add(table, table)
+            index.add(table, ids=table)
             for number in range(0, 70_000, 3500):
                 best = np.sort(rows @ rows[number])[::-1][:10]
                 hits = index.search(str(number), 10)
@@ -455,7 +455,7 @@ def test_the_collections_of_another_index_are_left_alone(kind, tmp_path, request
     )
     letters = {"letters": SparseLetters()}
     with Index.create(tmp_path / "one", letters, engine=engine) as index:
-        index.add(["a"], ["apple"])
+        index.add(["apple"], ids=["a"])
         with pytest.raises(InputError, match="give another name"):
             Index.create(tmp_path / "two", letters, engine=engine)
         assert not (tmp_path / "two").exists() and ids_of(index.search("apple")) == ["a"]
@@ -516,7 +516,7 @@ def test_a_search_goes_on_when_an_actor_is_lost(tmp_path, words, ray_here):
     texts = texts_of(200)
     engine = pellucid.engines.Ray(shards=2, replicas=2)
     with Index.create(tmp_path / "index", {"words": words}, engine=engine) as index:
-        index.add([str(n) for n in range(200)], texts)
+        index.add(texts, ids=[str(n) for n in range(200)])
         before = [(hit.id, hit.score) for hit in index.search("w1 w2 w3", 50)]
         for shard, replica in [(0, 0), (1, 1), (0, 1)]:
             kill(index, shard, replica)
@@ -531,10 +531,10 @@ def test_a_search_goes_on_when_an_actor_is_lost(tmp_path, words, ray_here):
 def test_an_actor_without_its_folder_is_filled_by_another(tmp_path, words, ray_here):
     engine = pellucid.engines.Ray(shards=1, replicas=2)
     with Index.create(tmp_path / "index", {"words": words}, engine=engine) as index:
-        index.add([str(n) for n in range(50)], texts_of(50), metadata=[{"n": n} for n in range(50)])
+        index.add(texts_of(50), ids=[str(n) for n in range(50)], metadata=[{"n": n} for n in range(50)])
         kill(index, 0, 0)
         shutil.rmtree(tmp_path / "index/engine-1/shard-0-0")
-        index.add(["new"], ["w1 w1"])  # waits for it
+        index.add(["w1 w1"], ids=["new"])  # waits for it
         kill(index, 0, 1)
         shutil.rmtree(tmp_path / "index/engine-1/shard-0-1")
         assert index.verify() == [] and len(index.search("w1", 100, where={"n": {"lt": 50}})) > 0
@@ -552,10 +552,10 @@ def test_an_actor_without_its_folder_is_filled_by_another(tmp_path, words, ray_h
 def test_an_actor_that_missed_writes_does_not_answer_before_it_has_them(tmp_path, words, ray_here):
     engine = pellucid.engines.Ray(shards=1, replicas=2)
     with Index.create(tmp_path / "index", {"words": words}, engine=engine) as index:
-        index.add(["a"], ["w1"])
+        index.add(["w1"], ids=["a"])
     shutil.copytree(tmp_path / "index/engine-1/shard-0-0", tmp_path / "old")
     with Index.open(tmp_path / "index") as index:
-        index.add(["b"], ["w1"])
+        index.add(["w1"], ids=["b"])
         index.delete("a")
     shutil.rmtree(tmp_path / "index/engine-1/shard-0-0")
     (tmp_path / "old").rename(tmp_path / "index/engine-1/shard-0-0")
@@ -569,7 +569,7 @@ def test_no_acknowledged_document_is_lost_when_actors_are_killed_under_load(tmp_
     engine = pellucid.engines.Ray(shards=2, replicas=2)
     chance, expected, wrong = random.Random(0), {}, []
     with Index.create(tmp_path / "index", {"words": words}, engine=engine) as index:
-        index.add(["fixed"], ["w0 w1 w2"])
+        index.add(["w0 w1 w2"], ids=["fixed"])
         done, attempts = threading.Event(), 0
 
         def search():
@@ -598,7 +598,7 @@ def test_no_acknowledged_document_is_lost_when_actors_are_killed_under_load(tmp_
             for attempts in range(8):
                 own = {f"d{chance.randrange(60)}": f"w{attempts} w{chance.randrange(60)}" for _ in range(8)}
                 try:
-                    index.add(list(own), list(own.values()))
+                    index.add(list(own.values()), ids=list(own))
                     expected |= own
                 except EngineError:
                     pass  # not acknowledged, and not there

@@ -164,8 +164,8 @@ def writers(rng: random.Random, subjects: Subjects, place: Path) -> str:
             small()
             with opened(folder) as index:
                 for number in range(8):
-                    index.add([f"{name}{number}"], [f"abc {name} {number}"])
-                    index.add([f"{name}{number}"], [f"abc {name} {number} again"])
+                    index.add([f"abc {name} {number}"], ids=[f"{name}{number}"])
+                    index.add([f"abc {name} {number} again"], ids=[f"{name}{number}"])
                     if number % 4 == 3:
                         index.delete([f"{name}{number}"])
 
@@ -212,7 +212,7 @@ def forks(rng: random.Random, subjects: Subjects, place: Path) -> str:
     folder, number = place / "job", 0
     ends, errors, stop = [], list[BaseException](), threading.Event()
     with _created(folder) as index:
-        index.add(["a0", "b0"], [text_of(0, 1)] * 2, metadata=[{"version": 0}] * 2)
+        index.add([text_of(0, 1)] * 2, ids=["a0", "b0"], metadata=[{"version": 0}] * 2)
         changes = random.Random(rng.random())
 
         def write() -> None:
@@ -228,7 +228,7 @@ def forks(rng: random.Random, subjects: Subjects, place: Path) -> str:
         def child(own: int) -> None:
             if problem := look(index):
                 raise AssertionError(problem)
-            index.add([f"child-{own}"], ["of a child"])
+            index.add(["of a child"], ids=[f"child-{own}"])
 
         writer = threading.Thread(target=write)
         writer.start()
@@ -277,7 +277,7 @@ def full(rng: random.Random, subjects: Subjects, place: Path) -> str:
                 if {document.id: document.text for document in index} != documents or look(index):
                     raise AssertionError(f"after change {version} the index holds something else; {look(index)}")
             _room(folder, None)
-            index.add(["last"], ["abc"])
+            index.add(["abc"], ids=["last"])
             if problems := index.verify():
                 raise AssertionError("; ".join(problems))
 
@@ -311,7 +311,7 @@ def readonly(rng: random.Random, subjects: Subjects, place: Path) -> str:
         if problem := look(index):
             raise Failed("not sound", problem)
         try:
-            index.add(["x"], ["y"])
+            index.add(["y"], ids=["x"])
             raise Failed("not refused", "an index on a read-only disk was changed")
         except PellucidError as error:
             told = str(error)

@@ -118,7 +118,7 @@ def test_the_key_is_read_from_the_environment_and_told_nobody_else(served, monke
         model(["a"])
     assert other.asked == []
     with Index.create(tmp_path / "index", {"far": model}) as index:
-        index.add(["1"], ["a text"])
+        index.add(["a text"], ids=["1"])
     written = b"".join(path.read_bytes() for path in tmp_path.rglob("*") if path.is_file())
     for place in (repr(model), str(refused.value), str(vars(model)), written.decode("latin-1")):
         assert "very-secret" not in place
@@ -501,9 +501,9 @@ def test_an_index_asks_it_for_what_is_not_given_and_gets_it_again_at_each_openin
     model = EmbeddingServer(served.url, "m")
     with Index.create(tmp_path / "index", {"far": model}) as index:
         served.asked.clear()
-        index.add(["1", "2"], ["a text", "eee"], vectors={"far": [[0, 0, 1, 0], [0, 1, 0, 0]]})
+        index.add(["a text", "eee"], ids=["1", "2"], vectors={"far": [[0, 0, 1, 0], [0, 1, 0, 0]]})
         assert served.asked == []
-        index.add(["3"], ["another text"])
+        index.add(["another text"], ids=["3"])
         assert [body["input"] for _, body in served.asked] == [["another text"]]
         hits = index.search("another text", weights={"far": 1})
         assert hits[0].id == "3" and hits[0].score == pytest.approx(1, abs=1e-6)
@@ -519,7 +519,7 @@ def test_an_index_asks_it_for_what_is_not_given_and_gets_it_again_at_each_openin
             index.search("b")
         served.answers = [(503, {}, "gone")] * 3
         with pytest.raises(EngineError, match="gone"):
-            index.add(["4"], ["more"])
+            index.add(["more"], ids=["4"])
         assert len(index) == 3 and index.verify() == []
 
 
@@ -545,7 +545,7 @@ def test_pellucids_own_server_is_one(fruit, tmp_path):
             EmbeddingServer(url, "nobody")(["a"])
         with Index.create(tmp_path / "far", {"m": model}) as far, Index.create(tmp_path / "near", {"m": fruit}) as near:
             for index in (far, near):
-                index.add(["1", "2"], ["an apple", "a car"])
+                index.add(["an apple", "a car"], ids=["1", "2"])
             scores = [[(hit.id, hit.score) for hit in index.search("pear", weights={"m": 1})] for index in (far, near)]
             assert [own for own, _ in scores[0]] == [own for own, _ in scores[1]]
             assert [s for _, s in scores[0]] == pytest.approx([s for _, s in scores[1]], abs=1e-6)

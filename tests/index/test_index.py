@@ -17,6 +17,7 @@ from pathlib import Path
 from unittest.mock import patch
 
 import numpy as np
+import pyarrow
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -67,7 +68,7 @@ def lengths(texts):
 
 def filled(folder, fruit):
     made = Index.create(folder, {"fruit": fruit})
-    made.add(TEXTS.keys(), TEXTS.values(), metadata=[{"n": n, "even": n % 2 == 0} for n in range(len(TEXTS))])
+    made.add(TEXTS.values(), ids=TEXTS.keys(), metadata=[{"n": n, "even": n % 2 == 0} for n in range(len(TEXTS))])
     return made
 
 
@@ -115,7 +116,7 @@ def test_a_search_brings_the_same_as_looking_at_every_document(tmp_path):
     model = StaticEmbedder(Vocabulary(words), vectors)
     texts = [" ".join(chance.choices(words, k=chance.randint(1, 30))) for _ in range(400)]
     with Index.create(tmp_path / "index", {"m": model}, weights={"bm25": 0.3, "m": 0.7}) as index:
-        index.add([str(n) for n in range(len(texts))], texts)
+        index.add(texts, ids=[str(n) for n in range(len(texts))])
         index.rebuild()  # the mean length of all, not of a sample
         for _ in range(4):
             query = " ".join(chance.choices(words, k=4))
@@ -135,7 +136,7 @@ def test_a_search_with_several_models_brings_the_best_of_all(tmp_path, bm25):
     models = {f"m{n}": lambda texts, t=t: np.array([t.get(x, np.ones(6)) for x in texts]) for n, t in enumerate(tables)}
     weights = {"m0": 0.5, "m1": 0.5} | ({"bm25": 1.0} if bm25 else {})
     with Index.create(tmp_path / "index", models, bm25=bm25, weights=weights) as index:
-        index.add(tables[0], tables[0])
+        index.add(list(tables[0]), ids=tables[0])
         units = rows / np.linalg.norm(rows, axis=2, keepdims=True)
         for number in range(0, 400, 80):  # the models agree on little: the best of both are far down their lists
             every = np.einsum("mnd,md->n", units, units[:, number]) * index.weights["m0"]
@@ -155,7 +156,7 @@ def test_any_text_can_be_asked(read_only, query):
 def test_an_empty_index_and_a_large_top_k(tmp_path, fruit, read_only):
     with Index.create(tmp_path / "empty", {"fruit": fruit}) as empty:
         assert list(empty.search("apple")) == [] and len(empty) == 0 and empty.verify() == []
-        assert "0 documents" in str(empty.search("apple")) and empty.add([], []) == 0
+        assert "0 documents" in str(empty.search("apple")) and empty.add([], ids=[]) == 0
     assert len(read_only.search("apple car the law", top_k=10_000)) == len(TEXTS)
 
 
@@ -178,7 +179,7 @@ def test_the_rows_of_every_hit_add_up_to_its_score(tmp_path, fruit, kind):
 def check_reasons(folder, models):
     """The score of a search is that of `score`, the sum of its parts, and the sum of its rows."""
     with Index.create(folder, models) as index:
-        index.add(TEXTS.keys(), TEXTS.values())
+        index.add(TEXTS.values(), ids=TEXTS.keys())
         for query in ("apples and a car", "the table", "bicycle law Law"):
             for hit in index.search(query):
                 explanation = hit.explain()
@@ -248,7 +249,7 @@ def test_reasons_of_an_ensemble_are_in_the_roles_of_the_search(tmp_path, fruit, 
     ensemble = EnsembleEmbedder({"fruit": fruit, "letters": Instructed()})
     ensemble.save_pretrained = lambda path: path.mkdir(parents=True)
     with Index.create(tmp_path / "index", {"m": ensemble}, bm25=False) as index:
-        index.add(TEXTS.keys(), TEXTS.values())
+        index.add(TEXTS.values(), ids=TEXTS.keys())
         rows = ensemble.similarity(ensemble.encode_query([query]), ensemble.encode_document(list(TEXTS.values())))[0]
         for hit in index.search(query):
             assert hit.score == pytest.approx(rows[list(TEXTS).index(hit.id)], abs=1e-6)
@@ -267,7 +268,7 @@ def test_vectors_of_any_sign_and_size(tmp_path):
         return np.array([rows[int(text)] if text.isdigit() else np.ones(5) for text in texts], np.float32)
 
     with Index.create(tmp_path / "index", {"m": model}, bm25=False) as index:
-        index.add(map(str, range(40)), map(str, range(40)))
+        index.add(map(str, range(40)), ids=map(str, range(40)))
         units = rows.astype(np.float64) / np.maximum(np.linalg.norm(rows.astype(np.float64), axis=1), 1e-30)[:, None]
         for query in ("0", "1", "2", "5", "word"):
             asked = model([query])[0].astype(np.float64)
@@ -282,7 +283,7 @@ def test_vectors_of_any_sign_and_size(tmp_path):
 
 def test_static_rows_are_those_of_the_model(tmp_path, fruit):
     with Index.create(tmp_path / "index", {"fruit": fruit}, bm25=False) as index:
-        index.add(TEXTS.keys(), TEXTS.values())
+        index.add(TEXTS.values(), ids=TEXTS.keys())
         hit = index.search("An apple, the car")[0]
         own = {row.name: row for row in fruit.explain("An apple, the car", hit.text).rows}
         mine = {row.name: row for row in hit.explain().rows}
@@ -324,7 +325,7 @@ def test_the_views_of_a_result(read_only):
 
 def test_reasons_are_read_late(tmp_path, fruit):
     with Index.create(tmp_path / "index", {"letters": SparseLetters(), "fruit": fruit}) as index:
-        index.add(TEXTS.keys(), TEXTS.values())
+        index.add(TEXTS.values(), ids=TEXTS.keys())
         kept, gone = index.search("an apple")[:2]
         before = {own: index.score("an apple", own).explain().to_dict() for own in (kept.id, gone.id)}
         index.delete(gone.id)
@@ -344,7 +345,7 @@ def test_a_closed_index_says_so(tmp_path):
         lambda: index["a"],
         lambda: "a" in index,
         lambda: list(index),
-        lambda: index.add(["x"], ["y"]),
+        lambda: index.add(["y"], ids=["x"]),
         lambda: index.delete(["x"]),
         lambda: index.rebuild(),
         lambda: index.info(),
@@ -369,7 +370,7 @@ def described(request, tmp_path_factory):
     """Documents with metadata, in an index as it was made and as it was opened again."""
     folder = tmp_path_factory.mktemp("described") / "index"
     made = Index.create(folder, {})
-    made.add(list("abcd"), ["common word"] * 4, metadata=METADATA)
+    made.add(["common word"] * 4, ids=list("abcd"), metadata=METADATA)
     if request.param == "opened":
         made.close()
         made = Index.open(folder)
@@ -380,7 +381,7 @@ def described(request, tmp_path_factory):
 @pytest.mark.parametrize(("where", "found"), CONDITIONS)
 def test_conditions_on_metadata(tmp_path, where, found):
     with Index.create(tmp_path / "index", {}) as index:
-        index.add(list("abcd"), ["common word"] * 4, metadata=CONDITIONS_METADATA)
+        index.add(["common word"] * 4, ids=list("abcd"), metadata=CONDITIONS_METADATA)
         assert sorted(hit.id for hit in index.search("common", where=where)) == sorted(found)
         assert index["a"].metadata == CONDITIONS_METADATA[0] and "year" not in index["c"].metadata
     with Index.open(tmp_path / "index") as index:
@@ -411,7 +412,7 @@ def test_wrong_conditions(read_only, where, message):
 
 
 def test_documents_are_replaced_changed_and_removed(index):
-    assert index.add(["a"], ["A new text about trains"], titles=["Rails"]) == 1 and len(index) == len(TEXTS)
+    assert index.add(["A new text about trains"], ids=["a"], titles=["Rails"]) == 1 and len(index) == len(TEXTS)
     assert index.search("trains")[0].id == "a" and index["a"].title == "Rails"
     assert "a" not in [hit.id for hit in index.search("pear table", weights={"bm25": 1})]
     index.update("a", metadata={"n": 77})
@@ -431,11 +432,11 @@ def test_scores_are_the_same_however_the_documents_came(tmp_path):
     texts = [f"word{n % 7} " * (n % 5 + 1) + f"other{n}" for n in range(12)]
     ids = [f"d{n}" for n in range(12)]
     with Index.create(tmp_path / "once", {}) as once, Index.create(tmp_path / "slowly", {}) as slowly:
-        once.add(ids, texts)
-        slowly.add(["gone"], ["very " * 500])
+        once.add(texts, ids=ids)
+        slowly.add(["very " * 500], ids=["gone"])
         slowly.delete("gone")
         for own, text in zip(ids, texts):
-            slowly.add([own], [text])
+            slowly.add([text], ids=[own])
         slowly.rebuild()
         once.rebuild()
         for query in ("word1 word3", "other3"):
@@ -453,7 +454,7 @@ def test_bm25_is_that_of_the_documents_there_are(tmp_path):
                 f"d{chance.randrange(20)}": " ".join(chance.choices(["ax", "by", "cz"], k=4 + turn)) for _ in range(3)
             }
             documents = {k: v for k, v in documents.items() if k not in own} | own
-            index.add(own.keys(), own.values())
+            index.add(own.values(), ids=own.keys())
             for gone in chance.sample(sorted(documents), 1):
                 index.delete(gone)
                 del documents[gone]
@@ -465,10 +466,10 @@ def test_bm25_is_that_of_the_documents_there_are(tmp_path):
 
 def test_documents_come_from_any_iterable_in_batches(tmp_path):
     with Index.create(tmp_path / "index", {}) as index:
-        assert index.add((str(n) for n in range(2500)), (f"text number{n}" for n in range(2500))) == 2500
+        assert index.add((f"text number{n}" for n in range(2500)), ids=(str(n) for n in range(2500))) == 2500
         assert len(index) == 2500 and index.search("number1234", 1)[0].id == "1234"
-        with pytest.raises(InputError, match="given twice, as item 1500 and 2000"):
-            index.add((f"x{n % 2000 + (n == 2000) * 1500}" for n in range(2001)), ("t" for _ in range(2001)))
+        with pytest.raises(InputError, match="given twice, as items 1500 and 2000"):
+            index.add(("t" for _ in range(2001)), ids=(f"x{n % 2000 + (n == 2000) * 1500}" for n in range(2001)))
         assert len(index) in (3500, 4500) and index.verify() == []  # whole batches
 
 
@@ -477,7 +478,7 @@ def test_long_documents_are_cut_and_the_best_passage_is_shown(tmp_path):
     sentences[70] = "Here the aardvark appears."
     text = " ".join(sentences)
     with Index.create(tmp_path / "index", {}, passage_characters=500) as index:
-        index.add(["long", "short"], [text, "No animal here."], titles=["A title", None])
+        index.add([text, "No animal here."], ids=["long", "short"], titles=["A title", None])
         assert index.info()["passages"] > 8
         hits = index.search("aardvark title")
         assert [hit.id for hit in hits] == ["long"] and "aardvark" in hits[0].text and len(hits[0].text) <= 500
@@ -498,7 +499,7 @@ def test_passages_are_the_text_in_pieces(text, limit):
 def test_a_list_with_a_fault_stores_nothing(index):
     before = {document.id: document for document in index}
     for ids, texts, message in (
-        (["x", "y", "x"], ["1", "2", "3"], "id 'x' is given twice, as item 0 and 2"),
+        (["x", "y", "x"], ["1", "2", "3"], "id 'x' is given twice, as items 0 and 2"),
         (["x", "y"], ["1"], "equally many"),
         (["x"], ["1", "2"], "equally many"),
         (["x", 7.5], ["1", "2"], "id 1 is 7.5"),
@@ -510,10 +511,10 @@ def test_a_list_with_a_fault_stores_nothing(index):
         ("xy", ["1", "2"], "ids is one string"),
     ):
         with pytest.raises(InputError, match=message):
-            index.add(ids, texts)
+            index.add(texts, ids=ids)
     assert "\ud800" not in index
     with pytest.raises(InputError, match="titles and metadata must be equally many"):
-        index.add(["x", "y"], ["1", "2"], titles=["one"])
+        index.add(["1", "2"], ids=["x", "y"], titles=["one"])
     for metadata in (
         {"n": {"deep": 1}},
         {"n": float("inf")},
@@ -526,14 +527,60 @@ def test_a_list_with_a_fault_stores_nothing(index):
         {"n": [{}]},
     ):
         with pytest.raises(InputError, match=r"document 'x'"):
-            index.add(["w", "x"], ["1", "2"], metadata=[None, metadata])
+            index.add(["1", "2"], ids=["w", "x"], metadata=[None, metadata])
     assert {document.id: document for document in index} == before and index.verify() == []
+
+
+TEXT_LISTS = st.lists(st.tuples(st.sampled_from(["a loan", "a cat", ""]), st.sampled_from([None, {"n": 1}, {"n": 2}])))
+
+
+@given(TEXT_LISTS, TEXT_LISTS)
+def test_documents_without_ids_are_added_once(tmp_path_factory, rows, more):
+    with Index.create(tmp_path_factory.mktemp("ids") / "index", {}) as index:
+        texts, metadata = [text for text, _ in rows], [fields for _, fields in rows]
+        assert index.add(texts, metadata=metadata) == len(index) == len(rows)  # equal ones, too, are so many
+        before = {document.id: document for document in index}
+        assert index.add(iter(texts), metadata=metadata) == 0 and {d.id: d for d in index} == before
+        index.add([text for text, _ in more], metadata=[fields for _, fields in more])
+        counts = Counter((text, str(fields or {})) for text, fields in rows)
+        counts |= Counter((text, str(fields or {})) for text, fields in more)
+        assert Counter((document.text, str(document.metadata)) for document in index) == counts
+
+
+def test_a_document_that_was_changed_is_added_again_under_its_content(tmp_path, fruit):
+    with Index.create(tmp_path / "index", {"fruit": fruit}) as index:
+        assert index.add(["apple", "pear"]) == 2
+        own = next(document.id for document in index if document.text == "pear")
+        index.update(own, text="car")
+        assert index.add(["apple", "pear"]) == 1 and {d.text for d in index} == {"apple", "pear"}
+        assert [hit.text for hit in index.search("pear", 1)] == ["pear"] and index.verify() == []
+
+
+def test_tables_are_metadata_and_no_texts(tmp_path):
+    pandas, polars = pytest.importorskip("pandas"), pytest.importorskip("polars")
+    columns = {"text": ["a loan", "a cat"], "n": [1, 2]}
+    expected = [("a loan", {"n": 1}), ("a cat", {"n": 2})]
+    tables = [pandas.DataFrame(columns), polars.DataFrame(columns), pyarrow.table(columns)]
+    for number, table in enumerate(tables):
+        with Index.create(tmp_path / str(number), {}) as index:
+            for texts, named in (
+                (table, "texts\\['text'\\]"),
+                (columns, "texts is a dict"),
+                (table[["text"]], "texts"),
+            ):
+                with pytest.raises(InputError, match=named):
+                    index.add(texts)
+                with pytest.raises(InputError, match="ids is a "):
+                    index.add(["a", "b"], ids=table)
+            assert len(index) == 0
+            index.add(table["text"], metadata=table[["n"]] if number < 2 else table.select(["n"]))
+            assert [(document.text, document.metadata) for document in index] == expected
 
 
 def test_a_document_that_is_too_long(tmp_path):
     with Index.create(tmp_path / "index", {}, passage_characters=100) as index:
         with pytest.raises(InputError, match="at most 65,536"):
-            index.add(["x"], ["a b " * 1_700_000])
+            index.add(["a b " * 1_700_000], ids=["x"])
         assert len(index) == 0
 
 
@@ -544,9 +591,9 @@ def test_a_model_that_gives_nan_stores_nothing(tmp_path):
         return rows
 
     with Index.create(tmp_path / "index", {"m": broken}) as index:
-        index.add(["a"], ["fine"])
+        index.add(["fine"], ids=["a"])
         with pytest.raises(InputError, match="NaN"):
-            index.add(["b", "c"], ["good", "a bad one"])
+            index.add(["good", "a bad one"], ids=["b", "c"])
         assert len(index) == 1 and index.verify() == []
 
 
@@ -556,13 +603,13 @@ def test_odd_texts_and_ids_come_back_as_they_are(tmp_path):
     ]
     texts = ["", " ", "a\x00b word", "\u6771\u4eac\u30bf\u30ef\u30fc word", "word", *HOSTILE]
     with Index.create(tmp_path / "index", {}) as index:
-        index.add(ids, texts)
+        index.add(texts, ids=ids)
         assert [document.id for document in index] == ids
         assert [document.text for document in index] == [well_formed(text) for text in texts]
         assert {hit.id for hit in index.search("word")} == {ids[2], ids[3], ids[4]}
         assert [hit.id for hit in index.search("\u30bf\u30ef\u30fc")] == [ids[3]]
         assert index.delete(ids) == len(ids) and index.verify() == []
-        index.add(["x"], ["word"], titles=["\ud800"], metadata=[{"\ud800 name": "\udfff", "n": 2**53}])
+        index.add(["word"], ids=["x"], titles=["\ud800"], metadata=[{"\ud800 name": "\udfff", "n": 2**53}])
         assert [hit.id for hit in index.search("word", where={"\ufffd name": "\udfff", "n": 2**53})] == ["x"]
 
 
@@ -572,7 +619,7 @@ def test_odd_texts_and_ids_come_back_as_they_are(tmp_path):
 def test_an_index_is_opened_as_it_was_closed(tmp_path, fruit):
     anchors = AnchorEmbedder(fruit, ["apple pear", "the car", "bicycle apple"])
     with Index.create(tmp_path / "index", {"fruit": fruit, "anchors": anchors}) as index:
-        index.add(TEXTS.keys(), TEXTS.values())
+        index.add(TEXTS.values(), ids=TEXTS.keys())
         before = index.search("apples and a car")
     with Index.open(tmp_path / "index") as index:  # the models were saved with it
         after = index.search("apples and a car")
@@ -595,7 +642,7 @@ def test_another_model_is_refused(tmp_path, fruit):
 
 def test_a_function_is_given_again_and_recognised(tmp_path):
     with Index.create(tmp_path / "index", {"m": lengths}) as index:
-        index.add(["a"], ["a text"])
+        index.add(["a text"], ids=["a"])
     with pytest.raises(InputError, match="is a function"):
         Index.open(tmp_path / "index")
     with pytest.raises(IndexFolderError, match="is another model"):
@@ -606,7 +653,7 @@ def test_a_function_is_given_again_and_recognised(tmp_path):
 
 def test_rebuilding_repairs_and_changes_models(tmp_path, fruit):
     with Index.create(tmp_path / "index", {"fruit": fruit}) as index:
-        index.add(TEXTS.keys(), TEXTS.values())
+        index.add(TEXTS.values(), ids=TEXTS.keys())
         without = fruit.without(2)
         index.rebuild({"fruit": without})
         assert index.verify() == [] and len(list(index.folder.glob("models-*"))) == 1
@@ -667,7 +714,7 @@ def test_wrong_numbers_of_hits(read_only, top_k):
 @pytest.mark.parametrize("changes", [1, pytest.param(3, marks=pytest.mark.full)])
 def test_threads_search_while_documents_change(tmp_path, fruit, changes):
     with Index.create(tmp_path / "index", {"fruit": fruit}) as index:
-        index.add([str(n) for n in range(20)], ["apple word0"] * 20)
+        index.add(["apple word0"] * 20, ids=[str(n) for n in range(20)])
         done, seen = threading.Event(), []
 
         def search():
@@ -680,7 +727,7 @@ def test_threads_search_while_documents_change(tmp_path, fruit, changes):
             running = [pool.submit(search) for _ in range(3)]
             try:
                 for version in range(1, changes + 1):
-                    index.add([str(n) for n in range(20)], [f"apple word{version}"] * 20)
+                    index.add([f"apple word{version}"] * 20, ids=[str(n) for n in range(20)])
                     index.rebuild()
             finally:
                 done.set()
@@ -693,9 +740,9 @@ def test_threads_search_while_documents_change(tmp_path, fruit, changes):
 def test_a_full_disk_is_told_before_anything_is_lost(index, monkeypatch):
     monkeypatch.setattr(shutil, "disk_usage", lambda path: shutil._ntuple_diskusage(10, 9, 1))
     with pytest.raises(WritingError, match="What was committed is safe"):
-        index.add(["x"], ["y"])
+        index.add(["y"], ids=["x"])
     monkeypatch.undo()
-    index.add(["x"], ["y"])
+    index.add(["y"], ids=["x"])
     assert index.verify() == []
 
 
@@ -703,11 +750,11 @@ def test_a_failure_half_way_leaves_no_trace(index, monkeypatch):
     before = {document.id for document in index}
     monkeypatch.setattr(commits, "_write_state", lambda *arguments: 1 / 0)
     with pytest.raises(ZeroDivisionError):
-        index.add(["x", "y"], ["a text of several passages " * 300, "another"])
+        index.add(["a text of several passages " * 300, "another"], ids=["x", "y"])
     monkeypatch.undo()
     assert {document.id for document in index} == before and index.verify() == []
     assert not list(index.search("passages", weights={"bm25": 1}))
-    index.add(["z"], ["short"])
+    index.add(["short"], ids=["z"])
     assert index.verify() == []
 
 
@@ -900,7 +947,7 @@ def test_a_field_knows_the_kinds_of_its_values(tmp_path):
     values = [1, 2.5, "a", "2024-05-31", "2024-05-31T10:00:00.5+02:00", "2024-W22-5", "20240531", True, ["b", 3], None]
     with Index.create(tmp_path / "index", {}) as index:
         metadata = [{"x": value, f"of {n}": value} for n, value in enumerate(values)]
-        index.add(None, ["word"] * len(values), metadata=metadata)
+        index.add(["word"] * len(values), metadata=metadata)
         fields = index.info()["fields"]
         assert fields["x"] == "number or date or boolean or string"
         named = ["number", "number", "string", "date", "date", "string", "string", "boolean", "number or string"]
@@ -926,7 +973,7 @@ def test_a_field_knows_the_kinds_of_its_values(tmp_path):
 )
 def test_a_condition_that_no_value_can_meet_is_refused(tmp_path, where, said):
     with Index.create(tmp_path / "index", {}) as index:
-        index.add(["1"], ["word"], metadata=[{"s": "2", "n": 1, "d": "2024-05-31", "b": True}])
+        index.add(["word"], ids=["1"], metadata=[{"s": "2", "n": 1, "d": "2024-05-31", "b": True}])
         with pytest.raises(InputError, match=said):
             index.search("word", where=where)
         for met in ({"s": {"ne": 2}}, {"n": {"nin": ["1"]}}, {"b": {"exists": True}}, {"d": ["2024-05-31", "May"]}):
@@ -967,7 +1014,7 @@ def test_an_index_from_elsewhere_asks_nobody(tmp_path, fruit, monkeypatch, name,
 def test_an_index_holds_a_copy_of_a_model_given_by_its_folder(tmp_path, fruit):
     fruit.save_pretrained(tmp_path / "model")
     with Index.create(tmp_path / "index", {"m": tmp_path / "model"}) as index:
-        index.add(["a"], ["an apple"])
+        index.add(["an apple"], ids=["a"])
     shutil.rmtree(tmp_path / "model")
     with Index.open(tmp_path / "index") as index:
         assert index.search("apple")[0].id == "a" and index.info()["models"] == {"m": str(tmp_path / "model")}

@@ -385,7 +385,7 @@ def test_links_out_of_the_folder_are_not_followed(whole, tmp_path):
     (folder / ".lock").unlink()
     (folder / ".lock").symlink_to(precious)
     with Index.open(folder) as index, pytest.raises(PellucidError, match="must be a file"):
-        index.add(["new"], ["a new document"])
+        index.add(["a new document"], ids=["new"])
     assert precious.read_text() == "kept"
 
 
@@ -400,7 +400,7 @@ def test_damage_of_a_large_file_does_not_go_into_a_merged_one(whole, sealed, tmp
     with Index.open(folder) as index:
         with pytest.raises(IndexFolderError, match=r"is not what was written.*restore"):
             for n in range(100):
-                index.add([f"new{n}"], [f"text {n}"])
+                index.add([f"text {n}"], ids=[f"new{n}"])
         assert index.verify() != []
         assert "new0" in index  # what was added is there
 
@@ -420,7 +420,7 @@ def test_a_damaged_index_file_is_told(whole, tmp_path):
 def test_a_rebuild_makes_nothing_sound_of_damaged_texts(tmp_path, monkeypatch):
     monkeypatch.setattr(commits, "_SMALL", 0)  # as a large file, which is not held against its checksum when opened
     with Index.create(tmp_path / "index", {}) as index:
-        index.add(["a", "b"], ["an apple", "the car"])
+        index.add(["an apple", "the car"], ids=["a", "b"])
         file = next((tmp_path / "index" / "segments").iterdir())
         content = file.read_bytes()
         file.write_bytes(content.replace(b"an apple", b"an ample"))

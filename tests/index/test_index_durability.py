@@ -95,7 +95,7 @@ def survive(folder, kills, seed):
         names = {path.name for path in folder.iterdir()}
         assert names >= {"commit.json", "index.json", "segments"}
     with opened(folder) as index:  # the next commit removes all that is left over
-        index.add(["last"], ["abc"])
+        index.add(["abc"], ids=["last"])
         used = {file.name for pair in index._at.commit.state.segments for file in pair if file}
     assert {path.name for path in (folder / "segments").iterdir()} == used
     assert [path.name for path in folder.glob(".*") if path.name != ".lock"] == []
@@ -178,13 +178,13 @@ def test_a_reader_that_opens_meets_no_file_that_a_merge_removes(tmp_path):
     """Opening again and again while every commit removes files: the later commit is taken, no error is told."""
     folder, stop, problems, opens = tmp_path / "index", threading.Event(), [], 0
     index = created(folder)
-    index.add(["a0", "b0"], [text_of(0, 1)] * 2, metadata=[{"version": 0}] * 2)
+    index.add([text_of(0, 1)] * 2, ids=["a0", "b0"], metadata=[{"version": 0}] * 2)
 
     def write():
         version = 0
         while not stop.is_set():
             version += 1
-            index.add(["a0", "b0"], [text_of(version, 1)] * 2, metadata=[{"version": version}] * 2)
+            index.add([text_of(version, 1)] * 2, ids=["a0", "b0"], metadata=[{"version": version}] * 2)
 
     writer = threading.Thread(target=write)
     writer.start()
@@ -207,14 +207,14 @@ def test_a_file_that_goes_between_two_looks_is_one_of_an_earlier_commit(tmp_path
     with created(folder) as index:
         for step in ("read_tensors", "wrong", "checksum"):
             index.delete([own.id for own in index])
-            index.add(["a0", "b0"], [text_of(1, 1)] * 2, metadata=[{"version": 1}] * 2)
+            index.add([text_of(1, 1)] * 2, ids=["a0", "b0"], metadata=[{"version": 1}] * 2)
             module = commits if step != "read_tensors" else sys.modules["pellucid.index.segments"]
             original, calls = getattr(module, step), []
 
             def late(*arguments, original=original, calls=calls):
                 if not calls:
                     calls.append(1)
-                    index.add(["a0", "b0"], [text_of(2, 1)] * 2, metadata=[{"version": 2}] * 2)
+                    index.add([text_of(2, 1)] * 2, ids=["a0", "b0"], metadata=[{"version": 2}] * 2)
                 return original(*arguments)
 
             with monkeypatch.context() as patched:
@@ -252,7 +252,7 @@ def test_no_acknowledged_document_of_two_writers_is_lost(tmp_path, count):
         writers = [started("add", tmp_path / "index", name, count) for name in ("one", "two")]
         own = [f"own-{number}" for number in range(5)]
         for name in own:
-            index.add([name], [f"text {name} abc"])
+            index.add([f"text {name} abc"], ids=[name])
         said = [writer.communicate()[0].split() for writer in writers]
         assert [writer.returncode for writer in writers] == [0, 0]
         assert [len(one) for one in said] == [count, count]
@@ -268,7 +268,7 @@ def test_threads_of_one_index_and_of_two_lose_nothing(tmp_path):
     def work(index, name):
         try:
             for number in range(12):
-                index.add([f"{name}-{number}"], [f"text {name} {number} abc"])
+                index.add([f"text {name} {number} abc"], ids=[f"{name}-{number}"])
                 assert f"{name}-{number}" in index
                 if number % 4 == 3:
                     index.delete([f"{name}-{number}"])
@@ -291,13 +291,13 @@ def test_a_commit_over_a_later_one_is_refused(tmp_path):
     """Where a lock is not seen, as on some network drives, no acknowledged document is written over."""
     with created(tmp_path / "index") as index:
         writer = commits.Writer(tmp_path / "index", index._at.commit)
-        index.add(["theirs"], ["abc"])
+        index.add(["abc"], ids=["theirs"])
         with pytest.raises(IndexFolderError, match="changed by another process"):
             writer.save(writer.commit.state)
         assert "theirs" in index
         late = index._at.commit
         with opened(tmp_path / "index") as other:
-            other.add(["more"], ["abc"])
+            other.add(["abc"], ids=["more"])
         assert commits.Writer(tmp_path / "index", late).commit.state.documents == 2  # one that starts takes the later
 
 
@@ -335,7 +335,7 @@ def test_forks_at_any_moment_search_and_add_and_lose_nothing(tmp_path, forks):
     """A thread changes the index while the process forks; parent and child both read and write."""
     folder, stop, count = tmp_path / "index", threading.Event(), [0]
     index = created(folder)
-    index.add(["a0", "b0"], [text_of(0, 1)] * 2, metadata=[{"version": 0}] * 2)
+    index.add([text_of(0, 1)] * 2, ids=["a0", "b0"], metadata=[{"version": 0}] * 2)
     changes = random.Random(5)
 
     def write():
@@ -346,7 +346,7 @@ def test_forks_at_any_moment_search_and_add_and_lose_nothing(tmp_path, forks):
 
     def child(number):
         problem = look(index)
-        index.add([f"child-{number}"], ["of a child"])
+        index.add(["of a child"], ids=[f"child-{number}"])
         return problem, f"child-{number}" in index
 
     writer = threading.Thread(target=write)
@@ -368,7 +368,7 @@ def test_forks_at_any_moment_search_and_add_and_lose_nothing(tmp_path, forks):
 def test_a_child_forked_while_a_property_is_computed_can_compute_it(tmp_path, monkeypatch):
     """No lock is left behind that a thread of the parent held: up to Python 3.11 functools' properties have one."""
     index = created(tmp_path / "index")
-    index.add(["a", "b", "c"], ["a b c", "abc", "c"])
+    index.add(["a b c", "abc", "c"], ids=["a", "b", "c"])
     index.delete(["a"])
     started, go_on = threading.Event(), threading.Event()
 
@@ -453,7 +453,7 @@ def test_a_copy_made_while_another_thread_writes_opens_or_says_why_not(tmp_path)
             try:
                 with opened(copy) as made:
                     assert look(made) == "" and made.verify() == []
-                    made.add(["new"], ["abc"])
+                    made.add(["abc"], ids=["new"])
                 outcomes.append("opened")
             except IndexFolderError as error:
                 assert "lacks a file that its commit names" in str(error) or "is damaged" in str(error)
@@ -476,13 +476,13 @@ def test_reading_the_files_of_an_index_releases_no_lock(tmp_path):
         "try:\n    with locked(Path(sys.argv[1])): print('in')\nexcept InputError: print('waits')"
     )
     with created(folder) as index:
-        index.add(["a"], ["abc"])
+        index.add(["abc"], ids=["a"])
         with index._changing():
             shutil.copytree(folder, tmp_path / "copy")
             ran = subprocess.run([sys.executable, "-c", script, str(folder)], capture_output=True, text=True)
         assert ran.stdout == "waits\n", ran.stderr
     with opened(tmp_path / "copy") as copy:
-        copy.add(["b"], ["abc"])
+        copy.add(["abc"], ids=["b"])
 
 
 def facts(folder):
@@ -492,13 +492,13 @@ def facts(folder):
 
 def test_what_is_opened_read_only_is_not_written(tmp_path):
     with created(tmp_path / "index") as index:
-        index.add(["a0", "b0"], [text_of(1, 60)] * 2, metadata=[{"version": 1}] * 2)
+        index.add([text_of(1, 60)] * 2, ids=["a0", "b0"], metadata=[{"version": 1}] * 2)
     before = facts(tmp_path / "index")
     with opened(tmp_path / "index", read_only=True) as index:
         assert look(index) == "" and index.verify() == [] and len(index.info()) > 5
         assert index["a0"].id == "a0" and index.score("abc", "a0").score > 0
         for change in (
-            lambda: index.add(["x"], ["y"]),
+            lambda: index.add(["y"], ids=["x"]),
             lambda: index.update("a0", text="y"),
             lambda: index.delete("a0"),
             lambda: index.configure(weights={"bm25": 1}),
@@ -532,13 +532,13 @@ def disk(tmp_path):
 def test_an_index_on_read_only_media_is_searched_and_not_changed(disk):
     place, mount = disk
     with created(place / "index") as index:
-        index.add(["a0", "b0"], [text_of(1, 60)] * 2, metadata=[{"version": 1}] * 2)
+        index.add([text_of(1, 60)] * 2, ids=["a0", "b0"], metadata=[{"version": 1}] * 2)
     mount("remount", "ro")
     for read_only in (True, False):
         with opened(place / "index", read_only=read_only) as index:
             assert look(index) == ""
             with pytest.raises((WritingError, InputError)):
-                index.add(["x"], ["y"])
+                index.add(["y"], ids=["x"])
             assert look(index) == ""
             if read_only:
                 assert index.verify() == []
@@ -567,7 +567,7 @@ def test_a_full_disk_leaves_what_was_there(disk, monkeypatch, seed):
         with opened(place / "index", read_only=True) as reader:
             assert look(reader) == "" and {document.id: document.text for document in reader} == documents
     mount("remount", "size=256m")
-    index.add(["a0", "b0"], [text_of(99, 1)] * 2, metadata=[{"version": 99}] * 2)
+    index.add([text_of(99, 1)] * 2, ids=["a0", "b0"], metadata=[{"version": 99}] * 2)
     assert look(index) == "" and index.verify() == [] and refused
     used = {file.name for pair in index._at.commit.state.segments for file in pair if file}
     assert {path.name for path in (place / "index" / "segments").iterdir()} == used
@@ -583,7 +583,7 @@ def test_of_many_that_create_one_index_one_does_and_none_removes_it(tmp_path):
         start.wait()
         try:
             with created(folder) as index:
-                index.add([f"d{number}"], ["abc"])
+                index.add(["abc"], ids=[f"d{number}"])
             outcomes.append("made")
         except PellucidError as error:
             outcomes.append(f"{error}")
@@ -602,8 +602,8 @@ def test_of_many_that_create_one_index_one_does_and_none_removes_it(tmp_path):
 
 def test_an_index_opened_twice_in_one_process_is_one(tmp_path):
     with created(tmp_path / "index") as first, opened(tmp_path / "index") as second:
-        first.add(["a"], ["abc"])
-        second.add(["b"], ["abc"])
+        first.add(["abc"], ids=["a"])
+        second.add(["abc"], ids=["b"])
         assert len(first) == len(second) == 2
         first.delete("b")
         assert "b" not in second
@@ -616,7 +616,7 @@ def test_of_many_that_create_one_index_one_has_it(tmp_path):
         start.wait()
         try:
             with pellucid.Index.create(folder, {"letters": vectors}) as index:
-                index.add([f"d{number}"], ["abc"])
+                index.add(["abc"], ids=[f"d{number}"])
         except InputError as error:
             problems.append(error)
 

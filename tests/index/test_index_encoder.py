@@ -45,7 +45,7 @@ class Encoder:
 
 def made(folder, encoder, **options) -> Index:
     index = Index.create(folder, {"dense": encoder}, **options)
-    index.add([f"d{n}" for n in range(260)], texts())
+    index.add(texts(), ids=[f"d{n}" for n in range(260)])
     return index
 
 
@@ -132,7 +132,7 @@ def test_reasons_fitted_to_a_function_before_stay_with_the_index(tmp_path):
 def test_given_vectors_and_a_function_of_queries_have_the_same_reasons(tmp_path):
     encoder = Encoder()
     with Index.create(tmp_path / "index", {"dense": QueryFunction(encoder)}) as index:
-        index.add([f"d{n}" for n in range(260)], texts(), vectors={"dense": encoder(texts())})
+        index.add(texts(), ids=[f"d{n}" for n in range(260)], vectors={"dense": encoder(texts())})
         index.fit_reasons(table=table())
         given = rows_of(index.score(QUERY, "d3"))
     with made(tmp_path / "own", encoder) as index:
@@ -142,7 +142,7 @@ def test_given_vectors_and_a_function_of_queries_have_the_same_reasons(tmp_path)
 
 def test_too_few_passages_and_other_models_are_named(tmp_path, fruit):
     with Index.create(tmp_path / "index", {"dense": Encoder(), "fruit": fruit}) as index:
-        index.add(["a"], [texts()[0]])
+        index.add([texts()[0]], ids=["a"])
         with pytest.raises(InputError, match="1 texts are too few"):
             index.fit_reasons()
         with pytest.raises(InputError, match=r"the part 'fruit' is no encoder; .*: dense"):

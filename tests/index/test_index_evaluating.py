@@ -40,7 +40,7 @@ def ndcg(run, grades, k):
 @pytest.fixture
 def index(tmp_path, fruit):
     with Index.create(tmp_path / "index", {"fruit": fruit}) as made:
-        made.add(DOCUMENTS, DOCUMENTS.values())
+        made.add(DOCUMENTS.values(), ids=DOCUMENTS)
         yield made
 
 
@@ -80,7 +80,7 @@ def test_a_query_is_encoded_once_for_all_weights(tmp_path):
         return np.array([[t.count("a"), t.count("e"), 1] for t in texts], np.float32)
 
     with Index.create(tmp_path / "index", {"one": model}) as index:
-        index.add(DOCUMENTS, DOCUMENTS.values())
+        index.add(DOCUMENTS.values(), ids=DOCUMENTS)
         asked.clear()
         queries = {str(n): f"pear {n}" for n in range(25)}
         index.evaluate(queries, {q: {"c": 1} for q in queries}, tune=True)
@@ -89,7 +89,7 @@ def test_a_query_is_encoded_once_for_all_weights(tmp_path):
 
 def test_ids_may_be_anything_and_grades_are_bounded(tmp_path):
     with Index.create(tmp_path / "index", {}) as index:
-        index.add([1, "a\0b", "a\0c", " "], ["one apple", "two pears", "three cars", "four laws"])
+        index.add(["one apple", "two pears", "three cars", "four laws"], ids=[1, "a\0b", "a\0c", " "])
         queries = {1: "apple", "2\0x": "pears", "2\0y": "cars", "\ud800": "laws \ud800"}
         relevant = {1: {1: 1, "\udfff": -3}, "2\0x": {"a\0b": 1000}, "2\0y": {"a\0c": 1}, "\ud800": {" ": 1}}
         (row,) = index.evaluate(queries, relevant).measures
@@ -102,7 +102,7 @@ def test_an_index_of_one_part_and_one_in_an_engine(tmp_path, fruit):
     from pellucid.engines.edge import Edge
 
     with Index.create(tmp_path / "words", {}) as words:
-        words.add(DOCUMENTS, DOCUMENTS.values())
+        words.add(DOCUMENTS.values(), ids=DOCUMENTS)
         assert [row.part for row in words.evaluate(QUERIES, RELEVANT).measures] == ["together"]
         with pytest.raises(InputError, match="one part, 'bm25'"):
             words.evaluate(QUERIES, RELEVANT, tune=True)
@@ -111,7 +111,7 @@ def test_an_index_of_one_part_and_one_in_an_engine(tmp_path, fruit):
         Index.create(tmp_path / "here", {"fruit": fruit}) as here,
     ):
         for one in (edge, here):
-            one.add(DOCUMENTS, DOCUMENTS.values())
+            one.add(DOCUMENTS.values(), ids=DOCUMENTS)
         assert edge.evaluate(QUERIES, RELEVANT).measures == here.evaluate(QUERIES, RELEVANT).measures
 
 
@@ -158,7 +158,7 @@ def make_tunable(folder, count=60):
         return [np.eye(count)[int("".join(filter(str.isdigit, t)) or 0) % count] for t in asked]
 
     index = Index.create(folder, {"far": model}, weights={"bm25": 0.9, "far": 0.1})
-    index.add(texts, texts.values(), vectors={"far": rows})
+    index.add(texts.values(), ids=texts, vectors={"far": rows})
     return index, {str(n): f"word{n}" for n in range(count)}, {str(n): {f"right{n}": 1} for n in range(count)}
 
 
@@ -177,7 +177,7 @@ def test_a_gain_that_is_there_is_found_in_folds_and_on_other_queries(tmp_path):
 
 def test_where_nothing_can_be_gained_the_weights_stay(tmp_path, fruit):
     with Index.create(tmp_path / "index", {"fruit": fruit}) as index:
-        index.add(DOCUMENTS, DOCUMENTS.values())
+        index.add(DOCUMENTS.values(), ids=DOCUMENTS)
         queries = {str(n): "apples and pears" for n in range(20)}
         found = index.evaluate(queries, {q: {"a": 1} for q in queries}, tune=True)
         assert dict(found.tuned.weights) == pytest.approx(index.weights)
@@ -194,7 +194,7 @@ def test_noise_is_no_gain(tmp_path):
     with Index.create(
         tmp_path / "i", {"far": lambda t: np.random.default_rng(len(t)).normal(size=(len(t), 8))}
     ) as index:
-        index.add(map(str, range(120)), texts, vectors={"far": rows})
+        index.add(texts, ids=map(str, range(120)), vectors={"far": rows})
         queries = {str(n): " ".join(draws.choice(words, 3)) for n in range(60)}
         relevant = {q: {str(draws.integers(120)): 1} for q in queries}
         found = index.evaluate(queries, relevant, tune=True)
@@ -240,7 +240,7 @@ def test_the_command_says_what_the_method_says(index, files, fruit):
     assert read_queries(files / "queries.jsonl") == QUERIES and read_qrels(files / "test.tsv") == RELEVANT
     fruit.save_pretrained(files / "fruit")
     with Index.create(files / "other", str(files / "fruit")) as other:
-        other.add(DOCUMENTS, DOCUMENTS.values())
+        other.add(DOCUMENTS.values(), ids=DOCUMENTS)
         expected = other.evaluate(QUERIES, RELEVANT, top_k=1)
     options = (
         "index",
@@ -282,7 +282,7 @@ def test_scifact_from_end_to_end(shared, tmp_path):
 
     with Index.create(tmp_path / "index") as index:
         records = list(read_documents(folder / "corpus.jsonl.xz"))
-        index.add([r.id for r in records], [r.text for r in records], titles=[r.title for r in records])
+        index.add([r.text for r in records], ids=[r.id for r in records], titles=[r.title for r in records])
         queries = read_queries(folder / "queries.jsonl")
         tuned = index.evaluate(queries, read_qrels(folder / "qrels/train.tsv"), tune=True).tuned
         found = index.evaluate(queries, read_qrels(folder / "qrels/test.tsv"))

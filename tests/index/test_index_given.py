@@ -56,7 +56,7 @@ def test_given_vectors_are_stored_and_nothing_is_embedded_twice(tmp_path, how, c
     model = Counting()
     with Index.create(tmp_path / "index", {"far": model}) as index:
         model.asked.clear()
-        assert index.add(columns(IDS), columns(TEXTS), vectors={"far": how(ROWS)}) == 3
+        assert index.add(columns(TEXTS), ids=columns(IDS), vectors={"far": how(ROWS)}) == 3
         assert model.asked == []
         assert cosines(index, "a pear") == expected("a pear")
         hit = index.search("a pear", weights={"far": 1})[0]
@@ -69,7 +69,7 @@ def test_given_vectors_are_stored_and_nothing_is_embedded_twice(tmp_path, how, c
 
 def test_parts_that_are_not_given_are_encoded_by_their_models(tmp_path, fruit):
     with Index.create(tmp_path / "both", {"far": no_function, "fruit": fruit}) as both:
-        both.add(IDS, TEXTS, vectors={"far": ROWS})
+        both.add(TEXTS, ids=IDS, vectors={"far": ROWS})
         assert cosines(both, "a pear") == expected("a pear")
         hit = both.score("pear", "a", weights={"fruit": 1})
         assert hit.score == pytest.approx(
@@ -82,13 +82,13 @@ def test_models_whose_reasons_are_read_from_the_texts_take_no_vectors(tmp_path, 
     with Index.create(tmp_path / "index", models) as index:
         for name in models:
             with pytest.raises(InputError, match="would not fit"):
-                index.add(IDS, TEXTS, vectors={name: np.ones((3, 3))})
+                index.add(TEXTS, ids=IDS, vectors={name: np.ones((3, 3))})
 
 
 def test_a_row_stands_for_every_passage_of_its_document(tmp_path):
     with Index.create(tmp_path / "index", {"far": no_function}, passage_characters=100) as index:
         texts = ["apples and pears. " * 20, "cars. " * 30, "tables"]
-        index.add(IDS, texts, vectors={"far": ROWS})
+        index.add(texts, ids=IDS, vectors={"far": ROWS})
         assert len(index["a"].ends) > 2 and cosines(index, "a pear") == expected("a pear")
         found = index.search("pears", weights={"far": 1, "bm25": 1})
         assert found[0].id in ("a", "c") and index.verify() == []
@@ -96,7 +96,7 @@ def test_a_row_stands_for_every_passage_of_its_document(tmp_path):
 
 def test_a_zero_row_is_a_text_that_the_model_knows_nothing_of(tmp_path):
     with Index.create(tmp_path / "index", {"far": no_function}, bm25=False) as index:
-        index.add(IDS, TEXTS, vectors={"far": ROWS * [[1], [0], [1]]})
+        index.add(TEXTS, ids=IDS, vectors={"far": ROWS * [[1], [0], [1]]})
         assert {hit.id for hit in index.search("a pear on a table")} == {"a", "c"}
 
 
@@ -110,7 +110,7 @@ def test_a_zero_row_is_a_text_that_the_model_knows_nothing_of(tmp_path):
 def test_any_finite_rows_become_their_cosines(tmp_path_factory, rows):
     rows = rows.astype(np.float64) * (1e300 if rows.dtype == np.float64 else 1)
     with Index.create(tmp_path_factory.mktemp("i") / "index", {"far": no_function}) as index:
-        index.add(IDS, TEXTS, vectors={"far": rows})
+        index.add(TEXTS, ids=IDS, vectors={"far": rows})
         largest = np.abs(rows).max(axis=1, keepdims=True)
         scaled = rows / np.where(largest == 0, 1, largest)
         lengths = np.linalg.norm(scaled, axis=1)
@@ -142,17 +142,17 @@ def test_any_finite_rows_become_their_cosines(tmp_path_factory, rows):
 def test_what_does_not_fit_is_refused_before_anything_is_stored(tmp_path, vectors, said):
     with Index.create(tmp_path / "index", {"far": no_function}) as index:
         with pytest.raises(InputError, match=said):
-            index.add(IDS, TEXTS, vectors=vectors)
+            index.add(TEXTS, ids=IDS, vectors=vectors)
         assert len(index) == 0
 
 
 def test_of_an_iterator_what_has_rows_is_stored_and_the_rest_refused(tmp_path):
     with Index.create(tmp_path / "index", {"far": no_function}) as index:
         with pytest.raises(InputError, match="5 rows for 3 documents; these were stored"):
-            index.add(iter(IDS), iter(TEXTS), vectors={"far": np.vstack([ROWS, ROWS[:2]])})
+            index.add(iter(TEXTS), ids=iter(IDS), vectors={"far": np.vstack([ROWS, ROWS[:2]])})
         assert cosines(index, "pear") == expected("pear")
         with pytest.raises(InputError, match="more documents came"):
-            index.add(iter("xyz"), iter(TEXTS), vectors={"far": ROWS[:2]})
+            index.add(iter(TEXTS), ids=iter("xyz"), vectors={"far": ROWS[:2]})
         assert len(index) == 3
 
 
@@ -162,8 +162,8 @@ def test_a_sparse_part_takes_sparse_rows(tmp_path):
     rows = scipy.sparse.csr_matrix(np.eye(3, 26) * 5)
     with Index.create(tmp_path / "index", {"letters": SparseLetters()}) as index:
         with pytest.raises(InputError, match="below 0"):
-            index.add(IDS, TEXTS, vectors={"letters": -rows})
-        index.add(IDS, TEXTS, vectors={"letters": rows})
+            index.add(TEXTS, ids=IDS, vectors={"letters": -rows})
+        index.add(TEXTS, ids=IDS, vectors={"letters": rows})
         assert index.score("b", "b", weights={"letters": 1}).score == pytest.approx(1.0)
         assert index.score("b", "a", weights={"letters": 1}).score == 0
         hit = index.score("abc", "b", weights={"letters": 1})
@@ -184,8 +184,8 @@ def test_a_function_of_queries_alone_never_encodes_a_document(tmp_path):
     model = QueryFunction(no_function)
     with Index.create(tmp_path / "index", {"far": model}) as index:
         with pytest.raises(InputError, match="encodes only queries"):
-            index.add(IDS, TEXTS)
-        index.add(IDS, TEXTS, vectors={"far": ROWS})
+            index.add(TEXTS, ids=IDS)
+        index.add(TEXTS, ids=IDS, vectors={"far": ROWS})
         with pytest.raises(InputError, match="encodes only queries"):
             index.update("a", text="something else")
         assert index["a"].text == TEXTS[0]
@@ -213,7 +213,7 @@ def test_a_callable_may_have_its_own_way_with_queries_and_documents(tmp_path):
             return [[0.6, 0.8]] * len(texts)
 
     with Index.create(tmp_path / "index", {"far": Both()}, bm25=False) as index:
-        index.add(IDS, TEXTS)
+        index.add(TEXTS, ids=IDS)
         assert index.search("anything")[0].score == pytest.approx(0.8)
 
 
@@ -223,7 +223,7 @@ def test_a_callable_may_have_its_own_way_with_queries_and_documents(tmp_path):
 def test_a_change_of_metadata_keeps_the_row_and_a_new_text_is_encoded(tmp_path):
     model = Counting()
     with Index.create(tmp_path / "index", {"far": model}) as index:
-        index.add(IDS, TEXTS, vectors={"far": ROWS})
+        index.add(TEXTS, ids=IDS, vectors={"far": ROWS})
         model.asked.clear()
         index.update("a", metadata={"year": 2000})
         assert model.asked == [] and index["a"].metadata == {"year": 2000}
@@ -241,7 +241,7 @@ def test_a_change_of_metadata_keeps_the_row_and_a_new_text_is_encoded(tmp_path):
 def test_a_rebuild_keeps_the_rows_while_the_model_is_the_same(tmp_path, fruit):
     model = Counting()
     with Index.create(tmp_path / "index", {"far": model, "fruit": fruit}) as index:
-        index.add(IDS, TEXTS, vectors={"far": ROWS})
+        index.add(TEXTS, ids=IDS, vectors={"far": ROWS})
         before = everything(index)
         model.asked.clear()
         index.rebuild()
@@ -259,7 +259,7 @@ def test_rows_move_to_an_engine_and_back(tmp_path):
 
     folder = tmp_path / "index"
     with Index.create(folder, {"far": QueryFunction(no_function)}, engine=Edge()) as index:
-        index.add(IDS, TEXTS, vectors={"far": ROWS})
+        index.add(TEXTS, ids=IDS, vectors={"far": ROWS})
         index.update("b", metadata={"year": 2000})
         assert cosines(index, "a pear") == expected("a pear") and index.verify() == []
         index.rebuild()
@@ -278,5 +278,5 @@ def test_rows_given_while_another_model_came_are_not_stored(tmp_path):
             yield from TEXTS
 
         with pytest.raises(IndexFolderError, match="rebuilt"):
-            index.add(iter(IDS), texts(), vectors={"far": ROWS})
+            index.add(texts(), ids=iter(IDS), vectors={"far": ROWS})
         assert len(other) == 0

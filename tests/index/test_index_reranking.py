@@ -36,7 +36,7 @@ class Pairs:
 @pytest.fixture
 def index(tmp_path, fruit):
     with Index.create(tmp_path / "index", {"fruit": fruit}) as made:
-        made.add(TEXTS, TEXTS.values(), titles=[f"Title {own}" for own in TEXTS])
+        made.add(TEXTS.values(), ids=TEXTS, titles=[f"Title {own}" for own in TEXTS])
         yield made
 
 
@@ -133,7 +133,7 @@ def test_what_cannot_rank_is_refused(index, rerank, settings, said):
 
 def test_a_part_may_have_the_name(tmp_path, fruit):
     with Index.create(tmp_path / "index", {"rerank": fruit}) as index:
-        index.add(TEXTS, TEXTS.values())
+        index.add(TEXTS.values(), ids=TEXTS)
         with pytest.raises(InputError, match="another name"):
             index.search("apple", rerank=by_number)
         assert index.search("apple", weights={"rerank": 1})

@@ -359,9 +359,9 @@ def test_the_hits_are_the_best_there_are_past_every_threshold(tmp_path, how, dim
         texts[7] = " ".join(f"r{n} {words[n % 5]} filler of some length" for n in range(30))  # many passages
         for start in range(0, count, 40):
             part = slice(start, start + 40)
-            index.add(ids[part], texts[part], metadata=[{"n": int(own[1:]) % 3} for own in ids[part]])
+            index.add(texts[part], ids=ids[part], metadata=[{"n": int(own[1:]) % 3} for own in ids[part]])
         index.delete(ids[100:120])
-        index.add(ids[5:8], texts[5:8], metadata=[{"n": int(own[1:]) % 3} for own in ids[5:8]])
+        index.add(texts[5:8], ids=ids[5:8], metadata=[{"n": int(own[1:]) % 3} for own in ids[5:8]])
         kept = [own for own in ids if own not in ids[100:120]]
         assert any(segment.coarse("one") is not None for segment in index._at.commit.segments)
         for weights in (None, {"one": 1}, {"bm25": 1}, {"one": 1, "two": 2}, {"bm25": 1, "two": 1e-6}):
@@ -385,7 +385,7 @@ def test_equal_vectors_have_one_score_wherever_they_stand_and_come_in_the_order_
     rows = chance.standard_normal((7, dimension)).astype(np.float32)[kinds]
     with Index.create(tmp_path / "i", {"one": Scripted(rows)}, bm25=False) as index:
         for start, end in pairwise([*range(0, count, 40), count - 1, count]):  # one alone at last
-            index.add([f"{n}" for n in range(start, end)], [f"r{n}" for n in range(start, end)])
+            index.add([f"r{n}" for n in range(start, end)], ids=[f"{n}" for n in range(start, end)])
         hits = index.search(f"r{count - 1}", count)
         scores = {kinds[int(hit.id)]: hit.score for hit in hits}
         assert len(hits) == count and all(hit.score == scores[kinds[int(hit.id)]] for hit in hits)
@@ -402,7 +402,7 @@ def test_coarse_codes_are_read_where_they_are_and_bound_what_they_leave_out(tmp_
     exact = searching.Scores.exact
     monkeypatch.setattr(searching.Scores, "exact", lambda self, p: multiplied.append(len(p)) or exact(self, p))
     with Index.create(tmp_path / "i", {"one": Scripted(rows)}, bm25=False) as index:
-        index.add([f"{n}" for n in range(2000)], [f"r{n}" for n in range(2000)])
+        index.add([f"r{n}" for n in range(2000)], ids=[f"{n}" for n in range(2000)])
         hits = index.search("r7", 10)
     assert hits[0].id == "7" and 10 <= sum(multiplied) < 500
 
@@ -414,7 +414,7 @@ def test_seventy_thousand_documents_give_the_best_there_are(tmp_path):
     texts = [" ".join(r.choices(known, k=12)) for _ in range(70_000)]
     vectors = encoder.encode(texts)
     with Index.create(tmp_path / "i") as index:
-        index.add([str(n) for n in range(len(texts))], texts)
+        index.add(texts, ids=[str(n) for n in range(len(texts))])
         assert sum(segment.coarse("static-en") is not None for segment in index._at.commit.segments)
         for query in (" ".join(r.choices(known, k=3)) for _ in range(100)):
             hits = index.search(query, 10, weights={"static-en": 1})

@@ -79,7 +79,7 @@ def index(fruit, tmp_path):
     texts = ["An apple and a pear stand on the table", "The car follows the bicycle", "Apples and pears, and no car"]
     with pellucid.Index.create(tmp_path / "index", fruit) as made:
         metadata = [{"year": 2001}, {"year": 2002}, {"year": 2003, "pages": [1, 2]}]
-        made.add(["a", "b", "c"], texts, titles=["A pear still life", "", ""], metadata=metadata)
+        made.add(texts, ids=["a", "b", "c"], titles=["A pear still life", "", ""], metadata=metadata)
         yield made
 
 

@@ -52,7 +52,7 @@ class TestRetriever(RetrieversIntegrationTests):
     def index(self, tmp_path, fruit):
         pytest.importorskip("Stemmer", reason="PyStemmer is not installed")
         with pellucid.Index.create(tmp_path / "index", fruit) as self.made:
-            self.made.add([str(n) for n in range(8)], [f"apple and pear, {n}" for n in range(8)])
+            self.made.add([f"apple and pear, {n}" for n in range(8)], ids=[str(n) for n in range(8)])
             yield
 
     @property

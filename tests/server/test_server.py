@@ -433,7 +433,9 @@ def test_maps_wait_for_one_another_and_nobody_for_them(static: StaticEmbedder, m
 def test_index_is_searched_with_reasons(tmp_path: Path, static: StaticEmbedder) -> None:
     pytest.importorskip("Stemmer")
     with pellucid.Index.create(tmp_path / "index") as index:
-        index.add(["a", "b"], ["mortgage rates are rising", "a dog in the park"], metadata=[{"year": 1}, {"year": 2}])
+        index.add(
+            ["mortgage rates are rising", "a dog in the park"], ids=["a", "b"], metadata=[{"year": 1}, {"year": 2}]
+        )
         expected = index.search("rates of a loan").to_dict()
         why = index.score("rates of a loan", "a").explain() - index.score("rates of a loan", "b").explain()
     with running({"static-en": static}, index=str(tmp_path / "index")) as url:
@@ -592,7 +594,7 @@ def test_settings_that_got_no_answer_are_not_kept(
 ) -> None:
     pytest.importorskip("Stemmer")
     with pellucid.Index.create(tmp_path / "index") as index:
-        index.add(["a", "b"], ["mortgage rates are rising", "a dog in the park"])
+        index.add(["mortgage rates are rising", "a dog in the park"], ids=["a", "b"])
         before = index.weights
     folder = str(tmp_path / "index")
     with running({"static-en": static}, index=folder, save_to=str(tmp_path / "models"), timeout=0.5) as url:
@@ -633,7 +635,7 @@ def test_of_many_that_save_at_once_no_more_are_served_than_may_be(
 def test_settings_of_the_index_are_kept(tmp_path: Path, static: StaticEmbedder) -> None:
     pytest.importorskip("Stemmer")
     with pellucid.Index.create(tmp_path / "index") as index:
-        index.add(["a", "b"], ["mortgage rates are rising", "a dog in the park"])
+        index.add(["mortgage rates are rising", "a dog in the park"], ids=["a", "b"])
     with running({"static-en": static}, index=str(tmp_path / "index"), save_to=str(tmp_path / "models")) as url:
         wanted = {"weights": {"bm25": 1, "static-en": 3}, "word_weights": {"dog": 0}}
         kept = {"weights": {"bm25": 0.25, "static-en": 0.75}, "word weights": {"dog": 0.0}}
@@ -771,7 +773,7 @@ def test_its_own_schema(token: str | None, fruit: StaticEmbedder, tmp_path: Path
     pytest.importorskip("schemathesis")
     pytest.importorskip("Stemmer")
     with pellucid.Index.create(tmp_path / "index", {"fruit": fruit}) as index:
-        index.add(["a", "b"], ["an apple", "a pear and a plum"], metadata=[{"n": 1, "s": "x"}] * 2)
+        index.add(["an apple", "a pear and a plum"], ids=["a", "b"], metadata=[{"n": 1, "s": "x"}] * 2)
     (tmp_path / "schemathesis.toml").write_text(
         "[checks]\npositive_data_acceptance.expected-statuses = "
         '["2xx", "400", "403", "404", "409", "413", "422", "424", "429"]\n'  # limits that a schema cannot say

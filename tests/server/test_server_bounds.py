@@ -48,7 +48,7 @@ def url(static: StaticEmbedder, words: list[str], tmp_path_factory: pytest.TempP
     folder = tmp_path_factory.mktemp("bounds") / "index"
     texts = [" ".join(words[start : start + 600]) for start in range(0, 3000, 300)]
     with pellucid.Index.create(folder, {"a": static}) as index:
-        index.add([str(number) for number in range(len(texts))], texts, metadata=[{"n": 1, "s": "x"}] * len(texts))
+        index.add(texts, ids=[str(number) for number in range(len(texts))], metadata=[{"n": 1, "s": "x"}] * len(texts))
     save_to = str(folder.parent / "models")
     with running({"static-en": static}, index=str(folder), save_to=save_to, max_body_bytes=1 << 20) as at:
         yield at
@@ -160,7 +160,7 @@ def test_memory_is_bounded(words: list[str], tmp_path: Path, port: int) -> None:
     unspaced = "".join(word for word in every if len(word) == 1 and word >= "一")[:5000]
     with pellucid.Index.create(tmp_path / "index", ["static-en", "static-multi"], passage_characters=200_000) as index:
         texts = [" ".join(words[start:] + words[:start]) for start in range(0, 4000, 100)]
-        index.add([str(number) for number in range(40)], [f"{text} {unspaced}" for text in texts])
+        index.add([f"{text} {unspaced}" for text in texts], ids=[str(number) for number in range(40)])
     (tmp_path / "0").write_text(unspaced)
     command = [sys.executable, "-m", "pellucid", "serve", "-m", "static-en", "-m", "static-multi", "--port", str(port)]
     long, chinese, mixed = " ".join(words)[:9900], unspaced[:4900], " ".join(words)[:4900]
@@ -485,14 +485,14 @@ def test_workers_share_an_index(port: int, tmp_path: Path) -> None:
     if "read_only" not in inspect.signature(pellucid.Index.open).parameters:
         pytest.skip("an index is open in one process yet")
     with pellucid.Index.create(tmp_path / "index") as index:
-        index.add(["a", "b"], ["mortgage rates are rising", "a dog in the park"])
+        index.add(["mortgage rates are rising", "a dog in the park"], ids=["a", "b"])
     command = [sys.executable, "-m", "pellucid", "serve", "--port", str(port), "--workers", "2"]
     with started([*command, "--index", str(tmp_path / "index")], port, {}) as (process, url):
         found = {ask(url, "/search", {"query": "park"})[1]["hits"][0]["id"] for _ in range(20)}
         assert found == {"b"}
         assert ask(url, "/index", {"weights": {"bm25": 1}})[0] == 403
         with pellucid.Index.open(tmp_path / "index") as index:
-            index.add(["c"], ["a park with old trees"])
+            index.add(["a park with old trees"], ids=["c"])
         answers = _wait(lambda: {ask(url, "/index")[1]["documents"] for _ in range(20)} & {3}, 1)
         assert answers == {3}
         process.send_signal(signal.SIGTERM)
@@ -502,7 +502,7 @@ def test_workers_share_an_index(port: int, tmp_path: Path) -> None:
 def test_an_index_for_reading_is_not_configured(tmp_path: Path, static: StaticEmbedder, monkeypatch: Any) -> None:
     pytest.importorskip("Stemmer")
     with pellucid.Index.create(tmp_path / "index") as index:
-        index.add(["a"], ["mortgage rates are rising"])
+        index.add(["mortgage rates are rising"], ids=["a"])
     given: list[Any] = []
     opened = pellucid.Index.open
     monkeypatch.setattr(pellucid.Index, "open", lambda path, **options: given.append(options) or opened(path))

@@ -266,7 +266,7 @@ def test_utf8_texts_are_the_same(spelled: StaticEmbedder) -> None:
 
 def test_an_index_gives_the_reasons_of_spelled_words(spelled: StaticEmbedder, tmp_path) -> None:
     with pellucid.Index.create(tmp_path / "index", spelled, bm25=False) as index:
-        index.add(["1", "2", "3", "4"], ["tokeners", "the garden", "the A320 garden", "the A330 garden"])
+        index.add(["tokeners", "the garden", "the A320 garden", "the A330 garden"], ids=["1", "2", "3", "4"])
         hit = index.search("token", top_k=1)[0]
         assert hit.id == "1"
         assert hit.reasons.top(5)[0].name.startswith("token × tokeners (read as token")

@@ -22,7 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pellucid.base import Embedder
-from pellucid.embeddings import check_texts, refuse_tables, stacked, unit_rows
+from pellucid.embeddings import check_texts, iterate_texts, stacked, unit_rows
 from pellucid.errors import InputError
 from pellucid.progress import Progress
 from pellucid.views.parts import AnyPart, Heading, Note, TablePart, counted, numbers, percent
@@ -99,10 +99,7 @@ def spread(
 
 def unit_blocks(model: Embedder, texts: Iterable[str]) -> Iterator[tuple[list[str], Any]]:
     """Yield blocks of texts and their embeddings at length 1, float32 or CSR [texts, n]; unknown texts are zero."""
-    refuse_tables(texts)
-    if isinstance(texts, str) or not isinstance(texts, Iterable):
-        raise InputError(f"give an iterable of texts, got {texts!r:.60}")
-    texts, done = iter(texts), 0
+    texts, done = iterate_texts(texts), 0
     with Progress("encoding") as progress:
         while block := check_texts(islice(texts, _BLOCK), first=done):
             rows = model.encode(block)

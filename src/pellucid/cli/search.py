@@ -356,8 +356,8 @@ def _add(opened: Index, records: Iterable[Record]) -> str:
     """Add documents, and return how many there are, in words."""
     ids, texts, titles, metadata = tee(records, 4)
     count = opened.add(
-        (record.id for record in ids),
         (record.text for record in texts),
+        ids=(record.id for record in ids),
         titles=(record.title for record in titles),
         metadata=(record.metadata for record in metadata),
         show_progress_bar=True,

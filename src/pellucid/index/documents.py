@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import re
-import uuid
-from collections.abc import Iterable, Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from hashlib import blake2b
 from itertools import zip_longest
 from numbers import Integral
 from typing import Any, NamedTuple
 
 from pellucid.corpus import cut
+from pellucid.embeddings import iterate_texts
 from pellucid.errors import InputError
 from pellucid.index.metadata import checked_metadata
 from pellucid.unicode import well_formed
@@ -82,35 +85,69 @@ def _break_near(text: str, wish: int, first: int, last: int) -> int:
     return wish
 
 
-def drafts(ids: Any, texts: Any, titles: Any, metadata: Any, limit: int) -> Iterator[Document]:
-    """Return checked documents without numbers, one at a time; without ids each gets a random one."""
-    for name, value in (("ids", ids), ("texts", texts), ("titles", titles)):
-        if isinstance(value, str):
-            raise InputError(f"{name} is one string, {value!r:.40}; give a list: [{value!r:.20}]")
-    columns = {"id": ids, "text": texts, "title": titles, "metadata": metadata}
-    given = {name: column for name, column in columns.items() if column is not None}
-    seen: dict[str, int] = {}
+def validate_documents(texts: Any, ids: Any, titles: Any, metadata: Any, max_chars: int) -> Iterator[Document]:
+    """Yield checked documents without numbers, one at a time, in passages of at most `max_chars` characters.
+
+    Without ids a document is called by its content, so that adding it again replaces it.
+    """
+    columns = {"texts": texts, "ids": ids, "titles": titles, "metadata": metadata}
+    given = {name: _iterate(column, name) for name, column in columns.items() if column is not None}
+    positions: dict[str, int] = {}  # of the ids so far
+    repeats: Counter[str] = Counter()
     for position, items in enumerate(zip_longest(*given.values(), fillvalue=_ABSENT)):
         if any(item is _ABSENT for item in items):
-            raise InputError(f"ids, texts, titles and metadata must be equally many; one ends at {position}")
+            raise InputError(f"texts, ids, titles and metadata must be equally many; one ends at {position}")
         row = dict(zip(given, items))
-        own = uuid.uuid4().hex if ids is None else checked_id(row["id"], f"id {position}")
-        text, title = row["text"], "" if row.get("title") is None else row["title"]
+        what = f"item {position}"
+        if ids is not None:
+            own = checked_id(row["ids"], f"id {position}")
+            what = f"document {own!r:.80}"
+            if own in positions:
+                raise InputError(f"id {own!r:.80} is given twice, as items {positions[own]} and {position}")
+            positions[own] = position
+        text, title = row["texts"], "" if row.get("titles") is None else row["titles"]
         for name, value in (("text", text), ("title", title)):
             if not isinstance(value, str):
-                what = f"{type(value).__name__} {value!r:.40}"
-                raise InputError(f"the {name} of document {own!r:.80} is {what}; it must be a string")
-        if own in seen:
-            raise InputError(f"id {own!r:.80} is given twice, as item {seen[own]} and {position}; give each once")
-        seen[own] = position
-        known = checked_metadata(row.get("metadata"), f"document {own!r:.80}")
-        ends = passage_ends(text, limit)
+                raise InputError(f"the {name} of {what} is {type(value).__name__} {value!r:.40}; it must be a string")
+        text, title = well_formed(text), well_formed(title)
+        fields = checked_metadata(row.get("metadata"), what)
+        if ids is None:
+            own = content_id(title, text, fields)
+            repeats[own] += 1
+            own += f"-{repeats[own]}" * (repeats[own] > 1)
+        ends = passage_ends(text, max_chars)
         if len(ends) > 1 << PASSAGE_BITS:
             raise InputError(
-                f"document {own!r:.80} has {len(text):,} characters, which are {len(ends):,} passages; at most "
+                f"{what} has {len(text):,} characters, which are {len(ends):,} passages; at most "
                 f"{1 << PASSAGE_BITS:,} are possible. Divide it, or create the index with longer passages"
             )
-        yield Document(0, own, well_formed(title), well_formed(text), known, ends)
+        yield Document(0, own, title, text, fields, ends)
+
+
+def _iterate(column: Any, name: str) -> Iterator[Any]:
+    """Return an iterator over texts, ids, titles or metadata, after refusing what only looks like a list of them."""
+    if name == "metadata" and not isinstance(column, Mapping):
+        column = _as_rows(column)
+    if name == "ids" and isinstance(column, Mapping):  # its keys may well be ids
+        return iter(column)
+    items = iterate_texts(column, name)
+    return iter(column.to_pylist()) if hasattr(column, "to_pylist") else items
+
+
+def _as_rows(table: Any) -> Any:
+    """Return the rows of a table of pandas or Polars as dicts; another column of metadata as it is."""
+    if hasattr(table, "itertuples"):
+        names = list(table.columns)
+        return (dict(zip(names, row)) for row in table.itertuples(index=False, name=None))
+    if hasattr(table, "iter_rows"):
+        return table.iter_rows(named=True)
+    return table.to_pylist() if hasattr(table, "to_pylist") else table
+
+
+def content_id(title: str, text: str, metadata: Mapping[str, Any]) -> str:
+    """Return the id of a document that has none: a hash of all that it holds."""
+    content = json.dumps([title, text, metadata], sort_keys=True).encode()
+    return blake2b(content, digest_size=16).hexdigest()
 
 
 def batches(documents: Iterable[Document]) -> Iterator[list[Document]]:

@@ -58,7 +58,7 @@ class QueryFunction:
         """
         raise InputError(
             "this model encodes only queries, and a document has no vector yet. Give it: "
-            "index.add(ids, texts, vectors={part: array}), index.update(id, text=..., vectors={part: row})"
+            "index.add(texts, ids=ids, vectors={part: array}), index.update(id, text=..., vectors={part: row})"
         )
 
 

@@ -35,7 +35,7 @@ from pellucid.index.changing import (
     term_counts,
 )
 from pellucid.index.commits import FORMAT, Commit, IndexState, check_format, first_commit, read_commit, stamp_of
-from pellucid.index.documents import Document, batches, checked_id, drafts
+from pellucid.index.documents import Document, batches, checked_id, validate_documents
 from pellucid.index.engine import EngineSettings, chosen_engine, written_engine
 from pellucid.index.evaluating import IndexEvaluation, JudgedQueries, Queries, Relevant, evaluated
 from pellucid.index.given import GivenVectors, Rows, check_same, stored_rows
@@ -262,9 +262,9 @@ class Index(IndexHandle):
 
     def add(
         self,
-        ids: Iterable[str | int] | None,
         texts: Iterable[str],
         *,
+        ids: Iterable[str | int] | None = None,
         titles: Iterable[str | None] | None = None,
         metadata: Iterable[Mapping[str, Any] | None] | None = None,
         vectors: Mapping[str, Any] | None = None,
@@ -277,17 +277,19 @@ class Index(IndexHandle):
         came in batches before the error stays. Other processes may add between two batches.
 
         Args:
-            ids: any strings, each once; an integer is kept as its digits. None makes a random one for each text.
-            texts: as many. Long ones are cut into passages, at the ends of paragraphs or sentences where possible.
+            texts: any strings. Long ones are cut into passages, at the ends of paragraphs or sentences where possible.
+            ids: as many strings, each once; an integer is kept as its digits. None calls each document by a hash of its
+                title, text and metadata, so that those which are there already are passed over.
             titles: as many, or None for none. A title is part of each passage.
-            metadata: as many dicts of strings, numbers, booleans, dates, or lists of such; for `where`.
+            metadata: as many dicts of strings, numbers, booleans, dates, or lists of such, or a data frame; for
+                `where`.
             vectors: name of a model -> array [documents, dimension] that this model has made of the documents
                 elsewhere, instead of encoding them here; rows of any length and numeric type, of a sparse model a scipy
                 CSR matrix. A row belongs to the whole document, and is used for each of its passages.
             show_progress_bar: show a bar, counting documents, once the work has lasted two seconds.
 
         Returns:
-            how many were added.
+            how many were added or replaced.
 
         Raises:
             InputError: an item is of the wrong kind or there are not equally many, an id occurs twice, a document is
@@ -295,26 +297,43 @@ class Index(IndexHandle):
             IndexFolderError: another process keeps changing the index for more than a minute.
             WritingError: the disk is full or read-only; what was committed is safe.
         """
-        columns = (ids, texts, titles, metadata)
+        columns = (texts, ids, titles, metadata)
         now = self._now()
-        checked = drafts(*columns, now.commit.state.settings["passage_characters"])
+        checked = validate_documents(*columns, now.commit.state.settings["passage_characters"])
         given = GivenVectors(vectors, now.models)
-        count = passages = commits = 0
+        count = stored = passages = commits = 0
         with Progress("indexing", unit="documents", enabled=show_progress_bar) as progress:
             if all(column is None or isinstance(column, Sequence) for column in columns):
                 all_checked = list(checked)  # all of it is checked before any is stored
                 given.check(len(all_checked))
                 checked = iter(all_checked)
             for batch in batches(checked):
-                self._store(batch, given.of(batch, count), given.models)
-                count += len(batch)
-                passages, commits = passages + sum(len(document.ends) for document in batch), commits + 1
-                progress.advance(len(batch))
+                rows, size = given.of(batch, count), len(batch)
+                if ids is None and not rows:
+                    batch = self._unstored(batch)
+                if batch:
+                    self._store(batch, rows, given.models)
+                    passages, commits = passages + sum(len(document.ends) for document in batch), commits + 1
+                count, stored = count + size, stored + len(batch)
+                progress.advance(size)
             given.check(count, "; these were stored")
             if commits > 1:
                 with self._changing() as writer:
                     writer.compact(passages)
-        return count
+        return stored
+
+    def _unstored(self, batch: list[Document]) -> list[Document]:
+        """Return the documents of a batch that are not in the index as they are."""
+        commit = self._now().commit
+        stored = commit.rows_of([document.id for document in batch])
+
+        def is_stored(document: Document) -> bool:
+            if document.id not in stored:
+                return False
+            segment, row = stored[document.id]
+            return commit.segments[segment].document(row)[1:] == document[1:]
+
+        return [document for document in batch if not is_stored(document)]
 
     def _store(self, batch: list[Document], own: Rows, fits: Mapping[str, Model]) -> None:
         """Make documents visible, which replace those of the same ids, all or none."""
@@ -355,9 +374,10 @@ class Index(IndexHandle):
         with self._changing() as writer:
             segment, row = self._place_of(writer.commit, id)
             old = writer.commit.segments[segment].document(row)
-            texts = [old.text if text is None else text], [old.title if title is None else title]
+            texts, titles = [old.text if text is None else text], [old.title if title is None else title]
             known = [old.metadata if metadata is None else metadata]
-            new = list(drafts([old.id], *texts, known, writer.commit.state.settings["passage_characters"]))
+            max_chars = writer.commit.state.settings["passage_characters"]
+            new = list(validate_documents(texts, [old.id], titles, known, max_chars))
             own: Rows = {}
             if (new[0].text, new[0].title) == (old.text, old.title):
                 own = stored_rows(writer.commit, self._at.engine, given_parts(writer.commit.state.settings), [old])

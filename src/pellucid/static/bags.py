@@ -11,8 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pellucid.base import Vectors
-from pellucid.embeddings import check_texts, refuse_tables
-from pellucid.errors import InputError
+from pellucid.embeddings import check_texts, iterate_texts
 from pellucid.text import Vocabulary
 
 _BLOCK = 4_096  # texts at a time
@@ -66,11 +65,8 @@ class RowCounts(NamedTuple):
 
 def count_rows(vocabulary: Vocabulary, texts: Iterable[str]) -> RowCounts:
     """Count how often `texts` use each row of a table, by the rule used when encoding."""
-    refuse_tables(texts)
-    if isinstance(texts, str) or not isinstance(texts, Iterable):
-        raise InputError(f"give an iterable of texts, got {texts!r:.60}")
     counts = np.zeros(len(vocabulary), np.int64)
-    rest, read, tokens = iter(texts), 0, 0
+    rest, read, tokens = iterate_texts(texts), 0, 0
     while block := check_texts(islice(rest, _BLOCK), first=read):
         rows, _ = _rows_of(block, vocabulary)
         counts += np.bincount(rows[rows >= 0], minlength=len(counts))
