@@ -20,6 +20,7 @@ import numpy.typing as npt
 
 from pellucid.dimensions import Dimension, Dimensions, merging, removal, renaming, scaling, selection
 from pellucid.embeddings import (
+    NO_TEXT,
     PLAIN,
     EncodeOptions,
     Role,
@@ -104,35 +105,43 @@ class Embedder(ABC):
 
     def _ask(self, texts: list[str], roles: list[Role]) -> Sequence[Query]:
         """Read one or two checked texts; a family that knows more than products of coordinates overrides it."""
-        rows = cache(lambda: unit_rows(self._encode_each(texts, roles), np.float64).astype(np.float64))
+        rows = cache(lambda: self._encode_each(texts, roles))
 
-        def coordinates(number: int) -> Any:
+        def row(number: int) -> Any:
             return rows()[number]
 
-        return [Query(self, *of, partial(coordinates, number)) for number, of in enumerate(zip(texts, roles))]
+        return [Query(self, *of, vector=partial(row, number)) for number, of in enumerate(zip(texts, roles))]
 
-    def explain(self, text1: str, text2: str | None = None, *, role1: Role = None, role2: Role = None) -> Explanation:
-        """Take the similarity of two texts apart, or one text's embedding when `text2` is None.
+    def explain(self, text1: str, text2: str = NO_TEXT, *, role1: Role = None, role2: Role = None) -> Explanation:
+        """Take the similarity of two texts apart, or one text's embedding where no `text2` is given.
 
         The class says what a row is. For one text, rows are the parts of the embedding's squared length.
 
         Args:
             text1: a text.
-            text2: another.
+            text2: another; None is an error, as it is a text that is missing.
             role1: what text 1 is encoded as: "query", "document", or None for what `encode` does.
             role2: the same of text 2. What a search computes is explained with role1="query", role2="document".
 
         Raises:
             InputError: a text is not a string, a role is unknown, or there would be too many rows.
         """
+        return self._explain_texts(text1, text2, role1, role2)
+
+    def _explain_texts(self, text1: str, text2: str = NO_TEXT, role1: Role = None, role2: Role = None) -> Explanation:
+        """Return what `explain` does; of an encoder without reasons at hand one row."""
+        return self._explain_queries(*self._ask(*explained_texts(text1, text2, role1, role2)))
+
+    def _explain_queries(self, first: Query, *second: Query) -> Explanation:
+        """Return the explanation of one text, or of two, that were read before."""
         from pellucid.explanation import Explanation
 
-        asked = self._ask(*explained_texts(text1, text2, role1, role2))
-        terms = asked[0].terms(*asked[1:])
-        coverage, unknown = zip(*(query.known for query in asked))
+        terms = first.terms(*second)
+        coverage, unknown = zip(*(query.known for query in (first, *second)))
         score = float(terms.values.sum()) if terms.score is None else terms.score
+        texts = first.text, second[0].text if second else None
         return Explanation.from_terms(
-            self.family, (text1, text2), score, terms.values, terms.row, exact=terms.exact,
+            self.family, texts, score, terms.values, terms.row, exact=terms.exact,
             unknown=(*unknown, ())[:2], coverage=coverage,
         )  # fmt: skip
 

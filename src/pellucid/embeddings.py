@@ -196,18 +196,28 @@ def _holds_text(table: Any, name: Any) -> bool:
         return False
 
 
+class _NoText:
+    """Stands where a second text may be given: None there is a value that is missing."""
+
+    def __repr__(self) -> str:
+        return "(no text)"
+
+
+NO_TEXT: Any = _NoText()
+
+
 def explained_texts(
-    text1: str, text2: str | None = None, role1: Role = None, role2: Role = None
+    text1: str, text2: str = NO_TEXT, role1: Role = None, role2: Role = None
 ) -> tuple[list[str], list[Role]]:
     """Return the one or two checked texts of `explain`, and as many roles."""
-    texts = [text1] if text2 is None else [text1, text2]
+    texts = [text1] if text2 is NO_TEXT else [text1, text2]
     for text in texts:
         if type(text) is not str:
             refuse_tables(text)
         if not isinstance(text, str):
             raise InputError(f"explain takes texts, got {type(text).__name__} ({text!r:.40}); pass a str")
     roles = [checked_role(role) for role in (role1, role2)]
-    if text2 is None and role2 is not None:
+    if text2 is NO_TEXT and role2 is not None:
         raise InputError(f"role2 is {role2!r}, and there is no second text; give role1 for the first")
     return texts, roles[: len(texts)]
 

@@ -6,6 +6,7 @@ import os
 import sys
 from threading import RLock
 from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
 
 if TYPE_CHECKING or sys.version_info >= (3, 12):
     from functools import cached_property as cached_property
@@ -53,3 +54,15 @@ class ForkLock:
     def __exit__(self, *error: object) -> None:
         """Free it."""
         self._lock.release()
+
+
+_LOCKS: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()
+_MAKING_LOCKS = ForkLock()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_LOCKS.clear)
+
+
+def lock_of(owner: Any) -> Any:
+    """Return the lock of an object, as long as it lives; a forked child gets a free one, whoever held the parent's."""
+    with _MAKING_LOCKS:
+        return _LOCKS.setdefault(owner, RLock())

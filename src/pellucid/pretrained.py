@@ -35,7 +35,7 @@ FAMILIES = {
 """Family, and its class with the file it is in: a new family is its package and one line here, a name, no import."""
 
 
-def load(model: Any, *, allow_outside: bool = False) -> Embedder:
+def load(model: Any, *, allow_outside: bool = False, fit: bool = False) -> Embedder:
     """Return a model of any family, opened where it is given by name; the one place that makes models of other things.
 
     Args:
@@ -46,6 +46,8 @@ def load(model: Any, *, allow_outside: bool = False) -> Embedder:
             ours, which is given back.
         allow_outside: open also what the folder names elsewhere: an encoder, part or backbone at another path of this
             machine, or one that must be asked of the hub. Allow it for folders that you trust.
+        fit: call a function with some thousand sentences when its reasons are first needed, to fit them. Without it
+            `explain` says what else there is.
 
     Returns:
         The model, of the class that its `config.json` names; an `EncoderEmbedder` for anything else.
@@ -59,7 +61,7 @@ def load(model: Any, *, allow_outside: bool = False) -> Embedder:
     if isinstance(model, Embedder):
         return model
     if not isinstance(model, (str, os.PathLike)):
-        return _encoder(model, "words")
+        return _encoder(model, "words", fit=fit)
     with outside(allow_outside):
         if identify(model) == "sentence-transformers":
             kept = Path(os.path.expanduser(model)) / "reasons"
@@ -77,11 +79,11 @@ def load(model: Any, *, allow_outside: bool = False) -> Embedder:
         return opened
 
 
-def _encoder(model: Any, *reasons: Any) -> Embedder:
+def _encoder(model: Any, reasons: Any = None, *, fit: bool = False) -> Embedder:
     """Return an encoder with its reasons; the other families do without the import."""
     from pellucid.encoder.embedder import EncoderEmbedder
 
-    return EncoderEmbedder(model, *reasons)
+    return EncoderEmbedder(model, reasons, fit=fit)
 
 
 def load_by_name(names_or_paths: Iterable[str]) -> dict[str, Embedder]:

@@ -57,16 +57,24 @@ class Query:
         role: Role,
         coordinates: Callable[[], Any] | None = None,
         *,
+        vector: Callable[[], Any] | None = None,
         known: Callable[[], tuple[Coverage, tuple[Span, ...]]] | None = None,
         places: Callable[[], SpanFinder] | None = None,
     ) -> None:
         """Take an `Embedder`, a checked text and role, and functions for what a family computes in its own way."""
         self.model, self.text, self.role = model, text, role
-        self._coordinates, self._known, self._places = coordinates, known, places
+        self._coordinates, self._vector, self._known, self._places = coordinates, vector, known, places
+
+    def use_vector(self, vector: Any) -> Query:
+        """Take the row that `encode` gave for the text, so that it is not encoded again, and return the query."""
+        self.vector = vector
+        return self
 
     @cached_property
     def vector(self) -> Any:
         """The row that `encode` gives in this role: float32 [dimension], or CSR [1, dimension]."""
+        if self._vector is not None:
+            return self._vector()
         return self.model._encode([self.text], self.role, batch_size=PLAIN.batch_size, show_progress_bar=False)[0]
 
     @cached_property
@@ -128,7 +136,7 @@ class Query:
     ) -> Callable[[int], Terms]:
         """Return a function from number to terms of each document; `vectors` are stored rows at length 1."""
         if vectors is None:
-            return lambda number: self._explained(texts[number], weight)
+            return lambda number: self._explained(self._document(texts[number]), weight)
         stored, is_sparse = vectors, isinstance(self.unit, tuple)
         if not self._is_named(is_sparse):
             whole = self.unit.astype(np.float64) * weight
@@ -156,9 +164,14 @@ class Query:
 
         return products
 
-    def _explained(self, text: str, weight: float) -> Terms:
+    def _document(self, text: str) -> Query:
+        """Return a document as the model reads it."""
+        document: Query = self.model._ask([text], ["document"])[0]
+        return document
+
+    def _explained(self, document: Query, weight: float) -> Terms:
         """Return the rows of the model's own explanation of one text, and its remainder as one more."""
-        own = self.model.explain(self.text, text, role1=self.role, role2="document")
+        own = self.model._explain_queries(self, document)
         rest = [] if own.exact else [REMAINDER_ROW._replace(contribution=own.remainder)]
         rows = (*own.rows, *rest)
         values = np.array([row.contribution for row in rows]) * weight

@@ -342,6 +342,13 @@ def test_what_search_computes_is_what_is_explained(searching, family, roles):
     assert alone.score == pytest.approx(float(model.similarity(row, row)[0, 0]), abs=2e-6)
 
 
+@pytest.mark.parametrize("family", EVERY_FAMILY)
+def test_a_second_text_that_is_missing_is_no_explanation_of_the_first(searching, family):
+    for missing in (None, float("nan"), b"text", [QUERY]):
+        with pytest.raises(InputError, match=f"explain takes texts, got {type(missing).__name__}"):
+            searching[family].explain(QUERY, missing)
+
+
 @pytest.mark.filterwarnings("ignore:.*logit above 0")
 @each_told
 def test_a_query_is_scored_otherwise_than_a_plain_text(searching, family):
@@ -362,9 +369,8 @@ def test_rank_orders_as_search_does(searching, family):
     assert [item.document for item in found.ranked] == np.argsort(-scores, kind="stable").tolist()
     assert [item.score for item in found.ranked] == pytest.approx(sorted(scores.tolist(), reverse=True), abs=1e-6)
     best = model.explain(QUERY, found.ranked[0].text, role1="query", role2="document")
-    assert [tuple(reason) for reason in found.ranked[0].reasons] == [
-        (row.name, row.contribution) for row in best.rows if row.contribution > 0 and row.kind != SHARED
-    ]
+    expected = {row.name: row.contribution for row in best.rows if row.contribution > 0 and row.kind != SHARED}
+    assert dict(found.ranked[0].reasons) == pytest.approx(expected, abs=1e-6)  # of a batch, rounded in another way
     gap = found.ranked[0].score - found.ranked[1].score
     assert found.why(1, 2).score == pytest.approx(gap, abs=2e-6)
 

@@ -20,11 +20,11 @@ from hypothesis import strategies as st
 
 import pellucid
 from pellucid.encoder import words as word_reasons
-from pellucid.encoder.embedder import _FINDING as model_lock
 from pellucid.encoder.embedder import EncoderEmbedder
 from pellucid.encoder.words import fit_words, open_texts, words_for
 from pellucid.errors import InputError, ModelFolderError
 from pellucid.explanation import Explanation
+from pellucid.forks import lock_of
 from pellucid.rows import REMAINDER, SHARED, WORD, WORD_PAIR, Row
 from pellucid.static.embedder import StaticEmbedder
 from pellucid.text import Vocabulary
@@ -299,14 +299,14 @@ def test_a_process_forked_while_reasons_are_fitted_fits_its_own(shadow: EncoderE
         assert os.getpid() != parent or go_on.wait(60)
         return shadow.model(texts)
 
-    model = pellucid.load(slow)
+    model = pellucid.load(slow, fit=True)
     thread = threading.Thread(target=lambda: model.reasons)
     thread.start()
     begun.wait(60)
     child = os.fork()
     if child == 0:
         signal.alarm(60)  # it must not wait for a thread that it does not have
-        with model_lock:
+        with lock_of(model):
             os._exit(0)
     go_on.set()
     thread.join(60)

@@ -134,8 +134,8 @@ def test_rows_say_which_part_they_are_of(fruit):
 
 def test_a_part_that_cuts_rows_away_leaves_its_share_of_the_remainder(fruit):
     class Cutting(LetterEmbedder):
-        def explain(self, text1, text2=None, *, role1=None, role2=None):
-            return Explanation.from_terms("", (text1, text2), 0.8, [Row("a", ("a",), 0.5, 0.0)], exact=False)
+        def _explain_queries(self, first, *second):
+            return Explanation.from_terms("", ("a", "b"), 0.8, [Row("a", ("a",), 0.5, 0.0)], exact=False)
 
     why = EnsembleEmbedder([fruit, Cutting()], [1, 3]).explain("apple", "pear")
     assert not why.exact

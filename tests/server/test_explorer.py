@@ -498,7 +498,7 @@ def test_the_api_page_names_every_route_and_sends_a_request(page: Any, url: str)
     route.get_by_role("button", name="Send").click()
     route.locator("pre", has_text='"rows"').wait_for()
     sent = json.loads(route.get_by_label("Body").input_value())
-    expected = pellucid.load("static-en").explain(sent["text1"])
+    expected = pellucid.load("static-en").explain(sent["text1"], sent["text2"])
     assert f'"score": {expected.score:.6f}' in route.locator("pre").inner_text()
 
 

@@ -106,8 +106,10 @@ def test_explanations_are_those_of_the_library(url: str, static: StaticEmbedder)
     status, found = ask(url, "/explain", {"text1": texts[0], "text2": texts[1]})
     assert status == 200 and found == json.loads(static.explain(*texts[:2]).to_json())
     assert sum(row["contribution"] for row in found["rows"]) == pytest.approx(found["score"], abs=1e-6)
-    _, one = ask(url, "/explain", {"text1": texts[0]})
-    assert one == json.loads(static.explain(texts[0]).to_json())
+    _, one = ask(url, "/describe", {"text": texts[0], "explanation": True})
+    assert one["explanation"].pop("notes") and one["explanation"] == json.loads(static.explain(texts[0]).to_json())
+    for lacking in ({"text1": texts[0]}, {"text1": texts[0], "text2": None}, {"text2": texts[0]}):
+        assert ask(url, "/explain", lacking)[0] == 422
     _, difference = ask(url, "/explain", {"text1": texts[0], "text2": texts[1], "text3": texts[2]})
     assert difference == json.loads((static.explain(*texts[:2]) - static.explain(texts[0], texts[2])).to_json())
     _, said = ask(url, "/describe", {"text": texts[0], "top_k": 2})
@@ -166,7 +168,7 @@ def test_info_and_state(url: str) -> None:
         ("/embed", b'{"inputs": "' + b"a" * 60_000 + b'"}', 413, "50,000 bytes"),
         ("/embed", b"\xff\xfe", 400, "not JSON"),
         ("/embed_sparse", {"inputs": "a"}, 424, "dense rows"),
-        ("/explain", {"text1": "a", "model": "none"}, 404, "no model 'none'"),
+        ("/explain", {"text1": "a", "text2": "b", "model": "none"}, 404, "no model 'none'"),
         ("/explain", {"text1": "a " * 2400, "text2": "a " * 2400, "text3": "a " * 2400}, 422, "at most 10,000"),
         ("/search", {"query": "a"}, 404, "pellucid serve --index"),
         ("/nowhere", {}, 404, "Not Found"),
@@ -400,7 +402,7 @@ def test_who_hangs_up_is_not_worked_for() -> None:
 
 
 def test_our_faults_have_the_form_of_the_api(url: str) -> None:
-    status, error = ask(url, "/explain", {"text1": "a", "model": "slow"})  # which cannot explain
+    status, error = ask(url, "/explain", {"text1": "a", "text2": "b", "model": "slow"})  # which cannot explain
     assert status == 500 and error == {"error": "the server failed: NotImplementedError", "error_type": "Backend"}
     assert ask(url, "/embed", {"inputs": "a"})[0] == 200
 
@@ -423,7 +425,7 @@ def test_maps_wait_for_one_another_and_nobody_for_them(static: StaticEmbedder, m
         for client in crowd:
             client.start()
         time.sleep(0.1)
-        assert ask(url, "/explain", {"text1": "a loan"})[0] == 200
+        assert ask(url, "/explain", {"text1": "a loan", "text2": "a house"})[0] == 200
         for client in crowd:
             client.join()
         assert most == [1] and sorted(statuses) == [429] * 5 + [504] * 3  # one runs on though its request has ended

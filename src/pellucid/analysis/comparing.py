@@ -257,7 +257,7 @@ def _most_changed(
         if size[number] < 10**-_PLACES:
             return
         model = int(np.abs(difference[number]).argmax())
-        before, after = (models[n].explain(*pairs[number]) for n in (0, model))
+        before, after = (models[n]._explain_texts(*pairs[number]) for n in (0, model))
         golden = float(gold[number]) if len(gold) else None
         change, rows = float(difference[number, model]), tuple(_row_changes(before, after, most[1]))
         text1, text2 = pairs[number]

@@ -12,6 +12,7 @@ from pellucid.base import Embedder
 from pellucid.embeddings import check_texts
 from pellucid.errors import InputError
 from pellucid.explanation import Explanation, coverage_warning
+from pellucid.query import Query
 from pellucid.text import Coverage
 from pellucid.views.parts import AnyPart, Heading, Note, TablePart, counted, numbers, signed
 from pellucid.views.report import Report
@@ -80,6 +81,7 @@ class Ranking(WhyAbove, Report):
     coverage: Coverage  # how much of the query the model knows
     unknown: tuple[str, ...]  # the query's words that it does not
     model: Embedder = field(compare=False)  # the model, for `why`; not part of the data forms
+    queries: tuple[Query, ...] = field(compare=False)  # the query and the documents as the model read them, for `why`
 
     @property
     def is_blind(self) -> bool:
@@ -87,7 +89,7 @@ class Ranking(WhyAbove, Report):
         return not self.coverage.known and not any(item.score for item in self.ranked)
 
     def _explained(self, item: Ranked) -> Explanation:
-        return self.model.explain(self.query, item.text, role1="query", role2="document")
+        return self.model._explain_queries(self.queries[0], self.queries[item.rank])
 
     def _parts(self) -> Iterator[AnyPart]:
         yield Heading("Nearest to", self.query, f"{self.family} model, {counted(self.documents, 'document')}")
@@ -133,14 +135,15 @@ def rank(model: Embedder, query: str, documents: Iterable[str], *, top_k: int = 
         raise InputError("no documents are given")
     if top_k < 1 or reasons < 0:
         raise InputError(f"top_k is {top_k} and reasons {reasons}; they must be at least 1 and 0")
-    asked = model.ask(query, "query")
+    asked, rows = model.ask(query, "query"), model.encode_document(texts)
     coverage, gaps = asked.known
-    scores = model.similarity(asked.vector, model.encode_document(texts))[0]
+    scores = model.similarity(asked.vector, rows)[0]
     order = np.argsort(-scores, kind="stable")[:top_k].tolist()
-    known = model._known([texts[number] for number in order], "document")
-    ranked = []
-    for place, (number, (of_text, _)) in enumerate(zip(order, known, strict=True), 1):
-        best = TopRow.of(model.explain(query, texts[number], role1="query", role2="document"), reasons)
-        ranked.append(Ranked(place, number, texts[number], float(scores[number]), best, of_text))
+    queries, ranked = [asked], list[Ranked]()
+    for place, number in enumerate(order, 1):
+        document = model._ask([texts[number]], ["document"])[0].use_vector(rows[number])
+        best = TopRow.of(model._explain_queries(asked, document), reasons) if reasons else ()
+        ranked.append(Ranked(place, number, texts[number], float(scores[number]), best, document.known[0]))
+        queries.append(document)
     unknown = tuple(dict.fromkeys(query[start:end] for start, end in gaps))
-    return Ranking(model.family, query, len(texts), tuple(ranked), coverage, unknown, model)
+    return Ranking(model.family, query, len(texts), tuple(ranked), coverage, unknown, model, tuple(queries))

@@ -327,7 +327,7 @@ def explain(
         return
     role1, role2 = (*roles_of(roles, 1 if b is None else 2, "--roles"), None)[:2]
     opened = open_model(model)
-    explanation = opened.explain(a, b, role1=role1, role2=role2)
+    explanation = opened.explain(a, *([] if b is None else [b]), role1=role1, role2=role2)
     if than is not None:
         if b is None:
             raise typer.BadParameter("needs both A and B", param_hint="--than")

@@ -6,35 +6,35 @@ checked. Its dimensions have no names; how its scores are taken apart all the sa
 
 from __future__ import annotations
 
-from contextlib import nullcontext
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
 from pellucid.base import Embedder, Vectors
-from pellucid.embeddings import Role, as_rows, explained_texts
+from pellucid.embeddings import NO_TEXT, Role, as_rows, explained_texts
 from pellucid.encoder.concepts import ConceptReasons
 from pellucid.encoder.reasons import EncoderQuery, Reasons
+from pellucid.encoder.tokenized import TokenizedText, read_texts
 from pellucid.encoder.tokens import TokenReasons
-from pellucid.encoder.vectors import TOKENIZING, at_length_1, checked_vectors, prompt_of
-from pellucid.encoder.words import Fit, WordReasons, fit_words, words_for
+from pellucid.encoder.vectors import at_length_1, checked_vectors
+from pellucid.encoder.words import Fit, WordReasons, fit_words, n_fit_texts, words_for
 from pellucid.errors import InputError
 from pellucid.folder import identify
-from pellucid.forks import ForkLock, cached_property
+from pellucid.forks import cached_property, lock_of
+from pellucid.progress import Progress
 from pellucid.query import Query
 from pellucid.store import writing_folder
-from pellucid.text import Coverage, Span, words_before
+from pellucid.text import Coverage, Span
 from pellucid.unicode import well_formed
 from pellucid.untrusted import without_bars
 
 WAYS = ("words", "tokens", "concepts")
 """How scores are taken apart, the default first."""
 
-_FEW = 32  # texts
-_SPECIAL = 64  # tokens that a template and a prompt may add
-
-_FINDING = ForkLock()  # reasons are found once
+_LOCKED_BATCHES = 8  # of a SentenceTransformer, between which other threads have a turn
+_TURN_S = 1e-4  # that a thread which waits for the lock needs to take it
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -59,13 +59,15 @@ class EncoderEmbedder(Embedder):
     family: ClassVar[str] = "encoder"
     _truncates: ClassVar[bool] = True
 
-    def __init__(self, model: Any, reasons: Reasons | str | Path | None = None) -> None:
+    def __init__(self, model: Any, reasons: Reasons | str | Path | None = None, *, fit: bool = False) -> None:
         """Take an encoder; it is first asked for vectors when there are texts.
 
         Args:
             model: a SentenceTransformer, or a callable: list of texts -> array, tensor or lists [texts, dimension]. The
                 methods `encode_query` and `encode_document` of a callable, where it has them, encode in these roles.
             reasons: how its scores are taken apart, see `with_reasons`; None leaves its vector one row.
+            fit: whether a function may be called with some thousand sentences, to fit the reasons when they are first
+                needed. A SentenceTransformer is fitted without asking.
 
         Raises:
             InputError: it is neither, or the reasons are unknown.
@@ -80,17 +82,41 @@ class EncoderEmbedder(Embedder):
             raise InputError(f"reasons are {reasons!r:.60}; they must be {', '.join(WAYS)}, or None")
         self.model = model
         self._dimension: int | None = None
+        self._fit = fit
         self._words = reasons if isinstance(reasons, (WordReasons, Path)) else None
         self._reasons = "words" if isinstance(reasons, Path) else reasons
 
     @property
     def reasons(self) -> Reasons | None:
-        """How scores are taken apart; found or fitted when it is first asked for. None where the vector is one row."""
+        """How scores are taken apart; found or fitted when it is first asked for. None where the vector is one row.
+
+        Raises:
+            InputError: they would have to be fitted by calling a function with thousands of texts.
+        """
+        if self._needs_fit:
+            english, several = n_fit_texts()
+            raise InputError(
+                f"{self.name} is a function, and its reasons are not fitted: it would be called with {english:,} short "
+                f"texts ({several:,} if it reads several languages), up to 1,024 at a time. Allow it: "
+                "pellucid.load(function, fit=True). Or fit on texts whose vectors you have, 200 or more: "
+                "model.fit_reasons(texts, vectors). Or do without: model.with_reasons(None)"
+            )
         if isinstance(self._reasons, str):
-            with _FINDING:
+            with lock_of(self):  # they are fitted once
                 if isinstance(self._reasons, str):
                     self._reasons = self._found(self._reasons)
         return self._reasons
+
+    @property
+    def reasons_at_hand(self) -> Reasons | None:
+        """`reasons`, but None for a function that is not fitted: a search over it works all the same."""
+        return None if self._needs_fit else self.reasons
+
+    @property
+    def _needs_fit(self) -> bool:
+        """Whether the reasons are to be fitted to a function that may not be called for it."""
+        fits = isinstance(self._reasons, str) and self._reasons != TokenReasons.kind and self._words is None
+        return fits and not self._fit and not self.is_sentence_transformer
 
     def _found(self, way: str) -> Reasons:
         if way == "tokens":
@@ -112,7 +138,7 @@ class EncoderEmbedder(Embedder):
         Raises:
             InputError: the way is unknown.
         """
-        other = EncoderEmbedder(self.model, reasons)
+        other = EncoderEmbedder(self.model, reasons, fit=self._fit)
         other._dimension, other._folder, other._words = self._dimension, self._folder, other._words or self._words
         return other
 
@@ -149,6 +175,16 @@ class EncoderEmbedder(Embedder):
         self._words = self._reasons = found
         return found.fit
 
+    def explain(self, text1: str, text2: str = NO_TEXT, *, role1: Role = None, role2: Role = None) -> Explanation:
+        """Take the cosine of two texts apart, or one text's squared length; see `Embedder.explain`.
+
+        Raises:
+            InputError: as there, or the encoder is a function whose reasons are not fitted.
+        """
+        explained_texts(text1, text2, role1, role2)
+        _ = self.reasons  # raises
+        return super().explain(text1, text2, role1=role1, role2=role2)
+
     def explain_vectors(self, text1: str, vector1: Any, text2: str, vector2: Any) -> Explanation:
         """Take the cosine of two vectors apart that the encoder gave before, kept in FAISS, Qdrant, Chroma or pgvector.
 
@@ -161,8 +197,6 @@ class EncoderEmbedder(Embedder):
         Raises:
             InputError: a text is not a string, or a vector has another dimension or is not finite.
         """
-        from pellucid.explanation import Explanation
-
         texts, roles = explained_texts(text1, text2, "query", "document")
         if np.shape(vector1) != np.shape(vector2):
             raise InputError(
@@ -170,13 +204,8 @@ class EncoderEmbedder(Embedder):
                 "of one encoder"
             )
         rows = at_length_1(checked_vectors([vector1, vector2], texts, self.name, None))
-        first, second = (EncoderQuery(self, *of) for of in zip(texts, roles, rows))
-        terms = first.terms(second)
-        (coverage1, unknown1), (coverage2, unknown2) = first.known, second.known
-        return Explanation.from_terms(
-            self.family, (text1, text2), float(terms.score or 0.0), terms.values, terms.row, exact=terms.exact,
-            unknown=(unknown1, unknown2), coverage=(coverage1, coverage2),
-        )  # fmt: skip
+        _ = self.reasons  # raises
+        return self._explain_queries(*(EncoderQuery(self, *of) for of in zip(texts, roles, rows)))
 
     @property
     def is_sentence_transformer(self) -> bool:
@@ -200,13 +229,34 @@ class EncoderEmbedder(Embedder):
             return np.zeros((0, self.get_embedding_dimension()), np.float32)
         texts = list(map(well_formed, texts))
         if self.is_sentence_transformer:
-            method = getattr(self.model, f"encode_{role}" if role else "encode")
-            with TOKENIZING if len(texts) <= _FEW else nullcontext():  # as explanations do; long work holds up none
-                found = method(texts, batch_size=batch_size, show_progress_bar=show_progress_bar)
+            rows = self._encode_by_turns(texts, role, batch_size, show_progress_bar)
         else:
-            found = (getattr(self.model, f"encode_{role}", self.model) if role else self.model)(texts)
-        rows = checked_vectors(found, texts, self.name, self._dimension)
+            function = getattr(self.model, f"encode_{role}", self.model) if role else self.model
+            rows = checked_vectors(function(texts), texts, self.name, self._dimension)
         self._dimension = rows.shape[1]
+        return rows
+
+    def _encode_by_turns(self, texts: list[str], role: Role, batch_size: int, show_progress_bar: bool) -> Vectors:
+        """Encode with a SentenceTransformer a few batches at a time, between which other threads may use it.
+
+        The batches are those that it would make of all the texts: of texts of nearly the same length.
+        """
+        method, lock = getattr(self.model, f"encode_{role}" if role else "encode"), lock_of(self.model)
+        order = sorted(range(len(texts)), key=lambda position: -len(texts[position]))
+        rows = np.zeros((0, 0), np.float32)
+        with Progress("encoding", total=len(texts), enabled=show_progress_bar) as progress:
+            for start in range(0, len(texts), _LOCKED_BATCHES * batch_size):
+                positions = order[start : start + _LOCKED_BATCHES * batch_size]
+                inputs = [texts[position] for position in positions]
+                if start:
+                    time.sleep(_TURN_S)
+                with lock:
+                    encoded = method(inputs, batch_size=batch_size, show_progress_bar=False)
+                block = checked_vectors(encoded, inputs, self.name, self._dimension)
+                if not start:
+                    rows = np.empty((len(texts), block.shape[1]), np.float32)
+                rows[positions] = checked_vectors(block, inputs, self.name, rows.shape[1])
+                progress.advance(len(positions))
         return rows
 
     def get_embedding_dimension(self) -> int:
@@ -261,26 +311,16 @@ class EncoderEmbedder(Embedder):
             )
         return super()._prompted(texts, prompt)
 
-    def _known(self, texts: list[str], role: Role = None) -> list[tuple[Coverage, tuple[Span, ...]]]:
-        """For a SentenceTransformer, all words before its maximum length are known; for a function, all."""
-        return [words_before(text, self.end_of_reading(text, role)) for text in map(well_formed, texts)]
+    def tokenized(self, texts: list[str], role: Role) -> list[TokenizedText]:
+        """Return texts as a SentenceTransformer's tokenizer reads them; a function is taken to read all."""
+        texts = list(map(well_formed, texts))
+        if not self.is_sentence_transformer:
+            return [TokenizedText(text, len(text)) for text in texts]
+        return read_texts(self.model, texts, role)
 
-    def end_of_reading(self, text: str, role: Role) -> int:
-        """Return the character where a SentenceTransformer cuts the text; its end for a function."""
-        tokenizer: Any = getattr(self.model, "tokenizer", None)
-        longest = self.max_seq_length
-        is_cut = self.is_sentence_transformer and getattr(tokenizer, "is_fast", False) and isinstance(longest, int)
-        if not is_cut or longest is None or len(text.encode()) + _SPECIAL < longest:  # a piece has a byte or more
-            return len(text)
-        prompt = prompt_of(self.model, role)
-        with TOKENIZING:
-            read = tokenizer(
-                prompt + text, truncation=True, max_length=longest, return_offsets_mapping=True,
-                return_overflowing_tokens=True,
-            )  # fmt: skip
-        if len(read["offset_mapping"]) < 2:  # nothing was cut
-            return len(text)
-        return max(0, int(max(end for _, end in read["offset_mapping"][0])) - len(prompt))
+    def _known(self, texts: list[str], role: Role = None) -> list[tuple[Coverage, tuple[Span, ...]]]:
+        """A SentenceTransformer knows the words that it has tokens for, before its maximum length; a function all."""
+        return [text.coverage for text in self.tokenized(texts, role)]
 
     def _units(self, embeddings: Any) -> Any:
         rows = as_rows(embeddings)

@@ -17,11 +17,13 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from pellucid.embeddings import Role
-from pellucid.encoder.vectors import unit_vectors
+from pellucid.encoder.tokenized import TokenizedText
+from pellucid.encoder.vectors import at_length_1
 from pellucid.forks import cached_property
 from pellucid.query import NO_TERMS, REMAINDER_ROW, Floats, Integers, Query, StoredVector, Terms
 from pellucid.rows import SHARED, PairTable, Row
-from pellucid.text import JOINER
+from pellucid.static.words import check_pair_count
+from pellucid.text import JOINER, Coverage, Span
 
 _COMMON = "what all texts have in common"
 
@@ -40,7 +42,7 @@ class Reasons(ABC):
     Attributes:
         kind: its name: "words", "tokens" or "concepts".
         exact: whether the parts are all of the vector.
-        reads_all: whether `parts` takes a text as it is, though the encoder cuts it.
+        reads_all: whether `parts` takes a text as it is, though the encoder does not read all of it.
         common: the mean vector of texts at length 1, float64 [dimension].
     """
 
@@ -51,7 +53,7 @@ class Reasons(ABC):
 
     @abstractmethod
     def parts(self, text: str, role: Role, vector: Floats) -> Parts:
-        """Return the parts of `text`, which ends where the encoder stops reading; `vector` is of length 1."""
+        """Return the parts of `text`, or of what the encoder reads of it; `vector` is of length 1."""
 
     def products(self, first: Parts, second: Parts) -> Terms:
         """Return what each pair of parts adds to the product of two texts' vectors."""
@@ -69,9 +71,24 @@ class EncoderQuery(Query):
             self.vector = self.unit = vector
 
     @cached_property
+    def vector(self) -> Any:
+        """The row that `encode` gives in this role, float32 [dimension]."""
+        return getattr(self.model, f"encode_{self.role}" if self.role else "encode")(self.text)
+
+    @cached_property
     def unit(self) -> Any:
         """The vector at length 1, float32 [dimension]."""
-        return unit_vectors(self.model, [self.text], role=self.role)[0]
+        return at_length_1(self.vector[None])[0]
+
+    @cached_property
+    def tokenized(self) -> TokenizedText:
+        """The text as the encoder's tokenizer reads it."""
+        return self.model.tokenized([self.text], self.role)[0]  # type: ignore[no-any-return]
+
+    @cached_property
+    def known(self) -> tuple[Coverage, tuple[Span, ...]]:
+        """How much of the text the encoder reads, and the spans that it does not."""
+        return self.tokenized.coverage
 
     @cached_property
     def coordinates(self) -> Floats:
@@ -81,11 +98,9 @@ class EncoderQuery(Query):
     @cached_property
     def parts(self) -> Parts:
         """What the reasons make of the text."""
-        return self._parts_of(self.text, self.role, self.coordinates)
-
-    def _parts_of(self, text: str, role: Role, vector: Floats) -> Parts:
-        read = text if self.model.reasons.reads_all else text[: self.model.end_of_reading(text, role)]
-        return self.model.reasons.parts(read, role, vector)  # type: ignore[no-any-return]
+        reasons = self.model.reasons
+        text = self.text if reasons.reads_all else self.tokenized.visible
+        return reasons.parts(text, self.role, self.coordinates)  # type: ignore[no-any-return]
 
     def reweighted(self, factors: Mapping[str, float]) -> EncoderQuery:
         """Return the query in which some words count more or less: their parts of its vector are multiplied."""
@@ -99,27 +114,28 @@ class EncoderQuery(Query):
 
     def terms(self, other: Query | None = None) -> Terms:
         """Return a value for each pair of parts, and for what is shared; of one text for each part."""
-        if self.model.reasons is None:
+        if self.model.reasons_at_hand is None:
             return super().terms(other)
         if isinstance(other, EncoderQuery):
-            return self._terms(other.parts, other.coordinates)
+            check_pair_count(len(self.parts.vectors), len(other.parts.vectors))
+            return self._terms(other)
         own, common = self.coordinates, self.model.reasons.common
         pulls = self.parts.vectors @ (own - common)
         shared, score = float((2 * own - common) @ common), float(own @ own)
         return _with_shared(Terms(pulls, self.parts.row), shared, score, exact=self.model.reasons.exact)
 
-    def _terms(self, parts: Parts, vector: Floats) -> Terms:
+    def _terms(self, other: EncoderQuery) -> Terms:
         """Take the product with another text's vector apart."""
-        own, common = self.coordinates, self.model.reasons.common
-        shared = float(own @ common + vector @ common - common @ common)
-        found: Terms = self.model.reasons.products(self.parts, parts)
-        return _with_shared(found, shared, float(own @ vector), exact=self.model.reasons.exact)
+        first, second, common = self.coordinates, other.coordinates, self.model.reasons.common
+        shared = float(first @ common + second @ common - common @ common)
+        found: Terms = self.model.reasons.products(self.parts, other.parts)
+        return _with_shared(found, shared, float(first @ second), exact=self.model.reasons.exact)
 
     def against(
         self, texts: Sequence[str], vectors: Sequence[StoredVector | None] | None = None, *, weight: float = 1.0
     ) -> Callable[[int], Terms]:
         """Return a function from number to terms of each document; the remainder is one of them."""
-        if self.model.reasons is None or vectors is None:
+        if self.model.reasons_at_hand is None or vectors is None:
             return super().against(texts, vectors, weight=weight)
         stored = vectors
 
@@ -127,10 +143,9 @@ class EncoderQuery(Query):
             vector = stored[number]
             if vector is None:
                 return NO_TERMS
-            row64 = np.asarray(vector, np.float64)
-            parts = self._parts_of(texts[number], "document", row64)
-            found = self._terms(parts, row64)
-            marks, spans = _marks(parts, found.marks)
+            document = EncoderQuery(self.model, texts[number], "document", np.asarray(vector))
+            found = self._terms(document)
+            marks, spans = _marks(document.parts, found.marks)
             values, rest = found.values, (found.score or 0.0) - float(found.values.sum())
 
             def row(term: int) -> Row:

@@ -12,7 +12,7 @@ equally: it decides the vector's length, which a cosine does not know. One pass 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Any, ClassVar
 
 import numpy as np
@@ -20,19 +20,22 @@ import numpy as np
 from pellucid.base import Embedder
 from pellucid.embeddings import Role
 from pellucid.encoder.reasons import Parts, Reasons
-from pellucid.encoder.vectors import TOKENIZING, prompt_of, unit_vectors
+from pellucid.encoder.tokenized import prompt_of, word_units
+from pellucid.encoder.vectors import unit_vectors
 from pellucid.encoder.words import mean_vector
 from pellucid.errors import InputError
 from pellucid.fingerprint import PROBES
+from pellucid.forks import lock_of
 from pellucid.query import Floats
 from pellucid.rows import WORD, Row
 from pellucid.static.words import spans_by
 from pellucid.text import Span, split_words
-from pellucid.unicode import unspaced_run, well_formed
+from pellucid.unicode import well_formed
 
-SPECIAL, PUNCTUATION = "(special tokens)", "(punctuation)"
+SPECIAL, PUNCTUATION, UNKNOWN = "(special tokens)", "(punctuation)", "(unknown words)"
 """The parts that are no word of the text. A prompt's tokens are among the first, blanks among the second."""
 
+_NO_WORDS = {SPECIAL, PUNCTUATION, UNKNOWN}
 _POOLED = {"mean", "mean_sqrt_len_tokens", "weightedmean"}
 _APART = 1e-5  # of the cosine of an encoder's vector and the mean of its states from 1, over which it is no mean
 _STRANGE = 1e-3  # the same of a stored vector; rounding of half precision and of int8 stays below
@@ -95,7 +98,7 @@ class TokenReasons(Reasons):
         Raises:
             InputError: `vector` is not what the encoder gives for the text in this role.
         """
-        tokens, spans = states_of(self.model, text, role)
+        tokens, spans, is_unknown = states_of(self.model, text, role)
         tokens /= (len(tokens) * np.linalg.norm(tokens.mean(axis=0))) or 1.0
         cosine = _cosine(tokens.sum(axis=0), vector)
         if cosine < 1 - _STRANGE:
@@ -107,13 +110,16 @@ class TokenReasons(Reasons):
         tokens += (vector - self.common - tokens.sum(axis=0)) / len(
             tokens
         )  # less `common`, and rounding, in equal shares
-        places = _places(text, spans)
+        places = [
+            (UNKNOWN, (0, 0)) if unknown and place[0] not in _NO_WORDS else place
+            for place, unknown in zip(_places(text, spans), is_unknown)
+        ]
         words = spans_by(dict.fromkeys(places))
         number = {key: row for row, key in enumerate(words)}
         parts = np.zeros((len(words), tokens.shape[1]))
         np.add.at(parts, [number[key] for key, _ in places], tokens)
         keys = list(words)
-        if self.spread and not words.keys() <= {SPECIAL, PUNCTUATION}:
+        if self.spread and not words.keys() <= _NO_WORDS:
             parts, keys = _spread(parts, keys)
         own = vector - self.common
         own /= np.linalg.norm(own) or 1.0
@@ -122,7 +128,7 @@ class TokenReasons(Reasons):
 
         def row(part: int) -> Row:
             key = keys[part]
-            if key in (SPECIAL, PUNCTUATION):
+            if key in _NO_WORDS:
                 return Row(key, (key,), 0.0, 0.0, key=(key,), kind=WORD)
             name = text[slice(*words[key][0])]
             return Row(name, (name,), 0.0, 0.0, words[key], key=(key,), kind=WORD)
@@ -130,23 +136,23 @@ class TokenReasons(Reasons):
         return Parts(parts, row)
 
 
-def states_of(model: Any, text: str, role: Role) -> tuple[Floats, list[Span]]:
-    """Return the states that a SentenceTransformer's vector of a text is the mean of, and where their tokens stand.
+def states_of(model: Any, text: str, role: Role) -> tuple[Floats, list[Span], list[bool]]:
+    """Return the states that a SentenceTransformer's vector of a text is the mean of, and of each token two facts.
 
-    States are weighted as the pooling weights them, and went through the linear layers behind it: [tokens, dimension].
-    The characters of what is not in the text are an empty or negative range.
+    These are where it stands, and whether it is the unknown token. States are weighted as the pooling weights them,
+    and went through the linear layers behind it: [tokens, dimension]. The characters of what is not in the text are an
+    empty or negative range.
     """
     import torch
 
     prompt, text = prompt_of(model, role), well_formed(text)
-    with TOKENIZING:
+    with lock_of(model):
         features = model.preprocess([text], prompt=prompt or None, **_task(role))
-        read = model.tokenizer(
-            prompt + text, truncation=True, max_length=model.max_seq_length, return_offsets_mapping=True
-        )
+        encoding = model.tokenizer.backend_tokenizer.encode(prompt + text)  # cut as there
+    read = [(id, span) for id, span, is_real in zip(encoding.ids, encoding.offsets, encoding.attention_mask) if is_real]
     ids = features["input_ids"].reshape(-1)
     real = features.get("attention_mask", torch.ones_like(ids)).reshape(-1).bool()
-    if ids[real].tolist() != read["input_ids"]:
+    if ids[real].tolist() != [id for id, _ in read]:
         raise InputError(
             f"the encoder changes {text!r:.60} before it cuts it into tokens (a chat template, perhaps), so these "
             'cannot be found in it. Take scores apart by words: model.with_reasons("words")'
@@ -155,13 +161,14 @@ def states_of(model: Any, text: str, role: Role) -> tuple[Floats, list[Span]]:
     with torch.inference_mode():
         out = model({k: v.to(model.device) if hasattr(v, "to") else v for k, v in features.items()}, **_task(role))
         pooling = model[1]
-        left_out = 0 if pooling.include_prompt else min(int(features.get("prompt_length") or 0), len(read["input_ids"]))
+        left_out = 0 if pooling.include_prompt else min(int(features.get("prompt_length") or 0), len(read))
         states = out["token_embeddings"].reshape(len(ids), -1)[real.to(model.device)][left_out:]
         states = _pooled(states, pooling.pooling_mode, left_out)
         for module in list(model)[2:]:
             states = _through(module, states)
     vectors = states[:, : model.truncate_dim].float().cpu().numpy().astype(np.float64)
-    return vectors, [(start - len(prompt), end - len(prompt)) for start, end in read["offset_mapping"][left_out:]]
+    spans = [(start - len(prompt), end - len(prompt)) for _, (start, end) in read[left_out:]]
+    return vectors, spans, [id == model.tokenizer.unk_token_id for id, _ in read[left_out:]]
 
 
 def _task(role: Role) -> dict[str, str]:
@@ -222,7 +229,7 @@ def _cosine(first: Any, second: Any) -> float:
 
 def _places(text: str, spans: list[Span]) -> list[tuple[str, Span]]:
     """Return the word that each token stands in, in lower case, and where that is; empty for other tokens."""
-    words = list(_words(text))
+    words = [unit for word in split_words(text) for unit in word_units(word.text, word.start)]
     owner = np.full(len(text), -1)
     for number, word in enumerate(words):
         owner[slice(*word)] = number
@@ -245,22 +252,13 @@ def _places(text: str, spans: list[Span]) -> list[tuple[str, Span]]:
     return list(map(place, found, spans))
 
 
-def _words(text: str) -> Iterator[Span]:
-    """Yield where the words of a text stand; in scripts without spaces each character, which tokens then join."""
-    for word in split_words(text):
-        start = word.start
-        for run in unspaced_run.finditer(word.text):
-            if word.start + run.start() > start:
-                yield start, word.start + run.start()
-            start = word.start + run.end()
-            yield from ((place, place + 1) for place in range(word.start + run.start(), start))
-        if start < word.end:
-            yield start, word.end
-
-
 def _spread(parts: Floats, keys: list[str]) -> tuple[Floats, list[str]]:
-    """Divide the parts that are no words among those that are, in proportion to their lengths."""
-    is_word = np.array([key not in (SPECIAL, PUNCTUATION) for key in keys])
-    lengths = np.linalg.norm(parts[is_word], axis=1)
-    shares = lengths / lengths.sum() if lengths.any() else np.full(len(lengths), 1 / len(lengths))
-    return parts[is_word] + np.outer(shares, parts[~is_word].sum(axis=0)), [k for k, kept in zip(keys, is_word) if kept]
+    """Divide the parts that are no words among those that are, in proportion to their lengths.
+
+    What unknown words add stays theirs: it says nothing of the others.
+    """
+    is_spread = np.array([key in (SPECIAL, PUNCTUATION) for key in keys])
+    lengths = np.linalg.norm(parts, axis=1) * [key not in _NO_WORDS for key in keys]
+    shares = lengths / lengths.sum() if lengths.any() else ~is_spread / (~is_spread).sum()
+    parts = parts + np.outer(shares, parts[is_spread].sum(axis=0))
+    return parts[~is_spread], [key for key, spread in zip(keys, is_spread) if not spread]

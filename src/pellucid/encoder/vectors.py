@@ -9,17 +9,7 @@ import numpy as np
 from pellucid.base import Embedder, Vectors
 from pellucid.embeddings import Role
 from pellucid.errors import InputError
-from pellucid.forks import ForkLock
 from pellucid.unicode import well_formed
-
-TOKENIZING = ForkLock()  # a fast tokenizer that pads in one thread refuses another: "Already borrowed"
-_PROMPTS = {"query": ("query",), "document": ("document", "passage", "corpus")}
-
-
-def prompt_of(model: Any, role: Role) -> str:
-    """Return what a SentenceTransformer puts before a text in a role."""
-    named = (name for name in _PROMPTS.get(role or "", ()) if name in model.prompts)
-    return model.prompts.get(next(named, model.default_prompt_name)) or ""
 
 
 def unit_vectors(

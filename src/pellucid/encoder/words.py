@@ -150,10 +150,8 @@ class WordReasons(Reasons):
         if length:
             both = ((sums / length) @ self._maps).astype(np.float64)
             mapped, weighed = both[:, : len(vector)], both[:, len(vector) :]  # [words, dimension]
-            inner = weighed @ mapped.T
-            near = max(_NEAR_1 * float(inner.trace()) / len(rows), _LEAST)
-            inner.flat[:: len(rows) + 1] += near
-            weights = np.linalg.solve(inner, weighed @ vector + near)
+            near = max(_NEAR_1 * float(np.einsum("wd,wd->", weighed, mapped)) / len(rows), _LEAST)
+            weights = _solve(weighed, mapped, near, weighed @ vector + near)
             parts[: len(rows)] = weights[:, None] * mapped
         # What the known words leave is the only trace of the others: they get a share of it, as if each were large.
         sizes = np.sqrt(np.einsum("wd,wd->w", parts, parts))
@@ -221,6 +219,15 @@ class WordReasons(Reasons):
         check_same(f"{table!r}, the words of the reasons in {folder},", fingerprint(table), facts.get("table"),
                    "Fit them again: model.fit_reasons(texts)")  # fmt: skip
         return cls(table, arrays, fit, facts["encoder"])
+
+
+def _solve(left: Floats, right: Floats, ridge: float, target: Floats) -> Floats:
+    """Return x of (left @ right.T + ridge) x = target, for matrices [words, d]; memory is linear in the words."""
+    n_words, d = left.shape
+    if n_words <= d:
+        return np.linalg.solve(left @ right.T + ridge * np.eye(n_words), target).astype(np.float64, copy=False)
+    inner = np.linalg.solve(right.T @ left + ridge * np.eye(d), right.T @ target)  # by Woodbury's identity
+    return (target - left @ inner) / ridge
 
 
 def fit_words(
@@ -345,16 +352,28 @@ def open_texts(encoder: Embedder) -> tuple[list[str], str]:
 
     English ones for an encoder to which a sentence and its translation are strangers; else of five languages.
     """
-    with lzma.open(_BUNDLED / "sentences.tsv.xz", "rt", encoding="utf-8") as file:
-        rows = [line.split("\t") for line in file.read().splitlines()]
-    english = [text for text, translation in rows if not translation]
-    pairs = [row for row in rows if row[1]]
+    english, pairs = _sentences()
     tried = pairs[:: max(1, len(pairs) // _TRIED)]
     first, second = (unit_vectors(encoder, [row[side] for row in tried]) for side in (0, 1))
     found = float(((first @ second.T).argmax(axis=1) == np.arange(len(tried))).mean())
     if found < _MULTILINGUAL:
         return english, TABLES[0]
     return [*english[: len(english) // 4], *(text for row in pairs for text in row)], TABLES[1]
+
+
+@cache
+def _sentences() -> tuple[list[str], list[list[str]]]:
+    """Return the sentences that come with us: English ones, and pairs with a translation."""
+    with lzma.open(_BUNDLED / "sentences.tsv.xz", "rt", encoding="utf-8") as file:
+        rows = [line.split("\t") for line in file.read().splitlines()]
+    return [text for text, translation in rows if not translation], [row for row in rows if row[1]]
+
+
+def n_fit_texts() -> tuple[int, int]:
+    """Return how many texts are encoded to fit reasons without texts: of an English encoder, and of another."""
+    english, pairs = _sentences()
+    n_checked = 4 * len(PROBES) + 2 * len(pairs[:: max(1, len(pairs) // _TRIED)])
+    return len(english) + n_checked, len(english) // 4 + 2 * len(pairs) + n_checked
 
 
 def mean_vector(encoder: Embedder, texts: Iterable[str] | None = None) -> Floats:

@@ -23,7 +23,7 @@ A part that is found by its name, or given, and is another model than when it wa
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from operator import attrgetter
 from pathlib import Path
@@ -40,8 +40,9 @@ from pellucid.errors import InputError, ModelFolderError
 from pellucid.explanation import Explanation
 from pellucid.fingerprint import check_same, fingerprint
 from pellucid.folder import named_place
+from pellucid.forks import cached_property
 from pellucid.pretrained import load
-from pellucid.query import REMAINDER_ROW, Query, Terms
+from pellucid.query import NO_TERMS, REMAINDER_ROW, Query, StoredVector, Terms
 from pellucid.rows import EMBEDDING, REMAINDER, Row
 from pellucid.store import read_json, write_json
 from pellucid.text import Coverage, Span
@@ -92,7 +93,12 @@ class Part:
         options: dict[str, Any] = {"batch_size": batch_size, "show_progress_bar": show_progress_bar}
         if isinstance(self.model, EncoderEmbedder):
             return unit_vectors(self.model, texts, role=role, **options)
-        rows = self.model._encode(texts, role, **options)
+        return self.units(self.model._encode(texts, role, **options))
+
+    def units(self, rows: Any) -> Any:
+        """Return rows of the part's model at length 1 (or 0)."""
+        if isinstance(self.model, EncoderEmbedder):
+            return self.model._units(rows)
         if isinstance(rows, np.ndarray) and rows.dtype == np.float32:
             squares = np.einsum("nd,nd->n", rows, rows)
             if ((np.abs(squares - 1) < _ROUNDING) | (squares == 0)).all():  # no copy is needed
@@ -103,13 +109,56 @@ class Part:
 class EnsembleQuery(Query):
     """A text as the parts of an ensemble read it, each in its own way."""
 
-    needs_vectors = False
+    def __init__(self, model: Any, text: str, role: Role) -> None:
+        """Let each part read a checked text."""
+        super().__init__(model, text, role)
+        self.members: list[Query] = [part.model._ask([text], [role])[0] for part in model.parts]
+        self.needs_vectors = any(member.needs_vectors for member in self.members)
+
+    @cached_property
+    def vector(self) -> Any:
+        """The row that `encode` gives in this role: float32 [dimension], or CSR [1, dimension]."""
+        rows = [as_rows(member.vector) for member in self.members]
+        return self.model._joined([part.units(row) for part, row in zip(self.model.parts, rows)])[0]
+
+    def use_vector(self, vector: Any) -> Query:
+        """Take the row that `encode` gave for the text, and give each part its own."""
+        row = as_rows(vector)
+        for member, part, columns in zip(self.members, self.model.parts, self.model._columns()):
+            if part.weight > 0:  # else its columns are 0
+                own = row[:, columns]
+                if hasattr(own, "tocsr") and not hasattr(part.model.encode([]), "tocsr"):
+                    own = own.toarray()
+                member.use_vector(own if hasattr(own, "tocsr") else own[0])
+        return super().use_vector(vector)
+
+    def against(
+        self, texts: Sequence[str], vectors: Sequence[StoredVector | None] | None = None, *, weight: float = 1.0
+    ) -> Callable[[int], Terms]:
+        """Return a function from number to terms of each document; parts read their columns of the stored rows."""
+        if vectors is None:
+            return super().against(texts, None, weight=weight)
+        stored = vectors
+
+        def products(number: int) -> Terms:
+            vector = stored[number]
+            if vector is None:
+                return NO_TERMS
+            if isinstance(vector, tuple):
+                from scipy import sparse
+
+                size = self.model.get_embedding_dimension()
+                vector = sparse.csr_matrix((vector[1], vector[0], [0, len(vector[0])]), shape=(1, size))
+            return self._explained(self._document(texts[number]).use_vector(vector), weight)
+
+        return products
 
     def terms(self, other: Query | None = None) -> Terms:
         """Return the rows of every part's own explanation, times its weight."""
+        texts = [self] if other is None else [self, other]
+        members = list(zip(self.model.parts, *(text.members for text in texts)))  # type: ignore[attr-defined]
+        found = [part.model._explain_queries(*queries) for part, *queries in members if part.weight > 0]
         parts = [part for part in self.model.parts if part.weight > 0]
-        second, role2 = (None, None) if other is None else (other.text, other.role)
-        found = [part.model.explain(self.text, second, role1=self.role, role2=role2) for part in parts]
         rows = [(part, own, number) for part, own in zip(parts, found) for number in range(len(own.rows))]
         rests = [(p, own) for p, own in zip(parts, found) if not own.exact and isinstance(p.model, EncoderEmbedder)]
 

@@ -197,7 +197,7 @@ def passages_and_vectors(
         every = [text for document in block for text in document.passages()]
         for text, row in zip(every, stored_rows(commit, engine, [name], block)[name], strict=True):
             if number % step == 0 and row is not None:
-                texts.append(text[: encoder.end_of_reading(text, "document")])
+                texts.append(encoder.tokenized([text], "document")[0].visible)
                 vectors.append(row)
             number += 1
     return texts, vectors

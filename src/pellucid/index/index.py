@@ -447,7 +447,7 @@ class Index(IndexHandle):
 
         Hits are then explained by how the words are used in these documents. The reasons are kept in the index's
         folder, and used wherever it is opened. Without this, an encoder's reasons are those it came with, or are fitted
-        when they are first needed, for which it must read some thousand sentences.
+        when they are first needed, for which it must read some thousand sentences; those of a function are one row.
 
         Args:
             part: the model's name; it can be left out where the index has one encoder.

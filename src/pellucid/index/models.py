@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pellucid.embeddings import Role, unit_rows
+from pellucid.embeddings import Role, as_rows, unit_rows
 from pellucid.encoder.embedder import FUNCTION, EncoderEmbedder, opened_with
 from pellucid.encoder.vectors import unit_vectors
 from pellucid.encoder.words import WordReasons
@@ -64,12 +64,14 @@ class Model:
     def ask(self, query: str) -> Query:
         """Return a query as the model reads it; `unit` is its row as `vectors` gives it."""
         asked = self.encoder.ask(query, "query")
-        asked.unit = self.vectors([query], "query")[0]
+        asked.unit = self._stored(self._normalized(as_rows(asked.vector)))[0]
         return asked
 
     def vectors(self, texts: list[str], role: Role) -> list[Vector | None]:
         """Return the row of each text at length 1; None for a text that the model knows nothing of."""
-        rows = self._units(texts, role)
+        return self._stored(self._units(texts, role))
+
+    def _stored(self, rows: Any) -> list[Vector | None]:
         if not self.sparse:
             return [row if row.any() else None for row in rows]
         rows = rows.tocsr()
@@ -81,7 +83,12 @@ class Model:
     def _units(self, texts: list[str], role: Role) -> Any:
         if isinstance(self.encoder, EncoderEmbedder):
             return unit_vectors(self.encoder, texts, role=role)
-        rows = getattr(self.encoder, f"encode_{role}" if role else "encode")(texts)
+        return self._normalized(getattr(self.encoder, f"encode_{role}" if role else "encode")(texts))
+
+    def _normalized(self, rows: Any) -> Any:
+        """Return rows that the model gave at length 1, after checking them."""
+        if isinstance(self.encoder, EncoderEmbedder):
+            return self.encoder._units(rows)
         if not np.isfinite(rows.data if hasattr(rows, "tocsr") else rows).all():
             raise InputError(f"the model {self.name!r} gave NaN or infinity; nothing of this batch was stored")
         has_length_1 = isinstance(self.encoder, (StaticEmbedder, EnsembleEmbedder))

@@ -220,7 +220,7 @@ class Question:
         asked = model.ask(self.query)
         if asked.unit is None:
             return
-        if self._factors and isinstance(asked, EncoderQuery) and asked.model.reasons is not None:
+        if self._factors and isinstance(asked, EncoderQuery) and asked.model.reasons_at_hand is not None:
             asked = asked.reweighted(self._factors)
         vector, factor = asked.unit, np.float32(weight)
         self.vectors[name] = (vector[0], vector[1] * factor) if isinstance(vector, tuple) else vector * factor

@@ -38,7 +38,7 @@ class ExplainRequest(RequestBody):
     """The body of /explain."""
 
     text1: str
-    text2: str | None = None
+    text2: str
     text3: str | None = Field(None, description="Explain why text2 is closer to text1 than this one is.")
     model: str | None = Field(None, description="A name that /models lists; the first of them without one.")
     role1: _Role | None = None
@@ -60,6 +60,7 @@ class DescribeRequest(RequestBody):
     text: str
     model: str | None = None
     top_k: Whole = Field(5, ge=1, le=100)
+    explanation: bool = Field(False, description="Add the rows of its embedding, as /explain gives those of a pair.")
 
 
 class Description(BaseModel):
@@ -68,6 +69,7 @@ class Description(BaseModel):
     text: str
     description: str
     coverage: float = Field(description="The share of its words that the model knows.")
+    explanation: dict[str, Any] | None = None
 
 
 class DimensionEntry(BaseModel):
@@ -159,12 +161,11 @@ def model_routes(service: Service) -> APIRouter:
         """Take a similarity apart: rows that add up to it, as docs/schema.json describes them."""
         name = service.model_name(body.model)
         service.check_explained({"text1": body.text1, "text2": body.text2, "text3": body.text3})
-        others: list[str | None] = [text for text in (body.text2, body.text3) if text is not None]
-        roles = {"role1": body.role1, "role2": body.role2 if others else None}
+        others = [text for text in (body.text2, body.text3) if text is not None]
 
         def work() -> dict[str, Any]:
-            model = service.models[name]
-            explanation = difference([model.explain(body.text1, other, **roles) for other in others or [None]])
+            model, roles = service.models[name], {"role1": body.role1, "role2": body.role2}
+            explanation = difference([model.explain(body.text1, other, **roles) for other in others])
             return explained(explanation, notes=body.notes)
 
         return answer(await service.in_thread(work))
@@ -185,9 +186,13 @@ def model_routes(service: Service) -> APIRouter:
         name = service.model_name(body.model)
         service.check_explained({"text": body.text})
         model = service.models[name]
-        about = await service.in_thread(lambda: model.describe(body.text, top_k=body.top_k))
-        known = await service.in_thread(lambda: float(model.coverage(body.text)))
-        return answer({"text": body.text, "description": about, "coverage": round(known, 6)})
+
+        def work() -> dict[str, Any]:
+            about, coverage = model.describe(body.text, top_k=body.top_k), float(model.coverage(body.text))
+            said = {"text": body.text, "description": about, "coverage": round(coverage, 6)}
+            return said | ({"explanation": explained(model.explain(body.text), notes=True)} if body.explanation else {})
+
+        return answer(await service.in_thread(work))
 
     @router.get("/dimensions", response_model=DimensionList)
     async def dimensions(

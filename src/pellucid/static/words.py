@@ -136,7 +136,7 @@ class WordQuery(Query):
         """Return a value for each pair of words, or for each word where there is no other text."""
         if not isinstance(other, WordQuery):
             vectors = self.vectors()
-            _check_size(len(vectors), 1)
+            check_pair_count(len(vectors), 1)
             pulls = vectors @ vectors.sum(axis=0)
             return Terms(pulls, self.words.row, score=float(pulls.sum()))
         table = self._pairs(other)
@@ -146,7 +146,7 @@ class WordQuery(Query):
         """Return what each pair of words of two texts adds to their cosine, float64 [words, words]."""
         words, others = self.words, other.words
         first, second = len(words.rows), len(others.rows)
-        _check_size(first, second)
+        check_pair_count(first, second)
         if first > second:  # the shorter text is the one that is kept at hand
             return other._pairs(self).T
         vectors = _stacked(self.model.vectors_of, words, others)
@@ -191,7 +191,7 @@ def _exact_products(one: npt.NDArray[np.float64], other: npt.NDArray[np.float64]
     return found
 
 
-def _check_size(words1: int, words2: int) -> None:
+def check_pair_count(words1: int, words2: int) -> None:
     """Check that there are no more rows than anyone reads and memory holds."""
     if words1 * words2 > _MOST_PAIRS:
         raise InputError(

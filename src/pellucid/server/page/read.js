@@ -28,7 +28,7 @@ export function read(main, page) {
   };
   const explain = soon(
     async () => ({
-      explanation: await ask("explain", { text1: text, model: page.model, notes: true }),
+      explanation: (await ask("describe", { text, model: page.model, explanation: true })).explanation,
       nearest: page.server.has_index ? await ask("search", { query: text, top_k: 5 }) : null,
     }),
     (found) => {
