@@ -115,7 +115,7 @@ def read_mixing(tensors: Mapping[str, npt.NDArray[Any]], sources: int, columns: 
             raise ModelFolderError(f"{path.parent}: {columns} dimensions need as many rows of the head, got {sources}")
         return None
     try:
-        values, rows, targets = (np.asarray(part) for part in parts)
+        values, rows, targets = (np.array(part) for part in parts)  # copied: a mapped file may change after the check
         if values.dtype.kind != "f" or any(
             part.dtype.kind != "i" or part.shape != values.shape for part in (rows, targets)
         ):

@@ -5,9 +5,10 @@ a full disk leaves the old one or none. A writer holds a lock, `.<name>.lock`; a
 up to five minutes and then fails with an error that names the process. The next writer of a path removes what a killed
 one left: the lock file and `.<name>.<random>.part`.
 
-Tensors are mapped into memory after their header is checked against the file, because a folder may come from anyone.
-The library's own reader for numpy copies every array: 11 ms and 24 MB for the bundled English table, where mapping
-takes 0.04 ms and no memory. Nothing that is read can run code.
+Tensors of a file of more than 4 MB are mapped into memory after their header is checked against the file, because a
+folder may come from anyone. The library's own reader for numpy copies every array: 11 ms and 24 MB for the bundled
+English table, where mapping takes 0.04 ms and no memory. A smaller file is read: what happens to it later changes
+nothing. Nothing that is read can run code.
 """
 
 from __future__ import annotations
@@ -51,6 +52,9 @@ _DTYPES = {
 _OTHER_DTYPES = {"BF16": "V2", "U64": np.uint64, "U32": np.uint32, "U16": np.uint16, "BOOL": np.bool_}
 _EXPONENT = {np.dtype(np.float16): 0x7C00, np.dtype("V2"): 0x7F80}  # all ones in NaN and infinity
 _BLOCK = 1 << 20  # numbers or bytes looked at together
+MAX_READ_BYTES = 4 << 20
+"""A file of tensors up to this size is read; a larger one is mapped, and ends the process if it is cut while open."""
+
 _MAX_HEADER = 16 << 20  # bytes; the format allows 100 MB, a model of ours needs a few hundred bytes
 _MAX_JSON = 64 << 20
 _NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO}
@@ -434,7 +438,7 @@ def write_tensors(
 def read_tensors(
     path: str | os.PathLike[str], dtypes: Mapping[str, Any] = _DTYPES
 ) -> tuple[dict[str, npt.NDArray[Any]], dict[str, str]]:
-    """Map the arrays of a safetensors file into memory, read-only, and return them with the file's metadata."""
+    """Return the arrays of a safetensors file, read-only, and the file's metadata; those of a large file are mapped."""
     path = Path(path)
     with _opened(path) as file:
         size = os.fstat(file.fileno()).st_size
@@ -442,8 +446,10 @@ def read_tensors(
         if not 0 < header_size <= min(_MAX_HEADER, size - 8):
             raise ModelFolderError(f"{path} is not a safetensors file, or it is truncated ({size} bytes)")
         header = parse_json(file.read(header_size), f"{path} has a broken safetensors header")
-        mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-        data = np.frombuffer(mapped, np.uint8)[8 + header_size :]  # no np.memmap: joblib would map the path once more
+        file.seek(0)
+        # No np.memmap, which joblib would map once more by its path.
+        content = file.read(size) if size <= MAX_READ_BYTES else mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+        data = np.frombuffer(content, np.uint8)[8 + header_size :]
     try:
         with without_panic(path), safe_open(str(path), framework="np"):
             pass  # the library checks the header: sizes, gaps, overlaps

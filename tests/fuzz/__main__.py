@@ -95,7 +95,7 @@ def plan(kinds: dict[str, Kind], asked: argparse.Namespace) -> list[tuple[Kind, 
         "index-kill": 5 * share, "index-writers": 2 * share, "index-readers": 3 * share, "index-forks": 3 * share,
         "index-full": 3 * share, "index-readonly": 2 * share, "index-damage": 52 * share, "index-hostile": 30 * share,
         "kill": asked.kills, "writers": asked.writers, "full": asked.disks, "readonly": asked.disks,
-        "state": asked.states, "texts": asked.texts, "files": asked.cases * 3 // 10,
+        "state": asked.states, "texts": asked.texts, "live": asked.cases // 20, "files": asked.cases * 3 // 10,
         "hostile": asked.cases * 3 // 10, "damage": asked.cases * 4 // 10,
     }  # fmt: skip
     if asked.only and all(":" in name for name in asked.only):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import resource
+import shutil
 import sys
 import time
 import warnings
@@ -14,7 +15,8 @@ from typing import Any
 
 from fuzz import damage, indexes, jobs, texts
 from fuzz.jobs import Failed
-from fuzz.subjects import Folder, Subjects, copy
+from fuzz.subjects import Folder, Subjects, copy, observe
+from pellucid import store
 from pellucid.errors import PellucidError
 
 MEMORY = 1 << 30  # bytes that a case may take beyond what its process has
@@ -22,6 +24,7 @@ _ADDRESSES = 3 << 30  # of address space, where a case ends before it takes the 
 SLOW = {
     "damage": 30,
     "hostile": 30,
+    "live": 30,
     "files": 30,
     "texts": 60,
     "index-damage": 30,
@@ -59,17 +62,6 @@ class Result:
 
 def all_kinds(subjects: Subjects) -> dict[str, Kind]:
     """Return every kind by its name."""
-    shares = {"static": 3, "static-int8": 2, "static-int4": 2, "static-lexicon": 2, "anchors": 2, "index": 2}
-    kinds = [Kind("damage", name, _damage(name), shares.get(name, 1)) for name in subjects.folders]
-    kinds += [Kind("hostile", name, _hostile(name), shares.get(name, 1)) for name in subjects.folders]
-    for name, tokenizer in _TOKENIZERS.items():
-        if name in subjects.folders:
-            kinds.append(Kind("hostile", f"{name}-tokenizer", _hostile(name, tokenizer), 3))
-    kinds += [Kind("files", name, _file(name)) for name in subjects.files]
-    for trouble, run in jobs.TROUBLES.items():
-        for name in jobs.possible(subjects, jobs.RESUMED if trouble == "state" else jobs.JOBS):
-            share = 3 if name in jobs.RESUMED or name.startswith("save-static") else 1
-            kinds.append(Kind(trouble, name, _job(run, name), share))
     readable = {
         "static": 20,
         "static-int8": 20,
@@ -78,6 +70,19 @@ def all_kinds(subjects: Subjects) -> dict[str, Kind]:
         "static-lexicon": 20,
         "anchors": 2,
     }
+    shares = {"static": 3, "static-int8": 2, "static-int4": 2, "static-lexicon": 2, "anchors": 2, "index": 2}
+    kinds = [Kind("damage", name, _damage(name), shares.get(name, 1)) for name in subjects.folders]
+    kinds += [Kind("hostile", name, _hostile(name), shares.get(name, 1)) for name in subjects.folders]
+    for name, tokenizer in _TOKENIZERS.items():
+        if name in subjects.folders:
+            kinds.append(Kind("hostile", f"{name}-tokenizer", _hostile(name, tokenizer), 3))
+    mapped = [name for name in subjects.folders if name in (*readable, "index")]  # torch maps weights by itself
+    kinds += [Kind("live", name, _live(name)) for name in mapped]
+    kinds += [Kind("files", name, _file(name)) for name in subjects.files]
+    for trouble, run in jobs.TROUBLES.items():
+        for name in jobs.possible(subjects, jobs.RESUMED if trouble == "state" else jobs.JOBS):
+            share = 3 if name in jobs.RESUMED or name.startswith("save-static") else 1
+            kinds.append(Kind(trouble, name, _job(run, name), share))
     kinds += [Kind("texts", name, _texts(name), readable.get(name, 1)) for name in subjects.models if name != "index"]
     kinds += [Kind(group, "search", _attack(run)) for group, run in indexes.ATTACKS.items()]
     return {kind.name: kind for kind in kinds}
@@ -121,6 +126,29 @@ def _hostile(name: str, tokenizer: str | None = None) -> Callable[[random.Random
             said = damage.damage_tokenizer(rng, path / tokenizer)
         with _told(said):
             changed = subject.check(path)
+        return f"{said}: {changed or 'the same'}"
+
+    return run
+
+
+def _live(name: str) -> Callable[[random.Random, Subjects, Path], str]:
+    """While it is open: a file that was read does not count any more; one that is mapped must not end the process."""
+
+    def run(rng: random.Random, subjects: Subjects, place: Path) -> str:
+        subject, path = subjects.folders[name], place / "model"
+        shutil.copytree(subject.path, path)  # no links: the files themselves are changed
+        limit, is_mapped = store.MAX_READ_BYTES, rng.random() < 0.5
+        try:
+            store.MAX_READ_BYTES = 0 if is_mapped else limit
+            opened = subject.open(path)
+        finally:
+            store.MAX_READ_BYTES = limit
+        observe(opened)
+        said = damage.change_in_place(rng, path, cuts=not is_mapped)
+        with _told(said):
+            changed = subject.compare(opened)
+        if changed and not is_mapped:
+            raise Failed("silent change", f"{said}: {changed}")
         return f"{said}: {changed or 'the same'}"
 
     return run

@@ -48,6 +48,20 @@ def _damage_one(rng: random.Random, folder: Path, file: Path, other: Path) -> st
     return f"{name}: {how}"
 
 
+def change_in_place(rng: random.Random, folder: Path, *, cuts: bool) -> str:
+    """Write something else into the tensors of a folder, in the same files; without `cuts` their sizes stay."""
+    said = []
+    for file in sorted(folder.rglob("*.safetensors")):
+        before = file.read_bytes()
+        how, content = broken(rng, before, file.suffix)
+        with open(file, "r+b") as opened:
+            opened.write(content if cuts else content[: len(before)])
+            if cuts:
+                opened.truncate()
+        said.append(f"{file.relative_to(folder)}: {how}")
+    return ", ".join(said)
+
+
 def unseal(folder: Path) -> None:
     """Take the checksums out of a model and those in it, as who tampers with it would, or an older version had none."""
     for file in folder.rglob("config.json"):

@@ -71,7 +71,11 @@ class Folder:
 
     def check(self, path: Path) -> str:
         """Open a damaged copy; return what changed, "" for nothing."""
-        vectors, names = observe(self.open(path))
+        return self.compare(self.open(path))
+
+    def compare(self, opened: Any) -> str:
+        """Return what of an open copy is not as it was, "" for nothing."""
+        vectors, names = observe(opened)
         if vectors.shape != self.seen[0].shape or not np.isfinite(vectors).all():
             return f"embeddings of shape {vectors.shape}, finite: {np.isfinite(vectors).all()}"
         gap = np.abs(vectors - self.seen[0]).max() / np.abs(self.seen[0]).max()

@@ -16,7 +16,7 @@ from fuzz import cases, jobs, subjects  # noqa: E402
 from fuzz.pool import run_all  # noqa: E402
 
 MODELS = ("static", "static-int8", "static-int4", "static-spelling", "static-lexicon", "anchors", "lexicon")
-CASES = {"damage": 3, "hostile": 1, "files": 1, "texts": 1, "index-damage": 15, "index-hostile": 15}
+CASES = {"damage": 3, "hostile": 1, "live": 2, "files": 1, "texts": 1, "index-damage": 15, "index-hostile": 15}
 CASES |= dict.fromkeys(
     ("index-kill", "index-writers", "index-readers", "index-forks", "index-full", "index-readonly"), 1
 )

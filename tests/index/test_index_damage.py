@@ -6,6 +6,7 @@ import os
 import random
 import shutil
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +16,7 @@ pytest.importorskip("Stemmer")
 
 import pellucid.index.commits as commits
 from index_folder import answers, build, files_of, seal, state_of, verified
-from pellucid import Index
+from pellucid import Index, store
 from pellucid.errors import IndexFolderError, PellucidError
 from pellucid.store import checksum, read_tensors, write_tensors
 
@@ -431,3 +432,31 @@ def test_a_rebuild_makes_nothing_sound_of_damaged_texts(tmp_path, monkeypatch):
         file.write_bytes(content)
         index.rebuild()
         assert index.verify() == []
+
+
+@pytest.mark.parametrize("cases", [6, pytest.param(200, marks=pytest.mark.slow)])
+def test_segments_that_change_in_place_while_they_are_open_give_hits_or_our_error(whole, tmp_path, monkeypatch, cases):
+    monkeypatch.setattr(store, "MAX_READ_BYTES", 0)  # small files are mapped, too
+    chance = random.Random(cases)
+    for number in range(cases):
+        folder = tmp_path / str(number)
+        shutil.copytree(whole, folder)
+        index = Index.open(folder, read_only=True)
+        index.search("sick boy")
+        for path in (folder / "segments").glob("*.safetensors"):
+            sizes = [array.nbytes for array in read_tensors(path)[0].values()]  # in the order of the file
+            start = int.from_bytes(path.read_bytes()[:8], "little")
+            with open(path, "r+b") as file:
+                file.seek(8 + start)
+                for size in sizes:
+                    pattern = chance.choice([b"\xff", b"\0", b"\xff\xff\xff\x7f", b"\xff" * 7 + b"\x7f", b"\x01\x02"])
+                    if chance.random() < 0.3:
+                        file.write((pattern * size)[:size])
+                    else:
+                        file.seek(size, os.SEEK_CUR)
+        for ask in (
+            lambda: [hit.reasons for hit in index.search("sick boy", top_k=3)], lambda: list(index),
+            lambda: index.search("car", where={"year": {"gte": 1}}), lambda: index.score("car", next(iter(index)).id),
+        ):  # fmt: skip
+            with suppress(PellucidError, StopIteration):
+                ask()

@@ -14,6 +14,7 @@ import sanitized
 TESTS = [
     "tests/native/test_farthest_spelling.py",
     "tests/native/test_hostile_arguments.py",
+    "tests/native/test_live_files.py",
     "tests/static/test_bounds.py",
     "tests/static/test_kernels.py",
     "tests/static/test_spelling.py",

@@ -325,7 +325,7 @@ def _checked(rows: Any, ids: int, texts: int, dimension: int) -> Any:
     require("scipy", "sparse")
     from scipy import sparse
 
-    values, indices, starts = rows
+    values, indices, starts = map(np.array, rows)  # copied: SciPy follows indices, and a mapped file may change
     if values.dtype != np.float32 or indices.dtype.kind != "i":
         raise ValueError(f"it holds {values.dtype} at {indices.dtype}, not float32 at int32")
     if starts.shape != (texts + 1,) or starts[-1] != len(values):

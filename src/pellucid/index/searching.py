@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pellucid.encoder.reasons import EncoderQuery
-from pellucid.errors import EngineError, IndexFolderError, InputError
+from pellucid.errors import EngineError, IndexFolderError, InputError, PellucidError
 from pellucid.forks import cached_property
 from pellucid.index.bm25 import Analyser, impacts, query_weights
 from pellucid.index.commits import Commit
@@ -237,7 +237,9 @@ class Question:
             if self._now.engine is None:
                 return self._from_segments(top_k, where), True
             return self._from_engine(self._now.engine, top_k, where)
-        except IndexError as error:
+        except PellucidError:
+            raise
+        except (IndexError, ValueError) as error:
             problem = f"a file of the index is damaged ({error}); find out which: pellucid index verify"
             raise IndexFolderError(problem) from error
 

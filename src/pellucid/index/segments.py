@@ -74,7 +74,7 @@ class Segment:
         """Take the arrays of a file, which are checked, and the rows of documents that were removed, rising."""
         self.name, self.gone, self._tensors = name, gone, tensors
         self.numbers: Integers = tensors["numbers"]
-        self.ends: Integers = tensors["passages"]
+        self.ends: Integers = np.array(tensors["passages"])  # copied: sizes of memory follow, and the file may change
         kinds = (*STRINGS, "words")
         self._strings = {kind: Strings(tensors[f"{kind}.data"], tensors[f"{kind}.ends"]) for kind in kinds}
 

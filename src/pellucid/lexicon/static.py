@@ -174,11 +174,12 @@ class StaticLexiconEmbedder(Embedder):
                     f"{folder / 'config.json'}: {name!r} is {facts.get(name)!r:.40}, expected 1 to {_MOST_CLUSTERS:,}"
                 )
         vocabulary = read_vocabulary(folder, facts)
-        tensors, _ = read_tensors(path)  # mapped, not read
+        tensors, _ = read_tensors(path)
         missing = [name for name in WordClusters._fields if name not in tensors]
         if missing:
             raise ModelFolderError(f"{path} holds no {missing[0]!r}; it is of another model or broken")
-        table = WordClusters(*(tensors[name] for name in WordClusters._fields))
+        # Copied: its indices are followed by SciPy and C, and a mapped file may change or shrink while it is open.
+        table = WordClusters(*(np.array(tensors[name]) for name in WordClusters._fields))
         try:
             _check_table(table, len(vocabulary), facts["clusters"])
         except InputError as error:

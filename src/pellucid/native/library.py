@@ -3,6 +3,10 @@
 Nothing else touches ctypes. A call frees the GIL. C gets addresses of arrays whose dtype, shape and order were checked,
 and numbers that were compared with their sizes; it keeps no reference, so a class here keeps what it was given. Each
 kernel has a twin in Python, which says what it computes; where there is no library, the twin serves.
+
+An array may be a mapped file that another process changes, or memory that another thread changes. So what says where C
+reads and writes (offsets, indices, lengths) is either a copy made here before it is checked, or is read once by C and
+compared with the sizes there. Numbers that are only added up may change at any time: they make wrong sums, no more.
 """
 
 from __future__ import annotations
@@ -26,6 +30,7 @@ LEVELS = ("plain", "avx2", "avx512")
 
 _I64, _PLACE = ctypes.c_int64, ctypes.c_void_p
 _STRUCT = ctypes.POINTER
+_CHANGED = "it was changed while it was in use: open the model again, and replace its files in place of writing to them"
 _NOTHING = ctypes.c_char * 0
 _KINDS = {"float32": 0, "float16": 1, "int16": 1, "uint16": 1, "int8": 2}  # int16, uint16: float16 by its bits
 _INT8, _INT8_EVEN, _INT4 = 2, 3, 4  # as in rows.h
@@ -101,6 +106,12 @@ def _address(name: str, array: npt.NDArray[Any], kind: Any, shape: tuple[int, ..
             f"rows one after another, aligned{' and writable' if writes else ''}"
         )
     return _start(array)
+
+
+def _copied(name: str, array: npt.NDArray[Any], kind: Any) -> npt.NDArray[Any]:
+    """Return a copy of a list of numbers that C follows: nobody changes it after it was checked."""
+    _address(name, array, kind, (len(array),))
+    return array.copy()
 
 
 def _start(array: Any) -> int:
@@ -298,8 +309,8 @@ class WordReader:
 
 def join_texts(data: npt.NDArray[np.uint8], offsets: npt.NDArray[np.int64]) -> npt.NDArray[np.uint8]:
     """Return the texts `data[offsets[i]:offsets[i + 1]]` as a block: a NUL after each, and `PADDING` zeros."""
-    texts = len(offsets) - 1
-    places = _address("data", data, np.uint8, (len(data),)), _address("offsets", offsets, np.int64, (texts + 1,))
+    texts, offsets = len(offsets) - 1, _copied("offsets", offsets, np.int64)
+    places = _address("data", data, np.uint8, (len(data),)), _start(offsets)
     if texts < 0 or (offsets[1:] < offsets[:-1]).any() or offsets[0] < 0 or offsets[-1] > len(data):
         raise InputError(f"the offsets of {texts} texts leave the {len(data):,} bytes")
     block = np.empty(int(offsets[-1] - offsets[0]) + texts + PADDING, np.uint8)
@@ -330,6 +341,7 @@ def group_words(words: npt.NDArray[np.int64], ends: npt.NDArray[np.int64], limit
     Text i's words stand before `ends[i]`. What comes back is int64: the number of each group, how many words it has,
     the places of all words, group by group, and where each text's groups end.
     """
+    words, ends = _copied("words", words, np.int64), _copied("ends", ends, np.int64)
     _check_numbers("words", words, limit)
     size, texts = len(words), len(ends)
     if texts and not (0 <= ends[0] and (ends[1:] >= ends[:-1]).all() and ends[-1] <= size):
@@ -337,9 +349,8 @@ def group_words(words: npt.NDArray[np.int64], ends: npt.NDArray[np.int64], limit
     slots, memory, last = np.zeros(limit, np.int64), np.empty((3, size), np.int64), np.empty(texts, np.int64)
     first = _start(memory)
     groups = library().words_group(
-        _address("words", words, np.int64, (size,)), _address("ends", ends, np.int64, (texts,)), texts, _start(slots),
-        first, first + 8 * size, first + 16 * size, _start(last),
-    )  # fmt: skip
+        _start(words), _start(ends), texts, _start(slots), first, first + 8 * size, first + 16 * size, _start(last)
+    )
     return memory[0, :groups], memory[1, :groups], memory[2, : int(ends[-1]) if texts else 0], last
 
 
@@ -420,10 +431,8 @@ class Table:
         asked: npt.NDArray[np.float32],
     ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:  # fmt: skip
         """Return the products of the rows `distinct` and `asked`, and the length of each text's sum of `rows`."""
-        places = (
-            _address("rows", distinct, np.int32, (len(distinct),)), _address("rows", rows, np.int32, (len(rows),)),
-            _address("ends", ends, np.int64, (len(ends),)),
-        )  # fmt: skip
+        distinct, rows = _copied("rows", distinct, np.int32), _copied("rows", rows, np.int32)
+        ends = _copied("ends", ends, np.int64)
         _check_numbers("rows", distinct, self.words)
         _check_numbers("rows", rows, self.words)
         if len(ends) and not (0 <= ends[0] and (ends[1:] >= ends[:-1]).all() and ends[-1] <= len(rows)):
@@ -431,7 +440,7 @@ class Table:
         found, lengths = np.empty((len(distinct), len(asked))), np.empty(len(ends))
         total, exact = self._memory()
         self._library.pooling_products(
-            self._struct, places[0], len(distinct), *places[1:], len(ends),
+            self._struct, _start(distinct), len(distinct), _start(rows), _start(ends), len(ends),
             _address("vectors", asked, np.float32, (len(asked), self.dimension)), len(asked),
             _start(total), _start(exact), _start(found), _start(lengths),
         )  # fmt: skip
@@ -491,9 +500,11 @@ class SparseTable:
     def __init__(self, table: Any, dimension: int) -> None:
         """Take starts [words + 1] int32, columns int16 and weights uint8 [entries], scales float32 [words]."""
         starts, columns, weights, scales = table
+        _address("starts", starts, np.int32, (len(scales) + 1,))
+        starts = starts.copy()  # the columns, which are many, are compared with the dimension by C
         self._starts, self._dimension, self._held = starts, dimension, table
         self._struct = _SparseStruct(
-            _address("starts", starts, np.int32, (len(scales) + 1,)),
+            _start(starts),
             _address("columns", columns, np.int16, (len(columns),)),
             _address("weights", weights, np.uint8, (len(columns),)),
             _address("scales", scales, np.float32, (len(scales),)),
@@ -516,14 +527,16 @@ class SparseTable:
         sums, bits = np.zeros(self._dimension), np.zeros(-(-self._dimension // 64), np.uint64)
         count = library().pooling_pool_sparse(
             self._struct, _address("rows", rows, np.int32, (len(rows),)), _address("ends", ends, np.int32, (texts,)),
-            texts, _start(sums), _start(bits), _start(starts), _start(columns), _start(values),
+            texts, _start(sums), _start(bits), most, _start(starts), _start(columns), _start(values),
         )  # fmt: skip
+        if count < 0:
+            raise InputError(f"the table of words points outside its {self._dimension:,} columns; {_CHANGED}")
         return starts, columns[:count], values[:count]
 
 
 # --- Farthest points and spelling -------------------------------------------------------------------------------------
 
-_BUCKETS, _NEIGHBOURS = 1 << 18, 32  # as in spelling.c and static/spelling.py
+_BUCKETS, _NEIGHBOURS, _COMMON = 1 << 18, 32, 500  # as in spelling.c and static/spelling.py
 _LONGEST = 1 << 22  # characters of a word: the slots of its n-grams and its neighbours' have numbers of 31 bits
 
 
@@ -591,7 +604,10 @@ _NGRAM_ARRAYS = ("codes", "ends", "rows", "starts", "members", "weights")
 
 
 class _NgramStruct(ctypes.Structure):
-    _fields_ = [(name, _PLACE) for name in _NGRAM_ARRAYS]
+    _fields_ = [
+        *((name, _PLACE) for name in _NGRAM_ARRAYS),
+        *((name, _I64) for name in ("codes_size", "members_size", "known", "longest")),
+    ]
 
 
 class _SpellingStruct(ctypes.Structure):
@@ -599,7 +615,10 @@ class _SpellingStruct(ctypes.Structure):
 
 
 class _RowsStruct(ctypes.Structure):
-    _fields_ = [("vectors", _PLACE), ("scales", _PLACE), ("kind", _I64), ("dimension", _I64), ("row", _PLACE)]
+    _fields_ = [
+        ("vectors", _PLACE), ("scales", _PLACE), *((name, _I64) for name in ("kind", "words", "dimension")),
+        ("row", _PLACE),
+    ]  # fmt: skip
 
 
 class Spelling:
@@ -617,13 +636,14 @@ class Spelling:
         every = (_NEIGHBOURS + 1) * ngrams
         candidates = np.zeros((known, 2), np.int32)
         candidates[:, 1] = index.squares
-        touched, buckets, used = (np.empty(size, np.int32) for size in (known + 1, ngrams, every))
+        touched, buckets, used = (np.empty(size, np.int32) for size in (known + _COMMON + 1, ngrams, every))
         slots = np.zeros((2 << every.bit_length(), 2), np.uint64)
         row = np.zeros(-(-self._dimension // 8) * 8, np.float32)
         self._held = index, vectors, scales, candidates, touched, buckets, slots, used, row
-        self._index = _NgramStruct(*(_start(getattr(index, name)) for name in _NGRAM_ARRAYS))
+        places, sizes = (_start(getattr(index, name)) for name in _NGRAM_ARRAYS), map(len, (index.codes, index.members))
+        self._index = _NgramStruct(*places, *sizes, known, self.longest)
         self._scratch = _SpellingStruct(*(_start(array) for array in (candidates, touched, buckets, slots, used)))
-        self._table = _RowsStruct(*numbers, self._dimension, _start(row))
+        self._table = _RowsStruct(*numbers, len(vectors), self._dimension, _start(row))
         self._library = library()
 
     def predict(
@@ -638,24 +658,26 @@ class Spelling:
 
         Word i is `codes[ends[i] : ends[i + 1]]`, with its marks of at most `longest` characters.
         """
+        ends = _copied("ends", ends, np.int64)
         words, lengths = len(ends) - 1, np.diff(ends)
         inside = words >= 0 and 0 <= ends[0] and ends[-1] <= len(codes) and lengths.min(initial=0) >= 0
         if not inside or lengths.max(initial=0) > self.longest:
             raise InputError(f"words end outside their {len(codes)} codes or have more than {self.longest} characters")
-        self._library.spelling_predict(
+        outside = self._library.spelling_predict(
             self._index, self._scratch, self._table,
-            _address("codes", codes, np.uint32, (len(codes),)),
-            _address("ends", ends, np.int64, (words + 1,)), words,
+            _address("codes", codes, np.uint32, (len(codes),)), _start(ends), words,
             _address("near", near, np.int32, (words, _NEIGHBOURS), writes=True),
             _address("shares", shares, np.float64, (words, _NEIGHBOURS), writes=True),
             _address("sums", sums, np.float64, (words, self._dimension), writes=True),
         )  # fmt: skip
+        if outside:
+            raise InputError(f"the index of n-grams points outside itself or its table; {_CHANGED}")
 
 
 def _check_index(index: Any, rows: int) -> None:
     """Check that an `NgramIndex` points inside itself and a table of so many rows."""
     kinds = zip(index, (np.int64, np.uint32, np.int64, np.int32, np.int32, np.uint8, np.int64), strict=True)
-    known, starts, members = len(index.rows), index.starts, index.members
+    known, starts, members = len(index.rows), index.starts.copy(), index.members
     sound = (
         all(_is_plain(array, kind) for array, kind in kinds)
         and len(index.ends) == len(index.squares) + 1 == known + 1
@@ -714,11 +736,11 @@ def _declared(library: ctypes.CDLL) -> ctypes.CDLL:
         ("pooling_products", None, table, _PLACE, _I64, _PLACE, _PLACE, _I64, _PLACE, _I64, *places[:4]),
         ("pooling_pairs", None, _PLACE, _PLACE, _I64, _I64, _I64, *places[:3]),
         ("pooling_multiply", None, _PLACE, _PLACE, _I64, _I64, _PLACE, _PLACE),
-        ("pooling_pool_sparse", _I64, _STRUCT(_SparseStruct), _PLACE, _PLACE, _I64, *places),
+        ("pooling_pool_sparse", _I64, _STRUCT(_SparseStruct), _PLACE, _PLACE, _I64, _PLACE, _PLACE, _I64, *places[:3]),
         ("farthest_measure", _I64, points, _I64, _I64, _PLACE),
         ("farthest_take", None, points, _I64, _I64),
         ("farthest_search", None, points, _I64, _I64, _I64, _PLACE, _STRUCT(_Found)),
-        ("spelling_predict", None, *spelling, _PLACE, _PLACE, _I64, _PLACE, _PLACE, _PLACE),
+        ("spelling_predict", _I64, *spelling, _PLACE, _PLACE, _I64, _PLACE, _PLACE, _PLACE),
     )
     for name, returned, *taken in functions:
         function = getattr(library, name)

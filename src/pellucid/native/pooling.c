@@ -437,15 +437,17 @@ struct sparse_table {
     int64_t words, dimension;
 };
 
-/* Write the L2-normalised log(1 + sum) of the sparse rows of each text's known words as CSR; return how many numbers.
+/* Write the L2-normalised log(1 + sum) of the sparse rows of each text's known words as CSR; return how many numbers,
+   or -1 where a row or column is outside the table or more than `room` numbers come out.
 
-   `rows` [words of all texts + AHEAD] are -1 for an unknown word. `sums` [dimension], all 0 and left so, and `used`
-   [dimension / 64 rounded up], the same, are memory: a bit for each column, so that columns come out in order. */
+   The columns may be of a file that changes while it is mapped; the starts may not. `rows` [words of all texts + AHEAD]
+   are -1 for an unknown word. `sums` [dimension], all 0, and `used` [dimension / 64 rounded up], the same, are memory:
+   a bit for each column, so that columns come out in order. */
 EXPORT int64_t pooling_pool_sparse(const struct sparse_table *table, const int32_t *rows, const int32_t *ends,
-                                   int64_t texts, double *sums, uint64_t *used, int64_t *out_starts,
+                                   int64_t texts, double *sums, uint64_t *used, int64_t room, int64_t *out_starts,
                                    int32_t *out_columns, float *values)
 {
-    int64_t first = 0, place = 0, chunks = (table->dimension + 63) / 64;
+    int64_t first = 0, place = 0, dimension = table->dimension, chunks = (dimension + 63) / 64;
     out_starts[0] = 0;
     for (int64_t text = 0; text < texts; text++) {
         for (int64_t word = first; word < ends[text]; word++) {
@@ -456,9 +458,14 @@ EXPORT int64_t pooling_pool_sparse(const struct sparse_table *table, const int32
             }
             if (row < 0)
                 continue;
-            for (int64_t entry = table->starts[row]; entry < table->starts[row + 1]; entry++) {
-                int64_t column = table->columns[entry];
-                sums[column] += (double)table->scales[row] * (double)table->weights[entry];
+            if (row >= table->words)
+                return -1;
+            double scale = (double)table->scales[row];
+            for (int64_t entry = table->starts[row], last = table->starts[row + 1]; entry < last; entry++) {
+                int64_t column = READ_ONCE(table->columns[entry]);
+                if ((uint64_t)column >= (uint64_t)dimension)
+                    return -1;
+                sums[column] += scale * (double)table->weights[entry];
                 used[column >> 6] |= UINT64_C(1) << (column & 63);
             }
         }
@@ -471,6 +478,8 @@ EXPORT int64_t pooling_pool_sparse(const struct sparse_table *table, const int32
                 double value = log1p(sums[column]);
                 sums[column] = 0;
                 if (value > 0) {
+                    if (place == room)
+                        return -1;
                     out_columns[place++] = (int32_t)column;
                     sums[column] = value; /* rounded to float32 once, like the plain path: after the division */
                     square += value * value;

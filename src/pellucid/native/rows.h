@@ -16,6 +16,9 @@
 #define EXPORT __attribute__((visibility("default")))
 #endif
 
+/* Read a number once: what was checked is what is used, though another process writes to a file that is mapped. */
+#define READ_ONCE(place) (*(const volatile __typeof__(place) *)&(place))
+
 typedef float float8 __attribute__((vector_size(32), aligned(4), may_alias));
 typedef int32_t int8x32 __attribute__((vector_size(32)));
 typedef uint32_t word8 __attribute__((vector_size(32)));

@@ -25,19 +25,22 @@
 typedef float float4 __attribute__((vector_size(16), aligned(4), may_alias));
 typedef double double4 __attribute__((vector_size(32)));
 
-/* Which known words hold a hashed n-gram: `NgramIndex` of spelling.py. */
+/* Which known words hold a hashed n-gram: `NgramIndex` of spelling.py. It was checked when it was taken; what it says
+   now is compared with the sizes again before it is followed. */
 struct spelling_index {
     const uint32_t *codes;  /* known word i is codes[ends[i] : ends[i + 1]], its marks among them */
     const int64_t *ends;    /* [known + 1] */
     const int64_t *rows;    /* [known] of the table */
     const int32_t *starts;  /* [buckets + 1]; those of bucket b are members[starts[b] : starts[b + 1]] */
     const int32_t *members;
-    const uint8_t *weights; /* [buckets] */
+    const uint8_t *weights; /* [buckets] may be of a file that changes while it is mapped */
+    int64_t codes_size, members_size, known;
+    int64_t longest; /* code points of a known word or one to spell: there is memory for its n-grams */
 };
 
 /* A known word: what is needed at once. */
 struct candidate {
-    int32_t score;  /* the weight of what it shares with the word; 0 between two words */
+    uint32_t score; /* the weight of what it shares with the word; 0 between two words */
     int32_t square; /* the sum of the weights of its n-grams */
 };
 
@@ -50,7 +53,7 @@ struct slot {
 /* Memory for one word after the other. */
 struct spelling_scratch {
     struct candidate *candidates; /* [known] */
-    int32_t *touched; /* [known + 1] those that share something */
+    int32_t *touched; /* [known + COMMON + 1] those that share something */
     int32_t *buckets; /* of one word's n-grams */
     struct slot *slots; /* all free between two words */
     int32_t *used;      /* the slots that are not free */
@@ -59,7 +62,7 @@ struct spelling_scratch {
 struct spelling_table {
     const void *vectors; /* [words, dimension] */
     const float *scales; /* [words] of whole numbers alone */
-    int64_t kind, dimension;
+    int64_t kind, words, dimension;
     float *row;          /* [dimension padded with zeros to a multiple of 8] memory */
 };
 
@@ -140,7 +143,8 @@ static int64_t insert(int32_t word, double similar, int64_t count, double *best,
     return count < NEIGHBOURS ? count + 1 : NEIGHBOURS;
 }
 
-/* Set `near` to the known words most similar to one with these n-grams, each listed once; return how many. */
+/* Set `near` to the known words most similar to one with these n-grams, each listed once; return how many, or -1 where
+   the index points outside itself. */
 static int64_t find_candidates(
     const struct spelling_index *index, const struct spelling_scratch *scratch, int64_t ngrams, int32_t *near)
 {
@@ -152,14 +156,23 @@ static int64_t find_candidates(
         __builtin_prefetch(index->starts + scratch->buckets[number]);
     for (int64_t number = 0; number < ngrams; number++)
         __builtin_prefetch(index->members + index->starts[scratch->buckets[number]]);
-    for (int64_t number = 0; number < ngrams; number++) {
-        int32_t bucket = scratch->buckets[number], weight = index->weights[bucket];
-        int32_t first = index->starts[bucket], last = index->starts[bucket + 1];
+    bool inside = true;
+    uint32_t known = (uint32_t)index->known;
+    const int32_t *members = index->members;
+    for (int64_t number = 0; number < ngrams && inside; number++) {
+        uint32_t weight = READ_ONCE(index->weights[scratch->buckets[number]]);
+        int64_t first = READ_ONCE(index->starts[scratch->buckets[number]]);
+        int64_t last = READ_ONCE(index->starts[scratch->buckets[number] + 1]);
         if (weight == 0 || last - first > COMMON)
             continue;
-        for (int32_t place = first; place < last; place++) {
-            int32_t word = index->members[place];
-            touched[several] = word;
+        inside = first >= 0 && last <= index->members_size && several <= index->known;
+        for (int64_t place = first; place < last && inside; place++) {
+            uint32_t word = (uint32_t)READ_ONCE(members[place]);
+            if (word >= known) {
+                inside = false;
+                break;
+            }
+            touched[several] = (int32_t)word;
             several += candidates[word].score == 0;
             candidates[word].score += weight;
         }
@@ -172,7 +185,7 @@ static int64_t find_candidates(
             continue;
         count = insert(word, shared * shared / square, count, best, near);
     }
-    return count;
+    return inside ? count : -1;
 }
 
 /* Add up what each two of the words have in common; free the slots. */
@@ -263,32 +276,38 @@ static void add_up(
     }
 }
 
-/* Mark the n-grams of a word and of its neighbours, and make `near` rows of the table; return the used slots. */
+/* Mark the n-grams of a word and of its neighbours, and make `near` rows of the table; return the used slots, or -1
+   where the index points outside itself or the table. */
 static int64_t mark_all(
     const struct spelling_index *index, const struct spelling_scratch *scratch, const struct spelling_table *table,
     int64_t ngrams, int32_t *near, int64_t count)
 {
-    int64_t total = ngrams, used;
+    int64_t total = ngrams, used, starts[NEIGHBOURS], ends[NEIGHBOURS];
     for (int64_t one = 0; one < count; one++) {
-        __builtin_prefetch(index->codes + index->ends[near[one]]);
-        request(table, index->rows[near[one]]);
-        total += SIZES * (index->ends[near[one] + 1] - index->ends[near[one]]);
+        int64_t start = READ_ONCE(index->ends[near[one]]), end = READ_ONCE(index->ends[near[one] + 1]);
+        int64_t row = READ_ONCE(index->rows[near[one]]);
+        if (start < 0 || end < start || end > index->codes_size || end - start > index->longest || row < 0 ||
+            row >= table->words)
+            return -1;
+        __builtin_prefetch(index->codes + start);
+        request(table, row);
+        total += SIZES * (end - start);
+        starts[one] = start, ends[one] = end, near[one] = (int32_t)row;
     }
     int64_t slots = slots_for(total);
     used = mark(scratch, slots, ngrams, WORD, 0);
     for (int64_t one = 0; one < count; one++) {
-        int32_t known = near[one];
-        ngrams = list_ngrams(index->codes, index->ends[known], index->ends[known + 1], scratch->buckets);
+        ngrams = list_ngrams(index->codes, starts[one], ends[one], scratch->buckets);
         used = mark(scratch, slots, ngrams, (int)one, used);
-        near[one] = (int32_t)index->rows[known];
     }
     return used;
 }
 
-/* Fill `near` and `shares` [words, NEIGHBOURS] and `sums` [words, dimension] for each word codes[ends[i] : ends[i + 1]].
+/* Fill `near` and `shares` [words, NEIGHBOURS] and `sums` [words, dimension] for each word codes[ends[i] : ends[i + 1]];
+   return whether the index points inside itself and the table, as it did when it was taken: 0, or -1 at once.
 
    `near` comes as -1, the others as 0; so they stay for a word that shares nothing, and for one of its marks alone. */
-EXPORT void spelling_predict(
+EXPORT int64_t spelling_predict(
     const struct spelling_index *index, const struct spelling_scratch *scratch, const struct spelling_table *table,
     const uint32_t *codes, const int64_t *ends, int64_t words, int32_t *near, double *shares, double *sums)
 {
@@ -300,8 +319,12 @@ EXPORT void spelling_predict(
         int64_t count = find_candidates(index, scratch, ngrams, near);
         if (count == 0)
             continue;
-        share(index, scratch, mark_all(index, scratch, table, ngrams, near, count), &kernel);
+        int64_t used = count < 0 ? -1 : mark_all(index, scratch, table, ngrams, near, count);
+        if (used < 0)
+            return -1;
+        share(index, scratch, used, &kernel);
         solve(count, &kernel, shares);
         add_up(table, near, shares, count, sums);
     }
+    return 0;
 }

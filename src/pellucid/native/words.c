@@ -136,8 +136,11 @@ EXPORT int64_t words_mark(const uint8_t *block, int64_t used, int32_t *ends, int
         *beyond += other != 0;
     }
     if (!joined) {
-        for (int64_t text = 0; text < texts; text++)
-            clear(scratch->word_bits, ends[text]);
+        for (int64_t text = 0; text < texts; text++) {
+            int64_t end = READ_ONCE(ends[text]);
+            if (end >= 0 && end < used)
+                clear(scratch->word_bits, end);
+        }
         for (int64_t at = used; at < chunks * CHUNK; at++)
             clear(scratch->word_bits, at);
     }

@@ -261,7 +261,7 @@ def read_static(folder: Path, facts: Mapping[str, Any]) -> StoredTable:
         raise ModelFolderError(f"{path} holds int8 vectors without 'weights', their scales")
     if weights is not None:
         _check_scales(weights, path, "weights", ids)
-    scales = weights[:words] if weights is not None and vectors.dtype == np.int8 else None
+    scales = weights[:words].copy() if weights is not None and vectors.dtype == np.int8 else None
     return StoredTable(vocabulary, vectors[:words], scales, str(vectors.dtype))
 
 
@@ -296,7 +296,7 @@ def _packed(
     if scales is None:
         raise ModelFolderError(f"{path} holds 'packed' vectors without 'scales'")
     _check_scales(scales, path, "scales", words)
-    return PackedRows(packed, int(dimension)), scales
+    return PackedRows(packed, int(dimension)), scales.copy()
 
 
 def _unfit(path: Path, words: int, found: str) -> ModelFolderError:
@@ -367,12 +367,13 @@ def read_spelling(folder: Path, words: int, dimension: int) -> tuple[npt.NDArray
             raise ModelFolderError(f"{path}: {dtype} 'embeddings' with{'out' * (scales is None)} 'scales'")
         if scales is not None:
             _check_scales(scales, path, "scales", words)
+            scales = scales.copy()
     else:
-        return weights, None
+        return weights.copy(), None
     mixing = read_mixing(tensors, vectors.shape[1], dimension, path)
     if mixing is None:
         raise ModelFolderError(f"{path} holds a table before its dimensions were edited, and not the edits")
-    return weights, Unedited(vectors, scales, dtype, mixing)
+    return weights.copy(), Unedited(vectors, scales, dtype, mixing)
 
 
 def _read_words(path: Path) -> list[str]:
