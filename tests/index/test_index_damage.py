@@ -442,7 +442,7 @@ def test_segments_that_change_in_place_while_they_are_open_give_hits_or_our_erro
         folder = tmp_path / str(number)
         shutil.copytree(whole, folder)
         index = Index.open(folder, read_only=True)
-        index.search("sick boy")
+        index.search("loan house")
         for path in (folder / "segments").glob("*.safetensors"):
             sizes = [array.nbytes for array in read_tensors(path)[0].values()]  # in the order of the file
             start = int.from_bytes(path.read_bytes()[:8], "little")
@@ -454,9 +454,9 @@ def test_segments_that_change_in_place_while_they_are_open_give_hits_or_our_erro
                         file.write((pattern * size)[:size])
                     else:
                         file.seek(size, os.SEEK_CUR)
-        for ask in (
-            lambda: [hit.reasons for hit in index.search("sick boy", top_k=3)], lambda: list(index),
-            lambda: index.search("car", where={"year": {"gte": 1}}), lambda: index.score("car", next(iter(index)).id),
-        ):  # fmt: skip
-            with suppress(PellucidError, StopIteration):
-                ask()
+        with suppress(PellucidError):
+            [hit.reasons for hit in index.search("loan house", top_k=3)]
+        with suppress(PellucidError):
+            index.search("bank", where={"year": {"gte": 1950}})
+        with suppress(PellucidError):
+            [index.score("bank", document.id) for document in index]
