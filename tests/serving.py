@@ -20,7 +20,7 @@ import uvicorn
 
 from pellucid.base import Embedder
 from pellucid.server import ServerSettings, create_app
-from pellucid.server.running import ImpatientProtocol
+from pellucid.server.running import TimeoutProtocol
 
 
 class Slow(Embedder):
@@ -52,7 +52,7 @@ class Slow(Embedder):
 def running(models: dict[str, Embedder], patience: int = 30, **settings: Any) -> Iterator[str]:
     """Run a real server on a free port; yield its address."""
     app = create_app(ServerSettings(**settings), models)
-    options = {"http": ImpatientProtocol, "timeout_keep_alive": patience, "timeout_graceful_shutdown": 4 * patience}
+    options = {"http": TimeoutProtocol, "timeout_keep_alive": patience, "timeout_graceful_shutdown": 4 * patience}
     server = uvicorn.Server(uvicorn.Config(app, port=0, log_level="critical", **options))
     thread = threading.Thread(target=server.run)
     thread.start()

@@ -6,8 +6,9 @@ import math
 import re
 import sys
 import warnings
-from collections.abc import Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
+from difflib import get_close_matches
 from numbers import Integral, Real
 from typing import Any
 
@@ -51,6 +52,34 @@ def check_integer(name: str, value: object, least: int = 1) -> None:
     """Check that an argument is an integer, and at least `least`."""
     if not isinstance(value, int) or isinstance(value, bool) or value < least:
         raise InputError(f"{name} is {value!r:.40}; it must be an integer from {least} up")
+
+
+_SYNONYMS = (  # words of other libraries and servers for one argument
+    {"where", "filter", "filters", "condition", "conditions", "metadata_filter", "pre_filter"},
+    {"top_k", "k", "limit", "size", "top_n", "n_results", "max_results", "similarity_top_k", "num_results", "count"},
+    {"query", "q", "text", "text1", "question", "query_text", "search"},
+    {"texts", "documents", "docs", "passages", "sentences", "inputs", "input", "corpus"},
+    {"model", "model_id", "model_name", "model_path", "name"},
+    {"word_weights", "boost", "boosts"},
+    {"index", "index_path", "path", "folder"},
+)
+
+
+def nearest_name(name: str, names: Iterable[str]) -> str | None:
+    """Return the one of `names` that is most like an unknown `name` or means the same, None if none is."""
+    name, folded = name.casefold()[:200], {known.casefold(): known for known in names}
+    synonyms = next((group for group in _SYNONYMS if name in group), set[str]())
+    close = get_close_matches(name, folded, 1, 0.75) or [known for known in folded if known in synonyms]
+    close = close or get_close_matches(name, folded, 1, 0.5)
+    return folded[close[0]] if close else None
+
+
+def unknown_name(kind: str, name: Any, names: Collection[str]) -> str:
+    """Return the message for a `name` of a `kind`, such as "field", that is none of `names`."""
+    near = nearest_name(str(name), names)
+    hint = "the" if near is None else f"did you mean {near!r}? The"
+    there = f"{hint} {kind}s are: {', '.join(names):.500}" if names else f"there are no {kind}s"
+    return f"unknown {kind} {name!r:.80}; {there}"
 
 
 def missing_extra(module: str, extra: str) -> MissingExtraError:

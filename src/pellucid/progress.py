@@ -1,6 +1,7 @@
-"""A progress bar for work of more than two seconds (lines in a log), and the order in which texts go through a model.
+"""A progress bar for work of more than two seconds (lines in a log), the order of texts in a model, and cancellation.
 
-They go to stderr. `show_progress_bar=False` silences one call, the environment variable PELLUCID_PROGRESS=0 all.
+Bars go to stderr. `show_progress_bar=False` silences one call, the environment variable PELLUCID_PROGRESS=0 all.
+Long loops call `check_cancelled`, so that a server can stop work that nobody waits for any more.
 """
 
 from __future__ import annotations
@@ -8,12 +9,37 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from types import TracebackType
 from typing import Any
 
 _PATIENCE_S = 2.0
 _LINE_S = 30.0  # between two lines where there is no terminal
+
+_is_cancelled: ContextVar[Callable[[], bool] | None] = ContextVar("is_cancelled", default=None)
+
+
+class CancelledWorkError(Exception):
+    """Nobody waits for the result any more; only work inside `cancellable` raises it."""
+
+
+@contextmanager
+def cancellable(is_cancelled: Callable[[], bool]) -> Iterator[None]:
+    """Let `check_cancelled` end the work inside once `is_cancelled()` is true, in this thread alone."""
+    token = _is_cancelled.set(is_cancelled)
+    try:
+        yield
+    finally:
+        _is_cancelled.reset(token)
+
+
+def check_cancelled() -> None:
+    """Raise `CancelledWorkError` if the work that calls this is cancelled; long loops call it once a step."""
+    is_cancelled = _is_cancelled.get()
+    if is_cancelled is not None and is_cancelled():
+        raise CancelledWorkError
 
 
 class Progress:
@@ -38,6 +64,7 @@ class Progress:
     def advance(self, count: int = 1, note: str = "") -> None:
         """Count `count` more units as done; `note` is shown beside the bar (a loss, a file name)."""
         self._done += count
+        check_cancelled()
         if not self._enabled:
             return
         if self._bar is None and (lasted := time.monotonic() - self._started) > self._next:

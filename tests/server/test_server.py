@@ -33,7 +33,7 @@ from pellucid.errors import InputError, ModelFolderError
 from pellucid.server import ServerSettings, create_app, serve
 from pellucid.server import running as server_running
 from pellucid.server.bodies import ApiError
-from pellucid.server.running import ImpatientProtocol
+from pellucid.server.running import TimeoutProtocol
 from pellucid.server.service import Batcher
 from pellucid.static.embedder import StaticEmbedder
 from serving import Slow, ask, running, send_raw, started
@@ -305,7 +305,7 @@ def test_answers_that_nobody_reads_are_let_go(static: StaticEmbedder) -> None:
 def test_answers_that_wait_for_their_clients_are_bounded(
     static: StaticEmbedder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pellucid.server.app._MOST_UNREAD", 1 << 20)
+    monkeypatch.setattr("pellucid.server.guard._MAX_UNREAD_BYTES", 1 << 20)
     body = json.dumps({"inputs": ["a"] * 2000}).encode()
     head = b"POST /embed HTTP/1.1\r\nhost: a\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n"
     with running({"static-en": static}) as url:
@@ -329,7 +329,7 @@ def test_answers_that_wait_for_their_clients_are_bounded(
 
 def test_a_request_that_arrives_with_the_end_is_answered(fruit: StaticEmbedder) -> None:
     app = create_app(models={"fruit": fruit})
-    server = uvicorn.Server(uvicorn.Config(app, port=0, http=ImpatientProtocol, log_level="critical"))
+    server = uvicorn.Server(uvicorn.Config(app, port=0, http=TimeoutProtocol, log_level="critical"))
     thread = threading.Thread(target=server.run)
     thread.start()
     while not (server.started and app.state.service.is_ready):

@@ -25,6 +25,7 @@ from pellucid.analysis.coordinates import Example, Floats, average_ranks, column
 from pellucid.base import Embedder
 from pellucid.embeddings import stacked, unit_rows
 from pellucid.errors import InputError, check_integer
+from pellucid.progress import check_cancelled
 from pellucid.text import split_words
 from pellucid.views.figure import Canvas
 from pellucid.views.parts import AnyPart, Fold, Heading, Note, TablePart, counted, numbers, signed
@@ -291,7 +292,7 @@ class _Pulls:
     """The words of the texts and their embeddings, for all groups."""
 
     def __init__(self, model: Embedder, texts: Sequence[str]) -> None:
-        self._model, self._texts = model, [{word.text.lower() for word in split_words(text)} for text in texts]
+        self._model, self._texts = model, list(map(_distinct_words, texts))
         self._rows: dict[str, Any] = {}
 
     def along(self, member: Mask, direction: Floats, most: int) -> list[ContrastWord]:
@@ -299,6 +300,7 @@ class _Pulls:
         here: Counter[str] = Counter()
         there: Counter[str] = Counter()
         for words, inside in zip(self._texts, member.tolist(), strict=True):
+            check_cancelled()
             (here if inside else there).update(words)
         size = int(member.sum())
         least = max(size / 100, 2 if size >= _SMALL_GROUP else 1)
@@ -312,6 +314,11 @@ class _Pulls:
         pulls = _along(stacked([self._rows[word] for word in chosen]), direction)
         best = [n for n in np.argsort(-pulls, kind="stable")[:most].tolist() if pulls[n] > 0]
         return [ContrastWord(chosen[n], float(pulls[n]), here[chosen[n]], there[chosen[n]]) for n in best]
+
+
+def _distinct_words(text: str) -> set[str]:
+    check_cancelled()
+    return {word.text.lower() for word in split_words(text)}
 
 
 def _rows(model: Embedder, apart: Separation) -> Iterator[ContrastRow]:

@@ -31,6 +31,7 @@ from pellucid.index.damage import STRINGS, Tensors, check_tensors, damage_report
 from pellucid.index.documents import Document
 from pellucid.index.engine import Vector, Where
 from pellucid.index.metadata import Fields, entries, timestamp
+from pellucid.progress import check_cancelled
 from pellucid.store import read_tensors, write_tensors
 
 Integers = npt.NDArray[np.int64]
@@ -357,6 +358,7 @@ class Segment:
         for tests in where:
             every = np.ones(len(self.numbers), np.bool_)
             for test in tests:
+                check_cancelled()
                 with damage_reported(self.name):
                     held = self._held(test.key, test.operator, test.value)
                 every &= ~held if test.negated else held

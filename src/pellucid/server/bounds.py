@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from pellucid.explanation import Explanation
+from pellucid.progress import check_cancelled
 from pellucid.rows import READ_AS, WORD, WORD_PAIR, Row, share_of
 from pellucid.server.bodies import MOST_BYTES, ApiError
 from pellucid.text import split_words
@@ -34,6 +35,7 @@ def explained(explanation: Explanation, *, notes: bool = False) -> dict[str, Any
     size = len(explanation.rows)
     kept, plain, held = list[Row](), list[orjson.Fragment](), 0
     for number in range(min(size, MOST_ROWS)):  # one by one: rows are made when they are read
+        check_cancelled()
         row = explanation.rows[number]
         text = _json(row._asdict())
         held += len(text)
@@ -112,6 +114,7 @@ def written(items: Iterable[Any], plain: Callable[[Any], Any], way_out: str) -> 
     """Return items as JSON, each made by `plain` and written before the next; the error names the `way_out`."""
     found, held = [], 0
     for item in items:
+        check_cancelled()
         found.append(_json(plain(item)))
         held += len(found[-1])
         if held > MOST_BYTES:

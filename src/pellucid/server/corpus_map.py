@@ -1,13 +1,10 @@
-"""A corpus as points in the plane, in labelled clusters, and what sets some of its texts apart.
-
-t-SNE puts similar texts side by side, KMeans makes clusters, and the words that set a cluster apart label it.
-"""
+"""A corpus as points in the plane, in clusters labelled by their words, and what sets some of its texts apart."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import islice
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any, ClassVar, NamedTuple
 
 import numpy as np
 from fastapi import APIRouter
@@ -15,24 +12,27 @@ from pydantic import BaseModel, Field
 from starlette.responses import Response
 
 from pellucid.base import Embedder
-from pellucid.embeddings import unit_rows
-from pellucid.errors import InputError, require
+from pellucid.corpus import cut
+from pellucid.embeddings import stacked, unit_rows
+from pellucid.errors import InputError
+from pellucid.progress import check_cancelled
 from pellucid.server.bodies import ApiError, InferenceError, RequestBody, Route, Whole, answer, described
+from pellucid.server.layout import layout_in_process
 from pellucid.server.service import Service
 
 _LEAST_POINTS, _MOST_POINTS = 10, 5000
-_COMPONENTS = 50  # that t-SNE sees: as many keep the neighbours, and it is quicker
-_PERPLEXITY = 30
+_BLOCK_TEXTS = 256  # encoded between two looks at whether the request has ended
 _LABEL_WORDS = 4
 _ROWS = 10_000  # dimensions of a contrast
 _SHOWN = 400  # characters of a text on the map
 _ENCODED = 4000  # characters of a document that are encoded for the map
 _Corpus = Annotated[list[str], Field(min_length=_LEAST_POINTS, max_length=_MOST_POINTS, fail_fast=True)]
-_SAME = 1e-6  # rows of length 1 that differ by less are the same but for rounding
 
 
 class MapRequest(RequestBody):
     """The body of /map."""
+
+    holds_corpus: ClassVar[bool] = True
 
     texts: _Corpus | None = Field(None, description="The corpus; without it, documents of the index.")
     limit: Whole = Field(
@@ -73,6 +73,8 @@ class MapAnswer(BaseModel):
 class ContrastRequest(RequestBody):
     """The body of /contrast."""
 
+    holds_corpus: ClassVar[bool] = True
+
     texts: _Corpus
     members: Annotated[list[Whole], Field(min_length=2, max_length=_MOST_POINTS, fail_fast=True)] = Field(
         description="Numbers of the texts of the group, from 0; the others are what it is set apart from."
@@ -103,11 +105,11 @@ def map_routes(service: Service) -> APIRouter:
         else:
             index = service.searched()
             every = max(1, -(-len(index) // body.limit))
-            chosen = await service.in_thread(lambda: list(islice(index, 0, None, every)))
+            chosen = await service.run_in_pool(lambda: list(islice(index, 0, None, every)))
             ids, metadata = [document.id for document in chosen], [document.metadata for document in chosen]
             texts = ["\n".join(filter(None, (document.title, document.text)))[:_ENCODED] for document in chosen]
 
-        found = await service.in_slow_thread(lambda: corpus_map(service.models[name], texts, body.clusters))
+        found = await service.run_in_slow_pool(lambda: corpus_map(service.models[name], texts, body.clusters))
         places = zip(ids, texts, metadata, found.points.tolist(), found.members)
         return answer({
             "model": name,
@@ -125,7 +127,7 @@ def map_routes(service: Service) -> APIRouter:
         texts, members = service.texts(body.texts, "texts", _MOST_POINTS), set(body.members)
         if min(members) < 0 or max(members) >= len(texts):
             raise ApiError(422, f"members are numbers of texts, from 0 to {len(texts) - 1:,}", "members")
-        return answer(await service.in_slow_thread(lambda: _contrasted(service.models[name], texts, members)))
+        return answer(await service.run_in_slow_pool(lambda: _contrasted(service.models[name], texts, members)))
 
     return router
 
@@ -154,23 +156,14 @@ def corpus_map(model: Embedder, texts: Sequence[str], clusters: int = 8) -> Corp
     """Return 10 to 5,000 texts as points in the plane, in at most so many clusters."""
     if not _LEAST_POINTS <= len(texts) <= _MOST_POINTS:
         raise InputError(f"a map of {len(texts):,} texts cannot be drawn; give {_LEAST_POINTS} to {_MOST_POINTS:,}")
-    require("scikit-learn", "serve")
-    from sklearn.cluster import KMeans
-    from sklearn.decomposition import TruncatedSVD
-    from sklearn.manifold import TSNE
-
-    rows = unit_rows(model.encode(texts))
-    width = min(_COMPONENTS, min(rows.shape) - 1)
-    reduced = TruncatedSVD(width, random_state=0).fit_transform(rows) if width < rows.shape[1] else rows
-    reduced = np.nan_to_num(reduced)  # of texts that are all the same
-    found = KMeans(min(clusters, len(texts) // 2), n_init=1, random_state=0).fit_predict(reduced)
-    points = np.zeros((len(texts), 2))
-    if reduced.std(axis=0).max() > _SAME:  # else t-SNE divides by 0, and its tree of NaN ends the process
-        perplexity = min(_PERPLEXITY, (len(texts) - 1) / 3)
-        points = TSNE(2, perplexity=perplexity, init="pca", random_state=0, max_iter=500).fit_transform(reduced)
-    points = (points - points.mean(axis=0)) / max(float(np.abs(points - points.mean(axis=0)).max()), 1e-9)
-    known = np.asarray(abs(rows).sum(axis=1)).ravel() > 0
-    return CorpusMap(points.astype(np.float32), *_label_clusters(model, list(texts), found, known))
+    blocks = []
+    for block in cut(texts, _BLOCK_TEXTS, len):
+        check_cancelled()
+        blocks.append(unit_rows(model.encode(block)))
+    rows = stacked(blocks)
+    points, members = layout_in_process(rows, clusters)
+    in_vocabulary = np.asarray(abs(rows).sum(axis=1)).ravel() > 0
+    return CorpusMap(points.astype(np.float32), *_label_clusters(model, list(texts), members, in_vocabulary))
 
 
 def _label_clusters(model: Embedder, texts: list[str], found: Any, known: Any) -> tuple[list[MapCluster], list[int]]:

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import base64
 from functools import partial
-from typing import Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 from fastapi import APIRouter
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, Discriminator, Field, Tag
 from starlette.responses import Response
 
 from pellucid.embeddings import Role
@@ -29,6 +29,7 @@ from pellucid.server.bodies import (
     Texts,
     answer,
     described,
+    written_rows,
 )
 from pellucid.server.bounds import written
 from pellucid.server.service import Service
@@ -37,15 +38,18 @@ _FEWER = "send fewer texts in one request"
 
 
 class EmbeddingRequest(RequestBody):
-    """The body of /v1/embeddings; what else a client sends is ignored."""
+    """The body of /v1/embeddings."""
+
+    holds_corpus: ClassVar[bool] = True
 
     input: Texts
-    model: str = Field(description="A name that /v1/models lists.")
-    encoding_format: Literal["float", "base64"] = "float"
+    model: str | None = Field(None, description="A name that /v1/models lists; the first of them without one.")
+    encoding_format: Literal["float", "base64"] | None = Field(None, description="Numbers without one.")
     dimensions: Size | None = Field(None, description="Of a static model: so many of the first dimensions.")
     input_type: Literal["query", "document"] | None = Field(
         None, description="What a search takes the texts for; some models encode queries in another way."
     )
+    user: str | None = Field(None, description="Of OpenAI's API; not used.")
 
 
 class EmbeddingRow(BaseModel):
@@ -98,9 +102,9 @@ def openai_routes(service: Service) -> APIRouter:
         name = service.model_name(body.model)
         texts = service.texts(body.input, "input")
         rows = await service.dense(name, texts, body.input_type, normalize=True, dimensions=body.dimensions)
-        if body.encoding_format == "base64":
-            rows = [base64.b64encode(row).decode() for row in rows]
-        words = sum(len(text.split()) for text in texts)
+        is_base64 = body.encoding_format == "base64"
+        rows = [base64.b64encode(row).decode() for row in rows] if is_base64 else await written_rows(rows)
+        words = await service.run_if_long(texts, lambda: sum(len(text.split()) for text in texts))
         data = [{"object": "embedding", "index": number, "embedding": row} for number, row in enumerate(rows)]
         usage = {"prompt_tokens": words, "total_tokens": words}
         return answer({"object": "list", "data": data, "model": name, "usage": usage})
@@ -123,7 +127,10 @@ def _entry(name: str) -> dict[str, Any]:
 
 
 class _Options(RequestBody):
+    holds_corpus: ClassVar[bool] = True
+
     truncate: bool | None = Field(None, description="False refuses a text that the model would not read to its end.")
+    truncation_direction: Literal["Right", "right"] | None = Field(None, description="Texts are cut at their ends.")
     prompt_name: Literal["query", "document"] | None = Field(None, description="What a search takes the texts for.")
 
 
@@ -131,8 +138,9 @@ class EmbedRequest(_Options):
     """The body of /embed."""
 
     inputs: Texts
-    normalize: bool = True
+    normalize: bool | None = Field(None, description="Bring rows to length 1, as without it.")
     dimensions: Size | None = None
+    encoding_format: Literal["float"] | None = None
 
 
 class SparseRequest(_Options):
@@ -158,8 +166,21 @@ class SimilarityInputs(RequestBody):
 class SimilarityRequest(RequestBody):
     """The body of /similarity."""
 
+    holds_corpus: ClassVar[bool] = True
+
     inputs: SimilarityInputs
     parameters: _Options | None = None
+
+
+def _kind_of_inputs(given: Any) -> str:
+    inputs = given.get("inputs") if isinstance(given, dict) else getattr(given, "inputs", None)
+    return "SimilarityRequest" if isinstance(inputs, dict | SimilarityInputs) else "EmbedRequest"
+
+
+_EmbedOrSimilarity = Annotated[  # a plain union would complain about both of them
+    Annotated[SimilarityRequest, Tag("SimilarityRequest")] | Annotated[EmbedRequest, Tag("EmbedRequest")],
+    Discriminator(_kind_of_inputs),
+]
 
 
 class RerankRequest(_Options):
@@ -210,7 +231,7 @@ async def _check_length(service: Service, texts: list[str], truncate: bool | Non
     """Check, where nothing may be cut off, that the first model reads texts to their ends."""
     model = service.models[service.default]
     if truncate is False and model.max_seq_length not in (None, float("inf")):
-        read = await service.in_thread(lambda: np.asarray(model.coverage(texts, role=role)))
+        read = await service.run_in_pool(lambda: np.asarray(model.coverage(texts, role=role)))
         short = np.flatnonzero(read < 1)
         if len(short):
             raise ApiError(422, f"text {short[0]} is longer than the model reads; cut it, or allow truncate", "inputs")
@@ -227,8 +248,9 @@ def inference_routes(service: Service) -> APIRouter:
         """Encode texts into dense rows."""
         texts = service.texts(body.inputs, "inputs")
         await _check_length(service, texts, body.truncate, body.prompt_name)
-        role, size = body.prompt_name, body.dimensions
-        return answer(await service.dense(name, texts, role, normalize=body.normalize, dimensions=size))
+        role, normalize = body.prompt_name, body.normalize is not False
+        rows = await service.dense(name, texts, role, normalize=normalize, dimensions=body.dimensions)
+        return answer(await written_rows(rows))
 
     @router.post("/embed_sparse", response_model=list[list[SparseValue]])
     async def embed_sparse(body: SparseRequest) -> Response:
@@ -238,7 +260,7 @@ def inference_routes(service: Service) -> APIRouter:
         rows = await service.encode(name, texts, body.prompt_name)
         if not hasattr(rows, "tocsr"):
             raise ApiError(424, f"{name} gives dense rows; ask /embed, or serve a lexicon or key-token model")
-        return answer(await service.in_thread(lambda: written(range(rows.shape[0]), partial(_sparse, rows), _FEWER)))
+        return answer(await service.run_in_pool(lambda: written(range(rows.shape[0]), partial(_sparse, rows), _FEWER)))
 
     @router.post("/similarity", response_model=list[float])
     async def similarity(body: SimilarityRequest) -> Response:
@@ -246,9 +268,10 @@ def inference_routes(service: Service) -> APIRouter:
         given = body.inputs
         sentences = service.texts(given.sentences, "sentences", service.settings.max_texts - 1)
         texts = [*service.texts(given.source_sentence, "source_sentence"), *sentences]
-        options = body.parameters or _Options(truncate=None, prompt_name=None)
-        await _check_length(service, texts, options.truncate, options.prompt_name)
-        rows = await service.encode(name, texts, options.prompt_name)
+        options = body.parameters
+        role, truncate = (None, None) if options is None else (options.prompt_name, options.truncate)
+        await _check_length(service, texts, truncate, role)
+        rows = await service.encode(name, texts, role)
         return answer(model.similarity(rows[:1], rows[1:])[0])
 
     @router.post("/rerank", response_model=list[RerankEntry])
@@ -266,7 +289,7 @@ def inference_routes(service: Service) -> APIRouter:
         return answer(entries)
 
     @router.post("/", response_model=list[Any])
-    async def by_input(body: SimilarityRequest | EmbedRequest) -> Response:
+    async def by_input(body: _EmbedOrSimilarity) -> Response:
         """Do what /embed does, or, for an object of sentences, /similarity."""
         return await (similarity(body) if isinstance(body, SimilarityRequest) else embed(body))
 

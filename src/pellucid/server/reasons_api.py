@@ -17,7 +17,18 @@ from starlette.responses import Response
 from pellucid.base import Embedder
 from pellucid.dimensions import Which
 from pellucid.errors import InputError
-from pellucid.server.bodies import ApiError, InferenceError, RequestBody, Route, Weights, Whole, answer, described
+from pellucid.progress import check_cancelled
+from pellucid.server.bodies import (
+    ApiError,
+    Conditions,
+    InferenceError,
+    RequestBody,
+    Route,
+    Weights,
+    Whole,
+    answer,
+    described,
+)
 from pellucid.server.bounds import check_pairs, difference, explained, searched
 from pellucid.server.service import Service
 from pellucid.static.embedder import static_model
@@ -27,11 +38,10 @@ if TYPE_CHECKING:
 
 _Role = Literal["query", "document"]
 _EXAMPLES, _EXAMPLE_WORDS = 4, 10
-_LOOKED_AT = 5_000  # documents whose metadata and titles are read for what the page offers
-_MOST_VALUES = 20  # of a field to choose from
+_OVERVIEW_DOCUMENTS = 5_000  # whose metadata and titles are read for what the page offers, once a commit
+_MAX_CHOICES = 20  # values of a field to choose from
 _BM25 = "bm25"  # the part of a score that is not from a model
 _Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9]([A-Za-z0-9._-]{0,62}[A-Za-z0-9])?$")]
-_Alternatives = Annotated[list[dict[str, Any]], Field(max_length=100, fail_fast=True)]
 
 
 class ExplainRequest(RequestBody):
@@ -93,7 +103,7 @@ class SearchRequest(RequestBody):
 
     query: str
     top_k: Whole = Field(10, ge=1, le=100)
-    where: dict[str, Any] | _Alternatives | None = Field(None, description="Conditions on the metadata.")
+    where: Conditions = Field(None, description="Conditions on the metadata.")
     weights: Weights | None = Field(None, description="Of the parts of the score, for this search.")
     word_weights: Weights | None = Field(None, description="Of words of the query, for this search.")
     rows: Whole = Field(0, ge=0, le=1000, description="Add so many rows of each hit, the largest.")
@@ -168,7 +178,7 @@ def model_routes(service: Service) -> APIRouter:
             explanation = difference([model.explain(body.text1, other, **roles) for other in others])
             return explained(explanation, notes=body.notes)
 
-        return answer(await service.in_thread(work))
+        return answer(await service.run_in_pool(work))
 
     scales: dict[str, dict[str, Any]] = {}
 
@@ -177,7 +187,7 @@ def model_routes(service: Service) -> APIRouter:
         """Say which scores the model gives to paraphrases and to unrelated sentences: what a score of it means."""
         name = service.model_name(model)
         if name not in scales:
-            scales[name] = await service.in_thread(lambda: {"model": name, **_score_scale(service.models[name])})
+            scales[name] = await service.run_in_pool(lambda: {"model": name, **_score_scale(service.models[name])})
         return answer(scales[name])
 
     @router.post("/describe", response_model=Description)
@@ -192,7 +202,7 @@ def model_routes(service: Service) -> APIRouter:
             said = {"text": body.text, "description": about, "coverage": round(coverage, 6)}
             return said | ({"explanation": explained(model.explain(body.text), notes=True)} if body.explanation else {})
 
-        return answer(await service.in_thread(work))
+        return answer(await service.run_in_pool(work))
 
     @router.get("/dimensions", response_model=DimensionList)
     async def dimensions(
@@ -213,7 +223,7 @@ def model_routes(service: Service) -> APIRouter:
             ]
             return {"model": name, "total": len(found), "dimensions": found[offset : offset + limit]}
 
-        return answer(await service.in_thread(work))
+        return answer(await service.run_in_pool(work))
 
     return router
 
@@ -242,7 +252,7 @@ def index_routes(service: Service) -> APIRouter:
             hits = index.search(body.query, body.top_k, where=body.where, **weights)
             return searched(hits, body.rows, len(index.weights.keys() - {_BM25}))
 
-        return answer(await service.in_thread(work))
+        return answer(await service.run_in_pool(work))
 
     @router.post("/why", response_model=dict[str, Any])
     async def why(body: WhyRequest) -> Response:
@@ -261,35 +271,50 @@ def index_routes(service: Service) -> APIRouter:
                 check_pairs(body.query, [hit], models)
             return explained(difference([hit.explain() for hit in hits]))
 
-        return answer(await service.in_thread(work))
+        return answer(await service.run_in_pool(work))
+
+    overview: tuple[Any, dict[str, Any]] | None = None  # the commit it is of, and what it says
 
     @router.get("/index", response_model=dict[str, Any])
     async def index_info() -> Response:
         """Say what the index holds, what one might ask it, and the values of its fields that one can choose from."""
         index = service.searched()
-        facts = await service.in_thread(lambda: {**index.info(), **_offered(index)})
+
+        def work() -> dict[str, Any]:
+            nonlocal overview
+            commit = index._now().commit
+            current = overview if overview is not None and overview[0] is commit else (commit, _overview(index))
+            overview = current
+            return {**index.info(), **current[1]}
+
+        facts = await service.run_in_pool(work)
         return answer({name: value for name, value in facts.items() if name != "folder"})
 
     return router
 
 
-def _offered(index: Index) -> dict[str, Any]:
+def _overview(index: Index) -> dict[str, Any]:
     """Return examples of queries, values of the fields, whether all documents were looked at, and the stop words.
 
     A field with more values than one would choose from is absent.
     """
-    documents = list(islice(index, _LOOKED_AT))
-    spread = documents[:: max(1, len(documents) // _EXAMPLES)][:_EXAMPLES]
-    examples = [" ".join((document.title or document.text).split()[:_EXAMPLE_WORDS]) for document in spread]
+    size = min(len(index), _OVERVIEW_DOCUMENTS)
+    step, examples = max(1, size // _EXAMPLES), list[str]()
     values: dict[str, set[str]] = {}
-    for document in documents:
+    for position, document in enumerate(islice(index, size)):
+        if position % 100 == 0:
+            check_cancelled()
+        if position % step == 0 and len(examples) < _EXAMPLES:
+            examples.append(" ".join((document.title or document.text).split(None, _EXAMPLE_WORDS)[:_EXAMPLE_WORDS]))
         for name, value in document.metadata.items():
-            items = value if isinstance(value, list) else [value]
-            values.setdefault(name, set()).update(item for item in items if isinstance(item, str))
+            choices = values.setdefault(name, set())
+            if len(choices) <= _MAX_CHOICES:
+                items = value if isinstance(value, list) else [value]
+                choices.update(item for item in items if isinstance(item, str))
     return {
         "examples": list(dict.fromkeys(filter(None, examples))),
-        "values": {name: sorted(some) for name, some in values.items() if 0 < len(some) <= _MOST_VALUES},
-        "values are all": len(documents) == len(index),
+        "values": {name: sorted(choices) for name, choices in values.items() if 0 < len(choices) <= _MAX_CHOICES},
+        "values are all": size == len(index),
         "stop words": sorted(index._now().words.analyser.stop_words),
     }
 
@@ -322,7 +347,7 @@ def saving_routes(service: Service) -> APIRouter:
         index = service.searched()
         if service.settings.read_only:
             raise ApiError(403, "the index is open only for reading; change it in the process that writes it")
-        await service.in_thread_whole(lambda: index.configure(weights=body.weights, word_weights=body.word_weights))
+        await service.run_write_shielded(lambda: index.configure(weights=body.weights, word_weights=body.word_weights))
         return answer({"weights": index.weights, "word weights": index.word_weights})
 
     return router

@@ -25,7 +25,8 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from pellucid.base import Embedder
 from pellucid.errors import InputError
-from pellucid.server.app import HANG_UP, create_app
+from pellucid.server.app import create_app
+from pellucid.server.guard import DISCONNECT_KEY
 from pellucid.server.service import ServerSettings, Service
 
 try:
@@ -36,12 +37,13 @@ except ImportError:  # Windows
 _SETTINGS = "PELLUCID_SERVER"  # the environment variable by which the workers get the settings
 _MOST_CONNECTIONS = 2000
 _MOST_FILES = 4096  # that the process may have open, where the system allows it: connections are files
-_MOST_BESIDE_BODY = 64 << 10  # bytes of a head, or of the frames of a chunked body beyond the length of the body
+_MAX_HEAD_BYTES = 64 << 10  # of a head with its trailers, or of the frames of a chunked body beyond its length
+_FEED_BYTES = 8 << 10  # that the parser gets at a time: a head that goes over the limit is noticed so soon
 _LAST_MOMENT = 0.1  # seconds at the end, for requests that have arrived and were not read yet
 _HEAD_TOO_LARGE = b"HTTP/1.1 431 Request Header Fields Too Large\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
 
 
-class ImpatientProtocol(HttpToolsProtocol):  # type: ignore[misc]
+class TimeoutProtocol(HttpToolsProtocol):  # type: ignore[misc]
     """uvicorn's HTTP with limits for hostile clients."""
 
     # uvicorn waits forever for the head of a request and for a client that does not read its answer, takes heads of any
@@ -51,7 +53,8 @@ class ImpatientProtocol(HttpToolsProtocol):  # type: ignore[misc]
     def connection_made(self, transport: asyncio.Transport) -> None:
         """Begin to watch the connection, or end it if there are too many."""
         super().connection_made(transport)
-        self._beside_body, self._has_head = 0, False
+        self._frame_bytes = self._head_bytes = 0
+        self._has_head = self._is_refused = False
         self._unanswered: deque[Any] = deque()
         self._timer: asyncio.TimerHandle | None = None
         if len(self.connections) > _MOST_CONNECTIONS:
@@ -65,7 +68,7 @@ class ImpatientProtocol(HttpToolsProtocol):  # type: ignore[misc]
             self._timer.cancel()
         for cycle in self._unanswered:  # uvicorn only knows the last of several
             cycle.disconnected = True
-            cycle.scope.get(HANG_UP, lambda: None)()
+            cycle.scope.get(DISCONNECT_KEY, lambda: None)()
         super().connection_lost(exc)
 
     def shutdown(self) -> None:
@@ -73,25 +76,54 @@ class ImpatientProtocol(HttpToolsProtocol):  # type: ignore[misc]
         self.loop.call_later(_LAST_MOMENT, super().shutdown)
 
     def data_received(self, data: bytes) -> None:
-        """Count bytes beside bodies, and end a connection with too many of them."""
-        self._beside_body += len(data)
-        super().data_received(data)
-        if self._beside_body > _MOST_BESIDE_BODY and not self.transport.is_closing():
-            if self._unanswered:
-                self.transport.abort()
-            else:
-                self.transport.write(_HEAD_TOO_LARGE)
-                self.transport.close()
+        """Read bytes, and end a connection with too many of them outside bodies."""
+        for start in range(0, len(data), _FEED_BYTES):
+            if self.transport.is_closing() or self._is_refused:
+                return
+            piece = data[start : start + _FEED_BYTES]
+            self._frame_bytes += len(piece)
+            super().data_received(piece)
+            if max(self._frame_bytes, self._head_bytes) > _MAX_HEAD_BYTES and not self.transport.is_closing():
+                self._refuse_head()
+
+    def _refuse_head(self) -> None:
+        """Answer 431 after what was asked before; of a request whose head was passed on nothing can be answered."""
+        self._is_refused = True
+        if self._has_head:
+            self.transport.abort()
+        elif self._unanswered:
+            self.flow.pause_reading()
+        else:
+            self.transport.write(_HEAD_TOO_LARGE)
+            self.transport.close()
+
+    def send_400_response(self, msg: str) -> None:
+        """Answer what cannot be read; a head over the limit is what the parser gave up for its callbacks' sake."""
+        if self._head_bytes > _MAX_HEAD_BYTES:
+            self._refuse_head()
+        else:
+            super().send_400_response(msg)
 
     def on_message_begin(self) -> None:
         """Begin to read a head."""
-        self._has_head = False
+        self._has_head, self._head_bytes = False, 0
         super().on_message_begin()
+
+    def on_url(self, url: bytes) -> None:
+        """Take a part of the address."""
+        self._count_head(len(url))
+        super().on_url(url)
 
     def on_header(self, name: bytes, value: bytes) -> None:
         """Take a header; those after a chunked body are dropped."""
+        self._count_head(len(name) + len(value) + len(b": \r\n"))
         if not self._has_head:
             super().on_header(name, value)
+
+    def _count_head(self, size: int) -> None:
+        self._head_bytes += size
+        if self._head_bytes > _MAX_HEAD_BYTES:
+            raise ValueError("the head is too large")  # which ends the parser
 
     def on_headers_complete(self) -> None:
         """Note a request."""
@@ -103,15 +135,17 @@ class ImpatientProtocol(HttpToolsProtocol):  # type: ignore[misc]
         """Forget a request; they are answered in order."""
         self._unanswered.popleft()
         super().on_response_complete()
+        if self._is_refused and not self._unanswered and not self.transport.is_closing():
+            self._refuse_head()
 
     def on_body(self, body: bytes) -> None:
-        """Take a body out of the count, and allow as much again for its frames."""
-        self._beside_body -= 2 * len(body)
+        """Take a body out of the count, and allow as much again for its frames, but no more than a head may have."""
+        self._frame_bytes = max(self._frame_bytes - 2 * len(body), -_MAX_HEAD_BYTES)
         super().on_body(body)
 
     def on_message_complete(self) -> None:
         """Begin a new count."""
-        self._beside_body = 0
+        self._frame_bytes, self._has_head = 0, False
         super().on_message_complete()
 
     def _look_later(self, cycle: Any, since: float) -> None:
@@ -165,7 +199,7 @@ def serve(
     if is_local:
         settings = replace(settings, hosts=("localhost", "127.0.0.1", "[::1]", host))
     options: dict[str, Any] = {
-        "host": host, "port": port, "http": ImpatientProtocol, "ws": "none", "proxy_headers": False,
+        "host": host, "port": port, "http": TimeoutProtocol, "ws": "none", "proxy_headers": False,
         "timeout_keep_alive": 30, "timeout_graceful_shutdown": ceil(settings.timeout), "log_level": "warning",
         "access_log": False, "server_header": False,
     }  # fmt: skip

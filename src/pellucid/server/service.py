@@ -23,9 +23,11 @@ import anyio
 import numpy as np
 
 from pellucid.base import Embedder
+from pellucid.corpus import cut
 from pellucid.embeddings import Role, check_explained, stacked, unit_rows
 from pellucid.errors import InputError, PellucidError, check_numbers
 from pellucid.pretrained import load, load_by_name
+from pellucid.progress import CancelledWorkError, cancellable, check_cancelled
 from pellucid.server.bodies import MOST_BYTES, ApiError
 from pellucid.static.embedder import StaticEmbedder
 from pellucid.store import writing_explained
@@ -38,6 +40,7 @@ Result = TypeVar("Result")
 WARM_TEXT = "ready, 3.14 zzqx Ünï 日本語"  # known words and others, in several scripts
 _AT_ONCE = 8_000  # characters: a static model takes about a millisecond for them
 _PIECE = 64  # texts; a long request is queued piece by piece, so that others get their turns
+_PIECE_CHARS = 1 << 20
 _MOST_TEXTS = 256  # of one call of a model
 _MOST_NUMBERS = MOST_BYTES // 16  # of a dense answer: a float32 has at most 15 characters and a comma
 _SLOW_WAITING = 2  # jobs behind the one that runs
@@ -79,7 +82,7 @@ class Batcher:
         """Return one row for each text: float32 [texts, dimension], or a CSR matrix."""
         if self._is_quick and self.is_warm and sum(map(len, texts)) <= _AT_ONCE:
             return _encode(self.model, texts, role)
-        pieces = [texts[start : start + _PIECE] for start in range(0, len(texts), _PIECE)]
+        pieces = list(cut(texts, _PIECE, len, _PIECE_CHARS))
         rows = [await self._queued(piece, role, may_wait=number > 0) for number, piece in enumerate(pieces)]
         return rows[0] if len(rows) == 1 else stacked(rows)
 
@@ -101,6 +104,8 @@ class Batcher:
         while True:
             jobs = [await self._queue.get()]
             while not self._queue.empty() and sum(len(job.texts) for job in jobs) < _MOST_TEXTS:
+                if sum(len(text) for job in jobs for text in job.texts) >= _PIECE_CHARS:
+                    break
                 jobs.append(self._queue.get_nowait())
             waiting = [job for job in jobs if not job.rows.done()]
             for role in {job.role for job in waiting}:
@@ -109,9 +114,15 @@ class Batcher:
     async def _encode_jobs(self, jobs: Sequence[_Job]) -> None:
         """Encode jobs of one role together; where that fails, one by one, so that none fails for another's text."""
         texts = [text for job in jobs for text in job.texts]
-        loop = asyncio.get_running_loop()
+
+        def encode() -> Any:
+            with cancellable(lambda: all(job.rows.done() for job in jobs)):
+                return _encode(self.model, texts, jobs[0].role)
+
         try:
-            rows = await loop.run_in_executor(self._thread, _encode, self.model, texts, jobs[0].role)
+            rows = await asyncio.get_running_loop().run_in_executor(self._thread, encode)
+        except CancelledWorkError:
+            return
         except ApiError as error:
             if len(jobs) == 1:
                 _fail(jobs[0], error)
@@ -151,6 +162,8 @@ def _static(model: Embedder) -> StaticEmbedder | None:
 def _encode(model: Embedder, texts: list[str], role: Role) -> Any:
     try:
         return {None: model.encode, "query": model.encode_query, "document": model.encode_document}[role](texts)
+    except CancelledWorkError:
+        raise
     except PellucidError as error:
         raise ApiError(422, str(error)) from error
     except Exception as error:  # a transformer may fail in any way; the server goes on
@@ -333,12 +346,15 @@ class Service:
         except InputError as error:
             raise ApiError(422, str(error), next(iter(given))) from error
 
-    async def in_thread(self, work: Callable[[], Result]) -> Result:
-        """Run `work` beside the event loop."""
-        with _refusals():
-            return await asyncio.get_running_loop().run_in_executor(self._threads, work)
+    async def run_in_pool(self, work: Callable[[], Result]) -> Result:
+        """Run `work` beside the event loop; it ends at its next `check_cancelled` if the request ends before."""
+        return await self._run(self._threads, work)
 
-    async def in_thread_whole(self, work: Callable[[], Result]) -> Result:
+    async def run_if_long(self, texts: Sequence[str], work: Callable[[], Result]) -> Result:
+        """Run `work` on texts: at once if they are short, otherwise beside the event loop."""
+        return work() if sum(map(len, texts)) <= _AT_ONCE else await self.run_in_pool(work)
+
+    async def run_write_shielded(self, work: Callable[[], Result]) -> Result:
         """Run `work` that writes: to its end once it has begun, even if the request ends, otherwise not at all."""
         job = self._threads.submit(work)
         with _refusals():
@@ -351,19 +367,33 @@ class Service:
                     await asyncio.wait([asyncio.wrap_future(job)])
                 return job.result()
 
-    async def in_slow_thread(self, work: Callable[[], Result]) -> Result:
-        """Run `work` that takes many seconds, one at a time; it cannot be stopped, and may outlast its request."""
+    async def run_in_slow_pool(self, work: Callable[[], Result]) -> Result:
+        """Run `work` that takes many seconds, one at a time, as `run_in_pool` does."""
         if self._slow_jobs > _SLOW_WAITING:
             raise ApiError(429, "too many maps are being drawn; try again in a moment")
 
         def ended(_: Any) -> None:
             self._slow_jobs -= 1
 
-        job = self._slow_thread.submit(work)
         self._slow_jobs += 1
+        return await self._run(self._slow_thread, work, ended)
+
+    async def _run(
+        self, pool: ThreadPoolExecutor, work: Callable[[], Result], ended: Callable[[Any], None] = lambda _: None
+    ) -> Result:
+        is_over = threading.Event()
+
+        def call() -> Result:
+            with cancellable(is_over.is_set):
+                return work()
+
+        job = pool.submit(call)
         job.add_done_callback(ended)
         with _refusals():
-            return await asyncio.wrap_future(job)
+            try:
+                return await asyncio.wrap_future(job)
+            finally:
+                is_over.set()
 
     def saved_to(self) -> Path:
         """Return the folder that clients may save to, or refuse."""
@@ -385,13 +415,19 @@ class Service:
                 shutil.rmtree(folder, ignore_errors=True)
             self._saving.discard(name)
 
+        is_over = threading.Event()
+
+        def save() -> tuple[Embedder, bool]:
+            with cancellable(is_over.is_set):
+                return _saved(edited(), folder)
+
         self._saving.add(name)
-        job = self._threads.submit(lambda: _saved(edited(), folder))
+        job = self._threads.submit(save)
         try:
             with _refusals():
-                model, is_sparse = await asyncio.shield(asyncio.wrap_future(job))
+                model, is_sparse = await asyncio.wrap_future(job)
         except BaseException:
-            job.cancel()
+            is_over.set()
             job.add_done_callback(undo)  # at once, or when the thread is done with it
             raise
         self._saving.discard(name)
@@ -425,6 +461,7 @@ def _saved(model: Embedder, folder: Path) -> tuple[Embedder, bool]:
             raise
     try:
         opened = load(folder)
+        check_cancelled()
         warm_up(opened)
         return opened, hasattr(opened.encode("ready"), "tocsr")
     except BaseException:

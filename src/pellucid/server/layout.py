@@ -1,0 +1,96 @@
+"""Embeddings as points in the plane and as clusters, computed by a process that can be stopped at any moment.
+
+t-SNE puts similar rows side by side, KMeans makes the clusters. scikit-learn cannot be asked to stop, and its t-SNE
+takes up to half a minute for 5,000 rows.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import subprocess
+import sys
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from pellucid.errors import require
+from pellucid.progress import check_cancelled
+
+_COMPONENTS = 50  # that t-SNE sees: as many keep the neighbours, and it is quicker
+_PERPLEXITY = 30
+_SAME = 1e-6  # rows of length 1 that differ by less are the same but for rounding
+_POLL_S = 0.1  # between two looks at whether the work is cancelled
+_NICE = 10  # how far the process stands back behind the server
+_PROGRAM = "import json, sys; sys.path[:] = json.loads(sys.argv[1]); from pellucid.server.layout import main; main()"
+
+Layout = tuple[npt.NDArray[np.float64], npt.NDArray[np.int64]]
+"""Points, [rows, 2], and the cluster of each row."""
+
+
+def layout_in_process(rows: Any, clusters: int) -> Layout:
+    """Return what `layout` returns, computed by another process, which is killed if this work is cancelled."""
+    require("scikit-learn", "serve")
+    arrays = {"rows": rows} if not hasattr(rows, "tocsr") else {
+        "data": rows.data, "indices": rows.indices, "indptr": rows.indptr, "shape": np.array(rows.shape)
+    }  # fmt: skip
+    content = io.BytesIO()
+    np.savez(content, clusters=np.array(clusters), **arrays)
+    unsent: bytes | None = content.getvalue()
+    paths = json.dumps([path for path in sys.path if path])  # not the working folder, which may hold anything
+    command = [sys.executable, "-I", "-W", "ignore", "-c", _PROGRAM, paths]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        try:
+            while True:
+                check_cancelled()
+                try:
+                    answer, complaint = process.communicate(unsent, timeout=_POLL_S)
+                    break
+                except subprocess.TimeoutExpired:
+                    unsent = None
+        except BaseException:
+            process.kill()
+            raise
+    if process.returncode:
+        last = complaint.decode(errors="replace").strip().rpartition("\n")[2]
+        raise RuntimeError(f"the process that lays out a map ended with {process.returncode}: {last:.200}")
+    with np.load(io.BytesIO(answer)) as found:
+        return found["points"], found["members"]
+
+
+def main() -> None:
+    """Lay out the rows that come on stdin; the points and clusters go to stdout."""
+    if hasattr(os, "nice"):
+        os.nice(_NICE)
+    with np.load(io.BytesIO(sys.stdin.buffer.read())) as arrays:
+        if "rows" in arrays:
+            rows: Any = arrays["rows"]
+        else:
+            from scipy.sparse import csr_matrix
+
+            rows = csr_matrix((arrays["data"], arrays["indices"], arrays["indptr"]), shape=tuple(arrays["shape"]))
+        points, members = layout(rows, int(arrays["clusters"]))
+    content = io.BytesIO()
+    np.savez(content, points=points, members=members)
+    sys.stdout.buffer.write(content.getvalue())
+
+
+def layout(rows: Any, clusters: int) -> Layout:
+    """Return rows of length 1, dense or CSR, as points in the plane, from -1 to 1, in at most so many clusters."""
+    from sklearn.cluster import KMeans
+    from sklearn.decomposition import TruncatedSVD
+    from sklearn.manifold import TSNE
+
+    count = rows.shape[0]
+    width = min(_COMPONENTS, min(rows.shape) - 1)
+    reduced = TruncatedSVD(width, random_state=0).fit_transform(rows) if width < rows.shape[1] else rows
+    reduced = np.nan_to_num(reduced)  # of texts that are all the same
+    members = KMeans(min(clusters, count // 2), n_init=1, random_state=0).fit_predict(reduced)
+    points = np.zeros((count, 2))
+    if reduced.std(axis=0).max() > _SAME:  # else t-SNE divides by 0, and its tree of NaN ends the process
+        perplexity = min(_PERPLEXITY, (count - 1) / 3)
+        points = TSNE(2, perplexity=perplexity, init="pca", random_state=0, max_iter=500).fit_transform(reduced)
+    points = (points - points.mean(axis=0)) / max(float(np.abs(points - points.mean(axis=0)).max()), 1e-9)
+    return np.asarray(points, np.float64), np.asarray(members, np.int64)
