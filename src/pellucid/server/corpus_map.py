@@ -17,7 +17,7 @@ from pellucid.embeddings import stacked, unit_rows
 from pellucid.errors import InputError
 from pellucid.progress import check_cancelled
 from pellucid.server.bodies import ApiError, InferenceError, RequestBody, Route, Whole, answer, described
-from pellucid.server.layout import layout_in_process
+from pellucid.server.layout import cancellable_layout
 from pellucid.server.service import Service
 
 _LEAST_POINTS, _MOST_POINTS = 10, 5000
@@ -161,7 +161,7 @@ def corpus_map(model: Embedder, texts: Sequence[str], clusters: int = 8) -> Corp
         check_cancelled()
         blocks.append(unit_rows(model.encode(block)))
     rows = stacked(blocks)
-    points, members = layout_in_process(rows, clusters)
+    points, members = cancellable_layout(rows, clusters)
     in_vocabulary = np.asarray(abs(rows).sum(axis=1)).ravel() > 0
     return CorpusMap(points.astype(np.float32), *_label_clusters(model, list(texts), members, in_vocabulary))
 

@@ -1,16 +1,17 @@
-"""Embeddings as points in the plane and as clusters, computed by a process that can be stopped at any moment.
+"""Embeddings as points in the plane and as clusters; of many rows by a process that can be stopped at any moment.
 
 t-SNE puts similar rows side by side, KMeans makes the clusters. scikit-learn cannot be asked to stop, and its t-SNE
-takes up to half a minute for 5,000 rows.
+takes up to half a minute for 5,000 rows. A process takes one or two seconds to start.
 """
 
 from __future__ import annotations
 
 import io
 import json
-import os
 import subprocess
 import sys
+from contextlib import suppress
+from tempfile import TemporaryFile
 from typing import Any
 
 import numpy as np
@@ -22,37 +23,33 @@ from pellucid.progress import check_cancelled
 _COMPONENTS = 50  # that t-SNE sees: as many keep the neighbours, and it is quicker
 _PERPLEXITY = 30
 _SAME = 1e-6  # rows of length 1 that differ by less are the same but for rounding
+_MIN_PROCESS_ROWS = 1_500  # fewer take three seconds at most
 _POLL_S = 0.1  # between two looks at whether the work is cancelled
-_NICE = 10  # how far the process stands back behind the server
 _PROGRAM = "import json, sys; sys.path[:] = json.loads(sys.argv[1]); from pellucid.server.layout import main; main()"
 
 Layout = tuple[npt.NDArray[np.float64], npt.NDArray[np.int64]]
 """Points, [rows, 2], and the cluster of each row."""
 
 
-def layout_in_process(rows: Any, clusters: int) -> Layout:
-    """Return what `layout` returns, computed by another process, which is killed if this work is cancelled."""
+def cancellable_layout(rows: Any, clusters: int) -> Layout:
+    """Return what `layout` returns, of many rows computed by a process that is killed if this work is cancelled."""
     require("scikit-learn", "serve")
+    if rows.shape[0] < _MIN_PROCESS_ROWS:
+        return layout(rows, clusters)
     arrays = {"rows": rows} if not hasattr(rows, "tocsr") else {
         "data": rows.data, "indices": rows.indices, "indptr": rows.indptr, "shape": np.array(rows.shape)
     }  # fmt: skip
-    content = io.BytesIO()
-    np.savez(content, clusters=np.array(clusters), **arrays)
-    unsent: bytes | None = content.getvalue()
     paths = json.dumps([path for path in sys.path if path])  # not the working folder, which may hold anything
     command = [sys.executable, "-I", "-W", "ignore", "-c", _PROGRAM, paths]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
-        try:
-            while True:
-                check_cancelled()
-                try:
-                    answer, complaint = process.communicate(unsent, timeout=_POLL_S)
-                    break
-                except subprocess.TimeoutExpired:
-                    unsent = None
-        except BaseException:
-            process.kill()
-            raise
+    with TemporaryFile() as content:  # a pipe would have to be fed
+        np.savez(content, clusters=np.array(clusters), **arrays)
+        content.seek(0)
+        with subprocess.Popen(command, stdin=content, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+            try:
+                answer, complaint = _wait_for(process)
+            except BaseException:
+                process.kill()
+                raise
     if process.returncode:
         last = complaint.decode(errors="replace").strip().rpartition("\n")[2]
         raise RuntimeError(f"the process that lays out a map ended with {process.returncode}: {last:.200}")
@@ -60,10 +57,16 @@ def layout_in_process(rows: Any, clusters: int) -> Layout:
         return found["points"], found["members"]
 
 
+def _wait_for(process: subprocess.Popen[bytes]) -> tuple[bytes, bytes]:
+    """Return what a process has written once it ends."""
+    while True:
+        check_cancelled()
+        with suppress(subprocess.TimeoutExpired):
+            return process.communicate(timeout=_POLL_S)
+
+
 def main() -> None:
     """Lay out the rows that come on stdin; the points and clusters go to stdout."""
-    if hasattr(os, "nice"):
-        os.nice(_NICE)
     with np.load(io.BytesIO(sys.stdin.buffer.read())) as arrays:
         if "rows" in arrays:
             rows: Any = arrays["rows"]
