@@ -77,10 +77,15 @@ def ask(url: str, path: str, body: Any = None, headers: dict[str, str] | None = 
     return answer.status, json.loads(text) if "json" in answer.getheader("content-type", "") else text.decode()
 
 
+def connected(url: str, seconds: float = 20) -> socket.socket:
+    """Return a connection to a server."""
+    host, port = url.removeprefix("http://").split(":")
+    return socket.create_connection((host, int(port)), timeout=seconds)
+
+
 def send_raw(url: str, sent: bytes, seconds: float = 20) -> bytes:
     """Send bytes as they are; return all that comes until the server closes the connection."""
-    host, port = url.removeprefix("http://").split(":")
-    with socket.create_connection((host, int(port)), timeout=seconds) as connection:
+    with connected(url, seconds) as connection:
         connection.sendall(sent)
         return b"".join(iter(lambda: connection.recv(1 << 16), b""))
 

@@ -60,6 +60,14 @@ _SYNONYMS = (  # words of other libraries and servers for one argument
     {"query", "q", "text", "text1", "question", "query_text", "search"},
     {"texts", "documents", "docs", "passages", "sentences", "inputs", "input", "corpus"},
     {"model", "model_id", "model_name", "model_path", "name"},
+    {"eq", "=", "==", "is", "equals", "equal"},
+    {"ne", "!=", "<>", "not", "not_eq", "neq"},
+    {"in", "any", "any_of", "one_of"},
+    {"nin", "not_in", "not in", "none_of"},
+    {"gt", ">"},
+    {"gte", ">=", "ge", "min", "from", "after"},
+    {"lt", "<"},
+    {"lte", "<=", "le", "max", "to", "before"},
     {"word_weights", "boost", "boosts"},
     {"index", "index_path", "path", "folder"},
 )
@@ -70,7 +78,7 @@ def nearest_name(name: str, names: Iterable[str]) -> str | None:
     name, folded = name.casefold()[:200], {known.casefold(): known for known in names}
     synonyms = next((group for group in _SYNONYMS if name in group), set[str]())
     close = get_close_matches(name, folded, 1, 0.75) or [known for known in folded if known in synonyms]
-    close = close or get_close_matches(name, folded, 1, 0.5)
+    close = close or get_close_matches(name, folded, 1)
     return folded[close[0]] if close else None
 
 

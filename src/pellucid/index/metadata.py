@@ -10,11 +10,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import date, datetime
-from difflib import get_close_matches
 from itertools import product
 from typing import Any, NamedTuple
 
-from pellucid.errors import InputError
+from pellucid.errors import InputError, nearest_name, unknown_name
 from pellucid.index.engine import Condition, Where
 from pellucid.unicode import well_formed
 
@@ -149,6 +148,8 @@ def parse_where(where: Any, fields: Fields) -> Where:
     alternatives = [where] if isinstance(where, Mapping) else where
     if not isinstance(alternatives, Sequence) or isinstance(alternatives, str):
         raise InputError(f'where is {where!r:.60}; it is a dict such as {{"year": {{"gte": 1990}}}}, or a list of such')
+    if not alternatives:  # a program whose list of allowed conditions is empty must not get every document
+        raise InputError("where is an empty list, so no document can meet it; give a condition, or None for all")
     return tuple(tests for one in alternatives for tests in _tests(one, fields))
 
 
@@ -159,9 +160,9 @@ def _tests(where: Any, fields: Fields) -> Iterator[tuple[Condition, ...]]:
     every: list[list[list[Condition]]] = []
     for name, wanted in where.items():
         if name not in fields:
-            near = get_close_matches(str(name), fields, 1)
+            near = nearest_name(str(name), fields)
             known = ", ".join(sorted(fields)) or "none"
-            hint = f"; did you mean {near[0]!r}?" if near else f"; its fields are {known:.200}"
+            hint = f"; did you mean {near!r}?" if near else f"; its fields are {known:.200}"
             raise InputError(f"no document of this index has a field {name!r:.60}{hint}")
         every += _field_tests(_Field(name, *fields[name]), wanted)
     for chosen in product(*every):
@@ -198,7 +199,7 @@ def _field_tests(field: _Field, wanted: Any) -> Iterator[list[list[Condition]]]:
         wanted = {"in" if isinstance(wanted, (list, tuple, set)) else "eq": wanted}
     for operator, value in wanted.items():
         if operator not in _OPERATORS:
-            raise InputError(f"unknown operator {operator!r:.40} for {field}; use {', '.join(_OPERATORS)}")
+            raise InputError(f"{unknown_name('operator', operator, _OPERATORS)}; it is of the {field}")
         if operator == "exists":
             yield [_exists(field, value)]
         elif operator in _RANGES:

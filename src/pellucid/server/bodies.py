@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from typing import Annotated, Any, ClassVar, get_args
+from typing import Annotated, Any, ClassVar, get_args, get_type_hints
 
 import orjson
 from fastapi.routing import APIRoute
@@ -79,7 +79,7 @@ def error_answer(path: str, error: ApiError) -> Response:
     """Return an error in the form of the API that `path` belongs to; OpenAI's clients expect 400 for wrong requests."""
     message = str(error).encode("utf-8", "replace").decode()  # it may quote a lone surrogate of the client's
     headers = {"www-authenticate": "Bearer"} if error.status == 401 else {}
-    if error.status == 429:
+    if error.status in (429, 503):
         headers["retry-after"] = "1"
     if path.startswith("/v1/"):
         status = 400 if error.status == 422 else error.status
@@ -221,7 +221,7 @@ class BodyCounter:
     def __init__(self, max_bytes: int, max_values: int) -> None:
         """Take the limits."""
         self._max_bytes, self._max_values = max_bytes, max_values
-        self._bytes, self._values = 0, 1
+        self._bytes, self.values = 0, 1
         self._in_string = self._is_escaped = False
 
     def check_bytes(self, count: int) -> None:
@@ -238,9 +238,9 @@ class BodyCounter:
         chunk = chunk[self._is_escaped :].replace(b"\\\\", b"")  # pairs first: what is left escapes a character
         self._is_escaped = chunk.endswith(b"\\")
         stretches = chunk.replace(b'\\"', b"").translate(None, self._DROPPED).split(b'"')
-        self._values += sum(map(len, stretches[self._in_string :: 2]))
+        self.values += sum(map(len, stretches[self._in_string :: 2]))
         self._in_string ^= len(stretches) % 2 == 0
-        if self._values > self._max_values and self._bytes > SMALL_BODY_BYTES:
+        if self.values > self._max_values and self._bytes > SMALL_BODY_BYTES:
             raise ApiError(422, f"the body has more than {self._max_values:,} values; send less in one request")
 
 
@@ -293,7 +293,8 @@ class Route(APIRoute):
         names = [field.alias for field in self.dependant.query_params]
         respond = super().get_route_handler()
         if self.body_field is not None:  # FastAPI's own reading takes longer than encoding a short text
-            respond = _body_handler(self.body_field.field_info.annotation, self.endpoint)
+            hints = get_type_hints(self.endpoint, include_extras=True)  # FastAPI's own lack the discriminator
+            respond = _body_handler(hints[self.body_field.name], self.endpoint)
 
         async def handle(request: Request) -> Response:
             if request.scope["query_string"]:

@@ -172,14 +172,14 @@ class SimilarityRequest(RequestBody):
     parameters: _Options | None = None
 
 
-def _kind_of_inputs(given: Any) -> str:
-    inputs = given.get("inputs") if isinstance(given, dict) else getattr(given, "inputs", None)
-    return "SimilarityRequest" if isinstance(inputs, dict | SimilarityInputs) else "EmbedRequest"
+def _kind_of_request(body: Any) -> str:
+    is_similarity = isinstance(body, dict) and (isinstance(body.get("inputs"), dict) or "parameters" in body)
+    return "SimilarityRequest" if is_similarity else "EmbedRequest"
 
 
 _EmbedOrSimilarity = Annotated[  # a plain union would complain about both of them
     Annotated[SimilarityRequest, Tag("SimilarityRequest")] | Annotated[EmbedRequest, Tag("EmbedRequest")],
-    Discriminator(_kind_of_inputs),
+    Discriminator(_kind_of_request),
 ]
 
 

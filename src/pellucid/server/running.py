@@ -39,6 +39,7 @@ _MOST_CONNECTIONS = 2000
 _MOST_FILES = 4096  # that the process may have open, where the system allows it: connections are files
 _MAX_HEAD_BYTES = 64 << 10  # of a head with its trailers, or of the frames of a chunked body beyond its length
 _FEED_BYTES = 8 << 10  # that the parser gets at a time: a head that goes over the limit is noticed so soon
+_LINGER_S = 1.0  # for the rest of a head that is refused
 _LAST_MOMENT = 0.1  # seconds at the end, for requests that have arrived and were not read yet
 _HEAD_TOO_LARGE = b"HTTP/1.1 431 Request Header Fields Too Large\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
 
@@ -95,7 +96,8 @@ class TimeoutProtocol(HttpToolsProtocol):  # type: ignore[misc]
             self.flow.pause_reading()
         else:
             self.transport.write(_HEAD_TOO_LARGE)
-            self.transport.close()
+            self.transport.write_eof()  # closed at once, with bytes unread, the client might not see the answer
+            self.loop.call_later(_LINGER_S, self.transport.abort)
 
     def send_400_response(self, msg: str) -> None:
         """Answer what cannot be read; a head over the limit is what the parser gave up for its callbacks' sake."""
