@@ -34,6 +34,13 @@ FORMAT = 1
 _BUNDLED = Path(__file__).parent / "bundled"
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
 _HUB_NAME = re.compile(rf"[A-Za-z0-9][\w.-]*|{_HUB_ID.pattern}")  # some of other libraries have no owner
+_HUB_URL = re.compile(r"(?:(?:https?://)?(?:www\.)?(?:huggingface\.co|hf\.co)/|hf://)([^?#]*).*", re.IGNORECASE)
+_HUB_SECTIONS = ("datasets", "spaces", "papers", "docs", "blog", "collections", "learn", "posts", "join", "settings")
+_OWNED_NAME = re.compile(  # of models on the hub whose owner is sentence-transformers; other names are not looked up
+    r"(?:all|multi-qa|paraphrase|msmarco|distiluse|gtr-t5|sentence-t5|nli|stsb|quora|xlm-r|use-cmlm|facebook-dpr"
+    r"|static-retrieval|static-similarity|average_word_embeddings)[-_][\w.-]+|LaBSE",
+    re.IGNORECASE,
+)
 _HUB_FILES = ["*.json", "*.safetensors", "*.txt", "*.tsv", "*.model", "README.md"]
 _EDITABLE = ("README.md", "dimensions.tsv")  # by people: they have no checksum
 _ALWAYS_CHECKED = 4 << 20  # bytes; the files of a model that has no more are compared with their checksums at opening
@@ -104,9 +111,42 @@ def _leads_inside(path: Path, folder: Path) -> bool:
         return False
 
 
+def resolve_name(name_or_path: Any) -> Any:
+    """Return a path without "~", and the hub id that an address of the hub, or a name without its owner, stands for.
+
+    "all-MiniLM-L6-v2" is "sentence-transformers/all-MiniLM-L6-v2", as in that library, where no file has the name.
+    """
+    if not isinstance(name_or_path, (str, os.PathLike)):
+        return name_or_path
+    text = os.path.expanduser(name_or_path)
+    if not isinstance(name_or_path, str):
+        return Path(text)
+    if text in bundled_models() or os.path.exists(text):
+        return text
+    if address := _HUB_URL.fullmatch(text.strip()):
+        return _hub_id_of(text, address[1].strip("/").split("/"))
+    if "://" in text:
+        raise ModelFolderError(f"{text!r:.200} is an address; download the model, and give its folder")
+    return f"sentence-transformers/{text}" if _OWNED_NAME.fullmatch(text) and not _looks_like_path(text) else text
+
+
+def _hub_id_of(address: str, parts: list[str]) -> str:
+    """Return "owner/name" of the path of an address of the hub."""
+    parts = parts[1:] if parts[0] == "models" else parts
+    if parts[0] in _HUB_SECTIONS or len(parts) < 2 or not _HUB_ID.fullmatch("/".join(parts[:2])):
+        raise ModelFolderError(f"{address!r:.200} is the address of no model on the hub; give owner/name")
+    if len(parts) > 3 and parts[2] in ("tree", "blob", "resolve", "commit") and parts[3] != "main":
+        raise ModelFolderError(
+            f"{address!r:.200} names the revision {parts[3]!r:.60}; get it with: hf download {'/'.join(parts[:2])} "
+            f"--revision {parts[3]} --local-dir FOLDER, and give the folder"
+        )
+    return "/".join(parts[:2])
+
+
 def identify(name_or_path: str | os.PathLike[str]) -> Kind:
     """Return what kind of model a name, path or hub id means; of a hub id only the config is fetched."""
-    text, path = os.fspath(name_or_path), Path(name_or_path).expanduser()
+    name_or_path = resolve_name(name_or_path)
+    text, path = os.fspath(name_or_path), Path(name_or_path)
     if isinstance(name_or_path, str) and text in bundled_models():
         return "pellucid"
     if path.is_dir():
@@ -154,10 +194,11 @@ def locate(name_or_path: str | os.PathLike[str]) -> Path:
     """Return the local folder or text file of a name, path or hub id, downloading where needed."""
     if not isinstance(name_or_path, (str, os.PathLike)):
         raise InputError(f"a model is opened by a name or path, got {type(name_or_path).__name__}")
+    name_or_path = resolve_name(name_or_path)
     text = os.fspath(name_or_path)
     if isinstance(name_or_path, str) and text in bundled_models():
         return _BUNDLED / text
-    path = Path(text).expanduser()
+    path = Path(text)
     if path.is_dir() or path.is_file():
         return path
     if path.exists():
@@ -398,7 +439,7 @@ def saving(
     has_card: bool = True,
 ) -> Iterator[Path]:  # fmt: skip
     """Yield a folder for a model's files, which becomes `path` whole or not at all; `facts` may be filled meanwhile."""
-    target = Path(path)
+    target = Path(os.path.expanduser(path))
     with writing_folder(target) as folder:
         yield folder
         names = sorted(entry.name for entry in folder.iterdir())

@@ -21,6 +21,7 @@ from pellucid.folder import (
     locate,
     outside,
     read_config,
+    resolve_name,
 )
 from pellucid.untrusted import check_finite, check_modules, check_token_ids, loading
 
@@ -40,10 +41,10 @@ def load(model: Any, *, allow_outside: bool = False, fit: bool = False) -> Embed
 
     Args:
         model: the name of a bundled model ("static-en"), a folder that `save_pretrained` wrote, a hub id ("owner/name",
-            downloaded once and cached), a folder or hub id of sentence-transformers, or a text file of word vectors
-            (.txt, .vec, also .gz or .xz). A string that looks like a path is never looked up on the hub. Or something
-            opened: a SentenceTransformer, a callable from a list of texts to an array [texts, dimension], or a model of
-            ours, which is given back.
+            or its address, downloaded once and cached), a folder, hub id or name ("all-MiniLM-L6-v2") of
+            sentence-transformers, or a text file of word vectors (.txt, .vec, also .gz or .xz). A string that looks
+            like a path is never looked up on the hub. Or something opened: a SentenceTransformer, a callable from a
+            list of texts to an array [texts, dimension], or a model of ours, which is given back.
         allow_outside: open also what the folder names elsewhere: an encoder, part or backbone at another path of this
             machine, or one that must be asked of the hub. Allow it for folders that you trust.
         fit: call a function with some thousand sentences when its reasons are first needed, to fit them. Without it
@@ -62,11 +63,11 @@ def load(model: Any, *, allow_outside: bool = False, fit: bool = False) -> Embed
         return model
     if not isinstance(model, (str, os.PathLike)):
         return _encoder(model, "words", fit=fit)
+    model = resolve_name(model)
     with outside(allow_outside):
         if identify(model) == "sentence-transformers":
-            kept = Path(os.path.expanduser(model)) / "reasons"
-            found = kept if (kept / "config.json").is_file() else "words"
-            return _encoder(open_sentence_transformer(os.path.expanduser(model)), found)
+            kept = Path(model) / "reasons"
+            return _encoder(open_sentence_transformer(model), kept if (kept / "config.json").is_file() else "words")
         place = locate(model)
         family = "static" if place.is_file() else read_config(place).get("family")
         if not isinstance(family, str) or family not in FAMILIES:
@@ -90,11 +91,11 @@ def load_by_name(names_or_paths: Iterable[str]) -> dict[str, Embedder]:
     """Open models to be served, by the names that clients use: a path is called by its last part."""
     opened: dict[str, Embedder] = {}
     for given in names_or_paths:
-        place = Path(given).expanduser()
-        name = Path(os.path.abspath(place)).name if place.exists() else given
+        place = resolve_name(given)
+        name = Path(os.path.abspath(place)).name if Path(place).exists() else place
         if name in opened:
             raise InputError(f"two models are called {name!r}; rename the folder of one")
-        opened[name] = load(given)
+        opened[name] = load(place)
     return opened
 
 

@@ -70,7 +70,7 @@ _AT_FDCWD = -100
 @contextmanager
 def writing(path: str | os.PathLike[str]) -> Iterator[Path]:
     """Yield a temporary path beside `path`; it replaces `path` when the block ends without an error."""
-    path = Path(path)
+    path = Path(os.path.expanduser(path))
     if path.name in ("", "..") or path.is_dir():
         raise WritingError(errno.EISDIR, f"cannot write to {str(path)!r}: it is a folder; give the name of a file")
     with writing_explained(path), _writing_lock(path):
@@ -95,7 +95,7 @@ def writing_folder(
     What its owner added there (notes, `.git`) is kept. `replaceable` checks what is there and names the files of it to
     drop; None is for models.
     """
-    path = Path(os.path.realpath(path))  # a link to a folder stays a link
+    path = Path(os.path.realpath(os.path.expanduser(path)))  # a link to a folder stays a link
     with writing_explained(path), _writing_lock(path):
         outdated = (replaceable or _replaceable)(path)
         aside = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")

@@ -48,6 +48,74 @@ def test_load_opens_what_was_saved(fruit, saved):
         np.testing.assert_array_equal(opened.encode(TEXTS), fruit.encode(TEXTS))
 
 
+def test_a_tilde_is_the_home_wherever_a_path_is_given(fruit, tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    (tmp_path / "home").mkdir()
+    monkeypatch.chdir(tmp_path)
+    fruit.save_pretrained("~/models/fruit")
+    for opened in (
+        pellucid.load("~/models/fruit"),
+        pellucid.load(Path("~/models/fruit")),
+        pellucid.load("~/models/fruit/"),
+    ):
+        np.testing.assert_array_equal(opened.encode(TEXTS), fruit.encode(TEXTS))
+    assert list(pretrained.load_by_name(["~/models/fruit"])) == ["fruit"]
+    EnsembleEmbedder(["~/models/fruit", fruit]).save_pretrained("~/models/both")
+    assert pellucid.load("~/models/both").names == ["static", "static 2"]
+    with pellucid.Index.create("~/index", "~/models/fruit", bm25=False) as index:
+        index.add(TEXTS[:2])
+    with pellucid.Index.open("~/index") as index:
+        assert index.search("apple")[0].text == "the apple"
+    assert [entry.name for entry in tmp_path.iterdir()] == ["home"]
+    for unknown in ("~/models/pear", "~nobody-has-this-name/fruit"):
+        with pytest.raises(ModelFolderError, match="no model"):
+            pellucid.load(unknown)
+
+
+@pytest.mark.parametrize(
+    "host", ["https://huggingface.co/", "http://www.huggingface.co/", "huggingface.co/", "hf.co/", "hf://"]
+)
+@pytest.mark.parametrize("more", ["", "/", "/tree/main", "/blob/main/README.md", "/discussions/3", " "])
+def test_an_address_of_the_hub_is_the_model_that_it_shows(host, more):
+    for address in (f"{host}owner/a.name-v2{more}", f"{host}owner/a.name-v2{more.strip()}?library=x#usage"):
+        assert model_folder.resolve_name(address) == "owner/a.name-v2"
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("https://huggingface.co/owner/name/tree/v2", "names the revision 'v2'; get it with: hf download owner/name"),
+        ("https://huggingface.co/datasets/owner/name", "the address of no model"),
+        ("https://huggingface.co/", "the address of no model"),
+        ("hf.co/../name", "the address of no model"),
+        ("https://example.com/owner/name", "is an address; download the model"),
+        ("file:///etc/passwd", "is an address; download the model"),
+        ("bert-base-uncased", r"no model 'bert-base-uncased'.* or a hub id \(owner/name\)"),
+        ("all", "no model 'all'"),
+        ("static_en", "Did you mean 'static-en'"),
+    ],
+)
+def test_other_addresses_and_names_without_an_owner_are_not_looked_up(never_online, name, message):
+    with pytest.raises(ModelFolderError, match=message):
+        pellucid.load(name)
+
+
+def test_a_name_of_sentence_transformers_needs_no_owner(tmp_path, monkeypatch):
+    """As in that library; a file of the name comes first, and a folder may not name what must be looked up."""
+    asked = []
+    monkeypatch.setattr("huggingface_hub.try_to_load_from_cache", lambda repo, file: asked.append(repo))
+    monkeypatch.setattr("huggingface_hub.hf_hub_download", lambda repo, file: (_ for _ in ()).throw(OSError("away")))
+    for name in ("all-MiniLM-L6-v2", "multi-qa-mpnet-base-dot-v1", "LaBSE", "paraphrase-multilingual-MiniLM-L12-v2"):
+        with pytest.raises(ModelFolderError, match=f"'sentence-transformers/{name}' is not a folder here"):
+            pellucid.load(name)
+        assert asked.pop() == f"sentence-transformers/{name}"
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "all-MiniLM-L6-v2").mkdir()
+    with pytest.raises(ModelFolderError, match="holds no model"):
+        pellucid.load("all-MiniLM-L6-v2")
+    assert asked == []
+
+
 def test_a_path_is_served_by_its_last_part(fruit, tmp_path, monkeypatch):
     fruit.save_pretrained(tmp_path / "a" / "mine")
     fruit.save_pretrained(tmp_path / "b" / "mine")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import lzma
+import re
 import socket
 import sys
 from collections.abc import Iterator
@@ -108,6 +109,20 @@ def test_unknown_task_names_the_nearest(data: Path) -> None:
         evaluate(Planar(), data=data, tasks="STS")
     with pytest.raises(InputError, match=r"MTEB has no English task 'STS21'; did you mean 'STS"):
         evaluate(Planar(), tasks=["STS21"])
+
+
+@pytest.mark.full
+def test_the_classic_sets_and_those_of_the_help_are_known_by_their_names() -> None:
+    from typer.testing import CliRunner
+
+    from pellucid.cli.app import app
+    from pellucid.evaluation.evaluating import HUB_TASKS, _choose_hub
+
+    told = re.findall(r"--task ([\w.-]+)", CliRunner().invoke(app, ["evaluate", "--help"]).output)
+    names = [*HUB_TASKS, *told, "stsbenchmark", "STSBenchmark.v2", "TwentyNewsgroupsClustering", "ArguAna"]
+    assert "STSBenchmark" in told
+    for name in names:
+        assert [task.name.lower() for task in _choose_hub([name])] == [name.lower()] or name in ("STS", "Retrieval")
 
 
 # --- the hub's data ---

@@ -40,7 +40,7 @@ from pellucid.errors import (
     missing_extra,
 )
 from pellucid.fingerprint import claim_model
-from pellucid.folder import is_outside_allowed
+from pellucid.folder import is_outside_allowed, resolve_name
 from pellucid.index.models import Model
 from pellucid.parquet import Table
 from pellucid.progress import Progress
@@ -128,8 +128,8 @@ def encode_corpus(
         claim_model(work.facts, known.encoder, folder)
         own = _in_this_process(known.encoder, workers) and engine == "local"
         if not own and isinstance(model, (str, os.PathLike)):  # a worker elsewhere may be in another folder
-            path = Path(model).expanduser()
-            model = str(path.absolute()) if path.exists() else os.fspath(model)
+            model = resolve_name(model)
+            model = os.path.abspath(model) if Path(model).exists() else os.fspath(model)
         job = Job(
             known.encoder if own else model, source.absolute(), folder.absolute(), field, id_field, settings.role,
             settings.format, settings.shard_size, work.facts.get("texts", 0), uuid.uuid4().hex, begun,

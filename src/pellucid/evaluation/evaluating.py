@@ -166,7 +166,8 @@ def _choose_hub(wanted: Sequence[str] | None) -> list[HubTask]:
     types: dict[str, list[str]] = {}
     for name in HUB_TASKS:
         types.setdefault(mteb.get_task(name).metadata.type.lower(), []).append(name)
-    known = {task.metadata.name.lower(): task.metadata.name for task in mteb.get_tasks(languages=["eng"])}
+    english = mteb.get_tasks(languages=["eng"], exclude_superseded=False)  # the classic sets have newer versions
+    known = {task.metadata.name.lower(): task.metadata.name for task in english}
     chosen: dict[str, None] = {}
     for name in wanted:
         if name.lower() not in types and name.lower() not in known:

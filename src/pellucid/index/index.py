@@ -10,6 +10,7 @@ How it lies on disk: `commits.py` is the one commit point, `segments.py` holds d
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -118,7 +119,7 @@ class Index(IndexHandle):
             InputError: something is in the folder, or an argument has a value that cannot be used.
             MissingExtraError: what `pellucid[search]` brings is not installed.
         """
-        folder = Path(path)
+        folder = Path(os.path.expanduser(path))
         taken = InputError(f"{folder} exists and is not empty; open it with Index.open, or give a new name")
         if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
             raise taken
@@ -177,7 +178,7 @@ class Index(IndexHandle):
                 elsewhere, or a model is not the one that the index was made with.
         """
         with outside(allow_outside):
-            return cls._open(Path(path), models, engine, rebuild=rebuild, read_only=read_only)
+            return cls._open(Path(os.path.expanduser(path)), models, engine, rebuild=rebuild, read_only=read_only)
 
     @classmethod
     def _open(

@@ -26,7 +26,7 @@ from pellucid.encoder.words import WordReasons
 from pellucid.ensemble.embedder import EnsembleEmbedder
 from pellucid.errors import IndexFolderError, InputError, ModelFolderError
 from pellucid.fingerprint import PROBES, check_same, fingerprint
-from pellucid.folder import bundled_models, named_place
+from pellucid.folder import bundled_models, named_place, resolve_name
 from pellucid.index.embedding_server import EmbeddingServer
 from pellucid.index.settings import BM25
 from pellucid.pretrained import load
@@ -48,6 +48,7 @@ class Model:
 
     def __init__(self, name: str, given: Any) -> None:
         """Open what `pellucid.load` takes, and encode a few texts."""
+        given = resolve_name(given)
         self.name, self.encoder = name, load(given)
         self.source = str(given) if isinstance(given, (str, Path)) else None  # else it was given as an object
         rows = self._units(list(PROBES), None)
@@ -102,7 +103,7 @@ def open_models(models: Mapping[str, Any] | Sequence[Any] | str | None) -> dict[
     if isinstance(models, Mapping):
         named = dict(models)
     else:
-        several = models if isinstance(models, (list, tuple)) else [models]
+        several = list(map(resolve_name, models if isinstance(models, (list, tuple)) else [models]))
         named = {
             Path(model).name
             if isinstance(model, (str, Path))

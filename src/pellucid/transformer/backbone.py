@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pellucid.errors import InputError, ModelFolderError, require, warn
-from pellucid.folder import check_adapter, local_folder, locate
+from pellucid.folder import check_adapter, local_folder, locate, resolve_name
 from pellucid.store import read_json, write_json
 from pellucid.transformer.attention import (
     context_length,
@@ -357,6 +357,7 @@ def open_backbone(
         InputError: the model has no such head or cannot have that attention.
         MissingExtraError: torch, transformers or (for an adapter) peft is not installed.
     """
+    name_or_path = resolve_name(name_or_path)
     name = os.fspath(name_or_path)
     if attention not in ("bidirectional", "causal") and (type(attention) is not int or attention < 1):
         raise InputError(f"attention is {attention!r:.40}; it must be 'bidirectional', 'causal' or a number of layers")
@@ -409,6 +410,7 @@ def prepare(
 
 def read_transformer_config(name_or_path: str | Path) -> Any:
     """Return what transformers reads of a model's `config.json`; a folder's files are checked first."""
+    name_or_path = resolve_name(name_or_path)
     name = os.fspath(name_or_path)
     with loading(name):
         from transformers import AutoConfig
