@@ -740,3 +740,30 @@ def test_without_a_terminal_long_work_prints_lines(monkeypatch, capsys):
         for _ in range(5):
             bar.advance(10)
     assert capsys.readouterr().err == "reading: 20 of 50 texts after 31 s\nreading: 50 of 50 texts after 61 s\n"
+
+
+# --- options given twice ----------------------------------------------------------------------------------------------
+
+
+def _options_with_a_value():
+    """Yield every command with an option of it that takes one value."""
+    todo = [((), typer.main.get_command(app))]
+    while todo:
+        names, command = todo.pop()
+        todo += [((*names, name), inner) for name, inner in getattr(command, "commands", {}).items()]
+        for option in command.params:
+            if option.param_type_name == "option" and not (option.is_flag or option.multiple or option.count):
+                yield names, option
+
+
+def test_an_option_with_one_value_is_refused_a_second(run):
+    tried = set()
+    for command, option in _options_with_a_value():
+        for first, second in (option.opts[0], option.opts[-1]), (option.opts[-1], option.opts[0]):
+            values = ["1", "2"]
+            output = run(*command, first, values[0], second, values[1], code=2).output
+            assert f"{' / '.join(option.opts)}: given twice, as '1' and '2'" in output, (command, output)
+        tried.add(command)
+    assert {("serve",), ("index", "build"), ("vocabulary", "add"), ("search",)} <= tried and len(tried) > 25
+    same = run("serve", "--port=80", "--port", "80", code=2).output
+    assert "given twice, as '80' and '80'" in same

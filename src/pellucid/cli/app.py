@@ -33,7 +33,7 @@ from pellucid.cli.input import (
     roles_of,
     tabbed_pairs,
 )
-from pellucid.cli.output import Listed, json_line, model_facts, say, show
+from pellucid.cli.output import Listed, OneValueEach, json_line, model_facts, say, show
 from pellucid.errors import VERSION, PellucidError
 
 
@@ -460,6 +460,9 @@ def doctor(json: JsonOption = False) -> None:
 for _part in (look, make, vocabulary, search, serving):  # each registers its own commands
     app.registered_commands += _part.commands.registered_commands
     app.registered_groups += _part.commands.registered_groups
+for _commands in (app, *(group.typer_instance for group in app.registered_groups)):
+    for _command in _commands.registered_commands if _commands is not None else ():
+        _command.cls = OneValueEach
 
 
 def main() -> None:

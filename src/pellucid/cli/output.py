@@ -9,11 +9,12 @@ import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
+from functools import partial
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, ClassVar
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 
 from pellucid.errors import InputError, missing_extra
 
@@ -22,6 +23,25 @@ if TYPE_CHECKING:
 
 # characters beside those that JSON escapes itself
 _STEERING = re.compile("[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
+
+
+class OneValueEach(TyperCommand):
+    """A command that refuses a second value for an option that takes one; otherwise the last would count unseen."""
+
+    def make_parser(self, ctx: Any) -> Any:
+        """Return the parser."""
+        parser = super().make_parser(ctx)
+        for option in {*parser._long_opt.values(), *parser._short_opt.values()}:
+            if option.action == "store":
+                option.process = partial(_store_once, option, option.process)  # type: ignore[method-assign]
+        return parser
+
+
+def _store_once(option: Any, store: Callable[[Any, Any], None], value: Any, state: Any) -> None:
+    if option.dest in state.opts:
+        both = f"{state.opts[option.dest]!r:.80} and {value!r:.80}"
+        raise typer.BadParameter(f"given twice, as {both}; it takes one value", param_hint=" / ".join(option.obj.opts))
+    store(value, state)
 
 
 class Listed(TyperGroup):
