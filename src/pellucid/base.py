@@ -38,6 +38,7 @@ from pellucid.errors import InputError, ModelFolderError
 from pellucid.folder import check_family, locate, saving
 from pellucid.progress import Progress
 from pellucid.query import Query
+from pellucid.store import temporary_folder
 from pellucid.text import words_before
 
 if TYPE_CHECKING:
@@ -586,12 +587,10 @@ class Embedder(ABC):
 
     def push_to_hub(self, repo_id: str, *, private: bool = False, token: str | None = None) -> str:
         """Upload the model to the Hugging Face hub and return the address of the commit."""
-        import tempfile
-
         from huggingface_hub import HfApi
 
         api = HfApi(token=token)
         api.create_repo(repo_id, private=private, exist_ok=True)
-        with tempfile.TemporaryDirectory() as folder:
-            self.save_pretrained(Path(folder) / "model")
-            return str(api.upload_folder(repo_id=repo_id, folder_path=Path(folder) / "model"))
+        with temporary_folder() as folder:
+            self.save_pretrained(folder / "model")
+            return str(api.upload_folder(repo_id=repo_id, folder_path=folder / "model"))

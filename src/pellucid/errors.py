@@ -32,6 +32,10 @@ class IndexFolderError(PellucidError, ValueError):
     """A search index is missing, broken, of another version, or another process keeps changing it."""
 
 
+class ReadingError(ModelFolderError, IndexFolderError):
+    """A file is there and cannot be read now: too many open files, no permission, a failing disk. It is not damaged."""
+
+
 class EngineError(PellucidError, ConnectionError):
     """The engine of a search index, or a server of embeddings, cannot be reached, or cannot answer in full."""
 

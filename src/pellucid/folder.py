@@ -23,8 +23,8 @@ from itertools import islice
 from pathlib import Path, PurePosixPath
 from typing import Any, Literal, NamedTuple
 
-from pellucid.errors import VERSION, InputError, ModelFolderError
-from pellucid.store import broken_tensor, checksum, read_json, write_json, writing_folder
+from pellucid.errors import VERSION, InputError, ModelFolderError, ReadingError
+from pellucid.store import broken_tensor, checksum, read_json, reading_error, write_json, writing_folder
 
 Kind = Literal["pellucid", "sentence-transformers", "transformer", "vectors", "unknown", "nothing"]
 
@@ -187,7 +187,10 @@ def _kind_of(path: Path, *, is_stock: bool) -> Kind:
 
 def bundled_models() -> list[str]:
     """Return the names of the models that come with the package, sorted."""
-    return sorted(config.parent.name for config in _BUNDLED.glob("*/config.json"))
+    try:
+        return sorted(config.parent.name for config in _BUNDLED.glob("*/config.json"))
+    except OSError as error:
+        raise reading_error(_BUNDLED, error) from error
 
 
 def locate(name_or_path: str | os.PathLike[str]) -> Path:
@@ -324,7 +327,7 @@ def check_regular(folder: Path) -> None:
             with os.scandir(here) as entries:
                 found = [Path(entry.path) for entry in islice(entries, left + 1)]
         except OSError as error:
-            raise ModelFolderError(f"cannot read {here}: {error.strerror or error}") from error
+            raise reading_error(here, error) from error
         for entry in found:
             left -= 1
             if left < 0:
@@ -422,6 +425,8 @@ def _state(folder: Path, name: str, expected: str | None) -> FileState:
     if path.suffix == ".safetensors":
         try:
             broken = broken_tensor(path)
+        except ReadingError:
+            raise
         except ModelFolderError as error:
             return FileState(name, f"broken: {error}", False)
         if broken is not None:

@@ -29,15 +29,17 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from io import FileIO
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
-from pellucid.errors import InputError, ModelFolderError, PellucidError, WritingError, without_panic
+from pellucid.errors import InputError, ModelFolderError, PellucidError, ReadingError, WritingError, without_panic
+from pellucid.forks import call_after_fork, current_process, without_forks
 
 _DTYPES = {
     "F64": np.float64,
@@ -57,12 +59,17 @@ MAX_READ_BYTES = 4 << 20
 
 _MAX_HEADER = 16 << 20  # bytes; the format allows 100 MB, a model of ours needs a few hundred bytes
 _MAX_JSON = 64 << 20
-_NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO}
-_NO_PLACE = {errno.ENOTDIR, errno.EEXIST, errno.ELOOP, errno.ENAMETOOLONG}
+DISK_FULL_ERRNOS = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO}
+BAD_PATH_ERRNOS = {errno.ENOTDIR, errno.EEXIST, errno.ELOOP, errno.ENAMETOOLONG}
+LOCKED_ERRNOS = {errno.EWOULDBLOCK, errno.EAGAIN, errno.EACCES, errno.EDEADLK}  # what systems say of a lock in use
+_LIMITS = {
+    errno.EMFILE: "close files, or raise the limit of this process (ulimit -n)",
+    errno.ENFILE: "close files, or raise the limit of the system",
+    errno.ENOMEM: "free some memory, or raise the limit of this process (ulimit -v)",
+}  # what the process or the system has too little of, and the way out
 _PATIENCE = 300  # seconds that a writer waits for another one of the same path
-_BUSY = {errno.EWOULDBLOCK, errno.EAGAIN, errno.EACCES, errno.EDEADLK}  # what systems say of a lock that is held
-_BEYOND = 1 << 20  # which byte of a lock file Windows locks: not the text, which others read
-_OLD = "model"  # what the model before is called where it cannot be exchanged in one step
+_WINDOWS_LOCK_OFFSET = 1 << 20  # which byte of a lock file Windows locks: not the text, which others read
+PREVIOUS_NAME = "model"  # what the model before is called where it cannot be exchanged in one step
 _RENAME_EXCHANGE = 2  # linux/fs.h
 _AT_FDCWD = -100
 
@@ -73,17 +80,21 @@ def writing(path: str | os.PathLike[str]) -> Iterator[Path]:
     path = Path(os.path.expanduser(path))
     if path.name in ("", "..") or path.is_dir():
         raise WritingError(errno.EISDIR, f"cannot write to {str(path)!r}: it is a folder; give the name of a file")
-    with writing_explained(path), _writing_lock(path):
-        aside = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
+    path = path.absolute()  # the process may go to another folder meanwhile
+    with translate_os_errors(path), _path_lock(path) as lock:
+        tmp_path = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
         try:  # an interrupt finds the file named, however early it comes
-            aside.touch(0o600, exist_ok=False)
-            yield aside
-            _flush_to_disk(aside)
-            os.chmod(aside, 0o666 & ~_umask())
-            os.replace(aside, path)
-            _flush_to_disk(path.parent)
+            tmp_path.touch(exist_ok=False)
+            mode = stat.S_IMODE(tmp_path.stat().st_mode)  # as the system gives it to a new file here
+            yield tmp_path
+            lock.check(path)
+            _flush_to_disk(tmp_path)
+            os.chmod(tmp_path, mode)  # some libraries put a file of their own in its place
+            with _flushed_to_disk(path.parent):
+                os.replace(tmp_path, path)
         finally:
-            aside.unlink(missing_ok=True)
+            if lock.is_ours:
+                tmp_path.unlink(missing_ok=True)
 
 
 @contextmanager
@@ -96,26 +107,41 @@ def writing_folder(
     drop; None is for models.
     """
     path = Path(os.path.realpath(os.path.expanduser(path)))  # a link to a folder stays a link
-    with writing_explained(path), _writing_lock(path):
+    with translate_os_errors(path), _path_lock(path) as lock:
         outdated = (replaceable or _replaceable)(path)
-        aside = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
+        tmp_path = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
         try:
-            aside.mkdir(0o700)
-            yield aside
-            for file in aside.rglob("*"):
+            tmp_path.mkdir()
+            readable = stat.S_IMODE(tmp_path.stat().st_mode) & 0o666  # bits of a new file here
+            yield tmp_path
+            lock.check(path)
+            for file in tmp_path.rglob("*"):
                 _flush_to_disk(file)
+                if (mode := file.lstat().st_mode) | readable != mode and stat.S_ISREG(mode):
+                    os.chmod(file, stat.S_IMODE(mode) | readable)  # some libraries write for the owner alone
             if path.exists():
-                _carry_over(path, aside, outdated)
-            os.chmod(aside, 0o777 & ~_umask())
-            _flush_to_disk(aside)
-            _put_in_place(aside, path)
-            _flush_to_disk(path.parent)
+                _link_foreign_files(path, tmp_path, outdated)
+            _flush_to_disk(tmp_path)
+            with _flushed_to_disk(path.parent):
+                _replace_dir(tmp_path, path)
         finally:
-            shutil.rmtree(aside, ignore_errors=True)
+            if lock.is_ours:
+                shutil.rmtree(tmp_path, ignore_errors=True)
 
 
 @contextmanager
-def writing_explained(path: Path) -> Iterator[None]:
+def temporary_folder(*, prefix: str = "pellucid-", parent: str | os.PathLike[str] | None = None) -> Iterator[Path]:
+    """Yield an empty folder that is removed at the end; a child that is forked meanwhile leaves it to its parent."""
+    process, path = current_process(), Path(tempfile.mkdtemp(prefix=prefix, dir=parent))
+    try:
+        yield path
+    finally:
+        if process is current_process():
+            shutil.rmtree(path, ignore_errors=True)
+
+
+@contextmanager
+def translate_os_errors(path: Path) -> Iterator[None]:
     """Turn the system's refusal to write into a WritingError that names the path, the reason and the way out."""
     try:
         yield
@@ -126,124 +152,153 @@ def writing_explained(path: Path) -> Iterator[None]:
         if not isinstance(error, OSError):  # not all libraries raise it: torch's archive does not say why, Rust's do
             code = re.search(r"\(os error (\d+)\)", str(error))
             number = errno.EIO if "inline_container" in str(error) else int(code[1]) if code else 0
-        if number not in _NO_ROOM | _NO_PLACE:
+        if number not in DISK_FULL_ERRNOS | BAD_PATH_ERRNOS | _LIMITS.keys():
             raise
         reason = getattr(error, "strerror", None) or os.strerror(number)
+        hint = _LIMITS.get(number, "free some space or choose another place")
         raise WritingError(
-            number,
-            f"cannot write {path}: {reason}. Nothing that was there is changed; "
-            "free some space or choose another place",
+            number, f"cannot write {path}: {reason}. Nothing that was there is changed; {hint}"
         ) from error
 
 
 @contextmanager
-def _writing_lock(path: Path) -> Iterator[None]:
+def _path_lock(path: Path) -> Iterator[LockFile]:
     """Keep other writers of `path` away, and remove what killed ones left beside it."""
 
     def busy(holder: str) -> WritingError:
         return WritingError(
             errno.EBUSY,
             f"cannot write {path}: {holder} has been writing it for more than {_PATIENCE} seconds. "
-            "Wait for it, end it, or choose another place",
+            "Wait for it, stop that process, or choose another place",
         )
 
     path.parent.mkdir(parents=True, exist_ok=True)
     name = path.parent / f".{path.name}.lock"
-    with _lock_file(name, _PATIENCE, busy, is_removed=True) as is_locked:
-        if is_locked:
+    with _locked_file(name, _PATIENCE, busy, is_removed=True) as lock:
+        if lock.is_locked:
             _remove_parts(path)
-        yield
+        yield lock
 
 
 @contextmanager
-def locked(folder: Path, patience: float = 0.0) -> Iterator[None]:
+def locked(folder: Path, patience: float = 0.0) -> Iterator[LockFile]:
     """Hold the lock of a folder, after waiting up to `patience` seconds for another process or thread."""
 
     def busy(holder: str) -> InputError:
         return InputError(f"{folder} is in use by {holder}; wait until it has ended, or give another folder")
 
-    with _lock_file(folder / ".lock", patience, busy):
-        yield
+    with _locked_file(folder / ".lock", patience, busy) as lock:
+        yield lock
 
 
-@contextmanager
-def _lock_file(
-    name: Path, patience: float, busy: Callable[[str], PellucidError], *, is_removed: bool = False
-) -> Iterator[bool]:
-    """Hold a lock file, removed afterwards if `is_removed`, and yield whether the file system has locks."""
-    end = time.monotonic() + patience
-    file, is_locked = _open_lock(name), False
-    try:
-        while True:
-            try:
-                _try_lock(file.fileno())
-                is_locked = True
-            except OSError as error:
-                if error.errno in _BUSY:
-                    if time.monotonic() >= end:
-                        file.seek(0)
-                        raise busy(file.read(200).strip() or "another run") from error
-                    time.sleep(0.01)
-                    continue
-            if _is_at(file.fileno(), name):
-                break
-            if not is_removed:
-                raise InputError(f"{name.parent} was replaced by another one meanwhile; open it again")
-            file.close()  # the holder before has removed it
-            file, is_locked = _open_lock(name), False
-        _HELD.add(file)
+class LockFile:
+    """An open lock file. The lock belongs to the process that took it: a forked child closes the file at once."""
+
+    def __init__(self, path: Path) -> None:
+        """Open it, made where there is none."""
+        self.path, self.is_locked, self._process = path, False, current_process()
+        with without_forks():  # a child that did not know of the file would keep the lock for its life
+            self._file = _open_lock(path)
+            call_after_fork(self)
+
+    def after_fork(self) -> None:
+        """Close the file in a child; the lock ends with the last process that has it open."""
+        self._file.close()
+
+    @property
+    def is_ours(self) -> bool:
+        """Whether this process took the lock, and is no child of the one that did."""
+        return self._process is current_process()
+
+    def check(self, path: Path) -> None:
+        """Refuse to finish in a forked child what its parent is writing."""
+        if not self.is_ours:
+            raise WritingError(
+                errno.EPERM,
+                f"cannot write {path}: this process was forked from the one that is writing it, which alone can finish "
+                "it. Fork before or after, not meanwhile",
+            )
+
+    def take(self) -> bool:
+        """Try to lock it; return whether this process goes on, with the lock or on a file system without locks."""
         try:
-            file.seek(0)
-            file.truncate()
-            file.write(f"process {os.getpid()} since {time.strftime('%Y-%m-%d %H:%M:%S')}\n")
-            file.flush()
-            yield is_locked
-        finally:
-            if is_removed and os.name == "posix":  # before the next one may have it
-                with suppress(OSError):
-                    name.unlink()
-    finally:
-        _HELD.discard(file)
-        if sys.platform != "win32" and not file.closed:  # a child that was forked meanwhile may have it open still
+            _try_lock(self._file.fileno())
+            self.is_locked = True
+        except OSError as error:
+            return error.errno not in LOCKED_ERRNOS
+        return True
+
+    def is_current(self) -> bool:
+        """Whether the open file is still the one at its path: a holder removes it while others wait for it."""
+        try:
+            return os.path.samestat(os.fstat(self._file.fileno()), os.stat(self.path))
+        except FileNotFoundError:
+            return False
+
+    def holder(self) -> str:
+        """Return what the process that has the lock wrote into it."""
+        self._file.seek(0)
+        return (self._file.read(200) or b"").decode("utf-8", "replace").strip() or "another run"
+
+    def sign(self) -> None:
+        """Write into it which process has the lock."""
+        self._file.seek(0)
+        self._file.truncate()
+        self._file.write(f"process {os.getpid()} since {time.strftime('%Y-%m-%d %H:%M:%S')}\n".encode())
+
+    def close(self) -> None:
+        """Free the lock and close the file; nothing in a child, which has it closed."""
+        if sys.platform != "win32" and not self._file.closed:  # a program that was started meanwhile may have it too
             import fcntl
 
             with suppress(OSError):
-                fcntl.flock(file.fileno(), fcntl.LOCK_UN)
-        file.close()
+                fcntl.flock(self._file.fileno(), fcntl.LOCK_UN)
+        self._file.close()
+
+
+@contextmanager
+def _locked_file(
+    path: Path, patience: float, busy: Callable[[str], PellucidError], *, is_removed: bool = False
+) -> Iterator[LockFile]:
+    """Hold the lock of a file, which is removed afterwards if `is_removed`."""
+    end = time.monotonic() + patience
+    lock = LockFile(path)
+    try:
+        while not (lock.take() and lock.is_current()):
+            if lock.is_current():
+                if time.monotonic() >= end:
+                    raise busy(lock.holder())
+                time.sleep(0.01)
+            elif is_removed:  # the holder before has removed it
+                lock.close()
+                lock = LockFile(path)
+            else:
+                raise InputError(f"{path.parent} was replaced by another one meanwhile; open it again")
+        try:
+            lock.sign()
+            yield lock
+        finally:
+            if is_removed and os.name == "posix" and lock.is_ours:  # before the next one may have it
+                with suppress(OSError):
+                    path.unlink()
+    finally:
+        lock.close()
         if is_removed and os.name != "posix":  # Windows removes no file that a process has open
             with suppress(OSError):
-                name.unlink()
+                path.unlink()
 
 
-def _open_lock(name: Path) -> TextIO:
+def _open_lock(path: Path) -> FileIO:
     """Open a lock file, made where there is none; a link, which may lead anywhere, or anything else is refused."""
     try:
-        handle = os.open(name, os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o666)
+        handle = os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o666)
         if stat.S_ISREG(os.fstat(handle).st_mode):
-            return open(handle, "r+", encoding="utf-8", errors="replace")
+            return FileIO(handle, "r+")
         os.close(handle)
     except OSError as error:
-        if error.errno in _NO_ROOM or not os.path.lexists(name):
+        if error.errno in DISK_FULL_ERRNOS | _LIMITS.keys() or not os.path.lexists(path):
             raise
-    raise InputError(f"{name} must be a file, the lock of writers; remove what is there")
-
-
-_HELD: set[TextIO] = set()
-"""Open files whose locks this process holds: a lock belongs to the open file, and ends with its last process."""
-
-
-def _let_go() -> None:
-    """Close the parent's lock files in a forked child, under whose numbers it may close something later: /dev/null."""
-    for file in list(_HELD):
-        with suppress(OSError):
-            nothing = os.open(os.devnull, os.O_RDONLY)
-            os.dup2(nothing, file.fileno(), inheritable=False)
-            os.close(nothing)
-    _HELD.clear()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_let_go)
+    raise InputError(f"{path} must be a file, the lock of writers; remove what is there")
 
 
 def _try_lock(handle: int) -> None:
@@ -251,7 +306,7 @@ def _try_lock(handle: int) -> None:
     if sys.platform == "win32":
         import msvcrt
 
-        os.lseek(handle, _BEYOND, os.SEEK_SET)
+        os.lseek(handle, _WINDOWS_LOCK_OFFSET, os.SEEK_SET)
         msvcrt.locking(handle, msvcrt.LK_NBLCK, 1)
     else:
         import fcntl
@@ -259,20 +314,12 @@ def _try_lock(handle: int) -> None:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
-def _is_at(handle: int, name: Path) -> bool:
-    """Whether an open file is the one at `name`: the holder before removes it while others wait for it."""
-    try:
-        return os.path.samestat(os.fstat(handle), os.stat(name))
-    except FileNotFoundError:
-        return False
-
-
 def _remove_parts(path: Path) -> None:
     """Remove what killed writers of `path` left; the old model is put back where one was killed between two renames."""
     left_by = re.compile(re.escape(f".{path.name}.") + r"[a-z0-9_]{8}\.part")
     for part in [entry for entry in path.parent.iterdir() if left_by.fullmatch(entry.name)]:
-        if (part / _OLD).is_dir() and not path.exists():
-            os.replace(part / _OLD, path)
+        if (part / PREVIOUS_NAME).is_dir() and not path.exists():
+            os.replace(part / PREVIOUS_NAME, path)
         if part.is_dir() and not part.is_symlink():
             shutil.rmtree(part, ignore_errors=True)
         else:
@@ -289,26 +336,28 @@ def _replaceable(path: Path) -> set[str]:
     try:
         config = read_json(path / "config.json")
         return {"config.json", *config["pellucid"].get("files", ())}
+    except ReadingError:
+        raise
     except (ModelFolderError, KeyError, TypeError, AttributeError) as error:
         raise InputError(
             f"{path} exists and holds no pellucid model; saving there would remove what it holds. Give a new name"
         ) from error
 
 
-def _carry_over(old: Path, new: Path, outdated: set[str]) -> None:
-    """Copy into `new` what `old` holds besides the model's files."""
+def _link_foreign_files(old: Path, new: Path, outdated: set[str]) -> None:
+    """Put into `new` what `old` holds besides the model's files: the same files, which take no time and no space."""
     for entry in old.iterdir():
         target = new / entry.name
         if entry.name in outdated or target.exists():
             continue
         if entry.is_dir() and not entry.is_symlink():
-            shutil.copytree(entry, target, symlinks=True, copy_function=_copy)
+            shutil.copytree(entry, target, symlinks=True, copy_function=_link)
         else:
-            _copy(entry, target)
+            _link(entry, target)
 
 
-def _copy(source: str | os.PathLike[str], target: str | os.PathLike[str], **_: Any) -> None:
-    """Copy a file or link; not a pipe or device, which could block or never end."""
+def _link(source: str | os.PathLike[str], target: str | os.PathLike[str], **_: Any) -> None:
+    """Link a file or copy a link; not a pipe or device, which could block or never end."""
     kind = os.lstat(source).st_mode
     if stat.S_ISLNK(kind):
         os.symlink(os.readlink(source), target)
@@ -318,22 +367,25 @@ def _copy(source: str | os.PathLike[str], target: str | os.PathLike[str], **_: A
             f"{os.fspath(source)} is neither a file nor a link, and cannot go with the new model; move it away, or "
             "give a new name"
         )
-    shutil.copy2(source, target)
+    try:
+        os.link(source, target)
+    except OSError:  # no links here: another file system, another user's file
+        shutil.copy2(source, target)
 
 
-def _put_in_place(aside: Path, path: Path) -> None:
-    """Move folder `aside` to `path`; an older folder there is exchanged or removed."""
+def _replace_dir(new: Path, path: Path) -> None:
+    """Move folder `new` to `path`; an older folder there is exchanged or removed."""
     if not path.exists():
-        os.replace(aside, path)
+        os.replace(new, path)
         return
-    if _exchange(aside, path):
+    if _exchange(new, path):
         return
     old = Path(tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part"))
-    os.replace(path, old / _OLD)
+    os.replace(path, old / PREVIOUS_NAME)
     try:
-        os.replace(aside, path)
+        os.replace(new, path)
     except OSError:
-        os.replace(old / _OLD, path)
+        os.replace(old / PREVIOUS_NAME, path)
         raise
     finally:
         shutil.rmtree(old, ignore_errors=True)
@@ -354,19 +406,22 @@ def _exchange(first: Path, second: Path) -> bool:
 
 
 def _flush_to_disk(path: Path) -> None:
+    with _flushed_to_disk(path):
+        pass
+
+
+@contextmanager
+def _flushed_to_disk(path: Path) -> Iterator[None]:
+    """Flush a file or folder after the block; it is opened before, so that no limit fails what the block has done."""
     if path.is_dir() and os.name != "posix":  # elsewhere a folder cannot be opened
+        yield
         return
     handle = os.open(path, os.O_RDONLY)
     try:
+        yield
         os.fsync(handle)
     finally:
         os.close(handle)
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
 
 
 def read_regular(path: str | os.PathLike[str], max_bytes: int) -> bytes:
@@ -383,13 +438,20 @@ def read_regular(path: str | os.PathLike[str], max_bytes: int) -> bytes:
 @contextmanager
 def _opened(path: Path) -> Iterator[Any]:
     """Open a regular file for reading; not a pipe or device, which could block or never end."""
-    if not path.is_file():
-        raise ModelFolderError(f"{path} is not a regular file" if path.exists() else f"file not found: {path}")
     try:
+        if not path.is_file():
+            raise ModelFolderError(f"{path} is not a regular file" if path.exists() else f"file not found: {path}")
         with open(path, "rb") as file:
             yield file
     except OSError as error:
-        raise ModelFolderError(f"cannot read {path}: {error.strerror or error}") from error
+        raise reading_error(path, error) from error
+
+
+def reading_error(path: Path, error: OSError | MemoryError) -> ReadingError:
+    """Return the error for a file or folder that the system does not let us read, with the way out."""
+    number = errno.ENOMEM if isinstance(error, MemoryError) else error.errno or 0
+    hint = f"; {_LIMITS[number]}" if number in _LIMITS else ""
+    return ReadingError(f"cannot read {path}: {getattr(error, 'strerror', None) or error}{hint}")
 
 
 def checksum(path: str | os.PathLike[str]) -> str:
@@ -450,11 +512,8 @@ def read_tensors(
         # No np.memmap, which joblib would map once more by its path.
         content = file.read(size) if size <= MAX_READ_BYTES else mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
         data = np.frombuffer(content, np.uint8)[8 + header_size :]
-    try:
-        with without_panic(path), safe_open(str(path), framework="np"):
-            pass  # the library checks the header: sizes, gaps, overlaps
-    except SafetensorError as error:
-        raise ModelFolderError(f"{path} has a broken safetensors header, or it is truncated: {error}") from error
+    with open_tensors(path):
+        pass  # the library checks the header: sizes, gaps, overlaps
     metadata = header.pop("__metadata__", None) or {}
     tensors: dict[str, npt.NDArray[Any]] = {}
     for name, entry in header.items():
@@ -465,6 +524,21 @@ def read_tensors(
             raise ModelFolderError(f"{path}: tensor {name!r} has a broken header entry {entry!r:.200}") from error
         tensors[name] = array if array.flags.aligned else array.copy()
     return tensors, metadata
+
+
+@contextmanager
+def open_tensors(path: Path) -> Iterator[Any]:
+    """Open a safetensors file with the library's own reader; every error names the file."""
+    try:
+        with without_panic(path), safe_open(str(path), framework="np") as tensors:
+            yield tensors
+    except (OSError, MemoryError) as error:
+        with _opened(path):  # the library says of any file that it cannot open that there is none
+            raise reading_error(path, error) from error
+    except SafetensorError as error:
+        raise ModelFolderError(
+            f"{path} is broken or truncated, by its safetensors header: {error}"
+        ) from error
 
 
 def broken_tensor(path: str | os.PathLike[str]) -> str | None:

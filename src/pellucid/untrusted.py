@@ -29,7 +29,7 @@ from pellucid.errors import (
     require,
     without_panic,
 )
-from pellucid.store import parse_json, read_json
+from pellucid.store import open_tensors, parse_json, read_json
 
 TOKENIZER = "tokenizer.json"
 MAX_TOKENIZER = 1 << 26  # bytes; the largest published ones have half of it
@@ -281,19 +281,12 @@ def _check_config(config: Any, tensors: int, path: Path) -> None:
 
 def tensor_sizes(folder: Path) -> dict[str, int]:
     """Return how many numbers each tensor of the safetensors files in `folder` holds; only headers are read."""
-    from safetensors import safe_open
-
     sizes: dict[str, int] = {}
     for file in sorted(folder.glob("*.safetensors")):
         if not file.is_file():
             raise ModelFolderError(f"{file} is not a regular file")
-        try:
-            with without_panic(file), safe_open(str(file), framework="np") as tensors:
-                sizes |= {name: math.prod(tensors.get_slice(name).get_shape()) for name in tensors.keys()}
-        except ModelFolderError:
-            raise
-        except Exception as error:  # the library's own class, and what the system says
-            raise ModelFolderError(f"{file} is broken or truncated: {error!s:.300}") from error
+        with open_tensors(file) as tensors:
+            sizes |= {name: math.prod(tensors.get_slice(name).get_shape()) for name in tensors.keys()}
     return sizes
 
 

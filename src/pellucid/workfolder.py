@@ -23,17 +23,17 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pellucid.errors import InputError, ModelFolderError
+from pellucid.errors import InputError, ModelFolderError, ReadingError
 from pellucid.store import (
     checksum,
     hashed,
     locked,
     read_json,
     read_tensors,
+    translate_os_errors,
     write_json,
     write_tensors,
     writing,
-    writing_explained,
 )
 
 _BLOCK_TEXTS, _BLOCK_CHARACTERS = 1_024, 1 << 20  # texts of a corpus that are held back until they are proven, at most
@@ -53,10 +53,10 @@ class WorkFolder:
 
     def __enter__(self) -> WorkFolder:
         """Lock the folder and read its state."""
-        with ExitStack() as stack, writing_explained(self.path):
+        with ExitStack() as stack, translate_os_errors(self.path):
             if self._alone:
                 self.path.mkdir(parents=True, exist_ok=True)
-                stack.enter_context(locked(self.path))
+                self._lock_file = stack.enter_context(locked(self.path))
             self._state = self._read()
             self.facts = self._state["facts"]
             if not (self.path / "state.json").exists():
@@ -76,6 +76,8 @@ class WorkFolder:
             return {"asked": None, "facts": {}, "texts": {}, "files": {}, "arrays": {}}
         try:
             state = read_json(path)
+        except ReadingError:
+            raise
         except ModelFolderError as error:
             raise self._damaged(path) from error
         try:
@@ -109,10 +111,16 @@ class WorkFolder:
         for key, digest in self._reading.items():
             digest.note(self._state["texts"][key]["marks"])
         if self._alone:
+            self._check_process()
             write_json(self.path / "state.json", {**self._state, "checksum": _digest_of(self._state)}, indent=None)
             for path in self._superseded:
                 path.unlink(missing_ok=True)
             self._superseded.clear()
+
+    def _check_process(self) -> None:
+        """Refuse to write in a process that was forked from the one that runs here."""
+        if self._alone:
+            self._lock_file.check(self.path)
 
     def texts(self, key: str, source: Iterable[str], name: str) -> Iterator[str]:
         """Yield the texts of `source`, of which those read before must be the same, and note the others."""
@@ -199,6 +207,7 @@ class WorkFolder:
 
     def append(self, name: str, rows: npt.NDArray[Any]) -> None:
         """Add rows to an array that grows on disk; the first rows give its dtype and the shape of a row."""
+        self._check_process()
         new = {"dtype": rows.dtype.newbyteorder("<").str, "shape": [0, *rows.shape[1:]], "checksum": ""}
         entry = self._state["arrays"].get(name, new)
         path, done = self._place(name, entry)
@@ -206,7 +215,7 @@ class WorkFolder:
             self._appending[name] = self._verified(name) if done else hashlib.sha256()
         digest = self._appending[name]
         data = np.ascontiguousarray(rows, entry["dtype"]).reshape(-1).view(np.uint8).data
-        with writing_explained(path), open(path, "r+b" if done else "wb") as file:
+        with translate_os_errors(path), open(path, "r+b" if done else "wb") as file:
             file.seek(done)
             file.write(data)
             file.truncate()

@@ -199,6 +199,51 @@ def test_a_model_is_replaced_and_its_owners_files_stay(tmp_path, monkeypatch, in
     assert names(tmp_path) == ["m"]
 
 
+def test_files_beside_a_models_own_are_not_copied(tmp_path, monkeypatch):
+    """They are the same files, whatever their size, also where a save fails; other file systems get a copy."""
+    write_model(tmp_path / "m", "old")
+    (tmp_path / "m" / ".git").mkdir()
+    files = [tmp_path / "m" / name for name in ("notes.md", ".git/HEAD", "private")]
+    for file in files:
+        file.write_text("mine")
+    files[2].chmod(0o600)
+    inodes, modes = [file.stat().st_ino for file in files], [file.stat().st_mode for file in files]
+    write_model(tmp_path / "m", "new")
+    with pytest.raises(RuntimeError), store.writing_folder(tmp_path / "m"):
+        raise RuntimeError("in the middle")
+    assert [file.stat().st_ino for file in files] == inodes and all(file.stat().st_nlink == 1 for file in files)
+
+    def no_links(*arguments, **options):
+        raise OSError(errno.EPERM, os.strerror(errno.EPERM))
+
+    monkeypatch.setattr(os, "link", no_links)
+    write_model(tmp_path / "m", "newer")
+    assert [file.read_text() for file in files] == ["mine"] * 3
+    assert [file.stat().st_mode for file in files] == modes
+
+
+@pytest.mark.parametrize("mask", [0o022, 0o077, 0o002])
+def test_files_have_the_mode_that_the_process_gives_new_ones_which_never_changes(tmp_path, monkeypatch, mask):
+    """Other threads make files at the same time: the umask is the process's own, and is not touched."""
+    before = os.umask(mask)
+    try:
+        monkeypatch.setattr(os, "umask", lambda mask: pytest.fail("the umask was changed"))
+        (tmp_path / "folder").mkdir()
+        (tmp_path / "file").touch()
+        store.write_tensors(tmp_path / "x.safetensors", {"x": np.zeros(3)})  # by a library that renames, too
+        with store.writing_folder(tmp_path / "m") as folder:
+            save_file({"x": np.zeros(3)}, folder / "x.safetensors")
+            (folder / "nested").mkdir()
+            (folder / "nested" / "run.sh").touch(0o777)
+    finally:
+        monkeypatch.undo()
+        os.umask(before)
+    for path in ("x.safetensors", "m/x.safetensors"):
+        assert (tmp_path / path).stat().st_mode == (tmp_path / "file").stat().st_mode
+    for path in ("m", "m/nested"):
+        assert (tmp_path / path).stat().st_mode == (tmp_path / "folder").stat().st_mode
+
+
 def test_when_the_second_rename_fails_the_old_model_comes_back(tmp_path, monkeypatch):
     write_model(tmp_path / "m", "old")
     replace = os.replace

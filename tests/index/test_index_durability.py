@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import faulthandler
 import json
 import os
 import random
@@ -14,7 +13,6 @@ import sys
 import threading
 import time
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -23,7 +21,6 @@ pytest.importorskip("Stemmer")
 
 import pellucid
 import pellucid.index.commits as commits
-import pellucid.index.segments as segments
 from index_writer import look, opened, pairs, text_of, vectors, wrong_in
 from pellucid.errors import IndexFolderError, InputError, PellucidError, WritingError
 from pellucid.static.embedder import StaticEmbedder
@@ -301,130 +298,6 @@ def test_a_commit_over_a_later_one_is_refused(tmp_path):
         assert commits.Writer(tmp_path / "index", late).commit.state.documents == 2  # one that starts takes the later
 
 
-# Forks
-
-
-def in_fork(work, seconds=60):
-    """Run `work` in a forked process; return what it returned, or how it failed; where it hangs is told on stderr."""
-    reader, writer = os.pipe()
-    child = os.fork()
-    if not child:
-        faulthandler.dump_traceback_later(seconds - 5, file=2)
-        try:
-            said = repr(work())
-        except BaseException as error:
-            said = f"{type(error).__name__}: {error}"
-        os.write(writer, said.encode()[:60_000])
-        os._exit(0)
-    os.close(writer)
-    end, status = time.monotonic() + seconds, 0
-    while time.monotonic() < end and not status:
-        status = os.waitpid(child, os.WNOHANG)[0]
-        time.sleep(0.01)
-    if not status:
-        os.kill(child, signal.SIGKILL)
-        os.waitpid(child, 0)
-    with os.fdopen(reader, "rb") as file:
-        return file.read().decode() if status else "hanging"
-
-
-@LINUX
-@pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
-@pytest.mark.parametrize("forks", [6, pytest.param(100, marks=pytest.mark.slow)])
-def test_forks_at_any_moment_search_and_add_and_lose_nothing(tmp_path, forks):
-    """A thread changes the index while the process forks; parent and child both read and write."""
-    folder, stop, count = tmp_path / "index", threading.Event(), [0]
-    index = created(folder)
-    index.add([text_of(0, 1)] * 2, ids=["a0", "b0"], metadata=[{"version": 0}] * 2)
-    changes = random.Random(5)
-
-    def write():
-        while not stop.is_set():
-            count[0] += 1
-            for _ in pairs(index, changes, version=count[0]):
-                pass
-
-    def child(number):
-        problem = look(index)
-        index.add(["of a child"], ids=[f"child-{number}"])
-        return problem, f"child-{number}" in index
-
-    writer = threading.Thread(target=write)
-    writer.start()
-    try:
-        said = [in_fork(lambda number=number: child(number)) for number in range(forks)]
-    finally:
-        stop.set()
-        writer.join()
-    assert said == ["('', True)"] * forks
-    for number in range(forks):
-        assert f"child-{number}" in index
-        index.delete([f"child-{number}"])
-    assert look(index) == "" and index.verify() == []
-
-
-@LINUX
-@pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
-def test_a_child_forked_while_a_property_is_computed_can_compute_it(tmp_path, monkeypatch):
-    """No lock is left behind that a thread of the parent held: up to Python 3.11 functools' properties have one."""
-    index = created(tmp_path / "index")
-    index.add(["a b c", "abc", "c"], ids=["a", "b", "c"])
-    index.delete(["a"])
-    started, go_on = threading.Event(), threading.Event()
-
-    def slow(*arguments, **options):
-        if threading.current_thread() is not threading.main_thread():
-            started.set()
-            go_on.wait(60)
-        return np.ones(*arguments, **options)
-
-    segment = index._at.commit.segments[0]
-    vars(segment).pop("live", None)
-    monkeypatch.setattr(segments, "np", SimpleNamespace(**{**vars(np), "ones": slow}))
-    thread = threading.Thread(target=lambda: segment.live)
-    thread.start()
-    assert started.wait(10)
-    try:
-        assert in_fork(lambda: [hit.id for hit in index.search("abc")], 20) == "['b', 'c']"
-    finally:
-        go_on.set()
-        thread.join()
-
-
-@LINUX
-def test_a_fork_within_a_change_leaves_the_files_of_the_child_alone(tmp_path):
-    """The child lets go of the lock; the number of its file is not closed under whatever is opened later."""
-    from pellucid.store import locked
-
-    (tmp_path / "folder").mkdir()
-
-    def child():
-        return [os.open(os.devnull, os.O_RDONLY) for _ in range(3)]
-
-    with locked(tmp_path / "folder"):
-        context = locked(tmp_path / "folder")
-        with pytest.raises(InputError, match="is in use"):
-            context.__enter__()
-        reader, writer = os.pipe()
-        process = os.fork()
-        if process:
-            os.close(writer)
-            os.waitpid(process, 0)
-            assert os.read(reader, 100) == b""
-            os.close(reader)
-        else:
-            handles = child()
-    if not process:  # out of the block: what the child has opened is open still
-        try:
-            for handle in handles:
-                os.fstat(handle)
-        except OSError as error:
-            os.write(writer, str(error).encode())
-        os._exit(0)
-    with locked(tmp_path / "folder"):
-        pass
-
-
 # Copies, read-only media, full disks
 
 
@@ -539,9 +412,34 @@ def test_an_index_on_read_only_media_is_searched_and_not_changed(disk):
             assert look(index) == ""
             with pytest.raises((WritingError, InputError)):
                 index.add(["y"], ids=["x"])
-            assert look(index) == ""
-            if read_only:
-                assert index.verify() == []
+            assert look(index) == "" and index.verify() == []
+
+
+def test_what_is_wrong_is_found_on_media_that_cannot_be_written(tmp_path, monkeypatch):
+    """Also a file that is not there; where another process removes one meanwhile, the next commit is looked at."""
+    with created(tmp_path / "index") as index:
+        for number in range(3):
+            index.add([text_of(1, 60)], ids=[f"a{number}"])
+        lost = next((tmp_path / "index" / "segments").iterdir())
+    monkeypatch.setattr(os, "access", lambda *arguments: False)
+    with opened(tmp_path / "index") as index, opened(tmp_path / "index", read_only=True) as reader:
+        assert index.verify() == reader.verify() == []
+        content = lost.read_bytes()
+        lost.unlink()
+        assert index.verify() == reader.verify() == [f"{lost.name} is missing"]
+        lost.write_bytes(content[:-1] + b"x")
+        assert "its checksum differs" in index.verify()[0]
+        lost.write_bytes(content)
+        find_problems = pellucid.index.index.find_problems
+
+        def looked_at(*arguments):
+            monkeypatch.undo()
+            with opened(tmp_path / "index") as other:
+                other.add(["abc"], ids=["late"])
+            return [*find_problems(*arguments), "a file was missing"]
+
+        monkeypatch.setattr("pellucid.index.index.find_problems", looked_at)
+        assert reader.verify() == [] and len(reader) == 4
 
 
 @pytest.mark.parametrize("seed", [0, *(pytest.param(n, marks=pytest.mark.full) for n in range(1, 20))])
@@ -598,6 +496,25 @@ def test_of_many_that_create_one_index_one_does_and_none_removes_it(tmp_path):
     with opened(folder) as index:
         assert len(index) == 1 and index.verify() == []
     assert [path.name for path in tmp_path.iterdir()] == ["index"]
+
+
+def test_an_index_that_is_open_stays_the_same_wherever_the_process_goes(tmp_path, monkeypatch):
+    """By a relative path, `create` and `open`, searched and changed, with a model that was given by a relative path."""
+    monkeypatch.chdir(tmp_path)
+    StaticEmbedder(Vocabulary(["loan", "house"]), np.eye(2, dtype=np.float32)).save_pretrained("my-model")
+    with pellucid.Index.create("my-index", "my-model") as index, pellucid.Index.open("./my-index") as again:
+        (tmp_path / "elsewhere").mkdir()
+        monkeypatch.chdir(tmp_path / "elsewhere")
+        index.add(["a loan"], ids=["a"])
+        again.add(["a house"], ids=["b"])
+        assert [hit.id for hit in index.search("loan")] == [hit.id for hit in again.search("loan")] == ["a"]
+        again.rebuild()  # its copy of the model is made from there, too
+        assert index.verify() == again.verify() == [] and not any((tmp_path / "elsewhere").iterdir())
+    shutil.rmtree(tmp_path / "my-model")
+    with pellucid.Index.open(tmp_path / "my-index", rebuild=True) as index:
+        assert len(index) == 2
+    with pellucid.Index.open("../my-index") as index:
+        assert [hit.id for hit in index.search("loan")] == ["a"]
 
 
 def test_an_index_opened_twice_in_one_process_is_one(tmp_path):

@@ -7,7 +7,6 @@ a candidate must be is in `candidates.py`, the search in C behind `farthest_poin
 from __future__ import annotations
 
 import os
-import tempfile
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from pathlib import Path
@@ -20,6 +19,7 @@ from pellucid.anchors.candidates import Candidates, CandidateSettings, prepare_c
 from pellucid.corpus import Corpus
 from pellucid.embeddings import unit_rows
 from pellucid.errors import InputError, missing_extra
+from pellucid.store import temporary_folder
 
 _MOST = 200_000  # candidates looked at, float32 in memory; more gave no better anchors
 Rows = npt.NDArray[np.int64]
@@ -69,11 +69,9 @@ def choose_anchors(
     if method not in METHODS:
         raise InputError(f"no method {method!r}; choose one of {', '.join(METHODS)}")
     with (
-        nullcontext(os.fspath(work_dir))
-        if work_dir is not None
-        else tempfile.TemporaryDirectory(prefix="pellucid-anchors-", ignore_cleanup_errors=True)
+        nullcontext(Path(work_dir)) if work_dir is not None else temporary_folder(prefix="pellucid-anchors-")
     ) as folder:
-        candidates = prepare_candidates(encoder, corpus, settings, Path(folder), show_progress_bar=show_progress_bar)
+        candidates = prepare_candidates(encoder, corpus, settings, folder, show_progress_bar=show_progress_bar)
         rows = _pick(candidates, n, method, seed, settings.near_duplicates)
         texts = candidates.texts(rows)
         del candidates  # closes the map before a temporary folder goes

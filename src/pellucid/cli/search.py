@@ -333,11 +333,13 @@ def _new_index(folder: Path, overwrite: bool) -> Iterator[Path]:
 
 def _is_index(folder: Path) -> bool:
     """Whether a folder is an index, of any version, whole or damaged."""
-    from pellucid.errors import ModelFolderError
+    from pellucid.errors import ModelFolderError, ReadingError
     from pellucid.store import read_json
 
     try:
         return "pellucid-index" in read_json(folder / "index.json")
+    except ReadingError:
+        raise
     except (ModelFolderError, TypeError):
         return False
 

@@ -12,7 +12,6 @@ import json
 import math
 import os
 import platform
-import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -31,7 +30,7 @@ from pellucid.evaluation.tasks import HubTask, LocalTask, find_tasks, quiet
 from pellucid.fingerprint import fingerprint
 from pellucid.pretrained import load
 from pellucid.progress import Progress
-from pellucid.store import read_json, write_json
+from pellucid.store import read_json, temporary_folder, write_json
 
 HUB_TASKS = (
     "STS12", "STS13", "STS14", "STS15", "STS16", "STSBenchmark", "SICK-R", "BIOSSES", "SciFact",
@@ -337,8 +336,8 @@ def cache_key(model: Any) -> str:
     if isinstance(model, Embedder) and model._identity() is not None:
         total.update(json.dumps(fingerprint(model)).encode())
     elif hasattr(opened, "save_pretrained"):
-        with tempfile.TemporaryDirectory() as scratch:
-            folder = Path(scratch) / "model"
+        with temporary_folder() as scratch:
+            folder = scratch / "model"
             model.save_pretrained(folder)
             for path in sorted(folder.rglob("*")):
                 if path.is_file() and path.suffix != ".md":  # a model card may hold a date

@@ -25,7 +25,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from pellucid.errors import VERSION, IndexFolderError, ModelFolderError, WritingError
+from pellucid.errors import VERSION, IndexFolderError, ModelFolderError, ReadingError, WritingError
+from pellucid.forks import current_process
 from pellucid.index.damage import MEND
 from pellucid.index.documents import Document
 from pellucid.index.engine import LOCAL
@@ -190,6 +191,8 @@ def _read_state(folder: Path) -> IndexState:
         if found is None or hashlib.sha256(found[2]).hexdigest().encode() != found[1]:
             raise ValueError("it is not what was written: its checksum differs")
         return IndexState.read(parse_json(found[2], f"{path} is not valid JSON"))
+    except ReadingError:
+        raise
     except (ModelFolderError, KeyError, ValueError, TypeError, AttributeError, OverflowError, RecursionError) as error:
         raise IndexFolderError(f"{path} is damaged: {error}. {MEND}") from error
 
@@ -247,6 +250,8 @@ def wrong(folder: Path, file: File) -> str:
     except ModelFolderError as error:
         if not path.exists():
             raise FileNotFoundError(path) from error
+        if isinstance(error, ReadingError):
+            raise
         return str(error)
 
 
@@ -276,6 +281,8 @@ def check_format(folder: Path) -> None:
     try:
         content = read_regular(path, _MOST_INDEX)
         found = parse_json(content, f"{path} is not valid JSON")["pellucid-index"]["format"]
+    except ReadingError:
+        raise
     except (ModelFolderError, KeyError, TypeError) as error:
         raise IndexFolderError(f"{folder} is no index: its index.json is of something else ({error})") from error
     if found == FORMAT and content != _INDEX:
@@ -305,6 +312,15 @@ class Writer:
         """Take the present commit, which may be later than `commit`."""
         late = stamp_of(folder) != commit.stamp
         self.folder, self.commit = folder, read_commit(folder, commit) if late else commit
+        self._process = current_process()
+
+    def _check_process(self) -> None:
+        """Refuse to go on in a forked child with a change of its parent, which has the lock and goes on, too."""
+        if self._process is not current_process():
+            raise IndexFolderError(
+                f"{self.folder} was being changed when this process was forked; the process that began the change "
+                "makes it. Change the index in this process by a new call"
+            )
 
     def stored(self) -> list[StoredSegment]:
         """Return the segments of the present commit."""
@@ -312,6 +328,7 @@ class Writer:
 
     def save(self, state: IndexState, stored: Sequence[StoredSegment] | None = None) -> None:
         """Make a commit of these segments, None for those of the last one; on disk when it returns."""
+        self._check_process()
         if stamp_of(self.folder) != self.commit.stamp:
             raise IndexFolderError(
                 f"{self.folder} was changed by another process that does not see the lock of this one; change an index "
@@ -337,7 +354,7 @@ class Writer:
         try:
             if self.merge(stored):
                 self.save(state, stored)
-        except WritingError:  # the change is made; a later one merges
+        except (WritingError, ReadingError):  # the change is made; a later one merges
             self._sweep()
 
     def compact(self, passages: int) -> None:
@@ -351,7 +368,7 @@ class Writer:
             try:
                 self._merge(stored, slice(first, len(stored)))
                 self.save(self.commit.state, stored)
-            except WritingError:  # what was added is there; a later change merges
+            except (WritingError, ReadingError):  # what was added is there; a later change merges
                 self._sweep()
 
     def merge(self, stored: list[StoredSegment]) -> bool:
@@ -375,16 +392,19 @@ class Writer:
         return StoredSegment(segment.write(path), _record(path))
 
     def _new_path(self, kind: str = "") -> Path:
+        self._check_process()
         name = f"{self.commit.state.commit + 1:06d}-{secrets.token_hex(4)}{kind}.safetensors"
         return self.folder / "segments" / name
 
     def _sweep(self) -> None:
         """Remove files that the present commit does not name; who has them open still reads them."""
+        self._check_process()
         used = {file.name for file in self.commit.state.files()}
-        for path in (self.folder / "segments").iterdir():
-            if path.name not in used:
-                with suppress(OSError):  # open elsewhere, on Windows; the next commit tries again
-                    path.unlink()
+        with suppress(OSError):  # the commit is made; the next one tries again
+            for path in (self.folder / "segments").iterdir():
+                if path.name not in used:
+                    with suppress(OSError):  # open elsewhere, on Windows
+                        path.unlink()
 
 
 def _record(path: Path) -> File:

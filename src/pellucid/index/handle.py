@@ -1,26 +1,27 @@
 """An open index in one process: the last commit with its models and its engine, and the lock for changes.
 
-Each call takes the last commit, which another process may have made; after a fork the locks are new.
+Each call takes the last commit, which another process may have made. A forked child has the index, too, with locks of
+its own; a change that a thread of the parent was making, and the engine, stay with the parent.
 """
 
 from __future__ import annotations
 
 import os
-import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from pellucid.errors import IndexFolderError, InputError, PellucidError
 from pellucid.folder import is_outside_allowed, outside
+from pellucid.forks import call_after_fork, current_process, fork_lock, never_destroy
 from pellucid.index.changing import repair
 from pellucid.index.commits import Commit, Writer, read_commit, stamp_of
 from pellucid.index.engine import EngineSettings, Generation, chosen_engine
 from pellucid.index.models import Model, kinds, opened_models
 from pellucid.index.searching import Snapshot
-from pellucid.store import locked, writing_explained
+from pellucid.store import locked, translate_os_errors
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -40,11 +41,25 @@ class IndexHandle:
         self._given: dict[str, Any] = {}  # models that the caller gave, for when others of the same names are needed
         self._writer: Writer | None = None  # while a change is made
         self._behind = True  # whether an engine may hold what it should not
-        self._set_locks()
+        self._process = current_process()
+        self._writing = fork_lock()  # held during a change, with the lock of the folder
+        self._reading = fork_lock()  # held while another snapshot takes the place of the last one
         self._at = Snapshot.of(commit, models)
+        call_after_fork(self)
 
-    def _set_locks(self) -> None:
-        self._process, self._writing, self._reading = os.getpid(), threading.RLock(), threading.RLock()
+    def after_fork(self) -> None:
+        """Leave to the parent the change that one of its threads was making, and its engine."""
+        if not self._writing._is_owned():  # type: ignore[attr-defined]
+            self._writer = None
+        if self._at.engine is not None:
+            never_destroy(self._at.engine)
+
+    def __reduce__(self) -> NoReturn:
+        """Refuse to be copied or pickled."""
+        raise InputError(
+            f"an open index cannot be copied or pickled; another process opens it by its folder: "
+            f"pellucid.Index.open({str(self.folder)!r})"
+        )
 
     def _generation(self) -> Generation:
         state = self._at.commit.state
@@ -53,9 +68,10 @@ class IndexHandle:
     def close(self) -> None:
         """Let the folder and the engine go; what was added is on disk already. Hits can still be explained."""
         with self._writing:
-            self._closed, engine = True, self._at.engine
-            self._at = self._at._replace(engine=None)
-            if engine is not None and self._process == os.getpid():
+            self._closed = True
+            with self._reading:
+                engine, self._at = self._at.engine, self._at._replace(engine=None)
+            if engine is not None and self._process is current_process():
                 engine.close()
 
     def __enter__(self) -> Self:
@@ -72,18 +88,15 @@ class IndexHandle:
         """Return the last commit with its models."""
         if self._closed:
             raise InputError(f"the index {self.folder} is closed; open it again: pellucid.Index.open")
-        if self._process != os.getpid():  # forked: locks may be held by threads that are not here
-            if self._engines is not None:
-                raise InputError(
-                    f"the index {self.folder} was opened in process {self._process}, and its engine serves only "
-                    "that one; open it again in this process"
-                )
-            self._set_locks()
-            self._writer = None
-            self._at = Snapshot.of(self._at.commit, self._at.models)
+        if self._engines is not None and self._process is not current_process():
+            raise InputError(
+                f"the index {self.folder} was opened by the process that this one was forked from, and its engine "
+                "serves only that one; open it again in this process"
+            )
         if self._writer is None and stamp_of(self.folder) != self._at.commit.stamp:
             with self._reading:
-                self._take(read_commit(self.folder, self._at.commit))
+                if self._writer is None and stamp_of(self.folder) != self._at.commit.stamp:
+                    self._take(read_commit(self.folder, self._at.commit))
         if self._at.words.full:
             with self._reading:
                 self._at = Snapshot.of(self._at.commit, self._at.models)._replace(engine=self._at.engine)
@@ -107,6 +120,16 @@ class IndexHandle:
         if self._engines is not None:
             self._at = self._at._replace(engine=self._engines.open(self._generation()))
 
+    def _is_writable(self) -> bool:
+        """Whether this process may take the lock for changes: not on read-only media."""
+        lock = self.folder / ".lock"
+        return os.access(lock if lock.exists() else self.folder, os.W_OK)
+
+    def _replace_models(self, snapshot: Snapshot, given: dict[str, Any]) -> None:
+        """Take a snapshot with other models, within a change."""
+        with self._reading:
+            self._at, self._given = snapshot, given
+
     @contextmanager
     def _changing(self) -> Iterator[Writer]:
         """Hold the lock of the index, with the last commit."""
@@ -117,18 +140,20 @@ class IndexHandle:
             if self._writer is not None:  # within a change of this thread
                 yield self._writer
                 return
-            stack.enter_context(writing_explained(self.folder))
+            stack.enter_context(translate_os_errors(self.folder))
             try:
                 stack.enter_context(locked(self.folder, _PATIENCE))
             except InputError as error:
                 raise IndexFolderError(f"the index cannot be changed: {error}") from error
-            self._writer = Writer(self.folder, self._now().commit)
+            writer = Writer(self.folder, self._now().commit)
             try:
+                with self._reading:  # a thread that is about to take the last commit has taken it
+                    self._writer = writer
                 if self._at.engine is not None and self._behind:
-                    repair(self._writer, self._at.engine)
+                    repair(writer, self._at.engine)
                     self._behind = False
-                yield self._writer
+                yield writer
             finally:
-                with self._reading:  # another thread may be about to set what it has read before
-                    self._at = self._at._replace(commit=self._writer.commit)
-                    self._writer = None
+                self._writer = None
+                with self._reading:
+                    self._at = self._at._replace(commit=writer.commit)

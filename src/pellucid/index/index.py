@@ -23,7 +23,7 @@ import numpy as np
 
 from pellucid.encoder.embedder import EncoderEmbedder
 from pellucid.encoder.words import Fit, fit_words
-from pellucid.errors import EngineError, InputError, PellucidError, check_integer
+from pellucid.errors import EngineError, IndexFolderError, InputError, PellucidError, check_integer
 from pellucid.folder import is_outside_allowed, outside
 from pellucid.index.changing import (
     bytes_on_disk,
@@ -60,7 +60,7 @@ from pellucid.index.settings import (
     given_parts,
     settings_for,
 )
-from pellucid.index.verifying import wrong_parts
+from pellucid.index.verifying import find_problems
 from pellucid.progress import Progress
 from pellucid.store import writing_folder
 from pellucid.unicode import well_formed
@@ -119,7 +119,7 @@ class Index(IndexHandle):
             InputError: something is in the folder, or an argument has a value that cannot be used.
             MissingExtraError: what `pellucid[search]` brings is not installed.
         """
-        folder = Path(os.path.expanduser(path))
+        folder = Path(os.path.expanduser(path)).absolute()
         taken = InputError(f"{folder} exists and is not empty; open it with Index.open, or give a new name")
         if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
             raise taken
@@ -178,7 +178,8 @@ class Index(IndexHandle):
                 elsewhere, or a model is not the one that the index was made with.
         """
         with outside(allow_outside):
-            return cls._open(Path(os.path.expanduser(path)), models, engine, rebuild=rebuild, read_only=read_only)
+            folder = Path(os.path.expanduser(path)).absolute()
+            return cls._open(folder, models, engine, rebuild=rebuild, read_only=read_only)
 
     @classmethod
     def _open(
@@ -438,8 +439,8 @@ class Index(IndexHandle):
             models = dict(self._at.models if models is None else models)
             before = writer.commit.state
             new, former = Snapshot.of(writer.commit, models), self._at.engine  # which closes with its last search
-            self._at = rebuilt(writer, new, former, self._engines, self._outside)
-            self._given = {name: model.encoder for name, model in models.items()}
+            new = rebuilt(writer, new, former, self._engines, self._outside)
+            self._replace_models(new, {name: model.encoder for name, model in models.items()})
             self._behind = False
             sweep(self.folder, before, writer.commit.state, self._engines, self._outside)
 
@@ -474,7 +475,7 @@ class Index(IndexHandle):
             writer.save(replace(state, settings={**state.settings, "models": models}))
             own = copy(self._at.models[name])
             own.encoder = encoder.with_reasons(reasons)
-            self._at = self._at._replace(models={**self._at.models, name: own})
+            self._replace_models(self._at._replace(models={**self._at.models, name: own}), self._given)
             sweep_models(self.folder, writer.commit.state)
         return reasons.fit
 
@@ -618,9 +619,14 @@ class Index(IndexHandle):
         """Compare everything that is stored with checksums and texts; return what is wrong.
 
         The terms of all documents are counted again, and 200 documents are encoded again. The index can be searched
-        meanwhile, and not changed.
+        meanwhile, and not changed, unless it was opened with read_only=True or is on read-only media.
         """
-        if self._read_only:
-            return wrong_parts(self.folder, self._now())
-        with self._changing() as writer:
-            return wrong_parts(self.folder, self._at._replace(commit=writer.commit))
+        if not self._read_only and self._is_writable():
+            with self._changing() as writer:
+                return find_problems(self.folder, self._at._replace(commit=writer.commit))
+        for _ in range(_TRIES):
+            snapshot = self._now()
+            problems = find_problems(self.folder, snapshot)
+            if not problems or stamp_of(self.folder) == snapshot.commit.stamp:
+                return problems  # else another process has removed what was looked at
+        raise IndexFolderError(f"{self.folder} is changed all the time; verify it when no other process writes to it")

@@ -24,7 +24,7 @@ from pellucid.encoder.embedder import FUNCTION, EncoderEmbedder, opened_with
 from pellucid.encoder.vectors import unit_vectors
 from pellucid.encoder.words import WordReasons
 from pellucid.ensemble.embedder import EnsembleEmbedder
-from pellucid.errors import IndexFolderError, InputError, ModelFolderError
+from pellucid.errors import IndexFolderError, InputError, ModelFolderError, ReadingError
 from pellucid.fingerprint import PROBES, check_same, fingerprint
 from pellucid.folder import bundled_models, named_place, resolve_name
 from pellucid.index.embedding_server import EmbeddingServer
@@ -51,6 +51,7 @@ class Model:
         given = resolve_name(given)
         self.name, self.encoder = name, load(given)
         self.source = str(given) if isinstance(given, (str, Path)) else None  # else it was given as an object
+        self.is_named = isinstance(given, str) and (given in bundled_models() or not Path(given).expanduser().exists())
         rows = self._units(list(PROBES), None)
         self.sparse = hasattr(rows, "tocsr")
         self.signed = bool((rows.data < 0).any()) if self.sparse else True  # as far as a few texts show
@@ -133,8 +134,7 @@ def written_models(folder: Path, models: Mapping[str, Model], copies: str) -> li
     """Return how the models can be opened again; those given as objects or folders are copied to folder/copies."""
     written = []
     for name, model in models.items():
-        elsewhere = model.source is None or (model.source not in bundled_models() and Path(model.source).is_dir())
-        copied, files = elsewhere and opened_with(model.encoder) != FUNCTION, {}
+        copied, files = not model.is_named and opened_with(model.encoder) != FUNCTION, {}
         if copied:
             copy = folder / copies / name
             model.encoder.save_pretrained(copy)
@@ -175,6 +175,8 @@ def wrong_copy(folder: Path, written: Mapping[str, Any], largest: float = math.i
         try:
             if not path.is_file() or (path.stat().st_size <= largest and checksum(path) != digest):
                 return f"{path} is missing, or is not what was written"
+        except ReadingError:
+            raise
         except ModelFolderError as error:
             return str(error)
     return ""
@@ -201,7 +203,7 @@ def opened_models(
             check_same(what, opened[name].fingerprint, model["fingerprint"], way_out, IndexFolderError)
             opened[name].encoder = _with_kept(folder, model, opened[name].encoder, what)
         if name not in given:
-            opened[name].source = model["source"]
+            opened[name].source, opened[name].is_named = model["source"], not model["copy"]
     return opened
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from pellucid.index.changing import document_vectors, term_counts
-from pellucid.index.commits import wrong
+from pellucid.index.commits import File, wrong
 from pellucid.index.documents import Document, batches
 from pellucid.index.engine import Engine, Vector
 from pellucid.index.metadata import entries
@@ -23,10 +23,10 @@ _LISTED = 10  # problems of a kind
 _TOLERANCE = 1e-3  # another batch rounds differently
 
 
-def wrong_parts(folder: Path, now: Snapshot) -> list[str]:
+def find_problems(folder: Path, now: Snapshot) -> list[str]:
     """Return what is wrong with the index in a folder at one moment, nothing where all is well."""
     state, segments = now.commit.state, now.commit.segments
-    problems = [problem for file in state.files() if (problem := wrong(folder, file))]
+    problems = [problem for file in state.files() if (problem := _file_problem(folder, file))]
     copies = [(model, wrong_copy(folder, model)) for model in state.settings["models"]]
     problems += [f"the model {model['name']!r}: {problem}" for model, problem in copies if problem]
     if problems:
@@ -58,6 +58,13 @@ def wrong_parts(folder: Path, now: Snapshot) -> list[str]:
     if now.engine is not None:
         problems += _wrong_points(now.engine, segments, state.garbage)
     return problems
+
+
+def _file_problem(folder: Path, file: File) -> str:
+    try:
+        return wrong(folder, file)
+    except FileNotFoundError:
+        return f"{file.name} is missing"
 
 
 def _wrong_vectors(now: Snapshot, segment: Segment, sample: Sequence[Document]) -> Iterator[str]:

@@ -6,13 +6,13 @@ reading it again costs no Python call.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Mapping, Sequence
 from itertools import chain
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from pellucid.forks import call_after_fork, fork_lock
 from pellucid.index.bm25 import Analyser
 from pellucid.native.library import native
 from pellucid.static.embedder import StaticEmbedder
@@ -56,7 +56,12 @@ class WordCache:
         self._rows = {name: _Column(self._spelled, _row_of(model)) for name, model in models.items()}
         self._whole = {name for name, model in models.items() if any(map(is_phrase, model.vocabulary.words))}
         self._reader: WordNumbers | None = None
-        self._lock = threading.RLock()
+        self._lock = fork_lock()
+        call_after_fork(self)
+
+    def after_fork(self) -> None:
+        """Drop in a child what a thread of the parent may have left half changed."""
+        self._reader = None
 
     @property
     def full(self) -> bool:
@@ -84,9 +89,10 @@ class WordCache:
         number = self._numbers.get(word)
         if number is None:
             with self._lock:
-                number = self._numbers.setdefault(word, len(self._spelled))
+                number = self._numbers.get(word, len(self._spelled))
                 if number == len(self._spelled):
-                    self._spelled.append(word)
+                    self._spelled.append(word)  # first: a number without a word would become that of another one
+                    self._numbers[word] = number
         return number
 
     def rows(self, name: str, texts: list[str], found: WordList) -> tuple[WordList, SpelledRows | None]:

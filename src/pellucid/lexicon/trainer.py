@@ -24,7 +24,7 @@ from pellucid.lexicon.embedder import LexiconEmbedder
 from pellucid.lexicon.training_data import TrainingRow, TrainingSet
 from pellucid.progress import Progress
 from pellucid.static.making.training import similarity_loss
-from pellucid.store import checksum, writing_explained
+from pellucid.store import checksum, translate_os_errors
 from pellucid.transformer.attention import padding_id
 from pellucid.transformer.backbone import WEIGHTS, last_pooled, padded, pooled
 from pellucid.transformer.reading import Reader, Reading
@@ -367,7 +367,7 @@ class LexiconTrainer(SentenceTransformerTrainer):  # type: ignore[misc, unused-i
 
     def _save_checkpoint(self, *args: Any, **kwargs: Any) -> None:
         """Write a checkpoint; an error says where there was no space for it."""
-        with writing_explained(Path(self.args.output_dir)):
+        with translate_os_errors(Path(self.args.output_dir)):
             super()._save_checkpoint(*args, **kwargs)
 
     def _load_from_checkpoint(self, checkpoint_path: str) -> None:

@@ -23,7 +23,7 @@ from pellucid.errors import InputError, check_numbers, missing_extra
 from pellucid.lexicon.embedder import LexiconEmbedder
 from pellucid.lexicon.training_data import TrainingSet
 from pellucid.progress import Progress
-from pellucid.store import checksum, writing_explained
+from pellucid.store import checksum, translate_os_errors
 from pellucid.transformer.backbone import Adapter, merge_adapter, read_adapter, unchanged_names
 from pellucid.workfolder import WorkFolder
 
@@ -165,7 +165,7 @@ def train_module(
     trainer = _trainer(module, collator, work, settings, progress)
     trainer.train(resume_from_checkpoint=None if last is None else str(last))
     if trainer.is_world_process_zero():
-        with writing_explained(work.path):
+        with translate_os_errors(work.path):
             module.save(str(work.path / TRAINED))
         written = sorted(path for path in (work.path / TRAINED).iterdir() if path.is_file())
         work.commit({TRAINED: {path.name: checksum(path) for path in written}})

@@ -14,7 +14,6 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import asdict, replace
 from math import ceil
-from tempfile import TemporaryDirectory
 from typing import Any
 from urllib.request import urlopen
 
@@ -28,6 +27,7 @@ from pellucid.errors import InputError
 from pellucid.server.app import create_app
 from pellucid.server.guard import DISCONNECT_KEY
 from pellucid.server.service import ServerSettings, Service
+from pellucid.store import temporary_folder
 
 try:
     import resource
@@ -221,8 +221,8 @@ def serve(
     if index is not None:
         index.close()
     os.environ[_SETTINGS] = json.dumps(asdict(settings))
-    with TemporaryDirectory(prefix="pellucid-metrics-") as metrics:
-        os.environ["PROMETHEUS_MULTIPROC_DIR"] = metrics  # where the workers add up what they count
+    with temporary_folder(prefix="pellucid-metrics-") as metrics:
+        os.environ["PROMETHEUS_MULTIPROC_DIR"] = str(metrics)  # where the workers add up what they count
         uvicorn.run("pellucid.server.running:_worker_app", factory=True, workers=workers, **options)
 
 

@@ -16,7 +16,6 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import anyio
@@ -30,7 +29,7 @@ from pellucid.pretrained import load, load_by_name
 from pellucid.progress import CancelledWorkError, cancellable, check_cancelled
 from pellucid.server.bodies import MOST_BYTES, ApiError
 from pellucid.static.embedder import StaticEmbedder
-from pellucid.store import writing_explained
+from pellucid.store import temporary_folder, translate_os_errors
 
 if TYPE_CHECKING:
     from pellucid.index.index import Index
@@ -222,7 +221,7 @@ class Service:
         self.models = dict(models) if models is not None else load_by_name(settings.models)
         self.default = next(iter(self.models))
         if settings.save_to is not None:
-            with writing_explained(Path(settings.save_to)):
+            with translate_os_errors(Path(settings.save_to)):
                 Path(settings.save_to).mkdir(parents=True, exist_ok=True)
         self.index: Index | None = None
         if settings.index is not None:
@@ -451,10 +450,10 @@ def _refusals() -> Iterator[None]:
 
 def _saved(model: Embedder, folder: Path) -> tuple[Embedder, bool]:
     """Save a model as a new folder, whole or not at all; return it as opened from there, and whether it is sparse."""
-    with writing_explained(folder), TemporaryDirectory(prefix=".saving-", dir=folder.parent) as aside:
-        model.save_pretrained(Path(aside) / folder.name)
+    with translate_os_errors(folder), temporary_folder(prefix=".saving-", parent=folder.parent) as scratch:
+        model.save_pretrained(scratch / folder.name)
         try:
-            os.rename(Path(aside) / folder.name, folder)
+            os.rename(scratch / folder.name, folder)
         except OSError as error:
             if os.path.lexists(folder):
                 raise _taken(folder.name) from error

@@ -28,7 +28,7 @@ from pellucid.corpus import Corpus, is_path, read_texts
 from pellucid.encoder.embedder import EncoderEmbedder
 from pellucid.errors import CorpusError, InputError
 from pellucid.fingerprint import fingerprint
-from pellucid.forks import ForkLock
+from pellucid.forks import fork_lock
 from pellucid.progress import Progress
 from pellucid.static.making.segmentation import word_finder
 from pellucid.text import Word
@@ -43,7 +43,7 @@ WordVectors = tuple[npt.NDArray[np.int64], Vectors]
 """Vocabulary rows [n] and vectors [n, d] of the whole words in a batch."""
 
 _SHARD = 16_384  # sentences between two checkpoints: about a minute of a small teacher on two cores
-_TOKENIZING = ForkLock()
+_TOKENIZING = fork_lock()
 
 
 @dataclass(frozen=True)

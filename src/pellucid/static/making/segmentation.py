@@ -25,7 +25,7 @@ from unicodedata import name as character_name
 
 from pellucid.corpus import Corpus, is_path, read_texts
 from pellucid.errors import CorpusError, InputError, missing_extra
-from pellucid.forks import ForkLock
+from pellucid.forks import fork_lock
 from pellucid.text import Word, split_words
 from pellucid.unicode import unspaced_run, well_formed
 
@@ -52,7 +52,7 @@ _SEGMENTED = {
 }  # fmt: skip
 """Languages with a segmenter and the scripts it knows."""
 
-_SEGMENTING = ForkLock()
+_SEGMENTING = fork_lock()
 
 
 @lru_cache(maxsize=16)

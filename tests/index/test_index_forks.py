@@ -1,0 +1,412 @@
+"""An index in forked processes: threads of a child lose nothing, and a child leaves alone what is its parent's."""
+
+from __future__ import annotations
+
+import copy
+import multiprocessing
+import os
+import pickle
+import random
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+pytest.importorskip("Stemmer")
+
+import pellucid
+import pellucid.index.commits as commits
+import pellucid.index.segments as segments
+from forking import HAS_FORK, in_fork
+from index_writer import look, pairs, text_of, vectors
+from pellucid.errors import InputError
+from pellucid.store import locked
+
+pytestmark = [HAS_FORK, pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")]
+
+
+@pytest.fixture(autouse=True)
+def often(monkeypatch):
+    """Merges come soon."""
+    monkeypatch.setattr(commits, "_FANOUT", 2)
+
+
+@pytest.fixture
+def rarely_alone():
+    """Threads take turns at every chance."""
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    yield
+    sys.setswitchinterval(interval)
+
+
+def created(folder):
+    return pellucid.Index.create(folder, {"letters": vectors}, passage_characters=400)
+
+
+def output_of(script, folder):
+    """Run a script in a process without threads; return what it printed, or its errors."""
+    command = [sys.executable, "-c", textwrap.dedent(script), str(folder), str(Path(__file__).parents[1])]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    return done.stdout if not done.returncode else done.stderr
+
+
+def at_once(*work):
+    """Do several things in threads of their own, which begin together; return the errors."""
+    begin, errors = threading.Barrier(len(work)), []
+
+    def run(one):
+        begin.wait(30)
+        try:
+            one()
+        except BaseException as error:
+            errors.append(f"{type(error).__name__}: {error}"[:200])
+
+    threads = [threading.Thread(target=run, args=(one,), daemon=True) for one in work]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(50)
+    return errors + ["a thread hangs"] * sum(thread.is_alive() for thread in threads)
+
+
+def writers(index, name, count=3):
+    """Threads that add a document each, and one that searches before."""
+
+    def add(number):
+        if not number:
+            index.search("abc")
+        index.add(["of a child"], ids=[f"{name}-{number}"])
+
+    return [lambda number=number: add(number) for number in range(count)]
+
+
+def test_no_thread_of_a_child_is_without_the_lock_of_another_one(tmp_path, monkeypatch):
+    """One makes locks slowly, if it makes any; one is slow in its change; one begins last."""
+    index, lock, save = created(tmp_path / "index"), threading.RLock, commits.Writer.save
+    index.add(["abc"], ids=["first"])
+
+    def slow_lock():
+        time.sleep(0.2 * (threading.current_thread().name == "0"))
+        return lock()
+
+    def slow_save(*arguments):
+        time.sleep(0.6 * (threading.current_thread().name == "1"))
+        save(*arguments)
+
+    def child():
+        monkeypatch.setattr(threading, "RLock", slow_lock)
+        monkeypatch.setattr(commits.Writer, "save", slow_save)
+        threads = [threading.Thread(target=work, name=f"{n}") for n, work in enumerate(writers(index, "child", 3))]
+        for thread in threads:
+            thread.start()
+            time.sleep(0.05 if thread.name == "0" else 1)
+        for thread in threads:
+            thread.join()
+
+    held = threading.Event()
+
+    def hold():
+        with locked(tmp_path / "index", 5):
+            held.set()
+            time.sleep(0.8)
+
+    other = threading.Thread(target=hold)
+    other.start()
+    assert held.wait(5)
+    assert in_fork(child) == "None"
+    other.join()
+    assert {document.id for document in index} == {"first", *(f"child-{n}" for n in range(3))}
+    assert index.verify() == []
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("method", ["plain", "nested", "busy"])
+def test_forks_with_threads_that_take_turns_at_every_chance_lose_nothing(tmp_path, rarely_alone, method):
+    """The child forks again, or the parent's threads change the index while it forks."""
+    index, stop, count = created(tmp_path / "index"), threading.Event(), [0]
+    index.add([text_of(0, 1)] * 2, ids=["a0", "b0"], metadata=[{"version": 0}] * 2)
+    expected = set()
+
+    def child(name):
+        errors = at_once(*writers(index, name))
+        if method == "nested":
+            errors += [said] if (said := in_fork(lambda: at_once(*writers(index, f"{name}-of")))) != "[]" else []
+        return errors
+
+    def write():
+        changes = random.Random(3)
+        while not stop.is_set():
+            count[0] += 1
+            for _ in pairs(index, changes, version=count[0]):
+                pass
+
+    thread = threading.Thread(target=write)
+    if method == "busy":
+        thread.start()
+    try:
+        for number in range(12):
+            assert in_fork(lambda number=number: child(number), 90) == "[]"
+            names = [f"{number}", f"{number}-of"] if method == "nested" else [f"{number}"]
+            expected |= {f"{name}-{n}" for name in names for n in range(3)}
+    finally:
+        stop.set()
+        if method == "busy":
+            thread.join()
+    assert {document.id for document in index} >= expected
+    index.delete(sorted(expected))
+    assert look(index) == "" and index.verify() == []
+
+
+@pytest.mark.parametrize("ending", ["raise", "return", "close"])
+def test_a_child_forked_within_a_change_does_not_make_it(tmp_path, ending):
+    """A model that forks: the parent's change is made once, whole; the child is told, and can make its own."""
+    children = []
+
+    def forking(texts):
+        if "fork" in texts and not children:
+            children.append(os.fork())
+            if not children[0] and ending == "raise":
+                raise RuntimeError("in the child")
+            if not children[0] and ending == "close":
+                index.close()
+        return vectors(texts)
+
+    index = pellucid.Index.create(tmp_path / "index", {"letters": forking})
+    index.add(["abc", "cab"], ids=["a", "b"])
+    reader, pipe = os.pipe()
+    said = ""
+    try:
+        index.update("a", text="fork")  # within the change, since the old document is read in it
+    except Exception as error:
+        said = f"{type(error).__name__}: {error}"
+    if not children[0]:
+        try:
+            if ending != "close":
+                index.add(["abc"], ids=["child"])
+                said += f" {'child' in index}"
+        except BaseException as error:
+            said += f" {error!r}"
+        os.write(pipe, said.encode())
+        os._exit(0)
+    os.waitpid(children[0], 0)
+    os.close(pipe)
+    with os.fdopen(reader) as file:
+        child = file.read()
+    refusals = {"raise": "RuntimeError", "return": "IndexFolderError", "close": "InputError"}
+    assert child.startswith(refusals[ending])
+    assert child.endswith("True") or ending == "close"
+    assert said == "" and index["a"].text == "fork" and len(index) == 3 - (ending == "close")
+    assert index.verify() == []
+
+
+def test_a_child_that_ends_leaves_all_of_an_open_index(tmp_path):
+    """By the interpreter's end, by the end of a block, by close, and with a change of a thread of the parent."""
+    script = """
+    import os, sys, threading
+    from pathlib import Path
+    import pellucid, pellucid.index.commits as commits
+    sys.path.insert(0, sys.argv[2])
+    from index_writer import vectors
+    folder, begun, go_on, save = Path(sys.argv[1]), threading.Event(), threading.Event(), commits.Writer.save
+    def slow(*arguments):
+        begun.set()
+        go_on.wait(30)
+        save(*arguments)
+    def files():
+        return sorted((str(path), path.stat().st_mtime_ns) for path in folder.rglob("*"))
+    with pellucid.Index.create(folder, {"letters": vectors}) as index:
+        index.add(["abc"], ids=["a"])
+        commits.Writer.save = slow
+        thread = threading.Thread(target=index.add, args=(["b"], ["abc"]))
+        thread.start()
+        begun.wait(30)
+        before = files()
+        for how in ("end", "close", "block"):
+            if not (child := os.fork()):
+                if how == "close":
+                    index.close()
+                if how != "block":
+                    sys.exit(0)
+                break
+            assert os.waitpid(child, 0)[1] == 0
+            assert files() == before, how
+        if child:
+            go_on.set()
+            thread.join()
+            index.add(["abc"], ids=["c"])
+            assert len(index) == 3 and index.verify() == []
+            print("sound")
+    """
+    assert output_of(script, tmp_path / "index") == "sound\n"
+
+
+@pytest.mark.full
+def test_a_child_never_writes_the_files_of_an_engine_that_its_parent_has_open(tmp_path):
+    pytest.importorskip("qdrant_edge")
+    script = """
+    import os, sys
+    from pathlib import Path
+    import pellucid
+    from pellucid.engines import Edge
+    sys.path.insert(0, sys.argv[2])
+    from index_writer import vectors
+    folder = Path(sys.argv[1])
+    def files():
+        return sorted((str(path), path.stat().st_mtime_ns) for path in folder.rglob("*"))
+    index = pellucid.Index.create(folder, {"letters": vectors}, engine=Edge())
+    index.add(["abc", "cab"], ids=["a", "b"])
+    before = files()
+    for how in ("end", "close", "delete"):
+        if not (child := os.fork()):
+            try:
+                index.search("abc")
+            except pellucid.errors.InputError:
+                if how == "close":
+                    index.close()
+                if how == "delete":
+                    del index
+                sys.exit(0)
+        assert os.waitpid(child, 0)[1] == 0
+        assert files() == before, how
+    index.add(["abc"], ids=["c"])
+    assert len(index) == 3 and index.verify() == []
+    print("sound")
+    """
+    assert output_of(script, tmp_path / "index") == "sound\n"
+
+
+def test_hits_of_the_parent_can_be_explained_in_a_child_whatever_its_threads_were_doing(tmp_path):
+    """The words of an index are read under a lock, by each thread that explains."""
+    index = pellucid.Index.create(tmp_path / "index")
+    index.add(["a loan for a house", "the rate of mortgages"], ids=["a", "b"])
+    hits, held, done = index.search("house loans"), threading.Event(), threading.Event()
+
+    def hold():
+        with index._at.words._lock:
+            held.set()
+            done.wait(30)
+
+    thread = threading.Thread(target=hold)
+    thread.start()
+    assert held.wait(10)
+    try:
+        said = in_fork(lambda: (hits[0].explain().score, [hit.id for hit in index.search("loan")]), 20)
+    finally:
+        done.set()
+        thread.join()
+    assert said == repr((hits[0].explain().score, [hit.id for hit in index.search("loan")]))
+
+
+def test_a_word_has_its_own_number_wherever_it_was_interrupted(tmp_path):
+    """A process that is forked, or an interrupt, between the two halves of learning a word."""
+    index = pellucid.Index.create(tmp_path / "index", {})
+    words = index._at.words
+
+    class Interrupted(list):
+        def append(self, word):
+            raise KeyboardInterrupt
+
+    spelled, words._spelled = words._spelled, Interrupted(words._spelled)
+    with pytest.raises(KeyboardInterrupt):
+        words._number("house")
+    words._spelled = spelled
+    numbers = [words._number(word) for word in ("loan", "house", "loan")]
+    assert [words._spelled[number] for number in numbers] == ["loan", "house", "loan"]
+
+
+def test_an_open_index_is_neither_copied_nor_pickled(tmp_path):
+    index = created(tmp_path / "index")
+    for work in (copy.copy, copy.deepcopy, pickle.dumps):
+        with pytest.raises(InputError, match=r"opens it by its folder: pellucid\.Index\.open\('.*index'\)"):
+            work(index)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("method", ["fork", "forkserver", "spawn"])
+def test_workers_of_any_kind_lose_nothing(tmp_path, method):
+    """Those that are forked use the index that their parent has open, as under a server that loads before it forks."""
+    index = pellucid.Index.create(tmp_path / "index", "static-en")
+    context = multiprocessing.get_context(method)
+    given = index if method == "fork" else tmp_path / "index"
+    workers = [context.Process(target=_add, args=(given, name)) for name in "abcd"]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join(100)
+    assert [worker.exitcode for worker in workers] == [0] * 4
+    assert {document.id for document in index} == {f"{name}-{n}" for name in "abcd" for n in range(12)}
+    assert index.verify() == []
+
+
+def _add(index, name):
+    if not isinstance(index, pellucid.Index):
+        index = pellucid.Index.open(index)
+    for n in range(0, 12, 3):
+        assert not at_once(*[lambda k=k: index.add(["a loan"], ids=[f"{name}-{k}"]) for k in range(n, n + 3)])
+        assert len(index.search("loan")) > 0
+
+
+@pytest.mark.parametrize("forks", [6, pytest.param(100, marks=pytest.mark.slow)])
+def test_forks_at_any_moment_search_and_add_and_lose_nothing(tmp_path, forks):
+    """A thread changes the index while the process forks; parent and child both read and write."""
+    folder, stop, count = tmp_path / "index", threading.Event(), [0]
+    index = created(folder)
+    index.add([text_of(0, 1)] * 2, ids=["a0", "b0"], metadata=[{"version": 0}] * 2)
+    changes = random.Random(5)
+
+    def write():
+        while not stop.is_set():
+            count[0] += 1
+            for _ in pairs(index, changes, version=count[0]):
+                pass
+
+    def child(number):
+        problem = look(index)
+        index.add(["of a child"], ids=[f"child-{number}"])
+        return problem, f"child-{number}" in index
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    try:
+        said = [in_fork(lambda number=number: child(number)) for number in range(forks)]
+    finally:
+        stop.set()
+        writer.join()
+    assert said == ["('', True)"] * forks
+    for number in range(forks):
+        assert f"child-{number}" in index
+        index.delete([f"child-{number}"])
+    assert look(index) == "" and index.verify() == []
+
+
+def test_a_child_forked_while_a_property_is_computed_can_compute_it(tmp_path, monkeypatch):
+    """No lock is left behind that a thread of the parent held: up to Python 3.11 functools' properties have one."""
+    index = created(tmp_path / "index")
+    index.add(["a b c", "abc", "c"], ids=["a", "b", "c"])
+    index.delete(["a"])
+    started, go_on = threading.Event(), threading.Event()
+
+    def slow(*arguments, **options):
+        if threading.current_thread() is not threading.main_thread():
+            started.set()
+            go_on.wait(60)
+        return np.ones(*arguments, **options)
+
+    segment = index._at.commit.segments[0]
+    vars(segment).pop("live", None)
+    monkeypatch.setattr(segments, "np", SimpleNamespace(**{**vars(np), "ones": slow}))
+    thread = threading.Thread(target=lambda: segment.live)
+    thread.start()
+    assert started.wait(10)
+    try:
+        assert in_fork(lambda: [hit.id for hit in index.search("abc")], 20) == "['b', 'c']"
+    finally:
+        go_on.set()
+        thread.join()
