@@ -536,9 +536,7 @@ def open_tensors(path: Path) -> Iterator[Any]:
         with _opened(path):  # the library says of any file that it cannot open that there is none
             raise reading_error(path, error) from error
     except SafetensorError as error:
-        raise ModelFolderError(
-            f"{path} is broken or truncated, by its safetensors header: {error}"
-        ) from error
+        raise ModelFolderError(f"{path} is broken or truncated, by its safetensors header: {error}") from error
 
 
 def broken_tensor(path: str | os.PathLike[str]) -> str | None:

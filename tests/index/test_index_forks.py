@@ -224,7 +224,7 @@ def test_a_child_that_ends_leaves_all_of_an_open_index(tmp_path):
     with pellucid.Index.create(folder, {"letters": vectors}) as index:
         index.add(["abc"], ids=["a"])
         commits.Writer.save = slow
-        thread = threading.Thread(target=index.add, args=(["b"], ["abc"]))
+        thread = threading.Thread(target=index.add, args=(["abc"],), kwargs={"ids": ["b"]})
         thread.start()
         begun.wait(30)
         before = files()
