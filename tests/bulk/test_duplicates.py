@@ -5,9 +5,12 @@ from __future__ import annotations
 import gzip
 import json
 import sys
+import time
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from scipy import sparse
 from typer.testing import CliRunner
 
@@ -15,6 +18,7 @@ import pellucid
 from pellucid.anchors.embedder import AnchorEmbedder
 from pellucid.base import Embedder
 from pellucid.bulk import duplicates, near_duplicates, write_kept
+from pellucid.bulk.signs import find_numbers, find_signed_names
 from pellucid.cli.app import app
 from pellucid.ensemble.embedder import EnsembleEmbedder
 from pellucid.errors import CorpusError, InputError, MissingExtraError
@@ -64,13 +68,13 @@ def plain(model, texts, threshold, same_numbers=False):
     """Return for each text that is not kept the number of the kept one and the score, by comparing in order."""
     rows, kept, found = model.encode(texts), [], {}
     scores = model.similarity(rows, rows).round(6)
-    digits = [sorted(near_duplicates._DIGITS.findall(text)) for text in texts]
+    signs = [(find_signed_names(text), find_numbers(text) if same_numbers else ()) for text in texts]
     for number, text in enumerate(texts):
         first = texts.index(text)
         if first < number:
             found[number] = found.get(first, (first, 1.0))
             continue
-        others = [n for n in kept if not same_numbers or digits[n] == digits[number]]
+        others = [n for n in kept if signs[n] == signs[number]]
         best = max(others, key=lambda n: scores[n, number], default=None)
         if best is not None and scores[best, number] >= threshold:
             found[number] = (best, scores[best, number])
@@ -136,6 +140,84 @@ def test_a_text_with_other_numbers_is_a_duplicate_unless_that_is_ruled_out(model
     strict = duplicates(texts, model, same_numbers=True)
     assert [(pair.kept, pair.duplicate) for pair in strict.pairs] == [(0, 2)]
     assert strict.pairs[0].difference == "case, punctuation or order"
+
+
+OTHER_NUMBERS = [
+    ("2024-01-02", "2024-02-01"), ("10.0.0.1", "1.0.0.10"), ("-5", "5"), ("+5", "-5"), ("1e5", "1e-5"),
+    ("v1.10.2", "v1.2.10"), ("10 to 20", "20 to 10"), ("10:30", "10:03"), ("5-10", "10-5"), ("3/4", "4/3"),
+    ("01.02.2024", "02.01.2024"), ("XJ-900/2", "XJ-900/3"), ("1.5", "15"), ("1.5", "1,5"), (".5", "5"),
+    ("1.000", "1,000"), ("1.50", "1.5"), ("50%", "50"), ("$5", "€5"), ("$5", "5"), ("<5", ">5"), ("p < .05", "p > .05"),
+    ("±5", "5"), ("18+", "18"), ("5k", "5m"), ("10²", "10³"), ("10⁻⁵", "10⁵"), ("10^5", "10^-5"), ("½", "¼"),
+    ("\u22125", "5"), ("(-5)", "(5)"), ("x=-5", "x=5"), ("-$5", "$5"), ("2+3", "2-3"), ("٥", "٦"), ("٣/٤", "٤/٣"),
+    ("+49 30 12", "+49 31 02"),
+]  # fmt: skip
+SAME_NUMBERS = [
+    ("1,000", "1000"), ("1,000,000", "1.000.000"), ("1,000.5", "1.000,5"), ("1'000", "1000"), ("1\u202f000", "1000"),
+    ("\u22125", "-5"), ("5 - 10", "5\u201310"), ("5!", "5"), ("(5),", "5"), ("5 kg", "5kg"), ("COVID-19", "covid 19"),
+    ("50 %", "50%"), ("5 €", "€5"), ("٥", "5"), ("５", "5"), ("½", "1/2"), ("10²", "10^2"), ("p<.05", "P < 0.05"),
+    ("1e5", "1E5"), ("#5", "5"), ("3 / 4", "3/4"), ("US$5", "$5"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("first", "second"), OTHER_NUMBERS)
+def test_numbers_are_compared_with_their_signs_and_in_their_order(model, first, second):
+    assert find_numbers(first) != find_numbers(second)
+    texts = [f"worda wordb {first} wordc", f"worda wordb {second} wordc"]
+    assert duplicates(texts, model, same_numbers=True, threshold=0.01).kept == [0, 1]
+    loose = duplicates(texts, model, threshold=0.01).pairs
+    assert all(pair.numbers_differ and "punctuation" not in pair.difference for pair in loose)
+
+
+@pytest.mark.parametrize(("first", "second"), SAME_NUMBERS)
+def test_a_number_may_be_written_in_several_ways(first, second):
+    assert find_numbers(f"of {first}") == find_numbers(f"Of {second}") != ()
+
+
+@given(st.lists(st.integers(-(10**6), 10**6) | st.decimals(-1000, 1000, places=2), min_size=1, max_size=4), st.data())
+def test_other_numbers_or_another_order_are_told(numbers, data):
+    others = data.draw(st.permutations(numbers) | st.lists(st.integers(-99, 99), min_size=1, max_size=4))
+    same = list(map(str, numbers)) == list(map(str, others))
+    first, second = ("from " + " to ".join(map(str, several)) for several in (numbers, others))
+    assert (find_numbers(first) == find_numbers(second)) == same
+
+
+@pytest.mark.parametrize("digits", ["٠١٢٣٤٥٦٧٨٩", "०१२३४५६७८९", "０１２３４５６７８９"])
+@given(number=st.decimals(-(10**9), 10**9, places=1))
+def test_digits_of_every_script_are_the_same(digits, number):
+    text = str(number)
+    assert find_numbers(text.translate(dict(zip(map(ord, "0123456789"), digits)))) == find_numbers(text)
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [("C++", "C#"), ("C", "C++"), ("F#", "F"), (".NET", "net"), ("A+", "A-"), ("AB-", "AB"), ("O\u2212", "O+"),
+     ("CD4+", "CD4-"), ("A*", "A"), ("Na+", "Na"), ("Notepad++", "Notepad")],
+)  # fmt: skip
+def test_names_in_signs_are_told_apart(first, second):
+    every = StaticEmbedder(
+        Vocabulary("c f net a ab o cd4 na notepad developer wanted".split()), np.ones((11, 3), np.float32)
+    )
+    assert duplicates([f"{first} developer wanted", f"{second} developer wanted"], every).kept == [0, 1]
+    same = duplicates([f"{first} developer wanted", f"wanted: ({first}, developer)!"], every)
+    assert same.kept == [0] and same.pairs[0].difference == "case, punctuation or order"
+
+
+@pytest.mark.parametrize(
+    "text", ["pre- and post-war", "18+", "price*", "example.net", "1. word- 2", "#python @home", "- a"]
+)
+def test_other_signs_are_punctuation(text):
+    assert find_signed_names(text) == ()
+
+
+@pytest.mark.parametrize(
+    "piece", [" ", "a", "1", "1,", "-", "1 ", "a+", "<", "A1", "1'", "1.000", "^", "1 + ", "²", "\u0661"]
+)
+def test_long_texts_take_time_in_proportion(piece):
+    started = time.process_time()
+    for text in (piece * 30_000, "5" + piece * 30_000):
+        find_numbers(text)
+        find_signed_names(text)
+    assert time.process_time() - started < 5
 
 
 @pytest.mark.parametrize("seed", [1, 2])

@@ -11,10 +11,9 @@ again by the model before it is reported.
 
 from __future__ import annotations
 
-import re
 from array import array
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from dataclasses import field as data_field
 from hashlib import blake2b
@@ -27,6 +26,7 @@ import numpy.typing as npt
 
 from pellucid.analysis.ranking import TopRow
 from pellucid.base import Embedder
+from pellucid.bulk.signs import find_numbers, find_signed_names
 from pellucid.corpus import UNPACKERS, Corpus, is_path, read_lines, read_texts
 from pellucid.embeddings import as_rows, unit_rows
 from pellucid.errors import CorpusError, InputError, check_integer, missing_extra
@@ -46,9 +46,8 @@ Scores = npt.NDArray[np.float32]
 
 _BLOCK = 2_048  # texts
 _PLACES = 6  # decimals of a score, as many as float32 has
-_WITH_NUMBERS = 16  # candidates where the numbers have to be the same
+_CANDIDATES = 16  # kept texts that are tried for one whose nearest kept text may not stand for it
 _SHOWN = 10  # rows of a printed table
-_DIGITS = re.compile(r"\d+")
 
 
 class DuplicatePair(NamedTuple):
@@ -62,7 +61,7 @@ class DuplicatePair(NamedTuple):
         duplicate_text: the other.
         only_kept: words of the kept text that the other lacks, in lower case.
         only_duplicate: words of the other that the kept text lacks.
-        numbers_differ: whether the two hold different numbers.
+        numbers_differ: whether the two hold different numbers, or these in another order.
         reasons: the rows of the explanation that add most to the score, as many as were asked for.
     """
 
@@ -79,8 +78,11 @@ class DuplicatePair(NamedTuple):
     @property
     def difference(self) -> str:
         """The words that differ, as "5 / 7"; where they are the same, what else differs."""
-        if self.only_kept or self.only_duplicate:
-            return " / ".join(listed(words, 6) or "\u2013" for words in (self.only_kept, self.only_duplicate))
+        sides: Sequence[Sequence[str]] = (self.only_kept, self.only_duplicate)
+        if not any(sides) and self.numbers_differ:  # in signs between digits, or in their order
+            sides = [find_numbers(text) for text in (self.kept_text, self.duplicate_text)]
+        if any(sides):
+            return " / ".join(listed(words, 6) or "\u2013" for words in sides)
         return "nothing" if self.kept_text == self.duplicate_text else "case, punctuation or order"
 
 
@@ -176,7 +178,8 @@ def duplicates(
 
     A text is a duplicate if an earlier text that is kept has at least the threshold's cosine to it. So every removed
     text is within the threshold of a kept one; two texts of a group may be less alike. Of a text without a known word,
-    only equal texts are duplicates.
+    only equal texts are duplicates. Texts with other names in signs ("C++" and "C#", "A+" and "A-", ".NET") are none,
+    though models read their letters alone.
 
     All pairs are compared exactly up to 32,768 kept texts, and for sparse embeddings always, in time that grows with
     the square of their number. Beyond, candidates come from faiss and a few duplicates may be missed; docs/toolkit.md
@@ -187,7 +190,9 @@ def duplicates(
         texts: a file (`.txt` with a text a line, `.jsonl`, `.parquet`) or an iterable of texts.
         model: of any family, or its name.
         threshold: a cosine above 0 and up to 1. Equal words in another order have 1 in a static model.
-        same_numbers: keep texts whose numbers differ; their embeddings may be nearly the same.
+        same_numbers: keep texts whose numbers differ, or have another order; their embeddings may be nearly the same.
+            A number is compared as it is written, with its sign, separators, exponent, comparison, currency or "%":
+            2024-01-02 is not 2024-02-01, and 1.5 neither 1,5 nor 15. Only thousands may be grouped: 1,000 is 1000.
         reasons: rows of the explanation to name for each pair; 0 names none, which is quicker.
         field: the JSON key or parquet column that holds the text.
         show_progress_bar: show a bar, counting texts, once the work has lasted two seconds.
@@ -224,7 +229,7 @@ class _Finder:
         self._first: dict[int, int] = {}  # hash of a text -> its number
         self._nearest = Nearest()
         self._numbers = array("q")  # of the texts whose rows `_nearest` has
-        self._signatures = array("q")  # of the numbers in these texts
+        self._signatures = array("q")  # of these texts; texts with different ones are no duplicates
 
     def take(self, texts: list[str]) -> None:
         """Compare the next texts with those that are kept, and with each other."""
@@ -250,9 +255,8 @@ class _Finder:
         rows = rows[np.flatnonzero(known)]
         if not len(numbers):
             return
-        signatures = np.zeros(len(numbers), np.int64)  # of the numbers in the texts
-        if self.same_numbers:
-            signatures[:] = [_hash(" ".join(_digits(t))) for t, is_known in zip(texts, known) if is_known]
+        known_texts = [text for text, is_known in zip(texts, known) if is_known]
+        signatures = np.array([_signature(text, self.same_numbers) for text in known_texts], np.int64)
         places, scores = self._among_kept(rows, signatures)
         alike = products(rows, rows)
         alike[signatures[:, None] != signatures] = -np.inf
@@ -268,13 +272,18 @@ class _Finder:
 
     def _among_kept(self, rows: Any, signatures: Numbers) -> tuple[Numbers, Scores]:
         """Return for each row the place of the nearest kept one, -1 below the threshold, and the scores."""
-        places, scores = self._nearest.search(rows, _WITH_NUMBERS if self.same_numbers else 1)
-        if self.same_numbers and len(self._signatures):
-            others = np.frombuffer(self._signatures, np.int64)[places]
-            scores = np.where(others == signatures[:, None], scores, -np.inf).astype(np.float32)
-        best = np.arange(len(scores)), scores.argmax(axis=1)
-        near = _reaches(scores[best], self.threshold - self._nearest.rounding)
-        return np.where(near, places[best], -1), np.where(near, scores[best], np.float32(-np.inf))
+        least = self.threshold - self._nearest.rounding
+        places, scores = (found[:, 0] for found in self._nearest.search(rows))
+        if len(self._signatures):
+            kept = np.frombuffer(self._signatures, np.int64)
+            others = np.flatnonzero(_reaches(scores, least) & (kept[places] != signatures))
+            if len(others):
+                found, its_scores = self._nearest.search(rows[others], _CANDIDATES)
+                its_scores = np.where(kept[found] == signatures[others, None], its_scores, np.float32(-np.inf))
+                best = np.arange(len(others)), its_scores.argmax(axis=1)
+                places[others], scores[others] = found[best], its_scores[best]
+        near = _reaches(scores, least)
+        return np.where(near, places, -1), np.where(near, scores, np.float32(-np.inf))
 
 
 def _take_in_order(alike: Scores, threshold: float, numbers: Numbers, kept_in_place: Numbers, scores: Scores) -> Flags:
@@ -352,7 +361,8 @@ def _pair(
     words1, words2 = (Counter(word.text.lower() for word in split_words(text)) for text in (first, second))
     rows = TopRow.of(model.explain(first, second), reasons) if reasons else ()
     only = tuple((words1 - words2).elements()), tuple((words2 - words1).elements())
-    return DuplicatePair(kept, duplicate, score, first, second, *only, _digits(first) != _digits(second), rows)
+    differ = find_numbers(first) != find_numbers(second)
+    return DuplicatePair(kept, duplicate, score, first, second, *only, differ, rows)
 
 
 def _rows(model: Embedder, texts: list[str], numbers: list[int]) -> Any:
@@ -375,8 +385,10 @@ def _hash(text: str) -> int:
     return int.from_bytes(blake2b(well_formed(text).encode(), digest_size=8).digest(), "little", signed=True)
 
 
-def _digits(text: str) -> list[str]:
-    return sorted(_DIGITS.findall(text))
+def _signature(text: str, same_numbers: bool) -> int:
+    """Return a hash of what must be the same in two texts for one to stand for the other, 0 for nothing."""
+    names, found = find_signed_names(text), find_numbers(text) if same_numbers else ()
+    return _hash("\n".join([*names, "", *found])) if names or found else 0
 
 
 def write_kept(corpus: str | Path, report: Duplicates, output: str | Path) -> None:
