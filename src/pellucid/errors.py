@@ -24,6 +24,10 @@ class InputError(PellucidError, ValueError):
     """An argument has a value the call cannot use."""
 
 
+class UnknownArgumentError(InputError, TypeError):
+    """A keyword argument or field that a call does not have; the message names the nearest one."""
+
+
 class ModelFolderError(PellucidError, ValueError):
     """A model folder or file is missing, truncated, of another family or not trustworthy."""
 

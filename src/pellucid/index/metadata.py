@@ -199,7 +199,7 @@ def _field_tests(field: _Field, wanted: Any) -> Iterator[list[list[Condition]]]:
         wanted = {"in" if isinstance(wanted, (list, tuple, set)) else "eq": wanted}
     for operator, value in wanted.items():
         if operator not in _OPERATORS:
-            raise InputError(f"{unknown_name('operator', operator, _OPERATORS)}; it is of the {field}")
+            raise InputError(f"{field}: {unknown_name('operator', operator, _OPERATORS)}")
         if operator == "exists":
             yield [_exists(field, value)]
         elif operator in _RANGES:

@@ -11,25 +11,28 @@ from typing import Any
 
 from pellucid.base import Vectors
 from pellucid.errors import MissingExtraError
-from pellucid.integrations.plain import dense, open_model
+from pellucid.integrations.plain import dense, known_arguments, open_model
 
 
+@known_arguments
 def keybert_backend(model: Any = "static-en") -> Any:
     """Return a model, or that of a name, folder or hub id, as KeyBERT's backend: `KeyBERT(keybert_backend())`."""
     return _backend("keybert", model)
 
 
+@known_arguments
 def bertopic_backend(model: Any = "static-en") -> Any:
     """Return a model as BERTopic's backend: `BERTopic(embedding_model=bertopic_backend())`."""
     return _backend("bertopic", model)
 
 
+@known_arguments
 def txtai_transform(model: Any = "static-en") -> Callable[[list[str]], Vectors]:
     """Return a model as txtai's function: `Embeddings(method="external", transform=txtai_transform())`."""
     opened = open_model(model)
 
     def transform(texts: list[str]) -> Vectors:  # txtai takes nothing but a plain function
-        return dense(opened.encode(texts))
+        return dense(opened.encode(texts), "document")  # it divides rows by their lengths
 
     return transform
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from pellucid.errors import InputError, missing_extra
 from pellucid.fingerprint import fingerprint, same_model
-from pellucid.integrations.plain import dense, name_of, open_model, sparse
+from pellucid.integrations.plain import dense, known_arguments, name_of, open_model, refuse_unknown, sparse
 
 try:
     from chromadb.api.types import (
@@ -29,6 +29,7 @@ except ImportError as error:
 class _StoredByName:
     """A model that is stored by its name and its fingerprint."""
 
+    @known_arguments
     def __init__(self, model: Any) -> None:
         self.model = open_model(model)
         self._stored = {"model": name_of(model), "fingerprint": fingerprint(self.model)}
@@ -39,7 +40,8 @@ class _StoredByName:
 
     @staticmethod
     def validate_config(config: dict[str, Any]) -> None:
-        """Take any configuration; it is checked when it is opened."""
+        """Refuse unknown keys; the model is checked when it is opened."""
+        refuse_unknown(config, ("model", "fingerprint"))
 
     def validate_config_update(self, old_config: dict[str, Any], new_config: dict[str, Any]) -> None:
         """Take another name of the same model; another model is an InputError."""
@@ -53,6 +55,7 @@ class _StoredByName:
     @classmethod
     def build_from_config(cls, config: dict[str, Any]) -> Any:
         """Return the function that `get_config` describes, unless its name stands for another model now."""
+        cls.validate_config(config)
         made = cls(config["model"])
         made.validate_config_update(config, made.get_config())
         return made
@@ -62,17 +65,18 @@ class _StoredByName:
 class PellucidEmbeddingFunction(_StoredByName, EmbeddingFunction[Documents]):
     """A model as Chroma's embedding function."""
 
+    @known_arguments
     def __init__(self, model: Any = "static-en") -> None:
         """Take a bundled name, folder or hub id, or a model that was opened from one, whose name is stored."""
         super().__init__(model)
 
     def __call__(self, input: Documents) -> Embeddings:
         """Return an embedding of each document."""
-        return list(dense(self.model.encode_document(input)))
+        return list(dense(self.model.encode_document(input), "document"))
 
     def embed_query(self, input: Documents) -> Embeddings:
         """Return an embedding of each query."""
-        return list(dense(self.model.encode_query(input)))
+        return list(dense(self.model.encode_query(input), "query"))
 
     @staticmethod
     def name() -> str:
@@ -92,6 +96,7 @@ class PellucidEmbeddingFunction(_StoredByName, EmbeddingFunction[Documents]):
 class PellucidSparseEmbeddingFunction(_StoredByName, SparseEmbeddingFunction[Documents]):
     """A model of a sparse family as Chroma's sparse embedding function; labels are the names of the dimensions."""
 
+    @known_arguments
     def __init__(self, model: Any) -> None:
         """Take a model, as `PellucidEmbeddingFunction` does."""
         super().__init__(model)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from pellucid.errors import missing_extra
 from pellucid.forks import cached_property
-from pellucid.integrations.plain import dense, metadata_of, name_of, open_index, open_model, sparse
+from pellucid.integrations.plain import dense, known_arguments, metadata_of, name_of, open_index, open_model, sparse
 
 try:
     from haystack import Document, component, default_to_dict
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 class _Embedder:
     """A model that is opened at the first use, and stored by its name."""
 
+    @known_arguments
     def __init__(self, model: Any = "static-en") -> None:
         """Take a pellucid model, or the bundled name, folder or hub id of one."""
         self._given = model
@@ -48,9 +49,10 @@ class PellucidTextEmbedder(_Embedder):
     """Embeds a query."""
 
     @component.output_types(embedding=list[float])
+    @known_arguments
     def run(self, text: str) -> dict[str, Any]:
         """Return the embedding of `text`."""
-        return {"embedding": dense(self.model.encode_query([text]))[0].tolist()}
+        return {"embedding": dense(self.model.encode_query([text]), "query")[0].tolist()}
 
 
 @component
@@ -58,9 +60,10 @@ class PellucidDocumentEmbedder(_Embedder):
     """Embeds documents."""
 
     @component.output_types(documents=list[Document])
+    @known_arguments
     def run(self, documents: list[Document]) -> dict[str, Any]:
         """Return copies of the documents, with embeddings; a document without content counts as an empty text."""
-        rows = dense(self.model.encode_document(_contents(documents))).tolist()
+        rows = dense(self.model.encode_document(_contents(documents)), "document").tolist()
         return {"documents": [replace(document, embedding=row) for document, row in zip(documents, rows)]}
 
 
@@ -68,11 +71,13 @@ class PellucidDocumentEmbedder(_Embedder):
 class PellucidSparseTextEmbedder(_Embedder):
     """Embeds a query with a model of a sparse family."""
 
+    @known_arguments
     def __init__(self, model: Any) -> None:
         """Take a pellucid model, or the bundled name, folder or hub id of one."""
         _Embedder.__init__(self, model)  # super() fails: Haystack copies the class
 
     @component.output_types(sparse_embedding=SparseEmbedding)
+    @known_arguments
     def run(self, text: str) -> dict[str, Any]:
         """Return the sparse embedding of `text`."""
         return {"sparse_embedding": _vectors(self.model.encode_query([text]))[0]}
@@ -82,11 +87,13 @@ class PellucidSparseTextEmbedder(_Embedder):
 class PellucidSparseDocumentEmbedder(_Embedder):
     """Embeds documents with a model of a sparse family."""
 
+    @known_arguments
     def __init__(self, model: Any) -> None:
         """Take a pellucid model, or the bundled name, folder or hub id of one."""
         _Embedder.__init__(self, model)  # super() fails: Haystack copies the class
 
     @component.output_types(documents=list[Document])
+    @known_arguments
     def run(self, documents: list[Document]) -> dict[str, Any]:
         """Return copies of the documents, with sparse embeddings; one without content counts as an empty text."""
         rows = _vectors(self.model.encode_document(_contents(documents)))
@@ -100,6 +107,7 @@ class PellucidRetriever:
     `meta["pellucid"]` of a document tells why it was found: parts, reasons and highlights.
     """
 
+    @known_arguments
     def __init__(self, index: Any, top_k: int = 10, where: Any = None) -> None:
         """Take an index; a folder is opened at the first use.
 
@@ -126,6 +134,7 @@ class PellucidRetriever:
         return stored
 
     @component.output_types(documents=list[Document])
+    @known_arguments
     def run(self, query: str, top_k: int | None = None, where: Any = None) -> dict[str, Any]:
         """Return the documents with the highest scores; `top_k` and `where` take the place of the component's own."""
         top_k = self.top_k if top_k is None else top_k

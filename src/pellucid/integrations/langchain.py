@@ -6,14 +6,14 @@ import asyncio
 from typing import Any
 
 from pellucid.errors import missing_extra
-from pellucid.integrations.plain import dense, metadata_of, open_index, open_model
+from pellucid.integrations.plain import dense, known_arguments, metadata_of, open_index, open_model, refuse_unknown
 
 try:
     from langchain_core.callbacks import AsyncCallbackManagerForRetrieverRun, CallbackManagerForRetrieverRun
     from langchain_core.documents import Document
     from langchain_core.embeddings import Embeddings
     from langchain_core.retrievers import BaseRetriever
-    from pydantic import ConfigDict, field_validator
+    from pydantic import ConfigDict, field_validator, model_validator
 except ImportError as error:
     raise missing_extra("langchain-core", "langchain") from error
 
@@ -21,18 +21,19 @@ except ImportError as error:
 class PellucidEmbeddings(Embeddings):
     """A model as LangChain's `Embeddings`."""
 
+    @known_arguments
     def __init__(self, model: Any = "static-en") -> None:
         """Take a pellucid model, or its bundled name, folder or hub id; `langchain_qdrant` keeps sparse rows sparse."""
         self.model = open_model(model)
 
     def embed_documents(self, texts: list[str]) -> list[list[float]]:
         """Return an embedding of each document."""
-        rows: list[list[float]] = dense(self.model.encode_document(texts)).tolist()
+        rows: list[list[float]] = dense(self.model.encode_document(texts), "document").tolist()
         return rows
 
     def embed_query(self, text: str) -> list[float]:
         """Return the embedding of a query."""
-        row: list[float] = dense(self.model.encode_query([text]))[0].tolist()
+        row: list[float] = dense(self.model.encode_query([text]), "query")[0].tolist()
         return row
 
 
@@ -56,6 +57,13 @@ class PellucidRetriever(BaseRetriever):
 
     _open = field_validator("index")(open_index)
 
+    @model_validator(mode="before")
+    @classmethod
+    def _check_names(cls, named: Any) -> Any:
+        refuse_unknown(named, cls.model_fields)
+        return named
+
+    @known_arguments
     def _get_relevant_documents(
         self, query: str, *, run_manager: CallbackManagerForRetrieverRun, k: int | None = None, where: Any = None
     ) -> list[Document]:
@@ -63,6 +71,7 @@ class PellucidRetriever(BaseRetriever):
         hits = self.index.search(query, k, where=where)
         return [Document(hit.text, id=hit.id, metadata=metadata_of(hit)) for hit in hits]
 
+    @known_arguments
     async def _aget_relevant_documents(
         self, query: str, *, run_manager: AsyncCallbackManagerForRetrieverRun, k: int | None = None, where: Any = None
     ) -> list[Document]:

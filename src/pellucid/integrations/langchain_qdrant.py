@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from pellucid.errors import missing_extra
-from pellucid.integrations.plain import open_model, sparse
+from pellucid.integrations.plain import known_arguments, open_model, sparse
 
 try:
     from langchain_qdrant.sparse_embeddings import SparseEmbeddings, SparseVector
@@ -16,6 +16,7 @@ except ImportError as error:
 class PellucidSparseEmbeddings(SparseEmbeddings):
     """A model of a sparse family as langchain-qdrant's `SparseEmbeddings`."""
 
+    @known_arguments
     def __init__(self, model: Any) -> None:
         """Take a pellucid model, or its bundled name, folder or hub id."""
         self.model = open_model(model)

@@ -6,14 +6,24 @@ import asyncio
 from typing import Any
 
 from pellucid.errors import missing_extra
-from pellucid.integrations.plain import KEY, dense, metadata_of, name_of, open_index, open_model, sparse
+from pellucid.integrations.plain import (
+    KEY,
+    dense,
+    known_arguments,
+    metadata_of,
+    name_of,
+    open_index,
+    open_model,
+    refuse_unknown,
+    sparse,
+)
 
 try:
     from llama_index.core.base.embeddings.base_sparse import BaseSparseEmbedding
     from llama_index.core.embeddings import BaseEmbedding
     from llama_index.core.retrievers import BaseRetriever
     from llama_index.core.schema import NodeWithScore, QueryBundle, TextNode
-    from pydantic import BaseModel, ConfigDict, Field, field_serializer, field_validator
+    from pydantic import BaseModel, ConfigDict, Field, field_serializer, field_validator, model_validator
 except ImportError as error:
     raise missing_extra("llama-index-core", "llama-index") from error
 
@@ -28,6 +38,12 @@ class _StoredByName(BaseModel):
     embed_batch_size: int = Field(default=256, description="Texts that are encoded at once.", gt=0, le=2048)
 
     _open = field_validator("model")(open_model)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _check_names(cls, named: Any) -> Any:
+        refuse_unknown(named, cls.model_fields)
+        return named
 
     @field_serializer("model")
     def _stored(self, model: Any) -> str:
@@ -67,11 +83,11 @@ class PellucidEmbedding(_StoredByName, BaseEmbedding):
     model: Any = Field("static-en", validate_default=True)
 
     def _get_query_embedding(self, query: str) -> list[float]:
-        row: list[float] = dense(self.model.encode_query([query]))[0].tolist()
+        row: list[float] = dense(self.model.encode_query([query]), "query")[0].tolist()
         return row
 
     def _get_text_embeddings(self, texts: list[str]) -> list[list[float]]:
-        rows: list[list[float]] = dense(self.model.encode_document(texts)).tolist()
+        rows: list[list[float]] = dense(self.model.encode_document(texts), "document").tolist()
         return rows
 
 
@@ -92,6 +108,7 @@ class PellucidRetriever(BaseRetriever):
     models and embeddings, which get all other metadata from LlamaIndex.
     """
 
+    @known_arguments
     def __init__(self, index: Any, similarity_top_k: int = 10, where: Any = None) -> None:
         """Take an index or the folder of one, the number of nodes, and conditions as of `Index.search`."""
         super().__init__()

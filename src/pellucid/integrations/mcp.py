@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from pellucid.embeddings import check_explained
 from pellucid.errors import VERSION, InputError, PellucidError, missing_extra
-from pellucid.integrations.plain import facts_of
+from pellucid.integrations.plain import facts_of, known_arguments, refuse_unknown
 
 try:
     from mcp.server import MCPServer
     from mcp.server.mcpserver.exceptions import ToolError
+    from mcp.server.mcpserver.tools.base import Tool
     from mcp.types import ToolAnnotations
-    from pydantic import BaseModel, Field
+    from pydantic import BaseModel, ConfigDict, Field, model_validator
 except ImportError as error:
     raise missing_extra("mcp", "mcp") from error
 
@@ -68,6 +69,7 @@ class FoundDocuments(BaseModel):
     unknown: list[str] = Field(description="Words of the query that no document has.")
 
 
+@known_arguments
 def create_server(models: Mapping[str, Embedder], index: Index | None = None) -> MCPServer:
     """Return a server with the tools explain and describe, and search with an index; the first model is the default."""
     if not models:
@@ -75,12 +77,29 @@ def create_server(models: Mapping[str, Embedder], index: Index | None = None) ->
     facts = f"The models are: {', '.join(models)}."
     if index is not None:
         facts += f" The index holds {len(index):,} documents; fields of the metadata: {index.info()['fields']}."
-    server = MCPServer("pellucid", instructions=facts, version=VERSION, log_level="WARNING")
     tools = _Tools(models, index)
-    given: list[Callable[..., Any]] = [tools.explain, tools.describe]
-    for tool in [*given, tools.search] if index is not None else given:
-        server.add_tool(_explaining_errors(tool), annotations=ToolAnnotations(read_only_hint=True))
-    return server
+    calls: list[Callable[..., Any]] = [tools.explain, tools.describe]
+    calls += [tools.search] if index is not None else []
+    described = [_tool(call) for call in calls]
+    return MCPServer("pellucid", instructions=facts, version=VERSION, log_level="WARNING", tools=described)
+
+
+def _tool(call: Callable[..., Any]) -> Tool:
+    """Return a tool that refuses unknown arguments; MCPServer's own drop them."""
+    tool = Tool.from_function(_explaining_errors(call), annotations=ToolAnnotations(read_only_hint=True))
+
+    class Arguments(tool.fn_metadata.arg_model):  # type: ignore[name-defined]
+        model_config = ConfigDict(extra="forbid")
+
+        @model_validator(mode="before")
+        @classmethod
+        def _check_names(cls, named: Any) -> Any:
+            refuse_unknown(named, cls.model_fields)
+            return named
+
+    tool.fn_metadata.arg_model = Arguments
+    tool.parameters = Arguments.model_json_schema(by_alias=True) | {"title": tool.parameters["title"]}
+    return tool
 
 
 class _Tools:

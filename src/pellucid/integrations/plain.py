@@ -2,21 +2,50 @@
 
 from __future__ import annotations
 
+import inspect
 import os
+from collections.abc import Callable, Collection, Iterable
+from functools import wraps
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from pellucid.errors import InputError
+from pellucid.errors import InputError, UnknownArgumentError, unknown_name
 from pellucid.folder import bundled_models, locate
 from pellucid.pretrained import load
 
 if TYPE_CHECKING:
     from pellucid.base import Embedder, Vectors
+    from pellucid.embeddings import Role
     from pellucid.index.hits import Hit
     from pellucid.index.index import Index
 
+_Call = TypeVar("_Call", bound=Callable[..., Any])
+
+_ZERO_ROW_VALUE = 1e-6
+
 KEY = "pellucid"
 """The key of a hit's facts in the metadata of other libraries, beside the user's own keys."""
+
+
+def refuse_unknown(names: Iterable[str], known: Collection[str]) -> None:
+    """Raise the error for the first of `names` that is not `known`, and name the nearest."""
+    for name in names:
+        if name not in known:
+            shown = [other for other in known if other != "run_manager"]  # LangChain's own
+            raise UnknownArgumentError(unknown_name("argument", name, shown))
+
+
+def known_arguments(call: _Call) -> _Call:
+    """Return a function that refuses unknown keyword arguments as `refuse_unknown` does; its signature stays."""
+    parameters = inspect.signature(call).parameters.values()
+    known = [p.name for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY) and p.name != "self"]
+
+    @wraps(call)
+    def checked(*arguments: Any, **named: Any) -> Any:
+        refuse_unknown(named, known)
+        return call(*arguments, **named)
+
+    return checked  # type: ignore[return-value]
 
 
 def open_model(model: Embedder | str | os.PathLike[str]) -> Embedder:
@@ -46,9 +75,20 @@ def name_of(model: Embedder | str | os.PathLike[str]) -> str:
     return next((name for name in bundled_models() if locate(name) == folder), os.fspath(folder.absolute()))
 
 
-def dense(rows: Any) -> Vectors:
-    """Return embeddings as a float32 array [texts, dimension]; sparse rows are filled with zeros."""
+def dense(rows: Any, role: Role = None) -> Vectors:
+    """Return embeddings as a float32 array [texts, dimension]; sparse rows are filled with zeros.
+
+    Vector stores divide by the length of a row, and zero rows, of texts without a known word, become NaN there, which
+    is sorted anywhere. With a role they get a tiny value in the last dimension, where most texts have little: the
+    cosine to other texts is near 0, and that of an unknown query to an unknown document -1.
+    """
     filled: Vectors = rows.toarray() if hasattr(rows, "toarray") else rows
+    if role is None:
+        return filled
+    is_zero = ~filled.any(axis=1)
+    if is_zero.any():
+        filled = filled.copy()
+        filled[is_zero, -1] = _ZERO_ROW_VALUE if role == "query" else -_ZERO_ROW_VALUE
     return filled
 
 

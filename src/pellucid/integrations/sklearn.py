@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pellucid.errors import InputError, missing_extra
-from pellucid.integrations.plain import open_model
+from pellucid.integrations.plain import known_arguments, open_model
 
 try:
     from sklearn.base import BaseEstimator, TransformerMixin
@@ -27,6 +27,7 @@ class PellucidVectorizer(TransformerMixin, BaseEstimator):
     gives data frames, for dense families.
     """
 
+    @known_arguments
     def __init__(self, model: Any = "static-en") -> None:
         """Take a bundled name, folder or hub id, opened when it is needed, or a pellucid model."""
         self.model = model

@@ -10,7 +10,7 @@ import numpy as np
 
 from pellucid.errors import InputError, missing_extra
 from pellucid.forks import cached_property
-from pellucid.integrations.plain import dense, open_model
+from pellucid.integrations.plain import dense, known_arguments, open_model
 
 try:
     from spacy.language import Language
@@ -38,6 +38,7 @@ class PellucidComponent:
     data of the document.
     """
 
+    @known_arguments
     def __init__(self, model: Any = "static-en", name: str = "pellucid") -> None:
         """Take a model, or its bundled name, folder or hub id, opened at the first use; `name` is the component's."""
         self._given, self.name = model, name
