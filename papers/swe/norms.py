@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 import numpy as np
 
 from pellucid.analysis.coordinates import Floats, spearman
-from pellucid.corpus import read_lines
 from pellucid.errors import CorpusError, InputError
+from pellucid.files.lines import read_lines
 from pellucid.static.bags import count_rows
 from pellucid.static.embedder import StaticEmbedder, static_model
 from pellucid.text import shown_word

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from pellucid.ensemble import EnsembleEmbedder as EnsembleEmbedder
     from pellucid.evaluation import evaluate as evaluate
     from pellucid.explanation import Explanation as Explanation
+    from pellucid.files import CorpusFile as CorpusFile
     from pellucid.index import Index as Index
     from pellucid.keytokens import KeyTokenEmbedder as KeyTokenEmbedder
     from pellucid.lexicon import (

@@ -706,7 +706,7 @@ def _bomb(path: Path, kind: str) -> Path:
 LIMITED = """
 import resource, sys
 limit = int(sys.argv[3]) << 20
-import pellucid.corpus, pellucid.parquet, pellucid.bulk.corpora
+import pellucid.corpus, pellucid.files.parquet, pellucid.bulk.corpora
 from pellucid.errors import PellucidError
 taken = int(next(line for line in open("/proc/self/status") if line.startswith("VmSize")).split()[1]) << 10
 resource.setrlimit(resource.RLIMIT_AS, (taken + limit, taken + limit))

@@ -372,7 +372,7 @@ def test_another_corpus_or_format_is_refused_and_nothing_written(model, tmp_path
     with pytest.raises(InputError, match=r"\.txt"):
         write_kept(source, found, tmp_path / "b.jsonl")
     source.write_text("worda\n", encoding="utf-8")
-    with pytest.raises(CorpusError, match="the report is about 6"):
+    with pytest.raises(CorpusError, match="has 1 texts, and 6 were expected"):
         write_kept(source, found, target)
     assert not target.exists()
 

@@ -503,7 +503,7 @@ def test_distill_saves_the_model_in_the_form_asked_for(run, monkeypatch, tmp_pat
     result = run("distill", "corpus.txt", "--teacher", "teacher", "-o", tmp_path / "model", *options)
     assert result.stdout == "" and "5 words, 3 dimensions" in result.stderr
     assert pellucid.load(tmp_path / "model").vectors.dtype == np.int8
-    assert (asked["teacher"], asked["corpus"]) == ("teacher", "corpus.txt")
+    assert (asked["teacher"], str(asked["corpus"])) == ("teacher", "corpus.txt")
     assert asked["work_dir"] == tmp_path / "model.work"
     assert asked["pca"].dimensions == 64 and asked["refinement"].steps == 5
     assert asked["extraction"].max_vocabulary == 1000 and asked["extraction"].cased
@@ -690,7 +690,8 @@ def test_the_name_of_a_file_is_not_taken_for_a_text(run, texts):
 def test_empty_input_is_said(run, tmp_path):
     empty = tmp_path / "empty.txt"
     empty.write_text("")
-    assert run("encode", empty).stderr == f"note: {empty} holds no texts\n"
+    assert run("encode", empty, code=1).stderr == f"error: {empty} holds no texts\n"
+    assert run("encode", stdin="").stderr == "note: stdin holds no texts\n"
     assert run("describe", stdin="").stderr == "note: stdin holds no texts\n"
 
 

@@ -468,7 +468,7 @@ def test_documents_come_from_any_iterable_in_batches(tmp_path):
     with Index.create(tmp_path / "index", {}) as index:
         assert index.add((f"text number{n}" for n in range(2500)), ids=(str(n) for n in range(2500))) == 2500
         assert len(index) == 2500 and index.search("number1234", 1)[0].id == "1234"
-        with pytest.raises(InputError, match="given twice, as items 1500 and 2000"):
+        with pytest.raises(InputError, match="given twice: item 1500 and item 2000"):
             index.add(("t" for _ in range(2001)), ids=(f"x{n % 2000 + (n == 2000) * 1500}" for n in range(2001)))
         assert len(index) in (3500, 4500) and index.verify() == []  # whole batches
 
@@ -499,7 +499,7 @@ def test_passages_are_the_text_in_pieces(text, limit):
 def test_a_list_with_a_fault_stores_nothing(index):
     before = {document.id: document for document in index}
     for ids, texts, message in (
-        (["x", "y", "x"], ["1", "2", "3"], "id 'x' is given twice, as items 0 and 2"),
+        (["x", "y", "x"], ["1", "2", "3"], "id 'x' is given twice: item 0 and item 2"),
         (["x", "y"], ["1"], "equally many"),
         (["x"], ["1", "2"], "equally many"),
         (["x", 7.5], ["1", "2"], "id 1 is 7.5"),
@@ -515,17 +515,7 @@ def test_a_list_with_a_fault_stores_nothing(index):
     assert "\ud800" not in index
     with pytest.raises(InputError, match="titles and metadata must be equally many"):
         index.add(["1", "2"], ids=["x", "y"], titles=["one"])
-    for metadata in (
-        {"n": {"deep": 1}},
-        {"n": float("inf")},
-        {"n": object()},
-        {3: 1},
-        [1],
-        {"n": b"x"},
-        {"n": 10**400},
-        {"n": [["nested"]]},
-        {"n": [{}]},
-    ):
+    for metadata in ({"n": object()}, [1], {"n": [object()]}, {"n": {"deep": object()}}):
         with pytest.raises(InputError, match=r"document 'x'"):
             index.add(["1", "2"], ids=["w", "x"], metadata=[None, metadata])
     assert {document.id: document for document in index} == before and index.verify() == []
@@ -962,7 +952,10 @@ def test_a_field_knows_the_kinds_of_its_values(tmp_path):
         ({"n": True}, "field 'n' holds numbers, and eq asks for the boolean True"),
         ({"d": 2024}, "field 'd' holds dates, and eq asks for the number 2024: nothing can meet that. Write a date as"),
         ({"d": ["May", "June"]}, "field 'd' holds dates, and in asks for the string 'May'"),
-        ({"d": {"gte": "2024-W22-5"}}, "gte of field 'd' is '2024-W22-5'; numbers and dates, such as 2024-05-31"),
+        (
+            {"d": {"gte": "2024-W22-5"}},
+            "gte of field 'd' is '2024-W22-5'; gte needs a number or a date, such as 2024-05-31",
+        ),
         ({"b": 1}, "field 'b' holds booleans, and eq asks for the number 1"),
         ([{"n": 1}, {"b": "true"}], "field 'b' holds booleans"),
     ],

@@ -19,7 +19,7 @@ import uuid
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +27,7 @@ from pellucid import errors
 from pellucid.base import Embedder
 from pellucid.bulk.batches import checked_column
 from pellucid.bulk.shards import ENDINGS, ROW, Job, Written, open_encoder, stamp, write_shard
-from pellucid.corpus import check_file, cut, is_path, read_texts, read_with_ids
+from pellucid.corpus import corpus_file, is_path
 from pellucid.embeddings import Role, checked_role
 from pellucid.errors import (
     CorpusError,
@@ -39,10 +39,12 @@ from pellucid.errors import (
     check_integer,
     missing_extra,
 )
+from pellucid.files.corpus_file import CorpusFile
+from pellucid.files.lines import batches_by_size, check_file
+from pellucid.files.parquet import Table
 from pellucid.fingerprint import claim_model
 from pellucid.folder import is_outside_allowed, resolve_name
 from pellucid.index.models import Model
-from pellucid.parquet import Table
 from pellucid.progress import Progress
 from pellucid.static.embedder import StaticEmbedder
 from pellucid.store import checksum, writing
@@ -79,7 +81,7 @@ class CorpusSettings:
 
 def encode_corpus(
     model: Any,
-    corpus: str | os.PathLike[str],
+    corpus: str | os.PathLike[str] | CorpusFile,
     folder: str | os.PathLike[str],
     *,
     field: str = "text",
@@ -95,10 +97,11 @@ def encode_corpus(
 
     Args:
         model: a bundled name, a folder, a hub id, a pellucid model or a SentenceTransformer.
-        corpus: a .parquet file, or .txt, .jsonl, .csv or .tsv (each also .gz or .xz), which is turned into Parquet
-            in `folder` while the run lasts. A null or a blank line is the empty text, whose row is zero.
+        corpus: a .parquet file, or .txt, .csv, .tsv, .jsonl, .json (each also packed) or .xlsx, which is turned into
+            Parquet in `folder` while the run lasts; or a `CorpusFile`, which says how one is read. A null or a blank
+            line is the empty text, whose row is zero.
         folder: for the shards: new, empty, or that of the run to go on with.
-        field: the key or column of the texts, in files that have such.
+        field: the key or column of the texts, in a file named by a path.
         id_field: of the ids, strings or integers; None for the numbers of the rows, from 0.
         workers: that encode at the same time. Here they are threads for a static model and processes for others.
         engine: "local"; "ray" for Ray Data, "spark" for PySpark, on the cluster that is connected to, otherwise on
@@ -116,7 +119,12 @@ def encode_corpus(
         WritingError: no space or no permission; what is encoded stays.
         MissingExtraError: pyarrow, ray or pyspark is not installed.
     """
-    settings, source, folder = settings or CorpusSettings(), Path(corpus), Path(folder)
+    settings, folder = settings or CorpusSettings(), Path(folder)
+    file = corpus_file(corpus, field)
+    if file is None:
+        raise InputError(f"the corpus is {type(corpus).__name__}; give a file, as every run reads it several times")
+    file = replace(file, id_field=id_field or file.id_field)
+    source, field = file.source, file.field
     if engine not in _ENGINES:
         raise InputError(f"engine is {engine!r:.40}; it must be one of {', '.join(_ENGINES)}")
     check_integer("workers", workers)
@@ -124,7 +132,9 @@ def encode_corpus(
     known = Model("model", model)
     with WorkFolder(folder) as work:
         begun = stamp(source)
-        work.claim({"field": field, "id_field": id_field, "corpus": checksum(source), **asdict(settings)})
+        options = {"encoding": file.encoding, "delimiter": file.delimiter, "quoting": file.quoting}
+        reading = {name: value for name, value in options.items() if value is not None}
+        work.claim({"field": field, "id_field": id_field, "corpus": checksum(source), **reading, **asdict(settings)})
         claim_model(work.facts, known.encoder, folder)
         own = _in_this_process(known.encoder, workers) and engine == "local"
         if not own and isinstance(model, (str, os.PathLike)):  # a worker elsewhere may be in another folder
@@ -135,17 +145,17 @@ def encode_corpus(
             settings.format, settings.shard_size, work.facts.get("texts", 0), uuid.uuid4().hex, begun,
             is_outside_allowed(),
         )  # fmt: skip
-        return _completed(work, job, known.dimension, workers, engine)
+        return _completed(work, job, file, known.dimension, workers, engine)
 
 
-def _completed(work: WorkFolder, job: Job, dimension: int, workers: int, engine: str) -> list[Path]:
+def _completed(work: WorkFolder, job: Job, file: CorpusFile, dimension: int, workers: int, engine: str) -> list[Path]:
     """Write the shards that are not there yet, and describe them all."""
     staged = job.folder / "corpus.parquet"
     if not job.texts:  # of a run that ended before it had counted its texts
         staged.unlink(missing_ok=True)
     kept = _finished(job, work.facts.get("shards", {}))
     if not job.texts or len(kept) < job.shards:
-        job = _as_parquet(job, staged)
+        job = _as_parquet(job, file, staged)
     names = [job.path(number).name for number in range(job.shards)]
     pending = [number for number, name in enumerate(names) if name not in kept]
     facts = {"texts": job.texts, "id": job.id_field or ROW, "dimension": dimension}
@@ -162,11 +172,11 @@ def _completed(work: WorkFolder, job: Job, dimension: int, workers: int, engine:
     return [job.folder / name for name in names]
 
 
-def _as_parquet(job: Job, staged: Path) -> Job:
+def _as_parquet(job: Job, file: CorpusFile, staged: Path) -> Job:
     """Return the job over a Parquet file: its own, or what its corpus was turned into."""
     if job.source.suffix.lower() != ".parquet":
         if not staged.exists():
-            _write_as_parquet(job, staged)
+            _write_as_parquet(job, file, staged)
         job = job._replace(source=staged, stamp=stamp(staged))
     with Table(job.source) as table:
         texts = table.rows
@@ -229,16 +239,16 @@ def _check_columns(source: Path, field: str, id_field: str | None) -> None:
         raise InputError(f"{source}: column {id_field!r:.80} holds {kind!s:.80}; ids are strings or integers")
 
 
-def _write_as_parquet(job: Job, path: Path) -> None:
+def _write_as_parquet(job: Job, file: CorpusFile, path: Path) -> None:
     """Write a corpus of another format as Parquet, in which workers find their rows."""
-    if job.id_field is None:
-        rows: Iterable[tuple[Any, str]] = ((None, text) for text in read_texts(job.source, field=job.field))
-    else:
-        rows = read_with_ids(job.source, job.id_field, field=job.field)
+    rows: Iterable[tuple[Any, str]] = ((None, text) for text in file)
+    if job.id_field is not None:
+        rows = file.texts_with_ids()
     names = [name for name in (job.id_field, job.field) if name is not None]
     with writing(path) as aside:
         writer: Any = None
-        for group in cut(((own, well_formed(text)) for own, text in rows), _GROUP_TEXTS, lambda row: len(row[1])):
+        rows = ((own, well_formed(text)) for own, text in rows)
+        for group in batches_by_size(rows, _GROUP_TEXTS, lambda row: len(row[1])):
             ids, texts = zip(*group, strict=True)
             columns = []
             if job.id_field is not None:

@@ -27,10 +27,12 @@ import numpy.typing as npt
 from pellucid.analysis.ranking import TopRow
 from pellucid.base import Embedder
 from pellucid.bulk.signs import find_numbers, find_signed_names
-from pellucid.corpus import UNPACKERS, Corpus, is_path, read_lines, read_texts
+from pellucid.corpus import Corpus, corpus_file, is_path, read_texts
 from pellucid.embeddings import as_rows, unit_rows
 from pellucid.errors import CorpusError, InputError, check_integer, missing_extra
 from pellucid.explanation import Explanation
+from pellucid.files.copies import check_copy, copy_rows
+from pellucid.files.corpus_file import CorpusFile
 from pellucid.forks import cached_property
 from pellucid.pretrained import load
 from pellucid.progress import Progress
@@ -187,14 +189,15 @@ def duplicates(
     and must not change in between.
 
     Args:
-        texts: a file (`.txt` with a text a line, `.jsonl`, `.parquet`) or an iterable of texts.
+        texts: a file (.txt with a text a line, .csv, .tsv, .jsonl, .json, .parquet, .xlsx), a `CorpusFile`, which says
+            how one is read, or an iterable of texts.
         model: of any family, or its name.
         threshold: a cosine above 0 and up to 1. Equal words in another order have 1 in a static model.
         same_numbers: keep texts whose numbers differ, or have another order; their embeddings may be nearly the same.
             A number is compared as it is written, with its sign, separators, exponent, comparison, currency or "%":
             2024-01-02 is not 2024-02-01, and 1.5 neither 1,5 nor 15. Only thousands may be grouped: 1,000 is 1000.
         reasons: rows of the explanation to name for each pair; 0 names none, which is quicker.
-        field: the JSON key or parquet column that holds the text.
+        field: the column or key that holds the text, in a file named by a path.
         show_progress_bar: show a bar, counting texts, once the work has lasted two seconds.
 
     Raises:
@@ -391,64 +394,29 @@ def _signature(text: str, same_numbers: bool) -> int:
     return _hash("\n".join([*names, "", *found])) if names or found else 0
 
 
-def write_kept(corpus: str | Path, report: Duplicates, output: str | Path) -> None:
-    """Write a corpus without its duplicates: the same lines, or rows with all their columns.
+def write_kept(corpus: str | Path | CorpusFile, report: Duplicates, output: str | Path, *, field: str = "text") -> None:
+    """Write a corpus without its duplicates: the same lines, or rows with all their columns under the same header.
 
     Args:
         corpus: the file that `report` is about.
         report: from `duplicates`.
-        output: the new file: `.parquet` of a parquet file, otherwise with the ending of `corpus`, also packed (.xz,
-            .gz); it may be `corpus` itself.
+        output: the new file, with the ending of `corpus`, also packed (.xz, .gz, .bz2, .zip); `corpus` itself, too.
+        field: the column or key that holds the text, in a file named by a path.
 
     Raises:
         InputError: `output` has another format.
         CorpusError: the corpus cannot be read, or is not the one that the report is about.
         WritingError: the file cannot be written; what was there is untouched.
     """
-    source, target = Path(corpus), Path(output)
-    if _format(source) != _format(target):
-        raise InputError(f"{source} is {_format(source) or 'of no'} format; end the name of {target} in that, too")
+    file = corpus_file(corpus, field)
+    if file is None:
+        raise InputError(f"rows are written from a file, got {type(corpus).__name__}")
+    target = Path(output)
+    check_copy(file, target)
     is_kept = np.ones(report.texts, np.bool_)
     is_kept[[pair.duplicate for pair in report.pairs]] = False
-    with writing(target) as aside:
-        if _format(source) == ".parquet":
-            count = _write_rows(source, aside, is_kept)
-        else:
-            count = 0
-            with UNPACKERS.get(target.suffix.lower(), open)(aside, "wb") as file:
-                for count, line in enumerate(read_lines(source), 1):
-                    if count <= len(is_kept) and is_kept[count - 1]:
-                        file.write(line.encode() + b"\n")
-        if count != len(is_kept):
-            raise CorpusError(f"{source} has {count:,} texts, and the report is about {len(is_kept):,}")
-
-
-_ROWS = 8_192  # of a parquet file that are copied at once
-
-
-def _format(path: Path) -> str:
-    """Return the ending that says how a file is read, without that of its packing."""
-    suffixes = [suffix.lower() for suffix in path.suffixes]
-    return next((suffix for suffix in reversed(suffixes) if suffix not in UNPACKERS), "")
-
-
-def _write_rows(source: Path, target: Path, is_kept: Flags) -> int:
-    """Write the kept rows of a parquet file, and return how many rows there were."""
-    from pellucid.parquet import Table  # of an extra
-
-    import pyarrow as pa  # isort: skip
-    from pyarrow.parquet import ParquetWriter  # isort: skip
-
-    with Table(source) as table:
-        if table.rows == len(is_kept):
-            table.check_once(table.schema.names)
-            with ParquetWriter(target, table.schema) as writer:
-                start = 0
-                for group in range(len(table.starts) - 1):
-                    for batch in table.batches(table.schema.names, group, _ROWS):
-                        writer.write_batch(batch.filter(pa.array(is_kept[start : start + batch.num_rows])))
-                        start += batch.num_rows
-        return table.rows
+    with writing(target) as tmp_path:
+        copy_rows(file, tmp_path, is_kept, target)
 
 
 _EXACT = 32_768  # dense rows that are compared one by one

@@ -23,8 +23,8 @@ import numpy as np
 from pellucid.bulk.batches import EMBEDDING, INDICES, VALUES, BatchEncoder
 from pellucid.embeddings import Role
 from pellucid.errors import CorpusError, InputError, ModelFolderError, PellucidError, require
+from pellucid.files.parquet import Table
 from pellucid.folder import outside
-from pellucid.parquet import Table
 from pellucid.store import checksum, read_tensors, write_tensors, writing
 from pellucid.workfolder import WorkFolder
 

@@ -17,18 +17,21 @@ import typer
 
 from pellucid.cli import look, make, search, serving, vocabulary
 from pellucid.cli.input import (
+    NO_OPTIONS,
     AsTextOption,
-    FieldOption,
     HtmlOption,
     JsonOption,
     ModelOption,
     OpenOption,
     PlotOption,
+    Reading,
     TextsHelp,
     blocks,
+    corpus_file,
     open_model,
     pairs_of,
     read,
+    reads_texts,
     refuse_files,
     roles_of,
     tabbed_pairs,
@@ -129,6 +132,7 @@ def _pellucid(
 
 
 @app.command()
+@reads_texts
 def encode(
     file: Annotated[str, typer.Argument(help=f"{TextsHelp}; - is stdin.")] = "-",
     folder: Annotated[
@@ -141,10 +145,10 @@ def encode(
     ] = None,
     role: Annotated[str | None, typer.Option(help="query or document: how a search uses the texts.")] = None,
     model: ModelOption = "static-en",
-    field: FieldOption = "text",
     id_field: Annotated[str | None, typer.Option(help="Shards: the key or column of the ids.")] = None,
     workers: Annotated[int | None, typer.Option(min=1, help="Shards: how many encode at once. [default: 1]")] = None,
     engine: Annotated[str | None, typer.Option(help="Shards: local, ray or spark. [default: local]")] = None,
+    reading: Reading = NO_OPTIONS,
 ) -> None:
     """Turn texts into embeddings.
 
@@ -173,7 +177,7 @@ def encode(
         from pellucid.cli.output import open_writer, output_format
         from pellucid.progress import Progress
 
-        texts, chosen, known = read(file, field), output_format(output, kind), roles_of(role, 1, "--role")[0]
+        texts, chosen, known = read(file, reading), output_format(output, kind), roles_of(role, 1, "--role")[0]
         opened = open_model(model)
         encode_texts = {None: opened.encode, "query": opened.encode_query, "document": opened.encode_document}[known]
         shown = output is not None or not sys.stdout.isatty()  # not between the lines of the result
@@ -189,13 +193,14 @@ def encode(
 
     settings = CorpusSettings(role=roles_of(role, 1, "--role")[0], format=kind or "parquet")
     shards = encode_corpus(
-        model, file, folder, field=field, id_field=id_field, workers=workers or 1, engine=engine or "local",
+        model, corpus_file(file, reading), folder, id_field=id_field, workers=workers or 1, engine=engine or "local",
         settings=settings,
     )  # fmt: skip
     say(f"{folder}: {len(shards):,} {'shards' if len(shards) > 1 else 'shard'}", err=True)
 
 
 @app.command()
+@reads_texts
 def similarity(
     a: Annotated[str | None, typer.Argument(help="A text, or a file with one text a line.")] = None,
     b: Annotated[str | None, typer.Argument(help="Another; both texts, or both files of equal length.")] = None,
@@ -205,7 +210,7 @@ def similarity(
     as_text: AsTextOption = False,
     json: JsonOption = False,
     model: ModelOption = "static-en",
-    field: FieldOption = "text",
+    reading: Reading = NO_OPTIONS,
 ) -> None:
     """Print the similarity of two texts, or of each pair in two files.
 
@@ -221,7 +226,7 @@ def similarity(
     """
     if pairs is not None and a is not None:
         raise typer.BadParameter("give either --pairs, or A and B", param_hint="A")
-    found = tabbed_pairs(pairs) if pairs is not None else pairs_of(a, b, as_text=as_text, field=field)
+    found = tabbed_pairs(pairs) if pairs is not None else pairs_of(a, b, as_text=as_text, reading=reading)
     import numpy as np
 
     from pellucid.explanation import coverage_warning
@@ -248,6 +253,7 @@ def similarity(
 
 
 @app.command()
+@reads_texts
 def duplicates(
     file: Annotated[str, typer.Argument(help=f"{TextsHelp}; - is stdin.")] = "-",
     threshold: Annotated[float, typer.Option(help="A cosine above 0 and up to 1.")] = 0.9,
@@ -257,7 +263,7 @@ def duplicates(
     json: JsonOption = False,
     html: HtmlOption = None,
     model: ModelOption = "static-en",
-    field: FieldOption = "text",
+    reading: Reading = NO_OPTIONS,
 ) -> None:
     """Find the texts of a corpus that nearly repeat an earlier one.
 
@@ -265,7 +271,8 @@ def duplicates(
     cosine to it. So every duplicate is that close to a kept text; two duplicates of
     one text may be less alike. Each pair is shown with the words that differ.
 
-    --keep writes the remaining lines, or the remaining rows with all their columns.
+    --keep writes the remaining lines, or the remaining rows with all their columns under
+    the same header, to a file of the same format.
 
     \b
     Examples:
@@ -275,16 +282,17 @@ def duplicates(
     """
     from pellucid.bulk.near_duplicates import duplicates as find
     from pellucid.bulk.near_duplicates import write_kept
+    from pellucid.files.copies import check_copy
 
     if keep is not None and file == "-":
         raise typer.BadParameter("needs a file as input, not stdin", param_hint="--keep")
-    corpus = list(read("-")) if file == "-" else Path(file)
-    found = find(
-        corpus, model, threshold=threshold, same_numbers=same_numbers, reasons=reasons, field=field,
-        show_progress_bar=True,
-    )  # fmt: skip
+    source = corpus_file(file, reading)
     if keep is not None:
-        write_kept(file, found, keep)
+        check_copy(source, keep)  # now: the comparison takes long
+    corpus = list(read("-", reading)) if file == "-" else source
+    found = find(corpus, model, threshold=threshold, same_numbers=same_numbers, reasons=reasons, show_progress_bar=True)
+    if keep is not None:
+        write_kept(source, found, keep)
         say(f"wrote {keep}: {len(found.kept):,} of {found.texts:,} texts", err=True)
     show(found, json, html)
 

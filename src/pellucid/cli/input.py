@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import wraps
 from itertools import zip_longest
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, TypeVar, cast
 
 import typer
@@ -17,6 +20,7 @@ from pellucid.errors import InputError
 if TYPE_CHECKING:
     from pellucid.base import Embedder
     from pellucid.embeddings import Role
+    from pellucid.files.corpus_file import CorpusFile
     from pellucid.static.making.parallel import Languages, ParallelFiles
 
 
@@ -45,16 +49,49 @@ TeacherOption = Annotated[str, _option("--teacher", help=_TEACHER)]
 NewModelOption = Annotated[Path, typer.Option("--output", "-o", help="The folder of the new model.")]
 WorkDirOption = Annotated[Path | None, typer.Option(help="Where the state is kept. [default: OUTPUT.work]")]
 ParallelHelp = typer.Option(metavar="CODE-CODE=FILE", help="Translations: a .tsv, or two aligned files A,B.")
-FieldOption = Annotated[str, typer.Option(help="The JSON key or the column that holds the text.")]
-TextsHelp = ".txt (one text a line), .jsonl, .csv, .tsv or .parquet"
+TextsHelp = ".txt (one text a line), .csv, .tsv, .jsonl, .json, .parquet or .xlsx"
 DtypeOption = Annotated[str, typer.Option(help="Of the saved table: float32, float16, int8 or int4.")]
+
+Reading = Mapping[str, Any]
+"""How a file is read: arguments of `CorpusFile`."""
+
+
+def _reading_option(name: str, default: Any, *names: str, **settings: Any) -> inspect.Parameter:
+    """Return an option as a parameter of a command."""
+    kind: Any = str if isinstance(default, str) else list[str] | None if settings.pop("repeats", False) else str | None
+    annotation = Annotated[kind, typer.Option(*names, **settings)]
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
+
+
+_TEXT_OPTIONS = (
+    _reading_option("field", "text", help="The column or key that holds the text."),
+    _reading_option("encoding", None, help="Of the characters, such as cp1252. [default: UTF-8]"),
+    _reading_option("delimiter", None, help="Between cells: a character, or comma, tab, ... [default: found]"),
+    _reading_option("quoting", None, help="Of cells: csv, backslash or none. [default: found]"),
+)
+_DOCUMENT_OPTIONS = (
+    _reading_option("id_field", "id", help="The column or key of the ids; without one, file and line."),
+    _reading_option("title_field", "title", help="The column or key of the titles."),
+    _reading_option("decimal", ".", help="Decimal mark of numbers in .csv and .tsv: . or ,"),
+    _reading_option("date_format", None, help="Of dates in .csv and .tsv, as %d.%m.%Y, beside 2024-12-31."),
+    _reading_option("columns", None, repeats=True, help="Keep only these as metadata: A,B,C."),
+    _reading_option("leave_out", None, repeats=True, help="Leave these out of the metadata: A,B,C."),
+    _reading_option(
+        "types", None, "--type", repeats=True, metavar="COLUMN=TYPE",
+        help="number, date, boolean or string; repeat for more. See below.",
+    ),
+)  # fmt: skip
+
+NO_OPTIONS: Reading = MappingProxyType({})
 
 Pair = tuple[str, str]
 _Item = TypeVar("_Item", str, Pair)
 
 _BLOCK_TEXTS = 16_384
 _ROLES: dict[str, Role] = {"query": "query", "document": "document", "none": None}
-_FILE_ENDINGS = (".txt", ".jsonl", ".parquet", ".tsv", ".csv", ".xz", ".gz")
+_FILE_ENDINGS = tuple(
+    ".txt .csv .tsv .jsonl .ndjson .json .parquet .xlsx .xz .gz .bz2 .zip".split()
+)  # fmt: skip
 
 
 def open_model(name: str) -> Embedder:
@@ -71,32 +108,83 @@ def work_folder(given: Path | None, output: Path) -> Path:
     return given or output.with_name(output.name + ".work")
 
 
-def corpus_of(source: str, field: str = "text") -> str | Iterator[str]:
-    """Return a corpus: the file, which can be read again, or its texts where they are in a field of another name."""
-    from pellucid.corpus import check_file
-
-    if source == "-" or field != "text":
-        return read(source, field)
-    check_file(Path(source))  # now: a teacher takes long to open
-    return source
+def reads_texts(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command the options of how a file of texts is read, as the mapping `reading`, see `CorpusFile`."""
+    return _with_options(command, _TEXT_OPTIONS)
 
 
-def read(source: str, field: str = "text") -> Iterator[str]:
-    """Yield the texts of file `source`, or of stdin where it is "-": each line is one. Say so if there are none."""
-    from pellucid.corpus import check_file, read_texts
-
-    if source != "-":
-        check_file(Path(source))
-    return _said_if_empty(_stdin() if source == "-" else read_texts(source, field=field), source)
+def reads_documents(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command the options of how a file of documents is read, as the mapping `reading`."""
+    return _with_options(command, _TEXT_OPTIONS + _DOCUMENT_OPTIONS)
 
 
-def _said_if_empty(items: Iterator[_Item], source: str) -> Iterator[_Item]:
-    first = next(items, None)
-    if first is None:
+def _with_options(command: Callable[..., None], options: Iterable[inspect.Parameter]) -> Callable[..., None]:
+    """Replace the parameter `reading` of a command by options, which it gets together in it."""
+    signature = inspect.signature(command, eval_str=True)
+    names = [option.name for option in options]
+
+    @wraps(command)
+    def wrapped(**values: Any) -> None:
+        reading = {name: values.pop(name) for name in names}
+        command(**values, reading={name: value for name, value in reading.items() if value is not None})
+
+    own = [parameter for name, parameter in signature.parameters.items() if name != "reading"]
+    wrapped.__signature__ = signature.replace(parameters=[*own, *options])  # type: ignore[attr-defined]
+    wrapped.__annotations__ = {parameter.name: parameter.annotation for parameter in (*own, *options)}
+    return wrapped
+
+
+def corpus_file(source: str | Path, reading: Reading) -> CorpusFile:
+    """Return the file of a command; "-" is stdin as a table."""
+    from pellucid.files.corpus_file import CorpusFile
+
+    options = dict(reading)
+    for name in ("columns", "leave_out"):
+        if name in options:
+            options[name] = [column.strip() for value in options[name] for column in value.split(",")]
+    if "types" in options:
+        options["types"] = values_of(options["types"], "--type", "COLUMN=TYPE, such as stars=number")
+    return CorpusFile("/dev/stdin" if source == "-" else source, **options)
+
+
+def corpus_of(source: str, reading: Reading) -> CorpusFile | Iterator[str]:
+    """Return a corpus: the file, which can be read again, or the lines of stdin where `source` is "-"."""
+    from pellucid.files.lines import check_file
+
+    if source == "-":
+        return read(source, reading)
+    file = corpus_file(source, reading)
+    check_file(file.source)  # now: a teacher takes long to open
+    return file
+
+
+def read(source: str, reading: Reading = NO_OPTIONS) -> Iterator[str]:
+    """Yield the texts of file `source`, or of stdin where it is "-": each line is one.
+
+    Raises:
+        CorpusError: the file holds no texts; of stdin a note says so.
+    """
+    from pellucid.files.lines import check_file
+
+    if source == "-" and "delimiter" not in reading:
+        return _unless_empty(_stdin(reading.get("encoding")), source)
+    file = corpus_file(source, reading)
+    check_file(file.source)
+    return _unless_empty(iter(file), source)
+
+
+def _unless_empty(texts: Iterator[str], source: str) -> Iterator[str]:
+    from pellucid.errors import CorpusError
+    from pellucid.files.lines import is_stream
+
+    first = next(texts, None)
+    if first is not None:
+        yield first
+        yield from texts
+    elif source == "-" or is_stream(Path(source)):
         say(f"note: {'stdin' if source == '-' else source} holds no texts", err=True)
     else:
-        yield first
-        yield from items
+        raise CorpusError(f"{source} holds no texts")
 
 
 def refuse_files(texts: Iterable[str | None], instead: str) -> None:
@@ -108,9 +196,11 @@ def refuse_files(texts: Iterable[str | None], instead: str) -> None:
 
 def blocks(items: Iterable[_Item]) -> Iterator[list[_Item]]:
     """Cut texts, or pairs of them, into lists of bounded number and size."""
-    from pellucid.corpus import cut
+    from pellucid.files.lines import batches_by_size
 
-    return cut(items, _BLOCK_TEXTS, lambda item: len(item) if isinstance(item, str) else sum(map(len, item)))
+    return batches_by_size(
+        items, _BLOCK_TEXTS, lambda item: len(item) if isinstance(item, str) else sum(map(len, item))
+    )
 
 
 def roles_of(given: str | None, texts: int, option: str) -> list[Role]:
@@ -152,13 +242,13 @@ def numbers_of(given: Iterable[str] | None, option: str, form: str) -> dict[str,
     return found
 
 
-def pairs_of(a: str | None, b: str | None, *, as_text: bool, field: str) -> Iterator[Pair]:
+def pairs_of(a: str | None, b: str | None, *, as_text: bool, reading: Reading) -> Iterator[Pair]:
     """Return the pair of the texts `a` and `b`, or the pairs of the lines of two files."""
     if a is None or b is None:
         raise typer.BadParameter("give two texts, two files, or --pairs FILE", param_hint="A B")
     files = [not as_text and _is_file(name) for name in (a, b)]
     if all(files):
-        return _side_by_side(a, b, field)
+        return _side_by_side(a, b, reading)
     if any(files):
         file, other = (a, b) if files[0] else (b, a)
         raise typer.BadParameter(f"{file} is a file and {other!r:.60} is not; --text takes both as texts")
@@ -167,7 +257,7 @@ def pairs_of(a: str | None, b: str | None, *, as_text: bool, field: str) -> Iter
 
 def tabbed_pairs(source: str) -> Iterator[Pair]:
     """Yield the two columns of a file with a tab between them, or of stdin where `source` is "-"."""
-    from pellucid.corpus import read_lines
+    from pellucid.files.lines import read_lines
 
     name = "stdin" if source == "-" else source
     lines = _stdin() if source == "-" else read_lines(Path(source), "file of pairs")
@@ -204,17 +294,17 @@ def _is_file(name: str) -> bool:
     return False
 
 
-def _side_by_side(a: str, b: str, field: str) -> Iterator[Pair]:
-    for number, (text1, text2) in enumerate(zip_longest(read(a, field), read(b, field)), 1):
+def _side_by_side(a: str, b: str, reading: Reading) -> Iterator[Pair]:
+    for number, (text1, text2) in enumerate(zip_longest(read(a, reading), read(b, reading)), 1):
         if text1 is None or text2 is None:
             ended, other = (a, b) if text1 is None else (b, a)
             raise InputError(f"{ended} ends before text {number} of {other}; the files need equally many texts")
         yield text1, text2
 
 
-def _stdin() -> Iterator[str]:
-    from pellucid.corpus import read_lines
+def _stdin(encoding: str | None = None) -> Iterator[str]:
+    from pellucid.files.lines import read_lines
 
     if sys.stdin.isatty():
         raise typer.BadParameter("name a file, or pipe texts in", param_hint="FILE")
-    return read_lines(cast("BinaryIO", sys.stdin.buffer), "stdin")
+    return read_lines(cast("BinaryIO", sys.stdin.buffer), "stdin", encoding=encoding)

@@ -8,17 +8,19 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from pellucid.cli.input import (
-    FieldOption,
+    NO_OPTIONS,
     HtmlOption,
     JsonOption,
     ModelOption,
     ModelsOption,
     PlotOption,
+    Reading,
     TextsHelp,
     TopKOption,
     numbers_of,
     open_model,
     read,
+    reads_texts,
     tabbed_pairs,
     values_of,
 )
@@ -55,6 +57,7 @@ def dimensions(json: JsonOption = False, model: ModelOption = "static-en") -> No
 
 
 @commands.command()
+@reads_texts
 def cards(
     texts: _Texts = "-",
     dimension: Annotated[list[str] | None, typer.Option(help="Its name or number; repeat for more.")] = None,
@@ -65,7 +68,7 @@ def cards(
     html: HtmlOption = None,
     plot: PlotOption = None,
     model: ModelOption = "static-en",
-    field: FieldOption = "text",
+    reading: Reading = NO_OPTIONS,
 ) -> None:
     """Show what dimensions do on a corpus: how often each fires, its strongest texts, its relatives.
 
@@ -82,18 +85,19 @@ def cards(
     if plot is not None and len(dimension or ()) != 1:
         raise typer.BadParameter("shows one dimension; name it with --dimension", param_hint="--plot")
     wanted = [_which(name) for name in dimension] if dimension else None
-    found = describe(open_model(model), read(texts, field), wanted, top_k=top_k)
+    found = describe(open_model(model), read(texts, reading), wanted, top_k=top_k)
     show(found[0] if dimension and len(found) == 1 else found, json, html, plot)
 
 
 @commands.command()
+@reads_texts
 def audit(
     texts: _Texts = "-",
     json: JsonOption = False,
     html: HtmlOption = None,
     plot: PlotOption = None,
     model: ModelOption = "static-en",
-    field: FieldOption = "text",
+    reading: Reading = NO_OPTIONS,
 ) -> None:
     """Find the dimensions of a model that are dead, duplicate or crowded on your texts.
 
@@ -104,7 +108,7 @@ def audit(
     """
     from pellucid.analysis.auditing import audit as make
 
-    show(make(open_model(model), read(texts, field)), json, html, plot)
+    show(make(open_model(model), read(texts, reading)), json, html, plot)
 
 
 @commands.command()
@@ -181,6 +185,7 @@ def compare(
 
 
 @commands.command()
+@reads_texts
 def rank(
     query: Annotated[str, typer.Argument(help="What is looked for.")],
     texts: _Texts = "-",
@@ -188,7 +193,7 @@ def rank(
     json: JsonOption = False,
     html: HtmlOption = None,
     model: ModelOption = "static-en",
-    field: FieldOption = "text",
+    reading: Reading = NO_OPTIONS,
 ) -> None:
     """List the texts nearest to a query, each with its reasons.
 
@@ -198,10 +203,11 @@ def rank(
     """
     from pellucid.analysis.ranking import rank as make
 
-    show(make(open_model(model), query, read(texts, field), top_k=top_k), json, html)
+    show(make(open_model(model), query, read(texts, reading), top_k=top_k), json, html)
 
 
 @commands.command()
+@reads_texts
 def contrast(
     group: Annotated[str, typer.Argument(help="A file with the texts of the group.")],
     others: Annotated[str, typer.Argument(help="A file with other texts.")],
@@ -209,7 +215,7 @@ def contrast(
     html: HtmlOption = None,
     plot: PlotOption = None,
     model: ModelOption = "static-en",
-    field: FieldOption = "text",
+    reading: Reading = NO_OPTIONS,
 ) -> None:
     """Show what sets a group of texts apart from others, dimension by dimension.
 
@@ -219,11 +225,12 @@ def contrast(
     """
     from pellucid.analysis.groups import contrast as make
 
-    found = make(open_model(model), {"the group": read(group, field), "the others": read(others, field)})
+    found = make(open_model(model), {"the group": read(group, reading), "the others": read(others, reading)})
     show(found["the group"], json, html, plot)
 
 
 @commands.command()
+@reads_texts
 def edit(
     output: Annotated[Path, typer.Option("--output", "-o", help="The folder of the edited model.")],
     without: Annotated[list[str] | None, typer.Option(help="A dimension to drop; repeat for more.")] = None,
@@ -235,7 +242,7 @@ def edit(
     strength: Annotated[float, typer.Option(min=0, help="With --idf: 0 leaves all, 1 is tf-idf.")] = 0.5,
     drop_above: Annotated[float | None, typer.Option(min=0, max=1, help="With --idf: drop what fires on more.")] = None,
     model: ModelOption = "static-en",
-    field: FieldOption = "text",
+    reading: Reading = NO_OPTIONS,
 ) -> None:
     """Change the dimensions of a model: rename, scale, merge, drop, in this order; or the weights of words.
 
@@ -271,7 +278,7 @@ def edit(
     if idf is not None:
         from pellucid.analysis.coordinates import document_frequencies
 
-        counted = document_frequencies(edited, read(idf, field))
+        counted = document_frequencies(edited, read(idf, reading))
         gone += counted.common(drop_above) if drop_above is not None else []
         edited = counted.weighted(edited, strength)
     edited = edited.scale(factors) if factors else edited

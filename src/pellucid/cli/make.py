@@ -9,17 +9,20 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from pellucid.cli.input import (
+    NO_OPTIONS,
     DtypeOption,
-    FieldOption,
     ModelOption,
     ModelsOption,
     NewModelOption,
     ParallelHelp,
+    Reading,
     TeacherOption,
     TextsHelp,
     WorkDirOption,
+    corpus_file,
     corpus_of,
     parallel_files,
+    reads_texts,
     work_folder,
 )
 from pellucid.cli.output import say
@@ -30,7 +33,7 @@ if TYPE_CHECKING:
 
 commands = typer.Typer()
 
-_Sentences = Annotated[str | None, typer.Argument(help=f"Sentences: {TextsHelp}, also .xz and .gz; - is stdin.")]
+_Sentences = Annotated[str | None, typer.Argument(help=f"Sentences: {TextsHelp}; - is stdin.")]
 _Lang = Annotated[
     list[str] | None, typer.Option(metavar="CODE=FILE", help="In place of CORPUS: sentences of a language.")
 ]
@@ -44,6 +47,7 @@ _Steps = Annotated[
 
 
 @commands.command()
+@reads_texts
 def distill(
     teacher: TeacherOption,
     output: NewModelOption,
@@ -57,7 +61,7 @@ def distill(
     cased: _Cased = None,
     steps: _Steps = None,
     dtype: DtypeOption = "float16",
-    field: FieldOption = "text",
+    reading: Reading = NO_OPTIONS,
 ) -> None:
     """Make a static model of your own from a teacher and plain sentences.
 
@@ -81,7 +85,7 @@ def distill(
 
     if dtype not in DTYPES:  # now, not after hours of work
         raise typer.BadParameter(f"{dtype!r} is not one of {', '.join(DTYPES)}", param_hint="--dtype")
-    texts = _texts_of_languages(corpus, lang or [], parallel or [])
+    texts = _texts_of_languages(corpus, lang or [], parallel or [], reading)
     work_dir = work_folder(work_dir, output)
     extraction = ExtractionSettings(max_vocabulary=vocabulary, cased=bool(lang) if cased is None else cased)
     pca = PcaSettings(dimensions=dimensions, drop=drop)
@@ -92,7 +96,7 @@ def distill(
         refinement = RefinementSettings(steps=30_000 if steps is None else steps)
         model = make(
             teacher,
-            corpus_of(corpus, field),
+            corpus_of(corpus, reading),
             work_dir=work_dir,
             extraction=extraction,
             pca=pca,
@@ -109,8 +113,9 @@ def distill(
 
 
 @commands.command()
+@reads_texts
 def choose_anchors(
-    corpus: Annotated[str, typer.Argument(help=f"Texts: {TextsHelp}, also .xz and .gz; - is stdin.")],
+    corpus: Annotated[str, typer.Argument(help=f"Texts: {TextsHelp}; - is stdin.")],
     output: NewModelOption,
     n: Annotated[int, typer.Option("-n", min=1, help="Anchors, which is the dimensions of an embedding.")] = 200,
     method: Annotated[str, typer.Option(help="kmeans, frame, fps or uniform.")] = "kmeans",
@@ -120,7 +125,7 @@ def choose_anchors(
     unfiltered: Annotated[bool, typer.Option("--unfiltered", help="Let any text become an anchor.")] = False,
     work_dir: WorkDirOption = None,
     model: ModelOption = "static-en",
-    field: FieldOption = "text",
+    reading: Reading = NO_OPTIONS,
 ) -> None:
     """Make an anchor model: each dimension is the similarity to a known sentence.
 
@@ -143,7 +148,7 @@ def choose_anchors(
     from pellucid.anchors.sampling import choose_anchors as choose
     from pellucid.pretrained import load
 
-    texts = corpus_of(corpus, field)
+    texts = corpus_of(corpus, reading)
     opened = load(model)
     settings = CandidateSettings(language=None if language == "any" else language, max_candidates=candidates)
     if unfiltered:
@@ -232,7 +237,7 @@ def ensemble(
 
 
 def _texts_of_languages(
-    corpus: str | None, lang: list[str], parallel: list[str]
+    corpus: str | None, lang: list[str], parallel: list[str], reading: Reading
 ) -> tuple[dict[str, Corpus], dict[Languages, ParallelFiles]]:
     """Return the corpora and parallel files of --lang and --parallel; empty if CORPUS is given instead."""
     if not lang and corpus is None:
@@ -248,6 +253,6 @@ def _texts_of_languages(
             raise typer.BadParameter(f"{given!r} is not CODE=FILE, such as en=english.txt", param_hint="--lang")
         if code in corpora:
             raise typer.BadParameter(f"{code!r} is given twice; put its sentences into one file", param_hint="--lang")
-        corpora[code] = file
+        corpora[code] = corpus_file(file, reading)
     codes = {f"{one}-{other}": (one, other) for one, other in permutations(corpora, 2)}
     return corpora, parallel_files(parallel, codes)

@@ -5,24 +5,26 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Iterable, Iterator, MutableMapping
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from fnmatch import fnmatch
-from itertools import chain, tee
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from pellucid.cli.input import (
-    FieldOption,
+    NO_OPTIONS,
     HtmlOption,
     JsonOption,
     OpenOption,
+    Reading,
+    TextsHelp,
     TopKOption,
+    corpus_file,
     numbers_of,
     read,
-    values_of,
+    reads_documents,
 )
 from pellucid.cli.output import Listed, json_line, say, show, shown_json
 from pellucid.errors import InputError
@@ -30,9 +32,9 @@ from pellucid.errors import InputError
 if TYPE_CHECKING:
     from rich.text import Text
 
+    from pellucid.files.corpus_file import CorpusFile
     from pellucid.index.hits import Hit, Hits
     from pellucid.index.index import Index
-    from pellucid.index.records import Record
 
 commands = typer.Typer()
 index = typer.Typer(
@@ -54,22 +56,16 @@ _PATIENCE = 60.0  # seconds to wait for a running change of an index that is rep
 _Folder = Annotated[Path, typer.Argument(help="The index.")]
 _Files = Annotated[
     list[Path],
-    typer.Argument(help=".jsonl, .csv, .tsv, .parquet, .txt (a text a line), or a folder of .txt and .md files."),
+    typer.Argument(help=f"{TextsHelp}, or a folder of .txt and .md files."),
 ]
 _Models = Annotated[
     list[str] | None,
     typer.Option("--model", "-m", help="A bundled name, folder or hub id; repeat for more. [default: static-en]"),
 ]
-_IdField = Annotated[str, typer.Option(help="The key or column of the ids; without one, file and line.")]
-_TitleField = Annotated[str, typer.Option(help="The key or column of the titles.")]
-_TYPE = "--type", "COLUMN=TYPE, such as stars=number"
-_Types = Annotated[
-    list[str] | None,
-    typer.Option("--type", metavar="COLUMN=TYPE", help="number, date, boolean or string; repeat for more. See below."),
-]
 
 
 @index.command()
+@reads_documents
 def build(
     folder: _Folder,
     files: _Files,
@@ -77,24 +73,22 @@ def build(
     bm25: Annotated[bool, typer.Option(help="Count words (BM25) beside the models.")] = True,
     language: Annotated[str, typer.Option(help="Of BM25's stemmer: english, german, ...; none.")] = "english",
     passage: Annotated[int, typer.Option(min=100, help="Cut longer texts into passages of so many characters.")] = 4000,
-    field: FieldOption = "text",
-    id_field: _IdField = "id",
-    title_field: _TitleField = "title",
-    types: _Types = None,
     overwrite: Annotated[
         bool, typer.Option("--overwrite", help="Replace the index that is there, once the new one is complete.")
     ] = False,
+    reading: Reading = NO_OPTIONS,
 ) -> None:
     """Make an index of the documents in files.
 
     The folder appears when all documents are in it. A build that fails or is interrupted
     leaves nothing, or with --overwrite the old index.
 
-    Columns other than id, title and text become metadata for pellucid search --where.
+    Columns other than id, title and text become metadata for pellucid search --where;
+    what an object holds has a dotted name (meta.lang). --columns and --leave-out choose.
     A column of a .csv or .tsv file holds numbers, dates (2024-05-31) or booleans (true,
     false) if all of its cells do, except empty ones, NA and NaN; otherwise strings, such
-    as 007 and 1e5. Notes on stderr show the types, and --type changes them.
-    Needs pellucid[search].
+    as 007 and 1e5. Notes on stderr show the types, and --type, --decimal and
+    --date-format change them. Needs pellucid[search].
 
     \b
     Examples:
@@ -105,21 +99,19 @@ def build(
     """
     from pellucid.index.index import Index
 
-    records = _records(files, (id_field, title_field, field), values_of(types, *_TYPE), {})
+    documents = _files(files, reading)
     settings: dict[str, Any] = {"bm25": bm25, "language": language, "passage_characters": passage}
     with _new_index(folder, overwrite) as aside, Index.create(aside, model, **settings) as made:
-        added = _add(made, records)
+        added = _add(made, documents)
     say(f"{added} {folder}", err=True)
 
 
 @index.command()
+@reads_documents
 def add(
     folder: _Folder,
     files: _Files,
-    field: FieldOption = "text",
-    id_field: _IdField = "id",
-    title_field: _TitleField = "title",
-    types: _Types = None,
+    reading: Reading = NO_OPTIONS,
 ) -> None:
     """Add the documents in files; they replace those with the same ids.
 
@@ -133,15 +125,7 @@ def add(
       pellucid index add my-index more.csv --type version=string
     """
     with _open(folder) as opened:
-        added = _add(
-            opened,
-            _records(
-                files,
-                (id_field, title_field, field),
-                values_of(types, *_TYPE),
-                _held_types(opened),
-            ),
-        )
+        added = _add(opened, _files(files, reading))
     say(f"{added} {folder}", err=True)
 
 
@@ -344,44 +328,22 @@ def _is_index(folder: Path) -> bool:
         return False
 
 
-def _held_types(opened: Index) -> dict[str, str]:
-    """Return the types that the fields of an index have, where they have one."""
-    found = {}
-    for name, kinds in opened.info()["fields"].items():
-        several = set(kinds.split(" or "))
-        if len(several) == 1 or several == {"date", "string"}:
-            found[name] = max(several)  # a date among strings is one
-    return found
-
-
-def _add(opened: Index, records: Iterable[Record]) -> str:
-    """Add documents, and return how many there are, in words."""
-    ids, texts, titles, metadata = tee(records, 4)
-    count = opened.add(
-        (record.text for record in texts),
-        ids=(record.id for record in ids),
-        titles=(record.title for record in titles),
-        metadata=(record.metadata for record in metadata),
-        show_progress_bar=True,
-    )
-    return f"added {count:,}, {len(opened):,} documents are in"
-
-
-def _records(
-    files: list[Path], columns: tuple[str, str, str], types: dict[str, str], held: MutableMapping[str, str]
-) -> Iterator[Record]:
-    """Return the documents of files that must all exist; notes on stderr show the types of columns."""
-    from pellucid.index.records import Columns, read_documents
-
-    absent = next((file for file in files if not file.exists()), None)
-    if absent is not None:
-        raise InputError(f"file not found: {absent}")
+def _add(opened: Index, files: list[CorpusFile]) -> str:
+    """Add the documents in files, and return how many there are, in words; notes on stderr show types of columns."""
 
     def note(line: str) -> None:
         say(f"note: {line}", err=True)
 
-    read = (read_documents(file, Columns(*columns), types=types, held=held, note=note) for file in files)
-    return chain.from_iterable(read)
+    count = opened.add_files(files, note=note, show_progress_bar=True)
+    return f"added {count:,}, {len(opened):,} documents are in"
+
+
+def _files(files: list[Path], reading: Reading) -> list[CorpusFile]:
+    """Return the files of a command, which must all exist."""
+    absent = next((file for file in files if not file.exists()), None)
+    if absent is not None:
+        raise InputError(f"file not found: {absent}")
+    return [corpus_file(file, reading) for file in files]
 
 
 def _questions() -> Iterator[str]:

@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from pellucid.cli.input import (
+    NO_OPTIONS,
     DtypeOption,
-    FieldOption,
     JsonOption,
     ModelOption,
     NewModelOption,
     ParallelHelp,
+    Reading,
     TeacherOption,
     TextsHelp,
     WorkDirOption,
@@ -22,6 +23,7 @@ from pellucid.cli.input import (
     open_model,
     parallel_files,
     read,
+    reads_texts,
     work_folder,
 )
 from pellucid.cli.output import Listed, say, show
@@ -45,6 +47,7 @@ _Dtype = Annotated[
 
 
 @vocabulary.command()
+@reads_texts
 def add(
     teacher: TeacherOption,
     output: NewModelOption,
@@ -55,7 +58,7 @@ def add(
     dtype: _Dtype = None,
     json: JsonOption = False,
     model: ModelOption = "static-en",
-    field: FieldOption = "text",
+    reading: Reading = NO_OPTIONS,
 ) -> None:
     """Add words and phrases to a static model.
 
@@ -73,7 +76,7 @@ def add(
     from pellucid.static.making.vocabulary import add_words
 
     entries = [*(words or []), *((line for line in read(str(words_file)) if line.strip()) if words_file else [])]
-    corpus = corpus_of(sentences, field) if sentences else None
+    corpus = corpus_of(sentences, reading) if sentences else None
     made = add_words(_model(model), entries, _model(teacher), corpus, replace=replace)
     _save(made, output, dtype, json)
 
@@ -99,6 +102,7 @@ def spell(output: NewModelOption, dtype: _Dtype = None, model: ModelOption = "st
 
 
 @vocabulary.command()
+@reads_texts
 def prune(
     output: NewModelOption,
     texts: Annotated[str | None, typer.Argument(help=f"The domain: {TextsHelp}.")] = None,
@@ -107,7 +111,7 @@ def prune(
     dtype: _Dtype = None,
     json: JsonOption = False,
     model: ModelOption = "static-en",
-    field: FieldOption = "text",
+    reading: Reading = NO_OPTIONS,
 ) -> None:
     """Make a static model smaller: keep the words that a domain uses.
 
@@ -121,14 +125,15 @@ def prune(
     """
     from pellucid.static.making.vocabulary import prune as make
 
-    corpus = None if texts is None else list(read(texts, field))
+    corpus = None if texts is None else list(read(texts, reading))
     made = make(_model(model), corpus, min_count=min_count, max_words=max_words)
     _save(made, output, dtype, json)
 
 
 @vocabulary.command()
+@reads_texts
 def retrain(
-    corpus: Annotated[str, typer.Argument(help=f"Sentences: {TextsHelp}, also .xz and .gz; - is stdin.")],
+    corpus: Annotated[str, typer.Argument(help=f"Sentences: {TextsHelp}; - is stdin.")],
     teacher: TeacherOption,
     output: NewModelOption,
     work_dir: WorkDirOption = None,
@@ -137,7 +142,7 @@ def retrain(
     dtype: _Dtype = None,
     json: JsonOption = False,
     model: ModelOption = "static-en",
-    field: FieldOption = "text",
+    reading: Reading = NO_OPTIONS,
 ) -> None:
     """Train the words of a static model on your own corpus.
 
@@ -153,7 +158,7 @@ def retrain(
     from pellucid.static.making.extraction import ExtractionSettings
     from pellucid.static.making.training import RefinementSettings
 
-    texts, start = corpus_of(corpus, field), _model(model)
+    texts, start = corpus_of(corpus, reading), _model(model)
     made = distill(
         _model(teacher),
         texts,

@@ -260,10 +260,12 @@ def _filter(where: Where) -> str:
 def _condition(test: Condition) -> str:
     if test.operator in ("range", "dates"):  # of any of the values, at their places
         signs = {"gt": ">", "gte": ">=", "lt": "<", "lte": "<="}
-        known = [(signs[name], timestamp(b) if isinstance(b, str) else float(b)) for name, b in test.value.items()]
         values = [f'numbers["{test.key}"][{place}]' for place in range(_VALUES)]
-        every = (" and ".join(f"{value} {sign} {bound!r}" for sign, bound in known) for value in values)
-        return f"({' or '.join(f'({one})' for one in every)})"
+        within = []
+        for bounds in test.value if test.operator == "dates" else [test.value]:
+            limits = [(signs[name], timestamp(b) if isinstance(b, str) else float(b)) for name, b in bounds.items()]
+            within += [" and ".join(f"{value} {sign} {limit!r}" for sign, limit in limits) for value in values]
+        return f"{'not ' if test.negated else ''}({' or '.join(f'({each})' for each in within)})"
     tags = test.key.split(",") if test.operator == "exists" else [_tag(test.key, value) for value in test.value]
     quoted = ", ".join(f'"{tag}"' for tag in tags)
     return f"{'not ' if test.negated else ''}ARRAY_CONTAINS_ANY(tags, [{quoted}])"

@@ -113,7 +113,7 @@ class QdrantClasses(NamedTuple):
         if test.operator == "range":
             return field(key=test.key, range=self.range(**test.value))
         if test.operator == "dates":
-            return field(key=test.key, range=self.dates(**test.value))
+            return either(should=[field(key=test.key, range=self.dates(**bounds)) for bounds in test.value])
         if test.key[0] == "n":  # the engine matches integers only
             ranges = [self.range(gte=value, lte=value) for value in test.value]
             return either(should=[field(key=test.key, range=one) for one in ranges])

@@ -26,8 +26,9 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from pellucid.corpus import parse_json, read_lines
 from pellucid.errors import InputError
+from pellucid.files.json_rows import parse_json
+from pellucid.files.lines import read_lines
 
 
 class ScoredPairs(NamedTuple):

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import json
 import re
+from array import array
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from hashlib import blake2b
-from itertools import zip_longest
+from itertools import islice, zip_longest
 from numbers import Integral
 from typing import Any, NamedTuple
 
-from pellucid.corpus import cut
-from pellucid.embeddings import iterate_texts
-from pellucid.errors import InputError
-from pellucid.index.metadata import checked_metadata
+from pellucid.embeddings import describe_item, iterate_texts
+from pellucid.errors import InputError, warn
+from pellucid.files.lines import batches_by_size
+from pellucid.index.values import plain_metadata
 from pellucid.unicode import well_formed
 
 PASSAGE_BITS = 16
@@ -22,6 +24,7 @@ PASSAGE_BITS = 16
 
 _BATCH_DOCUMENTS, _BATCH_CHARACTERS = 1000, 4_000_000  # of one commit
 _ABSENT = object()
+_TOLD = 20  # fields that are left out
 _BREAKS = [
     re.compile(p) for p in (r"\n\s*\n", r"\n", r"[.!?\u2026]['\")\]]*\s+|[\u3002\uff01\uff1f]", r"\s+")
 ]  # of passages, the best first
@@ -85,43 +88,89 @@ def _break_near(text: str, wish: int, first: int, last: int) -> int:
     return wish
 
 
-def validate_documents(texts: Any, ids: Any, titles: Any, metadata: Any, max_chars: int) -> Iterator[Document]:
-    """Yield checked documents without numbers, one at a time, in passages of at most `max_chars` characters.
+class Record(NamedTuple):
+    """A document as it was given: its texts and metadata are checked, its id may be missing."""
 
-    Without ids a document is called by its content, so that adding it again replaces it.
-    """
+    id: str | None
+    title: str
+    text: str
+    metadata: dict[str, Any]
+    place: tuple[str, int]  # where it was: what is counted, and its number
+
+
+def records_of(
+    texts: Any, ids: Any, titles: Any, metadata: Any, left_out: dict[str, str] | None = None
+) -> Iterator[Record]:
+    """Yield documents from columns; `left_out` gets the fields of the metadata that cannot be kept, and why."""
     columns = {"texts": texts, "ids": ids, "titles": titles, "metadata": metadata}
     given = {name: _iterate(column, name) for name, column in columns.items() if column is not None}
-    positions: dict[str, int] = {}  # of the ids so far
-    repeats: Counter[str] = Counter()
     for position, items in enumerate(zip_longest(*given.values(), fillvalue=_ABSENT)):
         if any(item is _ABSENT for item in items):
             raise InputError(f"texts, ids, titles and metadata must be equally many; one ends at {position}")
         row = dict(zip(given, items))
-        what = f"item {position}"
-        if ids is not None:
-            own = checked_id(row["ids"], f"id {position}")
-            what = f"document {own!r:.80}"
-            if own in positions:
-                raise InputError(f"id {own!r:.80} is given twice, as items {positions[own]} and {position}")
-            positions[own] = position
+        own = None if ids is None else checked_id(row["ids"], f"id {position}")
+        what = f"item {position}" if own is None else f"document {own!r:.80}"
         text, title = row["texts"], "" if row.get("titles") is None else row["titles"]
         for name, value in (("text", text), ("title", title)):
             if not isinstance(value, str):
-                raise InputError(f"the {name} of {what} is {type(value).__name__} {value!r:.40}; it must be a string")
-        text, title = well_formed(text), well_formed(title)
-        fields = checked_metadata(row.get("metadata"), what)
-        if ids is None:
-            own = content_id(title, text, fields)
+                raise InputError(f"the {name} of {what} is {describe_item(value)}")
+        yield Record(own, title, text, plain_metadata(row.get("metadata"), what, left_out), ("item", position))
+
+
+def validate_documents(records: Iterable[Record], max_chars: int) -> Iterator[Document]:
+    """Yield documents without numbers, one at a time, in passages of at most `max_chars` characters.
+
+    One without an id is called by its content, so that adding it again replaces it.
+    """
+    places = _Places()
+    repeats: Counter[str] = Counter()
+    for record in records:
+        text, title, own = well_formed(record.text), well_formed(record.title), record.id
+        if own is None:
+            own = content_id(title, text, record.metadata)
             repeats[own] += 1
             own += f"-{repeats[own]}" * (repeats[own] > 1)
+        else:
+            places.add(own, *record.place)
         ends = passage_ends(text, max_chars)
         if len(ends) > 1 << PASSAGE_BITS:
             raise InputError(
-                f"{what} has {len(text):,} characters, which are {len(ends):,} passages; at most "
+                f"document {own!r:.80} has {len(text):,} characters, which are {len(ends):,} passages; at most "
                 f"{1 << PASSAGE_BITS:,} are possible. Divide it, or create the index with longer passages"
             )
-        yield Document(0, own, title, text, fields, ends)
+        yield Document(0, own, title, text, record.metadata, ends)
+
+
+class _Places:
+    """Where the ids so far were, in few bytes each."""
+
+    def __init__(self) -> None:
+        self._position_of: dict[str, int] = {}
+        self._numbers = array("q")
+        self._sources: list[tuple[int, str]] = []  # from which position on
+
+    def add(self, own: str, source: str, number: int) -> None:
+        """Take the id of the next document, which must be new."""
+        position = len(self._numbers)
+        if not self._sources or self._sources[-1][1] != source:
+            self._sources.append((position, source))
+        self._numbers.append(number)
+        first = self._position_of.setdefault(own, position)
+        if first != position:
+            places = " and ".join(map(self._named, (first, position)))
+            raise InputError(f"id {own!r:.80} is given twice: {places}; give each document an id of its own")
+
+    def _named(self, position: int) -> str:
+        source = self._sources[bisect_right(self._sources, position, key=lambda entry: entry[0]) - 1][1]
+        return f"{source} {self._numbers[position]}"
+
+
+def tell_left_out(left_out: Mapping[str, str], where: str) -> None:
+    """Warn of fields of metadata that were not kept."""
+    for name, reason in islice(left_out.items(), _TOLD):
+        warn(f"{where}: the field {name!r:.60} is left out where it {reason}")
+    if len(left_out) > _TOLD:
+        warn(f"{where}: {len(left_out) - _TOLD:,} more fields are left out")
 
 
 def _iterate(column: Any, name: str) -> Iterator[Any]:
@@ -152,7 +201,7 @@ def content_id(title: str, text: str, metadata: Mapping[str, Any]) -> str:
 
 def batches(documents: Iterable[Document]) -> Iterator[list[Document]]:
     """Yield the documents of one commit after the other."""
-    return cut(documents, _BATCH_DOCUMENTS, lambda document: len(document.text), _BATCH_CHARACTERS)
+    return batches_by_size(documents, _BATCH_DOCUMENTS, lambda document: len(document.text), _BATCH_CHARACTERS)
 
 
 def checked_id(own: Any, what: str) -> str:

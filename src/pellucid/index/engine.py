@@ -30,7 +30,11 @@ class Point(NamedTuple):
 
 
 class Condition(NamedTuple):
-    """A condition on a key of the payload; operator "in", "range" or "dates" (bounds), or "exists" (any of several)."""
+    """A condition on a key of the payload.
+
+    Its operator is "in" (any of some values), "range" (bounds of numbers), "dates" (any of some bounds of dates), or
+    "exists" (any of several keys).
+    """
 
     key: str
     operator: str

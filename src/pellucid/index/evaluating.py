@@ -17,8 +17,10 @@ import numpy as np
 import numpy.typing as npt
 
 from pellucid.analysis.ranking import TopRow
-from pellucid.corpus import parse_json, read_lines, table_rows
 from pellucid.errors import CorpusError, InputError, missing_extra
+from pellucid.files.delimited import DelimitedFile
+from pellucid.files.json_rows import parse_json
+from pellucid.files.lines import read_lines
 from pellucid.index.hits import Hit
 from pellucid.index.models import Model
 from pellucid.index.searching import Question, Snapshot
@@ -445,7 +447,9 @@ def read_qrels(path: str | Path) -> dict[str, dict[str, int]]:
         CorpusError: it is absent or broken at a named line.
     """
     found: dict[str, dict[str, int]] = {}
-    for number, row in table_rows(Path(path), "\t"):
+    table = DelimitedFile(Path(path), delimiter="\t", quoting="none")
+    for number, _, cells in table:
+        row = {name: cell or "" for name, cell in zip(table.names, cells)}
         try:
             grade = int(row["score"])
             found.setdefault(row["query-id"], {})[row["corpus-id"]] = grade

@@ -12,8 +12,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import replace
 from pathlib import Path
@@ -27,20 +26,15 @@ from pellucid.errors import EngineError, IndexFolderError, InputError, PellucidE
 from pellucid.folder import is_outside_allowed, outside
 from pellucid.index.changing import (
     bytes_on_disk,
-    document_vectors,
     passages_and_vectors,
     rebuilt,
-    replace_documents,
     sweep,
     sweep_models,
-    term_counts,
 )
-from pellucid.index.commits import FORMAT, Commit, IndexState, check_format, first_commit, read_commit, stamp_of
-from pellucid.index.documents import Document, batches, checked_id, validate_documents
+from pellucid.index.collection import DocumentCollection
+from pellucid.index.commits import FORMAT, IndexState, check_format, first_commit, read_commit, stamp_of
 from pellucid.index.engine import EngineSettings, chosen_engine, written_engine
 from pellucid.index.evaluating import IndexEvaluation, JudgedQueries, Queries, Relevant, evaluated
-from pellucid.index.given import GivenVectors, Rows, check_same, stored_rows
-from pellucid.index.handle import IndexHandle
 from pellucid.index.hits import Hit, Hits, SecondStage
 from pellucid.index.metadata import KINDS, parse_where
 from pellucid.index.models import (
@@ -74,7 +68,7 @@ _MOST_FITTED = 24_000  # passages that reasons are fitted on; more add little
 _TRIES = 5  # to open models that a rebuild removes meanwhile
 
 
-class Index(IndexHandle):
+class Index(DocumentCollection):
     """Documents that can be searched, in a folder.
 
     Any number of processes and threads may have it open. What each sees is a commit, the last one at the time of each
@@ -224,185 +218,12 @@ class Index(IndexHandle):
         """What single words of a query count, unless a search says otherwise; words that are not here count 1."""
         return checked_word_weights(None, self._now().commit.state.settings)
 
-    def __len__(self) -> int:
-        """Return the number of documents."""
-        return self._now().commit.state.documents
-
-    def __contains__(self, id: object) -> bool:
-        """Whether there is a document of this id."""
-        commit = self._now().commit
-        with suppress(InputError):
-            own = checked_id(id, "the id")
-            return bool(commit.rows_of([own]))
-        return False
-
-    def __getitem__(self, id: str | int) -> Document:
-        """Return a document by its id."""
-        commit = self._now().commit
-        segment, row = self._place_of(commit, id)
-        return commit.segments[segment].document(row)
-
-    @staticmethod
-    def _place_of(commit: Commit, id: str | int) -> tuple[int, int]:
-        """Return the segment and row of a document."""
-        own = checked_id(id, "the id")
-        found = commit.rows_of([own])
-        if not found:
-            raise InputError(f"no document {own!r:.80} is in the index")
-        return found[own]
-
-    def __iter__(self) -> Iterator[Document]:
-        """Yield every document, in the order of adding, as they were when the iteration began."""
-        return self._now().commit.documents()
-
     def __repr__(self) -> str:
         """Return one short line."""
         state = self._at.commit.state
         return f"<Index {self.folder}: {state.documents:,} documents, {' + '.join(state.settings['weights'])}>"
 
     # Changes
-
-    def add(
-        self,
-        texts: Iterable[str],
-        *,
-        ids: Iterable[str | int] | None = None,
-        titles: Iterable[str | None] | None = None,
-        metadata: Iterable[Mapping[str, Any] | None] | None = None,
-        vectors: Mapping[str, Any] | None = None,
-        show_progress_bar: bool = False,
-    ) -> int:
-        """Add documents; one whose id is there is replaced.
-
-        They are committed in batches of at most 1,000: after a crash a batch is there whole or not at all, and all are
-        there when this returns. A list that cannot be added is refused before anything is stored; of an iterator, what
-        came in batches before the error stays. Other processes may add between two batches.
-
-        Args:
-            texts: any strings. Long ones are cut into passages, at the ends of paragraphs or sentences where possible.
-            ids: as many strings, each once; an integer is kept as its digits. None calls each document by a hash of its
-                title, text and metadata, so that those which are there already are passed over.
-            titles: as many, or None for none. A title is part of each passage.
-            metadata: as many dicts of strings, numbers, booleans, dates, or lists of such, or a data frame; for
-                `where`.
-            vectors: name of a model -> array [documents, dimension] that this model has made of the documents
-                elsewhere, instead of encoding them here; rows of any length and numeric type, of a sparse model a scipy
-                CSR matrix. A row belongs to the whole document, and is used for each of its passages.
-            show_progress_bar: show a bar, counting documents, once the work has lasted two seconds.
-
-        Returns:
-            how many were added or replaced.
-
-        Raises:
-            InputError: an item is of the wrong kind or there are not equally many, an id occurs twice, a document is
-                too long, a model gives NaN, or `vectors` name no model, have another dimension or are not finite.
-            IndexFolderError: another process keeps changing the index for more than a minute.
-            WritingError: the disk is full or read-only; what was committed is safe.
-        """
-        columns = (texts, ids, titles, metadata)
-        now = self._now()
-        checked = validate_documents(*columns, now.commit.state.settings["passage_characters"])
-        given = GivenVectors(vectors, now.models)
-        count = stored = passages = commits = 0
-        with Progress("indexing", unit="documents", enabled=show_progress_bar) as progress:
-            if all(column is None or isinstance(column, Sequence) for column in columns):
-                all_checked = list(checked)  # all of it is checked before any is stored
-                given.check(len(all_checked))
-                checked = iter(all_checked)
-            for batch in batches(checked):
-                rows, size = given.of(batch, count), len(batch)
-                if ids is None and not rows:
-                    batch = self._unstored(batch)
-                if batch:
-                    self._store(batch, rows, given.models)
-                    passages, commits = passages + sum(len(document.ends) for document in batch), commits + 1
-                count, stored = count + size, stored + len(batch)
-                progress.advance(size)
-            given.check(count, "; these were stored")
-            if commits > 1:
-                with self._changing() as writer:
-                    writer.compact(passages)
-        return stored
-
-    def _unstored(self, batch: list[Document]) -> list[Document]:
-        """Return the documents of a batch that are not in the index as they are."""
-        commit = self._now().commit
-        stored = commit.rows_of([document.id for document in batch])
-
-        def is_stored(document: Document) -> bool:
-            if document.id not in stored:
-                return False
-            segment, row = stored[document.id]
-            return commit.segments[segment].document(row)[1:] == document[1:]
-
-        return [document for document in batch if not is_stored(document)]
-
-    def _store(self, batch: list[Document], own: Rows, fits: Mapping[str, Model]) -> None:
-        """Make documents visible, which replace those of the same ids, all or none."""
-        now = self._now()
-        counts, vectors = term_counts(now, batch), document_vectors(now.models, batch, own)  # others may write
-        with self._changing() as writer:
-            check_same(own, fits, self._at.models)
-            if self._at.models is not now.models:  # rebuilt meanwhile
-                vectors = document_vectors(self._at.models, batch, own)
-            old = list(writer.commit.rows_of([document.id for document in batch]).values())
-            replace_documents(writer, self._at, batch, old, counts, vectors, own)
-
-    def update(
-        self,
-        id: str | int,
-        *,
-        text: str | None = None,
-        title: str | None = None,
-        metadata: Mapping[str, Any] | None = None,
-        vectors: Mapping[str, Any] | None = None,
-    ) -> None:
-        """Change a document; what is not given stays as it is.
-
-        Args:
-            id: its own.
-            text: a new one, which every model encodes for which no new vector is given.
-            title: a new one, "" for none; the text is then encoded again with it.
-            metadata: all of it, in the place of the old.
-            vectors: name of a model -> the row of the document, as in `add`.
-
-        Raises:
-            InputError: there is no such document, or a value is of the wrong kind.
-        """
-        given = {
-            name: row if hasattr(row, "tocsr") else row[None] if hasattr(row, "ndim") else [row]
-            for name, row in (vectors or {}).items()
-        }
-        with self._changing() as writer:
-            segment, row = self._place_of(writer.commit, id)
-            old = writer.commit.segments[segment].document(row)
-            texts, titles = [old.text if text is None else text], [old.title if title is None else title]
-            known = [old.metadata if metadata is None else metadata]
-            max_chars = writer.commit.state.settings["passage_characters"]
-            new = list(validate_documents(texts, [old.id], titles, known, max_chars))
-            own: Rows = {}
-            if (new[0].text, new[0].title) == (old.text, old.title):
-                own = stored_rows(writer.commit, self._at.engine, given_parts(writer.commit.state.settings), [old])
-            rows = GivenVectors(given, self._at.models)
-            rows.check(1)
-            self._store(new, {**own, **rows.of(new, 0)}, self._at.models)
-
-    def delete(self, ids: str | int | Iterable[str | int], *, missing_ok: bool = False) -> int:
-        """Remove documents by their ids, all in one commit; return how many.
-
-        Raises:
-            InputError: one is not there, and `missing_ok` is off; nothing is removed then.
-        """
-        several = [ids] if isinstance(ids, (str, int)) else ids
-        wanted = list(dict.fromkeys(checked_id(own, "an id") for own in several))
-        with self._changing() as writer:
-            found = writer.commit.rows_of(wanted)
-            absent = set(wanted) - found.keys()
-            if absent and not missing_ok:
-                raise InputError(f"no document {min(absent)!r:.80} is in the index; nothing was removed")
-            if found:
-                replace_documents(writer, self._at, old=list(found.values()))
-        return len(found)
 
     def configure(self, *, weights: Weights = None, word_weights: Weights = None) -> None:
         """Change the weights that searches use by default; no vector is made anew.

@@ -1,6 +1,7 @@
 """The metadata of documents, and the conditions on them in a search.
 
-A value is a string, a number, a boolean, or a list of such; None is the same as absent. A date is a string of one form.
+A value is a string, a number, a boolean, or a list of such, see `values.py`. A date is a string of one form, and is
+compared as a moment: "2024-05-31" is all of that day, in UTC where a date has no zone.
 The engine's key of a field says how values are compared (n, s, b) and has the field's number, so that a field may have
 any name, and hold strings in one document and numbers in another.
 """
@@ -9,21 +10,19 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import date, datetime
+from contextlib import suppress
+from datetime import date, datetime, timedelta
 from itertools import product
 from typing import Any, NamedTuple
 
 from pellucid.errors import InputError, nearest_name, unknown_name
 from pellucid.index.engine import Condition, Where
-from pellucid.unicode import well_formed
+from pellucid.index.values import MAX_INTEGER, LeftOut, Plain, plain_value
 
 _OPERATORS = ("eq", "ne", "in", "nin", "gt", "gte", "lt", "lte", "exists")
-LARGEST = 2**53
-"""The largest number of metadata: up to it every integer is a float."""
-
 _RANGES = ("gt", "gte", "lt", "lte")
 _DATE = re.compile(
-    r"(\d{4}-\d{2}-\d{2})(?:[T ](\d{2}:\d{2})(:\d{2})?(?:[.](\d{1,6}))?([zZ]|[-+]\d{2}:\d{2})?)?", re.ASCII
+    r"(\d{4}-\d{2}-\d{2})(?:[T ](\d{2}:\d{2})(:\d{2})?(?:[.](\d{1,9}))?([zZ]|[-+]\d{2}(?::?\d{2})?)?)?", re.ASCII
 )
 _NUMBER = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)(e[-+]?\d+)?", re.ASCII | re.IGNORECASE)
 
@@ -38,44 +37,6 @@ class AsHeld(str):
     """A typed value of a condition: a number where the field holds numbers, a string where it holds strings."""
 
     __slots__ = ()
-
-
-def checked_metadata(metadata: Any, place: str) -> dict[str, Any]:
-    """Return a document's metadata as plain JSON values, without those that are None."""
-    if metadata is None:
-        return {}
-    if not isinstance(metadata, Mapping):
-        raise InputError(f"the metadata of {place} is {type(metadata).__name__} {metadata!r:.60}; it must be a dict")
-    plain = {}
-    for name, value in metadata.items():
-        if not isinstance(name, str) or not name:
-            raise InputError(f"the metadata of {place} has a field {name!r:.40}; names are strings")
-        if value is not None:
-            plain[well_formed(name)] = _checked_value(value, f"the field {name!r:.40} of {place}")
-    return plain
-
-
-def _checked_value(value: Any, what: str) -> Any:
-    if hasattr(value, "tolist") and not isinstance(value, (str, bytes)):  # numpy's numbers and arrays
-        value = value.tolist()
-    if isinstance(value, (list, tuple, set, frozenset)):
-        return [_checked_item(item, what) for item in value if item is not None]
-    return _checked_item(value, what)
-
-
-def _checked_item(value: Any, what: str) -> Any:
-    if isinstance(value, (date, datetime)):
-        return value.isoformat()
-    if hasattr(value, "item") and not isinstance(value, (str, bytes)):  # a numpy number in a list
-        value = value.item()
-    if isinstance(value, str):
-        return well_formed(value)
-    if isinstance(value, (bool, int, float)) and abs(value) <= LARGEST:
-        return value
-    raise InputError(
-        f"{what} is {value!r:.60} ({type(value).__name__}); metadata are strings, numbers up to 2 ** 53 in size, "
-        "booleans, dates, or lists of such"
-    )
 
 
 def kind_of(value: Any) -> str:
@@ -96,6 +57,12 @@ def register(metadata: Mapping[str, Any], fields: Fields) -> list[str]:
                 if len(_keys(number, kinds + kind)) > len(_keys(number, kinds)):
                     new += _keys(number, kind)
     return new
+
+
+def held_types(fields: Fields) -> dict[str, str]:
+    """Return the types that fields have, where they have one: a date among strings is a string."""
+    kinds_of = {"n": "number", "d": "date", "b": "boolean", "s": "string", "ds": "string", "sd": "string"}
+    return {name: kinds_of[kinds] for name, (_, kinds) in fields.items() if kinds in kinds_of}
 
 
 def _keys(number: int, kinds: str) -> list[str]:
@@ -119,10 +86,10 @@ def timestamp(text: str) -> float | None:
     if match is None:
         return None
     day, minute, second, fraction, zone = match.groups()
-    given = f"{day}T{minute or '00:00'}{second or ':00'}.{(fraction or '').ljust(6, '0')}"
+    zone = "+00:00" if zone in (None, "z", "Z") else f"{zone[:3]}:{zone[3:].strip(':') or '00'}"
+    given = f"{day}T{minute or '00:00'}{second or ':00'}.{(fraction or '')[:6].ljust(6, '0')}{zone}"
     try:
-        moment = datetime.fromisoformat(given + ("+00:00" if zone in (None, "z", "Z") else zone))
-        return moment.timestamp()
+        return datetime.fromisoformat(given).timestamp()
     except (ValueError, OverflowError):
         return None
 
@@ -205,10 +172,10 @@ def _field_tests(field: _Field, wanted: Any) -> Iterator[list[list[Condition]]]:
         elif operator in _RANGES:
             yield [[_range(field, operator, _readings(value, field.kinds, ranged=True)[0])]]
         elif operator == "eq":
-            yield [_equals(field, operator, [reading]) for reading in _readings(value, field.kinds)]
+            yield [way for reading in _readings(value, field.kinds) for way in _equals(field, operator, [reading])]
         else:
             several = value if operator != "ne" and isinstance(value, (list, tuple, set)) else [value]
-            yield [_equals(field, operator, [reading for one in several for reading in _readings(one, field.kinds)])]
+            yield _equals(field, operator, [reading for item in several for reading in _readings(item, field.kinds)])
 
 
 def _readings(value: Any, kinds: str, *, ranged: bool = False) -> list[Any]:
@@ -233,34 +200,70 @@ def _exists(field: _Field, value: Any) -> list[Condition]:
     return [Condition(key, "exists", None, negated=True) for key in keys]
 
 
-def _equals(field: _Field, operator: str, values: list[Any]) -> list[Condition]:
-    checked = [_checked_value(item, f"the value for {field}") for item in values]
+def _equals(field: _Field, operator: str, values: list[Any]) -> list[list[Condition]]:
+    """Return the tests that a field has, or has not, one of some values, in each way in which it may have one."""
+    checked = [_compared(item, f"the value for {field}") for item in values]
     if not values or any(isinstance(item, list) for item in checked):
         given = checked[0] if operator in ("eq", "ne") else checked
         raise InputError(f"{operator} of {field} is {given!r:.60}; give a value, or for in and nin a list")
-    groups: dict[str, list[Any]] = {}
+    groups: dict[tuple[str, str], list[Any]] = {}
     for item in checked:
         key, stored = _stored(item, field.number)
-        groups.setdefault(key, []).append(stored)
+        if kind_of(item) == "d":
+            groups.setdefault((key, "dates"), []).append(_moments(item))
+        else:
+            groups.setdefault((key, "in"), []).append(stored)
+    tests = [Condition(key, test, tuple(items)) for (key, test), items in groups.items()]
     if operator in ("ne", "nin"):
-        return [Condition(key, "in", tuple(items), negated=True) for key, items in groups.items()]
-    if len(groups) > 1:
+        return [[test._replace(negated=True) for test in tests]]
+    keys = {key for key, _ in groups}
+    if len(keys) > 1:
         raise InputError(f"in of {field} mixes kinds: {checked!r:.60}; give a list of conditions instead")
-    if not groups.keys() & set(_keys(field.number, field.kinds)) or (
+    if not keys & set(_keys(field.number, field.kinds)) or (
         field.kinds == "d" and all(kind_of(item) == "s" for item in checked)
     ):
         raise field.refused(operator, checked[0])
-    return [Condition(key, "in", tuple(items)) for key, items in groups.items()]
+    return [[test] for test in tests]
+
+
+def _moments(text: str) -> dict[str, str]:
+    """Return the bounds of a date: of all of its day, or of the moment where it has a time."""
+    if len(text) > len("2024-05-31"):
+        return {"gte": text, "lte": text}
+    with suppress(OverflowError):  # on the last day that there is
+        return {"gte": text, "lt": (date.fromisoformat(text) + timedelta(days=1)).isoformat()}
+    return {"gte": text}
 
 
 def _range(field: _Field, operator: str, value: Any) -> Condition:
-    checked = _checked_value(value, f"the value for {field}")
+    what = f"the value for {field}"
+    if isinstance(value, int) and abs(value) > MAX_INTEGER:  # the nearest float is compared as well
+        value = _as_float(value, what)
+    checked = _compared(value, what)
     kind = "" if isinstance(checked, list) else kind_of(checked)
     if kind not in ("n", "d"):
-        what = "numbers and dates, such as 2024-05-31, can be compared so"
-        raise InputError(f"{operator} of {field} is {value!r:.40}; {what}")
+        raise InputError(
+            f"{operator} of {field} is {value!r:.40}; {operator} needs a number or a date, such as 2024-05-31"
+        )
     if kind not in field.kinds:
         raise field.refused(operator, checked)
     if kind == "n":
         return Condition(f"n{field.number}", "range", {operator: float(checked)})
-    return Condition(f"s{field.number}", "dates", {operator: checked})
+    return Condition(f"s{field.number}", "dates", ({operator: checked},))
+
+
+def _as_float(value: int, what: str) -> float:
+    """Return an integer as the nearest float."""
+    try:
+        return float(value)
+    except OverflowError as error:
+        raise InputError(f"{what} is an integer of {value.bit_length():,} bits; give a number up to 1e308") from error
+
+
+def _compared(value: Any, what: str) -> Any:
+    """Return a value of a condition as it is stored, or a list of such."""
+    with suppress(LeftOut):
+        plain: Plain | list[Plain] | None = plain_value(value, what)
+        if plain is not None and not isinstance(plain, Mapping):
+            return plain
+    raise InputError(f"{what} is {value!r:.60} ({type(value).__name__}); give a string, a number, a boolean or a date")

@@ -1,4 +1,4 @@
-"""Documents from files: JSON lines, CSV, Parquet, text, and folders of text or Markdown, one at a time.
+"""Documents from files: tables, JSON, text, and folders of text or Markdown, one at a time.
 
 In a table the columns "id", "title" and "text" are what they say (other names can be given), every other one is
 metadata, and an object "metadata" holds more of it. A document without an id is named by its file and line.
@@ -9,328 +9,272 @@ reading of the file finds out; of a pipe, which can be read once, the first rows
 
 from __future__ import annotations
 
-import json
-import math
 import os
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping
-from functools import lru_cache
+from contextlib import suppress
+from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
-from typing import Any, NamedTuple
+from reprlib import repr as shown  # of what may be nested deeper than Python can show
+from typing import Any
 
-from pellucid.corpus import LONGEST_LINE, UNPACKERS, check_file, cut, parquet_rows, parse_json, read_lines, table_rows
-from pellucid.errors import CorpusError, InputError
-from pellucid.index.metadata import LARGEST, checked_metadata, number_in, timestamp
+from pellucid.errors import CorpusError, warn
+from pellucid.files.corpus_file import CorpusFile, FileRow
+from pellucid.files.lines import MAX_LINE_BYTES, PACKED, batches_by_size, check_file, is_stream, read_lines
+from pellucid.index.column_types import MISSING_STRINGS, CellFormat, ColumnType, TypeSource, scan_columns
+from pellucid.index.documents import Record, checked_id, tell_left_out
+from pellucid.index.values import LeftOut, plain_metadata, plain_value
 
-TYPES = ("number", "date", "boolean", "string")
-"""What a column can hold."""
-
-_WHOLE = (".txt", ".md", ".markdown")  # files of a folder that are a document each
-_PLAIN_NUMBER = re.compile(r"-?(?:0|[1-9]\d*)(?:[.]\d+)?(?:e[-+]\d+)?|-?[.]\d+", re.ASCII | re.IGNORECASE)
-_LONGEST_CELL = 40  # characters of a number, date or boolean
-_ABSENT = ("", "nan", "na", "n/a", "null", "none")  # cells of numbers, dates and booleans that hold none
-_BOOLEANS = {"true": True, "yes": True, "t": True, "y": True, "1": True,
-             "false": False, "no": False, "f": False, "n": False, "0": False}  # fmt: skip
-_GIVEN, _ELSEWHERE, _BEFORE = "as the given type says", "as elsewhere in the index", "as in the rows before"
+_MARKDOWN = (".md", ".markdown")
+_WHOLE = (".txt", *_MARKDOWN)  # files of a folder that are a document each
 _FIRST_ROWS = 10_000  # of a pipe
+_NAMED = 5  # kinds of other files in a note
+_FRONT_MATTER = re.compile(r"\A---[ \t]*\n(.*?\n)?(?:---|\.\.\.)[ \t]*(?:\n|\Z)", re.DOTALL)
+_FRONT_TITLE = re.compile(r"^title:[ \t]*(?:\"([^\"\n]*)\"|'([^'\n]*)'|([^\n#|>]*))", re.MULTILINE | re.IGNORECASE)
 
 
-class Record(NamedTuple):
-    """A document as a file holds it."""
+@dataclass
+class _Reading:
+    """The state of reading a file."""
 
-    id: str
-    title: str
-    text: str
-    metadata: dict[str, Any]
-
-
-class Columns(NamedTuple):
-    """What the columns of a table are called; "_id" is understood where there is no "id"."""
-
-    id: str = "id"
-    title: str = "title"
-    text: str = "text"
-
-
-class _Reading(NamedTuple):
-    """How a file is read."""
-
-    columns: Columns  # what they are called
-    given: Mapping[str, str]  # the types of columns that the caller has given
-    held: MutableMapping[str, str]  # those that are known from elsewhere
+    file: CorpusFile
+    held: MutableMapping[str, str]  # the types of columns that are known from elsewhere
     note: Callable[[str], object]  # takes what a person should know
-    seen: set[str]  # columns whose type was given and that are there
+    cells: CellFormat
+    named: frozenset[str]  # fields that the caller has named
+    seen: set[str] = field(default_factory=set)  # those of them that are there
+    left_out: dict[str, str] = field(default_factory=dict)  # fields that cannot be kept, and why
+
+    def __post_init__(self) -> None:
+        """Ask once what every row needs."""
+        self.name = self.file.source.name
+        self.is_whole = _ending(self.file.source) in _MARKDOWN
+        self.is_table = not (self.is_whole or self.file.source.is_dir()) and self.file.is_table
 
 
 def read_documents(
-    path: str | os.PathLike[str],
-    columns: Columns | None = None,
+    file: str | os.PathLike[str] | CorpusFile,
     *,
-    types: Mapping[str, str] | None = None,
     held: MutableMapping[str, str] | None = None,
     note: Callable[[str], object] | None = None,
 ) -> Iterator[Record]:
     """Yield the documents of a file or folder, in order, in bounded memory; blank lines are left out, a null is empty.
 
     Args:
-        path: .jsonl, .csv, .tsv or .txt (a text a line), each also packed (.gz, .xz); .parquet; .md (one document); or
-            a folder, of which every .txt and .md is a document named by its path. A pipe is read as its name ends, and
-            as plain text without an ending.
-        columns: what the columns are called.
-        types: what columns of metadata hold: "number", "date", "boolean" or "string". The others of a .csv or .tsv file
-            are found: a column is of a type if all of its cells are, empty ones and NaN, NA, N/A, null and none aside.
-            Numbers are written without leading zeros or a plus and dates as 2024-05-31 or 2024-05-31T10:00; booleans
-            are true and false. A column of anything else holds strings. With a type that is given 007, 1e5, yes and 1
-            count, too.
-        held: types that columns of .csv and .tsv files have elsewhere, in other files or the index, and have here as
-            well; those that are found are added.
+        file: what `CorpusFile` reads; a Markdown file, which is one document; or a folder, of which every .txt and .md
+            is a document named by its path. Types of columns are found unless they are given: a column of a table of
+            text is of a type if all of its cells are, missing ones aside. Numbers are written without leading zeros or
+            a plus and dates as 2024-05-31 or 2024-05-31T10:00; booleans are true and false. A column of anything else
+            holds strings. With a type that is given 007, 1e5, yes and 1 count, too.
+        held: types that columns of tables of text have elsewhere, in other files or the index, and have here as well;
+            those that are found are added.
         note: called with a line about the types that were found, and about each column that holds nearly one.
+
+    Raises:
+        CorpusError: there is no such file, it is broken at a named line, or holds no document.
     """
-    path, columns = Path(path), columns or Columns()
-    for name, kind in (types or {}).items():
-        if kind not in TYPES:
-            raise InputError(f"the type of {name!r:.40} is {kind!r:.40}; there are {', '.join(TYPES)}")
-        if name in columns:
-            raise InputError(f"{name!r:.40} is no metadata and needs no type")
-    reading = _Reading(columns, types or {}, {} if held is None else held, note or (lambda line: None), set())
-    empty = True
-    for record in _read(path, reading):
-        empty = False
+    file = file if isinstance(file, CorpusFile) else CorpusFile(file)
+    cells = CellFormat(file.decimal, file.date_format)
+    named = frozenset({*file.types, *(file.columns or ()), *file.leave_out} - {*file.roles})
+    reading = _Reading(file, {} if held is None else held, note or (lambda line: None), cells, named)
+    count = 0
+    for record in _read(reading):
+        count += 1
         yield record
-    if not empty and (absent := sorted(reading.given.keys() - reading.seen)):
-        raise CorpusError(f"no document of {path} has {absent[0]!r:.80}, whose type was given")
+    tell_left_out(reading.left_out, file.source.name)
+    if not count and not is_stream(file.source):
+        raise CorpusError(f"{file} holds no documents")
+    if absent := sorted(reading.named - reading.seen):
+        raise CorpusError(f"no document of {file} has {absent[0]!r:.80}, which was named")
 
 
-def _read(path: Path, reading: _Reading) -> Iterator[Record]:
+def _read(reading: _Reading) -> Iterator[Record]:
+    path = reading.file.source
     if path.is_dir():
-        files = sorted(file for file in path.rglob("*") if file.suffix.lower() in _WHOLE and file.is_file())
-        if not files:
-            raise CorpusError(f"the folder {path} holds no file that ends in {', '.join(_WHOLE)}")
-        for file in files:
-            yield _whole(file, file.relative_to(path).as_posix())
-        return
+        return _read_folder(path, reading)
     check_file(path, "file")
-    suffixes = [suffix.lower() for suffix in path.suffixes]
-    packed = suffixes.pop() if suffixes and suffixes[-1] in UNPACKERS else ""
-    kind = suffixes[-1] if suffixes else ""
-    if kind in (".md", ".markdown"):
-        yield _whole(path, path.name)
-    elif kind in _READERS and not (packed and kind == ".parquet"):
-        yield from _READERS[kind](path, reading)
-    elif not path.is_file():
-        yield from _read_txt(path, reading)
-    else:
-        raise CorpusError(f"cannot tell the format of {path}; pellucid reads {', '.join(_READERS)}, .md and folders")
+    if reading.is_whole:
+        return iter([_whole(path, path.name, reading.file.encoding)])
+    return _read_rows(reading)
 
 
-def _whole(path: Path, own: str) -> Record:
-    """Return a file as one document; the first heading of a Markdown file is its title."""
+# --- Files that are a document each ---
+
+
+def _read_folder(folder: Path, reading: _Reading) -> Iterator[Record]:
+    """Yield each text of a folder; hidden ones are left out, and what cannot be read is told."""
+    paths = []
+    for place, folders, names in os.walk(folder):
+        folders[:] = [name for name in folders if not name.startswith(".")]
+        paths += [Path(place, name) for name in names if not name.startswith(".")]
+    texts = sorted(path for path in paths if path.suffix.lower() in _WHOLE and path.is_file())
+    if not texts:
+        raise CorpusError(f"the folder {folder} holds no file that ends in {', '.join(_WHOLE)}")
+    others = Counter(path.suffix.lower() or "without an ending" for path in paths if path.suffix.lower() not in _WHOLE)
+    if others:
+        kinds = ", ".join(f"{count:,} {kind}" for kind, count in others.most_common(_NAMED))
+        reading.note(f"{folder.name}: {others.total():,} other files are left out ({kinds})")
+    empty = 0
+    for path in texts:
+        name = path.relative_to(folder).as_posix()
+        try:
+            record = _in_either_encoding(path, name, reading.file.encoding)
+        except CorpusError as error:
+            warn(f"left out: {error}")
+            continue
+        if record.text or record.title:
+            yield record
+        else:
+            empty += 1
+    if empty:
+        reading.note(f"{folder.name}: {empty:,} files hold no text and are left out")
+
+
+def _in_either_encoding(path: Path, name: str, encoding: str | None) -> Record:
+    """Return a file of a folder, of which some may be in another encoding than UTF-8."""
+    try:
+        return _whole(path, name)
+    except CorpusError:
+        if encoding is None:
+            raise
+        return _whole(path, name, encoding)
+
+
+def _whole(path: Path, name: str, encoding: str | None = None) -> Record:
+    """Return a file as one document; the title of a Markdown file is in its front matter, or its first heading."""
     size, lines = 0, []
-    for line in read_lines(path):
+    for line in read_lines(path, encoding=encoding):
         lines.append(line)
         size += len(line) + 1
-        if size > LONGEST_LINE:
-            raise CorpusError(f"{path} is longer than {LONGEST_LINE:,} characters; divide it")
+        if size > MAX_LINE_BYTES:
+            raise CorpusError(f"{path} is longer than {MAX_LINE_BYTES:,} characters; divide it")
     text, title = "\n".join(lines), ""
-    if path.suffix.lower() != ".txt" and text.lstrip().startswith("# "):
-        title, _, text = text.lstrip()[2:].partition("\n")
-    return Record(own, title.strip(), text.strip(), {})
+    if _ending(path) in _MARKDOWN:
+        if front := _FRONT_MATTER.match(text):
+            text = text[front.end() :]
+            named = _FRONT_TITLE.search(front[1] or "")
+            title = next(filter(None, named.groups()), "").strip() if named else ""
+        if text.lstrip().startswith("# "):
+            heading, _, rest = text.lstrip()[2:].partition("\n")
+            title, text = title or heading.strip(), rest if not title or title == heading.strip() else text
+    return Record(name, title, text.strip(), {}, (str(path), 0))
 
 
-def _full_lines(path: Path) -> Iterator[tuple[int, str]]:
-    """Yield the lines that are not blank, with their numbers from 1."""
-    return ((number, line) for number, line in enumerate(read_lines(path), 1) if line and not line.isspace())
+def _ending(path: Path) -> str:
+    """Return the end of a file's name, without that of its packing."""
+    packed = path.suffix.lower() in PACKED
+    return Path(path.stem).suffix.lower() if packed else path.suffix.lower()
 
 
-def _read_txt(path: Path, _: _Reading) -> Iterator[Record]:
-    for number, line in _full_lines(path):
-        yield Record(f"{path.name}:{number}", "", line, {})
+# --- Rows ---
 
 
-def _read_jsonl(path: Path, reading: _Reading) -> Iterator[Record]:
-    for number, line in _full_lines(path):
-        place = f"{path}, line {number}"
-        row = parse_json(line, f"{place}: ")
-        row = {reading.columns.text: row} if row is None or isinstance(row, str) else row
-        if not isinstance(row, dict):
-            raise CorpusError(f"{place} is {type(row).__name__}; it must be an object or a string")
-        yield _record(row, reading, f"{path.name}:{number}", place)
+def _read_rows(reading: _Reading) -> Iterator[Record]:
+    file = reading.file
+    rows, types = file.rows(skip_blank=True), {name: ColumnType(k, TypeSource.CALLER) for name, k in file.types.items()}
+    if reading.is_table:
+        first: Iterable[FileRow] = ()
+        if is_stream(file.source):  # of which the first rows decide
+            first = next(batches_by_size(rows, _FIRST_ROWS, _row_size), [])
+            rows = chain(first, rows)
+        else:
+            first = file.rows(is_quiet=True)
+        types |= _types_of(first, types, reading)
+        reading.seen.update(reading.named)  # a table was checked for them by its header
+    source = f"{file}, {file.counted}"  # one string for all rows
+    for row in rows:
+        yield _record(row, types, reading, source)
 
 
-def _read_parquet(path: Path, reading: _Reading) -> Iterator[Record]:
-    for number, row in enumerate(parquet_rows(path, lambda schema: list(schema.names)), 1):
-        yield _record(row, reading, f"{path.name}:{number}", f"{path}, row {number}")
+def _row_size(row: FileRow) -> int:
+    return sum(len(cell or "") for cell in row.values.values())
 
 
-def _record(row: Mapping[str, Any], reading: _Reading, default_id: str, place: str) -> Record:
-    columns = reading.columns
-    rest = dict(row)
-    text, title = rest.pop(columns.text, 0), rest.pop(columns.title, None)
-    own = rest.pop(columns.id, None)
-    if own is None and columns.id == "id":
+def _types_of(rows: Iterable[FileRow], given: Mapping[str, ColumnType], reading: _Reading) -> dict[str, ColumnType]:
+    """Return the types of the columns of a table of text, and note them."""
+    file, note, path = reading.file, reading.note, reading.file.source.name
+    known = dict(given)
+    roles = {*file.roles, "metadata"}
+    known |= {n: ColumnType(k, TypeSource.INDEX) for n, k in reading.held.items() if n not in known and n not in roles}
+    cells = ((row.number, {n: c for n, c in row.values.items() if n not in roles and n != "_id"}) for row in rows)
+    scans, seen = scan_columns(cells, known, reading.cells, file.source)
+    types = {name: known[name] for name in seen & known.keys()}
+    types |= {name: ColumnType(scan.kind(), TypeSource.ROWS) for name, scan in scans.items()}
+    reading.held.update({n: t.kind for n, t in types.items() if t.source is not TypeSource.CALLER})
+    if typed := [f"{name} ({kind})" for name, (kind, _) in types.items() if kind != "string"]:
+        note(f"{path}: {', '.join(typed)}; other columns hold strings")
+    for name, scan in scans.items():
+        if found := scan.note():
+            note(f"{path}: {name!r:.40} holds strings{found}")
+    return types
+
+
+def _record(row: FileRow, types: Mapping[str, ColumnType], reading: _Reading, source: str) -> Record:
+    """Return a row as a document."""
+    file, number, place = reading.file, row.number, (source, row.number)
+    if not isinstance(row.values, dict):
+        if row.values is not None and not isinstance(row.values, str):
+            raise CorpusError(f"{source} {number} is {type(row.values).__name__}; it must be an object or a string")
+        return Record(f"{reading.name}:{number}", "", row.values or "", {}, place)
+    rest, text = dict(row.values), file.text_of(row)
+    if reading.named:
+        reading.seen.update(reading.named & rest.keys())
+    del rest[file.field]
+    title, own = rest.pop(file.title_field, None), rest.pop(file.id_field, None)
+    if own is None and file.id_field == "id":
         own = rest.pop("_id", None)
-    if own not in (None, "") and type(own) not in (str, int):
-        raise CorpusError(f"{place}: the id {own!r:.40} is {type(own).__name__}; ids are strings or integers")
-    text = "" if text is None else text
-    if not isinstance(text, str):
-        known = ", ".join(map(str, row))
-        raise CorpusError(f"{place}: no text under {columns.text!r}; it has {known:.200}. Name the column")
-    if len(text) > LONGEST_LINE:
-        raise CorpusError(f"{place}: the text is longer than {LONGEST_LINE:,} characters; divide it")
-    if title is not None and not isinstance(title, str):
-        raise CorpusError(f"{place}: the title under {columns.title!r} is {type(title).__name__}; it must be a string")
     more = rest.pop("metadata", None)
-    metadata = {**rest, **(more if isinstance(more, dict) else {} if more is None else {"metadata": more})}
-    for name in reading.given.keys() & metadata.keys():
-        reading.seen.add(name)
-        metadata[name] = _of_type(metadata[name], reading.given[name], name, place, _GIVEN)
-    try:
-        metadata = checked_metadata(metadata, place)
-    except InputError as error:
-        raise CorpusError(str(error)) from error
-    return Record(default_id if own in (None, "") else str(own), title or "", text, metadata)
+    if more is not None:
+        rest |= more if isinstance(more, dict) else {"metadata": more}
+    metadata: dict[str, Any] = {}
+    if rest and reading.is_table:
+        metadata = _typed_cells(rest, types, reading.cells, place)
+    elif rest:
+        metadata = plain_metadata(rest, f"{source} {number}", reading.left_out)
+        if reading.named:
+            metadata = {name: value for name, value in metadata.items() if file.keeps(name)}
+            reading.seen.update(reading.named & metadata.keys())
+        for name in types.keys() & metadata.keys() if types else ():
+            metadata[name] = reading.cells.convert(metadata[name], name, types[name], f"{source} {number}")
+    own = own if type(own) is str else _id_of(own, source, number)
+    title = title if type(title) is str else _title_of(title, file, row)
+    return Record(own or f"{reading.name}:{number}", title, text, metadata, place)
 
 
-# --- Tables of text ---
+def _typed_cells(
+    cells: Mapping[str, str | None], types: Mapping[str, ColumnType], formats: CellFormat, place: tuple[str, int]
+) -> dict[str, Any]:
+    """Return the cells of a row of a table of text that are not missing, as what their columns hold."""
+    typed: dict[str, Any] = {}
+    for name, cell in cells.items():
+        if cell is None or cell in MISSING_STRINGS:
+            continue
+        wanted = types.get(name)
+        if wanted is None or wanted.kind == "string":
+            typed[name] = cell
+        elif (value := formats.convert(cell, name, wanted, place)) is not None:
+            typed[name] = value
+    return typed
 
 
-class _Column:
-    """What the cells of a column look like."""
-
-    def __init__(self) -> None:
-        self.types: Counter[str] = Counter()
-        self.first: dict[str, tuple[int, str]] = {}  # line and cell of the first of each type
-
-    def count(self, line: int, cell: str) -> None:
-        """Take a cell that is not empty."""
-        kind = _type_of(cell) if len(cell) <= _LONGEST_CELL else "string"
-        self.types[kind] += kind != "absent"
-        self.first.setdefault(kind, (line, cell[: _LONGEST_CELL + 1]))
-
-    def type(self) -> str:
-        """Return the type of all cells."""
-        kinds = +self.types
-        return next(iter(kinds)) if len(kinds) == 1 else "string"
-
-    def exception(self) -> str:
-        """Say which cell of a column is not of the type that most are of; "" for none."""
-        kinds = +self.types
-        if len(kinds) < 2:
-            return ""
-        (kind, count), every = kinds.most_common(1)[0], kinds.total()
-        if kind == "string" or 2 * count < every:
-            return ""
-        line, cell = min(self.first[other] for other in kinds if other != kind)
-        return f"{count:,} of {every:,} cells are {kind}s, and {cell!r:.40} in line {line:,} is not"
+def _id_of(value: Any, source: str, number: int) -> str:
+    """Return the id that a row has, "" for none."""
+    place = f"{source} {number}"
+    with suppress(LeftOut):
+        plain = plain_value(value, f"the id of {place}")
+        if isinstance(plain, float) and plain.is_integer():  # of a column of integers with missing ones
+            plain = int(plain)
+        if plain is None or (isinstance(plain, (str, int)) and not isinstance(plain, bool)):
+            return "" if plain is None else checked_id(plain, f"the id of {place}")
+    raise CorpusError(f"{place}: the id {shown(value):.40} is {type(value).__name__}; ids are strings or integers")
 
 
-@lru_cache(4096)
-def _type_of(cell: str) -> str:
-    """Return what a cell looks like: one of `TYPES`, or "absent" for a word that stands for none of a type."""
-    text = cell.strip()
-    if text.lower() in _ABSENT:
-        return "absent"
-    if text.lower() in ("true", "false"):
-        return "boolean"
-    if _PLAIN_NUMBER.fullmatch(text) and _number(text) is not None:
-        return "number"
-    return "date" if timestamp(text) is not None else "string"
-
-
-def _number(text: str) -> int | float | None:
-    """Return the number that a text says, if metadata can hold it."""
-    number = number_in(text)
-    return number if number is not None and math.isfinite(number) and abs(number) <= LARGEST else None
-
-
-def _of_type(value: Any, kind: str, name: str, place: str, why: str) -> Any:
-    """Return a value of column `name` as one of a type, None where it is absent."""
-    if isinstance(value, list):
-        return [_of_type(item, kind, name, place, why) for item in value]
-    if not isinstance(value, str):
-        own = "boolean" if isinstance(value, bool) else "number" if isinstance(value, (int, float)) else "date"
-        if value is None or own == kind:
-            return value
-        if kind == "string" and own != "date":
-            return json.dumps(value)
-    elif kind == "string":
-        return value
-    elif (text := value.strip()).lower() in _ABSENT:
-        return None
-    elif kind == "date" and timestamp(text) is not None:
-        return text
-    elif kind == "number" and (number := _number(text)) is not None:
-        return number
-    elif kind == "boolean" and text.lower() in _BOOLEANS:
-        return _BOOLEANS[text.lower()]
-    raise CorpusError(
-        f"{place}: {name!r:.40} is {value!r:.40}, and not a {kind}, {why}. Mend it, or say what the column holds: "
-        f"--type {name:.40}=string"
-    )
-
-
-def _read_table(delimiter: str | None = None) -> Callable[[Path, _Reading], Iterator[Record]]:
-    def read(path: Path, reading: _Reading) -> Iterator[Record]:
-        rows = table_rows(path, delimiter)
-        first: list[tuple[int, dict[str, str]]] = []
-        if not path.is_file():  # a pipe, of which the first rows decide
-            first = next(cut(rows, _FIRST_ROWS, lambda row: sum(map(len, row[1].values()))), [])
-        types = _types(path, table_rows(path, delimiter) if path.is_file() else first, reading)
-        for number, row in chain(first, rows):
-            place = f"{path}, line {number}"
-            filled: dict[str, Any] = {n: cell for n, cell in row.items() if n in reading.columns or (cell != "" and n)}
-            for name in types.keys() & filled.keys():
-                kind, why = types[name]
-                filled[name] = _of_type(filled[name], kind, name, place, why)
-            yield _record(filled, reading, f"{path.name}:{number}", place)
-
-    return read
-
-
-def _types(path: Path, rows: Iterable[tuple[int, dict[str, str]]], reading: _Reading) -> dict[str, tuple[str, str]]:
-    """Return the types of the columns that do not hold strings, each with why it has this type, and note them."""
-    columns: dict[str, _Column] = {}
-    known: dict[str, tuple[str, str]] = {}
-    names: list[str] = []
-    for line, row in rows:
-        if not names:
-            names = list(row)
-            if absent := sorted(reading.given.keys() - set(names)):
-                known_names = f"{', '.join(names):.200}"
-                raise CorpusError(f"{path} has no column {absent[0]!r:.80}, whose type was given; it has {known_names}")
-            reading.seen.update(reading.given)
-            free = [n for n in names if n not in (*reading.columns, "metadata", "") and (n != "_id" or "id" in names)]
-            for name in names:
-                if name in reading.given:
-                    known[name] = reading.given[name], _GIVEN
-                elif name in reading.held and name not in reading.columns:
-                    known[name] = reading.held[name], _ELSEWHERE
-                elif name in free:
-                    columns[name] = _Column()
-        for name, (kind, why) in known.items():
-            if row[name]:
-                _of_type(row[name], kind, name, f"{path}, line {line}", why)
-        for name, column in columns.items():
-            if row[name]:
-                column.count(line, row[name])
-    known |= {name: (column.type(), _BEFORE) for name, column in columns.items() if column.first}
-    reading.held.update({name: kind for name, (kind, why) in known.items() if why != _GIVEN})
-    if typed := [f"{name} ({kind})" for name, (kind, _) in known.items() if kind != "string"]:
-        reading.note(f"{path.name}: {', '.join(typed)}; other columns hold strings")
-    for name, column in columns.items():
-        if exception := column.exception():
-            reading.note(f"{path.name}: {name!r:.40} holds strings: {exception}")
-    if "" in names:
-        reading.note(f"{path.name}: column {names.index('') + 1} has no name and is left out")
-    return {name: typed for name, typed in known.items() if typed[0] != "string"}
-
-
-_READERS: dict[str, Callable[[Path, _Reading], Iterator[Record]]] = {
-    ".jsonl": _read_jsonl,
-    ".csv": _read_table(),
-    ".tsv": _read_table("\t"),
-    ".txt": _read_txt,
-    ".parquet": _read_parquet,
-}
+def _title_of(value: Any, file: CorpusFile, row: FileRow) -> str:
+    with suppress(LeftOut):
+        plain = plain_value(value, f"the title of {file.place(row)}")
+        if plain is None or isinstance(plain, (str, int, float)):
+            return "" if plain is None else str(plain)
+    kind = type(value).__name__
+    raise CorpusError(f"{file.place(row)}: the title under {file.title_field!r} is {kind}; it must be a string")

@@ -17,7 +17,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain, pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -372,13 +372,11 @@ class Segment:
             if operator == "in":
                 wanted = [self._codes.get(item, -1) if isinstance(item, str) else item for item in value]
                 rows = rows[np.isin(values, wanted)]
-            elif operator != "exists":
-                if operator == "dates":
-                    values = self._tensors["words.times"][values.astype(np.int64)]
-                    value = {name: timestamp(bound) for name, bound in value.items()}
-                for name, bound in value.items():
-                    kept = _COMPARED[name](values, bound)
-                    rows, values = rows[kept], values[kept]
+            elif operator == "range":
+                rows = rows[_within(values, value)]
+            elif operator == "dates":
+                times = self._tensors["words.times"][values.astype(np.int64)]
+                rows = rows[np.logical_or.reduce([_within(times, bounds, timestamp) for bounds in value])]
             held[rows] = True
         return held
 
@@ -386,6 +384,12 @@ class Segment:
     def _codes(self) -> dict[str, int]:
         words = self._strings["words"]
         return {words.at(number): number for number in range(len(words.ends))}
+
+
+def _within(values: Floats, bounds: Mapping[str, Any], number: Callable[[Any], Any] = float) -> Mask:
+    """Return which values lie within all of some bounds, which `number` makes comparable."""
+    within: Mask = np.logical_and.reduce([_COMPARED[name](values, number(bound)) for name, bound in bounds.items()])
+    return within
 
 
 _COMPARED = {"gt": np.greater, "gte": np.greater_equal, "lt": np.less, "lte": np.less_equal}

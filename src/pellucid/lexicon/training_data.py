@@ -26,10 +26,12 @@ import numpy as np
 import numpy.typing as npt
 
 from pellucid.base import Embedder
-from pellucid.corpus import UNPACKERS, check_file, parquet_rows, parse_json, read_lines
 from pellucid.embeddings import Role
 from pellucid.encoder.vectors import unit_vectors
 from pellucid.errors import CorpusError, InputError, missing_extra, warn
+from pellucid.files.json_rows import parse_json
+from pellucid.files.lines import UNPACKERS, check_file, read_lines
+from pellucid.files.parquet import parquet_rows
 from pellucid.pretrained import load
 from pellucid.store import writing
 

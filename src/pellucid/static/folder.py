@@ -39,8 +39,8 @@ from tokenizers.normalizers import Lowercase
 from tokenizers.pre_tokenizers import BertPreTokenizer
 
 from pellucid.base import Vectors
-from pellucid.corpus import UNPACKERS, UNREADABLE
 from pellucid.errors import InputError, ModelFolderError
+from pellucid.files.lines import UNPACKERS, UNREADABLE
 from pellucid.mixing import mixing_tensors, read_mixing
 from pellucid.static.precision import LARGEST, PackedRows, StoredTable, convert, pack
 from pellucid.static.spelling import BUCKETS, Unedited

@@ -6,14 +6,16 @@ a compressed page of zeros. Only the header of a page tells how large the page i
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 
 from pellucid.errors import CorpusError, PellucidError, missing_extra
+from pellucid.files.lines import NoValue, batches_by_size, check_file, is_stream
 
 try:
     import pyarrow as pa
@@ -23,6 +25,9 @@ except ImportError as error:
     raise missing_extra("pyarrow", "parquet") from error
 
 _BATCH_BYTES = 1 << 25  # of the texts of a batch, about
+_LONG_LIST = 1000  # values
+_BATCH_ROWS = 256  # in memory at once, at most
+_DICTIONARIES, _DICTIONARY_BYTES = 4096, 1 << 26  # that are read at once
 _SMALL_PAGE, _MOST_PACKED = 1 << 26, 100  # bytes of any page; a larger one unpacks to at most so many times its size
 _LONGEST_HEADER = 1 << 27  # bytes of a page's header; it may quote the least and the largest text
 _PEEK = 1 << 12
@@ -41,6 +46,8 @@ class Table:
         with explained(path):
             self._file = ParquetFile(path, page_checksum_verification=True)
             self.schema, about = self._file.schema_arrow, self._file.metadata
+            self._names = list(self.schema.names)
+            self._counts = Counter(self._names)
             sizes = [about.row_group(group).num_rows for group in range(about.num_row_groups)]
             self.starts: list[int] = np.concatenate([[0], np.cumsum(sizes, dtype=np.int64)]).tolist()
             if min(sizes, default=0) < 0 or about.num_rows != self.starts[-1]:
@@ -61,7 +68,7 @@ class Table:
 
     def check_once(self, columns: Sequence[str]) -> None:
         """Check that no column of these occurs twice."""
-        twice = next((name for name in columns if self.schema.names.count(name) > 1), None)
+        twice = next((name for name in columns if self._counts[name] > 1), None)
         if twice is not None:
             raise CorpusError(f"{self.path} has several columns {twice!r:.80}; give each a name of its own")
 
@@ -82,20 +89,37 @@ class Table:
 
     def _rows_at_once(self, columns: Sequence[str], group: int) -> int:
         """Return how many rows of a row group take about `_BATCH_BYTES`, at the longest of them."""
-        about = self._file.metadata.row_group(group)
-        longest = 1.0  # bytes of a row
-        with open(self.path, "rb") as file:
-            for number in range(about.num_columns):
-                chunk = about.column(number)
-                name = next((name for name in columns if (chunk.path_in_schema + ".").startswith(name + ".")), None)
-                if name is not None:
-                    longest += self._longest(file, chunk, name, group)
-        return int(_BATCH_BYTES / longest)
-
-    def _longest(self, file: BinaryIO, chunk: Any, name: str, group: int) -> float:
-        """Return the bytes of a row of a column: the most of a page's mean and of the dictionary; of lists the mean."""
+        about, wanted = self._file.metadata.row_group(group), set(columns)
         rows = self.starts[group + 1] - self.starts[group]
-        longest = 0.0
+        row_bytes, in_dictionaries = 1.0, []
+        with open(self.path, "rb") as file:
+            for number, name in enumerate(self._columns_of_leaves(about)):
+                if name not in wanted:
+                    continue
+                chunk = about.column(number)
+                value_bytes, dictionary_bytes = self._longest(file, chunk, name)
+                values_per_row = max(1.0, float(chunk.num_values) / max(1, rows))
+                row_bytes += value_bytes * values_per_row
+                if dictionary_bytes:
+                    in_dictionaries.append((name, dictionary_bytes, value_bytes, values_per_row))
+        longest = self._longest_entries({name: size for name, size, _, _ in in_dictionaries}, group)
+        for name, _, value_bytes, values_per_row in in_dictionaries:
+            row_bytes += max(0.0, longest[name] - value_bytes) * values_per_row
+        return int(_BATCH_BYTES / row_bytes)
+
+    def _columns_of_leaves(self, about: Any) -> Iterator[str]:
+        """Yield the name of the column to which each column chunk of a row group belongs: a struct has several."""
+        names = iter(self._names)
+        name = next(names, "")
+        for number in range(about.num_columns):
+            path = about.column(number).path_in_schema
+            while path != name and not path.startswith(name + "."):
+                name = next(names)
+            yield name
+
+    def _longest(self, file: BinaryIO, chunk: Any, name: str) -> tuple[float, int]:
+        """Return the bytes of a value of a column chunk, the most of a page's mean, and those of its dictionary."""
+        longest, in_dictionary = 0.0, 0
         for page in _pages(file, chunk, self.path):
             if page.unpacked > max(_SMALL_PAGE, _MOST_PACKED * page.packed):
                 raise CorpusError(
@@ -105,20 +129,73 @@ class Table:
             if page.kind != _DICTIONARY:
                 longest = max(longest, page.unpacked / (1 if page.by_prefix else max(1, page.values)))
             elif chunk.physical_type in ("BYTE_ARRAY", "FIXED_LEN_BYTE_ARRAY"):
-                longest = max(longest, self._longest_entry(name, group, page.unpacked))
-        return longest * max(1.0, float(chunk.num_values) / max(1, rows))
+                in_dictionary = page.unpacked
+        return longest, in_dictionary
 
-    def _longest_entry(self, name: str, group: int, size: int) -> int:
-        """Return the bytes of the longest entry of a column's dictionary, which has `size` in all."""
-        kind = self.schema.field(name).type
-        if not (pa.types.is_string(kind) or pa.types.is_large_string(kind)):
-            return size  # pyarrow shows no other dictionaries
-        with ParquetFile(self.path, metadata=self._file.metadata, read_dictionary=[name]) as file:
-            first = next(file.iter_batches(1, row_groups=[group], columns=[name]), None)
-        if first is None or not pa.types.is_dictionary(first.column(0).type):
-            return size
-        longest: int | None = pc.max(pc.binary_length(first.column(0).dictionary)).as_py()
-        return longest or 0
+    def _longest_entries(self, sizes: Mapping[str, int], group: int) -> dict[str, int]:
+        """Return the bytes of the longest entry of the dictionaries of columns, which have `sizes` in all."""
+        longest = dict(sizes)  # pyarrow shows no other dictionaries than those of strings
+        texts = [n for n in sizes if str(self.schema.field(n).type) in ("string", "large_string")]
+        for names in batches_by_size(texts, _DICTIONARIES, lambda name: sizes[name], _DICTIONARY_BYTES):
+            with ParquetFile(self.path, metadata=self._file.metadata, read_dictionary=names) as file:
+                first = next(file.iter_batches(1, row_groups=[group], columns=names), None)
+            if first is None:
+                continue
+            for name in names:
+                column = first.column(name)
+                if pa.types.is_dictionary(column.type):
+                    longest[name] = pc.max(pc.binary_length(column.dictionary)).as_py() or 0
+        return longest
+
+
+def parquet_rows(path: Path, choose: Callable[[Any], list[str]]) -> Iterator[dict[str, Any]]:
+    """Yield the rows of a parquet file as dicts, with the columns that `choose` takes of its Arrow schema."""
+    check_file(path)
+    if is_stream(path):
+        raise CorpusError(f"{path} is a pipe or device; a parquet file cannot be read from one")
+    with Table(path) as table:
+        columns = choose(table.schema)
+        for group in range(len(table.starts) - 1):
+            for batch in table.batches(columns, group, _BATCH_ROWS):
+                with explained(path):
+                    values = list(map(_values_of, batch.columns))
+                yield from (dict(zip(columns, row)) for row in zip(*values))
+
+
+def text_column_error(schema: Any, column: int) -> str:
+    """Return what is wrong with a column of texts; "" for nothing."""
+    kind = schema.field(column).type
+    inner = kind.value_type if pa.types.is_dictionary(kind) else kind
+    if str(inner) in ("string", "large_string", "string_view", "null"):
+        return ""
+    return f"column {schema.field(column).name!r:.80} holds {kind!s:.80}, not text; name the column of the texts"
+
+
+def _values_of(column: Any) -> list[Any]:
+    """Return the values of a column; those that Python cannot hold as text, and as None where that fails."""
+    kind = column.type
+    with suppress(pa.ArrowException):
+        if pa.types.is_timestamp(kind) and kind.unit == "ns":  # without pandas, which would be needed otherwise
+            column = column.cast(pa.timestamp("us", kind.tz), safe=False)
+        elif pa.types.is_duration(kind) and kind.unit == "ns":
+            column = column.cast(pa.duration("us"), safe=False)
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
+        if (pc.max(pc.list_value_length(column)).as_py() or 0) > _LONG_LIST:
+            return list(column)  # not as lists of Python, which take far more
+    try:
+        values: list[Any] = column.to_pylist()
+        return [value and dict(value) for value in values] if pa.types.is_map(kind) else values
+    except UnicodeDecodeError:
+        raise
+    except (ValueError, OverflowError, pa.ArrowException):
+        return [_value_of(value) for value in column]
+
+
+def _value_of(value: Any) -> Any:
+    try:
+        return value.as_py()
+    except (ValueError, OverflowError, pa.ArrowException) as error:
+        return NoValue(f"holds {value.type!s:.40} that Python cannot: {error!s:.60}")
 
 
 @contextmanager

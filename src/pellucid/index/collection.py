@@ -1,0 +1,245 @@
+"""The documents of an open index: looked up, added from memory and from files, changed and removed."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sized
+from contextlib import suppress
+from itertools import chain
+from typing import Any
+
+from pellucid.errors import InputError
+from pellucid.files.corpus_file import CorpusFile
+from pellucid.index.changing import document_vectors, replace_documents, term_counts
+from pellucid.index.commits import Commit
+from pellucid.index.documents import Document, batches, checked_id, records_of, tell_left_out, validate_documents
+from pellucid.index.given import GivenVectors, Rows, check_same, stored_rows
+from pellucid.index.handle import IndexHandle
+from pellucid.index.metadata import held_types
+from pellucid.index.models import Model
+from pellucid.index.records import read_documents
+from pellucid.index.settings import given_parts
+from pellucid.progress import Progress
+
+
+class DocumentCollection(IndexHandle):
+    """The documents of an open index."""
+
+    def __len__(self) -> int:
+        """Return the number of documents."""
+        return self._now().commit.state.documents
+
+    def __contains__(self, id: object) -> bool:
+        """Whether there is a document of this id."""
+        commit = self._now().commit
+        with suppress(InputError):
+            own = checked_id(id, "the id")
+            return bool(commit.rows_of([own]))
+        return False
+
+    def __getitem__(self, id: str | int) -> Document:
+        """Return a document by its id."""
+        commit = self._now().commit
+        segment, row = self._place_of(commit, id)
+        return commit.segments[segment].document(row)
+
+    @staticmethod
+    def _place_of(commit: Commit, id: str | int) -> tuple[int, int]:
+        """Return the segment and row of a document."""
+        own = checked_id(id, "the id")
+        found = commit.rows_of([own])
+        if not found:
+            raise InputError(f"no document {own!r:.80} is in the index")
+        return found[own]
+
+    def __iter__(self) -> Iterator[Document]:
+        """Yield every document, in the order of adding, as they were when the iteration began."""
+        return self._now().commit.documents()
+
+    def add(
+        self,
+        texts: Iterable[str],
+        *,
+        ids: Iterable[str | int] | None = None,
+        titles: Iterable[str | None] | None = None,
+        metadata: Iterable[Mapping[str, Any] | None] | None = None,
+        vectors: Mapping[str, Any] | None = None,
+        show_progress_bar: bool = False,
+    ) -> int:
+        """Add documents; one whose id is there is replaced.
+
+        They are committed in batches of at most 1,000: after a crash a batch is there whole or not at all, and all are
+        there when this returns. A list that cannot be added is refused before anything is stored; of an iterator, what
+        came in batches before the error stays. Other processes may add between two batches.
+
+        Args:
+            texts: any strings. Long ones are cut into passages, at the ends of paragraphs or sentences where possible.
+            ids: as many strings, each once; an integer is kept as its digits. None calls each document by a hash of its
+                title, text and metadata, so that those which are there already are passed over.
+            titles: as many, or None for none. A title is part of each passage.
+            metadata: as many dicts of strings, numbers, booleans, dates, or lists of such, or a data frame; for
+                `where`.
+            vectors: name of a model -> array [documents, dimension] that this model has made of the documents
+                elsewhere, instead of encoding them here; rows of any length and numeric type, of a sparse model a scipy
+                CSR matrix. A row belongs to the whole document, and is used for each of its passages.
+            show_progress_bar: show a bar, counting documents, once the work has lasted two seconds.
+
+        Returns:
+            how many were added or replaced.
+
+        Raises:
+            InputError: an item is of the wrong kind or there are not equally many, an id occurs twice, a document is
+                too long, a model gives NaN, or `vectors` name no model, have another dimension or are not finite.
+            IndexFolderError: another process keeps changing the index for more than a minute.
+            WritingError: the disk is full or read-only; what was committed is safe.
+        """
+        columns = (texts, ids, titles, metadata)
+        left_out: dict[str, str] = {}
+        now = self._now()
+        given = GivenVectors(vectors, now.models)
+        documents = validate_documents(records_of(*columns, left_out), now.commit.state.settings["passage_characters"])
+        if all(column is None or isinstance(column, Sized) for column in columns):
+            all_documents = list(documents)  # all of it is checked before any is stored
+            given.check(len(all_documents))
+            documents = iter(all_documents)
+        count = self._add(documents, given, skip_stored=ids is None, show_progress_bar=show_progress_bar)
+        tell_left_out(left_out, "metadata")
+        return count
+
+    def add_files(
+        self,
+        files: str | os.PathLike[str] | CorpusFile | Iterable[str | os.PathLike[str] | CorpusFile],
+        *,
+        note: Callable[[str], object] | None = None,
+        show_progress_bar: bool = False,
+    ) -> int:
+        """Add the documents in files, with ids, titles and metadata; one whose id is there is replaced.
+
+        A document without an id is called by its file and line. In a table of text, a column has the type that it has
+        in the index, and else the one that all of its cells have. What is there already as it is in the file is passed
+        over, so that a run twice adds nothing. If a document is refused, those of batches before it stay.
+
+        Args:
+            files: .csv, .tsv, .jsonl, .json, .parquet, .xlsx or .txt (a text a line), a folder of .txt and .md, or a
+                `CorpusFile`, which says how a file is read; or several.
+            note: called with a line about the types of columns that were found.
+            show_progress_bar: show a bar, counting documents, once the work has lasted two seconds.
+
+        Returns:
+            how many were added or replaced.
+
+        Raises:
+            CorpusError: a file is absent, or broken at a named line.
+            InputError, IndexFolderError, WritingError: as for `add`.
+        """
+        several = [files] if isinstance(files, (str, os.PathLike, CorpusFile)) else list(files)
+        now = self._now()
+        held = held_types(now.commit.state.fields)
+        records = chain.from_iterable(read_documents(file, held=held, note=note) for file in several)
+        documents = validate_documents(records, now.commit.state.settings["passage_characters"])
+        return self._add(
+            documents, GivenVectors(None, now.models), skip_stored=True, show_progress_bar=show_progress_bar
+        )
+
+    def _add(
+        self, documents: Iterator[Document], given: GivenVectors, *, skip_stored: bool, show_progress_bar: bool
+    ) -> int:
+        """Store documents batch by batch, and return how many were stored."""
+        count = stored = passages = commits = 0
+        with Progress("indexing", unit="documents", enabled=show_progress_bar) as progress:
+            for batch in batches(documents):
+                rows, size = given.of(batch, count), len(batch)
+                if skip_stored and not rows:
+                    batch = self._unstored(batch)
+                if batch:
+                    self._store(batch, rows, given.models)
+                    passages, commits = passages + sum(len(document.ends) for document in batch), commits + 1
+                count, stored = count + size, stored + len(batch)
+                progress.advance(size)
+            given.check(count, "; these were stored")
+            if commits > 1:
+                with self._changing() as writer:
+                    writer.compact(passages)
+        return stored
+
+    def _unstored(self, batch: list[Document]) -> list[Document]:
+        """Return the documents of a batch that are not in the index as they are, with vectors of its models."""
+        commit = self._now().commit
+        if given_parts(commit.state.settings):
+            return batch
+        stored = commit.rows_of([document.id for document in batch])
+
+        def is_stored(document: Document) -> bool:
+            if document.id not in stored:
+                return False
+            segment, row = stored[document.id]
+            return commit.segments[segment].document(row)[1:] == document[1:]
+
+        return [document for document in batch if not is_stored(document)]
+
+    def _store(self, batch: list[Document], own: Rows, fits: Mapping[str, Model]) -> None:
+        """Make documents visible, which replace those of the same ids, all or none."""
+        now = self._now()
+        counts, vectors = term_counts(now, batch), document_vectors(now.models, batch, own)  # others may write
+        with self._changing() as writer:
+            check_same(own, fits, self._at.models)
+            if self._at.models is not now.models:  # rebuilt meanwhile
+                vectors = document_vectors(self._at.models, batch, own)
+            old = list(writer.commit.rows_of([document.id for document in batch]).values())
+            replace_documents(writer, self._at, batch, old, counts, vectors, own)
+
+    def update(
+        self,
+        id: str | int,
+        *,
+        text: str | None = None,
+        title: str | None = None,
+        metadata: Mapping[str, Any] | None = None,
+        vectors: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Change a document; what is not given stays as it is.
+
+        Args:
+            id: its own.
+            text: a new one, which every model encodes for which no new vector is given.
+            title: a new one, "" for none; the text is then encoded again with it.
+            metadata: all of it, in the place of the old.
+            vectors: name of a model -> the row of the document, as in `add`.
+
+        Raises:
+            InputError: there is no such document, or a value is of the wrong kind.
+        """
+        given = {
+            name: row if hasattr(row, "tocsr") else row[None] if hasattr(row, "ndim") else [row]
+            for name, row in (vectors or {}).items()
+        }
+        with self._changing() as writer:
+            segment, row = self._place_of(writer.commit, id)
+            old = writer.commit.segments[segment].document(row)
+            columns = ([old.text if text is None else text], [old.id], [old.title if title is None else title])
+            left_out: dict[str, str] = {}
+            records = records_of(*columns, [old.metadata if metadata is None else metadata], left_out)
+            new = list(validate_documents(records, writer.commit.state.settings["passage_characters"]))
+            own: Rows = {}
+            if (new[0].text, new[0].title) == (old.text, old.title):
+                own = stored_rows(writer.commit, self._at.engine, given_parts(writer.commit.state.settings), [old])
+            rows = GivenVectors(given, self._at.models)
+            rows.check(1)
+            self._store(new, {**own, **rows.of(new, 0)}, self._at.models)
+
+    def delete(self, ids: str | int | Iterable[str | int], *, missing_ok: bool = False) -> int:
+        """Remove documents by their ids, all in one commit; return how many.
+
+        Raises:
+            InputError: one is not there, and `missing_ok` is off; nothing is removed then.
+        """
+        several = [ids] if isinstance(ids, (str, int)) else ids
+        wanted = list(dict.fromkeys(checked_id(own, "an id") for own in several))
+        with self._changing() as writer:
+            found = writer.commit.rows_of(wanted)
+            absent = set(wanted) - found.keys()
+            if absent and not missing_ok:
+                raise InputError(f"no document {min(absent)!r:.80} is in the index; nothing was removed")
+            if found:
+                replace_documents(writer, self._at, old=list(found.values()))
+        return len(found)

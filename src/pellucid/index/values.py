@@ -1,0 +1,227 @@
+"""Values of metadata from any library as plain ones: strings, numbers, booleans, and lists of such.
+
+What pandas, numpy, Arrow and databases call missing is left out: None, NaN, NaT, NA, and the empty string. A nested
+object becomes fields with dotted names. A value that is none of these is kept as text where it has a plain one: dates,
+times and identifiers, integers beyond 2 ** 53 and infinity. What has none, such as an image, is left out and told.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Iterator, Mapping, Sized
+from datetime import date, datetime, time, timedelta, timezone
+from decimal import Decimal
+from enum import Enum
+from functools import lru_cache
+from os import PathLike
+from typing import Any
+from uuid import UUID
+
+import numpy as np
+
+from pellucid.errors import InputError
+from pellucid.files.lines import NoValue
+from pellucid.unicode import well_formed
+
+MAX_INTEGER = 2**53
+"""Up to it every integer is a float, as which numbers are compared; larger ones are kept as text."""
+
+_MAX_VALUES = 1000  # of a field of a document; a vector or a picture has more
+_MAX_DEPTH = 20  # of objects in objects
+_MAX_DIGITS = 4000  # of an integer: Python writes no more than 4,300
+
+_PLAIN_TYPES = frozenset([str, int, float, bool, type(None)])
+
+Plain = str | int | float | bool
+"""A value as it is stored."""
+
+
+class LeftOut(Exception):
+    """A value cannot be kept; the message says why."""
+
+
+def plain_metadata(metadata: Any, what: str, left_out: dict[str, str] | None = None) -> dict[str, Any]:
+    """Return a document's metadata as plain values by dotted name, without those that are missing.
+
+    Args:
+        metadata: a mapping, or None.
+        what: the document, for messages.
+        left_out: gets the fields that cannot be kept, and why.
+
+    Raises:
+        InputError: it is no mapping, or a value is of a class of which nothing is known.
+    """
+    if metadata is None:
+        return {}
+    if not isinstance(metadata, Mapping):
+        raise InputError(f"the metadata of {what} is {type(metadata).__name__} {metadata!r:.60}; it must be a dict")
+    plain: dict[str, Any] = {}
+    for key, value in metadata.items():
+        name = field_name(key)
+        try:
+            if name and name not in plain and type(value) in _PLAIN_TYPES:  # nearly all: quick
+                if (simple := plain_value(value, "")) is not None:
+                    plain[name] = simple
+                continue
+            if not name:
+                raise LeftOut("has no name")
+            fields = dict(_fields(name, value, f"the field {name!r:.40} of {what}"))
+            if plain.keys() & fields.keys():
+                raise LeftOut("is there twice: as a name with a dot, and as an object")
+        except LeftOut as reason:
+            if left_out is not None:
+                left_out.setdefault(name, str(reason))
+        else:
+            plain.update(fields)
+    return plain
+
+
+def field_name(key: Any) -> str:
+    """Return the name of a field: a string, an integer as its digits; "" for what can be none."""
+    if isinstance(key, (int, np.integer)) and not isinstance(key, bool):
+        return str(int(key))
+    return _well_formed_name(key) if isinstance(key, str) else ""
+
+
+_well_formed_name = lru_cache(4096)(well_formed)
+
+
+def _fields(name: str, value: Any, what: str, depth: int = 0) -> Iterator[tuple[str, Any]]:
+    """Yield the fields that a value makes: one, none where it is missing, or those of a nested object."""
+    if depth > _MAX_DEPTH:
+        raise LeftOut(f"is nested more than {_MAX_DEPTH} deep")
+    value = plain_value(value, what)
+    if isinstance(value, list):
+        nested = [item for item in value if isinstance(item, Mapping)]
+        _check_length(value)
+        if not nested:
+            if value:
+                yield name, value
+            return
+        if len(nested) < len(value):
+            raise LeftOut("has objects and other values in one list")
+        lists: dict[str, list[Any]] = {}
+        for item in nested:
+            for inner, held in _fields(name, item, what, depth + 1):
+                lists.setdefault(inner, []).extend(held if isinstance(held, list) else [held])
+        yield from lists.items()
+    elif isinstance(value, Mapping):
+        if len(value) > _MAX_VALUES:
+            raise LeftOut(f"has {len(value):,} keys; at most {_MAX_VALUES:,} are kept")
+        for key, held in value.items():
+            yield from _fields(f"{name}.{field_name(key)}", held, what, depth + 1)
+    elif value is not None:
+        yield name, value
+
+
+def plain_value(value: Any, what: str) -> Any:
+    """Return a value as a plain one, a list of such without missing ones, or a mapping; None where it is missing.
+
+    Raises:
+        LeftOut: it cannot be kept.
+        InputError: nothing is known of its class.
+    """
+    kind = type(value)
+    if value is None or kind is bool:
+        return value
+    if isinstance(value, str):
+        return well_formed(value) or None
+    if isinstance(value, (int, float)):
+        return _number(value)
+    if isinstance(value, Mapping):
+        return value
+    if isinstance(value, NoValue):
+        raise LeftOut(value.reason)
+    if isinstance(value, (list, tuple, set, frozenset)):
+        return _items(value, what)
+    if kind.__name__ in ("NAType", "NaTType"):  # of pandas
+        return None
+    return _converted(value, what)
+
+
+def _items(values: Collection[Any], what: str) -> list[Any]:
+    """Return a list of plain values, those of lists in it among them."""
+    _check_length(values)
+    plain: list[Any] = []
+    for value in values:
+        item = plain_value(value, what)
+        if isinstance(item, list):
+            plain += item
+        elif item is not None:
+            plain.append(item)
+    return plain
+
+
+def _check_length(values: Sized) -> None:
+    if len(values) > _MAX_VALUES:
+        raise LeftOut(f"has {len(values):,} values; at most {_MAX_VALUES:,} of a document are kept")
+
+
+def _number(value: int | float) -> Plain | None:
+    if isinstance(value, int):
+        if abs(value) <= MAX_INTEGER:
+            return int(value)
+        if value.bit_length() > _MAX_DIGITS * 3:
+            raise LeftOut(f"has a number of more than {_MAX_DIGITS:,} digits")
+        return str(int(value))
+    if math.isnan(value):
+        return None
+    return float(value) if math.isfinite(value) else str(float(value))
+
+
+def _converted(value: Any, what: str) -> Any:
+    """Return a value of another class as a plain one."""
+    if isinstance(value, np.generic):
+        return _of_numpy(value, what)
+    if isinstance(value, Decimal):
+        if not value.is_finite():
+            return None if value.is_nan() else str(value)
+        return _number(int(value)) if value == value.to_integral_value() else float(value)
+    if isinstance(value, datetime):
+        offset = value.utcoffset()
+        if offset is not None and offset % timedelta(minutes=1):  # of old local times; in no form for dates
+            value = value.astimezone(timezone.utc)
+        return value.isoformat()
+    if isinstance(value, (date, time)):
+        return value.isoformat()
+    if isinstance(value, timedelta):
+        seconds = value.total_seconds()
+        return int(seconds) if seconds == int(seconds) else seconds
+    if isinstance(value, (bytes, bytearray, memoryview)):
+        return _text_in(bytes(value))
+    if isinstance(value, Enum):
+        return plain_value(value.value, what)
+    if isinstance(value, (UUID, PathLike)) or type(value).__module__.partition(".")[0] in ("pandas", "ipaddress"):
+        listed = getattr(value, "tolist", None)  # of a Series or an Index
+        return _items(listed(), what) if listed is not None else str(value)
+    for method in ("tolist", "to_pylist", "to_list", "as_py"):  # of arrays, tensors, and Arrow's values
+        if hasattr(value, method):
+            if isinstance(value, Sized):
+                _check_length(value)
+            return plain_value(getattr(value, method)(), what)
+    raise InputError(
+        f"{what} is {value!r:.60} ({type(value).__name__}); metadata are strings, numbers, booleans, dates, or lists "
+        "of such"
+    )
+
+
+def _of_numpy(value: np.generic, what: str) -> Any:
+    if isinstance(value, (np.datetime64, np.timedelta64)):
+        if np.isnat(value):
+            return None
+        unit = "datetime64[us]" if isinstance(value, np.datetime64) else "timedelta64[us]"
+        item = value.item()
+        item = value.astype(unit).item() if isinstance(item, int) else item  # of nanoseconds
+        return str(value) if isinstance(item, int) else plain_value(item, what)
+    return plain_value(value.item(), what)
+
+
+def _text_in(content: bytes) -> str | None:
+    """Return bytes as the text that they hold."""
+    try:
+        text = content.decode("utf-8")
+    except UnicodeDecodeError:
+        raise LeftOut(f"holds bytes that are no text, {content[:12]!r}") from None
+    if any(not char.isprintable() and not char.isspace() for char in text[:_MAX_VALUES]):
+        raise LeftOut(f"holds bytes that are no text, {content[:12]!r}")
+    return text or None
