@@ -12,9 +12,9 @@ from pydantic import BaseModel, Field
 from starlette.responses import Response
 
 from pellucid.base import Embedder
-from pellucid.corpus import cut
 from pellucid.embeddings import stacked, unit_rows
 from pellucid.errors import InputError
+from pellucid.files.lines import batches_by_size
 from pellucid.progress import check_cancelled
 from pellucid.server.bodies import ApiError, InferenceError, RequestBody, Route, Whole, answer, described
 from pellucid.server.layout import cancellable_layout
@@ -157,7 +157,7 @@ def corpus_map(model: Embedder, texts: Sequence[str], clusters: int = 8) -> Corp
     if not _LEAST_POINTS <= len(texts) <= _MOST_POINTS:
         raise InputError(f"a map of {len(texts):,} texts cannot be drawn; give {_LEAST_POINTS} to {_MOST_POINTS:,}")
     blocks = []
-    for block in cut(texts, _BLOCK_TEXTS, len):
+    for block in batches_by_size(texts, _BLOCK_TEXTS, len):
         check_cancelled()
         blocks.append(unit_rows(model.encode(block)))
     rows = stacked(blocks)

@@ -22,9 +22,9 @@ import anyio
 import numpy as np
 
 from pellucid.base import Embedder
-from pellucid.corpus import cut
 from pellucid.embeddings import Role, check_explained, stacked, unit_rows
 from pellucid.errors import InputError, PellucidError, check_numbers
+from pellucid.files.lines import batches_by_size
 from pellucid.pretrained import load, load_by_name
 from pellucid.progress import CancelledWorkError, cancellable, check_cancelled
 from pellucid.server.bodies import MOST_BYTES, ApiError
@@ -81,7 +81,7 @@ class Batcher:
         """Return one row for each text: float32 [texts, dimension], or a CSR matrix."""
         if self._is_quick and self.is_warm and sum(map(len, texts)) <= _AT_ONCE:
             return _encode(self.model, texts, role)
-        pieces = list(cut(texts, _PIECE, len, _PIECE_CHARS))
+        pieces = list(batches_by_size(texts, _PIECE, len, _PIECE_CHARS))
         rows = [await self._queued(piece, role, may_wait=number > 0) for number, piece in enumerate(pieces)]
         return rows[0] if len(rows) == 1 else stacked(rows)
 
