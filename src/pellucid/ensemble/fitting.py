@@ -87,9 +87,9 @@ def fit_weights(
 
 def fit_ranking_weights(
     models: Sequence[Any] | Mapping[str, Any],
-    queries: Sequence[str],
-    documents: Sequence[str],
-    relevant: Sequence[Mapping[int, float]],
+    queries: Iterable[str],
+    documents: Iterable[str],
+    relevant: Iterable[Mapping[int, float]],
     *,
     k: int = 10,
 ) -> FittedWeights:
@@ -110,10 +110,11 @@ def fit_ranking_weights(
     Raises:
         InputError: nothing is given, the lengths differ, a query has no relevant document, or one is out of range.
     """
-    count, most = len(check_texts(documents)), min(k, len(documents))
+    queries, documents, relevant = check_texts(queries), check_texts(documents), list(relevant)
+    count, most = len(documents), min(k, len(documents))
     if k < 1:
         raise InputError(f"k is {k}; it must be at least 1")
-    if not queries or not count or len(relevant) != len(check_texts(queries)):
+    if not queries or not count or len(relevant) != len(queries):
         raise InputError(f"{len(queries)} queries over {count} documents need as many mappings, got {len(relevant)}")
     gains = np.zeros((len(queries), count), np.float32)
     for query, of_query in enumerate(relevant):
@@ -125,7 +126,7 @@ def fit_ranking_weights(
             raise InputError(f"query {query} has no relevant document; leave it out")
     scores = []
     for part in make_parts(models):
-        product = part.rows(list(queries), "query") @ part.rows(list(documents), "document").T
+        product = part.rows(queries, "query") @ part.rows(documents, "document").T
         scores.append(np.asarray(product.toarray() if hasattr(product, "toarray") else product, np.float32))
     discounts = 1 / np.log2(np.arange(2, most + 2))
     best = np.sort(gains, axis=1)[:, ::-1][:, :most] @ discounts

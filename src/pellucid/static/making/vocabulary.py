@@ -459,7 +459,7 @@ class Pruning(Report):
 
 
 def prune(
-    model: StaticEmbedder, texts: Sequence[str] | None = None, *, min_count: int = 1, max_words: int | None = None
+    model: StaticEmbedder, texts: Iterable[str] | None = None, *, min_count: int = 1, max_words: int | None = None
 ) -> StaticEmbedder:
     """Return `model` with only the words that a corpus uses; the new model's `report` is a `Pruning`.
 
@@ -468,7 +468,7 @@ def prune(
 
     Args:
         model: a static model; it is not changed.
-        texts: the corpus, read more than once; None keeps the first `max_words` of the vocabulary.
+        texts: the corpus, which is held in memory; None keeps the first `max_words` of the vocabulary.
         min_count: keep words that the corpus uses so often.
         max_words: keep at most so many, those that the corpus uses most.
 
@@ -483,6 +483,7 @@ def prune(
         raise InputError(f"min_count is {min_count} and max_words {max_words}; both are at least 1")
     if texts is None and max_words is None:
         raise InputError("give a corpus, whose words stay, or max_words, or both")
+    texts = None if texts is None else check_texts(texts)  # read several times: before, after, and a sample of both
     used = None if texts is None else count_rows(model.vocabulary, texts)
     if used is None:
         rows = np.arange(len(model.vocabulary))[:max_words]

@@ -1,0 +1,66 @@
+"""Whatever takes texts takes them as a list, a tuple, an array or a generator, which can be read only once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pytest
+
+import pellucid
+from pellucid.anchors.embedder import AnchorEmbedder
+from pellucid.ensemble.embedder import EnsembleEmbedder
+from pellucid.ensemble.fitting import fit_ranking_weights, fit_weights
+from pellucid.static.embedder import StaticEmbedder
+from pellucid.static.making.vocabulary import prune
+
+TEXTS = [
+    f"{first} {second}" for first in ("the apple", "a pear", "a car") for second in ("red", "car", "pear", "apple")
+]
+PAIRS = list(pairwise(TEXTS))
+SCORES = [number % 5 for number in range(len(PAIRS))]
+RELEVANT = [{number: 1.0} for number in range(4)]
+
+Give = Callable[[Iterable[Any]], Any]
+CALLS: dict[str, Callable[[Any, Any, Give], Any]] = {
+    "encode": lambda static, anchors, give: static.encode(give(TEXTS)).tolist(),
+    "encode_blocks": lambda static, anchors, give: [rows.tolist() for rows in static.encode_blocks(give(TEXTS))],
+    "prune": lambda static, anchors, give: prune(static, give(TEXTS)).report.to_json(),
+    "audit": lambda static, anchors, give: pellucid.audit(anchors, give(TEXTS)).to_json(),
+    "cards": lambda static, anchors, give: pellucid.cards(anchors, give(TEXTS)).to_json(),
+    "compare": lambda static, anchors, give: pellucid.compare([static, anchors], give(PAIRS)).to_json(),
+    "contrast": lambda static, anchors, give: pellucid.contrast(
+        anchors, {"fruit": give(TEXTS[:8]), "cars": give(TEXTS[8:])}
+    ).to_json(),
+    "deletion_test": lambda static, anchors, give: pellucid.deletion_test(anchors, give(PAIRS), top_k=1).to_json(),
+    "document_frequencies": lambda static, anchors, give: pellucid.document_frequencies(anchors, give(TEXTS)).to_json(),
+    "duplicates": lambda static, anchors, give: pellucid.duplicates(give(TEXTS), static).to_json(),
+    "rank": lambda static, anchors, give: pellucid.rank(static, "red apple", give(TEXTS)).to_json(),
+    "choose_anchors": lambda static, anchors, give: pellucid.choose_anchors(
+        static, give(f"{text} and {text} of a long enough text" for text in TEXTS), 2, show_progress_bar=False
+    ),
+    "fit_weights": lambda static, anchors, give: fit_weights([static, anchors], give(PAIRS), give(SCORES)),
+    "fit_ranking_weights": lambda static, anchors, give: fit_ranking_weights(
+        [static, anchors], give(TEXTS[:4]), give(TEXTS), give(RELEVANT)
+    ),
+    "merged": lambda static, anchors, give: (
+        EnsembleEmbedder([static, static.without([0])]).merged(give(TEXTS)).encode(TEXTS).tolist()
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CALLS)
+@pytest.mark.parametrize(
+    "give", [iter, tuple, lambda items: (item for item in items)], ids=["iter", "tuple", "generator"]
+)
+def test_texts_that_can_be_read_once_give_what_a_list_does(name: str, give: Give, fruit: StaticEmbedder) -> None:
+    anchors = AnchorEmbedder(fruit, ["apple", "a car", "the pear"])
+    assert CALLS[name](fruit, anchors, give) == CALLS[name](fruit, anchors, list)
+
+
+def test_an_array_of_strings_is_texts(fruit: StaticEmbedder) -> None:
+    texts = np.array(TEXTS, object)
+    np.testing.assert_array_equal(fruit.encode(texts), fruit.encode(TEXTS))
+    assert prune(fruit, texts).report.to_json() == prune(fruit, TEXTS).report.to_json()
