@@ -10,6 +10,7 @@ from io import StringIO
 from typing import Any
 
 from rich import box
+from rich.cells import cell_len
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.padding import Padding
 from rich.table import Table
@@ -37,7 +38,13 @@ from pellucid.views.parts import (
 
 _FOR, _AGAINST = "color(32)", "color(166)"  # a blue and an orange that read on black and on white
 _BAR = 12  # characters
-_NARROW = 64  # characters; a narrower terminal gets no bars
+_INDENT = 2  # of parts below a line that opens them
+MIN_BAR_WIDTH = 64
+"""Characters; a narrower terminal gets no bars."""
+MIN_TEXT_WIDTH, MAX_WORD_WIDTH = 12, 16
+"""Characters that a column of text has at least, and to which a word in it may widen it."""
+COLUMN_GAP = 3
+"""Characters between two columns, as rich draws them."""
 _LONGEST_TEXT = 1_500  # characters of a text whose words are marked
 _LONGEST_CELL = 160  # characters of a text or name in a table
 _LONGEST_WORD = 40  # characters of a word among others
@@ -84,8 +91,8 @@ def _drawn(part: AnyPart, options: ConsoleOptions) -> Iterator[RenderableType]:
         line = Text(f"{visible(part.lead)}  " if part.lead else "", style="dim")
         yield line.append(visible(part.summary), style="not dim bold")
         for inner in part.parts:
-            for shown in _drawn(inner, options):
-                yield Padding(shown, (0, 0, 0, 2)) if shown else ""
+            for shown in _drawn(inner, options.update(width=max(options.max_width - _INDENT, 1))):
+                yield Padding(shown, (0, 0, 0, _INDENT)) if shown else ""
     elif isinstance(part, (Bars, TablePart)):
         table = part.table() if isinstance(part, Bars) else part
         if table.title:
@@ -119,22 +126,81 @@ def _style(piece: Piece) -> str:
     return f"{colour} underline" + (" bold" if abs(piece.strength) >= STRONG else "")
 
 
-def _table(table: TablePart, options: ConsoleOptions) -> Table:
-    shown = [n for n, c in enumerate(table.columns) if c.kind != "bar" or options.max_width >= _NARROW]
-    headed = any(table.columns[n].title for n in shown)
+def _table(table: TablePart, options: ConsoleOptions) -> RenderableType:
+    """Return a table that fits, so that no column is lost: with headers on several lines, without bars, or stacked."""
+    shown = [n for n, c in enumerate(table.columns) if c.kind != "bar" or options.max_width >= MIN_BAR_WIDTH]
+    without_bars = [n for n in shown if table.columns[n].kind != "bar"]
+    columns = [_TableColumn(table, number, options) for number in range(len(table.columns))]
+    for numbers, is_wrapped in ((shown, False), (shown, True), (without_bars, False), (without_bars, True)):
+        selected = [columns[number] for number in numbers]
+        if widths := _fitting_widths(selected, options.max_width, is_wrapped=is_wrapped):
+            return _grid(table, selected, widths)
+    return _stacked(table, [columns[number] for number in without_bars])
+
+
+class _TableColumn:
+    """A column of a table as rich draws it: its title, its cells, and how wide it must be."""
+
+    def __init__(self, table: TablePart, number: int, options: ConsoleOptions) -> None:
+        self.kind, self.title = table.columns[number].kind, visible(table.columns[number].title)
+        lines = (*table.rows, *table.rest)
+        self.cells = [_cell(row[number], self.kind, options) for row in lines]
+        self.foot = Text(visible(str(table.foot[number] or "")) if table.foot else "", style="bold")
+        contents = [*self.cells, self.foot]
+        self.is_rigid = self.kind in ("number", "bar")  # its cells stay on one line
+        self.content_width = max((cell.cell_len for cell in contents), default=0)
+        words = (word for cell in contents for word in cell.plain.split())
+        longest_word = min(max(map(cell_len, words), default=0), MAX_WORD_WIDTH)
+        self.title_word_width = max(map(cell_len, self.title.split()), default=0)
+        self.min_width = (
+            self.content_width if self.is_rigid else max(min(self.content_width, MIN_TEXT_WIDTH), longest_word)
+        )
+
+    def widths(self, *, is_wrapped: bool) -> tuple[int, int]:
+        """Return the least and the natural width; a title that `is_wrapped` breaks between its words."""
+        least = self.title_word_width if is_wrapped or not self.is_rigid else cell_len(self.title)
+        natural = self.content_width if self.is_rigid else max(self.content_width, cell_len(self.title))
+        return max(self.min_width, least), max(natural, least)
+
+
+def _fitting_widths(columns: list[_TableColumn], width: int, *, is_wrapped: bool) -> list[int]:
+    """Return widths with which columns fit side by side, the widest ones cut first; none where they cannot."""
+    least, widths = map(list, zip(*(column.widths(is_wrapped=is_wrapped) for column in columns), strict=True))
+    available = width - COLUMN_GAP * (len(columns) - 1)
+    if sum(least) > available:
+        return []
+    while sum(widths) > available:
+        widest = max((n for n in range(len(widths)) if widths[n] > least[n]), key=widths.__getitem__)
+        widths[widest] -= 1
+    return widths
+
+
+def _grid(table: TablePart, columns: list[_TableColumn], widths: list[int]) -> Table:
+    headed = any(column.title for column in columns)
     drawn = Table(box=box.SIMPLE, pad_edge=False, show_edge=False, show_header=headed, show_footer=bool(table.foot))
-    for number in shown:
-        column = table.columns[number]
-        foot = Text(visible(str(table.foot[number] or "")), style="bold") if table.foot else ""
+    for column, width in zip(columns, widths, strict=True):
         drawn.add_column(
-            Text(visible(column.title)), foot, justify="right" if column.kind == "number" else "left", overflow="fold",
-            no_wrap=column.kind in ("number", "bar"),
+            Text(column.title), column.foot, justify="right" if column.kind == "number" else "left", overflow="fold",
+            width=width,
         )  # fmt: skip
-    for row in table.rows:
-        drawn.add_row(*(_cell(row[n], table.columns[n].kind, options) for n in shown))
-    for row in table.rest:
-        drawn.add_row(*(_cell(row[n], table.columns[n].kind, options) for n in shown), style="dim")
+    for number in range(len(table.rows) + len(table.rest)):
+        drawn.add_row(*(column.cells[number] for column in columns), style="dim" if number >= len(table.rows) else "")
     return drawn
+
+
+def _stacked(table: TablePart, columns: list[_TableColumn]) -> Table:
+    """Return a table whose rows are blocks of lines, a title and a cell each."""
+    grid = Table.grid("", "", padding=(0, 2, 0, 0))
+    for column in grid.columns:
+        column.overflow = "fold"
+    blocks = [[column.cells[number] for column in columns] for number in range(len(table.rows) + len(table.rest))]
+    for number, cells in enumerate([*blocks, *([[column.foot for column in columns]] if table.foot else [])]):
+        if number:
+            grid.add_row()
+        for column, cell in zip(columns, cells, strict=True):
+            if cell.plain:
+                grid.add_row(Text(column.title, style="dim"), cell)
+    return grid
 
 
 def _cell(value: Any, kind: str, options: ConsoleOptions) -> Text:

@@ -1,0 +1,97 @@
+"""Tables in a terminal of any width: no column, title or number is lost, and no line is too long."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import pellucid
+from pellucid.anchors.embedder import AnchorEmbedder
+from pellucid.static.embedder import StaticEmbedder
+from pellucid.views.parts import Column, Fold, TablePart
+from pellucid.views.terminal import plain
+
+_WORDS = st.text("abcdefg", min_size=1, max_size=12)
+_CELLS = {
+    "text": st.lists(_WORDS, max_size=12).map(" ".join) | st.text("xyz", min_size=30, max_size=60),
+    "number": st.floats(-1000, 1000).map("{:+.4f}".format) | st.just("+0.030 [0.021, 0.038]"),
+    "bar": st.none() | st.floats(-1, 1),
+}
+
+
+@st.composite
+def tables(draw: st.DrawFn) -> TablePart:
+    kinds = [*draw(st.lists(st.sampled_from(sorted(_CELLS)), max_size=7)), "text"]
+    columns = tuple(Column(draw(st.lists(_WORDS, max_size=3).map(" ".join)), kind) for kind in kinds)
+    rows = st.tuples(*(_CELLS[kind] for kind in kinds))
+    return TablePart("", columns, tuple(draw(st.lists(rows, min_size=1, max_size=4))))
+
+
+def squeezed(text: str) -> str:
+    return re.sub(r"[\s\u2500]+", "", text)
+
+
+def check(table: TablePart, view: str, width: int) -> None:
+    """Check that all that a table says is in a view of it."""
+    assert max(map(len, view.splitlines()), default=0) <= width
+    words = set(view.split())
+    for number, column in enumerate(table.columns):
+        if column.kind != "bar" and any(row[number] for row in table.rows):
+            assert all(word in words for word in column.title.split() if len(word) < 20)
+    for row in table.rows:
+        for column, cell in zip(table.columns, row, strict=True):
+            if column.kind == "number":
+                assert all(word in words for word in cell.split())
+            elif column.kind == "text":  # a cell that is folded stands beside others
+                pieces = [cell] if len(cell) < 12 else cell.split()
+                assert all(word in words for piece in pieces for word in piece.split() if len(word) <= 12)
+
+
+@given(tables(), st.integers(36, 120), st.booleans())
+def test_no_column_is_lost_at_any_width(table: TablePart, width: int, is_folded: bool) -> None:
+    check(table, plain([Fold("more", (table,))] if is_folded else [table], width=width), width)
+
+
+@given(tables(), st.integers(12, 35))
+def test_a_narrow_view_has_all_characters(table: TablePart, width: int) -> None:
+    view = squeezed(plain([table], width=width))
+    for row in table.rows:
+        for column, cell in zip(table.columns, row, strict=True):
+            if column.kind != "bar":
+                assert all(letter in view for letter in squeezed(cell))
+
+
+def test_a_table_that_fits_is_drawn_side_by_side_and_one_that_does_not_row_by_row() -> None:
+    numbers = [("mean fall of the top", "number"), ("random", "number"), ("difference", "number"), "dimension"]
+    table = TablePart.of("", numbers, [["+0.030 [0.021, 0.038]"] * 3 + ["the first"], ["+0.1"] * 3 + ["the second"]])
+    assert plain([table], width=100).splitlines()[1].split("   ")[-1].strip() == "dimension"
+    assert "mean fall of the top" in plain([table], width=110)
+    stacked = plain([table], width=60).splitlines()
+    assert stacked[1] == "mean fall of the top  +0.030 [0.021, 0.038]"
+    assert stacked[4:7] == ["dimension             the first", "", "mean fall of the top  +0.1"]
+
+
+@pytest.mark.parametrize("width", [100, 80, 60, 40])
+def test_reports_show_every_column(fruit: StaticEmbedder, width: int) -> None:
+    texts = ["the apple", "a pear", "the car", "a bicycle", "apple and pear", "car and bicycle", "the pear apple"]
+    pairs = list(zip(texts, texts[::-1]))
+    anchors = AnchorEmbedder(fruit, ["apple", "a car", "the pear"])
+    reports = [
+        pellucid.deletion_test(anchors, pairs, top_k=1), pellucid.compare([fruit, anchors], pairs),
+        pellucid.contrast(anchors, {"fruit": texts[:2], "others": texts[2:]}), pellucid.duplicates(texts, fruit),
+        pellucid.rank(fruit, "apple", texts), pellucid.audit(anchors, texts), pellucid.cards(anchors, texts),
+    ]  # fmt: skip
+    for report in reports:
+        view = report.to_text(width=width)
+        for part in report._parts():
+            if isinstance(part, TablePart):
+                words = set(view.split())
+                for number, column in enumerate(part.columns):
+                    cells = [row[number] for row in part.rows]
+                    if column.kind != "bar" and any(cells):
+                        assert words.issuperset(column.title.split())
+                    if column.kind == "number":
+                        assert words.issuperset(" ".join(cells).split())
