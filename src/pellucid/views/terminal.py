@@ -191,8 +191,7 @@ def _grid(table: TablePart, columns: list[_TableColumn], widths: list[int]) -> T
 def _stacked(table: TablePart, columns: list[_TableColumn]) -> Table:
     """Return a table whose rows are blocks of lines, a title and a cell each."""
     grid = Table.grid("", "", padding=(0, 2, 0, 0))
-    for column in grid.columns:
-        column.overflow = "fold"
+    grid.columns[0].overflow = grid.columns[1].overflow = "fold"
     blocks = [[column.cells[number] for column in columns] for number in range(len(table.rows) + len(table.rest))]
     for number, cells in enumerate([*blocks, *([[column.foot for column in columns]] if table.foot else [])]):
         if number:
