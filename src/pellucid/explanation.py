@@ -26,6 +26,7 @@ import numpy.typing as npt
 from pellucid.errors import InputError
 from pellucid.forks import cached_property
 from pellucid.rows import (
+    CONTEXT,
     NO_SCORE,
     REMAINDER,
     SHARED,
@@ -64,8 +65,11 @@ SCHEMA_VERSION = 1
 _NUMBERS = ("score", "contribution", "share", "remainder")
 _LARGEST = 1e300  # of them in JSON: their sum is finite, too
 _CANCELLED = 0.1  # |score| over the sum of the rows' sizes; below, shares of the score mislead
-_BESIDE = (SHARED, REMAINDER)  # rows that stand beside those of words, and leave them what they are
-_LARGE = 0.2  # of a score; four times what a remainder has on average for pairs of similar sentences (MiniLM)
+_BESIDE = (SHARED, CONTEXT, REMAINDER)  # rows that stand beside those of words, and leave them what they are
+CONTEXT_WARN_RATIO = 0.25
+"""Context over the score less what all texts share, from which views warn: four times its mean size for MiniLM."""
+MIN_WARNED_CONTEXT = 0.05
+"""A smaller context is no reason to warn, however small the score is."""
 _MANY_PAIRS = 200  # word pairs, about 14 words by 14; beyond, the sums of each word come first
 _TOLERANCE = 1e-6  # relative to the sum of the rows' sizes; an exact family that misses this has a bug
 
@@ -226,7 +230,7 @@ class Explanation(Shown):
         What all texts of an encoder have in common is no reason for this score, and left out.
         """
         adding = (self.rows[number] for number in np.flatnonzero(self.contributions > 0).tolist())
-        return list(islice((row for row in adding if row.kind != SHARED), max(top_k, 0)))
+        return list(islice((row for row in adding if row.kind not in _BESIDE), max(top_k, 0)))
 
     @property
     def texts(self) -> tuple[str, ...]:
@@ -397,7 +401,7 @@ class Explanation(Shown):
         for label, coverage in zip(labels, self.coverage):
             if warning := coverage_warning(coverage, "the text" if self.text2 is None else label):
                 yield Note(warning, is_warning=True)
-        if warning := self._remainder_warning():
+        if warning := self._context_warning():
             yield Note(warning, is_warning=True)
         yield from map(Note, self._notes())
         yield MarkedTexts(tuple(self._marked(number, label) for number, label in enumerate(labels, 1)))
@@ -461,17 +465,17 @@ class Explanation(Shown):
         elif self.score < 0:
             yield "The score is negative, so the rows that lower it have the positive shares."
 
-    def _remainder_warning(self) -> str:
-        """Return a sentence that the rows account for too little of the score; "" where they account for enough."""
-        if SHARED not in self._kinds or not self._has_shares:  # else what is left out was cut, not unknown
+    def _context_warning(self) -> str:
+        """Return a sentence that the words account for too little of the score; "" where they account for enough."""
+        if CONTEXT not in self._kinds:
             return ""
-        left = self._sum_of(REMAINDER) + (0.0 if self.exact else self.remainder)
-        if abs(left) <= _LARGE * abs(self.score):
+        context, specific = self._sum_of(CONTEXT), self.score - self._sum_of(SHARED)
+        if abs(context) <= max(CONTEXT_WARN_RATIO * abs(specific), MIN_WARNED_CONTEXT):
             return ""
-        why = "the remainder is what they do not carry: order, negation, context."
-        if left * self.score < 0:  # "good", "not good": the words alone would give more
-            return f"The rows add up to {self.score - left:.4f}, more than this score, and {left:+.4f} is left: {why}"
-        return f"The rows explain {1 - left / self.score:.0%} of this score; {why}"
+        return (
+            f"The words account for {specific - context:+.2f} of {specific:+.2f}; the rest is context, which no word "
+            "explains. Measure it: encode the texts without a word, and compare."
+        )
 
     def _sum_of(self, kind: str) -> float:
         """Return what the rows of a kind add."""

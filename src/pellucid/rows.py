@@ -12,8 +12,9 @@ from pellucid.forks import cached_property
 from pellucid.text import Span
 
 WORD_PAIR, WORD, DIMENSION, KEY_TOKEN, EMBEDDING = "word pair", "word", "dimension", "key token", "embedding"
-SHARED, REMAINDER = "shared part", "remainder"
-"""The kinds of rows. EMBEDDING is the one row of a model that cannot say more, SHARED what all texts have in common."""
+SHARED, CONTEXT, REMAINDER = "shared part", "context", "remainder"
+"""The kinds of rows. EMBEDDING is the one row of a model that cannot say more, SHARED what all texts have in common,
+CONTEXT what an encoder makes of the words of a text together."""
 
 NO_SCORE = 1e-6  # below this, a score is rounding of float32 embeddings, and shares of it mean nothing
 
@@ -36,7 +37,8 @@ class Row(NamedTuple):
         key: what tells the term from the others, and finds it again in another explanation of the same model, where its
             name may be written another way ("Apple", "apple"). An explanation fills in name and parts where it is ().
         kind: what it is: "word pair", "word", "dimension", "key token", "embedding" (all that a model can say), or
-            "remainder" (the last line of a frame), or "shared part" (what an encoder's texts have in common).
+            "remainder" (the last line of a frame), "shared part" (what an encoder's texts have in common), or "context"
+            (what an encoder makes of the words together).
     """
 
     name: str

@@ -172,7 +172,7 @@ def test_words_of_a_table_become_concepts_of_one_meaning_each():
     vectors[2] = vectors[1] + 0.7 * rng.normal(size=32) * np.linalg.norm(vectors[1]) / 32**0.5  # alike, and so spelled
     vectors[8] = vectors[7] + 0.01
     table = StaticEmbedder(Vocabulary(words), vectors)
-    arrays = {"map": np.eye(32), "metric": np.eye(32), "common": np.zeros(32)}
+    arrays = {"map": np.eye(32), "common": np.zeros(32)}
     fitted = WordReasons(table, arrays, Fit("table", 1, 1.0), {})
     reasons = ConceptReasons.of_words(pellucid.load(Letters()), fitted)
     assert reasons.names == ["bank", "loan", "river"]

@@ -25,9 +25,9 @@ from pellucid.encoder.words import fit_words, open_texts, words_for
 from pellucid.errors import InputError, ModelFolderError
 from pellucid.explanation import Explanation
 from pellucid.forks import lock_of
-from pellucid.rows import REMAINDER, SHARED, WORD, WORD_PAIR, Row
+from pellucid.rows import CONTEXT, SHARED, WORD, WORD_PAIR, Row
 from pellucid.static.embedder import StaticEmbedder
-from pellucid.text import Vocabulary
+from pellucid.text import Vocabulary, split_words
 
 NAMES = [f"{first}{second}" for first, second in itertools.product("bcdfglmnrst", "aeiou")]  # 55 words: "ba", "be" ...
 WORDS = st.lists(st.sampled_from([*NAMES, "Unbekannt", "ba!", "é"]), min_size=0, max_size=12).map(" ".join)
@@ -68,17 +68,19 @@ def shadow() -> EncoderEmbedder:
 
 
 @given(WORDS, WORDS)
-def test_rows_and_remainder_add_up_to_the_encoders_own_cosine(shadow: EncoderEmbedder, one: str, other: str) -> None:
+def test_words_context_and_common_add_up_to_the_encoders_own_cosine(
+    shadow: EncoderEmbedder, one: str, other: str
+) -> None:
     found = shadow.explain(one, other)
     first, second = (row.astype(np.float64) for row in shadow.encode([one, other]))
     cosine = first @ second / (np.linalg.norm(first) * np.linalg.norm(second))
     assert found.score == pytest.approx(cosine, abs=1e-6)
     assert sum(row.contribution for row in found.rows) + found.remainder == pytest.approx(found.score, abs=1e-12)
-    assert {row.kind for row in found.rows} <= {WORD_PAIR, SHARED}
-    assert not found.exact
+    assert {row.kind for row in found.rows} <= {WORD_PAIR, SHARED, CONTEXT}
+    assert found.remainder == pytest.approx(0, abs=1e-6)
     alone = shadow.explain(one)
     assert alone.score == pytest.approx(1.0, abs=1e-6)
-    assert {row.kind for row in alone.rows} <= {WORD, SHARED}
+    assert {row.kind for row in alone.rows} <= {WORD, SHARED, CONTEXT}
 
 
 @given(WORDS, st.lists(WORDS, min_size=1, max_size=4), st.floats(0.1, 3.0))
@@ -92,19 +94,53 @@ def test_stored_vectors_give_the_rows_of_explain_times_the_weight(
         terms = terms_of(number)
         assert terms.values.sum() == pytest.approx(weight * own.score, abs=1e-6)
         named = {terms.row(n).key: value for n, value in enumerate(terms.values.tolist())}
-        assert terms.row(len(terms.values) - 1).kind == REMAINDER
+        assert terms.row(len(terms.values) - 1).kind == CONTEXT
         for row in own.rows:
             assert named[row.key] == pytest.approx(weight * row.contribution, abs=1e-6)
-        of_words = sum(row.contribution for row in own.rows if row.kind == WORD_PAIR)
-        assert terms.marks.sum() == pytest.approx(weight * of_words, abs=1e-6)
+        assert len(terms.marks) == len(terms.spans) == len(text_words(text))
 
 
-def test_a_large_remainder_is_warned_of_in_every_view(shadow: EncoderEmbedder) -> None:
-    rows = [Row("ba × be", ("ba", "be"), 0.31, 0.0, kind=WORD_PAIR), Row("shared", ("shared",), 0.1, 0.0, kind=SHARED)]
-    little = Explanation.from_terms("encoder", ("ba", "be"), 1.0, rows, exact=False)
+def text_words(text: str) -> list[str]:
+    return [word.text for word in split_words(text)]
+
+
+def test_a_large_context_is_warned_of_in_every_view() -> None:
+    pair, shared = Row("ba × be", ("ba", "be"), 0.31, 0.0, kind=WORD_PAIR), Row("s", ("s",), 0.1, 0.0, kind=SHARED)
+    little = Explanation.from_terms(
+        "encoder", ("ba", "be"), 1.0, [pair, shared, Row("context", ("context",), 0.59, 0.0, kind=CONTEXT)]
+    )
     for shown in (str(little), little.to_markdown(), little.to_html()):
-        assert "The rows explain 41% of this score; the remainder is what they do not carry" in " ".join(shown.split())
-    assert "do not carry" not in str(shadow.explain("ba be bi", "ba be bo"))
+        assert "The words account for +0.31 of +0.90; the rest is context" in " ".join(shown.split())
+    large = [pair._replace(contribution=0.8), Row("context", ("context",), 0.2, 0.0, kind=CONTEXT)]
+    assert "the rest is context" not in str(Explanation.from_terms("encoder", ("ba", "be"), 1.0, large))
+    small = [pair._replace(contribution=0.01), Row("context", ("context",), 0.04, 0.0, kind=CONTEXT)]
+    assert "the rest is context" not in str(Explanation.from_terms("encoder", ("ba", "be"), 0.05, small))
+
+
+def test_words_of_other_texts_are_credited_with_nothing(shadow: EncoderEmbedder) -> None:
+    """Over the true vectors of two texts, other texts' words have no credit: on average it is context."""
+    texts = sentences(80, seed=3)
+    vectors = list(word_reasons.unit_vectors(shadow, texts))
+
+    def parts(n: int, words_of: int) -> tuple[float, float]:
+        """What words add to the score of texts n and n + 1, and the score less what all texts share."""
+        why = shadow.explain_vectors(texts[words_of], vectors[n], texts[words_of + 1], vectors[n + 1])
+        sums = {kind: sum(r.contribution for r in why.rows if r.kind == kind) for kind in (WORD_PAIR, SHARED)}
+        return sums[WORD_PAIR], why.score - sums[SHARED]
+
+    true, specific = np.array([parts(n, n) for n in range(0, 40, 2)]).T
+    credited = np.array([parts(n, n + 40)[0] for n in range(0, 40, 2)])
+    assert np.abs(credited).mean() < 0.35 * np.abs(true).mean()
+    assert np.corrcoef(true, specific)[0, 1] > 0.8 > abs(np.corrcoef(credited, specific)[0, 1])
+
+
+def test_words_without_a_vector_have_no_credit_and_are_named(shadow: EncoderEmbedder) -> None:
+    found = shadow.explain("ba Unbekannt be", "bo not xqzv")
+    assert not any("Unbekannt" in row.name or "xqzv" in row.name or "not" in row.parts for row in found.rows)
+    assert found.unknown_words(1) == ["Unbekannt"] and found.unknown_words(2) == ["xqzv"]
+    assert [c.share for c in found.coverage] == pytest.approx([2 / 3, 2 / 3])
+    letters = shadow.explain("xqzv wrtk", "zzqx vvkp")
+    assert {row.kind for row in letters.rows} == {SHARED, CONTEXT}
 
 
 def test_pairs_of_words_are_a_matrix_beside_what_is_shared(shadow: EncoderEmbedder) -> None:
@@ -125,15 +161,17 @@ def test_an_encoder_that_is_words_is_explained_by_its_words() -> None:
     model = pellucid.load(Shadow())
     fit = model.fit_reasons(sentences(2000), table=table())
     assert fit.explained > 0.9
-    truth = model.model
+    truth, contexts, agreements = model.model, [], []
     for one, other in itertools.pairwise(sentences(40, seed=5)):
         found = model.explain(one, other)
         vectors = {w: truth.table.word_vectors([truth.table.vocabulary.row(w)])[0] @ truth.matrix for w in NAMES}
         pairs = [(row.contribution, row.parts) for row in found.rows if row.kind == WORD_PAIR]
         counts = [text.split().count for text in (one, other)]
         true = [counts[0](a) * counts[1](b) * float(vectors[a] @ vectors[b]) for _, (a, b) in pairs]
-        assert np.corrcoef([value for value, _ in pairs], true)[0, 1] > 0.9
-        assert abs(found.remainder) < 0.15
+        agreements.append(np.corrcoef([value for value, _ in pairs], true)[0, 1])
+        contexts.append(next(row.contribution for row in found.rows if row.kind == CONTEXT))
+    assert np.mean(np.abs(contexts)) < 0.1
+    assert np.mean(agreements) > 0.95 and np.min(agreements) > 0.8
 
 
 def test_vectors_kept_elsewhere_are_explained_without_the_encoder(shadow: EncoderEmbedder) -> None:
@@ -176,7 +214,7 @@ def test_saved_reasons_are_opened_for_their_encoder_alone(shadow: EncoderEmbedde
 
 def test_reasons_of_numbers_that_do_not_fit_are_refused(shadow: EncoderEmbedder, tmp_path: Path) -> None:
     wide = {name: np.ones((len(array), 25)[-array.ndim :]) for name, array in shadow.reasons.arrays.items()}
-    wrong: list[dict[str, Any]] = [{"map": np.ones((3, 24))}, {"common": np.full(24, np.nan)}, {"metric": np.ones(3)}]
+    wrong: list[dict[str, Any]] = [{"map": np.ones((3, 24))}, {"common": np.full(24, np.nan)}, {"map": np.ones(3)}]
     for number, arrays in enumerate([*wrong, wide]):
         broken = copy.copy(shadow.reasons)
         broken.arrays = {**shadow.reasons.arrays, **arrays}
@@ -185,10 +223,10 @@ def test_reasons_of_numbers_that_do_not_fit_are_refused(shadow: EncoderEmbedder,
             EncoderEmbedder(Shadow(noise=0.05), tmp_path / str(number)).explain("ba")
 
 
-@pytest.mark.parametrize("scale", ["1", None, [1], 0, -1, float("nan"), float("inf")])
-def test_a_fit_that_was_none_is_refused(shadow: EncoderEmbedder, tmp_path: Path, scale: Any) -> None:
+@pytest.mark.parametrize("full_fit", ["1", None, [1], 0, -1, 2, float("nan"), float("inf")])
+def test_a_fit_that_was_none_is_refused(shadow: EncoderEmbedder, tmp_path: Path, full_fit: Any) -> None:
     broken = copy.copy(shadow.reasons)
-    broken.fit = replace(shadow.reasons.fit, scale=scale)
+    broken.fit = replace(shadow.reasons.fit, full_fit=full_fit)
     broken.save_pretrained(tmp_path / "reasons")
     with pytest.raises(ModelFolderError, match=r"holds no (whole )?reasons"):
         EncoderEmbedder(Shadow(noise=0.05), tmp_path / "reasons").explain("ba")
@@ -212,7 +250,7 @@ def test_a_folder_of_an_encoder_keeps_its_reasons(tmp_path: Path) -> None:
 
 
 def test_fitting_goes_on_where_it_was_cut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(word_reasons, "_SHARD", 100)
+    monkeypatch.setattr(word_reasons, "_SHARD_TEXTS", 100)
     texts = sentences(450)
     whole = fit_words(pellucid.load(Shadow()), texts, table=table())
 

@@ -12,7 +12,7 @@ from pellucid import Index
 from pellucid.encoder.words import WordReasons
 from pellucid.errors import IndexFolderError, InputError
 from pellucid.index import QueryFunction
-from pellucid.rows import EMBEDDING, REMAINDER, SHARED, WORD_PAIR
+from pellucid.rows import CONTEXT, EMBEDDING, SHARED, WORD_PAIR
 from pellucid.static.embedder import StaticEmbedder
 from pellucid.text import Vocabulary
 
@@ -63,7 +63,7 @@ def test_hits_have_word_pairs_and_the_encoder_reads_nothing_for_them(tmp_path):
         for hit in hits:
             why = hit.explain()
             kinds = {row.kind for row in why.rows}
-            assert {WORD_PAIR, SHARED, REMAINDER} <= kinds and EMBEDDING not in kinds and why.exact
+            assert {WORD_PAIR, SHARED, CONTEXT} <= kinds and EMBEDDING not in kinds and why.exact
             assert sum(row.contribution for row in why.rows) == pytest.approx(hit.score, abs=1e-6)
             dense = sum(row.contribution for row in why.rows if row.key[0] == "dense")
             assert dense == pytest.approx(hit.parts["dense"], abs=1e-6)

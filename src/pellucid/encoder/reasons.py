@@ -1,11 +1,11 @@
-"""How the score of an encoder is taken apart: one form for every way.
+"""How the score of an encoder is taken apart: one form for every kind of reasons.
 
 Of a text's vector at length 1, `common` is what all texts have in common, their mean. What is left is divided into
 named parts, whose vectors add up to it but for a rest. A cosine is then the sum of
 
 - the products of the parts of both texts, a row each;
 - what `common` adds, one row;
-- the remainder: what the rests add, 0 for a way that is exact.
+- what the rests add: *context* for words, the remainder for concepts, 0 for tokens.
 """
 
 from __future__ import annotations
@@ -21,11 +21,12 @@ from pellucid.encoder.tokenized import TokenizedText
 from pellucid.encoder.vectors import at_length_1
 from pellucid.forks import cached_property
 from pellucid.query import NO_TERMS, REMAINDER_ROW, Floats, Integers, Query, StoredVector, Terms
-from pellucid.rows import SHARED, PairTable, Row
+from pellucid.rows import CONTEXT, SHARED, PairTable, Row
 from pellucid.static.words import check_pair_count
 from pellucid.text import JOINER, Coverage, Span
 
 _COMMON = "what all texts have in common"
+_CONTEXT = "context: what the encoder makes of the words together"
 
 
 class Parts(NamedTuple):
@@ -34,6 +35,8 @@ class Parts(NamedTuple):
     vectors: Floats  # [parts, dimension]; they add up to the vector less `common`, and less the rest
     row: Callable[[int], Row]  # from the number of a part to its name, places and key, as `spans1`
     whole: Floats | None = None  # the vector less `common`, where the products are asked for more than the parts say
+    importance: Callable[[Floats], list[tuple[Span, float]]] | None = None
+    """From another text's vector to spans and how much the score falls without each, where that is not their sum."""
 
 
 class Reasons(ABC):
@@ -42,18 +45,24 @@ class Reasons(ABC):
     Attributes:
         kind: its name: "words", "tokens" or "concepts".
         exact: whether the parts are all of the vector.
+        has_context: whether what the parts leave of a score is a row, so that rows add up to it.
         reads_all: whether `parts` takes a text as it is, though the encoder does not read all of it.
         common: the mean vector of texts at length 1, float64 [dimension].
     """
 
     kind: ClassVar[str]
     exact: ClassVar[bool] = False
+    has_context: ClassVar[bool] = False
     reads_all: ClassVar[bool] = False
     common: Floats
 
     @abstractmethod
     def parts(self, text: str, role: Role, vector: Floats) -> Parts:
         """Return the parts of `text`, or of what the encoder reads of it; `vector` is of length 1."""
+
+    def words_without_part(self, text: str) -> tuple[Span, ...]:
+        """Return the words of `text` that cannot have a part."""
+        return ()
 
     def products(self, first: Parts, second: Parts) -> Terms:
         """Return what each pair of parts adds to the product of two texts' vectors."""
@@ -87,8 +96,13 @@ class EncoderQuery(Query):
 
     @cached_property
     def known(self) -> tuple[Coverage, tuple[Span, ...]]:
-        """How much of the text the encoder reads, and the spans that it does not."""
-        return self.tokenized.coverage
+        """How much of the text the encoder reads and the reasons can name, and the spans of other words."""
+        coverage, spans = self.tokenized.coverage
+        reasons = self.model.reasons_at_hand
+        unnamed = () if reasons is None else reasons.words_without_part(self.tokenized.visible)
+        if not (unnamed := set(unnamed) - set(spans)):
+            return coverage, spans
+        return Coverage(max(coverage.known - len(unnamed), 0), coverage.total), tuple(sorted({*spans, *unnamed}))
 
     @cached_property
     def coordinates(self) -> Floats:
@@ -122,14 +136,28 @@ class EncoderQuery(Query):
         own, common = self.coordinates, self.model.reasons.common
         pulls = self.parts.vectors @ (own - common)
         shared, score = float((2 * own - common) @ common), float(own @ own)
-        return _with_shared(Terms(pulls, self.parts.row), shared, score, exact=self.model.reasons.exact)
+        return self._completed(Terms(pulls, self.parts.row), shared, score)
 
     def _terms(self, other: EncoderQuery) -> Terms:
         """Take the product with another text's vector apart."""
         first, second, common = self.coordinates, other.coordinates, self.model.reasons.common
         shared = float(first @ common + second @ common - common @ common)
-        found: Terms = self.model.reasons.products(self.parts, other.parts)
-        return _with_shared(found, shared, float(first @ second), exact=self.model.reasons.exact)
+        return self._completed(self.model.reasons.products(self.parts, other.parts), shared, float(first @ second))
+
+    def _completed(self, terms: Terms, shared: float, score: float) -> Terms:
+        """Return the terms with rows for what all texts have in common and, where words are named, for context."""
+        values, rows = [shared], [_SHARED_ROW]
+        if self.model.reasons.has_context:
+            values.append(score - shared - float(terms.values.sum()))
+            rows.append(_CONTEXT_ROW)
+        n_terms, term_row = len(terms.values), terms.row
+
+        def row(number: int) -> Row:
+            return term_row(number) if number < n_terms else rows[number - n_terms]
+
+        all_rows = term_row.and_also(*rows) if isinstance(term_row, PairTable) else row
+        is_exact = self.model.reasons.exact or self.model.reasons.has_context
+        return Terms(np.append(terms.values, values), all_rows, terms.marks, score=score, exact=is_exact)
 
     def against(
         self, texts: Sequence[str], vectors: Sequence[StoredVector | None] | None = None, *, weight: float = 1.0
@@ -144,40 +172,33 @@ class EncoderQuery(Query):
             if vector is None:
                 return NO_TERMS
             document = EncoderQuery(self.model, texts[number], "document", np.asarray(vector))
-            found = self._terms(document)
-            marks, spans = _marks(document.parts, found.marks)
-            values, rest = found.values, (found.score or 0.0) - float(found.values.sum())
+            terms = self._terms(document)
+            marks, spans = self._marks(document.parts, terms.marks)
+            values, row = terms.values, terms.row
+            if not terms.exact:
+                values = np.append(values, (terms.score or 0.0) - float(values.sum()))
 
-            def row(term: int) -> Row:
-                return found.row(term) if term < len(values) else REMAINDER_ROW
+                def row(term: int) -> Row:
+                    return terms.row(term) if term < len(terms.values) else REMAINDER_ROW
 
-            own = values if self.model.reasons.exact else np.append(values, rest)
-            return Terms(own * weight, row, marks * weight, spans)
+            return Terms(values * weight, row, marks * weight, spans)
 
         return products
 
+    def _marks(self, parts: Parts, sums: Floats) -> tuple[Floats, Integers]:
+        """Return how much each span of a document matters [spans], and the spans [spans, 2], in text order.
+
+        That is what its rows add or, where the reasons tell more, an estimate of how much the score falls without it.
+        """
+        if parts.importance is not None:
+            marks = parts.importance(self.coordinates)
+        else:
+            rows = map(parts.row, range(len(sums)))
+            marks = [(span, value / len(row.spans1)) for row, value in zip(rows, sums.tolist()) for span in row.spans1]
+        marks.sort()
+        spans = np.array([span for span, _ in marks], np.int64).reshape(-1, 2)
+        return np.array([value for _, value in marks]), spans
+
 
 _SHARED_ROW = Row(_COMMON, (_COMMON,), 0.0, 0.0, key=(_COMMON,), kind=SHARED)
-
-
-def _with_shared(found: Terms, shared: float, score: float, *, exact: bool) -> Terms:
-    """Return the terms and one more, for what all texts have in common."""
-    made, count = found.row, len(found.values)
-
-    def with_shared(number: int) -> Row:
-        return made(number) if number < count else _SHARED_ROW
-
-    row = made.and_also(_SHARED_ROW) if isinstance(made, PairTable) else with_shared
-    return Terms(np.append(found.values, shared), row, found.marks, score=score, exact=exact)
-
-
-def _marks(parts: Parts, sums: Floats) -> tuple[Floats, Integers]:
-    """Return what each place of the parts adds [places], and the places [places, 2], in text order."""
-    places = [
-        (span, value / len(row.spans1))
-        for row, value in zip(map(parts.row, range(len(sums))), sums.tolist())
-        for span in row.spans1
-    ]
-    places.sort()
-    spans = np.array([span for span, _ in places], np.int64).reshape(-1, 2)
-    return np.array([value for _, value in places]), spans
+_CONTEXT_ROW = Row(_CONTEXT, (_CONTEXT,), 0.0, 0.0, key=(_CONTEXT,), kind=CONTEXT)

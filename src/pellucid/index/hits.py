@@ -16,7 +16,7 @@ from pellucid.forks import cached_property
 from pellucid.index.reasons import Reasons
 from pellucid.index.settings import Weights, checked_weights
 from pellucid.query import Terms
-from pellucid.rows import EMBEDDING, SHARED, Row
+from pellucid.rows import CONTEXT, EMBEDDING, SHARED, Row
 from pellucid.unicode import well_formed
 from pellucid.views.parts import AnyPart, Column, Heading, Note, TablePart, counted, signed
 from pellucid.views.report import VERSION, Report
@@ -83,8 +83,8 @@ class Hit:
 
     def named(self) -> list[Row]:
         """Return the strongest rows, which tables and JSON name; not what all texts of an encoder have in common."""
-        strongest = self.reasons.top(_NAMED + len(self.parts))  # a part has one such row at most
-        return [row for row in strongest if row.kind != SHARED][:_NAMED]
+        strongest = self.reasons.top(_NAMED + 2 * len(self.parts))  # a part has one such row of either kind at most
+        return [row for row in strongest if row.kind not in (SHARED, CONTEXT)][:_NAMED]
 
 
 class HitRow(NamedTuple):
