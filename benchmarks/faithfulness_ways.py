@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from pellucid.rows import SHARED
+from pellucid.rows import CONTEXT, SHARED
 from pellucid.text import Span, split_words
 
 Rows = npt.NDArray[np.float64]
@@ -74,7 +74,7 @@ class Found(NamedTuple):
         values: of each distinct word of the second text.
         passes: of the encoder, beyond one of each text.
         five: sum of its five largest rows, None for a way whose values do not add up to the score.
-        remainder: the score less the rows.
+        remainder: the score less the rows of words, tokens or concepts and what all texts share.
         shared: the part of the score that the way gives to all texts, and counts in no row.
     """
 
@@ -382,15 +382,19 @@ def values_by(model: Any, kind: str, subject: Subject, pair: Pair) -> tuple[Any,
     else:
         first, second = subject([pair.first, pair.second])
         explanation = model.explain_vectors(pair.first, first, pair.second, second)
+        if kind == WORDS:
+            parts = model.reasons.parts(pair.second, None, second)
+            return explanation, pair.by_word(dict(parts.importance(first)))
     return explanation, pair.by_word(explanation.word_contributions(2))
 
 
 def explained_by(model: Any, kind: str, subject: Subject, pair: Pair) -> Found:
     """Return what an explanation of ours says."""
     explanation, values = values_by(model, kind, subject, pair)
-    shared = sum(row.contribution for row in explanation.rows if row.kind == SHARED)
-    five = sum(sorted((row.contribution for row in explanation.rows if row.kind != SHARED), reverse=True)[:5])
-    return Found(values, 2.0 * (kind == TOKENS), five, explanation.remainder, shared)
+    shared, context = (sum(row.contribution for row in explanation.rows if row.kind == of) for of in (SHARED, CONTEXT))
+    named = (row.contribution for row in explanation.rows if row.kind not in (SHARED, CONTEXT))
+    five = sum(sorted(named, reverse=True)[:5])
+    return Found(values, 2.0 * (kind == TOKENS), five, context + explanation.remainder, shared)
 
 
 def _mean(one: Found, other: Found) -> Found:

@@ -289,7 +289,8 @@ def _importance(mapped: Floats, counts: Floats, centred: Floats, other: Floats) 
     products[: len(parts)] += parts @ other
     along[: len(parts)] += parts @ direction
     even: Floats = _IMPORTANCE_EVEN * (along.sum() / max(len(along), 1) - along) * float(direction @ other)
-    return products + even
+    total: Floats = products + even
+    return total
 
 
 def fit_words(
