@@ -129,6 +129,13 @@ def writing_folder(
                 shutil.rmtree(tmp_path, ignore_errors=True)
 
 
+def check_vacant(path: Path, way_out: str) -> None:
+    """Refuse a path where a file or folder holds something; `way_out` says how to replace it."""
+    path = Path(os.path.expanduser(path))
+    if any(path.iterdir()) if path.is_dir() else path.is_file() and path.stat().st_size:
+        raise InputError(f"{path} exists and is not empty; {way_out}, or give a new name")
+
+
 @contextmanager
 def temporary_folder(*, prefix: str = "pellucid-", parent: str | os.PathLike[str] | None = None) -> Iterator[Path]:
     """Yield an empty folder that is removed at the end; a child that is forked meanwhile leaves it to its parent."""

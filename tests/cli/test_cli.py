@@ -11,6 +11,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import textwrap
 from importlib import metadata
 from pathlib import Path
 
@@ -291,7 +292,8 @@ def test_an_error_half_way_leaves_the_old_file_and_nothing_else(run, tmp_path, m
     monkeypatch.setattr(cli_input, "_BLOCK_TEXTS", 1)
     (tmp_path / "texts.jsonl").write_text('"apple"\n"pear"\nbroken\n')
     (tmp_path / "rows.npy").write_bytes(b"old")
-    assert "line 3" in run("encode", tmp_path / "texts.jsonl", "-o", tmp_path / "rows.npy", code=1).stderr
+    command = ["encode", tmp_path / "texts.jsonl", "-o", tmp_path / "rows.npy", "--overwrite"]
+    assert "line 3" in run(*command, code=1).stderr
     assert (tmp_path / "rows.npy").read_bytes() == b"old"
     assert sorted(path.name for path in tmp_path.iterdir()) == ["rows.npy", "texts.jsonl"]
 
@@ -768,3 +770,29 @@ def test_an_option_with_one_value_is_refused_a_second(run):
     assert {("serve",), ("index", "build"), ("vocabulary", "add"), ("search",)} <= tried and len(tried) > 25
     same = run("serve", "--port=80", "--port", "80", code=2).output
     assert "given twice, as '80' and '80'" in same
+
+
+# --- a program of its own or a function -------------------------------------------------------------------------------
+
+
+def test_the_command_line_runs_twice_in_one_process_and_leaves_it_as_it_was(models):
+    program = """
+    import sys, warnings
+    from pellucid.cli.app import main
+    from pellucid.cli import app
+    before = warnings.showwarning, warnings.filters[:], sys.stdout.errors, sys.stderr.errors
+    for command in (["models"], ["explain", "a cat", "a dog", "--json"], ["index", "--help"], ["nothing"], ["models"]):
+        sys.argv = ["pellucid", *command]
+        try:
+            main()
+        except SystemExit as end:
+            print(command[0], end.code)
+    after = warnings.showwarning, warnings.filters[:], sys.stdout.errors, sys.stderr.errors
+    print("as before" if after == before else (before, after))
+    """
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(program)], capture_output=True, encoding="utf-8", check=True
+    )
+    ends = [line for line in done.stdout.splitlines() if re.fullmatch(r"(models|explain|index|nothing) \S+", line)]
+    assert ends == ["models 0", "explain 0", "index 0", "nothing 2", "models 0"]
+    assert done.stdout.splitlines()[-1] == "as before"

@@ -138,8 +138,8 @@ def test_an_edit_changes_the_weights_of_words(run, fruit):
     run(*EDIT, "--word", "pear=0.5", "--without", "1")
     expected = fruit.reweight({"pear": 0.5}).without(1)
     assert pellucid.load("mine").vectors.tolist() == expected.vectors.tolist()
-    assert "not in the vocabulary" in run(*EDIT, "--word", "qqq=1", code=1).stderr
-    assert "is not WORD=FACTOR" in run(*EDIT, "--word", "pear", code=2).stderr
+    assert "not in the vocabulary" in run(*EDIT, "--overwrite", "--word", "qqq=1", code=1).stderr
+    assert "is not WORD=FACTOR" in run(*EDIT, "--overwrite", "--word", "pear", code=2).stderr
 
 
 def test_an_edit_renames_first_as_its_help_says(run):
@@ -147,9 +147,10 @@ def test_an_edit_renames_first_as_its_help_says(run):
     run(*EDIT, "--rename", "0=fruit", "--rename", "1=wheels", "--merge", "0", "--merge", "1")
     assert pellucid.load("mine").dimensions.names[0] == "fruit + wheels"
     names = pellucid.load("fruit").dimensions.names
-    run(*EDIT, "--rename", f"0={names[1]}", "--rename", f"1={names[0]}", "--without", names[0])
+    renamed = ["--rename", f"0={names[1]}", "--rename", f"1={names[0]}", "--without", names[0]]
+    run(*EDIT, "--overwrite", *renamed)
     assert pellucid.load("mine").dimensions.names == [names[0], names[2]]  # what was called so before is gone
-    said = run(*EDIT, "--rename", f"0={names[1]}", "--without", "1", code=1).stderr
+    said = run(*EDIT, "--overwrite", "--rename", f"0={names[1]}", "--without", "1", code=1).stderr
     assert "have the same name" in said
 
 

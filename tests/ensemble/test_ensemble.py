@@ -491,9 +491,9 @@ def test_the_command_line_makes_one(fruit, tmp_path):
     opened = pellucid.load(output)
     assert (opened.names, opened.weights) == (["fruit", "other"], [0.25, 0.75])
     assert not (tmp_path / "both" / "part_0").exists()
-    assert CliRunner().invoke(app, command).exit_code == 0
+    assert CliRunner().invoke(app, [*command, "--overwrite"]).exit_code == 0
     assert (tmp_path / "both" / "part_0").exists()
     shown = CliRunner().invoke(app, ["similarity", "apple", "pear", "--model", output]).stdout
     assert float(shown) == pytest.approx(float(cosines(opened, ["apple"], ["pear"])[0, 0]), abs=1e-4)
-    twice = CliRunner().invoke(app, ["ensemble", "-m", models[0], "-m", models[0], "-o", output])
+    twice = CliRunner().invoke(app, ["ensemble", "-m", models[0], "-m", models[0], "-o", output, "--overwrite"])
     assert twice.exit_code == 2

@@ -183,7 +183,7 @@ def _standing(subjects: Subjects, name: str, folder: Path) -> None:
 
 def _encoding(model: str, ending: str) -> Job:
     def run(subjects: Subjects, folder: Path) -> None:
-        command = ["encode", str(folder / "en.txt"), "-m", str(subjects.folders[model].path), "-o"]
+        command = ["encode", str(folder / "en.txt"), "-m", str(subjects.folders[model].path), "--overwrite", "-o"]
         if app([*command, str(folder / f"out.{ending}")], standalone_mode=False):
             raise PellucidError("the command has told what is wrong")
 

@@ -178,7 +178,7 @@ def test_the_command(english, pairs_file, tmp_path):
     assert result.exit_code == 0, result.output
     assert found(StaticEmbedder.from_pretrained(tmp_path / "both")) > 0.8
     for wrong, message in ((f"fr-de={pairs_file}", "two languages of the model"), ("en-de", "CODE-CODE=FILE")):
-        result = CliRunner().invoke(app, [*arguments, "--parallel", wrong])
+        result = CliRunner().invoke(app, [*arguments, "--overwrite", "--parallel", wrong])
         assert result.exit_code == 2 and message in " ".join(result.output.replace("│", " ").split())
 
 

@@ -550,7 +550,7 @@ def test_the_commands(world, corpus, tmp_path, monkeypatch):
     assert "w290" in told.stdout and told.stderr == "wrote more: 253 words\n"
     more = pellucid.load("more")
     assert list(more.vocabulary.words[-3:]) == ["w290", "w280", "w1▁w2"] and more.vectors.dtype == np.float16
-    assert "already" in run("add", "first", "w1", "--teacher", "t", "-o", "more", code=1).stderr
+    assert "already" in run("add", "first", "w1", "--teacher", "t", "-o", "again", code=1).stderr
     assert run("prune", "-m", "first", str(corpus), "--min-count", "2", "--max-words", "40", "-o", "small").stdout
     assert len(pellucid.load("small").vocabulary) == 40
     monkeypatch.setattr("pellucid.static.making.training.RefinementSettings", lambda steps: SMALL)

@@ -36,7 +36,7 @@ from pellucid.files.corpus_file import CorpusFile
 from pellucid.forks import cached_property
 from pellucid.pretrained import load
 from pellucid.progress import Progress
-from pellucid.store import writing
+from pellucid.store import check_vacant, writing
 from pellucid.text import split_words
 from pellucid.unicode import well_formed
 from pellucid.views.parts import AnyPart, Heading, Note, TablePart, counted, listed, numbers, percent
@@ -394,7 +394,14 @@ def _signature(text: str, same_numbers: bool) -> int:
     return _hash("\n".join([*names, "", *found])) if names or found else 0
 
 
-def write_kept(corpus: str | Path | CorpusFile, report: Duplicates, output: str | Path, *, field: str = "text") -> None:
+def write_kept(
+    corpus: str | Path | CorpusFile,
+    report: Duplicates,
+    output: str | Path,
+    *,
+    field: str = "text",
+    overwrite: bool = False,
+) -> None:
     """Write a corpus without its duplicates: the same lines, or rows with all their columns under the same header.
 
     Args:
@@ -402,9 +409,10 @@ def write_kept(corpus: str | Path | CorpusFile, report: Duplicates, output: str 
         report: from `duplicates`.
         output: the new file, with the ending of `corpus`, also packed (.xz, .gz, .bz2, .zip); `corpus` itself, too.
         field: the column or key that holds the text, in a file named by a path.
+        overwrite: replace another file that is there.
 
     Raises:
-        InputError: `output` has another format.
+        InputError: `output` has another format, or is there already.
         CorpusError: the corpus cannot be read, or is not the one that the report is about.
         WritingError: the file cannot be written; what was there is untouched.
     """
@@ -413,6 +421,8 @@ def write_kept(corpus: str | Path | CorpusFile, report: Duplicates, output: str 
         raise InputError(f"rows are written from a file, got {type(corpus).__name__}")
     target = Path(output)
     check_copy(file, target)
+    if not overwrite and not (target.exists() and target.samefile(file.path)):
+        check_vacant(target, "give overwrite=True to replace it")
     is_kept = np.ones(report.texts, np.bool_)
     is_kept[[pair.duplicate for pair in report.pairs]] = False
     with writing(target) as tmp_path:

@@ -10,6 +10,8 @@ from __future__ import annotations
 import os
 import sys
 import warnings
+from contextlib import ExitStack, suppress
+from copy import copy
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
@@ -36,7 +38,15 @@ from pellucid.cli.input import (
     roles_of,
     tabbed_pairs,
 )
-from pellucid.cli.output import Listed, OneValueEach, json_line, model_facts, say, show
+from pellucid.cli.output import (
+    Listed,
+    OneValueEach,
+    json_line,
+    model_facts,
+    overwriting_on_request,
+    say,
+    show,
+)
 from pellucid.errors import VERSION, PellucidError
 
 
@@ -138,7 +148,7 @@ def encode(
     folder: Annotated[
         Path | None, typer.Argument(help="A folder of shards to write, or to go on with, in place of --output.")
     ] = None,
-    output: _Output = None,
+    output_file: _Output = None,
     kind: Annotated[
         str | None,
         typer.Option("--format", help="npy, jsonl or parquet; of shards parquet or safetensors."),
@@ -177,17 +187,17 @@ def encode(
         from pellucid.cli.output import open_writer, output_format
         from pellucid.progress import Progress
 
-        texts, chosen, known = read(file, reading), output_format(output, kind), roles_of(role, 1, "--role")[0]
+        texts, chosen, known = read(file, reading), output_format(output_file, kind), roles_of(role, 1, "--role")[0]
         opened = open_model(model)
         encode_texts = {None: opened.encode, "query": opened.encode_query, "document": opened.encode_document}[known]
-        shown = output is not None or not sys.stdout.isatty()  # not between the lines of the result
-        with open_writer(output, chosen, opened.get_embedding_dimension(), sys.stdout) as write:
+        shown = output_file is not None or not sys.stdout.isatty()  # not between the lines of the result
+        with open_writer(output_file, chosen, opened.get_embedding_dimension(), sys.stdout) as write:
             with Progress("encoding", enabled=shown) as progress:
                 for block in blocks(texts):
                     write(block, encode_texts(block))
                     progress.advance(len(block))
         return
-    if output is not None or file == "-":
+    if output_file is not None or file == "-":
         raise typer.BadParameter("a folder of shards needs a FILE, and no --output", param_hint="FOLDER")
     from pellucid.bulk import CorpusSettings, encode_corpus
 
@@ -292,7 +302,7 @@ def duplicates(
     corpus = list(read("-", reading)) if file == "-" else source
     found = find(corpus, model, threshold=threshold, same_numbers=same_numbers, reasons=reasons, show_progress_bar=True)
     if keep is not None:
-        write_kept(source, found, keep)
+        write_kept(source, found, keep, overwrite=True)  # as was asked before
         say(f"wrote {keep}: {len(found.kept):,} of {found.texts:,} texts", err=True)
     show(found, json, html)
 
@@ -471,19 +481,31 @@ for _part in (look, make, vocabulary, search, serving):  # each registers its ow
 for _commands in (app, *(group.typer_instance for group in app.registered_groups)):
     for _command in _commands.registered_commands if _commands is not None else ():
         _command.cls = OneValueEach
+        if _command.callback is not None:
+            _command.callback = overwriting_on_request(_command.callback)
 
 
 def main() -> None:
-    """Run the command line, for the `pellucid` script."""
-    for stream in (sys.stdout, sys.stderr):
-        if hasattr(stream, "reconfigure"):
-            stream.reconfigure(errors="backslashreplace")  # an old terminal encoding must not end a long run
-    warnings.showwarning = _show_warning
+    """Run the command line, for the `pellucid` script; what it sets in the process is as before afterwards."""
+    commands = app
     for item in app.registered_commands:
         name = item.name or getattr(item.callback, "__name__", "").replace("_", "-")
         if sys.argv[1:2] == [name]:  # typer takes 0.1 s to read the options of all of them
-            app.registered_commands, app.registered_groups = [item], []
-    app(prog_name="pellucid")
+            commands = copy(app)
+            commands.registered_commands, commands.registered_groups = [item], []
+    with ExitStack() as stack:
+        for stream in (sys.stdout, sys.stderr):
+            if hasattr(stream, "reconfigure"):
+                stack.callback(_set_errors, stream, stream.errors)
+                _set_errors(stream, "backslashreplace")  # an old terminal encoding must not end a long run
+        stack.enter_context(warnings.catch_warnings())
+        warnings.showwarning = _show_warning
+        commands(prog_name="pellucid")
+
+
+def _set_errors(stream: Any, errors: str | None) -> None:
+    with suppress(OSError, ValueError):  # closed, or a full disk: the command has said so
+        stream.reconfigure(errors=errors)
 
 
 def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:

@@ -6,12 +6,14 @@ Embeddings are written block by block, in bounded memory, and renamed at the end
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
-from functools import partial
+from functools import partial, wraps
+from inspect import Parameter, Signature, signature
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, ClassVar
+from typing import IO, TYPE_CHECKING, Annotated, Any, ClassVar
 
 import typer
 from typer.core import TyperCommand, TyperGroup
@@ -42,6 +44,46 @@ def _store_once(option: Any, store: Callable[[Any, Any], None], value: Any, stat
         both = f"{state.opts[option.dest]!r:.80} and {value!r:.80}"
         raise typer.BadParameter(f"given twice, as {both}; it takes one value", param_hint=" / ".join(option.obj.opts))
     store(value, state)
+
+
+_OUTPUT_FOLDERS, _OUTPUT_FILES = ("output",), ("output_file", "html", "plot", "keep")  # parameters of commands
+_CHANGED = {"edit": "model", "duplicates": "file"} | dict.fromkeys(
+    ("add", "spell", "prune", "retrain", "languages"), "model"
+)  # commands that change what a parameter names, where the output has the same name
+
+
+def overwriting_on_request(command: Callable[..., None]) -> Callable[..., None]:
+    """Return a command with the option --overwrite, without which it replaces no file and no folder that is there."""
+    outputs = [name for name in (*_OUTPUT_FOLDERS, *_OUTPUT_FILES) if name in signature(command).parameters]
+    if not outputs or "overwrite" in signature(command).parameters:
+        return command
+
+    @wraps(command)
+    def run(*, overwrite: bool, **given: Any) -> None:
+        from pellucid.store import check_vacant
+
+        changed = given.get(_CHANGED.get(command.__name__, ""))
+        for name in outputs if not overwrite else ():
+            path = given[name]
+            is_unfit = path is None or (name in _OUTPUT_FILES and path.is_dir())  # of which the command speaks
+            if not is_unfit and (changed is None or not _is_same(path, changed)):
+                check_vacant(path, "replace it with --overwrite")
+        command(**given)
+
+    option = Parameter("overwrite", Parameter.KEYWORD_ONLY, default=False, annotation=_Overwrite)
+    run.__signature__ = Signature([*signature(command, eval_str=True).parameters.values(), option])  # type: ignore[attr-defined]
+    run.__annotations__ = {**command.__annotations__, "overwrite": _Overwrite}
+    return run
+
+
+_Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace what is there.")]
+
+
+def _is_same(path: Path, name: str) -> bool:
+    """Whether an output is what another parameter names: a file, or a model that does not come with us."""
+    from pellucid.folder import bundled_models
+
+    return name not in bundled_models() and os.path.exists(name) and path.exists() and path.samefile(name)
 
 
 class Listed(TyperGroup):

@@ -33,7 +33,7 @@ from pellucid.files.json_rows import parse_json
 from pellucid.files.lines import UNPACKERS, check_file, read_lines
 from pellucid.files.parquet import parquet_rows
 from pellucid.pretrained import load
-from pellucid.store import writing
+from pellucid.store import check_vacant, writing
 
 _ENDINGS = (".jsonl", *(f".jsonl{packed}" for packed in UNPACKERS), ".parquet")
 _SHOWN = 5  # problems in one message
@@ -257,12 +257,20 @@ def _scores(value: dict[str, Any], name: str, others: Any) -> tuple[Any, ...] | 
     return tuple(found)
 
 
-def write_rows(path: str | os.PathLike[str], rows: Iterable[TrainingRow]) -> None:
+def write_rows(path: str | os.PathLike[str], rows: Iterable[TrainingRow], *, overwrite: bool = False) -> None:
     """Write rows to a `.jsonl` file, whole or not at all.
 
+    Args:
+        path: the file.
+        rows: the rows.
+        overwrite: replace a file that is there.
+
     Raises:
+        InputError: the file is there already.
         WritingError: it cannot be written; what was at `path` is untouched.
     """
+    if not overwrite:
+        check_vacant(Path(path), "give overwrite=True to replace it")
     with writing(path) as aside, open(aside, "w", encoding="utf-8") as lines:
         for row in rows:
             lines.write(json.dumps(asdict(row), ensure_ascii=False) + "\n")
