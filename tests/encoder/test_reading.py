@@ -213,6 +213,28 @@ def test_a_search_encodes_the_query_once_and_its_reasons_nothing(tmp_path: Path,
         assert function.taken() == {QUERY: 1} and len(scored) == len(set(scored)) == len(DOCUMENTS)
 
 
+@pytest.mark.parametrize("kind", ["encoder", "ensemble"])
+def test_an_index_encodes_what_is_new_alone(tmp_path: Path, kind: str) -> None:
+    pytest.importorskip("Stemmer")
+    function = Counting()
+    model = {"encoder": function, "ensemble": EnsembleEmbedder({"words": function.table, "dense": function})}[kind]
+    with Index.create(tmp_path / "index", {"dense": model}) as index:
+        assert max(function.taken().values()) == {"encoder": 1, "ensemble": 3}[kind]  # texts by which it is known
+        index.add(DOCUMENTS, ids=[f"d{n}" for n in range(len(DOCUMENTS))])
+        assert function.taken() == dict.fromkeys(DOCUMENTS, 1)
+        before, said = index.score(QUERY, "d1").parts, index.info()["models"]
+        function.taken()
+        index.update("d1", metadata={"year": 2024})
+        assert function.taken() == {}
+        assert index.score(QUERY, "d1").parts == before and index.search(QUERY, where={"year": 2024})[0].id == "d1"
+        function.taken()
+        index.update("d1", text="bridges")
+        assert function.taken() == {"bridges": 1}
+        assert index.verify() == []
+    with Index.open(tmp_path / "index", {"dense": model}) as index:
+        assert index.info()["models"] == said
+
+
 # --- A function is not called unasked ---
 
 

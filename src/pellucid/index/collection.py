@@ -177,14 +177,14 @@ class DocumentCollection(IndexHandle):
 
         return [document for document in batch if not is_stored(document)]
 
-    def _store(self, batch: list[Document], own: Rows, fits: Mapping[str, Model]) -> None:
-        """Make documents visible, which replace those of the same ids, all or none."""
-        now = self._now()
-        counts, vectors = term_counts(now, batch), document_vectors(now.models, batch, own)  # others may write
+    def _store(self, batch: list[Document], own: Rows, fits: Mapping[str, Model], stored: Rows | None = None) -> None:
+        """Make documents visible, which replace those of the same ids, all or none; `stored` rows were made before."""
+        now, rows = self._now(), {**(stored or {}), **own}
+        counts, vectors = term_counts(now, batch), document_vectors(now.models, batch, rows)  # others may write
         with self._changing() as writer:
-            check_same(own, fits, self._at.models)
+            check_same(rows, fits, self._at.models)
             if self._at.models is not now.models:  # rebuilt meanwhile
-                vectors = document_vectors(self._at.models, batch, own)
+                vectors = document_vectors(self._at.models, batch, rows)
             old = list(writer.commit.rows_of([document.id for document in batch]).values())
             replace_documents(writer, self._at, batch, old, counts, vectors, own)
 
@@ -220,12 +220,14 @@ class DocumentCollection(IndexHandle):
             left_out: dict[str, str] = {}
             records = records_of(*columns, [old.metadata if metadata is None else metadata], left_out)
             new = list(validate_documents(records, writer.commit.state.settings["passage_characters"]))
-            own: Rows = {}
-            if (new[0].text, new[0].title) == (old.text, old.title):
-                own = stored_rows(writer.commit, self._at.engine, given_parts(writer.commit.state.settings), [old])
+            with_given_rows = given_parts(writer.commit.state.settings)
+            names = list(self._at.models) if self._at.engine is None else with_given_rows  # others can be made anew
+            is_same = (new[0].text, new[0].title) == (old.text, old.title)
+            stored = dict(stored_rows(writer.commit, self._at.engine, names if is_same else [], [old]))
+            own = {name: stored.pop(name) for name in with_given_rows if name in stored}
             rows = GivenVectors(given, self._at.models)
             rows.check(1)
-            self._store(new, {**own, **rows.of(new, 0)}, self._at.models)
+            self._store(new, {**own, **rows.of(new, 0)}, self._at.models, stored)
 
     def delete(self, ids: str | int | Iterable[str | int], *, missing_ok: bool = False) -> int:
         """Remove documents by their ids, all in one commit; return how many.

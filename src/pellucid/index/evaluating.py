@@ -25,6 +25,7 @@ from pellucid.index.hits import Hit
 from pellucid.index.models import Model
 from pellucid.index.searching import Question, Snapshot
 from pellucid.index.settings import checked_word_weights
+from pellucid.query import Query
 from pellucid.unicode import well_formed
 from pellucid.views.parts import AnyPart, Heading, Note, TablePart, counted, numbers, signed
 from pellucid.views.report import Report
@@ -206,8 +207,10 @@ class _Remembered(Model):
         self.__dict__.update(vars(copy(model)))
         self._rows = rows
 
-    def vectors(self, texts: list[str], role: Any) -> list[Any]:
-        return [self._rows[text] for text in texts]
+    def ask(self, query: str) -> Query:
+        asked = self.encoder.ask(query, "query")
+        asked.unit = self._rows[query]
+        return asked
 
 
 class JudgedQueries:

@@ -51,12 +51,13 @@ class Model:
         given = resolve_name(given)
         self.name, self.encoder = name, load(given)
         self.source = str(given) if isinstance(given, (str, Path)) else None  # else it was given as an object
-        self.is_named = isinstance(given, str) and (given in bundled_models() or not Path(given).expanduser().exists())
-        rows = self._units(list(PROBES), None)
+        self.is_named = isinstance(given, str) and (given in bundled_models() or not Path(given).exists())
+        self.fingerprint = fingerprint(self.encoder)
+        is_encoder = isinstance(self.encoder, EncoderEmbedder)  # dense, and encoded texts for its fingerprint
+        rows = None if is_encoder else self._units(list(PROBES), None)
         self.sparse = hasattr(rows, "tocsr")
         self.signed = bool((rows.data < 0).any()) if self.sparse else True  # as far as a few texts show
-        self.dimension = int(rows.shape[1])
-        self.fingerprint = fingerprint(self.encoder)
+        self.dimension = self.encoder.get_embedding_dimension() if rows is None else int(rows.shape[1])
 
     @property
     def is_static(self) -> bool:
