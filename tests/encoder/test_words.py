@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import copy
 import itertools
+import json
 import os
 import pickle
 import signal
 import threading
 import warnings
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 
 import pellucid
 from pellucid.encoder import words as word_reasons
+from pellucid.encoder.concepts import ConceptReasons
 from pellucid.encoder.embedder import EncoderEmbedder
 from pellucid.encoder.words import fit_words, open_texts, words_for
 from pellucid.errors import InputError, ModelFolderError
@@ -214,7 +215,10 @@ def test_saved_reasons_are_opened_for_their_encoder_alone(shadow: EncoderEmbedde
 
 def test_reasons_of_numbers_that_do_not_fit_are_refused(shadow: EncoderEmbedder, tmp_path: Path) -> None:
     wide = {name: np.ones((len(array), 25)[-array.ndim :]) for name, array in shadow.reasons.arrays.items()}
-    wrong: list[dict[str, Any]] = [{"map": np.ones((3, 24))}, {"common": np.full(24, np.nan)}, {"map": np.ones(3)}]
+    huge = np.full(shadow.reasons.arrays["map"].shape, 1e300)
+    wrong: list[dict[str, Any]] = [
+        {"map": np.ones((3, 24))}, {"common": np.full(24, np.nan)}, {"map": np.ones(3)}, {"map": huge},
+    ]  # fmt: skip
     for number, arrays in enumerate([*wrong, wide]):
         broken = copy.copy(shadow.reasons)
         broken.arrays = {**shadow.reasons.arrays, **arrays}
@@ -223,13 +227,21 @@ def test_reasons_of_numbers_that_do_not_fit_are_refused(shadow: EncoderEmbedder,
             EncoderEmbedder(Shadow(noise=0.05), tmp_path / str(number)).explain("ba")
 
 
-@pytest.mark.parametrize("full_fit", ["1", None, [1], 0, -1, 2, float("nan"), float("inf")])
-def test_a_fit_that_was_none_is_refused(shadow: EncoderEmbedder, tmp_path: Path, full_fit: Any) -> None:
-    broken = copy.copy(shadow.reasons)
-    broken.fit = replace(shadow.reasons.fit, full_fit=full_fit)
-    broken.save_pretrained(tmp_path / "reasons")
+@pytest.mark.parametrize("field", ["full_fit", "explained", "context", "texts", "table", "way", "more"])
+@pytest.mark.parametrize("value", ["1", None, [1], {}, True, 10**400, 1e300, float("nan"), float("-inf"), -1, 0.0])
+def test_a_fit_that_was_none_is_refused(shadow: EncoderEmbedder, tmp_path: Path, field: str, value: Any) -> None:
+    folder = tmp_path / "reasons"
+    shadow.reasons.save_pretrained(folder)
+    config = json.loads((folder / "config.json").read_text())
+    (config["pellucid"] if field == "way" else config["pellucid"]["fit"])[field] = value
+    (folder / "config.json").write_text(json.dumps(config))
+    again = EncoderEmbedder(Shadow(noise=0.05), folder)
+    may_be = {"table": value == "1", "texts": type(value) is int}  # a folder's table may have any name
+    if may_be.get(field, field in ("explained", "context") and value in (-1, 0.0)):
+        assert again.explain("ba").rows
+        return
     with pytest.raises(ModelFolderError, match=r"holds no (whole )?reasons"):
-        EncoderEmbedder(Shadow(noise=0.05), tmp_path / "reasons").explain("ba")
+        again.explain("ba")
 
 
 def test_a_folder_of_an_encoder_keeps_its_reasons(tmp_path: Path) -> None:
@@ -369,3 +381,20 @@ def test_an_encoder_of_several_languages_is_fitted_on_several() -> None:
     texts, name = open_texts(pellucid.load(meaning))
     assert name == "static-multi"
     assert len(texts) > len(strangers)
+
+
+def test_a_text_that_the_encoder_knows_nothing_of_has_no_rows(shadow: EncoderEmbedder) -> None:
+    """A vector of zeros is no sum of anything, least of all of what texts have in common turned round."""
+    nothing, vector = np.zeros(24, np.float32), shadow.encode("ba be")
+    concepts = ConceptReasons.of_texts(shadow, NAMES[:10], sentences(20))
+    for model in (shadow, shadow.with_reasons(concepts), shadow.with_reasons(None)):
+        for first, second in ((nothing, vector), (vector, nothing), (nothing, nothing)):
+            found = model.explain_vectors("ba be", first, "bo bu", second)
+            assert (found.score, found.rows, found.remainder) == (0.0, (), 0.0)
+    weights = concepts.weights(np.array([nothing, vector]))
+    assert weights[[0]].nnz == 0 and weights[[1]].nnz > 0
+    assert not concepts.removed(nothing[None], concepts.names[0]).any()
+    silent = pellucid.load(lambda texts: np.zeros((len(texts), 24)))
+    with pytest.warns(UserWarning, match="explain only 0%"):
+        assert silent.fit_reasons(sentences(300), table=table()).explained == 0
+    assert silent.explain("ba", "be").rows == silent.explain("ba").rows == ()

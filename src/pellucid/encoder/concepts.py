@@ -175,7 +175,9 @@ class ConceptReasons(Reasons):
         rows, common = self._checked(vectors), self.common.astype(np.float32)
         blocks = [sparse.csr_array((0, len(self.names)), dtype=np.float32)]
         for start in range(0, len(rows), _BLOCK):
-            numbers, weights = self._codes(rows[start : start + _BLOCK] - common)
+            block = rows[start : start + _BLOCK]
+            has_length = np.any(block != 0, axis=1, keepdims=True)  # nothing is made of nothing
+            numbers, weights = self._codes((block - common) * has_length)
             lines, places = np.nonzero(weights)
             shape = len(weights), len(self.names)
             blocks.append(sparse.csr_array((weights[lines, places], (lines, numbers[lines, places])), shape))

@@ -130,6 +130,8 @@ class EncoderQuery(Query):
         """Return a value for each pair of parts, and for what is shared; of one text for each part."""
         if self.model.reasons_at_hand is None:
             return super().terms(other)
+        if not self.coordinates.any() or (isinstance(other, EncoderQuery) and not other.coordinates.any()):
+            return Terms(np.zeros(0), NO_TERMS.row, score=0.0)  # the encoder knows nothing of a text
         if isinstance(other, EncoderQuery):
             check_pair_count(len(self.parts.vectors), len(other.parts.vectors))
             return self._terms(other)

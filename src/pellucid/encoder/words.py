@@ -90,6 +90,7 @@ _MIN_EXPLAINED = 0.2  # of the variance; words that explain less are warned of
 _MIN_FULL_FIT = 0.1  # of an encoder whose vectors words hardly fit
 _EPS = 1e-9
 _N_AVERAGED = 256  # sentences whose mean stands for that of all texts
+_MAX_STORED = 1e15  # of a number in saved reasons
 _TENSORS = ("map", "common")
 _BUNDLED = Path(__file__).parent.parent / "bundled" / "reasons"
 
@@ -233,27 +234,41 @@ class WordReasons(Reasons):
 
     @classmethod
     def _read(cls, folder: Path, facts: Mapping[str, Any], encoder: Embedder) -> WordReasons:
+        fit = _read_fit(folder, facts)
         try:
-            fit = Fit(**facts["fit"])
-            is_sane = math.isfinite(fit.explained + fit.context) and 0 < fit.full_fit <= 1
             own = fit.table not in bundled_models()
             table = StaticEmbedder.from_pretrained(folder / "table") if own else _bundled(fit.table)
             arrays, _ = read_tensors(folder / "reasons.safetensors")
             shapes = {name: arrays[name].shape for name in _TENSORS}
         except (KeyError, TypeError) as error:
             raise ModelFolderError(f"{folder} holds no whole reasons: {error}") from error
-        if not is_sane:
-            raise ModelFolderError(f"{folder} holds no reasons: {fit} is none that was fitted")
         size = table.get_embedding_dimension(), encoder.get_embedding_dimension()
         if shapes["common"] != size[1:] or shapes["map"] != size:
             raise ModelFolderError(
                 f"{folder / 'reasons.safetensors'} has the shapes {shapes}; {table!r} and {encoder!r} have {size}"
             )
-        if not all(is_sound(arrays[name]) for name in _TENSORS):
-            raise ModelFolderError(f"{folder / 'reasons.safetensors'} holds NaN or infinity")
+        if not all(is_sound(arrays[name], _MAX_STORED) for name in _TENSORS):
+            raise ModelFolderError(
+                f"{folder / 'reasons.safetensors'} holds NaN, infinity or numbers beyond {_MAX_STORED:g}"
+            )
         check_same(f"{table!r}, the words of the reasons in {folder},", fingerprint(table), facts.get("table"),
                    "Fit them again: model.fit_reasons(texts)")  # fmt: skip
         return cls(table, arrays, fit, facts["encoder"])
+
+
+def _read_fit(folder: Path, facts: Mapping[str, Any]) -> Fit:
+    """Return the fit of saved reasons, checked."""
+    try:
+        fit = Fit(**facts["fit"])
+    except (KeyError, TypeError) as error:
+        raise ModelFolderError(f"{folder} holds no whole reasons: {error}") from error
+    numbers = fit.explained, fit.full_fit, fit.context
+    is_fit = type(fit.table) is str and type(fit.texts) is int and {*map(type, numbers)} <= {int, float}
+    if facts.get("way") != WordReasons.kind or not is_fit:
+        raise ModelFolderError(f"{folder} holds no reasons by words: {fit!r:.200}")
+    if not all(abs(number) < _MAX_STORED for number in numbers) or not 0 < fit.full_fit <= 1:
+        raise ModelFolderError(f"{folder} holds no reasons that were fitted: {fit!r:.200}")
+    return fit
 
 
 def _weighted(mapped: Floats, centred: Floats, ridge: float) -> Floats:
@@ -340,7 +355,8 @@ def _fitted(table: StaticEmbedder, texts: list[str], vectors: Vectors, known: Ma
     mine, theirs = own[~held], rows[~held]
     matrix = np.linalg.solve(mine.T @ mine + _RIDGE * np.eye(own.shape[1]), mine.T @ theirs)
     wrong = rows[held] - own[held] @ matrix
-    explained = 1.0 - float((wrong**2).sum() / max((rows[held] ** 2).sum(), _EPS))
+    variance = float((rows[held] ** 2).sum())
+    explained = 1.0 - float((wrong**2).sum()) / variance if variance > _EPS else 0.0
     name = table._source if table._source in bundled_models() else "table"
     reasons = WordReasons(table, {"map": matrix, "common": common}, Fit(name, len(texts), explained), known)
     return _calibrated(reasons, texts, vectors.astype(np.float64), np.flatnonzero(held))

@@ -54,7 +54,7 @@ class Model:
         self.is_named = isinstance(given, str) and (given in bundled_models() or not Path(given).exists())
         self.fingerprint = fingerprint(self.encoder)
         is_encoder = isinstance(self.encoder, EncoderEmbedder)  # dense, and encoded texts for its fingerprint
-        rows = None if is_encoder else self._units(list(PROBES), None)
+        rows: Any = None if is_encoder else self._units(list(PROBES), None)
         self.sparse = hasattr(rows, "tocsr")
         self.signed = bool((rows.data < 0).any()) if self.sparse else True  # as far as a few texts show
         self.dimension = self.encoder.get_embedding_dimension() if rows is None else int(rows.shape[1])
