@@ -32,7 +32,7 @@ from typing import NamedTuple
 
 import pellucid
 from papers.options import make_parser
-from pellucid.index.bm25 import Analyser
+from pellucid.index.terms import Analyser
 
 _QUERIES, _WORDS = 200, 8
 _COMMON, _ROUNDS = 64, 9  # terms of the query that the engine's speed is measured with, and how often it is asked
@@ -76,7 +76,8 @@ def measure(data: Path, documents: int, models: dict[str, str]) -> Measured:
             every = [_milliseconds(index, query, None) for query in queries]
             analyser, lengths, word_of = Analyser(), Counter[str](), dict[str, str]()
             for document in index:
-                places = {term: document.text[slice(*span)] for term, span in analyser.places(document.text)}
+                found = zip(*analyser.places(document.text))
+                places = {term: document.text[slice(*span)] for term, span in found}
                 lengths.update(places.keys())
                 word_of |= places
             common = lengths.most_common(_COMMON)

@@ -11,7 +11,8 @@ import numpy as np
 
 from papers.retrieval_sets import Collection
 from papers.vector_cache import Vectors
-from pellucid.index.bm25 import Analyser, impacts, query_weights, total
+from pellucid.index.bm25 import impacts, query_weights, total
+from pellucid.index.terms import Analyser
 
 Ask = Callable[[str], dict[str, float]]
 """A query -> the ids of the best ten documents and their scores."""
@@ -75,7 +76,7 @@ def seismic(collection: Collection, folder: Path) -> Ask:
     index = SeismicIndex.build_from_dataset(dataset, n_postings=1000, num_threads=1)
 
     def ask(query: str) -> dict[str, float]:
-        weights = query_weights(Counter(analyser.terms(query)), having, len(counts), 1.0)
+        weights = query_weights(analyser.query(query).weights, having, len(counts), 1.0)
         if not weights:
             return {}
         terms, values = np.array(list(weights), dtype="U100"), np.array(list(weights.values()), np.float32)

@@ -11,7 +11,8 @@ import scipy.sparse
 from pellucid.base import Embedder
 from pellucid.dimensions import Dimension, Dimensions
 from pellucid.explanation import Explanation
-from pellucid.index.bm25 import K1, Analyser, B
+from pellucid.index.bm25 import K1, B
+from pellucid.index.terms import Analyser
 from pellucid.rows import Row
 
 

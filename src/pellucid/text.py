@@ -47,8 +47,8 @@ ENGLISH_STOP_WORDS = frozenset(
     but by can did do does doing don down during each few for from further had has have having he her here hers herself
     him himself his how i if in into is it its itself just me more most my myself no nor not now of off on once only or
     other our ours ourselves out over own same she should so some such than that the their theirs them themselves then
-    there these they this those through to too under until up very was we were what when where which while who whom why
-    will with you your yours yourself yourselves""".split()
+    there these they this those through to too under until up us very was we were what when where which while who whom
+    why will with you your yours yourself yourselves""".split()
 )
 # English words of speech and dates that carry as little content.
 _SAYING_LITTLE = ENGLISH_STOP_WORDS | frozenset(
@@ -231,6 +231,10 @@ class PrefixRule(NamedTuple):
     def allows(self, prefix: int, word: int) -> bool:
         """Whether a prefix of so many characters may stand for a word of so many."""
         return prefix >= self.letters and prefix >= self.share * word
+
+
+RECOGNIZABLE_PREFIX = PrefixRule(3, 0.5)
+"""Of a word that is known by its beginning alone: with less of it the model guesses ("asdfghqwerty" read as "as")."""
 
 
 class Vocabulary:

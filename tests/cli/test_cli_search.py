@@ -67,14 +67,26 @@ def test_an_index_is_built_asked_and_changed(folder, tmp_path):
     assert "fields: lang (string), year (number)" in run("index", "info", folder).stdout
     assert "all is well" in run("index", "verify", folder).stdout
     assert "rebuilt 2" in run("index", "rebuild", folder).stderr
-    assert "nothing found" in run("search", folder, "zzz").stdout
+    assert run("search", folder, "zzz").stdout.startswith("No word of the query is known, so there are no hits.\n")
 
 
-def test_words_that_no_document_has_are_named(folder):
-    shown = run("search", folder, "zzzz apple \x1bqqqq").stdout
-    assert shown.splitlines()[0] == "in no document: zzzz, qqqq" and "[Apples]" in shown
-    assert json.loads(run("search", folder, "zzzz apple", "--json").stdout)["unknown"] == ["zzzz"]
-    assert "in no document" not in run("search", folder, "apple").stdout
+def test_words_that_are_not_searched_are_named(folder):
+    shown = run("search", folder, "the zzzz apple \x1bqqqq ++").stdout
+    assert shown.splitlines()[:2] == [
+        "Not found in any document: zzzz, qqqq", "Not searched (stop words and signs): the, ++",
+    ] and "[Apples]" in shown  # fmt: skip
+    hits = json.loads(run("search", folder, "the zzzz apple", "--json").stdout)
+    assert (hits["unknown"], hits["ignored"], hits["has_known_words"]) == (["zzzz"], ["the"], True)
+    assert "Not " not in run("search", folder, "apple").stdout
+
+
+def test_hits_with_a_low_score_are_left_out(folder):
+    every = json.loads(run("search", folder, "apple", "--json").stdout)["hits"]
+    least = every[0]["score"]
+    shown = json.loads(run("search", folder, "apple", "--json", "--min-score", str(least)).stdout)["hits"]
+    assert [hit["id"] for hit in shown] == [hit["id"] for hit in every if hit["score"] >= least]
+    assert run("search", folder, "apple", "--min-score", "5").stdout == "No hits.\n"
+    assert "min_score is nan" in run("search", folder, "apple", "--min-score", "nan", code=1).stderr
 
 
 def test_conditions_and_weights(folder):

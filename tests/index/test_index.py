@@ -27,6 +27,7 @@ pytest.importorskip("Stemmer")
 import pellucid
 import pellucid.index.bm25 as bm25
 import pellucid.index.commits as commits
+import pellucid.index.terms as terms
 from index_cases import CONDITIONS, CONDITIONS_METADATA, SparseLetters, brute_bm25
 from pellucid import Index
 from pellucid.anchors.embedder import AnchorEmbedder
@@ -34,9 +35,9 @@ from pellucid.base import Embedder
 from pellucid.ensemble.embedder import EnsembleEmbedder
 from pellucid.errors import IndexFolderError, InputError, ModelFolderError, WritingError
 from pellucid.explanation import Explanation
-from pellucid.index.bm25 import Analyser
 from pellucid.index.documents import passage_ends
 from pellucid.index.reasons import Passages
+from pellucid.index.terms import Analyser
 from pellucid.index.words import WordCache
 from pellucid.rows import Row
 from pellucid.static.embedder import StaticEmbedder
@@ -764,12 +765,6 @@ def test_words_are_read_as_they_are_split(compiled, texts):
     own = found.texts().tolist()
     read = [(text, word, *span) for text, word, span in zip(own, spelled, found.spans.tolist())]
     assert read == [(n, *word) for n, text in enumerate(texts) for word in split_words(text)]
-    terms = words.terms(texts, found)
-    names = {number: term for term, number in words._term_numbers.items()}
-    for number, text in enumerate(texts):
-        part = terms.of(number)
-        places = [(names[n], tuple(span)) for n, span in zip(terms.values[part].tolist(), terms.spans[part].tolist())]
-        assert places == words.analyser.places(text)
 
 
 @pytest.mark.parametrize("compiled", [False, pytest.param(True, marks=pytest.mark.native)])
@@ -778,7 +773,7 @@ def test_the_rows_of_texts_are_those_of_the_vocabulary(compiled):
     for spelled in (["new\u2581york", "new", "caf\u00e9"], ["\u6771\u4eac", "new", "york", "\u90fd"], ["hats", "New"]):
         model = StaticEmbedder(Vocabulary(spelled), np.eye(len(spelled), 5, dtype=np.float32))
         words, found = read_words(texts, {"m": model}, compiled=compiled)
-        rows, _ = words.rows("m", texts, found)
+        rows, _ = words.rows("m", words.split("m", texts, found))
         for number, text in enumerate(texts):
             known = [(model.vocabulary.row(word.text), *word[1:]) for word in model.vocabulary.split(text)]
             part = rows.of(number)
@@ -792,21 +787,6 @@ def test_words_that_were_met_are_found_again_in_any_number():
     first = [words.read([text]).values.tolist() for text in texts]
     assert [words.read([text]).values.tolist() for text in texts] == first
     assert len({number for numbers in first for number in numbers}) == len(words._spelled) == 12_000
-
-
-@given(st.text(max_size=60), st.sampled_from(["english", "german", "none"]))
-def test_terms_and_their_places_agree(text, language):
-    analyser = Analyser(language)
-    places = analyser.places(text)
-    assert Counter(term for term, _ in places) == Counter(analyser.terms(text))
-    assert all(Analyser(language).terms(text[start:end]) == [term] for term, (start, end) in places)
-
-
-def test_terms_are_stemmed_words_without_stop_words():
-    assert Analyser().terms("The mortgages, a vitamin C and 3.14!") == ["mortgag", "vitamin", "14"]
-    assert Analyser("german").terms("die H\u00e4user und Wohnungen") == ["die", "haus", "und", "wohnung"]
-    assert Analyser("german", ["die", "UND"]).terms("die H\u00e4user und Wohnungen") == ["haus", "wohnung"]
-    assert sorted(Analyser().terms("\u6771\u4eac\u90fd Tokyo")) == ["tokyo", "\u4eac\u90fd", "\u6771\u4eac"]
 
 
 def test_a_hit_may_come_from_the_model_alone(read_only):
@@ -878,11 +858,14 @@ def test_stored_settings_are_checked_when_an_index_is_opened(tmp_path, fruit, na
     Index.open(tmp_path / "index").close()
 
 
-@pytest.mark.parametrize("setting", ["K1", "ENGLISH_STOP_WORDS"])
-def test_bm25_of_another_version_is_refused(tmp_path, fruit, monkeypatch, setting):
+@pytest.mark.parametrize(
+    ("module", "setting", "value"),
+    [(bm25, "K1", 2.0), (terms, "ENGLISH_STOP_WORDS", frozenset(["apple"])), (terms, "MAX_ACRONYM_LETTERS", 3)],
+)
+def test_bm25_of_another_version_is_refused(tmp_path, fruit, monkeypatch, module, setting, value):
     with filled(tmp_path / "index", fruit) as index:
         index.configure(weights={"bm25": 0.5, "fruit": 0.5})
-    monkeypatch.setattr(bm25, setting, {"K1": 2.0, "ENGLISH_STOP_WORDS": frozenset(["apple"])}[setting])
+    monkeypatch.setattr(module, setting, value)
     with pytest.raises(IndexFolderError, match="another stemmer, stop words, k1 or b"):
         Index.open(tmp_path / "index")
     with Index.open(tmp_path / "index", rebuild=True) as index:
@@ -903,8 +886,8 @@ def test_compiled_reasons_are_the_plain_ones(kind):
 
     def read():
         words = WordCache(Analyser(), {"m": model})
-        pairs = WordPairs(model, query, *Passages([query], [], words).rows("m"), 0.5, {})
-        terms_of = pairs.against(texts, *Passages(texts, [], words).rows("m"))
+        pairs = WordPairs(model, query, *Passages([query], words).rows("m"), 0.5, {})
+        terms_of = pairs.against(texts, *Passages(texts, words).rows("m"))
         return [terms_of(number) for number in range(len(texts))]
 
     model._bulk = None

@@ -115,6 +115,7 @@ def check_facts(metadata, hit):
     assert found["reasons"] == [{"name": row.name, "contribution": row.contribution} for row in rows] != []
     marked = {hit.text[word["start"] : word["end"]].lower() for word in found["highlights"]}
     assert marked and marked <= {"apple", "pear", "apples", "pears"}
+    assert (found["unknown"], found["ignored"]) == ([], [])
 
 
 # What all of them share
@@ -806,6 +807,9 @@ def test_an_assistant_searches(fruit, index):
     assert {word.lower() for d in found for word in d["highlights"]} <= {"apple", "pear", "apples", "pears"}
     (only,) = ask(server, "search", query="apple", where={"year": 2003}).structured_content["documents"]
     assert only["id"] == "c"
+    named = ask(server, "search", query="the zzz apple", min_score=5).structured_content
+    assert named == {"documents": [], "unknown": ["zzz"], "ignored": ["the"], "has_known_words": True}
+    assert ask(server, "search", query="zzz").structured_content["has_known_words"] is False
 
 
 @pytest.mark.full

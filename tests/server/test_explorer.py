@@ -287,11 +287,14 @@ def test_examples_are_titles_of_the_index(page: Any, library: str) -> None:
     assert page.locator(".hit h3").first.inner_text().replace("\n", " ").find(asked[1]) > 0
 
 
-def test_words_that_no_document_has_are_named(page: Any, url: str) -> None:
-    page.goto(url + "#search?q=zzzz+loans")
-    page.get_by_text("in no document: zzzz").wait_for()
+def test_words_that_are_not_searched_are_named(page: Any, url: str) -> None:
+    page.goto(url + "#search?q=the+zzzz+loans")
+    page.get_by_text("Not found in any document: zzzz").wait_for()
+    page.get_by_text("Not searched (stop words and signs): the").wait_for()
     page.goto(url + "#search?q=loans")
-    page.get_by_text("in no document").wait_for(state="detached")
+    page.get_by_text("Not found in any document").wait_for(state="detached")
+    page.goto(url + "#search?q=qqqwwwzzz")
+    page.get_by_text("No word of this question is known.").wait_for()
 
 
 def test_markup_stays_text(page: Any, url: str) -> None:

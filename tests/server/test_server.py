@@ -444,6 +444,10 @@ def test_index_is_searched_with_reasons(tmp_path: Path, static: StaticEmbedder) 
         status, found = ask(url, "/search", {"query": "rates of a loan"})
         assert status == 200 and found == json.loads(json.dumps(expected))
         assert ask(url, "/search", {"query": "park", "where": {"year": {"gte": 2}}})[1]["hits"][0]["id"] == "b"
+        named = ask(url, "/search", {"query": "the zzqxw loan", "min_score": 0.9})[1]
+        assert (named["unknown"], named["ignored"], named["hits"]) == (["zzqxw", "loan"], ["the"], [])
+        assert ask(url, "/search", {"query": "zzqxw"})[1]["has_known_words"] is False
+        assert ask(url, "/search", {"query": "park", "min_score": "much"})[0] == 422
         status, error = ask(url, "/search", {"query": "park", "where": {"yaer": 2}})
         assert status == 422 and "year" in error["error"]
         assert ask(url, "/why", {"query": "rates of a loan", "id": "a", "below": "b"})[1] == json.loads(why.to_json())

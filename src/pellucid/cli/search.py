@@ -244,6 +244,7 @@ def search(
     weight: Annotated[
         list[str] | None, typer.Option(help="A part of the score and its weight, as bm25=1; others get 0.")
     ] = None,
+    min_score: Annotated[float | None, typer.Option(help="Leave out hits with a lower score.")] = None,
     reasons: Annotated[int, typer.Option(min=0, help="Rows of each score to show.")] = 4,
     json: JsonOption = False,
     open: OpenOption = False,
@@ -274,7 +275,7 @@ def search(
     weights = numbers_of(weight, "--weight", "PART=NUMBER, such as bm25=1") or None
     with _open(folder) as opened:
         for one in [query] if query is not None else _questions():
-            found = opened.search(one, top_k, where=conditions, weights=weights)
+            found = opened.search(one, top_k, where=conditions, weights=weights, min_score=min_score)
             if json:
                 typer.echo(shown_json(found.to_json(indent=None)))
             else:
@@ -391,9 +392,8 @@ def _show(found: Hits, reasons: int) -> None:
     from pellucid.views.parts import shorten, visible
 
     console = Console(highlight=False)
-    if found.unknown:
-        words = ", ".join(visible(shorten(word, _TITLE)) for word in found.unknown)
-        console.print(Text(f"in no document: {words}", style="yellow"), soft_wrap=not console.is_terminal)
+    for note, is_warning in found.notes():
+        console.print(Text(visible(note), style="yellow" if is_warning else "dim"), soft_wrap=not console.is_terminal)
     for rank, hit in enumerate(found, 1):
         parts = " + ".join(f"{name} {value:.3f}" for name, value in hit.parts.items())
         heading = Text(f"{rank:>3}  {hit.score:.4f}  ").append(visible(hit.id), style="bold")
@@ -404,9 +404,7 @@ def _show(found: Hits, reasons: int) -> None:
         rows = [f"{visible(row.name)} {row.contribution:+.3f}" for row in hit.reasons.top(reasons)]
         for line in [*lines, Text("     " + ", ".join(rows), style="dim")] if rows else lines:
             console.print(line, soft_wrap=not console.is_terminal)
-    if not len(found):
-        console.print("nothing found")
-    elif not (found.exact or found.reranked):
+    if len(found) and not (found.exact or found.reranked):
         console.print("better ones may have been missed", style="dim")
 
 

@@ -14,17 +14,18 @@ from pellucid.errors import InputError, check_integer
 from pellucid.explanation import Explanation
 from pellucid.forks import cached_property
 from pellucid.index.reasons import Reasons
-from pellucid.index.settings import Weights, checked_weights
+from pellucid.index.settings import BM25, Weights, checked_weights
 from pellucid.query import Terms
 from pellucid.rows import CONTEXT, EMBEDDING, SHARED, Row
 from pellucid.unicode import well_formed
-from pellucid.views.parts import AnyPart, Column, Heading, Note, TablePart, counted, signed
+from pellucid.views.parts import AnyPart, Column, Heading, Note, TablePart, counted, shorten, signed
 from pellucid.views.report import VERSION, Report
 
 RERANK = "rerank"
 """The name of the part that the second stage is."""
 
 _NAMED = 5  # rows named in a table and in JSON
+_MAX_LISTED_WORDS, _MAX_WORD_CHARS = 20, 80  # in a note
 
 
 @dataclass(frozen=True)
@@ -109,8 +110,10 @@ class Hits(WhyAbove, Report, Sequence[Hit]):
         found: the hits.
         exact: whether no other document can have a higher score; False where an engine searches a graph, or a search
             had to stop earlier.
-        unknown: words of the query that no document has; BM25 counts them in what the query could reach, so that they
-            lower its part of the scores.
+        unknown: words of the query that no document has, or without BM25, that no model knows. BM25 counts them in what
+            the query could reach, so that they lower its part of the scores.
+        ignored: words of the query that BM25 leaves out: stop words, and signs that are no names. Models may read them.
+        has_known_words: whether a document has a word of the query, or a model knows one; else there are no hits.
         reranked: how many of the first hits were scored anew, 0 where that was not asked for.
     """
 
@@ -123,6 +126,8 @@ class Hits(WhyAbove, Report, Sequence[Hit]):
     found: tuple[Hit, ...]
     exact: bool
     unknown: tuple[str, ...] = ()
+    ignored: tuple[str, ...] = ()
+    has_known_words: bool = True
     reranked: int = 0
 
     @overload
@@ -143,10 +148,27 @@ class Hits(WhyAbove, Report, Sequence[Hit]):
     def to_dict(self) -> dict[str, Any]:
         """Return plain dicts, lists, strings and numbers; `docs/search-schema.json` describes them."""
         facts = {"query": self.query, "documents": self.documents, "weights": self.weights, "exact": self.exact}
-        facts["unknown"] = list(self.unknown)
+        facts |= {
+            "unknown": list(self.unknown), "ignored": list(self.ignored), "has_known_words": self.has_known_words,
+        }  # fmt: skip
         if self.reranked:
             facts["reranked"] = self.reranked
         return {"version": VERSION, "kind": self.kind, **facts, "hits": [hit.to_dict() for hit in self.found]}
+
+    def notes(self) -> list[tuple[str, bool]]:
+        """Return what was not searched, and why nothing was found, in sentences; each with whether it is a warning."""
+        notes = []
+        if not self.has_known_words:
+            what = "No word of the query is known" if self.unknown else "The query has no words to search for"
+            notes.append((f"{what}, so there are no hits.", True))
+        elif not self.found:
+            notes.append(("No hits.", False))
+        if self.unknown:
+            where = "Not found in any document" if self.weights.get(BM25) else "Unknown to the model"
+            notes.append((f"{where}: {_listed(self.unknown)}", True))
+        if self.ignored:
+            notes.append((f"Not searched (stop words and signs): {_listed(self.ignored)}", False))
+        return notes
 
     def __repr__(self) -> str:
         """Return one short line."""
@@ -160,8 +182,8 @@ class Hits(WhyAbove, Report, Sequence[Hit]):
         if not self.exact and not self.reranked:
             facts.append("better ones may have been missed")
         yield Heading("Search", self.query, ", ".join(facts))
-        if self.unknown:
-            yield Note(f"in no document: {', '.join(map(well_formed, self.unknown))}", is_warning=True)
+        for note, is_warning in self.notes():
+            yield Note(note, is_warning=is_warning)
         rows = []
         for rank, hit in enumerate(self.found, 1):
             why = ", ".join(f"{row.name} {signed(row.contribution)}" for row in hit.named())
@@ -175,6 +197,12 @@ class Hits(WhyAbove, Report, Sequence[Hit]):
             HitRow(rank, h.id, h.score, h.title, h.text, tuple(row.name for row in h.named()))
             for rank, h in enumerate(self.found, 1)
         ]
+
+
+def _listed(words: Sequence[str]) -> str:
+    some = [shorten(word, _MAX_WORD_CHARS) for word in words[:_MAX_LISTED_WORDS]]
+    more = f" and {len(words) - len(some):,} more" if len(words) > len(some) else ""
+    return f"{', '.join(map(well_formed, some))}{more}"
 
 
 class SecondStage:
@@ -204,9 +232,10 @@ class SecondStage:
                 )
             self.weights = every
 
-    def reranked(self, hits: Hits, top_k: int, asked: int) -> Hits:
+    def reranked(self, hits: Hits, top_k: int, asked: int, min_score: float) -> Hits:
         """Return the `top_k` best of hits by their new scores, equal ones in the old order; `asked` were wanted."""
         new = [self._hit(hit, score) for hit, score in zip(hits, self._scores(hits))]
+        new = [hit for hit in new if hit.score >= min_score]
         new.sort(key=lambda hit: -hit.score)
         exact = hits.exact and len(hits) < asked
         weights = self._mixed(hits.weights, self._share)

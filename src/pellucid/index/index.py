@@ -10,6 +10,7 @@ How it lies on disk: `commits.py` is the one commit point, `segments.py` holds d
 
 from __future__ import annotations
 
+import math
 import os
 import shutil
 from collections.abc import Iterable, Mapping, Sequence
@@ -49,6 +50,7 @@ from pellucid.index.searching import Question, Snapshot
 from pellucid.index.settings import (
     Weights,
     check_settings,
+    checked_score,
     checked_weights,
     checked_word_weights,
     given_parts,
@@ -310,6 +312,7 @@ class Index(DocumentCollection):
         where: Any = None,
         weights: Weights = None,
         word_weights: Weights = None,
+        min_score: float | None = None,
         rerank: Any = None,
         rerank_top: int = 50,
     ) -> Hits:
@@ -323,6 +326,8 @@ class Index(DocumentCollection):
             weights: of the parts for this search: {"bm25": 1} is only BM25. Brought to the sum 1.
             word_weights: what words of the query count in BM25, static models and other encoders: {"immune": 0.3}
                 multiplies their terms and pairs of words by 0.3. Models of other families read the query as it is.
+            min_score: the lowest score of a hit, with `rerank` of its scores; None for any. Scores compare across
+                queries, not across indexes.
             rerank: a second stage, which scores the first hits anew: a CrossEncoder of sentence-transformers, or a
                 function `score(query, texts)` that gives a number a text (title and best passage). It replaces score
                 and order; `hit.before` is what was found. With a weight of its own among `weights` it is a part like
@@ -330,7 +335,8 @@ class Index(DocumentCollection):
             rerank_top: how many of the first hits it scores, at least `top_k`.
 
         Returns:
-            at most `top_k` hits, best first; fewer where fewer share anything with the query.
+            at most `top_k` hits, best first; fewer where fewer share anything with the query, and none where no
+            document has a word of it and no model knows one. Functions and transformers know every string.
 
         Raises:
             InputError: an argument has a value that cannot be used; or the index is closed.
@@ -338,25 +344,28 @@ class Index(DocumentCollection):
         if not isinstance(query, str):
             raise InputError(f"the query is {query!r:.40} ({type(query).__name__}); it must be a string")
         check_integer("top_k", top_k)
-        query = well_formed(query)
+        least, query = checked_score(min_score), well_formed(query)
         while True:
             now = self._now()
             conditions = parse_where(where, now.commit.state.fields)
-            second, count, first = None, top_k, weights
+            second, count, first, first_least = None, top_k, weights, least
             if rerank is not None:
                 second = SecondStage(rerank, rerank_top, weights, list(now.commit.state.settings["weights"]))
-                count, first = max(top_k, rerank_top), second.weights
+                count, first, first_least = max(top_k, rerank_top), second.weights, -math.inf
             question = self._question(query, now, first, word_weights)
             try:
-                hits, exact = question.search(min(count, max(now.commit.state.documents, 1)), conditions)
+                hits, exact = question.search(min(count, max(now.commit.state.documents, 1)), conditions, first_least)
             except EngineError:
                 if self._now().commit.state.engine == now.commit.state.engine:
                     raise
                 continue  # a rebuild has removed the engine that was asked
             if now.engine is None or self._now().commit is now.commit:  # else an engine may have lost a document
                 documents = now.commit.state.documents
-                found = Hits(query, documents, question.shares, tuple(hits), exact, question.unknown)
-                return found if second is None else second.reranked(found, top_k, count)
+                found = Hits(
+                    query, documents, question.shares, tuple(hits), exact, question.unknown, question.ignored,
+                    has_known_words=bool(question.vectors),
+                )  # fmt: skip
+                return found if second is None else second.reranked(found, top_k, count, least)
 
     def score(self, query: str, id: str | int, *, weights: Weights = None, word_weights: Weights = None) -> Hit:
         """Return one document as a hit, its score and the reasons, whether or not a search would find it.

@@ -32,47 +32,50 @@ _FAINT = 0.15  # of the strongest word; a weaker one is not highlighted
 class Passages:
     """Some passages whose scores are explained together; `texts` are as they are indexed."""
 
-    def __init__(self, texts: list[str], vectors: Sequence[Mapping[str, Vector] | None], words: WordCache) -> None:
-        """Take the passages, of each the stored vectors that are needed, by part, and what finds their words."""
-        self.texts, self._vectors, self._words = texts, vectors, words
+    def __init__(
+        self, texts: list[str], words: WordCache, vectors: Sequence[Mapping[str, Vector]] = (),
+        lengths: Sequence[int] = (),
+    ) -> None:  # fmt: skip
+        """Take the passages and what finds their words; of each the stored vectors that are needed, and its terms."""
+        self.texts, self._words, self._vectors = texts, words, vectors
+        self.lengths = np.array(lengths, np.int64)  # [passages], the number of BM25's terms
 
     def stored(self, model: str) -> list[Vector | None]:
         """Return the vectors of a model; None for a passage that is gone, or that the model knows nothing of."""
-        return [(own or {}).get(model) for own in self._vectors]
+        return [vectors.get(model) for vectors in self._vectors]
 
     @cached_property
     def _found(self) -> WordList:
         return self._words.read(self.texts)
 
-    def terms(self) -> WordList:
-        """Return BM25's terms by number."""
-        return self._words.terms(self.texts, self._found)
+    def terms(self, numbers: Mapping[str, int]) -> WordList:
+        """Return those of BM25's terms that have a number, by it."""
+        return self._words.places(self.texts, self._found, numbers)
+
+    def words(self, model: str) -> WordList:
+        """Return the words as a static model cuts them, by number."""
+        return self._words.split(model, self.texts, self._found)
 
     def rows(self, model: str) -> tuple[WordList, SpelledRows | None]:
         """Return the words that a static model knows, as rows of its table or, with spelling, beyond it."""
-        return self._words.rows(model, self.texts, self._found)
+        return self._words.rows(model, self.words(model))
 
 
 class Bm25Query:
     """The terms of BM25 that a query has."""
 
     def __init__(
-        self, words: WordCache, query: str, places: Mapping[str, tuple[Span, ...]], weights: Mapping[str, float],
-        average: float,
-    ) -> None:  # fmt: skip
+        self, query: str, places: Mapping[str, tuple[Span, ...]], weights: Mapping[str, float], average: float
+    ) -> None:
         """Take where the query's terms stand, those that count with their half of the score, and the mean length."""
-        self._words, self._query, self._places, self._average = words, query, places, average
+        self._query, self._places, self._average = query, places, average
         self._terms, self._weights = list(weights), np.array(list(weights.values()))
 
     def against(self, passages: Passages) -> Callable[[int], Terms]:
         """Return what gives the terms of each passage: a value for each that the query has, too."""
-        numbers = np.array(list(map(self._words.term_number, self._terms)))
-        order = np.argsort(numbers)
-        every = passages.terms()
-        lengths = every.sizes()[:, None]
-        near = np.searchsorted(numbers, every.values, sorter=order).clip(max=len(numbers) - 1)
-        found = every._replace(values=order[near]).kept(numbers[order[near]] == every.values)
-        counts = found.counts(len(numbers))
+        found = passages.terms({term: number for number, term in enumerate(self._terms)})
+        lengths = passages.lengths[:, None]
+        counts = found.counts(len(self._terms))
         every_value = self._weights * impacts(counts, lengths, self._average)
         marks = (every_value / counts.clip(min=1))[found.texts(), found.values]
         texts, present = np.nonzero(counts)

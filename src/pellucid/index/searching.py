@@ -7,7 +7,8 @@ exactly. Where an engine holds the vectors, each part brings its best passages i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache, partial
 from itertools import islice
 from types import MappingProxyType
@@ -19,7 +20,7 @@ import numpy.typing as npt
 from pellucid.encoder.reasons import EncoderQuery
 from pellucid.errors import EngineError, IndexFolderError, InputError, PellucidError
 from pellucid.forks import cached_property
-from pellucid.index.bm25 import Analyser, impacts, query_weights
+from pellucid.index.bm25 import impacts, query_weights
 from pellucid.index.commits import Commit
 from pellucid.index.damage import damaged
 from pellucid.index.documents import PASSAGE_BITS
@@ -29,11 +30,14 @@ from pellucid.index.models import Model
 from pellucid.index.reasons import Bm25Query, Marked, Passages, Reasons, marked_spans
 from pellucid.index.segments import Floats, Integers, Mask, Segment, hashed
 from pellucid.index.settings import BM25
-from pellucid.index.words import WordCache
+from pellucid.index.terms import Analyser
+from pellucid.index.words import CONTENT, KNOWN, WordCache
 from pellucid.native.library import multiply, native
-from pellucid.query import Terms
+from pellucid.query import Query, Terms
 from pellucid.static.embedder import StaticEmbedder
-from pellucid.static.words import WordPairs, spans_by
+from pellucid.static.words import WordPairs
+from pellucid.text import RECOGNIZABLE_PREFIX, Coverage, Span, Word, split_words
+from pellucid.unicode import lowercase
 
 _CANDIDATES, _MOST_CANDIDATES = 20, 12_800  # passages that each part brings; more until the result is certain
 _TOGETHER = 10  # hits whose reasons are read at once
@@ -69,6 +73,10 @@ class Place(NamedTuple):
     passage: int
 
 
+_Scored = tuple[float, int, Place, dict[str, float]]
+"""Score and number of a document, its best passage, and the parts of the score."""
+
+
 class Scores:
     """The parts of the score of each passage of one segment."""
 
@@ -76,6 +84,7 @@ class Scores:
         """Compute all parts, or `only` one; `coarse` reads dense parts in 8 bits where the segment has them."""
         self.segment, self._question = segment, question
         self._rounded: dict[str, Floats] = {}  # bounds of the errors of such parts
+        self._nonzero: dict[str, Mask] = {}  # the passages that have a vector there
         self.parts: dict[str, Floats] = {}
         for name, vector in question.vectors.items():
             if only not in (None, name):
@@ -114,6 +123,7 @@ class Scores:
         vector = np.ascontiguousarray(vector, np.float32)
         products: Floats = codes @ vector * scales if native() is None else multiply(codes, scales, vector)
         length = np.linalg.norm(vector.astype(np.float64))
+        self._nonzero[name] = scales > 0
         self._rounded[name] = (length * (errors + _ROUNDING)).astype(np.float32)
         return products
 
@@ -121,9 +131,9 @@ class Scores:
         """Return a lower and an upper bound (None: the first is exact) of each document's score; -inf for no hit."""
         total = np.zeros(self.segment.passages, np.float32)
         touched = np.zeros(self.segment.passages, np.bool_)
-        for part in self.parts.values():
+        for name, part in self.parts.items():
             total += part
-            touched |= part != 0
+            touched |= self._nonzero[name] if name in self._rounded else part != 0
         if allowed is not None:
             touched &= np.repeat(allowed, np.diff(self.segment.ends, prepend=0))
         if self.segment.live_passages is not None:
@@ -174,8 +184,10 @@ class Question:
         self.vectors: dict[str, Any] = {}  # by part, times its weight: products are parts of the score; BM25's is None
         self.terms: dict[str, float] = {}  # that a passage has, each with its half of BM25
         self._lists: dict[int, dict[str, tuple[Any, Any]]] = {}  # by segment and term; asked for twice
-        self.unknown: tuple[str, ...] = ()  # words that no passage has, with BM25
+        self.unknown: tuple[str, ...] = ()  # words that no passage has; without BM25, that no model knows
+        self.ignored: tuple[str, ...] = ()  # words that BM25 leaves out
         self._terms_of: dict[str, Callable[[Passages], Callable[[int], Terms]]] = {}  # of the same parts
+        self._unknown_spans: list[list[Span]] = []  # of the words of the query, of each model
         self._wanted: list[str] = []  # the parts whose stored vectors are read for that
         self._found: list[tuple[int, Place, str]] = []  # the hits: number, place and text of the passage
         # The hits whose reasons were read, the first of ten: their terms by part, and the spans they mark.
@@ -185,22 +197,36 @@ class Question:
                 self._ask_bm25()
             else:
                 self._ask(now.models[name], self.weights[name])
+        if BM25 not in self.weights and self._unknown_spans:
+            self.unknown = self._named(set(self._unknown_spans[0]).intersection(*self._unknown_spans))
 
     def _ask_bm25(self) -> None:
-        words, places = self._now.words, spans_by(self._now.words.analyser.places(self.query))
-        self._hashes: dict[str, int] = dict(zip(places, hashed(places).tolist()))
+        words, terms = self._now.words, self._now.words.analyser.query(self.query)
+        self._hashes: dict[str, int] = dict(zip(terms.spans, hashed(terms.spans).tolist()))
         segments = self._now.commit.segments
-        having = {term: sum(len(self.passages_with(one)[term][0]) for one in segments) for term in places}
-        counts = {term: len(spans) for term, spans in places.items()}
+        having = {term: sum(len(self.passages_with(one)[term][0]) for one in segments) for term in terms.spans}
+        counts = dict(terms.weights)
+        for term, weight in terms.variants.items():
+            if having[term]:
+                counts[term] = counts.get(term, 0.0) + weight
         weights = query_weights(counts, having, self._now.commit.state.passages, self.weights[BM25])
-        self.unknown = tuple(self.query[slice(*places[term][0])] for term in places if not having[term])
+        self.unknown = self._named({terms.spans[term][0] for term in terms.weights if not having[term]})
+        self.ignored = self._named({span for span, acronym in terms.ignored.items() if not having.get(acronym)})
         for word, factor in self._factors.items():
             scaled = weights.keys() & words.analyser.terms(word)
             weights |= {term: factor * weights[term] for term in scaled}
         if weights:
             self.vectors[BM25] = None
             self.terms = weights
-            self._terms_of[BM25] = Bm25Query(words, self.query, places, weights, self.average).against
+            self._terms_of[BM25] = Bm25Query(self.query, terms.spans, weights, self.average).against
+
+    def _named(self, spans: Iterable[Span]) -> tuple[str, ...]:
+        """Return the words of the query at some spans, in order, without those that are in others."""
+        found: list[Span] = []
+        for start, end in sorted(spans, key=lambda span: (span[0], -span[1])):
+            if not found or end > found[-1][1]:
+                found.append((start, end))
+        return tuple(dict.fromkeys(self.query[start:end] for start, end in found))
 
     def passages_with(self, segment: Segment) -> dict[str, tuple[npt.NDArray[np.uint32], npt.NDArray[np.int32]]]:
         """Return for each term of the query the passages of a segment that have it, and how often."""
@@ -209,16 +235,21 @@ class Question:
         return self._lists[id(segment)]
 
     def _ask(self, model: Model, weight: float) -> None:
-        name = model.name
+        name, words = model.name, self._now.words
         if isinstance(model.encoder, StaticEmbedder):
-            found, spelled = Passages([self.query], [], self._now.words).rows(name)
-            pairs = WordPairs(model.encoder, self.query, found, spelled, weight, self._factors)
+            passages = Passages([self.query], words)
+            found = passages.words(name)
+            statuses = words.statuses(name, found)
+            self._unknown_spans.append(list(map(tuple, found.spans[statuses & KNOWN == 0].tolist())))
+            if not _is_known(statuses):
+                return
+            pairs = WordPairs(model.encoder, self.query, *words.rows(name, found), weight, self._factors)
             if pairs.vector.any():
                 self.vectors[name] = pairs.vector
                 self._terms_of[name] = lambda passages: pairs.against(passages.texts, *passages.rows(name))
             return
         asked = model.ask(self.query)
-        if asked.unit is None:
+        if asked.unit is None or not self._is_known_to(asked):
             return
         if self._factors and isinstance(asked, EncoderQuery) and asked.model.reasons_at_hand is not None:
             asked = asked.reweighted(self._factors)
@@ -230,13 +261,24 @@ class Question:
             passages.texts, passages.stored(name) if asked.needs_vectors else None, weight=weight
         )
 
-    def search(self, top_k: int, where: Where) -> tuple[list[Hit], bool]:
-        """Return the best documents, and whether no other can be better."""
+    def _is_known_to(self, asked: Query) -> bool:
+        """Whether a model knows a word of the query, or there are none."""
+        words, function_words = split_words(self.query), self._now.words.analyser.function_words
+        unknown = _unrecognized(words, *asked.known)
+        self._unknown_spans.append(list(unknown))
+        content = [lowercase(word.text) not in function_words for word in words]
+        statuses = [KNOWN * (word[1:] not in unknown) + CONTENT * own for word, own in zip(words, content)]
+        return not words or _is_known(np.array(statuses))
+
+    def search(self, top_k: int, where: Where, min_score: float = -math.inf) -> tuple[list[Hit], bool]:
+        """Return the best documents of those with `min_score` or more, and whether no other can be better."""
         self._found = []
+        if not self.vectors:
+            return [], True
         try:
             if self._now.engine is None:
-                return self._from_segments(top_k, where), True
-            return self._from_engine(self._now.engine, top_k, where)
+                return self._from_segments(top_k, where, min_score), True
+            return self._from_engine(self._now.engine, top_k, where, min_score)
         except PellucidError:
             raise
         except (IndexError, ValueError) as error:
@@ -245,36 +287,44 @@ class Question:
 
     # The vectors are here
 
-    def _from_segments(self, top_k: int, where: Where) -> list[Hit]:
+    def _from_segments(self, top_k: int, where: Where, min_score: float) -> list[Hit]:
         """Return the best documents of all."""
-        segments = self._now.commit.segments
-        coarse = sum(segment.passages for segment in segments) >= _COARSE
-        scores = [Scores(segment, self, coarse=coarse) for segment in segments] if self.vectors else []
+        coarse = sum(segment.passages for segment in self._now.commit.segments) >= _COARSE
+        best = self._best(top_k, where, min_score, coarse=coarse)
+        if best is None:
+            best = self._best(top_k, where, min_score, coarse=False) or []
+        hits = [self._hit(parts, place) for _, _, place, parts in best]
+        return [hit for hit in hits if hit.score >= min_score]
+
+    def _best(self, top_k: int, where: Where, min_score: float, *, coarse: bool) -> list[_Scored] | None:
+        """Return the `top_k` best documents of all, best first; None where `coarse` may have missed some."""
+        scores = [Scores(segment, self, coarse=coarse) for segment in self._now.commit.segments]
         bounds = [one.totals(one.segment.matching(where) if where else None) for one in scores]
-        if not bounds:
-            return []
-        least = _kth([lower for lower, _ in bounds], top_k)  # whatever may reach it is multiplied exactly
-        best: list[tuple[float, int, Place, dict[str, float]]] = []
+        least = kth = _kth([lower for lower, _ in bounds], top_k)  # whatever may reach it is multiplied exactly
+        if math.isfinite(min_score):
+            least = max(kth, min_score - _ROUNDING * max(abs(min_score), 1.0))
+        best: list[_Scored] = []
         for number, (one, (lower, upper)) in enumerate(zip(scores, bounds)):
             highest = lower if upper is None else upper
-            rows = np.flatnonzero((highest >= least) & (highest > -np.inf))
-            best += self._exact(number, one, rows, top_k)
-        best.sort(key=lambda item: (-item[0], item[1]))
-        return [self._hit(parts, place) for _, _, place, parts in best[:top_k]]
+            best += self._exact(number, one, np.flatnonzero((highest >= least) & (highest > -np.inf)), top_k)
+        if coarse and len(best) < top_k and least == kth > -np.inf:  # what seemed to be the best has products of 0
+            return None
+        return sorted(best, key=lambda item: (-item[0], item[1]))[:top_k]
 
-    def _exact(
-        self, number: int, scores: Scores, rows: Integers, top_k: int
-    ) -> list[tuple[float, int, Place, dict[str, float]]]:
-        """Return the score, number, best passage and its parts of the best of some documents of a segment."""
+    def _exact(self, number: int, scores: Scores, rows: Integers, top_k: int) -> list[_Scored]:
+        """Return the best of some documents of a segment that share anything with the query."""
         segment = scores.segment
         passages = segment.passages_of(rows)
         if not len(passages):
             return []
         parts = scores.exact(passages)
         total = np.sum([part.astype(np.float64) for part in parts.values()], axis=0)
+        total[~np.any([part != 0 for part in parts.values()], axis=0)] = -np.inf
         owners = np.repeat(np.arange(len(rows)), segment.sizes(rows)).tolist()
-        found: dict[int, tuple[float, int, Place, dict[str, float]]] = {}
+        found: dict[int, _Scored] = {}
         for at in np.lexsort((passages, -total)).tolist():  # the best first; of equal ones the earlier
+            if total[at] == -np.inf:
+                break
             if owners[at] not in found:
                 row, own = int(rows[owners[at]]), {name: float(part[at]) for name, part in parts.items()}
                 place = Place(number, row, int(passages[at]))
@@ -285,7 +335,7 @@ class Question:
 
     # An engine has the vectors
 
-    def _from_engine(self, engine: Engine, top_k: int, where: Where) -> tuple[list[Hit], bool]:
+    def _from_engine(self, engine: Engine, top_k: int, where: Where, min_score: float) -> tuple[list[Hit], bool]:
         """Return the best documents that an engine and BM25 bring, and whether no other can be better."""
         # Each part brings its best passages; what another part has brought gets its product with this one. What no part
         # has brought scores at most the last of each list together. Unless the hits are above that, one part brings
@@ -312,10 +362,12 @@ class Question:
             if missing.get(BM25):
                 products[BM25] |= own.products(missing[BM25])
             hits = self._known(products, _best_passages(products, every), top_k)
-            certain = not last or (len(hits) == top_k and hits[-1].score >= sum(last.values()))
+            least = hits[-1].score if len(hits) == top_k else -math.inf
+            certain = not last or max(least, min_score) >= sum(last.values())
             asked = [name for name in last if limits[name] < _MOST_CANDIDATES]
             if certain or not asked:
-                return hits, certain and not any(name in engine.approximate for name in others)
+                is_exact = certain and not any(name in engine.approximate for name in others)
+                return [hit for hit in hits if hit.score >= min_score], is_exact
             asked = [max(asked, key=lambda name: (name == BM25 or isinstance(others[name], tuple), last[name]))]
             limit = limits[asked[0]] = 4 * limits[asked[0]]
 
@@ -348,8 +400,11 @@ class Question:
             parts = {name: np.array([found.get(name, {}).get(p, 0.0) for p in points], np.float32) for name in others}
             if BM25 in self.vectors:
                 parts[BM25] = Scores(here, self, coarse=False, only=BM25).parts[BM25][passages]
-        total = np.sum([part.astype(np.float64) for part in parts.values()], axis=0) if parts else np.zeros(1)
-        best = int(np.argmax(total))
+        if not parts:
+            return self._hit({}, Place(segment, row, int(passages[0])))
+        total = np.sum([part.astype(np.float64) for part in parts.values()], axis=0)
+        shared = np.any([part != 0 for part in parts.values()], axis=0)
+        best = int(np.argmax(np.where(shared, total, -np.inf)))  # the passage that a search would find, if any
         own = {name: float(part[best]) for name, part in parts.items()}
         return self._hit(own, Place(segment, row, int(passages[best])))
 
@@ -386,7 +441,9 @@ class Question:
         block, place = divmod(number, _TOGETHER)
         if block not in self._read:  # two threads may both read it
             hits = self._found[block * _TOGETHER : (block + 1) * _TOGETHER]
-            passages = Passages([text for _, _, text in hits], self._stored(hits), self._now.words)
+            texts, places = [text for _, _, text in hits], [place for _, place, _ in hits]
+            lengths = [self._now.commit.segments[p.segment].lengths[p.passage] for p in places if BM25 in self.vectors]
+            passages = Passages(texts, self._now.words, self._stored(hits), lengths)
             parts = {name: terms_of(passages) for name, terms_of in self._terms_of.items()}
             every = [{name: terms(number) for name, terms in parts.items()} for number in range(len(hits))]
             self._read[block] = passages, every, cache(partial(marked_spans, every))
@@ -395,6 +452,20 @@ class Question:
             self.query, passages.texts[place], score, every[place], named=len(self.weights) > 1,
             marked=lambda: marked()[place],
         )  # fmt: skip
+
+
+def _is_known(statuses: Integers) -> bool:
+    """Whether a word of a query is known; function words count where there are no others."""
+    content = statuses[statuses & CONTENT > 0]
+    return bool(((content if len(content) else statuses) & KNOWN).any())
+
+
+def _unrecognized(words: Sequence[Word], coverage: Coverage, unknown: Iterable[Span]) -> set[Span]:
+    """Return which words of a query a model does not know, or reads as something that is little of them."""
+    guesses = {
+        lowercase(word) for word, other in coverage.read_as if not RECOGNIZABLE_PREFIX.allows(len(other), len(word))
+    }
+    return set(unknown) | {word[1:] for word in words if guesses and lowercase(word.text) in guesses}
 
 
 class _Bm25Products:
@@ -439,6 +510,7 @@ def _kth(every: list[Floats], count: int) -> float:
     if sum(map(len, values)) < 4 * count:
         values = every
     all_values = np.concatenate([np.zeros(0, np.float32), *values])
+    all_values = all_values[all_values > -np.inf]  # else equal values make the next step slow
     if len(all_values) < count:
         return -np.inf
     return float(np.partition(all_values, len(all_values) - count)[len(all_values) - count])

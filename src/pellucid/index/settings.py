@@ -6,13 +6,15 @@ They come from a user or, in a commit, from anyone: `check_types` sees that they
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from pellucid.errors import IndexFolderError, InputError
-from pellucid.index.bm25 import Analyser
+from pellucid.index.bm25 import fingerprint
+from pellucid.index.terms import Analyser
 from pellucid.unicode import well_formed
 
 Weights = Mapping[str, float] | None
@@ -111,7 +113,7 @@ def rebuilt_settings(settings: Mapping[str, Any], models: Iterable[str], static:
 
 
 def _analyser_of(settings: Mapping[str, Any]) -> str:
-    return Analyser(settings["language"], settings["stop_words"]).fingerprint
+    return fingerprint(Analyser(settings["language"], settings["stop_words"]).fingerprint)
 
 
 def checked_weights(weights: Weights, parts: Sequence[str], default: Mapping[str, float]) -> dict[str, float]:
@@ -140,6 +142,15 @@ def checked_word_weights(weights: Weights, settings: Mapping[str, Any]) -> dict[
         if not isinstance(word, str) or not isinstance(factor, (int, float)) or not 0 <= factor <= _LARGEST_WEIGHT:
             raise InputError(f"the weight of the word {word!r:.60} is {factor!r:.40}; give one from 0 to a million")
     return {well_formed(word): float(factor) for word, factor in weights.items()}
+
+
+def checked_score(score: float | None) -> float:
+    """Return the lowest score that a hit may have; None for any."""
+    if score is None:
+        return -math.inf
+    if isinstance(score, bool) or not isinstance(score, (int, float)) or not math.isfinite(score):
+        raise InputError(f"min_score is {score!r:.40}; give a number such as 0.3, or None for hits of any score")
+    return float(score)
 
 
 def check_settings(settings: Mapping[str, Any], file: Path) -> None:

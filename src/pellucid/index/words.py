@@ -13,17 +13,21 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from pellucid.forks import call_after_fork, fork_lock
-from pellucid.index.bm25 import Analyser
+from pellucid.index.terms import Analyser
 from pellucid.native.library import native
 from pellucid.static.embedder import StaticEmbedder
 from pellucid.static.spelling import SpelledRows
 from pellucid.static.words import Integers, WordList
-from pellucid.text import Span, Word, is_phrase, split_words
+from pellucid.text import RECOGNIZABLE_PREFIX, Word, is_phrase, split_words
+from pellucid.unicode import lowercase
 
 if TYPE_CHECKING:
     from pellucid.static.bulk import WordNumbers
 
-_NO_TERM, _SEVERAL_TERMS = -1, -2
+_SEVERAL = -1  # in the place of the number of a key: the word may hold several terms
+KNOWN, CONTENT = 1, 2
+"""What a static model knows, and what is no function word; a sum says both."""
+
 _MOST_WORDS = 1 << 20  # that are remembered
 _SHORT = 300  # characters; such a text is read sooner without the C kernels
 
@@ -51,9 +55,10 @@ class WordCache:
         self.analyser, self.models = analyser, models
         self._spelled: list[str] = []
         self._numbers: dict[str, int] = {}
-        self._term_numbers: dict[str, int] = {}
-        self._terms = _Column(self._spelled, self._term)
+        self._key_numbers: dict[str, int] = {}
+        self._keys = _Column(self._spelled, self._key_number)
         self._rows = {name: _Column(self._spelled, _row_of(model)) for name, model in models.items()}
+        self._statuses: dict[str, dict[int, int]] = {name: {} for name in models}
         self._whole = {name for name, model in models.items() if any(map(is_phrase, model.vocabulary.words))}
         self._reader: WordNumbers | None = None
         self._lock = fork_lock()
@@ -95,11 +100,15 @@ class WordCache:
                     self._numbers[word] = number
         return number
 
-    def rows(self, name: str, texts: list[str], found: WordList) -> tuple[WordList, SpelledRows | None]:
-        """Return the words of `texts`, as `read` found them, that a static model has a row for, also by spelling."""
+    def split(self, name: str, texts: list[str], found: WordList) -> WordList:
+        """Return the words of `texts` as a static model cuts them; `found` is what `read` returns."""
         vocabulary = self.models[name].vocabulary
         if name in self._whole or (vocabulary.cuts_scripts and not all(map(str.isascii, texts))):
-            found = self._numbered([vocabulary.split(text) for text in texts])
+            return self._numbered([vocabulary.split(text) for text in texts])
+        return found
+
+    def rows(self, name: str, found: WordList) -> tuple[WordList, SpelledRows | None]:
+        """Return the words, as `split` returns them, that a static model has a row for, also by spelling."""
         rows = self._rows[name][found.values]
         spelled = self.models[name].spelled_rows()
         if spelled is not None:
@@ -107,41 +116,32 @@ class WordCache:
             rows[others] = spelled.rows([self._spelled[number] for number in found.values[others].tolist()])
         return found._replace(values=rows).kept(rows >= 0), spelled
 
-    def terms(self, texts: list[str], found: WordList) -> WordList:
-        """Return BM25's terms of `texts` by number, of the words as `read` found them."""
-        terms = found._replace(values=self._terms[found.values])
-        if (terms.values == _SEVERAL_TERMS).any():
-            terms = self._divided(texts, terms)
-        return terms.kept(terms.values != _NO_TERM)
+    def statuses(self, name: str, found: WordList) -> Integers:
+        """Return what a static model knows of the words of a query, as `split` returns them: KNOWN + CONTENT."""
+        known, statuses = self._statuses[name], []
+        for number, row in zip(found.values.tolist(), self._rows[name][found.values].tolist()):
+            if number not in known:
+                word = self._spelled[number]
+                is_content = lowercase(word) not in self.analyser.function_words
+                known[number] = KNOWN * _recognizes(self.models[name], word, row) + CONTENT * is_content
+            statuses.append(known[number])
+        return np.array(statuses, np.int64)
 
-    def _divided(self, texts: list[str], terms: WordList) -> WordList:
-        """Put the terms of words that have several, or one that is a part of the word, in the place of these words."""
-        several, owners = terms.values == _SEVERAL_TERMS, terms.texts()
-        counts = np.ones(len(several), np.int64)
-        numbers: list[int] = []
-        spans: list[Span] = []
-        for word in np.flatnonzero(several).tolist():
-            start, end = terms.spans[word].tolist()
-            places = self.analyser.places(texts[owners[word]][start:end])
-            counts[word] = len(places)
-            numbers += [self.term_number(term) for term, _ in places]
-            spans += [(start + first, start + last) for _, (first, last) in places]
-        inside = np.repeat(several, counts)
-        ends = np.concatenate([[0], np.cumsum(counts)])[terms.ends]
-        every = WordList(np.repeat(terms.values, counts), np.repeat(terms.spans, counts, axis=0), ends)
-        every.values[inside], every.spans[inside] = numbers, spans
-        return every
+    def places(self, texts: list[str], found: WordList, numbers: Mapping[str, int]) -> WordList:
+        """Return those of BM25's terms of `texts` that have a number, by it; `found` is what `read` returns."""
+        keys, known = self._keys[found.values], self._key_numbers
+        wanted = [known[key] for term in numbers for key in self.analyser.keys(term) if key in known]
+        found = found.kept(np.isin(keys, [*wanted, _SEVERAL]))
+        near = found.spans.tolist()
+        every = [self.analyser.places(text, numbers, near[found.of(n)]) for n, text in enumerate(texts)]
+        values = np.array([numbers[term] for terms, _ in every for term in terms], np.int64)
+        spans = np.array([span for _, spans in every for span in spans], np.int64).reshape(-1, 2)
+        return WordList(values, spans, np.cumsum([len(terms) for terms, _ in every], dtype=np.int64))
 
-    def term_number(self, term: str) -> int:
-        """Return the number of a term."""
+    def _key_number(self, word: str) -> int:
+        key = self.analyser.key(word)
         with self._lock:
-            return self._term_numbers.setdefault(term, len(self._term_numbers))
-
-    def _term(self, word: str) -> int:
-        terms = self.analyser.places(word)
-        if len(terms) == 1 and terms[0][1] == (0, len(word)):
-            return self.term_number(terms[0][0])
-        return _SEVERAL_TERMS if terms else _NO_TERM
+            return self._key_numbers.setdefault(key, len(self._key_numbers)) if key else _SEVERAL
 
 
 def _row_of(model: StaticEmbedder) -> Callable[[str], int]:
@@ -150,3 +150,12 @@ def _row_of(model: StaticEmbedder) -> Callable[[str], int]:
     if model.spelling is None:
         return known.row
     return lambda word: known.row(word) if known.has_row(word) else -1
+
+
+def _recognizes(model: StaticEmbedder, word: str, row: int) -> bool:
+    """Whether a static model knows a word, or most of it by its beginning or spelling; `row` is `_row_of` it."""
+    known = model.vocabulary
+    if row >= 0:
+        return known.has_row(word) or RECOGNIZABLE_PREFIX.allows(len(known.words[row]), len(word))
+    spelled = model.spelled_rows()
+    return spelled is not None and not spelled.strange[spelled.rows([word])[0] - len(known)]

@@ -104,7 +104,8 @@ class PellucidSparseDocumentEmbedder(_Embedder):
 class PellucidRetriever:
     """Finds documents in an index.
 
-    `meta["pellucid"]` of a document tells why it was found: parts, reasons and highlights.
+    `meta["pellucid"]` of a document tells why it was found: parts, reasons and highlights, and which words of the
+    query are unknown or were ignored.
     """
 
     @known_arguments
@@ -140,7 +141,7 @@ class PellucidRetriever:
         top_k = self.top_k if top_k is None else top_k
         where = self.where if where is None else where
         hits = self.index.search(query, top_k, where=where)
-        found = [Document(id=hit.id, content=hit.text, meta=metadata_of(hit), score=hit.score) for hit in hits]
+        found = [Document(id=hit.id, content=hit.text, meta=metadata_of(hit, hits), score=hit.score) for hit in hits]
         return {"documents": found}
 
 

@@ -40,7 +40,8 @@ class PellucidEmbeddings(Embeddings):
 class PellucidRetriever(BaseRetriever):
     """An index as a retriever: `PellucidRetriever(index="my-index", k=4)`.
 
-    `metadata["pellucid"]` of a document tells why it was found: score, parts, reasons and highlights. `k` and `where`
+    `metadata["pellucid"]` of a document tells why it was found: score, parts, reasons and highlights, and which words
+    of the query are unknown or were ignored. `k` and `where`
     can also be given for one call: `retriever.invoke("home loans", k=10, where={"year": 2024})`.
 
     Attributes:
@@ -69,7 +70,7 @@ class PellucidRetriever(BaseRetriever):
     ) -> list[Document]:
         k, where = self.k if k is None else k, self.where if where is None else where
         hits = self.index.search(query, k, where=where)
-        return [Document(hit.text, id=hit.id, metadata=metadata_of(hit)) for hit in hits]
+        return [Document(hit.text, id=hit.id, metadata=metadata_of(hit, hits)) for hit in hits]
 
     @known_arguments
     async def _aget_relevant_documents(

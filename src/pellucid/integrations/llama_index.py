@@ -104,7 +104,8 @@ class PellucidSparseEmbedding(_StoredByName, BaseSparseEmbedding):
 class PellucidRetriever(BaseRetriever):
     """An index as a retriever.
 
-    `metadata["pellucid"]` of a node tells why it was found: parts, reasons and highlights. It is hidden from language
+    `metadata["pellucid"]` of a node tells why it was found: parts, reasons and highlights, and which words of the query
+    are unknown or were ignored. It is hidden from language
     models and embeddings, which get all other metadata from LlamaIndex.
     """
 
@@ -119,7 +120,7 @@ class PellucidRetriever(BaseRetriever):
         hidden = {"excluded_embed_metadata_keys": [KEY], "excluded_llm_metadata_keys": [KEY]}
         return [
             NodeWithScore(
-                node=TextNode(id_=hit.id, text=hit.text, metadata=metadata_of(hit), **hidden), score=hit.score
+                node=TextNode(id_=hit.id, text=hit.text, metadata=metadata_of(hit, hits), **hidden), score=hit.score
             )
             for hit in hits
         ]

@@ -66,7 +66,9 @@ class FoundDocuments(BaseModel):
     """The documents found, best first."""
 
     documents: list[FoundDocument]
-    unknown: list[str] = Field(description="Words of the query that no document has.")
+    unknown: list[str] = Field(description="Words of the query that no document has, or that no model knows.")
+    ignored: list[str] = Field(description="Words of the query that were not searched: stop words and signs.")
+    has_known_words: bool = Field(description="Whether any word of the query is known; if not, nothing can be found.")
 
 
 @known_arguments
@@ -121,8 +123,17 @@ class _Tools:
         opened = self._model(model)
         return About(description=opened.describe(text, top_k=top_k), coverage=float(opened.coverage(text)))
 
-    def search(self, query: str, top_k: _Count = 5, where: dict[str, Any] | None = None) -> FoundDocuments:
+    def search(
+        self,
+        query: str,
+        top_k: _Count = 5,
+        where: dict[str, Any] | None = None,
+        min_score: Annotated[float | None, Field(allow_inf_nan=False)] = None,
+    ) -> FoundDocuments:
         """Find documents, with the reasons for each score.
+
+        `min_score` leaves out documents with a lower score. An acronym that is also a word, such as WHO or IT, is
+        searched where it is written in capitals.
 
         `where` are conditions on the metadata that must all hold, such as {"year": {"gte": 1990}, "lang": "en"}; the
         operators are eq, ne, in, nin, gt, gte, lt, lte and exists.
@@ -130,12 +141,15 @@ class _Tools:
         if self._index is None:
             raise InputError("there is no index to search")
         check_explained(query)
-        hits, documents = self._index.search(query, top_k, where=where), []
+        hits, documents = self._index.search(query, top_k, where=where, min_score=min_score), []
         for hit in hits:
             facts = facts_of(hit)
             words = dict.fromkeys(hit.text[word["start"] : word["end"]] for word in facts.pop("highlights"))
             documents.append(FoundDocument(**facts, text=hit.text, metadata=hit.metadata, highlights=list(words)))
-        return FoundDocuments(documents=documents, unknown=list(hits.unknown))
+        unknown, ignored = list(hits.unknown), list(hits.ignored)
+        return FoundDocuments(
+            documents=documents, unknown=unknown, ignored=ignored, has_known_words=hits.has_known_words
+        )
 
     def _model(self, name: str | None) -> Embedder:
         if name is None:

@@ -16,7 +16,7 @@ from pellucid.pretrained import load
 if TYPE_CHECKING:
     from pellucid.base import Embedder, Vectors
     from pellucid.embeddings import Role
-    from pellucid.index.hits import Hit
+    from pellucid.index.hits import Hit, Hits
     from pellucid.index.index import Index
 
 _Call = TypeVar("_Call", bound=Callable[..., Any])
@@ -106,7 +106,7 @@ def sparse(rows: Any) -> list[tuple[list[int], list[float]]]:
 
 
 def facts_of(hit: Hit) -> dict[str, Any]:
-    """Return why a document was found, as plain values: as `Hit.to_dict`, with highlights as places in the passage."""
+    """Return why a document was found, as plain values: as `Hit.to_dict`, with highlights as spans of the passage."""
     found = hit.to_dict()
     before = len(found["indexed"]) - len(hit.text)  # the title comes before the text
     found["highlights"] = [
@@ -119,6 +119,6 @@ def facts_of(hit: Hit) -> dict[str, Any]:
     return found
 
 
-def metadata_of(hit: Hit) -> dict[str, Any]:
-    """Return a document's own metadata, with the facts of the hit under one more key."""
-    return {**hit.metadata, KEY: facts_of(hit)}
+def metadata_of(hit: Hit, hits: Hits) -> dict[str, Any]:
+    """Return a document's own metadata, with the facts of the hit and what was not searched under one more key."""
+    return {**hit.metadata, KEY: {**facts_of(hit), "unknown": list(hits.unknown), "ignored": list(hits.ignored)}}

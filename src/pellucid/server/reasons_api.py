@@ -106,6 +106,7 @@ class SearchRequest(RequestBody):
     where: Conditions = Field(None, description="Conditions on the metadata.")
     weights: Weights | None = Field(None, description="Of the parts of the score, for this search.")
     word_weights: Weights | None = Field(None, description="Of words of the query, for this search.")
+    min_score: float | None = Field(None, allow_inf_nan=False, description="Leave out hits with a lower score.")
     rows: Whole = Field(0, ge=0, le=1000, description="Add so many rows of each hit, the largest.")
 
 
@@ -249,7 +250,7 @@ def index_routes(service: Service) -> APIRouter:
 
         def work() -> dict[str, Any]:
             weights: dict[str, Any] = {"weights": body.weights, "word_weights": body.word_weights}
-            hits = index.search(body.query, body.top_k, where=body.where, **weights)
+            hits = index.search(body.query, body.top_k, where=body.where, min_score=body.min_score, **weights)
             return searched(hits, body.rows, len(index.weights.keys() - {_BM25}))
 
         return answer(await service.run_in_pool(work))

@@ -346,10 +346,10 @@ def as_spans(places: Integers) -> tuple[Span, ...]:
 
 def spans_by(places: Iterable[tuple[Item, Span]]) -> dict[Item, tuple[Span, ...]]:
     """Return where each item stands, by items in the order of their first places."""
-    found: dict[Item, tuple[Span, ...]] = {}
+    found: dict[Item, list[Span]] = {}
     for item, span in places:
-        found[item] = (*found.get(item, ()), span)
-    return found
+        found.setdefault(item, []).append(span)
+    return {item: tuple(spans) for item, spans in found.items()}
 
 
 def distinct(values: Integers) -> tuple[Integers, Integers, Integers]:

@@ -101,8 +101,15 @@ export async function search(main, page) {
     const clear = el("button", { type: "button", click: () => { for (const name of Object.keys(where)) delete where[name]; keep(); drawFilters(); run(0); } }, "Clear the filters");
     const title = shown ? `The best ${shown} ${filters ? "that meet the filters, " : ""}of ${found.documents.toLocaleString("en")} documents` : "Nothing found";
     return [el("h2", {}, title),
-      ...(found.unknown.length ? [el("p", { class: "note" }, `in no document: ${found.unknown.join(", ")}`)] : []),
-      ...(shown ? [] : [el("p", { class: "empty" }, filters ? "No document meets the filters. " : "No document has anything in common with this question. ", ...(filters ? [clear] : []))])];
+      ...named(weights.bm25 ? "Not found in any document" : "Unknown to the model", found.unknown),
+      ...named("Not searched (stop words and signs)", found.ignored),
+      ...(shown ? [] : [el("p", { class: "empty" }, nothing(filters > 0), ...(filters && found.has_known_words ? [clear] : []))])];
+  }
+
+  /** Return why there are no hits. */
+  function nothing(/** @type {boolean} */ isFiltered) {
+    if (!found.has_known_words) return found.unknown.length ? "No word of this question is known." : "This question has no words to search for.";
+    return isFiltered ? "No document meets the filters. " : "No document has anything in common with this question. ";
   }
 
   function examples() {
@@ -165,6 +172,11 @@ export async function search(main, page) {
   if (!query) drawHits();
   else weighing.hidden = keeper.hidden = true;
   run(0);
+}
+
+/** Return a line that names some words of the question, if there are any. */
+function named(/** @type {string} */ what, /** @type {string[]} */ words) {
+  return words.length ? [el("p", { class: "note" }, `${what}: ${words.join(", ")}`)] : [];
 }
 
 /** Whether a row stands for something of the texts; what all texts have in common and what is left can be weighed by nobody. */

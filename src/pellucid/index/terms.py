@@ -1,0 +1,498 @@
+r"""The terms of BM25: stems of words, single letters and digits, names with signs, and acronyms.
+
+A text is cut into *chunks*: words with nothing but signs between them ("XJ-900/2", "state-of-the-art", "C++"), or a run
+of a script without spaces. A chunk has these terms:
+
+- the stem of each of its words in lower case, except stop words; overlapping pairs of characters of an unspaced script;
+- its *names*: a word with a sign before or after it ("c++", ".net", "-5"), and words that a sign joins, if they are no
+  ordinary words: each two neighbours and all of them ("xj900", "900/2" and "xj900/2", but not "well-known");
+- the *acronym* of a word in capitals that lower case would confuse: "IT", or "AIDS" beside the stem "aid".
+
+Capitals tell an acronym only if the text around is not in capitals. A query in lower case may mean the acronym, too: it
+searches it with `VARIANT_WEIGHT` where a keyword would stand ("who guidelines", "jobs in it", but not "is it safe").
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Container, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache
+from itertools import accumulate
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from pellucid.errors import InputError, missing_extra
+from pellucid.static.words import spans_by
+from pellucid.text import ENGLISH_STOP_WORDS, Span
+from pellucid.unicode import UNSPACED, NormalizedText, lowercase, marks, normalize, unspaced_run
+
+NAME_WEIGHT = 1.0
+"""What the names of a chunk of a query weigh together, where one of its words weighs 1."""
+
+VARIANT_WEIGHT = 0.5
+"""What an acronym weighs that a query has in lower case."""
+
+MAX_ACRONYM_LETTERS = 6
+MAX_ACRONYMS_IN_A_ROW = 3
+"""Words; more in capitals are a heading, or someone shouting."""
+
+_MAX_NAME_WORDS = 8
+_MAX_CACHED_TOKENS, _MAX_CACHED_LENGTH = 1 << 20, 64
+_CONTEXT_TOKENS = 20  # looked at before and after a word in capitals
+_HYPHENS = ("-", "\u2010", "\u2011")
+_APOSTROPHES = ("'", "\u2019")
+_OPERATORS = frozenset(["AND", "OR", "NOT"])  # of search engines; people write them in capitals between words
+_TOKEN = re.compile(r"\S+")
+_SYMBOL = re.compile(r"[^\w\s!\"%&'()*,./:;?@\[\\\]_{}\u2000-\u206f\u3000-\u303f-]")  # a sign that is no punctuation
+_PUNCTUATION = "!\"'(),:;?[]{}\u2018\u2019\u201c\u201d"
+_RUN = re.compile(r"[^\W_]+")
+_INITIALS = re.compile(r"(?:[^\W\d_]\.){2,}")
+_PROBE = (
+    "generously raised mortgages horses running häuser schönste nationales corriendo 東京 2024, C++ in XJ-900/2 "
+    "v1.10.2 for WHO and AIDS in the U.S., a vitamin A. A .NET node.js 1,000 IL6"
+)  # for fingerprints
+
+# Function words that stand between keywords, too: in lower case they are never acronyms.
+_GLUE = frozenset(
+    """a an and any as at but by each for from i in into nor of off on or other over own per same some such than that
+    the their then these this those to under up with""".split()
+)
+
+
+@cache
+def _patterns(is_ascii: bool) -> tuple[re.Pattern[str], re.Pattern[str]]:
+    """Return the patterns of a chunk, and of its words and the signs between them."""
+    letters, within = "A-Za-z0-9" if is_ascii else rf"^\W_{UNSPACED}", "" if is_ascii else marks()
+    word = f"[{letters}]+" + (f"(?:[{within}]+[{letters}]*)*" if within else "")
+    end = rf"(?![\w{within}])"
+    unit = (
+        rf"(?:(?:[^\W\d_]\.){{2,}}{end}"  # U.S.
+        rf"|(?<![\d.])(?:\d{{1,3}}(?:,\d{{3}})+|\d+)(?:\.\d+)?(?!\.\d){end}"  # 1,000 and 3.14
+        rf"|{word}(?:\+\+|[+#*]{end}|-(?![-\w{within}]))?)"  # C++, CD4+, F#, A*, AB-
+    )
+    joiner = rf"(?:[./_&@+#{''.join(_APOSTROPHES + _HYPHENS[1:])}-]|::|(?<=\d)[,:](?=\d)|(?<=\+\+))"
+    prefix = r"""(?:(?<![^\s(\["'/,;|])(?:\.|[#@$]|--?))?"""
+    run = "" if is_ascii else f"[{UNSPACED}]+|"
+    return re.compile(f"({run}{prefix}{unit}(?:{joiner}{unit})*)"), re.compile(f"({prefix})({unit})|({joiner})")
+
+
+class Part(NamedTuple):
+    """A term of a chunk, and where in it."""
+
+    term: str  # "" for a stop word
+    start: int
+    end: int
+    acronym: str = ""  # what the word is if it is meant as an acronym
+    in_capitals: bool = False  # whether the text around decides that
+    weight: float = 1.0  # in a query
+
+    @property
+    def is_letter(self) -> bool:
+        """Whether it is a single letter or digit."""
+        return self.end - self.start == 1
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class _Several:
+    """The terms of a token that is not one term: those for certain, and the parts that the text around decides on."""
+
+    terms: list[str]
+    capitals: list[Part]
+
+
+class _Unit(NamedTuple):
+    """A word of a chunk, with the signs that belong to it."""
+
+    word: str  # "" for a letter that an apostrophe joins to a word: "patient's", "l'amour"
+    start: int
+    end: int
+    prefix: str
+    sign: str
+    is_initials: bool  # U.S.
+
+
+class QueryTerms(NamedTuple):
+    """What a query searches.
+
+    Attributes:
+        spans: where each term stands.
+        weights: of the terms that it says: of a word, how often.
+        variants: of the acronyms that it may mean.
+        ignored: the spans that are left out: stop words, each with the acronym that it may mean or "", and symbols.
+    """
+
+    spans: dict[str, tuple[Span, ...]]
+    weights: dict[str, float]
+    variants: dict[str, float]
+    ignored: dict[Span, str]
+
+
+class Analyser:
+    """How a text becomes terms."""
+
+    def __init__(self, language: str = "english", stop_words: Iterable[str] | None = None) -> None:
+        """Choose one of Snowball's stemmers, or "none"; None takes the stop words for English, and else no words."""
+        self.language = language
+        default = ENGLISH_STOP_WORDS if language == "english" else frozenset[str]()
+        self.stop_words = default if stop_words is None else frozenset(map(lowercase, stop_words))
+        self.function_words = self.stop_words | default
+        self._stem = _stemmer(language)
+        self._parts_of: dict[str, tuple[Part, ...]] = {}  # by token
+        self._terms_of: dict[str, str | _Several] = {}  # by token
+
+    @property
+    def fingerprint(self) -> str:
+        """A hash of what terms depend on: the stop words, and what becomes of a text."""
+        facts = (sorted(self.stop_words), self.terms(_PROBE))
+        return hashlib.blake2b(repr(facts).encode(), digest_size=8).hexdigest()
+
+    def terms(self, text: str) -> list[str]:
+        """Return the terms of `text`, in no order."""
+        found: list[str] = []
+        for line in (text if text.isascii() else normalize(text).text).split("\n"):
+            tokens = line.split()
+            values = self._values(tokens)
+            found += [value for value in values if type(value) is str and value]
+            for index, value in enumerate(values):
+                if isinstance(value, _Several):
+                    found += value.terms
+                    found += [
+                        part.acronym for part in value.capitals if self._is_acronym(tokens, index, part.is_letter)
+                    ]
+        return found
+
+    def places(
+        self, text: str, wanted: Container[str] | None = None, near: Iterable[Sequence[int]] | None = None
+    ) -> tuple[list[str], list[Span]]:
+        """Return the terms of `text`, token by token, and the span of each.
+
+        Args:
+            text: as the user has it.
+            wanted: the terms to return; None for all.
+            near: rising spans of words, of which one is in each token that has a term; None reads all tokens.
+        """
+        terms: list[str] = []
+        spans: list[Span] = []
+        if near is None or "\u00ad" in text:  # which may join what blanks divide
+            near = [(0, len(text))] * bool(text)
+        for piece, start in _around(text, near):
+            is_token = piece.isascii() and piece.isprintable() and " " not in piece
+            form = NormalizedText(piece) if is_token else normalize(piece)
+            for token, at in [(piece, 0)] if is_token else _tokens(form.text):
+                for term, first, last, acronym, in_capitals, _ in self._parts(token):
+                    found = [term] if term and (wanted is None or term in wanted) else []
+                    if in_capitals and (wanted is None or acronym in wanted):
+                        place = start + form.span(at + first, at + last)[0]
+                        found += [acronym] * self._is_acronym(*_line(normalize(text), place), last - first == 1)
+                    if found:
+                        begin, end = form.span(at + first, at + last)
+                        terms += found
+                        spans += [(start + begin, start + end)] * len(found)
+        return terms, spans
+
+    def key(self, word: str) -> str:
+        """Return what a word of a text is found by, "" for one that may hold several terms."""
+        form = normalize(word).text
+        is_whole = form.isalnum() and (form.isascii() or not unspaced_run.search(form))
+        return self._stem(lowercase(form)) if is_whole else ""
+
+    def keys(self, term: str) -> set[str]:
+        """Return keys of which each token with a term has a word: of its first word, however that is written."""
+        run = match[0] if (match := _RUN.search(lowercase(term))) else ""
+        changes = [end for end in range(1, len(run)) if run[end - 1].isdigit() != run[end].isdigit()]  # il|6
+        starts = {run[:end] for end in (*changes, len(run))}
+        digits = changes[0] if changes else len(run)
+        starts.add(run[: digits % 3 or 3] if run[:1].isdigit() else run[:1])  # 1|000, u|s
+        return starts | {self._stem(start) for start in starts}
+
+    def query(self, text: str) -> QueryTerms:
+        """Return what a query searches."""
+        form = normalize(text)
+        keyword = self._keyword(form.text.split())
+        says: list[tuple[str, Span, float]] = []
+        may_mean: list[tuple[str, Span, float]] = []
+        ignored: dict[Span, str] = {}
+        first = 0
+        for line in form.text.split("\n"):
+            tokens = line.split()
+            for index, (token, start) in enumerate(zip(tokens, _starts(line, tokens, first))):
+                parts = self._parts(token)
+                if not parts and _SYMBOL.search(token):
+                    ignored[form.span(start, start + len(token))] = ""
+                for part in parts:
+                    span = form.span(start + part.start, start + part.end)
+                    is_acronym = part.in_capitals and not _is_operator(tokens, index)
+                    is_acronym = is_acronym and self._is_acronym(tokens, index, part.is_letter)
+                    if part.term:
+                        says.append((part.term, span, part.weight))
+                    if is_acronym:
+                        says.append((part.acronym, span, 1.0))
+                    elif part.acronym and token == keyword:
+                        may_mean.append((part.acronym, span, VARIANT_WEIGHT))
+                    if not (part.term or is_acronym):
+                        ignored[span] = part.acronym if token == keyword else ""
+            first += len(line) + 1
+        spans = spans_by((term, span) for term, span, _ in (*says, *may_mean))
+        return QueryTerms(spans, _sums(says), _sums(may_mean), ignored)
+
+    def _keyword(self, tokens: Sequence[str]) -> str:
+        """Return the function word of a query that may be an acronym though it is not written as one; "" for none."""
+        # It stands where a keyword would: alone among keywords, and first or after a preposition; "a" after another.
+        words = [lowercase(token.strip(_PUNCTUATION)) for token in tokens]
+        function_words = [index for index, word in enumerate(words) if word in self.function_words]
+        sentence = [index for index in function_words if words[index] not in _GLUE]
+        if len(sentence) == 1 and (sentence[0] == 0 or words[sentence[0] - 1] in _GLUE):
+            return tokens[sentence[0]]
+        is_letter = len(function_words) == 1 and len(words[function_words[0]]) == 1 and function_words[0] > 0
+        return tokens[function_words[0]] if is_letter else ""  # vitamin a
+
+    def _values(self, tokens: list[str]) -> list[str | _Several]:
+        """Return the term of each token."""
+        values = list(map(self._terms_of.get, tokens))
+        if None in values:
+            return [self._learn(token) if value is None else value for token, value in zip(tokens, values)]
+        return values  # type: ignore[return-value]
+
+    def _learn(self, token: str) -> str | _Several:
+        """Return the term of a token, which is not remembered yet."""
+        core = _core(token)
+        value: str | _Several
+        if core.isascii() and core.isalnum() and not core.isupper():  # the commonest
+            lowered = core.lower()
+            value = "" if lowered in self.stop_words else self._stem(lowered)
+        else:
+            parts = [part for part in self._parts(token) if part.term or part.in_capitals]
+            terms, capitals = [p.term for p in parts if p.term], [p for p in parts if p.in_capitals]
+            value = _Several(terms, capitals) if capitals or len(terms) > 1 else "".join(terms)
+        if len(self._terms_of) >= _MAX_CACHED_TOKENS:
+            self._terms_of.clear()
+        if len(token) <= _MAX_CACHED_LENGTH:
+            self._terms_of[token] = value
+        return value
+
+    def _is_acronym(self, tokens: Sequence[str], index: int, is_letter: bool) -> bool:
+        """Whether the line says that a word in capitals is an acronym: not an article, or a word of a heading."""
+        in_a_row = others = 1
+        has_lower_case = False
+        for step in (-1, 1):
+            in_row = True
+            for place in range(index + step, index + step * _CONTEXT_TOKENS, step):
+                if not 0 <= place < len(tokens) or (has_lower_case and not in_row):
+                    break
+                token = tokens[place]
+                if token != token.upper():
+                    has_lower_case, in_row = True, False
+                elif token.isupper() and sum(map(str.isalpha, token)) > 1:
+                    others += 1
+                    in_a_row += in_row
+                    if in_a_row > MAX_ACRONYMS_IN_A_ROW and not is_letter:
+                        return False
+                else:
+                    in_row = False
+        if is_letter:  # vitamin A
+            before = tokens[index - 1] if index else ""
+            return has_lower_case and before[-1:].isalnum() and lowercase(before) not in self.function_words
+        return has_lower_case or others == 1
+
+    def _parts(self, token: str) -> tuple[Part, ...]:
+        """Return the terms of what stands between blanks, in word form."""
+        parts = self._parts_of.get(token)
+        if parts is not None:
+            return parts
+        core = _core(token)
+        if core and core != token:  # "(cells)," has those of "cells" in another place
+            at = token.index(core)
+            parts = tuple(part._replace(start=part.start + at, end=part.end + at) for part in self._parts(core))
+        elif token.isalnum() and (token.isascii() or not unspaced_run.search(token)):
+            parts = tuple(self._words(_Unit(token, 0, len(token), "", "", False), is_alone=True))
+        else:
+            chunks = _patterns(token.isascii())[0].finditer(token)
+            parts = tuple(part for chunk in chunks for part in self._parts_of_chunk(chunk[0], chunk.start()))
+        if len(self._parts_of) >= _MAX_CACHED_TOKENS:
+            self._parts_of.clear()
+        if len(token) <= _MAX_CACHED_LENGTH:
+            self._parts_of[token] = parts
+        return parts
+
+    def _parts_of_chunk(self, chunk: str, at: int) -> Iterator[Part]:
+        if unspaced_run.match(chunk):
+            yield from (Part(pair, start, start + len(pair)) for start, pair in enumerate(_pairs(chunk), at))
+            return
+        units, joiners = _cut(chunk, at)
+        words = [part for unit in units if unit.word for part in self._words(unit, is_alone=len(units) == 1)]
+        names = [*_signed(units), *self._joined(units, joiners)]
+        share = (NAME_WEIGHT if any(part.term for part in words) else 1.0) / max(len(names), 1)
+        yield from words
+        yield from (Part(name, start, end, weight=share) for name, (start, end) in names)
+
+    def _words(self, unit: _Unit, *, is_alone: bool) -> list[Part]:
+        """Return the term of a word, and its acronym where the chunk alone tells it."""
+        word, lowered = unit.word, lowercase(unit.word)
+        is_letter = len(word) == 1 and word.isalpha()
+        if is_letter and unit.sign:  # C++ is not C
+            return []
+        term = "" if lowered in self.stop_words else self._stem(lowered)
+        part = Part(term, unit.start, unit.end)
+        is_confusable = lowered in self.function_words or term != lowered
+        if not (is_confusable and word.isalpha() and len(word) <= MAX_ACRONYM_LETTERS):
+            return [part]
+        if unit.is_initials or (is_letter and word.isupper() and not is_alone):  # U.S., A/B
+            return [part] * bool(term) + [Part(word.upper(), unit.start, unit.end)]
+        return [part._replace(acronym=word.upper(), in_capitals=word.isupper())]
+
+    def _joined(self, units: Sequence[_Unit], joiners: Sequence[str]) -> Iterator[tuple[str, Span]]:
+        """Yield the names that signs between words make: of each two neighbours, and of more than two together."""
+        keys = [self._key(unit) for unit in units]
+        first = 0  # of the words that a name joins
+        for last in range(1, len(units) + 1):
+            if last < len(units) and _is_name(keys[last - 1], joiners[last - 1], keys[last]):
+                yield _spelled(keys[last - 1 : last + 1], joiners[last - 1 :]), (units[last - 1].start, units[last].end)
+                continue
+            if 2 < last - first <= _MAX_NAME_WORDS:
+                yield _spelled(keys[first:last], joiners[first:]), (units[first].start, units[last - 1].end)
+            first = last
+
+    def _key(self, unit: _Unit) -> str:
+        """Return a word as a part of a name."""
+        lowered = lowercase(unit.word)
+        return self._stem(lowered) if len(lowered) > 1 and lowered.isalpha() and not unit.sign else lowered + unit.sign
+
+
+def _starts(line: str, tokens: Sequence[str], first: int) -> list[int]:
+    """Return where the tokens of a line start, which itself starts at `first`."""
+    ends = list(accumulate(map(len, tokens)))
+    if tokens and ends[-1] + len(tokens) - 1 == len(line):  # one blank between them
+        return [first + end + index - len(token) for index, (end, token) in enumerate(zip(ends, tokens))]
+    return [first + match.start() for match in _TOKEN.finditer(line)]
+
+
+def _around(text: str, words: Iterable[Sequence[int]]) -> Iterator[tuple[str, int]]:
+    """Yield what stands between blanks around words, whose spans rise, and where it starts."""
+    done, size = 0, len(text)
+    for start, end in words:
+        if end <= done:
+            continue
+        start = max(start, done)
+        while start > done and not text[start - 1].isspace():
+            start -= 1
+        while end < size and not text[end].isspace():
+            end += 1
+        yield text[start:end], start
+        done = end
+
+
+def _tokens(text: str) -> list[tuple[str, int]]:
+    """Return what blanks divide, and where it starts."""
+    return [(match[0], match.start()) for match in _TOKEN.finditer(text)]
+
+
+def _line(form: NormalizedText, place: int) -> tuple[list[str], int]:
+    """Return the tokens of the line that a place of the original text is in, and the number of its own among them."""
+    text = form.text
+    place = place if form.starts is None else int(np.searchsorted(form.starts, place))
+    start, end = text.rfind("\n", 0, place) + 1, text.find("\n", place)
+    while place > start and not text[place - 1].isspace():
+        place -= 1
+    return text[start : end if end >= 0 else None].split(), len(text[start:place].split())
+
+
+def _core(token: str) -> str:
+    """Return a token without the punctuation around it, and the last dot unless it has others."""
+    core = token.strip(_PUNCTUATION)
+    return core[:-1] if core.find(".") == len(core) - 1 else core
+
+
+def _cut(chunk: str, at: int) -> tuple[list[_Unit], list[str]]:
+    """Return the words of a chunk, and the signs between them."""
+    units: list[_Unit] = []
+    joiners: list[str] = []
+    for match in _patterns(chunk.isascii())[1].finditer(chunk):
+        if match[3] is not None:
+            joiners.append(match[3])
+            continue
+        joiners += [""] * (len(units) - len(joiners))  # as in C++11
+        units.append(_unit(match[1], match[2], at + match.start(2)))
+    for number, unit in enumerate(units):
+        before, after = joiners[number - 1 : number], joiners[number : number + 1]
+        if len(unit.word) == 1 and unit.word.isalpha():
+            ends = before and before[0] in _APOSTROPHES
+            begins = after and after[0] in _APOSTROPHES and len(units[number + 1].word) > 1
+            if ends or begins:
+                units[number] = unit._replace(word="")
+    return units, joiners
+
+
+def _unit(prefix: str, text: str, start: int) -> _Unit:
+    is_initials = bool(_INITIALS.fullmatch(text))
+    if is_initials or (text[-1].isdigit() and not text.isalnum()):
+        word, sign, end = text.replace("." if is_initials else ",", ""), "", start + len(text)
+    else:
+        word = text.rstrip("-+#*")
+        sign, end = text[len(word) :], start + len(word)
+    is_code = word.isalpha() and len(word) == 1
+    if (sign == "*" and not is_code) or (
+        sign == "-" and not (is_code or (word.isupper() and len(word) < MAX_ACRONYM_LETTERS))
+    ):
+        sign = ""
+    if prefix[:1] == "-" and not (len(word) == 1 or word[0].isdigit()):
+        prefix = ""
+    return _Unit(word, start, end, prefix, sign, is_initials)
+
+
+def _signed(units: Iterable[_Unit]) -> Iterator[tuple[str, Span]]:
+    """Yield the names that signs before and after a word make."""
+    for unit in units:
+        if unit.sign:
+            yield lowercase(unit.word) + unit.sign, (unit.start, unit.end + len(unit.sign))
+        if unit.prefix:
+            yield unit.prefix + lowercase(unit.word), (unit.start - len(unit.prefix), unit.end)
+
+
+def _is_name(first: str, joiner: str, second: str) -> bool:
+    """Whether two words with a sign between them are more than two words."""
+    if not first or not second or joiner in _APOSTROPHES:
+        return False
+    return joiner not in ("/", *_HYPHENS) or any(len(word) == 1 or not word.isalpha() for word in (first, second))
+
+
+def _spelled(words: Sequence[str], joiners: Sequence[str]) -> str:
+    """Return a name: hyphens are all alike, and left out between a letter and a digit, as many do: "IL6" is "IL-6"."""
+    name = words[0]
+    for joiner, word in zip(joiners, words[1:]):
+        if joiner in _HYPHENS:
+            joiner = "-" if name[-1].isdigit() == word[0].isdigit() else ""
+        name += joiner + word
+    return name
+
+
+def _is_operator(tokens: Sequence[str], index: int) -> bool:
+    """Whether a token of a query stands where search engines take AND, OR and NOT for more than words."""
+    token = tokens[index]
+    return token in _OPERATORS and index + 1 < len(tokens) and (index > 0 or token == "NOT")
+
+
+def _sums(weights: Iterable[tuple[str, Span, float]]) -> dict[str, float]:
+    sums: dict[str, float] = {}
+    for term, _, weight in weights:
+        sums[term] = sums.get(term, 0.0) + weight
+    return sums
+
+
+def _pairs(run: str) -> list[str]:
+    return [run] if len(run) < 2 else [run[at : at + 2] for at in range(len(run) - 1)]
+
+
+def _stemmer(language: str) -> Any:
+    if language == "none":
+        return str
+    try:
+        import Stemmer
+    except ImportError as error:
+        raise missing_extra("PyStemmer", "search") from error
+    if language not in Stemmer.algorithms():
+        known = ", ".join(sorted(set(Stemmer.algorithms()) - {"porter", "lovins"}))
+        raise InputError(f"language is {language!r:.40}; there are stemmers for {known}; 'none' does not stem")
+    return Stemmer.Stemmer(language).stemWord

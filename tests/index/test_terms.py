@@ -1,0 +1,290 @@
+"""The terms of BM25: letters, digits, names with signs, acronyms; what a query does not search; and nothing found."""
+
+from __future__ import annotations
+
+import json
+import time
+import unicodedata
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+pytest.importorskip("Stemmer")
+
+from index_cases import SparseLetters
+from pellucid import Index
+from pellucid.errors import InputError
+from pellucid.index.terms import Analyser
+from pellucid.index.words import WordCache
+from pellucid.static.embedder import StaticEmbedder
+from pellucid.text import Vocabulary
+from tiny_models import word_piece
+
+PIECES = [
+    "C++", "C#", ".NET", "node.js", "XJ-900/2", "v1.10.2", "10.0.0.1", "1,000", "1,200-month", "IL-6", "IL6", "U.S.",
+    "e.g.", "WHO", "who", "AIDS", "A", "vitamin", "patient's", "l'amour", "東京都", "C言語", "37°C", "état", "\ufb01ne",
+    "Tokyo東京", "AB-", "A*", "R&D", "12-month", "12month", "it", "IT", "(WHO),", "\n", "-5", "#1", "@me", "3.14mg",
+    "C++11", "std::vector", "__init__", "x_y", "हिन्दी", "\u0130stanbul", "mortgages", "1.2.3.4.5.6.7.8.9.10", "B-12",
+    "\u00ad", "\u200b", "\x1f", "😀", "５Ｇ", "a\u0308bc",
+]  # fmt: skip
+texts = st.lists(st.one_of(st.sampled_from(PIECES), st.text(max_size=5)), max_size=12).flatmap(
+    lambda pieces: st.sampled_from([" ".join(pieces), "".join(pieces)])
+)
+languages = st.sampled_from(["english", "german", "none"])
+
+
+@given(texts, languages)
+def test_terms_and_their_places_agree(text, language):
+    analyser = Analyser(language)
+    terms, spans = analyser.places(text)
+    assert Counter(terms) == Counter(analyser.terms(text))
+    assert all(0 <= start < end <= len(text) for start, end in spans)
+
+
+@given(texts, languages)
+def test_equal_texts_have_equal_terms(text, language):
+    analyser = Analyser(language)
+    forms = [unicodedata.normalize(form, text) for form in ("NFC", "NFD")]
+    assert Counter(analyser.terms(forms[0])) == Counter(analyser.terms(forms[1]))
+    assert analyser.query(forms[0]).weights == analyser.query(forms[1]).weights
+
+
+@given(texts, texts, languages)
+def test_some_terms_are_found_at_the_same_places_as_all(text, query, language):
+    analyser = Analyser(language)
+    words = WordCache(analyser, {})
+    terms, spans = analyser.places(text)
+    numbers = {term: n for n, term in enumerate(dict.fromkeys([*analyser.query(query).spans, *terms[::2]]))}
+    found = words.places([text], words.read([text]), numbers)
+    expected = [(numbers[term], *span) for term, span in zip(terms, spans) if term in numbers]
+    assert [(number, *span) for number, span in zip(found.values.tolist(), found.spans.tolist())] == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "terms"),
+    [
+        ("The mortgages, a vitamin C and 3.14!", "mortgag vitamin c 3.14"),
+        ("C++ and C# in C, F# too", "c++ c# c f#"),
+        ("A .NET node.js R&D well-known", "net .net node js node.js r d r&d well known"),
+        ("XJ-900/2", "xj 900 2 xj900 900/2 xj900/2"),
+        ("v1.10.2 and 1,000.5", "v1 10 2 v1.10 10.2 v1.10.2 1000.5"),
+        ("IL-6/IL6", "il 6 il6 il6 6/il6 il6/il6"),
+        ("CD4+ AB- A* pre- -5 -v --force #1", "cd4 cd4+ ab ab- a* pre 5 -5 v -v forc 1 #1"),
+        (
+            "C++11 C++/CLI std::vector max_length",
+            "11 c++ c++11 cli c++ c++/cli std vector std::vector max length max_length",
+        ),
+        ("patient's O'Brien l'amour don't", "patient brien amour"),
+        ("The WHO and AIDS in the U.S., vitamin A. A study", "WHO aid AIDS US vitamin A studi"),
+        ("type I error, I am", "type I error"),
+        ("WHO GUIDELINES AND WHAT IT IS", "guidelin"),
+        ("IT", "IT"),
+        ("IT\nit is what it is", "IT"),
+        ("SALT: WHAT TO DO ABOUT IT, what not", "salt"),
+        ("東京都 Tokyo", "東京 京都 tokyo"),
+    ],
+)
+def test_the_terms_of_a_text(text, terms):
+    assert Counter(Analyser().terms(text)) == Counter(terms.split())
+
+
+def test_stop_words_are_those_of_the_user():
+    assert Counter(Analyser(stop_words=[]).terms("the vitamin C, it")) == Counter(["the", "vitamin", "c", "it"])
+    assert Analyser("german").terms("die H\u00e4user und A") == ["die", "haus", "und", "a"]
+    assert Analyser("german", ["die", "UND"]).terms("die H\u00e4user und UND so DIE") == ["haus", "so", "UND", "DIE"]
+
+
+def ranking(tmp_path, query, documents, **settings):
+    with Index.create(tmp_path / "index", {}, **settings) as index:
+        index.add(documents, ids=[str(n) for n in range(len(documents))])
+        return [hit.id for hit in index.search(query)]
+
+
+@pytest.mark.parametrize(
+    ("query", "right", "others"),
+    [
+        ("vitamin C", "Oranges are a good source of vitamin C for all", ["Vitamin D", "Vitamin K and vitamin E"]),
+        ("hepatitis B", "A vaccine against hepatitis B for children", ["Hepatitis A", "Hepatitis C"]),
+        ("type 2 diabetes", "Drugs for those who have type 2 diabetes", ["Type 1 diabetes", "Type 3 diabetes"]),
+        ("C++", "A developer who knows C++ well is wanted", ["C# developer", "C developer", "Developer"]),
+        ("C", "A developer who knows C well is wanted here", ["C++ developer", "C# developer"]),
+        ("F#", "How functions are written in F# by its makers", ["F tutorial", "F++ tutorial"]),
+        (".NET", "A server that was written for .NET long ago", ["The net", "A net, a net"]),
+        ("node.js", "A server that was written for node.js", ["A node", "js", "node: js"]),
+        ("XJ-900/2", "Bearing XJ-900/2 of steel, the long one", ["XJ-900/3", "XJ-902/9", "XJ 2, 900"]),
+        ("v1.10.2", "Notes of the release v1.10.2 of last year", ["v1.2.10", "v1.10.1", "v2.10.1"]),
+        ("10.0.0.1", "The router answers at 10.0.0.1 after a while", ["1.0.0.10", "10.0.1.0", "0.0.0.1"]),
+        ("RFC-2616", "It was written down in RFC-2616 by seven", ["RFC-2166", "RFC-6162", "RFC 26, 16"]),
+        ("RFC2616", "It was written down in RFC-2616 by seven", ["RFC2166", "2616"]),
+        ("IT", "Twelve people work in IT on the second floor", ["It is what it is", "it", "IT IS WHAT IT IS"]),
+        ("IT support", "Ask our IT support about it", ["It is support", "support it"]),
+        ("it support", "Ask our IT support about it", ["It is support", "support it"]),
+        ("who guidelines", "The guidelines of the WHO on salt", ["Who has guidelines?", "guidelines, guidelines"]),
+        ("jobs in it", "Twelve jobs that we have in IT", ["It has jobs", "jobs for it"]),
+        ("vitamin a", "Carrots have much vitamin A, says a study", ["A vitamin", "Vitamin D, a vitamin"]),
+        ("US economy", "The economy of the U.S. grew", ["He told us of the economy", "economy for us"]),
+        ("AIDS", "Those with AIDS take three drugs today", ["First aid", "Hearing aids", "It aids"]),
+    ],
+)
+def test_what_carries_the_meaning_decides(tmp_path, query, right, others):
+    documents = [*others, right]
+    assert ranking(tmp_path, query, documents)[0] == str(len(others))
+
+
+@pytest.mark.parametrize("stop_words", [None, []])
+def test_a_letter_is_a_term_with_any_stop_words(tmp_path, stop_words):
+    documents = ["vitamin C in oranges, lemons and peppers", "vitamin D"]
+    assert ranking(tmp_path, "vitamin C", documents, stop_words=stop_words)[0] == "0"
+
+
+def test_a_question_is_no_acronym(tmp_path):
+    documents = ["WHO and IT", "penicillin was discovered by Fleming, who saw it"]
+    assert ranking(tmp_path, "is it known who discovered penicillin", documents) == ["1"]
+    assert ranking(tmp_path / "2", "CATS AND DOGS", ["the AND gate of a chip", "a dog, a cat"]) == ["1"]
+    assert ranking(tmp_path / "3", "cats AND dogs", ["the AND gate of a chip", "a dog, a cat"]) == ["1"]
+
+
+# --- What is not searched ---
+
+
+@pytest.mark.parametrize(
+    ("query", "unknown", "ignored"),
+    [
+        ("the apple and a zzz", ("zzz",), ("the", "and", "a")),
+        ("apple XJ-900/2 pear-zz", ("XJ-900/2", "zz"), ()),
+        ("who apple", (), ("who",)),
+        ("apple ++ \u20ac 😀", (), ("++", "\u20ac", "😀")),
+        ("WHO apple", ("WHO",), ()),
+        ("apple? (pear) - \u2013", (), ()),
+    ],
+)
+def test_what_is_not_searched_is_named(tmp_path, query, unknown, ignored):
+    with Index.create(tmp_path / "index", {}) as index:
+        index.add(["apple pear"])
+        hits = index.search(query)
+        assert (hits.unknown, hits.ignored, hits.has_known_words) == (unknown, ignored, True)
+        plain = hits.to_dict()
+        assert (plain["unknown"], plain["ignored"]) == (list(unknown), list(ignored))
+        shown = str(hits)
+        assert all(word in shown for word in unknown + ignored)
+
+
+def test_an_acronym_in_lower_case_is_not_named_where_it_is_searched(tmp_path):
+    with Index.create(tmp_path / "index", {}) as index:
+        index.add(["guidelines of the WHO"])
+        hits = index.search("who guidelines")
+        assert hits.ignored == () and [row.name for row in hits[0].reasons.top()] == ["guidelines", "who"]
+
+
+def test_without_bm25_what_no_model_knows_is_named(tmp_path, fruit):
+    with Index.create(tmp_path / "index", fruit, bm25=False) as index:
+        index.add(["apple pear"])
+        hits = index.search("apple zzz the")
+        assert hits.unknown == ("zzz",) and hits.ignored == ()
+        assert "Unknown to the model: zzz" in str(hits)
+
+
+# --- Nothing found ---
+
+
+def test_a_query_without_a_known_word_finds_nothing(tmp_path):
+    vocabulary = Vocabulary(["as", "z", "apple", "the"], word_piece().backend_tokenizer)
+    model = StaticEmbedder(vocabulary, np.eye(4, dtype=np.float32) + 0.1)
+    with Index.create(tmp_path / "index", {"m": model}) as index:
+        index.add(["apple as the", "z apple"])
+        for query in ("asdfgh zs", "asdfgh", "the asdfgh"):
+            hits = index.search(query)
+            assert list(hits) == [] and hits.unknown and not hits.has_known_words
+            assert "No word of the query is known" in str(hits) and hits.to_dict()["hits"] == []
+        assert index.search("apples").has_known_words and len(index.search("apples")) == 2
+        assert len(index.search("the")) == 2
+        for query in ("", "?!", "++"):
+            hits = index.search(query)
+            assert list(hits) == [] and "no words to search for" in str(hits)
+
+
+def test_a_function_knows_every_string(tmp_path):
+    with Index.create(tmp_path / "index", {"f": lambda texts: np.eye(3)[[len(t) % 3 for t in texts]]}) as index:
+        index.add(["apple", "pears"])
+        assert [hit.text for hit in index.search("qqqqqqqq zzzzz")] == ["apple", "pears"]
+        assert index.search("qqqqqqqq zzzzz").has_known_words
+        assert list(index.search("qqqqqqqq zzzz")) == []  # orthogonal to both
+
+
+def signed(texts):
+    """-1, 0 or 1 in the query's direction."""
+    kinds = {"minus": [-1.0, 0.0], "zero": [0.0, 1.0]}
+    return np.array([kinds.get(text.split()[0], [1.0, 0.0]) for text in texts], np.float32)
+
+
+@pytest.mark.parametrize("coarse", [False, True])
+def test_a_passage_that_shares_nothing_is_no_hit(tmp_path, coarse, monkeypatch):
+    if coarse:
+        monkeypatch.setattr("pellucid.index.searching._COARSE", 1)
+        monkeypatch.setattr("pellucid.index.segments.COARSE_ROWS", 1)
+    with Index.create(tmp_path / "index", {"f": signed}, bm25=False, passage_characters=100) as index:
+        documents = ["minus " * 16 + "\n\n" + "zero " * 19, "zero " * 5, "minus", *["zero"] * 40, "plus"]
+        index.add(documents, ids=[str(n) for n in range(len(documents))])
+        hits = index.search("query", 10)
+        assert [(hit.id, hit.score) for hit in hits] == [("43", 1.0), ("0", -1.0), ("2", -1.0)]
+        assert all(any(hit.parts.values()) for hit in hits)
+        assert [index.score("query", hit.id).score for hit in hits] == [hit.score for hit in hits]
+        assert index.score("query", "1").score == 0.0
+
+
+@given(st.floats(-1, 1))
+def test_min_score_leaves_out_the_others(index_of_letters, least):
+    every = index_of_letters.search("dab ace", 100)
+    assert [hit.id for hit in index_of_letters.search("dab ace", 100, min_score=least)] == [
+        hit.id for hit in every if hit.score >= least
+    ]
+    exact = every[2].score
+    assert len(index_of_letters.search("dab ace", 2, min_score=exact)) == 2
+    assert [hit.score >= exact for hit in index_of_letters.search("dab ace", 100, min_score=exact)] == [True] * sum(
+        hit.score >= exact for hit in every
+    )
+
+
+@pytest.fixture(scope="module")
+def index_of_letters(tmp_path_factory):
+    with Index.create(tmp_path_factory.mktemp("letters") / "index", {"m": SparseLetters()}) as index:
+        index.add([f"{a}{b} ace" if n % 3 else f"{b}{a}" for n, (a, b) in enumerate(zip("abcdefgh" * 5, "dcab" * 10))])
+        yield index
+
+
+@pytest.mark.parametrize("least", ["0.3", True, float("nan"), float("inf"), [0.1]])
+def test_a_least_score_that_is_none_is_refused(index_of_letters, least):
+    with pytest.raises(InputError, match="min_score is"):
+        index_of_letters.search("abc", min_score=least)
+
+
+def test_min_score_is_that_of_the_second_stage(index_of_letters):
+    hits = index_of_letters.search(
+        "dab", 5, rerank=lambda query, texts: [-n for n, _ in enumerate(texts)], min_score=-2
+    )
+    assert [hit.score for hit in hits] == [0.0, -1.0, -2.0]
+
+
+# --- Long queries and the committed queries ---
+
+
+def test_a_long_query_takes_no_more_than_its_length(index_of_letters):
+    start = time.process_time()
+    hits = index_of_letters.search("ace " * 40_000, weights={"bm25": 1})
+    assert time.process_time() - start < 5
+    assert hits[0].score == pytest.approx(index_of_letters.search("ace", weights={"bm25": 1})[0].score)
+
+
+@pytest.mark.full
+def test_right_documents_come_before_those_they_are_confused_with(tmp_path):
+    file = Path(__file__).parents[2] / "benchmarks/terms.jsonl"
+    cases = [json.loads(line) for line in file.read_text("utf-8").splitlines()]
+    first = 0
+    for number, case in enumerate(cases):
+        documents = case["wrong"] + case["right"]
+        first += int(ranking(tmp_path / str(number), case["query"], documents)[0]) >= len(case["wrong"])
+    assert len(cases) == 60 and first >= 55
