@@ -12,8 +12,9 @@ import json
 import math
 import re
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -29,6 +30,7 @@ from pellucid.errors import (
     require,
     without_panic,
 )
+from pellucid.process import ProcessSetting
 from pellucid.store import open_tensors, parse_json, read_json
 
 TOKENIZER = "tokenizer.json"
@@ -344,28 +346,46 @@ def loading(name: str) -> Iterator[None]:
         raise ModelFolderError(f"transformers cannot open {name!r}: {error!s:.1000}") from error
 
 
-@contextmanager
-def one_thread() -> Iterator[None]:
-    """Let torch compute on one thread: over a handful of tokens, threads wait longer than they compute."""
+def _use_one_thread() -> Callable[[], object]:
     import torch
 
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(threads)
+    return partial(torch.set_num_threads, threads)
+
+
+_ONE_THREAD = ProcessSetting(_use_one_thread)
 
 
 @contextmanager
-def without_bars() -> Iterator[None]:
-    """Keep transformers from drawing a bar for each file it reads or writes."""
+def one_thread() -> Iterator[int]:
+    """Let torch compute on one thread, and yield how many it has otherwise.
+
+    Over a handful of tokens, threads wait longer than they compute.
+    """
+    import torch
+
+    is_nested = _ONE_THREAD.has_this_thread()
+    with _ONE_THREAD as undo:
+        torch.set_num_threads(1)  # the number is of the process and, once a thread has computed, of that thread, too
+        try:
+            yield undo.args[0]  # type: ignore[attr-defined]
+        finally:
+            if not is_nested:
+                undo()
+
+
+def _hide_bars() -> Callable[[], object]:
     from transformers.utils import logging as bars
 
     shown = bars.is_progress_bar_enabled()
     bars.disable_progress_bar()
-    try:
-        yield
-    finally:
-        if shown:
-            bars.enable_progress_bar()
+    return bars.enable_progress_bar if shown else lambda: None
+
+
+_WITHOUT_BARS = ProcessSetting(_hide_bars)
+
+
+def without_bars() -> ProcessSetting:
+    """Return a context in which transformers draws no bar for each file that it reads or writes."""
+    return _WITHOUT_BARS

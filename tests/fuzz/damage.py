@@ -156,6 +156,7 @@ def _stretch(rng: random.Random, content: bytes) -> tuple[int, int]:
 
 _RAW = {
     "@digits@": "9" * 5000,
+    "@long@": "9" * 400,
     "@brackets@": "[" * 100_000 + "]" * 100_000,
     "@objects@": '{"a":' * 50_000 + "1" + "}" * 50_000,
     "@nan@": "NaN",

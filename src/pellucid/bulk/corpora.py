@@ -45,6 +45,7 @@ from pellucid.files.parquet import Table
 from pellucid.fingerprint import claim_model
 from pellucid.folder import is_outside_allowed, resolve_name
 from pellucid.index.models import Model
+from pellucid.process import environment
 from pellucid.progress import Progress
 from pellucid.static.embedder import StaticEmbedder
 from pellucid.store import checksum, writing
@@ -351,10 +352,11 @@ def _on_ray(job: Job, pending: list[int], workers: int) -> Iterator[Written]:
     except ImportError as error:
         raise missing_extra("ray", "scale") from error
     started = not ray.is_initialized()
-    if started and os.environ.get("RAY_ADDRESS"):
-        ray.init()
-    elif started:  # one more than the workers, for Ray's own tasks
-        ray.init(num_cpus=workers + 1, include_dashboard=False, _node_ip_address="127.0.0.1")
+    with environment("RAY_USAGE_STATS_ENABLED", "0", is_default=True):  # nothing is sent anywhere
+        if started and os.environ.get("RAY_ADDRESS"):
+            ray.init()
+        elif started:  # one more than the workers, for Ray's own tasks
+            ray.init(num_cpus=workers + 1, include_dashboard=False, _node_ip_address="127.0.0.1")
     try:
         numbers = ray.data.range(len(pending), override_num_blocks=len(pending))
         actors = ray.data.ActorPoolStrategy(size=min(workers, len(pending)))
@@ -386,11 +388,11 @@ def _on_spark(job: Job, pending: list[int], workers: int) -> Iterator[Written]:
 
 def _local_spark(builder: Any, workers: int) -> Any:
     """Start Spark on this machine."""
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # else the first python on the path
     builder = builder.master(f"local[{workers}]").config("spark.driver.host", "127.0.0.1")
     builder = builder.config("spark.driver.bindAddress", "127.0.0.1").config("spark.ui.enabled", "false")
     try:
-        return builder.getOrCreate()
+        with environment("PYSPARK_PYTHON", sys.executable, is_default=True):  # else the first python on the path
+            return builder.getOrCreate()
     except Exception as error:  # without Java of several classes, none of them Spark's own
         if "JAVA" not in str(error).upper():
             raise

@@ -8,7 +8,6 @@ shard holds, or, without one, has the number of the last write. Where no actor h
 
 from __future__ import annotations
 
-import os
 import shutil
 import threading
 import time
@@ -26,6 +25,7 @@ from pellucid.engines.points import asking
 from pellucid.errors import EngineError, IndexFolderError, check_integer, missing_extra
 from pellucid.index.documents import PASSAGE_BITS
 from pellucid.index.engine import Engine, EngineSettings, Generation, Item, Point, Vector, Where, blocks
+from pellucid.process import environment
 
 try:
     import ray as cluster
@@ -83,9 +83,9 @@ class Ray(EngineSettings):
 
     def _started(self, generation: Generation, *, new: bool) -> RayEngine:
         if not cluster.is_initialized():
-            os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # nothing is sent anywhere
             here = {} if self.address else {"include_dashboard": False, "_node_ip_address": "127.0.0.1"}
-            with asking(f"Ray at {self.address or 'this machine'}"):
+            nothing_is_sent = environment("RAY_USAGE_STATS_ENABLED", "0", is_default=True)
+            with asking(f"Ray at {self.address or 'this machine'}"), nothing_is_sent:
                 cluster.init(address=self.address or None, log_to_driver=False, **here)
         dense, sparse = dict(generation.dense), list(generation.sparse)
         folder = self._folder(generation.folder) / generation.name

@@ -29,6 +29,7 @@ from pellucid.errors import InputError, ModelFolderError, missing_extra
 from pellucid.evaluation.tasks import HubTask, LocalTask, find_tasks, quiet
 from pellucid.fingerprint import fingerprint
 from pellucid.pretrained import load
+from pellucid.process import kept_random_states
 from pellucid.progress import Progress
 from pellucid.store import read_json, temporary_folder, write_json
 
@@ -83,6 +84,7 @@ class Results:
         return "\n".join(lines) + "\n"
 
 
+@kept_random_states()  # MTEB seeds them
 def evaluate(
     model: Any,
     *,
@@ -118,6 +120,7 @@ def evaluate(
     return evaluate_tasks(model, chosen, cache_dir=cache_dir, name=name, show_progress_bar=show_progress_bar)
 
 
+@kept_random_states()
 def evaluate_tasks(
     model: Any,
     tasks: Sequence[LocalTask | HubTask],

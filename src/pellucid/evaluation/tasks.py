@@ -15,9 +15,8 @@ from __future__ import annotations
 
 import hashlib
 import logging
-import warnings
 from abc import abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,6 +28,7 @@ import numpy.typing as npt
 from pellucid.errors import InputError
 from pellucid.files.json_rows import parse_json
 from pellucid.files.lines import read_lines
+from pellucid.process import ProcessSetting, ignored_warnings
 
 
 class ScoredPairs(NamedTuple):
@@ -261,9 +261,7 @@ def read_records(path: Path, fields: Sequence[str]) -> Iterator[dict[str, Any]]:
         yield record
 
 
-@contextmanager
-def quiet() -> Iterator[None]:
-    """Keep MTEB and datasets from writing bars and advice to the terminal."""
+def _silence() -> Callable[[], object]:
     import datasets
     from datasets.utils import are_progress_bars_disabled
 
@@ -271,17 +269,28 @@ def quiet() -> Iterator[None]:
     level, had_bars = logger.level, not are_progress_bars_disabled()
     logger.setLevel(logging.ERROR)
     datasets.disable_progress_bars()
-    try:
-        with warnings.catch_warnings():
-            # The papers used the tasks' first versions; so do we.
-            warnings.filterwarnings("ignore", message="(?s)The task .* is superseded")
-            warnings.filterwarnings("ignore", category=DeprecationWarning, module="mteb")
-            warnings.filterwarnings("ignore", category=FutureWarning, module="mteb")
-            yield
-    finally:
+
+    def undo() -> None:
         logger.setLevel(level)
         if had_bars:
             datasets.enable_progress_bars()
+
+    return undo
+
+
+_SILENCE = ProcessSetting(_silence)
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Keep MTEB and datasets from writing bars and advice to the terminal."""
+    with (
+        _SILENCE,
+        ignored_warnings(Warning, "(?s)The task .* is superseded"),  # the papers used the tasks' first versions
+        ignored_warnings(DeprecationWarning, module="mteb"),
+        ignored_warnings(FutureWarning, module="mteb"),
+    ):
+        yield
 
 
 class _Listed:

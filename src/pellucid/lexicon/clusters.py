@@ -7,7 +7,6 @@ take the place of the head, and each cluster is a dimension, named after its bes
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -20,6 +19,7 @@ from pellucid import embeddings
 from pellucid.dimensions import Dimension, Dimensions, as_text, read_dimensions, write_dimensions
 from pellucid.errors import InputError, ModelFolderError, missing_extra
 from pellucid.forks import cached_property
+from pellucid.process import ignored_warnings
 from pellucid.progress import Progress
 from pellucid.store import read_json, read_tensors, write_json, write_tensors
 from pellucid.transformer.reading import Reader, ReadingSettings
@@ -223,8 +223,7 @@ def _kmeans(rows: npt.NDArray[np.float32], k: int, iterations: int, seed: int) -
         from sklearn.exceptions import ConvergenceWarning
     except ImportError as error:
         raise missing_extra("scikit-learn", "torch") from error
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)  # rows at the same direction; `report` lists dead clusters
+    with ignored_warnings(ConvergenceWarning):  # rows at the same direction; `report` lists dead clusters
         fitted = KMeans(k, init="random", n_init=1, max_iter=iterations, random_state=seed).fit(rows)
     labels: npt.NDArray[np.int64] = fitted.labels_.astype(np.int64)
     return labels

@@ -22,6 +22,7 @@ import numpy as np
 from pellucid.errors import InputError, check_numbers, missing_extra
 from pellucid.lexicon.embedder import LexiconEmbedder
 from pellucid.lexicon.training_data import TrainingSet
+from pellucid.process import kept_random_states
 from pellucid.progress import Progress
 from pellucid.store import checksum, translate_os_errors
 from pellucid.transformer.backbone import Adapter, merge_adapter, read_adapter, unchanged_names
@@ -98,6 +99,7 @@ class TrainingSettings:
         check_numbers(self, "batch_size", least=2)
 
 
+@kept_random_states()
 def train_lexicon(
     model: LexiconEmbedder,
     sets: Sequence[TrainingSet | TextSet],

@@ -10,8 +10,8 @@ import socket
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict, replace
 from math import ceil
 from typing import Any
@@ -24,6 +24,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from pellucid.base import Embedder
 from pellucid.errors import InputError
+from pellucid.process import environment
 from pellucid.server.app import create_app
 from pellucid.server.guard import DISCONNECT_KEY
 from pellucid.server.service import ServerSettings, Service
@@ -205,25 +206,37 @@ def serve(
         "timeout_keep_alive": 30, "timeout_graceful_shutdown": ceil(settings.timeout), "log_level": "warning",
         "access_log": False, "server_header": False,
     }  # fmt: skip
-    if resource is not None:  # the number of open files is often 1,024
-        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-        most = _MOST_FILES if hard == resource.RLIM_INFINITY else min(_MOST_FILES, hard)
-        if soft != resource.RLIM_INFINITY and soft < most:
-            resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
     if started is not None:
         address = f"http://[{host}]:{port}/" if ":" in host else f"http://{host}:{port}/"
         threading.Thread(target=_when_ready, args=(address, started), daemon=True).start()
     if workers == 1:
-        uvicorn.run(create_app(settings, models), **options)
+        with _many_open_files():
+            uvicorn.run(create_app(settings, models), **options)
         return
     settings = replace(settings, read_only=True)
     index = Service(settings).index  # opened once: a worker that cannot would be started again and again
     if index is not None:
         index.close()
-    os.environ[_SETTINGS] = json.dumps(asdict(settings))
-    with temporary_folder(prefix="pellucid-metrics-") as metrics:
-        os.environ["PROMETHEUS_MULTIPROC_DIR"] = str(metrics)  # where the workers add up what they count
+    with (
+        _many_open_files(),
+        temporary_folder(prefix="pellucid-metrics-") as metrics,
+        environment(_SETTINGS, json.dumps(asdict(settings))),
+        environment("PROMETHEUS_MULTIPROC_DIR", str(metrics)),  # where the workers add up what they count
+    ):
         uvicorn.run("pellucid.server.running:_worker_app", factory=True, workers=workers, **options)
+
+
+@contextmanager
+def _many_open_files() -> Iterator[None]:
+    """Let the process have as many files open as there may be connections; the limit is often 1,024."""
+    with ExitStack() as stack:
+        if resource is not None:
+            soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+            most = _MOST_FILES if hard == resource.RLIM_INFINITY else min(_MOST_FILES, hard)
+            if soft != resource.RLIM_INFINITY and soft < most:
+                resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
+                stack.callback(resource.setrlimit, resource.RLIMIT_NOFILE, (soft, hard))
+        yield
 
 
 def _free_port(host: str, port: int) -> int:

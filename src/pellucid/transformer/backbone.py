@@ -9,9 +9,7 @@ as a name and an adapter.
 from __future__ import annotations
 
 import os
-import warnings
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -21,6 +19,7 @@ import numpy.typing as npt
 
 from pellucid.errors import InputError, ModelFolderError, require, warn
 from pellucid.folder import check_adapter, local_folder, locate, resolve_name
+from pellucid.process import ProcessSetting, ignored_warnings
 from pellucid.store import read_json, write_json
 from pellucid.transformer.attention import (
     context_length,
@@ -114,12 +113,9 @@ def merge_adapter(model: Any, folder: Path) -> tuple[Any, Adapter]:
         return adapted.merge_and_unload(), (config, tensors)
 
 
-@contextmanager
-def unchanged_names() -> Iterator[None]:
+def unchanged_names() -> ProcessSetting:
     """Silence warnings of peft's use of names that transformers will change."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", FutureWarning)
-        yield
+    return ignored_warnings(FutureWarning)
 
 
 def _cast(tensor: Any, dtype: str) -> Any:

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, dataclass, replace
 from itertools import islice
 from pathlib import Path
@@ -33,6 +33,7 @@ from pellucid.progress import Progress
 from pellucid.static.making.segmentation import word_finder
 from pellucid.text import Word
 from pellucid.unicode import well_formed
+from pellucid.untrusted import one_thread
 from pellucid.workfolder import WorkFolder
 
 if TYPE_CHECKING:
@@ -255,17 +256,9 @@ def _encode_shard(
 @contextmanager
 def one_thread_a_batch(teacher: SentenceTransformer) -> Iterator[ThreadPoolExecutor]:
     """Yield workers for whole batches: on a CPU, one thread a batch is faster than several threads on one batch."""
-    import torch
-
-    threads = torch.get_num_threads()
-    on_cpu = teacher.device.type == "cpu"
-    if on_cpu:
-        torch.set_num_threads(1)
-    try:
-        with ThreadPoolExecutor(threads if on_cpu else 1) as workers:
+    with one_thread() if teacher.device.type == "cpu" else nullcontext(1) as threads:
+        with ThreadPoolExecutor(threads) as workers:
             yield workers
-    finally:
-        torch.set_num_threads(threads)
 
 
 def forward(

@@ -14,7 +14,6 @@ from __future__ import annotations
 import logging
 import os
 import re
-import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -26,6 +25,7 @@ from unicodedata import name as character_name
 from pellucid.corpus import Corpus, is_path, read_texts
 from pellucid.errors import CorpusError, InputError, missing_extra
 from pellucid.forks import fork_lock
+from pellucid.process import ignored_warnings
 from pellucid.text import Word, split_words
 from pellucid.unicode import unspaced_run, well_formed
 
@@ -153,8 +153,7 @@ def _words(text: str, cut: _Cut | None) -> Iterator[str]:
 def _chinese() -> _Cut:
     """Return jieba's exact mode, its dictionary read without the cache file that it writes where all may write."""
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # its strings and imports are of older Pythons
+        with ignored_warnings(Warning):  # its strings and imports are of older Pythons
             import jieba
     except ImportError as error:
         raise missing_extra("jieba", "languages") from error

@@ -1,0 +1,301 @@
+"""What pellucid changes of the whole process is as before afterwards, whatever threads do at the same time."""
+
+from __future__ import annotations
+
+import csv
+import locale
+import logging
+import os
+import random
+import signal
+import sys
+import threading
+import warnings
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import pellucid
+from forking import HAS_FORK, in_fork
+from pellucid.process import ProcessSetting, environment, ignored_warnings, kept_random_states
+from pellucid.static.embedder import StaticEmbedder
+
+THREADS = 3
+
+
+def process_state() -> dict[str, Any]:
+    """All of the process that a library can change and another part of the program relies on."""
+    mask = os.umask(0)
+    os.umask(mask)
+    torch = sys.modules.get("torch")
+    state = {
+        "folder": os.getcwd(),
+        "variables": dict(os.environ),
+        "umask": mask,
+        "locale": locale.setlocale(locale.LC_ALL, None),
+        "signals": {number: signal.getsignal(number) for number in signal.valid_signals()},
+        "warnings": (warnings.showwarning, list(warnings.filters)),  # type: ignore[attr-defined]
+        "logging": (logging.root.level, list(logging.root.handlers), logging.root.manager.disable),
+        "hooks": (sys.excepthook, threading.excepthook, sys.unraisablehook, sys.displayhook),
+        "streams": (sys.stdout, sys.stderr, sys.stdin),
+        "limits": (sys.getrecursionlimit(), sys.getswitchinterval(), csv.field_size_limit()),
+        "numbers": (np.geterr(), np.get_printoptions(), str(np.random.get_state()), random.getstate()),  # noqa: NPY002
+    }
+    if torch is not None:
+        rng = torch.random.get_rng_state().tolist()
+        state["torch"] = (torch.get_num_threads(), torch.get_default_dtype(), torch.is_grad_enabled(), rng)
+    return state
+
+
+@given(st.lists(st.integers(0, THREADS - 1), max_size=20))
+def test_a_setting_is_undone_by_the_last_of_any_threads_that_come_and_go(turns):
+    """In each turn one thread enters, or leaves where it is inside."""
+    value = ["as before"]
+
+    def change() -> Callable[[], object]:
+        before, value[0] = value[0], f"changed from {value[0]}"
+        return lambda: value.__setitem__(0, before)
+
+    setting, inside = ProcessSetting(change), set[int]()
+    threads = [ThreadPoolExecutor(1) for _ in range(THREADS)]
+    try:
+        for turn in [*turns, *range(THREADS)]:
+            if turn in inside:
+                inside.remove(turn)
+                threads[turn].submit(setting.__exit__).result()
+            elif len(inside) or turns:
+                inside.add(turn)
+                threads[turn].submit(setting.__enter__).result()
+            assert value == ["changed from as before" if inside else "as before"]
+        for turn in inside:
+            threads[turn].submit(setting.__exit__).result()
+    finally:
+        for thread in threads:
+            thread.shutdown()
+    assert value == ["as before"]
+
+
+@HAS_FORK
+@pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
+@pytest.mark.parametrize("is_inside", [True, False])
+def test_a_child_keeps_the_setting_only_as_long_as_its_own_thread_does(is_inside):
+    value, entered, done = [0], threading.Event(), threading.Event()
+
+    def change() -> Callable[[], object]:
+        value[0] += 1
+        return lambda: value.__setitem__(0, value[0] - 1)
+
+    setting = ProcessSetting(change)
+
+    def stay() -> None:
+        with setting:
+            entered.set()
+            done.wait(30)
+
+    def child() -> tuple[int, int, int]:
+        first = value[0]
+        if is_inside:
+            setting.__exit__()
+        with setting:
+            second = value[0]
+        return first, second, value[0]
+
+    thread = threading.Thread(target=stay)
+    thread.start()
+    assert entered.wait(10)
+    try:
+        if is_inside:
+            with setting:
+                assert in_fork(child) == "(1, 1, 0)"
+        else:
+            assert in_fork(child) == "(0, 1, 0)"
+    finally:
+        done.set()
+        thread.join()
+    assert value == [0]
+
+
+def overlapping(first: Any, second: Any) -> None:
+    """Enter two contexts in two threads; the first is left while the second is still inside."""
+    entered, left = threading.Event(), threading.Event()
+
+    def one() -> None:
+        with first:
+            entered.wait(10)
+        left.set()
+
+    def other() -> None:
+        with second:
+            entered.set()
+            left.wait(10)
+
+    threads = [threading.Thread(target=work) for work in (one, other)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+
+@pytest.mark.full
+def test_torch_has_its_threads_again_after_two_that_overlap():
+    torch = pytest.importorskip("torch")
+    from pellucid.untrusted import one_thread
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(3)
+    try:
+        overlapping(one_thread(), one_thread())
+        assert torch.get_num_threads() == 3
+        with ThreadPoolExecutor(1) as fresh:
+            assert fresh.submit(torch.get_num_threads).result() == 3
+        with one_thread() as threads:
+            with one_thread() as nested:
+                assert threads == nested == 3
+            assert torch.get_num_threads() == 1
+    finally:
+        torch.set_num_threads(before)
+
+
+def test_filters_of_warnings_are_the_programs_own_again():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", FutureWarning)
+        warnings.filterwarnings("ignore", category=DeprecationWarning)  # one that pellucid asks for, too
+        before = list(warnings.filters)  # type: ignore[attr-defined]
+        overlapping(ignored_warnings(FutureWarning), ignored_warnings(DeprecationWarning))
+        overlapping(ignored_warnings(FutureWarning, "(?s)The task"), ignored_warnings(FutureWarning, "(?s)The task"))
+        with ignored_warnings(FutureWarning, "the task .* is old"):
+            warnings.warn("The task x is old", FutureWarning, stacklevel=1)
+            with pytest.raises(FutureWarning):
+                warnings.warn("Another", FutureWarning, stacklevel=1)
+        assert list(warnings.filters) == before  # type: ignore[attr-defined]
+        with pytest.raises(FutureWarning):
+            warnings.warn("The task x is old", FutureWarning, stacklevel=1)
+        with ignored_warnings(FutureWarning):
+            warnings.resetwarnings()  # the program sets others meanwhile
+        assert not list(warnings.filters)  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("before", [None, "theirs"])
+@pytest.mark.parametrize("is_default", [True, False])
+def test_variables_are_as_before(monkeypatch, before, is_default):
+    if before is None:
+        monkeypatch.delenv("PELLUCID_TEST", raising=False)
+    else:
+        monkeypatch.setenv("PELLUCID_TEST", before)
+    with pytest.raises(RuntimeError), environment("PELLUCID_TEST", "ours", is_default=is_default):
+        assert os.environ["PELLUCID_TEST"] == ("theirs" if before and is_default else "ours")
+        raise RuntimeError
+    assert os.environ.get("PELLUCID_TEST") == before
+
+
+@pytest.mark.full
+def test_random_numbers_go_on_as_before():
+    torch = pytest.importorskip("torch")
+    before = process_state()
+    with kept_random_states():
+        random.seed(0)
+        np.random.seed(0)  # noqa: NPY002
+        torch.manual_seed(0)
+    assert process_state() == before
+
+
+def work_with_a_model(folder: Path, fruit: StaticEmbedder) -> None:
+    fruit.save_pretrained(folder / "model")
+    model = pellucid.load(folder / "model")
+    model.encode(["apple", "pear"])
+    model.explain("apple", "pear").to_html()
+    model.describe("apple")
+    pellucid.rank(model, "apple", ["pear", "car"])
+
+
+def work_with_an_index(folder: Path, fruit: StaticEmbedder) -> None:
+    pytest.importorskip("Stemmer")
+    with pellucid.Index.create(folder / "index", {"fruit": fruit}) as index:
+        index.add(["apple", "pear"], ids=["a", "b"])
+        index.search("apple")[0].explain()
+        index.verify()
+        index.rebuild()
+
+
+def work_with_files(folder: Path, fruit: StaticEmbedder) -> None:
+    (folder / "texts.csv").write_text("text\napple\n" + "pear " * 50_000 + "\n")
+    report = pellucid.duplicates(folder / "texts.csv", fruit)
+    report.to_html()
+    pytest.importorskip("pyarrow")
+    from pellucid.bulk import encode_corpus
+
+    encode_corpus(fruit, folder / "texts.csv", folder / "shards")
+
+
+def work_with_an_encoder(folder: Path, fruit: StaticEmbedder) -> None:
+    pytest.importorskip("sentence_transformers")
+    from tiny_models import tiny_transformer
+
+    source = folder.parent / "source"
+    if not source.exists():
+        tiny_transformer(folder / "bert", normalize=True).save_pretrained(str(source))
+    model = pellucid.load(source)
+    model.encode(["the cat", "a loan"])
+    model.explain("the cat", "a loan")
+    model.save_pretrained(folder / "again")
+
+
+def work_with_training(folder: Path, fruit: StaticEmbedder) -> None:
+    pytest.importorskip("peft")
+    from pellucid.lexicon import LexiconEmbedder, TrainingSettings, cluster_vocabulary, train_lexicon
+    from pellucid.lexicon.training_data import TrainingRow, TrainingSet
+    from tiny_models import backbone_of
+
+    with kept_random_states():
+        backbone = backbone_of("bert")
+    model = LexiconEmbedder(backbone, cluster_vocabulary(backbone.head, backbone.tokenizer, 20))
+    rows = [TrainingRow("car", ("vehicle",), ("beach",)), TrainingRow("boy", ("man",), ("horse",))]
+    settings = TrainingSettings(epochs=1, batch_size=2, group_size=2, rank=4, warmup_steps=0)
+    train_lexicon(model, [TrainingSet("pairs", rows)], folder / "run", settings, show_progress_bar=False)
+
+
+def work_with_an_evaluation(folder: Path, fruit: StaticEmbedder) -> None:
+    pytest.importorskip("mteb")
+    from tasks import WRITERS, score
+
+    for write in WRITERS.values():
+        write(folder / "data")
+    score(fruit, folder / "data")
+
+
+def work_with_commands(folder: Path, fruit: StaticEmbedder) -> None:
+    from pellucid.cli.app import main
+
+    fruit.save_pretrained(folder / "fruit")
+    for command in (["models"], ["explain", "apple", "pear", "-m", str(folder / "fruit")], ["nothing"]):
+        with pytest.MonkeyPatch.context() as patch, pytest.raises(SystemExit):
+            patch.setattr(sys, "argv", ["pellucid", *command])
+            main()
+
+
+@pytest.mark.parametrize(
+    "work",
+    [
+        work_with_a_model,
+        work_with_an_index,
+        work_with_files,
+        work_with_commands,
+        pytest.param(work_with_an_encoder, marks=pytest.mark.full),
+        pytest.param(work_with_an_evaluation, marks=pytest.mark.full),
+        pytest.param(work_with_training, marks=pytest.mark.full),
+    ],
+)
+def test_the_process_is_as_before_whatever_was_done(tmp_path, fruit, work):
+    (tmp_path / "first").mkdir()
+    work(tmp_path / "first", fruit)  # libraries that are imported may change what they like
+    before = process_state()
+    (tmp_path / "second").mkdir()
+    work(tmp_path / "second", fruit)
+    after = process_state()
+    assert {name for name in before if before[name] != after[name]} == set()
