@@ -319,6 +319,7 @@ def test_threads_use_an_encoder_at_once(transformer: Any, monkeypatch: pytest.Mo
     chance = np.random.default_rng(0)
     texts = [" ".join(chance.choice(READ, chance.integers(1, 200))) for _ in range(280)]
     expected = model.encode(texts)
+    np.testing.assert_array_equal(expected, transformer.encode(texts, show_progress_bar=False))  # bit for bit
     problems: list[Any] = []
 
     def guarded(work: Any) -> None:

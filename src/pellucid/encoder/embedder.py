@@ -33,8 +33,7 @@ from pellucid.untrusted import without_bars
 WAYS = ("words", "tokens", "concepts")
 """How scores are taken apart, the default first."""
 
-_LOCKED_BATCHES = 8  # of a SentenceTransformer, between which other threads have a turn
-_TURN_S = 1e-4  # that a thread which waits for the lock needs to take it
+_TURN_S = 1e-4  # between two batches, that a thread which waits for the lock needs to take it
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -237,26 +236,25 @@ class EncoderEmbedder(Embedder):
         return rows
 
     def _encode_by_turns(self, texts: list[str], role: Role, batch_size: int, show_progress_bar: bool) -> Vectors:
-        """Encode with a SentenceTransformer a few batches at a time, between which other threads may use it.
+        """Encode with a SentenceTransformer a batch at a time, between which other threads may use it.
 
-        The batches are those that it would make of all the texts: of texts of nearly the same length.
+        The batches are those that it makes of all the texts: of texts of nearly the same length, the longest first.
         """
         method, lock = getattr(self.model, f"encode_{role}" if role else "encode"), lock_of(self.model)
-        order = sorted(range(len(texts)), key=lambda position: -len(texts[position]))
-        rows = np.zeros((0, 0), np.float32)
+        order = np.argsort([-len(text) for text in texts]).tolist() if len(texts) > batch_size else range(len(texts))
+        blocks = []
         with Progress("encoding", total=len(texts), enabled=show_progress_bar) as progress:
-            for start in range(0, len(texts), _LOCKED_BATCHES * batch_size):
-                positions = order[start : start + _LOCKED_BATCHES * batch_size]
-                inputs = [texts[position] for position in positions]
+            for start in range(0, len(texts), batch_size):
+                batch = [texts[position] for position in order[start : start + batch_size]]
                 if start:
                     time.sleep(_TURN_S)
                 with lock:
-                    encoded = method(inputs, batch_size=batch_size, show_progress_bar=False)
-                block = checked_vectors(encoded, inputs, self.name, self._dimension)
-                if not start:
-                    rows = np.empty((len(texts), block.shape[1]), np.float32)
-                rows[positions] = checked_vectors(block, inputs, self.name, rows.shape[1])
-                progress.advance(len(positions))
+                    encoded = method(batch, batch_size=batch_size, show_progress_bar=False)
+                dimension = blocks[0].shape[1] if blocks else self._dimension
+                blocks.append(checked_vectors(encoded, batch, self.name, dimension))
+                progress.advance(len(batch))
+        rows: Vectors = np.concatenate(blocks)
+        rows[order] = rows.copy()
         return rows
 
     def get_embedding_dimension(self) -> int:
