@@ -242,7 +242,7 @@ class EncoderEmbedder(Embedder):
         """
         method, lock = getattr(self.model, f"encode_{role}" if role else "encode"), lock_of(self.model)
         order = np.argsort([-len(text) for text in texts]).tolist() if len(texts) > batch_size else range(len(texts))
-        blocks = []
+        blocks: list[Vectors] = []
         with Progress("encoding", total=len(texts), enabled=show_progress_bar) as progress:
             for start in range(0, len(texts), batch_size):
                 batch = [texts[position] for position in order[start : start + batch_size]]
