@@ -15,6 +15,7 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 import pellucid
 from pellucid.explanation import SCHEMA_VERSION, Explanation
+from pellucid.grouping import Group
 from pellucid.views.report import VERSION, Report, data_fields
 
 PAGE = Path(__file__).with_name("schema.json")
@@ -92,8 +93,10 @@ def _record(kind: type, definitions: dict[type, Any]) -> dict[str, Any]:
     hints, (summary, said) = get_type_hints(kind), _documented(kind)
     properties = {name: _of(hints[name], definitions) for name in data_fields(kind) or ()}
     if issubclass(kind, Explanation):
-        properties |= {"remainder": {"type": "number"}}
-        said["remainder"] = _sentence(str(inspect.getdoc(Explanation.remainder)))
+        properties |= {"remainder": {"type": "number"}, "groups": _of(tuple[Group, ...], definitions)}
+        properties = {"summary": {"type": "string"}} | properties
+        for name in ("summary", "groups", "remainder"):
+            said[name] = _sentence(str(inspect.getdoc(getattr(Explanation, name))).split("\n\n")[0])
     properties = {name: one | {"description": said[name]} if name in said else one for name, one in properties.items()}
     if issubclass(kind, Report):
         properties = {"version": {"const": VERSION}, "kind": {"const": kind.kind}} | properties

@@ -1,6 +1,6 @@
 """What a score is made of: named rows that add up to it.
 
-An `Explanation` is data, and shows itself as parts that `views` draws for any medium. The remainder is the score less
+An `Explanation` is data; `explanation_views` shows it. The remainder is the score less
 the rows: rounding for a family that keeps every term (`exact`), and also what was cut for one that does not.
 
 Most explanations are made for a score and a few rows. So the rows of a family stay an array of numbers (`LazyRows`),
@@ -15,67 +15,33 @@ from __future__ import annotations
 import json
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from pellucid.errors import InputError
+from pellucid.explanation_views import BESIDE_WORDS, ExplanationViews
 from pellucid.forks import cached_property
-from pellucid.rows import (
-    CONTEXT,
-    NO_SCORE,
-    REMAINDER,
-    SHARED,
-    WORD,
-    WORD_PAIR,
-    LazyRows,
-    Row,
-    share_of,
-    sorted_with_shares,
-)
+from pellucid.grouping import Group
+from pellucid.rows import WORD_PAIR, LazyRows, Row, sorted_with_shares
 from pellucid.text import Coverage, Span
 from pellucid.unicode import well_formed
-from pellucid.views.parts import (
-    AnyPart,
-    Bars,
-    Heading,
-    MarkedText,
-    MarkedTexts,
-    Matrix,
-    Note,
-    counted,
-    listed,
-    marked,
-    strongest_words,
-    visible,
-)
-from pellucid.views.report import Shown, frame
 
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-    from pandas import DataFrame
-
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 """Version of the dict and JSON form. It changes when a key is renamed, removed or changes its meaning."""
 
 _NUMBERS = ("score", "contribution", "share", "remainder")
 _LARGEST = 1e300  # of them in JSON: their sum is finite, too
-_CANCELLED = 0.1  # |score| over the sum of the rows' sizes; below, shares of the score mislead
-_BESIDE = (SHARED, CONTEXT, REMAINDER)  # rows that stand beside those of words, and leave them what they are
-CONTEXT_WARN_RATIO = 0.25
-"""Context over the score less what all texts share, from which views warn: four times its mean size for MiniLM."""
-MIN_WARNED_CONTEXT = 0.05
-"""A smaller context is no reason to warn, however small the score is."""
-_MANY_PAIRS = 200  # word pairs, about 14 words by 14; beyond, the sums of each word come first
+_DERIVED = ("summary", "groups")  # in the dict form for its readers; when it is read back they are made anew
 _TOLERANCE = 1e-6  # relative to the sum of the rows' sizes; an exact family that misses this has a bug
 
 
 @dataclass(frozen=True, repr=False)
-class Explanation(Shown):
+class Explanation(ExplanationViews):
     """A score taken apart. No two rows have the same key.
 
     Attributes:
@@ -230,12 +196,7 @@ class Explanation(Shown):
         What all texts of an encoder have in common is no reason for this score, and left out.
         """
         adding = (self.rows[number] for number in np.flatnonzero(self.contributions > 0).tolist())
-        return list(islice((row for row in adding if row.kind not in _BESIDE), max(top_k, 0)))
-
-    @property
-    def texts(self) -> tuple[str, ...]:
-        """The one, two or three texts."""
-        return tuple(text for text in (self.text1, self.text2, self.text3) if text is not None)
+        return list(islice((row for row in adding if row.kind not in BESIDE_WORDS), max(top_k, 0)))
 
     def word_contributions(self, text: int = 1) -> dict[Span, float]:
         """Return what each span of text 1, 2 or 3 adds to the score, in text order.
@@ -261,11 +222,6 @@ class Explanation(Shown):
                     of_text[span] = of_text.get(span, 0.0) + row.contribution / len(spans)
         return tuple(dict(sorted(of_text.items())) for of_text in sums)
 
-    @property
-    def unknown(self) -> tuple[tuple[Span, ...], ...]:
-        """The spans of texts 1, 2 and 3 that the model has no vector for."""
-        return self.unknown1, self.unknown2, self.unknown3
-
     def unknown_words(self, text: int = 1) -> list[str]:
         """Return the distinct words of text 1, 2 or 3 that the model has no vector for, in text order.
 
@@ -283,7 +239,9 @@ class Explanation(Shown):
         """Return plain dicts, lists, strings, numbers and None; `docs/schema.json` describes them."""
         names = [f.name for f in fields(self)]
         names.insert(names.index("exact"), "remainder")
-        return {"version": SCHEMA_VERSION} | {name: _plain(getattr(self, name)) for name in names}
+        content = {name: _plain(getattr(self, name)) for name in names}
+        content["groups"] = [_plain(group) for group in self.groups()]
+        return {"version": SCHEMA_VERSION, "summary": self.summary()} | content
 
     def to_json(self, *, indent: int | None = 2) -> str:
         """Return `to_dict` as JSON text that a regression test can keep; None as `indent` gives one line."""
@@ -300,7 +258,7 @@ class Explanation(Shown):
         if not isinstance(value, Mapping) or value.get("version") != SCHEMA_VERSION:
             found = value.get("version") if isinstance(value, Mapping) else type(value).__name__
             raise InputError(f"explanation has version {found!r}; this pellucid reads version {SCHEMA_VERSION}")
-        content = {key: item for key, item in value.items() if key != "version"}
+        content = {key: item for key, item in value.items() if key not in ("version", *_DERIVED)}
         try:
             for name in ("rows", "coverage"):
                 if not isinstance(content[name], (list, tuple)):
@@ -323,230 +281,6 @@ class Explanation(Shown):
                 f"{read.remainder - remainder}; it was changed, or its family is wrong"
             )
         return read
-
-    def to_frame(self) -> DataFrame:
-        """Return the rows as a pandas DataFrame, and the remainder as the last one where the family is not exact.
-
-        The columns are the fields of `Row`; `contribution` adds up to the score. `attrs` holds score, texts, coverage.
-
-        Raises:
-            MissingExtraError: pandas is not installed.
-        """
-        rows = list(self.rows)
-        if not self.exact:
-            share = share_of(self.remainder, self.score)
-            rows.append(Row("(remainder)", (), self.remainder, share, key=("(remainder)",), kind="remainder"))
-        table = frame(rows, Row._fields)
-        table.attrs = {"score": self.score, "texts": self.texts, "family": self.family, "exact": self.exact}
-        table.attrs["coverage"] = tuple(known.share for known in self.coverage)
-        return table
-
-    def to_html(self, *, fragment: bool = False, top_k: int = 12) -> str:
-        """Return a self-contained HTML page without scripts: the texts, the `top_k` largest rows and a heat map.
-
-        Args:
-            fragment: leave out the page around it, to be placed inside another page.
-            top_k: rows shown; the others are one line with their sum.
-        """
-        from pellucid.views.page import page
-
-        return page(self._parts(top_k), fragment=fragment)
-
-    def to_markdown(self, *, top_k: int = 10) -> str:
-        """Return the texts and the `top_k` largest rows as Markdown."""
-        from pellucid.views.markdown import markdown
-
-        return markdown(self._parts(top_k))
-
-    def to_text(self, *, width: int = 100, top_k: int = 10) -> str:
-        """Return what `print` shows: the texts and the `top_k` largest rows, `width` characters wide."""
-        from pellucid.views.terminal import plain
-
-        return plain(self._parts(top_k), width=width)
-
-    def plot(self, *, max_words: int = 30, dark: bool = False) -> Figure:
-        """Return a matplotlib Figure: a heat map of word pairs, or bars where rows are not pairs.
-
-        Args:
-            max_words: words shown of each text (bars, where rows are not pairs), the strongest; the others are summed.
-            dark: draw for a dark background.
-
-        Raises:
-            InputError: `max_words` is below 1.
-            MissingExtraError: matplotlib is not installed.
-        """
-        from pellucid.views.figure import picture
-
-        if max_words < 1:
-            raise InputError(f"max_words is {max_words}; it must be at least 1")
-        return picture(self._parts(max_words), most=max_words, dark=dark)
-
-    def __repr__(self) -> str:
-        """Return one short line; `print` shows the rows."""
-        kind = "exact" if self.exact else f"remainder {self.remainder:+.4f}"
-        return f"<Explanation {visible(self.family)}: score {self.score:.4f}, {len(self.rows):,} rows, {kind}>"
-
-    # --- What the views show ---
-
-    def _parts(self, top_k: int = 10) -> Iterator[AnyPart]:
-        """Yield what every medium shows, with `top_k` rows."""
-        if top_k < 0:
-            raise InputError(f"top_k is {top_k}; it must be at least 0")
-        title = "Similarity" if self.text3 is None else "Similarity to text 2 less similarity to text 3"
-        if self.text2 is None:
-            title = "What the text is about"
-        of_index = self.family.endswith("index")
-        yield Heading(title, f"{self.score:.4f}", self.family if of_index else f"{self.family} model")
-        labels = ["text"] if self.text2 is None else [f"text {number}" for number, _ in enumerate(self.texts, 1)]
-        for label, coverage in zip(labels, self.coverage):
-            if warning := coverage_warning(coverage, "the text" if self.text2 is None else label):
-                yield Note(warning, is_warning=True)
-        if warning := self._context_warning():
-            yield Note(warning, is_warning=True)
-        yield from map(Note, self._notes())
-        yield MarkedTexts(tuple(self._marked(number, label) for number, label in enumerate(labels, 1)))
-        if not self.rows:
-            return
-        matrix = self._matrix() if set(self._kinds) - set(_BESIDE) == {WORD_PAIR} else None
-        many = matrix is not None and len(self.rows) > _MANY_PAIRS
-        if matrix is not None and many:
-            for of, words, axis in ((matrix.of_down, matrix.down, 1), (matrix.of_across, matrix.across, 0)):
-                sums = matrix.values.sum(axis=axis)  # what each word adds in all its pairs
-                order = np.argsort(-np.abs(sums), kind="stable")
-                shown = [(words[number], float(sums[number])) for number in order[:top_k].tolist()]
-                words_bars = self._bars(f"Words of {of}", WORD, shown, sums[order[top_k:]])
-                shared = [(kind, self._sum_of(kind)) for kind in self._kinds if kind in _BESIDE]
-                yield words_bars._replace(rest=(*shared, *words_bars.rest))
-        names = [(row.name, row.contribution) for row in self.rows[:top_k]]
-        beside = [n for n in range(min(top_k, len(self.rows)), len(self.rows)) if self._row_kinds[n] in _BESIDE]
-        bars = self._bars(
-            "Word pairs" if many else "",
-            self._kind,
-            names,
-            np.delete(self.contributions[top_k:], np.array(beside, int) - top_k),
-        )
-        named = ((self.rows[n].name, self.rows[n].contribution) for n in beside)  # not hidden in a sum
-        yield bars._replace(rest=(*named, *bars.rest))
-        if matrix is not None:
-            yield matrix
-
-    @cached_property
-    def _row_kinds(self) -> list[str]:
-        """The kind of each row."""
-        return [row.kind for row in self.rows]
-
-    @cached_property
-    def _kinds(self) -> Counter[str]:
-        """How many rows there are of each kind: an index and an ensemble have several."""
-        return Counter(self._row_kinds)
-
-    @property
-    def _kind(self) -> str:
-        """The kind of the rows; "row" where there are several."""
-        kinds = [kind for kind in self._kinds if kind not in _BESIDE] or list(self._kinds)
-        return kinds[0] if len(kinds) == 1 else "row"
-
-    @property
-    def _has_shares(self) -> bool:
-        """Whether shares of the score mean anything: not where large terms of both signs nearly cancel."""
-        return abs(self.score) > max(NO_SCORE, _CANCELLED * self._size)
-
-    def _notes(self) -> Iterator[str]:
-        """Yield sentences about what the numbers are based on."""
-        if not self.rows:
-            yield f"Nothing to add up: the model knows nothing of {self._blank_texts()}."
-            return
-        values = self.contributions
-        sums = f"{values[values > 0].sum():+.4f} for, {values[values < 0].sum():+.4f} against"
-        how = "adding up to the score exactly" if self.exact else "and a remainder, adding up to the score"
-        yield f"{' and '.join(counted(n, kind) for kind, n in self._kinds.items())} {how}: {sums}."
-        if not self._has_shares:
-            yield "For and against nearly cancel: shares of so small a score would mislead and are not shown."
-        elif self.score < 0:
-            yield "The score is negative, so the rows that lower it have the positive shares."
-
-    def _context_warning(self) -> str:
-        """Return a sentence that the words account for too little of the score; "" where they account for enough."""
-        if CONTEXT not in self._kinds:
-            return ""
-        context, specific = self._sum_of(CONTEXT), self.score - self._sum_of(SHARED)
-        if abs(context) <= max(CONTEXT_WARN_RATIO * abs(specific), MIN_WARNED_CONTEXT):
-            return ""
-        return (
-            f"The words account for {specific - context:+.2f} of {specific:+.2f}; the rest is context, which no word "
-            "explains. Measure it: encode the texts without a word, and compare."
-        )
-
-    def _sum_of(self, kind: str) -> float:
-        """Return what the rows of a kind add."""
-        return math.fsum(v for v, of in zip(self.contributions.tolist(), self._row_kinds) if of == kind)
-
-    def _blank_texts(self) -> str:
-        """Name the texts without any known word."""
-        if len(self.texts) == 1:
-            return "the text"
-        blank = []
-        for number, (text, spans) in enumerate(zip(self.texts, self.unknown), 1):
-            characters = list(text)
-            for start, end in spans:
-                characters[start:end] = " " * (end - start)
-            if not any(map(str.isalnum, characters)):
-                blank.append(f"text {number}")
-        return " and ".join(blank) or "one of the texts"
-
-    def _bars(self, title: str, kind: str, bars: list[tuple[str, float]], hidden: npt.NDArray[np.float64]) -> Bars:
-        """Return the largest rows, the sum of the `hidden` ones and the remainder, which add up to the score."""
-        rest = []
-        if len(hidden):
-            rest.append((f"sum of {counted(len(hidden), 'more ' + kind)}", float(hidden.sum())))
-        if not self.exact:
-            rest.append(("remainder: what the rows leave out", self.remainder))
-        names = "words" if kind in (WORD, WORD_PAIR) else " or ".join(self._kinds) if kind == "row" else kind
-        return Bars(title, names, tuple(bars), tuple(rest), self.score, self._has_shares)
-
-    def _matrix(self) -> Matrix:
-        """Return pairs of words as a matrix in text order; words with one name, though two vectors, are one word."""
-        down: dict[str, Any] = {}
-        across: dict[str, Any] = {}
-        pairs = [row for row in self.rows if row.kind == WORD_PAIR]
-        for row in pairs:
-            down.setdefault(row.parts[0], row.spans1[:1])
-            across.setdefault(row.parts[1], (not row.spans2, (row.spans2 or row.spans3)[:1]))
-        words1, words2 = sorted(down, key=down.__getitem__), sorted(across, key=across.__getitem__)
-        line = {word: number for number, word in enumerate(words1)}
-        column = {word: number for number, word in enumerate(words2)}
-        values = np.zeros((len(words1), len(words2)))
-        for row in pairs:
-            values[line[row.parts[0]], column[row.parts[1]]] += row.contribution
-        of_across = "text 2" if self.text3 is None else "text 2, then text 3"
-        return Matrix("text 1", of_across, tuple(words1), tuple(words2), values)
-
-    def _marked(self, number: int, label: str) -> MarkedText:
-        """Return a text with its words marked by what they add, on one scale for all texts."""
-        scale = max((abs(value) for sums in self._sums_by_span for value in sums.values()), default=0.0) or 1.0
-        text, sums, words = self.texts[number - 1], self._sums_by_span[number - 1], self.unknown_words(number)
-        notes = ["not in the vocabulary: " + listed(words)] if words else []
-        if self.coverage and (read := self.coverage[number - 1].readings):
-            notes.append(f"only partly known: {listed(read, length=120)}")
-        pieces = tuple(marked(text, sums, self.unknown[number - 1], scale))
-        return MarkedText(label, pieces, strongest_words(text, sums), "; ".join(notes))
-
-
-def coverage_warning(coverage: Coverage, text: str, unknown: Sequence[str] | None = None) -> str:
-    """Return a sentence that a model knows too little of `text`; "" if it knows enough.
-
-    Give the words that are `unknown` where no view names words beside the text: the sentence then names them and those
-    that are read as others, these also if the model knows enough.
-    """
-    named = f" Unknown: {listed(unknown)}." if unknown else ""
-    read = "" if unknown is None else listed(coverage.readings, length=120)
-    if not coverage.is_low:
-        return f"Only partly known in {text}: {read}." if read else ""
-    if not coverage.known:
-        return f"Only 0 of {coverage.total:,} words of {text} known: the model can say nothing of it.{named}"
-    rests = "it" if coverage.known == 1 else "them"
-    named += f" Partly known: {read}." if read else ""
-    return f"Only {coverage.said} of {text} known: the score rests on {rests}.{named}"
 
 
 def _coverage(counts: Mapping[str, Any]) -> Coverage:
@@ -597,7 +331,7 @@ def _read(name: str, value: Any) -> Any:
 
 def _plain(value: Any) -> Any:
     """Turn rows, coverages and tuples into dicts and lists."""
-    if isinstance(value, Row):
+    if isinstance(value, (Row, Group)):
         return {name: _plain(item) for name, item in value._asdict().items()}
     if isinstance(value, Coverage):
         return {field.name: _plain(getattr(value, field.name)) for field in fields(value)}

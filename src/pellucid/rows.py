@@ -82,6 +82,10 @@ class LazyRows(Sequence[Row]):
         """Return what each place in texts 1 and 2 adds, where that takes no rows: they are pairs of words."""
         return self._make.sums(self.values) if isinstance(self._make, PairTable) else None
 
+    def word_table(self) -> WordTable | None:
+        """Return the pairs of words as a table, and the other rows; None where rows are something else."""
+        return self._make.words(self.values) if isinstance(self._make, PairTable) else None
+
     def __len__(self) -> int:
         """Return the number of rows."""
         return len(self.values)
@@ -119,6 +123,15 @@ class LazyRows(Sequence[Row]):
         return repr(self._rows)
 
 
+class WordTable(NamedTuple):
+    """What pairs of words add to a score, and where the words stand."""
+
+    values: npt.NDArray[np.float64]  # [words of text 1, words of text 2]
+    spans1: Sequence[tuple[Span, ...]]  # where each word of text 1 stands
+    spans2: Sequence[tuple[Span, ...]]
+    others: tuple[Row, ...]  # rows that are no pair of words, with their contributions
+
+
 class PairTable:
     """Makes the rows of a table [words of text 1, words of text 2] from their numbers, line by line; then `more`."""
 
@@ -151,6 +164,16 @@ class PairTable:
     def and_also(self, *rows: Row) -> PairTable:
         """Return the same with more rows after the table."""
         return PairTable(self._first, self._second, self._shape, (*self._more, *rows))
+
+    def words(self, values: npt.NDArray[np.float64]) -> WordTable:
+        """Return the table with the words' places, and the rows after it."""
+        pairs = self._shape[0] * self._shape[1]
+        spans1, spans2 = (
+            [self._word(text, number).spans1 for number in range(length)] for text, length in enumerate(self._shape)
+        )
+        more = zip(self._more, values[pairs:].tolist())
+        others = tuple(row._replace(contribution=value) for row, value in more)
+        return WordTable(values[:pairs].reshape(self._shape), spans1, spans2, others)
 
     def sums(self, values: npt.NDArray[np.float64]) -> tuple[dict[Span, float], dict[Span, float]]:
         """Return what each place in either text adds, in text order; a word's sum is split evenly among its places."""

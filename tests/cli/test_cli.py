@@ -414,7 +414,8 @@ def test_explain_prints_rows_that_add_up(run, fruit):
 
 
 def test_explain_shows_as_many_rows_as_asked(run):
-    shown = run("explain", "the apple", "apple pear", "--top-k", "1", "--plain").stdout
+    shown = run("explain", "the apple", "apple pear", "--rows", "--top-k", "1", "--plain").stdout
+    assert "apple \u00d7" not in run("explain", "the apple", "apple pear", "--plain").stdout
     assert "apple \u00d7 apple" in shown and "apple \u00d7 pear" not in shown
     assert "sum of 3 more word pairs" in shown
 
@@ -578,7 +579,7 @@ def test_a_full_disk_is_told_in_one_line(models):
 def test_nothing_is_coloured_in_a_pipe(models):
     ended = shell(models, "pellucid explain 'the apple' 'a pear' -m $MODEL")
     assert ended.returncode == 0
-    assert "\x1b" not in ended.stdout and "apple \u00d7 pear" in ended.stdout
+    assert "\x1b" not in ended.stdout and "apple \u2192 pear" in ended.stdout
 
 
 def test_a_real_interrupt_leaves_no_file(models, tmp_path):

@@ -58,7 +58,7 @@ def anchors(exact: bool = False) -> Explanation:
 
 def matrix_of(why: Explanation) -> Matrix | None:
     """The word pairs among what the views show."""
-    return next((part for part in why._parts() if isinstance(part, Matrix)), None)
+    return next((part for part in why._parts(rows=True) if isinstance(part, Matrix)), None)
 
 
 @given(st.integers(0, 4), st.integers(0, 4), st.booleans(), st.integers(0, 100))
@@ -150,7 +150,8 @@ def test_an_exact_family_must_add_up() -> None:
 
 def test_the_dict_of_a_small_explanation_is_pinned(fruit: StaticEmbedder) -> None:
     assert fruit.explain("pear zebra").to_dict() == {
-        "version": 1,
+        "version": 2,
+        "summary": 'Mainly about "pear" (100%). Without a vector: "zebra".',
         "family": "static",
         "text1": "pear zebra",
         "text2": None,
@@ -175,6 +176,17 @@ def test_the_dict_of_a_small_explanation_is_pinned(fruit: StaticEmbedder) -> Non
         "text3": None,
         "unknown3": [],
         "coverage": [{"known": 1, "total": 2, "partly": 0, "share": 0.5, "read_as": []}],
+        "groups": [
+            {
+                "name": "pear",
+                "contribution": pytest.approx(1.0),
+                "share": pytest.approx(1.0),
+                "kind": "phrase",
+                "spans1": [[0, 4]],
+                "spans2": [],
+                "spans3": [],
+            }
+        ],
     }
 
 
@@ -223,10 +235,10 @@ def test_json_with_another_value_somewhere_is_refused_or_can_be_shown(
 def test_a_row_of_another_kind_is_refused(fruit: StaticEmbedder, name: str, value: object) -> None:
     written = fruit.explain("pear").to_dict()
     written["rows"][0][name] = value
-    with pytest.raises(InputError, match=f"not an explanation of version 1: .*({name}|word pair)"):
+    with pytest.raises(InputError, match=f"not an explanation of version 2: .*({name}|word pair)"):
         Explanation.from_dict(written)
     for other in ("unknown9", "unknown", "", 3):
-        with pytest.raises(InputError, match="not an explanation of version 1"):
+        with pytest.raises(InputError, match="not an explanation of version 2"):
             Explanation.from_dict(fruit.explain("pear").to_dict() | {other: []})
 
 
@@ -347,24 +359,25 @@ def test_the_sums_of_words_come_before_many_pairs() -> None:
     gap = many - model.explain(" ".join(words), "w18 w1 w19")
     assert "Words of" not in str(few) + few.to_html() + few.to_markdown()
     for why, other in ((many, "text 2"), (gap, "text 2, then text 3")):
-        sums = [part for part in why._parts(4) if isinstance(part, Bars)]
+        sums = [part for part in why._parts(4, rows=True, groups=False) if isinstance(part, Bars)]
         assert [part.title for part in sums] == ["Words of text 1", f"Words of {other}", "Word pairs"]
         for part in sums:
             assert sum(value for _, value in (*part.bars, *part.rest)) == pytest.approx(why.score)
             assert len(part.bars) == 4
-        for view in (str(why), why.to_html(), why.to_markdown()):
+        for view in (why.to_text(rows=True), why.to_html(), why.to_markdown(rows=True)):
             places = [view.index(part.title) for part in sums]
             assert places == sorted(places)
-    first = dict(next(part for part in many._parts(20) if isinstance(part, Bars)).bars)
+    first = dict(next(part for part in many._parts(20, rows=True, groups=False) if isinstance(part, Bars)).bars)
     for number, value in enumerate(many.word_contributions(1).values()):
         assert first[f"w{number}"] == pytest.approx(value)
-    assert "sum of 16 more words" in many.to_text(top_k=4) and "sum of 236 more word pairs" in many.to_text(top_k=4)
+    shown = many.to_text(rows=True, top_k=4)
+    assert "sum of 16 more words" in shown and "sum of 236 more word pairs" in shown
 
 
 @pytest.mark.parametrize("text", HOSTILE)
 def test_markdown_shows_any_text_as_text(fruit: StaticEmbedder, text: str) -> None:
     for why in (fruit.explain(text, "apple " + text), fruit.explain(text)):
-        written = why.to_markdown(top_k=3)
+        written = why.to_markdown(rows=True, top_k=3)
         written.encode("utf-8")
         assert not re.search(CONTROLS, written)
         assert not re.search(r"(?<!\\)[<\[]", written)
@@ -476,8 +489,8 @@ def test_a_family_from_a_file_cannot_steer_a_terminal(fruit: StaticEmbedder) -> 
 
 def test_from_dict_refuses_what_is_no_explanation(fruit: StaticEmbedder) -> None:
     good = fruit.explain("apple").to_dict()
-    with pytest.raises(InputError, match="has version 2; this pellucid reads version 1"):
-        Explanation.from_dict(good | {"version": 2})
+    with pytest.raises(InputError, match="has version 1; this pellucid reads version 2"):
+        Explanation.from_dict(good | {"version": 1})
     with pytest.raises(InputError, match="has version 'list'"):
         Explanation.from_dict([good])
     with pytest.raises(InputError, match="rows"):
@@ -537,11 +550,12 @@ def test_a_missing_extra_says_what_to_install(monkeypatch: pytest.MonkeyPatch, m
 
 
 @given(explanations(), st.integers(0, 12))
-def test_the_terminal_table_adds_up_however_many_rows_are_shown(why: Explanation, top_k: int) -> None:
-    view = why.to_text(top_k=top_k, width=100)
-    assert "\x1b" not in view
-    *rows, score = numbers(view) or [0.0]
-    assert abs(sum(rows) - score) <= 5e-5 * (len(rows) + 1)
+def test_the_terminal_tables_add_up_however_many_rows_are_shown(why: Explanation, top_k: int) -> None:
+    lines, view = numbers(why.to_text()), why.to_text(rows=True, top_k=top_k, width=100)
+    assert "\x1b" not in view and numbers(view)[: len(lines)] == lines
+    *rows, score = numbers(view)[len(lines) :] or [0.0]
+    for table in (lines[:-1], rows):
+        assert abs(sum(table) - score) <= 5e-5 * (len(table) + 1)
     assert abs(score - why.score) <= 5e-5
     assert len(rows) == min(top_k, len(why.rows)) + (len(why.rows) > top_k)
 
@@ -551,12 +565,14 @@ def test_the_terminal_view_says_what_it_shows(fruit: StaticEmbedder) -> None:
     assert "Similarity  0.9806   static model" in view
     assert "2 word pairs adding up to the score exactly: +0.9806 for, +0.0000 against." in view
     assert "text 1  apple pear zebra" in view
-    assert "apple +0.588, pear +0.392" in view
+    assert 'Similarity 0.98, mainly because "apple pear" matches "apple" (100%).' in view
     assert "not in the vocabulary: zebra" in view
     assert "not in the vocabulary: quagga" in view
-    assert numbers(view) == [0.5883, 0.3922, 0.9806]
-    assert "sum of 1 more word pair\n" in fruit.explain("apple pear", "apple").to_text(top_k=1)
-    assert "remainder: what the rows leave out" in str(anchors())
+    assert numbers(view) == [0.9806, 0.9806]
+    with_rows = fruit.explain("apple pear", "apple").to_text(rows=True, top_k=1)
+    assert numbers(with_rows) == [0.9806, 0.9806, 0.5883, 0.3922, 0.9806] and "sum of 1 more word pair\n" in with_rows
+    assert "remainder: what the rows leave out" in anchors().to_text(rows=True)
+    assert "what the rows leave out" in str(anchors())
     assert numbers(str(anchors())) == [0.4, -0.1, 0.2, 0.5]
     assert "knows nothing of text 2" in str(fruit.explain("apple", "quagga"))
 
@@ -571,7 +587,7 @@ def test_a_notebook_gets_nothing_beside_the_text(fruit: StaticEmbedder, monkeypa
 
 
 def test_a_narrow_terminal_keeps_the_words_whole(fruit: StaticEmbedder) -> None:
-    view = fruit.explain("apple pear", "apple car").to_text(width=48)
+    view = fruit.explain("apple pear", "apple car").to_text(width=48, rows=True)
     assert "apple × apple" in view
     assert "\u2588" not in view
     assert max(map(len, view.splitlines())) <= 48
@@ -673,7 +689,7 @@ def test_word_matrix_is_in_text_order_and_adds_up(fruit: StaticEmbedder) -> None
 def test_plot_draws_the_pairs_and_touches_nothing_global(fruit: StaticEmbedder) -> None:
     pytest.importorskip("matplotlib")
     why = fruit.explain("car apple zebra", "apple pear car")
-    axes = why.plot().axes[0]
+    axes = why.plot(rows=True).axes[0]
     np.testing.assert_allclose(axes.images[0].get_array(), matrix_of(why).values)
     assert [label.get_text() for label in axes.get_xticklabels()] == ["apple", "pear", "car"]
     assert [label.get_text() for label in axes.get_yticklabels()] == ["car", "apple"]
@@ -686,8 +702,9 @@ def test_plot_draws_bars_that_add_up(fruit: StaticEmbedder) -> None:
     dark = anchors().plot(dark=True)
     assert dark.get_facecolor() != anchors().plot().get_facecolor()
     for why, most in ((anchors(), 30), (anchors(), 1), (fruit.explain("apple car pear"), 2)):
-        widths = [bar.get_width() for bar in why.plot(max_words=most).axes[0].patches]
-        assert sum(widths) == pytest.approx(why.score)
+        for rows in (False, True):
+            widths = [bar.get_width() for bar in why.plot(rows=rows, max_words=most).axes[0].patches]
+            assert sum(widths) == pytest.approx(why.score)
 
 
 @pytest.mark.full
@@ -698,7 +715,8 @@ def test_plot_draws_any_text(fruit: StaticEmbedder, text: str, tmp_path: Path) -
     words = Vocabulary(["$x^{", "apple", *text.split()[:3]] if "apple" not in text.split()[:3] else text.split()[:3])
     model = StaticEmbedder(words, np.ones((len(words), 2), np.float32))
     for why in (model.explain(text, "apple"), model.explain(text), anchors()):
-        why.plot().savefig(tmp_path / "plot.png", dpi=40)
+        for rows in (False, True):
+            why.plot(rows=rows).savefig(tmp_path / "plot.png", dpi=40)
 
 
 def test_differences_need_the_same_first_text(fruit: StaticEmbedder) -> None:

@@ -381,7 +381,7 @@ def test_a_broken_table_before_edits_is_refused(spelled: StaticEmbedder, tmp_pat
 
 
 def test_every_view_says_what_a_word_is_read_as(spelled: StaticEmbedder) -> None:
-    assert "tokeners (read as token" in spelled.explain("tokeners bank").to_markdown()
+    assert "tokeners (read as token" in spelled.explain("tokeners bank").to_markdown(rows=True)
     for first, second in (("the river", "tokeners bank"), ("tokeners bank", "the river")):
         why = spelled.explain(first, second)
         stands = next(row.name for row in why.rows if "tokeners" in row.name).partition("tokeners (read as ")[2]

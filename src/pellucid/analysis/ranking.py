@@ -11,7 +11,8 @@ import numpy as np
 from pellucid.base import Embedder
 from pellucid.embeddings import check_texts
 from pellucid.errors import InputError
-from pellucid.explanation import Explanation, coverage_warning
+from pellucid.explanation import Explanation
+from pellucid.explanation_views import coverage_warning
 from pellucid.query import Query
 from pellucid.text import Coverage
 from pellucid.views.parts import AnyPart, Heading, Note, TablePart, counted, numbers, signed

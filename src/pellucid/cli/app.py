@@ -239,7 +239,7 @@ def similarity(
     found = tabbed_pairs(pairs) if pairs is not None else pairs_of(a, b, as_text=as_text, reading=reading)
     import numpy as np
 
-    from pellucid.explanation import coverage_warning
+    from pellucid.explanation_views import coverage_warning
     from pellucid.text import LOW_COVERAGE
 
     opened = open_model(model)
@@ -313,7 +313,8 @@ def explain(
     b: Annotated[str | None, typer.Argument(help="A second text: explain the similarity of the two.")] = None,
     roles: _Roles = None,
     than: Annotated[str | None, typer.Option(help="A third: explain why B is closer to A than this one is.")] = None,
-    top_k: Annotated[int, typer.Option("--top-k", "-k", min=0, help="Rows to show; one line sums up the others.")] = 10,
+    rows: Annotated[bool, typer.Option("--rows", help="Show rows below the phrases, such as pairs of words.")] = False,
+    top_k: Annotated[int, typer.Option("--top-k", "-k", min=0, help="How many of them; the rest are totalled.")] = 10,
     plain: Annotated[bool, typer.Option("--plain", help="No colour and no styles, even in a terminal.")] = False,
     json: Annotated[bool, typer.Option("--json", help="Write every row as JSON.")] = False,
     html: HtmlOption = None,
@@ -324,7 +325,8 @@ def explain(
 ) -> None:
     """Show what a similarity is made of.
 
-    The rows add up to the similarity. With one text they are the pulls of its words
+    Phrases of A with those of B that they match; they and the rows below them (--rows)
+    add up to the similarity. With one text they are the pulls of its words
     on its embedding, which add up to 1. With --roles query,document the similarity is
     that of a search, for which some models encode texts in another way.
 
@@ -332,6 +334,7 @@ def explain(
     Examples:
       pellucid explain "a loan for a house" "mortgage rates are rising"
       pellucid explain "a loan for a house" "mortgage rates" --than "a house with a garden"
+      pellucid explain "a loan for a house" "mortgage rates are rising" --rows -k 5
       pellucid explain "a loan for a house" --html loan.html
       pellucid explain "house loans" "How to borrow for a house" --roles query,document
     """
@@ -350,7 +353,7 @@ def explain(
         if b is None:
             raise typer.BadParameter("needs both A and B", param_hint="--than")
         explanation = explanation - opened.explain(a, than, role1=role1, role2=role2)
-    show(explanation, json, html, plot, plain=plain, top_k=top_k)
+    show(explanation, json, html, plot, plain=plain, top_k=top_k, rows=rows)
 
 
 @app.command()

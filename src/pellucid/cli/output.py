@@ -129,20 +129,25 @@ def show(
     *,
     plain: bool = False,
     top_k: int | None = None,
+    rows: bool = False,
 ) -> None:
-    """Write an explanation or a report to the files asked for, otherwise to stdout, as JSON or for people."""
+    """Write an explanation or a report to the files asked for, otherwise to stdout, as JSON or for people.
+
+    An explanation shows its rows in a terminal and a picture if `rows` is set, and `top_k` of them.
+    """
     from rich.console import Console
 
     from pellucid.store import writing
     from pellucid.views.terminal import Lines
 
-    limits = {} if top_k is None else {"top_k": top_k}  # rows of an explanation; a picture has a limit of its own
+    with_rows: dict[str, Any] = {"rows": True} if rows else {}
+    limits = {} if top_k is None else {"top_k": top_k}  # a picture has a limit of its own
     if html is not None:
         with writing(html) as aside:
             aside.write_text(result.to_html(**limits), encoding="utf-8")
         say(f"wrote {html}", err=True)
     if plot is not None:
-        figure, kind = result.plot(), plot.suffix.lower().removeprefix(".")
+        figure, kind = result.plot(**with_rows), plot.suffix.lower().removeprefix(".")
         if kind not in (kinds := figure.canvas.get_supported_filetypes()):
             raise InputError(f"cannot draw {plot}; end its name in one of: {', '.join(sorted(kinds))}")
         with writing(plot) as aside:
@@ -153,9 +158,9 @@ def show(
     elif html is None and plot is None:
         console = Console(highlight=False, no_color=plain or None, soft_wrap=False)
         if plain or not console.is_terminal:
-            typer.echo(result.to_text(width=console.width, **limits))
+            typer.echo(result.to_text(width=console.width, **limits, **with_rows))
         else:
-            console.print(Lines(result._parts(**limits)))
+            console.print(Lines(result._parts(**limits, **with_rows)))
 
 
 def model_facts(name: str) -> dict[str, Any]:

@@ -38,6 +38,8 @@ class Why(BaseModel):
     """Why two texts are similar."""
 
     score: float = Field(description="The similarity: the sum of reasons and others.")
+    summary: str = Field(description="Where the score comes from, in one or two sentences.")
+    groups: list[ScoreTerm] = Field(description="The score by phrases of text1 and those of text2 that they match.")
     reasons: list[ScoreTerm] = Field(description="The largest terms, largest first.")
     others: float = Field(description="The sum of all other terms.")
 
@@ -115,7 +117,9 @@ class _Tools:
         check_explained(text1, text2)
         why = self._model(model).explain(text1, text2)
         reasons = [ScoreTerm(name=row.name, contribution=row.contribution) for row in why.reasons(top_k)]
-        return Why(score=why.score, reasons=reasons, others=why.score - sum(row.contribution for row in reasons))
+        groups = [ScoreTerm(name=group.name, contribution=group.contribution) for group in why.groups()]
+        others = why.score - sum(row.contribution for row in reasons)
+        return Why(score=why.score, summary=why.summary(), groups=groups, reasons=reasons, others=others)
 
     def describe(self, text: str, top_k: _Count = 5, model: _Model = None) -> About:
         """Describe in a line what a text is mostly about for a model, and how much of it the model knows."""

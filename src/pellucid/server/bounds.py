@@ -33,6 +33,8 @@ _MOST_PAIRS = 4_000_000  # of words of a query and of its hits, about 50 bytes e
 def explained(explanation: Explanation, *, notes: bool = False) -> dict[str, Any]:
     """Return `Explanation.to_dict` with at most 10,000 rows, fewer if they are large, and the views' `notes`."""
     size = len(explanation.rows)
+    groups = [group._asdict() for group in explanation.groups()]
+    readable = {"summary": explanation.summary(), "groups": groups}
     kept, plain, held = list[Row](), list[orjson.Fragment](), 0
     for number in range(min(size, MOST_ROWS)):  # one by one: rows are made when they are read
         check_cancelled()
@@ -49,7 +51,7 @@ def explained(explanation: Explanation, *, notes: bool = False) -> dict[str, Any
         kept.append(Row(name, (), value, share_of(value, explanation.score), key=(REST,), kind=REST))
         plain.append(orjson.Fragment(_json(kept[-1]._asdict())))
         explanation = replace(explanation, rows=tuple(kept))
-    facts = replace(explanation, rows=()).to_dict() | {"rows": plain, "remainder": explanation.remainder}
+    facts = replace(explanation, rows=()).to_dict() | {"rows": plain, "remainder": explanation.remainder} | readable
     if notes:
         facts["notes"] = [part._asdict() for part in explanation._parts() if isinstance(part, Note)]
     return facts

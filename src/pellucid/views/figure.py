@@ -7,20 +7,38 @@ they are; a dollar sign does not start a formula.
 
 from __future__ import annotations
 
+import re
+import textwrap
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
+from unicodedata import combining, east_asian_width
 
 import numpy as np
 import numpy.typing as npt
 
 from pellucid.errors import missing_extra
-from pellucid.views.parts import AnyPart, Bars, Heading, Matrix, Note, cell_number, decimals, shorten, visible
+from pellucid.views.parts import (
+    AnyPart,
+    Bars,
+    Heading,
+    Lead,
+    Link,
+    LinkedTexts,
+    Matrix,
+    Note,
+    cell_number,
+    decimals,
+    shorten,
+    visible,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.container import BarContainer
     from matplotlib.figure import Figure
 
+_LINE_COLUMNS, _MAX_LINES, _LABEL_COLUMNS = 92, 12, 8  # of a text with links, in characters
+_GAP_LINES, _SUMMARY_CHARS = 3.0, 118  # between two such texts, and of a line above them
 _LONGEST = 46  # characters of a name beside a bar
 _MOST_NUMBERS = 300  # cells of a heat map; with more, a number in each is too small to read
 
@@ -146,8 +164,11 @@ def short_name(text: str, longest: int = _LONGEST) -> str:
 
 
 def picture(parts: Iterable[AnyPart], *, most: int, dark: bool = False) -> Figure:
-    """Draw the first matrix among the parts as a heat map of `most` words a side; without one, the first bars."""
+    """Draw the parts: texts with their links first, else a matrix as a heat map of `most` words a side, else bars."""
     parts = list(parts)
+    linked = next((part for part in parts if isinstance(part, LinkedTexts)), None)
+    if linked is not None:
+        return _linked_picture(parts, linked, dark=dark)
     matrix = next((part.folded(most) for part in parts if isinstance(part, Matrix)), None)
     bars = next((part for part in parts if isinstance(part, Bars)), None)
     size = (7.0, 1.4 + 0.28 * (2 if bars is None else len(bars.bars) + len(bars.rest)))
@@ -187,9 +208,121 @@ def _draw_matrix(canvas: Canvas, axes: Axes, matrix: Matrix) -> None:
 
 def _draw_bars(canvas: Canvas, axes: Axes, bars: Bars) -> None:
     """Draw the bars and what is left, the first on top, so that all together are the total."""
-    names, values = zip(*bars.bars, *bars.rest)
+    written, values = zip(*bars.bars, *bars.rest)
+    names = ["".join(name) for name in written]
     drawn = canvas.bars(axes, values, [f"{value:+.3f}" for value in values])
     for rest in range(len(bars.bars), len(values)):
         drawn[rest].set_alpha(0.45)
     canvas.names(axes, names)
     axes.set_xlabel("contribution to the score")
+
+
+class _Lines(NamedTuple):
+    """A text laid out in lines of equally wide characters."""
+
+    lines: list[str]
+    starts: list[int]  # where each line starts in the text
+
+    @classmethod
+    def of(cls, text: str) -> _Lines:
+        """Lay out the start of a text, blanks as they are."""
+        lines, starts, start = list[str](), list[int](), 0
+        while start < len(text) and len(lines) < _MAX_LINES:
+            end = start + _fitting(text[start : start + _LINE_COLUMNS], _LINE_COLUMNS)
+            if end < len(text) and (blank := max(text.rfind(mark, start, end + 1) for mark in " \n")) > start:
+                end = blank + 1
+            lines.append(visible(text[start:end]).replace("\u23ce", " "))
+            starts.append(start)
+            start = end
+        if start < len(text):
+            lines[-1] = lines[-1][: _LINE_COLUMNS - 2].rstrip() + "\u2026"
+        return cls(lines, starts)
+
+    def boxes(self, span: tuple[int, int]) -> list[tuple[int, int, int]]:
+        """Return where a span stands: line, first and last column of each line that has a part of it."""
+        found = []
+        for line, (written, start) in enumerate(zip(self.lines, self.starts)):
+            first, last = max(span[0] - start, 0), min(span[1] - start, len(written))
+            if first < last and written[first:last].strip():
+                found.append((line, _width(written[:first]), _width(written[:last].rstrip())))
+        return found
+
+
+def _width(text: str) -> int:
+    """Return the columns that a text takes: signs of East Asian scripts take two, accents none."""
+    return sum(0 if combining(sign) else 1 + (east_asian_width(sign) in "WF") for sign in text)
+
+
+def _fitting(text: str, columns: int) -> int:
+    """Return how many characters of a text fit some columns, at least one."""
+    taken = 0
+    for number, sign in enumerate(text):
+        taken += _width(sign)
+        if taken > columns:
+            return max(number, 1)
+    return len(text)
+
+
+def _linked_picture(parts: Sequence[AnyPart], linked: LinkedTexts, *, dark: bool) -> Figure:
+    """Draw texts one below the other; phrases of a link have one colour, and lines join them."""
+    laid_out = [_Lines.of(text) for text in linked.texts]
+    tops, height = [], 0.0
+    for text in laid_out:
+        tops.append(height)
+        height += len(text.lines) + _GAP_LINES
+    height -= _GAP_LINES - 1
+    heading, lead = (next((p for p in parts if isinstance(p, kind)), None) for kind in (Heading, Lead))
+    title = f"{heading.title} {heading.value}" if isinstance(heading, Heading) else ""
+    said = [part.text.partition(":")[0] for part in parts if isinstance(part, Note) and part.is_warning]
+    said += textwrap.wrap(visible(lead.text), _SUMMARY_CHARS) if isinstance(lead, Lead) else []
+    above, tall = 0.45 + 0.16 * len(said), 0.27 * (height + 0.5)  # inches
+    canvas = Canvas((9.0, above + tall), title, dark=dark)
+    canvas.figure.set_layout_engine("none")
+    axes = canvas.styled(canvas.figure.add_axes((0.01, 0.0, 0.98, tall / (above + tall))), "\n".join(said))
+    axes.set_xlim(-_LABEL_COLUMNS, _LINE_COLUMNS)
+    axes.set_ylim(height - 0.5, -1.0)
+    axes.set_axis_off()
+    axes.title.set_fontsize(8.5)
+    font: dict[str, Any] = {"va": "center", "parse_math": False, "color": canvas.colours.ink}
+    for label, text, top in zip(linked.labels, laid_out, tops):
+        axes.text(-_LABEL_COLUMNS, top, label, fontsize=8, alpha=0.7, **font)
+        for number, line in enumerate(text.lines):
+            _write(axes, line, top + number, font)
+    largest = max((abs(link.value) for link in linked.links), default=0.0) or 1.0
+    coloured: set[tuple[int, tuple[int, int]]] = set()
+    for number, link in enumerate(linked.links):  # a phrase that several name has the colour of the first
+        colour = canvas.colours.series[number % len(canvas.colours.series)]
+        _draw_link(axes, link, laid_out, tops, colour, abs(link.value) / largest, coloured)
+    return canvas.figure
+
+
+def _write(axes: Axes, line: str, down: float, font: dict[str, Any]) -> None:
+    """Write a line word by word, each where its columns are, so that boxes fit whatever the font."""
+    for word in re.finditer(r"\S+", line):
+        first, last = _width(line[: word.start()]), _width(line[: word.end()])
+        axes.text((first + last) / 2, down, word[0], fontsize=8.5, family="monospace", ha="center", **font)
+
+
+def _draw_link(
+    axes: Axes, link: Link, texts: Sequence[_Lines], tops: Sequence[float], colour: str, strength: float,
+    coloured: set[tuple[int, tuple[int, int]]],
+) -> None:  # fmt: skip
+    """Draw the phrases of a link in its colour unless they are `coloured`, and lines from the first to the others."""
+    from matplotlib.patches import FancyBboxPatch
+
+    ends: list[tuple[float, float]] = []
+    for text, span in link.phrases:
+        boxes = texts[text].boxes(span)
+        for line, first, last in boxes if (text, span) not in coloured else ():
+            place = (first - 0.2, tops[text] + line - 0.42), last - first + 0.4, 0.84
+            box = FancyBboxPatch(*place, boxstyle="round,pad=0,rounding_size=0.25", facecolor=colour, alpha=0.3)
+            axes.add_patch(box)
+        coloured.add((text, span))
+        if boxes:  # lines leave text 1 below its last part, and reach the others above their first
+            line, first, last = boxes[0] if text else boxes[-1]
+            ends.append(((first + last) / 2, tops[text] + line + (-0.42 if text else 0.42)))
+    for across, down in ends[1:]:
+        style = "-" if link.value > 0 else (0, (2, 2))
+        axes.plot(
+            [ends[0][0], across], [ends[0][1], down], color=colour, linewidth=0.8 + 2.2 * strength, linestyle=style
+        )

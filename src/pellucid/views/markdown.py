@@ -13,6 +13,7 @@ from pellucid.views.parts import (
     Fold,
     Heading,
     Histogram,
+    Lead,
     MarkedTexts,
     MarkedWord,
     Note,
@@ -37,6 +38,8 @@ def _blocks(part: AnyPart, level: int) -> list[str]:
     if isinstance(part, Heading):
         words = " ".join(filter(None, (part.title, part.value, part.after and f"({part.after})")))
         return [f"{'#' * level} {markdown_text(words)}"]
+    if isinstance(part, Lead):
+        return [_paragraph(part.text)]
     if isinstance(part, Note):
         written = _paragraph(part.text)
         return [f"**{written}**" if part.is_warning else written]
@@ -71,14 +74,14 @@ def _table(table: TablePart) -> str:
     lines.append(["---:" if table.columns[n].kind == "number" else "---" for n in shown])
     lines += [[_cell(table.columns[n], row[n]) for n in shown] for row in (*table.rows, *table.rest)]
     if table.foot:
-        lines.append([markdown_text(str(table.foot[n] or "")) for n in shown])
+        lines.append([_cell(table.columns[n], table.foot[n]) for n in shown])
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
 def _cell(column: Column, value: Any) -> str:
     if column.kind == "words":
         return ", ".join(map(_word, value))
-    written = markdown_text(value or "")
+    written = markdown_text("".join(value) if column.kind == "phrases" else value or "")
     return f"<code>{written}</code>" if column.kind == "code" and written else written
 
 

@@ -26,6 +26,8 @@ from pellucid.views.parts import (
     Fold,
     Heading,
     Histogram,
+    Lead,
+    LinkedTexts,
     MarkedTexts,
     MarkedWord,
     Matrix,
@@ -85,6 +87,10 @@ def _html(part: AnyPart) -> str:
     if isinstance(part, Heading):
         after = f' <span class="dim">{safe(part.after)}</span>' if part.after else ""
         return f"<h2><span>{safe(part.title)}</span> <bdi>{safe(part.value)}</bdi>{after}</h2>"
+    if isinstance(part, Lead):
+        return f'<p class="lead" dir="auto">{safe(part.text)}</p>'
+    if isinstance(part, LinkedTexts):  # for pictures
+        return ""
     if isinstance(part, Note):
         return f'<p class="{"warning" if part.is_warning else "dim"}" dir="auto">{safe(part.text)}</p>'
     if isinstance(part, Fold):
@@ -168,6 +174,9 @@ def _cell(column: Column, value: Any, span: tuple[float, float]) -> str:
         return f'<td class="bar">{_bar(value, *span) if isinstance(value, float) else ""}</td>'
     if column.kind == "words":
         return f'<td class="words" dir="auto">{" ".join(map(_word, value))}</td>'
+    if column.kind == "phrases":
+        pieces = [safe(shorten(piece, _LONGEST_CELL)) for piece in value]
+        return f'<td class="text">{"".join(p if n % 2 else f"<bdi>{p}</bdi>" for n, p in enumerate(pieces))}</td>'
     written = safe(shorten(value or "", _LONGEST_CELL))
     if column.kind == "code":
         return f'<td class="code"><code>{written}</code></td>'

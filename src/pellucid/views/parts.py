@@ -7,6 +7,7 @@ them, so that a new result needs no view of its own.
 from __future__ import annotations
 
 import json
+from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -41,6 +42,12 @@ class Note(NamedTuple):
     is_warning: bool = False
 
 
+class Lead(NamedTuple):
+    """What the result says, in one or two sentences."""
+
+    text: str
+
+
 class Piece(NamedTuple):
     """A part of a text; kind "word" (with a strength from -1 to 1), "unknown", "plain" or "more" (of what is cut)."""
 
@@ -66,6 +73,21 @@ class MarkedTexts(NamedTuple):
     texts: tuple[MarkedText, ...]
 
 
+class Link(NamedTuple):
+    """Phrases that belong together: the position of each one's text and its span there; what they add."""
+
+    phrases: tuple[tuple[int, tuple[int, int]], ...]
+    value: float
+
+
+class LinkedTexts(NamedTuple):
+    """Texts with the phrases that belong together, for a picture."""
+
+    labels: tuple[str, ...]
+    texts: tuple[str, ...]
+    links: tuple[Link, ...]
+
+
 class MarkedWord(NamedTuple):
     """A word in a cell of words; mark "strong", "faint" or ""."""
 
@@ -74,7 +96,11 @@ class MarkedWord(NamedTuple):
 
 
 class Column(NamedTuple):
-    """A column of a table; kind "number", "text", "bar" (from -1 to 1), "code" or "words" (tuples of MarkedWord)."""
+    """A column of a table.
+
+    Its kind is "number", "text", "bar" (from -1 to 1), "code", "words" (tuples of MarkedWord), or "phrases": texts of a
+    direction each, with what stands between two of them.
+    """
 
     title: str
     kind: str = "text"
@@ -104,25 +130,30 @@ class TablePart(NamedTuple):
 
 
 class Bars(NamedTuple):
-    """Named numbers, the largest first, that add up to `total` with `rest`; `names` is the title of their names."""
+    """Named numbers, the largest first, that add up to `total` with `rest`; `names` is the title of their names.
+
+    A name is a string, or for phrases a tuple of them with what stands between two of them.
+    """
 
     title: str
     names: str
-    bars: tuple[tuple[str, float], ...]
+    bars: tuple[tuple[str | tuple[str, ...], float], ...]
     rest: tuple[tuple[str, float], ...]
     total: float
     has_shares: bool = True
 
     def table(self) -> TablePart:
         """Return the numbers as a table, the total as its foot."""
-        columns = (Column("contribution", "number"), Column("share", "number"), Column("", "bar"), Column(self.names))
+        names = Column(self.names, "phrases")
+        columns = (Column("contribution", "number"), Column("share", "number"), Column("", "bar"), names)
         lengths = bars([value for _, value in self.bars])
         rows = tuple(self._line(*bar, length) for bar, length in zip(self.bars, lengths, strict=True))
         rest = tuple(self._line(*line) for line in self.rest)
         return TablePart(self.title, columns, rows, self._line("score", self.total), rest)
 
-    def _line(self, name: str, value: float, bar: float | None = None) -> tuple[Any, ...]:
-        return f"{value:+.4f}", f"{value / self.total:.1%}" if self.has_shares else "\u2013", bar, name
+    def _line(self, name: str | tuple[str, ...], value: float, bar: float | None = None) -> tuple[Any, ...]:
+        pieces = (name,) if isinstance(name, str) else name
+        return f"{value:+.4f}", f"{value / self.total:.1%}" if self.has_shares else "\u2013", bar, pieces
 
 
 class Matrix(NamedTuple):
@@ -174,7 +205,7 @@ class Fold(NamedTuple):
     is_open: bool = False
 
 
-AnyPart = Heading | Note | MarkedTexts | TablePart | Bars | Matrix | Histogram | Fold
+AnyPart = Heading | Lead | Note | MarkedTexts | LinkedTexts | TablePart | Bars | Matrix | Histogram | Fold
 
 
 def _fold(
@@ -205,6 +236,23 @@ def marked(
         at = end
     if at < len(text):
         yield Piece(text[at:])
+
+
+def outside(values: Mapping[tuple[int, int], float], holes: Iterable[tuple[int, int]]) -> dict[tuple[int, int], float]:
+    """Return the spans of `values` without what `holes` cover of them; both in order."""
+    left, pieces = deque(sorted(holes)), dict[tuple[int, int], float]()
+    for (start, end), value in values.items():
+        while left and left[0][1] <= start:
+            left.popleft()
+        for hole_start, hole_end in left:
+            if hole_start >= end:
+                break
+            if hole_start > start:
+                pieces[start, hole_start] = value
+            start = max(start, hole_end)
+        if start < end:
+            pieces[start, end] = value
+    return pieces
 
 
 def strongest_words(text: str, values: Mapping[tuple[int, int], float], most: int = 6) -> str:

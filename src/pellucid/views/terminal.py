@@ -25,6 +25,8 @@ from pellucid.views.parts import (
     Fold,
     Heading,
     Histogram,
+    Lead,
+    LinkedTexts,
     MarkedTexts,
     MarkedWord,
     Matrix,
@@ -75,12 +77,14 @@ def plain(parts: Iterable[AnyPart], *, width: int) -> str:
 
 
 def _drawn(part: AnyPart, options: ConsoleOptions) -> Iterator[RenderableType]:
-    """Yield what rich prints for a part; a matrix is wider than a terminal and left to other media."""
-    if not isinstance(part, (Heading, Note, Matrix)):
+    """Yield what rich prints for a part; matrices and links between texts are left to other media."""
+    if not isinstance(part, (Heading, Lead, Note, Matrix, LinkedTexts)):
         yield ""
     if isinstance(part, Heading):
         line = Text(f"{visible(part.title)}  ").append(visible(part.value), style="bold")
         yield line.append(f"   {visible(part.after)}" if part.after else "", style="not bold dim")
+    elif isinstance(part, Lead):
+        yield Text(visible(part.text))
     elif isinstance(part, Note):
         yield Text(visible(part.text), style=f"bold {_AGAINST}" if part.is_warning else "dim")
     elif isinstance(part, MarkedTexts):
@@ -145,7 +149,7 @@ class _TableColumn:
         self.kind, self.title = table.columns[number].kind, visible(table.columns[number].title)
         lines = (*table.rows, *table.rest)
         self.cells = [_cell(row[number], self.kind, options) for row in lines]
-        self.foot = Text(visible(str(table.foot[number] or "")) if table.foot else "", style="bold")
+        self.foot = Text(visible("".join(table.foot[number] or "")) if table.foot else "", style="bold")
         contents = [*self.cells, self.foot]
         self.is_rigid = self.kind in ("number", "bar")  # its cells stay on one line
         self.content_width = max((cell.cell_len for cell in contents), default=0)
@@ -207,6 +211,8 @@ def _cell(value: Any, kind: str, options: ConsoleOptions) -> Text:
         return _bar(value or 0.0, blocks=not options.ascii_only)
     if kind == "words":
         return _words(value)
+    if kind == "phrases":
+        value = "".join(value)
     written = visible(value)
     return Text(written if kind == "code" else shorten(written, _LONGEST_CELL), style="dim" if kind == "code" else "")
 

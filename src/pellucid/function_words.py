@@ -1,0 +1,52 @@
+"""Function words of ten languages, and which of these a text is written in; the words are in `function_words.tsv`."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple
+
+from pellucid.text import ENGLISH_STOP_WORDS
+
+
+class FunctionWords(NamedTuple):
+    """The function words of a language, in lower case.
+
+    Attributes:
+        words: all of them.
+        joining: those between two words that are one phrase: "black and white".
+        negation: those that deny.
+    """
+
+    words: frozenset[str]
+    joining: frozenset[str]
+    negation: frozenset[str]
+
+
+def function_words(words: Iterable[str]) -> FunctionWords:
+    """Return those of the language that most function words among `words`, in lower case, are of.
+
+    Of several languages that fit equally well the first of the table is taken, English where none fits.
+    """
+    languages, languages_of = _table()
+    counts = Counter(language for word in words for language in languages_of.get(word, ()))
+    return languages[max(languages, key=lambda language: counts[language])]
+
+
+@cache
+def _table() -> tuple[Mapping[str, FunctionWords], Mapping[str, list[str]]]:
+    """Return the function words by language, and the languages of each word."""
+    lines = Path(__file__).with_suffix(".tsv").read_text(encoding="utf-8").splitlines()
+    cells = (line.split("\t") for line in lines if not line.startswith("#"))
+    lists = {(language, kind): frozenset(words.split()) for language, kind, words in cells}
+    lists["english", "words"] |= ENGLISH_STOP_WORDS
+    languages: dict[str, FunctionWords] = {}
+    languages_of: dict[str, list[str]] = {}
+    for language in dict.fromkeys(language for language, _ in lists):
+        joining, negation = lists[language, "joining"], lists[language, "negation"]
+        languages[language] = FunctionWords(lists[language, "words"] | joining | negation, joining, negation)
+        for word in languages[language].words:
+            languages_of.setdefault(word, []).append(language)
+    return languages, languages_of

@@ -1,0 +1,337 @@
+"""The rows of an explanation as a few lines that a person reads: phrases of text 1 with those that they match.
+
+A line holds all that a phrase of text 1 adds, whatever words of text 2 it meets, and names the phrases that give most
+of it. What is in no line stands in lines for other words, for context, for what all texts have in common and for the
+remainder, so that the lines add up to the score. A row whose words stand in several places is split evenly among them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from pellucid.phrases import Floats, Integers, Phrases, WordsOfText, cut_into_phrases, match_words, words_of_text
+from pellucid.rows import (
+    CONTEXT,
+    REMAINDER,
+    SHARED,
+    WORD,
+    WORD_PAIR,
+    LazyRows,
+    Row,
+    share_of,
+)
+from pellucid.text import Span
+
+PHRASE, COMMON, OTHERS = "phrase", "common", "others"
+"""Kinds of groups beside those of rows; OTHERS is a sum of phrases and rows of several kinds."""
+OTHER = "other "
+"""Before the kind of a sum: "other words", "other dimensions"."""
+CONTEXT_NAME = "what the encoder makes of the words together"
+COMMON_NAME = "what all texts have in common"
+REMAINDER_NAME = "what the rows leave out"
+
+MIN_PARTNER_SHARE = 0.2
+"""Of what the words of the other text add to a line, from which a phrase of it is named."""
+MAX_PARTNERS = 3
+LINES_BEYOND = 2
+"""Lines beside those of phrases; where more are needed, there are fewer phrases."""
+_MAX_CELLS = 4_000_000  # pairs of places; of longer texts phrases are not matched, and no phrase of text 2 is named
+_MAX_NAME_CHARS = 60  # of a phrase in a name
+_ROUNDING = 1e-9  # of the sum of the rows' sizes; a line that adds less is left out
+
+
+class Group(NamedTuple):
+    """A line of a readable explanation: several rows of the score together.
+
+    Attributes:
+        name: what a person reads ("cancel my subscription → Unsubscribe, end your plan"), or the name of a row.
+        contribution: what its rows add to the score.
+        share: contribution / score, 0 where the score is 0 (below 1e-6).
+        kind: "phrase"; the kind of the one row that it is ("dimension", "key token", "embedding"); "other words" and
+            the like, or "others", for the sum of those that have no line; "context", "common" or "remainder".
+        spans1: where its phrase stands in text 1, in characters.
+        spans2: where the phrases stand that it names of text 2.
+        spans3: the same of text 3, which only a difference of two explanations has.
+    """
+
+    name: str
+    contribution: float
+    share: float
+    kind: str
+    spans1: tuple[Span, ...] = ()
+    spans2: tuple[Span, ...] = ()
+    spans3: tuple[Span, ...] = ()
+
+    @property
+    def is_sum(self) -> bool:
+        """Whether it sums up what has no line of its own."""
+        return self.kind in (OTHERS, CONTEXT, COMMON, REMAINDER) or self.kind.startswith(OTHER)
+
+
+class _Places(NamedTuple):
+    """Where the words of a text stand."""
+
+    spans: list[Span]  # in order, without overlap; overlapping words share one
+    of_words: Integers  # [occurrences] the number of the span
+    words: Integers  # [occurrences] the number of the word
+    shares: Floats  # [occurrences] 1 over how often the word occurs
+
+
+class _Cells(NamedTuple):
+    """The rows as tables of words."""
+
+    words: list[list[tuple[Span, ...]]]  # of each text, where each word stands
+    tables: list[Floats]  # [words of text 1, words of text 2], and the same for text 3
+    alone: list[Floats]  # of each text, what each word adds that is paired with none
+    others: list[Row]
+
+
+class _Sums(NamedTuple):
+    """What the words of text 1 and of another text add together, by segments of the texts."""
+
+    pairs: Floats | None  # [segments, segments]; None where the texts have too many words
+    of_first: Floats  # [segments of text 1]
+    of_other: Floats  # [segments of the other text]
+
+
+class GroupedRows:
+    """The rows of one explanation by phrases, however many of these are shown."""
+
+    def __init__(
+        self, rows: Sequence[Row], texts: Sequence[str], unknown: Sequence[Sequence[Span]], score: float
+    ) -> None:
+        """Take the rows, the texts, of each text the spans without a vector, and what the rows add up to."""
+        self._texts, self._score = texts, score
+        cells = _cells(rows, len(texts))
+        self._rows = cells.others
+        places = [_places(words, spans) for words, spans in zip(cells.words, unknown)]
+        tables = [_at_places(table, places[0], other) for table, other in zip(cells.tables, places[1:])]
+        read = [words_of_text(text, own.spans, set(gaps)) for text, own, gaps in zip(texts, places, unknown)]
+        self._phrases = _phrases(read, tables)
+        of_words = zip(cells.tables, tables, places[1:], self._phrases[1:])
+        self._sums = [self._summed(*table, places[0]) for table in of_words]
+        self._alone = list(map(_by_segment, cells.alone, places, self._phrases))
+
+    def _summed(
+        self, table: Floats, at_places: Floats | None, other: _Places, of_other: Phrases, first: _Places
+    ) -> _Sums:
+        """Return what the segments of text 1 and those of another text add."""
+        if at_places is None:
+            rows, columns = table.sum(axis=1), table.sum(axis=0)
+            return _Sums(None, _by_segment(rows, first, self._phrases[0]), _by_segment(columns, other, of_other))
+        pairs = np.add.reduceat(np.add.reduceat(at_places, self._phrases[0].starts, axis=0), of_other.starts, axis=1)
+        return _Sums(pairs, pairs.sum(axis=1), pairs.sum(axis=0))
+
+    def phrase_sums(self, text: int) -> dict[Span, float]:
+        """Return what each phrase of a text (from 0) adds to the score, in text order."""
+        of_phrases = self._phrases[text]
+        sums = zip(of_phrases.spans, self._segment_sums(text).tolist(), of_phrases.is_phrase)
+        return {span: value for span, value, is_phrase in sums if is_phrase}
+
+    def _segment_sums(self, text: int) -> Floats:
+        """Return what each segment of a text adds to the score."""
+        paired = [self._sums[text - 1].of_other] if text else [sums.of_first for sums in self._sums]
+        return sum(paired, self._alone[text])
+
+    def groups(self, k: int | None, remainder: float) -> list[Group]:
+        """Return at most `k` lines, the largest first, then what is in none of them; all add up to the score."""
+        lines, loose = self._phrase_lines()
+        lines += [self._line(row.name, row.contribution, row.kind, _spans(row)) for row in self._rows if _is_named(row)]
+        fixed = self._fixed(remainder)
+        least = _ROUNDING * math.fsum([1.0, *(abs(line.contribution) for line in (*lines, *fixed))])
+        lines = [line for line in lines if abs(line.contribution) > least]
+        lines.sort(key=lambda line: (-round(abs(line.contribution), 12), line.spans1 or line.spans2 or ((0, 0),)))
+        fixed = [line for line in fixed if abs(line.contribution) > least]
+        shown = _n_shown(k, len(lines), len(fixed), has_loose=abs(loose) > least)
+        others = self._others(lines[shown:], loose)
+        return [*lines[:shown], *(line for line in (others,) if abs(line.contribution) > least), *fixed]
+
+    def _phrase_lines(self) -> tuple[list[Group], float]:
+        """Return a line for each phrase of text 1, and of others whose words add by themselves, and what is in none."""
+        lines: list[Group] = []
+        loose = math.fsum(row.contribution for row in self._rows if row.kind in (WORD, WORD_PAIR))
+        for text, of_text in enumerate(self._phrases):
+            sums = (self._alone[text] if text else self._segment_sums(0)).tolist()
+            for number, (value, is_phrase) in enumerate(zip(sums, of_text.is_phrase)):
+                if not is_phrase or not value:
+                    loose += value
+                    continue
+                spans: list[tuple[Span, ...]] = [(), (), ()]
+                spans[text] = (of_text.spans[number],)
+                if not text:
+                    spans[1:] = self._partners(number, value)
+                line = self._line("", value, PHRASE, spans)
+                lines.append(line._replace(name="".join(name_pieces(self._texts, line))))
+        return lines, loose
+
+    def _partners(self, number: int, value: float) -> list[tuple[Span, ...]]:
+        """Return the phrases of texts 2 and 3 that give most of the line of a phrase of text 1.
+
+        In a difference those of text 2 raise the score and those of text 3 lower it.
+        """
+        signs = (1.0, -1.0) if len(self._sums) > 1 else (math.copysign(1.0, value),)
+        named: list[tuple[Span, ...]] = [(), ()]
+        for text, (sums, sign) in enumerate(zip(self._sums, signs)):
+            if sums.pairs is None:
+                continue
+            of_text = self._phrases[text + 1]
+            sizes = np.where(of_text.is_phrase, np.maximum(sign * sums.pairs[number], 0.0), 0.0)
+            order = np.argsort(-np.round(sizes, 12), kind="stable")[:MAX_PARTNERS].tolist()
+            least = MIN_PARTNER_SHARE * float(sizes.sum())
+            chosen = [n for rank, n in enumerate(order) if sizes[n] > 0 and (not rank or sizes[n] >= least)]
+            named[text] = tuple(of_text.spans[n] for n in chosen)
+        return named
+
+    def _line(self, name: str, value: float, kind: str, spans: Sequence[tuple[Span, ...]] = ()) -> Group:
+        return Group(name, value, share_of(value, self._score), kind, *spans)
+
+    def _fixed(self, remainder: float) -> list[Group]:
+        """Return the lines for context, for what all texts have in common and for the remainder."""
+        named = {
+            CONTEXT: (CONTEXT_NAME, CONTEXT),
+            SHARED: (COMMON_NAME, COMMON),
+            REMAINDER: (REMAINDER_NAME, REMAINDER),
+        }
+        sums = {kind: math.fsum(row.contribution for row in self._rows if row.kind == kind) for kind in named}
+        sums[REMAINDER] += remainder
+        return [self._line(name, sums[kind], of) for kind, (name, of) in named.items()]
+
+    def _others(self, lines: Sequence[Group], loose: float) -> Group:
+        """Return one line for those that are not shown, and for small words that are in no phrase."""
+        value = math.fsum([loose, *(line.contribution for line in lines)])
+        counts = dict.fromkeys((line.kind for line in lines), 0)
+        for line in lines:
+            counts[line.kind] += 1
+        parts = [f"{count:,} other {kind if count == 1 else kind + 's'}" for kind, count in counts.items()]
+        parts += ["small words"] * bool(loose)
+        kinds = {"word" if kind == PHRASE else kind for kind in counts} | ({"word"} if loose else set())
+        return self._line(" and ".join(parts), value, f"{OTHER}{kinds.pop()}s" if len(kinds) == 1 else OTHERS)
+
+
+def name_pieces(texts: Sequence[str], group: Group) -> tuple[str, ...]:
+    """Return the name of a group in pieces: its phrases, and between two of them what joins them."""
+    if group.kind != PHRASE:
+        return (group.name,)
+    pieces: list[str] = []
+    for between, text, spans in zip(("", " \u2192 ", ", against "), texts, (group.spans1, group.spans2, group.spans3)):
+        for number, span in enumerate(spans):
+            joint = ", " if number else between
+            pieces += [*[joint] * bool(pieces), phrase_text(text, span)]
+    return tuple(pieces)
+
+
+def phrase_text(text: str, span: Span) -> str:
+    """Return a phrase of a text on one line, cut where it is long."""
+    words = " ".join(text[slice(*span)].split())
+    return words if len(words) <= _MAX_NAME_CHARS else words[: _MAX_NAME_CHARS - 1].rstrip() + "\u2026"
+
+
+def _n_shown(k: int | None, n_lines: int, n_fixed: int, *, has_loose: bool) -> int:
+    """Return how many lines have one for themselves: `k`, less where the others take more than `LINES_BEYOND`."""
+    if k is None:
+        return n_lines
+    shown = min(k, n_lines)
+    while shown > 1 and shown + n_fixed + (has_loose or shown < n_lines) > k + LINES_BEYOND:
+        shown -= 1
+    return shown
+
+
+def _is_named(row: Row) -> bool:
+    """Whether a row that is no word has a name of its own to be shown by."""
+    return row.kind not in (WORD, WORD_PAIR, CONTEXT, SHARED, REMAINDER)
+
+
+def _spans(row: Row) -> tuple[tuple[Span, ...], ...]:
+    return row.spans1, row.spans2, row.spans3
+
+
+def _cells(rows: Sequence[Row], n_texts: int) -> _Cells:
+    """Return the rows as tables of the words of text 1 and each other text."""
+    table = rows.word_table() if isinstance(rows, LazyRows) and n_texts == 2 else None
+    if table is None or not (all(table.spans1) and all(table.spans2)):
+        return _cells_by_row(rows, n_texts)
+    alone = [np.zeros(length) for length in table.values.shape]
+    return _Cells([list(table.spans1), list(table.spans2)], [table.values], alone, list(table.others))
+
+
+def _cells_by_row(rows: Iterable[Row], n_texts: int) -> _Cells:
+    """Return the same from any rows: words are told apart by where they stand."""
+    numbers: list[dict[tuple[Span, ...], int]] = [{} for _ in range(n_texts)]
+    paired: list[list[tuple[int, int, float]]] = [[], []]
+    single: list[list[tuple[int, float]]] = [[], [], []]
+    others: list[Row] = []
+    for row in rows:
+        found = [text for text, spans in enumerate(_spans(row)[:n_texts]) if spans]
+        if row.kind not in (WORD, WORD_PAIR) or not found:
+            others.append(row)
+            continue
+        words = {text: numbers[text].setdefault(_spans(row)[text], len(numbers[text])) for text in found}
+        # of a word in texts 2 and 3, the text is named whose share of the row is the larger
+        other = 2 if 2 in words and (row.contribution < 0 or 1 not in words) else 1
+        if 0 in words and other in words:
+            paired[other - 1].append((words[0], words[other], row.contribution))
+        else:
+            single[found[0]].append((words[found[0]], row.contribution))
+    tables = [np.zeros((len(numbers[0]), len(of_other))) for of_other in numbers[1:]]
+    for table, cells in zip(tables, paired):
+        for first, second, value in cells:
+            table[first, second] += value
+    alone = [np.zeros(len(words)) for words in numbers]
+    for values, cells1 in zip(alone, single):
+        for word, value in cells1:
+            values[word] += value
+    return _Cells([list(words) for words in numbers], tables, alone, others)
+
+
+def _places(words: Sequence[tuple[Span, ...]], unknown: Sequence[Span]) -> _Places:
+    """Return where words stand, and words without a vector: they are parts of phrases, too."""
+    every = [(start, end, word, 1.0 / len(spans)) for word, spans in enumerate(words) for start, end in spans]
+    every += [(start, end, -1, 0.0) for start, end in unknown]
+    every.sort()
+    spans: list[Span] = []
+    of_words: list[int] = []
+    for start, end, _, _ in every:
+        if spans and start < spans[-1][1]:
+            spans[-1] = spans[-1][0], max(end, spans[-1][1])
+        else:
+            spans.append((start, end))
+        of_words.append(len(spans) - 1)
+    if unknown:
+        of_words = [place for place, (_, _, word, _) in zip(of_words, every) if word >= 0]
+        every = [occurrence for occurrence in every if occurrence[2] >= 0]
+    numbers = np.array([occurrence[2] for occurrence in every], np.int64)
+    return _Places(spans, np.array(of_words, np.int64), numbers, np.array([o[3] for o in every], np.float64))
+
+
+def _at_places(table: Floats, first: _Places, other: _Places) -> Floats | None:
+    """Return what each place of text 1 and each of another text add together; None where these are too many."""
+    if max(len(first.words), len(first.spans)) * max(len(other.words), len(other.spans)) > _MAX_CELLS:
+        return None
+    values = table[first.words][:, other.words]
+    values *= first.shares[:, None]
+    values *= other.shares
+    if len(first.spans) == len(first.words) and len(other.spans) == len(other.words):
+        return values
+    at_places = np.zeros((len(first.spans), len(other.spans)))
+    np.add.at(at_places, (first.of_words[:, None], other.of_words), values)
+    return at_places
+
+
+def _phrases(read: Sequence[WordsOfText], tables: Sequence[Floats | None]) -> list[Phrases]:
+    """Return the texts as phrases; those of text 1 by what they match in text 2, those of text 3 by text 1."""
+    matches: list[list[int] | None] = [None] * len(read)
+    for number, table in enumerate(tables):
+        if table is not None and table.size:
+            first, matches[number + 1] = match_words(-table if number else table, read[0], read[number + 1])
+            matches[0] = matches[0] or first
+    return [cut_into_phrases(words, own) for words, own in zip(read, matches)]
+
+
+def _by_segment(values: Floats, places: _Places, phrases: Phrases) -> Floats:
+    """Return what each segment of a text adds, given what each of its words does."""
+    at_places = np.bincount(places.of_words, values[places.words] * places.shares, len(places.spans))
+    return np.add.reduceat(at_places, phrases.starts) if phrases.starts else np.zeros(0)

@@ -1,0 +1,235 @@
+"""Groups and summaries: lines of phrases that add up to the score, and sentences that say no more than they do."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pellucid.errors import InputError
+from pellucid.explanation import Explanation
+from pellucid.function_words import function_words
+from pellucid.phrases import MAX_JOINED_WORDS, cut_into_phrases, match_words, words_of_text
+from pellucid.rows import CONTEXT, REMAINDER, SHARED, WORD, WORD_PAIR, Row
+from pellucid.static.embedder import StaticEmbedder
+from pellucid.text import Vocabulary, split_words
+from test_explanation import HOSTILE, anchors, explanations
+
+
+def spans_of(text: str) -> list[tuple[int, int]]:
+    return [(word.start, word.end) for word in split_words(text)]
+
+
+def phrases_of(text: str) -> list[str]:
+    found = cut_into_phrases(words_of_text(text, spans_of(text)))
+    return [text[slice(*span)] for span, is_phrase in zip(found.spans, found.is_phrase) if is_phrase]
+
+
+WORDS = ["home", "loans", "bank", "rates", "the", "a", "of", "and", "not", "dog", "日本", "語", "شعر", "école"]
+
+
+@st.composite
+def mixed(draw: st.DrawFn) -> Explanation:
+    """An explanation with rows of every kind, as an ensemble, an index or an encoder may give them."""
+    text = st.lists(st.sampled_from([*WORDS, ".", ",", "\n"]), max_size=12).map(" ".join)
+    texts = draw(text), draw(st.none() | text)
+    places = [spans_of(one or "") for one in texts]
+
+    def some(spans: list[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
+        return tuple(sorted(draw(st.sets(st.sampled_from(spans), max_size=3)))) if spans else ()
+
+    rows = []
+    kinds = [WORD_PAIR, WORD, "dimension", "key token", "embedding", SHARED, CONTEXT, REMAINDER]
+    for number, kind in enumerate(draw(st.lists(st.sampled_from(kinds), max_size=14))):
+        value = draw(st.floats(-1, 1).map(lambda size: round(size, 6)))
+        name = f"{kind} {number}"
+        rows.append(Row(name, (name, ""), value, 0.0, some(places[0]), some(places[1]), key=(name,), kind=kind))
+    score = sum(row.contribution for row in rows) + draw(st.sampled_from([0.0, 0.25]))
+    return Explanation.from_terms("index", texts, score, rows, exact=False)
+
+
+@given(mixed() | explanations(), st.none() | st.integers(1, 9))
+def test_groups_are_a_partition_of_the_score(why: Explanation, k: int | None) -> None:
+    groups = why.groups(k)
+    assert sum(group.contribution for group in groups) == pytest.approx(why.score, abs=2e-6)
+    lines = [group for group in groups if not group.is_sum]
+    assert [abs(line.contribution) for line in lines] == sorted((abs(g.contribution) for g in lines), reverse=True) or (
+        np.allclose(np.diff([abs(line.contribution) for line in lines]).clip(min=0), 0, atol=1e-9)
+    )
+    assert all(group.contribution for group in groups) and len({group.name for group in groups if group.is_sum}) < 5
+    if k is not None:
+        assert len(lines) <= k and len(groups) <= max(k + 2, 5)
+    for group in groups:
+        for text, spans in zip((*why.texts, "", ""), (group.spans1, group.spans2, group.spans3)):
+            assert all(0 <= start < end <= len(text) for start, end in spans)
+            if group.kind == "phrase":
+                assert all(" ".join(text[slice(*span)].split())[:50] in group.name for span in spans)
+
+
+@given(mixed() | explanations())
+def test_what_was_written_as_json_has_the_same_groups(why: Explanation) -> None:
+    read = Explanation.from_dict(why.to_dict())
+    assert [group.name for group in read.groups()] == [group.name for group in why.groups()]
+    assert read.summary() == why.summary() == why.to_dict()["summary"]
+    changed = Explanation.from_dict(why.to_dict() | {"summary": "x", "groups": 3})
+    assert changed == read and changed.summary() == why.summary()
+
+
+@given(mixed() | explanations())
+def test_a_summary_says_nothing_that_is_not_in_the_groups(why: Explanation) -> None:
+    summary = why.summary()
+    assert summary.endswith(".") and "\n\n" not in summary and len(re.findall(r"\. [A-Z]", summary)) <= 3
+    shares = {f"{abs(group.share):.0%}" for group in why.groups()} | {"10%"}
+    assert set(re.findall(r"(?<![\w.])\d+%", summary)) <= shares
+
+
+def test_a_phrase_of_text_1_names_those_that_it_matches() -> None:
+    words = ["home", "loans", "mortgage", "the", "bank", "lender", "dog"]
+    rows = np.array(
+        [[1, 0.2, 0], [1, 0, 0], [1, 0.1, 0], [0.1, 0.1, 0.1], [0, 1, 0], [0, 1, 0.1], [0, 0, 1]], np.float32
+    )
+    why = StaticEmbedder(Vocabulary(words), rows).explain("the bank, home loans", "a mortgage. the lender")
+    first, second = why.groups()
+    assert (first.name, second.name) == ("home loans \u2192 mortgage", "bank \u2192 lender")
+    assert (first.kind, first.spans1, first.spans2) == ("phrase", ((10, 20),), ((2, 10),))
+    assert first.contribution + second.contribution == pytest.approx(why.score)
+    share1, share2 = (f"{group.share:.0%}" for group in (first, second))
+    assert why.summary() == (
+        f'Similarity {why.score:.2f}, mainly because "home loans" matches "mortgage" ({share1}) and "bank" matches '
+        f'"lender" ({share2}). Without a vector: "a".'
+    )
+    gap = why - StaticEmbedder(Vocabulary(words), rows).explain("the bank, home loans", "the dog of the lender")
+    assert gap.groups()[0].name == "home loans \u2192 mortgage, against lender" or gap.groups()[0].spans2
+    assert gap.summary().startswith("Text 2 is closer to text 1 than text 3 is, by ")
+
+
+def test_rows_that_are_no_words_are_lines_of_their_own() -> None:
+    rows = [Row(f"d{n}", (f"d{n}",), 0.1 * (n - 3), 0.0) for n in range(9)]
+    why = Explanation.from_terms("anchors", ("a", "b"), 0.9, rows)
+    assert [group.name for group in why.groups(3)] == ["d8", "d7", "d0", "5 other dimensions"]
+    assert [group.kind for group in why.groups(3)] == ["dimension"] * 3 + ["other dimensions"]
+    assert len(why.groups(None)) == 8  # one adds nothing
+    assert (
+        why.summary() == 'Similarity 0.90, mainly from "d8" (56%) and "d7" (44%). '
+        '"d0" lowers it by 33%; 22% comes from 3 other dimensions.'
+    )
+    with pytest.raises(InputError, match="k is 0"):
+        why.groups(0)
+
+
+def test_an_index_joins_the_words_of_its_parts_and_seven_lines_are_enough() -> None:
+    query, text = "aspirin, heart attack, dose, risk, daily, stroke", "aspirin and the heart"
+    spans = {text[slice(*span)]: span for span in spans_of(text)}
+    asked = {query[slice(*span)]: span for span in spans_of(query)}
+    rows = [Row("bm25: aspirin", ("aspirin",), 0.2, 0.0, (asked["aspirin"],), (spans["aspirin"],), kind=WORD)]
+    rows += [
+        Row(
+            f"dense: {word} \u00d7 heart",
+            (word, "heart"),
+            0.1 - 0.01 * n,
+            0.0,
+            (asked[word],),
+            (spans["heart"],),
+            kind=WORD_PAIR,
+        )
+        for n, word in enumerate(asked)
+    ]
+    rows += [Row(f"dense: {kind}", (kind,), 0.05, 0.0, kind=kind) for kind in (SHARED, CONTEXT, REMAINDER)]
+    why = Explanation.from_terms("index", (query, text), sum(row.contribution for row in rows), rows)
+    groups = why.groups()
+    assert groups[0].name == "aspirin \u2192 aspirin and the heart" and groups[0].contribution == pytest.approx(0.3)
+    assert [group.kind for group in groups] == ["phrase"] * 3 + ["other words", "context", "common", "remainder"]
+    assert why.summary().startswith("Score 0.")
+    assert [group.kind for group in why.groups(None)].count("phrase") == 6
+
+
+def test_small_scores_and_negative_ones_have_a_summary() -> None:
+    def of(values: dict[str, float]) -> str:
+        pairs = [
+            Row(f"{a} \u00d7 b", (a, "b"), value, 0.0, ((4 * n, 4 * n + 3),), ((0, 1),), kind=WORD_PAIR)
+            for n, (a, value) in enumerate(values.items())
+        ]
+        text = ",".join(values)
+        return Explanation.from_terms("static", (text, "b"), sum(values.values()), pairs).summary()
+
+    assert (
+        of({"dog": -0.3, "cat": 0.1})
+        == 'Similarity -0.20, mainly because "dog" is unlike "b" (150%). "cat" with "b" raises it by 50%.'
+    )
+    assert of({"dog": 0.3, "cat": -0.299}) == (
+        'Similarity 0.00: what raises it (+0.30, mostly "dog" with "b") and what lowers it '
+        '(-0.30, mostly "cat" with "b") nearly cancel.'
+    )
+    context = Row(CONTEXT, (CONTEXT,), 0.6, 0.0, kind=CONTEXT)
+    why = Explanation.from_terms("dense", ("x", "y"), 0.6, [context])
+    assert why.summary() == (
+        "Similarity 0.60, of which nothing by itself carries 10%. 100% comes from what the encoder makes of the words "
+        "together."
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "phrases"),
+    [
+        ("How do I cancel my subscription?", ["cancel", "subscription"]),
+        ("not effective,the U.S. rate of 3.5 or 1,000", ["not effective", "U.S", "rate", "3.5", "1,000"]),
+        ("I don't like their O'Neill", ["don't like", "O'Neill"]),
+        ("black and white dogs", ["black and white dogs"]),
+        ("Die Bank hat das Haus am See", ["Bank", "Haus", "See"]),
+        ("der alte und neue Vertrag", ["alte und neue Vertrag"]),
+        ("to be or not to be", ["to be or", "not to be"]),
+        ("今日、東京。", ["今日", "東京"]),
+        ("بنك، قرض", ["بنك", "قرض"]),
+        ("one\ntwo", ["one", "two"]),
+        ("", []),
+    ],
+)
+def test_phrases_end_where_a_person_would_pause(text: str, phrases: list[str]) -> None:
+    assert phrases_of(text) == phrases
+
+
+@given(st.lists(st.sampled_from([*WORDS, "x1", "x2", ",", ".", "\n"]), max_size=30).map(" ".join), st.integers(0, 99))
+def test_every_content_word_is_in_one_phrase(text: str, seed: int) -> None:
+    spans, other = spans_of(text), spans_of("home loans of the bank and rates")
+    first, second = words_of_text(text, spans), words_of_text("home loans of the bank and rates", other)
+    values = np.random.default_rng(seed).normal(size=(len(spans), len(other)))
+    matches1, matches2 = match_words(values, first, second)
+    assert set(matches1) - {-1} == set(matches2) - {-1} and len(matches1) == len(first.content)
+    for matches in (matches1, None):
+        found = cut_into_phrases(first, matches)
+        assert found.starts == sorted(set(found.starts)) and found.starts[:1] == [0][: len(spans)]
+        ends = [*found.starts[1:], len(spans)]
+        for start, end, is_phrase in zip(found.starts, ends, found.is_phrase):
+            assert is_phrase or not set(range(start, end)) & set(first.content)
+            if is_phrase and matches is None:
+                joined = [word for word in range(start, end) if word in first.content]
+                assert len(joined) <= MAX_JOINED_WORDS or len(first.content) == len(spans)
+            assert not any(first.breaks[word] for word in range(start, end - 1))
+
+
+def test_the_language_is_the_one_whose_function_words_stand_there() -> None:
+    for text, word in (
+        ("wo ist der bahnhof", "der"), ("where is the train", "the"), ("le train est en retard", "le"),
+        ("il treno per roma", "per"), ("de trein naar amsterdam", "naar"), ("поезд в берлин", "в"),
+        ("本 は 面白い です", "は"),
+    ):  # fmt: skip
+        found = function_words(text.split())
+        assert word in found.words and ("the" in found.words) == (word == "the")
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("text", HOSTILE)
+def test_any_text_has_groups_and_a_summary(fruit: StaticEmbedder, text: str) -> None:
+    for why in (fruit.explain(text, "apple " + text), fruit.explain("pear apple", text), fruit.explain(text)):
+        assert sum(group.contribution for group in why.groups()) == pytest.approx(why.score, abs=1e-6)
+        assert why.summary() and len(why.summary()) < 1_200
+
+
+def test_an_explanation_makes_no_groups_until_they_are_asked_for(fruit: StaticEmbedder) -> None:
+    why = fruit.explain("apple pear", "apple")
+    assert why.score and repr(why) and "_grouped" not in vars(why)
+    assert why.groups() and "_grouped" in vars(why)
+    assert anchors().groups()[-1].kind == "remainder"
