@@ -9,8 +9,8 @@ say() { printf '\n$ %s\n' "$*"; }
 
 question="How do I cancel my subscription?"
 answer="To end your plan, open Settings and choose Unsubscribe."
-say "pellucid explain \"$question\" \"$answer\" --top-k 4"
-pellucid explain "$question" "$answer" --top-k 4
+say "pellucid explain \"$question\" \"$answer\""
+pellucid explain "$question" "$answer"
 
 say "pellucid index build manual docs --passage 600      # this manual: each part of a score is kept"
 pellucid index build "$out/manual" ../docs --passage 600 2>&1 | sed "s|$out/||"

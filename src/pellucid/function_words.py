@@ -10,6 +10,9 @@ from typing import NamedTuple
 
 from pellucid.text import ENGLISH_STOP_WORDS
 
+MIN_EVIDENCE = 2
+"""Distinct function words that another language than the first needs."""
+
 
 class FunctionWords(NamedTuple):
     """The function words of a language, in lower case.
@@ -28,11 +31,13 @@ class FunctionWords(NamedTuple):
 def function_words(words: Iterable[str]) -> FunctionWords:
     """Return those of the language that most function words among `words`, in lower case, are of.
 
-    Of several languages that fit equally well the first of the table is taken, English where none fits.
+    Of several languages that fit equally well the first of the table is taken. English is, too, where only one word
+    speaks for another language: "man" is a function word of German alone.
     """
     languages, languages_of = _table()
-    counts = Counter(language for word in words for language in languages_of.get(word, ()))
-    return languages[max(languages, key=lambda language: counts[language])]
+    counts = Counter(language for word in set(words) for language in languages_of.get(word, ()))
+    best = max(languages, key=lambda language: counts[language])
+    return languages[best if counts[best] >= MIN_EVIDENCE else next(iter(languages))]
 
 
 @cache

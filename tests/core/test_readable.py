@@ -213,11 +213,12 @@ def test_every_content_word_is_in_one_phrase(text: str, seed: int) -> None:
 def test_the_language_is_the_one_whose_function_words_stand_there() -> None:
     for text, word in (
         ("wo ist der bahnhof", "der"), ("where is the train", "the"), ("le train est en retard", "le"),
-        ("il treno per roma", "per"), ("de trein naar amsterdam", "naar"), ("поезд в берлин", "в"),
+        ("il treno per roma", "per"), ("de trein naar amsterdam", "naar"), ("поезд в и из берлина", "в"),
         ("本 は 面白い です", "は"),
     ):  # fmt: skip
         found = function_words(text.split())
         assert word in found.words and ("the" in found.words) == (word == "the")
+    assert "the" in function_words("dog bit man".split()).words
 
 
 @pytest.mark.full

@@ -149,12 +149,12 @@ def test_pairs_of_words_are_a_matrix_beside_what_is_shared(shadow: EncoderEmbedd
 
     few, many = shadow.explain("ba be bi", "bo be"), shadow.explain(" ".join(NAMES[:20]), " ".join(NAMES[10:40]))
     for found in (few, many):
-        parts = list(found._parts())
+        parts = list(found._parts(rows=True))
         (matrix,) = (part for part in parts if isinstance(part, Matrix))
         assert matrix.values.sum() == pytest.approx(sum(r.contribution for r in found.rows if r.kind == WORD_PAIR))
         for bars in (part for part in parts if isinstance(part, Bars)):
             assert sum(value for _, value in (*bars.bars, *bars.rest)) == pytest.approx(found.score)
-    assert sum(isinstance(part, Bars) for part in many._parts()) == 3
+    assert sum(isinstance(part, Bars) for part in many._parts(rows=True)) == 4
 
 
 def test_an_encoder_that_is_words_is_explained_by_its_words() -> None:
