@@ -426,9 +426,10 @@ class Embedder(ABC):
             device where one of the two is made of tensors.
 
         Raises:
-            InputError: they are texts; `encode` them first.
+            InputError: they are texts, which must be encoded first, or have different numbers of dimensions.
         """
-        product = self._units(embeddings1) @ self._units(embeddings2).T
+        first, second = self._units_of_both(embeddings1, embeddings2)
+        product = first @ second.T
         cosines = np.asarray(product.todense() if hasattr(product, "todense") else product, dtype=np.float32)
         return in_the_form_of((embeddings1, embeddings2), cosines)
 
@@ -439,14 +440,23 @@ class Embedder(ABC):
             float32 [rows], an array or a tensor as of `similarity`.
 
         Raises:
-            InputError: the two have different numbers of rows.
+            InputError: the two have different numbers of rows or dimensions.
         """
-        first, second = self._units(embeddings1), self._units(embeddings2)
+        first, second = self._units_of_both(embeddings1, embeddings2)
         if first.shape[0] != second.shape[0]:
             raise InputError(f"similarity_pairwise needs equally many rows, got {first.shape[0]} and {second.shape[0]}")
         product = first.multiply(second) if hasattr(first, "multiply") else first * second
         cosines = np.asarray(product.sum(axis=1), dtype=np.float32).ravel()
         return in_the_form_of((embeddings1, embeddings2), cosines)
+
+    def _units_of_both(self, embeddings1: Any, embeddings2: Any) -> tuple[Any, Any]:
+        """Return the rows of two arguments at length 1, which must be of one model."""
+        first, second = self._units(embeddings1), self._units(embeddings2)
+        if first.shape[1] != second.shape[1]:
+            raise InputError(
+                f"the embeddings have {first.shape[1]:,} and {second.shape[1]:,} dimensions; compare those of one model"
+            )
+        return first, second
 
     @staticmethod
     def sparsity(embeddings: Any) -> dict[str, float]:

@@ -747,3 +747,10 @@ def test_every_command_works_for_key_tokens(run, key_tokens):
     total = sum(row["contribution"] for row in explanation["rows"]) + explanation["remainder"]
     assert total == pytest.approx(explanation["score"], abs=1e-6) and explanation["exact"] is False
     assert run(key_tokens, "describe", first).startswith("mostly about: ")
+
+
+def test_embeddings_of_two_models_are_not_compared(fruit):
+    for rows in (np.ones((2, 4), np.float32), [np.ones(4), np.ones(4)]):
+        for compare in (fruit.similarity, fruit.similarity_pairwise):
+            with pytest.raises(InputError, match="have 3 and 4 dimensions"):
+                compare(fruit.encode(["apple", "pear"]), rows)

@@ -1011,3 +1011,11 @@ def test_the_benchmark_of_scale_measures_an_index_of_today(tmp_path):
     terms, taken, postings, share = (float(cell.replace(",", "")) for cell in row.split("|")[2:6])
     assert (terms, postings, share) == (4, 180, 3)  # the query's number stands in no document
     assert taken > 10
+
+
+def test_one_dict_is_no_list_of_metadata(tmp_path):
+    with (
+        Index.create(tmp_path / "index", {}) as index,
+        pytest.raises(InputError, match="metadata is one dict; give a list"),
+    ):
+        index.add(["a", "b"], metadata={"year": [1, 2]})

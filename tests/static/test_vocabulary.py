@@ -339,6 +339,7 @@ def test_an_int8_table_is_pruned_as_it_is(world, tmp_path):
         ({"texts": ["the cat"], "min_count": 2}, "no word of the model occurs 2 times in the corpus, the commonest 1"),
         ({"texts": ["the"], "min_count": 0}, "min_count is 0"),
         ({"max_words": 0}, "max_words 0"),
+        ({"max_words": 2.5}, "max_words 2.5; both are integers"),
         ({"texts": "the cat"}, "texts is one string"),
     ],
 )

@@ -253,7 +253,8 @@ def contrast(model: Embedder, groups: Mapping[str, Iterable[str]], *, examples: 
     """
     check_integer("examples", examples, 0)
     if not isinstance(groups, Mapping) or len(groups) < 2:
-        raise InputError("at least two groups are needed, as a mapping from their names to their texts")
+        got = len(groups) if isinstance(groups, Mapping) else f"a {type(groups).__name__}"
+        raise InputError(f"at least two groups are needed, as a dict from the name of each to its texts; got {got}")
     encoded = {name: list(unit_blocks(model, texts)) for name, texts in groups.items()}
     texts = {name: [text for block, _ in blocks for text in block] for name, blocks in encoded.items()}
     for name, some in texts.items():

@@ -175,7 +175,9 @@ def tell_left_out(left_out: Mapping[str, str], where: str) -> None:
 
 def _iterate(column: Any, name: str) -> Iterator[Any]:
     """Return an iterator over texts, ids, titles or metadata, after refusing what only looks like a list of them."""
-    if name == "metadata" and not isinstance(column, Mapping):
+    if name == "metadata":
+        if isinstance(column, Mapping):
+            raise InputError("metadata is one dict; give a list of dicts, one a text")
         column = _as_rows(column)
     if name == "ids" and isinstance(column, Mapping):  # its keys may well be ids
         return iter(column)

@@ -479,8 +479,8 @@ def prune(
         InputError: neither a corpus nor `max_words`, a number below 1, or no word is left.
     """
     static_model(model, "pruning")
-    if min_count < 1 or (max_words is not None and max_words < 1):
-        raise InputError(f"min_count is {min_count} and max_words {max_words}; both are at least 1")
+    if not all(type(value) is int and value >= 1 for value in (min_count, 1 if max_words is None else max_words)):
+        raise InputError(f"min_count is {min_count!r:.40} and max_words {max_words!r:.40}; both are integers from 1 up")
     if texts is None and max_words is None:
         raise InputError("give a corpus, whose words stay, or max_words, or both")
     texts = None if texts is None else check_texts(texts)  # read several times: before, after, and a sample of both
