@@ -57,7 +57,7 @@ class Shadow:
         self.calls += 1
         rows = self.table.encode(texts) @ self.matrix + self.common
         for row, text in zip(rows, texts):  # of a text, the same each time
-            row += self.noise * np.random.default_rng(abs(hash(text)) % 2**32).normal(size=24)
+            row += self.noise * np.random.default_rng(list(text.encode())).normal(size=24)
         return rows
 
 
