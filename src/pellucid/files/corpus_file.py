@@ -8,12 +8,11 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from dataclasses import field as data_field
-from difflib import get_close_matches
 from pathlib import Path
 from reprlib import repr as shown  # of what may be nested deeper than Python can show
 from typing import Any, NamedTuple
 
-from pellucid.errors import CorpusError, InputError, warn
+from pellucid.errors import CorpusError, InputError, nearest_name, warn
 from pellucid.files.delimited import DELIMITERS, QUOTINGS, DelimitedFile
 from pellucid.files.encodings import check_encoding
 from pellucid.files.json_rows import json_items, json_lines
@@ -205,7 +204,7 @@ class CorpusFile:
         values = row.values
         if isinstance(values, dict) and self.field not in values:
             names = f"; it has {', '.join(map(str, values)):.200}" if values else ""
-            raise CorpusError(f"{self.place(row)}: no field {self.field!r:.80}{names}. Name that of the text: --field")
+            raise CorpusError(f"{self.place(row)}: no field {self.field!r:.80}{names}. Use --field NAME for the text")
         value = values[self.field] if isinstance(values, dict) else values
         if value is not None and not isinstance(value, str):
             under = f"{self.field!r:.80}" if isinstance(values, dict) else "the line"
@@ -265,7 +264,7 @@ class CorpusFile:
 
     def is_row(self, value: Mapping[str, Any]) -> bool:
         """Whether an object of JSON is a row, rather than a table of columns."""
-        return isinstance(self._renamed(dict(value)).get(self.field), str)
+        return not isinstance(self._renamed(dict(value)).get(self.field, {}), (dict, list))
 
     def _renamed(self, value: Any) -> Any:
         """Return a row of JSON whose keys of text, id and title are called so, also where blanks or case differ."""
@@ -364,12 +363,12 @@ class CorpusFile:
 
     def _no_column(self, name: str, columns: Iterable[str]) -> str:
         names = [str(column) for column in columns if column]
-        near = get_close_matches(name, names, 1, 0.5)
-        hint = "The first line must name the columns; --field names that of the texts"
+        near = nearest_name(name, names)
+        hint = "The first line must name the columns. Use --field NAME for that of the texts"
         if len(names) == 1 and (mark := next((m for m in ",;\t|:" if m in names[0]), None)):
             hint = f"If its cells are divided by {mark!r}: --delimiter {mark!r}"
         elif near:
-            hint = f"Did you mean {near[0]!r:.80}?" + " --field names the column of the texts" * (name == self.field)
+            hint = f"Did you mean {near!r:.80}?" + " Use --field NAME for the texts" * (name == self.field)
         return f"{self.path} has no column {name!r:.80}; it has {', '.join(names):.300}. {hint}"
 
     def with_field(self, field: str) -> CorpusFile:

@@ -113,8 +113,9 @@ class DelimitedFile:
         more = len(self.names) + 1
         if rows and len(rows[0].cells) == more > 2:
             rows += [row for row, _ in zip(self._rows, range(_PEEK_LINES))]
-            if all(len(row.cells) == more for row in rows):
-                at_end = not any(row.cells[-1] for row in rows)  # a delimiter after the last cell, else names of rows
+            if all(len(row.cells) == more for row in rows) and not self._rows.stray:
+                # a delimiter after the last cell, or names of rows, as R writes them
+                at_end = not self.dialect.quoted_names and not any(row.cells[-1] for row in rows)
                 self.names.insert(len(self.names) if at_end else 0, "")
         return rows
 
@@ -144,22 +145,21 @@ class DelimitedFile:
             count, line = self._rows.undoubled
             warn(
                 f"{self.path.name}: {count:,} cells in quotation marks hold others that are not doubled, the first in "
-                f"line {line:,}; they are read as pandas reads them"
+                f"line {line:,}; they are read as pandas reads them. If each has a backslash: --quoting backslash"
             )
 
     def _wrong_count(self, row: Row) -> str:
         cells, expected = len(row.cells), len(self.names)
         text = self.dialect.delimiter.join(cell or "" for cell in row.cells)
-        if self.dialect.quoting == "none" and '"' in text:
+        if self.dialect.quoting == "none":
             hint = "If cells are in quotation marks: --quoting csv"
-        elif '\\"' in text or "\\" + self.dialect.delimiter in text:
+        elif "\\" in text:
             hint = "If backslashes stand before quotation marks or delimiters: --quoting backslash"
         elif expected == 1:
             hint = "If something else divides the cells: --delimiter"
-        elif cells > expected:
-            hint = f"A cell with {self.dialect.delimiter!r} in it needs quotation marks"
         else:
-            hint = "A cell with a line break needs quotation marks"
+            what = f"{self.dialect.delimiter!r}" if cells > expected else "a line break"
+            hint = f"A cell with {what} in it needs quotation marks; if they are part of the text: --quoting none"
         return f"{self.path}, line {row.first} has {cells} cells; the header has {expected}. {hint}"
 
 
@@ -169,6 +169,7 @@ class _RowReader:
     def __init__(self, path: Path, lines: LineReader, dialect: Dialect) -> None:
         self.is_single = False  # one column, in which a blank line is an empty cell
         self.undoubled: tuple[int, int] | None = None  # number of cells with such marks, and the first one's line
+        self.stray = 0  # cells that are not in quotation marks and hold one
         self._path, self._lines, self._dialect = path, lines, dialect
         self._unescaped = re.compile(r"[^\\D]*(?:\\.[^\\D]*)*".replace("D", re.escape(dialect.delimiter)), re.DOTALL)
 
@@ -208,6 +209,7 @@ class _RowReader:
     def _quoted_cells(self, line: str) -> Cells:
         """Return the cells of a row, some in quotation marks; it may span lines."""
         delimiter, cells, start = self._dialect.delimiter, Cells(), 0
+        backslashes, stray = False, self.stray
         while True:
             if self._dialect.skips_blanks:
                 while line.startswith(" ", start):
@@ -220,11 +222,16 @@ class _RowReader:
                     count, number = self.undoubled or (0, self._lines.number)
                     self.undoubled = count + 1, number
                     cell += rest
+                backslashes = backslashes or '\\"' in cell
                 cells.append(cell)
             else:
                 end = line.find(delimiter, start)
-                cells.append(self._bare(line[start:end] if end >= 0 else line[start:].removesuffix("\r")))
+                bare = line[start:end] if end >= 0 else line[start:].removesuffix("\r")
+                self.stray += '"' in bare
+                cells.append(self._bare(bare))
             if end < 0:
+                if backslashes and self.stray > stray:
+                    raise self._backslash_error()
                 return cells
             start = end + len(delimiter)
 
@@ -238,28 +245,31 @@ class _RowReader:
                 pieces += [line[start:], "\n"]
                 line, start = self._next_marked(first, pieces), 0
                 continue
-            after = line[end + 1 : end + 2]
-            doubled = after == '"'
-            beyond = line[end + 2 : end + 3] if doubled else after
-            at_end = beyond in ("", "\r", self._dialect.delimiter)
-            if end > start and line[end - 1] == "\\" and at_end == doubled:
-                raise CorpusError(
-                    f'{self._path}, line {self._lines.number}: a cell in quotation marks holds \\". If a backslash '
-                    "stands before the quotation marks in cells: --quoting backslash. Otherwise double them"
-                )
+            doubled = line.startswith('"', end + 1)
+            at_end = line[end + 1 : end + 2] in ("", "\r", self._dialect.delimiter)
+            if end > start and line[end - 1] == "\\" and not doubled and not at_end:
+                raise self._backslash_error()
             pieces.append(line[start : end + doubled])
             start = end + 1 + doubled
             if not doubled:
                 return "".join(pieces), line, start
+
+    def _backslash_error(self) -> CorpusError:
+        return CorpusError(
+            f'{self._path}, line {self._lines.number}: a cell in quotation marks holds \\". If a backslash stands '
+            "before each of those in cells: --quoting backslash. Otherwise double them"
+        )
 
     def _next_marked(self, first: int, pieces: list[str]) -> str:
         """Return the next line with a quotation mark, and add what is before it to the cell that began in a line."""
         text, line = self._lines.take_until('"', MAX_LINE_BYTES)
         if line is None or sum(map(len, pieces)) > MAX_LINE_BYTES:
             within = f" within {MAX_LINE_BYTES:,} characters" if len(text) > MAX_LINE_BYTES else ""
+            hint = "If quotation marks are part of the text: --quoting none"
+            if any('\\"' in piece for piece in pieces[:3]):
+                hint = "If a backslash stands before those in cells: --quoting backslash"
             raise CorpusError(
-                f"{self._path}, line {first}: a quotation mark opens a cell, and none closes it{within}. If it is part "
-                "of the text: --quoting none"
+                f"{self._path}, line {first}: a quotation mark opens a cell, and none closes it{within}. {hint}"
             )
         pieces.append(text)
         return line
@@ -301,7 +311,7 @@ class _RowReader:
                     piece = match[0] if match else ""
                     pieces.append(piece)
                     end = start + len(piece)
-                    if end < len(line) - 1 or not line.endswith("\\"):
+                    if line[end:] != "\\":
                         break
                     size += len(piece)
                     pieces.append("\\\n")  # a line end that belongs to the cell
@@ -363,7 +373,8 @@ class _TabScan:
             else:
                 has_marks = True
                 row = self._whole_row(line, lines)
-                if (cells := self._tokens(row, _QUOTED)) is None:
+                cells = self._tokens(row, _QUOTED)
+                if cells is None or len(cells) not in (width, width + 1):  # R names rows, and not their column
                     escaped = quoted_names and self._tokens(line, _ESCAPED) is not None
                     return "backslash" if escaped else "none"
                 spans = row.split("\n")
