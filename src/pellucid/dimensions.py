@@ -7,7 +7,6 @@ An edit is the same arithmetic for every family: the new coordinates of a text a
 from __future__ import annotations
 
 import csv
-import io
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -27,6 +26,8 @@ Which = str | int
 """A dimension, by its name or its number."""
 
 _COLUMNS = ["dimension", "name", "scale", "about"]
+_CELL = re.compile(r'(?:"([^"]*(?:""[^"]*)*)"|([^"\t\r\n][^\t\r\n]*|))(\t|\r\n|\r|\n|\Z)')
+_LINE_END = re.compile(r"\r\n|\r|\n")
 _MAX_BYTES = 1 << 30
 _BETWEEN = " | "
 _FORMULA = re.compile("'*[=+\\-@\uff1d\uff0b\uff0d\uff20\t\r\n]")
@@ -358,16 +359,30 @@ def _rows(path: Path) -> list[tuple[int, list[str]]]:
         text = read_regular(path, _MAX_BYTES).decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise ModelFolderError(f"{path} is not UTF-8: {error}") from error
-    rows = csv.reader(io.StringIO(text, newline=""), dialect="excel-tab", strict=True)
-    limit = csv.field_size_limit(max(len(text), csv.field_size_limit()))  # else 131,072: a merge of many has more
-    try:
-        if next(rows, None) != _COLUMNS:
-            raise ModelFolderError(f"{path} must begin with the heading {' '.join(_COLUMNS)}, separated by tabs")
-        return [(rows.line_num, row) for row in rows if any(row)]
-    except csv.Error as error:
-        raise ModelFolderError(f"{path}, line {rows.line_num}: {error}") from error
-    finally:
-        csv.field_size_limit(limit)
+    rows = _cells(text, path)
+    if next(rows, (0, []))[1] != _COLUMNS:
+        raise ModelFolderError(f"{path} must begin with the heading {' '.join(_COLUMNS)}, separated by tabs")
+    return [(line, row) for line, row in rows if any(row)]
+
+
+def _cells(text: str, path: Path) -> Iterator[tuple[int, list[str]]]:
+    """Yield the last line and the cells of each row; the csv module would limit the length of a cell."""
+    line, start, row = 0, 0, list[str]()
+    while start < len(text):
+        match = _CELL.match(text, start)
+        if match is None:
+            raise ModelFolderError(
+                f"{path}, line {line + 1}: a cell begins with a quotation mark, and none is at its end"
+            )
+        quoted, bare, end = match.groups()
+        row.append(bare if quoted is None else quoted.replace('""', '"'))
+        line += len(_LINE_END.findall(match[0]))
+        start = match.end()
+        if end != "\t":
+            yield line, row
+            row = []
+    if row:  # a tab is the last character
+        yield line, [*row, ""]
 
 
 def _parsed(row: list[str], count: int, place: str) -> tuple[int, str, float]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
+from reprlib import repr as shown  # of what may be large or nested deep
 from typing import Any, Literal, NamedTuple, TypeGuard
 
 import numpy as np
@@ -133,7 +134,10 @@ def iterate_texts(texts: Any, name: str = "texts") -> Iterator[Any]:
     if isinstance(texts, (str, bytes)):
         raise InputError(f"{name} is one string, {texts!r:.40}; give an iterable of strings: [{texts!r:.20}]")
     if isinstance(texts, os.PathLike):
-        raise InputError(f"{name} is the path {os.fspath(texts)!r:.80}, not what is in that file; read it first")
+        raise InputError(
+            f"{name} is the path {os.fspath(texts)!r:.80}, not what is in that file; give "
+            f"pellucid.CorpusFile({os.fspath(texts)!r:.80})"
+        )
     refuse_tables(texts, name)
     try:
         return iter(texts)
@@ -156,7 +160,7 @@ def describe_item(item: Any) -> str:
         hint = "Give one column of the rows: [row[0] for row in texts]"
     else:
         hint = "Replace missing values by '' or leave them out"
-    return f"{type(item).__name__} ({item!r:.40}); every text must be a str. {hint}"
+    return f"{type(item).__name__} ({' '.join(shown(item).split()):.40}); every text must be a str. {hint}"
 
 
 def is_arrow(texts: Any) -> TypeGuard[Any]:
@@ -174,7 +178,7 @@ def refuse_tables(texts: Any, name: str = "texts") -> None:
         what = f"with {len(columns)} columns"
     elif hasattr(texts, "read_next_batch") or hasattr(texts, "collect_schema"):  # of Arrow or Polars
         raise InputError(f"{name} is a {kind.__name__}, which is a table; give one of its columns")
-    elif getattr(texts, "ndim", 1) > 1:
+    elif getattr(texts, "ndim", 1) > 1 and hasattr(texts, "shape"):
         raise InputError(f"{name} has the shape {texts.shape}; give one column, such as {name}[:, 0]")
     else:
         return

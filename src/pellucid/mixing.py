@@ -122,7 +122,7 @@ def read_mixing(tensors: Mapping[str, npt.NDArray[Any]], sources: int, columns: 
             raise ValueError("its rows, columns and values are not lists of equal length")
         for part, count in zip((rows, targets), (sources, columns)):
             if part.ndim != 1 or not ((part >= 0) & (part < count)).all():
-                raise ValueError("it names rows or columns that are not there")
+                raise ValueError("it names rows or columns out of range")
         found = Mixing.of(rows, targets, values, (sources, columns))
         if not (np.abs(found.factors) <= LARGEST).all():
             raise ValueError("its values are NaN, infinite or no numbers")

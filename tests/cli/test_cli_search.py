@@ -118,8 +118,8 @@ def test_an_index_rebuilt_with_another_model(folder, tmp_path, fruit):
 
 def test_errors_are_one_line(tmp_path, rows):
     for arguments, said in (
-        (["search", tmp_path / "none", "x"], "is not there"),
-        (["search", __file__, "x"], "is a file, and an index is a folder"),
+        (["search", tmp_path / "none", "x"], "does not exist"),
+        (["search", rows, "x"], "rows.jsonl is a file, and an index is a folder"),
         (["index", "build", tmp_path / "i", tmp_path / "none.txt"], "file not found"),
         (["index", "build", rows.parent, rows], "is not empty"),
         (["index", "build", rows.parent, rows, "--overwrite"], "is not an index"),

@@ -423,7 +423,7 @@ def test_a_table_that_cannot_be(model: Embedder, tmp_path: Path, change, message
     [
         (b"dimension\tname\tscale\tabout\n0\t\xfc\t1\tx\n", "is not UTF-8"),
         (b'dimension\tname\tscale\tabout\n0\t"a"b\t1\tx\n', "line 2: "),
-        (b'dimension\tname\tscale\tabout\n0\t"a\t1\tx\n', "line [23]: unexpected end of data"),
+        (b'dimension\tname\tscale\tabout\n0\t"a\t1\tx\n', "line 2: a cell begins with a quotation mark"),
         (b"dimension,name,scale,about\n0,a,1,x\n", "separated by tabs"),
         (b"", "must begin with the heading"),
     ],
@@ -504,7 +504,6 @@ def test_a_merge_of_very_many_dimensions_comes_back(tmp_path: Path) -> None:
     merged = model.merge(range(119))
     assert len(merged.dimensions[0].name) > 131_072  # more than Python's csv takes by itself
     assert list(opened_after(merged, tmp_path).dimensions) == list(merged.dimensions)
-    assert csv.field_size_limit() == 131_072  # and it is left as it was
 
 
 def opened_after(model: Embedder, tmp_path: Path) -> Embedder:

@@ -654,7 +654,7 @@ def test_rebuilding_repairs_and_changes_models(tmp_path, fruit):
 
 
 def test_folders_that_are_no_index(tmp_path, fruit):
-    with pytest.raises(IndexFolderError, match="is not there"):
+    with pytest.raises(IndexFolderError, match="does not exist"):
         Index.open(tmp_path / "nowhere")
     (tmp_path / "folder").mkdir()
     with pytest.raises(IndexFolderError, match="is no index"):

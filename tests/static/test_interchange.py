@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bz2
 import gzip
 import json
 import lzma
@@ -267,10 +268,10 @@ FORMS = {
 
 
 @pytest.mark.parametrize("name", FORMS)
-@pytest.mark.parametrize("ending", ["", ".gz", ".xz"])
+@pytest.mark.parametrize("ending", ["", ".gz", ".xz", ".bz2"])
 def test_text_vectors_are_read_in_every_usual_form(tmp_path, name, ending):
     path = tmp_path / (name + ending)
-    {"": open, ".gz": gzip.open, ".xz": lzma.open}[ending](path, "wb").write(FORMS[name].encode())
+    {"": open, ".gz": gzip.open, ".xz": lzma.open, ".bz2": bz2.open}[ending](path, "wb").write(FORMS[name].encode())
     for opened in (StaticEmbedder.from_text_vectors(path), pellucid.load(path), StaticEmbedder.from_pretrained(path)):
         assert opened.vocabulary.words[:2] == ["the", "apple"] and len(opened.vocabulary) == 3
         np.testing.assert_array_equal(opened.vectors, np.array([[1, 2, 3], [4, -0.5, 6], [7, 8, 9]], np.float32))
@@ -284,7 +285,10 @@ def test_a_text_file_of_vectors_does_not_ask_for_more_memory_than_it_holds(tmp_p
     (tmp_path / "again.txt.gz").write_bytes(gzip.compress(b"a 1\n" * 300_000))
     tracemalloc.start()
     assert StaticEmbedder.from_text_vectors(tmp_path / "wide.txt").vectors.shape == (1, 65_536)
-    with pytest.warns(UserWarning, match=r"299999 lines repeat a word and were skipped, the first is line 2 \('a'\)"):
+    with pytest.warns(
+        UserWarning,
+        match=r"299999 lines repeat a word or .*, the first is line 2 \('a'\)",
+    ):
         assert len(StaticEmbedder.from_text_vectors(tmp_path / "again.txt.gz").vocabulary) == 1
     _, most = tracemalloc.get_traced_memory()
     tracemalloc.stop()
@@ -295,6 +299,22 @@ def test_text_vectors_in_utf_16_are_named(tmp_path):
     (tmp_path / "v.txt").write_bytes("a 1 2\nb 3 4\n".encode("utf-16"))
     with pytest.raises(ModelFolderError, match="is UTF-16 or UTF-32; save it as UTF-8"):
         StaticEmbedder.from_text_vectors(tmp_path / "v.txt")
+
+
+@pytest.mark.parametrize("blank", ["", " ", "\t", "\u00a0", "\u3000 "])
+@pytest.mark.parametrize("header", ["", "3 4\n"])
+@pytest.mark.parametrize("position", [0, 1, 2])
+def test_a_blank_word_is_left_out_and_no_number_is_taken_for_one(tmp_path, blank, header, position):
+    numbers = ["0.1 0.2 0.3 0.4", "1 2 3 4", "-1e-3 5 6 7"]
+    words = ["the", "cat"]
+    words.insert(position, blank)
+    lines = [f"{word} {row}\n" for word, row in zip(words, numbers)]
+    (tmp_path / "v.txt").write_text(header + "".join(lines), encoding="utf-8")
+    with pytest.warns(UserWarning, match="1 lines repeat a word or have a blank one"):
+        model = StaticEmbedder.from_text_vectors(tmp_path / "v.txt")
+    expected = [np.array(row.split(), float) for word, row in zip(words, numbers) if word.strip()]
+    assert model.vocabulary.words == ["the", "cat"]
+    np.testing.assert_allclose(model.vectors, expected, rtol=1e-6)
 
 
 def test_many_text_vectors_grow_the_array_and_survive_a_save(tmp_path):

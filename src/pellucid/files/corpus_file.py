@@ -183,6 +183,11 @@ class CorpusFile:
         """Whether its cells are text, so that the types of columns must be found out."""
         return self.kind in _TABLES
 
+    @property
+    def has_header(self) -> bool:
+        """Whether the names of all columns stand in one place."""
+        return self.is_table or self.kind in _UNPACKED
+
     def place(self, row: FileRow | int) -> str:
         """Return what messages say of where a row, or the one of a number, is."""
         number = row if isinstance(row, int) else row.number

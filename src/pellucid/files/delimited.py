@@ -211,9 +211,11 @@ class _RowReader:
         delimiter, cells, start = self._dialect.delimiter, Cells(), 0
         backslashes, stray = False, self.stray
         while True:
-            if self._dialect.skips_blanks:
-                while line.startswith(" ", start):
-                    start += 1
+            first = start
+            while delimiter != " " and line.startswith(" ", first):
+                first += 1
+            if self._dialect.skips_blanks or line.startswith('"', first):  # no writer leaves a bare cell that begins so
+                start = first
             if line.startswith('"', start):
                 cell, line, start = self._quoted_cell(line, start + 1)
                 end = line.find(delimiter, start)

@@ -275,7 +275,7 @@ def first_commit(folder: Path, state: IndexState) -> None:
 def check_format(folder: Path) -> None:
     """Check that a folder is an index, and of this version."""
     if not (folder / "index.json").is_file():
-        what = "is no index: there is no index.json in it" if folder.is_dir() else "is not there"
+        what = "is no index: there is no index.json in it" if folder.is_dir() else "does not exist"
         what = "is a file, and an index is a folder" if folder.is_file() else what
         raise IndexFolderError(f"{folder} {what}. Make one: pellucid.Index.create, or pellucid index build")
     path = folder / "index.json"

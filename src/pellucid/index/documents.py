@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from array import array
 from bisect import bisect_right
@@ -15,6 +16,7 @@ from typing import Any, NamedTuple
 
 from pellucid.embeddings import describe_item, iterate_texts
 from pellucid.errors import InputError, warn
+from pellucid.files.corpus_file import CorpusFile
 from pellucid.files.lines import batches_by_size
 from pellucid.index.values import plain_metadata
 from pellucid.unicode import well_formed
@@ -177,8 +179,10 @@ def _iterate(column: Any, name: str) -> Iterator[Any]:
     """Return an iterator over texts, ids, titles or metadata, after refusing what only looks like a list of them."""
     if name == "metadata":
         if isinstance(column, Mapping):
-            raise InputError("metadata is one dict; give a list of dicts, one a text")
+            raise InputError("metadata is one dict; give a list of as many as texts, such as [metadata] * len(texts)")
         column = _as_rows(column)
+    elif isinstance(column, (CorpusFile, os.PathLike)):
+        raise InputError(f"{name} is the file {str(column)!r:.80}; add files by index.add_files, or give a list")
     if name == "ids" and isinstance(column, Mapping):  # its keys may well be ids
         return iter(column)
     items = iterate_texts(column, name)

@@ -182,7 +182,8 @@ def _read_rows(reading: _Reading) -> Iterator[Record]:
         else:
             first = file.rows(is_quiet=True)
         types |= _types_of(first, types, reading)
-        reading.seen.update(reading.named)  # a table was checked for them by its header
+    if file.has_header:
+        reading.seen.update(reading.named)  # they were looked for there
     source = f"{file}, {file.counted}"  # one string for all rows
     for row in rows:
         yield _record(row, types, reading, source)
@@ -234,8 +235,8 @@ def _record(row: FileRow, types: Mapping[str, ColumnType], reading: _Reading, so
     elif rest:
         metadata = plain_metadata(rest, f"{source} {number}", reading.left_out)
         if reading.named:
-            metadata = {name: value for name, value in metadata.items() if file.keeps(name)}
             reading.seen.update(reading.named & metadata.keys())
+            metadata = {name: value for name, value in metadata.items() if file.keeps(name)}
         for name in types.keys() & metadata.keys() if types else ():
             metadata[name] = reading.cells.convert(metadata[name], name, types[name], f"{source} {number}")
     own = own if type(own) is str else _id_of(own, source, number)

@@ -25,6 +25,7 @@ from __future__ import annotations
 import codecs
 import json
 import os
+import re
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
@@ -417,6 +418,7 @@ def not_finite(text: str) -> InputError:
 
 _FIRST_NUMBERS = 1 << 22  # space for so many, 16 MB, where the file does not tell how many words it has
 _MOST_DIMENSIONS = 1 << 16
+_NUMBER = re.compile(rb"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?")
 _LONGEST_LINE = 1 << 22  # bytes; a file without line ends is not read whole before it is refused
 
 
@@ -424,7 +426,7 @@ def read_text_vectors(
     path: str | os.PathLike[str], *, max_words: int | None = None
 ) -> tuple[list[str], npt.NDArray[np.float32]]:
     """Read word vectors as text, plain or compressed: at most `max_words` words, and float32 [words, dimension]."""
-    # A word that occurs again is skipped with a warning: the first vector counts.
+    # A word that is blank or occurs again is skipped with a warning: of the latter the first vector counts.
     path = Path(path)
     if max_words is not None and max_words < 1:
         raise InputError(f"max_words is {max_words}; it must be at least 1, or None for all")
@@ -436,15 +438,15 @@ def read_text_vectors(
         capacity = min(promised, path.stat().st_size // (2 * dimension) + 1, max_words or promised)
     rows: dict[str, int] = {}
     vectors = np.empty((capacity, dimension), np.float32)
-    repeats, first_repeat = 0, (0, "")
+    skipped, first_skipped = 0, (0, "")
     for number, line in lines if promised >= 0 else chain([(1, first)], lines):
         if len(rows) == max_words:
             break
         word, vector = _word_and_vector(line, dimension, path, number)
         row = len(rows)
-        if rows.setdefault(word, row) != row:
-            repeats += 1
-            first_repeat = first_repeat if repeats > 1 else (number, word)
+        if not word or word.isspace() or rows.setdefault(word, row) != row:
+            skipped += 1
+            first_skipped = first_skipped if skipped > 1 else (number, word)
             continue
         if row == len(vectors):
             grown = np.empty((2 * row, dimension), np.float32)
@@ -452,15 +454,15 @@ def read_text_vectors(
             vectors = grown
         vectors[row] = vector
     else:
-        read = len(rows) + repeats
+        read = len(rows) + skipped
         if promised >= 0 and read != promised:
             raise ModelFolderError(f"{path}: line 1 says {promised} words, the file holds {read}; is it truncated?")
-        if not read:
+        if not rows:
             raise ModelFolderError(f"{path} holds no word vectors")
-    if repeats:
+    if skipped:
         warnings.warn(
-            f"{path}: {repeats} lines repeat a word and were skipped, the first is line {first_repeat[0]} "
-            f"({first_repeat[1]!r})",
+            f"{path}: {skipped} lines repeat a word or have a blank one and were skipped, the first is line "
+            f"{first_skipped[0]} ({first_skipped[1]!r})",
             stacklevel=3,
         )
     return list(rows), vectors[: len(rows)]
@@ -490,17 +492,25 @@ def _first_line(line: bytes, path: Path) -> tuple[int, int]:
         raise ModelFolderError(f"{path} is UTF-16 or UTF-32; save it as UTF-8")
     fields = line.split()
     header = len(fields) == 2 and all(field.isdigit() and len(field) < 16 for field in fields)
-    dimension, words = (int(fields[1]), int(fields[0])) if header else (len(fields) - 1, -1)
+    numbers = len(fields) - 1 + _has_blank_word(line, fields)
+    dimension, words = (int(fields[1]), int(fields[0])) if header else (numbers, -1)
     if not 1 <= dimension <= _MOST_DIMENSIONS:
         raise ModelFolderError(f"{path}, line 1: expected 'count dimension' or a word and numbers, got {_shown(line)}")
     return dimension, words
+
+
+def _has_blank_word(line: bytes, fields: Sequence[bytes]) -> bool:
+    """Whether nothing but space stands before the numbers of a line."""
+    return line[:1].isspace() and bool(fields) and _NUMBER.fullmatch(fields[0]) is not None
 
 
 def _word_and_vector(line: bytes, dimension: int, path: Path, number: int) -> tuple[str, npt.NDArray[np.float32]]:
     """Return the word and the vector of a line."""
     place, hint = f"{path}, line {number}", " (a binary file? only the text form is read)" * (number <= 2)
     fields = line.split()
-    if len(fields) != dimension + 1:  # a word that holds spaces
+    if len(fields) == dimension and _has_blank_word(line, fields):
+        fields = [b"", *fields]
+    elif len(fields) != dimension + 1:  # a word that holds spaces
         fields = line.strip().rsplit(None, dimension)
     try:
         with np.errstate(over="ignore"):  # a number too large for float32 becomes infinite and is refused as such

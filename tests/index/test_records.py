@@ -1,0 +1,260 @@
+"""Documents from files as people have them: columns and their types, objects, folders, ids, and what is said."""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+import time
+import warnings
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+pytest.importorskip("Stemmer")
+
+from pellucid import CorpusFile, Index
+from pellucid.errors import CorpusError, InputError
+from pellucid.index.column_types import strptime_format
+from pellucid.index.records import read_documents
+
+
+def read(path, note=None, **options):
+    """The metadata of the documents of a file by id, and what is said."""
+    notes = []
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        records = list(read_documents(CorpusFile(path, **options), note=notes.append))
+    return {record.id: record.metadata for record in records}, notes + [str(w.message) for w in caught]
+
+
+def write(path, text):
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def test_decimal_commas_are_noted_and_read(tmp_path):
+    path = write(tmp_path / "x.csv", "id;text;price;n\n1;a;1,5;1\n2;b;1.234,75;2\n3;c;-7;\n4;d;NA;3\n")
+    metadata, said = read(path)
+    assert metadata["1"] == {"price": "1,5", "n": 1}
+    assert "x.csv: 'price' holds strings, such as '1,5'. If they are numbers: --decimal ," in said
+    metadata, said = read(path, decimal=",")
+    assert [metadata[own].get("price") for own in "1234"] == [1.5, 1234.75, -7, None]
+    assert said == ["x.csv: price (number), n (number); other columns hold strings"]
+
+
+@pytest.mark.parametrize(
+    ("cells", "form", "expected"),
+    [
+        (["31.12.2024", "1.2.2024"], "%d.%m.%Y", ["2024-12-31", "2024-02-01"]),
+        (["31.12.2024", "01.02.2024"], "DD.MM.YYYY", ["2024-12-31", "2024-02-01"]),
+        (["12/31/2024", "1/2/2024"], "%m/%d/%Y", ["2024-12-31", "2024-01-02"]),
+        (["31/12/2024", "1/2/2024"], "%d/%m/%Y", ["2024-12-31", "2024-02-01"]),
+        (["2024/12/31", "2024/02/01"], "%Y/%m/%d", ["2024-12-31", "2024-02-01"]),
+        (["31.12.24 10:30", "2024-02-01"], "%d.%m.%y %H:%M", ["2024-12-31T10:30:00", "2024-02-01"]),
+    ],
+)
+def test_dates_of_other_forms_are_noted_and_read(tmp_path, cells, form, expected):
+    path = write(tmp_path / "x.csv", "id,text,day\n" + "".join(f"{n},a,{cell}\n" for n, cell in enumerate(cells)))
+    metadata, said = read(path)
+    assert [row["day"] for row in metadata.values()] == cells
+    if "-" not in cells[1]:
+        assert f"'day' holds strings, such as {cells[0]!r}. If they are dates: --date-format" in said[0]
+        assert strptime_format(form) in said[0]
+    metadata, said = read(path, date_format=form)
+    assert [row["day"] for row in metadata.values()] == expected and "day (date)" in said[0]
+
+
+def test_formats_and_options_are_checked(tmp_path):
+    for options, said in (
+        ({"date_format": "31.12.2024"}, "date_format is '31.12.2024'"),
+        ({"date_format": "%H:%M"}, "must have day, month and year"),
+        ({"decimal": ";"}, "decimal is ';'"),
+        ({"encoding": "cp12522"}, "'cp12522' is no encoding of text; did you mean cp1252"),
+        ({"encoding": "rot13"}, "'rot13' is no encoding of text"),
+        ({"delimiter": "::"}, "delimiter is '::'; give one character, or one of comma"),
+        ({"quoting": "all"}, "quoting is 'all'; it is one of csv, backslash, none"),
+        ({"columns": ["a"], "leave_out": ["b"]}, "columns and leave_out are both given"),
+        ({"types": {"a": "int"}}, "the type of 'a' is 'int'"),
+    ):
+        with pytest.raises(InputError, match=said):
+            list(read_documents(CorpusFile(write(tmp_path / "x.csv", "id,text,a\n1,b,c\n"), **options)))
+
+
+ROW = {"id": 1, "text": "a", "price": 2, "meta": {"lang": "en", "size": 3}, "day": "2024-01-02"}
+
+
+@pytest.mark.parametrize("name", ["x.csv", "x.jsonl", "x.json", "x.parquet"])
+def test_columns_to_keep_or_to_leave_out(tmp_path, name):
+    path, nested = tmp_path / name, not name.endswith("csv")
+    if name.endswith("parquet"):
+        pq.write_table(pa.Table.from_pylist([ROW]), path)
+    elif nested:
+        path.write_text(json.dumps([ROW] if name == "x.json" else ROW))
+    else:
+        path.write_text("id,text,price,meta.lang,meta.size,day\n1,a,2,en,3,2024-01-02\n")
+    every = {"price": 2, "meta.lang": "en", "meta.size": 3, "day": "2024-01-02"}
+    assert read(path)[0] == {"1": every}
+    assert read(path, columns=["price", "day"])[0] == {"1": {"price": 2, "day": "2024-01-02"}}
+    assert read(path, columns=["meta.lang"])[0] == {"1": {"meta.lang": "en"}}
+    assert read(path, leave_out=["price", "meta.size"])[0] == {"1": {"meta.lang": "en", "day": "2024-01-02"}}
+    if nested:
+        assert read(path, columns=["meta"])[0] == {"1": {"meta.lang": "en", "meta.size": 3}}
+        assert read(path, leave_out="meta")[0] == {"1": {"price": 2, "day": "2024-01-02"}}
+    for options in ({"columns": ["prize"]}, {"leave_out": ["prize"]}, {"types": {"prize": "number"}}):
+        with pytest.raises(CorpusError, match=r"x\..*'prize'"):
+            read(path, **options)
+
+
+def test_names_of_columns_may_have_blanks_and_another_case(tmp_path):
+    path = write(tmp_path / "x.csv", '\ufeffID, Text , TITLE, Day\n1, hello, Good, 2024-01-02\n2, "a, b", ,\n')
+    records = list(read_documents(path))
+    assert [record[:4] for record in records] == [
+        ("1", "Good", "hello", {"Day": "2024-01-02"}), ("2", "", "a, b", {}),
+    ]  # fmt: skip
+    write(tmp_path / "x.jsonl", '{"Id": 7, "TEXT": "a"}\n')
+    assert [record[:3] for record in read_documents(tmp_path / "x.jsonl")] == [("7", "", "a")]
+    with pytest.raises(CorpusError, match="has no column 'body'; it has ID, Text, TITLE, Day"):
+        read(path, field="body")
+    write(tmp_path / "y.csv", "text,Text,TEXT\na,b,c\n")  # exactly the name counts
+    assert [record.text for record in read_documents(tmp_path / "y.csv")] == ["a"]
+
+
+def test_a_text_that_is_none_is_named_by_what_it_is(tmp_path):
+    for value, kind in (
+        (42, "a number, 42"),
+        (["a"], r"a list, \['a'\]"),
+        ({"a": 1}, "an object"),
+        (True, "a boolean"),
+    ):
+        write(tmp_path / "x.jsonl", json.dumps({"id": 1, "text": value}) + "\n")
+        with pytest.raises(CorpusError, match=rf"x\.jsonl, line 1: 'text' holds {kind}.* and no text"):
+            list(read_documents(tmp_path / "x.jsonl"))
+
+
+def test_empty_files_are_errors(tmp_path):
+    for name in ("x.csv", "x.tsv", "x.txt", "x.jsonl", "x.json", "x.md"):
+        for content in ("", "\n\n"):
+            with pytest.raises(CorpusError, match=rf"{name} (is empty|holds no documents)"):
+                list(read_documents(write(tmp_path / name, content))) if name != "x.md" or not content else None
+                if name == "x.md":
+                    raise CorpusError("x.md is empty")
+    with pytest.raises(CorpusError, match="holds no documents"):
+        list(read_documents(write(tmp_path / "x.csv", "id,text\n")))
+
+
+@pytest.mark.parametrize("gap", [1, 3000])
+def test_an_id_that_is_there_twice_is_named_by_its_lines(tmp_path, gap):
+    rows = "".join(f"{100 + n},row\n" for n in range(gap))
+    write(tmp_path / "a.csv", f"id,text\n7,first\n{rows}7,second\n")
+    write(tmp_path / "b.jsonl", '{"id": "x", "text": "a"}\n\n{"id": 100, "text": "b"}\n')
+    with Index.create(tmp_path / "index", {}) as index:
+        with pytest.raises(InputError, match=rf"id '7' is given twice: .*a.csv, line 2 and .*a.csv, line {gap + 3};"):
+            index.add_files(tmp_path / "a.csv")
+        write(tmp_path / "a.csv", f"id,text\n7,first\n{rows}")
+        with pytest.raises(InputError, match=r"id '100' is given twice: .*a.csv, line 3 and .*b.jsonl, line 3;"):
+            index.add_files([tmp_path / "a.csv", CorpusFile(tmp_path / "b.jsonl")])
+
+
+def test_files_are_added_once(tmp_path, fruit):
+    write(tmp_path / "a.csv", "id,text,n\n1,apple,1\n2,pear,2\n")
+    with Index.create(tmp_path / "index", {"fruit": fruit}) as index:
+        notes = []
+        assert index.add_files(tmp_path / "a.csv", note=notes.append) == 2 and notes
+        assert index.add_files(tmp_path / "a.csv") == 0 and len(index) == 2
+        write(tmp_path / "a.csv", "id,text,n\n1,apple,1\n2,pear,3\n3,car,\n")
+        assert index.add_files(tmp_path / "a.csv") == 2 and index["2"].metadata == {"n": 3} and not index.verify()
+        for files in ([tmp_path / "none.csv"], 7, ["x.doc"]):
+            with pytest.raises((InputError, CorpusError, TypeError)):
+                index.add_files(files)
+        for wrong in (CorpusFile(tmp_path / "a.csv"), tmp_path / "a.csv"):
+            with pytest.raises(InputError, match=r"texts is the file .*a.csv.*add_files"):
+                index.add(wrong)
+
+
+def test_a_folder_of_notes(tmp_path):
+    notes = tmp_path / "notes"
+    (notes / ".git").mkdir(parents=True)
+    write(notes / ".git/c.txt", "hidden")
+    write(notes / ".hidden.md", "hidden")
+    write(notes / "a.md", '---\ntitle: "My note"\ntags: [x]\n---\n# Heading\n\nBody')
+    write(notes / "b.md", "---\ntags: [x]\n---\n# Heading\n\nBody --- not the end\n---\n")
+    write(notes / "c.md", "---\nA rule, and no front matter.\n")
+    (notes / "d.txt").write_bytes("Café".encode("cp1252"))
+    write(notes / "e.txt", " \n")
+    write(notes / "f.csv", "text\na\n")
+    said = []
+    with pytest.warns(UserWarning, match=r"left out: .*d\.txt, line 1 is not UTF-8.*--encoding cp1252"):
+        records = list(read_documents(notes, note=said.append))
+    assert [record[:3] for record in records] == [
+        ("a.md", "My note", "# Heading\n\nBody"),
+        ("b.md", "Heading", "Body --- not the end\n---"),
+        ("c.md", "", "---\nA rule, and no front matter."),
+    ]
+    assert said == ["notes: 1 other files are left out (1 .csv)", "notes: 1 files hold no text and are left out"]
+    records = list(read_documents(CorpusFile(notes, encoding="cp1252")))
+    assert records[-1][:3] == ("d.txt", "", "Café") and len(records) == 4
+
+
+def test_ids_and_titles_of_other_types(tmp_path):
+    table = pa.table({"id": [1.0, None], "title": [1984, None], "text": ["a", "b"], "__index_level_0__": [5, 6]})
+    pq.write_table(table, tmp_path / "x.parquet")
+    assert [record[:4] for record in read_documents(tmp_path / "x.parquet")] == [
+        ("1", "1984", "a", {}), ("x.parquet:2", "", "b", {}),
+    ]  # fmt: skip
+
+
+def test_columns_of_parquet_of_every_type(tmp_path):
+    columns = {
+        "text": ["a"], "dec": pa.array([1], pa.decimal128(38, 0)), "same": [1],
+        "ts": pa.array([10**18 + 1], pa.timestamp("ns", "UTC")), "dict": pa.array(["q"]).dictionary_encode(),
+        "far": pa.array([2**62], pa.timestamp("us")), "dur": pa.array([5], pa.duration("ns")), "bin": [b"\xff\xfe"],
+        "map": pa.array([[("k", 1)]], pa.map_(pa.string(), pa.int64())), "st": pa.array([{"x": {"y": 2}}]),
+        "big": pa.array([2**63], pa.uint64()), "half": pa.array([1.5], pa.float16()), "nan": [float("nan")],
+        "emb": pa.array([[0.5] * 2000]), "time": pa.array([1], pa.time32("s")),
+    }  # fmt: skip
+    table = pa.table(columns)
+    table = table.append_column("same", pa.array([2]))
+    pq.write_table(table, tmp_path / "x.parquet")
+    metadata, said = read(tmp_path / "x.parquet")
+    assert metadata == {
+        "x.parquet:1": {
+            "dec": 1, "ts": "2001-09-09T01:46:40+00:00", "dur": 0, "map.k": 1, "st.x.y": 2, "big": str(2**63),
+            "half": 1.5, "dict": "q", "time": "00:00:01",
+        }
+    }  # fmt: skip
+    for name in ("far", "bin", "emb", "same"):
+        assert any(f"'{name}'" in line for line in said), name
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet", "jsonl"])
+def test_reading_takes_time_in_proportion_to_the_columns(tmp_path, kind):
+    def seconds(count):
+        path, names = tmp_path / f"{count}.{kind}", [f"c{n}" for n in range(count)]
+        if kind == "csv":
+            path.write_text(",".join(names) + ",text\n" + "1," * count + "a\n")
+        elif kind == "parquet":
+            pq.write_table(pa.table({**{name: ["x"] for name in names}, "text": ["a"]}), path)
+        else:
+            path.write_text(json.dumps({**dict.fromkeys(names, 1), "text": "a"}))
+        begun = time.process_time()
+        assert len(next(iter(read_documents(path))).metadata) == count
+        return time.process_time() - begun
+
+    few, many = 300, 3000
+    seconds(few)
+    assert seconds(many) < 4 * many / few * max(seconds(few), 0.003)
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")
+def test_a_pipe_of_a_table_is_read_once(tmp_path):
+    os.mkfifo(tmp_path / "p.tsv")
+    content = 'id\ttext\tn\n1\t"a\t5\n2\tb"\t6\n'
+    writer = threading.Thread(target=(tmp_path / "p.tsv").write_text, args=(content,))
+    writer.start()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        records = list(read_documents(tmp_path / "p.tsv"))
+    writer.join()
+    assert [record[:4] for record in records] == [("1", "", '"a', {"n": 5}), ("2", "", 'b"', {"n": 6})]
