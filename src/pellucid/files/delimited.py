@@ -265,15 +265,15 @@ class _RowReader:
     def _next_marked(self, first: int, pieces: list[str]) -> str:
         """Return the next line with a quotation mark, and add what is before it to the cell that began in a line."""
         text, line = self._lines.take_until('"', MAX_LINE_BYTES)
+        pieces.append(text)
         if line is None or sum(map(len, pieces)) > MAX_LINE_BYTES:
-            within = f" within {MAX_LINE_BYTES:,} characters" if len(text) > MAX_LINE_BYTES else ""
+            within = f" within {MAX_LINE_BYTES:,} characters" if line is not None or len(text) > MAX_LINE_BYTES else ""
             hint = "If quotation marks are part of the text: --quoting none"
             if any('\\"' in piece for piece in pieces[:3]):
                 hint = "If a backslash stands before those in cells: --quoting backslash"
             raise CorpusError(
                 f"{self._path}, line {first}: a quotation mark opens a cell, and none closes it{within}. {hint}"
             )
-        pieces.append(text)
         return line
 
     def _next_line(self, first: int, size: int) -> str:

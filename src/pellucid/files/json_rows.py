@@ -16,6 +16,7 @@ from pellucid.files.lines import MAX_LINE_BYTES, LineReader, open_file, utf8_chu
 
 _MAX_VALUES = 4_000_000  # of a line or an item: each takes about a hundred bytes
 _DECODER = json.JSONDecoder()
+_MAY_GO_ON = ("", *"+-.eE0123456789")
 _SPACE = re.compile(r"[ \t\r\n]*")
 _LINES_HINT = "Write an array of objects or JSON lines, in pandas: frame.to_json(path, orient='records', lines=True)"
 
@@ -136,15 +137,18 @@ class _Text:
                 try:
                     value, end = _DECODER.raw_decode(self._content, self.start)
                 except json.JSONDecodeError:
-                    if len(self._content) - self.start > MAX_LINE_BYTES:
-                        hint = f"not JSON, or one value of more than {MAX_LINE_BYTES:,} characters. {_LINES_HINT}"
-                        raise CorpusError(hint) from None
-                    if not self._read():
+                    if len(self._content) - self.start <= MAX_LINE_BYTES and self._read():
+                        continue
+                    if len(self._content) - self.start <= MAX_LINE_BYTES:
                         raise
-                    continue
-            if end < len(self._content) or not self._read():  # the end of a number may be in what comes next
-                self.start = end
-                return value
+                    end = len(self._content)
+                if end - self.start > MAX_LINE_BYTES:
+                    hint = f"not JSON, or one value of more than {MAX_LINE_BYTES:,} characters. {_LINES_HINT}"
+                    raise CorpusError(hint)
+            if self._content[end : end + 1] in _MAY_GO_ON and self._read():  # a number, if that was one
+                continue
+            self.start = end
+            return value
 
     def _read(self) -> bool:
         """Read on, at least as much again as there is; return whether there was more."""
