@@ -40,6 +40,7 @@ from pellucid.progress import Progress
 from pellucid.query import Query
 from pellucid.store import temporary_folder
 from pellucid.text import words_before
+from pellucid.unicode import canonicalize
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -81,6 +82,7 @@ class Embedder(ABC):
     similarity_fn_name: ClassVar[str] = "cosine"
     """What `similarity` computes of two rows of `encode`, in sentence-transformers' words."""
 
+    _normalizes: ClassVar[bool] = False  # whether `_encode` takes texts in any Unicode form; else they come in NFC
     _truncates: ClassVar[bool] = False  # whether the first dimensions alone are a smaller model
     _folder: Path | None = None  # that the model was opened from
 
@@ -252,7 +254,7 @@ class Embedder(ABC):
         if not plain:
             texts, role = self._asked(texts, options)
         bar = bool(options.show_progress_bar) and not single
-        rows = self._encode(texts, role, batch_size=options.batch_size, show_progress_bar=bar)
+        rows = self._encode(self._in_form(texts), role, batch_size=options.batch_size, show_progress_bar=bar)
         if not plain:
             rows = options.applied(rows, self.device)
         return rows[0] if single else rows
@@ -320,16 +322,21 @@ class Embedder(ABC):
         done = 0
         with Progress("encoding", enabled=show_progress_bar) as progress:
             while block := check_texts(islice(texts, size), first=done):
-                yield self._encode(block, role, batch_size=PLAIN.batch_size, show_progress_bar=False)
+                yield self._encode_each(block, [role])
                 done += len(block)
                 progress.advance(len(block))
 
     def _encode_each(self, texts: list[str], roles: Sequence[Role]) -> Any:
-        """Return one row for each of a few texts, each in its own role."""
+        """Return one row for each of some texts, each in its own role."""
         if len(set(roles)) == 1:
-            return self._encode(texts, roles[0], batch_size=PLAIN.batch_size, show_progress_bar=False)
+            forms = self._in_form(texts)
+            return self._encode(forms, roles[0], batch_size=PLAIN.batch_size, show_progress_bar=False)
         rows = [self._encode_each([text], [role]) for text, role in zip(texts, roles, strict=True)]
         return stacked(rows)
+
+    def _in_form(self, texts: Any) -> Any:
+        """Return checked texts as `_encode` takes them: equivalent strings are one text for every model."""
+        return texts if self._normalizes else list(map(canonicalize, texts))
 
     def get_sentence_embedding_dimension(self) -> int:
         """Return `get_embedding_dimension()`; the older name in sentence-transformers."""

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from pellucid.embeddings import PLAIN, Role, unit_rows
+from pellucid.embeddings import Role, unit_rows
 from pellucid.forks import cached_property
 from pellucid.rows import DIMENSION, EMBEDDING, REMAINDER, Row
 from pellucid.text import Coverage, Span
@@ -75,7 +75,7 @@ class Query:
         """The row that `encode` gives in this role: float32 [dimension], or CSR [1, dimension]."""
         if self._vector is not None:
             return self._vector()
-        return self.model._encode([self.text], self.role, batch_size=PLAIN.batch_size, show_progress_bar=False)[0]
+        return self.model._encode_each([self.text], [self.role])[0]
 
     @cached_property
     def unit(self) -> StoredVector:

@@ -3,7 +3,8 @@
 The rule is that of the static-word-embeddings paper and its published code: BERT's pre-tokenizer without its normaliser
 (split at whitespace, every punctuation mark on its own; case and accents kept), then punctuation dropped. The authors
 drop the marks of a list, which differs between their files; here every character that BERT's pre-tokenizer isolates is
-dropped.
+dropped. An apostrophe is such a mark ("don't" is "don" and "t"), as in the tables of the authors; a combining mark is
+none. The rule is applied to the word form of a text (`unicode.py`), and spans stand in the user's own string.
 
 Beyond the paper, a vocabulary cuts scripts that are written without spaces into the longest words it knows, and finds
 phrases: entries of several words, such as "new york". `Vocabulary.split` does both; `split_words` alone does neither.
@@ -17,8 +18,8 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
-from functools import lru_cache
-from itertools import pairwise
+from functools import cache, lru_cache
+from itertools import count, pairwise
 from typing import Any, NamedTuple, TypeVar
 
 from tokenizers import Tokenizer
@@ -26,7 +27,7 @@ from tokenizers.pre_tokenizers import BertPreTokenizer
 
 from pellucid.errors import InputError, without_panic
 from pellucid.forks import cached_property
-from pellucid.unicode import unspaced_run, well_formed
+from pellucid.unicode import NormalizedText, graphemes, is_word_form, lowercase, marks, normalize, unspaced_run
 
 _Start = TypeVar("_Start")
 
@@ -61,7 +62,8 @@ _SAYING_LITTLE = ENGLISH_STOP_WORDS | frozenset(
     january february march april june july august september october november december
     monday tuesday wednesday thursday friday saturday sunday""".split()
 )
-_LETTERS = re.compile(r"[^\W\d_]+")
+_LETTERS = r"(?:[^\W\d_]|[{}])+"
+_CLUSTERED = re.compile("[\u0e31-\u0e4e\u0eb1-\u0ece\u1000-\u109f\u1780-\u17dd\u3099\u309a\ua9e5\uaa7b-\uaa7d]")
 
 
 NEGATIONS = frozenset(
@@ -109,9 +111,15 @@ def _is_punctuation(mark: str) -> bool:
 
 
 def split_words(text: str) -> list[Word]:
-    """Return the words of `text` in order, with their character spans."""
+    """Return the words of `text` in order: in word form, with their character spans in `text`."""
+    form = normalize(text)
+    return _in_original(_split(form.text), form)
+
+
+def _split(text: str) -> list[Word]:
+    """Return the words of a text that is in word form."""
     words = []
-    for found in _BETWEEN_ASCII_MARKS.finditer(well_formed(text)):
+    for found in _BETWEEN_ASCII_MARKS.finditer(text):
         piece, start = found[0], found.start()
         if piece.isascii() or piece.isalnum():  # letters and digits hold no mark to split at
             words.append(Word(piece, start, found.end()))
@@ -119,6 +127,11 @@ def split_words(text: str) -> list[Word]:
             pieces = _PRE_TOKENIZER.pre_tokenize_str(piece)
             words += [Word(p, start + s, start + e) for p, (s, e) in pieces if e - s > 1 or not _is_punctuation(p)]
     return words
+
+
+def _in_original(words: list[Word], form: NormalizedText) -> list[Word]:
+    """Return words of a word form with their spans in the original text."""
+    return words if form.is_original else [Word(word.text, *form.span(*word[1:])) for word in words]
 
 
 @dataclass(frozen=True)
@@ -166,7 +179,7 @@ class Coverage:
             count += 1
             parts += part  # one after the other, as `numpy.bincount` adds in the path for many texts
             if part <= NOTED:
-                read_as.setdefault(word.lower(), (word, other))
+                read_as.setdefault(lowercase(word), (word, other))
         return cls(known, total, count, (known - count + parts) / total if total else 1.0, tuple(read_as.values()))
 
     @property
@@ -200,8 +213,14 @@ def words_before(text: str, end: int) -> tuple[Coverage, tuple[Span, ...]]:
 
 def content_words(text: str) -> set[str]:
     """Return the lower-case words that carry content: no (English) function words, dates, numbers or short words."""
-    words = {word.lower() for word in _LETTERS.findall(text)}
+    words = {lowercase(word) for word in _letters().findall(normalize(text).text)}
     return {word for word in words - _SAYING_LITTLE if len(word) > 2 or unspaced_run.match(word)}
+
+
+@cache
+def _letters() -> re.Pattern[str]:
+    """Return the pattern of letters in a row, with their combining marks."""
+    return re.compile(_LETTERS.format(marks()))
 
 
 def is_phrase(word: str) -> bool:
@@ -240,6 +259,11 @@ RECOGNIZABLE_PREFIX = PrefixRule(3, 0.5)
 class Vocabulary:
     """The words of a static model and the rules that find them in a text and a row for any word.
 
+    Attributes:
+        words: in row order, as they were given.
+        forms: the same as texts are read: in word form.
+        prefixes: the rule for words that have no row.
+
     `split` finds the words of a text. `row` finds the row of a word, in order (section 4.1 of the paper and its
     footnote 9): the word itself; its lower-case form; and for a word of several pieces of the teacher's tokenizer, the
     longest prefix that ends between two pieces and is a known word ("tokenisers" -> token ##iser ##s -> "tokeniser",
@@ -269,6 +293,20 @@ class Vocabulary:
         if len(self._row) != len(words):
             twice = next(word for row, word in enumerate(words) if self._row[word] != row)
             raise InputError(f"the vocabulary holds {twice!r} twice")
+        self.forms = self._as_in_texts()
+
+    def _as_in_texts(self) -> Sequence[str]:
+        """Return the words in their word form, in which texts are read, and find their rows by it.
+
+        A word stays as it is where its word form is another word of the vocabulary, which texts then mean.
+        """
+        forms: dict[int, str] = {}
+        for word in self.words:
+            if not (word.isascii() or is_word_form(word)):
+                form, row = JOINER.join(normalize(word).text.split()), self._row[word]
+                if form and self._row.setdefault(form, row) == row:
+                    forms[row] = form
+        return [forms.get(row, word) for row, word in enumerate(self.words)] if forms else self.words
 
     def with_words(self, words: Sequence[str]) -> Vocabulary:
         """Return a vocabulary of other words, with this one's tokenizer and rule for prefixes."""
@@ -303,8 +341,8 @@ class Vocabulary:
     @cached_property
     def cased(self) -> bool:
         """Whether a word is not in lower case: case then tells words apart."""
-        every = " ".join(self.words)
-        return every != every.lower()
+        every = " ".join(self.forms)
+        return every != lowercase(every)
 
     @property
     def cuts_scripts(self) -> bool:
@@ -321,22 +359,26 @@ class Vocabulary:
 
     def has_row(self, word: str) -> bool:
         """Whether `word` has a row of its own, as it is or in lower case: not one of its beginning."""
-        return word in self._row or word.lower() in self._row
+        return self._exact_row(word) >= 0
 
     def row(self, word: str) -> int:
         """Return the row of `word`, or -1 for an unknown word."""
-        row = self._row.get(word, -1)
-        if row < 0:
-            row = self._row.get(word.lower(), -1)
+        row = self._exact_row(word)
         return row if row >= 0 or self._subwords is None else self._prefix_row(word)
+
+    def _exact_row(self, word: str) -> int:
+        """Return the row of `word` as it is or in lower case, or -1."""
+        row = self._row.get(word, -1)
+        return row if row >= 0 else self._row.get(lowercase(word), -1)
 
     def factors(self, given: Mapping[str, float]) -> dict[int, float]:
         """Return factors of words and phrases ("new york") by row, after checking them."""
         found: dict[int, float] = {}
         for word, factor in given.items():
-            spelled = next(filter(self.has_row, (word, JOINER.join(word.split()))), None)
+            form = normalize(word).text
+            spelled = next(filter(self.has_row, (form, JOINER.join(form.split()))), None)
             if spelled is None:
-                near = get_close_matches(word.lower(), map(shown_word, self.words), 1)
+                near = get_close_matches(lowercase(form), map(shown_word, self.words), 1)
                 hint = f"; did you mean {near[0]!r}?" if near else ""
                 raise InputError(f"{word!r:.80} is not in the vocabulary{hint}")
             row = self.row(spelled)
@@ -361,25 +403,28 @@ class Vocabulary:
         >>> [word.text for word in Vocabulary(["new\u2581york", "東京", "に"]).split("New York、東京都に")]
         ['New▁York', '東京', '都', 'に']
         """
-        words = split_words(text)
-        if self._unspaced_lengths and not text.isascii():
+        form = normalize(text)
+        words = _split(form.text)
+        if self._unspaced_lengths and not form.text.isascii():
             words = [part for word in words for part in self._cut(word)]
-        return list(self._with_phrases(words, text)) if self._phrase_lengths else words
+        return _in_original(list(self._with_phrases(words, form.text)) if self._phrase_lengths else words, form)
 
-    def spaced(self, texts: list[str]) -> list[str]:
-        """Return texts in which `split_words` finds the words that `split` finds in the originals."""
-        if not self.needs_spaces(is_ascii=False):
-            return texts
-        return [self._spaced(text) if self.needs_spaces(is_ascii=text.isascii()) else text for text in texts]
+    def spaced(self, texts: list[str], *, normal: bool = False) -> list[str]:
+        """Return texts, in word form, in which `split_words` finds the words that `split` finds in the originals.
+
+        With `normal` they are in word form already.
+        """
+        forms = texts if normal else [normalize(text).text for text in texts]
+        return [self._spaced(form) if self.needs_spaces(is_ascii=form.isascii()) else form for form in forms]
 
     def needs_spaces(self, *, is_ascii: bool) -> bool:
-        """Whether `spaced` may change a text: of ASCII alone only where the vocabulary has phrases."""
+        """Whether words stand without spaces in a text: in ASCII alone only where the vocabulary has phrases."""
         return bool(self._phrase_lengths) or (bool(self._unspaced_lengths) and not is_ascii)
 
     def _spaced(self, text: str) -> str:
+        spaced = text
         if text.isascii():
             return self._spaced_ascii(text)
-        spaced = text
         if self._unspaced_lengths and unspaced_run.search(text):
             if self._has_mixed or JOINER in text:  # a piece such as "T恤" may have to stay whole
                 return " ".join([word.text for word in self.split(text)])
@@ -406,20 +451,20 @@ class Vocabulary:
     @cached_property
     def _unspaced_lengths(self) -> dict[str, tuple[int, ...]]:
         """The lengths of the known words in unspaced scripts by their first two characters, longest first."""
-        words = [word for word in self.words if not word.isascii() and unspaced_run.fullmatch(word)]
+        words = [word for word in self.forms if not word.isascii() and unspaced_run.fullmatch(word)]
         return _lengths((word[:2], len(word)) for word in words if len(word) > 1)
 
     @cached_property
     def _has_mixed(self) -> bool:
         """Whether a known word holds characters of unspaced scripts beside others."""
-        words = (word for word in self.words if not word.isascii() and not is_phrase(word))
+        words = (word for word in self.forms if not word.isascii() and not is_phrase(word))
         return any(unspaced_run.search(word) and not unspaced_run.fullmatch(word) for word in words)
 
     @cached_property
     def _phrase_lengths(self) -> dict[str, dict[str, tuple[int, ...]]]:
         """The numbers of words of the known phrases by their first and second word in lower case, longest first."""
-        phrases = [word.split(JOINER) for word in self.words if JOINER in word and is_phrase(word)]
-        lengths = _lengths(((parts[0].lower(), parts[1].lower()), len(parts)) for parts in phrases)
+        phrases = [word.split(JOINER) for word in self.forms if JOINER in word and is_phrase(word)]
+        lengths = _lengths(((lowercase(parts[0]), lowercase(parts[1])), len(parts)) for parts in phrases)
         nested: dict[str, dict[str, tuple[int, ...]]] = {}
         for (first, second), several in lengths.items():
             nested.setdefault(first, {})[second] = several
@@ -428,7 +473,7 @@ class Vocabulary:
     @cached_property
     def _phrase_pairs(self) -> set[tuple[str, str]] | None:
         """Two runs of letters that each phrase begins with; None if one has fewer."""
-        starts = [_simple_words(phrase)[:2] for phrase in self.words if is_phrase(phrase)]
+        starts = [_simple_words(phrase)[:2] for phrase in self.forms if is_phrase(phrase)]
         return {(start[0], start[1]) for start in starts} if all(len(start) == 2 for start in starts) else None
 
     def _cut(self, word: Word) -> Iterator[Word]:
@@ -449,15 +494,17 @@ class Vocabulary:
             yield Word(text[done:], start + done, word.end)
 
     def _longest_known(self, run: str) -> list[str]:
+        """Cut a run of unspaced script into known words and single grapheme clusters; no word ends inside one."""
+        ends = {end for _, end in graphemes(run)} if _CLUSTERED.search(run) else range(1, len(run) + 1)
         found = []
         place = 0
         while place < len(run):
             for length in self._unspaced_lengths.get(run[place : place + 2], ()):
                 part = run[place : place + length]
-                if part in self._row:
+                if part in self._row and place + length in ends:
                     break
             else:
-                part = run[place]
+                part = run[place : next(end for end in count(place + 1) if end in ends)]
             found.append(part)
             place += len(part)
         return found
@@ -471,7 +518,7 @@ class Vocabulary:
 
         texts = [word.text for word in words]
         done = 0
-        for start, end, phrase in self._phrases(texts, [word.lower() for word in texts], close):
+        for start, end, phrase in self._phrases(texts, list(map(lowercase, texts)), close):
             yield from words[done:start]
             yield Word(phrase, words[start].start, words[end - 1].end)
             done = end
@@ -521,4 +568,4 @@ def _lengths(found: Iterable[tuple[_Start, int]]) -> dict[_Start, tuple[int, ...
 
 def _simple_words(text: str) -> list[str]:
     """Return the runs of letters and digits of `text` in lower case."""
-    return _SIMPLE.findall(text.lower().replace("\u03c2", "\u03c3"))  # sigma at the end of a word
+    return _SIMPLE.findall(lowercase(text).replace("\u03c2", "\u03c3"))  # sigma at the end of a word

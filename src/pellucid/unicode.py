@@ -14,7 +14,7 @@ one character or as two. What works with words (static tables, BM25, near-duplic
 
 `lowercase` is `str.lower` without the dot that Python leaves above the i of "\u0130stanbul".
 
-The user's string is never changed. A `NormalizedText` says for each of its characters where it comes from, in whole
+The user's string is never changed. A `NormalizedText` knows for each of its characters where it comes from, in whole
 grapheme clusters (what a reader takes for one character, by UAX #29), so that no span ends inside one.
 """
 
@@ -25,7 +25,6 @@ import unicodedata
 from collections.abc import Callable
 from functools import cache, lru_cache
 from itertools import chain
-from typing import NamedTuple
 from unicodedata import category, combining, decomposition, is_normalized
 
 import numpy as np
@@ -34,6 +33,7 @@ from tokenizers import Regex
 from tokenizers.pre_tokenizers import Split
 
 Offsets = npt.NDArray[np.int64]
+_Piece = tuple[str, tuple[int, ...], tuple[int, ...]]  # the form of a piece; where its characters start and end there
 
 UNSPACED = (
     r"\u2e80-\u2fdf\u3005-\u3007\u303b\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"  # Han
@@ -54,8 +54,9 @@ unspaced_run = re.compile(f"[{UNSPACED}]+")
 _ARABIC = r"\u0620-\u063f\u0641-\u064a\u066e-\u066f\u0671-\u06d3\u06d5\u06ee\u06ef\u06fa-\u06ff\u0750-\u077f"
 _INVISIBLE = (
     r"\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e\u2060-\u206f\u3164"
-    r"\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufff8\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff"
+    r"\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufff8"
 )
+_INVISIBLE_BEYOND = r"\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff"
 _POINTS = (
     r"\u0591-\u05bd\u05bf\u05c1\u05c2\u05c4\u05c5\u05c7"  # Hebrew
     r"\u0610-\u061a\u0640\u064b-\u0652\u0656-\u065f\u0670\u06d6-\u06dc\u06df-\u06e4\u06e7\u06e8\u06ea-\u06ed"  # Arabic
@@ -65,18 +66,16 @@ _DRAWN_DIFFERENTLY = (  # some characters that do not change are among them: `_f
     r"\u00b5\u0132\u0133\u013f\u0140\u0149\u017f\u01c4-\u01cc\u01f1-\u01f3\u03d0-\u03d6\u03f0-\u03f9\u0587"
     r"\u0675-\u0678\u0edc\u0edd\u0f77\u0f79\u1d62-\u1d6a\u1e9a\u1e9b\u2080-\u209c\u2100-\u2149"
     r"\u2160-\u217f\u2c7c\u2e9f\u2ef3\u2f00-\u2fd5\u3038-\u303a\u309f\u30ff\u3250\u32c0-\u32cf\u32ff-\u33ff"
-    r"\ufb00-\ufdff\ufe10-\ufe19\ufe30-\ufeff\uff01-\uffee\U0001d400-\U0001d7ff\U0001e030-\U0001e08f"
-    r"\U0001ee00-\U0001eeff\U0001f130-\U0001f149\U0001f14a-\U0001f14f\U0001f190\U0001f200-\U0001f23b"
-    r"\U0001fbf0-\U0001fbf9"
+    r"\ufb00-\ufdff\ufe10-\ufe19\ufe30-\ufeff\uff02-\uff07\uff0a\uff0b\uff0d-\uff19\uff1c-\uff1e\uff20-\uffee"
 )
+_BEYOND = r"\U0001bca0-\U0001f251\U0001fbf0-\U000e0fff"  # where some are: a search for few ranges is much faster
 _SEQUENCES = r"\u0307\u0e4d\u0ecd"  # characters that `_SPELLINGS` changes together with the one before or after
-_DIFFERENT = re.compile(f"[{_INVISIBLE}{_POINTS}{_DRAWN_DIFFERENTLY}{_SEQUENCES}]")  # what word form may change
-_LEFT_OUT = re.compile(f"[{_INVISIBLE}{_POINTS}]+")
+_DIFFERENT = re.compile(f"[{_INVISIBLE}{_POINTS}{_DRAWN_DIFFERENTLY}{_SEQUENCES}{_BEYOND}]")  # what may change
+_LEFT_OUT = re.compile(f"[{_INVISIBLE}{_INVISIBLE_BEYOND}{_POINTS}]+")
 _VARIANTS = re.compile("[\ufe00-\ufe0f\U000e0100-\U000e01ef]+")  # selectors, such as of an emoji's colours
 _TRAILING = re.compile("[\u00ad\u200b\u2060\ufeff]+$")  # invisible, and no part of the character before
 
 _PIECE = re.compile(r"\S+(?:(?<=\u00ad)\r?\n[ \t]*\S+)*")  # what blanks divide, unless a soft hyphen ends the line
-_EQUAL_BLANKS = {0x2000: 0x2002, 0x2001: 0x2003}  # the only blanks with another canonical form
 _GRAPHEMES = Split(Regex(r"\X"), "isolated")
 _DIVIDES = re.compile(f"[{UNSPACED}]\u200b[{UNSPACED}]|[{_ARABIC}]\u200c[{_ARABIC}]")
 _MARK_BLOCKS = (  # code points from and up to, between which all marks are
@@ -88,7 +87,8 @@ _CACHED_LENGTH = 64  # characters of a piece whose form is remembered: a longer 
 _SAME_LETTERS = frozenset(
     f"<{tag}>" for tag in "wide narrow font initial medial final isolated square sub vertical".split()
 )
-_KEPT_LETTERS = re.compile("[\u0e33\u0eb3\u3131-\u318e]")  # ordinary Thai, Lao and Korean letters
+_ORDINARY = re.compile(r"[\u0e33\u0eb3\u3131-\u318e\uff01\uff08\uff09\uff0c\uff1a\uff1b\uff1f]")
+"""Letters of Thai, Lao and Korean and the punctuation of Chinese that have compatibility decompositions."""
 _SPELLINGS: tuple[tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]], ...] = (
     (re.compile("i\u0307"), "i"),  # what lower-casing leaves of a capital I with a dot
     (re.compile("\u0e4d([\u0e48-\u0e4b]?)\u0e32"), "\\1\u0e33"),  # Thai sara am in two characters
@@ -109,34 +109,69 @@ def well_formed(text: str) -> str:
     return text
 
 
-class NormalizedText(NamedTuple):
+class NormalizedText:
     """A text as models read it, and where each of its characters comes from.
 
     Attributes:
         text: its normal form.
-        starts: where what each character stands for starts in the original, int64 [characters]; None where the two
-            have the same characters in the same places.
-        ends: where it ends there.
     """
 
-    text: str
-    starts: Offsets | None = None
-    ends: Offsets | None = None
+    __slots__ = ("_form_of", "_offsets", "_original", "text")
+
+    def __init__(
+        self, text: str, original: str | None = None, form_of: Callable[[str], _Piece | None] | None = None
+    ) -> None:
+        """Take the form, and where it is another than the original: that, and what made it of pieces."""
+        self.text, self._original, self._form_of = text, original, form_of
+        self._offsets: tuple[Offsets, Offsets] | None = None
+
+    @property
+    def is_original(self) -> bool:
+        """Whether each character stands where it does in the original."""
+        return self._form_of is None
+
+    @property
+    def offsets(self) -> tuple[Offsets, Offsets]:
+        """Where what each character stands for starts and ends in the original, both int64 [characters]."""
+        if self._offsets is None:
+            whole = np.arange(len(self.text) + 1)
+            self._offsets = (whole[:-1], whole[1:]) if self._form_of is None else self._found()
+        return self._offsets
+
+    def _found(self) -> tuple[Offsets, Offsets]:
+        assert self._original is not None and self._form_of is not None
+        starts: list[int] = []
+        ends: list[int] = []
+        done = 0
+        for match in _PIECE.finditer(self._original):
+            form = None if match[0].isascii() else self._form_of(match[0])
+            if form is not None:
+                first = match.start()
+                starts += range(done, first)
+                ends += range(done + 1, first + 1)
+                starts += [first + place for place in form[1]]
+                ends += [first + place for place in form[2]]
+                done = match.end()
+        starts += range(done, len(self._original))
+        ends += range(done + 1, len(self._original) + 1)
+        return np.array(starts, np.int64), np.array(ends, np.int64)
 
     def span(self, start: int, end: int) -> tuple[int, int]:
         """Return the span of the original that `text[start:end]` comes from, in whole grapheme clusters."""
-        if self.starts is None or self.ends is None:
+        if self._form_of is None:
             return start, end
+        starts, ends = self.offsets
         if start < end:
-            return int(self.starts[start]), int(self.ends[end - 1])
-        place = int(self.starts[start]) if start < len(self.starts) else int(self.ends[-1]) if len(self.ends) else 0
+            return int(starts[start]), int(ends[end - 1])
+        place = int(starts[start]) if start < len(starts) else int(ends[-1]) if len(ends) else 0
         return place, place
 
     def spans(self, spans: Offsets) -> Offsets:
         """Return what `span` does of many spans, none of them empty, int64 [spans, 2]."""
-        if self.starts is None or self.ends is None or not len(spans):
+        if self._form_of is None or not len(spans):
             return spans
-        return np.stack([self.starts[spans[:, 0]], self.ends[spans[:, 1] - 1]], axis=1)
+        starts, ends = self.offsets
+        return np.stack([starts[spans[:, 0]], ends[spans[:, 1] - 1]], axis=1)
 
 
 def canonicalize(text: str) -> str:
@@ -147,7 +182,9 @@ def canonicalize(text: str) -> str:
 def canonicalize_with_offsets(text: str) -> NormalizedText:
     """Return the canonical form of a text, and where it comes from."""
     text = well_formed(text)
-    return NormalizedText(text) if is_normalized("NFC", text) else _assembled(text, _canonical_piece)
+    if is_normalized("NFC", text):
+        return NormalizedText(text)
+    return NormalizedText(unicodedata.normalize("NFC", text), text, _canonical_piece)
 
 
 def normalize(text: str) -> NormalizedText:
@@ -157,8 +194,13 @@ def normalize(text: str) -> NormalizedText:
     >>> form.text, form.span(4, 13)
     ('The efficient information', (4, 11))
     """
+    if text.isascii():
+        return NormalizedText(text)
     text = well_formed(text)
-    return NormalizedText(text) if _is_word_form(text) else _assembled(text, _word_piece)
+    form = unicodedata.normalize("NFC", text)
+    if _DIFFERENT.search(form):
+        form = _PIECE.sub(_word_form_of, form)
+    return NormalizedText(form) if form == text else NormalizedText(form, text, _word_piece)
 
 
 def lowercase(text: str) -> str:
@@ -195,6 +237,11 @@ def marks() -> str:
     return "".join(f"{chr(first)}-{chr(last)}" for first, last in ranges)
 
 
+def is_spelled_with_marks(word: str) -> bool:
+    """Whether a word is in word form, and made of letters and their combining marks alone."""
+    return is_word_form(word) and word[0].isalpha() and all(c.isalpha() or category(c)[0] == "M" for c in word)
+
+
 def may_change(character: str) -> bool:
     """Whether the word form of a text with `character` may be another; any other text is in word form as it is."""
     return bool(
@@ -206,37 +253,9 @@ def may_change(character: str) -> bool:
     )
 
 
-def _is_word_form(text: str) -> bool:
-    """Whether a text is in word form for certain."""
+def is_word_form(text: str) -> bool:
+    """Whether a text is in word form, as far as its characters tell one by one."""
     return text.isascii() or (is_normalized("NFC", text) and not _DIFFERENT.search(text))
-
-
-_Piece = tuple[str, tuple[int, ...], tuple[int, ...]]  # the form of a piece; where its characters start and end there
-
-
-def _assembled(text: str, form_of: Callable[[str], _Piece | None]) -> NormalizedText:
-    """Return a text with the forms of its pieces in their places."""
-    parts: list[str] = []
-    starts: list[int] = []
-    ends: list[int] = []
-    done = 0
-    for match in _PIECE.finditer(text):
-        piece, first = match[0], match.start()
-        form = None if piece.isascii() else form_of(piece)
-        if form is None:
-            continue
-        parts += text[done:first], form[0]
-        starts += range(done, first)
-        ends += range(done + 1, first + 1)
-        starts += [first + place for place in form[1]]
-        ends += [first + place for place in form[2]]
-        done = match.end()
-    if not done:
-        return NormalizedText(text.translate(_EQUAL_BLANKS))
-    parts.append(text[done:])
-    starts += range(done, len(text))
-    ends += range(done + 1, len(text) + 1)
-    return NormalizedText("".join(parts).translate(_EQUAL_BLANKS), np.array(starts, np.int64), np.array(ends, np.int64))
 
 
 def _canonical_piece(piece: str) -> _Piece | None:
@@ -247,9 +266,14 @@ def _canonical_piece(piece: str) -> _Piece | None:
 
 
 def _word_piece(piece: str) -> _Piece | None:
-    if _is_word_form(piece):
+    if is_word_form(piece):
         return None
     return _remembered(piece) if len(piece) <= _CACHED_LENGTH else _word_form(piece)
+
+
+def _word_form_of(piece: re.Match[str]) -> str:
+    form = None if piece[0].isascii() else _word_piece(piece[0])
+    return piece[0] if form is None else form[0]
 
 
 def _word_form(piece: str) -> _Piece | None:
@@ -294,7 +318,7 @@ def _folded(cluster: str) -> str:
 def _same_letters(character: str) -> str:
     """Return the plain letters or digits that a character is only another drawing of; any other as it is."""
     tag, *points = decomposition(character).split() or [""]
-    if tag[:1] != "<" or _KEPT_LETTERS.match(character):
+    if tag[:1] != "<" or _ORDINARY.match(character):
         return character
     plain = "".join(chr(int(point, 16)) for point in points)
     if tag == "<compat>":  # also the tag of accents alone, dots, numbers in brackets, and signs that are more than

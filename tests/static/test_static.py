@@ -14,6 +14,7 @@ from pellucid.errors import InputError
 from pellucid.native.library import native
 from pellucid.static.embedder import StaticEmbedder
 from pellucid.text import Vocabulary
+from pellucid.unicode import lowercase, normalize
 
 WORDS = ["the", "apple", "Apple", "pear", "straße", "日本", "e\u0301cole", "naïve"]
 
@@ -165,8 +166,8 @@ def test_exchanging_the_texts_transposes_the_rows(model: StaticEmbedder, first: 
 def test_spans_hold_the_words_and_cover_each_word_once(model: StaticEmbedder, first: str, second: str) -> None:
     why = model.explain(first, second)
     for row in why.rows:
-        assert {why.text1[s:e].lower() for s, e in row.spans1} == {row.parts[0].lower()}
-        assert {why.text2[s:e].lower() for s, e in row.spans2} == {row.parts[1].lower()}
+        assert {lowercase(normalize(why.text1[s:e]).text) for s, e in row.spans1} == {lowercase(row.parts[0])}
+        assert {lowercase(normalize(why.text2[s:e]).text) for s, e in row.spans2} == {lowercase(row.parts[1])}
     places = [*why.word_contributions(1), *why.unknown1]
     assert len(places) == len(set(places)) or not why.rows
     assert sum(why.word_contributions(1).values()) == pytest.approx(why.score, abs=1e-9)

@@ -31,7 +31,7 @@ from pellucid.errors import InputError, require
 from pellucid.query import Floats, Terms
 from pellucid.rows import DIMENSION, Row
 from pellucid.text import content_words
-from pellucid.unicode import well_formed
+from pellucid.unicode import canonicalize
 from pellucid.views.parts import AnyPart, Heading, Note, TablePart, counted, signed
 from pellucid.views.report import Report
 
@@ -62,7 +62,7 @@ class ConceptReasons(Reasons):
         Raises:
             InputError: two names are equal or one is blank, a direction has no length, or `most` is below 1.
         """
-        self.names, self.common, self.most = list(map(well_formed, names)), np.asarray(common, np.float64), most
+        self.names, self.common, self.most = list(map(canonicalize, names)), np.asarray(common, np.float64), most
         self.directions = at_length_1(checked_vectors(directions, self.names, "concepts", len(self.common)))
         self._number = {name: number for number, name in enumerate(self.names)}
         lengths = np.abs(self.directions).sum(axis=1)
@@ -93,7 +93,7 @@ class ConceptReasons(Reasons):
             concepts: how many words are tried.
             most: how many concepts a text may have.
         """
-        vocabulary = words.table.vocabulary.words
+        vocabulary = words.table.vocabulary.forms
         rows = [row for row, word in enumerate(vocabulary) if content_words(word) == {word}][:concepts]
         directions = at_length_1((words.table.word_vectors(rows) @ words.arrays["map"]).astype(np.float32))
         names = [vocabulary[row] for row in rows]

@@ -27,7 +27,7 @@ from pellucid.progress import Progress
 from pellucid.query import Query
 from pellucid.store import writing_folder
 from pellucid.text import Coverage, Span
-from pellucid.unicode import well_formed
+from pellucid.unicode import canonicalize
 from pellucid.untrusted import without_bars
 
 WAYS = ("words", "tokens", "concepts")
@@ -226,7 +226,6 @@ class EncoderEmbedder(Embedder):
     def _encode(self, texts: list[str], role: Role, *, batch_size: int, show_progress_bar: bool) -> Vectors:
         if not texts:
             return np.zeros((0, self.get_embedding_dimension()), np.float32)
-        texts = list(map(well_formed, texts))
         if self.is_sentence_transformer:
             rows = self._encode_by_turns(texts, role, batch_size, show_progress_bar)
         else:
@@ -297,7 +296,7 @@ class EncoderEmbedder(Embedder):
         """
         if not hasattr(self.model, "tokenize"):
             return super().tokenize(texts)
-        ids: dict[str, Any] = self.model.tokenize(texts)
+        ids: dict[str, Any] = self.model.tokenize(list(map(canonicalize, texts)))
         return ids
 
     def _prompted(self, texts: list[str], prompt: str) -> tuple[list[str], Role]:
@@ -311,7 +310,6 @@ class EncoderEmbedder(Embedder):
 
     def tokenized(self, texts: list[str], role: Role) -> list[TokenizedText]:
         """Return texts as a SentenceTransformer's tokenizer reads them; a function is taken to read all."""
-        texts = list(map(well_formed, texts))
         if not self.is_sentence_transformer:
             return [TokenizedText(text, len(text)) for text in texts]
         return read_texts(self.model, texts, role)

@@ -16,7 +16,7 @@ import numpy as np
 from pellucid.embeddings import Role
 from pellucid.errors import without_panic
 from pellucid.text import Coverage, Span, split_words
-from pellucid.unicode import unspaced_run
+from pellucid.unicode import canonicalize, canonicalize_with_offsets, graphemes, unspaced_run
 
 _PROMPTS = {"query": ("query",), "document": ("document", "passage", "corpus")}
 _BLOCK = 256  # texts tokenized together
@@ -57,13 +57,13 @@ class TokenizedText(NamedTuple):
             if word.start >= self.end:
                 unknown.append((word.start, word.end))
                 continue
-            units = list(word_units(word.text, word.start)) if unread else []
+            units = list(word_units(self.text, word.start, word.end)) if unread else []
             read = [unit for unit in units if unit not in unread]
             unknown += (unit for unit in units if unit in unread)
             n_known += bool(read) or not units
             if 0 < len(read) < len(units):
-                share = sum(end - start for start, end in read) / len(word.text)
-                partly.append((word.text, "".join(self.text[slice(*unit)] for unit in read), share))
+                known = "".join(canonicalize(self.text[slice(*unit)]) for unit in read)
+                partly.append((word.text, known, len(known) / len(canonicalize(self.text[word.start : word.end]))))
         return Coverage.of(n_known, len(words), partly), tuple(unknown)
 
 
@@ -79,16 +79,19 @@ def read_texts(model: Any, texts: Sequence[str], role: Role) -> list[TokenizedTe
     tokenized: list[TokenizedText] = []
     for start in range(0, len(texts), _BLOCK):
         block = texts[start : start + _BLOCK]
-        inputs = [prompt + (text.lower() if lowers and len(text.lower()) == len(text) else text) for text in block]
+        forms = list(map(canonicalize_with_offsets, block))
+        canonical = (form.text for form in forms)
+        inputs = [prompt + (text.lower() if lowers and len(text.lower()) == len(text) else text) for text in canonical]
         with without_panic("the tokenizer"):
             encodings = backend.encode_batch(inputs)
-        for text, encoding in zip(block, encodings):
+        for text, form, encoding in zip(block, forms, encodings):
             tokens = list(islice(_tokens(encoding), room + 1))
             end = len(text)
             if len(tokens) > room:
-                end = max(0, max((span[1] for span, _, _ in tokens[:room]), default=0) - len(prompt))
+                last_read = max((span[1] for span, _, _ in tokens[:room]), default=0)
+                end = form.span(0, max(0, last_read - len(prompt)))[1]
             spans = [
-                (max(first - len(prompt), 0), max(last - len(prompt), 0))
+                form.span(max(first - len(prompt), 0), max(last - len(prompt), 0))
                 for (first, last), id, token in tokens[:room]
                 if id != tokenizer.unk_token_id and token.strip(_WORD_MARKS)
             ]
@@ -110,17 +113,21 @@ def _words_outside(spans: Sequence[Span], text: str) -> tuple[Span, ...]:
         is_inside[start:end] = True
     if is_inside.all():
         return ()
-    units = (unit for word in split_words(text) for unit in word_units(word.text, word.start))
-    return tuple(unit for unit in units if not is_inside[slice(*unit)].any())
+    return tuple(unit for unit in text_units(text) if not is_inside[slice(*unit)].any())
 
 
-def word_units(word: str, start: int) -> Iterator[Span]:
-    """Yield where a word stands that begins at `start`; in scripts without spaces each of its characters."""
-    done = 0
-    for run in unspaced_run.finditer(word):
-        if run.start() > done:
-            yield start + done, start + run.start()
-        yield from ((start + place, start + place + 1) for place in range(*run.span()))
-        done = run.end()
-    if done < len(word):
-        yield start + done, start + len(word)
+def text_units(text: str) -> Iterator[Span]:
+    """Yield where the words of a text stand; in scripts without spaces each of their characters."""
+    for span in dict.fromkeys((word.start, word.end) for word in split_words(text)):
+        yield from word_units(text, *span)
+
+
+def word_units(text: str, start: int, end: int) -> Iterator[Span]:
+    """Yield where a word of a text stands; in scripts without spaces each of its characters."""
+    for run in unspaced_run.finditer(text, start, end):
+        if run.start() > start:
+            yield start, run.start()
+        yield from ((run.start() + first, run.start() + last) for first, last in graphemes(run[0]))
+        start = run.end()
+    if start < end:
+        yield start, end

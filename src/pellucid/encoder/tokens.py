@@ -20,7 +20,7 @@ import numpy as np
 from pellucid.base import Embedder
 from pellucid.embeddings import Role
 from pellucid.encoder.reasons import Parts, Reasons
-from pellucid.encoder.tokenized import prompt_of, word_units
+from pellucid.encoder.tokenized import prompt_of
 from pellucid.encoder.vectors import unit_vectors
 from pellucid.encoder.words import mean_vector
 from pellucid.errors import InputError
@@ -29,8 +29,8 @@ from pellucid.forks import lock_of
 from pellucid.query import Floats
 from pellucid.rows import WORD, Row
 from pellucid.static.words import spans_by
-from pellucid.text import Span, split_words
-from pellucid.unicode import well_formed
+from pellucid.text import Span
+from pellucid.unicode import canonicalize, canonicalize_with_offsets, lowercase
 
 SPECIAL, PUNCTUATION, UNKNOWN = "(special tokens)", "(punctuation)", "(unknown words)"
 """The parts that are no word of the text. A prompt's tokens are among the first, blanks among the second."""
@@ -130,7 +130,7 @@ class TokenReasons(Reasons):
             key = keys[part]
             if key in _NO_WORDS:
                 return Row(key, (key,), 0.0, 0.0, key=(key,), kind=WORD)
-            name = text[slice(*words[key][0])]
+            name = canonicalize(text[slice(*words[key][0])])
             return Row(name, (name,), 0.0, 0.0, words[key], key=(key,), kind=WORD)
 
         return Parts(parts, row)
@@ -145,7 +145,8 @@ def states_of(model: Any, text: str, role: Role) -> tuple[Floats, list[Span], li
     """
     import torch
 
-    prompt, text = prompt_of(model, role), well_formed(text)
+    form = canonicalize_with_offsets(text)
+    prompt, text = prompt_of(model, role), form.text
     with lock_of(model):
         features = model.preprocess([text], prompt=prompt or None, **_task(role))
         encoding = model.tokenizer.backend_tokenizer.encode(prompt + text)  # cut as there
@@ -168,7 +169,8 @@ def states_of(model: Any, text: str, role: Role) -> tuple[Floats, list[Span], li
             states = _through(module, states)
     vectors = states[:, : model.truncate_dim].float().cpu().numpy().astype(np.float64)
     spans = [(start - len(prompt), end - len(prompt)) for _, (start, end) in read[left_out:]]
-    return vectors, spans, [id == model.tokenizer.unk_token_id for id, _ in read[left_out:]]
+    places = [form.span(max(start, 0), end) if end > 0 else (start, end) for start, end in spans]
+    return vectors, places, [id == model.tokenizer.unk_token_id for id, _ in read[left_out:]]
 
 
 def _task(role: Role) -> dict[str, str]:
@@ -229,7 +231,7 @@ def _cosine(first: Any, second: Any) -> float:
 
 def _places(text: str, spans: list[Span]) -> list[tuple[str, Span]]:
     """Return the word that each token stands in, in lower case, and where that is; empty for other tokens."""
-    words = [unit for word in split_words(text) for unit in word_units(word.text, word.start)]
+    words = list(text_units(text))
     owner = np.full(len(text), -1)
     for number, word in enumerate(words):
         owner[slice(*word)] = number
@@ -247,7 +249,7 @@ def _places(text: str, spans: list[Span]) -> list[tuple[str, Span]]:
             return PUNCTUATION if span[1] > max(span[0], 0) else SPECIAL, (0, 0)
         first = whole[number]
         start, end = words[first][0], ends[first]
-        return text[start:end].lower(), (start, end)
+        return lowercase(canonicalize(text[start:end])), (start, end)
 
     return list(map(place, found, spans))
 

@@ -9,7 +9,6 @@ import numpy as np
 from pellucid.base import Embedder, Vectors
 from pellucid.embeddings import Role
 from pellucid.errors import InputError
-from pellucid.unicode import well_formed
 
 
 def unit_vectors(
@@ -25,7 +24,7 @@ def unit_vectors(
     if not texts:
         return np.zeros((0, dimension or model.get_embedding_dimension()), np.float32)
     encode = getattr(model, f"encode_{role}" if role else "encode")
-    rows = encode(list(map(well_formed, texts)), batch_size=batch_size, show_progress_bar=show_progress_bar)
+    rows = encode(texts, batch_size=batch_size, show_progress_bar=show_progress_bar)
     return at_length_1(checked_vectors(rows, texts, getattr(model, "name", type(model).__name__), dimension))
 
 

@@ -150,7 +150,7 @@ class WordReasons(Reasons):
         def row(number: int) -> Row:
             words = places[number]
             name, spans = shown_word(words[0].text), tuple((word.start, word.end) for word in words)
-            return Row(name, (name,), 0.0, 0.0, spans, key=(self.table.vocabulary.words[keys[number]],), kind=WORD)
+            return Row(name, (name,), 0.0, 0.0, spans, key=(self.table.vocabulary.forms[keys[number]],), kind=WORD)
 
         def importance(other: Floats) -> list[tuple[Span, float]]:
             counts = np.array(list(map(len, places)), np.float64)

@@ -93,7 +93,7 @@ class Part:
         options: dict[str, Any] = {"batch_size": batch_size, "show_progress_bar": show_progress_bar}
         if isinstance(self.model, EncoderEmbedder):
             return unit_vectors(self.model, texts, role=role, **options)
-        return self.units(self.model._encode(texts, role, **options))
+        return self.units(self.model._encode(self.model._in_form(texts), role, **options))
 
     def units(self, rows: Any) -> Any:
         """Return rows of the part's model at length 1 (or 0)."""
@@ -280,6 +280,7 @@ class EnsembleEmbedder(Embedder):
     """
 
     family: ClassVar[str] = "ensemble"
+    _normalizes: ClassVar[bool] = True
     similarity_fn_name: ClassVar[str] = "dot"
 
     def __init__(self, models: Sequence[Any] | Mapping[str, Any], weights: Sequence[float] | None = None) -> None:

@@ -47,7 +47,6 @@ from pellucid.text import Span, split_words
 from pellucid.transformer.embedder import TransformerEmbedder, backbone_facts, finite, read_backbone, write_backbone
 from pellucid.transformer.reading import Reading, known_words, whole_words
 from pellucid.transformer.tokenwords import Rank, Token
-from pellucid.unicode import well_formed
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -136,7 +135,7 @@ class KeyTokenQuery(Query):
     def words(self) -> Places:
         """Where the text's words are."""
         reading = self._reading
-        return Places(well_formed(self.text), own_tokens(reading), reading.spans, self.model.head.tokens)
+        return Places(self.text, own_tokens(reading), reading.spans, self.model.head.tokens)
 
     def terms(self, other: Query | None = None) -> Terms:
         """Return a row a word, the largest first."""

@@ -40,7 +40,7 @@ from pellucid.store import read_json, read_tensors, write_json, write_tensors
 from pellucid.text import Span, split_words
 from pellucid.transformer.embedder import TransformerEmbedder, backbone_facts, finite, read_backbone, write_backbone
 from pellucid.transformer.reading import Reading, ReadingSettings, known_words, whole_words
-from pellucid.unicode import well_formed
+from pellucid.unicode import lowercase
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -128,7 +128,7 @@ FUNCTION_WORDS = frozenset(
 
 def own_word_ids(text: str, tokenizer: Any) -> tuple[int, ...]:
     """Return the ids of the tokens that all words of `text` are written with, each by itself and in lower case."""
-    words = dict.fromkeys(word.text.lower() for word in split_words(text))
+    words = dict.fromkeys(lowercase(word.text) for word in split_words(text))
     kept = [word for word in words if word not in FUNCTION_WORDS]
     encoded = tokenizer.encode_batch(kept, add_special_tokens=False) if kept else []
     return tuple(dict.fromkeys(token for one in encoded for token in one.ids))
@@ -326,7 +326,7 @@ class LexiconEmbedder(TransformerEmbedder):
 
             def places() -> SpanFinder:
                 weights, fired = weighed()
-                return self._places(well_formed(text), reading, weights[number], fired[number])
+                return self._places(text, reading, weights[number], fired[number])
 
             return Query(
                 self, text, roles[number], lambda: units()[number], known=lambda: known_words(text, reading),

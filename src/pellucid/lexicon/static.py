@@ -46,7 +46,7 @@ from pellucid.query import Query, SpanFinder
 from pellucid.static.folder import prefix_facts, read_vocabulary, write_vocabulary
 from pellucid.store import is_sound, read_tensors, write_tensors
 from pellucid.text import Coverage, Span, Vocabulary, Word, part_known, shown_word
-from pellucid.unicode import well_formed
+from pellucid.unicode import lowercase
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -123,6 +123,7 @@ class StaticLexiconEmbedder(Embedder):
     """
 
     family: ClassVar[str] = "static-lexicon"
+    _normalizes: ClassVar[bool] = True
 
     def __init__(
         self,
@@ -325,7 +326,7 @@ class _TextClusters:
     def __init__(self, model: StaticLexiconEmbedder, text: str) -> None:
         vocabulary = model.vocabulary
         self._model = model
-        self._words: list[Word] = vocabulary.split(well_formed(text))
+        self._words: list[Word] = vocabulary.split(text)
         self._rows = np.array([vocabulary.row(word.text) for word in self._words], np.int64)
 
     @property
@@ -339,8 +340,8 @@ class _TextClusters:
         vocabulary, partly = self._model.vocabulary, list[tuple[str, str, float]]()
         for word, row in zip(self._words, self._rows.tolist()):
             if row >= 0 and not vocabulary.has_row(word.text):
-                known = vocabulary.words[row]
-                partly.append((word.text, shown_word(known), part_known(word.text.lower(), known)))
+                known = vocabulary.forms[row]
+                partly.append((word.text, shown_word(known), part_known(lowercase(word.text), known)))
         return Coverage.of(int((self._rows >= 0).sum()), len(self._words), partly)
 
     @cached_property

@@ -271,7 +271,11 @@ class WordReader:
         return found, beyond.value
 
     def separate(self, classes: npt.NDArray[np.uint8]) -> int:
-        """Cut words at separators beyond ASCII; return the first code point whose class is 0, not known yet, or -1."""
+        """Cut words at separators beyond ASCII; return the first code point whose class is 0, not known yet, or -1.
+
+        In the place of -1 it is -2 where a text may have another normal form (class 3), -3 where one has characters of
+        a script without spaces (class 4), and -4 where there is both.
+        """
         place = _address("classes", classes, np.uint8, (0x110000,))
         return int(self._library.words_separate(self._place, self._used, place, self._scratch))
 

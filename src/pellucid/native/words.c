@@ -149,10 +149,13 @@ EXPORT int64_t words_mark(const uint8_t *block, int64_t used, int32_t *ends, int
 
 /* Clear the bits of separators beyond ASCII; return the first code point whose class is not known yet, or -1.
 
-   `classes` holds for each code point 0 for not known, 1 for part of a word, 2 for separator. */
+   `classes` holds for each code point 0 for not known, 1 for part of a word, 2 for separator, 3 for part of a word that
+   may have another normal form, 4 for one of a script without spaces. In the place of -1 it is -2 where there is a 3,
+   -3 where there is a 4, and -4 where there are both. */
 EXPORT int64_t words_separate(const uint8_t *block, int64_t used, const uint8_t *classes,
                               const struct words_scratch *scratch)
 {
+    uint32_t seen = 0; /* a bit for each class */
     for (int64_t chunk = 0; chunk < (used + CHUNK - 1) / CHUNK; chunk++) {
         for (uint64_t other = scratch->other_bits[chunk]; other; other &= other - 1) {
             int64_t at = chunk * CHUNK + __builtin_ctzll(other);
@@ -166,12 +169,13 @@ EXPORT int64_t words_separate(const uint8_t *block, int64_t used, const uint8_t 
             point = point < 0x110000 ? point : 0xFFFD; /* of bytes that are not UTF-8 */
             if (classes[point] == 0)
                 return point;
+            seen |= 1u << (classes[point] & 7);
             if (classes[point] == 2)
                 for (int byte = 0; byte < size; byte++)
                     clear(scratch->word_bits, at + byte);
         }
     }
-    return -1;
+    return -1 - (int64_t)(seen >> 3 & 3);
 }
 
 /* List the edges of the words, turn `ends` from bytes into words, and return the number of words.

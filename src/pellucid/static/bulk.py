@@ -13,6 +13,7 @@ import codecs
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from functools import partial
 from itertools import pairwise
 from string import punctuation
@@ -32,8 +33,9 @@ from pellucid.static.folder import is_known_sound, not_finite
 from pellucid.static.likeness import CompiledSpeller
 from pellucid.static.precision import PackedRows
 from pellucid.static.spelling import SpelledRows, Speller, Unedited
+from pellucid.static.words import part_of
 from pellucid.text import LONGEST_WORD, PART_SPELLED, Vocabulary, part_known
-from pellucid.unicode import well_formed
+from pellucid.unicode import lowercase, may_change, normalize, unspaced_run, well_formed
 
 _BLOCK_TEXTS = 1024
 _BLOCK_CHARACTERS = 1 << 18  # what a block needs stays in a core's own cache; a longer text is a block by itself
@@ -53,13 +55,13 @@ class WordRows:
     """
 
     def __init__(self, text: str, block: npt.NDArray[np.uint8], words: WordReader, count: int) -> None:
-        """Take a text and the words that were just found in its bytes."""
+        """Take a text in word form and the words that were just found in its bytes."""
         self._text, self._block, self._edges = text, block, words.edges[:count].copy()
         self.rows, self.others = words.rows[:count].copy(), words.list_others().tolist()
 
     @cached_property
     def spans(self) -> npt.NDArray[np.int64]:
-        """Where each begins and ends, in characters, int64 [words, 2]."""
+        """Where each begins and ends in the text's word form, in characters, int64 [words, 2]."""
         return _places(self._block, self._edges, [self._text])
 
 
@@ -86,10 +88,15 @@ class Utf8Texts:
         return Utf8Texts(self.data, self.offsets[first : last + 1])
 
     def decoded(self) -> list[str]:
-        """Return the texts as strings."""
+        """Return the texts as strings.
+
+        Raises:
+            InputError: a text is not UTF-8.
+        """
         start, end = int(self.offsets[0]), int(self.offsets[-1])
         content, edges = self.data[start:end].tobytes(), (self.offsets - start).tolist()
-        return [content[first:last].decode() for first, last in pairwise(edges)]
+        with _named_encoding():
+            return [content[first:last].decode() for first, last in pairwise(edges)]
 
 
 def arrow_texts(texts: Any) -> Utf8Texts:
@@ -129,7 +136,7 @@ class BulkRows:
         """Index the vocabulary; with `spells`, words that it does not have are never left to their beginning."""
         self.threads = default_threads()
         self._vocabulary, self._spells = vocabulary, spells
-        self._words = WordIndex(vocabulary.words)
+        self._words = WordIndex(vocabulary.forms)
         self._pieces = Pieces() if spells else _pieces(vocabulary)
         self._idle: list[Any] = []
 
@@ -250,11 +257,11 @@ class BulkEncoder(BulkRows):
         return shares
 
     def words(self, text: str) -> WordRows | None:
-        """Return the words of `text`; None where that takes Python (phrases, some scripts, spelling)."""
+        """Return the words of `text`, in word form; None where that takes Python (phrases, some scripts, spelling)."""
         vocabulary = self._vocabulary
         if self.speller is not None and len(text) > _BLOCK_CHARACTERS:
             return None
-        if vocabulary.needs_spaces(is_ascii=text.isascii()) and vocabulary.spaced([text])[0] is not text:
+        if vocabulary.needs_spaces(is_ascii=text.isascii()) and vocabulary.spaced([text], normal=True)[0] is not text:
             return None
         worker: _Worker = self._worker()
         words = worker.words(text)
@@ -292,8 +299,16 @@ class _Reader:
         words, pieces, cased, complete = self._known
         return WordReader(words, self._learnt, pieces, size, cased=cased, complete=complete)
 
-    def find(self, texts: _Texts) -> tuple[npt.NDArray[np.uint8], WordReader, npt.NDArray[np.int32]]:
-        """Return the bytes of a block of texts, all about their words, and where each text's words end among these."""
+    def find(
+        self, texts: _Texts, *, normal: bool = False
+    ) -> tuple[npt.NDArray[np.uint8], WordReader, npt.NDArray[np.int32]]:
+        """Return the bytes of a block of texts, all about their words, and where each text's words end among these.
+
+        With `normal`, the texts are as `Vocabulary.spaced` gives them; else they are rewritten so if need be.
+        """
+        known = self._vocabulary
+        if not normal and known is not None and known.needs_spaces(is_ascii=True):
+            texts, normal = known.spaced(_strings(texts)), True
         block = self._joined(texts)
         used = len(block) - PADDING
         reader = self._reader if used <= _BLOCK_CHARACTERS else self._sized(used)
@@ -305,8 +320,11 @@ class _Reader:
             if found != len(texts):  # a text holds a NUL
                 ends[:] = np.cumsum(self._sizes(texts) + 1) - 1
                 _, beyond = reader.mark(joined=False)
-            while beyond and (point := reader.separate(CLASSES)) >= 0:
+            while (point := reader.separate(CLASSES) if beyond else -1) >= 0:
                 _classify_page(point)
+            changes, is_unspaced = point in (-2, -4), point in (-3, -4)
+            if not normal and known is not None and (changes or (is_unspaced and known.cuts_scripts)):
+                return self.find(known.spaced(_strings(texts), normal=not changes), normal=True)
             reader.cut()
             missing = reader.look_up()
         begin = 0
@@ -322,39 +340,28 @@ class _Reader:
         """Replace the numbers found of some words in a row, if they cannot be kept; return whether it did."""
         return False
 
-    def _spaced(self, texts: _Texts) -> list[str]:
-        """Return texts as strings, with spaces between their words where a vocabulary cuts them."""
-        strings = texts.decoded() if isinstance(texts, Utf8Texts) else texts
-        return strings if self._vocabulary is None else self._vocabulary.spaced(strings)
-
     def _joined(self, texts: _Texts) -> npt.NDArray[np.uint8]:
-        """Return the UTF-8 of texts with spaces between their words, a NUL after each text, and the padding."""
-        if isinstance(texts, Utf8Texts) and self._vocabulary is not None:
+        """Return the UTF-8 of texts, a NUL after each text, and the padding."""
+        if isinstance(texts, Utf8Texts):
             _checked_size(int(texts.offsets[-1] - texts.offsets[0]) + len(texts))
             block = join_texts(texts.data, texts.offsets)
-            is_ascii = int(block.max()) < 0x80
-            if not is_ascii:  # of anything but UTF-8 the C kernels would read more than there is
-                try:
+            if int(block.max()) >= 0x80:  # of anything but UTF-8 the C kernels would read more than there is
+                with _named_encoding():
                     codecs.utf_8_decode(block.data, "strict", True)
-                except UnicodeDecodeError as error:
-                    raise InputError(f"a text is not UTF-8: {error.reason}; decode it in its encoding") from error
-            if not self._vocabulary.needs_spaces(is_ascii=is_ascii):
-                return block
-        strings = self._spaced(texts)
+            return block
         try:
-            utf8 = "\0".join([*strings, _PADDING]).encode()
+            utf8 = "\0".join([*texts, _PADDING]).encode()
         except UnicodeEncodeError:
-            utf8 = "\0".join([*map(well_formed, strings), _PADDING]).encode()
+            utf8 = "\0".join([*map(well_formed, texts), _PADDING]).encode()
         _checked_size(len(utf8))
         # The address of what may be written is had faster; a copy is cheaper than that where there is little.
         return np.frombuffer(bytearray(utf8) if len(utf8) < _PAGE else utf8, np.uint8)
 
     def _sizes(self, texts: _Texts) -> npt.NDArray[np.int64]:
         """Return the bytes of each text of a block."""
-        known = self._vocabulary
-        if isinstance(texts, Utf8Texts) and known is not None and not known.needs_spaces(is_ascii=False):
+        if isinstance(texts, Utf8Texts):
             return np.diff(texts.offsets)
-        return np.array([len(well_formed(text).encode()) for text in self._spaced(texts)])
+        return np.array([len(well_formed(text).encode()) for text in texts])
 
     def _ask(self, block: npt.NDArray[np.uint8], reader: WordReader, missing: npt.NDArray[np.int32]) -> None:
         """Set the numbers of the words at `missing`, asking once for each word."""
@@ -373,7 +380,7 @@ class _Worker(_Reader):
     def __init__(self, known: _Known, encoder: BulkEncoder) -> None:
         super().__init__(known, partial(map, encoder._vocabulary.row), encoder._vocabulary)
         self._speller, self._sound, self._table = encoder.speller, encoder._sound, encoder.table
-        self._every = encoder._vocabulary.words
+        self._every = encoder._vocabulary.forms
         self._no_vectors = np.empty((0, self._table.dimension), np.float32)
         self._spelled: SpelledRows | None = None
         self._fold: _Fold | None = None
@@ -426,8 +433,7 @@ class _Worker(_Reader):
         self._table.pool(words.rows, ends, np.ascontiguousarray(spelled), embeddings)
         if not (self._sound or np.isfinite(embeddings.sum())):  # rows of length 1 add up to a number
             first = int((~np.isfinite(embeddings)).any(axis=1).argmax())
-            broken = texts[first : first + 1]
-            raise not_finite((broken.decoded() if isinstance(broken, Utf8Texts) else broken)[0])
+            raise not_finite(_strings(texts[first : first + 1])[0])
 
     def coverage(self, texts: list[str], shares: Vectors) -> None:
         """Set `shares` to how much of each text of a block is known; 1 for one without words."""
@@ -458,14 +464,14 @@ class _Worker(_Reader):
         others = others[words.rows[others] >= 0]
         every, utf8 = self._every, block.data
         found = zip(words.rows[others].tolist(), words.edges[others].tolist())
-        pairs = [(bytes(utf8[start:end]).decode().lower(), every[row]) for row, (start, end) in found]
-        parts = np.array([-1.0 if word == known.lower() else part_known(word, known) for word, known in pairs])
+        pairs = [(lowercase(bytes(utf8[start:end]).decode()), every[row]) for row, (start, end) in found]
+        parts = np.array([-1.0 if word == lowercase(known) else part_known(word, known) for word, known in pairs])
         return others[parts >= 0], parts[parts >= 0]
 
     def words(self, text: str) -> WordRows | None:
         """Return the words of a text that is a block by itself; None if some are spelled."""
         self._begin([text])
-        block, words, ends = self.find([text])
+        block, words, ends = self.find([text], normal=True)
         count = int(ends[0])
         if self._spelled is not None and words.rows[:count].max(initial=-1) >= self._table.words:
             return None
@@ -488,12 +494,32 @@ class WordNumbers(_Reader):
         """Return each word's number [words], its first and last character [words, 2], and where texts end [texts]."""
         if len(self._spelled) > 2 * self._indexed_words + _PAGE:  # found faster there than among what was learnt
             super().__init__(self._indexed(), self._numbers_of)
-        block, reader, ends = self.find(texts)
+        forms = list(map(normalize, texts))
+        texts = [form.text for form in forms]
+        block, reader, found = self.find(texts, normal=True)
+        ends = found.astype(np.int64)
         words = int(ends[-1]) if len(ends) else 0
         spans = _places(block, reader.edges[:words], texts)
         starts = np.cumsum([0, *(len(text) + 1 for text in texts)])[:-1]
         spans -= np.repeat(starts, np.diff(ends, prepend=0))[:, None]
-        return reader.rows[:words].astype(np.int64), spans, ends.astype(np.int64)
+        for number, form in enumerate(forms):
+            if not form.is_original:
+                words_of = part_of(ends, number)
+                spans[words_of] = form.spans(spans[words_of])
+        return reader.rows[:words].astype(np.int64), spans, ends
+
+
+@contextmanager
+def _named_encoding() -> Iterator[None]:
+    """Say which encoding texts are expected in where they are in another."""
+    try:
+        yield
+    except UnicodeDecodeError as error:
+        raise InputError(f"a text is not UTF-8: {error.reason}; decode it in its encoding") from error
+
+
+def _strings(texts: _Texts) -> list[str]:
+    return texts.decoded() if isinstance(texts, Utf8Texts) else texts
 
 
 def default_threads() -> int:
@@ -592,15 +618,17 @@ def _cuts_like_bert(file: dict[str, Any]) -> bool:
 
 
 CLASSES = np.zeros(0x110000, np.uint8)
-"""For each code point: 0 not looked at yet, 1 part of a word, 2 separator (whitespace or punctuation)."""
+"""For each code point: 0 not looked at yet, 1 part of a word, 2 separator (whitespace or punctuation), 3 part of a word
+that may have another word form, 4 one of a script without spaces."""
 
 
 def _classify_page(point: int) -> None:
-    """Ask BERT's pre-tokenizer about the code points around `point`."""
+    """Ask BERT's pre-tokenizer and the Unicode policy about the code points around `point`."""
     first = point // _PAGE * _PAGE
     points = [p for p in range(first, first + _PAGE) if not 0xD800 <= p <= 0xDFFF]
     text = "a" + "".join(f"{chr(p)}a" for p in points)
     joins = np.zeros(len(text), bool)
     for _, (start, end) in BertPreTokenizer().pre_tokenize_str(text):
         joins[start:end] = end - start > 1
-    CLASSES[points] = np.where(joins[1::2], 1, 2)
+    kinds = [3 if may_change(chr(p)) else 4 if unspaced_run.match(chr(p)) else 1 for p in points]
+    CLASSES[points] = np.where(joins[1::2], kinds, 2)

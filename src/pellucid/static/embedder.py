@@ -54,7 +54,7 @@ from pellucid.static.spelling import BUCKETS, SpelledRows, Speller, Unedited
 from pellucid.static.words import TextWords, WordQuery
 from pellucid.store import is_sound
 from pellucid.text import JOINER, Coverage, PrefixRule, Span, Vocabulary, Word, shown_word
-from pellucid.unicode import unspaced_run, well_formed
+from pellucid.unicode import lowercase, normalize, unspaced_run
 
 if TYPE_CHECKING:
     from pellucid.static.bulk import BulkEncoder
@@ -118,6 +118,7 @@ class StaticEmbedder(Embedder):
 
     family: ClassVar[str] = "static"
     report: Report | None = None
+    _normalizes: ClassVar[bool] = True
     _truncates: ClassVar[bool] = True  # principal directions come first where they matter most
 
     def __init__(
@@ -452,19 +453,19 @@ class StaticEmbedder(Embedder):
 
     def words_of(self, text: str) -> TextWords:
         """Return the words of a text, as explanations show them."""
-        text, vocabulary, bulk = well_formed(text), self.vocabulary, self.compiled([text])
-        found = None if bulk is None else bulk.words(text)
+        vocabulary, bulk, form = self.vocabulary, self.compiled([text]), normalize(text)
+        found = None if bulk is None else bulk.words(form.text)
         if found is not None:
 
             def word(number: int) -> Word:
                 start, end = found.spans[number].tolist()
-                return Word(text[start:end], start, end)
+                return Word(form.text[start:end], *form.span(start, end))
 
-            others = [(number, word(number).text.lower()) for number in found.others]
+            others = [(number, lowercase(word(number).text)) for number in found.others]
             return TextWords(vocabulary, found.rows, word, others)
         words = vocabulary.split(text)
         texts = [word.text for word in words]
-        lowered = [(number, word.lower()) for number, word in enumerate(texts) if word not in vocabulary]
+        lowered = [(number, lowercase(word)) for number, word in enumerate(texts) if word not in vocabulary]
         others = [(number, lower) for number, lower in lowered if lower not in vocabulary]
         spelled = self.spelled_rows()
         rows = list(map(vocabulary.row, texts)) if spelled is None else spelled.rows(texts)

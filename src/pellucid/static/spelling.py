@@ -31,6 +31,7 @@ from pellucid.embeddings import unit_rows
 from pellucid.errors import InputError
 from pellucid.forks import cached_property
 from pellucid.text import LONGEST_WORD, Vocabulary
+from pellucid.unicode import is_spelled_with_marks, lowercase
 
 BITS = 18
 BUCKETS = 1 << BITS  # of hashed n-grams, one byte each
@@ -124,7 +125,7 @@ class Speller:
                 rows = self.index.rows[found]
                 near[number, : len(rows)] = rows
                 shares[number, : len(rows)] = self._shares(
-                    [*(self.vocabulary.words[row].lower() for row in rows.tolist()), word]
+                    [*(lowercase(self.vocabulary.words[row]) for row in rows.tolist()), word]
                 )
                 sums[number] = shares[number, : len(rows)] @ unit_rows(self.vectors_of(rows), np.float64)
         return Predicted(near, shares, sums)
@@ -205,7 +206,7 @@ class SpelledRows:
     def rows(self, words: Sequence[str]) -> list[int]:
         """Return the row of each word: its own, else that of its spelling."""
         known = self._vocabulary
-        lower = [word.lower() for word in words]
+        lower = list(map(lowercase, words))
         has_row = list(map(known.has_row, words))
         self._add(sorted({low for low, has in zip(lower, has_row) if not has} - self._numbers.keys()))
         return [
@@ -227,7 +228,9 @@ class SpelledRows:
 
 def can_spell(word: str) -> bool:
     """Whether `word` can be predicted from its spelling: only letters, more than most abbreviations have."""
-    return SHORTEST < len(word) <= LONGEST_WORD and word.isalpha()
+    if not SHORTEST < len(word) <= LONGEST_WORD:
+        return False
+    return word.isalpha() or (not word.isascii() and is_spelled_with_marks(word))
 
 
 def ngram_weights(words: Sequence[str], vectors: Vectors) -> npt.NDArray[np.uint8]:
@@ -271,7 +274,7 @@ class NgramIndex(NamedTuple):
     def of(cls, words: Sequence[str], weights: npt.NDArray[np.uint8]) -> NgramIndex:
         """Index the words of a table."""
         rows = [row for row, word in enumerate(words) if can_spell(word)]
-        codes, ends = marked_codes([words[row].lower() for row in rows])
+        codes, ends = marked_codes([lowercase(words[row]) for row in rows])
         numbers, buckets = _ngrams(codes, ends)
         places = np.sort(buckets << 32 | numbers)  # both in one number: a sort of these is several times faster
         places = places[np.diff(places, prepend=-1) > 0]  # a word holds an n-gram once

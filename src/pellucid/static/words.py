@@ -23,6 +23,7 @@ from pellucid.rows import READ_AS, WORD, PairTable, Row, pair_row
 from pellucid.static.folder import not_finite
 from pellucid.static.spelling import SpelledRows
 from pellucid.text import JOINER, PART_SPELLED, Coverage, Span, Vocabulary, Word, part_known, shown_word
+from pellucid.unicode import lowercase
 
 Integers = npt.NDArray[np.int64]
 Item = TypeVar("Item")
@@ -36,10 +37,10 @@ def named(text: str, row: int, vocabulary: Vocabulary, spelled: SpelledRows | No
     """Return how a word of a text is shown in an explanation, and which known words its vector is of."""
     shown = shown_word(text)
     if spelled is None or row < len(vocabulary):
-        known = vocabulary.words[row]
-        return shown if known in (text, text.lower()) else f"{shown}{READ_AS}{shown_word(known)})", known
-    known = " + ".join(shown_word(vocabulary.words[part]) for part in spelled.parts(row - len(vocabulary)))
-    return f"{shown}{READ_AS}{known})" if known else f"{shown} (unknown)", known or text.lower()
+        known = vocabulary.forms[row]
+        return shown if known in (text, lowercase(text)) else f"{shown}{READ_AS}{shown_word(known)})", known
+    known = " + ".join(shown_word(vocabulary.forms[part]) for part in spelled.parts(row - len(vocabulary)))
+    return f"{shown}{READ_AS}{known})" if known else f"{shown} (unknown)", known or lowercase(text)
 
 
 class TextWords:
@@ -68,8 +69,8 @@ class TextWords:
                 unknown.append(number)
             elif row >= limit:
                 partly.append((*self._reading(number, row), PART_SPELLED))
-            elif lower != vocabulary.words[row].lower():
-                partly.append((*self._reading(number, row), part_known(lower, vocabulary.words[row])))
+            elif lower != lowercase(vocabulary.forms[row]):
+                partly.append((*self._reading(number, row), part_known(lower, vocabulary.forms[row])))
                 read_as.append((number, (row, lower)))
         if read_as:  # such a word is another than the row's, and than one of the same row that is written otherwise
             codes, given = codes.copy(), dict[tuple[int, str], int]()
@@ -102,7 +103,7 @@ class TextWords:
         text, row = words[0].text, int(self.rows[number])
         name, known = named(text, row, self._vocabulary, self.spelled)
         shown = shown_word(text)
-        return Row(name, (shown,), 0.0, 0.0, tuple(word[1:] for word in words), key=(known, text.lower()), kind=WORD)
+        return Row(name, (shown,), 0.0, 0.0, tuple(word[1:] for word in words), key=(known, lowercase(text)), kind=WORD)
 
 
 def length_of(total: npt.NDArray[np.float64], text: str) -> float:

@@ -14,7 +14,7 @@ from tokenizers import Tokenizer
 
 from pellucid.errors import InputError, check_choice, check_numbers, without_panic
 from pellucid.text import Coverage, Span, split_words, words_before
-from pellucid.unicode import well_formed
+from pellucid.unicode import NormalizedText, canonicalize_with_offsets
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -124,7 +124,10 @@ class Reading(NamedTuple):
 
 
 class Reader:
-    """Turns texts into readings, with one tokenizer and one set of settings."""
+    """Turns texts into readings, with one tokenizer and one set of settings.
+
+    Texts are read in their canonical form (NFC), and spans stand in the texts as they were given.
+    """
 
     def __init__(self, tokenizer: Any, settings: ReadingSettings) -> None:
         """Copy a fast tokenizer of transformers, without its padding and truncation; take decided settings."""
@@ -179,14 +182,17 @@ class Reader:
         """Return the readings of `texts`, with an instruction if wanted: the one given, or that of the settings."""
         settings = self.settings if instruction is None else replace(self.settings, instruction=instruction)
         around = settings.around(instructed)
-        clean = [well_formed(text) for text in texts]  # a lone surrogate is read as U+FFFD
-        odd = {n for n, text in enumerate(clean) if any(special in text for special in self._specials)}
-        regular = [text.join(around) for n, text in enumerate(clean) if n not in odd]
+        forms = list(map(canonicalize_with_offsets, texts))
+        odd = {n for n, form in enumerate(forms) if any(special in form.text for special in self._specials)}
+        regular = [form.text.join(around) for n, form in enumerate(forms) if n not in odd]
         with without_panic("the tokenizer"):
             encoded = iter(self._joint.encode_batch(regular, add_special_tokens=False))
             return [
-                self._reading(text, self._in_parts(text, around) if n in odd else _split(next(encoded), text, around))
-                for n, text in enumerate(clean)
+                self._reading(
+                    form,
+                    self._in_parts(form.text, around) if n in odd else _split(next(encoded), form.text, around),
+                )
+                for n, form in enumerate(forms)
             ]
 
     def read_as(self, texts: Sequence[str], role: Role) -> list[Reading]:
@@ -200,7 +206,7 @@ class Reader:
         spans = [(start, end) for start, end in own.offsets]
         return _Tokenised(before, own.ids if between else [], between[0] if between else [], own.ids, spans, behind)
 
-    def _reading(self, text: str, parts: _Tokenised) -> Reading:
+    def _reading(self, form: NormalizedText, parts: _Tokenised) -> Reading:
         """Add the special tokens, and cut the text (both copies, if there are two) to what fits."""
         start, end = [*self._before, *parts.before], [*parts.behind, *self._behind]
         around = len(start) + len(parts.between) + len(end)
@@ -218,10 +224,10 @@ class Reader:
         return Reading(
             ids,
             first,
-            parts.spans[:room],
+            [form.span(*span) for span in parts.spans[:room]],
             last,
             len(parts.own) - len(kept),
-            self.settings.kept_tokens(text, self._plain),
+            self.settings.kept_tokens(form.text, self._plain),
         )
 
 
@@ -274,4 +280,4 @@ def whole_words(text: str, spans: Sequence[Span]) -> list[Span]:
 
 def known_words(text: str, reading: Reading) -> tuple[Coverage, tuple[Span, ...]]:
     """Return how much of `text` was read, and the words that did not fit, where it was cut."""
-    return words_before(well_formed(text), reading.spans[-1][1] if reading.cut else len(text))
+    return words_before(text, reading.spans[-1][1] if reading.cut else len(text))

@@ -1,0 +1,131 @@
+"""Strings that are the same text have the same vectors, terms and explanations, in every family and in an index."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from families import STATIC, TRANSFORMER
+from letters import LetterEmbedder
+from pellucid.index.index import Index
+from pellucid.static.embedder import StaticEmbedder
+from pellucid.text import Vocabulary
+from pellucid.unicode import canonicalize, graphemes, lowercase, normalize
+from unicode_cases import EQUIVALENT, SAME_WORDS, decomposed, equivalent_texts
+
+OTHER = "the cat sat at the river, für Häuser 서울은"
+ODD = settings(suppress_health_check=list(HealthCheck))
+
+
+@cache
+def of_words() -> StaticEmbedder:
+    """A static model of the words of all cases, as they are spelled plainly."""
+    texts = [*EQUIVALENT.values(), *(plain for _, plain in SAME_WORDS.values()), OTHER]
+    words = dict.fromkeys(lowercase(word) for text in texts for word in normalize(text).text.replace("-", " ").split())
+    vectors = np.random.default_rng(0).normal(size=(len(words), 16)).astype(np.float32)
+    return StaticEmbedder(Vocabulary(list(words)), vectors)
+
+
+def dense(rows: Any) -> Any:
+    return rows.toarray() if hasattr(rows, "toarray") else rows
+
+
+def as_read(explanation: Any) -> Any:
+    """Return an explanation with the words at its spans, in canonical form, in the place of the spans."""
+    texts = explanation.text1, explanation.text2
+
+    def words(spans: Any, number: int) -> list[str]:
+        return [canonicalize(texts[number][start:end]) for start, end in spans]
+
+    rows = [(r.name, r.contribution, words(r.spans1, 0), words(r.spans2, 1)) for r in explanation.rows]
+    unknown = words(explanation.unknown1, 0), words(explanation.unknown2, 1)
+    return explanation.score, rows, unknown, explanation.coverage1, explanation.coverage2
+
+
+def check_spans(text: str, spans: Any) -> None:
+    edges = {place for span in graphemes(text.encode("utf-8", "replace").decode()) for place in span}
+    assert {place for span in spans for place in span} <= edges
+
+
+def check_equivalent(model: Any, first: str, second: str) -> None:
+    rows = dense(model.encode([first, second, OTHER]))
+    np.testing.assert_array_equal(rows[0], rows[1])
+    np.testing.assert_array_equal(dense(model.encode_query([second]))[0], dense(model.encode_query([first]))[0])
+    assert as_read(model.explain(first, OTHER)) == as_read(model.explain(second, OTHER))
+    assert as_read(model.explain(OTHER, first)) == as_read(model.explain(OTHER, second))
+    assert model.coverage(first) == model.coverage(second) and model.describe(first) == model.describe(second)
+    for text in (first, second):
+        why = model.explain(text, OTHER)
+        check_spans(text, [span for row in why.rows for span in row.spans1] + list(why.unknown1))
+
+
+@pytest.mark.parametrize("language", EQUIVALENT)
+@pytest.mark.parametrize("name", [*STATIC, *TRANSFORMER])
+def test_composed_and_decomposed_texts_are_one_in_every_family(every_family, name, language):
+    if name not in every_family:
+        pytest.skip("needs torch")
+    check_equivalent(every_family[name], EQUIVALENT[language], decomposed(EQUIVALENT[language]))
+
+
+@pytest.mark.parametrize("name", [*STATIC, *TRANSFORMER])
+@settings(ODD, max_examples=15)
+@given(pair=equivalent_texts())
+def test_equivalent_texts_are_one_in_every_family(every_family, name, pair):
+    if name not in every_family:
+        pytest.skip("needs torch")
+    check_equivalent(every_family[name], *pair)
+
+
+@ODD
+@given(pair=equivalent_texts())
+def test_equivalent_texts_are_one_in_a_static_model_and_in_a_family_of_ones_own(pair):
+    check_equivalent(of_words(), *pair)
+    check_equivalent(LetterEmbedder(), *pair)
+
+
+@settings(ODD, max_examples=10)
+@given(pair=equivalent_texts(), way=st.sampled_from(["words", "concepts", "tokens"]))
+def test_equivalent_texts_are_one_in_the_reasons_of_an_encoder(every_family, pair, way):
+    pytest.importorskip("sentence_transformers")
+    encoder = every_family["anchors over a transformer"].encoder
+    if encoder.is_sentence_transformer:
+        check_equivalent(encoder.with_reasons(way), *pair)
+
+
+@pytest.mark.parametrize("compiled", [False, pytest.param(True, marks=pytest.mark.native)])
+@pytest.mark.parametrize("kind", SAME_WORDS)
+def test_the_same_words_have_the_same_vector_and_their_places_in_the_text(kind, compiled):
+    text, plain = SAME_WORDS[kind]
+    model = StaticEmbedder(of_words().vocabulary, of_words().vectors)
+    if compiled:
+        model.start_compiled()
+    rows = model.encode([text, decomposed(text), plain])
+    assert rows[2].any()
+    np.testing.assert_array_equal(rows[0], rows[2])
+    np.testing.assert_array_equal(rows[1], rows[2])
+    why, other = model.explain(text, OTHER), model.explain(plain, OTHER)
+    assert why.score == other.score and [row.contribution for row in why.rows] == [r.contribution for r in other.rows]
+    assert [lowercase(row.name) for row in why.rows] == [lowercase(row.name) for row in other.rows]
+    assert model.coverage(text) == 1 and not why.unknown1
+    for row in why.rows:
+        assert {lowercase(normalize(text[start:end]).text) for start, end in row.spans1} & {
+            lowercase(row.parts[0]), lowercase(plain)
+        }  # fmt: skip
+    check_spans(text, [span for row in why.rows for span in row.spans1])
+
+
+@pytest.mark.parametrize("kind", [*SAME_WORDS, *EQUIVALENT])
+def test_a_search_finds_the_same_words_and_marks_them(kind):
+    pytest.importorskip("Stemmer")
+    text, plain = SAME_WORDS.get(kind) or (decomposed(EQUIVALENT[kind]), EQUIVALENT[kind])
+    hits = {}
+    for asked, held in ((plain, text), (text, plain), (plain, plain)):
+        index = Index.in_memory(of_words(), language="none") if hasattr(Index, "in_memory") else None
+        if index is None:
+            pytest.skip("an index needs a folder")
+        hits[asked, held] = index
