@@ -29,7 +29,7 @@ from pellucid.forks import cached_property
 from pellucid.grouping import Group
 from pellucid.rows import WORD_PAIR, LazyRows, Row, sorted_with_shares
 from pellucid.text import Coverage, Span
-from pellucid.unicode import well_formed
+from pellucid.unicode import canonicalize, well_formed
 
 SCHEMA_VERSION = 2
 """Version of the dict and JSON form. It changes when a key is renamed, removed or changes its meaning."""
@@ -229,7 +229,8 @@ class Explanation(ExplanationViews):
             InputError: `text` is not the number of one of the texts.
         """
         self._check_number(text)
-        return list(dict.fromkeys(self.texts[text - 1][start:end] for start, end in self.unknown[text - 1]))
+        words = (self.texts[text - 1][start:end] for start, end in self.unknown[text - 1])
+        return list(dict.fromkeys(map(canonicalize, words)))
 
     def _check_number(self, text: int) -> None:
         if text not in range(1, len(self.texts) + 1):

@@ -27,7 +27,15 @@ from tokenizers.pre_tokenizers import BertPreTokenizer
 
 from pellucid.errors import InputError, without_panic
 from pellucid.forks import cached_property
-from pellucid.unicode import NormalizedText, graphemes, is_word_form, lowercase, marks, normalize, unspaced_run
+from pellucid.unicode import (
+    NormalizedText,
+    cluster_ends,
+    is_word_form,
+    lowercase,
+    marks,
+    normalize,
+    unspaced_run,
+)
 
 _Start = TypeVar("_Start")
 
@@ -63,7 +71,6 @@ _SAYING_LITTLE = ENGLISH_STOP_WORDS | frozenset(
     monday tuesday wednesday thursday friday saturday sunday""".split()
 )
 _LETTERS = r"(?:[^\W\d_]|[{}])+"
-_CLUSTERED = re.compile("[\u0e31-\u0e4e\u0eb1-\u0ece\u1000-\u109f\u1780-\u17dd\u3099\u309a\ua9e5\uaa7b-\uaa7d]")
 
 
 NEGATIONS = frozenset(
@@ -369,7 +376,11 @@ class Vocabulary:
     def _exact_row(self, word: str) -> int:
         """Return the row of `word` as it is or in lower case, or -1."""
         row = self._row.get(word, -1)
-        return row if row >= 0 else self._row.get(lowercase(word), -1)
+        if row < 0:
+            row = self._row.get(lowercase(word), -1)
+        if row < 0 and not word.isascii() and (form := normalize(word).text) != word:
+            return self._exact_row(form)
+        return row
 
     def factors(self, given: Mapping[str, float]) -> dict[int, float]:
         """Return factors of words and phrases ("new york") by row, after checking them."""
@@ -495,7 +506,7 @@ class Vocabulary:
 
     def _longest_known(self, run: str) -> list[str]:
         """Cut a run of unspaced script into known words and single grapheme clusters; no word ends inside one."""
-        ends = {end for _, end in graphemes(run)} if _CLUSTERED.search(run) else range(1, len(run) + 1)
+        ends = cluster_ends(run)
         found = []
         place = 0
         while place < len(run):

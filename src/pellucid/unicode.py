@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from functools import cache, lru_cache
 from itertools import chain
 from unicodedata import category, combining, decomposition, is_normalized
@@ -62,7 +62,7 @@ _POINTS = (
     r"\u0610-\u061a\u0640\u064b-\u0652\u0656-\u065f\u0670\u06d6-\u06dc\u06df-\u06e4\u06e7\u06e8\u06ea-\u06ed"  # Arabic
     r"\u0897-\u089f\u08ca-\u08e1\u08e3-\u08ff\u0711\u0730-\u074a"  # Arabic, Syriac
 )
-_DRAWN_DIFFERENTLY = (  # some characters that do not change are among them: `_folded` decides
+_DRAWN_DIFFERENTLY = (  # some characters that do not change are among them: `_fold` decides
     r"\u00b5\u0132\u0133\u013f\u0140\u0149\u017f\u01c4-\u01cc\u01f1-\u01f3\u03d0-\u03d6\u03f0-\u03f9\u0587"
     r"\u0675-\u0678\u0edc\u0edd\u0f77\u0f79\u1d62-\u1d6a\u1e9a\u1e9b\u2080-\u209c\u2100-\u2149"
     r"\u2160-\u217f\u2c7c\u2e9f\u2ef3\u2f00-\u2fd5\u3038-\u303a\u309f\u30ff\u3250\u32c0-\u32cf\u32ff-\u33ff"
@@ -76,12 +76,17 @@ _VARIANTS = re.compile("[\ufe00-\ufe0f\U000e0100-\U000e01ef]+")  # selectors, su
 _TRAILING = re.compile("[\u00ad\u200b\u2060\ufeff]+$")  # invisible, and no part of the character before
 
 _PIECE = re.compile(r"\S+(?:(?<=\u00ad)\r?\n[ \t]*\S+)*")  # what blanks divide, unless a soft hyphen ends the line
+_APART = re.compile(  # some scripts whose characters, without marks, are each a grapheme cluster
+    r"[\x20-\x7e\xa0-\xa8\xaa-\xac\xaf-\u02ff\u0370-\u0482\u048a-\u058f"
+    r"\u3001-\u3029\u3041-\u3096\u30a0-\u31ff\u3400-\u9fff\uac00-\ud7a3\uff01-\uff9d\U00020000-\U0003ffff]*"
+)
 _GRAPHEMES = Split(Regex(r"\X"), "isolated")
 _DIVIDES = re.compile(f"[{UNSPACED}]\u200b[{UNSPACED}]|[{_ARABIC}]\u200c[{_ARABIC}]")
 _MARK_BLOCKS = (  # code points from and up to, between which all marks are
     (0x300, 0x3100), (0xA66F, 0xABF0), (0xFB1E, 0xFE30), (0x101FD, 0x12000), (0x13430, 0x13460), (0x16100, 0x17000),
     (0x1BC9D, 0x1BC9F), (0x1CF00, 0x1E950), (0xE0100, 0xE01F0),
 )  # fmt: skip
+_LONG_CLUSTER = 64  # characters; what is longer is no writing
 _CACHED_LENGTH = 64  # characters of a piece whose form is remembered: a longer one is hardly met again
 
 _SAME_LETTERS = frozenset(
@@ -89,7 +94,7 @@ _SAME_LETTERS = frozenset(
 )
 _ORDINARY = re.compile(r"[\u0e33\u0eb3\u3131-\u318e\uff01\uff08\uff09\uff0c\uff1a\uff1b\uff1f]")
 """Letters of Thai, Lao and Korean and the punctuation of Chinese that have compatibility decompositions."""
-_SPELLINGS: tuple[tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]], ...] = (
+_SPELLINGS = (
     (re.compile("i\u0307"), "i"),  # what lower-casing leaves of a capital I with a dot
     (re.compile("\u0e4d([\u0e48-\u0e4b]?)\u0e32"), "\\1\u0e33"),  # Thai sara am in two characters
     (re.compile("\u0ecd([\u0ec8-\u0ecb]?)\u0eb2"), "\\1\u0eb3"),  # Lao
@@ -135,10 +140,10 @@ class NormalizedText:
         """Where what each character stands for starts and ends in the original, both int64 [characters]."""
         if self._offsets is None:
             whole = np.arange(len(self.text) + 1)
-            self._offsets = (whole[:-1], whole[1:]) if self._form_of is None else self._found()
+            self._offsets = (whole[:-1], whole[1:]) if self._form_of is None else self._compute_offsets()
         return self._offsets
 
-    def _found(self) -> tuple[Offsets, Offsets]:
+    def _compute_offsets(self) -> tuple[Offsets, Offsets]:
         assert self._original is not None and self._form_of is not None
         starts: list[int] = []
         ends: list[int] = []
@@ -213,15 +218,27 @@ def graphemes(text: str) -> list[tuple[int, int]]:
 
     They are those of UAX #29, of whichever version; letters joined by a virama stay together, as in its newer ones.
     """
-    if text.isascii() and "\r" not in text:
+    if _APART.fullmatch(text):
         return [(place, place + 1) for place in range(len(text))]
-    found: list[tuple[int, int]] = []
+    clusters: list[tuple[int, int]] = []
     for _, (start, end) in _GRAPHEMES.pre_tokenize_str(text):
-        if found and _is_joined(text[found[-1][0] : start], text[start]):
-            found[-1] = found[-1][0], end
+        if clusters and _is_joined(text[clusters[-1][0] : start], text[start]):
+            clusters[-1] = clusters[-1][0], end
         else:
-            found.append((start, end))
-    return found
+            clusters.append((start, end))
+    return clusters
+
+
+def cluster_ends(text: str) -> Collection[int]:
+    """Return where the grapheme clusters of a well-formed `text` end, in order, to iterate or to look up."""
+    return range(1, len(text) + 1) if _APART.fullmatch(text) else dict.fromkeys(end for _, end in graphemes(text))
+
+
+def cluster_start(text: str, place: int) -> int:
+    """Return where the grapheme cluster of a well-formed `text` starts that `text[place]` belongs to."""
+    begin = max(0, place - _LONG_CLUSTER)
+    starts = [begin + start for start, _ in graphemes(text[begin : place + 1])]
+    return starts[-1] if starts else place
 
 
 @cache
@@ -254,7 +271,7 @@ def may_change(character: str) -> bool:
 
 
 def is_word_form(text: str) -> bool:
-    """Whether a text is in word form, as far as its characters tell one by one."""
+    """Whether a text is in NFC and without a character that word form may change."""
     return text.isascii() or (is_normalized("NFC", text) and not _DIFFERENT.search(text))
 
 
@@ -268,7 +285,7 @@ def _canonical_piece(piece: str) -> _Piece | None:
 def _word_piece(piece: str) -> _Piece | None:
     if is_word_form(piece):
         return None
-    return _remembered(piece) if len(piece) <= _CACHED_LENGTH else _word_form(piece)
+    return _cached_word_form(piece) if len(piece) <= _CACHED_LENGTH else _word_form(piece)
 
 
 def _word_form_of(piece: re.Match[str]) -> str:
@@ -279,7 +296,7 @@ def _word_form_of(piece: re.Match[str]) -> str:
 def _word_form(piece: str) -> _Piece | None:
     """Return the word form of what stands between blanks, None if it is the same."""
     spans = graphemes(piece)
-    forms = ["" if piece[start].isspace() else _folded(piece[start:end]) for start, end in spans]
+    forms = ["" if piece[start].isspace() else _fold(piece[start:end]) for start, end in spans]
     for number, (_, end) in enumerate(spans):  # what divides words is at the end of a cluster, or is one
         if piece[end - 1] in "\u200b\u200c" and _DIVIDES.match(_letter_before(piece, end) + piece[end - 1 : end + 1]):
             forms[number] += " "
@@ -288,7 +305,7 @@ def _word_form(piece: str) -> _Piece | None:
     return _by_cluster([(s, s + len(_TRAILING.sub("", piece[s:e])) or e) for s, e in spans], forms)
 
 
-_remembered = lru_cache(maxsize=1 << 14)(_word_form)
+_cached_word_form = lru_cache(maxsize=1 << 14)(_word_form)
 
 
 def _letter_before(text: str, end: int) -> str:
@@ -304,7 +321,7 @@ def _by_cluster(spans: list[tuple[int, int]], forms: list[str]) -> _Piece:
 
 
 @lru_cache(maxsize=1 << 14)
-def _folded(cluster: str) -> str:
+def _fold(cluster: str) -> str:
     """Return the word form of a grapheme cluster."""
     form = unicodedata.normalize("NFD", "".join(map(_same_letters, unicodedata.normalize("NFD", cluster))))
     if category(cluster[0]) == "So":  # an emoji, whose joiners and tags tell it from others

@@ -205,6 +205,22 @@ def test_phrases_are_found_again_here_and_are_words_of_their_own_there(tmp_path)
     np.testing.assert_allclose(theirs, made.encode(["new, york", "東京,都", "new, york"]), atol=1e-6)
 
 
+def test_equivalent_texts_are_one_to_other_libraries(tmp_path):
+    model2vec = pytest.importorskip("model2vec")
+    sentence_transformers = pytest.importorskip("sentence_transformers")
+    words = ["caf\u00e9", "na\u0131\u0308ve", "o\ufb03ce", "東京", "か\u3099"]
+    for number, vocabulary in enumerate([words, [*words, "The"]]):
+        folder = tmp_path / str(number)
+        made = StaticEmbedder(Vocabulary(vocabulary), np.eye(len(vocabulary), dtype=np.float32))
+        made.save_pretrained(folder)
+        texts = ["café", "cafe\u0301", "office", "が", "か\u3099"]
+        ours = pellucid.load(folder).encode(texts)
+        assert ours.argmax(axis=1).tolist() == [0, 0, 2, 4, 4] and ours.any(axis=1).all()
+        np.testing.assert_array_equal(model2vec.StaticModel.from_pretrained(folder).encode(texts), ours)
+        theirs = sentence_transformers.SentenceTransformer(str(folder), device="cpu").encode(texts)
+        np.testing.assert_array_equal(theirs, ours)
+
+
 def test_words_and_scales_survive_saving_twice(tmp_path):
     made = model(LOWER)
     made.save_pretrained(tmp_path / "a", dtype="int8")

@@ -24,6 +24,7 @@ from pellucid.base import Embedder
 from pellucid.embeddings import unit_rows
 from pellucid.errors import InputError
 from pellucid.progress import Progress
+from pellucid.unicode import lowercase, normalize
 from pellucid.views.figure import Canvas
 from pellucid.views.parts import AnyPart, Heading, Note, TablePart, counted, numbers, percent, signed
 from pellucid.views.report import Report
@@ -263,7 +264,7 @@ def _words(explanation: Explanation, number: int) -> list[tuple[list[tuple[int, 
     found: dict[str, list[tuple[tuple[int, int], float]]] = {}
     text = explanation.texts[number - 1]
     for (start, end), value in explanation.word_contributions(number).items():
-        found.setdefault(text[start:end].lower(), []).append(((start, end), value))
+        found.setdefault(lowercase(normalize(text[start:end]).text), []).append(((start, end), value))
     words = [([span for span, _ in places], sum(value for _, value in places)) for places in found.values()]
     return sorted((word for word in words if word[1]), key=lambda word: -word[1])
 

@@ -27,6 +27,7 @@ from pellucid.embeddings import stacked, unit_rows
 from pellucid.errors import InputError, check_integer
 from pellucid.progress import check_cancelled
 from pellucid.text import split_words
+from pellucid.unicode import lowercase
 from pellucid.views.figure import Canvas
 from pellucid.views.parts import AnyPart, Fold, Heading, Note, TablePart, counted, numbers, signed
 from pellucid.views.report import Report
@@ -319,7 +320,7 @@ class _Pulls:
 
 def _distinct_words(text: str) -> set[str]:
     check_cancelled()
-    return {word.text.lower() for word in split_words(text)}
+    return {lowercase(word.text) for word in split_words(text)}
 
 
 def _rows(model: Embedder, apart: Separation) -> Iterator[ContrastRow]:

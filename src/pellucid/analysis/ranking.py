@@ -15,6 +15,7 @@ from pellucid.explanation import Explanation
 from pellucid.explanation_views import coverage_warning
 from pellucid.query import Query
 from pellucid.text import Coverage
+from pellucid.unicode import canonicalize
 from pellucid.views.parts import AnyPart, Heading, Note, TablePart, counted, numbers, signed
 from pellucid.views.report import Report
 
@@ -146,5 +147,5 @@ def rank(model: Embedder, query: str, documents: Iterable[str], *, top_k: int = 
         best = TopRow.of(model._explain_queries(asked, document), reasons) if reasons else ()
         ranked.append(Ranked(place, number, texts[number], float(scores[number]), best, document.known[0]))
         queries.append(document)
-    unknown = tuple(dict.fromkeys(query[start:end] for start, end in gaps))
+    unknown = tuple(dict.fromkeys(canonicalize(query[start:end]) for start, end in gaps))
     return Ranking(model.family, query, len(texts), tuple(ranked), coverage, unknown, model, tuple(queries))

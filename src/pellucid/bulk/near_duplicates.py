@@ -38,7 +38,7 @@ from pellucid.pretrained import load
 from pellucid.progress import Progress
 from pellucid.store import check_vacant, writing
 from pellucid.text import split_words
-from pellucid.unicode import well_formed
+from pellucid.unicode import canonicalize, lowercase, normalize
 from pellucid.views.parts import AnyPart, Heading, Note, TablePart, counted, listed, numbers, percent
 from pellucid.views.report import Report
 
@@ -80,12 +80,15 @@ class DuplicatePair(NamedTuple):
     @property
     def difference(self) -> str:
         """The words that differ, as "5 / 7"; where they are the same, what else differs."""
+        texts = self.kept_text, self.duplicate_text
         sides: Sequence[Sequence[str]] = (self.only_kept, self.only_duplicate)
         if not any(sides) and self.numbers_differ:  # in signs between digits, or in their order
-            sides = [find_numbers(text) for text in (self.kept_text, self.duplicate_text)]
+            sides = list(map(find_numbers, texts))
         if any(sides):
             return " / ".join(listed(words, 6) or "\u2013" for words in sides)
-        return "nothing" if self.kept_text == self.duplicate_text else "case, punctuation or order"
+        if len(set(map(canonicalize, texts))) == 1:
+            return "nothing"
+        return "forms of letters" if len({normalize(t).text for t in texts}) == 1 else "case, punctuation or order"
 
 
 class DuplicateGroup(NamedTuple):
@@ -320,7 +323,7 @@ def _report(finder: _Finder, corpus: Corpus, field: str, reasons: int) -> Duplic
     kept[close[scores[close] < finder.threshold]] = -1  # candidates by rounding
     for number in np.flatnonzero(equal).tolist():
         first_one = kept[number]
-        if texts[number] != texts[int(first_one)]:  # two texts with one hash
+        if canonicalize(texts[number]) != canonicalize(texts[int(first_one)]):  # two texts with one hash
             kept[number] = -1
         elif kept[first_one] >= 0:
             kept[number], scores[number] = kept[first_one], scores[first_one]
@@ -361,7 +364,7 @@ def _pair(
     model: Embedder, texts: dict[int, str], kept: int, duplicate: int, score: float, reasons: int
 ) -> DuplicatePair:
     first, second = texts[kept], texts[duplicate]
-    words1, words2 = (Counter(word.text.lower() for word in split_words(text)) for text in (first, second))
+    words1, words2 = (Counter(lowercase(word.text) for word in split_words(text)) for text in (first, second))
     rows = TopRow.of(model.explain(first, second), reasons) if reasons else ()
     only = tuple((words1 - words2).elements()), tuple((words2 - words1).elements())
     differ = find_numbers(first) != find_numbers(second)
@@ -385,7 +388,7 @@ def _reaches(scores: Any, threshold: float) -> Any:
 
 
 def _hash(text: str) -> int:
-    return int.from_bytes(blake2b(well_formed(text).encode(), digest_size=8).digest(), "little", signed=True)
+    return int.from_bytes(blake2b(canonicalize(text).encode(), digest_size=8).digest(), "little", signed=True)
 
 
 def _signature(text: str, same_numbers: bool) -> int:

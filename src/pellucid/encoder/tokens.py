@@ -20,7 +20,7 @@ import numpy as np
 from pellucid.base import Embedder
 from pellucid.embeddings import Role
 from pellucid.encoder.reasons import Parts, Reasons
-from pellucid.encoder.tokenized import prompt_of
+from pellucid.encoder.tokenized import prompt_of, text_units
 from pellucid.encoder.vectors import unit_vectors
 from pellucid.encoder.words import mean_vector
 from pellucid.errors import InputError

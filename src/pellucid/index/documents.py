@@ -19,7 +19,7 @@ from pellucid.errors import InputError, warn
 from pellucid.files.corpus_file import CorpusFile
 from pellucid.files.lines import batches_by_size
 from pellucid.index.values import plain_metadata
-from pellucid.unicode import well_formed
+from pellucid.unicode import canonicalize_with_offsets, cluster_start, well_formed
 
 PASSAGE_BITS = 16
 """A document has at most 2 ** 16 passages."""
@@ -81,13 +81,13 @@ def passage_ends(text: str, limit: int) -> tuple[int, ...]:
 
 
 def _break_near(text: str, wish: int, first: int, last: int) -> int:
-    """Return the best place for a cut near `wish`: after a paragraph, else after a line, a sentence or a word."""
+    """Return the best place for a cut near `wish`: after a paragraph, else a line, a sentence, a word or a letter."""
     reach = (last - first) // 4
     for pattern in _BREAKS:
         found = [match.end() for match in pattern.finditer(text, first, last) if abs(match.end() - wish) <= reach]
         if found:
             return min(found, key=lambda end: abs(end - wish))
-    return wish
+    return cluster_start(text, wish)
 
 
 class Record(NamedTuple):
@@ -134,7 +134,8 @@ def validate_documents(records: Iterable[Record], max_chars: int) -> Iterator[Do
             own += f"-{repeats[own]}" * (repeats[own] > 1)
         else:
             places.add(own, *record.place)
-        ends = passage_ends(text, max_chars)
+        form = canonicalize_with_offsets(text)
+        ends = tuple(form.span(0, end)[1] for end in passage_ends(form.text, max_chars))
         if len(ends) > 1 << PASSAGE_BITS:
             raise InputError(
                 f"document {own!r:.80} has {len(text):,} characters, which are {len(ends):,} passages; at most "

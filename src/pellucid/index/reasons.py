@@ -22,6 +22,7 @@ from pellucid.rows import WORD, Row
 from pellucid.static.spelling import SpelledRows
 from pellucid.static.words import WordList, as_spans, part_of
 from pellucid.text import Span
+from pellucid.unicode import lowercase, normalize
 
 _BETWEEN = ": "  # between the name of a part and of its row, as in an ensemble
 _ROUNDING = 1e-6  # of the score, up to which rows are exact
@@ -95,8 +96,8 @@ class Bm25Query:
 
     def _row(self, term: str, text: str, spans: tuple[Span, ...]) -> Row:
         places = self._places[term]
-        asked, stands = self._query[slice(*places[0])], text[slice(*spans[0])]
-        name = asked if asked.lower() == stands.lower() else f"{asked} ~ {stands}"
+        asked, stands = normalize(self._query[slice(*places[0])]).text, normalize(text[slice(*spans[0])]).text
+        name = asked if lowercase(asked) == lowercase(stands) else f"{asked} ~ {stands}"
         return Row(name, (asked,), 0.0, 0.0, places, spans, (), (term,), WORD)
 
 

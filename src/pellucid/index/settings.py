@@ -15,7 +15,7 @@ from typing import Any
 from pellucid.errors import IndexFolderError, InputError
 from pellucid.index.bm25 import fingerprint
 from pellucid.index.terms import Analyser
-from pellucid.unicode import well_formed
+from pellucid.unicode import normalize
 
 Weights = Mapping[str, float] | None
 """Of parts or words by name; None for those that are set."""
@@ -141,7 +141,7 @@ def checked_word_weights(weights: Weights, settings: Mapping[str, Any]) -> dict[
     for word, factor in weights.items():
         if not isinstance(word, str) or not isinstance(factor, (int, float)) or not 0 <= factor <= _LARGEST_WEIGHT:
             raise InputError(f"the weight of the word {word!r:.60} is {factor!r:.40}; give one from 0 to a million")
-    return {well_formed(word): float(factor) for word, factor in weights.items()}
+    return {normalize(word).text: float(factor) for word, factor in weights.items()}
 
 
 def checked_score(score: float | None) -> float:

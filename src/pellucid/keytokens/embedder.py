@@ -47,6 +47,7 @@ from pellucid.text import Span, split_words
 from pellucid.transformer.embedder import TransformerEmbedder, backbone_facts, finite, read_backbone, write_backbone
 from pellucid.transformer.reading import Reading, known_words, whole_words
 from pellucid.transformer.tokenwords import Rank, Token
+from pellucid.unicode import canonicalize
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -111,7 +112,7 @@ def _shown(name: str, token: Token, places: Sequence[Places], spans: Sequence[tu
     if token.rank != Rank.SHARD:
         return name
     words = [place.text[start:end] for place, found in zip(places, spans, strict=True) for start, end in found]
-    return words[0].casefold() if words else ""
+    return canonicalize(words[0]).casefold() if words else ""
 
 
 def _union(spans: Iterable[tuple[Span, ...]]) -> tuple[Span, ...]:

@@ -18,7 +18,7 @@ from pellucid.progress import check_cancelled
 from pellucid.rows import READ_AS, WORD, WORD_PAIR, Row, share_of
 from pellucid.server.bodies import MOST_BYTES, ApiError
 from pellucid.text import split_words
-from pellucid.unicode import unspaced_run
+from pellucid.unicode import normalize, unspaced_run
 from pellucid.views.parts import Note
 
 if TYPE_CHECKING:
@@ -86,8 +86,9 @@ def check_pairs(query: str, hits: Collection[Hit], models: int) -> None:
 
 def _most_words(text: str) -> int:
     """Return how many distinct words a model can find in a text, at most."""
-    words = len({word.text for word in split_words(text)})
-    runs = set(unspaced_run.findall(text))
+    form = normalize(text).text
+    words = len({word.text for word in split_words(form)})
+    runs = set(unspaced_run.findall(form))
     return words + len(set("".join(runs))) + sum(map(len, runs)) // 2  # of one character, and of two or more
 
 

@@ -34,9 +34,9 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from tokenizers import Regex, Tokenizer, pre_tokenizers
+from tokenizers import Regex, Tokenizer, normalizers, pre_tokenizers
 from tokenizers.models import WordLevel, WordPiece
-from tokenizers.normalizers import Lowercase
+from tokenizers.normalizers import NFC, Lowercase
 from tokenizers.pre_tokenizers import BertPreTokenizer
 
 from pellucid.base import Vectors
@@ -47,7 +47,7 @@ from pellucid.static.precision import LARGEST, PackedRows, StoredTable, convert,
 from pellucid.static.spelling import BUCKETS, Unedited
 from pellucid.store import is_sound, read_json, read_regular, read_tensors, write_json, write_tensors, writing
 from pellucid.text import PrefixRule, Vocabulary, is_phrase, split_words
-from pellucid.unicode import UNSPACED, unspaced_run, well_formed
+from pellucid.unicode import UNSPACED, lowercase, unspaced_run, well_formed
 from pellucid.untrusted import MAX_TOKENIZER, StoredTokenizer
 
 STOCK_CONFIG = {"model_type": "model2vec", "architectures": ["StaticModel"], "normalize": True, "max_length": None}
@@ -136,8 +136,7 @@ def _word_tokenizer(tokens: list[str], unknown: int, lower: bool, inside: str | 
         others = UNSPACED.encode().decode("unicode_escape")
         runs = pre_tokenizers.Split(Regex(f"[{known}]+|[{others}]"), "isolated")
         tokenizer.pre_tokenizer = pre_tokenizers.Sequence([BertPreTokenizer(), runs])
-    if lower:
-        tokenizer.normalizer = Lowercase()
+    tokenizer.normalizer = normalizers.Sequence([NFC(), *[Lowercase()] * lower])
     return tokenizer
 
 
@@ -191,7 +190,7 @@ def _token_ids(
     """Return the token strings in id order, the row each is sent to, and the words of the rows behind the zero row."""
     # Ids below len(vocabulary) are the rows. Only where a model `spells` are there rows behind: of unknown extra words.
     extra_words = list(extra_words)
-    spelled = {word.lower() for word in extra_words} if spells else set()
+    spelled = {lowercase(word) for word in extra_words} if spells else set()
     unknown_rows: dict[str, int] = {}
     nothing = len(vocabulary)
     unknown = _UNKNOWN
@@ -201,6 +200,9 @@ def _token_ids(
     # Punctuation is dropped from texts before words are looked up: its ids must add nothing.
     rows = [nothing if len(w) == 1 and not split_words(w) else row for row, w in enumerate(vocabulary.words)]
     rows.append(nothing)
+    forms = [(row, form) for row, form in enumerate(vocabulary.forms) if form != vocabulary.words[row]]
+    tokens += [form for _, form in forms]
+    rows += [row for row, _ in forms]
     seen = {unknown}
     for spelling, word in _likely_spellings(vocabulary, extra_words):
         if vocabulary.cuts_scripts and unspaced_run.search(spelling):

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from pellucid.unicode import well_formed
+from pellucid.unicode import canonicalize, well_formed
 
 STRONG, WEAK = 0.5, 0.05  # of the strongest word of a text; below the second a word is left unmarked
 MARKS = {"strong": "*", "faint": "~", "": ""}  # behind a word, where colour alone would not do
@@ -259,7 +259,8 @@ def strongest_words(text: str, values: Mapping[tuple[int, int], float], most: in
     """Write the words of `text` with the largest sums of values."""
     sums: dict[str, float] = {}
     for (start, end), value in values.items():
-        sums[text[start:end]] = sums.get(text[start:end], 0.0) + value
+        word = canonicalize(text[start:end])
+        sums[word] = sums.get(word, 0.0) + value
     best = sorted(sums.items(), key=lambda item: -abs(item[1]))[:most]
     return ", ".join(f"{shorten(word, 30)} {value:+.3f}" for word, value in best)
 
