@@ -10,6 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+import pellucid
 from families import STATIC, TRANSFORMER
 from letters import LetterEmbedder
 from pellucid.index.index import Index
