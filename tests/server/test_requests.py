@@ -22,6 +22,7 @@ pytest.importorskip("fastapi", reason="the server needs pellucid[serve]")
 
 import pellucid
 from pellucid.errors import nearest_name
+from pellucid.index.segments import Segment
 from pellucid.progress import CancelledWorkError, Progress, cancellable, check_cancelled
 from pellucid.server import ServerSettings, create_app, layout
 from pellucid.server.bodies import MAX_TESTS, MAX_WHERE_VALUES, ApiError, BodyCounter
@@ -461,3 +462,22 @@ def test_the_limits_on_the_page_are_those_of_the_code() -> None:
     settings = ServerSettings()
     for limit in (MAX_TESTS, MAX_WHERE_VALUES, settings.max_texts, settings.max_characters, settings.max_waiting):
         assert f"{limit:,}" in page
+
+
+def test_a_map_reads_only_the_documents_that_it_shows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("Stemmer")
+    read, document = list[str](), Segment.document
+
+    def counted(self: Segment, row: int) -> Any:
+        read.append(document(self, row).id)
+        return document(self, row)
+
+    with pellucid.Index.create(tmp_path / "index") as index:
+        for start in (0, 7, 9, 40):
+            index.add([f"document {n}" for n in range(start, start + 11)], ids=range(start, start + 11))
+        index.delete(["3", "41"])
+        ids = [document.id for document in index]
+        monkeypatch.setattr(Segment, "document", counted)
+        for step in range(1, len(ids) + 2):
+            assert [document.id for document in index._now().commit.documents(step)] == ids[::step] == read
+            read.clear()

@@ -359,7 +359,7 @@ def _rest(connection: socket.socket) -> int:
 
 
 def test_thousands_of_connections(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(server_running, "_MOST_CONNECTIONS", 50)
+    monkeypatch.setattr(server_running, "_MAX_CONNECTIONS", 50)
     host, port = url.removeprefix("http://").split(":")
     crowd = [socket.create_connection((host, int(port)), timeout=10) for _ in range(100)]
     with contextlib.suppress(ConnectionError):
@@ -540,7 +540,7 @@ def test_what_cannot_be_saved(
 def test_of_many_that_save_one_name_one_does(
     tmp_path: Path, fruit: StaticEmbedder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pellucid.server.service._MOST_MODELS", 2)
+    monkeypatch.setattr("pellucid.server.service._MAX_MODELS", 2)
     with running({"fruit": fruit}, save_to=str(tmp_path)) as url:
         found: list[tuple[int, Any]] = []
         edits = [{"name": "mine", "words": {"apple": float(n)}} for n in range(2, 10)]
@@ -623,7 +623,7 @@ def test_settings_that_got_no_answer_are_not_kept(
 def test_of_many_that_save_at_once_no_more_are_served_than_may_be(
     tmp_path: Path, fruit: StaticEmbedder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pellucid.server.service._MOST_MODELS", 5)
+    monkeypatch.setattr("pellucid.server.service._MAX_MODELS", 5)
     with running({"fruit": fruit}, save_to=str(tmp_path)) as url:
         statuses: list[int] = []
         edits = [{"name": f"m{n}", "words": {"apple": 2}} for n in range(60)]

@@ -66,11 +66,11 @@ def test_rows_beyond_the_limit_are_one_row(url: str, static: StaticEmbedder, wor
     texts = {"text1": " ".join(words[:300]), "text2": " ".join(words[200:500])}
     status, found = ask(url, "/explain", {**texts, "notes": notes})
     whole = static.explain(*texts.values())
-    assert status == 200 and len(found["rows"]) == bounds.MOST_ROWS + 1 < len(whole.rows)
-    assert [row["name"] for row in found["rows"][:-1]] == [row.name for row in whole.rows[: bounds.MOST_ROWS]]
+    assert status == 200 and len(found["rows"]) == bounds.MAX_ROWS + 1 < len(whole.rows)
+    assert [row["name"] for row in found["rows"][:-1]] == [row.name for row in whole.rows[: bounds.MAX_ROWS]]
     last = found["rows"][-1]
-    assert last["kind"] == "rest" and last["name"] == f"the sum of {len(whole.rows) - bounds.MOST_ROWS:,} smaller rows"
-    assert last["contribution"] == pytest.approx(whole.contributions[bounds.MOST_ROWS :].sum(), abs=1e-9)
+    assert last["kind"] == "rest" and last["name"] == f"the sum of {len(whole.rows) - bounds.MAX_ROWS:,} smaller rows"
+    assert last["contribution"] == pytest.approx(whole.contributions[bounds.MAX_ROWS :].sum(), abs=1e-9)
     check_sum(found)
     assert ("notes" in found) == notes
 
@@ -79,11 +79,11 @@ def test_rows_beyond_the_limit_are_one_row(url: str, static: StaticEmbedder, wor
 def test_why_is_bounded_alike(url: str, words: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     query = " ".join(words[:100])
     status, found = ask(url, "/why", {"query": query, "id": "1"})
-    assert status == 200 and len(found["rows"]) == bounds.MOST_ROWS + 1
+    assert status == 200 and len(found["rows"]) == bounds.MAX_ROWS + 1
     check_sum(found)
-    monkeypatch.setattr(bounds, "_MOST_SUBTRACTED", 200_000)
+    monkeypatch.setattr(bounds, "_MAX_SUBTRACTED_ROWS", 200_000)
     status, found = ask(url, "/why", {"query": query, "id": "1", "below": "2"})
-    assert status == 200 and len(found["rows"]) == bounds.MOST_ROWS + 1
+    assert status == 200 and len(found["rows"]) == bounds.MAX_ROWS + 1
     check_sum(found)
 
 
@@ -100,7 +100,7 @@ def test_pairs_are_counted_before_they_are_made(
     query = {"query": " ".join(words[:500])}
     status, error = ask(url, "/search", {**query, "top_k": 100})
     assert status == 200
-    monkeypatch.setattr(bounds, "_MOST_PAIRS", 100_000)
+    monkeypatch.setattr(bounds, "_MAX_WORD_PAIRS", 100_000)
     for path, body in (("/search", query), ("/why", {**query, "id": "1"})):
         status, error = ask(url, path, body)
         assert status == 422 and "at most 100,000 are read" in error["error"], path
@@ -113,13 +113,13 @@ def test_pairs_are_counted_before_they_are_made(
         "ไทย ไทย",
         "naïve x" * 9,
     ):
-        assert len(static.words_of(text).rows) <= bounds._most_words(text) or not text
+        assert len(static.words_of(text).rows) <= bounds._max_words(text) or not text
 
 
 def test_bytes_beyond_the_limit(url: str, words: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     texts = {"text1": " ".join(words[:100]), "text2": " ".join(words[:100])}
     for home in ("bounds", "bodies"):
-        monkeypatch.setattr(f"pellucid.server.{home}.MOST_BYTES", 20_000)
+        monkeypatch.setattr(f"pellucid.server.{home}.MAX_ANSWER_BYTES", 20_000)
     status, found = ask(url, "/explain", texts)
     assert status == 200 and 10 < len(found["rows"]) < 100 and found["rows"][-1]["kind"] == "rest"
     check_sum(found)
@@ -147,7 +147,7 @@ def test_sparse_answers_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
                 rows[number, entry["index"]] = entry["value"]
         assert status == 200
         np.testing.assert_array_equal(rows, lexicon.encode(texts).toarray())
-        monkeypatch.setattr(bounds, "MOST_BYTES", 20_000)
+        monkeypatch.setattr(bounds, "MAX_ANSWER_BYTES", 20_000)
         status, error = ask(url, "/embed_sparse", {"inputs": texts * 100})
         assert status == 422 and "20,000 bytes" in error["error"]
 

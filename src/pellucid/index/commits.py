@@ -130,11 +130,14 @@ class Commit(NamedTuple):
             found |= {own: (number, row) for own, row in segment.rows_of(ids).items()}
         return found
 
-    def documents(self) -> Iterator[Document]:
-        """Yield every document, in the order of adding."""
+    def documents(self, step: int = 1) -> Iterator[Document]:
+        """Yield every document, or every `step`-th, in the order of adding."""
+        start = 0
         for segment in self.segments:
-            for row in segment.kept_rows().tolist():
+            rows = segment.kept_rows()
+            for row in rows[start::step].tolist():
                 yield segment.document(row)
+            start = (start - len(rows)) % step
 
     def numbered(self, numbers: Collection[int]) -> dict[int, tuple[int, int]]:
         """Return the segment and row of each of some document numbers that is there."""

@@ -116,9 +116,9 @@ def _add_state_routes(app: FastAPI, service: Service, registry: CollectorRegistr
         if "PROMETHEUS_MULTIPROC_DIR" not in os.environ:
             return PlainTextResponse(generate_latest(registry))
         forget_dead_workers(Path(os.environ["PROMETHEUS_MULTIPROC_DIR"]))
-        every = CollectorRegistry()
-        MultiProcessCollector(every)  # type: ignore[no-untyped-call]
-        return PlainTextResponse(generate_latest(every))
+        all_workers = CollectorRegistry()
+        MultiProcessCollector(all_workers)  # type: ignore[no-untyped-call]
+        return PlainTextResponse(generate_latest(all_workers))
 
 
 def forget_dead_workers(folder: Path) -> None:
@@ -178,10 +178,10 @@ async def _http_error(request: Request, error: Any) -> Response:
     path, routes = request.url.path, [route for route in request.app.routes if isinstance(route, StarletteRoute)]
     message = str(error.detail)
     if error.status_code == 404:
-        near = get_close_matches(
-            path.rstrip("/") or "/", [route.path for route in routes if route.include_in_schema], 1
-        )
-        message += f": there is no route {path!r:.80}; " + (f"did you mean {near[0]}?" if near else "see /openapi.json")
+        paths = [route.path for route in routes if route.include_in_schema]
+        matches = get_close_matches(path.rstrip("/"), paths, 1)
+        hint = f"did you mean {matches[0]}?" if matches else "see /openapi.json"
+        message += f": there is no route {path!r:.80}; {hint}"
     response = error_answer(path, ApiError(error.status_code, message))
     response.headers.update(error.headers or {})
     if error.status_code == 405:  # Starlette only names those of the first route

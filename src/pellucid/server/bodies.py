@@ -20,18 +20,18 @@ from starlette.responses import Response
 
 from pellucid.errors import unknown_name
 
-MOST_BYTES = 64 << 20  # of any answer; each route ends before it makes more
+MAX_ANSWER_BYTES = 64 << 20  # of any answer; each route ends before it makes more
 SMALL_BODY_BYTES = 64 << 10  # a body up to this size is not refused for what it holds, or for other bodies' sake
 MAX_QUESTION_BYTES = 1 << 20  # of a body that holds no corpus; those that do may have ServerSettings.max_body_bytes
 MAX_BODY_VALUES = 20_000  # strings, numbers, lists and objects of one body, or five a text that may be sent
 MAX_ALTERNATIVES = 100  # conditions of which one must hold
 MAX_TESTS = 1_000  # comparisons in all of them; each looks at every document
 MAX_WHERE_VALUES = 10_000  # that these compare with
-_ROW_BLOCK = 1 << 16  # numbers that are written before others get their turn, about 5 ms
+_BLOCK_NUMBERS = 1 << 16  # numbers that are written before others get their turn, about 5 ms
 _TEI_TYPES = {400: "Empty", 424: "Backend", 429: "Overloaded", 503: "Unhealthy", 504: "Overloaded"}
 _OPENAI_TYPES = {401: "authentication_error", 429: "rate_limit_error"}
-_MOST_WEIGHTS = 100
-_MOST_WEIGHT = 1e6  # the library's own limit
+_MAX_WEIGHTS = 100
+_MAX_WEIGHT = 1e6  # the library's own limit
 
 
 class ApiError(Exception):
@@ -68,9 +68,9 @@ class InferenceError(BaseModel):
 def answer(value: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:
     """Return JSON of plain values and C-contiguous numpy arrays, unless it is too large."""
     body = orjson.dumps(value, option=orjson.OPT_SERIALIZE_NUMPY)
-    if len(body) > MOST_BYTES:
+    if len(body) > MAX_ANSWER_BYTES:
         raise ApiError(
-            422, f"the answer has {len(body):,} bytes; at most {MOST_BYTES:,} are sent. Ask for less at once"
+            422, f"the answer has {len(body):,} bytes; at most {MAX_ANSWER_BYTES:,} are sent. Ask for less at once"
         )
     return Response(body, status, headers=headers, media_type="application/json")
 
@@ -97,13 +97,14 @@ def described(error: Any, *statuses: int) -> dict[int | str, dict[str, Any]]:
 
 async def written_rows(rows: Any) -> Any:
     """Return rows for `answer`; many of them as JSON already, written block by block between other requests."""
-    if rows.size <= _ROW_BLOCK:
+    if rows.size <= _BLOCK_NUMBERS:
         return rows
-    found, step = list[orjson.Fragment](), max(1, _ROW_BLOCK // rows.shape[1])
+    fragments, step = list[orjson.Fragment](), max(1, _BLOCK_NUMBERS // rows.shape[1])
     for start in range(0, len(rows), step):
-        found += [orjson.Fragment(orjson.dumps(row, option=orjson.OPT_SERIALIZE_NUMPY)) for row in rows[start:][:step]]
+        texts = [orjson.dumps(row, option=orjson.OPT_SERIALIZE_NUMPY) for row in rows[start : start + step]]
+        fragments += map(orjson.Fragment, texts)
         await asyncio.sleep(0)
-    return found
+    return fragments
 
 
 Texts = Annotated[
@@ -116,26 +117,25 @@ TextList = Annotated[list[str], Field(min_length=1, fail_fast=True)]
 """Several texts. Reading ends at the first wrong one: an error for each of millions would fill the memory."""
 
 
-def _few(given: Any) -> Any:
-    """Check the number first: each wrong entry of millions would make an error of its own."""
-    if isinstance(given, dict) and len(given) > _MOST_WEIGHTS:
-        raise ValueError(f"at most {_MOST_WEIGHTS} weights")
-    return given
+def _check_count(weights: Any) -> Any:
+    """Check the number first: each wrong entry would make an error of its own."""
+    if isinstance(weights, dict) and len(weights) > _MAX_WEIGHTS:
+        raise ValueError(f"at most {_MAX_WEIGHTS} weights")
+    return weights
 
 
-def _whole(given: Any) -> Any:
-    return int(given) if isinstance(given, float) and given.is_integer() else given
+def _to_integer(number: Any) -> Any:
+    return int(number) if isinstance(number, float) and number.is_integer() else number
 
 
-Whole = Annotated[int, BeforeValidator(_whole)]
+Integer = Annotated[int, BeforeValidator(_to_integer)]
 """A whole number; for JSON, and OpenAI's clients, 64.0 is one too."""
 
-Size = Annotated[int, Field(ge=1), BeforeValidator(_whole)]
+Size = Annotated[int, Field(ge=1), BeforeValidator(_to_integer)]
 """A whole number from 1 up."""
 
-Weights = Annotated[
-    dict[str, Annotated[float, Field(ge=0, le=_MOST_WEIGHT)]], Field(max_length=_MOST_WEIGHTS), BeforeValidator(_few)
-]
+_Weight = Annotated[float, Field(ge=0, le=_MAX_WEIGHT)]
+Weights = Annotated[dict[str, _Weight], Field(max_length=_MAX_WEIGHTS), BeforeValidator(_check_count)]
 """Numbers from 0 to a million by name, of a hundred things at most."""
 
 
@@ -205,18 +205,18 @@ def _validation_error(annotation: Any, errors: list[Any]) -> ApiError:
             path.append(str(name))
             models = _models_in(fields.get(name))
     if error["type"] == "extra_forbidden":
-        place = f"in {'.'.join(path)}: " if path else ""
+        prefix = f"in {'.'.join(path)}: " if path else ""
         name = str(error["loc"][-1])
-        return ApiError(422, place + unknown_name("field", name, list(_fields_of(models))), ".".join([*path, name]))
-    place = ".".join(path)
-    return ApiError(422, f"{place or 'the body'}: {error['msg'].removeprefix('Value error, ')}", place or None)
+        return ApiError(422, prefix + unknown_name("field", name, list(_fields_of(models))), ".".join([*path, name]))
+    param = ".".join(path)
+    return ApiError(422, f"{param or 'the body'}: {error['msg'].removeprefix('Value error, ')}", param or None)
 
 
 class BodyCounter:
     """Counts bytes, values and keys of the JSON of a body as it arrives."""
 
-    _KEPT = b'",:[{'
-    _DROPPED = bytes(set(range(256)) - set(_KEPT))
+    _STRUCTURE = b'",:[{'
+    _DROPPED = bytes(set(range(256)) - set(_STRUCTURE))
 
     def __init__(self, max_bytes: int, max_values: int) -> None:
         """Take the limits."""

@@ -16,7 +16,7 @@ import orjson
 from pellucid.explanation import Explanation
 from pellucid.progress import check_cancelled
 from pellucid.rows import READ_AS, WORD, WORD_PAIR, Row, share_of
-from pellucid.server.bodies import MOST_BYTES, ApiError
+from pellucid.server.bodies import MAX_ANSWER_BYTES, ApiError
 from pellucid.text import split_words
 from pellucid.unicode import normalize, unspaced_run
 from pellucid.views.parts import Note
@@ -24,67 +24,67 @@ from pellucid.views.parts import Note
 if TYPE_CHECKING:
     from pellucid.index.hits import Hit, Hits
 
-MOST_ROWS = 10_000  # of one explanation; those beyond are one row
-REST = "rest"  # the kind of that row
-_MOST_SUBTRACTED = 100_000  # rows of each of two explanations: a difference makes all of them, a kilobyte each
-_MOST_PAIRS = 4_000_000  # of words of a query and of its hits, about 50 bytes each meanwhile
+MAX_ROWS = 10_000  # of one explanation; those beyond are one row
+REST_KIND = "rest"  # the kind of that row
+_MAX_SUBTRACTED_ROWS = 100_000  # rows of each of two explanations: a difference makes all of them, a kilobyte each
+_MAX_WORD_PAIRS = 4_000_000  # of words of a query and of its hits, about 50 bytes each meanwhile
 
 
 def explained(explanation: Explanation, *, notes: bool = False) -> dict[str, Any]:
     """Return `Explanation.to_dict` with at most 10,000 rows, fewer if they are large, and the views' `notes`."""
-    size = len(explanation.rows)
-    groups = [group._asdict() for group in explanation.groups()]
-    readable = {"summary": explanation.summary(), "groups": groups}
-    kept, plain, held = list[Row](), list[orjson.Fragment](), 0
-    for number in range(min(size, MOST_ROWS)):  # one by one: rows are made when they are read
+    n_rows, n_bytes = len(explanation.rows), 0
+    readable = {"summary": explanation.summary(), "groups": [group._asdict() for group in explanation.groups()]}
+    rows, fragments = list[Row](), list[orjson.Fragment]()
+    for index in range(min(n_rows, MAX_ROWS)):  # one by one: rows are made when they are read
         check_cancelled()
-        row = explanation.rows[number]
+        row = explanation.rows[index]
         text = _json(row._asdict())
-        held += len(text)
-        if held > MOST_BYTES // 2:  # texts and coverage are in the other half
+        n_bytes += len(text)
+        if n_bytes > MAX_ANSWER_BYTES // 2:  # texts and coverage are in the other half
             break
-        kept.append(row)
-        plain.append(orjson.Fragment(text))
-    if len(kept) < size:
-        value = float(explanation.contributions[len(kept) :].sum())
-        name = f"the sum of {size - len(kept):,} smaller rows"
-        kept.append(Row(name, (), value, share_of(value, explanation.score), key=(REST,), kind=REST))
-        plain.append(orjson.Fragment(_json(kept[-1]._asdict())))
-        explanation = replace(explanation, rows=tuple(kept))
-    facts = replace(explanation, rows=()).to_dict() | {"rows": plain, "remainder": explanation.remainder} | readable
+        rows.append(row)
+        fragments.append(orjson.Fragment(text))
+    if len(rows) < n_rows:
+        value = float(explanation.contributions[len(rows) :].sum())
+        name = f"the sum of {n_rows - len(rows):,} smaller rows"
+        rows.append(Row(name, (), value, share_of(value, explanation.score), key=(REST_KIND,), kind=REST_KIND))
+        fragments.append(orjson.Fragment(_json(rows[-1]._asdict())))
+        explanation = replace(explanation, rows=tuple(rows))
+    plain = replace(explanation, rows=()).to_dict() | readable
+    plain |= {"rows": fragments, "remainder": explanation.remainder}
     if notes:
-        facts["notes"] = [part._asdict() for part in explanation._parts() if isinstance(part, Note)]
-    return facts
+        plain["notes"] = [part._asdict() for part in explanation._parts() if isinstance(part, Note)]
+    return plain
 
 
 def difference(explanations: Iterable[Explanation]) -> Explanation:
     """Return the first of one or two explanations less the second, unless they have too many rows."""
-    found, *others = explanations
-    for other in others:
-        for one in (found, other):
-            if len(one.rows) > _MOST_SUBTRACTED:
-                most = f"at most {_MOST_SUBTRACTED:,} are subtracted; give shorter texts"
-                raise ApiError(422, f"one of the two explanations has {len(one.rows):,} rows; {most}")
-        found -= other
-    return found
+    first, *second = explanations
+    if not second:
+        return first
+    for explanation in (first, *second):
+        if len(explanation.rows) > _MAX_SUBTRACTED_ROWS:
+            limit = f"at most {_MAX_SUBTRACTED_ROWS:,} are subtracted; give shorter texts"
+            raise ApiError(422, f"one of the two explanations has {len(explanation.rows):,} rows; {limit}")
+    return first - second[0]
 
 
 def check_pairs(query: str, hits: Collection[Hit], models: int) -> None:
     """Check that the reasons of hits fit the memory: a static model has a value for each pair of words."""
     texts = [f"{hit.title} {hit.text}" for hit in hits]
-    if models * len(query) * sum(map(len, texts)) <= _MOST_PAIRS:
+    if models * len(query) * sum(map(len, texts)) <= _MAX_WORD_PAIRS:
         return
-    pairs = models * _most_words(query) * sum(map(_most_words, texts))
-    if pairs > _MOST_PAIRS:
+    pairs = models * _max_words(query) * sum(map(_max_words, texts))
+    if pairs > _MAX_WORD_PAIRS:
         raise ApiError(
             422,
-            f"the words of the query and of {len(texts)} documents make {pairs:,} pairs; at most {_MOST_PAIRS:,} are "
-            "read for one answer. Shorten the query, or ask for fewer documents",
+            f"the words of the query and of {len(texts)} documents make {pairs:,} pairs; at most "
+            f"{_MAX_WORD_PAIRS:,} are read for one answer. Shorten the query, or ask for fewer documents",
             "query",
         )
 
 
-def _most_words(text: str) -> int:
+def _max_words(text: str) -> int:
     """Return how many distinct words a model can find in a text, at most."""
     form = normalize(text).text
     words = len({word.text for word in split_words(form)})
@@ -92,14 +92,14 @@ def _most_words(text: str) -> int:
     return words + len(set("".join(runs))) + sum(map(len, runs)) // 2  # of one character, and of two or more
 
 
-def searched(hits: Hits, rows: int, models: int) -> dict[str, Any]:
+def limit_hits(hits: Hits, rows: int, models: int) -> dict[str, Any]:
     """Return `Hits.to_dict`, with the largest `rows` rows of each hit."""
     check_pairs(hits.query, hits, models)
 
     def plain(hit: Hit) -> dict[str, Any]:
-        found = hit.to_dict()
+        values = hit.to_dict()
         if rows:
-            found["rows"] = [
+            values["rows"] = [
                 {
                     "name": row.name,
                     "contribution": row.contribution,
@@ -108,21 +108,21 @@ def searched(hits: Hits, rows: int, models: int) -> dict[str, Any]:
                 }
                 for row in hit.reasons.top(rows)
             ]
-        return found
+        return values
 
     return replace(hits, found=()).to_dict() | {"hits": written(hits, plain, "ask for fewer hits or rows")}
 
 
 def written(items: Iterable[Any], plain: Callable[[Any], Any], way_out: str) -> list[orjson.Fragment]:
     """Return items as JSON, each made by `plain` and written before the next; the error names the `way_out`."""
-    found, held = [], 0
+    texts, n_bytes = [], 0
     for item in items:
         check_cancelled()
-        found.append(_json(plain(item)))
-        held += len(found[-1])
-        if held > MOST_BYTES:
-            raise ApiError(422, f"the answer would have more than {MOST_BYTES:,} bytes; {way_out}")
-    return list(map(orjson.Fragment, found))
+        texts.append(_json(plain(item)))
+        n_bytes += len(texts[-1])
+        if n_bytes > MAX_ANSWER_BYTES:
+            raise ApiError(422, f"the answer would have more than {MAX_ANSWER_BYTES:,} bytes; {way_out}")
+    return list(map(orjson.Fragment, texts))
 
 
 def _json(value: Any) -> bytes:

@@ -220,11 +220,11 @@ class ModelInfo(BaseModel):
     saves: bool = Field(description="Ours: whether edited models and settings of the index can be saved.")
 
 
-def _sparse(rows: Any, number: int) -> list[dict[str, Any]]:
+def _sparse(rows: Any, row: int) -> list[dict[str, Any]]:
     """Return a row of a CSR matrix; as Python's objects all rows would take fifty times the space."""
-    own = slice(*rows.indptr[number : number + 2].tolist())
-    pairs = zip(rows.indices[own].tolist(), rows.data[own].tolist())
-    return [{"index": number, "value": value} for number, value in pairs]
+    entries = slice(*rows.indptr[row : row + 2].tolist())
+    pairs = zip(rows.indices[entries].tolist(), rows.data[entries].tolist())
+    return [{"index": index, "value": value} for index, value in pairs]
 
 
 async def _check_length(service: Service, texts: list[str], truncate: bool | None, role: Role) -> None:
@@ -265,9 +265,8 @@ def inference_routes(service: Service) -> APIRouter:
     @router.post("/similarity", response_model=list[float])
     async def similarity(body: SimilarityRequest) -> Response:
         """Return the cosine of one text to each of some others."""
-        given = body.inputs
-        sentences = service.texts(given.sentences, "sentences", service.settings.max_texts - 1)
-        texts = [*service.texts(given.source_sentence, "source_sentence"), *sentences]
+        sentences = service.texts(body.inputs.sentences, "sentences", service.settings.max_texts - 1)
+        texts = [*service.texts(body.inputs.source_sentence, "source_sentence"), *sentences]
         options = body.parameters
         role, truncate = (None, None) if options is None else (options.prompt_name, options.truncate)
         await _check_length(service, texts, truncate, role)

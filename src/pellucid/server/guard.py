@@ -40,8 +40,8 @@ class Guard:
         labels = ("route", "status")
         self._count = Counter("pellucid_requests", "requests answered", labels, registry=registry)
         self._time = Histogram("pellucid_request_seconds", "time to the answer", ("route",), registry=registry)
-        name, about = "pellucid_requests_running", "requests in work"
-        self._gauge = Gauge(name, about, registry=registry, multiprocess_mode="livesum")
+        name, description = "pellucid_requests_running", "requests in work"
+        self._gauge = Gauge(name, description, registry=registry, multiprocess_mode="livesum")
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a request on, or refuse it."""
@@ -104,7 +104,7 @@ class _Exchange:
         self._limit = anyio.move_on_after(guard.settings.timeout)
         self._head: Message = {}  # sent with the body, which may be refused
         self._body_bytes = 0
-        self._is_question = scope["method"] in ("GET", "HEAD")  # whose body nobody reads
+        self._is_question = scope["method"] in ("GET", "HEAD")  # whose body is not read
         self._is_read = self._is_running = self._is_started = self._is_gone = False
 
     async def run(self) -> bool:
@@ -141,7 +141,7 @@ class _Exchange:
         with anyio.move_on_after(_STALL_S) as stall:
             message = await self._receive()
         if stall.cancelled_caught:
-            raise HTTPException(408, f"nothing of the body came for {_STALL_S:g} seconds")
+            raise HTTPException(408, f"no bytes of the body came for {_STALL_S:g} seconds")
         size, max_bytes = len(message.get("body", b"")), self._guard.settings.max_body_bytes
         self._body_bytes += size
         self._guard.body_bytes += size

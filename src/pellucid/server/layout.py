@@ -22,7 +22,7 @@ from pellucid.progress import check_cancelled
 
 _COMPONENTS = 50  # that t-SNE sees: as many keep the neighbours, and it is quicker
 _PERPLEXITY = 30
-_SAME = 1e-6  # rows of length 1 that differ by less are the same but for rounding
+_ROUNDING = 1e-6  # rows of length 1 that differ by less differ by rounding
 _MIN_PROCESS_ROWS = 1_500  # fewer take three seconds at most
 _POLL_S = 0.1  # between two looks at whether the work is cancelled
 _PROGRAM = "import json, sys; sys.path[:] = json.loads(sys.argv[1]); from pellucid.server.layout import main; main()"
@@ -36,9 +36,10 @@ def cancellable_layout(rows: Any, clusters: int) -> Layout:
     require("scikit-learn", "serve")
     if rows.shape[0] < _MIN_PROCESS_ROWS:
         return layout(rows, clusters)
-    arrays = {"rows": rows} if not hasattr(rows, "tocsr") else {
-        "data": rows.data, "indices": rows.indices, "indptr": rows.indptr, "shape": np.array(rows.shape)
-    }  # fmt: skip
+    arrays = {"rows": rows}
+    if hasattr(rows, "tocsr"):
+        parts = {"data": rows.data, "indices": rows.indices, "indptr": rows.indptr}
+        arrays = parts | {"shape": np.array(rows.shape)}
     paths = json.dumps([path for path in sys.path if path])  # not the working folder, which may hold anything
     command = [sys.executable, "-I", "-W", "ignore", "-c", _PROGRAM, paths]
     with TemporaryFile() as content:  # a pipe would have to be fed
@@ -53,8 +54,8 @@ def cancellable_layout(rows: Any, clusters: int) -> Layout:
     if process.returncode:
         last = complaint.decode(errors="replace").strip().rpartition("\n")[2]
         raise RuntimeError(f"the process that lays out a map ended with {process.returncode}: {last:.200}")
-    with np.load(io.BytesIO(answer)) as found:
-        return found["points"], found["members"]
+    with np.load(io.BytesIO(answer)) as arrays:
+        return arrays["points"], arrays["members"]
 
 
 def _wait_for(process: subprocess.Popen[bytes]) -> tuple[bytes, bytes]:
@@ -92,7 +93,7 @@ def layout(rows: Any, clusters: int) -> Layout:
     reduced = np.nan_to_num(reduced)  # of texts that are all the same
     members = KMeans(min(clusters, count // 2), n_init=1, random_state=0).fit_predict(reduced)
     points = np.zeros((count, 2))
-    if reduced.std(axis=0).max() > _SAME:  # else t-SNE divides by 0, and its tree of NaN ends the process
+    if reduced.std(axis=0).max() > _ROUNDING:  # else t-SNE divides by 0, and its tree of NaN ends the process
         perplexity = min(_PERPLEXITY, (count - 1) / 3)
         points = TSNE(2, perplexity=perplexity, init="pca", random_state=0, max_iter=500).fit_transform(reduced)
     points = (points - points.mean(axis=0)) / max(float(np.abs(points - points.mean(axis=0)).max()), 1e-9)

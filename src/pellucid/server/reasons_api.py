@@ -22,14 +22,14 @@ from pellucid.server.bodies import (
     ApiError,
     Conditions,
     InferenceError,
+    Integer,
     RequestBody,
     Route,
     Weights,
-    Whole,
     answer,
     described,
 )
-from pellucid.server.bounds import check_pairs, difference, explained, searched
+from pellucid.server.bounds import check_pairs, difference, explained, limit_hits
 from pellucid.server.service import Service
 from pellucid.static.embedder import static_model
 
@@ -69,7 +69,7 @@ class DescribeRequest(RequestBody):
 
     text: str
     model: str | None = None
-    top_k: Whole = Field(5, ge=1, le=100)
+    top_k: Integer = Field(5, ge=1, le=100)
     explanation: bool = Field(False, description="Add the rows of its embedding, as /explain gives those of a pair.")
 
 
@@ -102,12 +102,12 @@ class SearchRequest(RequestBody):
     """The body of /search."""
 
     query: str
-    top_k: Whole = Field(10, ge=1, le=100)
+    top_k: Integer = Field(10, ge=1, le=100)
     where: Conditions = Field(None, description="Conditions on the metadata.")
     weights: Weights | None = Field(None, description="Of the parts of the score, for this search.")
     word_weights: Weights | None = Field(None, description="Of words of the query, for this search.")
     min_score: float | None = Field(None, allow_inf_nan=False, description="Leave out hits with a lower score.")
-    rows: Whole = Field(0, ge=0, le=1000, description="Add so many rows of each hit, the largest.")
+    rows: Integer = Field(0, ge=0, le=1000, description="Add so many rows of each hit, the largest.")
 
 
 class WhyRequest(RequestBody):
@@ -214,15 +214,15 @@ def model_routes(service: Service) -> APIRouter:
     ) -> Response:
         """List dimensions of a model; `search` keeps those whose name or words hold it, in any case."""
         name = service.model_name(model)
-        wanted = search.casefold()
+        part = search.casefold()
 
         def work() -> dict[str, Any]:
-            found = [
+            entries = [
                 {"number": number, "name": dimension.name, "about": dimension.about}
                 for number, dimension in enumerate(service.models[name].dimensions)
-                if wanted in " ".join((dimension.name, *dimension.about)).casefold()
+                if part in " ".join((dimension.name, *dimension.about)).casefold()
             ]
-            return {"model": name, "total": len(found), "dimensions": found[offset : offset + limit]}
+            return {"model": name, "total": len(entries), "dimensions": entries[offset : offset + limit]}
 
         return answer(await service.run_in_pool(work))
 
@@ -233,9 +233,9 @@ def _score_scale(model: Embedder) -> dict[str, list[float]]:
     """Return the scores of the pairs that come with us, and of the first sentence of each with the second of others."""
     lines = (Path(__file__).parent / "paraphrases.tsv").read_text(encoding="utf-8").splitlines()
     first, second = zip(*(line.split("\t") for line in lines))
-    found = np.asarray(model.similarity(model.encode(list(first)), model.encode(list(second))), np.float64)
-    own = np.eye(len(found), dtype=bool)
-    return {"paraphrases": sorted(found[own].round(4).tolist()), "unrelated": sorted(found[~own].round(4).tolist())}
+    scores = np.asarray(model.similarity(model.encode(list(first)), model.encode(list(second))), np.float64).round(4)
+    is_pair = np.eye(len(scores), dtype=bool)
+    return {"paraphrases": sorted(scores[is_pair].tolist()), "unrelated": sorted(scores[~is_pair].tolist())}
 
 
 def index_routes(service: Service) -> APIRouter:
@@ -251,7 +251,7 @@ def index_routes(service: Service) -> APIRouter:
         def work() -> dict[str, Any]:
             weights: dict[str, Any] = {"weights": body.weights, "word_weights": body.word_weights}
             hits = index.search(body.query, body.top_k, where=body.where, min_score=body.min_score, **weights)
-            return searched(hits, body.rows, len(index.weights.keys() - {_BM25}))
+            return limit_hits(hits, body.rows, len(index.weights.keys() - {_BM25}))
 
         return answer(await service.run_in_pool(work))
 

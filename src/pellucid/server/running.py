@@ -36,8 +36,8 @@ except ImportError:  # Windows
     resource = None  # type: ignore[assignment]
 
 _SETTINGS = "PELLUCID_SERVER"  # the environment variable by which the workers get the settings
-_MOST_CONNECTIONS = 2000
-_MOST_FILES = 4096  # that the process may have open, where the system allows it: connections are files
+_MAX_CONNECTIONS = 2000
+_MAX_OPEN_FILES = 4096  # that the process may have open, where the system allows it: connections are files
 _MAX_HEAD_BYTES = 64 << 10  # of a head with its trailers, or of the frames of a chunked body beyond its length
 _FEED_BYTES = 8 << 10  # that the parser gets at a time: a head that goes over the limit is noticed so soon
 _LINGER_S = 1.0  # for the rest of a head that is refused
@@ -59,7 +59,7 @@ class TimeoutProtocol(HttpToolsProtocol):  # type: ignore[misc]
         self._has_head = self._is_refused = False
         self._unanswered: deque[Any] = deque()
         self._timer: asyncio.TimerHandle | None = None
-        if len(self.connections) > _MOST_CONNECTIONS:
+        if len(self.connections) > _MAX_CONNECTIONS:
             transport.abort()
         else:
             self._look_later(None, self.loop.time())
@@ -232,7 +232,7 @@ def _many_open_files() -> Iterator[None]:
     with ExitStack() as stack:
         if resource is not None:
             soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-            most = _MOST_FILES if hard == resource.RLIM_INFINITY else min(_MOST_FILES, hard)
+            most = _MAX_OPEN_FILES if hard == resource.RLIM_INFINITY else min(_MAX_OPEN_FILES, hard)
             if soft != resource.RLIM_INFINITY and soft < most:
                 resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
                 stack.callback(resource.setrlimit, resource.RLIMIT_NOFILE, (soft, hard))

@@ -27,7 +27,7 @@ from pellucid.errors import InputError, PellucidError, check_numbers
 from pellucid.files.lines import batches_by_size
 from pellucid.pretrained import load, load_by_name
 from pellucid.progress import CancelledWorkError, cancellable, check_cancelled
-from pellucid.server.bodies import MOST_BYTES, ApiError
+from pellucid.server.bodies import MAX_ANSWER_BYTES, ApiError
 from pellucid.static.embedder import StaticEmbedder
 from pellucid.store import temporary_folder, translate_os_errors
 
@@ -38,12 +38,12 @@ Result = TypeVar("Result")
 
 WARM_TEXT = "ready, 3.14 zzqx Ünï 日本語"  # known words and others, in several scripts
 _AT_ONCE = 8_000  # characters: a static model takes about a millisecond for them
-_PIECE = 64  # texts; a long request is queued piece by piece, so that others get their turns
+_PIECE_TEXTS = 64  # texts; a long request is queued piece by piece, so that others get their turns
 _PIECE_CHARS = 1 << 20
-_MOST_TEXTS = 256  # of one call of a model
-_MOST_NUMBERS = MOST_BYTES // 16  # of a dense answer: a float32 has at most 15 characters and a comma
+_MAX_BATCH_TEXTS = 256  # of one call of a model
+_MAX_DENSE_NUMBERS = MAX_ANSWER_BYTES // 16  # of a dense answer: a float32 has at most 15 characters and a comma
 _SLOW_WAITING = 2  # jobs behind the one that runs
-_MOST_MODELS = 16  # that may be served where clients save more of them: each takes memory
+_MAX_MODELS = 16  # that may be served where clients save more of them: each takes memory
 
 
 class _Job(NamedTuple):
@@ -81,7 +81,7 @@ class Batcher:
         """Return one row for each text: float32 [texts, dimension], or a CSR matrix."""
         if self._is_quick and self.is_warm and sum(map(len, texts)) <= _AT_ONCE:
             return _encode(self.model, texts, role)
-        pieces = list(batches_by_size(texts, _PIECE, len, _PIECE_CHARS))
+        pieces = list(batches_by_size(texts, _PIECE_TEXTS, len, _PIECE_CHARS))
         rows = [await self._queued(piece, role, may_wait=number > 0) for number, piece in enumerate(pieces)]
         return rows[0] if len(rows) == 1 else stacked(rows)
 
@@ -102,7 +102,7 @@ class Batcher:
     async def _run(self) -> None:
         while True:
             jobs = [await self._queue.get()]
-            while not self._queue.empty() and sum(len(job.texts) for job in jobs) < _MOST_TEXTS:
+            while not self._queue.empty() and sum(len(job.texts) for job in jobs) < _MAX_BATCH_TEXTS:
                 if sum(len(text) for job in jobs for text in job.texts) >= _PIECE_CHARS:
                     break
                 jobs.append(self._queue.get_nowait())
@@ -165,7 +165,7 @@ def _encode(model: Embedder, texts: list[str], role: Role) -> Any:
         raise
     except PellucidError as error:
         raise ApiError(422, str(error)) from error
-    except Exception as error:  # a transformer may fail in any way; the server goes on
+    except Exception as error:  # a transformer may fail in any way; others are still answered
         raise ApiError(424, f"the model failed: {error!s:.200}") from error
 
 
@@ -281,25 +281,25 @@ class Service:
         if self.index is not None:
             self.index.close()
 
-    def model_name(self, asked: str | None) -> str:
+    def model_name(self, name: str | None) -> str:
         """Return the name of the model that a request asks for; None is the first."""
-        if asked is None:
+        if name is None:
             return self.default
-        if asked not in self.models:
-            message = f"no model {asked!r:.80} is served here; there are: {', '.join(self.models)}"
+        if name not in self.models:
+            message = f"no model {name!r:.80} is served here; there are: {', '.join(self.models)}"
             raise ApiError(404, message, "model", "model_not_found")
-        return asked
+        return name
 
-    def texts(self, given: Any, param: str, most: int | None = None) -> list[str]:
+    def texts(self, value: Any, param: str, max_texts: int | None = None) -> list[str]:
         """Return the texts of a request, checked against the limits."""
-        texts = [given] if isinstance(given, str) else given
+        texts = [value] if isinstance(value, str) else value
         if not isinstance(texts, list):
-            raise ApiError(422, f"{param} is {type(given).__name__}; give a string or a list of strings", param)
+            raise ApiError(422, f"{param} is {type(value).__name__}; give a string or a list of strings", param)
         if not texts:
             raise ApiError(400, f"{param} is empty; give at least one text", param)
-        most = self.settings.max_texts if most is None else most
-        if len(texts) > most:
-            raise ApiError(422, f"{param} has {len(texts):,} texts; at most {most:,} go in one request", param)
+        max_texts = self.settings.max_texts if max_texts is None else max_texts
+        if len(texts) > max_texts:
+            raise ApiError(422, f"{param} has {len(texts):,} texts; at most {max_texts:,} go in one request", param)
         for position, text in enumerate(texts):
             if not isinstance(text, str):
                 message = f"text {position} of {param} is {type(text).__name__}; every text must be a string"
@@ -325,8 +325,8 @@ class Service:
         if dimensions is not None and dimensions != width and not (model._truncates and 1 <= dimensions <= width):
             why = f"from 1 to {width}" if model._truncates else f"{width}, which cannot be cut: they have no order"
             raise ApiError(422, f"dimensions is {dimensions}; {name} has {why}", "dimensions")
-        if len(texts) * width > _MOST_NUMBERS:
-            most = f"at most {_MOST_NUMBERS // width:,} texts go in one request, or ask /embed_sparse"
+        if len(texts) * width > _MAX_DENSE_NUMBERS:
+            most = f"at most {_MAX_DENSE_NUMBERS // width:,} texts go in one request, or ask /embed_sparse"
             raise ApiError(422, f"{len(texts):,} rows of {width:,} numbers are too many; {most}", "input")
         rows = await self.encode(name, texts, role)
         rows = rows.toarray() if hasattr(rows, "toarray") else rows
@@ -337,13 +337,13 @@ class Service:
 
     def check_explained(self, texts: Mapping[str, str | None]) -> None:
         """Check texts to explain, by the names of their fields."""
-        given = {param: text for param, text in texts.items() if text is not None}
-        for param, text in given.items():
+        present = {param: text for param, text in texts.items() if text is not None}
+        for param, text in present.items():
             self.texts(text, param)
         try:
-            check_explained(*given.values())
+            check_explained(*present.values())
         except InputError as error:
-            raise ApiError(422, str(error), next(iter(given))) from error
+            raise ApiError(422, str(error), next(iter(present))) from error
 
     async def run_in_pool(self, work: Callable[[], Result]) -> Result:
         """Run `work` beside the event loop; it ends at its next `check_cancelled` if the request ends before."""
@@ -404,10 +404,10 @@ class Service:
         """Save what `edited` returns under a new name, and serve it; undone if the request ends before the answer."""
         folder = self.saved_to() / name
         if name in self.models or name in self._saving or os.path.lexists(folder):
-            raise _taken(name)
-        if len(self.models) + len(self._saving) >= _MOST_MODELS:
+            raise _name_taken(name)
+        if len(self.models) + len(self._saving) >= _MAX_MODELS:
             served = f"{len(self.models)} models are served and {len(self._saving)} are being saved"
-            raise ApiError(409, f"{served}; there can be {_MOST_MODELS}. Start the server anew")
+            raise ApiError(409, f"{served}; there can be {_MAX_MODELS}. Start the server anew")
 
         def undo(job: Future[Any]) -> None:
             if not job.cancelled() and job.exception() is None:
@@ -456,7 +456,7 @@ def _saved(model: Embedder, folder: Path) -> tuple[Embedder, bool]:
             os.rename(scratch / folder.name, folder)
         except OSError as error:
             if os.path.lexists(folder):
-                raise _taken(folder.name) from error
+                raise _name_taken(folder.name) from error
             raise
     try:
         opened = load(folder)
@@ -468,5 +468,5 @@ def _saved(model: Embedder, folder: Path) -> tuple[Embedder, bool]:
         raise
 
 
-def _taken(name: str) -> ApiError:
+def _name_taken(name: str) -> ApiError:
     return ApiError(409, f"there is a model {name!r} already, and nothing is overwritten; give another name", "name")
