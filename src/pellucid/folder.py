@@ -37,8 +37,8 @@ _HUB_NAME = re.compile(rf"[A-Za-z0-9][\w.-]*|{_HUB_ID.pattern}")  # some of othe
 _HUB_URL = re.compile(r"(?:(?:https?://)?(?:www\.)?(?:huggingface\.co|hf\.co)/|hf://)([^?#]*).*", re.IGNORECASE)
 _HUB_SECTIONS = ("datasets", "spaces", "papers", "docs", "blog", "collections", "learn", "posts", "join", "settings")
 _OWNED_NAME = re.compile(  # of models on the hub whose owner is sentence-transformers; other names are not looked up
-    r"(?:all|multi-qa|paraphrase|msmarco|distiluse|gtr-t5|sentence-t5|nli|stsb|quora|xlm-r|use-cmlm|facebook-dpr"
-    r"|static-retrieval|static-similarity|average_word_embeddings)[-_][\w.-]+|LaBSE",
+    r"(?:all|multi-qa|paraphrase|msmarco|nli|stsb|quora|distiluse|static-(?:retrieval|similarity))-[\w.-]+-v\d+"
+    r"|(?:gtr|sentence)-t5-(?:base|large|xl|xxl)|average_word_embeddings_\w[\w.]*|use-cmlm-multilingual|LaBSE",
     re.IGNORECASE,
 )
 _HUB_FILES = ["*.json", "*.safetensors", "*.txt", "*.tsv", "*.model", "README.md"]

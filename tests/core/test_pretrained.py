@@ -92,6 +92,9 @@ def test_an_address_of_the_hub_is_the_model_that_it_shows(host, more):
         ("file:///etc/passwd", "is an address; download the model"),
         ("bert-base-uncased", r"no model 'bert-base-uncased'.* or a hub id \(owner/name\)"),
         ("all", "no model 'all'"),
+        ("all-MiniLM", "no model 'all-MiniLM'"),
+        ("static-en-v2", "no model 'static-en-v2'"),
+        ("paraphrase-of-mine", "no model"),
         ("static_en", "Did you mean 'static-en'"),
     ],
 )
@@ -105,7 +108,8 @@ def test_a_name_of_sentence_transformers_needs_no_owner(tmp_path, monkeypatch):
     asked = []
     monkeypatch.setattr("huggingface_hub.try_to_load_from_cache", lambda repo, file: asked.append(repo))
     monkeypatch.setattr("huggingface_hub.hf_hub_download", lambda repo, file: (_ for _ in ()).throw(OSError("away")))
-    for name in ("all-MiniLM-L6-v2", "multi-qa-mpnet-base-dot-v1", "LaBSE", "paraphrase-multilingual-MiniLM-L12-v2"):
+    multilingual = "paraphrase-multilingual-MiniLM-L12-v2"
+    for name in ("all-MiniLM-L6-v2", "multi-qa-mpnet-base-dot-v1", "LaBSE", "gtr-t5-xl", multilingual):
         with pytest.raises(ModelFolderError, match=f"'sentence-transformers/{name}' is not a folder here"):
             pellucid.load(name)
         assert asked.pop() == f"sentence-transformers/{name}"
