@@ -109,6 +109,7 @@ class GroupedRows:
         cells = _cells(rows, len(texts))
         self._rows = cells.others
         places = [_places(words, spans) for words, spans in zip(cells.words, unknown)]
+        self._words = [own.spans for own in places]
         tables = [_at_places(table, places[0], other) for table, other in zip(cells.tables, places[1:])]
         read = [words_of_text(text, own.spans, set(gaps)) for text, own, gaps in zip(texts, places, unknown)]
         self._phrases = _phrases(read, tables)
@@ -125,6 +126,15 @@ class GroupedRows:
             return _Sums(None, _by_segment(rows, first, self._phrases[0]), _by_segment(columns, other, of_other))
         pairs = np.add.reduceat(np.add.reduceat(at_places, self._phrases[0].starts, axis=0), of_other.starts, axis=1)
         return _Sums(pairs, pairs.sum(axis=1), pairs.sum(axis=0))
+
+    def matched_words(self) -> list[tuple[Span, Span]]:
+        """Return the pairs of a word of text 1 and a word of text 2 whose phrases match, by where they stand."""
+        first, second = (
+            [(span, match) for match, *words in zip(of.matches, of.starts, [*of.starts[1:], len(spans)])
+             for span in spans[slice(*words)] if match >= 0]
+            for of, spans in zip(self._phrases[:2], self._words)
+        )  # fmt: skip
+        return [(one, other) for one, match in first for other, of_other in second if match == of_other]
 
     def phrase_sums(self, text: int) -> dict[Span, float]:
         """Return what each phrase of a text (from 0) adds to the score, in text order."""

@@ -6,7 +6,7 @@ pairs first. Pairs that are neighbours in both texts are one phrase, a content w
 of a neighbour, and small words join the content word that they stand before. Punctuation always ends a phrase.
 
 What is left is cut into runs of at most three content words, and shorter neighbours are joined up to that length, so
-that every content word is in a phrase.
+that every content word is in a phrase. How well people agree with the matches is measured in `benchmarks/phrases.py`.
 """
 
 from __future__ import annotations
