@@ -27,7 +27,7 @@ import numpy as np
 from pellucid.errors import InputError, missing_extra
 from pellucid.static.words import spans_by
 from pellucid.text import ENGLISH_STOP_WORDS, Span
-from pellucid.unicode import UNSPACED, NormalizedText, lowercase, marks, normalize, unspaced_run
+from pellucid.unicode import UNSPACED, NormalizedText, cluster_ends, lowercase, marks, normalize, unspaced_run
 
 NAME_WEIGHT = 1.0
 """What the names of a chunk of a query weigh together, where one of its words weighs 1."""
@@ -319,7 +319,7 @@ class Analyser:
 
     def _parts_of_chunk(self, chunk: str, at: int) -> Iterator[Part]:
         if unspaced_run.match(chunk):
-            yield from (Part(pair, start, start + len(pair)) for start, pair in enumerate(_pairs(chunk), at))
+            yield from (Part(chunk[start:end], at + start, at + end) for start, end in _pairs(chunk))
             return
         units, joiners = _cut(chunk, at)
         words = [part for unit in units if unit.word for part in self._words(unit, is_alone=len(units) == 1)]
@@ -392,7 +392,7 @@ def _tokens(text: str) -> list[tuple[str, int]]:
 def _line(form: NormalizedText, place: int) -> tuple[list[str], int]:
     """Return the tokens of the line that a place of the original text is in, and the number of its own among them."""
     text = form.text
-    place = place if form.starts is None else int(np.searchsorted(form.starts, place))
+    place = place if form.is_original else int(np.searchsorted(form.offsets[0], place))
     start, end = text.rfind("\n", 0, place) + 1, text.find("\n", place)
     while place > start and not text[place - 1].isspace():
         place -= 1
@@ -481,8 +481,10 @@ def _sums(weights: Iterable[tuple[str, Span, float]]) -> dict[str, float]:
     return sums
 
 
-def _pairs(run: str) -> list[str]:
-    return [run] if len(run) < 2 else [run[at : at + 2] for at in range(len(run) - 1)]
+def _pairs(run: str) -> list[Span]:
+    """Return the spans of overlapping pairs of characters, each with its marks."""
+    ends = [0, *cluster_ends(run)]
+    return list(zip(ends, ends[2:])) or [(0, len(run))]
 
 
 def _stemmer(language: str) -> Any:
