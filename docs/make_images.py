@@ -51,7 +51,7 @@ def draw(explanation: Explanation, folder: Path) -> None:
     """Write every picture of `explanation` into `folder`."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "explanation.svg").write_text(terminal_svg(explanation), encoding="utf-8")
-    explanation.plot().savefig(folder / "heatmap.png", dpi=110)
+    explanation.plot(rows=True).savefig(folder / "heatmap.png", dpi=110)
     page = folder / "explanation.html"
     page.write_text(explanation.to_html(top_k=8), encoding="utf-8")
     program = next(filter(None, map(shutil.which, BROWSERS)), None)
