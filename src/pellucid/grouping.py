@@ -39,7 +39,7 @@ MIN_PARTNER_SHARE = 0.2
 MAX_PARTNERS = 3
 LINES_BEYOND = 2
 """Lines beside those of phrases; where more are needed, there are fewer phrases."""
-_MAX_CELLS = 4_000_000  # pairs of places; of longer texts phrases are not matched, and no phrase of text 2 is named
+_MAX_CELLS = 1_000_000  # pairs of places, 100 bytes each; beyond, phrases are not matched, and none of text 2 is named
 _MAX_NAME_CHARS = 60  # of a phrase in a name
 _ROUNDING = 1e-9  # of the sum of the rows' sizes; a line that adds less is left out
 

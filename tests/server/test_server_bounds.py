@@ -11,6 +11,7 @@ import subprocess
 import sys
 import threading
 import time
+import tracemalloc
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -92,6 +93,17 @@ def test_differences_of_too_many_rows_are_refused(url: str, words: list[str]) ->
     for path, body in (("/explain", texts), ("/why", {"query": texts["text1"], "id": "1", "below": "2"})):
         status, error = ask(url, path, body)
         assert status == 422 and "at most 100,000 are subtracted" in error["error"], path
+
+
+@pytest.mark.parametrize("count", [300, 1000, 1650])
+def test_few_words_that_stand_often_are_explained_in_bounded_memory(static: StaticEmbedder, count: int) -> None:
+    """Their places make millions of pairs, though there are few rows."""
+    explanation = static.explain("ab " * count, "cd " * (count - 3))
+    tracemalloc.start()
+    found = bounds.explained(explanation, notes=True)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 150 << 20 and sum(group["contribution"] for group in found["groups"]) == pytest.approx(found["score"])
 
 
 def test_pairs_are_counted_before_they_are_made(
