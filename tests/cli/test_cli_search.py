@@ -314,7 +314,7 @@ def test_what_a_cell_is(tmp_path, kind, cell):
     with open(tmp_path / "x.csv", "w", newline="", encoding="utf-8") as file:
         csv.writer(file).writerows([["id", "text", "x", "y"], ["1", "t", cell, "2024-05-31"], ["2", "t", "", ""]])
     held = {}
-    found = list(read_documents(tmp_path / "x.csv", held=held))
+    found = list(read_documents(tmp_path / "x.csv", index_types=held))
     assert held == {"x": kind, "y": "date"} and "x" not in found[1].metadata
     expected = {"number": lambda: float(cell), "boolean": lambda: cell.lower() == "true"}.get(kind, lambda: cell)()
     assert found[0].metadata["x"] == expected and found[0].metadata["y"] == "2024-05-31"
@@ -330,7 +330,7 @@ def test_a_column_has_a_type_if_all_of_its_cells_have(tmp_path):
         write_table(tmp_path / "x.csv", cells)
         found = [
             r.metadata.get("x")
-            for r in read_documents(CorpusFile(tmp_path / "x.csv", **options), held=held, note=notes.append)
+            for r in read_documents(CorpusFile(tmp_path / "x.csv", **options), index_types=held, note=notes.append)
         ]
         return found, held["x"] if held else None, notes
 

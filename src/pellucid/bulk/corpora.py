@@ -56,6 +56,7 @@ import pyarrow as pa  # isort: skip  # after batches, which says what to install
 from pyarrow.parquet import ParquetWriter  # isort: skip
 
 _MOST_SHARDS = 1_000_000
+_OPTIONS = ("encoding", "delimiter", "quoting")  # of a file, by which its texts may differ
 _GROUP_TEXTS = 8_192  # of a row group of the corpus as Parquet, at most
 
 
@@ -121,10 +122,7 @@ def encode_corpus(
         MissingExtraError: pyarrow, ray or pyspark is not installed.
     """
     settings, folder = settings or CorpusSettings(), Path(folder)
-    file = corpus_file(corpus, field)
-    if file is None:
-        raise InputError(f"the corpus is {type(corpus).__name__}; give a file, as every run reads it several times")
-    file = replace(file, id_field=id_field or file.id_field)
+    file = _file_of(corpus, field, id_field)
     source, field = file.source, file.field
     if engine not in _ENGINES:
         raise InputError(f"engine is {engine!r:.40}; it must be one of {', '.join(_ENGINES)}")
@@ -133,9 +131,8 @@ def encode_corpus(
     known = Model("model", model)
     with WorkFolder(folder) as work:
         begun = stamp(source)
-        options = {"encoding": file.encoding, "delimiter": file.delimiter, "quoting": file.quoting}
-        reading = {name: value for name, value in options.items() if value is not None}
-        work.claim({"field": field, "id_field": id_field, "corpus": checksum(source), **reading, **asdict(settings)})
+        claim = {"field": field, "id_field": id_field, "corpus": checksum(source), **asdict(settings)}
+        work.claim(claim | {name: value for name in _OPTIONS if (value := getattr(file, name)) is not None})
         claim_model(work.facts, known.encoder, folder)
         own = _in_this_process(known.encoder, workers) and engine == "local"
         if not own and isinstance(model, (str, os.PathLike)):  # a worker elsewhere may be in another folder
@@ -147,6 +144,14 @@ def encode_corpus(
             is_outside_allowed(),
         )  # fmt: skip
         return _completed(work, job, file, known.dimension, workers, engine)
+
+
+def _file_of(corpus: Any, field: str, id_field: str | None) -> CorpusFile:
+    """Return the file of a corpus with the columns that are encoded."""
+    file = corpus_file(corpus, field)
+    if file is None:
+        raise InputError(f"the corpus is {type(corpus).__name__}; give a file, as every run reads it several times")
+    return replace(file, id_field=id_field or file.id_field)
 
 
 def _completed(work: WorkFolder, job: Job, file: CorpusFile, dimension: int, workers: int, engine: str) -> list[Path]:

@@ -19,14 +19,14 @@ import typer
 
 from pellucid.cli import look, make, search, serving, vocabulary
 from pellucid.cli.input import (
-    NO_OPTIONS,
+    FILE_DEFAULTS,
     AsTextOption,
+    FileOptions,
     HtmlOption,
     JsonOption,
     ModelOption,
     OpenOption,
     PlotOption,
-    Reading,
     TextsHelp,
     blocks,
     corpus_file,
@@ -158,7 +158,7 @@ def encode(
     id_field: Annotated[str | None, typer.Option(help="Shards: the key or column of the ids.")] = None,
     workers: Annotated[int | None, typer.Option(min=1, help="Shards: how many encode at once. [default: 1]")] = None,
     engine: Annotated[str | None, typer.Option(help="Shards: local, ray or spark. [default: local]")] = None,
-    reading: Reading = NO_OPTIONS,
+    file_options: FileOptions = FILE_DEFAULTS,
 ) -> None:
     """Turn texts into embeddings.
 
@@ -187,7 +187,8 @@ def encode(
         from pellucid.cli.output import open_writer, output_format
         from pellucid.progress import Progress
 
-        texts, chosen, known = read(file, reading), output_format(output_file, kind), roles_of(role, 1, "--role")[0]
+        texts, chosen = read(file, file_options), output_format(output_file, kind)
+        known = roles_of(role, 1, "--role")[0]
         opened = open_model(model)
         encode_texts = {None: opened.encode, "query": opened.encode_query, "document": opened.encode_document}[known]
         shown = output_file is not None or not sys.stdout.isatty()  # not between the lines of the result
@@ -203,8 +204,8 @@ def encode(
 
     settings = CorpusSettings(role=roles_of(role, 1, "--role")[0], format=kind or "parquet")
     shards = encode_corpus(
-        model, corpus_file(file, reading), folder, id_field=id_field, workers=workers or 1, engine=engine or "local",
-        settings=settings,
+        model, corpus_file(file, file_options), folder, id_field=id_field, workers=workers or 1,
+        engine=engine or "local", settings=settings,
     )  # fmt: skip
     say(f"{folder}: {len(shards):,} {'shards' if len(shards) > 1 else 'shard'}", err=True)
 
@@ -220,7 +221,7 @@ def similarity(
     as_text: AsTextOption = False,
     json: JsonOption = False,
     model: ModelOption = "static-en",
-    reading: Reading = NO_OPTIONS,
+    file_options: FileOptions = FILE_DEFAULTS,
 ) -> None:
     """Print the similarity of two texts, or of each pair in two files.
 
@@ -236,7 +237,7 @@ def similarity(
     """
     if pairs is not None and a is not None:
         raise typer.BadParameter("give either --pairs, or A and B", param_hint="A")
-    found = tabbed_pairs(pairs) if pairs is not None else pairs_of(a, b, as_text=as_text, reading=reading)
+    found = tabbed_pairs(pairs) if pairs is not None else pairs_of(a, b, as_text=as_text, file_options=file_options)
     import numpy as np
 
     from pellucid.explanation_views import coverage_warning
@@ -273,7 +274,7 @@ def duplicates(
     json: JsonOption = False,
     html: HtmlOption = None,
     model: ModelOption = "static-en",
-    reading: Reading = NO_OPTIONS,
+    file_options: FileOptions = FILE_DEFAULTS,
 ) -> None:
     """Find the texts of a corpus that nearly repeat an earlier one.
 
@@ -296,10 +297,10 @@ def duplicates(
 
     if keep is not None and file == "-":
         raise typer.BadParameter("needs a file as input, not stdin", param_hint="--keep")
-    source = corpus_file(file, reading)
+    source = corpus_file(file, file_options)
     if keep is not None:
         check_copy(source, keep)  # now: the comparison takes long
-    corpus = list(read("-", reading)) if file == "-" else source
+    corpus = list(read("-", file_options)) if file == "-" else source
     found = find(corpus, model, threshold=threshold, same_numbers=same_numbers, reasons=reasons, show_progress_bar=True)
     if keep is not None:
         write_kept(source, found, keep, overwrite=True)  # as was asked before

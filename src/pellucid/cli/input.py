@@ -52,7 +52,7 @@ ParallelHelp = typer.Option(metavar="CODE-CODE=FILE", help="Translations: a .tsv
 TextsHelp = ".txt (one text a line), .csv, .tsv, .jsonl, .json, .parquet or .xlsx"
 DtypeOption = Annotated[str, typer.Option(help="Of the saved table: float32, float16, int8 or int4.")]
 
-Reading = Mapping[str, Any]
+FileOptions = Mapping[str, Any]
 """How a file is read: arguments of `CorpusFile`."""
 
 
@@ -82,7 +82,7 @@ _DOCUMENT_OPTIONS = (
     ),
 )  # fmt: skip
 
-NO_OPTIONS: Reading = MappingProxyType({})
+FILE_DEFAULTS: FileOptions = MappingProxyType({})
 
 Pair = tuple[str, str]
 _Item = TypeVar("_Item", str, Pair)
@@ -109,36 +109,36 @@ def work_folder(given: Path | None, output: Path) -> Path:
 
 
 def reads_texts(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command the options of how a file of texts is read, as the mapping `reading`, see `CorpusFile`."""
+    """Give a command the options of how a file of texts is read, as the mapping `file_options`, see `CorpusFile`."""
     return _with_options(command, _TEXT_OPTIONS)
 
 
 def reads_documents(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command the options of how a file of documents is read, as the mapping `reading`."""
+    """Give a command the options of how a file of documents is read, as the mapping `file_options`."""
     return _with_options(command, _TEXT_OPTIONS + _DOCUMENT_OPTIONS)
 
 
 def _with_options(command: Callable[..., None], options: Iterable[inspect.Parameter]) -> Callable[..., None]:
-    """Replace the parameter `reading` of a command by options, which it gets together in it."""
+    """Replace the parameter `file_options` of a command by options, which it gets together in it."""
     signature = inspect.signature(command, eval_str=True)
     names = [option.name for option in options]
 
     @wraps(command)
     def wrapped(**values: Any) -> None:
-        reading = {name: values.pop(name) for name in names}
-        command(**values, reading={name: value for name, value in reading.items() if value is not None})
+        file_options = {name: values.pop(name) for name in names}
+        command(**values, file_options={name: value for name, value in file_options.items() if value is not None})
 
-    own = [parameter for name, parameter in signature.parameters.items() if name != "reading"]
-    wrapped.__signature__ = signature.replace(parameters=[*own, *options])  # type: ignore[attr-defined]
-    wrapped.__annotations__ = {parameter.name: parameter.annotation for parameter in (*own, *options)}
+    parameters = [parameter for name, parameter in signature.parameters.items() if name != "file_options"]
+    wrapped.__signature__ = signature.replace(parameters=[*parameters, *options])  # type: ignore[attr-defined]
+    wrapped.__annotations__ = {parameter.name: parameter.annotation for parameter in (*parameters, *options)}
     return wrapped
 
 
-def corpus_file(source: str | Path, reading: Reading) -> CorpusFile:
+def corpus_file(source: str | Path, file_options: FileOptions) -> CorpusFile:
     """Return the file of a command; "-" is stdin as a table."""
     from pellucid.files.corpus_file import CorpusFile
 
-    options = dict(reading)
+    options = dict(file_options)
     for name in ("columns", "leave_out"):
         if name in options:
             options[name] = [column.strip() for value in options[name] for column in value.split(",")]
@@ -147,18 +147,18 @@ def corpus_file(source: str | Path, reading: Reading) -> CorpusFile:
     return CorpusFile("/dev/stdin" if source == "-" else source, **options)
 
 
-def corpus_of(source: str, reading: Reading) -> CorpusFile | Iterator[str]:
+def corpus_of(source: str, file_options: FileOptions) -> CorpusFile | Iterator[str]:
     """Return a corpus: the file, which can be read again, or the lines of stdin where `source` is "-"."""
     from pellucid.files.lines import check_file
 
     if source == "-":
-        return read(source, reading)
-    file = corpus_file(source, reading)
+        return read(source, file_options)
+    file = corpus_file(source, file_options)
     check_file(file.source)  # now: a teacher takes long to open
     return file
 
 
-def read(source: str, reading: Reading = NO_OPTIONS) -> Iterator[str]:
+def read(source: str, file_options: FileOptions = FILE_DEFAULTS) -> Iterator[str]:
     """Yield the texts of file `source`, or of stdin where it is "-": each line is one.
 
     Raises:
@@ -166,9 +166,9 @@ def read(source: str, reading: Reading = NO_OPTIONS) -> Iterator[str]:
     """
     from pellucid.files.lines import check_file
 
-    if source == "-" and "delimiter" not in reading:
-        return _unless_empty(_stdin(reading.get("encoding")), source)
-    file = corpus_file(source, reading)
+    if source == "-" and "delimiter" not in file_options:
+        return _unless_empty(_stdin(file_options.get("encoding")), source)
+    file = corpus_file(source, file_options)
     check_file(file.source)
     return _unless_empty(iter(file), source)
 
@@ -242,13 +242,13 @@ def numbers_of(given: Iterable[str] | None, option: str, form: str) -> dict[str,
     return found
 
 
-def pairs_of(a: str | None, b: str | None, *, as_text: bool, reading: Reading) -> Iterator[Pair]:
+def pairs_of(a: str | None, b: str | None, *, as_text: bool, file_options: FileOptions) -> Iterator[Pair]:
     """Return the pair of the texts `a` and `b`, or the pairs of the lines of two files."""
     if a is None or b is None:
         raise typer.BadParameter("give two texts, two files, or --pairs FILE", param_hint="A B")
     files = [not as_text and _is_file(name) for name in (a, b)]
     if all(files):
-        return _side_by_side(a, b, reading)
+        return _side_by_side(a, b, file_options)
     if any(files):
         file, other = (a, b) if files[0] else (b, a)
         raise typer.BadParameter(f"{file} is a file and {other!r:.60} is not; --text takes both as texts")
@@ -294,8 +294,8 @@ def _is_file(name: str) -> bool:
     return False
 
 
-def _side_by_side(a: str, b: str, reading: Reading) -> Iterator[Pair]:
-    for number, (text1, text2) in enumerate(zip_longest(read(a, reading), read(b, reading)), 1):
+def _side_by_side(a: str, b: str, file_options: FileOptions) -> Iterator[Pair]:
+    for number, (text1, text2) in enumerate(zip_longest(read(a, file_options), read(b, file_options)), 1):
         if text1 is None or text2 is None:
             ended, other = (a, b) if text1 is None else (b, a)
             raise InputError(f"{ended} ends before text {number} of {other}; the files need equally many texts")

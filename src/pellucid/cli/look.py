@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from pellucid.cli.input import (
-    NO_OPTIONS,
+    FILE_DEFAULTS,
+    FileOptions,
     HtmlOption,
     JsonOption,
     ModelOption,
     ModelsOption,
     PlotOption,
-    Reading,
     TextsHelp,
     TopKOption,
     numbers_of,
@@ -68,7 +68,7 @@ def cards(
     html: HtmlOption = None,
     plot: PlotOption = None,
     model: ModelOption = "static-en",
-    reading: Reading = NO_OPTIONS,
+    file_options: FileOptions = FILE_DEFAULTS,
 ) -> None:
     """Show what dimensions do on a corpus: how often each fires, its strongest texts, its relatives.
 
@@ -85,7 +85,7 @@ def cards(
     if plot is not None and len(dimension or ()) != 1:
         raise typer.BadParameter("shows one dimension; name it with --dimension", param_hint="--plot")
     wanted = [_which(name) for name in dimension] if dimension else None
-    found = describe(open_model(model), read(texts, reading), wanted, top_k=top_k)
+    found = describe(open_model(model), read(texts, file_options), wanted, top_k=top_k)
     show(found[0] if dimension and len(found) == 1 else found, json, html, plot)
 
 
@@ -97,7 +97,7 @@ def audit(
     html: HtmlOption = None,
     plot: PlotOption = None,
     model: ModelOption = "static-en",
-    reading: Reading = NO_OPTIONS,
+    file_options: FileOptions = FILE_DEFAULTS,
 ) -> None:
     """Find the dimensions of a model that are dead, duplicate or crowded on your texts.
 
@@ -108,7 +108,7 @@ def audit(
     """
     from pellucid.analysis.auditing import audit as make
 
-    show(make(open_model(model), read(texts, reading)), json, html, plot)
+    show(make(open_model(model), read(texts, file_options)), json, html, plot)
 
 
 @commands.command()
@@ -193,7 +193,7 @@ def rank(
     json: JsonOption = False,
     html: HtmlOption = None,
     model: ModelOption = "static-en",
-    reading: Reading = NO_OPTIONS,
+    file_options: FileOptions = FILE_DEFAULTS,
 ) -> None:
     """List the texts nearest to a query, each with its reasons.
 
@@ -203,7 +203,7 @@ def rank(
     """
     from pellucid.analysis.ranking import rank as make
 
-    show(make(open_model(model), query, read(texts, reading), top_k=top_k), json, html)
+    show(make(open_model(model), query, read(texts, file_options), top_k=top_k), json, html)
 
 
 @commands.command()
@@ -215,7 +215,7 @@ def contrast(
     html: HtmlOption = None,
     plot: PlotOption = None,
     model: ModelOption = "static-en",
-    reading: Reading = NO_OPTIONS,
+    file_options: FileOptions = FILE_DEFAULTS,
 ) -> None:
     """Show what sets a group of texts apart from others, dimension by dimension.
 
@@ -225,7 +225,7 @@ def contrast(
     """
     from pellucid.analysis.groups import contrast as make
 
-    found = make(open_model(model), {"the group": read(group, reading), "the others": read(others, reading)})
+    found = make(open_model(model), {"the group": read(group, file_options), "the others": read(others, file_options)})
     show(found["the group"], json, html, plot)
 
 
@@ -242,7 +242,7 @@ def edit(
     strength: Annotated[float, typer.Option(min=0, help="With --idf: 0 leaves all, 1 is tf-idf.")] = 0.5,
     drop_above: Annotated[float | None, typer.Option(min=0, max=1, help="With --idf: drop what fires on more.")] = None,
     model: ModelOption = "static-en",
-    reading: Reading = NO_OPTIONS,
+    file_options: FileOptions = FILE_DEFAULTS,
 ) -> None:
     """Change the dimensions of a model: rename, scale, merge, drop, in this order; or the weights of words.
 
@@ -278,7 +278,7 @@ def edit(
     if idf is not None:
         from pellucid.analysis.coordinates import document_frequencies
 
-        counted = document_frequencies(edited, read(idf, reading))
+        counted = document_frequencies(edited, read(idf, file_options))
         gone += counted.common(drop_above) if drop_above is not None else []
         edited = counted.weighted(edited, strength)
     edited = edited.scale(factors) if factors else edited

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from pellucid.cli.input import (
-    NO_OPTIONS,
+    FILE_DEFAULTS,
     DtypeOption,
+    FileOptions,
     ModelOption,
     ModelsOption,
     NewModelOption,
     ParallelHelp,
-    Reading,
     TeacherOption,
     TextsHelp,
     WorkDirOption,
@@ -61,7 +61,7 @@ def distill(
     cased: _Cased = None,
     steps: _Steps = None,
     dtype: DtypeOption = "float16",
-    reading: Reading = NO_OPTIONS,
+    file_options: FileOptions = FILE_DEFAULTS,
 ) -> None:
     """Make a static model of your own from a teacher and plain sentences.
 
@@ -85,7 +85,7 @@ def distill(
 
     if dtype not in DTYPES:  # now, not after hours of work
         raise typer.BadParameter(f"{dtype!r} is not one of {', '.join(DTYPES)}", param_hint="--dtype")
-    texts = _texts_of_languages(corpus, lang or [], parallel or [], reading)
+    texts = _texts_of_languages(corpus, lang or [], parallel or [], file_options)
     work_dir = work_folder(work_dir, output)
     extraction = ExtractionSettings(max_vocabulary=vocabulary, cased=bool(lang) if cased is None else cased)
     pca = PcaSettings(dimensions=dimensions, drop=drop)
@@ -96,7 +96,7 @@ def distill(
         refinement = RefinementSettings(steps=30_000 if steps is None else steps)
         model = make(
             teacher,
-            corpus_of(corpus, reading),
+            corpus_of(corpus, file_options),
             work_dir=work_dir,
             extraction=extraction,
             pca=pca,
@@ -125,7 +125,7 @@ def choose_anchors(
     unfiltered: Annotated[bool, typer.Option("--unfiltered", help="Let any text become an anchor.")] = False,
     work_dir: WorkDirOption = None,
     model: ModelOption = "static-en",
-    reading: Reading = NO_OPTIONS,
+    file_options: FileOptions = FILE_DEFAULTS,
 ) -> None:
     """Make an anchor model: each dimension is the similarity to a known sentence.
 
@@ -148,7 +148,7 @@ def choose_anchors(
     from pellucid.anchors.sampling import choose_anchors as choose
     from pellucid.pretrained import load
 
-    texts = corpus_of(corpus, reading)
+    texts = corpus_of(corpus, file_options)
     opened = load(model)
     settings = CandidateSettings(language=None if language == "any" else language, max_candidates=candidates)
     if unfiltered:
@@ -237,7 +237,7 @@ def ensemble(
 
 
 def _texts_of_languages(
-    corpus: str | None, lang: list[str], parallel: list[str], reading: Reading
+    corpus: str | None, lang: list[str], parallel: list[str], file_options: FileOptions
 ) -> tuple[dict[str, Corpus], dict[Languages, ParallelFiles]]:
     """Return the corpora and parallel files of --lang and --parallel; empty if CORPUS is given instead."""
     if not lang and corpus is None:
@@ -253,6 +253,6 @@ def _texts_of_languages(
             raise typer.BadParameter(f"{given!r} is not CODE=FILE, such as en=english.txt", param_hint="--lang")
         if code in corpora:
             raise typer.BadParameter(f"{code!r} is given twice; put its sentences into one file", param_hint="--lang")
-        corpora[code] = corpus_file(file, reading)
+        corpora[code] = corpus_file(file, file_options)
     codes = {f"{one}-{other}": (one, other) for one, other in permutations(corpora, 2)}
     return corpora, parallel_files(parallel, codes)

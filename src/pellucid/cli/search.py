@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from pellucid.cli.input import (
-    NO_OPTIONS,
+    FILE_DEFAULTS,
+    FileOptions,
     HtmlOption,
     JsonOption,
     OpenOption,
-    Reading,
     TextsHelp,
     TopKOption,
     corpus_file,
@@ -76,7 +76,7 @@ def build(
     overwrite: Annotated[
         bool, typer.Option("--overwrite", help="Replace the index that is there, once the new one is complete.")
     ] = False,
-    reading: Reading = NO_OPTIONS,
+    file_options: FileOptions = FILE_DEFAULTS,
 ) -> None:
     """Make an index of the documents in files.
 
@@ -99,7 +99,7 @@ def build(
     """
     from pellucid.index.index import Index
 
-    documents = _files(files, reading)
+    documents = _files(files, file_options)
     settings: dict[str, Any] = {"bm25": bm25, "language": language, "passage_characters": passage}
     with _new_index(folder, overwrite) as aside, Index.create(aside, model, **settings) as made:
         added = _add(made, documents)
@@ -111,7 +111,7 @@ def build(
 def add(
     folder: _Folder,
     files: _Files,
-    reading: Reading = NO_OPTIONS,
+    file_options: FileOptions = FILE_DEFAULTS,
 ) -> None:
     """Add the documents in files; they replace those with the same ids.
 
@@ -125,7 +125,7 @@ def add(
       pellucid index add my-index more.csv --type version=string
     """
     with _open(folder) as opened:
-        added = _add(opened, _files(files, reading))
+        added = _add(opened, _files(files, file_options))
     say(f"{added} {folder}", err=True)
 
 
@@ -339,12 +339,12 @@ def _add(opened: Index, files: list[CorpusFile]) -> str:
     return f"added {count:,}, {len(opened):,} documents are in"
 
 
-def _files(files: list[Path], reading: Reading) -> list[CorpusFile]:
+def _files(files: list[Path], file_options: FileOptions) -> list[CorpusFile]:
     """Return the files of a command, which must all exist."""
     absent = next((file for file in files if not file.exists()), None)
     if absent is not None:
         raise InputError(f"file not found: {absent}")
-    return [corpus_file(file, reading) for file in files]
+    return [corpus_file(file, file_options) for file in files]
 
 
 def _questions() -> Iterator[str]:

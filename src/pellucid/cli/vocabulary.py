@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from pellucid.cli.input import (
-    NO_OPTIONS,
+    FILE_DEFAULTS,
     DtypeOption,
+    FileOptions,
     JsonOption,
     ModelOption,
     NewModelOption,
     ParallelHelp,
-    Reading,
     TeacherOption,
     TextsHelp,
     WorkDirOption,
@@ -58,7 +58,7 @@ def add(
     dtype: _Dtype = None,
     json: JsonOption = False,
     model: ModelOption = "static-en",
-    reading: Reading = NO_OPTIONS,
+    file_options: FileOptions = FILE_DEFAULTS,
 ) -> None:
     """Add words and phrases to a static model.
 
@@ -76,7 +76,7 @@ def add(
     from pellucid.static.making.vocabulary import add_words
 
     entries = [*(words or []), *((line for line in read(str(words_file)) if line.strip()) if words_file else [])]
-    corpus = corpus_of(sentences, reading) if sentences else None
+    corpus = corpus_of(sentences, file_options) if sentences else None
     made = add_words(_model(model), entries, _model(teacher), corpus, replace=replace)
     _save(made, output, dtype, json)
 
@@ -111,7 +111,7 @@ def prune(
     dtype: _Dtype = None,
     json: JsonOption = False,
     model: ModelOption = "static-en",
-    reading: Reading = NO_OPTIONS,
+    file_options: FileOptions = FILE_DEFAULTS,
 ) -> None:
     """Make a static model smaller: keep the words that a domain uses.
 
@@ -125,7 +125,7 @@ def prune(
     """
     from pellucid.static.making.vocabulary import prune as make
 
-    corpus = None if texts is None else list(read(texts, reading))
+    corpus = None if texts is None else list(read(texts, file_options))
     made = make(_model(model), corpus, min_count=min_count, max_words=max_words)
     _save(made, output, dtype, json)
 
@@ -142,7 +142,7 @@ def retrain(
     dtype: _Dtype = None,
     json: JsonOption = False,
     model: ModelOption = "static-en",
-    reading: Reading = NO_OPTIONS,
+    file_options: FileOptions = FILE_DEFAULTS,
 ) -> None:
     """Train the words of a static model on your own corpus.
 
@@ -158,7 +158,7 @@ def retrain(
     from pellucid.static.making.extraction import ExtractionSettings
     from pellucid.static.making.training import RefinementSettings
 
-    texts, start = corpus_of(corpus, reading), _model(model)
+    texts, start = corpus_of(corpus, file_options), _model(model)
     made = distill(
         _model(teacher),
         texts,

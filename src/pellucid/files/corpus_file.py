@@ -146,13 +146,17 @@ class CorpusFile:
         if self.kind == ".txt":
             raise CorpusError(f"{self.path} has no ids under {self.id_field!r:.80}: plain text has no columns")
         for row in self.rows([self.field, self.id_field]):
-            own = row.values.get(self.id_field) if isinstance(row.values, dict) else None
-            if own is None or own == "":
-                raise CorpusError(f"{self.place(row)}: no id under {self.id_field!r:.80}; name the field that holds it")
-            if type(own) not in (str, int):
-                kind = type(own).__name__
-                raise CorpusError(f"{self.place(row)}: the id {shown(own):.40} is {kind}; ids are strings or integers")
-            yield own, self.text_of(row)
+            row_id = row.values.get(self.id_field) if isinstance(row.values, dict) else None
+            if row_id is None or row_id == "":
+                raise CorpusError(
+                    f"{self.locate(row)}: no id under {self.id_field!r:.80}; name the field that holds it"
+                )
+            if type(row_id) not in (str, int):
+                kind = type(row_id).__name__
+                raise CorpusError(
+                    f"{self.locate(row)}: the id {shown(row_id):.40} is {kind}; ids are strings or integers"
+                )
+            yield row_id, self.text_of(row)
 
     @cached_property
     def kind(self) -> str:
@@ -188,7 +192,7 @@ class CorpusFile:
         """Whether the names of all columns stand in one place."""
         return self.is_table or self.kind in _UNPACKED
 
-    def place(self, row: FileRow | int) -> str:
+    def locate(self, row: FileRow | int) -> str:
         """Return what messages say of where a row, or the one of a number, is."""
         number = row if isinstance(row, int) else row.number
         return f"{self.path}, {self.counted} {number}"
@@ -209,14 +213,14 @@ class CorpusFile:
         values = row.values
         if isinstance(values, dict) and self.field not in values:
             names = f"; it has {', '.join(map(str, values)):.200}" if values else ""
-            raise CorpusError(f"{self.place(row)}: no field {self.field!r:.80}{names}. Use --field NAME for the text")
+            raise CorpusError(f"{self.locate(row)}: no field {self.field!r:.80}{names}. Use --field NAME for the text")
         value = values[self.field] if isinstance(values, dict) else values
         if value is not None and not isinstance(value, str):
             under = f"{self.field!r:.80}" if isinstance(values, dict) else "the line"
             kind = _KINDS.get(type(value), type(value).__name__)
-            raise CorpusError(f"{self.place(row)}: {under} holds {kind}, {shown(value):.40}, and no text")
+            raise CorpusError(f"{self.locate(row)}: {under} holds {kind}, {shown(value):.40}, and no text")
         if value is not None and len(value) > MAX_LINE_BYTES:
-            raise CorpusError(f"{self.place(row)} is longer than {MAX_LINE_BYTES:,} characters; split it")
+            raise CorpusError(f"{self.locate(row)} is longer than {MAX_LINE_BYTES:,} characters; split it")
         return value or ""
 
     def rows(
@@ -280,13 +284,13 @@ class CorpusFile:
 
     def _find_roles(self, names: Sequence[str]) -> dict[str, str]:
         """Return for names of columns that differ in blanks or case from that of a role which one they are."""
-        found: dict[str, str] = {}
+        new_names: dict[str, str] = {}
         for role in self.roles:
             if role not in names and not (role == "id" and "_id" in names):
                 near = [n for n in names if isinstance(n, str) and n.strip().casefold() == role.strip().casefold()]
                 if len(near) == 1:
-                    found[near[0]] = role
-        return found
+                    new_names[near[0]] = role
+        return new_names
 
     def table(self, *, is_quiet: bool = False) -> DelimitedFile:
         """Open a table of text."""
@@ -343,14 +347,14 @@ class CorpusFile:
         for name in self.roles if names is None else names:
             if counts[name] > 1:
                 raise CorpusError(f"{self.path} has several columns {name!r:.80}; give each a name of its own")
-        needed = self._kept(called, counts, is_quiet) if names is None else set(names)
+        needed = self._select_metadata(called, counts, is_quiet) if names is None else set(names)
         first_of: dict[str, int] = {}
         for column, name in enumerate(called):
             if name in needed:
                 first_of.setdefault(name, column)
         return {column: name for name, column in first_of.items()}
 
-    def _kept(self, called: Sequence[str], counts: Mapping[str, int], is_quiet: bool) -> set[str]:
+    def _select_metadata(self, called: Sequence[str], counts: Mapping[str, int], is_quiet: bool) -> set[str]:
         """Return the columns to keep, and tell which others were found."""
         for name in (*(self.columns or ()), *self.leave_out, *self.types):
             if name not in counts and name.split(".")[0] not in counts:
@@ -361,20 +365,22 @@ class CorpusFile:
         for name, count in counts.items():
             if count > 1 and name and not is_quiet:
                 warn(f"{path}: {count} columns are called {name!r:.60}; the first is kept")
-        kept = {name for name in counts if name and not _INDEX_COLUMN.fullmatch(name)} - set(self.leave_out)
+        selected = {name for name in counts if name and not _INDEX_COLUMN.fullmatch(name)} - set(self.leave_out)
         if self.columns is not None:
-            kept &= {*self.roles, "_id", "metadata", *self.columns, *(name.split(".")[0] for name in self.columns)}
-        return kept | {self.field}
+            selected &= {*self.roles, "_id", "metadata", *self.columns, *(name.split(".")[0] for name in self.columns)}
+        return selected | {self.field}
 
     def _no_column(self, name: str, columns: Iterable[str]) -> str:
         names = [str(column) for column in columns if column]
         near = nearest_name(name, names)
-        hint = "The first line must name the columns. Use --field NAME for that of the texts"
-        if len(names) == 1 and (mark := next((m for m in ",;\t|:" if m in names[0]), None)):
-            hint = f"If its cells are divided by {mark!r}: --delimiter {mark!r}"
-        elif near:
-            hint = f"Did you mean {near!r:.80}?" + " Use --field NAME for the texts" * (name == self.field)
-        return f"{self.path} has no column {name!r:.80}; it has {', '.join(names):.300}. {hint}"
+        hint = ""
+        if len(names) == 1 and (mark := next((mark for mark in ",;\t|:" if mark in names[0]), None)):
+            hint = f". If its cells are divided by {mark!r}: --delimiter {mark!r}"
+        elif near is not None:
+            hint = f". Did you mean {near!r:.80}?"
+        if name == self.field:
+            hint = (hint or ". The first line must name the columns.") + " Use --field NAME for that of the texts"
+        return f"{self.path} has no column {name!r:.80}; it has {', '.join(names):.300}{hint}"
 
     def with_field(self, field: str) -> CorpusFile:
         """Return the same with another column of texts."""

@@ -378,5 +378,5 @@ def exact_lines(path: Path, encoding: str | None = None) -> Iterator[bytes]:
 
 def describe_error(error: BaseException) -> str:
     """Return the message of another library's error, or its class, on one short line."""
-    said = getattr(error, "strerror", None) or str(error) or type(error).__name__
-    return " ".join(said.split())[:200]
+    message = getattr(error, "strerror", None) or str(error) or type(error).__name__
+    return " ".join(message.split())[:200]

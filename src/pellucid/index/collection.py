@@ -15,7 +15,7 @@ from pellucid.index.commits import Commit
 from pellucid.index.documents import Document, batches, checked_id, records_of, tell_left_out, validate_documents
 from pellucid.index.given import GivenVectors, Rows, check_same, stored_rows
 from pellucid.index.handle import IndexHandle
-from pellucid.index.metadata import held_types
+from pellucid.index.metadata import field_types
 from pellucid.index.models import Model
 from pellucid.index.records import read_documents
 from pellucid.index.settings import given_parts
@@ -33,8 +33,7 @@ class DocumentCollection(IndexHandle):
         """Whether there is a document of this id."""
         commit = self._now().commit
         with suppress(InputError):
-            own = checked_id(id, "the id")
-            return bool(commit.rows_of([own]))
+            return bool(commit.rows_of([checked_id(id, "the id")]))
         return False
 
     def __getitem__(self, id: str | int) -> Document:
@@ -46,11 +45,11 @@ class DocumentCollection(IndexHandle):
     @staticmethod
     def _place_of(commit: Commit, id: str | int) -> tuple[int, int]:
         """Return the segment and row of a document."""
-        own = checked_id(id, "the id")
-        found = commit.rows_of([own])
-        if not found:
-            raise InputError(f"no document {own!r:.80} is in the index")
-        return found[own]
+        document_id = checked_id(id, "the id")
+        rows = commit.rows_of([document_id])
+        if not rows:
+            raise InputError(f"no document {document_id!r:.80} is in the index")
+        return rows[document_id]
 
     def __iter__(self) -> Iterator[Document]:
         """Yield every document, in the order of adding, as they were when the iteration began."""
@@ -134,8 +133,8 @@ class DocumentCollection(IndexHandle):
         """
         several = [files] if isinstance(files, (str, os.PathLike, CorpusFile)) else list(files)
         now = self._now()
-        held = held_types(now.commit.state.fields)
-        records = chain.from_iterable(read_documents(file, held=held, note=note) for file in several)
+        index_types = field_types(now.commit.state.fields)
+        records = chain.from_iterable(read_documents(file, index_types=index_types, note=note) for file in several)
         documents = validate_documents(records, now.commit.state.settings["passage_characters"])
         return self._add(
             documents, GivenVectors(None, now.models), skip_stored=True, show_progress_bar=show_progress_bar

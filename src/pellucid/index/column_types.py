@@ -101,24 +101,24 @@ class CellFormat:
             return None
         return moment.isoformat() if "%H" in self._date_format else moment.date().isoformat()
 
-    def convert(self, value: Any, name: str, wanted: ColumnType, place: Any) -> Any:
+    def convert(self, value: Any, name: str, column_type: ColumnType, where: Any) -> Any:
         """Return a value of column `name` as one of a type, None where it is missing.
 
         Args:
             value: of the cell, or of another kind of file.
             name: of the column.
-            wanted: its type.
-            place: of the row, for messages: a string, or what is counted and its number.
+            column_type: its type.
+            where: of the row, for messages: a string, or what is counted and its number.
 
         Raises:
             CorpusError: it is none.
         """
-        kind = wanted.kind
+        kind = column_type.kind
         if isinstance(value, list):
-            return [self.convert(item, name, wanted, place) for item in value]
+            return [self.convert(item, name, column_type, where) for item in value]
         if not isinstance(value, str):
-            own = "boolean" if isinstance(value, bool) else "number"
-            if value is None or own == kind:
+            actual = "boolean" if isinstance(value, bool) else "number"
+            if value is None or actual == kind:
                 return value
             if kind == "string":
                 return json.dumps(value)
@@ -132,10 +132,10 @@ class CellFormat:
             return number
         elif kind == "boolean" and text.lower() in _BOOLEANS:
             return _BOOLEANS[text.lower()]
-        where = " ".join(map(str, place)) if isinstance(place, tuple) else place
+        where = " ".join(map(str, where)) if isinstance(where, tuple) else where
         raise CorpusError(
-            f"{where}: {name!r:.40} is {value!r:.40}, and not a {kind}, {wanted.source.value}. Fix it, or say what the "
-            f"column holds: --type {name:.40}=string"
+            f"{where}: {name!r:.40} is {value!r:.40}, and not a {kind}, {column_type.source.value}. Fix it, or say "
+            f"what the column holds: --type {name:.40}=string"
         )
 
 
@@ -237,5 +237,5 @@ def _formats_of(text: str) -> set[str]:
         orders = [f"%d{{0}}%m{{0}}{year}"] if int(second) <= 12 else []
         orders += [f"%m{{0}}%d{{0}}{year}"] if int(first) <= 12 else []
     if mark == "." and len(orders) == 2:
-        orders.pop()  # nobody writes the month before the day with points
+        orders.pop()  # with points the day comes before the month
     return {order.format(mark) + time for order in orders}

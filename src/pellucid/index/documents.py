@@ -105,18 +105,18 @@ def records_of(
 ) -> Iterator[Record]:
     """Yield documents from columns; `left_out` gets the fields of the metadata that cannot be kept, and why."""
     columns = {"texts": texts, "ids": ids, "titles": titles, "metadata": metadata}
-    given = {name: _iterate(column, name) for name, column in columns.items() if column is not None}
-    for position, items in enumerate(zip_longest(*given.values(), fillvalue=_ABSENT)):
+    iterators = {name: _iterate(column, name) for name, column in columns.items() if column is not None}
+    for position, items in enumerate(zip_longest(*iterators.values(), fillvalue=_ABSENT)):
         if any(item is _ABSENT for item in items):
             raise InputError(f"texts, ids, titles and metadata must be equally many; one ends at {position}")
-        row = dict(zip(given, items))
-        own = None if ids is None else checked_id(row["ids"], f"id {position}")
-        what = f"item {position}" if own is None else f"document {own!r:.80}"
+        row = dict(zip(iterators, items))
+        document_id = None if ids is None else checked_id(row["ids"], f"id {position}")
+        what = f"item {position}" if document_id is None else f"document {document_id!r:.80}"
         text, title = row["texts"], "" if row.get("titles") is None else row["titles"]
         for name, value in (("text", text), ("title", title)):
             if not isinstance(value, str):
                 raise InputError(f"the {name} of {what} is {describe_item(value)}")
-        yield Record(own, title, text, plain_metadata(row.get("metadata"), what, left_out), ("item", position))
+        yield Record(document_id, title, text, plain_metadata(row.get("metadata"), what, left_out), ("item", position))
 
 
 def validate_documents(records: Iterable[Record], max_chars: int) -> Iterator[Document]:
@@ -124,27 +124,27 @@ def validate_documents(records: Iterable[Record], max_chars: int) -> Iterator[Do
 
     One without an id is called by its content, so that adding it again replaces it.
     """
-    places = _Places()
+    seen_ids = _IdPlaces()
     repeats: Counter[str] = Counter()
     for record in records:
-        text, title, own = well_formed(record.text), well_formed(record.title), record.id
-        if own is None:
-            own = content_id(title, text, record.metadata)
-            repeats[own] += 1
-            own += f"-{repeats[own]}" * (repeats[own] > 1)
+        text, title, document_id = well_formed(record.text), well_formed(record.title), record.id
+        if document_id is None:
+            document_id = content_id(title, text, record.metadata)
+            repeats[document_id] += 1
+            document_id += f"-{repeats[document_id]}" * (repeats[document_id] > 1)
         else:
-            places.add(own, *record.place)
+            seen_ids.add(document_id, *record.place)
         form = canonicalize_with_offsets(text)
         ends = tuple(form.span(0, end)[1] for end in passage_ends(form.text, max_chars))
         if len(ends) > 1 << PASSAGE_BITS:
             raise InputError(
-                f"document {own!r:.80} has {len(text):,} characters, which are {len(ends):,} passages; at most "
+                f"document {document_id!r:.80} has {len(text):,} characters, which are {len(ends):,} passages; at most "
                 f"{1 << PASSAGE_BITS:,} are possible. Divide it, or create the index with longer passages"
             )
-        yield Document(0, own, title, text, record.metadata, ends)
+        yield Document(0, document_id, title, text, record.metadata, ends)
 
 
-class _Places:
+class _IdPlaces:
     """Where the ids so far were, in few bytes each."""
 
     def __init__(self) -> None:
@@ -152,16 +152,16 @@ class _Places:
         self._numbers = array("q")
         self._sources: list[tuple[int, str]] = []  # from which position on
 
-    def add(self, own: str, source: str, number: int) -> None:
+    def add(self, document_id: str, source: str, number: int) -> None:
         """Take the id of the next document, which must be new."""
         position = len(self._numbers)
         if not self._sources or self._sources[-1][1] != source:
             self._sources.append((position, source))
         self._numbers.append(number)
-        first = self._position_of.setdefault(own, position)
+        first = self._position_of.setdefault(document_id, position)
         if first != position:
             places = " and ".join(map(self._named, (first, position)))
-            raise InputError(f"id {own!r:.80} is given twice: {places}; give each document an id of its own")
+            raise InputError(f"id {document_id!r:.80} is given twice: {places}; give each document an id of its own")
 
     def _named(self, position: int) -> str:
         source = self._sources[bisect_right(self._sources, position, key=lambda entry: entry[0]) - 1][1]

@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import date, datetime, timedelta
-from itertools import product
+from itertools import chain, product
 from typing import Any, NamedTuple
 
 from pellucid.errors import InputError, nearest_name, unknown_name
@@ -59,7 +59,7 @@ def register(metadata: Mapping[str, Any], fields: Fields) -> list[str]:
     return new
 
 
-def held_types(fields: Fields) -> dict[str, str]:
+def field_types(fields: Fields) -> dict[str, str]:
     """Return the types that fields have, where they have one: a date among strings is a string."""
     kinds_of = {"n": "number", "d": "date", "b": "boolean", "s": "string", "ds": "string", "sd": "string"}
     return {name: kinds_of[kinds] for name, (_, kinds) in fields.items() if kinds in kinds_of}
@@ -72,12 +72,12 @@ def _keys(number: int, kinds: str) -> list[str]:
 
 def entries(metadata: Mapping[str, Any], fields: Mapping[str, tuple[int, str]]) -> dict[str, list[Any]]:
     """Return a document's metadata as conditions compare them: key -> values."""
-    found: dict[str, list[Any]] = {}
+    values: dict[str, list[Any]] = {}
     for name, value in metadata.items():
         for item in value if isinstance(value, list) else [value]:
             key, stored = _stored(item, fields[name][0])
-            found.setdefault(key, []).append(stored)
-    return found
+            values.setdefault(key, []).append(stored)
+    return values
 
 
 def timestamp(text: str) -> float | None:
@@ -87,9 +87,9 @@ def timestamp(text: str) -> float | None:
         return None
     day, minute, second, fraction, zone = match.groups()
     zone = "+00:00" if zone in (None, "z", "Z") else f"{zone[:3]}:{zone[3:].strip(':') or '00'}"
-    given = f"{day}T{minute or '00:00'}{second or ':00'}.{(fraction or '')[:6].ljust(6, '0')}{zone}"
+    iso = f"{day}T{minute or '00:00'}{second or ':00'}.{(fraction or '')[:6].ljust(6, '0')}{zone}"
     try:
-        return datetime.fromisoformat(given).timestamp()
+        return datetime.fromisoformat(iso).timestamp()
     except (ValueError, OverflowError):
         return None
 
@@ -124,15 +124,15 @@ def _tests(where: Any, fields: Fields) -> Iterator[tuple[Condition, ...]]:
     """Yield the tests of which all must hold; more than once where a typed value can be read in two ways."""
     if not isinstance(where, Mapping):
         raise InputError(f"a condition is {where!r:.60}; it must be a dict of fields")
-    every: list[list[list[Condition]]] = []
+    per_field: list[list[list[Condition]]] = []
     for name, wanted in where.items():
         if name not in fields:
             near = nearest_name(str(name), fields)
-            known = ", ".join(sorted(fields)) or "none"
-            hint = f"; did you mean {near!r}?" if near else f"; its fields are {known:.200}"
+            names = ", ".join(sorted(fields)) or "none"
+            hint = f"; did you mean {near!r}?" if near else f"; its fields are {names:.200}"
             raise InputError(f"no document of this index has a field {name!r:.60}{hint}")
-        every += _field_tests(_Field(name, *fields[name]), wanted)
-    for chosen in product(*every):
+        per_field += _field_tests(_Field(name, *fields[name]), wanted)
+    for chosen in product(*per_field):
         yield tuple(test for tests in chosen for test in tests)
 
 
@@ -148,16 +148,14 @@ class _Field(NamedTuple):
 
     def refused(self, operator: str, value: Any) -> InputError:
         """Return the error for a comparison that no value of the field could meet."""
-        held = " and ".join(f"{name}s" for kind, name in KINDS.items() if kind in self.kinds)
+        kinds = " and ".join(f"{name}s" for kind, name in KINDS.items() if kind in self.kinds)
         hint = ""
         if "d" in self.kinds:
             hint = ". Write a date as 2024-05-31"
         elif "s" in self.kinds and kind_of(value) == "n":
             hint = f". Numbers of a table that are read as strings: pellucid index build --type {self.name:.40}=number"
-        return InputError(
-            f"{self} holds {held}, and {operator} asks for the {KINDS[kind_of(value)]} {value!r:.40}: nothing can meet "
-            f"that{hint}"
-        )
+        asked_for = f"{KINDS[kind_of(value)]} {value!r:.40}"
+        return InputError(f"{self} holds {kinds}, and {operator} asks for the {asked_for}: nothing can meet that{hint}")
 
 
 def _field_tests(field: _Field, wanted: Any) -> Iterator[list[list[Condition]]]:
@@ -170,15 +168,17 @@ def _field_tests(field: _Field, wanted: Any) -> Iterator[list[list[Condition]]]:
         if operator == "exists":
             yield [_exists(field, value)]
         elif operator in _RANGES:
-            yield [[_range(field, operator, _readings(value, field.kinds, ranged=True)[0])]]
+            yield [[_range(field, operator, _interpretations(value, field.kinds, ranged=True)[0])]]
         elif operator == "eq":
-            yield [way for reading in _readings(value, field.kinds) for way in _equals(field, operator, [reading])]
+            meanings = _interpretations(value, field.kinds)
+            yield list(chain.from_iterable(_equals(field, operator, [meaning]) for meaning in meanings))
         else:
-            several = value if operator != "ne" and isinstance(value, (list, tuple, set)) else [value]
-            yield _equals(field, operator, [reading for item in several for reading in _readings(item, field.kinds)])
+            items = value if operator != "ne" and isinstance(value, (list, tuple, set)) else [value]
+            meanings = [meaning for item in items for meaning in _interpretations(item, field.kinds)]
+            yield _equals(field, operator, meanings)
 
 
-def _readings(value: Any, kinds: str, *, ranged: bool = False) -> list[Any]:
+def _interpretations(value: Any, kinds: str, *, ranged: bool = False) -> list[Any]:
     """Return what a typed value can be in a field that holds values of `kinds`; another value is what it is."""
     if not isinstance(value, AsHeld):
         return [value]
@@ -204,8 +204,8 @@ def _equals(field: _Field, operator: str, values: list[Any]) -> list[list[Condit
     """Return the tests that a field has, or has not, one of some values, in each way in which it may have one."""
     checked = [_compared(item, f"the value for {field}") for item in values]
     if not values or any(isinstance(item, list) for item in checked):
-        given = checked[0] if operator in ("eq", "ne") else checked
-        raise InputError(f"{operator} of {field} is {given!r:.60}; give a value, or for in and nin a list")
+        value = checked[0] if operator in ("eq", "ne") else checked
+        raise InputError(f"{operator} of {field} is {value!r:.60}; give a value, or for in and nin a list")
     groups: dict[tuple[str, str], list[Any]] = {}
     for item in checked:
         key, stored = _stored(item, field.number)
