@@ -366,4 +366,4 @@ def test_the_commands(tmp_path, monkeypatch, fruit):
     mine = pellucid.load("mine")
     assert mine.dimensions.names == expected.dimensions.names
     np.testing.assert_allclose(dense(mine.encode(TEXTS)), dense(expected.encode(TEXTS)), atol=1e-6)
-    run("edit", "-m", "lexicon", "-o", "mine", "--drop-above", "0.9", code=2)
+    run("edit", "-m", "lexicon", "-o", "other", "--drop-above", "0.9", code=2)

@@ -166,7 +166,7 @@ class Embedder(ABC):
             model = cls._read(folder, facts, **given)
         except InputError as error:
             raise ModelFolderError(f"{folder}: {error}") from error
-        model._folder = folder
+        model._folder = folder.absolute()  # the process may go to another folder
         return model
 
     @classmethod

@@ -66,7 +66,7 @@ def load(model: Any, *, allow_outside: bool = False, fit: bool = False) -> Embed
     model = resolve_name(model)
     with outside(allow_outside):
         if identify(model) == "sentence-transformers":
-            kept = Path(model) / "reasons"
+            kept = Path(model).absolute() / "reasons"
             return _encoder(open_sentence_transformer(model), kept if (kept / "config.json").is_file() else "words")
         place = locate(model)
         family = "static" if place.is_file() else read_config(place).get("family")

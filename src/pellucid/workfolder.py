@@ -45,7 +45,7 @@ class WorkFolder:
 
     def __init__(self, path: str | os.PathLike[str], *, alone: bool = True) -> None:
         """Name the folder; `alone=False` is for a further process of the run, which neither locks nor writes."""
-        self.path, self.facts, self._alone = Path(os.path.expanduser(path)), dict[str, Any](), alone
+        self.path, self.facts, self._alone = Path(os.path.expanduser(path)).absolute(), dict[str, Any](), alone
         self._state: dict[str, Any] = {}
         self._reading: dict[str, _Digest] = {}
         self._appending: dict[str, Any] = {}

@@ -25,6 +25,8 @@ import pellucid
 from forking import HAS_FORK, in_fork
 from pellucid.process import ProcessSetting, environment, ignored_warnings, kept_random_states
 from pellucid.static.embedder import StaticEmbedder
+from pellucid.store import writing
+from pellucid.workfolder import WorkFolder
 
 THREADS = 3
 
@@ -299,3 +301,24 @@ def test_the_process_is_as_before_whatever_was_done(tmp_path, fruit, work):
     work(tmp_path / "second", fruit)
     after = process_state()
     assert {name for name in before if before[name] != after[name]} == set()
+
+
+def test_what_is_open_stays_the_same_wherever_the_process_goes(tmp_path, monkeypatch, fruit):
+    """By relative paths: a model that is saved again, a run, and a file that is being written."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "elsewhere").mkdir()
+    fruit.save_pretrained("model", extra_words=["kiwi"])
+    model = pellucid.load("model")
+    with WorkFolder("work") as work, writing("file.txt") as tmp:
+        tmp.write_text("whole")
+        monkeypatch.chdir("elsewhere")
+        work.commit({"step": 1})
+        work.append("rows", np.zeros((2, 2)))
+        work.commit()
+        work.save("tensors", {"x": np.zeros(3)})
+        work.commit()
+    model.save_pretrained(tmp_path / "again")
+    assert (tmp_path / "again" / "tokenizer.json").read_bytes() == (tmp_path / "model" / "tokenizer.json").read_bytes()
+    assert (tmp_path / "file.txt").read_text() == "whole" and not any((tmp_path / "elsewhere").iterdir())
+    with WorkFolder(tmp_path / "work") as work:
+        assert work.facts == {"step": 1} and work.rows("rows") == 2 and "tensors" in work

@@ -25,6 +25,7 @@ from pellucid.errors import InputError
 from pellucid.rows import EMBEDDING, REMAINDER, WORD_PAIR
 from pellucid.static.embedder import StaticEmbedder
 from pellucid.text import Vocabulary
+from pellucid.unicode import normalize
 
 READ = "the cat sat on a mat bank loan river".split()
 UNREAD = ["\u202e", "\u0b2d\u0b32", "\ua66e\ua66e", "\U0001f99c", "zzz"]  # dropped, or of signs that no piece has
@@ -92,7 +93,7 @@ def test_words_without_a_token_of_their_own_are_unknown_and_have_no_row(
 ) -> None:
     text = " ".join(parts)
     why = encoder.with_reasons(way).explain(text, "the river")
-    words = [part for part in parts if part != "!"]
+    words = [part for part in parts if part != "!" and normalize(part).text]  # nobody sees a mark of direction
     known = [word for word in words if word in READ]
     named = {row.parts[0] for row in why.rows if row.kind == WORD_PAIR}
     assert named - {UNKNOWN, "(special tokens)", "(punctuation)"} == set(known)
@@ -114,7 +115,7 @@ def test_what_is_cut_has_no_row_and_the_prompt_takes_its_room(encoder: EncoderEm
 
 
 def test_of_a_word_in_a_script_without_spaces_the_part_that_is_read_counts() -> None:
-    assert list(word_units("ab東京cd", 3)) == [(3, 5), (5, 6), (6, 7), (7, 9)]
+    assert list(word_units("xyzab東京cd", 3, 9)) == [(3, 5), (5, 6), (6, 7), (7, 9)]
     coverage, unknown = TokenizedText("東京都 bank", 8, ((1, 2), (2, 3))).coverage
     assert (coverage.known, coverage.total, coverage.partly) == (2, 2, 1)
     assert coverage.share == pytest.approx((1 / 3 + 1) / 2) and unknown == ((1, 2), (2, 3))

@@ -10,9 +10,11 @@ import json
 import os
 import random
 import resource
+import sys
 import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -226,9 +228,15 @@ def forks(rng: random.Random, subjects: Subjects, place: Path) -> str:
                 errors.append(error)
 
         def child(own: int) -> None:
-            if problem := look(index):
-                raise AssertionError(problem)
-            index.add(["of a child"], ids=[f"child-{own}"])
+            def work(thread: int) -> None:
+                if problem := look(index):
+                    raise AssertionError(problem)
+                index.add(["of a child"], ids=[f"child-{own}-{thread}"])
+
+            sys.setswitchinterval(1e-6)
+            with ThreadPoolExecutor(3) as threads:
+                for done in [threads.submit(work, thread) for thread in range(3)]:
+                    done.result()
 
         writer = threading.Thread(target=write)
         writer.start()
@@ -243,10 +251,11 @@ def forks(rng: random.Random, subjects: Subjects, place: Path) -> str:
             writer.join()
         if errors:
             raise errors[0]
-        missing = [own for own in range(3) if f"child-{own}" not in index]
+        added = [f"child-{own}-{thread}" for own in range(3) for thread in range(3)]
+        missing = [own for own in added if own not in index]
         if missing:
             raise Failed("lost", f"{missing} were acknowledged")
-        index.delete([f"child-{own}" for own in range(3)])
+        index.delete(added)
         if problem := look(index) or "; ".join(index.verify()):
             raise Failed("not sound", problem)
     return f"three forks during {number} changes"

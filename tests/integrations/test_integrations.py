@@ -147,7 +147,7 @@ def test_highlights_are_counted_in_the_passage_without_its_title(index):
     hits = index.search("apple pear", 2)
     assert {hit.id for hit in hits} == {"a", "c"}
     for hit in hits:
-        check_facts(plain.metadata_of(hit), hit)
+        check_facts(plain.metadata_of(hit, hits), hit)
 
 
 @pytest.mark.parametrize("module", sorted(LIBRARIES))

@@ -158,4 +158,7 @@ def _recognizes(model: StaticEmbedder, word: str, row: int) -> bool:
     if row >= 0:
         return known.has_row(word) or RECOGNIZABLE_PREFIX.allows(len(known.words[row]), len(word))
     spelled = model.spelled_rows()
-    return spelled is not None and not spelled.strange[spelled.rows([word])[0] - len(known)]
+    if spelled is None:
+        return False
+    number = spelled.rows([word])[0] - len(known)  # which may make a new row
+    return not spelled.strange[number]
