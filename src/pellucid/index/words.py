@@ -156,7 +156,7 @@ def _recognizes(model: StaticEmbedder, word: str, row: int) -> bool:
     """Whether a static model knows a word, or most of it by its beginning or spelling; `row` is `_row_of` it."""
     known = model.vocabulary
     if row >= 0:
-        return known.has_row(word) or RECOGNIZABLE_PREFIX.allows(len(known.words[row]), len(word))
+        return known.has_row(word) or RECOGNIZABLE_PREFIX.allows(len(known.forms[row]), len(word))
     spelled = model.spelled_rows()
     if spelled is None:
         return False
