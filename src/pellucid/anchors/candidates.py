@@ -29,7 +29,7 @@ from pellucid.fingerprint import claim_model
 from pellucid.pretrained import load
 from pellucid.progress import Progress
 from pellucid.text import content_words
-from pellucid.unicode import well_formed
+from pellucid.unicode import canonicalize
 from pellucid.workfolder import WorkFolder
 
 _RULES = 3  # version of the rules, kept with candidates on disk: raise it with any change of what passes
@@ -217,7 +217,7 @@ def candidate_texts(
     """Yield the texts of `corpus` that may become anchors, stripped of outer spaces; counts them in `filtered`."""
     filtered = Filtered() if filtered is None else filtered
     settings = CandidateSettings() if settings is None else settings
-    whole = map(str.strip, map(well_formed, read_texts(corpus)))
+    whole = map(str.strip, map(canonicalize, read_texts(corpus)))
     most = None if settings.words is None else settings.words[1]
     texts = (  # those of too many words a sentence at a time
         part

@@ -32,7 +32,7 @@ from pellucid.forks import fork_lock
 from pellucid.progress import Progress
 from pellucid.static.making.segmentation import word_finder
 from pellucid.text import Word
-from pellucid.unicode import well_formed
+from pellucid.unicode import canonicalize, lowercase
 from pellucid.untrusted import one_thread
 from pellucid.workfolder import WorkFolder
 
@@ -151,7 +151,7 @@ def usable_sentences(corpus: Corpus, settings: ExtractionSettings) -> Iterator[s
                 continue
             seen.update(words)
         taken += 1
-        yield well_formed(text)
+        yield canonicalize(text)
 
 
 def shards(
@@ -171,7 +171,7 @@ def spool(corpus: Corpus, work: WorkFolder) -> Corpus:
     """Return the file of a corpus; an iterable is written into `work` once, which counts from the next commit on."""
     if is_path(corpus):
         return corpus
-    texts = map(well_formed, read_texts(corpus))
+    texts = map(canonicalize, read_texts(corpus))
     if "corpus" not in work:
         work.save_texts("corpus", work.texts("corpus", texts, "the corpus"))
     elif iter(corpus) is not corpus:  # type: ignore[arg-type]  # an iterator cannot be checked: it is read only once
@@ -223,7 +223,7 @@ def count_words(
 def _words(sentence: str, settings: ExtractionSettings) -> list[Word]:
     """Return the words of a sentence, in lower case unless case is kept."""
     words = word_finder(settings.language)(sentence)
-    return words if settings.cased else [Word(w.text.lower(), w.start, w.end) for w in words]
+    return words if settings.cased else [Word(lowercase(w.text), w.start, w.end) for w in words]
 
 
 def _encode_shard(

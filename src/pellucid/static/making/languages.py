@@ -38,7 +38,7 @@ from pellucid.static.making.parallel import Languages, Parallel, ParallelFiles, 
 from pellucid.static.making.segmentation import check_script, word_finder
 from pellucid.static.making.training import PairBags, TuningSettings, scale_of, tune_on_pairs, tuning_folder
 from pellucid.text import Vocabulary
-from pellucid.unicode import unspaced_run
+from pellucid.unicode import lowercase, unspaced_run
 from pellucid.workfolder import WorkFolder
 
 if TYPE_CHECKING:
@@ -389,7 +389,7 @@ def _frequent(language: str, sentences: Sequence[str], most: int, min_count: int
     find = word_finder(language)
     counts: Counter[str] = Counter()
     for sentence in sentences:
-        counts.update(word.text if cased else word.text.lower() for word in find(sentence))
+        counts.update(word.text if cased else lowercase(word.text) for word in find(sentence))
     characters = dict.fromkeys(c for word in counts for c in word if unspaced_run.match(c))
     kept = [word for word, count in counts.most_common() if count >= min_count]
     return [*dict.fromkeys([*kept[:most], *characters])]

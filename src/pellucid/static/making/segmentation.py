@@ -27,7 +27,7 @@ from pellucid.errors import CorpusError, InputError, missing_extra
 from pellucid.forks import fork_lock
 from pellucid.process import ignored_warnings
 from pellucid.text import Word, split_words
-from pellucid.unicode import unspaced_run, well_formed
+from pellucid.unicode import normalize, unspaced_run
 
 _Cut = Callable[[str], list[str]]
 
@@ -67,14 +67,14 @@ def word_finder(language: str | None) -> Callable[[str], list[Word]]:
 
     def find(text: str) -> list[Word]:
         words: list[Word] = []
-        text, end = well_formed(text), 0
+        form, end = normalize(text), 0
         with _SEGMENTING:  # SudachiPy refuses two threads at once
-            pieces = segment(text)
+            pieces = segment(form.text)
         for piece in pieces:
-            start = text.find(piece, end)
+            start = form.text.find(piece, end)
             if start >= 0:  # else the segmenter has rewritten what it cut
                 end = start + len(piece)
-                words.append(Word(piece, start, end))
+                words.append(Word(piece, *form.span(start, end)))
         return words
 
     return find

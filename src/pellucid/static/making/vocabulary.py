@@ -36,7 +36,7 @@ from pellucid.static.making.extraction import forward, word_vectors
 from pellucid.static.precision import common_scale, quantize
 from pellucid.static.spelling import ngram_weights
 from pellucid.text import JOINER, Vocabulary, Word, shown_word, split_words
-from pellucid.unicode import well_formed
+from pellucid.unicode import canonicalize, lowercase, normalize
 from pellucid.views.parts import AnyPart, Column, Heading, Note, TablePart, counted, percent, signed
 from pellucid.views.report import Report
 
@@ -294,8 +294,8 @@ def _entries(vocabulary: Vocabulary, entries: Sequence[str], replace: bool) -> d
         if not found:
             raise InputError(f"{entry!r:.60} holds no word, only punctuation and spaces")
         key = JOINER.join(found)
-        key = key if vocabulary.cased else key.lower()
-        if len(found) == 1 and entry.strip() != found[0]:
+        key = key if vocabulary.cased else lowercase(key)
+        if len(found) == 1 and normalize(entry).text.strip() != found[0]:
             raise InputError(f"{entry!r:.60} is the one word {found[0]!r} to a static model, which drops punctuation; "
                              f"give {found[0]!r}")  # fmt: skip
         if key in keys:
@@ -344,12 +344,11 @@ def read_in_sentences(
 
 def _named_by_rows(vocabulary: Vocabulary, text: str) -> list[Word]:
     """Return the words of `text` that have a row, under the name that the row has."""
-    every = vocabulary.words
     found = [(word, vocabulary.row(word.text)) for word in vocabulary.split(text)]
     return [
-        Word(every[row], word.start, word.end)
+        Word(vocabulary.words[row], word.start, word.end)
         for word, row in found
-        if row >= 0 and every[row] in (word.text, word.text.lower())
+        if row >= 0 and vocabulary.forms[row] in (word.text, lowercase(word.text))
     ]
 
 
@@ -358,7 +357,7 @@ def _sentences_with(keys: list[str], sentences: Corpus, words_of: Callable[[str]
     texts: list[str] = []
     seen: Counter[str] = Counter()
     others, new = 0, set(keys)
-    for sentence in map(well_formed, read_texts(sentences)):
+    for sentence in map(canonicalize, read_texts(sentences)):
         here = {word.text for word in words_of(sentence)} & new
         if any(seen[key] < _OCCURRENCES for key in here):
             seen.update(here)
