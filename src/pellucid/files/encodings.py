@@ -54,8 +54,8 @@ _LONG_RUN = 2.5  # bytes above ASCII side by side: more in scripts that have all
 def check_encoding(name: str) -> str:
     """Return the name of an encoding of text after checking that there is one."""
     try:
-        "".encode(name)
-        b"".decode(name)
+        " ".encode(name)  # of an empty string Python would not look the encoding up
+        b"".decode(codecs.lookup(name).name)
     except (LookupError, ValueError) as error:
         near = get_close_matches(name.lower().replace("-", "_"), [*aliases, *aliases.values()], 1)
         hint = f"; did you mean {near[0]}?" if near else "; utf-8, cp1252 and utf-16 are the usual ones"

@@ -181,7 +181,7 @@ function named(/** @type {string} */ what, /** @type {string[]} */ words) {
 
 /** Whether a row stands for something of the texts; what all texts have in common and what is left can be weighed by nobody. */
 function isWeighable(/** @type {any} */ row) {
-  return row.kind !== "shared part" && row.kind !== "remainder";
+  return !["shared part", "context", "remainder"].includes(row.kind);
 }
 
 /** Return the score of a hit with some reasons weighed anew: an exact sum, since rows add up to the score. */
