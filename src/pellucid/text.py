@@ -48,6 +48,7 @@ JOINER = "\u2581"
 _ASCII_PIECE = re.compile(r"[^\t-\r !-/:-@\[-`{-~]+|[!-/:-@\[-`{-~]")  # BERT's rule for ASCII: a word, or one mark
 _BETWEEN_ASCII_MARKS = re.compile(r"[^\t-\r !-/:-@\[-`{-~]+")  # what no ASCII mark or blank divides
 _ASCII_MARKS = frozenset("!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~")
+_BLANKS = re.compile(r"[^\S\x1c-\x1f]+")  # Python has four control characters among them, which belong to words
 _SIMPLE = re.compile(r"[^\W_]+")  # letters and digits; every character that separates words ends such a run
 
 # English function words; other languages rely on idf, or on a list of the user's own.
@@ -240,6 +241,11 @@ def shown_word(word: str) -> str:
     return word.replace(JOINER, " ") if is_phrase(word) else word
 
 
+def as_phrase(form: str) -> str:
+    """Return text in word form as one entry of a vocabulary, with a joiner in the place of what divides its words."""
+    return JOINER.join(filter(None, _BLANKS.split(form)))
+
+
 class PrefixRule(NamedTuple):
     """Which prefixes of a word that has no row may stand for it: those with enough characters and enough of the word.
 
@@ -310,7 +316,7 @@ class Vocabulary:
         forms: dict[int, str] = {}
         for word in self.words:
             if not (word.isascii() or is_word_form(word)):
-                form, row = JOINER.join(normalize(word).text.split()), self._row[word]
+                form, row = as_phrase(normalize(word).text), self._row[word]
                 if form and self._row.setdefault(form, row) == row:
                     forms[row] = form
         return [forms.get(row, word) for row, word in enumerate(self.words)] if forms else self.words

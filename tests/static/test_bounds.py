@@ -6,7 +6,7 @@ import os
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from tokenizers import Tokenizer
 from tokenizers.models import WordPiece
@@ -62,6 +62,7 @@ def _model(words: list[str], dtype: str, dimension: int, spells: bool, prefixes:
 
 
 @_settings
+@example(["\x1f\ufdfd", "\x1c\ufb01"], [], "float32", 9, False, None)  # blanks to Python alone
 @given(
     _WORDS, _TEXTS, st.sampled_from(["float32", "float16", "int8"]), st.sampled_from([9, 64, 70]), st.booleans(),
     st.sampled_from([None, PrefixRule(), PrefixRule(3, 0.4), PrefixRule(2, 1 / 3)]),

@@ -22,7 +22,7 @@ from pellucid.query import Query, Terms
 from pellucid.rows import READ_AS, WORD, PairTable, Row, pair_row
 from pellucid.static.folder import not_finite
 from pellucid.static.spelling import SpelledRows
-from pellucid.text import JOINER, PART_SPELLED, Coverage, Span, Vocabulary, Word, part_known, shown_word
+from pellucid.text import JOINER, PART_SPELLED, Coverage, Span, Vocabulary, Word, as_phrase, part_known, shown_word
 from pellucid.unicode import lowercase, normalize
 
 Integers = npt.NDArray[np.int64]
@@ -330,7 +330,7 @@ class WordPairs:
 
     def _word_row(self, text: str, spans: tuple[Span, ...], row: int, spelled: SpelledRows | None) -> Row:
         """Return a word as the user wrote it, with the vocabulary's if that is more than another case; its places."""
-        stands = JOINER.join(normalize(text[slice(*spans[0])]).text.split())
+        stands = as_phrase(normalize(text[slice(*spans[0])]).text)
         if row < len(self._model.vocabulary) and (known := self._model.vocabulary.forms[row]) in stands.split(JOINER):
             stands = known  # one of the words that a single character stands for
         name, known = named(stands, row, self._model.vocabulary, spelled)
