@@ -18,7 +18,7 @@ from pellucid.index.settings import BM25, Weights, checked_weights
 from pellucid.query import Terms
 from pellucid.rows import CONTEXT, EMBEDDING, SHARED, Row
 from pellucid.unicode import well_formed
-from pellucid.views.parts import AnyPart, Column, Heading, Note, TablePart, counted, shorten, signed
+from pellucid.views.parts import AnyPart, Column, Heading, Note, TablePart, counted, listed, signed
 from pellucid.views.report import VERSION, Report
 
 RERANK = "rerank"
@@ -165,9 +165,9 @@ class Hits(WhyAbove, Report, Sequence[Hit]):
             notes.append(("No hits.", False))
         if self.unknown:
             where = "Not found in any document" if self.weights.get(BM25) else "Unknown to the model"
-            notes.append((f"{where}: {_listed(self.unknown)}", True))
+            notes.append((f"{where}: {_words(self.unknown)}", True))
         if self.ignored:
-            notes.append((f"Not searched (stop words and signs): {_listed(self.ignored)}", False))
+            notes.append((f"Not searched (stop words and signs): {_words(self.ignored)}", False))
         return notes
 
     def __repr__(self) -> str:
@@ -199,10 +199,8 @@ class Hits(WhyAbove, Report, Sequence[Hit]):
         ]
 
 
-def _listed(words: Sequence[str]) -> str:
-    some = [shorten(word, _MAX_WORD_CHARS) for word in words[:_MAX_LISTED_WORDS]]
-    more = f" and {len(words) - len(some):,} more" if len(words) > len(some) else ""
-    return f"{', '.join(map(well_formed, some))}{more}"
+def _words(words: Sequence[str]) -> str:
+    return listed(list(map(well_formed, words)), _MAX_LISTED_WORDS, _MAX_WORD_CHARS)
 
 
 class SecondStage:
