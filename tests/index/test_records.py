@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import threading
@@ -238,13 +239,18 @@ def test_reading_takes_time_in_proportion_to_the_columns(tmp_path, kind):
             pq.write_table(pa.table({**{name: ["x"] for name in names}, "text": ["a"]}), path)
         else:
             path.write_text(json.dumps({**dict.fromkeys(names, 1), "text": "a"}))
-        begun = time.process_time()
-        assert len(next(iter(read_documents(path))).metadata) == count
-        return time.process_time() - begun
+        gc.collect()
+        gc.disable()  # a collection takes as long as all objects of the other tests are many
+        try:
+            begun = time.process_time()
+            assert len(next(iter(read_documents(path))).metadata) == count
+            return time.process_time() - begun
+        finally:
+            gc.enable()
 
     few, many = 300, 3000
     seconds(few)
-    assert seconds(many) < 4 * many / few * max(seconds(few), 0.003)
+    assert min(seconds(many) for _ in range(3)) < 4 * many / few * max(seconds(few), 0.003)
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")
