@@ -47,8 +47,9 @@ _APOSTROPHES = ("'", "\u2019")
 _OPERATORS = frozenset(["AND", "OR", "NOT"])  # of search engines; people write them in capitals between words
 _TOKEN = re.compile(r"\S+")
 _SYMBOL = re.compile(r"[^\w\s!\"%&'()*,./:;?@\[\\\]_{}\u2000-\u206f\u3000-\u303f-]")  # a sign that is no punctuation
-_PUNCTUATION = "!\"'(),:;?[]{}\u2018\u2019\u201c\u201d"
+_PUNCTUATION = "!\"'(),:;?[]{}%=<>~\u2018\u2019\u201c\u201d"
 _RUN = re.compile(r"[^\W_]+")
+_DECIMAL = re.compile(r"[0-9]+\.[0-9]+")
 _INITIALS = re.compile(r"(?:[^\W\d_]\.){2,}")
 _PROBE = (
     "generously raised mortgages horses running häuser schönste nationales corriendo 東京 2024, C++ in XJ-900/2 "
@@ -100,7 +101,7 @@ class _Several:
     """The terms of a token that is not one term: those for certain, and the parts that the text around decides on."""
 
     terms: list[str]
-    capitals: list[Part]
+    capitals: Sequence[Part]
 
 
 class _Unit(NamedTuple):
@@ -259,19 +260,35 @@ class Analyser:
     def _learn(self, token: str) -> str | _Several:
         """Return the term of a token, which is not remembered yet."""
         core = _core(token)
-        value: str | _Several
-        if core.isascii() and core.isalnum() and not core.isupper():  # the commonest
-            lowered = core.lower()
-            value = "" if lowered in self.stop_words else self._stem(lowered)
-        else:
-            parts = [part for part in self._parts(token) if part.term or part.in_capitals]
-            terms, capitals = [p.term for p in parts if p.term], [p for p in parts if p.in_capitals]
-            value = _Several(terms, capitals) if capitals or len(terms) > 1 else "".join(terms)
+        value = self._sure_term(core) if core.isalnum() and core.isascii() else self._sure_terms(core)
+        if value is None:
+            parts = self._parts(token)
+            value = _one_or_several([part.term for part in parts], [part for part in parts if part.in_capitals])
         if len(self._terms_of) >= _MAX_CACHED_TOKENS:
             self._terms_of.clear()
         if len(token) <= _MAX_CACHED_LENGTH:
             self._terms_of[token] = value
         return value
+
+    def _sure_term(self, word: str) -> str | None:
+        """Return the term of an ASCII word, "" for a stop word; None where the text around may decide."""
+        lowered = word.lower()
+        term = self._terms_of.get(lowered)
+        if type(term) is not str:
+            term = self._terms_of[lowered] = "" if lowered in self.stop_words else self._stem(lowered)
+        if word.isupper() and len(word) <= MAX_ACRONYM_LETTERS and (lowered in self.function_words or term != lowered):
+            return None
+        return term
+
+    def _sure_terms(self, core: str) -> str | _Several | None:
+        """Return the terms of a number such as 0.05, and of two ASCII words with a hyphen between; else None."""
+        if _DECIMAL.fullmatch(core):
+            return core
+        first, _, second = core.partition("-")
+        if not (core.isascii() and first.isalpha() and second.isalpha() and min(len(first), len(second)) > 1):
+            return None
+        terms = [self._sure_term(first), self._sure_term(second)]
+        return None if None in terms else _one_or_several(terms)
 
     def _is_acronym(self, tokens: Sequence[str], index: int, is_letter: bool) -> bool:
         """Whether the line says that a word in capitals is an acronym: not an article, or a word of a heading."""
@@ -397,6 +414,12 @@ def _line(form: NormalizedText, place: int) -> tuple[list[str], int]:
     while place > start and not text[place - 1].isspace():
         place -= 1
     return text[start : end if end >= 0 else None].split(), len(text[start:place].split())
+
+
+def _one_or_several(terms: Iterable[str | None], capitals: Sequence[Part] = ()) -> str | _Several:
+    """Return the terms of a token as a string where they are one or none for certain."""
+    found = [term for term in terms if term]
+    return _Several(found, capitals) if capitals or len(found) > 1 else "".join(found)
 
 
 def _core(token: str) -> str:
