@@ -66,7 +66,7 @@ class Bm25Query:
     """The terms of BM25 that a query has."""
 
     def __init__(
-        self, query: str, places: Mapping[str, tuple[Span, ...]], weights: Mapping[str, float], average: float
+        self, query: str, places: Mapping[str, Sequence[Span]], weights: Mapping[str, float], average: float
     ) -> None:
         """Take where the query's terms stand, those that count with their half of the score, and the mean length."""
         self._query, self._places, self._average = query, places, average
@@ -95,7 +95,7 @@ class Bm25Query:
         return terms
 
     def _row(self, term: str, text: str, spans: tuple[Span, ...]) -> Row:
-        places = self._places[term]
+        places = tuple(self._places[term])
         asked, stands = normalize(self._query[slice(*places[0])]).text, normalize(text[slice(*spans[0])]).text
         name = asked if lowercase(asked) == lowercase(stands) else f"{asked} ~ {stands}"
         return Row(name, (asked,), 0.0, 0.0, places, spans, (), (term,), WORD)

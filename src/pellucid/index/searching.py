@@ -240,7 +240,8 @@ class Question:
             passages = Passages([self.query], words)
             found = passages.words(name)
             statuses = words.statuses(name, found)
-            self._unknown_spans.append(list(map(tuple, found.spans[statuses & KNOWN == 0].tolist())))
+            spans = zip(statuses, found.spans.tolist())
+            self._unknown_spans.append([(start, end) for status, (start, end) in spans if not status & KNOWN])
             if not _is_known(statuses):
                 return
             pairs = WordPairs(model.encoder, self.query, *words.rows(name, found), weight, self._factors)
@@ -268,7 +269,7 @@ class Question:
         self._unknown_spans.append(list(unknown))
         content = [lowercase(word.text) not in function_words for word in words]
         statuses = [KNOWN * (word[1:] not in unknown) + CONTENT * own for word, own in zip(words, content)]
-        return not words or _is_known(np.array(statuses))
+        return not words or _is_known(statuses)
 
     def search(self, top_k: int, where: Where, min_score: float = -math.inf) -> tuple[list[Hit], bool]:
         """Return the best documents of those with `min_score` or more, and whether no other can be better."""
@@ -454,10 +455,10 @@ class Question:
         )  # fmt: skip
 
 
-def _is_known(statuses: Integers) -> bool:
+def _is_known(statuses: Sequence[int]) -> bool:
     """Whether a word of a query is known; function words count where there are no others."""
-    content = statuses[statuses & CONTENT > 0]
-    return bool(((content if len(content) else statuses) & KNOWN).any())
+    content = [status for status in statuses if status & CONTENT]
+    return any(status & KNOWN for status in content or statuses)
 
 
 def _unrecognized(words: Sequence[Word], coverage: Coverage, unknown: Iterable[Span]) -> set[Span]:

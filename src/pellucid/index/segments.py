@@ -65,7 +65,7 @@ class Strings(NamedTuple):
 
     def at(self, number: int) -> str:
         """Return one of them."""
-        return self.data[self.ends[number - 1] if number else 0 : self.ends[number]].tobytes().decode("utf-8")
+        return str(self.data.data[self.ends[number - 1] if number else 0 : self.ends[number]], "utf-8")
 
 
 class Segment:

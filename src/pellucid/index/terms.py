@@ -25,7 +25,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from pellucid.errors import InputError, missing_extra
-from pellucid.static.words import spans_by
 from pellucid.text import ENGLISH_STOP_WORDS, Span
 from pellucid.unicode import UNSPACED, NormalizedText, cluster_ends, lowercase, marks, normalize, unspaced_run
 
@@ -125,10 +124,15 @@ class QueryTerms(NamedTuple):
         ignored: the spans that are left out: stop words, each with the acronym that it may mean or "", and symbols.
     """
 
-    spans: dict[str, tuple[Span, ...]]
+    spans: dict[str, list[Span]]
     weights: dict[str, float]
     variants: dict[str, float]
     ignored: dict[Span, str]
+
+    def add(self, term: str, span: Span, weight: float, weights: dict[str, float]) -> None:
+        """Add a term at a span to `weights` or `variants`."""
+        self.spans.setdefault(term, []).append(span)
+        weights[term] = weights.get(term, 0.0) + weight
 
 
 class Analyser:
@@ -179,19 +183,20 @@ class Analyser:
         spans: list[Span] = []
         if near is None or "\u00ad" in text:  # which may join what blanks divide
             near = [(0, len(text))] * bool(text)
+        is_wanted = bool if wanted is None else wanted.__contains__
         for piece, start in _around(text, near):
-            is_token = piece.isascii() and piece.isprintable() and " " not in piece
-            form = NormalizedText(piece) if is_token else normalize(piece)
-            for token, at in [(piece, 0)] if is_token else _tokens(form.text):
+            form = None if piece in self._parts_of else normalize(piece)  # what is remembered is in word form
+            for token, at in [(piece, 0)] if form is None else _tokens(form.text):
                 for term, first, last, acronym, in_capitals, _ in self._parts(token):
-                    found = [term] if term and (wanted is None or term in wanted) else []
-                    if in_capitals and (wanted is None or acronym in wanted):
-                        place = start + form.span(at + first, at + last)[0]
-                        found += [acronym] * self._is_acronym(*_line(normalize(text), place), last - first == 1)
-                    if found:
-                        begin, end = form.span(at + first, at + last)
-                        terms += found
-                        spans += [(start + begin, start + end)] * len(found)
+                    found = [term] if is_wanted(term) else []
+                    is_acronym = in_capitals and is_wanted(acronym)
+                    if not (found or is_acronym):
+                        continue
+                    begin, end = (first, last) if form is None else form.span(at + first, at + last)
+                    if is_acronym and self._is_acronym(*_line(normalize(text), start + begin), last - first == 1):
+                        found.append(acronym)
+                    terms += found
+                    spans += [(start + begin, start + end)] * len(found)
         return terms, spans
 
     def key(self, word: str) -> str:
@@ -213,31 +218,28 @@ class Analyser:
         """Return what a query searches."""
         form = normalize(text)
         keyword = self._keyword(form.text.split())
-        says: list[tuple[str, Span, float]] = []
-        may_mean: list[tuple[str, Span, float]] = []
-        ignored: dict[Span, str] = {}
+        found = QueryTerms({}, {}, {}, {})
         first = 0
         for line in form.text.split("\n"):
             tokens = line.split()
             for index, (token, start) in enumerate(zip(tokens, _starts(line, tokens, first))):
                 parts = self._parts(token)
                 if not parts and _SYMBOL.search(token):
-                    ignored[form.span(start, start + len(token))] = ""
+                    found.ignored[form.span(start, start + len(token))] = ""
                 for part in parts:
                     span = form.span(start + part.start, start + part.end)
                     is_acronym = part.in_capitals and not _is_operator(tokens, index)
                     is_acronym = is_acronym and self._is_acronym(tokens, index, part.is_letter)
                     if part.term:
-                        says.append((part.term, span, part.weight))
+                        found.add(part.term, span, part.weight, found.weights)
                     if is_acronym:
-                        says.append((part.acronym, span, 1.0))
+                        found.add(part.acronym, span, 1.0, found.weights)
                     elif part.acronym and token == keyword:
-                        may_mean.append((part.acronym, span, VARIANT_WEIGHT))
+                        found.add(part.acronym, span, VARIANT_WEIGHT, found.variants)
                     if not (part.term or is_acronym):
-                        ignored[span] = part.acronym if token == keyword else ""
+                        found.ignored[span] = part.acronym if token == keyword else ""
             first += len(line) + 1
-        spans = spans_by((term, span) for term, span, _ in (*says, *may_mean))
-        return QueryTerms(spans, _sums(says), _sums(may_mean), ignored)
+        return found
 
     def _keyword(self, tokens: Sequence[str]) -> str:
         """Return the function word of a query that may be an acronym though it is not written as one; "" for none."""
@@ -495,13 +497,6 @@ def _is_operator(tokens: Sequence[str], index: int) -> bool:
     """Whether a token of a query stands where search engines take AND, OR and NOT for more than words."""
     token = tokens[index]
     return token in _OPERATORS and index + 1 < len(tokens) and (index > 0 or token == "NOT")
-
-
-def _sums(weights: Iterable[tuple[str, Span, float]]) -> dict[str, float]:
-    sums: dict[str, float] = {}
-    for term, _, weight in weights:
-        sums[term] = sums.get(term, 0.0) + weight
-    return sums
 
 
 def _pairs(run: str) -> list[Span]:

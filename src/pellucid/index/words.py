@@ -116,7 +116,7 @@ class WordCache:
             rows[others] = spelled.rows([self._spelled[number] for number in found.values[others].tolist()])
         return found._replace(values=rows).kept(rows >= 0), spelled
 
-    def statuses(self, name: str, found: WordList) -> Integers:
+    def statuses(self, name: str, found: WordList) -> list[int]:
         """Return what a static model knows of the words of a query, as `split` returns them: KNOWN + CONTENT."""
         known, statuses = self._statuses[name], []
         for number, row in zip(found.values.tolist(), self._rows[name][found.values].tolist()):
@@ -125,7 +125,7 @@ class WordCache:
                 is_content = lowercase(word) not in self.analyser.function_words
                 known[number] = KNOWN * _recognizes(self.models[name], word, row) + CONTENT * is_content
             statuses.append(known[number])
-        return np.array(statuses, np.int64)
+        return statuses
 
     def places(self, texts: list[str], found: WordList, numbers: Mapping[str, int]) -> WordList:
         """Return those of BM25's terms of `texts` that have a number, by it; `found` is what `read` returns."""
