@@ -497,7 +497,10 @@ def _first_line(line: bytes, path: Path) -> tuple[int, int]:
     numbers = len(fields) - 1 + _has_blank_word(line, fields)
     dimension, words = (int(fields[1]), int(fields[0])) if header else (numbers, -1)
     if not 1 <= dimension <= _MOST_DIMENSIONS:
-        raise ModelFolderError(f"{path}, line 1: expected 'count dimension' or a word and numbers, got {_shown(line)}")
+        raise ModelFolderError(
+            f"{path} holds no word vectors: line 1 is {_shown(line)}, not 'count dimension' or a word and its numbers. "
+            "A model is expected here; give a file of texts as the input"
+        )
     return dimension, words
 
 
