@@ -32,7 +32,7 @@ from papers.pages import markdown_table, print_block
 from pellucid import AnchorEmbedder
 from pellucid.keytokens.head import top_tokens
 from pellucid.lexicon.trainer import InBatchCandidates, candidate_loss
-from pellucid.static.making.training import similarity_loss, translation_loss
+from pellucid.static.training.tuning import similarity_loss, translation_loss
 from pellucid.transformer import max_pooled
 
 HEAD = ["the authors' function", "commit", "inputs", "ours beside theirs"]

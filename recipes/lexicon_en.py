@@ -30,7 +30,7 @@ from pellucid.lexicon.static import WordClusters
 from pellucid.mixing import largest_coordinates
 from pellucid.static import ExtractionSettings, RefinementSettings
 from pellucid.static.bags import Bags
-from pellucid.static.making.extraction import Extraction, extract
+from pellucid.static.training.extraction import Extraction, extract
 from pellucid.workfolder import WorkFolder
 from recipes.lexicon_table import fired_clusters, named_by_words, refine_clusters
 from recipes.several_teachers import join_extractions

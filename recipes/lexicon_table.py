@@ -19,7 +19,7 @@ from pellucid.errors import InputError
 from pellucid.lexicon import Clusters
 from pellucid.static import RefinementSettings
 from pellucid.static.bags import Bags
-from pellucid.static.making.training import PairBags, refine
+from pellucid.static.training.tuning import PairBags, refine
 from pellucid.text import Vocabulary, shown_word
 from pellucid.workfolder import WorkFolder
 
@@ -82,7 +82,7 @@ def refine_clusters(
         start: SciPy sparse [words, k], weights of 0 or more.
         bags: the sentences as rows of `start`.
         teacher_vectors: [sentences, d], L2-normalised.
-        settings: of the training; see `pellucid.static.making.training.refine`.
+        settings: of the training; see `pellucid.static.training.tuning.refine`.
         pairs: texts that belong together, such as questions and answers.
         work: where the state is kept; None keeps none.
         show_progress_bar: show a bar, counting steps.

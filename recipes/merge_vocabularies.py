@@ -20,7 +20,7 @@ import pellucid
 from pellucid import StaticEmbedder
 from pellucid.errors import InputError
 from pellucid.static.embedder import static_model
-from pellucid.static.making.vocabulary import FitQuality, fit_space
+from pellucid.static.training.vocabulary import FitQuality, fit_space
 
 LEAST_SHARED = 20
 

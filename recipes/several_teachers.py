@@ -26,9 +26,9 @@ from pellucid.corpus import Corpus
 from pellucid.embeddings import unit_rows
 from pellucid.errors import InputError
 from pellucid.static import ExtractionSettings
-from pellucid.static.making.distill import distill_extraction, open_teacher, subwords_of
-from pellucid.static.making.extraction import Extraction, extract, spool
-from pellucid.static.making.training import scale_of
+from pellucid.static.training.distill import distill_extraction, open_teacher, subwords_of
+from pellucid.static.training.extraction import Extraction, extract, spool
+from pellucid.static.training.tuning import scale_of
 from pellucid.workfolder import WorkFolder
 
 BLOCK = 16_384  # sentences at a time

@@ -33,9 +33,9 @@ from pellucid import StaticEmbedder
 from pellucid.corpus import read_texts
 from pellucid.static import ExtractionSettings, PcaSettings, RefinementSettings
 from pellucid.static.bags import Bags
-from pellucid.static.making.distill import distill_extraction, subwords_of
-from pellucid.static.making.extraction import Extraction, extract
-from pellucid.static.making.training import PairBags, refine
+from pellucid.static.training.distill import distill_extraction, subwords_of
+from pellucid.static.training.extraction import Extraction, extract
+from pellucid.static.training.tuning import PairBags, refine
 from recipes.several_teachers import join_extractions
 from recipes.static_multi import in_half, open_e5
 

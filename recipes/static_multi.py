@@ -39,9 +39,9 @@ from pellucid.static import (
     read_parallel,
 )
 from pellucid.static.bags import Bags
-from pellucid.static.making.extraction import Extraction, extract
-from pellucid.static.making.languages import LanguageWords, join_languages, pair_bags
-from pellucid.static.making.training import refine
+from pellucid.static.training.extraction import Extraction, extract
+from pellucid.static.training.languages import LanguageWords, join_languages, pair_bags
+from pellucid.static.training.tuning import refine
 from pellucid.transformer.backbone import half_dtype
 from pellucid.workfolder import WorkFolder
 from recipes.several_teachers import join_extractions

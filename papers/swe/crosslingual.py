@@ -28,7 +28,7 @@ from papers.swe.bitext import f1_in_all, mine_pairs, mining_f1, translation_scor
 from pellucid import StaticEmbedder
 from pellucid.evaluation.tasks import find_tasks, read_sts, read_table
 from pellucid.static import PcaSettings, TuningSettings
-from pellucid.static.making.languages import anchored_words, join_languages
+from pellucid.static.training.languages import anchored_words, join_languages
 from recipes.static_languages import make
 
 LANGUAGES = ("de", "fr", "zh", "ja")

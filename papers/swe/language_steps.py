@@ -36,9 +36,9 @@ from papers.swe.crosslingual import LANGUAGES, PAPER, PAPER_BUCC, bucc, english_
 from pellucid import StaticEmbedder
 from pellucid.static import ExtractionSettings, PcaSettings, RefinementSettings, TuningSettings
 from pellucid.static.bags import Bags
-from pellucid.static.making.extraction import Extraction, extract
-from pellucid.static.making.languages import LanguageWords, join_languages, pair_bags
-from pellucid.static.making.training import refine, tune_on_pairs
+from pellucid.static.training.extraction import Extraction, extract
+from pellucid.static.training.languages import LanguageWords, join_languages, pair_bags
+from pellucid.static.training.tuning import refine, tune_on_pairs
 from recipes.several_teachers import join_extractions
 from recipes.static_multi import foreign_text, open_e5
 

@@ -18,7 +18,7 @@ import pytest
 
 from pellucid.evaluation.evaluating import Results, TaskScore
 from pellucid.static import ExtractionSettings
-from pellucid.static.making.extraction import extract
+from pellucid.static.training.extraction import extract
 from tiny_models import tiny_teacher
 
 for _name in ("sentence_transformers", "mteb", "sklearn", "matplotlib", "jieba", "sudachipy"):

@@ -36,9 +36,9 @@ from pellucid.corpus import read_texts
 from pellucid.evaluation.tasks import read_records
 from pellucid.static import ExtractionSettings
 from pellucid.static.bags import Bags
-from pellucid.static.making.distill import distill_extraction, subwords_of
-from pellucid.static.making.extraction import Extraction, extract, forward, word_vectors
-from pellucid.static.making.training import refine
+from pellucid.static.training.distill import distill_extraction, subwords_of
+from pellucid.static.training.extraction import Extraction, extract, forward, word_vectors
+from pellucid.static.training.tuning import refine
 from pellucid.text import split_words
 from pellucid.workfolder import WorkFolder
 from recipes.several_teachers import join_extractions

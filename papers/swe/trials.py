@@ -26,8 +26,8 @@ from papers.options import make_parser
 from papers.pages import markdown_table, measured, print_block
 from pellucid import StaticEmbedder
 from pellucid.static import ExtractionSettings, PcaSettings, RefinementSettings
-from pellucid.static.making.distill import distill_extraction, subwords_of
-from pellucid.static.making.extraction import Extraction, extract
+from pellucid.static.training.distill import distill_extraction, subwords_of
+from pellucid.static.training.extraction import Extraction, extract
 from recipes.several_teachers import join_extractions
 from recipes.static_en import open_teacher
 from recipes.static_multi import in_half, open_e5

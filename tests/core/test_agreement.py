@@ -67,7 +67,7 @@ def test_an_embedding_is_the_cosines_to_the_anchors():
 def test_words_on_the_components_of_sentences_after_the_first():
     from pellucid.static import PcaSettings
     from pellucid.static.bags import Bags
-    from pellucid.static.making.distill import project
+    from pellucid.static.training.distill import project
 
     words = sines(7, 5, 1.3)
     sentences = [(0, 1, 2), (2, 3), (3, 4, 5), (5, 6), (6, 0), (1, 4, 6), (2, 5), (0, 3, 4, 6)]
@@ -92,7 +92,7 @@ def test_a_sentence_is_the_mean_of_its_words_at_length_1():
 
 def test_distillation_and_the_loss_of_translations():
     torch = pytest.importorskip("torch")
-    from pellucid.static.making.training import similarity_loss, translation_loss
+    from pellucid.static.training.tuning import similarity_loss, translation_loss
 
     student, teacher, other = units(sines(5, 3, 1.9)), units(sines(5, 4, 0.7)), units(sines(5, 3, 2.9))
     off = ~np.eye(5, dtype=bool)

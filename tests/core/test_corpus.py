@@ -29,7 +29,7 @@ from pellucid.files import CorpusFile, corpus_file, lines
 from pellucid.files.lines import read_lines
 from pellucid.lexicon.training_data import read_training_sets
 from pellucid.static.folder import read_text_vectors
-from pellucid.static.making.parallel import read_parallel
+from pellucid.static.training.parallel import read_parallel
 
 TEXTS = ["the apple", "", "a\u2028b\u0085c\x0cd\x1ce", "lone\rreturn", " pear ", "", "école"]
 

@@ -557,4 +557,4 @@ def test_a_family_without_edits_says_so() -> None:
 def test_a_bundled_model_encodes_without_what_edits_need() -> None:
     script = "import sys, pellucid; pellucid.load('static-en').encode(['a loan']); print(*sys.modules)"
     loaded = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout.split()
-    assert not {"scipy", "scipy.sparse", "torch", "transformers", "pellucid.static.making"} & set(loaded)
+    assert not {"scipy", "scipy.sparse", "torch", "transformers", "pellucid.static.training"} & set(loaded)

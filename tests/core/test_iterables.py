@@ -14,7 +14,7 @@ from pellucid.anchors.embedder import AnchorEmbedder
 from pellucid.ensemble.embedder import EnsembleEmbedder
 from pellucid.ensemble.fitting import fit_ranking_weights, fit_weights
 from pellucid.static.embedder import StaticEmbedder
-from pellucid.static.making.vocabulary import prune
+from pellucid.static.training.vocabulary import prune
 
 TEXTS = [
     f"{first} {second}" for first in ("the apple", "a pear", "a car") for second in ("red", "car", "pear", "apple")

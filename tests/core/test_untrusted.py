@@ -474,7 +474,7 @@ def openers():
     if "torch" in sys.modules or metadata.packages_distributions().get("torch"):
         from papers.keytokens.heads import read_head
         from pellucid.lexicon.embedder import LexiconEmbedder
-        from pellucid.static.making.distill import open_teacher
+        from pellucid.static.training.distill import open_teacher
         from pellucid.transformer.backbone import find_adapter, open_backbone, read_transformer_config
 
         yield "open_backbone", open_backbone

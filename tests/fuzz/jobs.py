@@ -35,12 +35,12 @@ from pellucid.cli.app import app
 from pellucid.errors import PellucidError
 from pellucid.lexicon.training import train_lexicon
 from pellucid.lexicon.training_data import TrainingSet
-from pellucid.static.making import extraction
-from pellucid.static.making.distill import PcaSettings, distill
-from pellucid.static.making.extraction import ExtractionSettings
-from pellucid.static.making.languages import distill_languages
-from pellucid.static.making.training import RefinementSettings, TuningSettings
-from pellucid.static.making.vocabulary import add_words
+from pellucid.static.training import extraction
+from pellucid.static.training.distill import PcaSettings, distill
+from pellucid.static.training.extraction import ExtractionSettings
+from pellucid.static.training.languages import distill_languages
+from pellucid.static.training.tuning import RefinementSettings, TuningSettings
+from pellucid.static.training.vocabulary import add_words
 
 LIMIT = 120  # seconds of one run in a child
 _OPERATIONS = ("open", "os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.truncate", "os.chmod", "mmap.__new__")

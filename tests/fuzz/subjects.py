@@ -40,8 +40,8 @@ from pellucid.lexicon.training import TrainingSettings, train_lexicon
 from pellucid.lexicon.training_data import TrainingRow, TrainingSet, read_training_sets
 from pellucid.static.embedder import StaticEmbedder
 from pellucid.static.folder import read_text_vectors
-from pellucid.static.making.parallel import read_parallel
 from pellucid.static.spelling import BUCKETS
+from pellucid.static.training.parallel import read_parallel
 from pellucid.text import Vocabulary
 from pellucid.transformer.backbone import open_backbone, prepare
 from tiny_models import WORDS, sentence_piece, tiny_model, word_piece

@@ -10,8 +10,8 @@ import pytest
 from pellucid.errors import InputError
 from pellucid.static import ExtractionSettings, PcaSettings, RefinementSettings
 from pellucid.static.embedder import StaticEmbedder
-from pellucid.static.making import extraction as extraction_module
-from pellucid.static.making.extraction import extract
+from pellucid.static.training import extraction as extraction_module
+from pellucid.static.training.extraction import extract
 from recipes.several_teachers import join_extractions, make
 from tiny_models import tiny_teacher
 

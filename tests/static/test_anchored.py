@@ -9,9 +9,9 @@ from papers.swe.bitext import translation_scores
 from pellucid.errors import CorpusError, InputError
 from pellucid.static.bags import Bags
 from pellucid.static.embedder import StaticEmbedder
-from pellucid.static.making.distill import PcaSettings
-from pellucid.static.making.languages import add_languages, anchored_words, join_languages
-from pellucid.static.making.training import PairBags, TuningSettings, tune_on_pairs
+from pellucid.static.training.distill import PcaSettings
+from pellucid.static.training.languages import add_languages, anchored_words, join_languages
+from pellucid.static.training.tuning import PairBags, TuningSettings, tune_on_pairs
 from pellucid.text import Vocabulary
 from resuming import assert_damage_is_refused, reversed_lines
 
@@ -121,7 +121,7 @@ def test_words_are_counted_and_limited(english, tmp_path):
 
 
 def test_a_stopped_tuning_goes_on(english, pairs_file, tmp_path, monkeypatch):
-    from pellucid.static.making.training import TableTrainer
+    from pellucid.static.training.tuning import TableTrainer
 
     whole = add_languages(english, {("en", "de"): pairs_file}, tuning=TUNING)
     train_on, calls = TableTrainer.train_on, []
@@ -183,7 +183,7 @@ def test_the_command(english, pairs_file, tmp_path):
 
 
 def test_two_way_loss_by_hand():
-    from pellucid.static.making.training import translation_loss
+    from pellucid.static.training.tuning import translation_loss
 
     first, second = torch.tensor([[2.0, 0.0], [0.0, 1.0]]), torch.tensor([[1.0, 0.0], [3.0, 3.0]])
     cosines = np.array([[1, 0.5**0.5], [0, 0.5**0.5]]) / 0.5

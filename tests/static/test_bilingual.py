@@ -18,10 +18,10 @@ import pytest
 import pellucid
 from pellucid.cli.app import app
 from pellucid.errors import CorpusError, InputError
-from pellucid.static.making import extraction, languages
-from pellucid.static.making.distill import PcaSettings
-from pellucid.static.making.extraction import ExtractionSettings
-from pellucid.static.making.languages import (
+from pellucid.static.training import extraction, languages
+from pellucid.static.training.distill import PcaSettings
+from pellucid.static.training.extraction import ExtractionSettings
+from pellucid.static.training.languages import (
     LanguageWords,
     check_known,
     check_pairs,
@@ -29,8 +29,8 @@ from pellucid.static.making.languages import (
     join_languages,
     merge_words,
 )
-from pellucid.static.making.segmentation import check_script, word_finder
-from pellucid.static.making.training import TableTrainer, TuningSettings
+from pellucid.static.training.segmentation import check_script, word_finder
+from pellucid.static.training.tuning import TableTrainer, TuningSettings
 from pellucid.text import Vocabulary
 from resuming import assert_damage_is_refused, reversed_lines, stopped_at_writes
 

@@ -16,8 +16,8 @@ from pellucid.errors import CorpusError, InputError
 from pellucid.fingerprint import fingerprint
 from pellucid.static.bags import Bags
 from pellucid.static.embedder import StaticEmbedder
-from pellucid.static.making import extraction as extraction_module
-from pellucid.static.making.distill import (
+from pellucid.static.training import extraction as extraction_module
+from pellucid.static.training.distill import (
     PcaSettings,
     distill,
     distill_extraction,
@@ -25,8 +25,8 @@ from pellucid.static.making.distill import (
     project,
     subwords_of,
 )
-from pellucid.static.making.extraction import Extraction, ExtractionSettings, extract
-from pellucid.static.making.training import (
+from pellucid.static.training.extraction import Extraction, ExtractionSettings, extract
+from pellucid.static.training.tuning import (
     PairBags,
     RefinementSettings,
     TableTrainer,

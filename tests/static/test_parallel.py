@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pellucid.errors import CorpusError, InputError
-from pellucid.static.making.parallel import read_parallel
+from pellucid.static.training.parallel import read_parallel
 
 EN_DE = ("en", "de")
 PAIRS = [("Go.", "Geh."), ("Run!", "Lauf!")]

@@ -16,8 +16,8 @@ from pellucid.errors import InputError, ModelFolderError
 from pellucid.fingerprint import fingerprint
 from pellucid.static import fit_spelling, prune
 from pellucid.static.embedder import StaticEmbedder
-from pellucid.static.making.vocabulary import _with_rows
 from pellucid.static.precision import PackedRows, common_scale, convert, pack, quantize, unpack, within_four_bits
+from pellucid.static.training.vocabulary import _with_rows
 from pellucid.store import read_tensors, write_tensors
 from pellucid.text import Vocabulary
 

@@ -22,9 +22,9 @@ from pellucid.errors import InputError, MissingExtraError
 from pellucid.static.bags import Bags
 from pellucid.static.bulk import BulkEncoder
 from pellucid.static.embedder import StaticEmbedder
-from pellucid.static.making import segmentation
-from pellucid.static.making.segmentation import segmenter
 from pellucid.static.tables import as_static, merge_static
+from pellucid.static.training import segmentation
+from pellucid.static.training.segmentation import segmenter
 from pellucid.text import Vocabulary, _is_punctuation, shown_word, split_words
 from pellucid.unicode import normalize, unspaced_run
 
@@ -263,7 +263,7 @@ def test_cutting_writes_nothing_and_says_nothing(tmp_path: Path) -> None:
     pytest.importorskip("jieba"), pytest.importorskip("sudachipy"), pytest.importorskip("pythainlp")
     program = (
         "import socket; socket.socket.connect = None\n"
-        "from pellucid.static.making.segmentation import segmenter\n"
+        "from pellucid.static.training.segmentation import segmenter\n"
         "for language, text in (('zh', '我爱北京'), ('ja', '東京都に'), ('th', 'ฉันรักไทย')):\n"
         "    assert len(segmenter(language)(text)) == 3\n"
         "import os; assert 'PYTHAINLP_READ_ONLY' not in os.environ"

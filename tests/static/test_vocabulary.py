@@ -19,10 +19,10 @@ from pellucid.corpus import read_texts
 from pellucid.errors import CorpusError, InputError
 from pellucid.static.bags import Bags
 from pellucid.static.embedder import StaticEmbedder
-from pellucid.static.making.distill import distill, store_sentences
-from pellucid.static.making.extraction import ExtractionSettings
-from pellucid.static.making.training import RefinementSettings
-from pellucid.static.making.vocabulary import add_words, fit_space, prune, read_in_sentences
+from pellucid.static.training.distill import distill, store_sentences
+from pellucid.static.training.extraction import ExtractionSettings
+from pellucid.static.training.tuning import RefinementSettings
+from pellucid.static.training.vocabulary import add_words, fit_space, prune, read_in_sentences
 from pellucid.text import Vocabulary, split_words
 from pellucid.workfolder import WorkFolder
 from resuming import assert_damage_is_refused, reversed_lines, stop_at_write, stopped_at_writes
@@ -234,7 +234,7 @@ def test_in_sentences_an_entry_has_the_mean_of_its_states(bert, monkeypatch):
         given.update(source=source, target=target)
         return fit_space(source, target)
 
-    monkeypatch.setattr("pellucid.static.making.vocabulary.fit_space", noted)
+    monkeypatch.setattr("pellucid.static.training.vocabulary.fit_space", noted)
     keys = ["swiftly", "sick▁boy"]
     grown = Vocabulary([*model.vocabulary.words, *keys])
     _, _, means, counts = read_in_sentences(grown, keys, pellucid.load(bert), texts, "", False)
@@ -246,8 +246,8 @@ def test_in_sentences_an_entry_has_the_mean_of_its_states(bert, monkeypatch):
     report = made.report
     assert report.source == "sentences" and [a.occurrences for a in report.added] == counts
     assert len(made.vocabulary) == 27 and len(given["source"]) == len(given["target"]) == 25
-    monkeypatch.setattr("pellucid.static.making.vocabulary._OCCURRENCES", 1)
-    monkeypatch.setattr("pellucid.static.making.vocabulary._FIT_SENTENCES", 50)
+    monkeypatch.setattr("pellucid.static.training.vocabulary._OCCURRENCES", 1)
+    monkeypatch.setattr("pellucid.static.training.vocabulary._FIT_SENTENCES", 50)
     at_most = add_words(model, ["swiftly"], bert, iter(texts))
     assert at_most.report.added[0].occurrences == 1 and len(at_most.vocabulary) == 26
 
@@ -378,7 +378,7 @@ def stored(folder, vocabulary, teacher, corpus, settings):
 
 
 def test_the_store_holds_what_memory_would_have(world, corpus, tmp_path, monkeypatch):
-    monkeypatch.setattr("pellucid.static.making.distill._SHARD", 100)
+    monkeypatch.setattr("pellucid.static.training.distill._SHARD", 100)
     vocabulary, teacher = Vocabulary(world[0]), teacher_of(world)
     bags, teacher_vectors = stored(tmp_path, vocabulary, teacher, corpus, ExtractionSettings())
     texts = [text for text in read_texts(corpus) if len(text.split()) > 1 and "unknown" not in text]
@@ -400,7 +400,7 @@ def test_the_store_holds_what_memory_would_have(world, corpus, tmp_path, monkeyp
 
 
 def test_a_killed_store_goes_on_and_knows_its_teacher(world, corpus, tmp_path, monkeypatch):
-    monkeypatch.setattr("pellucid.static.making.distill._SHARD", 100)
+    monkeypatch.setattr("pellucid.static.training.distill._SHARD", 100)
     vocabulary, teacher = Vocabulary(world[0]), teacher_of(world)
     whole, taught = stored(tmp_path / "whole", vocabulary, teacher, corpus, ExtractionSettings())
     calls = []
@@ -442,24 +442,24 @@ def test_retraining_learns_the_teachers_similarities(world, corpus, tmp_path):
 
 def test_retraining_killed_and_resumed_equals_uninterrupted(world, corpus, tmp_path, monkeypatch):
     pytest.importorskip("torch")
-    from pellucid.static.making import training
+    from pellucid.static.training import tuning
 
     def run(folder):
         model, texts = noisy(world), read_texts(corpus)
         return distill(teacher_of(world), texts, start=model, work_dir=tmp_path / folder, refinement=SMALL)
 
     whole = run("whole")
-    draw = training._draw_sentences
+    draw = tuning._draw_sentences
 
     def dying(groups, train, settings, step):
         if step == 120:
             raise KeyboardInterrupt
         return draw(groups, train, settings, step)
 
-    monkeypatch.setattr(training, "_draw_sentences", dying)
+    monkeypatch.setattr(tuning, "_draw_sentences", dying)
     with pytest.raises(KeyboardInterrupt):
         run("cut")
-    monkeypatch.setattr(training, "_draw_sentences", draw)
+    monkeypatch.setattr(tuning, "_draw_sentences", draw)
     resumed = run("cut")
     np.testing.assert_array_equal(resumed.vectors, whole.vectors)
 
@@ -467,7 +467,7 @@ def test_retraining_killed_and_resumed_equals_uninterrupted(world, corpus, tmp_p
 @pytest.mark.full
 def test_retraining_stopped_anywhere_ends_like_one_that_was_not(world, corpus, tmp_path, monkeypatch):
     pytest.importorskip("torch")
-    monkeypatch.setattr("pellucid.static.making.distill._SHARD", 500)
+    monkeypatch.setattr("pellucid.static.training.distill._SHARD", 500)
 
     def run(folder):
         settings = replace(SMALL, steps=60, evaluate_every=20)
@@ -484,7 +484,7 @@ def test_retraining_stopped_anywhere_ends_like_one_that_was_not(world, corpus, t
 @pytest.mark.parametrize("write", [15, None])
 def test_a_corpus_replaced_by_one_of_its_size_is_not_retrained_on(world, corpus, tmp_path, monkeypatch, write):
     pytest.importorskip("torch")
-    monkeypatch.setattr("pellucid.static.making.distill._SHARD", 500)
+    monkeypatch.setattr("pellucid.static.training.distill._SHARD", 500)
     texts = tmp_path / "texts.txt"
     texts.write_bytes(corpus.read_bytes())
 
@@ -554,7 +554,7 @@ def test_the_commands(world, corpus, tmp_path, monkeypatch):
     assert "already" in run("add", "first", "w1", "--teacher", "t", "-o", "again", code=1).stderr
     assert run("prune", "-m", "first", str(corpus), "--min-count", "2", "--max-words", "40", "-o", "small").stdout
     assert len(pellucid.load("small").vocabulary) == 40
-    monkeypatch.setattr("pellucid.static.making.training.RefinementSettings", lambda steps: SMALL)
+    monkeypatch.setattr("pellucid.static.training.tuning.RefinementSettings", lambda steps: SMALL)
     trained = run(
         "retrain", "-m", "first", str(corpus), "--teacher", "t", "-o", "own", "--json", "--max-sentences", "900"
     )

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pellucid.base import Embedder
     from pellucid.embeddings import Role
     from pellucid.files.corpus_file import CorpusFile
-    from pellucid.static.making.parallel import Languages, ParallelFiles
+    from pellucid.static.training.parallel import Languages, ParallelFiles
 
 
 def _model_names(start: str) -> list[str]:

@@ -29,7 +29,7 @@ from pellucid.cli.output import say
 
 if TYPE_CHECKING:
     from pellucid.corpus import Corpus
-    from pellucid.static.making.parallel import Languages, ParallelFiles
+    from pellucid.static.training.parallel import Languages, ParallelFiles
 
 commands = typer.Typer()
 
@@ -79,9 +79,9 @@ def distill(
       pellucid distill --teacher sentence-transformers/LaBSE -o static-en-de \\
         --lang en=english.txt --lang de=german.txt --parallel en-de=pairs.tsv
     """
-    from pellucid.static.making.distill import PcaSettings
-    from pellucid.static.making.extraction import ExtractionSettings
     from pellucid.static.precision import DTYPES
+    from pellucid.static.training.distill import PcaSettings
+    from pellucid.static.training.extraction import ExtractionSettings
 
     if dtype not in DTYPES:  # now, not after hours of work
         raise typer.BadParameter(f"{dtype!r} is not one of {', '.join(DTYPES)}", param_hint="--dtype")
@@ -90,8 +90,8 @@ def distill(
     extraction = ExtractionSettings(max_vocabulary=vocabulary, cased=bool(lang) if cased is None else cased)
     pca = PcaSettings(dimensions=dimensions, drop=drop)
     if corpus is not None:
-        from pellucid.static.making.distill import distill as make
-        from pellucid.static.making.training import RefinementSettings
+        from pellucid.static.training.distill import distill as make
+        from pellucid.static.training.tuning import RefinementSettings
 
         refinement = RefinementSettings(steps=30_000 if steps is None else steps)
         model = make(
@@ -103,8 +103,8 @@ def distill(
             refinement=refinement,
         )
     else:
-        from pellucid.static.making.languages import distill_languages
-        from pellucid.static.making.training import TuningSettings
+        from pellucid.static.training.languages import distill_languages
+        from pellucid.static.training.tuning import TuningSettings
 
         tuning = TuningSettings(steps=10_000 if steps is None else steps)
         model = distill_languages(teacher, *texts, work_dir=work_dir, extraction=extraction, pca=pca, tuning=tuning)

@@ -29,7 +29,7 @@ from pellucid.cli.input import (
 from pellucid.cli.output import Listed, say, show
 
 if TYPE_CHECKING:
-    from pellucid.static.making.parallel import Languages
+    from pellucid.static.training.parallel import Languages
 
 commands = typer.Typer()
 vocabulary = typer.Typer(
@@ -73,7 +73,7 @@ def add(
       pellucid vocabulary add --words terms.txt --sentences texts.txt \\
         --teacher sentence-transformers/all-MiniLM-L6-v2 -o mine
     """
-    from pellucid.static.making.vocabulary import add_words
+    from pellucid.static.training.vocabulary import add_words
 
     entries = [*(words or []), *((line for line in read(str(words_file)) if line.strip()) if words_file else [])]
     corpus = corpus_of(sentences, file_options) if sentences else None
@@ -94,7 +94,7 @@ def spell(output: NewModelOption, dtype: _Dtype = None, model: ModelOption = "st
       pellucid vocabulary spell -o static-en-spelled
       pellucid vocabulary spell -m my-model -o my-model
     """
-    from pellucid.static.making.vocabulary import fit_spelling
+    from pellucid.static.training.vocabulary import fit_spelling
 
     made = fit_spelling(_model(model))
     made.save_pretrained(output, dtype=dtype)
@@ -123,7 +123,7 @@ def prune(
       pellucid vocabulary prune texts.txt -o small
       pellucid vocabulary prune --max-words 20000 -o common
     """
-    from pellucid.static.making.vocabulary import prune as make
+    from pellucid.static.training.vocabulary import prune as make
 
     corpus = None if texts is None else list(read(texts, file_options))
     made = make(_model(model), corpus, min_count=min_count, max_words=max_words)
@@ -154,9 +154,9 @@ def retrain(
       pellucid vocabulary retrain corpus.txt \\
         --teacher sentence-transformers/all-MiniLM-L6-v2 -o mine
     """
-    from pellucid.static.making.distill import distill
-    from pellucid.static.making.extraction import ExtractionSettings
-    from pellucid.static.making.training import RefinementSettings
+    from pellucid.static.training.distill import distill
+    from pellucid.static.training.extraction import ExtractionSettings
+    from pellucid.static.training.tuning import RefinementSettings
 
     texts, start = corpus_of(corpus, file_options), _model(model)
     made = distill(
@@ -193,8 +193,8 @@ def languages(
       pellucid vocabulary languages --parallel en-fr=english.txt,french.txt \\
         --parallel en-ja=pairs.tsv.xz -o static-en-fr-ja
     """
-    from pellucid.static.making.languages import add_languages
-    from pellucid.static.making.training import TuningSettings
+    from pellucid.static.training.languages import add_languages
+    from pellucid.static.training.tuning import TuningSettings
 
     made = add_languages(
         _model(model),

@@ -6,7 +6,7 @@ section 4.1. Because the embedding is a mean, a cosine is exactly a sum over pai
     cos(a, b) = sum over w in a, v in b of  w . v / (n_a n_b |mean a| |mean b|)
 
 This file holds the readable form of encoding; `bulk.py` holds the fast one for many texts, and the tests hold the
-two equal. How a model is made is in `static/making/extraction.py` and `static/making/distill.py`.
+two equal. How a model is made is in `static/training/extraction.py` and `static/training/distill.py`.
 """
 
 from __future__ import annotations

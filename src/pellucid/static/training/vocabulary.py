@@ -32,9 +32,9 @@ from pellucid.progress import Progress, length_batches
 from pellucid.static.bags import count_rows
 from pellucid.static.embedder import StaticEmbedder, static_model
 from pellucid.static.folder import check_writable
-from pellucid.static.making.extraction import forward, word_vectors
 from pellucid.static.precision import common_scale, quantize
 from pellucid.static.spelling import ngram_weights
+from pellucid.static.training.extraction import forward, word_vectors
 from pellucid.text import JOINER, Vocabulary, Word, shown_word, split_words
 from pellucid.unicode import canonicalize, lowercase, normalize
 from pellucid.views.parts import AnyPart, Column, Heading, Note, TablePart, counted, percent, signed

@@ -32,11 +32,11 @@ from pellucid.embeddings import unit_rows
 from pellucid.errors import CorpusError, InputError
 from pellucid.static.bags import Bags
 from pellucid.static.embedder import StaticEmbedder, static_model
-from pellucid.static.making.distill import PcaSettings, Teacher, open_teacher, rotate, subwords_of
-from pellucid.static.making.extraction import ExtractionSettings, count_words, extract, prompted, spool
-from pellucid.static.making.parallel import Languages, Parallel, ParallelFiles, file_names, read_parallel
-from pellucid.static.making.segmentation import check_script, word_finder
-from pellucid.static.making.training import PairBags, TuningSettings, scale_of, tune_on_pairs, tuning_folder
+from pellucid.static.training.distill import PcaSettings, Teacher, open_teacher, rotate, subwords_of
+from pellucid.static.training.extraction import ExtractionSettings, count_words, extract, prompted, spool
+from pellucid.static.training.parallel import Languages, Parallel, ParallelFiles, file_names, read_parallel
+from pellucid.static.training.segmentation import check_script, word_finder
+from pellucid.static.training.tuning import PairBags, TuningSettings, scale_of, tune_on_pairs, tuning_folder
 from pellucid.text import Vocabulary
 from pellucid.unicode import lowercase, unspaced_run
 from pellucid.workfolder import WorkFolder

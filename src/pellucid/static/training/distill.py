@@ -2,7 +2,7 @@
 
 1. Extraction (`extraction.py`, section 3.1): a vector for each word from one pass of the teacher over a corpus.
 2. PCA (section 3.2): principal components of *sentence* vectors, without the first few ("all but the top").
-3. Refinement (`training.py`, section 3.3): the student's similarities are trained towards the teacher's.
+3. Refinement (`tuning.py`, section 3.3): the student's similarities are trained towards the teacher's.
 
 Extraction takes nearly all the time and is done once: `distill_extraction` makes further models (other sizes, other
 ablations) from what it left in `work_dir`.
@@ -35,8 +35,8 @@ from pellucid.pretrained import load, open_sentence_transformer
 from pellucid.progress import Progress
 from pellucid.static.bags import Bags
 from pellucid.static.embedder import StaticEmbedder, static_model
-from pellucid.static.making.extraction import Extraction, ExtractionSettings, extract, shards, spool
-from pellucid.static.making.training import RefinementSettings, array_digest, refine, scale_of, tuning_folder
+from pellucid.static.training.extraction import Extraction, ExtractionSettings, extract, shards, spool
+from pellucid.static.training.tuning import RefinementSettings, array_digest, refine, scale_of, tuning_folder
 from pellucid.text import Vocabulary
 from pellucid.views.parts import AnyPart, Heading, Note, counted, percent, signed
 from pellucid.views.report import Report

@@ -30,7 +30,7 @@ from pellucid.errors import CorpusError, InputError
 from pellucid.fingerprint import fingerprint
 from pellucid.forks import fork_lock
 from pellucid.progress import Progress
-from pellucid.static.making.segmentation import word_finder
+from pellucid.static.training.segmentation import word_finder
 from pellucid.text import Word
 from pellucid.unicode import canonicalize, lowercase
 from pellucid.untrusted import one_thread
