@@ -45,7 +45,7 @@ def main() -> None:
     model = pellucid.load("anchors-en-200")
     found = audit(model, train["text"])
     print(found)
-    crowded = [finding.dimensions[0] for finding in found.of("crowded")]
+    crowded = [finding.dimensions[0] for finding in found.findings_for("crowded")]
     print(cards(model, train["text"], crowded[0])[0])
 
     better = model.without(*crowded)

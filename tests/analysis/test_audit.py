@@ -55,10 +55,10 @@ def test_what_dimensions_give_to_the_mean_score_adds_up_to_it(seed, sparse):
 def test_blocks_and_chunks_change_nothing(monkeypatch, sparse):
     model = random_table(sparse=sparse)
     texts = [*model.rows, "unknown"] * 2
-    whole = spread(model, texts, examples=3, of=[0, 4])
-    monkeypatch.setattr(coordinates, "_BLOCK", 7)
-    monkeypatch.setattr(coordinates, "_COLUMNS", 2)
-    parts = spread(model, iter(texts), examples=3, of=[0, 4])
+    whole = spread(model, texts, examples=3, dimensions=[0, 4])
+    monkeypatch.setattr(coordinates, "_BLOCK_TEXTS", 7)
+    monkeypatch.setattr(coordinates, "_CHUNK_COLUMNS", 2)
+    parts = spread(model, iter(texts), examples=3, dimensions=[0, 4])
     for name in ("firing", "mean", "deviation", "low", "high", "shares", "common"):
         assert getattr(parts, name) == pytest.approx(getattr(whole, name), abs=1e-12)
     assert parts.highest == whole.highest and parts.lowest == whole.lowest
@@ -69,8 +69,8 @@ def test_blocks_and_chunks_change_nothing(monkeypatch, sparse):
 
 
 def test_the_sample_is_bounded_drawn_evenly_and_repeatable(monkeypatch):
-    monkeypatch.setattr(coordinates, "_SAMPLE", 100)
-    monkeypatch.setattr(coordinates, "_BLOCK", 64)
+    monkeypatch.setattr(coordinates, "_MAX_SAMPLE_ROWS", 100)
+    monkeypatch.setattr(coordinates, "_BLOCK_TEXTS", 64)
     model = TableEmbedder({f"t{n}": [1, n] for n in range(2_000)})
     samples = [spread(model, list(model.rows), seed=seed).sample for seed in (0, 0, 1)]
     assert samples[0].shape == (100, 2)
@@ -117,13 +117,13 @@ def test_an_audit_finds_what_was_planted(sparse):
     names = ["first", "second", "mirror", "loud", "silent", "rare", "six", "seven"]
     model = TableEmbedder({f"t{n}": row for n, row in enumerate(base)}, names, sparse=sparse)
     found = audit(model, list(model.rows), thresholds=Thresholds(least_texts=2, dead_rate=0.004))
-    assert [f.dimensions for f in found.of("dead")] == [("silent",), ("rare",)]
-    assert [f.measure for f in found.of("dead")] == ["deviation", "firing rate"]
-    (twins,) = found.of("duplicate")
+    assert [f.dimensions for f in found.findings_for("dead")] == [("silent",), ("rare",)]
+    assert [f.measure for f in found.findings_for("dead")] == ["deviation", "firing rate"]
+    (twins,) = found.findings_for("duplicate")
     assert twins.dimensions == ("first", "second", "mirror") and twins.mirrored == ("mirror",)
     assert twins.edit == 'model.merge("first", "second").without("mirror")'
     assert abs(twins.value) == pytest.approx(1)
-    (loud,) = found.of("crowded")
+    (loud,) = found.findings_for("crowded")
     assert loud.dimensions == ("loud",) and loud.value == pytest.approx(1, abs=0.05)
     assert {m.name: m.verdict for m in found.measured if m.verdict} == {
         "first": "duplicate", "second": "duplicate", "mirror": "duplicate",
@@ -154,10 +154,10 @@ def test_what_rests_on_few_texts_is_no_duplicate():
     rows = {f"t{n}": [1.0, n == 0, n == 0, n % 3, n % 5] for n in range(200)}
     model = TableEmbedder(rows)
     assert support(np.array([[1.0, 0], [0, 0], [0, 1], [0, 0], [0, 1], [0, 0]])) == pytest.approx([10 / 7, 4])
-    assert not audit(model, list(rows), thresholds=Thresholds(least_texts=2, dead_rate=0)).of("duplicate")
-    found = audit(model, [*rows, *["t0"] * 20], thresholds=Thresholds(least_texts=2, dead_rate=0, duplicate=0.9)).of(
-        "duplicate"
-    )
+    assert not audit(model, list(rows), thresholds=Thresholds(least_texts=2, dead_rate=0)).findings_for("duplicate")
+    found = audit(
+        model, [*rows, *["t0"] * 20], thresholds=Thresholds(least_texts=2, dead_rate=0, duplicate=0.9)
+    ).findings_for("duplicate")
     assert [f.dimensions for f in found] == [("d1", "d2")]
 
 
@@ -186,7 +186,7 @@ def letter_pairs(texts: list[str]) -> np.ndarray:
 def test_anchors_that_say_nothing_are_found():
     model = AnchorEmbedder(letter_pairs, ["A bank raises the interest rate.", "Owners pay for a home.", *SAYS_NOTHING])
     found = audit(model, [*BANKS, *HOMES], thresholds=FEW)
-    unclear = {finding.dimensions[0]: finding for finding in found.of("unclear")}
+    unclear = {finding.dimensions[0]: finding for finding in found.findings_for("unclear")}
     assert set(unclear) == set(SAYS_NOTHING)
     assert unclear["They may rebel."].reason == "has 1 content word"
     assert unclear["Accessed December 10, 2011."].reason == "has 0 content words"
@@ -197,7 +197,7 @@ def test_anchors_that_say_nothing_are_found():
     spoken = audit(
         model, [*BANKS, *HOMES, "A rebel with a gentle voice."], thresholds=Thresholds(least_texts=2, unclear_words=1)
     )
-    assert [finding.dimensions for finding in spoken.of("unclear")] == [("Accessed December 10, 2011.",)]
+    assert [finding.dimensions for finding in spoken.findings_for("unclear")] == [("Accessed December 10, 2011.",)]
 
 
 def test_an_audit_of_a_clean_model_says_so():
@@ -241,7 +241,7 @@ def test_other_bad_input_is_refused():
     with pytest.raises(InputError, match="examples is 0"):
         cards(model, list(FOUR), 0, examples=0)[0]
     with pytest.raises(InputError, match="verdict 'dull' is unknown"):
-        audit(model, list(FOUR)).of("dull")
+        audit(model, list(FOUR)).findings_for("dull")
     with pytest.raises(InputError, match="not finite for one of texts 0 to 1"):
         audit(TableEmbedder({"a": [np.nan, 1], "b": [1, 1]}), ["a", "b"])
 
@@ -253,7 +253,7 @@ def test_anchor_models_are_audited_and_mended(fruit):
     model = AnchorEmbedder(fruit, ["apple", "the apple", "car", "pear"])
     texts = ["apple pear", "car", "bicycle", "the", "pear bicycle", "apple car", "pear", "bicycle car"] * 3
     found = audit(model, texts, thresholds=Thresholds(least_texts=2, duplicate=0.9))
-    twins = [f.dimensions for f in found.of("duplicate")]
+    twins = [f.dimensions for f in found.findings_for("duplicate")]
     assert twins and twins[0][:2] == ("apple", "the apple")
     cleaned = found.cleaned(model)
     assert len(cleaned.dimensions) == 4 - sum(len(f) - 1 for f in twins)

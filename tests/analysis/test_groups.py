@@ -57,7 +57,7 @@ def test_the_parts_add_up_to_within_less_between(seed, size, sparse):
 def test_all_groups_at_once_are_each_against_the_rest(monkeypatch):
     model = random_table(30, 6)
     texts = list(model.rows)
-    monkeypatch.setattr(coordinates, "_COLUMNS", 4)
+    monkeypatch.setattr(coordinates, "_CHUNK_COLUMNS", 4)
     found = contrast(model, {label: texts[label::3] for label in range(3)})
     assert [group.group for group in found] == ["0", "1", "2"] and len(found) == 3
     for label, one in enumerate(found):

@@ -25,10 +25,10 @@ if TYPE_CHECKING:
 
 
 KINDS = ("dead", "duplicate", "crowded", "unclear")
-_NO_SCORE = 0.01  # shares of a smaller mean score mean nothing
-_MOST_NAMED = 8  # points of the plot that get a label
-_STEM = 5  # letters that words are compared by
-_STRONGEST = 10  # texts that the words of an anchor are looked for in
+_SCORE_EPS = 0.01  # shares of a smaller mean score mean nothing
+_MAX_LABELS = 8  # points of the plot that get a label
+_STEM_CHARS = 5  # letters that words are compared by
+_N_STRONGEST_TEXTS = 10  # texts that the words of an anchor are looked for in
 
 
 @dataclass(frozen=True)
@@ -108,7 +108,7 @@ class Audit(Report):
     findings: tuple[Finding, ...]  # dead, duplicate, crowded, unclear, each by falling weight
     measured: tuple[Measured, ...]  # every dimension in order
 
-    def of(self, verdict: str) -> list[Finding]:
+    def findings_for(self, verdict: str) -> list[Finding]:
         """Return the findings of one verdict: "dead", "duplicate", "crowded" or "unclear".
 
         Raises:
@@ -132,13 +132,13 @@ class Audit(Report):
         Raises:
             InputError: an unknown verdict, the model lacks a dimension of a finding, or no dimension would be left.
         """
-        findings = [finding for verdict in dict.fromkeys(verdicts) for finding in self.of(verdict)]
-        gone = {name for f in findings for name in (f.mirrored if f.verdict == "duplicate" else f.dimensions)}
+        findings = [finding for verdict in dict.fromkeys(verdicts) for finding in self.findings_for(verdict)]
+        removed = {name for f in findings for name in (f.mirrored if f.verdict == "duplicate" else f.dimensions)}
         for finding in findings:
-            group = [name for name in finding.dimensions if name not in gone]
+            group = [name for name in finding.dimensions if name not in removed]
             if finding.verdict == "duplicate" and len(group) > 1:
                 model = model.merge(*group)
-        return model.without(*sorted(gone)) if gone else model
+        return model.without(*sorted(removed)) if removed else model
 
     def plot(self, *, dark: bool = False) -> Figure:
         """Return a matplotlib Figure: how often each dimension fires against the share it carries."""
@@ -151,14 +151,14 @@ class Audit(Report):
         for verdict, colour in shades.items():
             points = [m for m in self.measured if m.verdict.partition(",")[0] == verdict]
             if points:
-                places = [100 * m.firing_rate for m in points], [100 * m.share for m in points]
+                x, y = [100 * m.firing_rate for m in points], [100 * m.share for m in points]
                 size, alpha = (34, 0.9) if verdict else (16, 0.55)
                 label = f"{verdict or 'no finding'} ({len(points):,})"
-                axes.scatter(*places, s=size, color=colour, alpha=alpha, linewidths=0, label=label, zorder=2)
-        for m in sorted((m for m in self.measured if m.verdict), key=lambda m: -m.share)[:_MOST_NAMED]:
-            place = 100 * m.firing_rate, 100 * m.share
+                axes.scatter(x, y, s=size, color=colour, alpha=alpha, linewidths=0, label=label, zorder=2)
+        for m in sorted((m for m in self.measured if m.verdict), key=lambda m: -m.share)[:_MAX_LABELS]:
+            xy = 100 * m.firing_rate, 100 * m.share
             options: dict[str, Any] = {"fontsize": 7.5, "color": colours.ink, "parse_math": False}
-            axes.annotate(short_name(m.name, 32), place, xytext=(5, 4), textcoords="offset points", **options)
+            axes.annotate(short_name(m.name, 32), xy, xytext=(5, 4), textcoords="offset points", **options)
         axes.axhline(100 / len(self.measured), color=colours.ink, linewidth=0.8, linestyle=(0, (4, 3)))
         canvas.legend(axes)
         return canvas.figure
@@ -182,14 +182,14 @@ class Audit(Report):
             "unclear: an anchor with few content words, or with none that its strongest texts have",
         )
         for kind, title in zip(KINDS, titles, strict=True):
-            found = self.of(kind)
-            if not found and self.texts < limits.least_texts and kind in ("dead", "crowded"):
+            findings = self.findings_for(kind)
+            if not findings and self.texts < limits.least_texts and kind in ("dead", "crowded"):
                 continue
-            if not found:
+            if not findings:
                 yield Note(f"None {title}.")
                 continue
-            rows = ((" | ".join(f.dimensions), f.reason, f.edit) for f in found)
-            yield TablePart.of(f"{len(found):,} {title}", ["dimension", "because", ("edit", "code")], rows)
+            rows = ((" | ".join(f.dimensions), f.reason, f.edit) for f in findings)
+            yield TablePart.of(f"{len(findings):,} {title}", ["dimension", "because", ("edit", "code")], rows)
 
 
 def audit(model: Embedder, texts: Iterable[str], *, thresholds: Thresholds | None = None, seed: int = 0) -> Audit:
@@ -213,7 +213,7 @@ def audit(model: Embedder, texts: Iterable[str], *, thresholds: Thresholds | Non
     thresholds = thresholds or Thresholds()
     names = model.dimensions.names
     named_by_text = range(len(names)) if model.family == "anchors" else ()
-    measured = spread(model, texts, examples=_STRONGEST, of=named_by_text, seed=seed)
+    measured = spread(model, texts, examples=_N_STRONGEST_TEXTS, dimensions=named_by_text, seed=seed)
     enough = measured.texts >= thresholds.least_texts
     dead = _dead(measured, names, thresholds) if enough else {}
     alive = np.ones(len(names), bool)
@@ -236,100 +236,106 @@ def audit(model: Embedder, texts: Iterable[str], *, thresholds: Thresholds | Non
 
 def support(sample: Any) -> Floats:
     """Count the texts that each dimension varies on, [n]: (sum of d^2)^2 / sum of d^4, d = x - mean."""
-    found = np.zeros(sample.shape[1])
+    supports = np.zeros(sample.shape[1])
     for where, part in column_chunks(sample):
         squares = (part - part.mean(axis=0)) ** 2
         fourth = (squares**2).sum(axis=0)
-        np.divide(squares.sum(axis=0) ** 2, fourth, out=found[where], where=fourth > 0)
-    return found
+        np.divide(squares.sum(axis=0) ** 2, fourth, out=supports[where], where=fourth > 0)
+    return supports
 
 
 def _dead(measured: Spread, names: list[str], thresholds: Thresholds) -> dict[int, Finding]:
-    """Return the findings by number, the rarest first."""
-    found: dict[int, Finding] = {}
+    """Return the findings by index, the rarest first."""
+    findings: dict[int, Finding] = {}
     flat, quiet = measured.flat, measured.quiet
-    for number in np.argsort(measured.firing, kind="stable").tolist():
-        rate, edit = float(measured.firing[number]), f"model.without({quoted(names[number])})"
-        if flat[number]:
-            value = float(measured.deviation[number])
-            reason = f"its coordinate is {signed(float(measured.mean[number]))} in all texts"
-            found[number] = Finding("dead", (names[number],), "deviation", value, reason, edit)
-        elif rate <= thresholds.dead_rate and quiet[number]:
+    for index in np.argsort(measured.firing, kind="stable").tolist():
+        rate, edit = float(measured.firing[index]), f"model.without({quoted(names[index])})"
+        if flat[index]:
+            value = float(measured.deviation[index])
+            reason = f"its coordinate is {signed(float(measured.mean[index]))} in all texts"
+            findings[index] = Finding("dead", (names[index],), "deviation", value, reason, edit)
+        elif rate <= thresholds.dead_rate and quiet[index]:
             reason = f"fires on {round(rate * measured.texts):,} of {counted(measured.texts, 'text')}"
-            found[number] = Finding("dead", (names[number],), "firing rate", rate, reason, edit)
-    return found
+            findings[index] = Finding("dead", (names[index],), "firing rate", rate, reason, edit)
+    return findings
 
 
 def _crowded(measured: Spread, names: list[str], thresholds: Thresholds) -> dict[int, Finding]:
-    """Return the findings by number, the largest part of the mean score first."""
-    found: dict[int, Finding] = {}
+    """Return the findings by index, the largest part of the mean score first."""
+    findings: dict[int, Finding] = {}
     score = float(measured.common.sum())
     floor = max(thresholds.crowded_share, 3 / len(names))
-    for number in np.argsort(-measured.common, kind="stable").tolist():
-        rate, part = float(measured.firing[number]), float(measured.common[number])
-        edit = f"model.without({quoted(names[number])})"
-        if score >= _NO_SCORE and part / score >= floor:
-            reason = f"gives {percent(part / score)} of the score that two texts have on average"
-            found[number] = Finding("crowded", (names[number],), "share of the mean score", part / score, reason, edit)
+    for index in np.argsort(-measured.common, kind="stable").tolist():
+        rate, component = float(measured.firing[index]), float(measured.common[index])
+        edit = f"model.without({quoted(names[index])})"
+        if score >= _SCORE_EPS and component / score >= floor:
+            reason = f"gives {percent(component / score)} of the score that two texts have on average"
+            findings[index] = Finding(
+                "crowded", (names[index],), "share of the mean score", component / score, reason, edit
+            )
         elif rate >= thresholds.crowded_rate:
             reason = f"fires on {percent(rate)} of the texts"
-            found[number] = Finding("crowded", (names[number],), "firing rate", rate, reason, edit)
-    return found
+            findings[index] = Finding("crowded", (names[index],), "firing rate", rate, reason, edit)
+    return findings
 
 
 def _unclear(measured: Spread, model: Embedder, thresholds: Thresholds) -> Iterator[Finding]:
     """Yield the findings about anchors, the largest share of an embedding first."""
-    for number in sorted(measured.highest, key=lambda number: -measured.shares[number]):
-        dimension = model.dimensions[number]
-        words = {word for about in dimension.about for word in content_words(about)}
-        stems = {word[:_STEM] for word in words}
-        near = sum(
-            not stems.isdisjoint(word[:_STEM] for word in content_words(example.text))
-            for example in measured.highest[number]
+    for index in sorted(measured.highest, key=lambda index: -measured.shares[index]):
+        dimension = model.dimensions[index]
+        words = {word for description in dimension.about for word in content_words(description)}
+        stems = {word[:_STEM_CHARS] for word in words}
+        n_matching_texts = sum(
+            not stems.isdisjoint(word[:_STEM_CHARS] for word in content_words(example.text))
+            for example in measured.highest[index]
         )
         edit = f"model.without({quoted(dimension.name)})"
         if len(words) < thresholds.unclear_words:
             reason = f"has {counted(len(words), 'content word')}"
             yield Finding("unclear", (dimension.name,), "content words", len(words), reason, edit)
-        elif not near and measured.texts >= thresholds.least_texts:
-            reason = f"none of its words occurs in its {counted(len(measured.highest[number]), 'strongest text')}"
+        elif not n_matching_texts and measured.texts >= thresholds.least_texts:
+            reason = f"none of its words occurs in its {counted(len(measured.highest[index]), 'strongest text')}"
             yield Finding("unclear", (dimension.name,), "strongest texts with one of its words", 0, reason, edit)
 
 
 Related = list[tuple[int, float]]
-"""Numbers of dimensions that resemble the first of them, with their correlation to it (its own: 1)."""
+"""Indices of dimensions that resemble the first of them, with their correlation to it (to itself: 1)."""
 
 
-def _duplicates(measured: Spread, alive: np.typing.NDArray[np.bool_], least: float) -> tuple[Related, list[Related]]:
+def _duplicates(
+    measured: Spread, alive: np.typing.NDArray[np.bool_], min_correlation: float
+) -> tuple[Related, list[Related]]:
     """Return each dimension's nearest relative, and the groups; a group's members all resemble its first."""
     relatives: Related = []
     groups: list[Related] = []
-    taken: set[int] = set()
+    grouped: set[int] = set()
     for where, block in correlations(measured.sample):
-        for number, line in enumerate(block, where.start):
+        for index, line in enumerate(block, where.start):
             best = int(np.abs(line).argmax())
             relatives.append((best, float(line[best])))
-            if number in taken or not alive[number]:
+            if index in grouped or not alive[index]:
                 continue
-            same = [
-                n for n in np.flatnonzero((np.abs(line) >= least) & alive).tolist() if n > number and n not in taken
+            duplicates = [
+                n
+                for n in np.flatnonzero((np.abs(line) >= min_correlation) & alive).tolist()
+                if n > index and n not in grouped
             ]
-            if same:
-                taken.update([number, *same])
-                groups.append([(number, 1.0), *((n, float(line[n])) for n in same)])
+            if duplicates:
+                grouped.update([index, *duplicates])
+                groups.append([(index, 1.0), *((n, float(line[n])) for n in duplicates)])
     return relatives, sorted(groups, key=lambda group: -min(abs(value) for _, value in group))
 
 
 def _duplicate_finding(group: Related, names: list[str]) -> Finding:
     """Propose to merge those that rise with the first, and to remove those that mirror it: their sum would cancel."""
-    members = [names[number] for number, _ in group]
-    merged = [names[number] for number, value in group if value > 0]
-    mirrored = [names[number] for number, value in group if value < 0]
+    members = [names[index] for index, _ in group]
+    merged = [names[index] for index, correlation in group if correlation > 0]
+    mirrored = [names[index] for index, correlation in group if correlation < 0]
     edit = f"model.merge({', '.join(map(quoted, merged))})" if len(merged) > 1 else "model"
     edit += f".without({', '.join(map(quoted, mirrored))})" if mirrored else ""
-    value = min((value for _, value in group[1:]), key=abs)
-    reason = f"correlation {signed(value)}" + (f" or more, {len(group)} of them" if len(group) > 2 else "")
-    return Finding("duplicate", tuple(members), "correlation", value, reason, edit, tuple(mirrored))
+    correlation = min((correlation for _, correlation in group[1:]), key=abs)
+    reason = f"correlation {signed(correlation)}" + (f" or more, {len(group)} of them" if len(group) > 2 else "")
+    return Finding("duplicate", tuple(members), "correlation", correlation, reason, edit, tuple(mirrored))
 
 
 def _rows(measured: Spread, names: list[str], relatives: Related, findings: Sequence[Finding]) -> Iterator[Measured]:
@@ -338,6 +344,8 @@ def _rows(measured: Spread, names: list[str], relatives: Related, findings: Sequ
         for name in finding.dimensions:
             verdicts.setdefault(name, []).append(finding.verdict)
     columns = zip(names, measured.firing, measured.shares, measured.common, measured.deviation, relatives, strict=True)
-    for name, firing, share, common, deviation, (other, value) in columns:
-        near, verdict = names[other] if value else "", ", ".join(verdicts.get(name, []))
-        yield Measured(name, float(firing), float(share), float(common), float(deviation), near, value, verdict)
+    for name, firing, share, common, deviation, (relative, correlation) in columns:
+        nearest, verdict = names[relative] if correlation else "", ", ".join(verdicts.get(name, []))
+        yield Measured(
+            name, float(firing), float(share), float(common), float(deviation), nearest, correlation, verdict
+        )

@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 
     from pellucid.explanation import Explanation
 
-_BLOCK = 4_096  # pairs
-_MOST_POINTS = 20_000  # of a picture
-_PLACES = 6  # decimals of a score that count for its rank; the rest is rounding of float32
+_CHUNK_PAIRS = 4_096
+_MAX_PLOT_POINTS = 20_000  # of a picture
+_RANK_DECIMALS = 6  # of a score that count for its rank; the rest is rounding of float32
 
 Pair = tuple[str, str]
 
@@ -35,12 +35,12 @@ def check_pairs(pairs: Iterable[Any]) -> list[Pair]:
     if isinstance(pairs, str) or not isinstance(pairs, Iterable):
         raise InputError(f"pairs must be an iterable of pairs of texts, got {pairs!r:.60}")
     checked: list[Pair] = []
-    for number, pair in enumerate(pairs):
+    for index, pair in enumerate(pairs):
         if isinstance(pair, str) or not isinstance(pair, Sequence) or len(pair) != 2:
-            raise InputError(f"pair {number} is {pair!r:.60}; every pair must be two texts")
+            raise InputError(f"pair {index} is {pair!r:.60}; every pair must be two texts")
         for text in pair:
             if not isinstance(text, str):
-                raise InputError(f"pair {number} holds {text!r:.40} ({type(text).__name__}); texts are strings")
+                raise InputError(f"pair {index} holds {text!r:.40} ({type(text).__name__}); texts are strings")
         checked.append((pair[0], pair[1]))
     if not checked:
         raise InputError("no pairs of texts are given")
@@ -50,8 +50,8 @@ def check_pairs(pairs: Iterable[Any]) -> list[Pair]:
 def pair_scores(model: Embedder, pairs: Sequence[Pair]) -> Floats:
     """Return the cosine of each pair of texts, float64 [pairs]; 0 where a text has no known word."""
     scores = np.empty(len(pairs))
-    for start in range(0, len(pairs), _BLOCK):
-        block = pairs[start : start + _BLOCK]
+    for start in range(0, len(pairs), _CHUNK_PAIRS):
+        block = pairs[start : start + _CHUNK_PAIRS]
         firsts, seconds = (model.encode([pair[side] for pair in block]) for side in (0, 1))
         scores[start : start + len(block)] = model.similarity_pairwise(firsts, seconds)
     return scores
@@ -83,7 +83,7 @@ class ChangedPair(NamedTuple):
     text2: str
     scores: tuple[float, ...]  # of every model, in order
     gold: float | None  # the score it should have, None where none was given
-    model: int  # number of the model whose score is furthest from the first one's
+    model: int  # index of the model whose score is furthest from the first one's
     change: float  # how far, with its sign
     # those that changed most between the first model and that one; of different families the largest of each
     rows: tuple[RowChange, ...]
@@ -107,7 +107,7 @@ class Comparison(Report):
 
     def plot(self, *, dark: bool = False) -> Figure:
         """Return a matplotlib Figure: each pair's score by the first model against the others'."""
-        scores = np.array(self.scores)[:: max(len(self.scores) // _MOST_POINTS, 1)]
+        scores = np.array(self.scores)[:: max(len(self.scores) // _MAX_PLOT_POINTS, 1)]
         below = f"{counted(len(self.pairs), 'pair')} of texts; on the line nothing changed"
         canvas = Canvas((5.4, 5.2), "Scores side by side", below, dark=dark)
         several = len(self.names) > 2
@@ -118,9 +118,9 @@ class Comparison(Report):
         ends = low - room, high + room
         axes.plot(ends, ends, color=colours.ink, linewidth=0.8, zorder=1)
         size, alpha = (14, 0.6) if len(scores) < 500 else (6, 0.35)
-        for number, label in enumerate(self.names[1:]):
-            colour = colours.series[number % len(colours.series)]
-            points = scores[:, 0], scores[:, number + 1]
+        for index, label in enumerate(self.names[1:]):
+            colour = colours.series[index % len(colours.series)]
+            points = scores[:, 0], scores[:, index + 1]
             axes.scatter(*points, s=size, alpha=alpha, color=colour, linewidths=0, label=short_name(label))
         if several:
             canvas.legend(axes)
@@ -132,11 +132,11 @@ class Comparison(Report):
         titles = ["model", "family", "mean score"] + ["gold \u03c1"] * bool(self.gold)
         titles += ["mean change", "largest", "\u03c1 to the first", "flips"]
         rows = []
-        for number, name in enumerate(self.names):
-            row = [name, self.families[number], signed(self.mean_scores[number])]
-            row += [_correlation(self.gold_correlations[number])] if self.gold else []
-            if number:
-                change = self.changes[number - 1]
+        for index, name in enumerate(self.names):
+            row = [name, self.families[index], signed(self.mean_scores[index])]
+            row += [_correlation(self.gold_correlations[index])] if self.gold else []
+            if index:
+                change = self.changes[index - 1]
                 row += [f"{change.mean_change:.4f}", signed(change.largest_change, 4)]
                 row += [_correlation(change.rank_correlation), f"{change.flips:,} ({percent(change.flip_rate)})"]
             rows.append((*row, *[""] * (len(titles) - len(row))))
@@ -145,24 +145,24 @@ class Comparison(Report):
             yield Note(
                 "Changes are against the first model. Flips: pairs of text pairs that the model orders the other way."
             )
-        for number, pair in enumerate(self.changed, 1):
-            yield from self._changed(number, pair)
+        for rank, pair in enumerate(self.changed, 1):
+            yield from self._changed(rank, pair)
 
-    def _changed(self, number: int, pair: ChangedPair) -> Iterator[AnyPart]:
+    def _changed(self, rank: int, pair: ChangedPair) -> Iterator[AnyPart]:
         """Yield a changed pair: its texts and scores, and its rows."""
-        places = _places([pair.change])
+        decimals = _decimals_for([pair.change])
         scores = ", ".join(
-            f"{name} {signed(score, places)}" for name, score in zip(self.names, pair.scores, strict=True)
+            f"{name} {signed(score, decimals)}" for name, score in zip(self.names, pair.scores, strict=True)
         )
         gold = f", gold {pair.gold:g}" if pair.gold is not None else ""
-        title = f"{number}. {signed(pair.change, places)} in {self.names[pair.model]}"
+        title = f"{rank}. {signed(pair.change, decimals)} in {self.names[pair.model]}"
         texts = (("text 1", pair.text1), ("text 2", pair.text2), ("scores", scores + gold))
         yield TablePart.of(title, ["", ""], texts)
         if pair.rows:
             differences = [(row.after or 0.0) - (row.before or 0.0) for row in pair.rows]
-            places = _places(differences)
+            decimals = _decimals_for(differences)
             rows = (
-                (signed(change, places), change, signed(row.before, places), signed(row.after, places), row.name)
+                (signed(change, decimals), change, signed(row.before, decimals), signed(row.after, decimals), row.name)
                 for change, row in zip(differences, pair.rows, strict=True)
             )
             yield TablePart.of("", [("change", "number"), ("", "bar"), *numbers("before", "after"), "row"], rows)
@@ -208,7 +208,7 @@ def compare(
     if top_k < 0 or rows < 0:
         raise InputError(f"top_k is {top_k} and rows {rows}; both must be at least 0")
     scores = np.stack([pair_scores(model, pairs) for model in models], axis=1)  # [pairs, models]
-    ranked = np.round(scores, _PLACES)
+    ranked = np.round(scores, _RANK_DECIMALS)
     columns = range(1, len(models))
     return Comparison(
         names=names,
@@ -236,15 +236,15 @@ def _flips(before: Floats, after: Floats) -> int:
     """Count the pairs of numbers in one order before and in the other after; equal ones are in neither."""
     order = np.lexsort((after, before))
     ranks = np.unique(after[order], return_inverse=True)[1]
-    found = 0
+    n_flips = 0
     for bit in range(int(ranks.max(initial=0)).bit_length()):  # a pair is counted at the highest bit that differs
         above = ranks >> (bit + 1)
         lines = np.argsort(above, kind="stable")
         ones = ranks[lines] >> bit & 1
         passed = np.cumsum(ones)
         first = np.searchsorted(above[lines], above[lines])  # where those that are alike above this bit begin
-        found += int((passed - passed[first] + ones[first])[ones == 0].sum())
-    return found
+        n_flips += int((passed - passed[first] + ones[first])[ones == 0].sum())
+    return n_flips
 
 
 def _most_changed(
@@ -253,23 +253,23 @@ def _most_changed(
     """Yield the pairs whose score changed most in any model, by more than rounding."""
     difference = scores - scores[:, :1]
     size = np.abs(difference).max(axis=1)
-    for number in np.argsort(-size, kind="stable")[: most[0]].tolist():
-        if size[number] < 10**-_PLACES:
+    for index in np.argsort(-size, kind="stable")[: most[0]].tolist():
+        if size[index] < 10**-_RANK_DECIMALS:
             return
-        model = int(np.abs(difference[number]).argmax())
-        before, after = (models[n]._explain_texts(*pairs[number]) for n in (0, model))
-        golden = float(gold[number]) if len(gold) else None
-        change, rows = float(difference[number, model]), tuple(_row_changes(before, after, most[1]))
-        text1, text2 = pairs[number]
-        yield ChangedPair(text1, text2, tuple(scores[number].tolist()), golden, model, change, rows)
+        model = int(np.abs(difference[index]).argmax())
+        before, after = (models[n]._explain_texts(*pairs[index]) for n in (0, model))
+        golden = float(gold[index]) if len(gold) else None
+        change, rows = float(difference[index, model]), tuple(_row_changes(before, after, most[1]))
+        text1, text2 = pairs[index]
+        yield ChangedPair(text1, text2, tuple(scores[index].tolist()), golden, model, change, rows)
 
 
 def _row_changes(before: Explanation, after: Explanation, most: int) -> list[RowChange]:
     """Return the rows that differ most, or the largest of each where the families are different."""
     old, new = _by_name(before), _by_name(after)
     if before.family != after.family:
-        gone = [RowChange(name, value, None) for name, value in list(old.items())[: most - most // 2]]
-        return gone + [RowChange(name, None, value) for name, value in list(new.items())[: most // 2]]
+        removed = [RowChange(name, value, None) for name, value in list(old.items())[: most - most // 2]]
+        return removed + [RowChange(name, None, value) for name, value in list(new.items())[: most // 2]]
     changes = [RowChange(name, old.get(name), new.get(name)) for name in {**old, **new}]
     return sorted(changes, key=lambda row: -abs((row.after or 0.0) - (row.before or 0.0)))[:most]
 
@@ -282,7 +282,7 @@ def _by_name(explanation: Explanation) -> dict[str, float]:
     return values if explanation.exact else values | {"(remainder)": explanation.remainder}
 
 
-def _places(values: Sequence[float]) -> int:
+def _decimals_for(values: Sequence[float]) -> int:
     """Return how many decimals show the largest of `values`."""
     largest = max(map(abs, values), default=0.0)
     return 3 if largest >= 0.01 else 4 if largest >= 0.001 else 5

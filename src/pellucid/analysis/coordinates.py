@@ -32,12 +32,12 @@ if TYPE_CHECKING:
     from pellucid.dimensions import Which
 
 
-_BLOCK = 4_096  # texts
-_COLUMNS = 256  # made dense at a time: 8 MB a block
-_SAMPLE = 20_000  # rows; the standard error of a correlation of 0.95 is then 0.001
-_CELLS = 1 << 25  # of the sample, where rows are wide
-_FLAT = 0.01  # a standard deviation below this part of 1 / sqrt(n) is rounding
-_SPARE = 3  # candidates for each example: a corpus may repeat texts
+_BLOCK_TEXTS = 4_096
+_CHUNK_COLUMNS = 256  # made dense at a time: 8 MB a block
+_MAX_SAMPLE_ROWS = 20_000  # the standard error of a correlation of 0.95 is then 0.001
+_MAX_SAMPLE_CELLS = 1 << 25  # of the sample, where rows are wide
+_FLAT_RATIO = 0.01  # a standard deviation below this part of 1 / sqrt(n) is rounding
+_CANDIDATES_PER_EXAMPLE = 3  # a corpus may repeat texts
 
 Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
@@ -64,7 +64,7 @@ class Spread:
     shares: Floats  # mean share of the embedding (squared coordinate); they add up to 1
     common: Floats  # what a dimension gives to the mean score of two different texts; they add up to that score
     sample: Any  # unit rows [texts of the sample, n] of texts drawn at random, dense float32 or CSR
-    # for each dimension asked for, the texts with the largest coordinates, best first
+    # for each requested dimension, the texts with the largest coordinates, best first
     highest: dict[int, tuple[Example, ...]]
     lowest: dict[int, tuple[Example, ...]]  # the same for the smallest coordinates
 
@@ -83,15 +83,15 @@ class Spread:
     @property
     def flat(self) -> npt.NDArray[np.bool_]:
         """Which dimensions are the same for all texts: their deviation is below 1 % of an even share."""
-        below: npt.NDArray[np.bool_] = self.deviation < _FLAT * self.even_share
+        below: npt.NDArray[np.bool_] = self.deviation < _FLAT_RATIO * self.even_share
         return below
 
 
 def spread(
-    model: Embedder, texts: Iterable[str], *, examples: int = 0, of: Iterable[int] = (), seed: int = 0
+    model: Embedder, texts: Iterable[str], *, examples: int = 0, dimensions: Iterable[int] = (), seed: int = 0
 ) -> Spread:
-    """Measure the coordinates of `texts`, read once; `examples` are kept of the dimensions with the numbers `of`."""
-    tally = _CoordinateTally(model.get_embedding_dimension(), sorted(set(of)), examples, seed)
+    """Measure the coordinates of `texts`, read once; with `examples` texts for each of `dimensions` (indices)."""
+    tally = _CoordinateTally(model.get_embedding_dimension(), sorted(set(dimensions)), examples, seed)
     for block, rows in unit_blocks(model, texts):
         tally.add(block, rows)
     return tally.result()
@@ -101,7 +101,7 @@ def unit_blocks(model: Embedder, texts: Iterable[str]) -> Iterator[tuple[list[st
     """Yield blocks of texts and their embeddings at length 1, float32 or CSR [texts, n]; unknown texts are zero."""
     texts, done = iterate_texts(texts), 0
     with Progress("encoding") as progress:
-        while block := check_texts(islice(texts, _BLOCK), first=done):
+        while block := check_texts(islice(texts, _BLOCK_TEXTS), first=done):
             rows = model.encode(block)
             if not np.isfinite(rows.data if hasattr(rows, "tocsr") else rows).all():
                 raise InputError(
@@ -115,8 +115,8 @@ def unit_blocks(model: Embedder, texts: Iterable[str]) -> Iterator[tuple[list[st
 def column_chunks(rows: Any) -> Iterator[tuple[slice, Floats]]:
     """Yield the columns of dense or CSR `rows`, some at a time, as dense float64 [rows, columns]."""
     columns = rows.tocsc() if hasattr(rows, "tocsr") else rows
-    for start in range(0, rows.shape[1], _COLUMNS):
-        part = columns[:, start : start + _COLUMNS]
+    for start in range(0, rows.shape[1], _CHUNK_COLUMNS):
+        part = columns[:, start : start + _CHUNK_COLUMNS]
         dense = part.toarray() if hasattr(part, "toarray") else part
         yield slice(start, start + dense.shape[1]), dense.astype(np.float64)
 
@@ -124,10 +124,10 @@ def column_chunks(rows: Any) -> Iterator[tuple[slice, Floats]]:
 def known_rows(rows: Any) -> npt.NDArray[np.bool_]:
     """Say which rows are not zero."""
     if hasattr(rows, "tocsr"):
-        known: npt.NDArray[np.bool_] = np.diff(rows.indptr) > 0
-        return known
-    found: npt.NDArray[np.bool_] = rows.any(axis=1)
-    return found
+        is_known: npt.NDArray[np.bool_] = np.diff(rows.indptr) > 0
+    else:
+        is_known = rows.any(axis=1)
+    return is_known
 
 
 def correlations(sample: Any) -> Iterator[tuple[slice, Floats]]:
@@ -137,12 +137,12 @@ def correlations(sample: Any) -> Iterator[tuple[slice, Floats]]:
     mean, deviation = np.empty(width), np.empty(width)
     for where, part in column_chunks(sample):
         mean[where], deviation[where] = part.mean(axis=0), part.std(axis=0)
-    moving = deviation > _FLAT * width**-0.5
+    moving = deviation > _FLAT_RATIO * width**-0.5
     scale = np.divide(1.0, deviation, out=np.zeros(width), where=moving)
     centred = sample if sparse else sample - mean.astype(np.float32)
     columns = sample.tocsc() if sparse else centred
-    for start in range(0, width, _COLUMNS):
-        where = slice(start, min(start + _COLUMNS, width))
+    for start in range(0, width, _CHUNK_COLUMNS):
+        where = slice(start, min(start + _CHUNK_COLUMNS, width))
         product = columns[:, where].T @ centred
         together = np.asarray(product.toarray() if sparse else product, np.float64) / count
         if sparse:
@@ -171,43 +171,43 @@ def spearman(first: npt.ArrayLike, second: npt.ArrayLike) -> float | None:
 class _CoordinateTally:
     """Sums over the texts that were read so far."""
 
-    def __init__(self, width: int, of: list[int], examples: int, seed: int) -> None:
-        self.width, self.of = width, np.array(of, np.int64)
+    def __init__(self, n_dimensions: int, dimensions: list[int], examples: int, seed: int) -> None:
+        self.n_dimensions, self.dimensions = n_dimensions, np.array(dimensions, np.int64)
         self.texts = self.blank = 0
-        self.fired, self.total, self.squares = (np.zeros(width) for _ in range(3))
-        self.low, self.high = np.full(width, np.inf), np.full(width, -np.inf)
-        self.sample = _Sample(min(_SAMPLE, max(_CELLS // width, 1_000)), seed)
-        self.highest, self.lowest = (_Extremes(len(of), examples, sign) for sign in (1, -1))
+        self.fired, self.total, self.squares = (np.zeros(n_dimensions) for _ in range(3))
+        self.low, self.high = np.full(n_dimensions, np.inf), np.full(n_dimensions, -np.inf)
+        self.sample = _Sample(min(_MAX_SAMPLE_ROWS, max(_MAX_SAMPLE_CELLS // n_dimensions, 1_000)), seed)
+        self.highest, self.lowest = (_Extremes(len(dimensions), examples, sign) for sign in (1, -1))
 
     def add(self, texts: list[str], rows: Any) -> None:
         """Count a block."""
-        known = np.flatnonzero(known_rows(rows))
-        self.blank += len(texts) - len(known)
-        if not len(known):
+        indices = np.flatnonzero(known_rows(rows))
+        self.blank += len(texts) - len(indices)
+        if not len(indices):
             return
-        rows = rows[known]
-        block = [texts[number] for number in known.tolist()]
+        rows = rows[indices]
+        block = [texts[index] for index in indices.tolist()]
         for where, part in column_chunks(rows):
-            self.fired[where] += (part**2 > (1 + 1e-6) / self.width).sum(axis=0)  # rounding aside
+            self.fired[where] += (part**2 > (1 + 1e-6) / self.n_dimensions).sum(axis=0)  # more than rounding
             self.total[where] += part.sum(axis=0)
             self.squares[where] += (part**2).sum(axis=0)
             self.low[where] = np.minimum(self.low[where], part.min(axis=0))
             self.high[where] = np.maximum(self.high[where], part.max(axis=0))
-            chosen = np.flatnonzero((self.of >= where.start) & (self.of < where.stop))
+            chosen = np.flatnonzero((self.dimensions >= where.start) & (self.dimensions < where.stop))
             if len(chosen):
-                values = part[:, self.of[chosen] - where.start]
+                values = part[:, self.dimensions[chosen] - where.start]
                 self.highest.add(chosen, values, self.texts)
                 self.lowest.add(chosen, values, self.texts)
         for extremes in (self.highest, self.lowest):
             extremes.keep_texts(block, self.texts)
         self.sample.add(rows)
-        self.texts += len(known)
+        self.texts += len(indices)
 
     def result(self) -> Spread:
         """Return what was counted."""
         if self.texts < 2:
-            given = f"{self.texts + self.blank:,} given, {self.blank:,} without"
-            raise InputError(f"at least two texts with a known word are needed ({given})")
+            counts = f"{self.texts + self.blank:,} given, {self.blank:,} without"
+            raise InputError(f"at least two texts with a known word are needed ({counts})")
         count = self.texts
         mean, squares = self.total / count, self.squares / count
         return Spread(
@@ -221,32 +221,32 @@ class _CoordinateTally:
             shares=squares,
             common=(self.total**2 - self.squares) / (count * (count - 1)),
             sample=self.sample.rows(),
-            highest=dict(zip(self.of.tolist(), self.highest.examples(), strict=True)),
-            lowest=dict(zip(self.of.tolist(), self.lowest.examples(), strict=True)),
+            highest=dict(zip(self.dimensions.tolist(), self.highest.examples(), strict=True)),
+            lowest=dict(zip(self.dimensions.tolist(), self.lowest.examples(), strict=True)),
         )
 
 
 class _Sample:
     """Rows drawn at random from a stream of unknown length: those with the smallest random numbers."""
 
-    def __init__(self, most: int, seed: int) -> None:
-        self.most, self.random = most, np.random.default_rng(seed)
+    def __init__(self, max_rows: int, seed: int) -> None:
+        self.max_rows, self.random = max_rows, np.random.default_rng(seed)
         self.blocks: list[Any] = []
         self.draws: list[Floats] = []
 
     def add(self, rows: Any) -> None:
-        """Draw a number for each row of a block; drop rows once twice too many are held."""
+        """Draw a number for each row of a block; drop rows once there are twice too many."""
         self.blocks.append(rows)
         self.draws.append(self.random.random(rows.shape[0]))
-        if sum(map(len, self.draws)) > 2 * self.most:
+        if sum(map(len, self.draws)) > 2 * self.max_rows:
             self.rows()
 
     def rows(self) -> Any:
         """Return the rows drawn so far."""
         draws, rows = np.concatenate(self.draws), stacked(self.blocks)
-        if len(draws) > self.most:
-            kept = np.sort(np.argpartition(draws, self.most)[: self.most])
-            draws, rows = draws[kept], rows[kept]
+        if len(draws) > self.max_rows:
+            selected = np.sort(np.argpartition(draws, self.max_rows)[: self.max_rows])
+            draws, rows = draws[selected], rows[selected]
         self.draws, self.blocks = [draws], [rows]
         return rows
 
@@ -254,44 +254,46 @@ class _Sample:
 class _Extremes:
     """The texts with the largest (`sign` 1) or smallest (-1) coordinates in some dimensions."""
 
-    def __init__(self, dimensions: int, most: int, sign: int) -> None:
-        self.most, self.sign = most, sign
-        kept = most * _SPARE
-        self.values = np.full((kept, dimensions), -np.inf)
-        self.numbers: Integers = np.full((kept, dimensions), -1)
+    def __init__(self, n_dimensions: int, n_examples: int, sign: int) -> None:
+        self.n_examples, self.sign = n_examples, sign
+        n_candidates = n_examples * _CANDIDATES_PER_EXAMPLE
+        self.values = np.full((n_candidates, n_dimensions), -np.inf)
+        self.text_ids: Integers = np.full((n_candidates, n_dimensions), -1)
         self.texts: dict[int, str] = {}
 
-    def add(self, columns: Integers, values: Floats, first: int) -> None:
-        """Take in coordinates [texts, columns] of texts whose numbers begin with `first`."""
-        kept = len(self.values)
-        if not kept:
+    def add(self, columns: Integers, values: Floats, first_id: int) -> None:
+        """Take in coordinates [texts, columns] of texts whose ids begin with `first_id`."""
+        n_candidates = len(self.values)
+        if not n_candidates:
             return
-        numbers = np.broadcast_to(np.arange(first, first + len(values))[:, None], values.shape)
-        if len(values) > kept:  # a block holds thousands
-            best = np.argpartition(np.ascontiguousarray(values.T) * -self.sign, kept, axis=1)[:, :kept].T
-            values, numbers = np.take_along_axis(values, best, 0), np.take_along_axis(numbers, best, 0)
+        text_ids = np.broadcast_to(np.arange(first_id, first_id + len(values))[:, None], values.shape)
+        if len(values) > n_candidates:  # a block holds thousands
+            best = np.argpartition(np.ascontiguousarray(values.T) * -self.sign, n_candidates, axis=1)[
+                :, :n_candidates
+            ].T
+            values, text_ids = np.take_along_axis(values, best, 0), np.take_along_axis(text_ids, best, 0)
         values = np.concatenate([self.values[:, columns], self.sign * values])
-        numbers = np.concatenate([self.numbers[:, columns], numbers])
-        order = np.lexsort((numbers, -values), axis=0)[:kept]
+        text_ids = np.concatenate([self.text_ids[:, columns], text_ids])
+        order = np.lexsort((text_ids, -values), axis=0)[:n_candidates]
         self.values[:, columns] = np.take_along_axis(values, order, 0)
-        self.numbers[:, columns] = np.take_along_axis(numbers, order, 0)
+        self.text_ids[:, columns] = np.take_along_axis(text_ids, order, 0)
 
-    def keep_texts(self, block: list[str], first: int) -> None:
-        """Hold the texts that are among the extremes."""
-        held = np.unique(self.numbers).tolist()
-        self.texts = {n: self.texts[n] if n < first else block[n - first] for n in held if n >= 0}
+    def keep_texts(self, block: list[str], first_id: int) -> None:
+        """Keep the texts that are among the extremes."""
+        text_ids = np.unique(self.text_ids).tolist()
+        self.texts = {n: self.texts[n] if n < first_id else block[n - first_id] for n in text_ids if n >= 0}
 
     def examples(self) -> Iterator[tuple[Example, ...]]:
         """Yield for each dimension its distinct texts with a coordinate of the right sign, strongest first."""
-        for values, places in zip(self.values.T.tolist(), self.numbers.T.tolist(), strict=True):
+        for values, text_ids in zip(self.values.T.tolist(), self.text_ids.T.tolist(), strict=True):
             best: dict[str, float] = {}
-            for value, number in zip(values, places, strict=True):
-                if number >= 0 and value > 0:
-                    best.setdefault(self.texts[number], self.sign * value)
-            yield tuple(Example(text, value) for text, value in list(best.items())[: self.most])
+            for value, text_id in zip(values, text_ids, strict=True):
+                if text_id >= 0 and value > 0:
+                    best.setdefault(self.texts[text_id], self.sign * value)
+            yield tuple(Example(text, value) for text, value in list(best.items())[: self.n_examples])
 
 
-_SHOWN = 15  # rows in a view
+_N_SHOWN_ROWS = 15  # rows in a view
 
 
 class Frequency(NamedTuple):
@@ -348,8 +350,8 @@ class Frequencies(Report):
 
     def pruned(self, model: Embedder, above: float) -> Embedder:
         """Return `model` without its `common` dimensions; some must be left."""
-        gone = self.common(above)
-        return model.without(*gone) if gone else model
+        common = self.common(above)
+        return model.without(*common) if common else model
 
     def _by_rate(self) -> list[Frequency]:
         return sorted(self.measured, key=lambda item: (-item.texts, item.name))
@@ -363,7 +365,7 @@ class Frequencies(Report):
             f"Over {counted(self.texts, 'text')}{blank}. Half of them fire on {percent(median)} of the texts or fewer; "
             f"{never:,} on none."
         )
-        shown = self._by_rate()[:_SHOWN]
+        shown = self._by_rate()[:_N_SHOWN_ROWS]
         rows = ((i.name, f"{i.texts:,}", percent(i.rate), i.rate, f"{i.idf:.2f}") for i in shown)
         columns = ["dimension", *numbers("texts", "of all"), ("", "bar"), *numbers("idf")]
         yield TablePart.of("commonest", columns, rows)
@@ -379,10 +381,10 @@ def document_frequencies(model: Embedder, texts: Iterable[str]) -> Frequencies:
     Raises:
         InputError: the model knows fewer than two of the texts, or an item is not a string.
     """
-    found = spread(model, texts)
-    counts = np.rint(found.firing * found.texts).astype(int).tolist()
+    coordinates = spread(model, texts)
+    counts = np.rint(coordinates.firing * coordinates.texts).astype(int).tolist()
     rows = (
-        Frequency(name, count, count / found.texts, math.log((found.texts + 1) / (count + 1)))
+        Frequency(name, count, count / coordinates.texts, math.log((coordinates.texts + 1) / (count + 1)))
         for name, count in zip(model.dimensions.names, counts, strict=True)
     )
-    return Frequencies(model.family, found.texts, found.blank, tuple(rows))
+    return Frequencies(model.family, coordinates.texts, coordinates.blank, tuple(rows))

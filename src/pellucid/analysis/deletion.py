@@ -36,9 +36,9 @@ if TYPE_CHECKING:
 
 
 UNITS = ("dimensions", "words")
-_CURVE = (1, 2, 5, 10, 20)
-_BLOCK = 1_024  # pairs
-_LEFT = 1e-6  # of an embedding's squared length; less counts as nothing left
+_CURVE_KS = (1, 2, 5, 10, 20)
+_BLOCK_PAIRS = 1_024
+_MIN_SQUARED_LENGTH = 1e-6  # of an embedding's squared length; less counts as nothing left
 
 
 class Interval(NamedTuple):
@@ -158,7 +158,7 @@ def deletion_test(
     for name, value, limit in (("top_k", top_k, most), ("draws", draws, draws)):
         if not 1 <= value <= limit:
             raise InputError(f"{name} is {value}; it must be at least 1" + (f" and at most {limit}" * (limit == most)))
-    ks = sorted({k for k in (*_CURVE, top_k) if units == "words" or k < most or k == top_k})
+    ks = sorted({k for k in (*_CURVE_KS, top_k) if units == "words" or k < most or k == top_k})
     fall = _fall_of_embeddings if units == "dimensions" else _fall_of_texts
     random = np.random.default_rng(seed)
     done = [item for item in fall(model, pairs, ks, draws, random) if item is not None]
@@ -166,10 +166,10 @@ def deletion_test(
         raise InputError(
             f"at least two pairs with {units} that raise the score are needed; {len(done)} of {len(pairs)}"
         )
-    scores, tops, others = (np.array(column) for column in zip(*done, strict=True))
+    scores, tops, randoms = (np.array(column) for column in zip(*done, strict=True))
     curve = tuple(
-        Deletion(k, _confidence(top), _confidence(other), _confidence(top - other), float((top > other).mean()))
-        for k, top, other in zip(ks, tops.T, others.T)
+        Deletion(k, _confidence(top), _confidence(chance), _confidence(top - chance), float((top > chance).mean()))
+        for k, top, chance in zip(ks, tops.T, randoms.T)
     )
     return DeletionTest(
         model.family, units, len(done), len(pairs) - len(done), top_k, draws, seed, float(scores.mean()), curve
@@ -184,11 +184,11 @@ def _fall_of_embeddings(
     model: Embedder, pairs: list[Pair], ks: list[int], draws: int, random: np.random.Generator
 ) -> Iterator[Falls | None]:
     """Yield the falls of each pair, None where no dimension raises its score."""
-    for start in range(0, len(pairs), _BLOCK):
-        block = pairs[start : start + _BLOCK]
+    for start in range(0, len(pairs), _BLOCK_PAIRS):
+        block = pairs[start : start + _BLOCK_PAIRS]
         rows = [unit_rows(model.encode([pair[side] for pair in block])) for side in (0, 1)]
-        for number in range(len(block)):
-            pair = (side[[number]] for side in rows)
+        for index in range(len(block)):
+            pair = (side[[index]] for side in rows)
             first, second = (
                 (row.toarray() if hasattr(row, "toarray") else row).ravel().astype(np.float64) for row in pair
             )
@@ -199,27 +199,29 @@ def _fall_of_rows(
     first: Floats, second: Floats, ks: list[int], draws: int, random: np.random.Generator
 ) -> Falls | None:
     """Return the falls of one pair; an order of dimensions gives the result for every k by running sums."""
-    parts = first * second
-    some = np.flatnonzero(parts)
-    order = some[np.argsort(-parts[some], kind="stable")]
-    raising = int((parts > 0).sum())
+    components = first * second
+    contributing = np.flatnonzero(components)
+    order = contributing[np.argsort(-components[contributing], kind="stable")]
+    raising = int((components > 0).sum())
     if not raising:
         return None
     counts = np.minimum(ks, raising)
-    by_chance = random.permuted(np.broadcast_to(some, (draws, len(some))), axis=1)[:, : max(counts)]
+    by_chance = random.permuted(np.broadcast_to(contributing, (draws, len(contributing))), axis=1)[:, : max(counts)]
     scores = _scores_without(np.vstack([order[: max(counts)], by_chance]), counts, first, second)
-    score = float(parts.sum())
+    score = float(components.sum())
     return score, (score - scores[0]).tolist(), (score - scores[1:].mean(axis=0)).tolist()
 
 
 def _scores_without(orders: Integers, counts: Integers, first: Floats, second: Floats) -> Floats:
     """Return the cosine without the first `counts` dimensions of each order, [orders, counts]."""
-    parts, mine, theirs = (
+    components, squares1, squares2 = (
         total.sum() - np.cumsum(total[orders], axis=1)[:, counts - 1]
         for total in (first * second, first * first, second * second)
     )
-    left = (mine > _LEFT) & (theirs > _LEFT)
-    scores: Floats = np.divide(parts, np.sqrt(np.where(left, mine * theirs, 1.0)), out=np.zeros_like(parts), where=left)
+    left = (squares1 > _MIN_SQUARED_LENGTH) & (squares2 > _MIN_SQUARED_LENGTH)
+    scores: Floats = np.divide(
+        components, np.sqrt(np.where(left, squares1 * squares2, 1.0)), out=np.zeros_like(components), where=left
+    )
     return scores
 
 
@@ -228,11 +230,11 @@ def _fall_of_texts(
 ) -> Iterator[Falls | None]:
     """Yield the falls of each pair, None where no word raises its score."""
     with Progress("deleting words", total=len(pairs), unit="pairs") as progress:
-        for number, pair in enumerate(pairs):
+        for index, pair in enumerate(pairs):
             explanation = model.explain(*pair)
             if explanation.rows and not any(row.spans1 for row in explanation.rows):
                 raise InputError(
-                    f"the rows of the {model.family} family's explanations have no places in the text (pair {number}); "
+                    f"the rows of the {model.family} family's explanations have no places in the text (pair {index}); "
                     'use units="dimensions"'
                 )
             sides = []
@@ -255,17 +257,17 @@ def _fall_of_texts(
             if not sides:
                 yield None
                 continue
-            tops, others = (np.mean(column, axis=0).tolist() for column in zip(*sides, strict=True))
-            yield explanation.score, tops, others
+            tops, randoms = (np.mean(column, axis=0).tolist() for column in zip(*sides, strict=True))
+            yield explanation.score, tops, randoms
 
 
-def _words(explanation: Explanation, number: int) -> list[tuple[list[tuple[int, int]], float]]:
+def _words(explanation: Explanation, side: int) -> list[tuple[list[tuple[int, int]], float]]:
     """Return the spans and the contribution of each distinct word of a text that adds anything, the largest first."""
-    found: dict[str, list[tuple[tuple[int, int], float]]] = {}
-    text = explanation.texts[number - 1]
-    for (start, end), value in explanation.word_contributions(number).items():
-        found.setdefault(lowercase(normalize(text[start:end]).text), []).append(((start, end), value))
-    words = [([span for span, _ in places], sum(value for _, value in places)) for places in found.values()]
+    occurrences: dict[str, list[tuple[tuple[int, int], float]]] = {}
+    text = explanation.texts[side - 1]
+    for (start, end), value in explanation.word_contributions(side).items():
+        occurrences.setdefault(lowercase(normalize(text[start:end]).text), []).append(((start, end), value))
+    words = [([span for span, _ in same], sum(value for _, value in same)) for same in occurrences.values()]
     return sorted((word for word in words if word[1]), key=lambda word: -word[1])
 
 

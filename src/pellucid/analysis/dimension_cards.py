@@ -54,7 +54,7 @@ class Card(Report):
     kind: ClassVar[str] = "card"
 
     family: str
-    dimension: int  # its number, from 0
+    dimension: int  # its index
     dimensions: int  # how many the model has
     name: str
     about: tuple[str, ...]  # its meaning: the anchor text, the words of a cluster, the words at the ends of a direction
@@ -111,8 +111,8 @@ class Card(Report):
                 rows = ((signed(e.coordinate), e.coordinate, e.text) for e in examples)
                 yield TablePart.of(title, [*numbers(""), ("", "bar"), ""], rows)
         if self.relatives:
-            near = ((signed(r.correlation, 2), r.correlation, r.name) for r in self.relatives)
-            yield TablePart.of("nearest dimensions, by correlation", [*numbers(""), ("", "bar"), ""], near)
+            relatives = ((signed(r.correlation, 2), r.correlation, r.name) for r in self.relatives)
+            yield TablePart.of("nearest dimensions, by correlation", [*numbers(""), ("", "bar"), ""], relatives)
 
 
 @dataclass(frozen=True, repr=False)
@@ -135,9 +135,9 @@ class Cards(Report):
         """Yield the cards in the order of the model."""
         return iter(self.cards)
 
-    def __getitem__(self, place: int) -> Card:
-        """Return the card at a place, from 0."""
-        return self.cards[place]
+    def __getitem__(self, index: int) -> Card:
+        """Return the card at `index`, from 0."""
+        return self.cards[index]
 
     def _parts(self) -> Iterator[AnyPart]:
         shown = f"{len(self.cards):,} of {self.dimensions:,}" if len(self.cards) < self.dimensions else ""
@@ -146,9 +146,9 @@ class Cards(Report):
             "Before each name: how its coordinate is spread, and on how many of the texts it fires, that is, carries "
             "more than its even share of the embedding."
         )
-        for number, card in enumerate(self.cards):
+        for index, card in enumerate(self.cards):
             lead = f"{_spark(card.counts)} {percent(card.firing_rate)}"
-            yield Fold(card.name, tuple(card._body()), lead=lead, is_open=number == 0)
+            yield Fold(card.name, tuple(card._body()), lead=lead, is_open=index == 0)
 
 
 def cards(
@@ -165,7 +165,7 @@ def cards(
     Args:
         model: any family.
         texts: a corpus, read once and in blocks; a thousand texts give a fair picture.
-        dimensions: a name or number, or several; None takes all.
+        dimensions: a name or index, or several; None takes all.
         top_k: keep only the cards of so many dimensions, those that carry most of the embeddings; None keeps all.
         examples: how many strongest texts, most negative texts and nearest dimensions to name in each card.
         seed: of the sample that quantiles, histogram and correlations use where there are more than 20,000 texts.
@@ -175,62 +175,62 @@ def cards(
     """
     check_integer("examples", examples)
     check_integer("top_k", 1 if top_k is None else top_k)
-    known = model.dimensions
-    wanted = sorted(known.numbers([range(len(known)) if dimensions is None else dimensions]))
-    measured = spread(model, texts, examples=examples, of=wanted, seed=seed)
-    wanted = sorted(sorted(wanted, key=lambda number: -measured.shares[number])[:top_k])
-    relatives = _nearest(measured.sample, wanted, examples)
+    all_dimensions = model.dimensions
+    indices = sorted(all_dimensions.numbers([range(len(all_dimensions)) if dimensions is None else dimensions]))
+    measured = spread(model, texts, examples=examples, dimensions=indices, seed=seed)
+    indices = sorted(sorted(indices, key=lambda index: -measured.shares[index])[:top_k])
+    relatives = _nearest(measured.sample, indices, examples)
     columns = measured.sample.tocsc() if hasattr(measured.sample, "tocsr") else measured.sample
-    made = []
-    for number in wanted:
-        column = columns[:, [number]]
+    model_cards = []
+    for index in indices:
+        column = columns[:, [index]]
         column = (column.toarray() if hasattr(column, "toarray") else column).ravel()
-        near = tuple(Relative(known[other].name, value) for other, value in relatives[number])
-        made.append(_card((model.family, number, known[number]), measured, column, near))
-    return Cards(model.family, len(known), measured.texts, tuple(made))
+        nearest = tuple(Relative(all_dimensions[relative].name, value) for relative, value in relatives[index])
+        model_cards.append(_card((model.family, index, all_dimensions[index]), measured, column, nearest))
+    return Cards(model.family, len(all_dimensions), measured.texts, tuple(model_cards))
 
 
 def _card(which: tuple[str, int, Dimension], measured: Spread, column: Any, relatives: tuple[Relative, ...]) -> Card:
-    """Return the card of a dimension (family, number, name); `column` is its coordinate in the sample."""
-    family, number, dimension = which
-    low, high = float(measured.low[number]), float(measured.high[number])
-    margin = 0.0 if high > low else measured.even_share / 2  # a constant has no width of its own
+    """Return the card of a dimension (family, index, dimension); `column` is its coordinate in the sample."""
+    family, index, dimension = which
+    low, high = float(measured.low[index]), float(measured.high[index])
+    margin = 0.0 if high > low else measured.even_share / 2  # a constant has no width
     counts, edges = np.histogram(column, _BINS, (low - margin, high + margin))
     return Card(
         family=family,
-        dimension=number,
+        dimension=index,
         dimensions=len(measured.mean),
         name=dimension.name,
         about=dimension.about,
         texts=measured.texts,
         blank=measured.blank,
-        firing_rate=float(measured.firing[number]),
-        share=float(measured.shares[number]),
-        common=float(measured.common[number]),
+        firing_rate=float(measured.firing[index]),
+        share=float(measured.shares[index]),
+        common=float(measured.common[index]),
         mean_score=float(measured.common.sum()),
-        mean=float(measured.mean[number]),
-        deviation=float(measured.deviation[number]),
+        mean=float(measured.mean[index]),
+        deviation=float(measured.deviation[index]),
         low=low,
         high=high,
         quantiles=tuple(np.quantile(column, _QUANTILES).tolist()),
         edges=tuple(edges.tolist()),
         counts=tuple(counts.tolist()),
-        strongest=measured.highest[number],
-        weakest=measured.lowest[number],
+        strongest=measured.highest[index],
+        weakest=measured.lowest[index],
         relatives=relatives,
     )
 
 
-def _nearest(sample: Any, wanted: Iterable[int], most: int) -> dict[int, list[tuple[int, float]]]:
-    """Return for each dimension wanted the `most` others with the largest correlation in size."""
-    left = set(wanted)
-    found: dict[int, list[tuple[int, float]]] = {}
+def _nearest(sample: Any, indices: Iterable[int], top_k: int) -> dict[int, list[tuple[int, float]]]:
+    """Return for each of the dimensions `indices` the `top_k` others with the largest correlation in size."""
+    remaining = set(indices)
+    nearest: dict[int, list[tuple[int, float]]] = {}
     for where, block in correlations(sample):
-        for number in sorted(left.intersection(range(where.start, where.stop))):
-            line = block[number - where.start]
-            best = np.argsort(-np.abs(line), kind="stable")[:most].tolist()
-            found[number] = [(other, float(line[other])) for other in best if line[other]]
-    return found
+        for index in sorted(remaining.intersection(range(where.start, where.stop))):
+            line = block[index - where.start]
+            best = np.argsort(-np.abs(line), kind="stable")[:top_k].tolist()
+            nearest[index] = [(relative, float(line[relative])) for relative in best if line[relative]]
+    return nearest
 
 
 def _spark(counts: Sequence[int], most: int = 10) -> str:

@@ -36,12 +36,12 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-_SHOWN = 10  # rows in a view
-_MOST_BARS = 15  # of a picture
-_EACH, _MOST_LINES = 3, 40  # dimensions of a group, and of all, in a picture
-_MOST_WORDS = 2_000  # of the group's texts, the commonest; each is encoded
-_SMALL_GROUP = 10  # texts
-_NO_SPREAD = 1e-9  # a standard deviation below this is rounding
+_N_SHOWN_ROWS = 10  # rows in a view
+_MAX_BARS = 15  # of a picture
+_DIMENSIONS_PER_GROUP, _MAX_HEAT_MAP_ROWS = 3, 40  # dimensions of a group, and of all, in a picture
+_MAX_WORDS = 2_000  # of the group's texts, the commonest; each is encoded
+_SMALL_GROUP_TEXTS = 10
+_DEVIATION_EPS = 1e-9  # a standard deviation below this is rounding
 
 
 Mask = npt.NDArray[np.bool_]
@@ -60,27 +60,27 @@ class Separation(NamedTuple):
 
 def _separations(rows: Any, members: Sequence[Mask]) -> list[Separation]:
     """Return the parts of the separation of each group from all other rows."""
-    found = [Separation(*(np.zeros(rows.shape[1]) for _ in Separation._fields)) for _ in members]
+    separations = [Separation(*(np.zeros(rows.shape[1]) for _ in Separation._fields)) for _ in members]
     for where, part in column_chunks(rows):
         ranks = np.stack([average_ranks(column) for column in part.T], axis=1)
-        for member, separation in zip(members, found, strict=True):
-            mine, theirs = part[member], part[~member]
-            n, m = len(mine), len(theirs)
-            mean, mean_others = mine.mean(axis=0), theirs.mean(axis=0)
-            separation.within[where] = (mine.sum(axis=0) ** 2 - (mine**2).sum(axis=0)) / (n * (n - 1))
+        for member, separation in zip(members, separations, strict=True):
+            inside, outside = part[member], part[~member]
+            n, m = len(inside), len(outside)
+            mean, mean_others = inside.mean(axis=0), outside.mean(axis=0)
+            separation.within[where] = (inside.sum(axis=0) ** 2 - (inside**2).sum(axis=0)) / (n * (n - 1))
             separation.between[where] = mean * mean_others
             separation.mean[where], separation.mean_others[where] = mean, mean_others
-            pooled = np.sqrt((n * mine.var(axis=0) + m * theirs.var(axis=0)) / (n + m - 2))
-            np.divide(mean - mean_others, pooled, out=separation.effect[where], where=pooled > _NO_SPREAD)
+            pooled = np.sqrt((n * inside.var(axis=0) + m * outside.var(axis=0)) / (n + m - 2))
+            np.divide(mean - mean_others, pooled, out=separation.effect[where], where=pooled > _DEVIATION_EPS)
             # the Mann-Whitney statistic over n m
             separation.auc[where] = (ranks[member].sum(axis=0) - n * (n + 1) / 2) / (n * m)
-    return found
+    return separations
 
 
 def _along(rows: Any, direction: Floats) -> Floats:
     """Return the cosine of each unit row to `direction`; 0 where its length is rounding."""
     length = float(np.linalg.norm(direction))
-    if length <= _NO_SPREAD:
+    if length <= _DEVIATION_EPS:
         return np.zeros(rows.shape[0])
     cosines: Floats = np.asarray(rows @ (direction / length), np.float64).ravel()
     return cosines
@@ -101,7 +101,7 @@ class ContrastWord(NamedTuple):
     """A word of the group's texts that points in the direction of the group."""
 
     word: str  # in lower case
-    pull: float  # cosine of the word's own embedding to the difference of the two mean embeddings
+    pull: float  # cosine of the word's embedding to the difference of the two mean embeddings
     texts: int  # texts of the group that hold it
     others: int  # texts outside that hold it
 
@@ -133,7 +133,7 @@ class Contrast(Report):
 
     def plot(self, *, dark: bool = False) -> Figure:
         """Return a matplotlib Figure: the largest parts of the separation as bars."""
-        shown = self.rows[:_MOST_BARS]
+        shown = self.rows[:_MAX_BARS]
         values = [row.part for row in shown]
         below = f"these: {signed(sum(values), 4)} of the separation, {signed(self.separation, 4)}"
         canvas = Canvas((7.4, 1.5 + 0.27 * len(values)), f"What sets apart {self.group}", below, dark=dark)
@@ -152,19 +152,19 @@ class Contrast(Report):
             f"Two of its texts score {signed(self.within, 4)} on average, one of them and one other "
             f"{signed(self.between, 4)}. The dimensions' parts add up to the difference, the separation."
         )
-        shown, rest = self.rows[:_SHOWN], self.rows[_SHOWN:]
+        shown, unshown = self.rows[:_N_SHOWN_ROWS], self.rows[_N_SHOWN_ROWS:]
         rows: list[tuple[Any, ...]] = []
         for r in shown:
             written = signed(r.mean), signed(r.mean_others), signed(r.effect, 2), f"{r.auc:.2f}"
             rows.append((signed(r.part, 4), r.part, *written, r.name))
-        if rest:
-            total = signed(sum(r.part for r in rest), 4)
-            rows.append((total, None, "", "", "", "", f"sum of {counted(len(rest), 'more dimension')}"))
+        if unshown:
+            total = signed(sum(r.part for r in unshown), 4)
+            rows.append((total, None, "", "", "", "", f"sum of {counted(len(unshown), 'more dimension')}"))
         columns = [("part", "number"), ("", "bar"), *numbers("mean", "elsewhere", "effect d", "AUC"), "dimension"]
         yield TablePart.of("", columns, rows, (signed(self.separation, 4), None, "", "", "", "", "separation"))
         if self.words:
             of_words = [
-                (signed(w.pull, 2), w.pull, f"{w.texts:,}", f"{w.others:,}", w.word) for w in self.words[:_SHOWN]
+                (signed(w.pull, 2), w.pull, f"{w.texts:,}", f"{w.others:,}", w.word) for w in self.words[:_N_SHOWN_ROWS]
             ]
             columns = [("pull", "number"), ("", "bar"), *numbers("texts", "elsewhere"), ("word", "text")]
             yield TablePart.of("words that point its way", columns, of_words)
@@ -212,7 +212,9 @@ class Contrasts(Report):
 
     def plot(self, *, dark: bool = False) -> Figure:
         """Return a matplotlib Figure: the largest dimensions of each group against all groups, coloured by effect."""
-        names = list(dict.fromkeys(row.name for group in self.groups for row in group.rows[:_EACH]))[:_MOST_LINES]
+        names = list(dict.fromkeys(row.name for group in self.groups for row in group.rows[:_DIMENSIONS_PER_GROUP]))[
+            :_MAX_HEAT_MAP_ROWS
+        ]
         effects = [{row.name: row.effect for row in group.rows} for group in self.groups]
         values = np.array([[effect[name] for effect in effects] for name in names])
         size = 4.2 + 0.42 * len(self.groups), 1.9 + 0.24 * len(names)
@@ -254,31 +256,31 @@ def contrast(model: Embedder, groups: Mapping[str, Iterable[str]], *, examples: 
     """
     check_integer("examples", examples, 0)
     if not isinstance(groups, Mapping) or len(groups) < 2:
-        got = len(groups) if isinstance(groups, Mapping) else f"a {type(groups).__name__}"
-        raise InputError(f"at least two groups are needed, as a dict from the name of each to its texts; got {got}")
+        size = len(groups) if isinstance(groups, Mapping) else f"a {type(groups).__name__}"
+        raise InputError(f"at least two groups are needed, as a dict from the name of each to its texts; got {size}")
     encoded = {name: list(unit_blocks(model, texts)) for name, texts in groups.items()}
     texts = {name: [text for block, _ in blocks for text in block] for name, blocks in encoded.items()}
-    for name, some in texts.items():
-        if len(some) < 2:
-            raise InputError(f"group {name!r:.60} has {counted(len(some), 'text')}; at least two are needed")
+    for name, group_texts in texts.items():
+        if len(group_texts) < 2:
+            raise InputError(f"group {name!r:.60} has {counted(len(group_texts), 'text')}; at least two are needed")
     rows = stacked([rows for blocks in encoded.values() for _, rows in blocks])
-    number_of = np.repeat(np.arange(len(texts)), [len(some) for some in texts.values()])
-    members = [number_of == number for number in range(len(texts))]
-    known = known_rows(rows)
+    group_ids = np.repeat(np.arange(len(texts)), [len(group_texts) for group_texts in texts.values()])
+    members = [group_ids == index for index in range(len(texts))]
+    in_vocabulary = known_rows(rows)
     for name, member in zip(texts, members):
-        if not known[member].any() or not known[~member].any():
+        if not in_vocabulary[member].any() or not in_vocabulary[~member].any():
             raise InputError(f"the model knows no word of {name!r:.60}, or none of all other texts")
-    words = _Pulls(model, [text for some in texts.values() for text in some])
-    made = []
-    for (name, some), member, apart in zip(texts.items(), members, _separations(rows, members), strict=True):
+    words = _Pulls(model, [text for group_texts in texts.values() for text in group_texts])
+    contrasts = []
+    for (name, group_texts), member, apart in zip(texts.items(), members, _separations(rows, members), strict=True):
         direction = apart.mean - apart.mean_others
-        typical, untypical = _examples(some, _along(rows[np.flatnonzero(member)], direction), examples)
-        one = Contrast(
+        typical, untypical = _examples(group_texts, _along(rows[np.flatnonzero(member)], direction), examples)
+        group_contrast = Contrast(
             family=model.family,
             group=str(name),
-            texts=len(some),
-            others=len(member) - len(some),
-            blank=int((~known).sum()),
+            texts=len(group_texts),
+            others=len(member) - len(group_texts),
+            blank=int((~in_vocabulary).sum()),
             within=float(apart.within.sum()),
             between=float(apart.between.sum()),
             rows=tuple(_rows(model, apart)),
@@ -286,8 +288,8 @@ def contrast(model: Embedder, groups: Mapping[str, Iterable[str]], *, examples: 
             typical=typical,
             untypical=untypical,
         )
-        made.append(one)
-    return Contrasts(model.family, tuple(made))
+        contrasts.append(group_contrast)
+    return Contrasts(model.family, tuple(contrasts))
 
 
 class _Pulls:
@@ -297,7 +299,7 @@ class _Pulls:
         self._model, self._texts = model, list(map(_distinct_words, texts))
         self._rows: dict[str, Any] = {}
 
-    def along(self, member: Mask, direction: Floats, most: int) -> list[ContrastWord]:
+    def along(self, member: Mask, direction: Floats, max_words: int) -> list[ContrastWord]:
         """Return the words of a group's texts that point along `direction`; rare ones may be typing errors."""
         here: Counter[str] = Counter()
         there: Counter[str] = Counter()
@@ -305,16 +307,16 @@ class _Pulls:
             check_cancelled()
             (here if inside else there).update(words)
         size = int(member.sum())
-        least = max(size / 100, 2 if size >= _SMALL_GROUP else 1)
-        chosen = [word for word, count in here.most_common(_MOST_WORDS) if count >= least]
-        if not chosen or most < 1:
+        min_texts = max(size / 100, 2 if size >= _SMALL_GROUP_TEXTS else 1)
+        chosen = [word for word, count in here.most_common(_MAX_WORDS) if count >= min_texts]
+        if not chosen or max_words < 1:
             return []
         new = [word for word in chosen if word not in self._rows]
         if new:
             rows = unit_rows(self._model.encode(new))
-            self._rows.update((word, rows[[number]]) for number, word in enumerate(new))
+            self._rows.update((word, rows[[index]]) for index, word in enumerate(new))
         pulls = _along(stacked([self._rows[word] for word in chosen]), direction)
-        best = [n for n in np.argsort(-pulls, kind="stable")[:most].tolist() if pulls[n] > 0]
+        best = [n for n in np.argsort(-pulls, kind="stable")[:max_words].tolist() if pulls[n] > 0]
         return [ContrastWord(chosen[n], float(pulls[n]), here[chosen[n]], there[chosen[n]]) for n in best]
 
 
@@ -327,15 +329,15 @@ def _rows(model: Embedder, apart: Separation) -> Iterator[ContrastRow]:
     parts = apart.within - apart.between
     names = model.dimensions.names
     columns = [column.tolist() for column in (parts, apart.mean, apart.mean_others, apart.effect, apart.auc)]
-    for number in np.argsort(-np.abs(parts), kind="stable").tolist():
-        yield ContrastRow(names[number], *(column[number] for column in columns))
+    for index in np.argsort(-np.abs(parts), kind="stable").tolist():
+        yield ContrastRow(names[index], *(column[index] for column in columns))
 
 
-def _examples(texts: list[str], cosines: Floats, most: int) -> tuple[tuple[Example, ...], tuple[Example, ...]]:
+def _examples(texts: list[str], cosines: Floats, n_examples: int) -> tuple[tuple[Example, ...], tuple[Example, ...]]:
     """Return the distinct texts with the largest cosines, and those with the smallest that are not among them."""
     order = np.argsort(-cosines, kind="stable").tolist()
-    ranked = list(dict.fromkeys(texts[number] for number in order))
-    value = {texts[number]: float(cosines[number]) for number in order}
-    best = ranked[:most]
-    last = ranked[len(best) :][::-1][:most]
+    ranked = list(dict.fromkeys(texts[index] for index in order))
+    value = {texts[index]: float(cosines[index]) for index in order}
+    best = ranked[:n_examples]
+    last = ranked[len(best) :][::-1][:n_examples]
     return tuple(Example(text, value[text]) for text in best), tuple(Example(text, value[text]) for text in last)

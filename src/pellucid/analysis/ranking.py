@@ -27,16 +27,16 @@ class TopRow(NamedTuple):
     contribution: float
 
     @classmethod
-    def of(cls, explanation: Explanation, count: int) -> tuple[TopRow, ...]:
+    def from_explanation(cls, explanation: Explanation, count: int) -> tuple[TopRow, ...]:
         """Return the `count` rows that add most; fewer where fewer add anything."""
         return tuple(cls(row.name, row.contribution) for row in explanation.reasons(count))
 
 
 class Ranked(NamedTuple):
-    """A document in its place."""
+    """A document with its rank."""
 
     rank: int  # from 1
-    document: int  # its number in the list that was ranked, from 0
+    document: int  # its index in the list that was ranked
     text: str
     score: float  # cosine to the query
     reasons: tuple[TopRow, ...]  # the rows of the explanation that add most to the score
@@ -104,8 +104,8 @@ class Ranking(WhyAbove, Report):
         if warning := coverage_warning(self.coverage, "the query", self.unknown):
             yield Note(warning, is_warning=True)
         if low := [str(item.rank) for item in self.ranked if item.coverage.is_low]:
-            of = f"{counted(len(low), 'document')}: rank {', '.join(low)}"
-            yield Note(f"Fewer than half of the words are known of {of}.", is_warning=True)
+            documents = f"{counted(len(low), 'document')}: rank {', '.join(low)}"
+            yield Note(f"Fewer than half of the words are known of {documents}.", is_warning=True)
         rows = []
         for item in self.ranked:
             reasons = ", ".join(f"{reason.name} {signed(reason.contribution)}" for reason in item.reasons)
@@ -137,15 +137,15 @@ def rank(model: Embedder, query: str, documents: Iterable[str], *, top_k: int = 
         raise InputError("no documents are given")
     if top_k < 1 or reasons < 0:
         raise InputError(f"top_k is {top_k} and reasons {reasons}; they must be at least 1 and 0")
-    asked, rows = model.ask(query, "query"), model.encode_document(texts)
-    coverage, gaps = asked.known
-    scores = model.similarity(asked.vector, rows)[0]
+    analyzed_query, rows = model.ask(query, "query"), model.encode_document(texts)
+    coverage, gaps = analyzed_query.known
+    scores = model.similarity(analyzed_query.vector, rows)[0]
     order = np.argsort(-scores, kind="stable")[:top_k].tolist()
-    queries, ranked = [asked], list[Ranked]()
-    for place, number in enumerate(order, 1):
-        document = model._ask([texts[number]], ["document"])[0].use_vector(rows[number])
-        best = TopRow.of(model._explain_queries(asked, document), reasons) if reasons else ()
-        ranked.append(Ranked(place, number, texts[number], float(scores[number]), best, document.known[0]))
+    queries, ranked = [analyzed_query], list[Ranked]()
+    for position, index in enumerate(order, 1):
+        document = model._ask([texts[index]], ["document"])[0].use_vector(rows[index])
+        best = TopRow.from_explanation(model._explain_queries(analyzed_query, document), reasons) if reasons else ()
+        ranked.append(Ranked(position, index, texts[index], float(scores[index]), best, document.known[0]))
         queries.append(document)
     unknown = tuple(dict.fromkeys(canonicalize(query[start:end]) for start, end in gaps))
     return Ranking(model.family, query, len(texts), tuple(ranked), coverage, unknown, model, tuple(queries))

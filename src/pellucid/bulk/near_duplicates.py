@@ -365,7 +365,7 @@ def _pair(
 ) -> DuplicatePair:
     first, second = texts[kept], texts[duplicate]
     words1, words2 = (Counter(lowercase(word.text) for word in split_words(text)) for text in (first, second))
-    rows = TopRow.of(model.explain(first, second), reasons) if reasons else ()
+    rows = TopRow.from_explanation(model.explain(first, second), reasons) if reasons else ()
     only = tuple((words1 - words2).elements()), tuple((words2 - words1).elements())
     differ = find_numbers(first) != find_numbers(second)
     return DuplicatePair(kept, duplicate, score, first, second, *only, differ, rows)
