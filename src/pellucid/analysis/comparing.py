@@ -83,7 +83,7 @@ class ChangedPair(NamedTuple):
     text2: str
     scores: tuple[float, ...]  # of every model, in order
     gold: float | None  # the score it should have, None where none was given
-    model: int  # index of the model whose score is furthest from the first one's
+    model: int  # number of the model whose score is furthest from the first one's
     change: float  # how far, with its sign
     # those that changed most between the first model and that one; of different families the largest of each
     rows: tuple[RowChange, ...]

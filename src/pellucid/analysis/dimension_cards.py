@@ -54,7 +54,7 @@ class Card(Report):
     kind: ClassVar[str] = "card"
 
     family: str
-    dimension: int  # its index
+    dimension: int  # its number, from 0
     dimensions: int  # how many the model has
     name: str
     about: tuple[str, ...]  # its meaning: the anchor text, the words of a cluster, the words at the ends of a direction

@@ -101,7 +101,7 @@ class ContrastWord(NamedTuple):
     """A word of the group's texts that points in the direction of the group."""
 
     word: str  # in lower case
-    pull: float  # cosine of the word's embedding to the difference of the two mean embeddings
+    pull: float  # cosine of the word's own embedding to the difference of the two mean embeddings
     texts: int  # texts of the group that hold it
     others: int  # texts outside that hold it
 

@@ -33,10 +33,10 @@ class TopRow(NamedTuple):
 
 
 class Ranked(NamedTuple):
-    """A document with its rank."""
+    """A document in its place."""
 
     rank: int  # from 1
-    document: int  # its index in the list that was ranked
+    document: int  # its number in the list that was ranked, from 0
     text: str
     score: float  # cosine to the query
     reasons: tuple[TopRow, ...]  # the rows of the explanation that add most to the score
