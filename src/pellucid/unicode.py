@@ -48,6 +48,9 @@ UNSPACED = (
 Their digits, currency signs and punctuation are left out: "2024年" is a number and a word, in any digits.
 """
 
+HANGUL = r"\u1100-\u11ff\u3131-\u318e\ua960-\ua97c\uac00-\ud7a3\ud7b0-\ud7fb"
+"""The syllables and letters of Korean, whose words have spaces between them and particles at their ends, likewise."""
+
 unspaced_run = re.compile(f"[{UNSPACED}]+")
 """One or more such characters in a row."""
 

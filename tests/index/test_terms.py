@@ -22,6 +22,7 @@ from pellucid.index.terms import Analyser
 from pellucid.index.words import WordCache
 from pellucid.static.embedder import StaticEmbedder
 from pellucid.text import Vocabulary
+from pellucid.unicode import cluster_ends, normalize
 from tiny_models import word_piece
 
 PIECES = [
@@ -51,6 +52,37 @@ def test_equal_texts_have_equal_terms(text, language):
     forms = [unicodedata.normalize(form, text) for form in ("NFC", "NFD")]
     assert Counter(analyser.terms(forms[0])) == Counter(analyser.terms(forms[1]))
     assert analyser.query(forms[0]).weights == analyser.query(forms[1]).weights
+
+
+RUNS = st.text(st.sampled_from("猫東京都我一只がカナー서울은학교에서ㅋ한กำแพงເກົ່າခြင်း"), min_size=1, max_size=8)
+
+
+@given(RUNS, st.sampled_from(["", " ", "AI", "5", "."]), RUNS, languages, st.data())
+def test_a_stretch_of_a_run_is_found_in_it(before, joint, after, language, data):
+    run = normalize(f"{before}{after}").text
+    ends = [0, *cluster_ends(run)]
+    first = data.draw(st.integers(0, len(ends) - 2))
+    stretch = run[ends[first] : ends[data.draw(st.integers(first + 1, len(ends) - 1))]]
+    analyser = Analyser(language)
+    assert analyser.query(stretch).weights.keys() <= set(analyser.terms(f"{joint}{run}{joint}{after}"))
+
+
+@pytest.mark.parametrize(
+    ("query", "right", "other"),
+    [
+        ("猫", "我有一只猫", "今天天气很好"),
+        ("東", "東京都に住む", "大阪に住む"),
+        ("月", "5月10日", "2024年"),
+        ("서울", "서울은 대한민국의 수도", "부산은 항구 도시"),
+        ("서울은", "서울에서 논다", "부산에서 논다"),
+        ("학교", "학교에서 공부한다", "집에서 논다"),
+        ("물", "물을 마신다", "불을 끈다"),
+        ("AI", "AI는 새롭다", "차는 새롭다"),
+        ("학교", unicodedata.normalize("NFD", "고등학교"), "도서관"),
+    ],
+)
+def test_words_of_scripts_without_spaces_and_korean_nouns_are_found(tmp_path, query, right, other):
+    assert ranking(tmp_path, query, [other, right])[:1] == ["1"]
 
 
 @given(texts, texts, languages)
@@ -85,7 +117,8 @@ def test_some_terms_are_found_at_the_same_places_as_all(text, query, language):
         ("IT", "IT"),
         ("IT\nit is what it is", "IT"),
         ("SALT: WHAT TO DO ABOUT IT, what not", "salt"),
-        ("東京都 Tokyo", "東京 京都 tokyo"),
+        ("東京都 Tokyo", "東京 京都 東 京 都 tokyo"),
+        ("서울은 AI를 2호선", "서울 울은 서 울 은 ai 를 2 호선 호 선"),
     ],
 )
 def test_the_terms_of_a_text(text, terms):
@@ -160,11 +193,13 @@ def test_a_question_is_no_acronym(tmp_path):
         ("apple ++ \u20ac 😀", (), ("++", "\u20ac", "😀")),
         ("WHO apple", ("WHO",), ()),
         ("apple? (pear) - \u2013", (), ()),
+        ("서울특별시는 사과", ("특별시는",), ()),
+        ("서울은 부산에", ("부산에",), ()),
     ],
 )
 def test_what_is_not_searched_is_named(tmp_path, query, unknown, ignored):
     with Index.create(tmp_path / "index", {}) as index:
-        index.add(["apple pear"])
+        index.add(["apple pear", "서울에서 사과"])
         hits = index.search(query)
         assert (hits.unknown, hits.ignored, hits.has_known_words) == (unknown, ignored, True)
         plain = hits.to_dict()

@@ -210,7 +210,10 @@ class Question:
             if having[term]:
                 counts[term] = counts.get(term, 0.0) + weight
         weights = query_weights(counts, having, self._now.commit.state.passages, self.weights[BM25])
-        self.unknown = self._named({terms.spans[term][0] for term in terms.weights if not having[term]})
+        if unknown := {terms.spans[term][0] for term in terms.weights if not having[term]}:
+            known = [span for term in terms.weights if having[term] for span in terms.spans[term]]
+            inside = {at for span in known for at in range(*span)[1:]}
+            self.unknown = self._named(span for span in unknown if inside.isdisjoint(span))  # none cuts a known one
         self.ignored = self._named({span for span, acronym in terms.ignored.items() if not having.get(acronym)})
         for word, factor in self._factors.items():
             scaled = weights.keys() & words.analyser.terms(word)
@@ -221,11 +224,12 @@ class Question:
             self._terms_of[BM25] = Bm25Query(self.query, terms.spans, weights, self.average).against
 
     def _named(self, spans: Iterable[Span]) -> tuple[str, ...]:
-        """Return the words of the query at some spans, in order, without those that are in others."""
+        """Return the words of the query at some spans, in order; those that overlap as one."""
         found: list[Span] = []
-        for start, end in sorted(spans, key=lambda span: (span[0], -span[1])):
-            if not found or end > found[-1][1]:
-                found.append((start, end))
+        for start, end in sorted(spans):
+            if found and start < found[-1][1]:
+                start, end = found[-1][0], max(end, found.pop()[1])
+            found.append((start, end))
         return tuple(dict.fromkeys(self.query[start:end] for start, end in found))
 
     def passages_with(self, segment: Segment) -> dict[str, tuple[npt.NDArray[np.uint32], npt.NDArray[np.int32]]]:

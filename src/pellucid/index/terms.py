@@ -1,9 +1,11 @@
 r"""The terms of BM25: stems of words, single letters and digits, names with signs, and acronyms.
 
 A text is cut into *chunks*: words with nothing but signs between them ("XJ-900/2", "state-of-the-art", "C++"), or a run
-of a script without spaces. A chunk has these terms:
+of Hangul or of a script without spaces. A chunk has these terms:
 
-- the stem of each of its words in lower case, except stop words; overlapping pairs of characters of an unspaced script;
+- the stem of each of its words in lower case, except stop words;
+- of a run the overlapping pairs of characters, and each character, which a query searches only where it stands alone:
+  "\u6771\u4eac" and "\u4eac" find "\u6771\u4eac\u90fd", and a Korean noun is found with any particle;
 - its *names*: a word with a sign before or after it ("c++", ".net", "-5"), and words that a sign joins, if they are no
   ordinary words: each two neighbours and all of them ("xj900", "900/2" and "xj900/2", but not "well-known");
 - the *acronym* of a word in capitals that lower case would confuse: "IT", or "AIDS" beside the stem "aid".
@@ -19,14 +21,14 @@ import re
 from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from pellucid.errors import InputError, missing_extra
 from pellucid.text import ENGLISH_STOP_WORDS, Span
-from pellucid.unicode import UNSPACED, NormalizedText, cluster_ends, lowercase, marks, normalize, unspaced_run
+from pellucid.unicode import HANGUL, UNSPACED, NormalizedText, cluster_ends, lowercase, marks, normalize
 
 NAME_WEIGHT = 1.0
 """What the names of a chunk of a query weigh together, where one of its words weighs 1."""
@@ -48,11 +50,13 @@ _TOKEN = re.compile(r"\S+")
 _SYMBOL = re.compile(r"[^\w\s!\"%&'()*,./:;?@\[\\\]_{}\u2000-\u206f\u3000-\u303f-]")  # a sign that is no punctuation
 _PUNCTUATION = "!\"'(),:;?[]{}%=<>~\u2018\u2019\u201c\u201d"
 _RUN = re.compile(r"[^\W_]+")
+_PAIRED = UNSPACED + HANGUL
+_PAIRED_RUN = re.compile(f"[{_PAIRED}]+")
 _DECIMAL = re.compile(r"[0-9]+\.[0-9]+")
 _INITIALS = re.compile(r"(?:[^\W\d_]\.){2,}")
 _PROBE = (
     "generously raised mortgages horses running häuser schönste nationales corriendo 東京 2024, C++ in XJ-900/2 "
-    "v1.10.2 for WHO and AIDS in the U.S., a vitamin A. A .NET node.js 1,000 IL6"
+    "v1.10.2 for WHO and AIDS in the U.S., a vitamin A. A .NET node.js 1,000 IL6 서울은"
 )  # for fingerprints
 
 # Function words that stand between keywords, too: in lower case they are never acronyms.
@@ -65,7 +69,7 @@ _GLUE = frozenset(
 @cache
 def _patterns(is_ascii: bool) -> tuple[re.Pattern[str], re.Pattern[str]]:
     """Return the patterns of a chunk, and of its words and the signs between them."""
-    letters, within = "A-Za-z0-9" if is_ascii else rf"^\W_{UNSPACED}", "" if is_ascii else marks()
+    letters, within = "A-Za-z0-9" if is_ascii else rf"^\W_{_PAIRED}", "" if is_ascii else marks()
     word = f"[{letters}]+" + (f"(?:[{within}]+[{letters}]*)*" if within else "")
     end = rf"(?![\w{within}])"
     unit = (
@@ -75,7 +79,7 @@ def _patterns(is_ascii: bool) -> tuple[re.Pattern[str], re.Pattern[str]]:
     )
     joiner = rf"(?:[./_&@+#{''.join(_APOSTROPHES + _HYPHENS[1:])}-]|::|(?<=\d)[,:](?=\d)|(?<=\+\+))"
     prefix = r"""(?:(?<![^\s(\["'/,;|])(?:\.|[#@$]|--?))?"""
-    run = "" if is_ascii else f"[{UNSPACED}]+|"
+    run = "" if is_ascii else f"[{_PAIRED}]+|"
     return re.compile(f"({run}{prefix}{unit}(?:{joiner}{unit})*)"), re.compile(f"({prefix})({unit})|({joiner})")
 
 
@@ -87,7 +91,7 @@ class Part(NamedTuple):
     end: int
     acronym: str = ""  # what the word is if it is meant as an acronym
     in_capitals: bool = False  # whether the text around decides that
-    weight: float = 1.0  # in a query
+    weight: float = 1.0  # in a query; 0 where texts alone have it
 
     @property
     def is_letter(self) -> bool:
@@ -202,7 +206,7 @@ class Analyser:
     def key(self, word: str) -> str:
         """Return what a word of a text is found by, "" for one that may hold several terms."""
         form = normalize(word).text
-        is_whole = form.isalnum() and (form.isascii() or not unspaced_run.search(form))
+        is_whole = form.isalnum() and (form.isascii() or not _PAIRED_RUN.search(form))
         return self._stem(lowercase(form)) if is_whole else ""
 
     def keys(self, term: str) -> set[str]:
@@ -230,7 +234,7 @@ class Analyser:
                     span = form.span(start + part.start, start + part.end)
                     is_acronym = part.in_capitals and not _is_operator(tokens, index)
                     is_acronym = is_acronym and self._is_acronym(tokens, index, part.is_letter)
-                    if part.term:
+                    if part.term and part.weight:
                         found.add(part.term, span, part.weight, found.weights)
                     if is_acronym:
                         found.add(part.acronym, span, 1.0, found.weights)
@@ -325,7 +329,7 @@ class Analyser:
         if core and core != token:  # "(cells)," has those of "cells" in another place
             at = token.index(core)
             parts = tuple(part._replace(start=part.start + at, end=part.end + at) for part in self._parts(core))
-        elif token.isalnum() and (token.isascii() or not unspaced_run.search(token)):
+        elif token.isalnum() and (token.isascii() or not _PAIRED_RUN.search(token)):
             parts = tuple(self._words(_Unit(token, 0, len(token), "", "", False), is_alone=True))
         else:
             chunks = _patterns(token.isascii())[0].finditer(token)
@@ -337,8 +341,8 @@ class Analyser:
         return parts
 
     def _parts_of_chunk(self, chunk: str, at: int) -> Iterator[Part]:
-        if unspaced_run.match(chunk):
-            yield from (Part(chunk[start:end], at + start, at + end) for start, end in _pairs(chunk))
+        if _PAIRED_RUN.match(chunk):
+            yield from _parts_of_run(chunk, at)
             return
         units, joiners = _cut(chunk, at)
         words = [part for unit in units if unit.word for part in self._words(unit, is_alone=len(units) == 1)]
@@ -499,10 +503,14 @@ def _is_operator(tokens: Sequence[str], index: int) -> bool:
     return token in _OPERATORS and index + 1 < len(tokens) and (index > 0 or token == "NOT")
 
 
-def _pairs(run: str) -> list[Span]:
-    """Return the spans of overlapping pairs of characters, each with its marks."""
+def _parts_of_run(run: str, at: int) -> Iterator[Part]:
+    """Yield the overlapping pairs of characters, each with its marks, and the characters, searched where one is all."""
     ends = [0, *cluster_ends(run)]
-    return list(zip(ends, ends[2:])) or [(0, len(run))]
+    weight = float(len(ends) == 2)
+    for start, end in pairwise(ends):
+        yield Part(run[start:end], at + start, at + end, weight=weight)
+    for start, end in zip(ends, ends[2:]):
+        yield Part(run[start:end], at + start, at + end)
 
 
 def _stemmer(language: str) -> Any:
