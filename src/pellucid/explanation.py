@@ -27,7 +27,7 @@ from pellucid.errors import InputError
 from pellucid.explanation_views import BESIDE_WORDS, ExplanationViews
 from pellucid.forks import cached_property
 from pellucid.grouping import Group
-from pellucid.rows import WORD_PAIR, LazyRows, Row, sorted_with_shares
+from pellucid.rows import WORD, WORD_PAIR, LazyRows, Row, sorted_with_shares
 from pellucid.text import Coverage, Span
 from pellucid.unicode import canonicalize, well_formed
 
@@ -57,6 +57,7 @@ class Explanation(ExplanationViews):
         text3: the text that text 2 is compared with in a difference of two explanations, else None.
         unknown3: the same for text 3.
         coverage: for each text, how much of it the model knew; () where the family does not say.
+        baseline: what was taken from the score, "the mean of 9 others"; "" for nothing.
     """
 
     family: str
@@ -70,6 +71,7 @@ class Explanation(ExplanationViews):
     text3: str | None = None
     unknown3: tuple[Span, ...] = ()
     coverage: tuple[Coverage, ...] = ()
+    baseline: str = ""
 
     def __post_init__(self) -> None:
         """Make the texts writable as UTF-8 (spans keep their meaning), give rows keys, and check all."""
@@ -166,15 +168,7 @@ class Explanation(ExplanationViews):
         """
         if not isinstance(other, Explanation):
             return NotImplemented
-        if self.family != other.family:
-            raise InputError(f"a {other.family} explanation cannot be taken from a {self.family} one")
-        if self.text1 != other.text1:
-            raise InputError(
-                "both explanations must have the same text 1 "
-                f"({self.text1!r:.60} is not {other.text1!r:.60}); explain(a, b) - explain(a, c)"
-            )
-        if None in (self.text2, other.text2) or self.text3 is not None or other.text3 is not None:
-            raise InputError("only explanations of two texts can be subtracted")
+        self._check_same_subject(other)
         rows = {row.key: row for row in self.rows}
         for row in other.rows:
             mine = rows.get(row.key, row._replace(contribution=0.0, spans2=()))
@@ -189,6 +183,45 @@ class Explanation(ExplanationViews):
             unknown3=other.unknown2,
             coverage=(*self.coverage, *other.coverage[1:]) if self.coverage and other.coverage else (),
         )
+
+    def _check_same_subject(self, other: Explanation) -> None:
+        """Check that another explanation can be taken from this one."""
+        if self.family != other.family:
+            raise InputError(f"a {other.family} explanation cannot be taken from a {self.family} one")
+        if self.text1 != other.text1:
+            raise InputError(
+                "both explanations must have the same text 1 "
+                f"({self.text1!r:.60} is not {other.text1!r:.60}); explain(a, b) - explain(a, c)"
+            )
+        if None in (self.text2, other.text2) or self.text3 is not None or other.text3 is not None:
+            raise InputError("only explanations of two texts can be subtracted")
+        if self.baseline or other.baseline:
+            raise InputError("an explanation from which a mean was taken cannot be subtracted")
+
+    def less_mean(self, others: Sequence[Explanation]) -> Explanation:
+        """Return this explanation less the mean of others about the same text 1: what sets text 2 apart from theirs.
+
+        What a word of text 1 adds with the words of the other texts is one row. Rows of the same key are subtracted.
+
+        Raises:
+            InputError: there are no others, or they are not about the same text 1 or come from different families.
+        """
+        rows = {row.key: row for row in self.rows}
+        for other in others:
+            self._check_same_subject(other)
+            for row in other.rows:
+                kept = row
+                if row.kind == WORD_PAIR:
+                    name = self.text1[slice(*row.spans1[0])] if row.spans1 else row.parts[0]
+                    kept = row._replace(name=f"{name} in the others", parts=(name,), key=("others", name), kind=WORD)
+                kept = rows.get(kept.key, kept._replace(contribution=0.0, spans2=()))
+                rows[kept.key] = kept._replace(contribution=kept.contribution - row.contribution / len(others))
+        if not others:
+            raise InputError("there are no other explanations to take the mean of")
+        score = self.score - math.fsum(other.score for other in others) / len(others)
+        exact = self.exact and all(other.exact for other in others)
+        baseline = f"the mean of {len(others):,} others" if len(others) > 1 else "the other"
+        return replace(self, score=score, rows=sorted_with_shares(rows.values(), score), exact=exact, baseline=baseline)
 
     def reasons(self, top_k: int) -> list[Row]:
         """Return the `top_k` rows that add the most; fewer where fewer add anything.
@@ -312,7 +345,7 @@ def _fits(name: str, value: Any, texts: Sequence[str | None]) -> bool:
     """Whether a value is of the kind of a field of an explanation or of a row."""
     if name in ("parts", "key"):
         return type(value) is tuple and all(_fits("name", part, texts) for part in value)
-    if name in ("family", "text1", "text2", "text3", "name", "kind"):
+    if name in ("family", "text1", "text2", "text3", "name", "kind", "baseline"):
         return (type(value) is str and well_formed(value) == value) or (value is None and name in ("text2", "text3"))
     if name in _NUMBERS:
         return type(value) is float and abs(value) <= _LARGEST

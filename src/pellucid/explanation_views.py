@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from pellucid.errors import InputError, check_integer
 from pellucid.forks import cached_property
-from pellucid.grouping import PHRASE, Group, GroupedRows, name_pieces
+from pellucid.grouping import PHRASE, Group, GroupedRows, WordSum, name_pieces
 from pellucid.rows import CONTEXT, NO_SCORE, REMAINDER, SHARED, WORD, WORD_PAIR, Row, share_of
 from pellucid.summary import Summary
 from pellucid.text import Coverage, Span
@@ -67,6 +67,7 @@ class ExplanationViews(Shown):
     rows: Sequence[Row]
     exact: bool
     coverage: tuple[Coverage, ...]
+    baseline: str
 
     @property
     def texts(self) -> tuple[str, ...]:
@@ -123,7 +124,12 @@ class ExplanationViews(Shown):
         unknown = [text[slice(*span)] for text, spans in zip(self.texts, self.unknown) for span in spans]
         subject = "Score" if self._is_of_index else "Similarity"
         groups = self.groups()
-        return Summary(self.texts, self.score, groups, [*dict.fromkeys(unknown)], self._has_shares, subject).text()
+        unknown_words = [*dict.fromkeys(unknown)]
+        return Summary(self.texts, self.score, groups, unknown_words, self._has_shares, subject, self.baseline).text()
+
+    def word_sums(self) -> list[WordSum]:
+        """Return what each content word of text 1 adds, wherever it stands, and each row that is no word."""
+        return self._grouped.word_sums()
 
     @cached_property
     def _grouped(self) -> GroupedRows:
@@ -215,9 +221,15 @@ class ExplanationViews(Shown):
         """Yield what every medium shows: the groups, `top_k` rows or neither; `links` of phrases are for pictures."""
         if top_k < 0:
             raise InputError(f"top_k is {top_k}; it must be at least 0")
-        title = "Similarity" if self.text3 is None else "Similarity to text 2 less similarity to text 3"
+        subject = "Score" if self._is_of_index else "Similarity"
+        title = subject
+        if self.text3 is not None:
+            of = f"{subject} of" if self._is_of_index else f"{subject} to"
+            title = f"{of} text 2 less {of.lower()} text 3"
         if self.text2 is None:
             title = "What the text is about"
+        elif self.baseline:
+            title = f"{subject} less {self.baseline}"
         yield Heading(title, f"{self.score:.4f}", self.family if self._is_of_index else f"{self.family} model")
         if self.rows:
             yield Lead(self.summary())

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -71,6 +71,20 @@ class Group(NamedTuple):
         """Whether it sums up what has no line of its own."""
         return self.kind in (OTHERS, CONTEXT, COMMON, REMAINDER) or self.kind.startswith(OTHER)
 
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain strings, numbers and lists."""
+        spans = {f"spans{n}": [list(span) for span in own] for n, own in enumerate(self[4:], 1)}
+        return self._asdict() | spans
+
+
+class WordSum(NamedTuple):
+    """What a content word of text 1, or a row that is no word, adds to the score."""
+
+    name: str
+    value: float
+    partner: str  # the word of text 2 that gives most of it, "" for none
+    is_word: bool
+
 
 class _Places(NamedTuple):
     """Where the words of a text stand."""
@@ -112,6 +126,7 @@ class GroupedRows:
         self._words = [own.spans for own in places]
         tables = [_at_places(table, places[0], other) for table, other in zip(cells.tables, places[1:])]
         read = [words_of_text(text, own.spans, set(gaps)) for text, own, gaps in zip(texts, places, unknown)]
+        self._cells, self._places, self._read, self._tables = cells, places, read, tables
         self._phrases = _phrases(read, tables)
         of_words = zip(cells.tables, tables, places[1:], self._phrases[1:])
         self._sums = [self._summed(*table, places[0]) for table in of_words]
@@ -135,6 +150,19 @@ class GroupedRows:
             for of, spans in zip(self._phrases[:2], self._words)
         )  # fmt: skip
         return [(one, other) for one, match in first for other, of_other in second if match == of_other]
+
+    def word_sums(self) -> list[WordSum]:
+        """Return what each content word of text 1 adds, wherever it stands, and each row that has a name of its own."""
+        table = next(iter(self._tables), None)
+        values = sum((table.sum(axis=1) for table in self._cells.tables), self._cells.alone[0])
+        sums = _by_place(values, self._places[0]).tolist()
+        words: list[WordSum] = []
+        for position in self._read[0].content:
+            best = int(table[position].argmax()) if table is not None and table.size else -1
+            is_matched = table is not None and best >= 0 and table[position, best] > 0
+            partner = phrase_text(self._texts[1], self._words[1][best]) if is_matched else ""
+            words.append(WordSum(phrase_text(self._texts[0], self._words[0][position]), sums[position], partner, True))
+        return words + [WordSum(row.name, row.contribution, "", False) for row in self._rows if _is_named(row)]
 
     def phrase_sums(self, text: int) -> dict[Span, float]:
         """Return what each phrase of a text (from 0) adds to the score, in text order."""
@@ -343,5 +371,10 @@ def _phrases(read: Sequence[WordsOfText], tables: Sequence[Floats | None]) -> li
 
 def _by_segment(values: Floats, places: _Places, phrases: Phrases) -> Floats:
     """Return what each segment of a text adds, given what each of its words does."""
-    at_places = np.bincount(places.of_words, values[places.words] * places.shares, len(places.spans))
-    return np.add.reduceat(at_places, phrases.starts) if phrases.starts else np.zeros(0)
+    return np.add.reduceat(_by_place(values, places), phrases.starts) if phrases.starts else np.zeros(0)
+
+
+def _by_place(values: Floats, places: _Places) -> Floats:
+    """Return what the words at each span of a text add, given what each word does."""
+    sums: Floats = np.bincount(places.of_words, values[places.words] * places.shares, len(places.spans))
+    return sums

@@ -53,7 +53,8 @@ def folder(tmp_path, rows, fruit):
 
 def test_an_index_is_built_asked_and_changed(folder, tmp_path):
     shown = run("search", folder, "an apple tree").stdout
-    assert "[Apples]" in shown and "1  Fruit" in shown and "bm25: apple ~ Apples" in shown
+    assert "[Apples]" in shown and "1  Fruit" in shown and "apple tree → Apples" in shown
+    assert "bm25: apple ~ Apples" in run("search", folder, "an apple tree", "--rows").stdout
     (tmp_path / "more.txt").write_text("A bicycle\n\nAnother bicycle and a car\n")
     assert "added 2, 4 documents" in run("index", "add", folder, tmp_path / "more.txt").stderr
     found = [
@@ -72,12 +73,25 @@ def test_an_index_is_built_asked_and_changed(folder, tmp_path):
 
 def test_words_that_are_not_searched_are_named(folder):
     shown = run("search", folder, "the zzzz apple \x1bqqqq ++").stdout
-    assert shown.splitlines()[:2] == [
+    assert shown.splitlines()[1:3] == [
         "Not found in any document: zzzz, qqqq", "Not searched (stop words and signs): the, ++",
     ] and "[Apples]" in shown  # fmt: skip
     hits = json.loads(run("search", folder, "the zzzz apple", "--json").stdout)
     assert (hits["unknown"], hits["ignored"], hits["has_known_words"]) == (["zzzz"], ["the"], True)
     assert "Not " not in run("search", folder, "apple").stdout
+
+
+def test_a_page_of_hits_has_a_summary_first_and_one_hit_can_be_set_apart(folder):
+    from pellucid import Index
+
+    with Index.open(folder) as index:
+        hits = index.search("apples and cars")
+        summary, apart = hits.summary(), hits.why(1)
+    shown = run("search", folder, "apples and cars").stdout
+    assert shown.startswith(summary + "\n") and '"apples"' in summary
+    assert json.loads(run("search", folder, "apples and cars", "--json").stdout)["summary"] == summary
+    assert run("search", folder, "apples and cars", "--why", "1").stdout.split() == str(apart).split()
+    assert "rank 3 is not in this list of 2" in run("search", folder, "apples and cars", "--why", "3", code=1).stderr
 
 
 def test_hits_with_a_low_score_are_left_out(folder):

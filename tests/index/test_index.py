@@ -313,6 +313,41 @@ def test_why_one_stands_above_another_is_one_call(read_only):
         hits.why(1, 9)
 
 
+def test_what_sets_a_hit_apart_is_its_score_less_the_mean_of_the_others(read_only):
+    hits = read_only.search("apples and cars", 3)
+    for rank, hit in enumerate(hits, 1):
+        why, others = hits.why(rank), [other.score for other in hits if other is not hit]
+        assert why.score == pytest.approx(hit.score - sum(others) / len(others))
+        assert sum(row.contribution for row in why.rows) == pytest.approx(why.score, abs=1e-6)
+        assert sum(group.contribution for group in why.groups()) == pytest.approx(why.score, abs=1e-6)
+        assert Explanation.from_dict(json.loads(why.to_json())).to_dict() == why.to_dict()
+        assert why.summary().startswith(f"Score {abs(why.score):.2f} {'above' if why.score > 0 else 'below'} the mean")
+    with pytest.raises(InputError, match="a mean was taken"):
+        hits.why(1) - hits.why(2)
+    with pytest.raises(InputError, match="one item"):
+        read_only.search("apples and cars", 1).why(1)
+
+
+def test_words_that_all_texts_have_cancel(tmp_path):
+    with Index.create(tmp_path / "index", "static-en", bm25=False) as index:
+        index.add(["the cat on the mat", "the dog on the mat", "the bird on the mat"])
+        hits = index.search("the cat on a mat", 3)
+        plain, apart = hits[0].explain().word_sums(), hits.why(1).word_sums()
+    mat, cat = ({word.name: word.value for word in words} for words in (plain, apart))
+    assert mat["mat"] > 0.1 and abs(cat["mat"]) < 0.2 * mat["mat"] and cat["cat"] > 0.5 * mat["cat"]
+
+
+def test_a_summary_of_hits_names_what_they_share_and_what_only_the_first_has(tmp_path):
+    with Index.create(tmp_path / "index", {}) as index:
+        index.add(["a loan for a house", "the house by the sea", "a house in town", "tea and rain"])
+        shared = index.search("house loan")
+        assert shared.summary().startswith('All 3 hits match "house". The first leads by ')
+        assert 'only it matches "loan".' in shared.summary()
+        assert index.search("rain").summary() == index.search("rain")[0].summary() != ""
+        assert index.search("zebra").summary() == ""
+        assert "nearly the same" in index.search("house", 2).summary() or "leads by" in index.search("house").summary()
+
+
 def test_the_views_of_a_result(read_only):
     jsonschema = pytest.importorskip("jsonschema")
     hits = read_only.search("apples <b>and</b> cars")
@@ -320,6 +355,7 @@ def test_the_views_of_a_result(read_only):
     value = json.loads(hits.to_json())
     jsonschema.validate(value, schema)
     assert value == hits.to_dict()
+    assert hits.summary() in " ".join(str(hits).split()) and hits[0].lines()[0].name in hits.to_frame()["reasons"][0]
     assert "apples" in str(hits) and "<b>and" not in hits.to_html() and "\n" not in repr(hits)
     assert list(hits.to_frame()["id"]) == [hit.id for hit in hits]
 

@@ -52,21 +52,27 @@ class WhyAbove:
         """Return the explanation of an item's score."""
         raise NotImplementedError
 
-    def why(self, above: int, below: int) -> Explanation:
+    def why(self, above: int, below: int | None = None) -> Explanation:
         """Return why one rank is above another: the difference of their explanations.
 
         Args:
             above: a rank, from 1.
-            below: another.
+            below: another; None for the mean of all others in the list: what sets `above` apart from them. Small words
+                and what all of them are about cancel.
 
         Raises:
-            InputError: a rank is not in the list.
+            InputError: a rank is not in the list, or there is no other.
         """
         items = getattr(self, self.table)
         for rank in (above, below):
-            if not 1 <= rank <= len(items):
+            if rank is not None and not 1 <= rank <= len(items):
                 raise InputError(f"rank {rank} is not in this list of {len(items)}")
-        return self._explained(items[above - 1]) - self._explained(items[below - 1])
+        if below is not None:
+            return self._explained(items[above - 1]) - self._explained(items[below - 1])
+        others = [item for rank, item in enumerate(items, 1) if rank != above]
+        if not others:
+            raise InputError("this list has one item, and no other to compare it with")
+        return self._explained(items[above - 1]).less_mean(list(map(self._explained, others)))
 
 
 @dataclass(frozen=True, repr=False)

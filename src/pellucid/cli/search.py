@@ -245,15 +245,18 @@ def search(
         list[str] | None, typer.Option(help="A part of the score and its weight, as bm25=1; others get 0.")
     ] = None,
     min_score: Annotated[float | None, typer.Option(help="Leave out hits with a lower score.")] = None,
-    reasons: Annotated[int, typer.Option(min=0, help="Rows of each score to show.")] = 4,
+    reasons: Annotated[int, typer.Option(min=0, help="Reasons to show for each hit.")] = 3,
+    rows: Annotated[bool, typer.Option("--rows", help="Show rows as reasons, such as pairs of words.")] = False,
+    why: Annotated[int | None, typer.Option(min=1, help="Say what sets this hit apart from the others.")] = None,
     json: JsonOption = False,
     open: OpenOption = False,
 ) -> None:
     """Find documents, and see why each was found.
 
-    Every score is a sum, and the rows below a document are its largest terms. The words
-    with the largest parts are marked. Without a query, questions are read until an empty
-    line.
+    The first lines say what the hits have in common with the query, and what sets them
+    apart. Every score is a sum; below a document are the phrases of the query with those
+    that they match, and what they add, or with --rows the largest terms. The words with
+    the largest parts are marked. Without a query, questions are read until an empty line.
 
     Conditions are of the form FIELD>=VALUE, with >=, <=, >, <, = or !=, and all must hold.
     A value is a number where the field holds numbers, and a string where it holds strings;
@@ -264,6 +267,7 @@ def search(
       pellucid search my-index "does aspirin prevent a heart attack?"
       pellucid search my-index "interest rates" --where "day>=2024-05-31" --where lang!=de
       pellucid search my-index "interest rates" --where "year>=2015" --weight bm25=1
+      pellucid search my-index "interest rates" --why 1
       pellucid search my-index < queries.txt --json > hits.jsonl
     """
     if open:
@@ -276,10 +280,12 @@ def search(
     with _open(folder) as opened:
         for one in [query] if query is not None else _questions():
             found = opened.search(one, top_k, where=conditions, weights=weights, min_score=min_score)
-            if json:
+            if why is not None:
+                show(found.why(why), json, rows=rows)
+            elif json:
                 typer.echo(shown_json(found.to_json(indent=None)))
             else:
-                _show(found, reasons)
+                _show(found, reasons, rows=rows)
 
 
 def _open(folder: Path) -> Index:
@@ -384,7 +390,7 @@ def _conditions(given: list[str]) -> dict[str, Any] | None:
     return found or None
 
 
-def _show(found: Hits, reasons: int) -> None:
+def _show(found: Hits, reasons: int, *, rows: bool) -> None:
     """Print hits for people: important words are underlined, or in brackets without colour."""
     from rich.console import Console
     from rich.text import Text
@@ -392,6 +398,8 @@ def _show(found: Hits, reasons: int) -> None:
     from pellucid.views.parts import shorten, visible
 
     console = Console(highlight=False)
+    if summary := found.summary():
+        console.print(Text(visible(summary)), soft_wrap=not console.is_terminal)
     for note, is_warning in found.notes():
         console.print(Text(visible(note), style="yellow" if is_warning else "dim"), soft_wrap=not console.is_terminal)
     for rank, hit in enumerate(found, 1):
@@ -401,8 +409,9 @@ def _show(found: Hits, reasons: int) -> None:
             heading.append("  " + visible(shorten(hit.title, _TITLE)))
         heading.append(f"   {parts}" if len(hit.parts) > 1 else "", style="dim")
         lines = [heading, Text("     ").append_text(_marked(hit, brackets=not console.is_terminal))]
-        rows = [f"{visible(row.name)} {row.contribution:+.3f}" for row in hit.reasons.top(reasons)]
-        for line in [*lines, Text("     " + ", ".join(rows), style="dim")] if rows else lines:
+        terms = hit.reasons.top(reasons) if rows else hit.lines(reasons)
+        named = [f"{visible(term.name)} {term.contribution:+.3f}" for term in terms]
+        for line in [*lines, Text("     " + "; ".join(named), style="dim")] if named else lines:
             console.print(line, soft_wrap=not console.is_terminal)
     if len(found) and not (found.exact or found.reranked):
         console.print("better ones may have been missed", style="dim")

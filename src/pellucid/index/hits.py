@@ -12,18 +12,23 @@ import numpy as np
 from pellucid.analysis.ranking import WhyAbove
 from pellucid.errors import InputError, check_integer
 from pellucid.explanation import Explanation
+from pellucid.explanation_views import GROUPS
 from pellucid.forks import cached_property
+from pellucid.grouping import Group
 from pellucid.index.reasons import Reasons
 from pellucid.index.settings import BM25, Weights, checked_weights
 from pellucid.query import Terms
 from pellucid.rows import CONTEXT, EMBEDDING, SHARED, Row
+from pellucid.summary import HitsSummary, HitWords
 from pellucid.unicode import well_formed
-from pellucid.views.parts import AnyPart, Column, Heading, Note, TablePart, counted, listed, signed
+from pellucid.views.parts import AnyPart, Column, Heading, Lead, Note, TablePart, counted, listed, signed
 from pellucid.views.report import VERSION, Report
 
 RERANK = "rerank"
 """The name of the part that the second stage is."""
 
+HIT_GROUPS = 3
+"""Phrases of the query that are shown for each hit."""
 _NAMED = 5  # rows named in a table and in JSON
 _MAX_LISTED_WORDS, _MAX_WORD_CHARS = 20, 80  # in a note
 
@@ -65,19 +70,37 @@ class Hit:
         """
         return self._why()
 
+    @cached_property
+    def _explanation(self) -> Explanation:
+        return self.reasons.explain()
+
     def explain(self) -> Explanation:
         """Return every row of the score as an explanation, with its views; text 2 is the title and the passage."""
-        return self.reasons.explain()
+        return self._explanation
+
+    def groups(self, k: int | None = GROUPS) -> list[Group]:
+        """Return the score by phrases of the query with those of the document, as `Explanation.groups` does."""
+        return self._explanation.groups(k)
+
+    def summary(self) -> str:
+        """Return one or two sentences that say where the score comes from."""
+        return self._explanation.summary()
+
+    def lines(self, k: int = HIT_GROUPS) -> list[Group]:
+        """Return the `k` largest groups that are phrases or named rows, which tables show."""
+        return [group for group in self.groups(max(k, 1)) if not group.is_sum][:k]
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain dicts, lists, strings and numbers: the hit, its strongest reasons and the words to highlight."""
         rows = self._rows()
+        readable = {"summary": self.summary(), "groups": [group.to_dict() for group in self.groups()]}
         words = [{"start": start, "end": end, "contribution": value} for start, end, value in self.reasons.words()]
         plain = {name: getattr(self, name) for name in ("id", "score", "title", "text", "metadata", "passage", "start")}
         if self.before is not None:
             known = {"score": self.before.score, "parts": dict(self.before.parts), "reasons": self.before._rows()}
             plain["before"] = known
-        return {**plain, "parts": dict(self.parts), "reasons": rows, "indexed": self.reasons.text, "words": words}
+        plain |= {"parts": dict(self.parts), **readable, "reasons": rows}
+        return {**plain, "indexed": self.reasons.text, "words": words}
 
     def _rows(self) -> list[dict[str, Any]]:
         return [{"name": row.name, "contribution": row.contribution} for row in self.named()]
@@ -153,7 +176,17 @@ class Hits(WhyAbove, Report, Sequence[Hit]):
         }  # fmt: skip
         if self.reranked:
             facts["reranked"] = self.reranked
-        return {"version": VERSION, "kind": self.kind, **facts, "hits": [hit.to_dict() for hit in self.found]}
+        content = {"summary": self.summary(), "hits": [hit.to_dict() for hit in self.found]}
+        return {"version": VERSION, "kind": self.kind, **facts, **content}
+
+    def summary(self) -> str:
+        """Return up to three sentences: what the hits have in common with the query, and what sets them apart.
+
+        "" where there are no hits.
+        """
+        if len(self.found) < 2:
+            return self.found[0].summary() if self.found else ""
+        return HitsSummary([HitWords(hit.score, hit.explain().word_sums()) for hit in self.found]).text()
 
     def notes(self) -> list[tuple[str, bool]]:
         """Return what was not searched, and why nothing was found, in sentences; each with whether it is a warning."""
@@ -182,11 +215,13 @@ class Hits(WhyAbove, Report, Sequence[Hit]):
         if not self.exact and not self.reranked:
             facts.append("better ones may have been missed")
         yield Heading("Search", self.query, ", ".join(facts))
+        if summary := self.summary():
+            yield Lead(summary)
         for note, is_warning in self.notes():
             yield Note(note, is_warning=is_warning)
         rows = []
         for rank, hit in enumerate(self.found, 1):
-            why = ", ".join(f"{row.name} {signed(row.contribution)}" for row in hit.named())
+            why = "; ".join(f"{group.name} {signed(group.contribution)}" for group in hit.lines())
             parts = " ".join(f"{part} {signed(value)}" for part, value in hit.parts.items())
             rows.append((str(rank), f"{hit.score:.4f}", parts, hit.id, well_formed(hit.title or hit.text), why))
         kinds = (("", "number"), ("score", "number"), ("of it", "text"), ("id", "text"), ("document", "text"))
@@ -194,7 +229,7 @@ class Hits(WhyAbove, Report, Sequence[Hit]):
 
     def _records(self) -> Sequence[HitRow]:
         return [
-            HitRow(rank, h.id, h.score, h.title, h.text, tuple(row.name for row in h.named()))
+            HitRow(rank, h.id, h.score, h.title, h.text, tuple(group.name for group in h.lines()))
             for rank, h in enumerate(self.found, 1)
         ]
 
