@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from pellucid.errors import InputError, check_integer
 from pellucid.forks import cached_property
-from pellucid.grouping import PHRASE, Group, GroupedRows, WordSum, name_pieces
+from pellucid.grouping import SENTENCE, Group, GroupedRows, WordSum, name_pieces
 from pellucid.rows import CONTEXT, NO_SCORE, REMAINDER, SHARED, WORD, WORD_PAIR, Row, share_of
 from pellucid.summary import Summary
 from pellucid.text import Coverage, Span
@@ -244,7 +244,7 @@ class ExplanationViews(Shown):
         if not self.rows:
             return
         lines = self.groups()
-        if links and len(self.texts) > 1 and any(line.kind == PHRASE for line in lines):
+        if links and len(self.texts) > 1 and any(line.is_of_text for line in lines):
             yield self._linked(lines, labels)
         if groups:
             yield self._group_bars(lines)
@@ -257,14 +257,15 @@ class ExplanationViews(Shown):
         """Return the groups, first those that have a name of their own."""
         of_lines, rest = ([group for group in groups if group.is_sum == is_sum] for is_sum in (False, True))
         named = tuple((name_pieces(self.texts, group), group.contribution) for group in of_lines)
-        names = "phrases" if any(group.kind == PHRASE for group in of_lines) else self._kind_names
+        of_text = {group.kind for group in of_lines if group.is_of_text}
+        names = "sentences" if SENTENCE in of_text else "phrases" if of_text else self._kind_names
         return Bars("", names, named, tuple((g.name, g.contribution) for g in rest), self.score, self._has_shares)
 
     def _linked(self, groups: Sequence[Group], labels: Sequence[str]) -> LinkedTexts:
         """Return the texts with the phrases that each group names."""
         links = []
         for group in groups:
-            if group.kind == PHRASE:
+            if group.is_of_text:
                 spans = enumerate((group.spans1, group.spans2, group.spans3))
                 links.append(Link(tuple((text, span) for text, own in spans for span in own), group.contribution))
         return LinkedTexts(tuple(labels), self.texts, tuple(links))
@@ -411,7 +412,7 @@ class ExplanationViews(Shown):
 
     @cached_property
     def _has_phrases(self) -> bool:
-        return any(group.kind == PHRASE for group in self.groups())
+        return any(group.is_of_text for group in self.groups())
 
 
 def coverage_warning(coverage: Coverage, text: str, unknown: Sequence[str] | None = None) -> str:

@@ -3,6 +3,7 @@
 A line holds all that a phrase of text 1 adds, whatever words of text 2 it meets, and names the phrases that give most
 of it. What is in no line stands in lines for other words, for context, for what all texts have in common and for the
 remainder, so that the lines add up to the score. A row whose words stand in several places is split evenly among them.
+Of a passage, a long text 2 of several sentences, lines are sentences, and name the phrases of text 1 that they match.
 """
 
 from __future__ import annotations
@@ -24,9 +25,10 @@ from pellucid.rows import (
     Row,
     share_of,
 )
+from pellucid.sentences import passage_sentences
 from pellucid.text import Span
 
-PHRASE, COMMON, OTHERS = "phrase", "common", "others"
+PHRASE, SENTENCE, COMMON, OTHERS = "phrase", "sentence", "common", "others"
 """Kinds of groups beside those of rows; OTHERS is a sum of phrases and rows of several kinds."""
 OTHER = "other "
 """Before the kind of a sum: "other words", "other dimensions"."""
@@ -51,10 +53,11 @@ class Group(NamedTuple):
         name: what a person reads ("cancel my subscription → Unsubscribe, end your plan"), or the name of a row.
         contribution: what its rows add to the score.
         share: contribution / score, 0 where the score is 0 (below 1e-6).
-        kind: "phrase"; the kind of the one row that it is ("dimension", "key token", "embedding"); "other words" and
-            the like, or "others", for the sum of those that have no line; "context", "common" or "remainder".
-        spans1: where its phrase stands in text 1, in characters.
-        spans2: where the phrases stand that it names of text 2.
+        kind: "phrase", or "sentence" of a passage; the kind of the one row that it is ("dimension", "key token",
+            "embedding"); "other words" and the like, or "others", for the sum of those that have no line; "context",
+            "common" or "remainder".
+        spans1: where its phrase stands in text 1, in characters; of a sentence, the phrases of text 1 that it matches.
+        spans2: where the phrases stand that it names of text 2; of a sentence, its own place.
         spans3: the same of text 3, which only a difference of two explanations has.
     """
 
@@ -65,6 +68,11 @@ class Group(NamedTuple):
     spans1: tuple[Span, ...] = ()
     spans2: tuple[Span, ...] = ()
     spans3: tuple[Span, ...] = ()
+
+    @property
+    def is_of_text(self) -> bool:
+        """Whether its name is made of pieces of the texts: a phrase or a sentence."""
+        return self.kind in (PHRASE, SENTENCE)
 
     @property
     def is_sum(self) -> bool:
@@ -128,6 +136,9 @@ class GroupedRows:
         read = [words_of_text(text, own.spans, set(gaps)) for text, own, gaps in zip(texts, places, unknown)]
         self._cells, self._places, self._read, self._tables = cells, places, read, tables
         self._phrases = _phrases(read, tables)
+        self._lead = 0  # the text whose segments are lines
+        if len(texts) == 2 and (sentences := _as_sentences(passage_sentences(texts[1]), self._words[1])).starts:
+            self._phrases[1], self._lead = sentences, 1
         of_words = zip(cells.tables, tables, places[1:], self._phrases[1:])
         self._sums = [self._summed(*table, places[0]) for table in of_words]
         self._alone = list(map(_by_segment, cells.alone, places, self._phrases))
@@ -189,39 +200,45 @@ class GroupedRows:
         return [*lines[:shown], *(line for line in (others,) if abs(line.contribution) > least), *fixed]
 
     def _phrase_lines(self) -> tuple[list[Group], float]:
-        """Return a line for each phrase of text 1, and of others whose words add by themselves, and what is in none."""
+        """Return a line for each phrase of text 1 or sentence of a passage, and what is in none.
+
+        Phrases of other texts have a line where their words add by themselves.
+        """
         lines: list[Group] = []
         loose = math.fsum(row.contribution for row in self._rows if row.kind in (WORD, WORD_PAIR))
         for text, of_text in enumerate(self._phrases):
-            sums = (self._alone[text] if text else self._segment_sums(0)).tolist()
+            is_lead = text == self._lead
+            sums = (self._segment_sums(text) if is_lead else self._alone[text]).tolist()
             for number, (value, is_phrase) in enumerate(zip(sums, of_text.is_phrase)):
                 if not is_phrase or not value:
                     loose += value
                     continue
-                spans: list[tuple[Span, ...]] = [(), (), ()]
+                spans: list[tuple[Span, ...]] = self._partners(number, value) if is_lead else [(), (), ()]
                 spans[text] = (of_text.spans[number],)
-                if not text:
-                    spans[1:] = self._partners(number, value)
-                line = self._line("", value, PHRASE, spans)
+                line = self._line("", value, SENTENCE if text == 1 and self._lead else PHRASE, spans)
                 lines.append(line._replace(name="".join(name_pieces(self._texts, line))))
         return lines, loose
 
     def _partners(self, number: int, value: float) -> list[tuple[Span, ...]]:
-        """Return the phrases of texts 2 and 3 that give most of the line of a phrase of text 1.
+        """Return for each text the phrases that give most of a line, none of the text whose line it is.
 
-        In a difference those of text 2 raise the score and those of text 3 lower it.
+        In a difference those of text 2 raise the score and those of text 3 lower it. A sentence names no phrase of a
+        text 1 that has only one.
         """
         signs = (1.0, -1.0) if len(self._sums) > 1 else (math.copysign(1.0, value),)
-        named: list[tuple[Span, ...]] = [(), ()]
-        for text, (sums, sign) in enumerate(zip(self._sums, signs)):
+        named: list[tuple[Span, ...]] = [(), (), ()]
+        for text, (sums, sign) in enumerate(zip(self._sums, signs), 1):
             if sums.pairs is None:
                 continue
-            of_text = self._phrases[text + 1]
-            sizes = np.where(of_text.is_phrase, np.maximum(sign * sums.pairs[number], 0.0), 0.0)
+            other = 0 if self._lead else text
+            if self._lead and sum(self._phrases[other].is_phrase) < 2:
+                continue
+            of_other, pairs = self._phrases[other], sums.pairs[:, number] if self._lead else sums.pairs[number]
+            sizes = np.where(of_other.is_phrase, np.maximum(sign * pairs, 0.0), 0.0)
             order = np.argsort(-np.round(sizes, 12), kind="stable")[:MAX_PARTNERS].tolist()
             least = MIN_PARTNER_SHARE * float(sizes.sum())
             chosen = [n for rank, n in enumerate(order) if sizes[n] > 0 and (not rank or sizes[n] >= least)]
-            named[text] = tuple(of_text.spans[n] for n in chosen)
+            named[other] = tuple(of_other.spans[n] for n in chosen)
         return named
 
     def _line(self, name: str, value: float, kind: str, spans: Sequence[tuple[Span, ...]] = ()) -> Group:
@@ -252,7 +269,7 @@ class GroupedRows:
 
 def name_pieces(texts: Sequence[str], group: Group) -> tuple[str, ...]:
     """Return the name of a group in pieces: its phrases, and between two of them what joins them."""
-    if group.kind != PHRASE:
+    if not group.is_of_text:
         return (group.name,)
     pieces: list[str] = []
     for between, text, spans in zip(("", " \u2192 ", ", against "), texts, (group.spans1, group.spans2, group.spans3)):
@@ -367,6 +384,14 @@ def _phrases(read: Sequence[WordsOfText], tables: Sequence[Floats | None]) -> li
             first, matches[number + 1] = match_words(-table if number else table, read[0], read[number + 1])
             matches[0] = matches[0] or first
     return [cut_into_phrases(words, own) for words, own in zip(read, matches)]
+
+
+def _as_sentences(sentences: Sequence[Span], words: Sequence[Span]) -> Phrases:
+    """Return a passage cut into those of its sentences that have words."""
+    ends = np.searchsorted([start for start, _ in words], [end for _, end in sentences]).tolist()
+    with_words = [(start, span) for start, end, span in zip([0, *ends], ends, sentences) if start < end]
+    starts, spans = [start for start, _ in with_words], [span for _, span in with_words]
+    return Phrases(starts, spans, [True] * len(starts), [-1] * len(starts))
 
 
 def _by_segment(values: Floats, places: _Places, phrases: Phrases) -> Floats:

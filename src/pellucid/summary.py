@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from pellucid.grouping import COMMON, OTHER, OTHERS, PHRASE, Group, WordSum, phrase_text
+from pellucid.grouping import COMMON, OTHER, OTHERS, Group, WordSum, phrase_text
 from pellucid.rows import CONTEXT, REMAINDER
 
 _MIN_SHARE = 0.1  # of the score, from which a group is named
@@ -109,7 +109,7 @@ class Summary(NamedTuple):
 
     def _clause(self, group: Group) -> str:
         """Return that a phrase matches others; "" where the group is no match of phrases."""
-        if group.kind != PHRASE or not group.spans1 or not (group.spans2 or group.spans3):
+        if not group.is_of_text or not group.spans1 or not (group.spans2 or group.spans3):
             return ""
         first, *others = self._phrases(group)
         if self.baseline:
@@ -124,7 +124,7 @@ class Summary(NamedTuple):
 
     def _noun(self, group: Group) -> str:
         """Return a group by its phrases, or by its name."""
-        if group.kind != PHRASE:
+        if not group.is_of_text:
             return _quoted(group.name)
         return " with ".join([phrases for phrases in self._phrases(group) if phrases][:2])
 
