@@ -417,7 +417,7 @@ def _mapped(reasons: Any, known: tuple[str, ...], subject: Subject, pair: Pair) 
 
 
 def _parts(reasons: Any, text: str) -> tuple[Rows, list[tuple[Span, ...]]]:
-    words = reasons.table.words_of(text)
-    rows = reasons.table.vectors_of(words.rows, words.spelled).astype(np.float64) * words.counts[:, None]
+    words = reasons.table.text_words(text)
+    rows = reasons.table.vectors_for(words.rows, words.spelled).astype(np.float64) * words.counts[:, None]
     rows /= np.linalg.norm(rows.sum(axis=0)) or 1.0
     return rows @ reasons.arrays["map"], [words.row(number).spans1 for number in range(len(rows))]

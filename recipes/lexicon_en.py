@@ -85,7 +85,7 @@ def make(corpus: Path, e5: Path, work: Path) -> StaticLexiconEmbedder:
     asked = replace(EXTRACTION, prompt="query: ")
     second = extract(in_half(SentenceTransformer(str(e5), device="cpu")), corpus, work / "e5", asked)
     vectors = join_extractions([taken, second]).teacher_vectors
-    bags = Bags.of(taken.sentences, words.vocabulary)
+    bags = Bags.from_sentences(taken.sentences, words.vocabulary)
     lexicon = LexiconEmbedder.from_pretrained("lexicon-minilm", backbone=teacher[0].auto_model.name_or_path)
     with WorkFolder(work / "training") as folder:
         table = refine_clusters(start_table(lexicon, words, taken, bags), bags, vectors, REFINEMENT, work=folder)

@@ -120,7 +120,7 @@ def try_refining(extraction: Extraction, settings: RefinementSettings, passages:
     vocabulary = bundled.vocabulary
     vectors = bundled.word_vectors(np.arange(len(vocabulary)))
     pairs = [sentences_of_passages(passages, vocabulary)] if passages else []
-    bags = Bags.of(extraction.sentences, vocabulary)
+    bags = Bags.from_sentences(extraction.sentences, vocabulary)
     return StaticEmbedder(vocabulary, refine(vectors, bags, extraction.teacher_vectors, settings, pairs=pairs))
 
 
@@ -131,7 +131,7 @@ def sentences_of_passages(passages: Path, vocabulary: Any) -> PairBags:
     drawn = np.random.default_rng(0).integers([len(sentences) for sentences in found])
     rest = [" ".join([*sentences[:n], *sentences[n + 1 :]]) for sentences, n in zip(found, drawn)]
     picked = [sentences[n] for sentences, n in zip(found, drawn)]
-    return PairBags("passages", Bags.of(picked, vocabulary), Bags.of(rest, vocabulary))
+    return PairBags("passages", Bags.from_sentences(picked, vocabulary), Bags.from_sentences(rest, vocabulary))
 
 
 def main() -> None:

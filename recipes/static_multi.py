@@ -129,7 +129,7 @@ def make(e5: Any, minilm: Any, corpus: Path, parallel: Path, work_dir: Path) -> 
         teacher.append(joint_teacher(found[language], second, sentences))  # each language less its mean
     start = start_table(found, files)
     pairs = [pair_bags(path, codes, start.vocabulary) for codes, path in files.items()]
-    bags = Bags.of([text for one in found.values() for text in one.sentences], start.vocabulary)
+    bags = Bags.from_sentences([text for one in found.values() for text in one.sentences], start.vocabulary)
     vectors = start.vectors
     for name, settings in (("first", REFINEMENT), ("then", THEN)):
         with WorkFolder(work_dir / name) as folder:

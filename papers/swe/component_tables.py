@@ -228,7 +228,7 @@ def correlations(given: Given) -> str:
              by_word.items()]  # fmt: skip
     formal = {"English": (model, read_squinky(given.ratings)), "German": (german, read_german(given.ratings))}
     for language, (made, (texts, scores)) in formal.items():
-        means = Bags.of(texts, made.vocabulary).means(made.vectors.astype(np.float32))
+        means = Bags.from_sentences(texts, made.vocabulary).means(made.vectors.astype(np.float32))
         what = f"formality, {len(texts):,} {language} sentences"
         lines.append([what, *(correlated(pearsonr, place, scores) for place in means.T[:DROP])])
     return markdown_table(["", *(f"component {n}" for n in range(1, DROP + 1))], lines)

@@ -191,7 +191,7 @@ def mean_blocks(model: StaticEmbedder, texts: Iterable[str]) -> Iterator[tuple[l
     vectors = model.word_vectors(np.arange(len(model.vocabulary)))
     rest, done = iter(texts), 0
     while block := check_texts(islice(rest, _BLOCK), first=done):
-        bags = Bags.of(block, model.vocabulary)
+        bags = Bags.from_sentences(block, model.vocabulary)
         known = np.flatnonzero(np.diff(bags.offsets))
         yield [block[n] for n in known.tolist()], bags.take(known).means(vectors)
         done += len(block)

@@ -141,7 +141,9 @@ class Languages:
         start = self.model(DROPPED)
         total, times = np.zeros(start.vectors.shape, np.float32), np.zeros((len(start.vectors), 1), np.float32)
         for codes in groups:
-            bags = Bags.of([text for code in codes for text in self.brought[code].sentences], start.vocabulary)
+            bags = Bags.from_sentences(
+                [text for code in codes for text in self.brought[code].sentences], start.vocabulary
+            )
             teacher = np.concatenate([self._teacher_vectors(code) for code in codes])
             settings = replace(_TRAINING, steps=_TRAINING.steps * len(codes))
             known = {word for code in codes for word in self.brought[code].words if word in start.vocabulary}

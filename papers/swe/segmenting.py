@@ -62,7 +62,7 @@ class Pairs(NamedTuple):
 def read_pairs(model: StaticEmbedder, path: Path, code: str) -> Pairs:
     """Return the pairs as `train` of static-multi split them; no text stands twice among those asked for."""
     english, foreign = map(list, zip(*read_parallel(path, ("en", code))))
-    known = [np.diff(Bags.of(side, model.vocabulary).offsets) > 0 for side in (english, foreign)]
+    known = [np.diff(Bags.from_sentences(side, model.vocabulary).offsets) > 0 for side in (english, foreign)]
     usable = np.flatnonzero(known[0] & known[1])
     order = np.random.default_rng([0, LANGUAGES[code][1]]).permutation(usable)
     held = order[: int(len(order) * HELD_OUT)]

@@ -191,7 +191,10 @@ def medquad_passages(data: Path) -> Iterator[list[str]]:
 
 def tuned(start: StaticEmbedder, read: Extraction) -> StaticEmbedder:
     """Return a model distilled on some text."""
-    vectors, bags = start.word_vectors(np.arange(len(start.vocabulary))), Bags.of(read.sentences, start.vocabulary)
+    vectors, bags = (
+        start.word_vectors(np.arange(len(start.vocabulary))),
+        Bags.from_sentences(read.sentences, start.vocabulary),
+    )
     teacher = join_extractions([read]).teacher_vectors
     return StaticEmbedder(start.vocabulary, refine(vectors, bags, teacher, TRAINING))
 

@@ -238,8 +238,8 @@ def test_a_scale_that_is_no_factor_is_refused_by_its_line(saved, scale):
 @pytest.mark.parametrize("searched", [1 << 26, 0])
 def test_a_table_too_large_to_be_searched_never_gives_a_number_that_is_none(bulk, value, dtype, searched, monkeypatch):
     """The text that meets it is named; the others are encoded."""
-    monkeypatch.setattr(interchange, "_SEARCHED_BYTES", searched)
-    monkeypatch.setattr(embedder, "_SMALL", 0 if bulk else 1 << 30)
+    monkeypatch.setattr(interchange, "_MAX_NAN_CHECK_BYTES", searched)
+    monkeypatch.setattr(embedder, "_COMPILE_MIN_CHARS", 0 if bulk else 1 << 30)
     vectors, scales = np.ones((3, 70), np.float32), None
     if dtype == "int8":
         scales = np.array([1, value, 1], np.float32)

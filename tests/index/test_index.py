@@ -812,7 +812,7 @@ def test_the_rows_of_texts_are_those_of_the_vocabulary(compiled):
         rows, _ = words.rows("m", words.split("m", texts, found))
         for number, text in enumerate(texts):
             known = [(model.vocabulary.row(word.text), *word[1:]) for word in model.vocabulary.split(text)]
-            part = rows.of(number)
+            part = rows.slice_for(number)
             read = [(row, *span) for row, span in zip(rows.values[part].tolist(), rows.spans[part].tolist())]
             assert read == [word for word in known if word[0] >= 0]
 

@@ -385,7 +385,7 @@ def corpus():
     shares -= shares.mean(axis=0)
     teacher = (shares / np.linalg.norm(shares, axis=1, keepdims=True)).astype(np.float16)
     vocabulary = Vocabulary(words)
-    return vocabulary, Bags.of([" ".join(words[n] for n in s) for s in sentences], vocabulary), teacher
+    return vocabulary, Bags.from_sentences([" ".join(words[n] for n in s) for s in sentences], vocabulary), teacher
 
 
 def start_table():

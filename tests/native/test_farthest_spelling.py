@@ -83,7 +83,7 @@ def digests() -> Iterator[tuple[str, str]]:
     for kind in ("float32", "float16", "int8", "int4"):
         for dimension in (1, 7, 8, 70, 256):
             found = speller_of(dimension, kind).predict([*unknown_words(60), *HOSTILE])
-            yield f"near {kind} {dimension}", hashlib.sha256(found.near.tobytes()).hexdigest()
+            yield f"near {kind} {dimension}", hashlib.sha256(found.neighbours.tobytes()).hexdigest()
             exact = found.shares.tobytes() + found.sums.tobytes()
             yield f"sums {kind} {dimension}", hashlib.sha256(exact).hexdigest()
 
@@ -197,7 +197,7 @@ def test_rows_and_picks_out_of_range_are_refused() -> None:
 
 def assert_agree(one: Predicted, other: Predicted) -> None:
     """Check that two predictions are of the same words, and the same but for the last digits."""
-    assert np.array_equal(one.near, other.near)
+    assert np.array_equal(one.neighbours, other.neighbours)
     assert np.abs(one.shares - other.shares).max(initial=0) < 1e-9
     assert np.abs(one.sums - other.sums).max(initial=0) < 1e-6
 
@@ -211,7 +211,7 @@ def test_c_agrees_with_the_readable_speller(kind: str, dimension: int) -> None:
     found = compiled.predict(words)
     assert_agree(found, Speller.predict(compiled, words))
     alone = [compiled.predict([word]) for word in words]
-    for name in ("near", "shares", "sums"):  # what comes before a word changes nothing
+    for name in ("neighbours", "shares", "sums"):  # what comes before a word changes nothing
         assert np.array_equal(np.concatenate([getattr(one, name) for one in alone]), getattr(found, name))
 
 
@@ -248,10 +248,10 @@ def test_many_beginnings_are_found_as_one_by_one(words: list[str]) -> None:
 @pytest.mark.native
 def test_no_words_and_no_known_words() -> None:
     compiled = speller_of(5, "float32")
-    assert compiled.predict([]).near.shape == (0, NEIGHBOURS)
+    assert compiled.predict([]).neighbours.shape == (0, NEIGHBOURS)
     plain = Speller(Vocabulary(["1", "2"]), lambda rows: np.zeros((len(rows), 3), np.float32), compiled.weights)
     none = CompiledSpeller(plain, np.zeros((2, 3), np.float32), None).predict(["token", ""])
-    assert (none.near == -1).all() and not none.sums.any()
+    assert (none.neighbours == -1).all() and not none.sums.any()
 
 
 @pytest.mark.native

@@ -254,11 +254,11 @@ def test_any_bytes_are_read_inside_their_block(
         reader.learn(which, np.arange(len(which), dtype=np.int32))
         reader.look_up()
         reader.rows[:words] %= 4
-        assert len(reader.list_others()) <= words
+        assert len(reader.list_unmatched()) <= words
         reader.rows[:1] = 4
         if words:
             with pytest.raises(InputError, match="a word has row 4, and the vocabulary has 4 words"):
-                reader.list_others()
+                reader.list_unmatched()
             with pytest.raises(InputError, match="words are"):
                 reader.learn(_int32([words]), _int32([0]))
 

@@ -189,7 +189,7 @@ def test_an_index_of_ngrams_that_changes_is_compared_when_it_is_read(name: str, 
     for share in (0.02, 1.0):
         array[rng.random(len(array)) < share] = np.array(value).astype(array.dtype)
         with suppress(InputError), np.errstate(all="ignore"):
-            assert compiled.predict(words).near.max(initial=-1) < len(compiled._vectors)
+            assert compiled.predict(words).neighbours.max(initial=-1) < len(compiled._vectors)
 
 
 def test_members_that_are_repeated_leave_room() -> None:

@@ -125,7 +125,7 @@ def test_pairs_are_counted_before_they_are_made(
         "ไทย ไทย",
         "naïve x" * 9,
     ):
-        assert len(static.words_of(text).rows) <= bounds._max_words(text) or not text
+        assert len(static.text_words(text).rows) <= bounds._max_words(text) or not text
 
 
 def test_bytes_beyond_the_limit(url: str, words: list[str], monkeypatch: pytest.MonkeyPatch) -> None:

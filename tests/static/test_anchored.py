@@ -208,8 +208,8 @@ def test_bad_input_is_named(english, pairs_file, tmp_path):
         add_languages(english, {("en", "de"): pairs_file}, min_count=0)
     with pytest.raises(InputError, match="batch_size is 1"):
         TuningSettings(batch_size=1)
-    bags = Bags.of(["en1"], english.vocabulary)
+    bags = Bags.from_sentences(["en1"], english.vocabulary)
     with pytest.raises(InputError, match="1 sentences have 0 translations"):
-        tune_on_pairs(english.vectors, [PairBags("en-de", bags, Bags.of([], english.vocabulary))], TUNING)
+        tune_on_pairs(english.vectors, [PairBags("en-de", bags, Bags.from_sentences([], english.vocabulary))], TUNING)
     with pytest.raises(InputError, match="each once"):
         tune_on_pairs(english.vectors, [PairBags("a", bags, bags)] * 2, TUNING)

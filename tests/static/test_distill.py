@@ -297,7 +297,7 @@ def made_up_extraction(seed: int = 0) -> Extraction:
     given = true.copy()
     true[::3] *= 0.05
     texts = [" ".join(f"w{i}" for i in generator.integers(0, 60, 6)) for _ in range(1500)]
-    bags = Bags.of(texts, Vocabulary(words))
+    bags = Bags.from_sentences(texts, Vocabulary(words))
     teacher = bags.means(true)
     teacher /= np.linalg.norm(teacher, axis=1, keepdims=True)
     return Extraction(words, np.ones(60, np.int64), given, texts, teacher.astype(np.float16))
@@ -327,7 +327,7 @@ def test_pairs_come_together_while_the_teacher_is_followed() -> None:
     words = [*extraction.words, *(f"v{i}" for i in range(60))]
     other = [text.replace("w", "v") for text in extraction.sentences]
     vectors = np.concatenate([extraction.vectors, np.random.default_rng(5).normal(size=(60, 12)).astype(np.float32)])
-    bags, others = (Bags.of(texts, Vocabulary(words)) for texts in (extraction.sentences, other))
+    bags, others = (Bags.from_sentences(texts, Vocabulary(words)) for texts in (extraction.sentences, other))
     pairs = [PairBags("w-v", bags, others)]
     settings = replace(SMALL, steps=600)
     alone = refine(vectors, bags, extraction.teacher_vectors, settings)
@@ -360,7 +360,7 @@ def test_settings_of_pairs_that_are_not_allowed(name: str, value: float) -> None
 
 def test_refinement_resumes_to_the_same_vectors(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     extraction = made_up_extraction()
-    bags = Bags.of(extraction.sentences, Vocabulary(extraction.words))
+    bags = Bags.from_sentences(extraction.sentences, Vocabulary(extraction.words))
     whole = refine(extraction.vectors, bags, extraction.teacher_vectors, SMALL)
     train_on = TableTrainer.train_on
 
@@ -394,7 +394,7 @@ def test_neighbourhoods_hold_every_sentence_once() -> None:
 
 def test_too_little_text_to_refine() -> None:
     extraction = made_up_extraction()
-    bags = Bags.of(extraction.sentences[:10], Vocabulary(extraction.words))
+    bags = Bags.from_sentences(extraction.sentences[:10], Vocabulary(extraction.words))
     with pytest.raises(CorpusError, match="10 sentences hold two known words"):
         refine(extraction.vectors, bags, extraction.teacher_vectors[:10], SMALL)
 

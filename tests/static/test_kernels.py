@@ -506,8 +506,8 @@ def test_pairs_of_words_have_the_same_bits_in_python(first: int, second: int, di
 def test_words_are_grouped_as_in_python(texts: list[list[int]]) -> None:
     values = np.array([value for text in texts for value in text], np.int64)
     words = WordList(values, np.zeros((len(values), 2), np.int64), np.cumsum([*map(len, texts)], dtype=np.int64))
-    groups = Groups.of(words, 7)
-    for one, other in zip(groups, Groups.plainly(words), strict=True):
+    groups = Groups.from_words(words, 7)
+    for one, other in zip(groups, Groups.from_words_plainly(words), strict=True):
         assert one.tolist() == other.tolist()
     assert np.repeat(groups.values, groups.counts).tolist() == values[groups.order].tolist()
 

@@ -184,7 +184,7 @@ def test_dimensions_are_named_by_phrases_as_people_write_them() -> None:
 
 
 def test_bags_hold_the_words_that_encoding_finds() -> None:
-    bags = Bags.of(["new york city 東京に", "York new"], _model().vocabulary)
+    bags = Bags.from_sentences(["new york city 東京に", "York new"], _model().vocabulary)
     assert bags.rows.tolist() == [0, 2, 3, 4, 1] and bags.offsets.tolist() == [0, 4, 5]
 
 

@@ -110,7 +110,7 @@ def test_the_compiled_speller_agrees_with_the_readable_one() -> None:
     unknown += ["na" * 49, "an" * 50, "a" * 99, "qqqq", "", "ab\u0301cd", "a\ud800bc"]
     plain, compiled = model._speller, BulkEncoder(model.vocabulary, model.vectors, None, model._speller).speller
     one, other = plain.predict(unknown), compiled.predict(unknown)
-    assert np.array_equal(one.near, other.near)
+    assert np.array_equal(one.neighbours, other.neighbours)
     assert np.abs(one.shares - other.shares).max() < 1e-9
     assert np.abs(one.sums - other.sums).max() < 1e-6
     for (vectors, parts), (vector, part) in zip([plain.spell(unknown)], [compiled.spell(unknown)]):

@@ -382,7 +382,7 @@ def test_the_store_holds_what_memory_would_have(world, corpus, tmp_path, monkeyp
     vocabulary, teacher = Vocabulary(world[0]), teacher_of(world)
     bags, teacher_vectors = stored(tmp_path, vocabulary, teacher, corpus, ExtractionSettings())
     texts = [text for text in read_texts(corpus) if len(text.split()) > 1 and "unknown" not in text]
-    wanted = Bags.of(texts, vocabulary)
+    wanted = Bags.from_sentences(texts, vocabulary)
     np.testing.assert_array_equal(bags.rows, wanted.rows)
     np.testing.assert_array_equal(bags.offsets, wanted.offsets)
     np.testing.assert_allclose(teacher_vectors, unit(teacher(texts)), atol=1e-3)

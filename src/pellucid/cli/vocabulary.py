@@ -199,7 +199,7 @@ def languages(
     made = add_languages(
         _model(model),
         parallel_files(parallel, dict(_codes(parallel, known))),
-        known=known,
+        known_language=known,
         vocabulary=vocabulary,
         min_count=min_count,
         tuning=TuningSettings(steps=steps),

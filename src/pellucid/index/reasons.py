@@ -20,7 +20,7 @@ from pellucid.index.words import WordCache
 from pellucid.query import NO_MARKS, NO_SPANS, Floats, Integers, Terms
 from pellucid.rows import WORD, Row
 from pellucid.static.spelling import SpelledRows
-from pellucid.static.words import WordList, as_spans, part_of
+from pellucid.static.words import WordList, as_spans, slice_for
 from pellucid.text import Span
 from pellucid.unicode import lowercase, normalize
 
@@ -83,7 +83,7 @@ class Bm25Query:
         values, ends = every_value[texts, present], texts.searchsorted(np.arange(len(lengths)), "right")
 
         def terms(passage: int) -> Terms:
-            own, mine = found.of(passage), part_of(ends, passage)
+            own, mine = found.slice_for(passage), slice_for(ends, passage)
             shown, which, spans = present[mine], found.values[own], found.spans[own]
 
             def row(number: int) -> Row:
@@ -191,7 +191,7 @@ def marked_spans(every: Sequence[Mapping[str, Terms]]) -> list[Marked]:
     first = np.flatnonzero(np.concatenate([[True], keys[1:] != keys[:-1]]))
     sums, kept = np.add.reduceat(marks[order], first), order[first]
     spans, ends = spans[kept], hits[kept].searchsorted(np.arange(len(every)), "right")
-    return [(spans[part_of(ends, hit)], sums[part_of(ends, hit)]) for hit in range(len(every))]
+    return [(spans[slice_for(ends, hit)], sums[slice_for(ends, hit)]) for hit in range(len(every))]
 
 
 def _triples(spans: Integers, values: Floats) -> list[tuple[int, int, float]]:

@@ -114,7 +114,7 @@ class WordCache:
         if spelled is not None:
             others = rows < 0
             rows[others] = spelled.rows([self._spelled[number] for number in found.values[others].tolist()])
-        return found._replace(values=rows).kept(rows >= 0), spelled
+        return found._replace(values=rows).select(rows >= 0), spelled
 
     def statuses(self, name: str, found: WordList) -> list[int]:
         """Return what a static model knows of the words of a query, as `split` returns them: KNOWN + CONTENT."""
@@ -131,9 +131,9 @@ class WordCache:
         """Return those of BM25's terms of `texts` that have a number, by it; `found` is what `read` returns."""
         keys, known = self._keys[found.values], self._key_numbers
         wanted = [known[key] for term in numbers for key in self.analyser.keys(term) if key in known]
-        found = found.kept(np.isin(keys, [*wanted, _SEVERAL]))
+        found = found.select(np.isin(keys, [*wanted, _SEVERAL]))
         near = found.spans.tolist()
-        every = [self.analyser.places(text, numbers, near[found.of(n)]) for n, text in enumerate(texts)]
+        every = [self.analyser.places(text, numbers, near[found.slice_for(n)]) for n, text in enumerate(texts)]
         values = np.array([numbers[term] for terms, _ in every for term in terms], np.int64)
         spans = np.array([span for _, spans in every for span in spans], np.int64).reshape(-1, 2)
         return WordList(values, spans, np.cumsum([len(terms) for terms, _ in every], dtype=np.int64))
@@ -161,4 +161,4 @@ def _recognizes(model: StaticEmbedder, word: str, row: int) -> bool:
     if spelled is None:
         return False
     number = spelled.rows([word])[0] - len(known)  # which may make a new row
-    return not spelled.strange[number]
+    return not spelled.unknown[number]

@@ -43,7 +43,7 @@ from pellucid.mixing import (
 )
 from pellucid.native.library import SparseTable, native
 from pellucid.query import Query, SpanFinder
-from pellucid.static.folder import prefix_facts, read_vocabulary, write_vocabulary
+from pellucid.static.folder import prefix_config, read_vocabulary, write_vocabulary
 from pellucid.store import is_sound, read_tensors, write_tensors
 from pellucid.text import Coverage, Span, Vocabulary, Word, part_known, shown_word
 from pellucid.unicode import lowercase
@@ -195,13 +195,13 @@ class StaticLexiconEmbedder(Embedder):
         write_vocabulary(folder, self.vocabulary)
         write_dimensions(folder / _TABLE, self._dimensions, scales)
         facts = {"words": len(self.vocabulary), "clusters": self._clusters, "dimensions": len(self._dimensions)}
-        facts |= prefix_facts(self.vocabulary)
+        facts |= prefix_config(self.vocabulary)
         return facts if self.max_active_dims is None else facts | {"max_active_dims": self.max_active_dims}
 
     def _identity(self) -> dict[str, Any]:
         words = {"words": list(self.vocabulary.words), "subwords": self.vocabulary.subwords}
         own = {**self.table._asdict(), "mixing": self.mixing, "max_active_dims": self.max_active_dims}
-        return {**words, **own, **prefix_facts(self.vocabulary)}
+        return {**words, **own, **prefix_config(self.vocabulary)}
 
     def get_embedding_dimension(self) -> int:
         """Return the number of dimensions: of clusters, unless some were merged."""

@@ -302,8 +302,8 @@ class WordReader:
         edges = self._scratch.edges
         self._library.words_learn(self._held[1].struct, self._place, edges, *places, len(which))
 
-    def list_others(self) -> npt.NDArray[np.int32]:
-        """Return the numbers of the words that have no row, or that of another word, such as of their beginning."""
+    def list_unmatched(self) -> npt.NDArray[np.int32]:
+        """Return the indices of the words that have no row, or that of another word, such as of their beginning."""
         limit = len(self._held[0].starts) - 1
         count = self._library.words_list_others(self._lexicon, self._place, self._scratch, self._words, limit)
         if count < 0:

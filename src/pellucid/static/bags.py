@@ -14,7 +14,7 @@ from pellucid.base import Vectors
 from pellucid.embeddings import check_texts, iterate_texts
 from pellucid.text import Vocabulary
 
-_BLOCK = 4_096  # texts at a time
+_CHUNK_TEXTS = 4_096  # texts at a time
 
 Rows = npt.NDArray[np.int64]
 
@@ -27,11 +27,11 @@ class Bags:
     offsets: Rows
 
     @classmethod
-    def of(cls, sentences: Sequence[str], vocabulary: Vocabulary) -> Bags:
+    def from_sentences(cls, sentences: Sequence[str], vocabulary: Vocabulary) -> Bags:
         """Look every word of `sentences` up, by the rule used when encoding; unknown words are left out."""
-        rows, offsets = _rows_of(sentences, vocabulary)
-        known = rows >= 0
-        return cls(rows[known], np.concatenate([[0], np.cumsum(known)])[offsets])
+        rows, offsets = _word_rows(sentences, vocabulary)
+        in_vocabulary = rows >= 0
+        return cls(rows[in_vocabulary], np.concatenate([[0], np.cumsum(in_vocabulary)])[offsets])
 
     def __len__(self) -> int:
         """Return the number of sentences."""
@@ -60,30 +60,30 @@ class RowCounts(NamedTuple):
     counts: Rows  # [words] also by words that find the row by their prefix
     texts: int
     tokens: int  # words of all texts
-    known: int  # of these, how many have a row
+    tokens_in_vocabulary: int  # of these, how many have a row
 
 
 def count_rows(vocabulary: Vocabulary, texts: Iterable[str]) -> RowCounts:
     """Count how often `texts` use each row of a table, by the rule used when encoding."""
     counts = np.zeros(len(vocabulary), np.int64)
-    rest, read, tokens = iterate_texts(texts), 0, 0
-    while block := check_texts(islice(rest, _BLOCK), first=read):
-        rows, _ = _rows_of(block, vocabulary)
+    remaining, n_texts, n_tokens = iterate_texts(texts), 0, 0
+    while chunk := check_texts(islice(remaining, _CHUNK_TEXTS), first=n_texts):
+        rows, _ = _word_rows(chunk, vocabulary)
         counts += np.bincount(rows[rows >= 0], minlength=len(counts))
-        read, tokens = read + len(block), tokens + len(rows)
-    return RowCounts(counts, read, tokens, int(counts.sum()))
+        n_texts, n_tokens = n_texts + len(chunk), n_tokens + len(rows)
+    return RowCounts(counts, n_texts, n_tokens, int(counts.sum()))
 
 
-def _rows_of(texts: Sequence[str], vocabulary: Vocabulary) -> tuple[Rows, Rows]:
+def _word_rows(texts: Sequence[str], vocabulary: Vocabulary) -> tuple[Rows, Rows]:
     """Return the row of every word of `texts`, -1 for an unknown one, and where each text begins and the last ends."""
-    row_of: dict[str, int] = {}
+    row_by_word: dict[str, int] = {}
     rows: list[int] = []
     offsets = [0]
     for text in texts:
         for word in vocabulary.split(text):
-            row = row_of.get(word.text)
+            row = row_by_word.get(word.text)
             if row is None:
-                row = row_of[word.text] = vocabulary.row(word.text)
+                row = row_by_word[word.text] = vocabulary.row(word.text)
             rows.append(row)
         offsets.append(len(rows))
     return np.array(rows, np.int64), np.array(offsets, np.int64)

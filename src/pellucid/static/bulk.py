@@ -33,13 +33,13 @@ from pellucid.static.folder import is_known_sound, not_finite
 from pellucid.static.likeness import CompiledSpeller
 from pellucid.static.precision import PackedRows
 from pellucid.static.spelling import SpelledRows, Speller, Unedited
-from pellucid.static.words import part_of
+from pellucid.static.words import slice_for
 from pellucid.text import LONGEST_WORD, PART_SPELLED, Vocabulary, part_known
 from pellucid.unicode import lowercase, may_change, normalize, unspaced_run, well_formed
 
 _BLOCK_TEXTS = 1024
 _BLOCK_CHARACTERS = 1 << 18  # what a block needs stays in a core's own cache; a longer text is a block by itself
-_LARGEST_BLOCK = 1 << 31  # bytes; positions are 32-bit
+_MAX_BLOCK_BYTES = 1 << 31  # bytes; positions are 32-bit
 _PADDING = "\0" * PADDING
 _PAGE = 1024  # code points classified at once
 _SPELLED = -2  # in the place of a row: that of a spelled word, which was forgotten
@@ -51,18 +51,18 @@ class WordRows:
 
     Attributes:
         rows: of each in the table, -1 for an unknown word, int32 [words].
-        others: the numbers of those that may have the row of another word, such as of their beginning.
+        unmatched: the indices of those that may have the row of another word, such as of their beginning.
     """
 
     def __init__(self, text: str, block: npt.NDArray[np.uint8], words: WordReader, count: int) -> None:
         """Take a text in word form and the words that were just found in its bytes."""
         self._text, self._block, self._edges = text, block, words.edges[:count].copy()
-        self.rows, self.others = words.rows[:count].copy(), words.list_others().tolist()
+        self.rows, self.unmatched = words.rows[:count].copy(), words.list_unmatched().tolist()
 
     @cached_property
     def spans(self) -> npt.NDArray[np.int64]:
         """Where each begins and ends in the text's word form, in characters, int64 [words, 2]."""
-        return _places(self._block, self._edges, [self._text])
+        return _char_spans(self._block, self._edges, [self._text])
 
 
 class Utf8Texts:
@@ -118,8 +118,8 @@ def arrow_texts(texts: Any) -> Utf8Texts:
     _, offsets, data = texts.buffers()
     if not len(texts) or data is None:
         return Utf8Texts(np.zeros(0, np.uint8), np.zeros(len(texts) + 1, np.int64))
-    places = np.frombuffer(offsets, np.int64)[texts.offset : texts.offset + len(texts) + 1]
-    return Utf8Texts(np.frombuffer(data, np.uint8), places)
+    text_offsets = np.frombuffer(offsets, np.int64)[texts.offset : texts.offset + len(texts) + 1]
+    return Utf8Texts(np.frombuffer(data, np.uint8), text_offsets)
 
 
 _Texts = list[str] | Utf8Texts
@@ -160,15 +160,15 @@ class BulkRows:
     def rows_of(self, words: Sequence[str]) -> npt.NDArray[np.int64]:
         """Return the row of each word, as `Vocabulary.row` does."""
         rows = np.full(len(words), -1, np.int64)
-        simple = [number for number, word in enumerate(words) if word.isascii() and word.isalnum()]
-        places = np.array(simple, np.int64)
+        ascii_indices = [index for index, word in enumerate(words) if word.isascii() and word.isalnum()]
+        positions = np.array(ascii_indices, np.int64)
 
-        def note(first: int, found: npt.NDArray[np.int32], ends: npt.NDArray[np.int32]) -> None:
-            rows[places[first : first + len(ends)]] = found[: len(ends)]  # one word a text
+        def store_rows(first: int, word_rows: npt.NDArray[np.int32], ends: npt.NDArray[np.int32]) -> None:
+            rows[positions[first : first + len(ends)]] = word_rows[: len(ends)]  # one word a text
 
-        self.each_block([words[number] for number in simple], note)
-        for number in set(range(len(words))).difference(simple):
-            rows[number] = self._vocabulary.row(words[number])
+        self.each_block([words[index] for index in ascii_indices], store_rows)
+        for index in set(range(len(words))).difference(ascii_indices):
+            rows[index] = self._vocabulary.row(words[index])
         return rows
 
     def _each_block(self, texts: _Texts, use: Callable[[Any, int, int], None], show_progress_bar: bool) -> None:
@@ -199,10 +199,10 @@ class BulkRows:
             return self._idle.pop()
         except IndexError:
             complete = not (self._vocabulary.has_subwords or self._spells)
-            return self._new_worker(_Known(self._words, self._pieces, self._vocabulary.cased, complete))
+            return self._new_worker(_Lookup(self._words, self._pieces, self._vocabulary.cased, complete))
 
-    def _new_worker(self, known: _Known) -> Any:
-        return _Reader(known, partial(map, self._vocabulary.row), self._vocabulary)
+    def _new_worker(self, lookup: _Lookup) -> Any:
+        return _Reader(lookup, partial(map, self._vocabulary.row), self._vocabulary)
 
 
 class BulkEncoder(BulkRows):
@@ -229,9 +229,9 @@ class BulkEncoder(BulkRows):
     @cached_property
     def _by_beginning(self) -> BulkRows:
         """Finds the rows of words as if there were no spelling."""
-        found = BulkRows(self._vocabulary)
-        found.threads = 1  # for words of one of this encoder's threads
-        return found
+        bulk_rows = BulkRows(self._vocabulary)
+        bulk_rows.threads = 1  # for words of one of this encoder's threads
+        return bulk_rows
 
     def _beginnings(self, words: Sequence[str]) -> npt.NDArray[np.int64]:
         """Return the row of each word's beginning, -1 where none is known."""
@@ -268,11 +268,11 @@ class BulkEncoder(BulkRows):
         self._idle.append(worker)
         return words
 
-    def _new_worker(self, known: _Known) -> _Worker:
-        return _Worker(known, self)
+    def _new_worker(self, lookup: _Lookup) -> _Worker:
+        return _Worker(lookup, self)
 
 
-class _Known(NamedTuple):
+class _Lookup(NamedTuple):
     """What decides which row a word has."""
 
     words: WordIndex
@@ -286,17 +286,17 @@ class _Reader:
 
     def __init__(
         self,
-        known: _Known,
+        lookup: _Lookup,
         numbers_of: Callable[[list[str]], Iterable[int]],
         vocabulary: Vocabulary | None = None,
     ) -> None:
         """Take where numbers are looked up, what is asked for other words, and the vocabulary that cuts texts."""
         self._learnt = WordIndex(room=(_LEARNT_WORDS, _LEARNT_WORDS * 16))
-        self._known, self._numbers_of, self._vocabulary = known, numbers_of, vocabulary
+        self._lookup, self._numbers_of, self._vocabulary = lookup, numbers_of, vocabulary
         self._reader = self._sized(_BLOCK_CHARACTERS)
 
     def _sized(self, size: int) -> WordReader:
-        words, pieces, cased, complete = self._known
+        words, pieces, cased, complete = self._lookup
         return WordReader(words, self._learnt, pieces, size, cased=cased, complete=complete)
 
     def find(
@@ -306,9 +306,9 @@ class _Reader:
 
         With `normal`, the texts are as `Vocabulary.spaced` gives them; else they are rewritten so if need be.
         """
-        known = self._vocabulary
-        if not normal and known is not None and known.needs_spaces(is_ascii=True):
-            texts, normal = known.spaced(_strings(texts)), True
+        vocabulary = self._vocabulary
+        if not normal and vocabulary is not None and vocabulary.needs_spaces(is_ascii=True):
+            texts, normal = vocabulary.spaced(_strings(texts)), True
         block = self._joined(texts)
         used = len(block) - PADDING
         reader = self._reader if used <= _BLOCK_CHARACTERS else self._sized(used)
@@ -316,15 +316,15 @@ class _Reader:
         reader.begin(block, ends)
         missing = reader.find()
         if missing < 0:
-            found, beyond = reader.mark(joined=True)
-            if found != len(texts):  # a text holds a NUL
+            n_nuls, has_non_ascii = reader.mark(joined=True)
+            if n_nuls != len(texts):  # a text holds a NUL
                 ends[:] = np.cumsum(self._sizes(texts) + 1) - 1
-                _, beyond = reader.mark(joined=False)
-            while (point := reader.separate(CLASSES) if beyond else -1) >= 0:
+                _, has_non_ascii = reader.mark(joined=False)
+            while (point := reader.separate(CLASSES) if has_non_ascii else -1) >= 0:
                 _classify_page(point)
             changes, is_unspaced = point in (-2, -4), point in (-3, -4)
-            if not normal and known is not None and (changes or (is_unspaced and known.cuts_scripts)):
-                return self.find(known.spaced(_strings(texts), normal=not changes), normal=True)
+            if not normal and vocabulary is not None and (changes or (is_unspaced and vocabulary.cuts_scripts)):
+                return self.find(vocabulary.spaced(_strings(texts), normal=not changes), normal=True)
             reader.cut()
             missing = reader.look_up()
         begin = 0
@@ -377,10 +377,10 @@ class _Reader:
 class _Worker(_Reader):
     """A reader that also knows the vectors of the rows, and those of spelled words."""
 
-    def __init__(self, known: _Known, encoder: BulkEncoder) -> None:
-        super().__init__(known, partial(map, encoder._vocabulary.row), encoder._vocabulary)
+    def __init__(self, lookup: _Lookup, encoder: BulkEncoder) -> None:
+        super().__init__(lookup, partial(map, encoder._vocabulary.row), encoder._vocabulary)
         self._speller, self._sound, self._table = encoder.speller, encoder._sound, encoder.table
-        self._every = encoder._vocabulary.forms
+        self._forms = encoder._vocabulary.forms
         self._no_vectors = np.empty((0, self._table.dimension), np.float32)
         self._spelled: SpelledRows | None = None
         self._fold: _Fold | None = None
@@ -437,36 +437,38 @@ class _Worker(_Reader):
 
     def coverage(self, texts: list[str], shares: Vectors) -> None:
         """Set `shares` to how much of each text of a block is known; 1 for one without words."""
-        self._begin(texts, lambda spelled, numbers: np.where(spelled.strange[numbers], -1, _SPELLED))
+        self._begin(texts, lambda spelled, numbers: np.where(spelled.unknown[numbers], -1, _SPELLED))
         block, words, ends = self.find(texts)
         rows = words.rows[: ends[-1]]
-        whole = rows >= 0
+        in_vocabulary = rows >= 0
         if self._spelled is None:
-            partly, parts = self._beginnings(block, words)
+            partial_words, partial_shares = self._beginnings(block, words)
         else:
-            beyond = np.maximum(rows - self._table.words, -1)
-            is_like = np.append(~self._spelled.strange, False)[beyond]
-            partly = np.flatnonzero((rows == _SPELLED) | is_like).astype(np.int32)
-            parts = np.full(len(partly), PART_SPELLED)
-            whole &= beyond < 0
-        whole[partly] = False
-        sums = np.bincount(np.searchsorted(ends, partly, side="right"), parts, len(texts))
-        known = np.concatenate([[0], np.cumsum(whole)])
+            spelled_index = np.maximum(rows - self._table.words, -1)
+            is_like = np.append(~self._spelled.unknown, False)[spelled_index]
+            partial_words = np.flatnonzero((rows == _SPELLED) | is_like).astype(np.int32)
+            partial_shares = np.full(len(partial_words), PART_SPELLED)
+            in_vocabulary &= spelled_index < 0
+        in_vocabulary[partial_words] = False
+        sums = np.bincount(np.searchsorted(ends, partial_words, side="right"), partial_shares, len(texts))
+        n_known_before = np.concatenate([[0], np.cumsum(in_vocabulary)])
         starts = np.concatenate([[0], ends[:-1]])
         sizes = ends - starts
-        shares[:] = np.where(sizes > 0, (known[ends] - known[starts] + sums) / np.maximum(sizes, 1), 1)
+        shares[:] = np.where(
+            sizes > 0, (n_known_before[ends] - n_known_before[starts] + sums) / np.maximum(sizes, 1), 1
+        )
 
     def _beginnings(
         self, block: npt.NDArray[np.uint8], words: WordReader
     ) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.float64]]:
         """Return which words of a block have the row of their beginning, and how much of each is known."""
-        others = words.list_others()
-        others = others[words.rows[others] >= 0]
-        every, utf8 = self._every, block.data
-        found = zip(words.rows[others].tolist(), words.edges[others].tolist())
-        pairs = [(lowercase(bytes(utf8[start:end]).decode()), every[row]) for row, (start, end) in found]
-        parts = np.array([-1.0 if word == lowercase(known) else part_known(word, known) for word, known in pairs])
-        return others[parts >= 0], parts[parts >= 0]
+        unmatched = words.list_unmatched()
+        unmatched = unmatched[words.rows[unmatched] >= 0]
+        forms, utf8 = self._forms, block.data
+        row_edges = zip(words.rows[unmatched].tolist(), words.edges[unmatched].tolist())
+        pairs = [(lowercase(bytes(utf8[start:end]).decode()), forms[row]) for row, (start, end) in row_edges]
+        known_shares = np.array([-1.0 if word == lowercase(form) else part_known(word, form) for word, form in pairs])
+        return unmatched[known_shares >= 0], known_shares[known_shares >= 0]
 
     def words(self, text: str) -> WordRows | None:
         """Return the words of a text that is a block by itself; None if some are spelled."""
@@ -486,9 +488,9 @@ class WordNumbers(_Reader):
         self._spelled = spelled
         super().__init__(self._indexed(), partial(map, number_of))
 
-    def _indexed(self) -> _Known:
+    def _indexed(self) -> _Lookup:
         self._indexed_words = len(self._spelled)
-        return _Known(WordIndex(self._spelled), Pieces(), cased=True, complete=False)
+        return _Lookup(WordIndex(self._spelled), Pieces(), cased=True, complete=False)
 
     def read(self, texts: list[str]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.int64]]:
         """Return each word's number [words], its first and last character [words, 2], and where texts end [texts]."""
@@ -496,16 +498,16 @@ class WordNumbers(_Reader):
             super().__init__(self._indexed(), self._numbers_of)
         forms = list(map(normalize, texts))
         texts = [form.text for form in forms]
-        block, reader, found = self.find(texts, normal=True)
-        ends = found.astype(np.int64)
+        block, reader, text_ends = self.find(texts, normal=True)
+        ends = text_ends.astype(np.int64)
         words = int(ends[-1]) if len(ends) else 0
-        spans = _places(block, reader.edges[:words], texts)
+        spans = _char_spans(block, reader.edges[:words], texts)
         starts = np.cumsum([0, *(len(text) + 1 for text in texts)])[:-1]
         spans -= np.repeat(starts, np.diff(ends, prepend=0))[:, None]
-        for number, form in enumerate(forms):
+        for index, form in enumerate(forms):
             if not form.is_original:
-                words_of = part_of(ends, number)
-                spans[words_of] = form.spans(spans[words_of])
+                text_slice = slice_for(ends, index)
+                spans[text_slice] = form.spans(spans[text_slice])
         return reader.rows[:words].astype(np.int64), spans, ends
 
 
@@ -524,12 +526,12 @@ def _strings(texts: _Texts) -> list[str]:
 
 def default_threads() -> int:
     """Return the number of threads asked for by PELLUCID_THREADS, otherwise of cores this process may use."""
-    wanted = os.environ.get("PELLUCID_THREADS", "")
-    if not wanted:
+    setting = os.environ.get("PELLUCID_THREADS", "")
+    if not setting:
         return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    if not wanted.isdigit() or int(wanted) < 1:
-        raise InputError(f"the environment variable PELLUCID_THREADS is {wanted!r}; set it to a number from 1 up")
-    return int(wanted)
+    if not setting.isdigit() or int(setting) < 1:
+        raise InputError(f"the environment variable PELLUCID_THREADS is {setting!r}; set it to a number from 1 up")
+    return int(setting)
 
 
 def _blocks(texts: _Texts) -> Iterator[tuple[int, int]]:
@@ -554,7 +556,7 @@ def _small_enough(texts: _Texts, first: int, last: int) -> Iterator[tuple[int, i
         yield from _small_enough(texts, middle, last)
 
 
-def _places(block: npt.NDArray[np.uint8], edges: npt.NDArray[np.int32], texts: list[str]) -> npt.NDArray[np.int64]:
+def _char_spans(block: npt.NDArray[np.uint8], edges: npt.NDArray[np.int32], texts: list[str]) -> npt.NDArray[np.int64]:
     """Return where the words of a block start and end, in characters of the whole block, int64 [words, 2]."""
     spans = edges.astype(np.int64)
     if all(map(str.isascii, texts)):
@@ -564,7 +566,7 @@ def _places(block: npt.NDArray[np.uint8], edges: npt.NDArray[np.int32], texts: l
 
 def _checked_size(size: int) -> int:
     """Return the bytes of a block; positions in it are 32-bit."""
-    if size >= _LARGEST_BLOCK:
+    if size >= _MAX_BLOCK_BYTES:
         raise InputError(f"a text has {size} bytes; split texts of 2 GB and more")
     return size
 
@@ -588,16 +590,16 @@ def _pieces(vocabulary: Vocabulary) -> Pieces:
     """Return the pieces of the teacher's tokenizer if what it makes of ASCII is BERT's rule and nothing else."""
     file = vocabulary.subwords_file()
     model, normalizer = file.get("model", {}), file.get("normalizer") or {}
-    tokens, longest = model.get("vocab"), model.get("max_input_chars_per_word")
+    tokens, max_word_chars = model.get("vocab"), model.get("max_input_chars_per_word")
     if not (_cuts_like_bert(file) and isinstance(tokens, dict) and model.get("unk_token") in tokens):
         return Pieces()
-    if not isinstance(longest, int) or longest < 0:
+    if not isinstance(max_word_chars, int) or max_word_chars < 0:
         return Pieces()
-    known = [token for token in tokens if token.isascii()]
-    first = [token for token in known if token[:2] != "##"]
-    inside = [token[2:] for token in known if token[:2] == "##"]
+    ascii_tokens = [token for token in tokens if token.isascii()]
+    beginnings = [token for token in ascii_tokens if token[:2] != "##"]
+    inside = [token[2:] for token in ascii_tokens if token[:2] == "##"]
     lower = normalizer.get("lowercase", False)
-    return Pieces(first, inside, min(LONGEST_WORD, longest), lower=lower, prefixes=vocabulary.prefixes)
+    return Pieces(beginnings, inside, min(LONGEST_WORD, max_word_chars), lower=lower, prefixes=vocabulary.prefixes)
 
 
 def _cuts_like_bert(file: dict[str, Any]) -> bool:

@@ -41,7 +41,7 @@ from pellucid.query import Query
 from pellucid.static.folder import (
     STOCK_CONFIG,
     not_finite,
-    prefix_facts,
+    prefix_config,
     read_spelling,
     read_static,
     read_text_vectors,
@@ -49,7 +49,15 @@ from pellucid.static.folder import (
     write_static,
     written_out,
 )
-from pellucid.static.precision import LARGEST, PackedRows, StoredTable, even_scale, floats, length_of_sum, sum_rows
+from pellucid.static.precision import (
+    MAX_ABS_VALUE,
+    PackedRows,
+    StoredTable,
+    even_scale,
+    floats,
+    length_of_sum,
+    sum_rows,
+)
 from pellucid.static.spelling import BUCKETS, SpelledRows, Speller, Unedited
 from pellucid.static.words import TextWords, WordQuery
 from pellucid.store import is_sound
@@ -75,16 +83,16 @@ def name_directions(model: StaticEmbedder) -> Dimensions:
     for start in range(0, len(rows), _BLOCK):
         units[start : start + _BLOCK] = unit_rows(model.word_vectors(rows[start : start + _BLOCK]))
     words = [shown_word(model.vocabulary.words[row]) for row in rows]
-    named: list[Dimension] = []
-    taken: set[str] = set()
-    for number, column in enumerate(units.T):
+    dimensions: list[Dimension] = []
+    used_names: set[str] = set()
+    for index, column in enumerate(units.T):
         order = np.argsort(column, kind="stable").tolist()
-        up, down = ([words[place] for place in end[:_IN_ABOUT]] for end in (order[::-1], order))
+        up, down = ([words[i] for i in end[:_IN_ABOUT]] for end in (order[::-1], order))
         name = f"{', '.join(up[:_IN_NAME])} / {', '.join(down[:_IN_NAME])}"
-        name = name if name not in taken else f"{name} ({number})"
-        taken.add(name)
-        named.append(Dimension(name, (f"high: {', '.join(up)}", f"low: {', '.join(down)}")))
-    return Dimensions(named)
+        name = name if name not in used_names else f"{name} ({index})"
+        used_names.add(name)
+        dimensions.append(Dimension(name, (f"high: {', '.join(up)}", f"low: {', '.join(down)}")))
+    return Dimensions(dimensions)
 
 
 def _names(word: str) -> bool:
@@ -93,8 +101,9 @@ def _names(word: str) -> bool:
     return letters.isalpha() and len(letters) > (1 if unspaced_run.fullmatch(letters) else 2)
 
 
-_SMALL = 4_000  # characters in all calls so far: 10 to 70 ms for the readable path, as long as it takes to index the
-# words for the C kernels, which are the faster ones from the second text on
+_COMPILE_MIN_CHARS = 4_000
+"""The C kernels serve once all calls together had so many characters: these take the readable path 10 to 70 ms, as long
+as indexing the words for the kernels does."""
 
 
 class StaticEmbedder(Embedder):
@@ -165,14 +174,14 @@ class StaticEmbedder(Embedder):
         self._bulk: BulkEncoder | None = None  # made when first needed
         self._characters = 0  # encoded without it
         if spelling is not None and (spelling.dtype != np.uint8 or spelling.shape != (BUCKETS,)):
-            found = f"{spelling.dtype} {list(spelling.shape)}"
-            raise InputError(f"the weights of n-grams are {found}, not uint8 [{BUCKETS}]")
+            actual = f"{spelling.dtype} {list(spelling.shape)}"
+            raise InputError(f"the weights of n-grams are {actual}, not uint8 [{BUCKETS}]")
 
     def __getstate__(self) -> dict[str, Any]:
         """Leave out the running encoder: its arrays are views of one another, which copies of them are not."""
-        kept = {**self.__dict__, "_bulk": None}
-        kept.pop("_speller", None)  # its index is made again
-        return kept
+        state = {**self.__dict__, "_bulk": None}
+        state.pop("_speller", None)  # its index is made again
+        return state
 
     @cached_property
     def _speller(self) -> Speller | None:
@@ -199,20 +208,20 @@ class StaticEmbedder(Embedder):
         Raises:
             ModelFolderError: nothing is there, it is of another family, or its files are broken.
         """
-        place = locate(path_or_id)
-        return cls.from_text_vectors(place) if place.is_file() else cls._open(place)
+        path = locate(path_or_id)
+        return cls.from_text_vectors(path) if path.is_file() else cls._open(path)
 
     @classmethod
-    def _read(cls, folder: Path, facts: Mapping[str, Any]) -> StaticEmbedder:
-        table = read_static(folder, facts)
+    def _read(cls, folder: Path, config: Mapping[str, Any]) -> StaticEmbedder:
+        table = read_static(folder, config)
         spelling, unedited = read_spelling(folder, *table.vectors.shape)
         model = cls(*table[:3], spelling=spelling, dtype=table.dtype)
         model._unedited = unedited
         if not (folder / _TABLE).exists():
             return model
-        named, times = read_dimensions(folder / _TABLE, model.get_embedding_dimension())
-        model = model._with(model.vectors, model.scales, named)
-        return model if set(times) == {1.0} else model._edited(scaling(named, dict(enumerate(times))))
+        dimensions, factors = read_dimensions(folder / _TABLE, model.get_embedding_dimension())
+        model = model._with(model.vectors, model.scales, dimensions)
+        return model if set(factors) == {1.0} else model._edited(scaling(dimensions, dict(enumerate(factors))))
 
     @classmethod
     def from_text_vectors(
@@ -267,15 +276,15 @@ class StaticEmbedder(Embedder):
         write_dimensions(folder / _TABLE, self.dimensions)
         if self.spelling is not None:
             write_spelling(folder, self.spelling, self._unedited, dtype)
-        facts = {"words": len(self.vocabulary), "dimension": self.get_embedding_dimension(), "dtype": table.dtype}
-        return facts | prefix_facts(self.vocabulary)
+        config = {"words": len(self.vocabulary), "dimension": self.get_embedding_dimension(), "dtype": table.dtype}
+        return config | prefix_config(self.vocabulary)
 
     def _identity(self) -> dict[str, Any]:
         words = {"words": list(self.vocabulary.words), "subwords": self.vocabulary.subwords, "spelling": self.spelling}
         before = self._unedited  # what spelling reads of a model whose dimensions were edited
-        own = {"vectors": np.asarray(self.vectors), "scales": self.scales}
+        table = {"vectors": np.asarray(self.vectors), "scales": self.scales}
         unedited = before and [np.asarray(before.vectors), before.scales, before.mixing]
-        return {**words, **own, "unedited": unedited, **prefix_facts(self.vocabulary)}
+        return {**words, **table, "unedited": unedited, **prefix_config(self.vocabulary)}
 
     def get_embedding_dimension(self) -> int:
         """Return the number of dimensions of an embedding."""
@@ -302,10 +311,10 @@ class StaticEmbedder(Embedder):
         if columns is not None:  # the table keeps its dtype
             model = self._with(self.vectors[:, columns], self.scales, edit.dimensions)
         else:
-            every = self.word_vectors(np.arange(len(self.vocabulary)))
-            vectors = edit.mixing.applied(every).astype(np.float32)
-            if not is_sound(vectors, LARGEST):
-                raise InputError(f"the edits together give vectors beyond {LARGEST:g}; scale less")
+            vectors = self.word_vectors(np.arange(len(self.vocabulary)))
+            vectors = edit.mixing.applied(vectors).astype(np.float32)
+            if not is_sound(vectors, MAX_ABS_VALUE):
+                raise InputError(f"the edits together give vectors beyond {MAX_ABS_VALUE:g}; scale less")
             model = StaticEmbedder(self.vocabulary, vectors, dimensions=edit.dimensions, spelling=self.spelling)
         if self.spelling is not None:
             before = self._unedited
@@ -380,9 +389,12 @@ class StaticEmbedder(Embedder):
         import torch
 
         rows = [[self.vocabulary.row(word.text) for word in self.vocabulary.split(text)] for text in texts]
-        known = [[row for row in found if row >= 0] for found in rows]
-        starts = np.cumsum([0, *map(len, known)])[:-1]
-        return {"input_ids": torch.tensor(list(chain(*known)), dtype=torch.long), "offsets": torch.from_numpy(starts)}
+        row_lists = [[row for row in text_rows if row >= 0] for text_rows in rows]
+        starts = np.cumsum([0, *map(len, row_lists)])[:-1]
+        return {
+            "input_ids": torch.tensor(list(chain(*row_lists)), dtype=torch.long),
+            "offsets": torch.from_numpy(starts),
+        }
 
     def _size(self) -> str:
         return f"{len(self.vocabulary):,} words x {self.get_embedding_dimension()}"
@@ -404,7 +416,7 @@ class StaticEmbedder(Embedder):
         """Return the encoder over the C kernels, once there were enough texts to start it and if they can be loaded."""
         if self._bulk is None:
             self._characters += sum(map(len, texts))
-            if self._characters > _SMALL:
+            if self._characters > _COMPILE_MIN_CHARS:
                 return self.start_compiled()
         return self._bulk
 
@@ -425,8 +437,8 @@ class StaticEmbedder(Embedder):
             rows = np.array(list(map(self.vocabulary.row, words)) if spelled is None else spelled.rows(words), np.int64)
             total = sum_rows(self.vectors, self.scales, self._even, rows[(rows >= 0) & (rows < count)])
             if spelled is not None and (rows >= count).any():
-                beyond = spelled.vectors[rows[rows >= count] - count]
-                total = (total + beyond.sum(axis=0, dtype=np.float64)).astype(np.float32)
+                spelled_vectors = spelled.vectors[rows[rows >= count] - count]
+                total = (total + spelled_vectors.sum(axis=0, dtype=np.float64)).astype(np.float32)
             length = length_of_sum(total)  # it absorbs the mean's 1 / n
             if not math.isfinite(length):
                 raise not_finite(text)
@@ -438,38 +450,38 @@ class StaticEmbedder(Embedder):
     def _even(self) -> np.float32 | None:
         return even_scale(self.vectors, self.scales)
 
-    def vectors_of(self, rows: npt.NDArray[np.int64], spelled: SpelledRows | None) -> Vectors:
+    def vectors_for(self, rows: npt.NDArray[np.int64], spelled: SpelledRows | None) -> Vectors:
         """Return the vectors of `rows`, those beyond the table from `spelled`, float32 [rows, dimension]."""
         if spelled is None or not len(spelled):
             return self.word_vectors(rows)
-        beyond = rows - len(self.vocabulary)
+        spelled_index = rows - len(self.vocabulary)
         vectors = np.empty((len(rows), self.get_embedding_dimension()), np.float32)
-        vectors[beyond < 0] = self.word_vectors(rows[beyond < 0])
-        vectors[beyond >= 0] = spelled.vectors[beyond[beyond >= 0]]
+        vectors[spelled_index < 0] = self.word_vectors(rows[spelled_index < 0])
+        vectors[spelled_index >= 0] = spelled.vectors[spelled_index[spelled_index >= 0]]
         return vectors
 
     def _ask(self, texts: list[str], roles: list[Role]) -> list[Query]:
         return [WordQuery(self, text, role) for text, role in zip(texts, roles, strict=True)]
 
-    def words_of(self, text: str) -> TextWords:
+    def text_words(self, text: str) -> TextWords:
         """Return the words of a text, as explanations show them."""
         vocabulary, bulk, form = self.vocabulary, self.compiled([text]), normalize(text)
-        found = None if bulk is None else bulk.words(form.text)
-        if found is not None:
+        word_rows = None if bulk is None else bulk.words(form.text)
+        if word_rows is not None:
 
-            def word(number: int) -> Word:
-                start, end = found.spans[number].tolist()
+            def word(index: int) -> Word:
+                start, end = word_rows.spans[index].tolist()
                 return Word(form.text[start:end], *form.span(start, end))
 
-            others = [(number, lowercase(word(number).text)) for number in found.others]
-            return TextWords(vocabulary, found.rows, word, others)
+            unmatched = [(index, lowercase(word(index).text)) for index in word_rows.unmatched]
+            return TextWords(vocabulary, word_rows.rows, word, unmatched)
         words = vocabulary.split(text)
         texts = [word.text for word in words]
-        lowered = [(number, lowercase(word)) for number, word in enumerate(texts) if word not in vocabulary]
-        others = [(number, lower) for number, lower in lowered if lower not in vocabulary]
+        lowered = [(index, lowercase(word)) for index, word in enumerate(texts) if word not in vocabulary]
+        unmatched = [(index, lower) for index, lower in lowered if lower not in vocabulary]
         spelled = self.spelled_rows()
         rows = list(map(vocabulary.row, texts)) if spelled is None else spelled.rows(texts)
-        return TextWords(vocabulary, rows, words.__getitem__, others, spelled)
+        return TextWords(vocabulary, rows, words.__getitem__, unmatched, spelled)
 
     def _shares(self, texts: list[str], role: Role) -> Vectors:
         if self._bulk is None:
@@ -477,7 +489,7 @@ class StaticEmbedder(Embedder):
         return self._bulk.coverage(texts)
 
     def _known(self, texts: list[str], role: Role = None) -> list[tuple[Coverage, tuple[Span, ...]]]:
-        return [(words.coverage, words.unknown) for words in map(self.words_of, texts)]
+        return [(words.coverage, words.unknown) for words in map(self.text_words, texts)]
 
     def nearest_words(self, word_or_text: str, *, top_k: int = 10) -> list[tuple[str, float]]:
         """Return the `top_k` words whose vectors have the highest cosine to a word or text, best first.
@@ -492,16 +504,18 @@ class StaticEmbedder(Embedder):
         return [(shown_word(self.vocabulary.words[row]), float(scores[row])) for row in best]
 
 
-def _reweighted(vectors: Any, scales: Vectors | None, rows: list[int], times: Vectors) -> tuple[Any, Vectors | None]:
+def _reweighted(
+    vectors: Any, scales: Vectors | None, rows: list[int], multipliers: Vectors
+) -> tuple[Any, Vectors | None]:
     """Return a table, its dtype kept, some rows of which are multiplied."""
     if scales is not None:
         scales = scales.copy()
-        scales[rows] *= times
+        scales[rows] *= multipliers
     else:
         vectors = np.array(vectors)
         with np.errstate(over="ignore"):
-            vectors[rows] = floats(vectors, None, np.array(rows, np.int64)) * times[:, None]
-    if not (is_sound(vectors[rows], LARGEST) if scales is None else is_sound(scales[rows], LARGEST / 127)):
+            vectors[rows] = floats(vectors, None, np.array(rows, np.int64)) * multipliers[:, None]
+    if not (is_sound(vectors[rows], MAX_ABS_VALUE) if scales is None else is_sound(scales[rows], MAX_ABS_VALUE / 127)):
         raise InputError(
             f"a factor, times those given before, is too large for a table of {vectors.dtype}; give a smaller one"
         )

@@ -43,7 +43,7 @@ from pellucid.base import Vectors
 from pellucid.errors import InputError, ModelFolderError
 from pellucid.files.lines import UNPACKERS, UNREADABLE
 from pellucid.mixing import mixing_tensors, read_mixing
-from pellucid.static.precision import LARGEST, PackedRows, StoredTable, convert, pack
+from pellucid.static.precision import MAX_ABS_VALUE, PackedRows, StoredTable, convert, pack
 from pellucid.static.spelling import BUCKETS, Unedited
 from pellucid.store import is_sound, read_json, read_regular, read_tensors, write_json, write_tensors, writing
 from pellucid.text import PrefixRule, Vocabulary, is_phrase, split_words
@@ -55,8 +55,8 @@ STOCK_CONFIG = {"model_type": "model2vec", "architectures": ["StaticModel"], "no
 
 _STOCK_DTYPES = ("float32", "float16", "int8")
 _MAX_WORDS_BYTES = 1 << 30
-_SEARCHED_BYTES = 1 << 26  # a float table up to this size is searched for NaN; a larger one would be read whole
-_LONGEST_PIECE = 200  # characters; WordPiece takes the square of it, and calls what is longer unknown
+_MAX_NAN_CHECK_BYTES = 1 << 26  # a float table up to this size is searched for NaN; a larger one would be read whole
+_MAX_PIECE_CHARS = 200  # characters; WordPiece takes the square of it, and calls what is longer unknown
 _TENSORS, _SPELLING = "model.safetensors", "spelling.safetensors"
 _LETTERS, _SHARE = "prefix_letters", "prefix_share"  # of a prefix that stands for a word, in config.json
 _DIMENSION = "dimension"  # what the metadata of packed vectors call it
@@ -93,19 +93,19 @@ def _write_stock(folder: Path, table: StoredTable, extra_words: Iterable[str], s
     """Write the tensors and the tokenizer of a table that is not int4, in the form that other libraries open."""
     words, (vectors, scales) = len(table.vocabulary), table[1:3]
     tokens, mapping, unknown = _token_ids(table.vocabulary, extra_words, spells=spell is not None)
-    beyond = np.zeros((1, vectors.shape[1]), np.float32)
+    extra_rows = np.zeros((1, vectors.shape[1]), np.float32)
     if spell is not None and unknown:
-        beyond = np.concatenate([beyond, spell(unknown)])
-    more, more_scales = convert(beyond, None, table.dtype)
-    vectors = np.concatenate([vectors, more])
+        extra_rows = np.concatenate([extra_rows, spell(unknown)])
+    extra_vectors, extra_scales = convert(extra_rows, None, table.dtype)
+    vectors = np.concatenate([vectors, extra_vectors])
     inside = _inside_mark(tokens) if table.vocabulary.cuts_scripts else None
     if inside is not None:
         tokens, mapping = _with_pieces(table.vocabulary, tokens, mapping, inside)
     tensors: dict[str, npt.NDArray[Any]] = {"embeddings": vectors}
     if not np.array_equal(mapping, np.arange(len(vectors))):
         tensors["mapping"] = mapping
-    if scales is not None and more_scales is not None:
-        tensors["weights"] = np.concatenate([scales, more_scales])[np.r_[: words + 1, mapping[words + 1 :]]]
+    if scales is not None and extra_scales is not None:
+        tensors["weights"] = np.concatenate([scales, extra_scales])[np.r_[: words + 1, mapping[words + 1 :]]]
     elif vectors.dtype == np.float16:  # with weights sentence-transformers computes in float32; without, NaN for ""
         tensors["weights"] = np.ones(len(mapping), np.float32)
     write_tensors(folder / _TENSORS, tensors)
@@ -116,8 +116,8 @@ def _write_stock(folder: Path, table: StoredTable, extra_words: Iterable[str], s
 def write_vocabulary(folder: Path, vocabulary: Vocabulary) -> None:
     """Write `words.txt`, one word a line, and the tokenizer that finds prefixes, if there is one."""
     check_writable(vocabulary.words)
-    with writing(folder / "words.txt") as aside:
-        aside.write_bytes("".join(f"{word}\n" for word in vocabulary.words).encode("utf-8"))
+    with writing(folder / "words.txt") as tmp_path:
+        tmp_path.write_bytes("".join(f"{word}\n" for word in vocabulary.words).encode("utf-8"))
     if vocabulary.subwords is not None:
         _write_tokenizer(folder / "subwords.json", vocabulary.subwords)
 
@@ -129,12 +129,12 @@ def _word_tokenizer(tokens: list[str], unknown: int, lower: bool, inside: str | 
         tokenizer = Tokenizer(WordLevel(ids, unk_token=tokens[unknown]))
         tokenizer.pre_tokenizer = BertPreTokenizer()
     else:
-        unk, longest = tokens[unknown], max(_LONGEST_PIECE, *map(len, tokens))
-        pieces = WordPiece(ids, unk_token=unk, max_input_chars_per_word=longest, continuing_subword_prefix=inside)
+        unk, max_chars = tokens[unknown], max(_MAX_PIECE_CHARS, *map(len, tokens))
+        pieces = WordPiece(ids, unk_token=unk, max_input_chars_per_word=max_chars, continuing_subword_prefix=inside)
         tokenizer = Tokenizer(pieces)
-        known = "".join(sorted({c for token in tokens if unspaced_run.fullmatch(token) for c in token}))
-        others = UNSPACED.encode().decode("unicode_escape")
-        runs = pre_tokenizers.Split(Regex(f"[{known}]+|[{others}]"), "isolated")
+        vocabulary_chars = "".join(sorted({c for token in tokens if unspaced_run.fullmatch(token) for c in token}))
+        unspaced_chars = UNSPACED.encode().decode("unicode_escape")
+        runs = pre_tokenizers.Split(Regex(f"[{vocabulary_chars}]+|[{unspaced_chars}]"), "isolated")
         tokenizer.pre_tokenizer = pre_tokenizers.Sequence([BertPreTokenizer(), runs])
     tokenizer.normalizer = normalizers.Sequence([NFC(), *[Lowercase()] * lower])
     return tokenizer
@@ -167,8 +167,8 @@ def _write_tokenizer(path: Path, tokenizer: Tokenizer) -> None:
     """Write a tokenizer without padding and truncation, which would count for words that are not there."""
     described = json.loads(tokenizer.to_str())
     described["padding"] = described["truncation"] = None
-    with writing(path) as aside:
-        aside.write_text(json.dumps(described, ensure_ascii=False), encoding="utf-8")
+    with writing(path) as tmp_path:
+        tmp_path.write_text(json.dumps(described, ensure_ascii=False), encoding="utf-8")
 
 
 def check_writable(words: Sequence[str]) -> None:
@@ -241,9 +241,9 @@ def written_out(folder: Path) -> list[str]:
         return []
 
 
-def read_static(folder: Path, facts: Mapping[str, Any]) -> StoredTable:
+def read_static(folder: Path, config: Mapping[str, Any]) -> StoredTable:
     """Return what `write_static` wrote, mapped; nothing of it, nor of what config.json says, is trusted."""
-    path, vocabulary = folder / _TENSORS, read_vocabulary(folder, facts)
+    path, vocabulary = folder / _TENSORS, read_vocabulary(folder, config)
     words = len(vocabulary)
     tensors, metadata = read_tensors(path)
     if "packed" in tensors:
@@ -273,9 +273,10 @@ def _float_or_int8(path: Path, tensors: Mapping[str, npt.NDArray[Any]]) -> npt.N
     vectors = tensors.get("embeddings")
     if vectors is None or vectors.ndim != 2 or str(vectors.dtype) not in _STOCK_DTYPES or not vectors.shape[1]:
         return None
-    if vectors.dtype != np.int8 and vectors.nbytes <= _SEARCHED_BYTES and not is_sound(vectors, LARGEST):
+    if vectors.dtype != np.int8 and vectors.nbytes <= _MAX_NAN_CHECK_BYTES and not is_sound(vectors, MAX_ABS_VALUE):
         raise ModelFolderError(
-            f"{path} holds vectors that are NaN or infinite, or beyond {LARGEST:g}; make or download the model again"
+            f"{path} holds vectors that are NaN or infinite, or beyond {MAX_ABS_VALUE:g}; make or download the model "
+            "again"
         )
     return vectors
 
@@ -302,29 +303,29 @@ def _packed(
     return PackedRows(packed, int(dimension)), scales.copy()
 
 
-def _unfit(path: Path, words: int, found: str) -> ModelFolderError:
+def _unfit(path: Path, words: int, contents: str) -> ModelFolderError:
     """Return the error for words and tensors that are not of one model."""
     return ModelFolderError(
-        f"{path.parent}: words.txt has {words} words, {path.name} {found}; the files are of different models"
+        f"{path.parent}: words.txt has {words} words, {path.name} {contents}; the files are of different models"
     )
 
 
-def prefix_facts(vocabulary: Vocabulary) -> dict[str, Any]:
+def prefix_config(vocabulary: Vocabulary) -> dict[str, Any]:
     """Return what config.json says of the rule for prefixes: nothing of the paper's, or without a tokenizer."""
     if vocabulary.prefixes == PrefixRule() or not vocabulary.has_subwords:
         return {}
     return {_LETTERS: vocabulary.prefixes.letters, _SHARE: vocabulary.prefixes.share}
 
 
-def read_vocabulary(folder: Path, facts: Mapping[str, Any]) -> Vocabulary:
-    """Read what `write_vocabulary` and `prefix_facts` gave; the tokenizer is not parsed until it is needed."""
+def read_vocabulary(folder: Path, config: Mapping[str, Any]) -> Vocabulary:
+    """Read what `write_vocabulary` and `prefix_config` gave; the tokenizer is not parsed until it is needed."""
     words, path = _read_words(folder / "words.txt"), folder / "subwords.json"
-    later = None
+    tokenizer = None
     if path.exists():  # read now, since the folder may be deleted; parsed when it is needed
-        later = StoredTokenizer(read_regular(path, MAX_TOKENIZER), path)
-    rule = PrefixRule(facts.get(_LETTERS, PrefixRule().letters), facts.get(_SHARE, PrefixRule().share))
+        tokenizer = StoredTokenizer(read_regular(path, MAX_TOKENIZER), path)
+    rule = PrefixRule(config.get(_LETTERS, PrefixRule().letters), config.get(_SHARE, PrefixRule().share))
     try:
-        return Vocabulary(words, later, rule)
+        return Vocabulary(words, tokenizer, rule)
     except InputError as error:
         raise ModelFolderError(f"the words of {folder}: {error}") from error
 
@@ -362,10 +363,10 @@ def read_spelling(folder: Path, words: int, dimension: int) -> tuple[npt.NDArray
     if "packed" in tensors:
         vectors, scales = _packed(path, words, tensors, metadata)
     elif "embeddings" in tensors:
-        found = _float_or_int8(path, tensors)
-        if found is None or len(found) != words:
+        table = _float_or_int8(path, tensors)
+        if table is None or len(table) != words:
             raise ModelFolderError(f"{path}: 'embeddings' {list(tensors['embeddings'].shape)} are of another model")
-        vectors, dtype = found, str(found.dtype)
+        vectors, dtype = table, str(table.dtype)
         if (scales is not None) != (dtype == "int8"):
             raise ModelFolderError(f"{path}: {dtype} 'embeddings' with{'out' * (scales is None)} 'scales'")
         if scales is not None:
@@ -393,11 +394,11 @@ def _read_words(path: Path) -> list[str]:
 def _check_scales(scales: npt.NDArray[Any], path: Path, name: str, count: int) -> None:
     """Check that scales, or weights of token ids, are `count` numbers from 0 on."""
     if scales.shape != (count,) or scales.dtype != np.float32:
-        found = f"{scales.dtype} {list(scales.shape)}"
-        raise ModelFolderError(f"{path}: {name!r} is {found}, expected float32 [{count}]")
-    if not is_sound(scales, LARGEST / 127) or scales.min(initial=0) < 0:
+        actual = f"{scales.dtype} {list(scales.shape)}"
+        raise ModelFolderError(f"{path}: {name!r} is {actual}, expected float32 [{count}]")
+    if not is_sound(scales, MAX_ABS_VALUE / 127) or scales.min(initial=0) < 0:
         raise ModelFolderError(
-            f"{path}: {name!r} holds negative or non-finite numbers, or such beyond {LARGEST / 127:.0e}; it was "
+            f"{path}: {name!r} holds negative or non-finite numbers, or such beyond {MAX_ABS_VALUE / 127:.0e}; it was "
             "tampered with"
         )
 
@@ -405,9 +406,9 @@ def _check_scales(scales: npt.NDArray[Any], path: Path, name: str, count: int) -
 def is_known_sound(vectors: Any, scales: npt.NDArray[np.float32] | None) -> bool:
     """Whether the numbers of a table are finite and can be added up; False where one of float32 is too large to say."""
     if scales is not None:
-        return is_sound(scales, LARGEST / 127)
-    searched = vectors.nbytes <= _SEARCHED_BYTES or vectors.dtype == np.float16
-    return searched and is_sound(vectors, LARGEST)
+        return is_sound(scales, MAX_ABS_VALUE / 127)
+    searched = vectors.nbytes <= _MAX_NAN_CHECK_BYTES or vectors.dtype == np.float16
+    return searched and is_sound(vectors, MAX_ABS_VALUE)
 
 
 def not_finite(text: str) -> InputError:
@@ -419,9 +420,9 @@ def not_finite(text: str) -> InputError:
 
 
 _FIRST_NUMBERS = 1 << 22  # space for so many, 16 MB, where the file does not tell how many words it has
-_MOST_DIMENSIONS = 1 << 16
+_MAX_DIMENSIONS = 1 << 16
 _NUMBER = re.compile(rb"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?")
-_LONGEST_LINE = 1 << 22  # bytes; a file without line ends is not read whole before it is refused
+_MAX_LINE_BYTES = 1 << 22  # bytes; a file without line ends is not read whole before it is refused
 
 
 def read_text_vectors(
@@ -441,14 +442,14 @@ def read_text_vectors(
     rows: dict[str, int] = {}
     vectors = np.empty((capacity, dimension), np.float32)
     skipped, first_skipped = 0, (0, "")
-    for number, line in lines if promised >= 0 else chain([(1, first)], lines):
+    for line_number, line in lines if promised >= 0 else chain([(1, first)], lines):
         if len(rows) == max_words:
             break
-        word, vector = _word_and_vector(line, dimension, path, number)
+        word, vector = _word_and_vector(line, dimension, path, line_number)
         row = len(rows)
         if not word or word.isspace() or rows.setdefault(word, row) != row:
             skipped += 1
-            first_skipped = first_skipped if skipped > 1 else (number, word)
+            first_skipped = first_skipped if skipped > 1 else (line_number, word)
             continue
         if row == len(vectors):
             grown = np.empty((2 * row, dimension), np.float32)
@@ -474,16 +475,18 @@ def _lines(path: Path) -> Iterator[bytes]:
     """Yield the lines of a plain or compressed file."""
     if not path.is_file():
         raise ModelFolderError(f"{path} is not a regular file" if path.exists() else f"file not found: {path}")
-    number = 0
+    line_number = 0
     try:
         with UNPACKERS.get(path.suffix.lower(), open)(path, "rb") as file:
-            while line := file.readline(_LONGEST_LINE):
-                number += 1
-                if len(line) == _LONGEST_LINE:
-                    raise ModelFolderError(f"{path}, line {number}: over {_LONGEST_LINE:,} bytes; not a text file")
-                yield line if number > 1 else line.removeprefix(codecs.BOM_UTF8)
+            while line := file.readline(_MAX_LINE_BYTES):
+                line_number += 1
+                if len(line) == _MAX_LINE_BYTES:
+                    raise ModelFolderError(
+                        f"{path}, line {line_number}: over {_MAX_LINE_BYTES:,} bytes; not a text file"
+                    )
+                yield line if line_number > 1 else line.removeprefix(codecs.BOM_UTF8)
     except UNREADABLE as error:
-        raise ModelFolderError(f"{path} cannot be read after line {number}: {error}") from error
+        raise ModelFolderError(f"{path} cannot be read after line {line_number}: {error}") from error
 
 
 def _first_line(line: bytes, path: Path) -> tuple[int, int]:
@@ -496,7 +499,7 @@ def _first_line(line: bytes, path: Path) -> tuple[int, int]:
     header = len(fields) == 2 and all(field.isdigit() and len(field) < 16 for field in fields)
     numbers = len(fields) - 1 + _has_blank_word(line, fields)
     dimension, words = (int(fields[1]), int(fields[0])) if header else (numbers, -1)
-    if not 1 <= dimension <= _MOST_DIMENSIONS:
+    if not 1 <= dimension <= _MAX_DIMENSIONS:
         raise ModelFolderError(
             f"{path} holds no word vectors: line 1 is {_shown(line)}, not 'count dimension' or a word and its numbers. "
             "A model is expected here; give a file of texts as the input"
@@ -509,9 +512,9 @@ def _has_blank_word(line: bytes, fields: Sequence[bytes]) -> bool:
     return line[:1].isspace() and bool(fields) and _NUMBER.fullmatch(fields[0]) is not None
 
 
-def _word_and_vector(line: bytes, dimension: int, path: Path, number: int) -> tuple[str, npt.NDArray[np.float32]]:
+def _word_and_vector(line: bytes, dimension: int, path: Path, line_number: int) -> tuple[str, npt.NDArray[np.float32]]:
     """Return the word and the vector of a line."""
-    place, hint = f"{path}, line {number}", " (a binary file? only the text form is read)" * (number <= 2)
+    where, hint = f"{path}, line {line_number}", " (a binary file? only the text form is read)" * (line_number <= 2)
     fields = line.split()
     if len(fields) == dimension and _has_blank_word(line, fields):
         fields = [b"", *fields]
@@ -523,13 +526,13 @@ def _word_and_vector(line: bytes, dimension: int, path: Path, number: int) -> tu
     except ValueError:
         vector = np.zeros(0, np.float32)
     if len(vector) != dimension:
-        raise ModelFolderError(f"{place}: expected a word and {dimension} numbers, got {_shown(line)}{hint}")
+        raise ModelFolderError(f"{where}: expected a word and {dimension} numbers, got {_shown(line)}{hint}")
     if not np.isfinite(vector).all():
-        raise ModelFolderError(f"{place}: the vector of {_shown(fields[0])} is not finite in float32{hint}")
+        raise ModelFolderError(f"{where}: the vector of {_shown(fields[0])} is not finite in float32{hint}")
     try:
         return fields[0].decode("utf-8"), vector
     except UnicodeDecodeError as error:
-        raise ModelFolderError(f"{place}: the word {_shown(fields[0])} is not UTF-8{hint}") from error
+        raise ModelFolderError(f"{where}: the word {_shown(fields[0])} is not UTF-8{hint}") from error
 
 
 def _shown(text: bytes) -> str:

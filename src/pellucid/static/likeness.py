@@ -20,7 +20,7 @@ from pellucid.native.library import Spelling, native
 from pellucid.static.spelling import NEIGHBOURS, NgramIndex, Predicted, Speller, marked_codes
 from pellucid.text import LONGEST_WORD
 
-_LONGEST = LONGEST_WORD + 2  # characters of a word that can be spelled, and its marks
+_MAX_MARKED_CHARS = LONGEST_WORD + 2  # characters of a word that can be spelled, and its marks
 
 
 class CompiledSpeller(Speller):
@@ -34,7 +34,7 @@ class CompiledSpeller(Speller):
         beginnings: Callable[[Sequence[str]], npt.NDArray[np.int64]] | None = None,
     ) -> None:
         """Take the speller to follow, its table, and what finds the rows of many words' beginnings faster."""
-        super().__init__(plain.vocabulary, plain.vectors_of, plain.weights, plain.mixing)
+        super().__init__(plain.vocabulary, plain.vectors_for, plain.weights, plain.mixing)
         self._plain, self._vectors, self._scales = plain, vectors, scales
         self._idle: list[Spelling] = []
         self._faster = beginnings
@@ -56,17 +56,17 @@ class CompiledSpeller(Speller):
         if native() is None:
             return super().predict(words)
         codes, ends = marked_codes(words)
-        near = np.full((len(words), NEIGHBOURS), -1, np.int32)
-        shares, sums = np.zeros(near.shape), np.zeros((len(words), self._vectors.shape[1]))
+        neighbours = np.full((len(words), NEIGHBOURS), -1, np.int32)
+        shares, sums = np.zeros(neighbours.shape), np.zeros((len(words), self._vectors.shape[1]))
         spelling = self._spelling(int(np.diff(ends).max(initial=0)))
-        spelling.predict(codes, ends, near, shares, sums)
+        spelling.predict(codes, ends, neighbours, shares, sums)
         self._idle.append(spelling)
-        return Predicted(near, shares, sums)
+        return Predicted(neighbours, shares, sums)
 
     def _spelling(self, longest: int) -> Spelling:
         """Return memory for words of so many characters that no other thread uses."""
         try:
             spelling = self._idle.pop()
         except IndexError:
-            spelling = Spelling(self.index, self._vectors, self._scales, max(longest, _LONGEST))
+            spelling = Spelling(self.index, self._vectors, self._scales, max(longest, _MAX_MARKED_CHARS))
         return spelling if spelling.longest >= longest else Spelling(self.index, self._vectors, self._scales, longest)

@@ -20,18 +20,16 @@ from pellucid.text import Vocabulary
 
 DTYPES = ("float32", "float16", "int8", "int4")
 
-LARGEST = 1e30
+MAX_ABS_VALUE = 1e30
 """No number of a table is larger: the sum of any text's vectors stays within float32."""
 
-_BLOCK = 8192  # rows converted at a time
-_MOST = {"int8": 127, "int4": 7}
+_CHUNK_ROWS = 8192  # rows converted at a time
+_MAX_INTEGERS = {"int8": 127, "int4": 7}
 _ZERO = 8  # the half byte of a zero
-_PART, _WHOLE = (
-    256,
-    128,
-)  # rows that float32 adds up, and dimensions that are added up as whole numbers; as in pooling.c
-_LEAST_STEPS = 4  # the largest number of a row has so many, or all rows have scales of their own
-_CLIPPED = np.linspace(1, 0.4, 13, dtype=np.float32) / 7
+_FLOAT_SUM_ROWS = 256  # rows that float32 adds up; as in pooling.c
+_MIN_INTEGER_SUM_DIMENSIONS = 128  # from so many on, rows with one scale are added up as whole numbers; as in pooling.c
+_MIN_STEPS = 4  # the largest number of a row has so many, or all rows have scales of their own
+_INT4_SCALES = np.linspace(1, 0.4, 13, dtype=np.float32) / 7
 """Scales tried for an int4 row whose largest number is 1; what is beyond 7 times the scale is cut off."""
 
 Integers = npt.NDArray[np.int8]
@@ -78,10 +76,10 @@ class PackedRows:
 
 def floats(vectors: Any, scales: Vectors | None, rows: npt.NDArray[np.int64]) -> Vectors:
     """Return some rows of a table as float32 [rows, dimension]."""
-    found: Vectors = vectors[rows].astype(np.float32)
+    selected: Vectors = vectors[rows].astype(np.float32)
     if scales is not None:
-        found *= scales[rows][:, None]
-    return found
+        selected *= scales[rows][:, None]
+    return selected
 
 
 def sum_rows(vectors: Any, scales: Vectors | None, even: np.float32 | None, rows: npt.NDArray[np.int64]) -> Vectors:
@@ -91,10 +89,10 @@ def sum_rows(vectors: Any, scales: Vectors | None, even: np.float32 | None, rows
     """
     dimension = vectors.shape[1]
     total = np.zeros(dimension, np.float32)
-    if even is not None and dimension >= _WHOLE:
+    if even is not None and dimension >= _MIN_INTEGER_SUM_DIMENSIONS:
         total[:] = vectors[rows].sum(axis=0, dtype=np.int64)
         return total * even
-    parts = [rows[first : first + _PART] for first in range(0, len(rows), _PART)]
+    parts = [rows[first : first + _FLOAT_SUM_ROWS] for first in range(0, len(rows), _FLOAT_SUM_ROWS)]
     sums = [np.add.accumulate(floats(vectors, scales, part))[-1] for part in parts]  # one row after the other
     if sums:
         total[:] = sums[0] if len(sums) == 1 else np.add.accumulate(np.array(sums, np.float64))[-1]
@@ -112,8 +110,8 @@ def length_of_sum(total: Vectors) -> float:
         four = eight[:4] + eight[4:]
         two = four[:2] + four[2:]
         square = two[0] + two[1]
-        for rest in squares[lanes:]:
-            square += rest
+        for lane_square in squares[lanes:]:
+            square += lane_square
     if not 1e-30 < square < 1e30:  # beyond what float32 can square
         wide = total.astype(np.float64)
         square = np.add.accumulate(wide * wide)[-1]
@@ -124,8 +122,8 @@ def even_scale(vectors: Any, scales: Vectors | None) -> np.float32 | None:
     """Return the scale that all rows of an int8 table have; None where they differ, and of other tables."""
     if scales is None or isinstance(vectors, PackedRows) or not len(scales) or scales.min() != scales.max():
         return None
-    found: np.float32 = scales[0]
-    return found
+    scale: np.float32 = scales[0]
+    return scale
 
 
 def convert(vectors: Any, scales: Vectors | None, dtype: str) -> tuple[npt.NDArray[Any], Vectors | None]:
@@ -134,20 +132,20 @@ def convert(vectors: Any, scales: Vectors | None, dtype: str) -> tuple[npt.NDArr
     if dtype not in DTYPES:
         raise InputError(f"dtype is {dtype!r}; known are {', '.join(DTYPES)}")
     vectors = np.asarray(vectors)
-    most = _MOST.get(dtype)
-    if most is not None and scales is not None and (most == 127 or within_four_bits(vectors)):
-        if not is_sound(scales, LARGEST / 127) or scales.min(initial=0) < 0:
-            raise InputError(f"scales are negative, not finite or beyond {LARGEST / 127:.0e}; nothing is saved")
+    max_integer = _MAX_INTEGERS.get(dtype)
+    if max_integer is not None and scales is not None and (max_integer == 127 or within_four_bits(vectors)):
+        if not is_sound(scales, MAX_ABS_VALUE / 127) or scales.min(initial=0) < 0:
+            raise InputError(f"scales are negative, not finite or beyond {MAX_ABS_VALUE / 127:.0e}; nothing is saved")
         return vectors, scales
     scale = None
     if dtype == "int8":
-        parts = (slice(start, start + _BLOCK) for start in range(0, len(vectors), _BLOCK))
+        parts = (slice(start, start + _CHUNK_ROWS) for start in range(0, len(vectors), _CHUNK_ROWS))
         largest = [np.abs(floats(vectors, scales, np.arange(len(vectors))[part])).max(axis=1) for part in parts]
         scale = common_scale(np.concatenate(largest)) if largest else None
-    converted = np.zeros(vectors.shape, np.int8 if most else dtype)
-    new_scales = np.zeros(len(vectors), np.float32) if most else None
-    for start in range(0, len(vectors), _BLOCK):
-        part = slice(start, min(start + _BLOCK, len(vectors)))
+    converted = np.zeros(vectors.shape, np.int8 if max_integer else dtype)
+    new_scales = np.zeros(len(vectors), np.float32) if max_integer else None
+    for start in range(0, len(vectors), _CHUNK_ROWS):
+        part = slice(start, min(start + _CHUNK_ROWS, len(vectors)))
         block = vectors[part].astype(np.float32)
         if scales is not None:
             block *= scales[part][:, None]
@@ -156,10 +154,10 @@ def convert(vectors: Any, scales: Vectors | None, dtype: str) -> tuple[npt.NDArr
         else:
             with np.errstate(over="ignore"):
                 converted[part] = block
-        kept = new_scales is None or is_sound(new_scales[part], LARGEST / 127)
-        if not (kept and is_sound(block, LARGEST) and is_sound(converted[part])):
+        scales_fit = new_scales is None or is_sound(new_scales[part], MAX_ABS_VALUE / 127)
+        if not (scales_fit and is_sound(block, MAX_ABS_VALUE) and is_sound(converted[part])):
             raise InputError(
-                f"the vectors of words {start} to {part.stop} are not finite as {dtype}, or beyond {LARGEST:g}; "
+                f"the vectors of words {start} to {part.stop} are not finite as {dtype}, or beyond {MAX_ABS_VALUE:g}; "
                 "nothing is saved"
             )
     return converted, new_scales
@@ -170,10 +168,10 @@ def common_scale(largest: Vectors, scale: np.float32 | None = None) -> np.float3
 
     With `scale` it must be that one.
     """
-    most = largest.max(initial=0)
-    found: np.float32 = most / np.float32(127) if scale is None else scale
-    fits = most <= 127 * found and largest[largest > 0].min(initial=np.inf) >= _LEAST_STEPS * found
-    return found if fits and found > 0 else None
+    max_value = largest.max(initial=0)
+    candidate: np.float32 = max_value / np.float32(127) if scale is None else scale
+    fits = max_value <= 127 * candidate and largest[largest > 0].min(initial=np.inf) >= _MIN_STEPS * candidate
+    return candidate if fits and candidate > 0 else None
 
 
 def quantize(block: Vectors, dtype: str = "int8", scale: np.float32 | None = None) -> tuple[Integers, Vectors]:
@@ -187,25 +185,25 @@ def quantize(block: Vectors, dtype: str = "int8", scale: np.float32 | None = Non
         scales = largest / np.float32(127) if scale is None else np.full(len(block), scale, np.float32)
         return _rounded(block, scales, 127).astype(np.int8), scales
     units, best = _divided(block, largest), np.zeros(len(block), np.float32)
-    least = np.full(len(block), np.inf, np.float32)
-    for scale in _CLIPPED:
+    smallest_errors = np.full(len(block), np.inf, np.float32)
+    for scale in _INT4_SCALES:
         errors = np.square(_rounded(units, np.full_like(best, scale), 7) * scale - units).sum(axis=1)
-        best[errors < least] = scale
-        least = np.minimum(errors, least)
+        best[errors < smallest_errors] = scale
+        smallest_errors = np.minimum(errors, smallest_errors)
     return _rounded(units, best, 7).astype(np.int8), best * largest
 
 
-def _rounded(block: Vectors, scales: Vectors, most: int) -> Vectors:
-    """Return the whole numbers nearest to `block` / `scales`, from -`most` to `most`."""
+def _rounded(block: Vectors, scales: Vectors, limit: int) -> Vectors:
+    """Return the whole numbers nearest to `block` / `scales`, from -`limit` to `limit`."""
     steps = _divided(block, scales)
     np.rint(steps, out=steps)
-    return np.clip(steps, -most, most, out=steps)  # a scale near 0 is itself rounded
+    return np.clip(steps, -limit, limit, out=steps)  # a scale near 0 is itself rounded
 
 
 def _divided(block: Vectors, scales: Vectors) -> Vectors:
     """Return each row divided by its scale; zeros where that is 0 or not finite."""
-    known = np.isfinite(scales) & (scales > 0)
-    divided: Vectors = np.divide(block, scales[:, None], out=np.zeros_like(block), where=known[:, None])
+    divisible = np.isfinite(scales) & (scales > 0)
+    divided: Vectors = np.divide(block, scales[:, None], out=np.zeros_like(block), where=divisible[:, None])
     return divided
 
 

@@ -35,19 +35,19 @@ from pellucid.unicode import is_spelled_with_marks, lowercase
 
 BITS = 18
 BUCKETS = 1 << BITS  # of hashed n-grams, one byte each
-SHORTEST, LONGEST = 3, 6  # characters of an n-gram, the marks of beginning and end among them
+MIN_NGRAM_CHARS, MAX_NGRAM_CHARS = 3, 6  # characters of an n-gram, the marks of beginning and end among them
 NEIGHBOURS = 32  # known words that a prediction rests on
 RIDGE = 0.5  # beside similarities to the power 1.5: similar words count more
 COMMON = 500  # known words; an n-gram of more is no way to find similar ones, but counts in their similarity
 _PRIOR_PAIRS = 4.0  # so many pairs of words of average coherence are added to those that share an n-gram
 _LENGTH = 1.4  # of a predicted vector, in typical lengths
-_GOOD = 0.9  # length of a sum; a shorter one's vector is shorter by as much, and its beginning counts for the rest
-_POOR = 0.25  # length of a sum; a word with a shorter one and no known beginning counts as unknown
-_OWN, _OWN_ALONE = 0.5, 1.0  # length of a word's own part beside a predicted one and without, in typical lengths
-_PARTS = 3  # known words that an explanation names
-_TOGETHER = 4_096  # words spelled at once: 20 MB
+_FULL_LENGTH = 0.9  # of a sum; a shorter one's vector is shorter by as much, and its beginning counts for the rest
+_MIN_LENGTH = 0.25  # of a sum; a word with a shorter one and no known beginning counts as unknown
+_UNIQUE_LENGTH, _UNIQUE_LENGTH_ALONE = 0.5, 1.0  # typical lengths of a word's own part, beside a predicted one or not
+_MAX_NAMED_WORDS = 3  # known words that an explanation names
+_CHUNK_WORDS = 4_096  # words spelled at once: 20 MB
 _SAMPLE = 2_000  # words whose median length is the typical one
-_FACTOR, _MIX, _SHIFT, _KEPT = (np.uint64(n) for n in (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 29, 64 - BITS))
+_FACTOR, _MIX, _SHIFT, _BUCKET_SHIFT = (np.uint64(n) for n in (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 29, 64 - BITS))
 
 _Ints = npt.NDArray[np.int64]
 _Floats = npt.NDArray[np.float64]
@@ -56,7 +56,7 @@ _Floats = npt.NDArray[np.float64]
 class Predicted(NamedTuple):
     """Predictions for some words from the known ones."""
 
-    near: npt.NDArray[np.int32]  # [words, NEIGHBOURS] the most similar rows of the table, -1 where there are no more
+    neighbours: npt.NDArray[np.int32]  # [words, NEIGHBOURS] the most similar rows of the table, -1 after the last
     shares: _Floats  # [words, NEIGHBOURS] what each counts in the prediction
     sums: _Floats  # [words, dimension] the predictions
 
@@ -76,23 +76,23 @@ class Speller:
     def __init__(
         self,
         vocabulary: Vocabulary,
-        vectors_of: Callable[[_Ints], Vectors],
+        vectors_for: Callable[[_Ints], Vectors],
         weights: npt.NDArray[np.uint8],
         mixing: Mixing | None = None,
     ) -> None:
         """Take the table; the index of its n-grams is made at the first word."""
-        self.vocabulary, self.vectors_of, self.weights, self.mixing = vocabulary, vectors_of, weights, mixing
+        self.vocabulary, self.vectors_for, self.weights, self.mixing = vocabulary, vectors_for, weights, mixing
 
     @cached_property
     def index(self) -> NgramIndex:
         """Which known words hold an n-gram."""
-        return NgramIndex.of(self.vocabulary.words, self.weights)
+        return NgramIndex.from_words(self.vocabulary.words, self.weights)
 
     @cached_property
     def _typical(self) -> float:
         """The median length of known words."""
         rows = self.index.rows[:: max(1, len(self.index.rows) // _SAMPLE)]
-        return float(np.median(np.linalg.norm(self.vectors_of(rows), axis=1))) if len(rows) else 1.0
+        return float(np.median(np.linalg.norm(self.vectors_for(rows), axis=1))) if len(rows) else 1.0
 
     def spell(self, words: Sequence[str]) -> tuple[Vectors, _Ints]:
         """Return vectors for words in lower case that have no row, float32 [words, dimensions], and their parts."""
@@ -100,14 +100,15 @@ class Speller:
         # more. A word without any counts as unknown, as most words of a language that was not learned do.
         predicted = self.predict([word if can_spell(word) else "" for word in words])
         lengths = np.linalg.norm(predicted.sums, axis=1)
-        poor = np.maximum(1 - lengths / _GOOD, 0)
+        poor = np.maximum(1 - lengths / _FULL_LENGTH, 0)
         begins = self._beginnings(words)
-        vectors = predicted.sums * (self._typical * _LENGTH / np.maximum(lengths, _GOOD))[:, None]
-        vectors[begins >= 0] += self.vectors_of(begins[begins >= 0]) * poor[begins >= 0, None]
-        own = _own(words, vectors.shape[1]) * np.where(lengths > 0, _OWN, _OWN_ALONE)[:, None]
-        parts = _weightiest(predicted, begins, poor * np.maximum(lengths, _GOOD) / _LENGTH)
-        parts[(lengths < _POOR) & (begins < 0)] = -1
-        vectors += own * self._typical
+        vectors = predicted.sums * (self._typical * _LENGTH / np.maximum(lengths, _FULL_LENGTH))[:, None]
+        vectors[begins >= 0] += self.vectors_for(begins[begins >= 0]) * poor[begins >= 0, None]
+        unique_lengths = np.where(lengths > 0, _UNIQUE_LENGTH, _UNIQUE_LENGTH_ALONE)
+        unique = _unique_directions(words, vectors.shape[1]) * unique_lengths[:, None]
+        parts = _weightiest(predicted, begins, poor * np.maximum(lengths, _FULL_LENGTH) / _LENGTH)
+        parts[(lengths < _MIN_LENGTH) & (begins < 0)] = -1
+        vectors += unique * self._typical
         return np.asarray(vectors if self.mixing is None else self.mixing.applied(vectors), np.float32), parts
 
     def _beginnings(self, words: Sequence[str]) -> _Ints:
@@ -116,34 +117,33 @@ class Speller:
 
     def predict(self, words: Sequence[str]) -> Predicted:
         """Return predictions for words from the known ones; none for an empty one."""
-        dimension = self.vectors_of(np.zeros(0, np.int64)).shape[1]
-        near = np.full((len(words), NEIGHBOURS), -1, np.int32)
-        shares, sums = np.zeros(near.shape), np.zeros((len(words), dimension))
-        for number, word in enumerate(words):
-            found = self._nearest(word) if word else np.zeros(0, np.int64)
-            if len(found):
-                rows = self.index.rows[found]
-                near[number, : len(rows)] = rows
-                shares[number, : len(rows)] = self._shares(
+        dimension = self.vectors_for(np.zeros(0, np.int64)).shape[1]
+        neighbours = np.full((len(words), NEIGHBOURS), -1, np.int32)
+        shares, sums = np.zeros(neighbours.shape), np.zeros((len(words), dimension))
+        for index, word in enumerate(words):
+            nearest = self._nearest(word) if word else np.zeros(0, np.int64)
+            if len(nearest):
+                rows = self.index.rows[nearest]
+                neighbours[index, : len(rows)] = rows
+                shares[index, : len(rows)] = self._shares(
                     [*(lowercase(self.vocabulary.words[row]) for row in rows.tolist()), word]
                 )
-                sums[number] = shares[number, : len(rows)] @ unit_rows(self.vectors_of(rows), np.float64)
-        return Predicted(near, shares, sums)
+                sums[index] = shares[index, : len(rows)] @ unit_rows(self.vectors_for(rows), np.float64)
+        return Predicted(neighbours, shares, sums)
 
     def _nearest(self, word: str) -> _Ints:
         """Return the known words, as numbers in the index, that are most similar to `word`."""
         index = self.index
-        _, every = _ngrams(*marked_codes([word]))
-        buckets = np.unique(every)
+        buckets = np.unique(_ngrams(*marked_codes([word]))[1])
         counts = index.starts[buckets + 1] - index.starts[buckets]
         useful = buckets[(counts > 0) & (counts <= COMMON) & (index.weights[buckets] > 0)]
         if not len(useful):
             return np.zeros(0, np.int64)
         lists = [index.members[index.starts[bucket] : index.starts[bucket + 1]] for bucket in useful.tolist()]
-        found, place = np.unique(np.concatenate(lists), return_inverse=True)
-        shared = np.bincount(place, np.repeat(index.weights[useful], list(map(len, lists))))
-        similar = shared * shared / index.squares[found]  # whole numbers and one division: a tie is one everywhere
-        return found[np.argsort(-similar, kind="stable")[:NEIGHBOURS]].astype(np.int64)
+        candidates, positions = np.unique(np.concatenate(lists), return_inverse=True)
+        shared = np.bincount(positions, np.repeat(index.weights[useful], list(map(len, lists))))
+        similar = shared * shared / index.squares[candidates]  # whole numbers and one division: a tie is one everywhere
+        return candidates[np.argsort(-similar, kind="stable")[:NEIGHBOURS]].astype(np.int64)
 
     def _shares(self, words: list[str]) -> _Floats:
         """Return the weights of all words but the last in the prediction of the last, float64 [words - 1]."""
@@ -153,26 +153,26 @@ class Speller:
         features[numbers, columns] = np.sqrt(self.index.weights[buckets] / 255)
         features /= np.maximum(np.linalg.norm(features, axis=1, keepdims=True), 1e-9)
         kernel = (features @ features.T).clip(0) ** 1.5
-        known = kernel[:-1, :-1] + RIDGE * np.eye(len(words) - 1)
-        return np.asarray(np.linalg.solve(known, kernel[:-1, -1]), np.float64)
+        ridge_kernel = kernel[:-1, :-1] + RIDGE * np.eye(len(words) - 1)
+        return np.asarray(np.linalg.solve(ridge_kernel, kernel[:-1, -1]), np.float64)
 
 
 def _weightiest(predicted: Predicted, begins: _Ints, weights: _Floats) -> _Ints:
-    """Return the rows with the largest shares in each word, its beginning's with this weight, int64 [words, _PARTS]."""
-    rows = np.column_stack([predicted.near, begins])
+    """Return the rows with the largest shares in each word, its beginning's with this weight, int64 [words, n]."""
+    rows = np.column_stack([predicted.neighbours, begins])
     shares = np.column_stack([predicted.shares, np.where(begins < 0, 0, weights)])
-    best = np.argsort(-np.round(shares, 9), axis=1, kind="stable")[:, :_PARTS]
+    best = np.argsort(-np.round(shares, 9), axis=1, kind="stable")[:, :_MAX_NAMED_WORDS]
     shares = np.take_along_axis(shares, best, axis=1)
     return np.where(shares > shares[:, :1] / 4, np.take_along_axis(rows, best, axis=1), -1)
 
 
-def _own(words: Sequence[str], dimension: int) -> _Floats:
+def _unique_directions(words: Sequence[str], dimension: int) -> _Floats:
     """Return a direction for each word that has nothing to do with any other's: signs from a hash of it."""
     size = -(-dimension // 8)
     digests = b"".join(shake_128(word.encode("utf-8", "surrogatepass")).digest(size) for word in words)
     bits = np.unpackbits(np.frombuffer(digests, np.uint8).reshape(-1, size), axis=1)[:, :dimension]
-    own: _Floats = (2.0 * bits - 1) / np.sqrt(dimension)
-    return own
+    directions: _Floats = (2.0 * bits - 1) / np.sqrt(dimension)
+    return directions
 
 
 class SpelledRows:
@@ -183,7 +183,7 @@ class SpelledRows:
         self._speller, self._vocabulary = speller, speller.vocabulary
         self._numbers: dict[str, int] = {}
         self._vectors = np.zeros((8, dimension), np.float32)
-        self._parts = np.zeros((8, _PARTS), np.int64)
+        self._parts = np.zeros((8, _MAX_NAMED_WORDS), np.int64)
 
     def __len__(self) -> int:
         """Return how many words were spelled."""
@@ -195,32 +195,33 @@ class SpelledRows:
         return self._vectors[: len(self)]
 
     @property
-    def strange(self) -> npt.NDArray[np.bool_]:
+    def unknown(self) -> npt.NDArray[np.bool_]:
         """Which of them have no known words to predict them from [words]."""
         return self._parts[: len(self), 0] < 0
 
     def parts(self, number: int) -> list[int]:
-        """Return the rows of the known words that weigh most in a spelled word's vector; none for a strange one."""
+        """Return the rows of the known words that weigh most in a spelled word's vector; none for an unknown one."""
         return [row for row in dict.fromkeys(self._parts[number].tolist()) if row >= 0]  # a beginning may be spelled so
 
     def rows(self, words: Sequence[str]) -> list[int]:
         """Return the row of each word: its own, else that of its spelling."""
-        known = self._vocabulary
+        vocabulary = self._vocabulary
         lower = list(map(lowercase, words))
-        has_row = list(map(known.has_row, words))
+        has_row = list(map(vocabulary.has_row, words))
         self._add(sorted({low for low, has in zip(lower, has_row) if not has} - self._numbers.keys()))
         return [
-            known.row(word) if has else len(known) + self._numbers[low] for word, low, has in zip(words, lower, has_row)
+            vocabulary.row(word) if has else len(vocabulary) + self._numbers[low]
+            for word, low, has in zip(words, lower, has_row)
         ]
 
     def _add(self, words: list[str]) -> None:
         more = len(self) + len(words) - len(self._vectors)
         if more > 0:
-            more = max(more, min(len(self._vectors), _TOGETHER))  # no more than is filled, where that is much
+            more = max(more, min(len(self._vectors), _CHUNK_WORDS))  # no more than is filled, where that is much
             self._vectors = np.concatenate([self._vectors, np.zeros((more, self._vectors.shape[1]), np.float32)])
-            self._parts = np.concatenate([self._parts, np.zeros((more, _PARTS), np.int64)])
-        for start in range(0, len(words), _TOGETHER):
-            part = words[start : start + _TOGETHER]
+            self._parts = np.concatenate([self._parts, np.zeros((more, _MAX_NAMED_WORDS), np.int64)])
+        for start in range(0, len(words), _CHUNK_WORDS):
+            part = words[start : start + _CHUNK_WORDS]
             first, last = len(self), len(self) + len(part)
             self._vectors[first:last], self._parts[first:last] = self._speller.spell(part)
             self._numbers.update(zip(part, range(first, last)))
@@ -228,7 +229,7 @@ class SpelledRows:
 
 def can_spell(word: str) -> bool:
     """Whether `word` can be predicted from its spelling: only letters, more than most abbreviations have."""
-    if not SHORTEST < len(word) <= LONGEST_WORD:
+    if not MIN_NGRAM_CHARS < len(word) <= LONGEST_WORD:
         return False
     return word.isalpha() or (not word.isascii() and is_spelled_with_marks(word))
 
@@ -236,7 +237,7 @@ def can_spell(word: str) -> bool:
 def ngram_weights(words: Sequence[str], vectors: Vectors) -> npt.NDArray[np.uint8]:
     """Fit the weights of hashed n-grams, uint8 [BUCKETS] in 255ths: the mean cosine of the words that share one."""
     # The cosine of any two words is subtracted. An n-gram of few words is drawn towards the mean of such n-grams.
-    index = NgramIndex.of(words, np.zeros(BUCKETS, np.uint8))
+    index = NgramIndex.from_words(words, np.zeros(BUCKETS, np.uint8))
     if len(index.rows) < 2:
         raise InputError("spelling is fitted to words of letters alone, and the vocabulary has fewer than two")
     from scipy.sparse import csr_matrix
@@ -271,16 +272,16 @@ class NgramIndex(NamedTuple):
     squares: _Ints  # [rows] the sum of the weights of each word's n-grams
 
     @classmethod
-    def of(cls, words: Sequence[str], weights: npt.NDArray[np.uint8]) -> NgramIndex:
+    def from_words(cls, words: Sequence[str], weights: npt.NDArray[np.uint8]) -> NgramIndex:
         """Index the words of a table."""
         rows = [row for row, word in enumerate(words) if can_spell(word)]
         codes, ends = marked_codes([lowercase(words[row]) for row in rows])
         numbers, buckets = _ngrams(codes, ends)
-        places = np.sort(buckets << 32 | numbers)  # both in one number: a sort of these is several times faster
-        places = places[np.diff(places, prepend=-1) > 0]  # a word holds an n-gram once
-        members = places.astype(np.int32)  # the lower half
+        entries = np.sort(buckets << 32 | numbers)  # both in one number: a sort of these is several times faster
+        entries = entries[np.diff(entries, prepend=-1) > 0]  # a word holds an n-gram once
+        members = entries.astype(np.int32)  # the lower half
         starts = np.zeros(BUCKETS + 1, np.int32)
-        np.cumsum(np.bincount(places >> 32, minlength=BUCKETS), out=starts[1:])
+        np.cumsum(np.bincount(entries >> 32, minlength=BUCKETS), out=starts[1:])
         squares = np.bincount(members, np.repeat(weights, np.diff(starts)), len(rows)).astype(np.int64)
         return cls(np.array(rows, np.int64), codes, ends, starts, members, weights, squares)
 
@@ -297,13 +298,13 @@ def _ngrams(codes: npt.NDArray[np.uint32], ends: _Ints) -> tuple[_Ints, _Ints]:
     wide, word_at = codes.astype(np.uint64), np.repeat(np.arange(len(ends) - 1), np.diff(ends))
     hashes = np.zeros(len(wide), np.uint64)
     numbers, buckets = [], []
-    for size in range(1, LONGEST + 1):
+    for size in range(1, MAX_NGRAM_CHARS + 1):
         hashes = hashes[: max(len(wide) - size + 1, 0)] * _FACTOR + wide[size - 1 :] + np.uint64(1)
-        if size >= SHORTEST:
+        if size >= MIN_NGRAM_CHARS:
             inside = word_at[: len(hashes)] == word_at[size - 1 :]
             mixed = hashes[inside]
             numbers.append(word_at[: len(hashes)][inside])
-            buckets.append((((mixed ^ (mixed >> _SHIFT)) * _MIX) >> _KEPT).astype(np.int64))
+            buckets.append((((mixed ^ (mixed >> _SHIFT)) * _MIX) >> _BUCKET_SHIFT).astype(np.int64))
     return np.concatenate(numbers), np.concatenate(buckets)
 
 

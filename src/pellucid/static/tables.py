@@ -22,8 +22,8 @@ from pellucid.static.embedder import StaticEmbedder
 from pellucid.text import Vocabulary, is_phrase, shown_word
 from pellucid.unicode import unspaced_run
 
-_BLOCK = 8_192  # words at a time
-_MOST_TEXTS = 10_000  # texts that the balance of merged tables rests on
+_CHUNK_WORDS = 8_192  # words at a time
+_MAX_SAMPLE_TEXTS = 10_000  # texts that the balance of merged tables rests on
 
 Floats = npt.NDArray[np.float64]
 
@@ -52,10 +52,10 @@ def as_static(model: Any, words: Sequence[str], *, subwords: Tokenizer | None = 
     plain = Tokenizer.from_str(tokenizer.to_str())  # the model keeps its own
     plain.no_padding()
     plain.no_truncation()
-    for start in range(0, len(words), _BLOCK):
-        block = [shown_word(word) for word in words[start : start + _BLOCK]]
-        for row, found in enumerate(plain.encode_batch(block, add_special_tokens=False), start):
-            vectors[row] = _token_vectors(model, table, np.array(found.ids, np.int64)).sum(axis=0)
+    for start in range(0, len(words), _CHUNK_WORDS):
+        chunk = [shown_word(word) for word in words[start : start + _CHUNK_WORDS]]
+        for row, encoding in enumerate(plain.encode_batch(chunk, add_special_tokens=False), start):
+            vectors[row] = _token_vectors(model, table, np.array(encoding.ids, np.int64)).sum(axis=0)
     return StaticEmbedder(Vocabulary(list(words), subwords), vectors)
 
 
@@ -70,17 +70,17 @@ def _token_vectors(model: Any, table: npt.NDArray[Any], ids: npt.NDArray[np.int6
 
 
 def merge_static(
-    parts: Sequence[tuple[str, Any, float]], texts: Iterable[str], dimensions: Dimensions
+    members: Sequence[tuple[str, Any, float]], texts: Iterable[str], dimensions: Dimensions
 ) -> StaticEmbedder:
     """Return the table of several static models (name, model, weight) side by side; at most 10,000 `texts` count."""
     models = []
-    for name, model, _ in parts:
+    for name, model, _ in members:
         if not isinstance(model, StaticEmbedder):
             raise InputError(f"only static models become one table; {name!r:.80} is a {type(model).__name__}")
         models.append(model)
-    used = [model for model, (_, _, weight) in zip(models, parts, strict=True) if weight > 0]
+    used = [model for model, (_, _, weight) in zip(models, members, strict=True) if weight > 0]
     sizes = iter(_typical_lengths(used, texts))
-    factors = [weight**0.5 / next(sizes) if weight > 0 else 0.0 for _, _, weight in parts]
+    factors = [weight**0.5 / next(sizes) if weight > 0 else 0.0 for _, _, weight in members]
     words = list(dict.fromkeys(word for model in models for word in model.vocabulary.words))
     blocks = [_rows(model, words) * np.float32(factor) for model, factor in zip(models, factors, strict=True)]
     cutting = next((model for model in models if model.vocabulary.has_subwords), models[0])
@@ -92,9 +92,9 @@ def _rows(model: StaticEmbedder, words: Sequence[str]) -> Vectors:
     rows = np.array([model.vocabulary.row(word) for word in words], np.int64)
     vectors = model.word_vectors(np.maximum(rows, 0))
     vectors[rows < 0] = 0
-    for place, word in enumerate(words):
+    for index, word in enumerate(words):
         if word not in model.vocabulary and (is_phrase(word) or unspaced_run.search(word)):
-            vectors[place] = _sum(model, shown_word(word))
+            vectors[index] = _sum(model, shown_word(word))
     return vectors
 
 
@@ -108,7 +108,7 @@ def _sum(model: StaticEmbedder, text: str) -> Vectors:
 def _typical_lengths(models: Sequence[StaticEmbedder], texts: Iterable[str]) -> list[float]:
     """Return for each model the geometric mean of the lengths of the texts' sums, over texts that all of them know."""
     logarithms = []
-    for _, text in zip(range(_MOST_TEXTS), texts):
+    for _, text in zip(range(_MAX_SAMPLE_TEXTS), texts):
         lengths = [float(np.linalg.norm(_sum(model, text))) for model in models]
         if all(length > 0 for length in lengths):
             logarithms.append(np.log(lengths))

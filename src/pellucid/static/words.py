@@ -28,19 +28,19 @@ from pellucid.unicode import lowercase, normalize
 Integers = npt.NDArray[np.int64]
 Item = TypeVar("Item")
 
-_OTHER = 1 << 40  # beyond all rows: see `TextWords`
+_READ_AS_CODE = 1 << 40  # beyond all rows: see `TextWords`
 _LANES = 8  # numbers that are summed side by side, as in pooling.c
-_MOST_PAIRS = 250_000  # rows of an explanation: about 2 s and 0.2 GB
+_MAX_PAIRS = 250_000  # rows of an explanation: about 2 s and 0.2 GB
 
 
-def named(text: str, row: int, vocabulary: Vocabulary, spelled: SpelledRows | None) -> tuple[str, str]:
+def display_names(text: str, row: int, vocabulary: Vocabulary, spelled: SpelledRows | None) -> tuple[str, str]:
     """Return how a word of a text is shown in an explanation, and which known words its vector is of."""
     shown = shown_word(text)
     if spelled is None or row < len(vocabulary):
-        known = vocabulary.forms[row]
-        return shown if known in (text, lowercase(text)) else f"{shown}{READ_AS}{shown_word(known)})", known
-    known = " + ".join(shown_word(vocabulary.forms[part]) for part in spelled.parts(row - len(vocabulary)))
-    return f"{shown}{READ_AS}{known})" if known else f"{shown} (unknown)", known or lowercase(text)
+        read_as = vocabulary.forms[row]
+        return shown if read_as in (text, lowercase(text)) else f"{shown}{READ_AS}{shown_word(read_as)})", read_as
+    read_as = " + ".join(shown_word(vocabulary.forms[part]) for part in spelled.parts(row - len(vocabulary)))
+    return f"{shown}{READ_AS}{read_as})" if read_as else f"{shown} (unknown)", read_as or lowercase(text)
 
 
 class TextWords:
@@ -51,39 +51,39 @@ class TextWords:
         vocabulary: Vocabulary,
         rows: Sequence[int] | npt.NDArray[Any],
         word: Callable[[int], Word],
-        others: Iterable[tuple[int, str]],
+        unmatched: Iterable[tuple[int, str]],
         spelled: SpelledRows | None = None,
     ) -> None:
         """Take the row of each word, -1 for an unknown one, and what turns its number into the word."""
-        # `others` are those that may have no row, or that of another word, such as of their beginning: number and lower
-        # case.
+        # `unmatched` are those that may have no row, or that of another word, such as of their beginning: index and
+        # lower case.
         self._vocabulary, self._word, self.spelled = vocabulary, word, spelled
         self._rows = codes = np.array(rows, np.int64)
-        limit, strange = len(vocabulary), [] if spelled is None else spelled.strange.tolist()
+        limit, is_unknown = len(vocabulary), [] if spelled is None else spelled.unknown.tolist()
         unknown: list[int] = []
-        partly: list[tuple[str, str, float]] = []
+        partial: list[tuple[str, str, float]] = []
         read_as: list[tuple[int, tuple[int, str]]] = []
-        for number, lower in others:
-            row = int(codes[number])
-            if row < 0 or (row >= limit and strange[row - limit]):
-                unknown.append(number)
+        for index, lower in unmatched:
+            row = int(codes[index])
+            if row < 0 or (row >= limit and is_unknown[row - limit]):
+                unknown.append(index)
             elif row >= limit:
-                partly.append((*self._reading(number, row), PART_SPELLED))
+                partial.append((*self._display_pair(index, row), PART_SPELLED))
             elif lower != lowercase(vocabulary.forms[row]):
-                partly.append((*self._reading(number, row), part_known(lower, vocabulary.forms[row])))
-                read_as.append((number, (row, lower)))
+                partial.append((*self._display_pair(index, row), part_known(lower, vocabulary.forms[row])))
+                read_as.append((index, (row, lower)))
         if read_as:  # such a word is another than the row's, and than one of the same row that is written otherwise
-            codes, given = codes.copy(), dict[tuple[int, str], int]()
-            for number, what in read_as:
-                codes[number] = given.setdefault(what, _OTHER + len(given))
+            codes, read_as_codes = codes.copy(), dict[tuple[int, str], int]()
+            for index, what in read_as:
+                codes[index] = read_as_codes.setdefault(what, _READ_AS_CODE + len(read_as_codes))
         self._first, self.counts, self._which = distinct(codes)
-        self.unknown = tuple(word(number)[1:] for number in unknown)
-        self.coverage = Coverage.of(len(codes) - len(unknown), len(codes), partly)
+        self.unknown = tuple(word(index)[1:] for index in unknown)
+        self.coverage = Coverage.of(len(codes) - len(unknown), len(codes), partial)
 
-    def _reading(self, number: int, row: int) -> tuple[str, str]:
+    def _display_pair(self, index: int, row: int) -> tuple[str, str]:
         """Return a word as it is shown and what it is read as."""
-        text = self._word(number).text
-        return shown_word(text), shown_word(named(text, row, self._vocabulary, self.spelled)[1])
+        text = self._word(index).text
+        return shown_word(text), shown_word(display_names(text, row, self._vocabulary, self.spelled)[1])
 
     @cached_property
     def rows(self) -> Integers:
@@ -91,19 +91,21 @@ class TextWords:
         return self._rows[self._first]
 
     @cached_property
-    def _places(self) -> tuple[Integers, Integers]:
+    def _word_positions(self) -> tuple[Integers, Integers]:
         """The numbers of the known words, those of each distinct word together, and where these end."""
         ends = self.counts.cumsum()
         return np.argsort(self._which, kind="stable")[len(self._which) - int(self.counts.sum()) :], ends
 
-    def row(self, number: int) -> Row:
+    def row(self, index: int) -> Row:
         """Return a distinct word, named as it is first written, without a contribution."""
-        places, ends = self._places
-        words = list(map(self._word, places[part_of(ends, number)].tolist()))
-        text, row = words[0].text, int(self.rows[number])
-        name, known = named(text, row, self._vocabulary, self.spelled)
+        positions, ends = self._word_positions
+        words = list(map(self._word, positions[slice_for(ends, index)].tolist()))
+        text, row = words[0].text, int(self.rows[index])
+        name, read_as = display_names(text, row, self._vocabulary, self.spelled)
         shown = shown_word(text)
-        return Row(name, (shown,), 0.0, 0.0, tuple(word[1:] for word in words), key=(known, lowercase(text)), kind=WORD)
+        return Row(
+            name, (shown,), 0.0, 0.0, tuple(word[1:] for word in words), key=(read_as, lowercase(text)), kind=WORD
+        )
 
 
 def length_of(total: npt.NDArray[np.float64], text: str) -> float:
@@ -122,49 +124,51 @@ class WordQuery(Query):
     def __init__(self, model: Any, text: str, role: Role) -> None:
         """Read the words of a checked text."""
         super().__init__(model, text, role)
-        self.words: TextWords = model.words_of(text)
+        self.words: TextWords = model.text_words(text)
         self.known = self.words.coverage, self.words.unknown
 
     def vectors(self) -> npt.NDArray[np.float64]:
         """Return the vectors of the distinct words, which add up to the embedding, float64 [words, dimension]."""
         words = self.words
-        vectors: npt.NDArray[np.float64] = self.model.vectors_of(words.rows, words.spelled).astype(np.float64)
+        vectors: npt.NDArray[np.float64] = self.model.vectors_for(words.rows, words.spelled).astype(np.float64)
         length = length_of(words.counts @ vectors, self.text)
         vectors *= (words.counts / (length or 1.0))[:, None]
         return vectors
 
-    def terms(self, other: Query | None = None) -> Terms:
-        """Return a value for each pair of words, or for each word where there is no other text."""
-        if not isinstance(other, WordQuery):
+    def terms(self, other_query: Query | None = None) -> Terms:
+        """Return a value for each pair of words, or for each word where there is no second text."""
+        if not isinstance(other_query, WordQuery):
             vectors = self.vectors()
             check_pair_count(len(vectors), 1)
             pulls = vectors @ vectors.sum(axis=0)
             return Terms(pulls, self.words.row, score=float(pulls.sum()))
-        table = self._pairs(other)
-        return Terms(table.ravel(), PairTable(self.words.row, other.words.row, table.shape), score=float(table.sum()))
+        table = self._pairs(other_query)
+        return Terms(
+            table.ravel(), PairTable(self.words.row, other_query.words.row, table.shape), score=float(table.sum())
+        )
 
-    def _pairs(self, other: WordQuery) -> npt.NDArray[np.float64]:
+    def _pairs(self, other_query: WordQuery) -> npt.NDArray[np.float64]:
         """Return what each pair of words of two texts adds to their cosine, float64 [words, words]."""
-        words, others = self.words, other.words
-        first, second = len(words.rows), len(others.rows)
+        words, other_words = self.words, other_query.words
+        first, second = len(words.rows), len(other_words.rows)
         check_pair_count(first, second)
         if first > second:  # the shorter text is the one that is kept at hand
-            return other._pairs(self).T
-        vectors = _stacked(self.model.vectors_of, words, others)
-        counts = np.concatenate([words.counts, others.counts]).astype(np.float64)
+            return other_query._pairs(self).T
+        vectors = _stacked(self.model.vectors_for, words, other_words)
+        counts = np.concatenate([words.counts, other_words.counts]).astype(np.float64)
         products = plain_pair_products if native() is None else pair_products
         table, lengths = products(vectors, counts, first)
-        for text, length in zip((self.text, other.text), lengths.tolist()):
+        for text, length in zip((self.text, other_query.text), lengths.tolist()):
             if not math.isfinite(length):
                 raise not_finite(text)
         return table
 
 
-def _stacked(vectors_of: Callable[..., npt.NDArray[np.float32]], one: TextWords, other: TextWords) -> Any:
+def _stacked(vectors_for: Callable[..., npt.NDArray[np.float32]], words1: TextWords, words2: TextWords) -> Any:
     """Return the vectors of the distinct words of two texts, float32 [words, dimension]."""
-    if one.spelled is None and other.spelled is None:
-        return vectors_of(np.concatenate([one.rows, other.rows]), None)
-    return np.concatenate([vectors_of(words.rows, words.spelled) for words in (one, other)])
+    if words1.spelled is None and words2.spelled is None:
+        return vectors_for(np.concatenate([words1.rows, words2.rows]), None)
+    return np.concatenate([vectors_for(words.rows, words.spelled) for words in (words1, words2)])
 
 
 def plain_pair_products(
@@ -174,29 +178,29 @@ def plain_pair_products(
     words, dimension = vectors.shape
     wide = np.zeros((words, -(-dimension // _LANES) * _LANES))
     wide[:, :dimension] = vectors
-    parts = (slice(None, first), slice(first, None))
-    totals = [(counts[part, None] * wide[part]).sum(axis=0) for part in parts]  # one word after the other
+    text_slices = (slice(None, first), slice(first, None))
+    totals = [(counts[part, None] * wide[part]).sum(axis=0) for part in text_slices]  # one word after the other
     lengths = np.sqrt([_exact_products(total[None], total[None])[0, 0] for total in totals])
-    by, across = (counts[part] / (length or 1.0) for part, length in zip(parts, lengths.tolist()))
+    by, across = (counts[part] / (length or 1.0) for part, length in zip(text_slices, lengths.tolist()))
     return _exact_products(wide[:first], wide[first:]) * np.multiply.outer(by, across), lengths
 
 
-def _exact_products(one: npt.NDArray[np.float64], other: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-    """Return the product of each row of the one and of the other, summed as the C function sums it."""
-    sums = np.zeros((_LANES, len(one), len(other)))
-    by, across = one.T[:, :, None], np.ascontiguousarray(other.T)[:, None]
+def _exact_products(left: npt.NDArray[np.float64], right: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    """Return the product of each row of `left` and of `right`, summed as the C function sums it."""
+    sums = np.zeros((_LANES, len(left), len(right)))
+    by, across = left.T[:, :, None], np.ascontiguousarray(right.T)[:, None]
     for start in range(0, len(by), _LANES):
         sums += by[start : start + _LANES] * across[start : start + _LANES]
     four = sums[:4] + sums[4:]
-    found: npt.NDArray[np.float64] = (four[0] + four[2]) + (four[1] + four[3])
-    return found
+    products: npt.NDArray[np.float64] = (four[0] + four[2]) + (four[1] + four[3])
+    return products
 
 
 def check_pair_count(words1: int, words2: int) -> None:
     """Check that there are no more rows than anyone reads and memory holds."""
-    if words1 * words2 > _MOST_PAIRS:
+    if words1 * words2 > _MAX_PAIRS:
         raise InputError(
-            f"explaining {words1:,} x {words2:,} distinct words would give more than {_MOST_PAIRS:,} rows; "
+            f"explaining {words1:,} x {words2:,} distinct words would give more than {_MAX_PAIRS:,} rows; "
             "explain shorter passages"
         )
 
@@ -208,9 +212,9 @@ class WordList(NamedTuple):
     spans: Integers  # [words, 2] where each starts and ends in its text, in characters
     ends: Integers  # [texts] where each text's words end
 
-    def of(self, text: int) -> slice:
+    def slice_for(self, text: int) -> slice:
         """Return where the words of a text are."""
-        return part_of(self.ends, text)
+        return slice_for(self.ends, text)
 
     def sizes(self) -> Integers:
         """Return the number of words of each text, int64 [texts]."""
@@ -225,10 +229,10 @@ class WordList(NamedTuple):
         texts = len(self.ends)
         return np.bincount(self.texts() * values + self.values, minlength=texts * values).reshape(texts, values)
 
-    def kept(self, which: npt.NDArray[np.bool_]) -> WordList:
+    def select(self, mask: npt.NDArray[np.bool_]) -> WordList:
         """Return some of the words."""
-        places = np.flatnonzero(which)
-        return WordList(self.values[places], self.spans[places], np.searchsorted(places, self.ends))
+        positions = np.flatnonzero(mask)
+        return WordList(self.values[positions], self.spans[positions], np.searchsorted(positions, self.ends))
 
 
 class Groups(NamedTuple):
@@ -240,23 +244,25 @@ class Groups(NamedTuple):
     ends: Integers  # [texts] where each text's groups end
 
     @classmethod
-    def of(cls, words: WordList, limit: int) -> Groups:
+    def from_words(cls, words: WordList, limit: int) -> Groups:
         """Group words whose values are from 0 to `limit` - 1, in the order of their first places."""
         if native() is not None:
             return cls(*group_words(words.values, words.ends, limit))
-        return cls.plainly(words)
+        return cls.from_words_plainly(words)
 
     @classmethod
-    def plainly(cls, words: WordList) -> Groups:
+    def from_words_plainly(cls, words: WordList) -> Groups:
         """Return what the C function finds."""
-        every = [(words.values[words.of(text)], words.of(text).start) for text in range(len(words.ends))]
-        found = [(values, start, *plain_distinct(values)) for values, start in every]
-        none = np.zeros(0, np.int64)
+        segments = [
+            (words.values[words.slice_for(text)], words.slice_for(text).start) for text in range(len(words.ends))
+        ]
+        groups = [(values, start, *plain_distinct(values)) for values, start in segments]
+        empty = np.zeros(0, np.int64)
         return cls(
-            np.concatenate([none, *(values[first] for values, _, first, _, _ in found)]),
-            np.concatenate([none, *(counts for _, _, _, counts, _ in found)]),
-            np.concatenate([none, *(start + np.argsort(which, kind="stable") for _, start, _, _, which in found)]),
-            np.cumsum([len(first) for _, _, first, _, _ in found], dtype=np.int64),
+            np.concatenate([empty, *(values[first] for values, _, first, _, _ in groups)]),
+            np.concatenate([empty, *(counts for _, _, _, counts, _ in groups)]),
+            np.concatenate([empty, *(start + np.argsort(which, kind="stable") for _, start, _, _, which in groups)]),
+            np.cumsum([len(first) for _, _, first, _, _ in groups], dtype=np.int64),
         )
 
 
@@ -270,21 +276,21 @@ class WordPairs:
         """Take the query's words that have a row, those beyond the table in `spelled`, and what some words count."""
         # `weight` is what cosines are multiplied by.
         self._model = model
-        places = spans_by(zip(words.values.tolist(), map(tuple, words.spans.tolist())))
-        self._rows = np.array(list(places), np.int64)
-        counts = np.array([len(spans) for spans in places.values()], np.float32)
-        vectors = model.vectors_of(self._rows, spelled) * counts[:, None]
+        spans_by_row = spans_by(zip(words.values.tolist(), map(tuple, words.spans.tolist())))
+        self._rows = np.array(list(spans_by_row), np.int64)
+        counts = np.array([len(spans) for spans in spans_by_row.values()], np.float32)
+        vectors = model.vectors_for(self._rows, spelled) * counts[:, None]
         self._vectors = vectors * np.float32(weight / (np.linalg.norm(vectors.sum(axis=0)) or 1.0))
         for word, factor in factors.items():
             self._vectors[self._rows == model.vocabulary.row(JOINER.join(word.split()))] *= np.float32(factor)
-        self._query, self._spelled, self._places = query, spelled, list(places.values())
-        self._made: dict[int, Row] = {}  # the words of the query that rows were made of
+        self._query, self._spelled, self._spans = query, spelled, list(spans_by_row.values())
+        self._row_cache: dict[int, Row] = {}  # the words of the query that rows were made of
 
-    def _word(self, number: int) -> Row:
-        row = self._made.get(number)
+    def _word(self, index: int) -> Row:
+        row = self._row_cache.get(index)
         if row is None:
-            places = self._places[number], int(self._rows[number])
-            row = self._made[number] = self._word_row(self._query, *places, self._spelled)
+            row = self._word_row(self._query, self._spans[index], int(self._rows[index]), self._spelled)
+            self._row_cache[index] = row
         return row
 
     @property
@@ -297,62 +303,64 @@ class WordPairs:
         """Return what gives the terms of each of `texts`, whose words are `words`: a value for each pair of words."""
         first, _, which = distinct(words.values)
         rows = words.values[first]
-        found = words._replace(values=which)
-        groups = Groups.of(found, len(rows))
+        indexed_words = words._replace(values=which)
+        groups = Groups.from_words(indexed_words, len(rows))
         bulk = self._model.compiled(texts)
         if bulk is None or spelled:
-            vectors = self._model.vectors_of(rows, spelled)
+            vectors = self._model.vectors_for(rows, spelled)
             products = (vectors @ self._vectors.T).astype(np.float64)
-            counts = found.counts(len(rows)).astype(np.float32)
+            counts = indexed_words.counts(len(rows)).astype(np.float32)
             lengths = np.linalg.norm(counts @ vectors, axis=1).astype(np.float64)
         else:
             narrow = rows.astype(np.int32), words.values.astype(np.int32)
             products, lengths = bulk.table.products(*narrow, words.ends, self._vectors)
         lengths[lengths == 0] = 1.0
-        marks = products.sum(axis=1)[which] / np.repeat(lengths, found.sizes())
+        marks = products.sum(axis=1)[which] / np.repeat(lengths, indexed_words.sizes())
         shares = groups.counts / np.repeat(lengths, np.diff(groups.ends, prepend=0))
-        values, last, asked = products[groups.values] * shares[:, None], groups.counts.cumsum(), len(self._rows)
+        values, last, n_query_words = products[groups.values] * shares[:, None], groups.counts.cumsum(), len(self._rows)
 
         def terms(text: int) -> Terms:
-            own, mine = found.of(text), part_of(groups.ends, text)
-            made: dict[int, Row] = {}
+            word_slice, group_slice = indexed_words.slice_for(text), slice_for(groups.ends, text)
+            row_cache: dict[int, Row] = {}
 
-            def row(number: int) -> Row:
-                column, first = divmod(number, asked)
-                if column not in made:
-                    spans = as_spans(found.spans[groups.order[part_of(last, mine.start + column)]])
-                    made[column] = self._word_row(texts[text], spans, int(rows[groups.values[mine][column]]), spelled)
-                return pair_row(self._word(first), made[column])
+            def row(pair: int) -> Row:
+                column, first = divmod(pair, n_query_words)
+                if column not in row_cache:
+                    spans = as_spans(indexed_words.spans[groups.order[slice_for(last, group_slice.start + column)]])
+                    row_cache[column] = self._word_row(
+                        texts[text], spans, int(rows[groups.values[group_slice][column]]), spelled
+                    )
+                return pair_row(self._word(first), row_cache[column])
 
-            return Terms(values[mine].ravel(), row, marks[own], found.spans[own])
+            return Terms(values[group_slice].ravel(), row, marks[word_slice], indexed_words.spans[word_slice])
 
         return terms
 
     def _word_row(self, text: str, spans: tuple[Span, ...], row: int, spelled: SpelledRows | None) -> Row:
         """Return a word as the user wrote it, with the vocabulary's if that is more than another case; its places."""
-        stands = as_phrase(normalize(text[slice(*spans[0])]).text)
-        if row < len(self._model.vocabulary) and (known := self._model.vocabulary.forms[row]) in stands.split(JOINER):
-            stands = known  # one of the words that a single character stands for
-        name, known = named(stands, row, self._model.vocabulary, spelled)
-        return Row(name, (name,), 0.0, 0.0, spans, (), (), (known, lowercase(stands)) if spelled else (known,))
+        phrase = as_phrase(normalize(text[slice(*spans[0])]).text)
+        if row < len(self._model.vocabulary) and (form := self._model.vocabulary.forms[row]) in phrase.split(JOINER):
+            phrase = form  # one of the words that a single character stands for
+        name, read_as = display_names(phrase, row, self._model.vocabulary, spelled)
+        return Row(name, (name,), 0.0, 0.0, spans, (), (), (read_as, lowercase(phrase)) if spelled else (read_as,))
 
 
-def part_of(ends: Integers, number: int) -> slice:
+def slice_for(ends: Integers, index: int) -> slice:
     """Return where the items of one of several things are, which end at `ends`."""
-    return slice(int(ends[number - 1]) if number else 0, int(ends[number]))
+    return slice(int(ends[index - 1]) if index else 0, int(ends[index]))
 
 
-def as_spans(places: Integers) -> tuple[Span, ...]:
+def as_spans(edges: Integers) -> tuple[Span, ...]:
     """Return starts and ends [n, 2] as spans."""
-    return tuple([(start, end) for start, end in places.tolist()])
+    return tuple([(start, end) for start, end in edges.tolist()])
 
 
-def spans_by(places: Iterable[tuple[Item, Span]]) -> dict[Item, tuple[Span, ...]]:
+def spans_by(items: Iterable[tuple[Item, Span]]) -> dict[Item, tuple[Span, ...]]:
     """Return where each item stands, by items in the order of their first places."""
-    found: dict[Item, list[Span]] = {}
-    for item, span in places:
-        found.setdefault(item, []).append(span)
-    return {item: tuple(spans) for item, spans in found.items()}
+    spans_by_item: dict[Item, list[Span]] = {}
+    for item, span in items:
+        spans_by_item.setdefault(item, []).append(span)
+    return {item: tuple(spans) for item, spans in spans_by_item.items()}
 
 
 def distinct(values: Integers) -> tuple[Integers, Integers, Integers]:
@@ -365,11 +373,13 @@ def distinct(values: Integers) -> tuple[Integers, Integers, Integers]:
 
 def plain_distinct(values: Integers) -> tuple[Integers, Integers, Integers]:
     """Return what `distinct` does, by sorting."""
-    known = np.flatnonzero(values >= 0)
-    _, first, inverse, counts = np.unique(values[known], return_index=True, return_inverse=True, return_counts=True)
+    nonnegative = np.flatnonzero(values >= 0)
+    _, first, inverse, counts = np.unique(
+        values[nonnegative], return_index=True, return_inverse=True, return_counts=True
+    )
     order = np.argsort(first)
     numbers = np.empty(len(order), np.int64)
     numbers[order] = np.arange(len(order))
     which = np.full(len(values), -1, np.int64)
-    which[known] = numbers[inverse]
-    return known[first[order]], counts[order], which
+    which[nonnegative] = numbers[inverse]
+    return nonnegative[first[order]], counts[order], which

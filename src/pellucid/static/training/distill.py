@@ -53,7 +53,7 @@ Teacher = Union[str, "SentenceTransformer"]
 _PCA_SAMPLE = 100_000  # sentences, as in the paper's code
 _BLOCK = 16_384  # sentences at a time
 _SHARD = 8_192  # sentences between two checkpoints of the store
-_HELD_OUT, _MOST_HELD_OUT = 50, 500  # one sentence in so many, at most so many
+_HELD_OUT, _MAX_HELD_OUT = 50, 500  # one sentence in so many, at most so many
 
 
 @dataclass(frozen=True)
@@ -193,7 +193,7 @@ def distill_extraction(
     pca.check(extraction.vectors.shape[1])
     seen = np.flatnonzero(np.any(extraction.vectors != 0, axis=1))[: pca.vocabulary]
     vocabulary = Vocabulary([extraction.words[row] for row in seen], subwords)
-    bags = Bags.of(extraction.sentences, vocabulary)
+    bags = Bags.from_sentences(extraction.sentences, vocabulary)
     vectors = project(extraction.vectors[seen], bags, pca)
     if refinement.steps:
         teacher_vectors = extraction.teacher_vectors
@@ -269,7 +269,7 @@ def _trained_further(
         bags, taught = store_sentences(work, model.vocabulary, teacher, corpus, extraction, origin, show_progress_bar)
     if not len(bags):
         raise CorpusError("no sentence of the corpus holds two words that the model knows; is it another language?")
-    count = len(bags) - min(len(bags) // _HELD_OUT, _MOST_HELD_OUT)  # the last ones are held out; nothing is copied
+    count = len(bags) - min(len(bags) // _HELD_OUT, _MAX_HELD_OUT)  # the last ones are held out; nothing is copied
     middle = bags.offsets[count]
     training = Bags(bags.rows[:middle], bags.offsets[: count + 1])
     held_out = Bags(bags.rows[middle:], bags.offsets[count:] - middle)
@@ -277,9 +277,9 @@ def _trained_further(
         refined = refine(vectors, training, taught[:count], refinement, work=work, show_progress_bar=show_progress_bar)
     used = int(np.count_nonzero(np.bincount(training.rows, minlength=len(vectors))))
     agreements = (_agreement(table, held_out, taught[count:]) for table in (vectors, refined))
-    made = StaticEmbedder(model.vocabulary, refined * np.float32(scale_of(vectors)))
-    made.report = Retraining(len(training), len(held_out), len(vectors), used, *agreements)
-    return made
+    retrained = StaticEmbedder(model.vocabulary, refined * np.float32(scale_of(vectors)))
+    retrained.report = Retraining(len(training), len(held_out), len(vectors), used, *agreements)
+    return retrained
 
 
 def store_sentences(
@@ -301,16 +301,16 @@ def store_sentences(
                 if opened is None:
                     opened = load(teacher)
                     claim_model(work.facts, opened, work.path)
-                bags = Bags.of(shard, vocabulary)
-                kept = np.flatnonzero(np.diff(bags.offsets) >= 2)
-                if len(kept):
+                bags = Bags.from_sentences(shard, vocabulary)
+                usable = np.flatnonzero(np.diff(bags.offsets) >= 2)
+                if len(usable):
                     if "offsets" not in work:
                         work.append("offsets", np.zeros(1, np.int64))
-                    known, bags = work.rows("rows"), bags.take(kept)
-                    vectors = unit_vectors(opened, [settings.prompt + shard[n] for n in kept.tolist()])
+                    n_stored_rows, bags = work.rows("rows"), bags.take(usable)
+                    vectors = unit_vectors(opened, [settings.prompt + shard[n] for n in usable.tolist()])
                     work.append("teacher", vectors.astype(np.float16))
                     work.append("rows", bags.rows)
-                    work.append("offsets", bags.offsets[1:] + known)
+                    work.append("offsets", bags.offsets[1:] + n_stored_rows)
             progress.advance(len(shard))
     if "teacher" not in work:
         return Bags(np.zeros(0, np.int64), np.zeros(1, np.int64)), np.zeros((0, 0), np.float16)
@@ -323,5 +323,5 @@ def _agreement(vectors: Vectors, bags: Bags, teacher_vectors: npt.NDArray[np.flo
         return None
     units, teacher = unit_rows(bags.means(vectors)), teacher_vectors.astype(np.float32)
     upper = np.triu_indices(len(units), 1)
-    ours, theirs = (units @ units.T)[upper], (teacher @ teacher.T)[upper]
-    return spearman(ours, theirs)
+    student_cosines, teacher_cosines = (units @ units.T)[upper], (teacher @ teacher.T)[upper]
+    return spearman(student_cosines, teacher_cosines)

@@ -103,7 +103,7 @@ def extract(
     with WorkFolder(work_dir) as work:
         corpus = spool(corpus, work)
         words, total = count_words(teacher, corpus, work, settings, show_progress_bar)
-        number_of = {word: row for row, word in enumerate(words)}
+        row_by_word = {word: row for row, word in enumerate(words)}
         sums = np.zeros((len(words), int(teacher[0].get_embedding_dimension())), np.float32)
         used = np.zeros(len(words), np.int32)
         if "sums" in work:
@@ -116,7 +116,7 @@ def extract(
                 if done:
                     progress.advance(len(shard))
                     continue
-                work.append("teacher", _encode_shard(teacher, shard, number_of, (sums, used), settings, progress))
+                work.append("teacher", _encode_shard(teacher, shard, row_by_word, (sums, used), settings, progress))
                 work.save("sums", {"sums": sums, "used": used})
         return Extraction(
             words=words,
@@ -136,10 +136,10 @@ def prompted(settings: ExtractionSettings, teacher: SentenceTransformer) -> Extr
 def usable_sentences(corpus: Corpus, settings: ExtractionSettings) -> Iterator[str]:
     """Yield the sentences of `corpus` that `settings` takes, in order; the same at every call."""
     shortest, longest = settings.sentence_words
-    taken = 0
+    n_usable = 0
     seen: Counter[str] = Counter()
     for text in read_texts(corpus):
-        if taken == settings.max_sentences:
+        if n_usable == settings.max_sentences:
             return
         if len(text) > longest * 100:
             continue
@@ -150,7 +150,7 @@ def usable_sentences(corpus: Corpus, settings: ExtractionSettings) -> Iterator[s
             if all(seen[word] >= settings.enough for word in words):
                 continue
             seen.update(words)
-        taken += 1
+        n_usable += 1
         yield canonicalize(text)
 
 
@@ -160,11 +160,11 @@ def shards(
     """Yield the usable sentences of a corpus, `size` at a time, and whether an earlier run has done them."""
     # What was appended and saved for a shard is committed when the next one is asked for.
     sentences = usable_sentences(_reread(corpus, work), settings)
-    for number, shard in enumerate(iter(lambda: list(islice(sentences, size)), [])):
-        done = number < work.facts.get("shards_done", 0)
+    for index, shard in enumerate(iter(lambda: list(islice(sentences, size)), [])):
+        done = index < work.facts.get("shards_done", 0)
         yield shard, done
         if not done:
-            work.commit({"shards_done": number + 1})
+            work.commit({"shards_done": index + 1})
 
 
 def spool(corpus: Corpus, work: WorkFolder) -> Corpus:
@@ -192,9 +192,9 @@ def count_words(
     show_progress_bar: bool,
 ) -> tuple[list[str], int]:
     """Return the words of a spooled `corpus`, most frequent first, and its usable sentences, counted once in `work`."""
-    asked = asdict(settings)
-    del asked["batch_size"]  # changes the speed, not the result
-    work.claim({"teacher": fingerprint(EncoderEmbedder(teacher))["stored"], **asked})
+    options = asdict(settings)
+    del options["batch_size"]  # changes the speed, not the result
+    work.claim({"teacher": fingerprint(EncoderEmbedder(teacher))["stored"], **options})
     if "words" in work:
         return list(read_texts(work.file("words"))), work.facts["sentences"]
     counter: Counter[str] = Counter()
@@ -210,12 +210,12 @@ def count_words(
             f"{settings.sentence_words[1]} words; give sentences of that length, one a row"
         )
     ranked = sorted(counter.items(), key=lambda item: (-item[1], item[0]))[: settings.max_vocabulary]
-    kept = [(word, count) for word, count in ranked if count >= settings.min_count]
-    if not kept:
+    frequent = [(word, count) for word, count in ranked if count >= settings.min_count]
+    if not frequent:
         raise CorpusError(f"no word occurs {settings.min_count} times in the corpus; lower min_count")
-    words = [word for word, _ in kept]
+    words = [word for word, _ in frequent]
     work.save_texts("words", words)
-    work.append("counts", np.array([count for _, count in kept], np.int64))
+    work.append("counts", np.array([count for _, count in frequent], np.int64))
     work.commit({"sentences": total})
     return words, total
 
@@ -229,7 +229,7 @@ def _words(sentence: str, settings: ExtractionSettings) -> list[Word]:
 def _encode_shard(
     teacher: SentenceTransformer,
     shard: list[str],
-    number_of: dict[str, int],
+    row_by_word: dict[str, int],
     sums: tuple[Vectors, npt.NDArray[np.int32]],
     settings: ExtractionSettings,
     progress: Progress,
@@ -243,12 +243,12 @@ def _encode_shard(
         texts = [shard[i] for i in rows]
         sentence_vectors, token_vectors, offsets = forward(teacher, texts, settings.prompt)
         words = [_words(text, settings) for text in texts]
-        return sentence_vectors, word_vectors(texts, words, token_vectors, offsets, number_of)
+        return sentence_vectors, word_vectors(texts, words, token_vectors, offsets, row_by_word)
 
     with one_thread_a_batch(teacher) as workers:
-        for rows, (sentence_vectors, (word_rows, found)) in zip(batches, workers.map(read, batches)):
+        for rows, (sentence_vectors, (word_rows, occurrence_vectors)) in zip(batches, workers.map(read, batches)):
             vectors[rows] = sentence_vectors
-            _add_at_most(*sums, word_rows, found, settings.occurrences)
+            _add_at_most(*sums, word_rows, occurrence_vectors, settings.occurrences)
             progress.advance(len(rows))
     return vectors
 
@@ -295,7 +295,7 @@ def word_vectors(
     words: Sequence[Sequence[Word]],
     token_vectors: Vectors,
     offsets: npt.NDArray[np.int64],
-    number_of: dict[str, int],
+    row_by_word: dict[str, int],
 ) -> WordVectors:
     """Return the vocabulary row [n] and the vector [n, d] of every whole word occurrence in the batch."""
     starts = np.cumsum([0, *(len(text) + 1 for text in texts)])
@@ -304,7 +304,7 @@ def word_vectors(
     for text_start, text_words, spans in zip(starts, words, offsets):
         seen_to = spans[:, 1].max()  # a truncated text ends here; a word cut in two does not count
         for word in text_words:
-            row = number_of.get(word.text, -1)
+            row = row_by_word.get(word.text, -1)
             if row >= 0 and word.end <= seen_to:
                 occurrence_at[text_start + word.start : text_start + word.end] = len(rows)
                 rows.append(row)
@@ -316,9 +316,9 @@ def word_vectors(
     sums = np.zeros((len(rows), token_vectors.shape[2]), np.float32)
     np.add.at(sums, occurrence, token_vectors[batch, position])
     pieces = np.bincount(occurrence, minlength=len(rows))
-    whole = pieces > 0
-    means: Vectors = (sums[whole] / pieces[whole, None]).astype(np.float32)
-    return np.array(rows, np.int64)[whole], means
+    has_pieces = pieces > 0
+    means: Vectors = (sums[has_pieces] / pieces[has_pieces, None]).astype(np.float32)
+    return np.array(rows, np.int64)[has_pieces], means
 
 
 def _add_at_most(
@@ -328,6 +328,6 @@ def _add_at_most(
     order = np.argsort(rows, kind="stable")
     ranked = rows[order]
     rank = np.arange(len(ranked)) - np.searchsorted(ranked, ranked)  # how many of the same word came before it
-    taken = order[used[ranked] + rank < limit]
-    np.add.at(sums, rows[taken], vectors[taken])
-    np.add.at(used, rows[taken], 1)
+    selected = order[used[ranked] + rank < limit]
+    np.add.at(sums, rows[selected], vectors[selected])
+    np.add.at(used, rows[selected], 1)

@@ -108,8 +108,8 @@ def distill_languages(
     corpora = {code: _spooled(code, corpus, work_dir / code) for code, corpus in corpora.items()}
     teacher = open_teacher(teacher)
     pca.check(int(teacher[0].get_embedding_dimension()))
-    asked = prompted(extraction or ExtractionSettings(cased=True), teacher)
-    settings = {code: replace(asked, language=code) for code in corpora}
+    shared_settings = prompted(extraction or ExtractionSettings(cased=True), teacher)
+    settings = {code: replace(shared_settings, language=code) for code in corpora}
     words: dict[str, None] = {}
     for code, corpus in corpora.items():
         with WorkFolder(work_dir / code) as work:
@@ -117,8 +117,10 @@ def distill_languages(
     check_known(Vocabulary(list(words)), parallel)
     brought = {}
     for code, corpus in corpora.items():
-        found = extract(teacher, corpus, work_dir / code, settings[code], show_progress_bar=show_progress_bar)
-        brought[code] = LanguageWords(found.words, found.counts, found.vectors, _sample(found.sentences))
+        extracted = extract(teacher, corpus, work_dir / code, settings[code], show_progress_bar=show_progress_bar)
+        brought[code] = LanguageWords(
+            extracted.words, extracted.counts, extracted.vectors, _sample(extracted.sentences)
+        )
     subwords = subwords_of(teacher)
     return join_languages(
         brought, parallel, subwords, pca, tuning, work_dir=work_dir, show_progress_bar=show_progress_bar
@@ -160,21 +162,21 @@ def merge_words(languages: Sequence[LanguageWords], limit: int | None = None) ->
     A word of several languages gets the average of its vectors there. The order is by frequency: a word's share of its
     language's text, summed over the languages. `limit` keeps so many words of each language, the most frequent.
     """
-    row_of: dict[str, int] = {}
-    kept = [np.flatnonzero(np.any(language.vectors != 0, axis=1))[:limit] for language in languages]
+    row_by_word: dict[str, int] = {}
+    selected = [np.flatnonzero(np.any(language.vectors != 0, axis=1))[:limit] for language in languages]
     rows = [
-        np.array([row_of.setdefault(language.words[i], len(row_of)) for i in seen], np.int64)
-        for language, seen in zip(languages, kept)
+        np.array([row_by_word.setdefault(language.words[i], len(row_by_word)) for i in seen], np.int64)
+        for language, seen in zip(languages, selected)
     ]
-    sums = np.zeros((len(row_of), languages[0].vectors.shape[1]), np.float32)
-    number, share = np.zeros(len(row_of), np.int64), np.zeros(len(row_of))
-    for language, seen, places in zip(languages, kept, rows):
-        sums[places] += language.vectors[seen]  # a word occurs once in a language
-        number[places] += 1
-        share[places] += language.counts[seen] / language.counts.sum()
+    sums = np.zeros((len(row_by_word), languages[0].vectors.shape[1]), np.float32)
+    n_languages, share = np.zeros(len(row_by_word), np.int64), np.zeros(len(row_by_word))
+    for language, seen, targets in zip(languages, selected, rows):
+        sums[targets] += language.vectors[seen]  # a word occurs once in a language
+        n_languages[targets] += 1
+        share[targets] += language.counts[seen] / language.counts.sum()
     order = np.argsort(-share, kind="stable")
-    words = list(row_of)
-    vectors: Vectors = (sums[order] / number[order, None]).astype(np.float32)
+    words = list(row_by_word)
+    vectors: Vectors = (sums[order] / n_languages[order, None]).astype(np.float32)
     return [words[row] for row in order], vectors
 
 
@@ -189,16 +191,16 @@ def check_pairs(languages: Mapping[str, object], parallel: Parallel) -> None:
         for code in pair:
             if code not in languages:
                 raise InputError(f"parallel text {'-'.join(pair)}: {code!r} is not among {', '.join(languages)}")
-        one, other = (group_of[code] for code in pair)
-        if one is not other:
-            one.extend(other)
-            group_of.update(dict.fromkeys(other, one))
-    first, *others = {id(group): group for group in group_of.values()}.values()
-    if others:
-        groups = " | ".join(", ".join(group) for group in (first, *others))
+        group1, group2 = (group_of[code] for code in pair)
+        if group1 is not group2:
+            group1.extend(group2)
+            group_of.update(dict.fromkeys(group2, group1))
+    first_group, *other_groups = {id(group): group for group in group_of.values()}.values()
+    if other_groups:
+        groups = " | ".join(", ".join(group) for group in (first_group, *other_groups))
         raise InputError(
             f"these languages share no parallel text: {groups}. Without it they would not come to one space; "
-            f"give text such as {first[0]}-{others[0][0]}"
+            f"give text such as {first_group[0]}-{other_groups[0][0]}"
         )
 
 
@@ -221,22 +223,22 @@ def check_known(vocabulary: Vocabulary, parallel: Parallel) -> None:
 def _spooled(code: str, corpus: Corpus, work_dir: Path) -> Corpus:
     """Return a corpus as a file, its script checked."""
     with WorkFolder(work_dir) as work:
-        kept = spool(corpus, work)
-        check_script(code, kept)
+        spooled = spool(corpus, work)
+        check_script(code, spooled)
         work.commit()  # only now: a corpus that was refused must not be kept for the next try
-    return kept
+    return spooled
 
 
 def _sentence_means(vectors: Vectors, languages: Mapping[str, LanguageWords], vocabulary: Vocabulary) -> Vectors:
     """Return the means of the words of sentences, as many of each language."""
-    bags = {code: Bags.of(_sample(brought.sentences), vocabulary) for code, brought in languages.items()}
+    bags = {code: Bags.from_sentences(_sample(brought.sentences), vocabulary) for code, brought in languages.items()}
     filled = {code: np.flatnonzero(np.diff(bag.offsets)) for code, bag in bags.items()}
     count = min(map(len, filled.values()))
     if not count:
         empty = next(code for code, sentences in filled.items() if not len(sentences))
         raise CorpusError(f"no sentence of {empty!r} holds a word of the vocabulary")
     return np.concatenate(
-        [bags[code].take(found[_spread(len(found), count)]).means(vectors) for code, found in filled.items()]
+        [bags[code].take(indices[_spread(len(indices), count)]).means(vectors) for code, indices in filled.items()]
     )
 
 
@@ -271,22 +273,22 @@ def _bags_in_blocks(files: ParallelFiles, languages: Languages, vocabulary: Voca
     pairs = read_parallel(files, languages)
     while block := list(islice(pairs, _BLOCK)):
         first, second = zip(*block)
-        yield Bags.of(first, vocabulary), Bags.of(second, vocabulary)
+        yield Bags.from_sentences(first, vocabulary), Bags.from_sentences(second, vocabulary)
 
 
 class _Pairs(NamedTuple):
     """The sentence pairs of the known language and a new one."""
 
     codes: Languages
-    known: Sequence[str]
-    new: Sequence[str]
+    known_sentences: Sequence[str]
+    new_sentences: Sequence[str]
 
 
 def add_languages(
     model: StaticEmbedder,
     parallel: Parallel,
     *,
-    known: str = "en",
+    known_language: str = "en",
     vocabulary: int = 50_000,
     min_count: int = 2,
     tuning: TuningSettings | None = None,
@@ -300,8 +302,8 @@ def add_languages(
 
     Args:
         model: a static model of the known language.
-        parallel: translated sentences by pair of codes, one of them `known`.
-        known: the code of the language that the model knows.
+        parallel: translated sentences by pair of codes, one of them `known_language`.
+        known_language: the code of the language that the model knows.
         vocabulary: words of each new language at most, the most frequent.
         min_count: a word must occur this often. The single characters of scripts without spaces are taken in any case
             and beyond `vocabulary`, so that every text of such a script can be cut.
@@ -324,22 +326,33 @@ def add_languages(
     """
     static_model(model, "adding languages")
     tuning = tuning or TuningSettings()
-    texts = [_read(codes, files, known) for codes, files in parallel.items()]
+    texts = [_read(codes, files, known_language) for codes, files in parallel.items()]
     if not texts:
         raise InputError("there is no parallel text; give some, such as {('en', 'de'): 'pairs.tsv'}")
-    frequent = [_frequent(pairs.codes[1], pairs.new, vocabulary, min_count, model.vocabulary.cased) for pairs in texts]
-    new = dict.fromkeys(word for found in frequent for word in found if word not in model.vocabulary)
+    frequent = [
+        _frequent(pairs.codes[1], pairs.new_sentences, vocabulary, min_count, model.vocabulary.cased) for pairs in texts
+    ]
+    new = dict.fromkeys(word for language_words in frequent for word in language_words if word not in model.vocabulary)
     grown = model.vocabulary.with_words([*model.vocabulary.words, *new])
-    bags = [PairBags("-".join(pairs.codes), Bags.of(pairs.known, grown), Bags.of(pairs.new, grown)) for pairs in texts]
+    bags = [
+        PairBags(
+            "-".join(pairs.codes),
+            Bags.from_sentences(pairs.known_sentences, grown),
+            Bags.from_sentences(pairs.new_sentences, grown),
+        )
+        for pairs in texts
+    ]
     vectors = _joined(model, texts, bags, len(grown))
     if tuning.steps:
         names = {"-".join(codes): file_names(files) for codes, files in parallel.items()}
         folder = None if work_dir is None else Path(work_dir)
-        others = {"vocabulary": vocabulary, "min_count": min_count, "texts": names}
-        with tuning_folder(folder, tuning, others) as work:
+        run_settings = {"vocabulary": vocabulary, "min_count": min_count, "texts": names}
+        with tuning_folder(folder, tuning, run_settings) as work:
             if work is not None:
                 for name, pairs in zip(names, texts, strict=True):
-                    work.note_texts(name, map("\t".join, zip(pairs.known, pairs.new, strict=True)), names[name])
+                    work.note_texts(
+                        name, map("\t".join, zip(pairs.known_sentences, pairs.new_sentences, strict=True)), names[name]
+                    )
             vectors = tune_on_pairs(vectors, bags, tuning, work=work, show_progress_bar=show_progress_bar)
     return StaticEmbedder(grown, vectors)
 
@@ -358,32 +371,33 @@ def anchored_words(
     pairs = _read(languages, files, languages[0])
     anchors = _anchors(encode, pairs)
     brought = {}
-    for code, sentences in zip(languages, (pairs.known, pairs.new), strict=True):
-        known = Vocabulary(_frequent(code, sentences, vocabulary, min_count, cased=False))
-        counts, means = _means(Bags.of(sentences, known), anchors, len(known))
-        brought[code] = LanguageWords(known.words, counts, means.astype(np.float32), sentences)
+    for code, sentences in zip(languages, (pairs.known_sentences, pairs.new_sentences), strict=True):
+        language_vocabulary = Vocabulary(_frequent(code, sentences, vocabulary, min_count, cased=False))
+        counts, means = _means(Bags.from_sentences(sentences, language_vocabulary), anchors, len(language_vocabulary))
+        brought[code] = LanguageWords(language_vocabulary.words, counts, means.astype(np.float32), sentences)
     return brought
 
 
-def _read(codes: Languages, files: ParallelFiles, known: str) -> _Pairs:
+def _read(codes: Languages, files: ParallelFiles, known_language: str) -> _Pairs:
     """Return the sentence pairs of a file, the known language first."""
-    if known not in codes or codes[0] == codes[1]:
+    if known_language not in codes or codes[0] == codes[1]:
         raise InputError(
-            f"parallel text {'-'.join(codes)} is not of {known!r} and another language; a language is added through "
-            f"its translations into {known!r}, or give with known= the language that the model knows"
+            f"parallel text {'-'.join(codes)} is not of {known_language!r} and another language; a language is added "
+            f"through its translations into {known_language!r}, or give with known_language= the language that the "
+            "model knows"
         )
     pairs = list(read_parallel(files, codes))
     if not pairs:
         raise CorpusError(f"{file_names(files)} holds no sentence pair for {'-'.join(codes)}")
     sides = dict(zip(codes, zip(*pairs, strict=True), strict=True))
-    new = codes[1] if codes[0] == known else codes[0]
-    check_script(new, sides[new])
-    return _Pairs((known, new), sides[known], sides[new])
+    new_language = codes[1] if codes[0] == known_language else codes[0]
+    check_script(new_language, sides[new_language])
+    return _Pairs((known_language, new_language), sides[known_language], sides[new_language])
 
 
-def _frequent(language: str, sentences: Sequence[str], most: int, min_count: int, cased: bool) -> list[str]:
+def _frequent(language: str, sentences: Sequence[str], max_words: int, min_count: int, cased: bool) -> list[str]:
     """Return the words of a new language, most frequent first, in lower case unless the known words are cased."""
-    for name, value in (("vocabulary", most), ("min_count", min_count)):
+    for name, value in (("vocabulary", max_words), ("min_count", min_count)):
         if value < 1:
             raise InputError(f"{name} is {value}; it must be at least 1")
     find = word_finder(language)
@@ -391,27 +405,31 @@ def _frequent(language: str, sentences: Sequence[str], most: int, min_count: int
     for sentence in sentences:
         counts.update(word.text if cased else lowercase(word.text) for word in find(sentence))
     characters = dict.fromkeys(c for word in counts for c in word if unspaced_run.match(c))
-    kept = [word for word, count in counts.most_common() if count >= min_count]
-    return [*dict.fromkeys([*kept[:most], *characters])]
+    frequent = [word for word, count in counts.most_common() if count >= min_count]
+    return [*dict.fromkeys([*frequent[:max_words], *characters])]
 
 
 def _joined(model: StaticEmbedder, texts: Sequence[_Pairs], bags: Sequence[PairBags], words: int) -> Vectors:
     """Return the table of so many words, float32 [words, d]: each the average of what it is in the languages."""
-    own = model.word_vectors(np.arange(len(model.vocabulary))).astype(np.float64)
-    total, weight = np.zeros((words, own.shape[1])), np.zeros(words)
+    model_vectors = model.word_vectors(np.arange(len(model.vocabulary))).astype(np.float64)
+    total, weight = np.zeros((words, model_vectors.shape[1])), np.zeros(words)
     for pairs, pair in zip(texts, bags, strict=True):
         anchors = _anchors(model.encode, pairs)
         counts, means = _means(pair.second, anchors, words)
         centred = (means - anchors.mean(axis=0)) * (counts / (counts + _SHRINKAGE))[:, None]
         seen = counts > 0
-        centred[seen] *= scale_of(own) / scale_of(centred[seen])
+        centred[seen] *= scale_of(model_vectors) / scale_of(centred[seen])
         share = counts / max(counts.sum(), 1)
         total[seen] += share[seen, None] * centred[seen]
         weight += share
-    known = np.bincount(np.concatenate([pair.first.rows for pair in bags]), minlength=words)[: len(own)]
-    share = np.maximum(known / max(known.sum(), 1), 1e-12)  # a word that never occurs here is its own if no one else's
-    total[: len(own)] += share[:, None] * own
-    weight[: len(own)] += share
+    model_counts = np.bincount(np.concatenate([pair.first.rows for pair in bags]), minlength=words)[
+        : len(model_vectors)
+    ]
+    share = np.maximum(
+        model_counts / max(model_counts.sum(), 1), 1e-12
+    )  # a word that never occurs here is its own if no one else's
+    total[: len(model_vectors)] += share[:, None] * model_vectors
+    weight[: len(model_vectors)] += share
     vectors: Vectors = (total / np.maximum(weight, 1e-300)[:, None]).astype(np.float32)
     return vectors
 
@@ -428,5 +446,5 @@ def _means(bags: Bags, anchors: Floats, words: int) -> tuple[npt.NDArray[np.int6
 
 def _anchors(encode: Callable[[list[str]], Any], pairs: _Pairs) -> Floats:
     """Return the vectors of the known sides at length 1."""
-    blocks = [pairs.known[start : start + _BLOCK] for start in range(0, len(pairs.known), _BLOCK)]
+    blocks = [pairs.known_sentences[start : start + _BLOCK] for start in range(0, len(pairs.known_sentences), _BLOCK)]
     return np.concatenate([unit_rows(encode(list(block)), np.float64) for block in blocks])

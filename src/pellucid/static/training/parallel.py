@@ -56,19 +56,19 @@ def _read_columns(path: Path, languages: Languages) -> Iterator[tuple[str, str]]
             "them, or two files aligned line by line"
         )
     first = 0  # column of the first language
-    for number, line in enumerate(read_lines(path, "parallel file"), 1):
+    for line_number, line in enumerate(read_lines(path, "parallel file"), 1):
         if not line.strip():
             continue
         cells = [cell.strip() for cell in line.split("\t")]
         if len(cells) != 2:
-            found = "no tab" if len(cells) == 1 else f"{len(cells)} columns"
-            raise CorpusError(f"{path}, line {number}: {found}; a row is a sentence, a tab and its translation")
-        column = _column_of(cells, languages, path) if number == 1 else None
+            problem = "no tab" if len(cells) == 1 else f"{len(cells)} columns"
+            raise CorpusError(f"{path}, line {line_number}: {problem}; a row is a sentence, a tab and its translation")
+        column = _column_of(cells, languages, path) if line_number == 1 else None
         if column is not None:
             first = column
             continue
         if not all(cells):
-            raise CorpusError(f"{path}, line {number}: a sentence has no translation ({''.join(cells)!r:.60})")
+            raise CorpusError(f"{path}, line {line_number}: a sentence has no translation ({''.join(cells)!r:.60})")
         yield cells[first], cells[1 - first]
 
 
@@ -88,20 +88,21 @@ def _read_aligned(first: Path, second: Path) -> Iterator[tuple[str, str]]:
         if _kind(path) in _NOT_LINES:
             raise CorpusError(f"{path} is not plain text; two aligned files hold one sentence a line")
     both = zip_longest(*(read_lines(path, "parallel file") for path in (first, second)))
-    for number, (one, other) in enumerate(both, 1):
-        if one is None or other is None:
+    for line_number, (line1, line2) in enumerate(both, 1):
+        if line1 is None or line2 is None:
             counts = [sum(1 for _ in read_lines(path)) for path in (first, second)]
             raise CorpusError(
                 f"{first} has {counts[0]:,} lines and {second} has {counts[1]:,}; aligned files have the same number, "
                 "line n of one being the translation of line n of the other"
             )
-        one, other = one.strip(), other.strip()
-        if one and other:
-            yield one, other
-        elif one or other:
-            empty, full = (second, one) if one else (first, other)
+        line1, line2 = line1.strip(), line2.strip()
+        if line1 and line2:
+            yield line1, line2
+        elif line1 or line2:
+            empty, full = (second, line1) if line1 else (first, line2)
             raise CorpusError(
-                f"{empty}, line {number} is empty, but its counterpart is {full!r:.60}; remove the line from both files"
+                f"{empty}, line {line_number} is empty, but its counterpart is {full!r:.60}; remove the line from both "
+                "files"
             )
 
 

@@ -41,7 +41,7 @@ _WITHOUT_SEGMENTER = {
 _SAMPLE = 2_000  # texts
 _MOSTLY = 0.5  # of the characters of words
 
-_LONGEST = {"CJK": 4, "HIRAGANA": 4, "KATAKANA": 12, "THAI": 10, "LAO": 10, "KHMER": 10, "MYANMAR": 10}
+_MAX_MEAN_WORD_CHARS = {"CJK": 4, "HIRAGANA": 4, "KATAKANA": 12, "THAI": 10, "LAO": 10, "KHMER": 10, "MYANMAR": 10}
 """By script without spaces: where people have cut words apart, their average length is not above this."""
 
 _JAPANESE = ("CJK", "HIRAGANA", "KATAKANA")
@@ -83,7 +83,7 @@ def word_finder(language: str | None) -> Callable[[str], list[Word]]:
 def check_script(language: str, corpus: Corpus) -> None:
     """Check by the first texts of a corpus that the rule for `language` can cut its script into words."""
     # It cannot where most is in a script without spaces that the language is not written in, and the text has none.
-    find, known = word_finder(language), _known_scripts(language)
+    find, segmented_scripts = word_finder(language), _known_scripts(language)
     words: Counter[str] = Counter()
     characters: Counter[str] = Counter()
     longest: dict[str, str] = {}
@@ -93,12 +93,12 @@ def check_script(language: str, corpus: Corpus) -> None:
             words[script] += 1
             characters[script] += len(word.text)
             longest[script] = max(longest.get(script, ""), word.text[:40], key=len)
-    foreign = [script for script in characters if script and script not in known]
+    foreign = [script for script in characters if script and script not in segmented_scripts]
     if not foreign or sum(characters[script] for script in foreign) < _MOSTLY * characters.total():
         return
     script = max(foreign, key=characters.__getitem__)
     length = characters[script] / words[script]
-    if known or length > _LONGEST[script]:
+    if segmented_scripts or length > _MAX_MEAN_WORD_CHARS[script]:
         raise CorpusError(_unsegmentable(language, corpus, script, repr(longest[script])))
 
 
@@ -118,10 +118,10 @@ def segmenter(language: str) -> Callable[[str], list[str]]:
     >>> segmenter("fr")("C'est l'été.")
     ['C', 'est', 'l', 'été']
     """
-    found = _CODE.fullmatch(language) if isinstance(language, str) else None
-    if found is None:
+    match = _CODE.fullmatch(language) if isinstance(language, str) else None
+    if match is None:
         raise InputError(f"the language is {language!r}; give an ISO 639 code such as 'de', 'zh' or 'jpn'")
-    code = found[1].lower()
+    code = match[1].lower()
     if code in _WITHOUT_SEGMENTER:
         raise InputError(
             f"{_WITHOUT_SEGMENTER[code]} ({language!r}) is written without spaces and nothing here cuts it into words; "
@@ -176,7 +176,7 @@ def _japanese() -> _Cut:
     dictionary: Any = Dictionary(dict="small")
     make = getattr(dictionary, "tokenizer", None) or dictionary.create  # renamed in 0.7
     tokenizer = make(mode=SplitMode.A)
-    return lambda text: [found.surface() for found in tokenizer.tokenize(text)]
+    return lambda text: [morpheme.surface() for morpheme in tokenizer.tokenize(text)]
 
 
 @lru_cache(maxsize=1)
@@ -217,19 +217,19 @@ def _unsegmentable(language: str, corpus: Corpus, script: str, piece: str) -> st
     special = {"CJK": "Chinese characters", "HIRAGANA": "kana", "KATAKANA": "kana", "MYANMAR": "Burmese script"}
     name = special.get(script, f"{script.capitalize()} script")
     right = [code for code in ("zh", "ja", "th") if script in _SEGMENTED[code]]
-    ways = [f"give its own code ({' or '.join(right)})"] if right else []
+    hints = [f"give its own code ({' or '.join(right)})"] if right else []
     if _known_scripts(language):
         rule = f"which the segmenter of {language!r} does not know"
     else:
         rule = f"without spaces between words, and {language!r} is cut at spaces"
-        ways.append("put spaces between its words")
-    way = f"; {', or '.join(ways)}" if ways else ""
-    return f"the text of {language!r}{where} is mostly in {name}, {rule}: it would have words such as {piece}{way}"
+        hints.append("put spaces between its words")
+    hint = f"; {', or '.join(hints)}" if hints else ""
+    return f"the text of {language!r}{where} is mostly in {name}, {rule}: it would have words such as {piece}{hint}"
 
 
 @lru_cache(maxsize=65_536)
 def _script(word: str) -> str:
     """Return the script of the first character in `word` that is of one without spaces, else an empty string."""
-    found = unspaced_run.search(word)
-    first = character_name(found[0][0], "").partition(" ")[0].partition("-")[0] if found else ""
-    return first if first in _LONGEST else "CJK" if found else ""
+    run = unspaced_run.search(word)
+    first = character_name(run[0][0], "").partition(" ")[0].partition("-")[0] if run else ""
+    return first if first in _MAX_MEAN_WORD_CHARS else "CJK" if run else ""

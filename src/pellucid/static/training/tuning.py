@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 _CLIP = 5.0  # of the gradient's norm, as in the paper's code
 _HELD_OUT = 0.02  # of the sentences
-_MOST_SENTENCES, _MOST_PAIRS = 10_240, 4_096  # held out, of all sentences and of each language pair
+_MAX_HELD_OUT_SENTENCES, _MAX_HELD_OUT_PAIRS = 10_240, 4_096  # held out, of all sentences and of each language pair
 _HELD_OUT_BATCH = 512
 
 Batch = npt.NDArray[np.int64]
@@ -128,8 +128,8 @@ def refine(
     import torch
 
     usable = np.flatnonzero(np.diff(bags.offsets) >= 2)
-    found = f"{len(usable)} sentences hold two known words"
-    held_out, train = _split(usable, found, settings, settings.seed, _MOST_SENTENCES)
+    summary = f"{len(usable)} sentences hold two known words"
+    held_out, train = _split(usable, summary, settings, settings.seed, _MAX_HELD_OUT_SENTENCES)
     splits = _split_pairs(pairs, settings) if pairs else []
     teacher, embedded = torch.from_numpy(np.ascontiguousarray(teacher_vectors)), pooled or sums
     single = len(pairs)  # the number before the sentences of a batch: of its set of pairs, or this
@@ -149,9 +149,11 @@ def refine(
             return _draw_pairs(trained, settings, step, power=0.5)
         return _numbered(single, _draw_sentences(groups, train, settings, step))
 
-    kept = [_numbered(n, part) for n, (dev, _) in enumerate([*splits, (held_out, train)]) for part in _batches(dev)]
+    held_out_batches = [
+        _numbered(n, part) for n, (dev, _) in enumerate([*splits, (held_out, train)]) for part in _batches(dev)
+    ]
     with Progress("refining", total=settings.steps, unit="steps", enabled=show_progress_bar) as progress:
-        return trainer.run(draw, kept, progress)
+        return trainer.run(draw, held_out_batches, progress)
 
 
 def tune_on_pairs(
@@ -260,20 +262,24 @@ class TableTrainer:
             state = self.optimiser.state[self.words.weight]
             moments = {name: state[name].numpy() for name in ("exp_avg", "exp_avg_sq")}
             self.work.save("table", {"words": self.words.weight.detach().numpy(), "best": self.best, **moments})
-            facts = {"step": self.step, "best_loss": self.best_loss, "without_gain": self.evaluations_without_gain}
-            self.work.commit(facts)
+            state_numbers = {
+                "step": self.step,
+                "best_loss": self.best_loss,
+                "without_gain": self.evaluations_without_gain,
+            }
+            self.work.commit(state_numbers)
 
 
 @contextmanager
 def tuning_folder(
-    work_dir: Path | None, settings: TuningSettings, others: Mapping[str, Any] | None = None
+    work_dir: Path | None, settings: TuningSettings, extra_settings: Mapping[str, Any] | None = None
 ) -> Iterator[WorkFolder | None]:
     """Open the folder in `work_dir` for the state of a training run: one folder for each choice of settings."""
     if work_dir is None:
         yield None
         return
-    asked = json.dumps({"settings": asdict(settings), **(others or {})}, sort_keys=True, default=str)
-    with WorkFolder(work_dir / f"tuning-{hashlib.sha256(asked.encode()).hexdigest()[:12]}") as work:
+    settings_json = json.dumps({"settings": asdict(settings), **(extra_settings or {})}, sort_keys=True, default=str)
+    with WorkFolder(work_dir / f"tuning-{hashlib.sha256(settings_json.encode()).hexdigest()[:12]}") as work:
         yield work
 
 
@@ -295,8 +301,8 @@ def translation_loss(first: torch.Tensor, second: torch.Tensor, temperature: flo
     import torch.nn.functional as F
 
     cosines = F.normalize(first, dim=1) @ F.normalize(second, dim=1).T / temperature
-    own = torch.arange(len(cosines))
-    return F.cross_entropy(cosines, own) + F.cross_entropy(cosines.T, own)
+    targets = torch.arange(len(cosines))
+    return F.cross_entropy(cosines, targets) + F.cross_entropy(cosines.T, targets)
 
 
 def sums(words: torch.nn.EmbeddingBag, bags: Bags, sentences: Batch) -> torch.Tensor:
@@ -326,8 +332,8 @@ def _neighbourhoods(
     sample = generator.choice(train, min(len(train), 50 * count, 100_000), replace=False)
     means = MiniBatchKMeans(count, batch_size=4096, n_init=1, max_iter=5, random_state=settings.seed)
     means.fit(teacher_vectors[sample].astype(np.float32))
-    parts = np.array_split(train, max(1, len(train) // 16_384))
-    labels = np.concatenate([means.predict(teacher_vectors[part].astype(np.float32)) for part in parts])
+    chunks = np.array_split(train, max(1, len(train) // 16_384))
+    labels = np.concatenate([means.predict(teacher_vectors[chunk].astype(np.float32)) for chunk in chunks])
     order = np.argsort(labels, kind="stable")
     groups = np.split(train[order], np.cumsum(np.bincount(labels, minlength=count))[:-1])
     return [group for group in groups if len(group) >= settings.neighbours]
@@ -336,10 +342,10 @@ def _neighbourhoods(
 def _draw_sentences(groups: list[Batch], train: Batch, settings: RefinementSettings, step: int) -> Batch:
     """Return the sentences of batch `step`: random ones, or `neighbours` from each of several neighbourhoods."""
     generator = np.random.default_rng([settings.seed, step])
-    wanted = settings.batch_size // max(settings.neighbours, 1)
-    if len(groups) < wanted:
+    n_groups = settings.batch_size // max(settings.neighbours, 1)
+    if len(groups) < n_groups:
         return generator.choice(train, settings.batch_size, replace=False)
-    chosen = generator.choice(len(groups), wanted, replace=False, p=_shares(groups))
+    chosen = generator.choice(len(groups), n_groups, replace=False, p=_shares(groups))
     return np.concatenate([generator.choice(groups[i], settings.neighbours, replace=False) for i in chosen])
 
 
@@ -361,26 +367,26 @@ def _split_pairs(pairs: Sequence[PairBags], settings: TuningSettings) -> list[tu
     if not pairs or len(set(names)) < len(names):
         raise InputError(f"tuning needs language pairs, each once; got {names}")
     splits = []
-    for number, pair in enumerate(pairs):
+    for index, pair in enumerate(pairs):
         if len(pair.first) != len(pair.second):
             raise InputError(f"{pair.name}: {len(pair.first)} sentences have {len(pair.second)} translations")
         usable = np.flatnonzero((np.diff(pair.first.offsets) > 0) & (np.diff(pair.second.offsets) > 0))
-        found = f"{pair.name}: {len(usable)} of {len(pair.first)} sentence pairs have a known word on both sides"
-        splits.append(_split(usable, found, settings, [settings.seed, number], _MOST_PAIRS))
+        summary = f"{pair.name}: {len(usable)} of {len(pair.first)} sentence pairs have a known word on both sides"
+        splits.append(_split(usable, summary, settings, [settings.seed, index], _MAX_HELD_OUT_PAIRS))
     return splits
 
 
 def _split(
-    usable: Batch, found: str, settings: TuningSettings, seed: int | list[int], most: int
+    usable: Batch, summary: str, settings: TuningSettings, seed: int | list[int], max_held_out: int
 ) -> tuple[Batch, Batch]:
-    """Return the numbers of `usable` items held out, at `most` so many, and of those trained on."""
+    """Return the numbers of `usable` items held out, at most `max_held_out`, and of those trained on."""
     if len(usable) < 2 * settings.batch_size:
         raise CorpusError(
-            f"{found}; training needs at least {2 * settings.batch_size} (two batches). Give more text, or train with "
-            "smaller batches"
+            f"{summary}; training needs at least {2 * settings.batch_size} (two batches). Give more text, or train "
+            "with smaller batches"
         )
     order = np.random.default_rng(seed).permutation(usable)
-    held_out = max(2, min(int(len(order) * _HELD_OUT), most))
+    held_out = max(2, min(int(len(order) * _HELD_OUT), max_held_out))
     return np.sort(order[:held_out]), np.sort(order[held_out:])
 
 

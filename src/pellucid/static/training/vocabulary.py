@@ -44,12 +44,12 @@ _OCCURRENCES = 100  # sentences read that hold an entry; more only if they hold 
 _FIT_WORDS = 5_000  # words of the model that the map is fitted on, evenly over its vocabulary
 _FIT_SENTENCES = 5_000  # sentences read for words that the model knows
 _BATCH = 64  # sentences in one pass of the teacher
-_NEAREST = 4  # words named in the report
+_N_NEAREST_WORDS = 4  # words named in the report
 _BLOCK = 64  # entries whose neighbours are looked for at a time
 _COMPARED = 10_000  # texts whose embeddings are compared before and after pruning
-_LEAST_PAIRS = 20  # words to fit a map on
+_MIN_FIT_WORDS = 20  # words to fit a map on
 _POOR = 0.5  # mean cosine of a map
-_HELD_OUT, _MOST_HELD_OUT = 0.1, 2_000  # of the pairs, to measure the fit; as many again to choose the penalty
+_HELD_OUT, _MAX_HELD_OUT = 0.1, 2_000  # of the pairs, to measure the fit; as many again to choose the penalty
 _PENALTIES = tuple(10.0**n for n in range(-6, 2))  # in units of the mean variance of the source
 _OUTER = (1, 99)  # percentiles of the lengths seen; predicted ones stay between them
 
@@ -109,21 +109,21 @@ def fit_space(source: Vectors, target: Vectors) -> tuple[SpaceMap, FitQuality]:
     # Ridge regression; the penalty is chosen on a part of the pairs. Directions and lengths are fitted apart: a map
     # fitted to whole vectors draws every length towards the mean, and a word's length is its weight in a sentence.
     paired = np.flatnonzero(source.any(axis=1) & target.any(axis=1))
-    if len(paired) < _LEAST_PAIRS:
-        raise InputError(f"{len(paired)} words to fit a map on, and at least {_LEAST_PAIRS} are needed")
+    if len(paired) < _MIN_FIT_WORDS:
+        raise InputError(f"{len(paired)} words to fit a map on, and at least {_MIN_FIT_WORDS} are needed")
     source, target = source[paired], target[paired]
     order = np.random.default_rng(0).permutation(len(source))
-    aside = min(max(int(len(order) * _HELD_OUT), 2), _MOST_HELD_OUT)
-    test, choosing, rest = order[:aside], order[aside : 2 * aside], order[2 * aside :]
-    penalties = _chosen(source, target, rest, choosing)
-    mapped = _fitted(source[order[aside:]], target[order[aside:]], penalties)(source[test])
-    directions, wanted = unit_rows(mapped), unit_rows(target)
-    cosines = (directions * wanted[test]).sum(axis=1)
-    nearest = np.array([int((wanted @ direction).argmax()) for direction in directions])
+    n_held_out = min(max(int(len(order) * _HELD_OUT), 2), _MAX_HELD_OUT)
+    test, validation, train = order[:n_held_out], order[n_held_out : 2 * n_held_out], order[2 * n_held_out :]
+    penalties = _choose_penalties(source, target, train, validation)
+    mapped = _fit_map(source[order[n_held_out:]], target[order[n_held_out:]], penalties)(source[test])
+    directions, target_units = unit_rows(mapped), unit_rows(target)
+    cosines = (directions * target_units[test]).sum(axis=1)
+    nearest = np.array([int((target_units @ direction).argmax()) for direction in directions])
     lengths, true = (np.linalg.norm(rows, axis=1) for rows in (mapped, target[test]))
     correlation = None if len(test) < 3 else spearman(lengths, true)
     quality = FitQuality(len(target), len(test), float(cosines.mean()), float((nearest == test).mean()), correlation)
-    return _fitted(source, target, penalties), quality
+    return _fit_map(source, target, penalties), quality
 
 
 def _length_features(rows: Vectors) -> Floats:
@@ -132,7 +132,7 @@ def _length_features(rows: Vectors) -> Floats:
     return np.column_stack([unit_rows(rows, np.float64), np.log(np.maximum(lengths, 1e-12))])
 
 
-def _fitted(source: Vectors, target: Vectors, penalties: tuple[float, float]) -> SpaceMap:
+def _fit_map(source: Vectors, target: Vectors, penalties: tuple[float, float]) -> SpaceMap:
     """Return the map with these penalties for directions and for lengths."""
     lengths = np.linalg.norm(target.astype(np.float64), axis=1)
     low, high = np.percentile(lengths, _OUTER).tolist()
@@ -149,24 +149,24 @@ def _ridge(x: Floats, y: Floats, penalties: list[float]) -> list[tuple[Floats, F
     values = np.maximum(values, 0.0)
     scale = float(values.mean()) or 1.0
     along = vectors.T @ (centred.T @ (y - mean_y))
-    found = []
+    solutions = []
     for penalty in penalties:
         weights = vectors @ (along / (values + penalty * scale)[:, None])
-        found.append((weights, mean_y - mean_x @ weights))
-    return found
+        solutions.append((weights, mean_y - mean_x @ weights))
+    return solutions
 
 
-def _chosen(source: Vectors, target: Vectors, rest: Rows, choosing: Rows) -> tuple[float, float]:
-    """Return the penalties for directions and for lengths that do best on the pairs `choosing`."""
-    units, wanted = unit_rows(source, np.float64), unit_rows(target, np.float64)
+def _choose_penalties(source: Vectors, target: Vectors, train: Rows, validation: Rows) -> tuple[float, float]:
+    """Return the penalties for directions and for lengths that do best on the pairs `validation`."""
+    units, target_units = unit_rows(source, np.float64), unit_rows(target, np.float64)
     features = _length_features(source)
     logarithms = np.log(np.linalg.norm(target.astype(np.float64), axis=1))[:, None]
     cosines, misses = [], []
-    for weights, offset in _ridge(units[rest], wanted[rest], list(_PENALTIES)):
-        mapped = unit_rows(units[choosing] @ weights + offset, np.float64)
-        cosines.append(float((mapped * wanted[choosing]).sum(axis=1).mean()))
-    for weights, offset in _ridge(features[rest], logarithms[rest], list(_PENALTIES)):
-        misses.append(float(np.square(features[choosing] @ weights + offset - logarithms[choosing]).mean()))
+    for weights, offset in _ridge(units[train], target_units[train], list(_PENALTIES)):
+        mapped = unit_rows(units[validation] @ weights + offset, np.float64)
+        cosines.append(float((mapped * target_units[validation]).sum(axis=1).mean()))
+    for weights, offset in _ridge(features[train], logarithms[train], list(_PENALTIES)):
+        misses.append(float(np.square(features[validation] @ weights + offset - logarithms[validation]).mean()))
     return _PENALTIES[int(np.argmax(cosines))], _PENALTIES[int(np.argmin(misses))]
 
 
@@ -248,38 +248,39 @@ def add_words(
         [*model.vocabulary.words, *(key for key in keys if key not in model.vocabulary)]
     )
     for key, entry in entries.items():
-        found = [word.text for word in vocabulary.split(entry)]
-        if len(found) != 1 or vocabulary.row(found[0]) != vocabulary.row(key):
-            parts = " ".join(word.text for word in split_words(entry))
-            raise InputError(f"{entry!r:.60} would never be found in a text, which is cut into {', '.join(found)}; "
-                             f"a phrase has only spaces between its words, as {parts!r:.60}")  # fmt: skip
+        entry_words = [word.text for word in vocabulary.split(entry)]
+        if len(entry_words) != 1 or vocabulary.row(entry_words[0]) != vocabulary.row(key):
+            spaced = " ".join(word.text for word in split_words(entry))
+            raise InputError(f"{entry!r:.60} would never be found in a text, which is cut into "
+                             f"{', '.join(entry_words)}; a phrase has only spaces between its words, as "
+                             f"{spaced!r:.60}")  # fmt: skip
     opened = load(teacher)
     if sentences is None:
         rows = [row for row, word in enumerate(model.vocabulary.words) if word not in entries and split_words(word)]
         spread = np.unique(np.linspace(0, len(rows) - 1, _FIT_WORDS).astype(int))
-        known = [rows[n] for n in spread.tolist()] if rows else []
-        texts = [shown_word(model.vocabulary.words[row]) for row in known] + [e.strip() for e in entries.values()]
+        fit_rows = [rows[n] for n in spread.tolist()] if rows else []
+        texts = [shown_word(model.vocabulary.words[row]) for row in fit_rows] + [e.strip() for e in entries.values()]
         read = unit_vectors(opened, [prompt + text for text in texts])
-        source, vectors, counts = read[: len(known)], read[len(known) :], [0] * len(keys)
+        source, vectors, counts = read[: len(fit_rows)], read[len(fit_rows) :], [0] * len(keys)
     else:
-        known, source, vectors, counts = read_in_sentences(
+        fit_rows, source, vectors, counts = read_in_sentences(
             vocabulary, keys, opened, sentences, prompt, show_progress_bar
         )
-    mapping, quality = fit_space(source, model.word_vectors(known))
+    mapping, quality = fit_space(source, model.word_vectors(fit_rows))
     mapped = mapping(vectors)
-    for number, key in enumerate(keys):  # a phrase whose words are all known gets the length of their sum
+    for index, key in enumerate(keys):  # a phrase whose words are all known gets the length of their sum
         rows = [model.vocabulary.row(part) for part in key.split(JOINER)]
         if len(rows) > 1 and min(rows) >= 0:
             length = np.linalg.norm(model.word_vectors(rows).sum(axis=0))
-            mapped[number] *= length / max(float(np.linalg.norm(mapped[number])), 1e-12)
-    made = _with_rows(model, vocabulary, keys, mapped)
+            mapped[index] *= length / max(float(np.linalg.norm(mapped[index])), 1e-12)
+    extended = _with_rows(model, vocabulary, keys, mapped)
     added = tuple(
         AddedWord(shown_word(key), count, float(np.linalg.norm(vector)), nearest)
-        for key, count, vector, nearest in zip(keys, counts, mapped, _nearest(made, keys), strict=True)
+        for key, count, vector, nearest in zip(keys, counts, mapped, _nearest(extended, keys), strict=True)
     )
-    how = "words" if sentences is None else "sentences"
-    made.report = Addition(how, len(model.vocabulary), len(vocabulary), quality, added)
-    return made
+    source_kind = "words" if sentences is None else "sentences"
+    extended.report = Addition(source_kind, len(model.vocabulary), len(vocabulary), quality, added)
+    return extended
 
 
 def _entries(vocabulary: Vocabulary, entries: Sequence[str], replace: bool) -> dict[str, str]:
@@ -288,23 +289,23 @@ def _entries(vocabulary: Vocabulary, entries: Sequence[str], replace: bool) -> d
         raise InputError("no word to add; give at least one")
     check_writable(entries)
     keys: dict[str, str] = {}
-    known = []
+    existing = []
     for entry in entries:
-        found = [word.text for word in split_words(entry)]
-        if not found:
+        entry_words = [word.text for word in split_words(entry)]
+        if not entry_words:
             raise InputError(f"{entry!r:.60} holds no word, only punctuation and spaces")
-        key = JOINER.join(found)
+        key = JOINER.join(entry_words)
         key = key if vocabulary.cased else lowercase(key)
-        if len(found) == 1 and normalize(entry).text.strip() != found[0]:
-            raise InputError(f"{entry!r:.60} is the one word {found[0]!r} to a static model, which drops punctuation; "
-                             f"give {found[0]!r}")  # fmt: skip
+        if len(entry_words) == 1 and normalize(entry).text.strip() != entry_words[0]:
+            raise InputError(f"{entry!r:.60} is the one word {entry_words[0]!r} to a static model, which drops "
+                             f"punctuation; give {entry_words[0]!r}")  # fmt: skip
         if key in keys:
             raise InputError(f"{entry!r:.60} and {keys[key]!r:.60} are the same entry; give it once")
         keys[key] = entry
-        known += [entry] if key in vocabulary else []
-    if known and not replace:
-        raise InputError(f"{counted(len(known), 'entry is', 'entries are')} in the vocabulary already, the first is "
-                         f"{known[0]!r:.60}; leave them out, or allow it with replace (--replace)")  # fmt: skip
+        existing += [entry] if key in vocabulary else []
+    if existing and not replace:
+        raise InputError(f"{counted(len(existing), 'entry is', 'entries are')} in the vocabulary already, the first is "
+                         f"{existing[0]!r:.60}; leave them out, or allow it with replace (--replace)")  # fmt: skip
     return keys
 
 
@@ -319,35 +320,35 @@ def read_in_sentences(
         )
     words_of = partial(_named_by_rows, vocabulary)
     texts = _sentences_with(keys, sentences, words_of)
-    number_of = {w: n for n, w in enumerate(dict.fromkeys(word.text for t in texts for word in words_of(t)))}
+    index_by_word = {w: n for n, w in enumerate(dict.fromkeys(word.text for t in texts for word in words_of(t)))}
     width = int(teacher.model[0].get_embedding_dimension())
-    sums: Vectors = np.zeros((len(number_of), width), np.float32)
-    used: npt.NDArray[np.int64] = np.zeros(len(number_of), np.int64)
+    sums: Vectors = np.zeros((len(index_by_word), width), np.float32)
+    used: npt.NDArray[np.int64] = np.zeros(len(index_by_word), np.int64)
     with Progress("teacher", total=len(texts), unit="sentences", enabled=show_progress_bar) as progress:
         for numbers in length_batches(list(map(len, texts)), _BATCH):
             batch = [texts[n] for n in numbers]
             _, states, offsets = forward(teacher.model, batch, prompt)
-            rows, vectors = word_vectors(batch, list(map(words_of, batch)), states, offsets, number_of)
+            rows, vectors = word_vectors(batch, list(map(words_of, batch)), states, offsets, index_by_word)
             np.add.at(sums, rows, vectors)
             np.add.at(used, rows, 1)
             progress.advance(len(batch))
-    missing = [key for key in keys if not used[number_of[key]]]
+    missing = [key for key in keys if not used[index_by_word[key]]]
     if missing:
         raise CorpusError(f"the teacher reads {shown_word(missing[0])!r} in no sentence whole; give shorter sentences")
     means: Vectors = np.divide(sums, np.maximum(used, 1)[:, None], dtype=np.float32)
     new = set(keys)
-    known = [word for word, number in number_of.items() if word not in new and used[number]]
-    entries = [number_of[key] for key in keys]
-    rows_of_known = [vocabulary.row(word) for word in known]
-    return rows_of_known, means[[number_of[word] for word in known]], means[entries], used[entries].tolist()
+    fit_words = [word for word, index in index_by_word.items() if word not in new and used[index]]
+    entries = [index_by_word[key] for key in keys]
+    fit_rows = [vocabulary.row(word) for word in fit_words]
+    return fit_rows, means[[index_by_word[word] for word in fit_words]], means[entries], used[entries].tolist()
 
 
 def _named_by_rows(vocabulary: Vocabulary, text: str) -> list[Word]:
     """Return the words of `text` that have a row, under the name that the row has."""
-    found = [(word, vocabulary.row(word.text)) for word in vocabulary.split(text)]
+    word_rows = [(word, vocabulary.row(word.text)) for word in vocabulary.split(text)]
     return [
         Word(vocabulary.words[row], word.start, word.end)
-        for word, row in found
+        for word, row in word_rows
         if row >= 0 and vocabulary.forms[row] in (word.text, lowercase(word.text))
     ]
 
@@ -356,16 +357,16 @@ def _sentences_with(keys: list[str], sentences: Corpus, words_of: Callable[[str]
     """Return the sentences to read: those with an entry that is still needed, and the first few others."""
     texts: list[str] = []
     seen: Counter[str] = Counter()
-    others, new = 0, set(keys)
+    n_others, new = 0, set(keys)
     for sentence in map(canonicalize, read_texts(sentences)):
         here = {word.text for word in words_of(sentence)} & new
         if any(seen[key] < _OCCURRENCES for key in here):
             seen.update(here)
             texts.append(sentence)
-        elif not here and others < _FIT_SENTENCES and sentence.strip():
-            others += 1
+        elif not here and n_others < _FIT_SENTENCES and sentence.strip():
+            n_others += 1
             texts.append(sentence)
-        elif others >= _FIT_SENTENCES and min(seen[key] for key in keys) >= _OCCURRENCES:
+        elif n_others >= _FIT_SENTENCES and min(seen[key] for key in keys) >= _OCCURRENCES:
             break
     missing = [shown_word(key) for key in keys if not seen[key]]
     if missing:
@@ -396,14 +397,14 @@ def _with_rows(model: StaticEmbedder, vocabulary: Vocabulary, keys: list[str], v
 def _nearest(model: StaticEmbedder, keys: list[str]) -> Iterator[tuple[str, ...]]:
     """Yield the words nearest to each of `keys`, without itself."""
     units = unit_rows(model.word_vectors(np.arange(len(model.vocabulary))))
-    own = [model.vocabulary.row(key) for key in keys]
-    most = min(_NEAREST + 1, len(units))
-    for start in range(0, len(own), _BLOCK):
-        block = own[start : start + _BLOCK]
+    rows = [model.vocabulary.row(key) for key in keys]
+    n_best = min(_N_NEAREST_WORDS + 1, len(units))
+    for start in range(0, len(rows), _BLOCK):
+        block = rows[start : start + _BLOCK]
         for row, scores in zip(block, units[block] @ units.T, strict=True):
-            best = np.argpartition(-scores, most - 1)[:most]
+            best = np.argpartition(-scores, n_best - 1)[:n_best]
             best = best[np.argsort(-scores[best], kind="stable")]
-            yield tuple(shown_word(model.vocabulary.words[n]) for n in best.tolist() if n != row)[:_NEAREST]
+            yield tuple(shown_word(model.vocabulary.words[n]) for n in best.tolist() if n != row)[:_N_NEAREST_WORDS]
 
 
 @dataclass(frozen=True, repr=False)
@@ -489,7 +490,7 @@ def prune(
     else:
         order = np.argsort(-used.counts, kind="stable")[:max_words]
         rows = np.sort(order[used.counts[order] >= min_count])
-        if not used.known:
+        if not used.tokens_in_vocabulary:
             raise InputError(f"the corpus holds no word that the model knows, in {used.texts:,} texts with "
                              f"{used.tokens:,} words")  # fmt: skip
         if not len(rows):
@@ -498,23 +499,26 @@ def prune(
     words = [model.vocabulary.words[row] for row in rows.tolist()]
     scales = None if model.scales is None else model.scales[rows]
     vocabulary = model.vocabulary.with_words(words)
-    made = StaticEmbedder(vocabulary, model.vectors[rows], scales, dimensions=model.dimensions, dtype=model.dtype)
-    old_size, new_size = (m.vectors.nbytes + (0 if m.scales is None else m.scales.nbytes) for m in (model, made))
+    pruned = StaticEmbedder(vocabulary, model.vectors[rows], scales, dimensions=model.dimensions, dtype=model.dtype)
+    old_size, new_size = (m.vectors.nbytes + (0 if m.scales is None else m.scales.nbytes) for m in (model, pruned))
     sizes = (len(model.vocabulary), len(rows), old_size, new_size)
     if texts is None or used is None:
-        made.report = Pruning(*sizes)
-        return made
-    still_used = count_rows(made.vocabulary, texts)
+        pruned.report = Pruning(*sizes)
+        return pruned
+    still_used = count_rows(pruned.vocabulary, texts)
     sample = list(islice(texts, _COMPARED))
-    old, new = (unit_rows(m.encode(sample), np.float64) for m in (model, made))
-    known, still = old.any(axis=1), new.any(axis=1)
-    both = known & still
+    old, new = (unit_rows(m.encode(sample), np.float64) for m in (model, pruned))
+    known_before, known_after = old.any(axis=1), new.any(axis=1)
+    both = known_before & known_after
     same = float(np.isclose(old, new, atol=1e-6).all(axis=1).mean())
     mean = float((old * new).sum(axis=1)[both].mean()) if both.any() else None
-    shares = (used.known / max(used.tokens, 1), still_used.known / max(still_used.tokens, 1))
-    lost = int((known & ~still).sum())
-    made.report = Pruning(*sizes, used.texts, *shares, len(sample), same, mean, lost)
-    return made
+    shares = (
+        used.tokens_in_vocabulary / max(used.tokens, 1),
+        still_used.tokens_in_vocabulary / max(still_used.tokens, 1),
+    )
+    lost = int((known_before & ~known_after).sum())
+    pruned.report = Pruning(*sizes, used.texts, *shares, len(sample), same, mean, lost)
+    return pruned
 
 
 def fit_spelling(model: StaticEmbedder) -> StaticEmbedder:
