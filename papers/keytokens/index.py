@@ -41,7 +41,7 @@ from pellucid.embeddings import Role, check_texts
 from pellucid.errors import InputError, ModelFolderError
 from pellucid.explanation import Explanation
 from pellucid.fingerprint import fingerprint, same_model
-from pellucid.keytokens.embedder import Places, word_rows
+from pellucid.keytokens.embedder import WordSpans, word_rows
 from pellucid.keytokens.head import TopTokens
 from pellucid.keytokens.states import SIGNS, Signs, own_tokens, state_width
 from pellucid.progress import Progress
@@ -239,7 +239,7 @@ class KeyTokenIndex:
     def _literal(self, queries: Sequence[str]) -> list[list[int]]:
         """Return the text tokens of each query, each once."""
         tokens = self.model.head.tokens
-        read = [own_tokens(reading) for reading in self.model.readings(list(queries), "query")]
+        read = [own_tokens(reading) for reading in self.model.encodings(list(queries), "query")]
         return [[n for n in dict.fromkeys(ids) if tokens[n].rank < Rank.NONE] for ids in read]
 
     def _own(self, ids: list[int], spellings: bool) -> list[int]:
@@ -333,9 +333,9 @@ class KeyTokenIndex:
     def _numbers(self) -> dict[str, int]:
         return {text: number for number, text in reversed(list(enumerate(self.documents)))}
 
-    def _places(self, text: str, role: Role) -> Places:
-        reading = self.model.readings([text], role)[0]
-        return Places(well_formed(text), own_tokens(reading), reading.spans, self.model.head.tokens)
+    def _places(self, text: str, role: Role) -> WordSpans:
+        reading = self.model.encodings([text], role)[0]
+        return WordSpans(well_formed(text), own_tokens(reading), reading.spans, self.model.head.tokens)
 
     def save(self, path: str | Path) -> None:
         """Write the index to folder `path`, whole or not at all; the model is not in it.

@@ -109,7 +109,7 @@ class Encoders:
         """Return the embeddings by several poolings beside each other, of one forward pass."""
         models = [self.models[name] for name in poolings]
         found = np.zeros((len(texts), len(models) * models[0].backbone.dimension), np.float32)
-        readings = models[0].readings(texts)
+        readings = models[0].encodings(texts)
         for batch in length_batches([len(one.ids) for one in readings], 32):
             some, settings = [readings[n] for n in batch], [model.settings for model in models]
             found[batch] = np.concatenate(pooled_embeddings(models[0].backbone, some, settings), axis=1)

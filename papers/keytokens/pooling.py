@@ -21,7 +21,7 @@ def pooled_embeddings(
 
     Args:
         backbone: the transformer.
-        readings: at least one, `KeyTokenEmbedder.readings` of any of the settings.
+        readings: at least one, `KeyTokenEmbedder.encodings` of any of the settings.
         several: decided ones, such as the `settings` of embedders that differ in their pooling alone.
 
     Returns:

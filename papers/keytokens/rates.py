@@ -24,8 +24,8 @@ import numpy.typing as npt
 
 from pellucid.errors import InputError, missing_extra
 from pellucid.keytokens.head import (
-    CHUNK,
-    TEXTS,
+    BLOCK_EMBEDDINGS,
+    CHUNK_ROWS,
     HeadRows,
     Rows,
     TokenHead,
@@ -391,7 +391,7 @@ def shifted_top_tokens(
     direction: npt.ArrayLike,
     amounts: Sequence[float],
     *,
-    chunk: int = CHUNK,
+    chunk: int = CHUNK_ROWS,
 ) -> list[TopTokens]:
     """Return the top tokens of h + amount x direction for each amount, with one pass over the head for all of them.
 
@@ -414,8 +414,8 @@ def shifted_top_tokens(
     if along.shape != rows.shape[1:]:
         raise InputError(f"the direction has shape {along.shape}; the embeddings are {rows.shape[1]} wide")
     found: list[list[TopTokens]] = [[] for _ in amounts]
-    for first in range(0, max(1, len(rows)), TEXTS):
-        block = rows[first : first + TEXTS]
+    for first in range(0, max(1, len(rows)), BLOCK_EMBEDDINGS):
+        block = rows[first : first + BLOCK_EMBEDDINGS]
         kept = [np.zeros((len(block), 0), np.int64) for _ in amounts]
         for start, part in head_chunks(head, chunk):
             scores, moves = block @ part.T, part @ along

@@ -41,7 +41,7 @@ def test_lambda_of_a_tuned_model_is_the_papers_v1(llama):
 
 def test_the_best_adjustment_is_the_one_under_which_embeddings_say_their_texts(llama):
     corpus = [f"{a} {b}" for a in WORDS for b in WORDS[:4] if a != b]
-    rows, readings = llama.embed(corpus), llama.readings(corpus)
+    rows, readings = llama.embed(corpus), llama.encodings(corpus)
     mean = rows.mean(axis=0)
     head = np.tile(3 * mean, (len(llama.head), 1))  # plain embeddings are aligned with tokens that no text has
     for token in {n for reading in readings for n in reading.ids}:

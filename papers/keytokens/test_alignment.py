@@ -65,7 +65,7 @@ def test_chunks_and_blocks_give_what_sorting_gives_ties_included(data, texts, vo
 
 
 def test_more_texts_than_a_block_and_numbers_of_every_size(monkeypatch):
-    monkeypatch.setattr(decoding, "TEXTS", 7)
+    monkeypatch.setattr(decoding, "BLOCK_EMBEDDINGS", 7)
     rng = np.random.default_rng(0)
     rows, head = rng.normal(size=(30, 5)) * 10.0 ** rng.integers(-20, 15, (30, 1)), rng.normal(size=(50, 5))
     rows, head = rows.astype(np.float32), head.astype(np.float32)

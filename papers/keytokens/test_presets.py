@@ -119,7 +119,7 @@ def test_an_instruction_is_told_to_queries_alone(folders):
 
 
 def own(model):
-    return model.readings([TEXT])[0].spans
+    return model.encodings([TEXT])[0].spans
 
 
 def test_an_unknown_preset_and_a_pickled_adapter_are_told(folders, tmp_path):

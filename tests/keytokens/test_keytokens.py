@@ -344,7 +344,7 @@ def test_shards_are_shown_as_the_word_of_the_text_or_not_at_all(mini):
     row = model.encode(["a quickling man"])[0]
     explanation = model.explain("a quickling man")
     part = row.data**2 / (row.data**2).sum()
-    own = set(model.readings(["a quickling man"])[0].ids)
+    own = set(model.encodings(["a quickling man"])[0].ids)
     unseen = float(part[[n in shards - own for n in row.indices]].sum())
     seen = [row for row in explanation.rows if row.name == "quickling"]
     assert len(seen) == 1 and seen[0].spans1 == ((2, 11),)

@@ -69,20 +69,20 @@ class Adjustment:
                 f"the adjustment is of {len(self.offset)} dimensions and the embeddings of {embeddings.shape[1]}; "
                 "fit one on this model"
             )
-        known = embeddings.any(axis=1, keepdims=True)
-        adjusted: Vectors = np.where(known, embeddings + self.offset, np.float32(0)).astype(np.float32)
+        is_known = embeddings.any(axis=1, keepdims=True)
+        adjusted: Vectors = np.where(is_known, embeddings + self.offset, np.float32(0)).astype(np.float32)
         return adjusted
 
 
 def mean_adjustment(embeddings: Vectors) -> Adjustment:
     """Return the subtraction of the mean of some embeddings [n, d]; zero rows do not count."""
-    rows = _known(embeddings)
+    rows = _nonzero_rows(embeddings)
     return Adjustment("mean", -rows.mean(axis=0, dtype=np.float64).astype(np.float32), 0.0, len(rows))
 
 
 def component_adjustment(embeddings: Vectors, strength: float | None = None) -> Adjustment:
     """Return the addition of `strength` times the first principal component of some embeddings (paper, section 4.3)."""
-    rows = _known(embeddings)
+    rows = _nonzero_rows(embeddings)
     first = spectrum_of(rows).first  # points to the side of the mean
     if strength is None:  # brings the mean embedding's part along it to 0
         strength = -float(rows.mean(axis=0) @ first)
@@ -91,7 +91,7 @@ def component_adjustment(embeddings: Vectors, strength: float | None = None) -> 
     return Adjustment("component", (strength * first).astype(np.float32), float(strength), len(rows))
 
 
-def _known(embeddings: Vectors) -> Vectors:
+def _nonzero_rows(embeddings: Vectors) -> Vectors:
     """Return the rows that are not zero, at least two: minus its mean, nothing would be left of one."""
     rows = embeddings[embeddings.any(axis=1)]
     if len(rows) < 2:

@@ -28,8 +28,8 @@ from pellucid.transformer.tokenwords import Rank
 from pellucid.views.parts import AnyPart, Heading, Note, TablePart, counted, numbers, percent
 from pellucid.views.report import Report
 
-_LEAST = 20  # texts: an interval over fewer says nothing
-_REACH = 1.96  # standard errors to either side of a mean hold it in 95 %
+MIN_TEXTS = 20  # an interval over fewer says nothing
+_INTERVAL_STANDARD_ERRORS = 1.96  # standard errors to either side of a mean hold it in 95 %
 _ROTATED, _ANOTHER = "the head rotated", "another text's embedding"
 
 Floats = npt.NDArray[np.float64]
@@ -74,13 +74,13 @@ class TokenAlignment(Report):
         )
         rows = (
             (
-                one.name,
-                percent(one.rate),
-                percent(one.gain),
-                f"{percent(one.low)} to {percent(one.high)}",
-                _SAID[one.is_beaten],
+                control.name,
+                percent(control.rate),
+                percent(control.gain),
+                f"{percent(control.low)} to {percent(control.high)}",
+                _BEATEN_WORDS[control.is_beaten],
             )
-            for one in self.controls
+            for control in self.controls
         )
         yield TablePart.of("", ["control", *numbers("finds", "the embeddings more by", "95 % interval"), "more?"], rows)
         yield Note(
@@ -92,7 +92,7 @@ class TokenAlignment(Report):
             yield Note(f"{counted(self.skipped, 'text')} left out: given twice, or without a token.")
 
 
-_SAID = {True: "yes", False: "no", None: "undecided"}
+_BEATEN_WORDS = {True: "yes", False: "no", None: "undecided"}
 _VERDICTS = {True: "aligned", False: "not aligned", None: "undecided"}
 
 
@@ -112,57 +112,71 @@ def token_alignment(model: KeyTokenEmbedder, texts: Iterable[str], *, draws: int
     check_decoder("the model", model)
     if type(draws) is not int or draws < 1:
         raise InputError(f"draws is {draws!r:.40}; it must be a whole number from 1")
-    given = check_texts(texts)
-    distinct = list(dict.fromkeys(given))
-    own = {text: tokens for text, tokens in zip(distinct, _text_tokens(model, distinct), strict=True) if tokens}
-    if len(own) < _LEAST:
+    checked_texts = check_texts(texts)
+    distinct = list(dict.fromkeys(checked_texts))
+    tokens_by_text = {
+        text: tokens for text, tokens in zip(distinct, _text_tokens(model, distinct), strict=True) if tokens
+    }
+    if len(tokens_by_text) < MIN_TEXTS:
         raise InputError(
-            f"{len(own)} different texts with a token; at least {_LEAST} are needed, and 200 decide most cases"
+            f"{len(tokens_by_text)} different texts with a token; at least {MIN_TEXTS} are needed, "
+            "and 200 decide most cases"
         )
-    rows = before_rows(model.backbone, model.adjustment.apply(model.embed(list(own))))
-    sets, random = list(own.values()), np.random.default_rng(seed)
-    found = _shares(model, rows, sets)
-    turned = np.stack([_shares(model, rows @ _rotation(rows.shape[1], random), sets) for _ in range(draws)])
-    others = _shares(model, np.roll(rows, -1, axis=0), sets)[None]
-    controls = (_control(_ROTATED, found, turned), _control(_ANOTHER, found, others))
-    beaten = [one.is_beaten for one in controls]
+    rows = before_rows(model.backbone, model.adjustment.apply(model.embed(list(tokens_by_text))))
+    token_sets, random = list(tokens_by_text.values()), np.random.default_rng(seed)
+    shares = _shares(model, rows, token_sets)
+    rotated_shares = np.stack(
+        [_shares(model, rows @ _rotation(rows.shape[1], random), token_sets) for _ in range(draws)]
+    )
+    other_shares = _shares(model, np.roll(rows, -1, axis=0), token_sets)[None]
+    controls = (_control(_ROTATED, shares, rotated_shares), _control(_ANOTHER, shares, other_shares))
+    beaten = [control.is_beaten for control in controls]
     verdict = _VERDICTS[False if False in beaten else None if None in beaten else True]
-    size = float(np.mean([len(tokens) for tokens in sets]))
-    return TokenAlignment(verdict, len(own), len(given) - len(own), size, float(found.mean()), draws, seed, controls)
+    size = float(np.mean([len(tokens) for tokens in token_sets]))
+    return TokenAlignment(
+        verdict,
+        len(tokens_by_text),
+        len(checked_texts) - len(tokens_by_text),
+        size,
+        float(shares.mean()),
+        draws,
+        seed,
+        controls,
+    )
 
 
 def _text_tokens(model: KeyTokenEmbedder, texts: list[str]) -> list[set[int]]:
     """Return the different text tokens that the model reads of each text."""
     tokens = model.head.tokens
-    read = (own_tokens(reading) for reading in model.readings(texts))
+    read = (own_tokens(encoding) for encoding in model.encodings(texts))
     return [{n for n in ids if tokens[n].rank < Rank.NONE} for ids in read]
 
 
-def _shares(model: KeyTokenEmbedder, rows: Vectors, own: Sequence[set[int]]) -> Floats:
+def _shares(model: KeyTokenEmbedder, rows: Vectors, token_sets: Sequence[set[int]]) -> Floats:
     """Return the share of each text's tokens among as many first ones of its row, float64 [n]."""
-    ids = model.head.top(rows, max(map(len, own))).ids
-    found = [
+    ids = model.head.top(rows, max(map(len, token_sets))).ids
+    shares = [
         len(tokens.intersection(row[: len(tokens)].tolist())) / len(tokens)
-        for tokens, row in zip(own, ids, strict=True)
+        for tokens, row in zip(token_sets, ids, strict=True)
     ]
-    return np.array(found, np.float64)
+    return np.array(shares, np.float64)
 
 
 def _rotation(width: int, random: np.random.Generator) -> Vectors:
     """Return a random orthogonal matrix: embeddings turned by it meet the rows as rows turned back would meet them."""
     turned, scale = np.linalg.qr(random.standard_normal((width, width)))
-    found: Vectors = (turned * np.sign(np.diag(scale))).astype(np.float32)  # the signs make all rotations as likely
-    return found
+    rotation: Vectors = (turned * np.sign(np.diag(scale))).astype(np.float32)  # the signs make all rotations as likely
+    return rotation
 
 
-def _control(name: str, found: Floats, draws: Floats) -> AlignmentControl:
+def _control(name: str, shares: Floats, control_shares: Floats) -> AlignmentControl:
     """Return what a control finds, [draws, texts], and the interval of the gain over texts and draws."""
-    gains = found - draws.mean(axis=0)
+    gains = shares - control_shares.mean(axis=0)
     error = gains.var(ddof=1) / len(gains)
-    if len(draws) > 1:
-        error += draws.mean(axis=1).var(ddof=1) / len(draws)
-    mean, reach = float(gains.mean()), _REACH * float(np.sqrt(error))
-    return AlignmentControl(name, float(draws.mean()), mean, mean - reach, mean + reach)
+    if len(control_shares) > 1:
+        error += control_shares.mean(axis=1).var(ddof=1) / len(control_shares)
+    mean, reach = float(gains.mean()), _INTERVAL_STANDARD_ERRORS * float(np.sqrt(error))
+    return AlignmentControl(name, float(control_shares.mean()), mean, mean - reach, mean + reach)
 
 
 def check_decoder(name: str, model: Any) -> KeyTokenEmbedder:
@@ -174,8 +188,8 @@ def check_decoder(name: str, model: Any) -> KeyTokenEmbedder:
     family = getattr(model, "family", type(model).__name__)
     if family != "keytokens":
         raise InputError(f"{name!r:.60} is {family}; only key-token models and transformers are decoded to tokens")
-    found: KeyTokenEmbedder = model
-    return found
+    decoder: KeyTokenEmbedder = model
+    return decoder
 
 
 def open_decoder(name: str, pooling: str) -> KeyTokenEmbedder:
@@ -187,6 +201,6 @@ def open_decoder(name: str, pooling: str) -> KeyTokenEmbedder:
     if identify(name) not in ("transformer", "sentence-transformers"):
         return check_decoder(name, load(name))
     settings = KeyTokenSettings(pooling=cast("KeyPooling", pooling), top_k=None)
-    place = locate(name)
-    causal = is_causal_lm(read_transformer_config(place))
-    return KeyTokenEmbedder(open_backbone(place, attention="causal" if causal else "bidirectional"), settings)
+    folder = locate(name)
+    causal = is_causal_lm(read_transformer_config(folder))
+    return KeyTokenEmbedder(open_backbone(folder, attention="causal" if causal else "bidirectional"), settings)

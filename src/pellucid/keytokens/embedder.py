@@ -55,8 +55,8 @@ if TYPE_CHECKING:
     from pellucid.transformer.backbone import Backbone
 
 
-class Places:
-    """The words of one text, found by a token's number or by the word."""
+class WordSpans:
+    """The words of one text, by a token's id or by the word."""
 
     def __init__(self, text: str, ids: Sequence[int], spans: Sequence[Span], tokens: Sequence[Token]) -> None:
         """Take a text, the ids and characters of its own tokens, and how the tokens of the vocabulary read."""
@@ -71,84 +71,93 @@ class Places:
         for word in split_words(text):
             self._words.setdefault(word.text.casefold(), set()).add((word.start, word.end))
 
-    def of(self, number: int, token: Token) -> tuple[Span, ...]:
-        """Return where a token stands: the words that hold it, and those it spells whatever their pieces."""
-        return tuple(sorted(self._tokens.get(number, set()) | self._words.get(token.text.casefold(), set())))
+    def spans_for(self, token_id: int, token: Token) -> tuple[Span, ...]:
+        """Return the spans of a token: of the words that hold it, and of those it spells, however they are split."""
+        return tuple(sorted(self._tokens.get(token_id, set()) | self._words.get(token.text.casefold(), set())))
 
 
 def word_rows(
-    model: KeyTokenEmbedder, numbers: Sequence[int], values: Sequence[float], places: Sequence[Places]
+    model: KeyTokenEmbedder, dimension_ids: Sequence[int], values: Sequence[float], word_spans: Sequence[WordSpans]
 ) -> list[Row]:
     """Return the terms of a score, one a word, of dimensions and what each adds; shards in no text are left out."""
-    found: dict[str, Row] = {}
+    rows: dict[str, Row] = {}
     names, spelled = model.dimensions.names, model.head.dimensions.names
     columns = None if model.mixing is None else model.mixing.tocsc()
-    for number, value in zip(numbers, values, strict=True):
-        sources = [number] if columns is None else columns.indices[slice(*columns.indptr[number : number + 2])].tolist()
-        spans = [_union(place.of(n, model.head.tokens[n]) for n in sources) for place in places]
-        name = names[number]
-        if [spelled[n] for n in sources] == [name]:  # a token as it is
-            name = _shown(name, model.head.tokens[sources[0]], places, spans)
+    for dimension_id, value in zip(dimension_ids, values, strict=True):
+        sources = (
+            [dimension_id]
+            if columns is None
+            else columns.indices[slice(*columns.indptr[dimension_id : dimension_id + 2])].tolist()
+        )
+        spans = [
+            _union(words.spans_for(token_id, model.head.tokens[token_id]) for token_id in sources)
+            for words in word_spans
+        ]
+        name = names[dimension_id]
+        if [spelled[token_id] for token_id in sources] == [name]:  # a token as it is
+            name = _shown(name, model.head.tokens[sources[0]], word_spans, spans)
         if not name:
             continue
         first, second, *_ = (*spans, ())
-        row = Row(name, (names[number],), value, 0.0, first, second, key=("word", name), kind=KEY_TOKEN)
-        if name in found:  # several tokens spell it
-            other = found[name]
-            row = other._replace(
-                parts=other.parts + row.parts,
-                contribution=other.contribution + row.contribution,
-                spans1=_union([other.spans1, row.spans1]),
-                spans2=_union([other.spans2, row.spans2]),
+        row = Row(name, (names[dimension_id],), value, 0.0, first, second, key=("word", name), kind=KEY_TOKEN)
+        if name in rows:  # several tokens spell it
+            previous = rows[name]
+            row = previous._replace(
+                parts=previous.parts + row.parts,
+                contribution=previous.contribution + row.contribution,
+                spans1=_union([previous.spans1, row.spans1]),
+                spans2=_union([previous.spans2, row.spans2]),
             )
-        found[name] = row
-    return list(found.values())
+        rows[name] = row
+    return list(rows.values())
 
 
-def _shown(name: str, token: Token, places: Sequence[Places], spans: Sequence[tuple[Span, ...]]) -> str:
+def _shown(name: str, token: Token, word_spans: Sequence[WordSpans], spans: Sequence[tuple[Span, ...]]) -> str:
     """Return the word a reader sees for a token, "" for a shard that stands in no text."""
     if token.rank == Rank.INNER:
         return token.text
     if token.rank != Rank.SHARD:
         return name
-    words = [place.text[start:end] for place, found in zip(places, spans, strict=True) for start, end in found]
+    words = [
+        side.text[start:end] for side, token_spans in zip(word_spans, spans, strict=True) for start, end in token_spans
+    ]
     return canonicalize(words[0]).casefold() if words else ""
 
 
 def _union(spans: Iterable[tuple[Span, ...]]) -> tuple[Span, ...]:
-    return tuple(sorted({span for some in spans for span in some}))
+    return tuple(sorted({span for word_spans in spans for span in word_spans}))
 
 
-_TENSORS, _DESCRIBED = "keytokens.safetensors", "keytokens.json"
+_TENSORS, _CONFIG = "keytokens.safetensors", "keytokens.json"
 
 
 class KeyTokenQuery(Query):
     """A text as a key-token model reads it; the terms of a cosine are words, and shards of words its remainder."""
 
     def __init__(
-        self, model: KeyTokenEmbedder, text: str, role: Role, reading: Reading, coordinates: Callable[[], Any]
+        self, model: KeyTokenEmbedder, text: str, role: Role, encoding: Reading, coordinates: Callable[[], Any]
     ) -> None:
         """Take the text with its tokens."""
-        super().__init__(model, text, role, coordinates, known=lambda: known_words(text, reading))
-        self._reading = reading
+        super().__init__(model, text, role, coordinates, known=lambda: known_words(text, encoding))
+        self._encoding = encoding
 
     @cached_property
-    def words(self) -> Places:
+    def words(self) -> WordSpans:
         """Where the text's words are."""
-        reading = self._reading
-        return Places(self.text, own_tokens(reading), reading.spans, self.model.head.tokens)
+        encoding = self._encoding
+        return WordSpans(self.text, own_tokens(encoding), encoding.spans, self.model.head.tokens)
 
-    def terms(self, other: Query | None = None) -> Terms:
+    def terms(self, other_query: Query | None = None) -> Terms:
         """Return a row a word, the largest first."""
-        products = self.coordinates.multiply((other or self).coordinates).tocsr()
-        places = [self.words, other.words] if isinstance(other, KeyTokenQuery) else [self.words]
-        rows = word_rows(self.model, products.indices.tolist(), products.data.tolist(), places)
+        products = self.coordinates.multiply((other_query or self).coordinates).tocsr()
+        word_spans = [self.words, other_query.words] if isinstance(other_query, KeyTokenQuery) else [self.words]
+        rows = word_rows(self.model, products.indices.tolist(), products.data.tolist(), word_spans)
         rows.sort(key=lambda row: (-abs(row.contribution), row.name))
         values = np.array([row.contribution for row in rows], np.float64)
         return Terms(values, rows.__getitem__, score=float(products.sum()), exact=False)
 
 
-_BLOCK = 4_096  # texts decoded together
+_BLOCK_TEXTS = 4_096  # decoded together
 
 
 class KeyTokenEmbedder(TransformerEmbedder):
@@ -225,12 +234,12 @@ class KeyTokenEmbedder(TransformerEmbedder):
         model._folder = None  # it was opened from none
         return model
 
-    def readings(self, texts: list[str], role: Role = None) -> list[Reading]:
+    def encodings(self, texts: list[str], role: Role = None) -> list[Reading]:
         """Return how the model reads `texts` in a role: any but documents with the instruction where one is set."""
         return self._reader.read_as(texts, role)
 
     @classmethod
-    def _read(cls, folder: Path, facts: Mapping[str, Any], *, backbone: Backbone | str | Path | None = None) -> Self:
+    def _read(cls, folder: Path, config: Mapping[str, Any], *, backbone: Backbone | str | Path | None = None) -> Self:
         path = folder / _TENSORS
         tensors = {name: np.array(tensor) for name, tensor in read_tensors(path)[0].items()}
         if "fingerprint" not in tensors:
@@ -238,15 +247,15 @@ class KeyTokenEmbedder(TransformerEmbedder):
         for name, shape in (("fingerprint", (-1,)), ("offset", (-1,)), ("head", (-1, -1))):
             if name in tensors:
                 tensors[name] = finite(tensors[name], shape, f"{path}: {name!r}")
-        described = read_json(folder / _DESCRIBED)
+        described = read_json(folder / _CONFIG)
         try:
             settings = KeyTokenSettings(**described["settings"])
             adjustment = Adjustment(offset=tensors.get("offset"), **described["adjustment"])
         except (KeyError, TypeError, InputError) as error:
-            raise ModelFolderError(f"{folder / _DESCRIBED} does not describe a key-token model: {error}") from error
-        opened = read_backbone(folder, facts, backbone, tensors["fingerprint"])
+            raise ModelFolderError(f"{folder / _CONFIG} does not describe a key-token model: {error}") from error
+        opened = read_backbone(folder, config, backbone, tensors["fingerprint"])
         model = cls(opened, settings, head=tensors.get("head"), adjustment=adjustment)
-        tokens, count = model.dimensions, facts.get("dimensions")
+        tokens, count = model.dimensions, config.get("dimensions")
         if type(count) is not int or not 1 <= count <= len(tokens):
             raise ModelFolderError(
                 f"{folder / 'config.json'} must say how many dimensions the model has, 1 to {len(tokens)}, "
@@ -307,7 +316,7 @@ class KeyTokenEmbedder(TransformerEmbedder):
             tensors["head"] = self.head.rows().astype(dtype)
         write_tensors(folder / _TENSORS, tensors | mixing_tensors(self.mixing))
         adjustment = {key: value for key, value in asdict(self.adjustment).items() if key != "offset"}
-        write_json(folder / _DESCRIBED, {"settings": asdict(self.settings), "adjustment": adjustment})
+        write_json(folder / _CONFIG, {"settings": asdict(self.settings), "adjustment": adjustment})
         write_dimensions(folder / "dimensions.tsv", self.dimensions)
         return {"dimensions": len(self.dimensions), **backbone_facts(self.backbone, backbone_name)}
 
@@ -379,8 +388,8 @@ class KeyTokenEmbedder(TransformerEmbedder):
             InputError: an item is not a string, there is no such role, or the backbone gives NaN or infinity.
         """
         checked = check_texts([texts] if isinstance(texts, str) else texts)
-        found = self._embedded(checked, checked_role(role), PLAIN.batch_size, show_progress_bar)
-        row: Vectors = found[0] if isinstance(texts, str) else found
+        embeddings = self._embedded(checked, checked_role(role), PLAIN.batch_size, show_progress_bar)
+        row: Vectors = embeddings[0] if isinstance(texts, str) else embeddings
         return row
 
     def decode(self, embeddings: Any, k: int = 10) -> TopTokens:
@@ -414,10 +423,10 @@ class KeyTokenEmbedder(TransformerEmbedder):
         """
         embedding = self.embed(explained_texts(text)[0])
         self.head.check_k(k)
-        found = self.decode(embedding, len(self.head.shown))
+        top = self.decode(embedding, len(self.head.shown))
         if not embedding.any():
             return []
-        return self.head.words(found.ids[0].tolist(), found.scores[0].tolist(), k)
+        return self.head.top_words(top.ids[0].tolist(), top.scores[0].tolist(), k)
 
     def dense_similarity(self, embeddings1: Vectors, embeddings2: Vectors) -> Vectors:
         """Return the similarity the embedder was made for, "cosine" or "dot", of every row to every row.
@@ -442,43 +451,43 @@ class KeyTokenEmbedder(TransformerEmbedder):
 
     def _embedded(self, texts: list[str], role: Role, batch_size: int, show_progress_bar: bool) -> Vectors:
         """Return the embeddings [texts, d], not adjusted; zeros for a text without tokens."""
-        found = np.zeros((len(texts), state_width(self.backbone)), np.float32)
-        for batch, readings in self._batches(texts, role, batch_size, show_progress_bar):
-            found[batch] = text_embeddings(self.backbone, readings, self.settings)
-        return found
+        embeddings = np.zeros((len(texts), state_width(self.backbone)), np.float32)
+        for batch, encodings in self._batches(texts, role, batch_size, show_progress_bar):
+            embeddings[batch] = text_embeddings(self.backbone, encodings, self.settings)
+        return embeddings
 
     def _rows(self, embeddings: Vectors) -> Any:
         """Return the logits kept of each embedding, CSR float32 [texts, dimensions]."""
         from scipy import sparse
 
-        parts = [sparse.csr_matrix((0, self.get_embedding_dimension()), dtype=np.float32)]
+        blocks = [sparse.csr_matrix((0, self.get_embedding_dimension()), dtype=np.float32)]
         silent = 0
-        for start in range(0, len(embeddings), _BLOCK):
-            block = embeddings[start : start + _BLOCK]
-            known: Any = block.any(axis=1)
+        for start in range(0, len(embeddings), _BLOCK_TEXTS):
+            block = embeddings[start : start + _BLOCK_TEXTS]
+            is_known: Any = block.any(axis=1)
             vectors = before_rows(self.backbone, self.adjustment.apply(block))
-            rows = self.head.kept(vectors, known, self.settings.top_k, self.settings.signs)
-            silent += int((known & (np.diff(rows.indptr) == 0)).sum())
-            parts.append(mixed_rows(rows, self.mixing))
+            rows = self.head.top_logits(vectors, is_known, self.settings.top_k, self.settings.signs)
+            silent += int((is_known & (np.diff(rows.indptr) == 0)).sum())
+            blocks.append(mixed_rows(rows, self.mixing))
         if silent:
             warn(
                 f"{silent} of {len(embeddings)} texts have no token with a logit above 0, and so no embedding; "
                 "fit an adjustment (model.fitted), or keep the signs (signs='signed')"
             )
-        found = sparse.vstack(parts, format="csr", dtype=np.float32)
-        found.eliminate_zeros()
-        found.sort_indices()
-        return found
+        logits = sparse.vstack(blocks, format="csr", dtype=np.float32)
+        logits.eliminate_zeros()
+        logits.sort_indices()
+        return logits
 
     def _ask(self, texts: list[str], roles: list[Role]) -> list[Query]:
         """Read texts; they go through the transformer together, when that is needed."""
-        readings = [self.readings([text], role)[0] for text, role in zip(texts, roles, strict=True)]
+        encodings = [self.encodings([text], role)[0] for text, role in zip(texts, roles, strict=True)]
         units = cache(
-            lambda: unit_rows(self._rows(text_embeddings(self.backbone, readings, self.settings))).astype(np.float64)
+            lambda: unit_rows(self._rows(text_embeddings(self.backbone, encodings, self.settings))).astype(np.float64)
         )
         return [
-            KeyTokenQuery(self, text, role, reading, partial(lambda number: units()[number], number))
-            for number, (text, role, reading) in enumerate(zip(texts, roles, readings, strict=True))
+            KeyTokenQuery(self, text, role, encoding, partial(lambda index: units()[index], index))
+            for index, (text, role, encoding) in enumerate(zip(texts, roles, encodings, strict=True))
         ]
 
     def _edited(self, edit: Edit) -> Self:

@@ -25,9 +25,9 @@ from pellucid.transformer.tokenwords import Rank, tokens_of_rows, unused_name
 
 Rows = npt.NDArray[np.float32]
 Ids = npt.NDArray[np.int64]
-CHUNK = 8192  # rows of the head at a time
-TEXTS = 512  # embeddings at a time
-_LOW = np.int64(0xFFFFFFFF)
+CHUNK_ROWS = 8192  # of the head at a time
+BLOCK_EMBEDDINGS = 512
+_LOW_32_BITS = np.int64(0xFFFFFFFF)
 
 
 class TokenHead:
@@ -69,13 +69,13 @@ class TokenHead:
     @cached_property
     def dimensions(self) -> Dimensions:
         """One dimension a row, named as the token reads; `about` holds its spelling in the tokenizer."""
-        taken: set[str] = set()
+        used_names: set[str] = set()
         items = []
-        for number, (token, spelling) in enumerate(zip(self.tokens, self.spelled, strict=True)):
-            name = token.text or spelling.strip() or f"unused {number}"
+        for token_id, (token, spelling) in enumerate(zip(self.tokens, self.spelled, strict=True)):
+            name = token.text or spelling.strip() or f"unused {token_id}"
             if token.rank == Rank.INNER:  # "man" in "fireman", as distinct from the word
                 name = f"…{name}"
-            items.append(Dimension(unused_name(name, taken), (spelling,) if spelling else ()))
+            items.append(Dimension(unused_name(name, used_names), (spelling,) if spelling else ()))
         return Dimensions(items)
 
     def check_k(self, k: int) -> None:
@@ -83,29 +83,29 @@ class TokenHead:
         if type(k) is not int or not 1 <= k <= len(self.shown):
             raise InputError(f"k is {k!r:.40}; it must be a whole number from 1 to the {len(self.shown):,} tokens")
 
-    def words(self, ids: Sequence[int], scores: Sequence[float], k: int) -> list[tuple[str, float]]:
+    def top_words(self, ids: Sequence[int], scores: Sequence[float], k: int) -> list[tuple[str, float]]:
         """Return the first `k` different words among some tokens, best first, with their scores."""
-        found: dict[str, float] = {}
-        for number, score in zip(ids, scores, strict=True):
-            if self.tokens[number].rank != Rank.SHARD:
-                found.setdefault(self.tokens[number].text, float(score))
-            if len(found) == k:
+        word_scores: dict[str, float] = {}
+        for token_id, score in zip(ids, scores, strict=True):
+            if self.tokens[token_id].rank != Rank.SHARD:
+                word_scores.setdefault(self.tokens[token_id].text, float(score))
+            if len(word_scores) == k:
                 break
-        return list(found.items())
+        return list(word_scores.items())
 
-    def kept(self, vectors: Vectors, known: npt.NDArray[np.bool_], k: int | None, signs: str) -> Any:
-        """Return the `k` largest logits of each of the `known` vectors, CSR float32 [n, V]; None keeps all."""
+    def top_logits(self, vectors: Vectors, is_known: npt.NDArray[np.bool_], k: int | None, signs: str) -> Any:
+        """Return the `k` largest logits of each of the `is_known` vectors, CSR float32 [n, V]; None keeps all."""
         from scipy import sparse
 
         count = len(self.shown) if k is None else k
         top = self.top(vectors, count)
-        values = np.where(known[:, None], top.scores, 0)
+        values = np.where(is_known[:, None], top.scores, 0)
         if signs == "positive":
             values = np.maximum(values, 0)
         ends = np.arange(len(vectors) + 1) * count
-        found = sparse.csr_matrix((values.ravel(), top.ids.ravel(), ends), shape=(len(vectors), len(self)))
-        found.eliminate_zeros()
-        return found
+        logits = sparse.csr_matrix((values.ravel(), top.ids.ravel(), ends), shape=(len(vectors), len(self)))
+        logits.eliminate_zeros()
+        return logits
 
     def rows(self) -> Vectors:
         """Return all rows, float32 [V, d]."""
@@ -117,8 +117,8 @@ class TokenHead:
         vectors = np.asarray(vectors, np.float32)
         if self.bias is not None:  # the bias as one more column
             vectors = np.concatenate([vectors, np.ones((len(vectors), 1), np.float32)], axis=1)
-        found = top_tokens(vectors, HeadRows(self.weight, self.bias, self.shown), k)
-        return TopTokens(self.shown[found.ids], found.scores)
+        top = top_tokens(vectors, HeadRows(self.weight, self.bias, self.shown), k)
+        return TopTokens(self.shown[top.ids], top.scores)
 
 
 class TopTokens(NamedTuple):
@@ -128,16 +128,16 @@ class TopTokens(NamedTuple):
     scores: Rows
 
 
-def top_tokens(embeddings: npt.ArrayLike, head: Any, k: int, *, chunk: int = CHUNK) -> TopTokens:
+def top_tokens(embeddings: npt.ArrayLike, head: Any, k: int, *, chunk: int = CHUNK_ROWS) -> TopTokens:
     """Return the `k` rows of `head` that score highest for each embedding [n, d] (Algorithm 1, lines 6 to 11)."""
-    rows, found = checked(embeddings, head, k), []
-    for first in range(0, max(1, len(rows)), TEXTS):
-        block = rows[first : first + TEXTS]
-        kept = np.zeros((len(block), 0), np.int64)
+    rows, blocks = checked(embeddings, head, k), []
+    for first in range(0, max(1, len(rows)), BLOCK_EMBEDDINGS):
+        block = rows[first : first + BLOCK_EMBEDDINGS]
+        keys = np.zeros((len(block), 0), np.int64)
         for start, part in head_chunks(head, chunk):
-            kept = largest_keys(kept, block @ part.T, start, k)
-        found.append(tokens_of_keys(kept))
-    return TopTokens(*map(np.concatenate, zip(*found)))
+            keys = largest_keys(keys, block @ part.T, start, k)
+        blocks.append(tokens_of_keys(keys))
+    return TopTokens(*map(np.concatenate, zip(*blocks)))
 
 
 def checked(embeddings: npt.ArrayLike, head: Any, k: int) -> Rows:
@@ -159,10 +159,10 @@ def checked(embeddings: npt.ArrayLike, head: Any, k: int) -> Rows:
 class HeadRows:
     """Some or all rows of a head, with its bias as one more column for embeddings with a 1 behind them."""
 
-    def __init__(self, weight: Any, bias: npt.ArrayLike | None = None, chosen: Ids | None = None) -> None:
+    def __init__(self, weight: Any, bias: npt.ArrayLike | None = None, row_ids: Ids | None = None) -> None:
         """Take rows [V, d], their bias [V], and the ascending ids of the rows wanted, None for all."""
         self._weight, self._bias = weight, None if bias is None else np.asarray(bias, np.float32)
-        self._ids = np.arange(weight.shape[0]) if chosen is None else chosen
+        self._ids = np.arange(weight.shape[0]) if row_ids is None else row_ids
         self.shape = (len(self._ids), weight.shape[1] + (bias is not None))
 
     def __getitem__(self, part: slice) -> Rows:
@@ -192,14 +192,14 @@ def head_chunks(head: Any, chunk: int) -> Iterator[tuple[int, Rows]]:
         yield start, part
 
 
-def largest_keys(kept: Ids, scores: Rows, start: int, k: int) -> Ids:
-    """Return the `k` largest keys of each text, unordered, of those kept so far and a chunk's scores [n, chunk]."""
+def largest_keys(keys: Ids, scores: Rows, start: int, k: int) -> Ids:
+    """Return the `k` largest keys of each text, unordered, among `keys` so far and a chunk's scores [n, chunk]."""
     # A key is one int64 made of a score and the id of its token: keys are ordered by score, then by the lower id.
     bits = (scores + np.float32(0)).view(np.int32)  # -0.0 + 0.0 is 0.0: equal scores have equal bits
     ordered = (bits ^ ((bits >> 31) & np.int32(0x7FFFFFFF))).astype(np.int64)
     ids = np.arange(start, start + scores.shape[1], dtype=np.int64)
-    keys = np.concatenate([kept, (ordered << 32) | (_LOW - ids)], axis=1)
-    return np.partition(keys, keys.shape[1] - k, axis=1)[:, -k:] if keys.shape[1] > k else keys
+    all_keys = np.concatenate([keys, (ordered << 32) | (_LOW_32_BITS - ids)], axis=1)
+    return np.partition(all_keys, all_keys.shape[1] - k, axis=1)[:, -k:] if all_keys.shape[1] > k else all_keys
 
 
 def tokens_of_keys(keys: Ids) -> TopTokens:
@@ -207,4 +207,4 @@ def tokens_of_keys(keys: Ids) -> TopTokens:
     keys = np.sort(keys, axis=1)[:, ::-1]
     ordered = (keys >> 32).astype(np.int32)
     scores = (ordered ^ ((ordered >> 31) & np.int32(0x7FFFFFFF))).view(np.float32)
-    return TopTokens(_LOW - (keys & _LOW), scores)
+    return TopTokens(_LOW_32_BITS - (keys & _LOW_32_BITS), scores)

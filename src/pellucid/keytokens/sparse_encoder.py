@@ -50,9 +50,9 @@ def check_expressible(backbone: Backbone, settings: KeyTokenSettings, mixing: An
             backbone.predicts_next and backbone.attention != "causal"
         ),
     }
-    found = [reason for reason, holds in reasons.items() if holds]
-    if found:
-        raise InputError(f"stock modules of sentence-transformers cannot express this model: {'; '.join(found)}")
+    obstacles = [reason for reason, holds in reasons.items() if holds]
+    if obstacles:
+        raise InputError(f"stock modules of sentence-transformers cannot express this model: {'; '.join(obstacles)}")
 
 
 def write_modules(
@@ -97,9 +97,9 @@ def linear_layer(head: TokenHead, offset: Vectors | None, mixing: Any) -> tuple[
     weight[head.shown] = head.rows()[head.shown]
     bias = None
     if head.bias is not None or offset is not None:
-        own = np.zeros(len(head), np.float32) if head.bias is None else head.bias
+        head_bias = np.zeros(len(head), np.float32) if head.bias is None else head.bias
         bias = np.zeros(len(head), np.float32)
-        bias[head.shown] = own[head.shown] + (0 if offset is None else weight[head.shown] @ offset)
+        bias[head.shown] = head_bias[head.shown] + (0 if offset is None else weight[head.shown] @ offset)
     if mixing is not None:
         weight = np.asarray(mixing.T @ weight, np.float32)
         bias = None if bias is None else np.asarray(mixing.T @ bias, np.float32)

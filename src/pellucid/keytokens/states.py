@@ -30,7 +30,7 @@ PROMPT_EOL = 'This sentence : "{text}" means in one word:"'
 """PromptEOL's template, with the spaces of its authors' code: the next token would be the one word."""
 
 
-_BATCH = 32  # texts of one forward pass
+_BATCH_TEXTS = 32  # of one forward pass
 
 
 @dataclass(frozen=True)
@@ -99,50 +99,50 @@ class KeyTokenSettings(ReadingSettings):
         )
 
 
-def text_embeddings(backbone: Backbone, readings: Sequence[Reading], settings: KeyTokenSettings) -> Vectors:
+def text_embeddings(backbone: Backbone, encodings: Sequence[Reading], settings: KeyTokenSettings) -> Vectors:
     """Return the pooled last hidden states of some texts, float32 [n, d]; zeros for a text without tokens."""
     import torch
 
     with torch.inference_mode():
-        ids, mask, _ = backbone.padded(readings)
-        rows = pooled_states(base_states(backbone.model, ids, mask).float(), mask, readings, settings)
+        ids, mask, _ = backbone.padded(encodings)
+        rows = pooled_states(base_states(backbone.model, ids, mask).float(), mask, encodings, settings)
     if not np.isfinite(rows).all():
         raise InputError("the backbone gives NaN or infinity; open it with dtype='float32'")
     return rows
 
 
-def pooled_states(hidden: Any, mask: Any, readings: Sequence[Reading], settings: KeyTokenSettings) -> Vectors:
+def pooled_states(hidden: Any, mask: Any, encodings: Sequence[Reading], settings: KeyTokenSettings) -> Vectors:
     """Return the embeddings that the states [n, L, d] of some texts become, float32 [n, d]."""
     import torch
 
-    shares = torch.from_numpy(_shares(readings, mask.cpu().numpy(), settings)).to(hidden.device)
+    shares = torch.from_numpy(_shares(encodings, mask.cpu().numpy(), settings)).to(hidden.device)
     pooled = torch.einsum("bl,bld->bd", shares, hidden)
     rows: Vectors = (torch.nn.functional.normalize(pooled, dim=1) if settings.normalize else pooled).cpu().numpy()
     return rows
 
 
-def _shares(readings: Sequence[Reading], mask: Any, settings: KeyTokenSettings) -> Vectors:
+def _shares(encodings: Sequence[Reading], mask: Any, settings: KeyTokenSettings) -> Vectors:
     """Return the share of each state in its text's embedding, [n, L]; rows add up to 1, or to 0 without tokens."""
     shares = np.zeros(mask.shape, np.float32)
-    for row, reading in zip(shares, readings, strict=True):
-        if not reading.spans:
+    for row, encoding in zip(shares, encodings, strict=True):
+        if not encoding.spans:
             continue
         if settings.takes_last:
-            row[reading.last] = 1
+            row[encoding.last] = 1
             continue
-        first, count = reading.first, len(reading.spans)
+        first, count = encoding.first, len(encoding.spans)
         if settings.special_tokens:
-            first, count = 0, len(reading.ids)
+            first, count = 0, len(encoding.ids)
         elif settings.through_end:
-            count = len(reading.ids) - first
+            count = len(encoding.ids) - first
         weights = np.arange(1, count + 1) if settings.pooling == "weighted_mean" else np.ones(count)
         row[first : first + count] = weights / weights.sum()
     return shares
 
 
-def own_tokens(reading: Reading) -> list[int]:
+def own_tokens(encoding: Reading) -> list[int]:
     """Return the ids of the text's own tokens, without what is put around them."""
-    return reading.ids[reading.first : reading.first + len(reading.spans)]
+    return encoding.ids[encoding.first : encoding.first + len(encoding.spans)]
 
 
 def has_layers(backbone: Backbone) -> bool:
@@ -161,10 +161,10 @@ def before_rows(backbone: Backbone, embeddings: Vectors) -> Vectors:
 
     if not has_layers(backbone) or not len(embeddings):
         return embeddings
-    parts = []
+    batches = []
     with torch.inference_mode():
-        for start in range(0, len(embeddings), _BATCH):
-            part = backbone.tensor(embeddings[start : start + _BATCH])
-            parts.append(through_head(backbone.model, part[:, None])[:, 0].float().cpu().numpy())
-    found: Vectors = np.concatenate(parts)
-    return found
+        for start in range(0, len(embeddings), _BATCH_TEXTS):
+            part = backbone.tensor(embeddings[start : start + _BATCH_TEXTS])
+            batches.append(through_head(backbone.model, part[:, None])[:, 0].float().cpu().numpy())
+    projected: Vectors = np.concatenate(batches)
+    return projected
