@@ -22,7 +22,7 @@ try:
 except ImportError as error:
     raise missing_extra("qdrant-edge-py", "scale") from error
 
-_GRAPH_KILOBYTES = 50_000  # of dense vectors; below it every product is computed
+_GRAPH_THRESHOLD_KB = 50_000  # of dense vectors; below it every product is computed
 
 
 @dataclass(frozen=True)
@@ -52,9 +52,9 @@ class Edge(EngineSettings):
 
 def sweep_folders(folder: Path, used: str) -> None:
     """Remove the generations in a folder, but the one used."""
-    for other in folder.glob("engine-*"):
-        if other.name != used:
-            shutil.rmtree(other, ignore_errors=True)
+    for generation_folder in folder.glob("engine-*"):
+        if generation_folder.name != used:
+            shutil.rmtree(generation_folder, ignore_errors=True)
 
 
 class EdgeEngine(QdrantPoints):
@@ -75,7 +75,7 @@ class EdgeEngine(QdrantPoints):
         config = edge.EdgeConfig(
             vectors={name: edge.EdgeVectorParams(size, edge.Distance.Dot) for name, size in dense.items()} or None,
             sparse_vectors={name: edge.EdgeSparseVectorParams() for name in sparse} or None,
-            optimizers=edge.EdgeOptimizersConfig(indexing_threshold=_GRAPH_KILOBYTES),
+            optimizers=edge.EdgeOptimizersConfig(indexing_threshold=_GRAPH_THRESHOLD_KB),
         )
         return cls(edge.EdgeShard.create(str(folder), config), dense, exact=exact)
 
@@ -115,9 +115,9 @@ class EdgeEngine(QdrantPoints):
         return list(self._shard.info().payload_schema)
 
     def _upsert(self, points: list[tuple[int, dict[str, Any], dict[str, Any]]]) -> None:
-        made = [edge.Point(*point) for point in points]
+        edge_points = [edge.Point(*point) for point in points]
         with _writing():
-            self._shard.update(edge.UpdateOperation.upsert_points(made))
+            self._shard.update(edge.UpdateOperation.upsert_points(edge_points))
 
     def _delete(self, numbers: list[Any]) -> None:
         self._shard.update(edge.UpdateOperation.delete_points(numbers))
@@ -128,8 +128,8 @@ class EdgeEngine(QdrantPoints):
         return records, following
 
     def _retrieve(self, numbers: list[int], names: list[str]) -> list[Any]:
-        found: list[Any] = self._shard.retrieve(numbers, with_payload=False, with_vector=names)
-        return found
+        records: list[Any] = self._shard.retrieve(numbers, with_payload=False, with_vector=names)
+        return records
 
     def _having(self, numbers: list[Any]) -> Any:
         return edge.HasIdCondition(set(numbers))
@@ -139,8 +139,8 @@ class EdgeEngine(QdrantPoints):
         return edge.QueryRequest(limit, query=edge.Query.Nearest(vector, using=name), filter=chosen, params=params)
 
     def _query(self, requests: list[Any]) -> list[Any]:
-        found: list[Any] = self._shard.query_batch(edge.QueryBatchRequest(requests))
-        return found
+        hit_lists: list[Any] = self._shard.query_batch(edge.QueryBatchRequest(requests))
+        return hit_lists
 
 
 @contextmanager

@@ -16,7 +16,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from pellucid.engines.points import RemoteSettings, asking
+from pellucid.engines.points import RemoteSettings, translate_errors
 from pellucid.errors import InputError, missing_extra
 from pellucid.index.engine import Condition, Engine, Generation, Point, Vector, Where, blocks
 from pellucid.index.metadata import timestamp
@@ -26,14 +26,14 @@ try:
 except ImportError as error:
     raise missing_extra("pymilvus", "scale") from error
 
-_PAGE = 500  # points in one request, which a server takes up to 64 MB of
-_MOST = 16_384  # points that Milvus gives in one answer
-_VALUES = 16  # numbers, or dates, that a field of a document can hold: each is a comparison of its own
-_TAGS = 4096  # that a document can have
-_PLAIN = re.compile(r"[\w .:+-]{0,100}", re.ASCII)  # a value that can stand in a tag; any other is hashed
-_NOWHERE = 2**32 - 2  # a dimension of sparse vectors that no query has
-_GRAPH = {"M": 16, "efConstruction": 200}
-_WIDTH = 256  # candidates of a search in the graph, where fewer are asked for
+_PAGE_POINTS = 500  # in one request, which a server takes up to 64 MB of
+_MAX_ANSWER_POINTS = 16_384  # that Milvus gives in one answer
+_MAX_COMPARED_VALUES = 16  # numbers, or dates, that a field of a document can hold: each is a comparison of its own
+_MAX_TAGS = 4096  # that a document can have
+_PLAIN_TAG = re.compile(r"[\w .:+-]{0,100}", re.ASCII)  # a value that can stand in a tag; any other is hashed
+_UNUSED_DIMENSION = 2**32 - 2  # a dimension of sparse vectors that no query has
+_HNSW_PARAMS = {"M": 16, "efConstruction": 200}
+_MIN_GRAPH_CANDIDATES = 256  # candidates of a search in the graph, where fewer are asked for
 
 
 @dataclass(frozen=True)
@@ -66,21 +66,21 @@ class Milvus(RemoteSettings):
     def _client(self) -> Any:
         return MilvusClient(uri=self.uri, token=os.environ.get("MILVUS_TOKEN", ""))
 
-    def _listed(self, client: Any) -> list[str]:
+    def _collection_names(self, client: Any) -> list[str]:
         return list(client.list_collections())
 
     def _drop(self, client: Any, name: str) -> None:
         client.drop_collection(name)
 
-    def _made(self, client: Any, name: str, generation: Generation) -> MilvusEngine:
+    def _create_collection(self, client: Any, name: str, generation: Generation) -> MilvusEngine:
         if signed := [name for name, negative in generation.sparse.items() if negative]:
             raise InputError(f"the model {signed[0]!r:.60} gives negative sparse values, which Milvus cannot hold")
         fields = _Fields(generation)
         client.create_collection(name, schema=fields.schema(), num_shards=self.shards, consistency_level="Strong")
         client.create_index(name, fields.indexes(self.graph, lite="lite" in client.get_server_version()))
-        return self._opened(client, name, generation)
+        return self._load_collection(client, name, generation)
 
-    def _opened(self, client: Any, name: str, generation: Generation) -> MilvusEngine:
+    def _load_collection(self, client: Any, name: str, generation: Generation) -> MilvusEngine:
         client.load_collection(name, replica_number=self.replicas)
         return MilvusEngine(client, self._server, name, _Fields(generation), graph=self.graph)
 
@@ -92,7 +92,7 @@ class _Fields:
         self.dense, self._sizes = {n: f"dense_{i}" for i, n in enumerate(generation.dense)}, generation.dense
         self.sparse = {name: f"sparse_{i}" for i, name in enumerate(generation.sparse)}
 
-    def of(self, part: str) -> str:
+    def field_for(self, part: str) -> str:
         return self.dense.get(part) or self.sparse[part]
 
     def schema(self) -> Any:
@@ -102,21 +102,21 @@ class _Fields:
             schema.add_field(field, DataType.FLOAT_VECTOR, dim=self._sizes[name])
         for field in self.sparse.values():
             schema.add_field(field, DataType.SPARSE_FLOAT_VECTOR)
-        schema.add_field("tags", DataType.ARRAY, element_type=DataType.VARCHAR, max_capacity=_TAGS, max_length=200)
+        schema.add_field("tags", DataType.ARRAY, element_type=DataType.VARCHAR, max_capacity=_MAX_TAGS, max_length=200)
         schema.add_field("numbers", DataType.JSON)
         return schema
 
     def indexes(self, graph: bool, *, lite: bool) -> Any:
-        found: Any = MilvusClient.prepare_index_params()
+        indexes: Any = MilvusClient.prepare_index_params()
         if not lite:  # Milvus Lite has no index of tags, and looks at all
-            found.add_index("tags", index_type="INVERTED")
+            indexes.add_index("tags", index_type="INVERTED")
         for field in self.dense.values():
-            kind = {"index_type": "HNSW", "params": _GRAPH} if graph else {"index_type": "FLAT"}
-            found.add_index(field, metric_type="IP", **kind)
+            kind = {"index_type": "HNSW", "params": _HNSW_PARAMS} if graph else {"index_type": "FLAT"}
+            indexes.add_index(field, metric_type="IP", **kind)
         algorithm = {"inverted_index_algo": "DAAT_MAXSCORE"}
         for field in self.sparse.values():
-            found.add_index(field, index_type="SPARSE_INVERTED_INDEX", metric_type="IP", params=algorithm)
-        return found
+            indexes.add_index(field, index_type="SPARSE_INVERTED_INDEX", metric_type="IP", params=algorithm)
+        return indexes
 
     def row(self, point: Point) -> dict[str, Any]:
         """Return a point as Milvus keeps it."""
@@ -125,21 +125,21 @@ class _Fields:
             vector = point.vectors.get(name)
             row[field] = [0.0] * self._sizes[name] if vector is None else vector.tolist()
         for name, field in self.sparse.items():
-            row[field] = _weights(name, point.vectors[name]) if name in point.vectors else {_NOWHERE: 1.0}
+            row[field] = _weights(name, point.vectors[name]) if name in point.vectors else {_UNUSED_DIMENSION: 1.0}
         return row
 
     def read(self, row: Mapping[str, Any], names: Iterable[str]) -> dict[str, Vector]:
         """Return the vectors of a stored point, without those that were left out."""
-        found: dict[str, Vector] = {}
+        vectors: dict[str, Vector] = {}
         for name in names:
-            value = row[self.of(name)]
+            value = row[self.field_for(name)]
             if name in self.dense:
                 vector = np.array(value, np.float32)
                 if vector.any():
-                    found[name] = vector
-            elif _NOWHERE not in value:
-                found[name] = (np.array(list(value), np.int64), np.array(list(value.values()), np.float32))
-        return found
+                    vectors[name] = vector
+            elif _UNUSED_DIMENSION not in value:
+                vectors[name] = (np.array(list(value), np.int64), np.array(list(value.values()), np.float32))
+        return vectors
 
 
 class MilvusEngine(Engine):
@@ -154,20 +154,20 @@ class MilvusEngine(Engine):
         self._client.close()
 
     def put(self, points: Iterable[Point]) -> None:
-        for block in blocks(points, _PAGE):
+        for block in blocks(points, _PAGE_POINTS):
             self._ask(self._client.upsert, data=[self._fields.row(point) for point in block])
 
     def delete(self, numbers: Iterable[int]) -> None:
-        for block in blocks(numbers, _PAGE):
+        for block in blocks(numbers, _PAGE_POINTS):
             self._ask(self._client.delete, ids=block)
 
     def numbers(self, start: int = 0) -> Iterator[int]:
         pages = self._ask(
-            self._client.query_iterator, batch_size=10 * _PAGE, filter=f"id >= {start}", output_fields=["id"]
+            self._client.query_iterator, batch_size=10 * _PAGE_POINTS, filter=f"id >= {start}", output_fields=["id"]
         )
         try:
             while True:
-                with asking(self._server):
+                with translate_errors(self._server):
                     page = pages.next()
                 if not page:
                     return
@@ -176,43 +176,43 @@ class MilvusEngine(Engine):
             pages.close()
 
     def vectors(self, numbers: Collection[int], names: Collection[str]) -> dict[int, dict[str, Vector]]:
-        fields = ["id", *(self._fields.of(name) for name in names)]
-        found: dict[int, dict[str, Vector]] = {}
-        for block in blocks(numbers, _PAGE):
+        fields = ["id", *(self._fields.field_for(name) for name in names)]
+        vectors: dict[int, dict[str, Vector]] = {}
+        for block in blocks(numbers, _PAGE_POINTS):
             for row in self._ask(self._client.get, ids=block, output_fields=fields):
-                found[row["id"]] = self._fields.read(row, names)
-        return found
+                vectors[row["id"]] = self._fields.read(row, names)
+        return vectors
 
     def search(self, queries: Mapping[str, Vector], limit: int, where: Where = ()) -> dict[str, dict[int, float]]:
-        if limit > _MOST:
-            what = f"Milvus gives at most {_MOST:,} passages, and {limit:,} are needed"
-            raise InputError(f"{what}; ask for a top_k of {_MOST // 2:,} or less")
+        if limit > _MAX_ANSWER_POINTS:
+            what = f"Milvus gives at most {_MAX_ANSWER_POINTS:,} passages, and {limit:,} are needed"
+            raise InputError(f"{what}; ask for a top_k of {_MAX_ANSWER_POINTS // 2:,} or less")
         return {name: self._search(name, vector, limit, _filter(where)) for name, vector in queries.items()}
 
     def products(
-        self, queries: Mapping[str, Vector], wanted: Mapping[str, Collection[int]]
+        self, queries: Mapping[str, Vector], numbers: Mapping[str, Collection[int]]
     ) -> dict[str, dict[int, float]]:
-        found: dict[str, dict[int, float]] = {}
+        products: dict[str, dict[int, float]] = {}
         for name, vector in queries.items():
-            for block in blocks(wanted.get(name, ()), _MOST // 2):
-                found.setdefault(name, {}).update(self._search(name, vector, len(block), f"id in {block}"))
-        return found
+            for block in blocks(numbers.get(name, ()), _MAX_ANSWER_POINTS // 2):
+                products.setdefault(name, {}).update(self._search(name, vector, len(block), f"id in {block}"))
+        return products
 
     def _search(self, name: str, vector: Vector, limit: int, chosen: str) -> dict[int, float]:
         dense = name in self._fields.dense
         answer = self._ask(
             self._client.search,
             data=[vector.tolist() if dense else _weights(name, vector)],
-            anns_field=self._fields.of(name),
+            anns_field=self._fields.field_for(name),
             limit=limit,
             filter=chosen,
             output_fields=["id"],
-            search_params={"metric_type": "IP", "params": {"ef": max(limit, _WIDTH)} if dense else {}},
+            search_params={"metric_type": "IP", "params": {"ef": max(limit, _MIN_GRAPH_CANDIDATES)} if dense else {}},
         )
         return {hit["id"]: float(hit["distance"]) for hit in answer[0]}
 
     def _ask(self, call: Callable[..., Any], **arguments: Any) -> Any:
-        with asking(self._server):
+        with translate_errors(self._server):
             return call(self._name, **arguments)
 
 
@@ -227,30 +227,30 @@ def _tags(point: Point) -> list[str]:
     """Return the keys of a point's payload, and each with its values."""
     tags = {key: None for key in point.payload}
     tags |= {_tag(key, value): None for key, values in point.payload.items() for value in values}
-    if len(tags) > _TAGS:
-        raise InputError(f"the metadata of a document have {len(tags):,} values; Milvus holds at most {_TAGS:,}")
+    if len(tags) > _MAX_TAGS:
+        raise InputError(f"the metadata of a document have {len(tags):,} values; Milvus holds at most {_MAX_TAGS:,}")
     return list(tags)
 
 
 def _tag(key: str, value: float | str) -> str:
     text = str(value) if isinstance(value, str) else repr(float(value) + 0.0)  # -0.0 is 0.0
-    if not _PLAIN.fullmatch(text):
+    if not _PLAIN_TAG.fullmatch(text):
         text = "#" + hashlib.blake2b(text.encode(), digest_size=32).hexdigest()
     return f"{key}={text}"
 
 
 def _numbers(point: Point) -> dict[str, list[float]]:
     """Return the values of a point's payload that can be compared, as seconds where they are dates."""
-    found: dict[str, list[float]] = {}
+    numbers: dict[str, list[float]] = {}
     for key, values in point.payload.items():
-        known = [timestamp(value) if isinstance(value, str) else float(value) for value in values]
-        comparable = [value for value in known if value is not None]
-        if len(comparable) > _VALUES:
-            held = f"{len(comparable):,} numbers or dates"
-            raise InputError(f"a field of a document holds {held}; Milvus compares at most {_VALUES}")
+        converted = [timestamp(value) if isinstance(value, str) else float(value) for value in values]
+        comparable = [value for value in converted if value is not None]
+        if len(comparable) > _MAX_COMPARED_VALUES:
+            counts = f"{len(comparable):,} numbers or dates"
+            raise InputError(f"a field of a document holds {counts}; Milvus compares at most {_MAX_COMPARED_VALUES}")
         if comparable:
-            found[key] = comparable
-    return found
+            numbers[key] = comparable
+    return numbers
 
 
 def _filter(where: Where) -> str:
@@ -258,14 +258,14 @@ def _filter(where: Where) -> str:
 
 
 def _condition(test: Condition) -> str:
-    if test.operator in ("range", "dates"):  # of any of the values, at their places
+    if test.operator in ("range", "dates"):  # of any of the values, by their positions
         signs = {"gt": ">", "gte": ">=", "lt": "<", "lte": "<="}
-        values = [f'numbers["{test.key}"][{place}]' for place in range(_VALUES)]
+        values = [f'numbers["{test.key}"][{position}]' for position in range(_MAX_COMPARED_VALUES)]
         within = []
         for bounds in test.value if test.operator == "dates" else [test.value]:
             limits = [(signs[name], timestamp(b) if isinstance(b, str) else float(b)) for name, b in bounds.items()]
             within += [" and ".join(f"{value} {sign} {limit!r}" for sign, limit in limits) for value in values]
-        return f"{'not ' if test.negated else ''}({' or '.join(f'({each})' for each in within)})"
+        return f"{'not ' if test.negated else ''}({' or '.join(f'({alternative})' for alternative in within)})"
     tags = test.key.split(",") if test.operator == "exists" else [_tag(test.key, value) for value in test.value]
     quoted = ", ".join(f'"{tag}"' for tag in tags)
     return f"{'not ' if test.negated else ''}ARRAY_CONTAINS_ANY(tags, [{quoted}])"

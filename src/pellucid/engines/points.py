@@ -18,7 +18,7 @@ from pellucid.index.engine import Condition, Engine, EngineSettings, Generation,
 
 
 @contextmanager
-def asking(server: str) -> Iterator[None]:
+def translate_errors(server: str) -> Iterator[None]:
     """Turn what a server's client raises into our error."""
     try:
         yield
@@ -46,25 +46,25 @@ class RemoteSettings(EngineSettings, Protocol):
         check_integer("replicas", self.replicas)
 
     def create(self, generation: Generation) -> Any:
-        with asking(self._server):
+        with translate_errors(self._server):
             client, name = self._client(), self._name(generation.name)
-            others = self._collections(client)
-            if generation.name == "engine-1" and others:
-                raise InputError(f"{self._server} has a collection {others[0]!r}; give another name, or delete it")
-            if name in others:
+            existing = self._collections(client)
+            if generation.name == "engine-1" and existing:
+                raise InputError(f"{self._server} has a collection {existing[0]!r}; give another name, or delete it")
+            if name in existing:
                 self._drop(client, name)
-            return self._made(client, name, generation)
+            return self._create_collection(client, name, generation)
 
     def open(self, generation: Generation) -> Any:
-        with asking(self._server):
+        with translate_errors(self._server):
             client, name = self._client(), self._name(generation.name)
             if name not in self._collections(client):
                 lost = f"{self._server} has no collection {name!r}"
                 raise IndexFolderError(f"{lost}. The texts are safe: pellucid index rebuild")
-            return self._opened(client, name, generation)
+            return self._load_collection(client, name, generation)
 
     def sweep(self, folder: Path, used: str) -> None:
-        with asking(self._server):
+        with translate_errors(self._server):
             client = self._client()
             for name in self._collections(client):
                 if name != self._name(used):
@@ -75,16 +75,16 @@ class RemoteSettings(EngineSettings, Protocol):
 
     def _collections(self, client: Any) -> list[str]:
         """Return the names of this index's collections."""
-        own = re.escape(self._name("engine-")) + r"\d+"
-        return [name for name in self._listed(client) if re.fullmatch(own, name)]
+        pattern = re.escape(self._name("engine-")) + r"\d+"
+        return [name for name in self._collection_names(client) if re.fullmatch(pattern, name)]
 
     @property
     def _server(self) -> str: ...
     def _client(self) -> Any: ...
-    def _listed(self, client: Any) -> list[str]: ...
+    def _collection_names(self, client: Any) -> list[str]: ...
     def _drop(self, client: Any, name: str) -> None: ...
-    def _made(self, client: Any, name: str, generation: Generation) -> Any: ...
-    def _opened(self, client: Any, name: str, generation: Generation) -> Any: ...
+    def _create_collection(self, client: Any, name: str, generation: Generation) -> Any: ...
+    def _load_collection(self, client: Any, name: str, generation: Generation) -> Any: ...
 
 
 class QdrantClasses(NamedTuple):
@@ -99,12 +99,12 @@ class QdrantClasses(NamedTuple):
         """Return the filter that a search has."""
         if not where:
             return None
-        every = []
+        filters = []
         for tests in where:
             must = [self._condition(test) for test in tests if not test.negated]
             must_not = [self._condition(test) for test in tests if test.negated]
-            every.append(self.module.Filter(must=must or None, must_not=must_not or None))
-        return every[0] if len(every) == 1 else self.module.Filter(should=every)
+            filters.append(self.module.Filter(must=must or None, must_not=must_not or None))
+        return filters[0] if len(filters) == 1 else self.module.Filter(should=filters)
 
     def _condition(self, test: Condition) -> Any:
         either, field = self.module.Filter, self.module.FieldCondition
@@ -116,7 +116,7 @@ class QdrantClasses(NamedTuple):
             return either(should=[field(key=test.key, range=self.dates(**bounds)) for bounds in test.value])
         if test.key[0] == "n":  # the engine matches integers only
             ranges = [self.range(gte=value, lte=value) for value in test.value]
-            return either(should=[field(key=test.key, range=one) for one in ranges])
+            return either(should=[field(key=test.key, range=value_range) for value_range in ranges])
         return field(key=test.key, match=self.module.MatchAny(any=list(test.value)))
 
 
@@ -135,8 +135,8 @@ class QdrantPoints(Engine, Protocol):
 
     def put(self, points: Iterable[Point]) -> None:
         for block in blocks(points, self._PAGE):
-            given = [(p.number, {n: self._given(v) for n, v in p.vectors.items()}, dict(p.payload)) for p in block]
-            self._upsert(given)
+            rows = [(p.number, {n: self._to_client(v) for n, v in p.vectors.items()}, dict(p.payload)) for p in block]
+            self._upsert(rows)
 
     def delete(self, numbers: Iterable[int]) -> None:
         for block in blocks(numbers, self._PAGE):
@@ -149,34 +149,34 @@ class QdrantPoints(Engine, Protocol):
             yield from [record.id for record in records]
 
     def vectors(self, numbers: Collection[int], names: Collection[str]) -> dict[int, dict[str, Vector]]:
-        found: dict[int, dict[str, Vector]] = {}
+        vectors: dict[int, dict[str, Vector]] = {}
         for block in blocks(numbers, self._PAGE):
             for record in self._retrieve(block, list(names)):
-                found[record.id] = {name: _read(vector) for name, vector in (record.vector or {}).items()}
-        return found
+                vectors[record.id] = {name: _read(vector) for name, vector in (record.vector or {}).items()}
+        return vectors
 
     def search(self, queries: Mapping[str, Vector], limit: int, where: Where = ()) -> dict[str, dict[int, float]]:
         chosen = self._CLASSES.filter(where)
         return self._run({name: (vector, limit, chosen, self._exact) for name, vector in queries.items()})
 
     def products(
-        self, queries: Mapping[str, Vector], wanted: Mapping[str, Collection[int]]
+        self, queries: Mapping[str, Vector], numbers: Mapping[str, Collection[int]]
     ) -> dict[str, dict[int, float]]:
-        asked = {}
+        searches = {}
         for name, vector in queries.items():
-            if own := list(wanted.get(name, ())):
-                asked[name] = vector, len(own), self._CLASSES.module.Filter(must=[self._having(own)]), True
-        return self._run(asked)
+            if ids := list(numbers.get(name, ())):
+                searches[name] = vector, len(ids), self._CLASSES.module.Filter(must=[self._having(ids)]), True
+        return self._run(searches)
 
-    def _run(self, asked: Mapping[str, tuple[Vector, int, Any, bool]]) -> dict[str, dict[int, float]]:
+    def _run(self, searches: Mapping[str, tuple[Vector, int, Any, bool]]) -> dict[str, dict[int, float]]:
         requests = [
-            self._request(name, self._given(vector), limit, chosen, exact and not isinstance(vector, tuple))
-            for name, (vector, limit, chosen, exact) in asked.items()
+            self._request(name, self._to_client(vector), limit, chosen, exact and not isinstance(vector, tuple))
+            for name, (vector, limit, chosen, exact) in searches.items()
         ]
-        found = self._query(requests) if requests else []
-        return {name: {hit.id: hit.score for hit in hits} for name, hits in zip(asked, found)}
+        hit_lists = self._query(requests) if requests else []
+        return {name: {hit.id: hit.score for hit in hits} for name, hits in zip(searches, hit_lists)}
 
-    def _given(self, vector: Vector) -> Any:
+    def _to_client(self, vector: Vector) -> Any:
         if isinstance(vector, tuple):
             indices, values = (np.asarray(side).tolist() for side in vector)
             return self._CLASSES.module.SparseVector(indices=indices, values=values)

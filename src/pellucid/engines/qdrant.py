@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from pellucid.engines.points import QdrantClasses, QdrantPoints, RemoteSettings, asking
+from pellucid.engines.points import QdrantClasses, QdrantPoints, RemoteSettings, translate_errors
 from pellucid.errors import missing_extra
 from pellucid.index.engine import Generation
 
@@ -20,7 +20,7 @@ try:
 except ImportError as error:
     raise missing_extra("qdrant-client", "scale") from error
 
-_SECONDS = 120  # that a request may take
+_TIMEOUT_S = 120  # of a request
 
 
 @dataclass(frozen=True)
@@ -52,15 +52,15 @@ class Qdrant(RemoteSettings):
 
     def _client(self) -> Any:
         key = os.environ.get("QDRANT_API_KEY")
-        return QdrantClient(url=self.url, api_key=key, timeout=_SECONDS, check_compatibility=False)
+        return QdrantClient(url=self.url, api_key=key, timeout=_TIMEOUT_S, check_compatibility=False)
 
-    def _listed(self, client: Any) -> list[str]:
-        return [str(found.name) for found in client.get_collections().collections]
+    def _collection_names(self, client: Any) -> list[str]:
+        return [str(collection.name) for collection in client.get_collections().collections]
 
     def _drop(self, client: Any, name: str) -> None:
         client.delete_collection(name)
 
-    def _made(self, client: Any, name: str, generation: Generation) -> QdrantEngine:
+    def _create_collection(self, client: Any, name: str, generation: Generation) -> QdrantEngine:
         dot = models.Distance.DOT
         dense = {part: models.VectorParams(size=size, distance=dot) for part, size in generation.dense.items()}
         client.create_collection(
@@ -71,9 +71,9 @@ class Qdrant(RemoteSettings):
             replication_factor=self.replicas,
             write_consistency_factor=self.replicas // 2 + 1,
         )
-        return self._opened(client, name, generation)
+        return self._load_collection(client, name, generation)
 
-    def _opened(self, client: Any, name: str, generation: Generation) -> QdrantEngine:
+    def _load_collection(self, client: Any, name: str, generation: Generation) -> QdrantEngine:
         return QdrantEngine(client, self._server, name, generation.dense, exact=self.exact)
 
 
@@ -100,20 +100,22 @@ class QdrantEngine(QdrantPoints):
         self._ask(self._client.create_payload_index, field_name=key, field_schema=kind, wait=True)
 
     def _upsert(self, points: list[tuple[int, dict[str, Any], dict[str, Any]]]) -> None:
-        made = [models.PointStruct(id=number, vector=vectors, payload=known) for number, vectors, known in points]
-        self._ask(self._client.upsert, points=made, wait=True)
+        qdrant_points = [
+            models.PointStruct(id=number, vector=vectors, payload=payload) for number, vectors, payload in points
+        ]
+        self._ask(self._client.upsert, points=qdrant_points, wait=True)
 
     def _delete(self, numbers: list[int]) -> None:
         self._ask(self._client.delete, points_selector=models.PointIdsList(points=list(numbers)), wait=True)
 
     def _scroll(self, at: int) -> tuple[list[Any], Any]:
-        wanted: dict[str, Any] = {"limit": 10 * self._PAGE, "with_payload": False, "with_vectors": False}
-        records, following = self._ask(self._client.scroll, offset=at, **wanted)
+        options: dict[str, Any] = {"limit": 10 * self._PAGE, "with_payload": False, "with_vectors": False}
+        records, following = self._ask(self._client.scroll, offset=at, **options)
         return records, following
 
     def _retrieve(self, numbers: list[int], names: list[str]) -> list[Any]:
-        wanted: dict[str, Any] = {"ids": numbers, "with_payload": False, "with_vectors": names or False}
-        return list(self._ask(self._client.retrieve, **wanted))
+        options: dict[str, Any] = {"ids": numbers, "with_payload": False, "with_vectors": names or False}
+        return list(self._ask(self._client.retrieve, **options))
 
     def _having(self, numbers: list[int]) -> Any:
         return models.HasIdCondition(has_id=list(numbers))
@@ -126,5 +128,5 @@ class QdrantEngine(QdrantPoints):
         return [answer.points for answer in self._ask(self._client.query_batch_points, requests=requests)]
 
     def _ask(self, call: Callable[..., Any], **arguments: Any) -> Any:
-        with asking(self._server):
+        with translate_errors(self._server):
             return call(self._name, **arguments)

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
 from pellucid.engines.edge import EdgeEngine, sweep_folders
-from pellucid.engines.points import asking
+from pellucid.engines.points import translate_errors
 from pellucid.errors import EngineError, IndexFolderError, check_integer, missing_extra
 from pellucid.index.documents import PASSAGE_BITS
 from pellucid.index.engine import Engine, EngineSettings, Generation, Item, Point, Vector, Where, blocks
@@ -33,12 +33,12 @@ try:
 except ImportError as error:
     raise missing_extra("ray", "scale") from error
 
-_STAMP = 0  # the number of the point that says which write was the last; the first document has number 1
-_PAGE = 1000  # points that an actor copies from another at once
-_THREADS = 4  # calls that an actor works on at the same time
-_START = 120  # seconds that an actor may take to start
-_RELEASE = 20  # seconds that the folder of a lost actor may stay locked
-_TRIES = 3  # for a change whose actors are lost while it is made
+_STAMP_POINT_ID = 0  # the number of the point that says which write was the last; the first document has number 1
+_PAGE_POINTS = 1000  # that an actor copies from another at once
+_ACTOR_THREADS = 4  # calls that an actor handles at the same time
+_START_TIMEOUT_S = 120  # of an actor
+_RELEASE_TIMEOUT_S = 20  # for the folder of a lost actor, which may stay locked
+_MAX_TRIES = 3  # for a change whose actors are lost while it is made
 
 
 @dataclass(frozen=True)
@@ -70,10 +70,10 @@ class Ray(EngineSettings):
 
     def create(self, generation: Generation) -> RayEngine:
         shutil.rmtree(self._folder(generation.folder) / generation.name, ignore_errors=True)
-        return self._started(generation, new=True)
+        return self._start_engine(generation, new=True)
 
     def open(self, generation: Generation) -> RayEngine:
-        return self._started(generation, new=False)
+        return self._start_engine(generation, new=False)
 
     def sweep(self, folder: Path, used: str) -> None:
         sweep_folders(self._folder(folder), used)
@@ -81,16 +81,18 @@ class Ray(EngineSettings):
     def _folder(self, index: Path) -> Path:
         return Path(self.folder or index).absolute()
 
-    def _started(self, generation: Generation, *, new: bool) -> RayEngine:
+    def _start_engine(self, generation: Generation, *, new: bool) -> RayEngine:
         if not cluster.is_initialized():
             here = {} if self.address else {"include_dashboard": False, "_node_ip_address": "127.0.0.1"}
             nothing_is_sent = environment("RAY_USAGE_STATS_ENABLED", "0", is_default=True)
-            with asking(f"Ray at {self.address or 'this machine'}"), nothing_is_sent:
+            with translate_errors(f"Ray at {self.address or 'this machine'}"), nothing_is_sent:
                 cluster.init(address=self.address or None, log_to_driver=False, **here)
         dense, sparse = dict(generation.dense), list(generation.sparse)
         folder = self._folder(generation.folder) / generation.name
-        places = [[folder / f"shard-{shard}-{n}" for n in range(self.replicas)] for shard in range(self.shards)]
-        shards = [[_Replica(place, dense, sparse, exact=self.exact) for place in shard] for shard in places]
+        folders = [[folder / f"shard-{shard}-{n}" for n in range(self.replicas)] for shard in range(self.shards)]
+        shards = [
+            [_Replica(replica_folder, dense, sparse, exact=self.exact) for replica_folder in shard] for shard in folders
+        ]
         return RayEngine(shards, () if self.exact else tuple(dense), new=new)
 
 
@@ -99,7 +101,7 @@ class _Owner:
 
     def __init__(self, folder: Path, dense: Mapping[str, int], sparse: Sequence[str], exact: bool) -> None:
         """Open the shard, or make an empty one where there is none."""
-        until = time.monotonic() + _RELEASE
+        until = time.monotonic() + _RELEASE_TIMEOUT_S
         while True:
             try:
                 if folder.is_dir():
@@ -117,17 +119,17 @@ class _Owner:
 
     def do(self, method: str, *arguments: Any) -> Any:
         """Call a method of the shard."""
-        found = getattr(self._shard, method)(*arguments)
-        return list(found) if isinstance(found, Iterator) else found
+        result = getattr(self._shard, method)(*arguments)
+        return list(result) if isinstance(result, Iterator) else result
 
     def stamp(self) -> int:
         """Return the number of the last write that was flushed; -1 for a shard that is new."""
-        found = self._shard.payloads([_STAMP])
-        return int(found[_STAMP]["write"]) if found else -1
+        payloads = self._shard.payloads([_STAMP_POINT_ID])
+        return int(payloads[_STAMP_POINT_ID]["write"]) if payloads else -1
 
     def flush(self, write: int) -> None:
         """Write everything to disk, with the number of this write."""
-        self._shard.put([Point(_STAMP, {}, {"write": write})])
+        self._shard.put([Point(_STAMP_POINT_ID, {}, {"write": write})])
         self._shard.flush()
 
     def page(self, numbers: Sequence[int], names: Sequence[str]) -> list[Point]:
@@ -150,7 +152,7 @@ class _Replica:
 
     def start(self) -> None:
         self.kill()
-        options = {"num_cpus": 0, "max_concurrency": _THREADS, "scheduling_strategy": "SPREAD"}
+        options = {"num_cpus": 0, "max_concurrency": _ACTOR_THREADS, "scheduling_strategy": "SPREAD"}
         self.actor = cluster.remote(**options)(_Owner).remote(self.folder, *self._parts, self._exact)
 
     def kill(self) -> None:
@@ -165,24 +167,24 @@ class _Replica:
         try:
             return _Call(self, actor, getattr(actor, method).remote(*arguments))
         except (RayError, AttributeError) as error:  # lost, or not started
-            raise self.lost(actor, error) from error
+            raise self.lost_error(actor, error) from error
 
-    def lost(self, actor: Any, error: Exception) -> _LostError:
-        """Return that an actor is lost; this one answers no more, unless another has taken its place already."""
+    def lost_error(self, actor: Any, error: Exception) -> _LostError:
+        """Return the error of a lost actor; the replica answers no more, unless it has another actor already."""
         if self.actor is actor:
             self.current = False
         return _LostError(f"the actor of {self.folder} is lost: {error!s:.200}")
 
-    def copy(self, other: _Replica) -> None:
+    def copy_from(self, source: _Replica) -> None:
         """Take over what another actor of the shard has; points never change, so that their numbers say all."""
-        here, there = (set(one.ask("do", "numbers", _STAMP + 1).answer()) for one in (self, other))
-        for key in other.ask("do", "keys").answer():
+        here, there = (set(replica.ask("do", "numbers", _STAMP_POINT_ID + 1).answer()) for replica in (self, source))
+        for key in source.ask("do", "keys").answer():
             self.ask("do", "index_payload", key).answer()
         self.ask("do", "delete", sorted(here - there)).answer()
-        for block in blocks(sorted(there - here), _PAGE):
-            points = other.ask("page", block, [*self._parts[0], *self._parts[1]]).answer()
+        for block in blocks(sorted(there - here), _PAGE_POINTS):
+            points = source.ask("page", block, [*self._parts[0], *self._parts[1]]).answer()
             self.ask("do", "put", points).answer()
-        self.ask("flush", other.ask("stamp").answer()).answer()
+        self.ask("flush", source.ask("stamp").answer()).answer()
 
 
 class _Call(NamedTuple):
@@ -199,7 +201,7 @@ class _Call(NamedTuple):
         except RayTaskError as error:
             raise error.cause if isinstance(error.cause, Exception) else error from error
         except RayError as error:
-            raise self.replica.lost(self.actor, error) from error
+            raise self.replica.lost_error(self.actor, error) from error
 
 
 class RayEngine(Engine):
@@ -228,8 +230,8 @@ class RayEngine(Engine):
         replicas = self._shards[shard]
         if new:
             for replica in replicas:
-                replica.ask("flush", 0).answer(_START)
-        stamps = [replica.ask("stamp").answer(_START) for replica in replicas]
+                replica.ask("flush", 0).answer(_START_TIMEOUT_S)
+        stamps = [replica.ask("stamp").answer(_START_TIMEOUT_S) for replica in replicas]
         self._written[shard] = max(stamps)
         if max(stamps) < 0:
             raise _lost(shard)
@@ -242,7 +244,7 @@ class RayEngine(Engine):
         with self._changing:
             for replica in self._all():
                 with suppress(EngineError):  # it is gone, and all that was acknowledged is on disk
-                    replica.ask("do", "close").answer(_START)
+                    replica.ask("do", "close").answer(_START_TIMEOUT_S)
                 replica.kill()
 
     def flush(self) -> None:
@@ -268,30 +270,35 @@ class RayEngine(Engine):
         divided = self._divided(items, number_of)
         with self._changing:
             self._changed.update(divided)
-            self._write({shard: ("do", method, own) for shard, own in divided.items()})
+            self._write({shard: ("do", method, shard_items) for shard, shard_items in divided.items()})
 
     def index_payload(self, key: str) -> None:
         self._write({shard: ("do", "index_payload", key) for shard in range(len(self._shards))})
 
     def numbers(self, start: int = 0) -> Iterator[int]:
-        return merge(*self._read("do", "numbers", max(start, _STAMP + 1)))
+        return merge(*self._read("do", "numbers", max(start, _STAMP_POINT_ID + 1)))
 
     def vectors(self, numbers: Collection[int], names: Collection[str]) -> dict[int, dict[str, Vector]]:
-        asked = {shard: ("do", "vectors", own, list(names)) for shard, own in self._divided(numbers, int).items()}
-        return {number: vector for found in self._gather(asked) for number, vector in found.items()}
+        calls = {
+            shard: ("do", "vectors", shard_numbers, list(names))
+            for shard, shard_numbers in self._divided(numbers, int).items()
+        }
+        return {number: vector for vectors in self._gather(calls) for number, vector in vectors.items()}
 
     def search(self, queries: Mapping[str, Vector], limit: int, where: Where = ()) -> dict[str, dict[int, float]]:
         answers = self._read("do", "search", dict(queries), limit, where)
         return {name: dict(islice(_joined(answers, name), limit)) for name in queries}
 
     def products(
-        self, queries: Mapping[str, Vector], wanted: Mapping[str, Collection[int]]
+        self, queries: Mapping[str, Vector], numbers: Mapping[str, Collection[int]]
     ) -> dict[str, dict[int, float]]:
         divided: dict[int, dict[str, list[int]]] = {}
         for name in queries:
-            for shard, own in self._divided(wanted.get(name, ()), int).items():
-                divided.setdefault(shard, {})[name] = own
-        answers = self._gather({shard: ("do", "products", dict(queries), own) for shard, own in divided.items()})
+            for shard, shard_numbers in self._divided(numbers.get(name, ()), int).items():
+                divided.setdefault(shard, {})[name] = shard_numbers
+        answers = self._gather(
+            {shard: ("do", "products", dict(queries), shard_numbers) for shard, shard_numbers in divided.items()}
+        )
         return {name: dict(_joined(answers, name)) for name in queries}
 
     # The actors
@@ -309,12 +316,12 @@ class RayEngine(Engine):
     def _read(self, *call: Any) -> list[Any]:
         return self._gather({shard: call for shard in range(len(self._shards))})
 
-    def _gather(self, asked: Mapping[int, tuple[Any, ...]]) -> list[Any]:
+    def _gather(self, calls: Mapping[int, tuple[Any, ...]]) -> list[Any]:
         """Ask one actor of each shard, all at once; where it is lost, another."""
-        begun = {shard: self._asked(shard, call) for shard, call in asked.items()}
+        begun = {shard: self._begin_call(shard, call) for shard, call in calls.items()}
         answers = []
         for shard, call in begun.items():
-            for left in reversed(range(_TRIES * len(self._shards[shard]))):
+            for left in reversed(range(_MAX_TRIES * len(self._shards[shard]))):
                 try:
                     answers.append(call.answer())
                     break
@@ -322,10 +329,10 @@ class RayEngine(Engine):
                     if not left:
                         raise
                     self._background.submit(self._restore, shard)
-                    call = self._asked(shard, asked[shard])
+                    call = self._begin_call(shard, calls[shard])
         return answers
 
-    def _asked(self, shard: int, call: tuple[Any, ...]) -> _Call:
+    def _begin_call(self, shard: int, call: tuple[Any, ...]) -> _Call:
         """Begin a call of an actor of a shard, of each in turn."""
         self._turn += 1
         current = [replica for replica in self._shards[shard] if replica.current]
@@ -334,26 +341,30 @@ class RayEngine(Engine):
             current = self._shards[shard]
         return current[self._turn % len(current)].ask(*call)
 
-    def _write(self, asked: Mapping[int, tuple[Any, ...]]) -> None:
+    def _write(self, remaining: Mapping[int, tuple[Any, ...]]) -> None:
         """Do the same on all actors of each shard, all at once; those that are lost are replaced first."""
         with self._changing:
-            for _ in range(_TRIES):
-                for shard in asked:
+            for _ in range(_MAX_TRIES):
+                for shard in remaining:
                     self._restore(shard)
-                begun = {shard: [one.ask(*call) for one in self._shards[shard]] for shard, call in asked.items()}
-                failed = {shard: error for shard, calls in begun.items() for one in calls if (error := _failure(one))}
+                begun = {
+                    shard: [replica.ask(*call) for replica in self._shards[shard]] for shard, call in remaining.items()
+                }
+                failed = {
+                    shard: error for shard, calls in begun.items() for replica in calls if (error := _failure(replica))
+                }
                 for error in failed.values():
                     if not isinstance(error, _LostError):
                         raise error
-                asked = {shard: asked[shard] for shard in failed}  # a change can be made twice
-                if not asked:
+                remaining = {shard: remaining[shard] for shard in failed}  # a change can be made twice
+                if not remaining:
                     return
         raise next(iter(failed.values()))
 
     def _restore(self, shard: int) -> None:
         """Start the lost actors of a shard again and bring them up to date, before they answer."""
         with self._changing:
-            for left in reversed(range(_TRIES)):
+            for left in reversed(range(_MAX_TRIES)):
                 try:
                     for replica in self._shards[shard]:
                         if not replica.current:
@@ -367,13 +378,13 @@ class RayEngine(Engine):
 
     def _catch_up(self, shard: int, replica: _Replica) -> None:
         """Bring an actor up to date that has opened its folder, or found none."""
-        stamp = replica.ask("stamp").answer(_START)
+        stamp = replica.ask("stamp").answer(_START_TIMEOUT_S)
         complete = stamp >= self._written[shard]
         if complete and shard not in self._changed:
             return
-        other = next((other for other in self._shards[shard] if other.current), None)
-        if other is not None:
-            replica.copy(other)
+        source = next((source for source in self._shards[shard] if source.current), None)
+        if source is not None:
+            replica.copy_from(source)
         elif complete:
             self._torn = True  # changes that were not flushed are not sure to be there
         else:
