@@ -11,11 +11,11 @@ from pellucid.errors import InputError
 from pellucid.keytokens.states import KeyTokenSettings, pooled_states
 from pellucid.transformer.attention import base_states
 from pellucid.transformer.backbone import Backbone
-from pellucid.transformer.reading import Reading
+from pellucid.transformer.reading import Encoding
 
 
 def pooled_embeddings(
-    backbone: Backbone, readings: Sequence[Reading], several: Sequence[KeyTokenSettings]
+    backbone: Backbone, readings: Sequence[Encoding], several: Sequence[KeyTokenSettings]
 ) -> list[Vectors]:
     """Return the embeddings of some texts under several settings that read texts alike, of one forward pass.
 

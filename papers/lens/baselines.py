@@ -30,8 +30,8 @@ from pellucid.lexicon.embedder import LexiconEmbedder
 from pellucid.store import read_json, write_json
 from pellucid.transformer.attention import is_causal_lm
 from pellucid.transformer.backbone import Backbone, open_backbone, read_transformer_config
-from pellucid.transformer.embedder import TransformerEmbedder, backbone_facts, finite, read_backbone, write_backbone
-from pellucid.transformer.reading import Reading
+from pellucid.transformer.embedder import TransformerEmbedder, backbone_config, finite, read_backbone, write_backbone
+from pellucid.transformer.reading import Encoding
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -95,7 +95,7 @@ class DenseEmbedder(TransformerEmbedder):
         described = {"settings": asdict(self.settings), "pooling": self.pooling, "fingerprint": known}
         write_json(folder / _FACTS, described)
         own = {"dimensions": self.get_embedding_dimension(), "pooling": self.pooling}
-        return own | backbone_facts(self.backbone, None)
+        return own | backbone_config(self.backbone, None)
 
     def _identity(self) -> dict[str, Any]:
         return {**super()._identity(), "pooling": self.pooling}
@@ -118,7 +118,7 @@ class DenseEmbedder(TransformerEmbedder):
         units: Vectors = unit_rows(rows)
         return units
 
-    def _pooled(self, readings: Sequence[Reading]) -> Vectors:
+    def _pooled(self, readings: Sequence[Encoding]) -> Vectors:
         """Return the pooled states of some texts, float32 [B, d]."""
         import torch
 

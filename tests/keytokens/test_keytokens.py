@@ -569,7 +569,7 @@ def test_an_explanation_tokenises_each_text_once(llama, monkeypatch):
 def test_settings_saved_before_they_shared_a_base_still_open():
     saved = {"pooling": "prompt_eol", "template": None, "instructed_template": "{instruction} {text}", "max_length": 9}
     settings = KeyTokenSettings(**saved, start_token=True, end_token=False)
-    assert settings.around(True) == ("", "") and settings.adds_start and not settings.looks_back
+    assert settings.affixes(True) == ("", "") and settings.prepends_bos and not settings.is_shifted
 
 
 def test_no_texts_give_no_rows_but_all_columns(llama):

@@ -185,7 +185,7 @@ def test_states_times_head_are_the_models_own_logits(kind, attention):
 @pytest.mark.parametrize("pooling", ["max", "sum", "last"])
 def test_weights_do_not_depend_on_the_texts_beside(kind, pooling):
     backbone = opened(kind)
-    settings = LexiconSettings().decided(backbone.tokenizer, backbone.predicts_next, backbone.max_length)
+    settings = LexiconSettings().resolved(backbone.tokenizer, backbone.predicts_next, backbone.max_length)
     reader = Reader(backbone.tokenizer, settings)
     readings = reader.read(
         ["a car", "the man is riding a horse", "", "quickly the doctor gave a boy swift medicine"], instructed=False

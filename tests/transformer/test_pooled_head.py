@@ -76,9 +76,9 @@ def test_values_and_positions_on_any_shape(texts, length, depth, clusters, biase
 @pytest.fixture
 def small_blocks(monkeypatch):
     """Many groups of texts and slices of clusters, as large inputs have."""
-    monkeypatch.setattr(pooled_head, "_ROWS", 7)
-    monkeypatch.setattr(pooled_head, "_SCORES", 50)
-    monkeypatch.setattr(pooled_head, "_CLUSTERS", (3, 5))
+    monkeypatch.setattr(pooled_head, "_GROUP_ROWS", 7)
+    monkeypatch.setattr(pooled_head, "_MAX_LIVE_LOGITS", 50)
+    monkeypatch.setattr(pooled_head, "_CLUSTER_RANGE", (3, 5))
 
 
 @pytest.mark.parametrize("whole", [True, False])

@@ -44,8 +44,8 @@ from pellucid.query import Query, Terms
 from pellucid.rows import KEY_TOKEN, Row
 from pellucid.store import read_json, read_tensors, write_json, write_tensors
 from pellucid.text import Span, split_words
-from pellucid.transformer.embedder import TransformerEmbedder, backbone_facts, finite, read_backbone, write_backbone
-from pellucid.transformer.reading import Reading, known_words, whole_words
+from pellucid.transformer.embedder import TransformerEmbedder, backbone_config, finite, read_backbone, write_backbone
+from pellucid.transformer.reading import Encoding, known_words, whole_words
 from pellucid.transformer.tokenwords import Rank, Token
 from pellucid.unicode import canonicalize
 
@@ -135,7 +135,7 @@ class KeyTokenQuery(Query):
     """A text as a key-token model reads it; the terms of a cosine are words, and shards of words its remainder."""
 
     def __init__(
-        self, model: KeyTokenEmbedder, text: str, role: Role, encoding: Reading, coordinates: Callable[[], Any]
+        self, model: KeyTokenEmbedder, text: str, role: Role, encoding: Encoding, coordinates: Callable[[], Any]
     ) -> None:
         """Take the text with its tokens."""
         super().__init__(model, text, role, coordinates, known=lambda: known_words(text, encoding))
@@ -234,7 +234,7 @@ class KeyTokenEmbedder(TransformerEmbedder):
         model._folder = None  # it was opened from none
         return model
 
-    def encodings(self, texts: list[str], role: Role = None) -> list[Reading]:
+    def encodings(self, texts: list[str], role: Role = None) -> list[Encoding]:
         """Return how the model reads `texts` in a role: any but documents with the instruction where one is set."""
         return self._reader.read_as(texts, role)
 
@@ -318,7 +318,7 @@ class KeyTokenEmbedder(TransformerEmbedder):
         adjustment = {key: value for key, value in asdict(self.adjustment).items() if key != "offset"}
         write_json(folder / _CONFIG, {"settings": asdict(self.settings), "adjustment": adjustment})
         write_dimensions(folder / "dimensions.tsv", self.dimensions)
-        return {"dimensions": len(self.dimensions), **backbone_facts(self.backbone, backbone_name)}
+        return {"dimensions": len(self.dimensions), **backbone_config(self.backbone, backbone_name)}
 
     def _identity(self) -> dict[str, Any]:
         head = {"rows": self.head.rows(), "bias": self.head.bias} if self.given_head else None

@@ -14,9 +14,9 @@ import numpy as np
 
 from pellucid.base import Vectors
 from pellucid.errors import InputError, check_choice, check_numbers
-from pellucid.transformer.attention import base_states, is_causal_lm, through_head
+from pellucid.transformer.attention import base_states, is_causal_lm, lm_head_logits
 from pellucid.transformer.backbone import Backbone
-from pellucid.transformer.reading import Reading, ReadingSettings
+from pellucid.transformer.reading import Encoding, ReadingSettings
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -79,7 +79,7 @@ class KeyTokenSettings(ReadingSettings):
         check_numbers(self, "top_k", least=1, whole=True, optional=True)
 
     @property
-    def adds_start(self) -> bool:
+    def prepends_bos(self) -> bool:
         """Whether the tokenizer's start token is put before the text unless the tokenizer does so itself."""
         return self.start_token
 
@@ -88,9 +88,9 @@ class KeyTokenSettings(ReadingSettings):
         """Whether the embedding is the state at the last position."""
         return self.pooling in ("last", "prompt_eol")
 
-    def decided(self, tokenizer: Any, predicts_next: bool, context: int) -> Self:
-        """Return these settings with everything set that is left to the model; see `ReadingSettings.decided`."""
-        settings = super().decided(tokenizer, predicts_next, context)
+    def resolved(self, tokenizer: Any, predicts_next: bool, context: int) -> Self:
+        """Return these settings with everything set that is left to the model; see `ReadingSettings.resolved`."""
+        settings = super().resolved(tokenizer, predicts_next, context)
         asks = self.template is None and self.pooling == "prompt_eol"
         return replace(
             settings,
@@ -99,7 +99,7 @@ class KeyTokenSettings(ReadingSettings):
         )
 
 
-def text_embeddings(backbone: Backbone, encodings: Sequence[Reading], settings: KeyTokenSettings) -> Vectors:
+def text_embeddings(backbone: Backbone, encodings: Sequence[Encoding], settings: KeyTokenSettings) -> Vectors:
     """Return the pooled last hidden states of some texts, float32 [n, d]; zeros for a text without tokens."""
     import torch
 
@@ -111,7 +111,7 @@ def text_embeddings(backbone: Backbone, encodings: Sequence[Reading], settings: 
     return rows
 
 
-def pooled_states(hidden: Any, mask: Any, encodings: Sequence[Reading], settings: KeyTokenSettings) -> Vectors:
+def pooled_states(hidden: Any, mask: Any, encodings: Sequence[Encoding], settings: KeyTokenSettings) -> Vectors:
     """Return the embeddings that the states [n, L, d] of some texts become, float32 [n, d]."""
     import torch
 
@@ -121,7 +121,7 @@ def pooled_states(hidden: Any, mask: Any, encodings: Sequence[Reading], settings
     return rows
 
 
-def _shares(encodings: Sequence[Reading], mask: Any, settings: KeyTokenSettings) -> Vectors:
+def _shares(encodings: Sequence[Encoding], mask: Any, settings: KeyTokenSettings) -> Vectors:
     """Return the share of each state in its text's embedding, [n, L]; rows add up to 1, or to 0 without tokens."""
     shares = np.zeros(mask.shape, np.float32)
     for row, encoding in zip(shares, encodings, strict=True):
@@ -140,7 +140,7 @@ def _shares(encodings: Sequence[Reading], mask: Any, settings: KeyTokenSettings)
     return shares
 
 
-def own_tokens(encoding: Reading) -> list[int]:
+def own_tokens(encoding: Encoding) -> list[int]:
     """Return the ids of the text's own tokens, without what is put around them."""
     return encoding.ids[encoding.first : encoding.first + len(encoding.spans)]
 
@@ -165,6 +165,6 @@ def before_rows(backbone: Backbone, embeddings: Vectors) -> Vectors:
     with torch.inference_mode():
         for start in range(0, len(embeddings), _BATCH_TEXTS):
             part = backbone.tensor(embeddings[start : start + _BATCH_TEXTS])
-            batches.append(through_head(backbone.model, part[:, None])[:, 0].float().cpu().numpy())
+            batches.append(lm_head_logits(backbone.model, part[:, None])[:, 0].float().cpu().numpy())
     projected: Vectors = np.concatenate(batches)
     return projected

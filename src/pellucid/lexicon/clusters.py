@@ -363,7 +363,7 @@ def _states_of(backbone: Backbone, texts: list[str], vocabulary: int, show_progr
     sample: list[Floats] = []
     tokens: list[npt.NDArray[np.int64]] = []
     every = max(1, len(texts) * 16 // _SAMPLE)
-    reader = Reader(backbone.tokenizer, ReadingSettings().decided(backbone.tokenizer, False, backbone.max_length))
+    reader = Reader(backbone.tokenizer, ReadingSettings().resolved(backbone.tokenizer, False, backbone.max_length))
     with Progress("fitting the head", total=len(texts), enabled=show_progress_bar) as progress, torch.inference_mode():
         for start in range(0, len(texts), _TEXTS):
             readings = reader.read(texts[start : start + _TEXTS], instructed=False)

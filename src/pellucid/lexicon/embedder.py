@@ -38,8 +38,8 @@ from pellucid.mixing import after_edit, diagonal_scales, mixing_tensors, read_mi
 from pellucid.query import Query, SpanFinder
 from pellucid.store import read_json, read_tensors, write_json, write_tensors
 from pellucid.text import Span, split_words
-from pellucid.transformer.embedder import TransformerEmbedder, backbone_facts, finite, read_backbone, write_backbone
-from pellucid.transformer.reading import Reading, ReadingSettings, known_words, whole_words
+from pellucid.transformer.embedder import TransformerEmbedder, backbone_config, finite, read_backbone, write_backbone
+from pellucid.transformer.reading import Encoding, ReadingSettings, known_words, whole_words
 from pellucid.unicode import lowercase
 
 if TYPE_CHECKING:
@@ -90,12 +90,12 @@ class LexiconSettings(ReadingSettings):
         check_numbers(self, "max_active_dims", least=1, whole=True, optional=True)
 
     @property
-    def adds_start(self) -> bool:
+    def prepends_bos(self) -> bool:
         """Whether there must be a token before the text: with a shift, the first token's state is there."""
         return bool(self.shift)
 
     @property
-    def looks_back(self) -> bool:
+    def is_shifted(self) -> bool:
         """Whether a token's state is the one at the position before it."""
         return bool(self.shift)
 
@@ -103,9 +103,9 @@ class LexiconSettings(ReadingSettings):
         """Return the ids of the tokens of the text's own words, where only they are kept."""
         return own_word_ids(text, tokenizer) if self.own_words else None
 
-    def decided(self, tokenizer: Any, predicts_next: bool, context: int) -> Self:
-        """Return these settings with everything set that is left to the model; see `ReadingSettings.decided`."""
-        settings = super().decided(tokenizer, predicts_next, context)
+    def resolved(self, tokenizer: Any, predicts_next: bool, context: int) -> Self:
+        """Return these settings with everything set that is left to the model; see `ReadingSettings.resolved`."""
+        settings = super().resolved(tokenizer, predicts_next, context)
         return replace(settings, shift=predicts_next if self.shift is None else self.shift)
 
 
@@ -134,7 +134,7 @@ def own_word_ids(text: str, tokenizer: Any) -> tuple[int, ...]:
     return tuple(dict.fromkeys(token for one in encoded for token in one.ids))
 
 
-def kept_own_words(weights: Vectors, readings: Sequence[Reading], assignment: npt.NDArray[np.int64]) -> Vectors:
+def kept_own_words(weights: Vectors, readings: Sequence[Encoding], assignment: npt.NDArray[np.int64]) -> Vectors:
     """Set weights [texts, k] to 0 for clusters without a word of the text, where its reading names words."""
     for row, reading in zip(weights, readings, strict=True):
         if reading.words is None:
@@ -256,7 +256,7 @@ class LexiconEmbedder(TransformerEmbedder):
         same = about == self.clusters.words  # as in every model without merged dimensions
         write_json(folder / _DESCRIBED, described | {"about": None if same else about}, indent=None)
         write_dimensions(folder / _TABLE, self._dimensions, scales)
-        return {"dimensions": len(self._dimensions), **backbone_facts(self.backbone, backbone_name)}
+        return {"dimensions": len(self._dimensions), **backbone_config(self.backbone, backbone_name)}
 
     def _identity(self) -> dict[str, Any]:
         clusters = {"centroids": self.clusters.centroids, "assignment": self.clusters.assignment}
@@ -296,7 +296,7 @@ class LexiconEmbedder(TransformerEmbedder):
         parts.clear()  # a copy in the order of the texts is made next
         return rows[np.argsort(places)]
 
-    def _weights(self, readings: Sequence[Reading]) -> tuple[Vectors, npt.NDArray[np.int64]]:
+    def _weights(self, readings: Sequence[Encoding]) -> tuple[Vectors, npt.NDArray[np.int64]]:
         """Return the clusters' weights [texts, k] and the text's token that fired each."""
         head, bias = self._tensors
         weights, fired = self.backbone.weights(readings, head, bias, self.settings.pooling)
@@ -335,7 +335,7 @@ class LexiconEmbedder(TransformerEmbedder):
 
         return list(map(query, range(len(texts))))
 
-    def _places(self, text: str, reading: Reading, weights: Vectors, fired: npt.NDArray[np.int64]) -> SpanFinder:
+    def _places(self, text: str, reading: Encoding, weights: Vectors, fired: npt.NDArray[np.int64]) -> SpanFinder:
         """Return the function from a dimension to where in `text` it was fired, as a tuple of at most one span."""
         words, source_of = whole_words(text, reading.spans), strongest_source(self.mixing, weights)
 

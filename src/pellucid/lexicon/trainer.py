@@ -27,7 +27,7 @@ from pellucid.static.training.tuning import similarity_loss
 from pellucid.store import checksum, translate_os_errors
 from pellucid.transformer.attention import padding_id
 from pellucid.transformer.backbone import WEIGHTS, last_pooled, padded, pooled
-from pellucid.transformer.reading import Reader, Reading
+from pellucid.transformer.reading import Encoding, Reader
 from pellucid.workfolder import WorkFolder
 
 try:
@@ -169,16 +169,16 @@ class Collator:
         filler = min(texts, key=len)  # is read and not counted
         return _Group([*texts, *[filler] * (size - len(texts))], scores, len(texts))
 
-    def _read(self, texts: Sequence[str], prompts: Sequence[str]) -> list[Reading]:
+    def _read(self, texts: Sequence[str], prompts: Sequence[str]) -> list[Encoding]:
         """Return the readings of texts with their prompts; without one, with the model's own instruction."""
-        read: dict[int, Reading] = {}
+        read: dict[int, Encoding] = {}
         for prompt in dict.fromkeys(prompts):
             places = [n for n, other in enumerate(prompts) if other == prompt]
             readings = self._reader.read([texts[n] for n in places], instructed=True, instruction=prompt or None)
             read.update(zip(places, readings, strict=True))
         return [read[n] for n in range(len(texts))]
 
-    def _features(self, column: str, readings: Sequence[Reading]) -> dict[str, torch.Tensor]:
+    def _features(self, column: str, readings: Sequence[Encoding]) -> dict[str, torch.Tensor]:
         """Return the readings as tensors, padded on the right, under names that the trainer takes for one column."""
         self._read_texts += len(readings)
         self._cut += sum(reading.cut > 0 for reading in readings)

@@ -27,12 +27,12 @@ from pellucid.errors import InputError
 if TYPE_CHECKING:
     import torch
 
-_LENGTH, _PADDING = 8, 3  # tokens of the test, and padding after them
-_MOVED = 1e-6  # of the largest state: below it a difference is rounding
-_SAME = 2e-2  # of the largest state: what half precision may differ by
-_ALIKE = 0.98  # correlation of logits; some models bend them (soft caps) or scale them
-_UNKNOWN_LENGTH = 512  # tokens, where nothing names a limit
-_ENDLESS = 1_000_000  # tokens; tokenizers that know no limit give an absurd one
+_PROBE_TOKENS, _PROBE_PADDING_TOKENS = 8, 3  # tokens of the test, and padding after them
+_ROUNDING_RATIO = 1e-6  # of the largest state: below it a difference is rounding
+_PADDING_TOLERANCE = 2e-2  # of the largest state: what half precision may differ by
+_MIN_LOGIT_CORRELATION = 0.98  # correlation of logits; some models bend them (soft caps) or scale them
+_DEFAULT_CONTEXT_TOKENS = 512  # where nothing names a limit
+_MAX_CONTEXT_TOKENS = 1_000_000  # tokenizers that know no limit give an absurd one
 
 
 def head_module(model: Any, kind: str) -> Any:
@@ -56,7 +56,7 @@ def states(model: Any, kind: str, input_ids: torch.Tensor, attention_mask: torch
     return out.last_hidden_state if kind == "input" else out.logits
 
 
-def through_head(model: Any, hidden: torch.Tensor) -> torch.Tensor:
+def lm_head_logits(model: Any, hidden: torch.Tensor) -> torch.Tensor:
     """Return what an opened head over masked tokens makes of some states before its rows, [B, L, d] each."""
     import torch
 
@@ -106,7 +106,7 @@ def open_head(model: Any, kind: str) -> None:
     pair = torch.stack([ours, logits.float().flatten()])
     with torch.autocast(pair.device.type, enabled=False):  # in bfloat16 it ends the process
         alike = float(torch.corrcoef(pair)[0, 1])
-    if not alike > _ALIKE:
+    if not alike > _MIN_LOGIT_CORRELATION:
         raise InputError(
             f"{type(model).__name__} computes its logits by more than its states times its head; "
             "give head='input' to use its input embeddings instead"
@@ -128,7 +128,7 @@ def set_attention(model: Any, attention: str | int) -> None:
     attention = attention if isinstance(attention, str) else "bidirectional"
     if is_causal_lm(model.config):
         _switch(model, attention)
-        _look_back_in(model, causal_layers)
+        make_causal(model, causal_layers)
     problem = _problem(model, attention)
     if problem and attention == "bidirectional" and getattr(model.config, "_attn_implementation", "") != "eager":
         model.set_attn_implementation("eager")  # some follow the switch only so
@@ -151,36 +151,38 @@ def _switch(model: Any, attention: str) -> None:
                 buffer.fill_(True)
 
 
-def _look_back_in(model: Any, count: int) -> None:
+def make_causal(model: Any, n_layers: int) -> None:
     """Let the first layers see only what comes before, whatever mask they are given; the others keep theirs."""
     import torch
 
     total = getattr(model.config, "num_hidden_layers", 0)
-    if count and not 0 < count < total:
+    if n_layers and not 0 < n_layers < total:
         raise InputError(
-            f"attention is {count}; {type(model).__name__} has {total} layers, of which fewer can be causal"
+            f"attention is {n_layers}; {type(model).__name__} has {total} layers, of which fewer can be causal"
         )
     lists = (part for part in model.base_model.modules() if isinstance(part, torch.nn.ModuleList))
-    for number, layer in enumerate(next((part for part in lists if len(part) == total), ())):
-        for key in [key for key, hook in layer._forward_pre_hooks.items() if hook is _look_back]:  # of an earlier call
+    for index, layer in enumerate(next((part for part in lists if len(part) == total), ())):
+        for key in [key for key, hook in layer._forward_pre_hooks.items() if hook is _mask_later]:  # of an earlier call
             del layer._forward_pre_hooks[key], layer._forward_pre_hooks_with_kwargs[key]
-        if number < count:
-            layer.register_forward_pre_hook(_look_back, with_kwargs=True)
+        if index < n_layers:
+            layer.register_forward_pre_hook(_mask_later, with_kwargs=True)
 
 
-def _look_back(layer: Any, arguments: tuple[Any, ...], named: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+def _mask_later(
+    layer: Any, arguments: tuple[Any, ...], named: dict[str, Any]
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """Hide later positions in the mask that a layer is given."""
     import torch
 
-    given = signature(layer.forward).bind(*arguments, **named)
-    hidden, mask = next(iter(given.arguments.values())), given.arguments.get("attention_mask")
+    bound = signature(layer.forward).bind(*arguments, **named)
+    hidden, mask = next(iter(bound.arguments.values())), bound.arguments.get("attention_mask")
     length = hidden.shape[1]
     later = torch.ones(length, length, dtype=torch.bool, device=hidden.device).triu(1)
     if mask is None:
         mask = hidden.new_zeros(1, 1, length, length)
     mask = mask & ~later if mask.dtype == torch.bool else mask.masked_fill(later, torch.finfo(mask.dtype).min)
-    given.arguments["attention_mask"] = mask
-    return given.args, given.kwargs
+    bound.arguments["attention_mask"] = mask
+    return bound.args, bound.kwargs
 
 
 def _lower_states_move(model: Any, layers: int) -> bool:
@@ -190,8 +192,8 @@ def _lower_states_move(model: Any, layers: int) -> bool:
     ids, mask = probe_ids(model)
     with torch.inference_mode():
         out = model.base_model(input_ids=ids, attention_mask=mask, output_hidden_states=True, **_no_cache(model))
-    found = out.hidden_states[layers].float()
-    return bool((found[0, :-1] - found[1, :-1]).abs().max() > _MOVED * found.abs().max())
+    layer_states = out.hidden_states[layers].float()
+    return bool((layer_states[0, :-1] - layer_states[1, :-1]).abs().max() > _ROUNDING_RATIO * layer_states.abs().max())
 
 
 def probe_ids(model: Any) -> tuple[torch.Tensor, torch.Tensor]:
@@ -199,7 +201,7 @@ def probe_ids(model: Any) -> tuple[torch.Tensor, torch.Tensor]:
     import torch
 
     rows = len(model.get_input_embeddings().weight)
-    ids = ((torch.arange(_LENGTH) * 7 + rows // 3) % rows).repeat(2, 1)
+    ids = ((torch.arange(_PROBE_TOKENS) * 7 + rows // 3) % rows).repeat(2, 1)
     ids[1, -1] = (ids[0, -1] + max(1, rows // 2)) % rows
     device = next(model.parameters()).device
     return ids.to(device), torch.ones_like(ids).to(device)
@@ -210,25 +212,25 @@ def _problem(model: Any, attention: str) -> str | None:
     import torch
 
     ids, mask = probe_ids(model)
-    padding = torch.full((2, _PADDING), padding_id(model.config), device=ids.device)
+    padding = torch.full((2, _PROBE_PADDING_TOKENS), padding_id(model.config), device=ids.device)
     longer = torch.cat([ids, padding], dim=1), torch.cat([mask, torch.zeros_like(padding)], dim=1)
     try:
         with torch.inference_mode():
             plain = base_states(model, ids, mask).float()
-            padded = base_states(model, *longer)[:, :_LENGTH].float()
+            padded = base_states(model, *longer)[:, :_PROBE_TOKENS].float()
     except (RuntimeError, ValueError, TypeError, AttributeError, IndexError) as error:
         return f"cannot run with attention={attention!r}: {error}"
     size = plain.abs().max()
     for hidden, case in ((plain, "without padding"), (padded, "with padding")):
-        moved = (hidden[0, :-1] - hidden[1, :-1]).abs().amax(dim=1) > _MOVED * size
+        moved = (hidden[0, :-1] - hidden[1, :-1]).abs().amax(dim=1) > _ROUNDING_RATIO * size
         if attention == "bidirectional" and not moved.all():
             return (
-                f"stays causal {case}: changing the last of {_LENGTH} tokens moves {int(moved.sum())} of "
-                f"{_LENGTH - 1} earlier states. Use attention='causal', or another architecture"
+                f"stays causal {case}: changing the last of {_PROBE_TOKENS} tokens moves {int(moved.sum())} of "
+                f"{_PROBE_TOKENS - 1} earlier states. Use attention='causal', or another architecture"
             )
         if attention == "causal" and moved.any():
             return f"is not causal: earlier states change with later tokens {case}. Use attention='bidirectional'"
-    if (plain - padded).abs().max() > _SAME * size:
+    if (plain - padded).abs().max() > _PADDING_TOLERANCE * size:
         return "changes its states with padding, so that a text's embedding would depend on the texts beside it"
     return None
 
@@ -245,8 +247,8 @@ def _no_cache(model: Any) -> dict[str, bool]:
 
 def padding_id(config: Any) -> int:
     """Return the id that fills up shorter texts; it is masked, and only position counting may look at it."""
-    found = getattr(config, "pad_token_id", None)
-    return found if isinstance(found, int) and 0 <= found < config.vocab_size else 0
+    pad_id = getattr(config, "pad_token_id", None)
+    return pad_id if isinstance(pad_id, int) and 0 <= pad_id < config.vocab_size else 0
 
 
 def context_length(model: Any, tokenizer: Any) -> int:
@@ -258,5 +260,5 @@ def context_length(model: Any, tokenizer: Any) -> int:
         if name.endswith("position_embeddings") and isinstance(module, torch.nn.Embedding):
             skipped = 0 if module.padding_idx is None else module.padding_idx + 1  # RoBERTa counts from behind it
             limits.append(module.num_embeddings - skipped)
-    known = [limit for limit in limits if isinstance(limit, int) and 0 < limit < _ENDLESS]
-    return min(known, default=_UNKNOWN_LENGTH)
+    valid = [limit for limit in limits if isinstance(limit, int) and 0 < limit < _MAX_CONTEXT_TOKENS]
+    return min(valid, default=_DEFAULT_CONTEXT_TOKENS)

@@ -31,7 +31,7 @@ from pellucid.transformer.attention import (
     set_attention,
     states,
 )
-from pellucid.transformer.reading import Reading
+from pellucid.transformer.reading import Encoding
 from pellucid.untrusted import (
     check_finite,
     check_folder,
@@ -49,7 +49,14 @@ if TYPE_CHECKING:
 
 CONFIG, WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
 
-_OTHERS = ("megatron_config", "layer_replication", "loftq_config", "eva_config", "corda_config", "arrow_config")
+_UNSUPPORTED_OPTIONS = (
+    "megatron_config",
+    "layer_replication",
+    "loftq_config",
+    "eva_config",
+    "corda_config",
+    "arrow_config",
+)
 
 Adapter = tuple[dict[str, Any], dict[str, Any]]
 """What an adapter's two files hold: its configuration, and its tensors by name."""
@@ -84,9 +91,9 @@ def _check_config(config: Any, longest: int, path: Path) -> None:
     """Check that it is a low-rank adapter, and takes no more memory or time than tensors of `longest` need."""
     if not isinstance(config, dict) or config.get("peft_type") != "LORA":
         raise ModelFolderError(f"{path} does not describe a low-rank adapter (LORA)")
-    others = [key for key in _OTHERS if config.get(key)]
-    if others:
-        raise ModelFolderError(f"{path}: {others[0]} is set; only plain low-rank adapters are opened")
+    unsupported = [key for key in _UNSUPPORTED_OPTIONS if config.get(key)]
+    if unsupported:
+        raise ModelFolderError(f"{path}: {unsupported[0]} is set; only plain low-rank adapters are opened")
     ranks, alphas = config.get("rank_pattern") or {}, config.get("alpha_pattern") or {}
     if not isinstance(ranks, dict) or not isinstance(alphas, dict):
         raise ModelFolderError(f"{path}: rank_pattern and alpha_pattern must be objects")
@@ -94,7 +101,7 @@ def _check_config(config: Any, longest: int, path: Path) -> None:
         if type(rank) is not int or not 1 <= rank <= longest:
             raise ModelFolderError(f"{path}: the rank is {rank!r:.40}; the tensors' longest side is {longest}")
     patterns = [config.get("target_modules"), config.get("exclude_modules"), config.get("layers_pattern")]
-    if not all(tame(one) for one in (*patterns, *ranks, *alphas) if isinstance(one, str)):
+    if not all(tame(pattern) for pattern in (*patterns, *ranks, *alphas) if isinstance(pattern, str)):
         raise ModelFolderError(f"{path} has a regular expression that may take endless time")
 
 
@@ -133,9 +140,13 @@ def _check_all_used(adapted: Any, tensors: Mapping[str, Any], folder: Path) -> N
     tensors = {name: tensor.float() for name, tensor in tensors.items() if "lora_" in name}
     lost = []
     for name, tensor in tensors.items():
-        found = loaded[name].float().cpu() if name in loaded else None
+        loaded_tensor = loaded[name].float().cpu() if name in loaded else None
         # Equal as far as half precision tells.
-        if found is None or found.shape != tensor.shape or not (found - tensor).norm() <= 0.01 * tensor.norm():
+        if (
+            loaded_tensor is None
+            or loaded_tensor.shape != tensor.shape
+            or not (loaded_tensor - tensor).norm() <= 0.01 * tensor.norm()
+        ):
             lost.append(name)
     if lost:
         raise ModelFolderError(
@@ -165,7 +176,7 @@ HeadKind = Literal["auto", "lm", "input"]
 
 _LM_CLASSES = {"ForCausalLM": "AutoModelForCausalLM", "LMHeadModel": "AutoModelForCausalLM"}
 _MLM_CLASSES = {"ForMaskedLM": "AutoModelForMaskedLM", "ForPreTraining": "AutoModelForMaskedLM"}
-_CHUNK = 512  # rows of the head at a time
+_CHUNK_ROWS = 512  # of the head at a time
 
 
 @dataclass
@@ -222,18 +233,18 @@ class Backbone:
         """
         return states(self.model, self.head_kind, input_ids, attention_mask)
 
-    def padded(self, readings: Sequence[Reading]) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    def padded(self, encodings: Sequence[Encoding]) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         """Return ids, attention mask and which states are the texts' own, each [B, L], padded on the right."""
-        ids, mask, own = padded(readings, padding_id(self.model.config))
-        return ids.to(self.device), mask.to(self.device), own.to(self.device)
+        ids, mask, is_pooled = padded(encodings, padding_id(self.model.config))
+        return ids.to(self.device), mask.to(self.device), is_pooled.to(self.device)
 
     def weights(
-        self, readings: Sequence[Reading], head: torch.Tensor, bias: torch.Tensor | None, pooling: str
+        self, encodings: Sequence[Encoding], head: torch.Tensor, bias: torch.Tensor | None, pooling: str
     ) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.int64]]:
         """Return how strongly each row of `head` fires for each text, and where.
 
         Args:
-            readings: at least one.
+            encodings: at least one.
             head: [k, d], on the model's device.
             bias: [k], or None.
             pooling: "max", "sum" or "last".
@@ -245,13 +256,13 @@ class Backbone:
         import torch
 
         with torch.inference_mode():
-            ids, mask, own = self.padded(readings)
+            ids, mask, is_pooled = self.padded(encodings)
             hidden = self.states(ids, mask)
             if pooling == "last":
-                values = last_pooled(hidden, [reading.last for reading in readings], head, bias)
+                values = last_pooled(hidden, [encoding.last for encoding in encodings], head, bias)
                 return values.float().cpu().numpy(), np.full(tuple(values.shape), -1)
-            values, where = pooled(hidden, own, head, bias, pooling)
-        first = np.array([reading.first for reading in readings])[:, None]
+            values, where = pooled(hidden, is_pooled, head, bias, pooling)
+        first = np.array([encoding.first for encoding in encodings])[:, None]
         position = where.cpu().numpy()
         return values.float().cpu().numpy(), np.where(position >= 0, position - first, -1)
 
@@ -271,36 +282,36 @@ class Backbone:
         return vector
 
 
-def padded(readings: Sequence[Reading], filler: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+def padded(encodings: Sequence[Encoding], filler: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """Return ids, attention mask and which states are the texts' own, each [B, L], padded on the right."""
     import torch
 
-    longest = max(1, *(len(reading.ids) for reading in readings))  # a text may have no token at all
-    ids = torch.full((len(readings), longest), filler)
-    mask, own = (torch.zeros_like(ids) for _ in range(2))
-    for n, reading in enumerate(readings):
-        ids[n, : len(reading.ids)] = torch.tensor(reading.ids)
-        mask[n, : max(1, len(reading.ids))] = 1  # to see nothing at all gives NaN in some attentions
-        own[n, reading.first : reading.first + len(reading.spans)] = 1
-    return ids, mask, own.bool()
+    longest = max(1, *(len(encoding.ids) for encoding in encodings))  # a text may have no token at all
+    ids = torch.full((len(encodings), longest), filler)
+    mask, is_pooled = (torch.zeros_like(ids) for _ in range(2))
+    for n, encoding in enumerate(encodings):
+        ids[n, : len(encoding.ids)] = torch.tensor(encoding.ids)
+        mask[n, : max(1, len(encoding.ids))] = 1  # to see nothing at all gives NaN in some attentions
+        is_pooled[n, encoding.first : encoding.first + len(encoding.spans)] = 1
+    return ids, mask, is_pooled.bool()
 
 
 def pooled(
-    hidden: torch.Tensor, own: torch.Tensor, head: torch.Tensor, bias: torch.Tensor | None, pooling: str
+    hidden: torch.Tensor, is_pooled: torch.Tensor, head: torch.Tensor, bias: torch.Tensor | None, pooling: str
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return log(1 + relu(logits)) [B, k] pooled over the `own` positions, and the one with the largest part or -1."""
+    """Return log(1 + relu(logits)) [B, k] pooled over some positions, and the position of the maximum or -1."""
     import torch
 
     if pooling == "max":
         from pellucid.transformer.pooled_head import max_pooled
 
-        values, position = max_pooled(hidden, own, head, bias)
+        values, position = max_pooled(hidden, is_pooled, head, bias)
         return values, position
     values, positions = [], []
-    for start in range(0, len(head), _CHUNK):
-        part = None if bias is None else bias[start : start + _CHUNK]
-        logits = torch.nn.functional.linear(hidden, head[start : start + _CHUNK], part)
-        weights = torch.log1p(torch.relu(logits)) * own[:, :, None]
+    for start in range(0, len(head), _CHUNK_ROWS):
+        part = None if bias is None else bias[start : start + _CHUNK_ROWS]
+        logits = torch.nn.functional.linear(hidden, head[start : start + _CHUNK_ROWS], part)
+        weights = torch.log1p(torch.relu(logits)) * is_pooled[:, :, None]
         values.append(weights.sum(dim=1))
         positions.append(weights.argmax(dim=1))
     value, position = torch.cat(values, dim=1), torch.cat(positions, dim=1)
@@ -313,10 +324,10 @@ def last_pooled(
     """Return log(1 + relu(logits)) at position `last[i]` of text i, [B, k]; 0 everywhere where that is -1."""
     import torch
 
-    place = torch.as_tensor(last, device=hidden.device)
-    chosen = hidden[torch.arange(len(last), device=hidden.device), place.clamp(min=0)]
+    position = torch.as_tensor(last, device=hidden.device)
+    chosen = hidden[torch.arange(len(last), device=hidden.device), position.clamp(min=0)]
     values = torch.log1p(torch.relu(torch.nn.functional.linear(chosen, head, bias)))
-    return values * (place >= 0)[:, None]
+    return values * (position >= 0)[:, None]
 
 
 def half_dtype() -> str:
@@ -361,9 +372,9 @@ def open_backbone(
     with loading(name):
         model, head_kind = _open_model(name, head, dtype)
         tokenizer = open_tokenizer(name)
-        model, kept = (model, None) if adapter is None else merge_adapter(model, find_adapter(adapter))
+        model, merged_adapter = (model, None) if adapter is None else merge_adapter(model, find_adapter(adapter))
         return prepare(
-            model, tokenizer, attention=attention, head_kind=head_kind, name=name, adapter=kept, device=device
+            model, tokenizer, attention=attention, head_kind=head_kind, name=name, adapter=merged_adapter, device=device
         )
 
 
@@ -437,7 +448,7 @@ def _open_model(name: str, head: str, dtype: str) -> tuple[Any, str]:
     if local:
         check_adapter(Path(name))
         check_size(opener, config, Path(name))
-    model, found = opener.from_pretrained(
+    model, loading_info = opener.from_pretrained(
         name,
         dtype=getattr(torch, dtype),
         use_safetensors=True,
@@ -446,7 +457,7 @@ def _open_model(name: str, head: str, dtype: str) -> tuple[Any, str]:
         local_files_only=local,
     )
     check_finite(model, name)
-    missing = [key for key in found["missing_keys"] if "pooler" not in key]
+    missing = [key for key in loading_info["missing_keys"] if "pooler" not in key]
     if missing:
         raise ModelFolderError(
             f"{name} lacks {len(missing)} of the weights of {type(model).__name__} ({', '.join(sorted(missing)[:3])}"
@@ -460,15 +471,15 @@ def _loader(config: Any, head: str, name: str) -> str:
     if head not in ("auto", "lm", "input"):
         raise InputError(f"head is {head!r:.40}; it must be 'auto', 'lm' or 'input'")
     architecture = (getattr(config, "architectures", None) or ["unknown"])[0]
-    known = {**_LM_CLASSES, **_MLM_CLASSES}
-    found = next((loader for ending, loader in known.items() if architecture.endswith(ending)), None)
-    if head == "input" or (head == "auto" and found is None and not is_causal_lm(config)):
+    loader_by_ending = {**_LM_CLASSES, **_MLM_CLASSES}
+    matched = next((loader for ending, loader in loader_by_ending.items() if architecture.endswith(ending)), None)
+    if head == "input" or (head == "auto" and matched is None and not is_causal_lm(config)):
         return "AutoModel"
-    if found is None and head == "auto" and getattr(config, "tie_word_embeddings", False):
+    if matched is None and head == "auto" and getattr(config, "tie_word_embeddings", False):
         return "AutoModel"  # the input embeddings are the head
-    if found is None:
+    if matched is None:
         raise InputError(
             f"{name} has no head over its vocabulary: its architecture is {architecture}, and those with one end in "
-            f"{', '.join(known)}. Give head='input' to use its input embeddings"
+            f"{', '.join(loader_by_ending)}. Give head='input' to use its input embeddings"
         )
-    return found
+    return matched

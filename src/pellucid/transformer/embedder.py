@@ -27,7 +27,7 @@ from pellucid.mixing import LARGEST
 from pellucid.progress import Progress, length_batches
 from pellucid.text import Coverage, Span
 from pellucid.transformer.backbone import Backbone, open_backbone, write_adapter
-from pellucid.transformer.reading import Reader, Reading, ReadingSettings, known_words
+from pellucid.transformer.reading import Encoding, Reader, ReadingSettings, known_words
 from pellucid.untrusted import without_bars
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 BACKBONE, ADAPTER = "backbone", "adapter"
 _FILES = ("config.json", "tokenizer.json", "tokenizer_config.json")  # of a copy, beside its weights
-_BLOCK = 4_096  # texts tokenised and sorted by length together
+_BLOCK_TEXTS = 4_096  # tokenised and sorted by length together
 
 
 class TransformerEmbedder(Embedder):
@@ -52,7 +52,7 @@ class TransformerEmbedder(Embedder):
     def _read_with(self, backbone: Backbone, settings: ReadingSettings) -> None:
         """Set the transformer and how it reads texts."""
         self.backbone = backbone
-        self.settings = settings.decided(backbone.tokenizer, backbone.predicts_next, backbone.max_length)
+        self.settings = settings.resolved(backbone.tokenizer, backbone.predicts_next, backbone.max_length)
         self._reader = Reader(backbone.tokenizer, self.settings)
 
     @classmethod
@@ -112,23 +112,23 @@ class TransformerEmbedder(Embedder):
         return texts, "document"
 
     def _known(self, texts: list[str], role: Role = None) -> list[tuple[Coverage, tuple[Span, ...]]]:
-        found: list[tuple[Coverage, tuple[Span, ...]]] = []
-        for start in range(0, len(texts), _BLOCK):
-            block = texts[start : start + _BLOCK]
-            found += map(known_words, block, self._reader.read_as(block, role))
-        return found
+        coverages: list[tuple[Coverage, tuple[Span, ...]]] = []
+        for start in range(0, len(texts), _BLOCK_TEXTS):
+            block = texts[start : start + _BLOCK_TEXTS]
+            coverages += map(known_words, block, self._reader.read_as(block, role))
+        return coverages
 
     def _batches(
         self, texts: list[str], role: Role, batch_size: int, show_progress_bar: bool
-    ) -> Iterator[tuple[list[int], list[Reading]]]:
-        """Yield batches of texts of about one length: their positions and readings. Warn at the end of texts cut."""
+    ) -> Iterator[tuple[list[int], list[Encoding]]]:
+        """Yield batches of texts of about one length: their positions and encodings. Warn at the end of texts cut."""
         cut: list[int] = []
         with Progress("encoding", total=len(texts), enabled=show_progress_bar) as progress:
-            for start in range(0, len(texts), _BLOCK):
-                readings = self._reader.read_as(texts[start : start + _BLOCK], role)
-                cut += [reading.cut for reading in readings if reading.cut]
-                for batch in length_batches([len(reading.ids) for reading in readings], batch_size):
-                    yield [start + n for n in batch], [readings[n] for n in batch]
+            for start in range(0, len(texts), _BLOCK_TEXTS):
+                encodings = self._reader.read_as(texts[start : start + _BLOCK_TEXTS], role)
+                cut += [encoding.cut for encoding in encodings if encoding.cut]
+                for batch in length_batches([len(encoding.ids) for encoding in encodings], batch_size):
+                    yield [start + n for n in batch], [encodings[n] for n in batch]
                     progress.advance(len(batch))
         if cut:
             warn(
@@ -137,7 +137,7 @@ class TransformerEmbedder(Embedder):
             )
 
 
-def backbone_facts(backbone: Backbone, name: str | None) -> dict[str, Any]:
+def backbone_config(backbone: Backbone, name: str | None) -> dict[str, Any]:
     """Return what `config.json` says about a backbone that is kept by `name`, or, where that is None, as a copy."""
     return {
         "backbone": name or BACKBONE,
@@ -160,17 +160,17 @@ def write_backbone(folder: Path, backbone: Backbone, name: str | None, dtype: st
 
 
 def read_backbone(
-    folder: Path, facts: Mapping[str, Any], instead: Backbone | str | Path | None, fingerprint: npt.NDArray[np.float32]
+    folder: Path, config: Mapping[str, Any], instead: Backbone | str | Path | None, fingerprint: npt.NDArray[np.float32]
 ) -> Backbone:
     """Return the transformer in the folder, named in its config or given, after checking that it is the same one."""
-    opened = instead if isinstance(instead, Backbone) else _open_backbone(folder, facts, instead)
-    way_out = "An adapter may be missing, or the attention be another"
-    check_same(f"{folder}: the backbone {opened.name!r}", opened.fingerprint(), fingerprint, way_out)
+    opened = instead if isinstance(instead, Backbone) else _open_backbone(folder, config, instead)
+    hint = "An adapter may be missing, or the attention be another"
+    check_same(f"{folder}: the backbone {opened.name!r}", opened.fingerprint(), fingerprint, hint)
     return opened
 
 
-def _open_backbone(folder: Path, facts: Mapping[str, Any], instead: str | Path | None) -> Backbone:
-    name, attention, head = (facts.get(key) for key in ("backbone", "attention", "head"))
+def _open_backbone(folder: Path, config: Mapping[str, Any], instead: str | Path | None) -> Backbone:
+    name, attention, head = (config.get(key) for key in ("backbone", "attention", "head"))
     if not all(isinstance(value, str) for value in (name, head)) or type(attention) not in (str, int):
         raise ModelFolderError(f"{folder / 'config.json'} must name the backbone, its attention and its head")
     inside = name == BACKBONE and instead is None
@@ -179,9 +179,9 @@ def _open_backbone(folder: Path, facts: Mapping[str, Any], instead: str | Path |
     if missing:
         raise ModelFolderError(f"file not found: {folder / BACKBONE / missing[0]}")
     adapter = folder / ADAPTER if not inside and (folder / ADAPTER).exists() else None
-    if adapter is None and facts.get("adapter", False) and instead is None:
+    if adapter is None and config.get("adapter", False) and instead is None:
         raise ModelFolderError(f"{folder} was saved with an adapter, and there is no {folder / ADAPTER}")
-    dtype = facts.get("dtype", "float32")
+    dtype = config.get("dtype", "float32")
     try:
         opened = open_backbone(where, attention=attention, head=head, adapter=adapter, dtype=dtype)  # type: ignore[arg-type]
     except InputError as error:
@@ -196,10 +196,10 @@ def _open_backbone(folder: Path, facts: Mapping[str, Any], instead: str | Path |
 
 def finite(array: npt.NDArray[Any], shape: tuple[int, ...], what: str) -> npt.NDArray[np.float32]:
     """Return numbers of a file as float32 after checking that they have squares, and their shape: -1 is any length."""
-    fits = array.ndim == len(shape) and all(side in (-1, found) for side, found in zip(shape, array.shape))
+    fits = array.ndim == len(shape) and all(side in (-1, length) for side, length in zip(shape, array.shape))
     if array.dtype.kind != "f" or not fits or 0 in array.shape:
-        wanted = " x ".join("any" if side < 0 else str(side) for side in shape)
-        raise ModelFolderError(f"{what} must be {wanted} numbers, got {array.dtype} {list(array.shape)}")
+        expected = " x ".join("any" if side < 0 else str(side) for side in shape)
+        raise ModelFolderError(f"{what} must be {expected} numbers, got {array.dtype} {list(array.shape)}")
     with np.errstate(over="ignore"):
         numbers = np.array(array, np.float32)
     if not (np.abs(numbers) <= LARGEST).all():  # nor NaN

@@ -36,9 +36,9 @@ try:
 except ImportError as error:
     raise missing_extra("torch", "torch") from error
 
-_ROWS = 2048  # positions multiplied at once, unless one text has more
-_SCORES = 1 << 20  # logits alive at once: 4 MB in float32
-_CLUSTERS = (64, 1024)  # fewest and most clusters multiplied at once
+_GROUP_ROWS = 2048  # positions multiplied at once, unless one text has more
+_MAX_LIVE_LOGITS = 1 << 20  # logits alive at once: 4 MB in float32
+_CLUSTER_RANGE = (64, 1024)  # fewest and most clusters multiplied at once
 
 
 def max_pooled(hidden: Any, mask: Any, weight: Any, bias: Any = None) -> tuple[Any, Any]:
@@ -125,15 +125,15 @@ def _largest(hidden: Any, mask: Any, weight: Any, bias: Any) -> tuple[Any, Any]:
     values = hidden.new_zeros((len(weight), len(hidden)), dtype=torch.float32)
     argmax = torch.zeros_like(values, dtype=torch.int64)
     for group in _groups(hidden, mask):
-        size = min(_CLUSTERS[1], max(_CLUSTERS[0], _SCORES // len(group.rows)))
+        size = min(_CLUSTER_RANGE[1], max(_CLUSTER_RANGE[0], _MAX_LIVE_LOGITS // len(group.rows)))
         space = hidden.new_empty((min(size, len(weight)), len(group.rows)))
         for start in range(0, len(weight), size):
             rows = slice(start, start + size)
             logits = torch.mm(weight[rows], group.rows.t(), out=space[: len(weight) - start])
             for text, begin, end in group.texts:
-                found = logits[:, begin:end].max(dim=1)
-                values[rows, text] = found.values.float()
-                argmax[rows, text] = group.positions[begin:end][found.indices]
+                best = logits[:, begin:end].max(dim=1)
+                values[rows, text] = best.values.float()
+                argmax[rows, text] = group.positions[begin:end][best.indices]
     if bias is not None:
         values = values + bias[:, None] * mask.any(dim=1)
     return values.t().contiguous(), argmax.t().contiguous()
@@ -154,15 +154,15 @@ def _groups(hidden: Any, mask: Any) -> Iterator[_Sequences]:
     while first < len(counts):
         end, size = first, 0
         texts: list[tuple[int, int, int]] = []
-        while end < len(counts) and (not texts or size + counts[end] <= _ROWS):
+        while end < len(counts) and (not texts or size + counts[end] <= _GROUP_ROWS):
             if counts[end]:
                 texts.append((end, size, size + counts[end]))
             size += counts[end]
             end += 1
         if texts:
             allowed = mask[first:end]
-            whole = size == allowed.numel()  # then nothing is copied
-            rows = hidden[first:end].reshape(size, -1) if whole else hidden[first:end][allowed]
+            is_full = size == allowed.numel()  # then nothing is copied
+            rows = hidden[first:end].reshape(size, -1) if is_full else hidden[first:end][allowed]
             yield _Sequences(rows, allowed.nonzero()[:, 1], texts)
         first = end
 
@@ -171,8 +171,8 @@ def _hidden_gradient(slope: Any, argmax: Any, weight: Any, shape: Any) -> Any:
     """Return [B, L, d]: at each position the rows of the clusters with their maximum there, times their slopes."""
     texts, length, _ = shape
     text, cluster = (argmax >= 0).nonzero(as_tuple=True)
-    place, order = torch.sort(text * length + argmax[text, cluster], stable=True)
-    starts = torch.searchsorted(place, torch.arange(texts * length, device=place.device))
+    position, order = torch.sort(text * length + argmax[text, cluster], stable=True)
+    starts = torch.searchsorted(position, torch.arange(texts * length, device=position.device))
     slopes = slope[text, cluster][order].to(weight.dtype)
     gradient = embedding_bag(cluster[order], weight, starts, mode="sum", per_sample_weights=slopes)
     return gradient.view(shape)
@@ -182,8 +182,8 @@ def _weight_gradient(slope: Any, argmax: Any, hidden: Any) -> Any:
     """Return [k, d]: for each cluster the hidden states at its maxima, one a text, times their slopes."""
     texts, length, _ = hidden.shape
     firsts = torch.arange(0, texts * length, length, device=argmax.device)
-    places = argmax.clamp(min=0) + firsts[:, None]
+    positions = argmax.clamp(min=0) + firsts[:, None]
     slopes = slope.t().contiguous().to(hidden.dtype)
     return embedding_bag(
-        places.t().contiguous(), hidden.reshape(texts * length, -1), mode="sum", per_sample_weights=slopes
+        positions.t().contiguous(), hidden.reshape(texts * length, -1), mode="sum", per_sample_weights=slopes
     )

@@ -113,12 +113,12 @@ def _largest(  # type: ignore[no-untyped-def]
                 logits = tl.dot(left, right.T, logits, input_precision=PRECISION)
             logits = tl.where(logits == logits, logits, float("inf"))  # the maximum may pass over a NaN
             logits = tl.where(allowed[:, None], logits, float("-inf"))
-            found, row = tl.max(logits, axis=0, return_indices=True)  # the first of equals
-            where = tl.where(found > best, start + row, where)
-            best = tl.maximum(best, found)
-    some = best > float("-inf")
+            highest, row = tl.max(logits, axis=0, return_indices=True)  # the first of equals
+            where = tl.where(highest > best, start + row, where)
+            best = tl.maximum(best, highest)
+    is_allowed = best > float("-inf")
     if BIASED:
         best += tl.load(bias + columns, mask=here, other=0.0)
-    place = text * clusters + columns
-    tl.store(values + place, tl.where(some, best, 0.0), mask=here)
-    tl.store(argmax + place, where.to(tl.int64), mask=here)
+    cells = text * clusters + columns
+    tl.store(values + cells, tl.where(is_allowed, best, 0.0), mask=here)
+    tl.store(argmax + cells, where.to(tl.int64), mask=here)

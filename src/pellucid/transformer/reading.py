@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pellucid.embeddings import Role
 
 
-_DEFAULT_LENGTH = 512  # tokens, as in the LENS paper
+_DEFAULT_MAX_TOKENS = 512  # as in the LENS paper
 _TEXT, _INSTRUCTION = "{text}", "{instruction}"
 
 
@@ -68,12 +68,12 @@ class ReadingSettings:
         check_numbers(self, "max_length", least=1, whole=True, optional=True)
 
     @property
-    def adds_start(self) -> bool:
+    def prepends_bos(self) -> bool:
         """Whether the tokenizer's start token is put before the text unless the tokenizer does so itself."""
         return False
 
     @property
-    def looks_back(self) -> bool:
+    def is_shifted(self) -> bool:
         """Whether a token's state is the one at the position before it."""
         return False
 
@@ -81,7 +81,7 @@ class ReadingSettings:
         """Return the ids of the tokens whose coordinates are kept of `text`; None keeps all."""
         return None
 
-    def decided(self, tokenizer: Any, predicts_next: bool, context: int) -> Self:
+    def resolved(self, tokenizer: Any, predicts_next: bool, context: int) -> Self:
         """Return these settings with everything set that is left to the model, which reads `context` tokens."""
         if self.max_length is not None and self.max_length > context:
             raise InputError(f"max_length is {self.max_length}; the backbone reads {context} tokens at most")
@@ -90,10 +90,10 @@ class ReadingSettings:
             self,
             template=_TEXT if self.template is None else self.template,
             end_token=predicts_next and has_end if self.end_token is None else self.end_token,
-            max_length=min(_DEFAULT_LENGTH, context) if self.max_length is None else self.max_length,
+            max_length=min(_DEFAULT_MAX_TOKENS, context) if self.max_length is None else self.max_length,
         )
 
-    def around(self, instructed: bool) -> tuple[str, ...]:
+    def affixes(self, instructed: bool) -> tuple[str, ...]:
         """Return what is put before and after a text, or before, between and after one that is given twice."""
         template = self.template or _TEXT
         if instructed and self.instruction:
@@ -103,7 +103,7 @@ class ReadingSettings:
         return tuple(part.replace(_INSTRUCTION, self.instruction) for part in template.split(_TEXT))
 
 
-class Reading(NamedTuple):
+class Encoding(NamedTuple):
     """A text as the model sees it.
 
     Attributes:
@@ -124,19 +124,19 @@ class Reading(NamedTuple):
 
 
 class Reader:
-    """Turns texts into readings, with one tokenizer and one set of settings.
+    """Turns texts into encodings, with one tokenizer and one set of settings.
 
     Texts are read in their canonical form (NFC), and spans stand in the texts as they were given.
     """
 
     def __init__(self, tokenizer: Any, settings: ReadingSettings) -> None:
-        """Copy a fast tokenizer of transformers, without its padding and truncation; take decided settings."""
+        """Copy a fast tokenizer of transformers, without its padding and truncation; take resolved settings."""
         if not getattr(tokenizer, "is_fast", False):
             raise InputError(
                 "the tokenizer gives no character offsets, without which a text's own tokens cannot be distinguished "
                 "from the instruction's; open the model with a fast tokenizer (a tokenizer.json)"
             )
-        self.settings, self.max_length = settings, settings.max_length or _DEFAULT_LENGTH
+        self.settings, self.max_length = settings, settings.max_length or _DEFAULT_MAX_TOKENS
         described = tokenizer.backend_tokenizer.to_str()
         with without_panic("the tokenizer"):
             self._joint, self._plain = (Tokenizer.from_str(described) for _ in range(2))
@@ -156,20 +156,20 @@ class Reader:
         """Return the special tokens before and after: the tokenizer's own, and those the settings ask for."""
         with without_panic("the tokenizer"):
             marked = self._joint.encode("a")
-        own = [n for n, special in enumerate(marked.special_tokens_mask) if not special]
-        before = marked.ids[: own[0]] if own else []
-        behind = marked.ids[own[-1] + 1 :] if own else []
+        text_positions = [n for n, special in enumerate(marked.special_tokens_mask) if not special]
+        before = marked.ids[: text_positions[0]] if text_positions else []
+        behind = marked.ids[text_positions[-1] + 1 :] if text_positions else []
         settings = self.settings
-        if settings.adds_start and not before:
+        if settings.prepends_bos and not before:
             start = _first_known(tokenizer, "bos_token_id", "eos_token_id", "pad_token_id")
             if start is None:
-                name = "shift" if settings.looks_back else "start_token"
+                name = "shift" if settings.is_shifted else "start_token"
                 raise InputError(
                     f"{name} needs a token before the text, and the tokenizer has no start, end or padding token; "
                     f"set {name}=False"
                 )
             before = [start]
-        if settings.adds_start and not settings.end_token:
+        if settings.prepends_bos and not settings.end_token:
             behind = []
         if settings.end_token and not behind:
             end = _first_known(tokenizer, "eos_token_id", "sep_token_id")
@@ -178,55 +178,62 @@ class Reader:
             behind = [end]
         return before, behind
 
-    def read(self, texts: Sequence[str], *, instructed: bool, instruction: str | None = None) -> list[Reading]:
-        """Return the readings of `texts`, with an instruction if wanted: the one given, or that of the settings."""
+    def read(self, texts: Sequence[str], *, instructed: bool, instruction: str | None = None) -> list[Encoding]:
+        """Return the encodings of `texts`; `instructed` puts an instruction before them, by default the settings'."""
         settings = self.settings if instruction is None else replace(self.settings, instruction=instruction)
-        around = settings.around(instructed)
+        affixes = settings.affixes(instructed)
         forms = list(map(canonicalize_with_offsets, texts))
         odd = {n for n, form in enumerate(forms) if any(special in form.text for special in self._specials)}
-        regular = [form.text.join(around) for n, form in enumerate(forms) if n not in odd]
+        regular = [form.text.join(affixes) for n, form in enumerate(forms) if n not in odd]
         with without_panic("the tokenizer"):
             encoded = iter(self._joint.encode_batch(regular, add_special_tokens=False))
             return [
-                self._reading(
+                self._encoding(
                     form,
-                    self._in_parts(form.text, around) if n in odd else _split(next(encoded), form.text, around),
+                    self._tokenise_apart(form.text, affixes) if n in odd else _split(next(encoded), form.text, affixes),
                 )
                 for n, form in enumerate(forms)
             ]
 
-    def read_as(self, texts: Sequence[str], role: Role) -> list[Reading]:
-        """Return the readings of texts in a role: any but documents are read with the instruction."""
+    def read_as(self, texts: Sequence[str], role: Role) -> list[Encoding]:
+        """Return the encodings of texts in a role: any but documents are read with the instruction."""
         return self.read(texts, instructed=role != "document")
 
-    def _in_parts(self, text: str, around: tuple[str, ...]) -> _Tokenised:
+    def _tokenise_apart(self, text: str, affixes: tuple[str, ...]) -> _Tokenised:
         """Tokenise a text that contains a special token's string by itself, so that the string stays text."""
-        before, *between, behind = (self._joint.encode(part, add_special_tokens=False).ids for part in around)
-        own = self._plain.encode(text, add_special_tokens=False)
-        spans = [(start, end) for start, end in own.offsets]
-        return _Tokenised(before, own.ids if between else [], between[0] if between else [], own.ids, spans, behind)
+        before, *between, behind = (self._joint.encode(part, add_special_tokens=False).ids for part in affixes)
+        text_encoding = self._plain.encode(text, add_special_tokens=False)
+        spans = [(start, end) for start, end in text_encoding.offsets]
+        return _Tokenised(
+            before,
+            text_encoding.ids if between else [],
+            between[0] if between else [],
+            text_encoding.ids,
+            spans,
+            behind,
+        )
 
-    def _reading(self, form: NormalizedText, parts: _Tokenised) -> Reading:
+    def _encoding(self, form: NormalizedText, tokenised: _Tokenised) -> Encoding:
         """Add the special tokens, and cut the text (both copies, if there are two) to what fits."""
-        start, end = [*self._before, *parts.before], [*parts.behind, *self._behind]
-        around = len(start) + len(parts.between) + len(end)
-        room = (self.max_length - around) // (2 if parts.copy else 1)
+        start, end = [*self._before, *tokenised.before], [*tokenised.behind, *self._behind]
+        n_affix_tokens = len(start) + len(tokenised.between) + len(end)
+        room = (self.max_length - n_affix_tokens) // (2 if tokenised.copy else 1)
         if room < 1:
             raise InputError(
-                f"the template, the instruction and the special tokens take {around} tokens, and "
+                f"the template, the instruction and the special tokens take {n_affix_tokens} tokens, and "
                 f"max_length is {self.max_length}; no room is left for a text"
             )
-        kept = parts.own[:room]
-        ahead = [*start, *parts.copy[:room], *parts.between]
-        ids = [*ahead, *kept, *end]
-        first = len(ahead) - self.settings.looks_back
-        last = len(ids) - 1 if kept else -1
-        return Reading(
+        fitting_ids = tokenised.text_ids[:room]
+        ahead = [*start, *tokenised.copy[:room], *tokenised.between]
+        ids = [*ahead, *fitting_ids, *end]
+        first = len(ahead) - self.settings.is_shifted
+        last = len(ids) - 1 if fitting_ids else -1
+        return Encoding(
             ids,
             first,
-            [form.span(*span) for span in parts.spans[:room]],
+            [form.span(*span) for span in tokenised.spans[:room]],
             last,
-            len(parts.own) - len(kept),
+            len(tokenised.text_ids) - len(fitting_ids),
             self.settings.kept_tokens(form.text, self._plain),
         )
 
@@ -235,24 +242,24 @@ class _Tokenised(NamedTuple):
     before: list[int]
     copy: list[int]  # the text when it is given for the first of two times
     between: list[int]
-    own: list[int]
+    text_ids: list[int]
     spans: list[Span]
     behind: list[int]
 
 
-def _split(encoded: Any, text: str, around: tuple[str, ...]) -> _Tokenised:
+def _split(encoded: Any, text: str, affixes: tuple[str, ...]) -> _Tokenised:
     """Divide the tokens of template and text; one that holds a character of the text is the text's own."""
     ids, offsets = encoded.ids, encoded.offsets
-    start = len(text.join(around)) - len(around[-1]) - len(text)
+    start = len(text.join(affixes)) - len(affixes[-1]) - len(text)
     end = start + len(text)
-    own = [n for n, (first, last) in enumerate(offsets) if last > start and first < end]
-    if not own:
+    text_positions = [n for n, (first, last) in enumerate(offsets) if last > start and first < end]
+    if not text_positions:
         return _Tokenised(ids, [], [], [], [], [])
-    low, high = own[0], own[-1] + 1
+    low, high = text_positions[0], text_positions[-1] + 1
     spans = [(max(first - start, 0), min(last, end) - start) for first, last in offsets[low:high]]
-    begin, stop = len(around[0]), len(around[0]) + len(text)
+    begin, stop = len(affixes[0]), len(affixes[0]) + len(text)
     copied = [n for n, (first, last) in enumerate(offsets[:low]) if last > begin and first < stop]
-    if len(around) == 2 or not copied:
+    if len(affixes) == 2 or not copied:
         return _Tokenised(ids[:low], [], [], ids[low:high], spans, ids[high:])
     before, copy, between = ids[: copied[0]], ids[copied[0] : copied[-1] + 1], ids[copied[-1] + 1 : low]
     return _Tokenised(before, copy, between, ids[low:high], spans, ids[high:])
@@ -263,9 +270,9 @@ def _first_known(tokenizer: Any, *names: str) -> int | None:
 
 
 def whole_words(text: str, spans: Sequence[Span]) -> list[Span]:
-    """Return for each token's span the words of `text` it belongs to, as one span; without a word, its own place."""
+    """Return for each token's span the words of `text` it belongs to, as one span; without a word, the token's span."""
     words = split_words(text)
-    found: list[Span] = []
+    word_spans: list[Span] = []
     for start, end in spans:
         part = text[start:end]
         start, end = start + len(part) - len(part.lstrip()), end - len(part) + len(part.rstrip())
@@ -274,10 +281,10 @@ def whole_words(text: str, spans: Sequence[Span]) -> list[Span]:
             touched = [word for word in words if word.start == start]
         if touched:
             start, end = min(start, touched[0].start), max(end, touched[-1].end)
-        found.append((start, max(start, end)))
-    return found
+        word_spans.append((start, max(start, end)))
+    return word_spans
 
 
-def known_words(text: str, reading: Reading) -> tuple[Coverage, tuple[Span, ...]]:
+def known_words(text: str, encoding: Encoding) -> tuple[Coverage, tuple[Span, ...]]:
     """Return how much of `text` was read, and the words that did not fit, where it was cut."""
-    return words_before(text, reading.spans[-1][1] if reading.cut else len(text))
+    return words_before(text, encoding.spans[-1][1] if encoding.cut else len(text))

@@ -26,8 +26,8 @@ _PLACEHOLDER = re.compile(
 )
 _LONE_BYTE = re.compile(r"<0x[0-9A-Fa-f]{2}>")
 _INSIDE_WORDS = "'-\u2019"  # beside letters
-_COMMON = 0.01  # the share of tokens that carries a scheme's mark, at least
-_SPARE_ROWS = 4096  # of a head, beyond the tokens; heads are padded to round numbers (DeepSeek: 2,385 rows)
+_MIN_MARK_SHARE = 0.01  # the share of tokens that carries a scheme's mark, at least
+_MAX_SPARE_ROWS = 4096  # of a head, beyond the tokens; heads are padded to round numbers (DeepSeek: 2,385 rows)
 _WORDS = Path(__file__).parents[1] / "bundled" / "static-en" / "words.txt"
 
 
@@ -62,7 +62,7 @@ def vocabulary_of(tokenizer: Any) -> tuple[list[str], set[int]]:
     backend = tokenizer if isinstance(tokenizer, Tokenizer) else getattr(tokenizer, "backend_tokenizer", None)
     if backend is not None:
         ids = backend.get_vocab(with_added_tokens=True)
-        special = {number for number, added in backend.get_added_tokens_decoder().items() if added.special}
+        special = {token_id for token_id, added in backend.get_added_tokens_decoder().items() if added.special}
     elif hasattr(tokenizer, "get_vocab"):
         ids, special = tokenizer.get_vocab(), set()
     else:
@@ -71,8 +71,8 @@ def vocabulary_of(tokenizer: Any) -> tuple[list[str], set[int]]:
         raise InputError("the tokenizer has no token")
     special |= set(getattr(tokenizer, "all_special_ids", ()))
     tokens = [""] * (max(ids.values()) + 1)
-    for token, number in ids.items():
-        tokens[number] = token
+    for token, token_id in ids.items():
+        tokens[token_id] = token
     return tokens, special
 
 
@@ -82,10 +82,10 @@ def tokens_of_rows(rows: int, tokenizer: Any, words: Collection[str] | None = No
     spelled, special = (list(tokenizer), set[int]()) if is_list else vocabulary_of(tokenizer)
     backend = getattr(tokenizer, "backend_tokenizer", tokenizer)
     added = backend.get_added_tokens_decoder() if hasattr(backend, "get_added_tokens_decoder") else {}
-    if all(number in added for number in range(rows, len(spelled))):  # added later, without rows (SGPT's brackets)
+    if all(token_id in added for token_id in range(rows, len(spelled))):  # added later, without rows (SGPT's brackets)
         spelled = spelled[:rows]
     spare = rows - len(spelled)
-    if not 0 <= spare <= _SPARE_ROWS:
+    if not 0 <= spare <= _MAX_SPARE_ROWS:
         raise InputError(
             f"the head has {rows:,} rows and the tokenizer {len(spelled):,} tokens; they are not of the same model"
             + (" (resize the model's embeddings after adding tokens)" if spare < 0 else "")
@@ -94,13 +94,13 @@ def tokens_of_rows(rows: int, tokenizer: Any, words: Collection[str] | None = No
     return spelled, readable(spelled, special, words)
 
 
-def unused_name(name: str, taken: set[str]) -> str:
-    """Return the name, numbered where it is taken, and add it to those taken."""
-    numbered, number = name, 1
-    while numbered in taken:
-        number += 1
-        numbered = f"{name} ({number})"
-    taken.add(numbered)
+def unused_name(name: str, used_names: set[str]) -> str:
+    """Return the name, numbered where it is in use, and add it to `used_names`."""
+    numbered, count = name, 1
+    while numbered in used_names:
+        count += 1
+        numbered = f"{name} ({count})"
+    used_names.add(numbered)
     return numbered
 
 
@@ -116,20 +116,20 @@ def readable(tokens: Sequence[str], special: Collection[int] = (), words: Collec
     >>> [t.text for t in readable(["Ġdog", "Ġdogs", "ression", "Ċ"])]
     ['dog', 'dogs', '…ression', '\\n']
     """
-    known = common_words() if words is None else words
+    common = common_words() if words is None else words
     read = _scheme(tokens)
     pieces = [
-        _Piece("", False) if number in special or not token or _PLACEHOLDER.fullmatch(token) else read(token)
-        for number, token in enumerate(tokens)
+        _Piece("", False) if token_id in special or not token or _PLACEHOLDER.fullmatch(token) else read(token)
+        for token_id, token in enumerate(tokens)
     ]
     beginnings = {piece.text.casefold() for piece in pieces if piece.begins}
-    return [_ranked(piece, beginnings, known) for piece in pieces]
+    return [_ranked(piece, beginnings, common) for piece in pieces]
 
 
 def _scheme(tokens: Sequence[str]) -> Callable[[str], _Piece]:
     """Return the function that takes a token's marks off, by the marks that are common."""
     for mark, read in (("##", _word_piece), ("▁", _sentence_piece), ("Ġ", _byte_level)):
-        if sum(token.startswith(mark) for token in tokens) >= max(1.0, _COMMON * len(tokens)):
+        if sum(token.startswith(mark) for token in tokens) >= max(1.0, _MIN_MARK_SHARE * len(tokens)):
             return read
     return lambda token: _Piece(token, True)
 
@@ -151,7 +151,7 @@ def _byte_level(token: str) -> _Piece:
     return _Piece("" if "\ufffd" in text else text, text.startswith(" "))  # bytes that are no whole character
 
 
-def _ranked(piece: _Piece, beginnings: Collection[str], known: Collection[str]) -> Token:
+def _ranked(piece: _Piece, beginnings: Collection[str], words: Collection[str]) -> Token:
     """Return a piece as a reader sees it."""
     text = _printable(piece.text.strip())
     if not piece.text:
@@ -161,10 +161,10 @@ def _ranked(piece: _Piece, beginnings: Collection[str], known: Collection[str]) 
     if not any(map(_is_letter, text)) and not any(map(str.isnumeric, text)):
         return Token(text, Rank.SIGN)
     if piece.begins:
-        return Token(text, _word_rank(text, known))
+        return Token(text, _word_rank(text, words))
     twin = f" {text}".casefold() in beginnings
     if twin and text[0].isupper() and len(text) > 1:
-        return Token(text, max(Rank.WORDLIKE, _word_rank(text, known)))  # a word at the start of a text
+        return Token(text, max(Rank.WORDLIKE, _word_rank(text, words)))  # a word at the start of a text
     if twin and len(text) > 1:
         return Token(text, Rank.INNER)
     return Token(f"…{text}", Rank.SHARD)
@@ -177,11 +177,11 @@ def _printable(text: str) -> str:
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
-def _word_rank(text: str, known: Collection[str]) -> Rank:
+def _word_rank(text: str, words: Collection[str]) -> Rank:
     """Return how well a piece reads that begins a word."""
     if (len(text) == 1 and text.isascii()) or not all(_is_letter(c) or c in _INSIDE_WORDS for c in text):
         return Rank.NUMBER
-    return Rank.WORD if text.lower() in known else Rank.WORDLIKE
+    return Rank.WORD if text.lower() in words else Rank.WORDLIKE
 
 
 def _is_letter(character: str) -> bool:
