@@ -280,16 +280,16 @@ class CorpusFile:
         if not isinstance(value, dict) or self.field in value:
             return value
         new_names = self._find_roles(list(value))
-        return {new_names.get(name, name): held for name, held in value.items()} if new_names else value
+        return {new_names.get(name, name): cell for name, cell in value.items()} if new_names else value
 
     def _find_roles(self, names: Sequence[str]) -> dict[str, str]:
         """Return for names of columns that differ in blanks or case from that of a role which one they are."""
         new_names: dict[str, str] = {}
         for role in self.roles:
             if role not in names and not (role == "id" and "_id" in names):
-                near = [n for n in names if isinstance(n, str) and n.strip().casefold() == role.strip().casefold()]
-                if len(near) == 1:
-                    new_names[near[0]] = role
+                matches = [n for n in names if isinstance(n, str) and n.strip().casefold() == role.strip().casefold()]
+                if len(matches) == 1:
+                    new_names[matches[0]] = role
         return new_names
 
     def table(self, *, is_quiet: bool = False) -> DelimitedFile:
@@ -372,12 +372,12 @@ class CorpusFile:
 
     def _no_column(self, name: str, columns: Iterable[str]) -> str:
         names = [str(column) for column in columns if column]
-        near = nearest_name(name, names)
+        similar_name = nearest_name(name, names)
         hint = ""
         if len(names) == 1 and (mark := next((mark for mark in ",;\t|:" if mark in names[0]), None)):
             hint = f". If its cells are divided by {mark!r}: --delimiter {mark!r}"
-        elif near is not None:
-            hint = f". Did you mean {near!r:.80}?"
+        elif similar_name is not None:
+            hint = f". Did you mean {similar_name!r:.80}?"
         if name == self.field:
             hint = (hint or ". The first line must name the columns.") + " Use --field NAME for that of the texts"
         return f"{self.path} has no column {name!r:.80}; it has {', '.join(names):.300}{hint}"

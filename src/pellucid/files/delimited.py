@@ -219,11 +219,11 @@ class _RowReader:
             if line.startswith('"', start):
                 cell, line, start = self._quoted_cell(line, start + 1)
                 end = line.find(delimiter, start)
-                rest = line[start : end if end >= 0 else len(line)].removesuffix("\r")
-                if rest and not rest.isspace():
+                tail = line[start : end if end >= 0 else len(line)].removesuffix("\r")
+                if tail and not tail.isspace():
                     count, number = self.undoubled or (0, self._lines.number)
                     self.undoubled = count + 1, number
-                    cell += rest
+                    cell += tail
                 backslashes = backslashes or '\\"' in cell
                 cells.append(cell)
             else:

@@ -57,8 +57,10 @@ def check_encoding(name: str) -> str:
         " ".encode(name)  # of an empty string Python would not look the encoding up
         b"".decode(codecs.lookup(name).name)
     except (LookupError, ValueError) as error:
-        near = get_close_matches(name.lower().replace("-", "_"), [*aliases, *aliases.values()], 1)
-        hint = f"; did you mean {near[0]}?" if near else "; utf-8, cp1252 and utf-16 are the usual ones"
+        similar_names = get_close_matches(name.lower().replace("-", "_"), [*aliases, *aliases.values()], 1)
+        hint = (
+            f"; did you mean {similar_names[0]}?" if similar_names else "; utf-8, cp1252 and utf-16 are the usual ones"
+        )
         raise InputError(f"{name!r:.40} is no encoding of text{hint}") from error
     return codecs.lookup(name).name
 

@@ -21,26 +21,26 @@ _SPACE = re.compile(r"[ \t\r\n]*")
 _LINES_HINT = "Write an array of objects or JSON lines, in pandas: frame.to_json(path, orient='records', lines=True)"
 
 
-def parse_json(text: str, place: str = "") -> Any:
+def parse_json(text: str, prefix: str = "") -> Any:
     """Return what a JSON text holds, after checking it for depth and number of values."""
-    with _errors_at(place):
+    with _errors_at(prefix):
         _check_values(text)
         return json.loads(text)
 
 
 @contextmanager
-def _errors_at(place: str) -> Iterator[None]:
-    """Turn what the json module raises into a CorpusError; `place` begins the message."""
+def _errors_at(prefix: str) -> Iterator[None]:
+    """Turn what the json module raises into a CorpusError; `prefix` begins the message."""
     try:
         yield
     except RecursionError as error:
-        raise CorpusError(f"{place}JSON that is nested too deeply") from error
+        raise CorpusError(f"{prefix}JSON that is nested too deeply") from error
     except json.JSONDecodeError as error:
-        raise CorpusError(f"{place}not JSON ({error.msg})") from error
+        raise CorpusError(f"{prefix}not JSON ({error.msg})") from error
     except CorpusError as error:
-        raise CorpusError(f"{place}{error}") from error
+        raise CorpusError(f"{prefix}{error}") from error
     except ValueError as error:
-        raise CorpusError(f"{place}a number has too many digits") from error
+        raise CorpusError(f"{prefix}a number has too many digits") from error
 
 
 def _check_values(text: str) -> None:
@@ -127,11 +127,11 @@ class _Text:
             if self.start < len(self._content) or not self._read():
                 return self._content[self.start : self.start + 1]
 
-    def value(self, place: str) -> Any:
+    def value(self, prefix: str) -> Any:
         """Return the next value, after reading as much as it takes."""
         self.mark()
         while True:
-            with _errors_at(place):
+            with _errors_at(prefix):
                 if len(self._content) - self.start > _MAX_VALUES:
                     _check_values(self._content[self.start :])
                 try:
@@ -152,15 +152,15 @@ class _Text:
 
     def _read(self) -> bool:
         """Read on, at least as much again as there is; return whether there was more."""
-        pieces, wanted = [self._content[self.start :]], max(1, len(self._content) - self.start)
+        pieces, n_missing = [self._content[self.start :]], max(1, len(self._content) - self.start)
         self.start = 0
         for chunk in self._chunks:
             try:
                 pieces.append(self._decoder.decode(chunk))
             except UnicodeDecodeError as error:
                 raise CorpusError(f"{self._path} is not UTF-8: {error.reason}. {encoding_hint(chunk)}") from error
-            wanted -= len(pieces[-1])
-            if wanted <= 0:
+            n_missing -= len(pieces[-1])
+            if n_missing <= 0:
                 break
         self._content = "".join(pieces)
         return len(pieces) > 1
@@ -175,20 +175,22 @@ def _rows_of(value: dict[str, Any], path: Path, is_row: Callable[[Mapping[str, A
     if isinstance(columns, list) and isinstance(value.get("data"), list):  # orient="split"
         yield from (dict(zip(columns, row)) for row in value["data"])
         return
-    lists = [held for held in value.values() if isinstance(held, list) and all(isinstance(row, dict) for row in held)]
+    lists = [
+        member for member in value.values() if isinstance(member, list) and all(isinstance(row, dict) for row in member)
+    ]
     if len(lists) == 1 and lists[0]:  # orient="table", or rows under a name
         yield from lists[0]
         return
-    parts = list(value.values())
-    if parts and all(isinstance(part, dict) for part in parts):
-        if all(map(is_row, parts)):  # orient="index"
-            yield from parts
+    values = list(value.values())
+    if values and all(isinstance(item, dict) for item in values):
+        if all(map(is_row, values)):  # orient="index"
+            yield from values
             return
-        if all(part.keys() == parts[0].keys() for part in parts):  # orient="columns"
-            yield from ({name: column[key] for name, column in value.items()} for key in parts[0])
+        if all(item.keys() == values[0].keys() for item in values):  # orient="columns"
+            yield from ({name: column[key] for name, column in value.items()} for key in values[0])
             return
-    if parts and all(isinstance(part, list) for part in parts) and len({len(part) for part in parts}) == 1:
-        yield from (dict(zip(value, row)) for row in zip(*parts))
+    if values and all(isinstance(item, list) for item in values) and len({len(item) for item in values}) == 1:
+        yield from (dict(zip(value, row)) for row in zip(*values))
         return
     names = ", ".join(map(str, value))
     raise CorpusError(f"{path} is one object ({names:.200}) and no table. {_LINES_HINT}")

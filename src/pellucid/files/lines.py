@@ -218,8 +218,8 @@ def utf8_chunks(stream: BinaryIO, name: str, encoding: str | None = None, *, kee
             break
     marked, size = marked_encoding(start)
     chosen = codecs.lookup(marked or encoding or "utf-8").name.removesuffix("-sig")
-    rest = chain([start if keep_mark else start[size:]], chunks)
-    return chosen, rest if chosen == "utf-8" else _transcoded(rest, chosen, name)
+    remaining = chain([start if keep_mark else start[size:]], chunks)
+    return chosen, remaining if chosen == "utf-8" else _transcoded(remaining, chosen, name)
 
 
 def _raw_chunks(stream: BinaryIO, name: str) -> Iterator[bytes]:
@@ -341,16 +341,16 @@ class LineReader:
         pieces: list[str] = []
         size = 0
         while size <= max_chars:
-            for number, line in enumerate(self._lines[self._next :]):
+            for index, line in enumerate(self._lines[self._next :]):
                 if mark in line:
-                    pieces += [before + "\n" for before in self._lines[self._next : self._next + number]]
-                    self._next += number + 1
-                    self.number += number + 1
+                    pieces += [before + "\n" for before in self._lines[self._next : self._next + index]]
+                    self._next += index + 1
+                    self.number += index + 1
                     return "".join(pieces), line
-            rest = self._lines[self._next :]
-            pieces += [line + "\n" for line in rest]
-            size += sum(map(len, rest)) + len(rest)
-            self.number += len(rest)
+            remaining = self._lines[self._next :]
+            pieces += [line + "\n" for line in remaining]
+            size += sum(map(len, remaining)) + len(remaining)
+            self.number += len(remaining)
             block = next(self._blocks, None)
             while block is not None and mark not in block.text and size <= max_chars:
                 text = "\n".join(block.lines())

@@ -45,13 +45,15 @@ class Table:
         self.path = path
         with explained(path):
             self._file = ParquetFile(path, page_checksum_verification=True)
-            self.schema, about = self._file.schema_arrow, self._file.metadata
+            self.schema, metadata = self._file.schema_arrow, self._file.metadata
             self._names = list(self.schema.names)
             self._counts = Counter(self._names)
-            sizes = [about.row_group(group).num_rows for group in range(about.num_row_groups)]
+            sizes = [metadata.row_group(group).num_rows for group in range(metadata.num_row_groups)]
             self.starts: list[int] = np.concatenate([[0], np.cumsum(sizes, dtype=np.int64)]).tolist()
-            if min(sizes, default=0) < 0 or about.num_rows != self.starts[-1]:
-                raise CorpusError(f"{path} is damaged: its row groups have {self.starts[-1]} rows of {about.num_rows}")
+            if min(sizes, default=0) < 0 or metadata.num_rows != self.starts[-1]:
+                raise CorpusError(
+                    f"{path} is damaged: its row groups have {self.starts[-1]} rows of {metadata.num_rows}"
+                )
 
     def __enter__(self) -> Table:
         """Return the table."""
@@ -89,14 +91,14 @@ class Table:
 
     def _rows_at_once(self, columns: Sequence[str], group: int) -> int:
         """Return how many rows of a row group take about `_BATCH_BYTES`, at the longest of them."""
-        about, wanted = self._file.metadata.row_group(group), set(columns)
+        row_group, wanted_names = self._file.metadata.row_group(group), set(columns)
         rows = self.starts[group + 1] - self.starts[group]
         row_bytes, in_dictionaries = 1.0, []
         with open(self.path, "rb") as file:
-            for number, name in enumerate(self._columns_of_leaves(about)):
-                if name not in wanted:
+            for number, name in enumerate(self._columns_of_leaves(row_group)):
+                if name not in wanted_names:
                     continue
-                chunk = about.column(number)
+                chunk = row_group.column(number)
                 value_bytes, dictionary_bytes = self._longest(file, chunk, name)
                 values_per_row = max(1.0, float(chunk.num_values) / max(1, rows))
                 row_bytes += value_bytes * values_per_row
@@ -107,12 +109,12 @@ class Table:
             row_bytes += max(0.0, longest[name] - value_bytes) * values_per_row
         return int(_BATCH_BYTES / row_bytes)
 
-    def _columns_of_leaves(self, about: Any) -> Iterator[str]:
+    def _columns_of_leaves(self, row_group: Any) -> Iterator[str]:
         """Yield the name of the column to which each column chunk of a row group belongs: a struct has several."""
         names = iter(self._names)
         name = next(names, "")
-        for number in range(about.num_columns):
-            path = about.column(number).path_in_schema
+        for index in range(row_group.num_columns):
+            path = row_group.column(index).path_in_schema
             while path != name and not path.startswith(name + "."):
                 name = next(names)
             yield name
@@ -206,9 +208,9 @@ def explained(path: Path, rows: int = 0) -> Iterator[None]:
     except PellucidError:
         raise
     except Exception as error:
-        said = " ".join((getattr(error, "strerror", None) or str(error) or type(error).__name__).split())[:200]
-        place = f", after row {rows}," if rows else ""
-        raise CorpusError(f"{path}{place} is damaged or not a parquet file: {said}") from error
+        reason = " ".join((getattr(error, "strerror", None) or str(error) or type(error).__name__).split())[:200]
+        position = f", after row {rows}," if rows else ""
+        raise CorpusError(f"{path}{position} is damaged or not a parquet file: {reason}") from error
 
 
 class _Page(NamedTuple):
@@ -223,23 +225,23 @@ class _Page(NamedTuple):
 
 def _pages(file: BinaryIO, chunk: Any, path: Path) -> Iterator[_Page]:
     """Yield the pages of a column of a row group, as far as a reader would read."""
-    place, left = chunk.data_page_offset, chunk.num_values
+    offset, n_left = chunk.data_page_offset, chunk.num_values
     before = chunk.dictionary_page_offset
-    if before is not None and 0 < before < place:
-        place = before
-    end = place + chunk.total_compressed_size
-    while left > 0 and place < end:
-        page, size = _page_at(file, place, path)
-        place += size + page.packed
-        left -= page.values if page.kind in (_DATA, _DATA_2) else 0
+    if before is not None and 0 < before < offset:
+        offset = before
+    end = offset + chunk.total_compressed_size
+    while n_left > 0 and offset < end:
+        page, size = _page_at(file, offset, path)
+        offset += size + page.packed
+        n_left -= page.values if page.kind in (_DATA, _DATA_2) else 0
         yield page
 
 
-def _page_at(file: BinaryIO, place: int, path: Path) -> tuple[_Page, int]:
-    """Return the page whose header begins at `place`, and the bytes of the header."""
+def _page_at(file: BinaryIO, offset: int, path: Path) -> tuple[_Page, int]:
+    """Return the page whose header begins at `offset`, and the bytes of the header."""
     size = _PEEK
     while size <= _LONGEST_HEADER:
-        file.seek(place)
+        file.seek(offset)
         content = file.read(size)
         try:
             fields, end = _struct(content, 0)
@@ -255,53 +257,53 @@ def _page_at(file: BinaryIO, place: int, path: Path) -> tuple[_Page, int]:
             break
         by_prefix = isinstance(inner, dict) and inner.get(_ENCODING_IN.get(numbers[0], 0)) == _BY_PREFIX
         return _Page(numbers[0], numbers[1], numbers[2], values, by_prefix), end
-    raise CorpusError(f"{path} is damaged: there is no page of a column at byte {place:,}")
+    raise CorpusError(f"{path} is damaged: there is no page of a column at byte {offset:,}")
 
 
-def _struct(content: bytes, place: int, depth: int = 0) -> tuple[dict[int, Any], int]:
+def _struct(content: bytes, offset: int, depth: int = 0) -> tuple[dict[int, Any], int]:
     """Return a struct in Thrift's compact form, integers and structs alone, and where it ends."""
     if depth > 8:
         raise CorpusError("a page's header is nested too deeply")
     fields: dict[int, Any] = {}
-    number = 0
-    while kind := content[place]:
-        place += 1
+    field_id = 0
+    while kind := content[offset]:
+        offset += 1
         if kind >> 4:
-            number += kind >> 4
+            field_id += kind >> 4
         else:
-            number, place = _integer(content, place)
-        fields[number], place = _value(content, place, kind & 15, depth)
-    return fields, place + 1
+            field_id, offset = _integer(content, offset)
+        fields[field_id], offset = _value(content, offset, kind & 15, depth)
+    return fields, offset + 1
 
 
-def _value(content: bytes, place: int, kind: int, depth: int) -> tuple[Any, int]:
+def _value(content: bytes, offset: int, kind: int, depth: int) -> tuple[Any, int]:
     """Return a value of a struct, None for what is skipped, and where it ends."""
     skipped = {1: 0, 2: 0, 3: 1, 7: 8}  # bytes of true, false, a byte and a double
     if kind in skipped:
-        return None, place + skipped[kind]
+        return None, offset + skipped[kind]
     if kind in (4, 5, 6):
-        return _integer(content, place)
+        return _integer(content, offset)
     if kind == 8:
-        size, place = _varint(content, place)
-        if place + size > len(content):
+        size, offset = _varint(content, offset)
+        if offset + size > len(content):
             raise IndexError
-        return None, place + size
+        return None, offset + size
     if kind == 12:
-        return _struct(content, place, depth + 1)
+        return _struct(content, offset, depth + 1)
     raise CorpusError(f"a page's header holds a field of kind {kind}")
 
 
-def _varint(content: bytes, place: int) -> tuple[int, int]:
+def _varint(content: bytes, offset: int) -> tuple[int, int]:
     value = shift = 0
     while True:
-        byte = content[place]
-        place += 1
+        byte = content[offset]
+        offset += 1
         value |= (byte & 127) << shift
         shift += 7
         if byte < 128 or shift > 63:
-            return value, place
+            return value, offset
 
 
-def _integer(content: bytes, place: int) -> tuple[int, int]:
-    value, place = _varint(content, place)
-    return (value >> 1) ^ -(value & 1), place
+def _integer(content: bytes, offset: int) -> tuple[int, int]:
+    value, offset = _varint(content, offset)
+    return (value >> 1) ^ -(value & 1), offset
