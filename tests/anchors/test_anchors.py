@@ -594,7 +594,7 @@ def test_a_tight_frame_is_found_and_duplicates_come_last() -> None:
 
 
 def test_frame_points_of_many_rows_look_at_a_seeded_draw(monkeypatch) -> None:
-    monkeypatch.setattr("pellucid.anchors.sampling._MOST", 50)
+    monkeypatch.setattr("pellucid.anchors.sampling._MAX_FRAME_ROWS", 50)
     vectors = np.random.default_rng(2).normal(size=(300, 4)).astype(np.float32)
     first = frame_points(vectors, 20, seed=3)
     np.testing.assert_array_equal(first, frame_points(vectors, 20, seed=3))

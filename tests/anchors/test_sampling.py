@@ -232,7 +232,7 @@ def test_kmeans_picks_are_distinct_even_if_vectors_are_not():
 def test_nearest_rows_are_found_across_blocks(monkeypatch):
     vectors = clusters(500)
     units = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
-    monkeypatch.setattr(sampling, "_BLOCK", 64)
+    monkeypatch.setattr(sampling, "_BLOCK_ROWS", 64)
     assert sampling._nearest_distinct(vectors, units[[450, 3, 77]]).tolist() == [450, 3, 77]
 
 
@@ -264,7 +264,7 @@ def test_each_rule_drops_its_own(rule):
     filtered = Filtered()
     assert list(candidate_texts([*GOOD, BROKEN[rule]], filtered=filtered)) == GOOD
     assert {name: count for name, count in filtered.dropped.items() if count} == {rule: 1}
-    assert (filtered.read, filtered.kept) == (len(GOOD) + 1, len(GOOD))
+    assert (filtered.read, filtered.n_left) == (len(GOOD) + 1, len(GOOD))
     assert str(filtered) == f"{len(GOOD)} of {len(GOOD) + 1} texts left (dropped: 1 {rule})"
 
 
@@ -452,7 +452,7 @@ def run_until_killed(folder: Path, after: int) -> list[int]:
 
 
 def test_a_killed_run_goes_on_where_it_was(tmp_path, monkeypatch):
-    monkeypatch.setattr(candidatestore, "_SHARD", 50)
+    monkeypatch.setattr(candidatestore, "_SHARD_TEXTS", 50)
     whole = choose_anchors(encode, SENTENCES, 9, method="fps")
     assert run_until_killed(tmp_path, 4) == [8, 50, 50, 50]
     with open(tmp_path / "vectors.state.bin", "ab") as file:
@@ -488,7 +488,7 @@ def test_a_work_dir_of_another_run_is_refused(tmp_path):
 
 
 def test_anchors_of_a_run_that_was_stopped_are_those_of_one_that_was_not(tmp_path, monkeypatch):
-    monkeypatch.setattr(candidatestore, "_SHARD", 50)
+    monkeypatch.setattr(candidatestore, "_SHARD_TEXTS", 50)
     corpus = tmp_path / "corpus.txt"
     corpus.write_text("\n".join(SENTENCES))
 
@@ -518,7 +518,7 @@ KILLED = """
 import sys, time
 sys.path[:0] = [sys.argv[1], sys.argv[1] + "/.."]
 from test_sampling import *
-candidatestore._SHARD = 10
+candidatestore._SHARD_TEXTS = 10
 choose_anchors(lambda texts: time.sleep(0.05) or encode(texts), SENTENCES, 9, method="fps", work_dir=sys.argv[2])
 """
 

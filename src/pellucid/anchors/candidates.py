@@ -33,7 +33,7 @@ from pellucid.unicode import canonicalize
 from pellucid.workfolder import WorkFolder
 
 _RULES = 3  # version of the rules, kept with candidates on disk: raise it with any change of what passes
-_LONGEST = 2_000  # characters; a longer text is not looked at closely
+_MAX_CHARS = 2_000  # a longer text is not looked at closely
 # Beyond newlines and other control characters: invisible marks, text direction, the replacement character.
 _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\xad\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufffc\ufffd]")
 
@@ -55,8 +55,9 @@ _ENDS = (".", "?", "!", "。", "\uff01", "\uff1f", "؟", "।", "…")  # the es
 _PAIRS = (("(", ")"), ("“", "”"), ("«", "»"))
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s+|(?<=[.!?][\"'”\u2019»)])\s+|\n+")
 _Rule = Callable[[str], bool]
-_FIRST, _FEW_SENTENCES = 1_000, 0.2  # texts that show whether a corpus has sentences, and the share that has to be some
-_SHARD = 16_384  # texts between two checkpoints
+_N_PROBED_TEXTS = 1_000  # that show whether a corpus has sentences
+_MIN_SENTENCE_SHARE = 0.2  # of these texts
+_SHARD_TEXTS = 16_384  # between two checkpoints
 
 
 @dataclass(frozen=True)
@@ -118,14 +119,14 @@ class Filtered:
     dropped: dict[str, int] = field(default_factory=dict)
 
     @property
-    def kept(self) -> int:
+    def n_left(self) -> int:
         """How many texts are left."""
         return self.read - sum(self.dropped.values())
 
     def __str__(self) -> str:
         """Say it in one line."""
         rules = ", ".join(f"{count:,} {rule}" for rule, count in self.dropped.items() if count)
-        return f"{self.kept:,} of {self.read:,} texts left" + (f" (dropped: {rules})" if rules else "")
+        return f"{self.n_left:,} of {self.read:,} texts left" + (f" (dropped: {rules})" if rules else "")
 
 
 @dataclass(frozen=True, eq=False)
@@ -144,9 +145,9 @@ class Candidates:
 
     def texts(self, rows: npt.NDArray[np.int64]) -> list[str]:
         """Return the texts of some rows, in the order of `rows`; reads the list of candidates once."""
-        wanted = set(rows.tolist())
-        found = {row: text for row, text in enumerate(read_texts(self.path)) if row in wanted}
-        return [found[row] for row in rows.tolist()]
+        row_ids = set(rows.tolist())
+        text_by_row = {row: text for row, text in enumerate(read_texts(self.path)) if row in row_ids}
+        return [text_by_row[row] for row in rows.tolist()]
 
 
 def prepare_candidates(
@@ -166,9 +167,9 @@ def prepare_candidates(
     with WorkFolder(folder) as work:
         work.claim({**asdict(settings), "rules": _RULES})
         filtered = _filtered(corpus, settings, work, show_progress_bar)
-        if not filtered.kept:
+        if not filtered.n_left:
             raise CorpusError(f"no candidate for an anchor: {filtered}. Add texts, or leave rules out (--unfiltered)")
-        _encode(encoder, work, filtered.kept, show_progress_bar)
+        _encode(encoder, work, filtered.n_left, show_progress_bar)
         filtered.dropped["encoded to zero"] = work.facts["zeros"]
         return Candidates(work.array("vectors"), filtered, work.file("candidates"))
 
@@ -189,21 +190,21 @@ def _filtered(corpus: Corpus, settings: CandidateSettings, work: WorkFolder, sho
                 yield text
 
         work.save_texts("candidates", passing())
-    if filtered.kept:
+    if filtered.n_left:
         work.commit({"read": filtered.read, "dropped": filtered.dropped, "zeros": 0})
     return filtered
 
 
-def _encode(encoder: Any, work: WorkFolder, count: int, show_progress_bar: bool) -> None:
+def _encode(encoder: Any, work: WorkFolder, n_candidates: int, show_progress_bar: bool) -> None:
     """Append to the vectors until there are all."""
     path = work.file("candidates")
     done, dimension = work.array("vectors").shape if "vectors" in work else (0, None)
     encoder = load(encoder)
     claim_model(work.facts, encoder, work.path)
     texts = islice(read_texts(path), done, None)
-    with Progress("encoding candidates", total=count, enabled=show_progress_bar) as progress:
+    with Progress("encoding candidates", total=n_candidates, enabled=show_progress_bar) as progress:
         progress.advance(done)
-        while shard := list(islice(texts, _SHARD)):
+        while shard := list(islice(texts, _SHARD_TEXTS)):
             rows = unit_vectors(encoder, shard, dimension=dimension)
             dimension = rows.shape[1]
             work.append("vectors", rows.astype(np.float16))
@@ -217,23 +218,23 @@ def candidate_texts(
     """Yield the texts of `corpus` that may become anchors, stripped of outer spaces; counts them in `filtered`."""
     filtered = Filtered() if filtered is None else filtered
     settings = CandidateSettings() if settings is None else settings
-    whole = map(str.strip, map(canonicalize, read_texts(corpus)))
-    most = None if settings.words is None else settings.words[1]
+    stripped_texts = map(str.strip, map(canonicalize, read_texts(corpus)))
+    max_words = None if settings.words is None else settings.words[1]
     texts = (  # those of too many words a sentence at a time
         part
-        for text in whole
+        for text in stripped_texts
         for part in (
             [text]
-            if most is None or len(text.split()) <= most
+            if max_words is None or len(text.split()) <= max_words
             else filter(None, map(str.strip, _SENTENCE_END.split(text)))
         )
     )
-    first = list(islice(texts, _FIRST)) if settings.fragments is None else []
+    first = list(islice(texts, _N_PROBED_TEXTS)) if settings.fragments is None else []
     if settings.fragments is None:
-        settings = replace(settings, fragments=sum(map(is_sentence, first)) < _FEW_SENTENCES * len(first))
+        settings = replace(settings, fragments=sum(map(is_sentence, first)) < _MIN_SENTENCE_SHARE * len(first))
     rules = _rules(settings)
     filtered.dropped.update({rule: filtered.dropped.get(rule, 0) for rule in rules})
-    kept = 0
+    n_passed = 0
     for text in chain(first, texts):
         filtered.read += 1
         broken = next((rule for rule, breaks in rules.items() if breaks(text)), None)
@@ -241,8 +242,8 @@ def candidate_texts(
             filtered.dropped[broken] += 1
             continue
         yield text
-        kept += 1
-        if kept == settings.max_candidates:
+        n_passed += 1
+        if n_passed == settings.max_candidates:
             return
 
 
@@ -250,11 +251,11 @@ def _rules(settings: CandidateSettings) -> dict[str, _Rule]:
     """Return what drops a text, by name; the cheap ones first, the language last."""
     rules: dict[str, _Rule] = {
         "empty": lambda text: not text,
-        "too long": lambda text: len(text) > _LONGEST,
+        "too long": lambda text: len(text) > _MAX_CHARS,
     }
     if settings.words is not None:
-        fewest, most = settings.words
-        rules["words"] = lambda text: not fewest <= len(text.split()) <= most
+        min_words, max_words = settings.words
+        rules["words"] = lambda text: not min_words <= len(text.split()) <= max_words
     if not settings.markup:
         rules["control characters"] = lambda text: _CONTROL.search(text) is not None
     if not settings.links:
@@ -277,10 +278,10 @@ def _rules(settings: CandidateSettings) -> dict[str, _Rule]:
             from py3langid import classify, rank
         except ImportError as error:
             raise missing_extra("py3langid", "anchors") from error
-        known = {label for label, _ in rank("")}
-        if settings.language not in known:
+        languages = {label for label, _ in rank("")}
+        if settings.language not in languages:
             raise InputError(
-                f"py3langid does not know the language {settings.language!r}; it knows {', '.join(sorted(known))}"
+                f"py3langid does not know the language {settings.language!r}; it knows {', '.join(sorted(languages))}"
             )
         rules["language"] = lambda text: bool(classify(text)[0] != settings.language)
     return rules
@@ -299,17 +300,17 @@ def is_sentence(text: str) -> bool:
     return 3 * letters >= 2 * (len(text) - text.count(" ")) and 2 * capitals <= max(letters, 2)
 
 
-def _seen_before(near: bool) -> _Rule:
-    """Return a rule that drops repeated texts; near ones have the same letters in any case, and numbers alike."""
+def _seen_before(ignores_form: bool) -> _Rule:
+    """Return a rule that drops repeated texts; `ignores_form` compares letters in any case, and all numbers as one."""
     seen: set[int] = set()  # 8 bytes a text
 
     def breaks(text: str) -> bool:
-        if near:
+        if ignores_form:
             text = unicodedata.normalize("NFKC", text).casefold() if not text.isascii() else text.lower()
             text = re.sub(r"\d+", "0", re.sub(r"[^\w]|_", "", text))
         digest = int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "little")
-        known = digest in seen
+        is_repeated = digest in seen
         seen.add(digest)
-        return known
+        return is_repeated
 
     return breaks

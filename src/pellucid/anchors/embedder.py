@@ -53,7 +53,7 @@ from pellucid.text import Coverage, Span
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-_LARGEST = 1e15  # the squares of coordinates stay within float32
+_MAX_COORDINATE = 1e15  # the squares of coordinates stay within float32
 _DENSE = "anchors"  # the folder of the Dense module
 _ENCODER = "encoder"  # the folder of a pellucid model that serves as encoder
 _PROMPTS = "config_sentence_transformers.json"  # of a SentenceTransformer, at the top of its folder
@@ -70,13 +70,13 @@ def read_anchors(path: str | Path) -> list[str]:
     """
     try:
         if Path(path).suffix.lower() == ".json":
-            found = read_json(path, max_bytes=_MAX_LIST)
+            loaded = read_json(path, max_bytes=_MAX_LIST)
         else:
             content = read_regular(path, _MAX_LIST).decode("utf-8-sig")
-            found = [line.rstrip("\r") for line in content.split("\n")]  # splitlines() also cuts at U+2028 and others
+            loaded = [line.rstrip("\r") for line in content.split("\n")]  # splitlines() also cuts at U+2028 and others
     except UnicodeDecodeError as error:
         raise ModelFolderError(f"{path} is not UTF-8: {error}") from error
-    texts = list(found.values()) if isinstance(found, dict) else found
+    texts = list(loaded.values()) if isinstance(loaded, dict) else loaded
     if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
         raise ModelFolderError(f"{path} must hold a list of texts, or an object whose values are texts")
     texts = [text for text in texts if text.strip()]
@@ -120,7 +120,7 @@ class AnchorEmbedder(Embedder):
         names = list(map(on_one_line, texts))
         name, count = Counter(names).most_common(1)[0]
         if count > 1:
-            first, second = [number for number, other in enumerate(names) if other == name][:2]
+            first, second = [index for index, other_name in enumerate(names) if other_name == name][:2]
             raise InputError(f"anchors {first} and {second} are the same text, {name!r:.80}; give each text once")
         self._dimensions = Dimensions(Dimension(name, (text,)) for name, text in zip(names, texts))
         self.encoder = load(encoder)
@@ -147,8 +147,8 @@ class AnchorEmbedder(Embedder):
             raise InputError(f"{len(dimensions)} dimensions need as many vectors, got shape {vectors.shape}")
         if not all(dimension.about for dimension in dimensions):
             raise InputError("a dimension of an anchor model needs its anchor text in `about`")
-        if not is_sound(vectors, _LARGEST):
-            raise InputError(f"the anchors' vectors hold NaN, infinity or numbers beyond {_LARGEST:g}")
+        if not is_sound(vectors, _MAX_COORDINATE):
+            raise InputError(f"the anchors' vectors hold NaN, infinity or numbers beyond {_MAX_COORDINATE:g}")
         model = cls.__new__(cls)
         model.encoder, model.encoder_name = load(encoder), encoder_name
         # Laid out otherwise, BLAS rounds otherwise: an edited model would differ from itself, saved and opened.
@@ -170,20 +170,20 @@ class AnchorEmbedder(Embedder):
         return cls._open(path_or_id, encoder=encoder)
 
     @classmethod
-    def _read(cls, folder: Path, facts: Mapping[str, Any], encoder: Any = None) -> Self:
-        name = facts.get("encoder")
+    def _read(cls, folder: Path, config: Mapping[str, Any], encoder: Any = None) -> Self:
+        name = config.get("encoder")
         vectors = _read_vectors(folder / _DENSE / "model.safetensors")
-        about, first = _read_record(folder / "anchors.json", vectors.shape)
-        table = read_dimensions(folder / "dimensions.tsv", len(vectors), about)
+        anchor_texts, first = _read_record(folder / "anchors.json", vectors.shape)
+        table = read_dimensions(folder / "dimensions.tsv", len(vectors), anchor_texts)
         opened = _read_encoder(folder, name) if encoder is None else load(encoder)
         try:
-            now = unit_vectors(opened, [about[0][0]], dimension=len(first))[0]
+            now = unit_vectors(opened, [anchor_texts[0][0]], dimension=len(first))[0]
         except InputError as error:
             raise ModelFolderError(f"{folder}: the encoder does not fit the anchors: {error}") from error
-        way_out = "Give the encoder that the anchors were made with"
-        check_same(f"{folder}: the encoder, by its vector for the first anchor,", now, first, way_out)
+        hint = "Give the encoder that the anchors were made with"
+        check_same(f"{folder}: the encoder, by its vector for the first anchor,", now, first, hint)
         try:
-            vectors, dimensions = _with_edits(opened, vectors, about, table)
+            vectors, dimensions = _with_edits(opened, vectors, anchor_texts, table)
         except InputError as error:
             raise ModelFolderError(f"{folder / 'dimensions.tsv'}: {error}") from error
         return cls.from_parts(opened, vectors, dimensions, None if name in (STOCK, OURS, FUNCTION) else name)
@@ -222,9 +222,11 @@ class AnchorEmbedder(Embedder):
         dense = {"in_features": columns, "out_features": rows, "bias": False, "activation_function": _IDENTITY}
         write_json(folder / _DENSE / "config.json", dense)
         write_tensors(folder / _DENSE / "model.safetensors", {"linear.weight": self.vectors.astype(dtype)})
-        about = [list(dimension.about) for dimension in self.dimensions]
-        first = unit_vectors(self.encoder, about[0][:1], dimension=columns)[0]  # which identifies the encoder
-        write_json(folder / "anchors.json", {"anchors": about, "first_vector": [round(x, 6) for x in first.tolist()]})
+        anchor_texts = [list(dimension.about) for dimension in self.dimensions]
+        first = unit_vectors(self.encoder, anchor_texts[0][:1], dimension=columns)[0]  # which identifies the encoder
+        write_json(
+            folder / "anchors.json", {"anchors": anchor_texts, "first_vector": [round(x, 6) for x in first.tolist()]}
+        )
         write_dimensions(folder / "dimensions.tsv", self.dimensions)
         return {"anchors": rows, "encoder_dimension": columns, "encoder": encoder_name or opened_with(self.encoder)}
 
@@ -322,8 +324,8 @@ class AnchorEmbedder(Embedder):
         if not 0 <= strength <= 1:
             raise InputError(f"strength is {strength}; it must be between 0 and 1")
         left, sizes, right = np.linalg.svd(self.vectors.astype(np.float64), full_matrices=False)
-        known = sizes > sizes.max() * 1e-6
-        vectors = (left[:, known] * sizes[known] ** (1 - strength)) @ right[known]
+        is_nonzero = sizes > sizes.max() * 1e-6
+        vectors = (left[:, is_nonzero] * sizes[is_nonzero] ** (1 - strength)) @ right[is_nonzero]
         vectors[self.weights == 0] = 0  # silenced, and not rounding
         vectors *= self.weights.mean() / (np.linalg.norm(vectors, axis=1).mean() or 1)  # 0 where all are scaled to 0
         return self._changed(vectors.astype(np.float32), self._dimensions)
@@ -386,8 +388,8 @@ def _write_encoder(folder: Path, encoder: Embedder) -> list[dict[str, Any]]:
     return [{**module, "path": (Path(_ENCODER) / module["path"]).as_posix()} for module in modules]
 
 
-def _module(number: int, path: str, kind: str) -> dict[str, Any]:
-    return {"idx": number, "name": str(number), "path": path, "type": f"sentence_transformers.models.{kind}"}
+def _module(index: int, path: str, kind: str) -> dict[str, Any]:
+    return {"idx": index, "name": str(index), "path": path, "type": f"sentence_transformers.models.{kind}"}
 
 
 def _read_vectors(path: Path) -> Vectors:
@@ -402,17 +404,19 @@ def _read_vectors(path: Path) -> Vectors:
 def _read_record(path: Path, shape: tuple[int, ...]) -> tuple[list[tuple[str, ...]], Vectors]:
     """Return the anchors' texts, and what the encoder gave for the first of them."""
     record = read_json(path)
-    about, vector = (record.get("anchors"), record.get("first_vector")) if isinstance(record, dict) else (None, None)
-    are_texts = isinstance(about, list) and all(
-        isinstance(texts, list) and texts and all(isinstance(text, str) for text in texts) for texts in about
+    anchor_texts, vector = (
+        (record.get("anchors"), record.get("first_vector")) if isinstance(record, dict) else (None, None)
     )
-    if not are_texts or about is None or len(about) != shape[0]:
+    are_texts = isinstance(anchor_texts, list) and all(
+        isinstance(texts, list) and texts and all(isinstance(text, str) for text in texts) for texts in anchor_texts
+    )
+    if not are_texts or anchor_texts is None or len(anchor_texts) != shape[0]:
         raise ModelFolderError(f"{path} must hold {shape[0]} lists of texts, one an anchor; it is of another model")
     if not (isinstance(vector, list) and len(vector) == shape[1] and all(isinstance(x, float) for x in vector)):
         raise ModelFolderError(f"{path} must hold a 'first_vector' of {shape[1]} numbers; it is of another model")
     with np.errstate(all="ignore"):  # zeros, NaN and what overflows become NaN, which is like no vector
         first = np.array(vector, np.float64)
-        return about, (first / np.linalg.norm(first)).astype(np.float32)
+        return anchor_texts, (first / np.linalg.norm(first)).astype(np.float32)
 
 
 def _read_encoder(folder: Path, name: Any) -> Embedder:
@@ -427,15 +431,15 @@ def _read_encoder(folder: Path, name: Any) -> Embedder:
     if name == OURS:
         return load(folder / _ENCODER)
     if name == STOCK:  # the whole folder, of which the last module is the anchors
-        whole = open_sentence_transformer(str(folder))
-        if len(whole) < 2 or type(whole[-1]).__name__ != "Dense":
-            kinds = ", ".join(type(module).__name__ for module in whole)
+        model = open_sentence_transformer(str(folder))
+        if len(model) < 2 or type(model[-1]).__name__ != "Dense":
+            kinds = ", ".join(type(module).__name__ for module in model)
             raise ModelFolderError(f"{folder} opens as {kinds or 'nothing'}, not as an encoder and a Dense of anchors")
-        del whole[-1]
-        return load(whole)
-    place = named_place(folder, name)
+        del model[-1]
+        return load(model)
+    path_or_id = named_place(folder, name)
     try:
-        return load(place)
+        return load(path_or_id)
     except (InputError, ModelFolderError) as error:
         raise ModelFolderError(
             f"{folder} has anchors for the encoder {name!r}, which cannot be opened: {error}. "
@@ -444,12 +448,12 @@ def _read_encoder(folder: Path, name: Any) -> Embedder:
 
 
 def _with_edits(
-    encoder: Embedder, vectors: Vectors, about: list[tuple[str, ...]], table: DimensionTable
+    encoder: Embedder, vectors: Vectors, anchor_texts: list[tuple[str, ...]], table: DimensionTable
 ) -> tuple[Vectors, Dimensions]:
     """Return the vectors and dimensions after what was changed in `dimensions.tsv`."""
-    items = [_with_text(item, texts) for item, texts in zip(table.dimensions, about, strict=True)]
+    items = [_with_text(item, texts) for item, texts in zip(table.dimensions, anchor_texts, strict=True)]
     dimensions = Dimensions(items)
-    changed = [n for n, texts in enumerate(about) if items[n].about != Dimension("", texts).about]
+    changed = [n for n, texts in enumerate(anchor_texts) if items[n].about != Dimension("", texts).about]
     if changed:
         texts = [text for n in changed for text in items[n].about]
         starts = np.cumsum([0] + [len(items[n].about) for n in changed])[:-1]

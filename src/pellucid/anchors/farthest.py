@@ -98,9 +98,9 @@ class PlainPoints:
         return rows
 
 
-def _products(rows: npt.NDArray[np.float32], others: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
+def _products(rows: npt.NDArray[np.float32], factors: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
     """Return the product of each row with one row or one each, summed over 32 lanes in the order of farthest.c."""
-    terms = (rows * others).reshape(len(rows), -1, LANES)
+    terms = (rows * factors).reshape(len(rows), -1, LANES)
     lanes = np.zeros((len(rows), LANES), np.float32)
     for step in range(terms.shape[1]):
         lanes += terms[:, step]
@@ -170,10 +170,10 @@ class Search:
         def search(part: tuple[int, int], work: npt.NDArray[np.float32]) -> tuple[float, int, int, int]:
             return self._points.search(*part, len(self.picks), work)
 
-        found = self._each(search)
-        self.reads += sum(reads for _, _, reads, _ in found)
-        self.products += sum(products for *_, products in found)
-        return int(min(found)[1])
+        best_of_chunks = self._each(search)
+        self.reads += sum(reads for _, _, reads, _ in best_of_chunks)
+        self.products += sum(products for *_, products in best_of_chunks)
+        return int(min(best_of_chunks)[1])
 
     def _each(self, function: Any) -> list[Any]:
         """Return what `function` gives for each part, found at the same time."""

@@ -21,14 +21,14 @@ from pellucid.embeddings import unit_rows
 from pellucid.errors import InputError, missing_extra
 from pellucid.store import temporary_folder
 
-_MOST = 200_000  # candidates looked at, float32 in memory; more gave no better anchors
+_MAX_FRAME_ROWS = 200_000  # float32 in memory; more gave no better anchors
 Rows = npt.NDArray[np.int64]
 """Positions of the chosen vectors, in the order they were chosen, int64 [n]."""
 
 _DEFAULTS = CandidateSettings()
-_BLOCK = 16_384  # rows converted to float32 at a time
-_FIT_ROWS = 131_072  # KMeans learns its centroids from this many candidates
-_NEAREST = 8  # candidates kept for each centroid, in case another centroid has the same nearest one
+_BLOCK_ROWS = 16_384  # converted to float32 at a time
+_MAX_FIT_ROWS = 131_072  # KMeans learns its centroids from so many candidates
+_N_NEAREST = 8  # candidates kept for each centroid, in case another centroid has the same nearest one
 _BROKEN = "row {} of the vectors holds NaN, infinity or numbers beyond 1e12; leave it out or encode it again"
 
 
@@ -86,7 +86,7 @@ def _check_number(n: int) -> None:
 def _pick(candidates: Candidates, n: int, method: str, seed: int, nearest: float | None) -> Rows:
     """Return `n` rows by `method`, none of them zero or nearer than `nearest` to another."""
     vectors = candidates.vectors
-    if n > candidates.filtered.kept:
+    if n > candidates.filtered.n_left:
         raise InputError(
             f"{n} anchors asked for, but {candidates.filtered}. Ask for fewer, add texts, "
             "or leave rules out (--unfiltered)"
@@ -97,7 +97,7 @@ def _pick(candidates: Candidates, n: int, method: str, seed: int, nearest: float
         rows = _distinct(vectors, farthest_points(vectors, n, start=rows), n, limit)
     if len(rows) < n:
         raise InputError(
-            f"{n} anchors asked for, but only {len(rows)} of {candidates.filtered.kept} candidates are no nearer to "
+            f"{n} anchors asked for, but only {len(rows)} of {candidates.filtered.n_left} candidates are no nearer to "
             f"each other than a cosine of {nearest}. Ask for fewer, add texts, or allow nearer ones"
         )
     return rows
@@ -105,16 +105,16 @@ def _pick(candidates: Candidates, n: int, method: str, seed: int, nearest: float
 
 def _distinct(vectors: npt.NDArray[Any], rows: Rows, n: int, limit: float) -> Rows:
     """Return the first `n` of `rows` that are not zero and no nearer than `limit` to one returned before."""
-    kept: list[int] = []
-    near = np.zeros((n, vectors.shape[1]), np.float32)
+    distinct_rows: list[int] = []
+    units = np.zeros((n, vectors.shape[1]), np.float32)
     for row in rows.tolist():
-        if len(kept) == n:
+        if len(distinct_rows) == n:
             break
         unit = unit_rows(vectors[row : row + 1])[0]
-        if unit.any() and not (near[: len(kept)] @ unit > limit).any():
-            near[len(kept)] = unit
-            kept.append(row)
-    return np.array(kept, np.int64)
+        if unit.any() and not (units[: len(distinct_rows)] @ unit > limit).any():
+            units[len(distinct_rows)] = unit
+            distinct_rows.append(row)
+    return np.array(distinct_rows, np.int64)
 
 
 def frame_points(vectors: npt.NDArray[Any], n: int, *, seed: int = 0) -> Rows:
@@ -141,14 +141,14 @@ def frame_points(vectors: npt.NDArray[Any], n: int, *, seed: int = 0) -> Rows:
         InputError: `n` is below 1 or above the number of rows that are not zero, or a row holds NaN or infinity.
     """
     rows = np.arange(len(vectors))
-    if len(rows) > _MOST:
-        rows = np.sort(np.random.default_rng(seed).choice(len(rows), _MOST, replace=False))
+    if len(rows) > _MAX_FRAME_ROWS:
+        rows = np.sort(np.random.default_rng(seed).choice(len(rows), _MAX_FRAME_ROWS, replace=False))
     units = np.array(vectors[rows], dtype=np.float32)
     lengths = np.linalg.norm(units, axis=1)
     if not np.isfinite(lengths).all():
         raise InputError(_BROKEN.format(int(rows[int(np.argmin(np.isfinite(lengths)))])))
-    known = lengths > 0
-    rows, units = rows[known], units[known] / lengths[known, None]
+    is_nonzero = lengths > 0
+    rows, units = rows[is_nonzero], units[is_nonzero] / lengths[is_nonzero, None]
     if not 1 <= n <= len(rows):
         raise InputError(f"n is {n}; it must be between 1 and the {len(rows)} candidates that are not zero")
     mean = units.mean(axis=0)
@@ -200,7 +200,7 @@ def kmeans_points(vectors: npt.NDArray[Any], n: int, *, seed: int = 0) -> Rows:
         raise missing_extra("scikit-learn", "anchors") from error
     _check_enough(n, len(vectors))
     rng = np.random.default_rng(seed)
-    drawn = np.sort(rng.permutation(len(vectors))[:_FIT_ROWS])
+    drawn = np.sort(rng.permutation(len(vectors))[:_MAX_FIT_ROWS])
     sample = unit_rows(vectors[drawn])
     model = MiniBatchKMeans(n, random_state=seed, n_init=1, batch_size=max(4096, 4 * n))
     centroids = unit_rows(model.fit(sample).cluster_centers_)
@@ -210,22 +210,22 @@ def kmeans_points(vectors: npt.NDArray[Any], n: int, *, seed: int = 0) -> Rows:
 
 def _nearest_distinct(vectors: npt.NDArray[Any], centroids: npt.NDArray[np.float32]) -> Rows:
     """Return for each centroid, in turn, the nearest of its few nearest rows that none before it has taken."""
-    count = min(_NEAREST, len(vectors))
+    count = min(_N_NEAREST, len(vectors))
     values = np.full((len(centroids), 0), 0, np.float32)
     rows = np.zeros((len(centroids), 0), np.int64)
-    for first in range(0, len(vectors), _BLOCK):
-        similarity = centroids @ unit_rows(vectors[first : first + _BLOCK]).T
+    for first in range(0, len(vectors), _BLOCK_ROWS):
+        similarity = centroids @ unit_rows(vectors[first : first + _BLOCK_ROWS]).T
         best = np.argsort(-similarity, axis=1, kind="stable")[:, :count]
         values = np.concatenate([values, np.take_along_axis(similarity, best, axis=1)], axis=1)
         rows = np.concatenate([rows, best + first], axis=1)
         order = np.argsort(-values, axis=1, kind="stable")[:, :count]
         values, rows = np.take_along_axis(values, order, axis=1), np.take_along_axis(rows, order, axis=1)
-    taken: dict[int, None] = {}
+    selected: dict[int, None] = {}
     for choices in rows.tolist():
-        free = next((row for row in choices if row not in taken), None)
+        free = next((row for row in choices if row not in selected), None)
         if free is not None:
-            taken[free] = None
-    return np.array(list(taken), np.int64)
+            selected[free] = None
+    return np.array(list(selected), np.int64)
 
 
 def farthest_points(
