@@ -56,11 +56,11 @@ if TYPE_CHECKING:
 BETWEEN = ": "
 """What stands between a part's name and the name of a row or dimension of it."""
 
-_LARGEST = 1e100  # weight; their sum stays a number
-_LARGEST_WRITTEN = 1e18  # in a record
-_EQUAL = 1e-12  # shares that were scaled before are not scaled again, so that a saved ensemble has the same ones
-_ROUNDING = 1e-6  # of the squared length of a float32 row
-_FACTS = "ensemble.json"
+_MAX_WEIGHT = 1e100  # their sum stays a number
+_MAX_RECORDED_WEIGHT = 1e18  # in a record
+_SUM_TOLERANCE = 1e-12  # shares that were scaled before are not scaled again: a saved ensemble has the same ones
+_SQUARED_LENGTH_TOLERANCE = 1e-6  # of the squared length of a float32 row
+_RECORD = "ensemble.json"
 _NAMED = "name"  # how a part is opened that is not one of `opened_with`
 _JOINED = " + "  # what `Embedder.merge` puts between names
 
@@ -101,7 +101,7 @@ class Part:
             return self.model._units(rows)
         if isinstance(rows, np.ndarray) and rows.dtype == np.float32:
             squares = np.einsum("nd,nd->n", rows, rows)
-            if ((np.abs(squares - 1) < _ROUNDING) | (squares == 0)).all():  # no copy is needed
+            if ((np.abs(squares - 1) < _SQUARED_LENGTH_TOLERANCE) | (squares == 0)).all():  # no copy is needed
                 return rows
         return unit_rows(rows)
 
@@ -126,10 +126,10 @@ class EnsembleQuery(Query):
         row = as_rows(vector)
         for member, part, columns in zip(self.members, self.model.parts, self.model._columns()):
             if part.weight > 0:  # else its columns are 0
-                own = row[:, columns]
-                if hasattr(own, "tocsr") and not hasattr(part.model.encode([]), "tocsr"):
-                    own = own.toarray()
-                member.use_vector(own if hasattr(own, "tocsr") else own[0])
+                part_row = row[:, columns]
+                if hasattr(part_row, "tocsr") and not hasattr(part.model.encode([]), "tocsr"):
+                    part_row = part_row.toarray()
+                member.use_vector(part_row if hasattr(part_row, "tocsr") else part_row[0])
         return super().use_vector(vector)
 
     def against(
@@ -140,8 +140,8 @@ class EnsembleQuery(Query):
             return super().against(texts, None, weight=weight)
         stored = vectors
 
-        def products(number: int) -> Terms:
-            vector = stored[number]
+        def products(index: int) -> Terms:
+            vector = stored[index]
             if vector is None:
                 return NO_TERMS
             if isinstance(vector, tuple):
@@ -149,34 +149,43 @@ class EnsembleQuery(Query):
 
                 size = self.model.get_embedding_dimension()
                 vector = sparse.csr_matrix((vector[1], vector[0], [0, len(vector[0])]), shape=(1, size))
-            return self._explained(self._document(texts[number]).use_vector(vector), weight)
+            return self._explained(self._document(texts[index]).use_vector(vector), weight)
 
         return products
 
-    def terms(self, other: Query | None = None) -> Terms:
+    def terms(self, other_query: Query | None = None) -> Terms:
         """Return the rows of every part's own explanation, times its weight."""
-        texts = [self] if other is None else [self, other]
+        texts = [self] if other_query is None else [self, other_query]
         members = list(zip(self.model.parts, *(text.members for text in texts)))  # type: ignore[attr-defined]
-        found = [part.model._explain_queries(*queries) for part, *queries in members if part.weight > 0]
+        explanations = [part.model._explain_queries(*queries) for part, *queries in members if part.weight > 0]
         parts = [part for part in self.model.parts if part.weight > 0]
-        rows = [(part, own, number) for part, own in zip(parts, found) for number in range(len(own.rows))]
-        rests = [(p, own) for p, own in zip(parts, found) if not own.exact and isinstance(p.model, EncoderEmbedder)]
+        rows = [
+            (part, explanation, row_number)
+            for part, explanation in zip(parts, explanations)
+            for row_number in range(len(explanation.rows))
+        ]
+        remainder_parts = [
+            (p, explanation)
+            for p, explanation in zip(parts, explanations)
+            if not explanation.exact and isinstance(p.model, EncoderEmbedder)
+        ]
 
-        def row(number: int) -> Row:
-            if number >= len(rows):
-                part, own = rests[number - len(rows)]
+        def row(row_number: int) -> Row:
+            if row_number >= len(rows):
+                part, explanation = remainder_parts[row_number - len(rows)]
                 return REMAINDER_ROW._replace(name=part.name + BETWEEN + REMAINDER, key=(part.name, REMAINDER))
-            part, own, place = rows[number]
-            named: Row = own.rows[place]
+            part, explanation, row_index = rows[row_number]
+            named: Row = explanation.rows[row_index]
             if named.kind == EMBEDDING:  # its one row
                 return named._replace(name=part.name, parts=(part.name,), key=())
             return named._replace(name=part.name + BETWEEN + named.name, key=(part.name, *named.key))
 
-        each = [part.weight * own.contributions for part, own in zip(parts, found)]
-        left = [part.weight * own.remainder for part, own in rests]  # a row of its own, so that parts can be told apart
-        score = sum(part.weight * own.score for part, own in zip(parts, found))
-        exact = sum(not own.exact for own in found) == len(rests)
-        return Terms(np.concatenate([*each, left]), row, score=score, exact=exact)
+        contributions = [part.weight * explanation.contributions for part, explanation in zip(parts, explanations)]
+        # rows of their own, so that parts can be told apart
+        remainders = [part.weight * explanation.remainder for part, explanation in remainder_parts]
+        score = sum(part.weight * explanation.score for part, explanation in zip(parts, explanations))
+        exact = sum(not explanation.exact for explanation in explanations) == len(remainder_parts)
+        return Terms(np.concatenate([*contributions, remainders]), row, score=score, exact=exact)
 
 
 def make_parts(models: Sequence[Any] | Mapping[str, Any], weights: Sequence[float] | None = None) -> tuple[Part, ...]:
@@ -199,36 +208,36 @@ def make_parts(models: Sequence[Any] | Mapping[str, Any], weights: Sequence[floa
     for name in named:
         if not isinstance(name, str) or not name.strip() or BETWEEN in name or "\n" in name:
             raise InputError(f"a part is called {name!r:.60}; a name is one line of text without {BETWEEN!r} in it")
-    parts = tuple(map(Part, named, named.values(), checked_weights(weights, len(named))))
+    parts = tuple(map(Part, named, named.values(), normalized_weights(weights, len(named))))
     for part in parts:
         part.dimension  # noqa: B018  # a function that gives no rows is refused now
     return parts
 
 
-def checked_weights(weights: Sequence[float] | None, count: int) -> list[float]:
+def normalized_weights(weights: Sequence[float] | None, count: int) -> list[float]:
     """Return weights scaled to the sum 1, after checking that they are `count` numbers of 0 or more, one above 0."""
     try:
         values = np.ones(count) if weights is None else np.asarray(weights, np.float64)
     except (OverflowError, TypeError, ValueError):  # an integer beyond float64, or no number
         values = np.array(np.nan)
-    if values.shape != (count,) or not ((values >= 0) & (values <= _LARGEST)).all() or not values.any():
+    if values.shape != (count,) or not ((values >= 0) & (values <= _MAX_WEIGHT)).all() or not values.any():
         raise InputError(
             f"weights are {weights!r:.80}; {count} models need as many numbers, none negative and one above 0"
         )
     total = values.sum()
-    shares: list[float] = (values if abs(total - 1) < _EQUAL else values / total).tolist()
+    shares: list[float] = (values if abs(total - 1) < _SUM_TOLERANCE else values / total).tolist()
     return shares
 
 
 def _read_records(path: Path) -> list[dict[str, Any]]:
     """Return the checked record of each part."""
-    found = read_json(path)
-    records: Any = found.get("parts") if isinstance(found, dict) else None
+    record_file = read_json(path)
+    records: Any = record_file.get("parts") if isinstance(record_file, dict) else None
     kinds = {"name": (str,), "weight": (int, float), "dimension": (int,), "opened": (str,), "fingerprint": (dict,)}
     are_whole = isinstance(records, list) and all(
         isinstance(record, dict)
         and all(type(record.get(key)) in kind for key, kind in kinds.items())
-        and abs(record["weight"]) < _LARGEST_WRITTEN  # which a float holds; not for NaN
+        and abs(record["weight"]) < _MAX_RECORDED_WEIGHT  # which a float holds; not for NaN
         for record in records
     )
     if not records or not are_whole:
@@ -240,27 +249,26 @@ def _read_records(path: Path) -> list[dict[str, Any]]:
     return list(records)
 
 
-def _read_part(folder: Path, number: int, record: dict[str, Any], given: Any) -> Part:
-    """Open a part unless a model is given, and check that it is the one that was saved."""
+def _read_part(folder: Path, index: int, record: dict[str, Any], model: Any) -> Part:
+    """Open a part, or take `model` for it, and check that it is the one that was saved."""
     name, kind, source = record["name"], record["opened"], record.get("source")
     what = f"{folder}: the part {name!r:.80}"
     instead = f"EnsembleEmbedder.from_pretrained(folder, parts={{{name!r:.80}: model}})"
-    if given is None and kind == FUNCTION:
+    if model is None and kind == FUNCTION:
         raise ModelFolderError(f"{what} was a function, which no file can hold; give it: {instead}")
-    if given is None and kind not in (OURS, STOCK) and not (kind == _NAMED and isinstance(source, str)):
+    if model is None and kind not in (OURS, STOCK) and not (kind == _NAMED and isinstance(source, str)):
         raise ModelFolderError(f"{what} is opened by {kind!r:.40}, which this version does not know")
     try:
-        if given is None:
-            given = named_place(folder, str(source)) if kind == _NAMED else folder / f"part_{number}"
-        (part,) = make_parts({name: given})
-        known, dimension = fingerprint(part.model), part.dimension
+        if model is None:
+            model = named_place(folder, str(source)) if kind == _NAMED else folder / f"part_{index}"
+        (part,) = make_parts({name: model})
+        loaded, dimension = fingerprint(part.model), part.dimension
     except InputError as error:
         raise ModelFolderError(f"{what} cannot be used: {error}") from error
     except RecursionError as error:
         raise ModelFolderError(f"{what} leads back to the ensemble") from error
-    check_same(
-        what, known if dimension == record["dimension"] else {}, record["fingerprint"], f"Give that one: {instead}"
-    )
+    now = loaded if dimension == record["dimension"] else {}
+    check_same(what, now, record["fingerprint"], f"Give that one: {instead}")
     return replace(part, weight=record["weight"], source=source if kind == _NAMED else None)
 
 
@@ -307,7 +315,7 @@ class EnsembleEmbedder(Embedder):
         """
         chosen = tuple(parts)
         ensemble = cls.__new__(cls)
-        shares = checked_weights([part.weight for part in chosen], len(chosen))
+        shares = normalized_weights([part.weight for part in chosen], len(chosen))
         ensemble.parts = tuple(replace(part, weight=share) for part, share in zip(chosen, shares, strict=True))
         ensemble._dimensions = None
         return ensemble
@@ -327,15 +335,15 @@ class EnsembleEmbedder(Embedder):
         return cls._open(path_or_id, parts=parts)
 
     @classmethod
-    def _read(cls, folder: Path, facts: Mapping[str, Any], parts: Mapping[str, Any] | None = None) -> Self:
-        given = parts or {}
-        records = _read_records(folder / _FACTS)
+    def _read(cls, folder: Path, config: Mapping[str, Any], parts: Mapping[str, Any] | None = None) -> Self:
+        models = parts or {}
+        records = _read_records(folder / _RECORD)
         names = [record["name"] for record in records]
-        unknown = set(given) - set(names)
+        unknown = set(models) - set(names)
         if unknown:
             raise InputError(f"there is no part {sorted(unknown)[0]!r:.80}; there are {', '.join(names)}")
         return cls.from_parts(
-            _read_part(folder, n, record, given.get(record["name"])) for n, record in enumerate(records)
+            _read_part(folder, n, record, models.get(record["name"])) for n, record in enumerate(records)
         )
 
     def save_pretrained(self, path: str | Path, *, sources: Mapping[str, str] | None = None) -> None:
@@ -358,16 +366,16 @@ class EnsembleEmbedder(Embedder):
 
     def _write(self, folder: Path, sources: Mapping[str, str] | None = None) -> dict[str, Any]:
         records = []
-        for number, part in enumerate(self.parts):
+        for index, part in enumerate(self.parts):
             model, source = part.model, (sources or {}).get(part.name, part.source)
             kind = opened_with(model) if source is None else _NAMED
             if kind == OURS:
-                model.save_pretrained(folder / f"part_{number}")
+                model.save_pretrained(folder / f"part_{index}")
             elif kind == STOCK and isinstance(model, EncoderEmbedder):
-                model.write_modules(folder / f"part_{number}")
-            about = {"name": part.name, "weight": part.weight, "dimension": part.dimension, "source": source}
-            records.append({**about, "opened": kind, "fingerprint": fingerprint(model)})
-        write_json(folder / _FACTS, {"parts": records})
+                model.write_modules(folder / f"part_{index}")
+            record = {"name": part.name, "weight": part.weight, "dimension": part.dimension, "source": source}
+            records.append({**record, "opened": kind, "fingerprint": fingerprint(model)})
+        write_json(folder / _RECORD, {"parts": records})
         return {"parts": ", ".join(self.names), "dimension": self.get_embedding_dimension()}
 
     def _identity(self) -> dict[str, Any]:
@@ -389,7 +397,7 @@ class EnsembleEmbedder(Embedder):
 
     def with_weights(self, weights: Sequence[float]) -> Self:
         """Return an ensemble of the same parts with other weights; see the constructor."""
-        shares = checked_weights(weights, len(self.parts))
+        shares = normalized_weights(weights, len(self.parts))
         return self.from_parts(replace(part, weight=share) for part, share in zip(self.parts, shares))
 
     @property
@@ -413,8 +421,8 @@ class EnsembleEmbedder(Embedder):
         return f"{', '.join(self.names)}; {super()._size()}"
 
     def _prompted(self, texts: list[str], prompt: str) -> tuple[list[str], Role]:
-        found = [part.model._prompted(texts, prompt) for part in self.parts]
-        return max(found, key=lambda read: read[1] is not None)  # the role of a part that tells roles apart
+        prompted = [part.model._prompted(texts, prompt) for part in self.parts]
+        return max(prompted, key=lambda read: read[1] is not None)  # the role of a part that tells roles apart
 
     def _encode(self, texts: list[str], role: Role, *, batch_size: int, show_progress_bar: bool) -> Any:
         """Return the parts' rows side by side, queries and documents by each part in its own way."""
@@ -438,7 +446,7 @@ class EnsembleEmbedder(Embedder):
         return rows
 
     def _units(self, embeddings: Any) -> Any:
-        """Return embeddings of this model with every part's columns at their own length, the root of its weight."""
+        """Return embeddings of this model with every part's columns at their length, the root of its weight."""
         rows = as_rows(embeddings)
         if rows.shape[1] != self.get_embedding_dimension():
             raise InputError(
@@ -456,13 +464,13 @@ class EnsembleEmbedder(Embedder):
         return [EnsembleQuery(self, text, role) for text, role in zip(texts, roles, strict=True)]
 
     def _known(self, texts: list[str], role: Role = None) -> list[tuple[Coverage, tuple[Span, ...]]]:
-        found = zip(*(part.model._known(texts, role) for part in self.parts if part.weight > 0))
+        coverages = zip(*(part.model._known(texts, role) for part in self.parts if part.weight > 0))
         return [
             (  # of the part that knows least; what is unknown to every part
-                min((own for own, _ in every), key=attrgetter("share")),
-                tuple(sorted(set.intersection(*(set(gaps) for _, gaps in every)))),
+                min((coverage for coverage, _ in by_part), key=attrgetter("share")),
+                tuple(sorted(set.intersection(*(set(gaps) for _, gaps in by_part)))),
             )
-            for every in found
+            for by_part in coverages
         ]
 
     def part_contributions(self, explanation: Explanation) -> dict[str, float]:
@@ -505,29 +513,31 @@ class EnsembleEmbedder(Embedder):
                     "merge dimensions of the same part"
                 )
             owners[column] = owner[source]
-        kept = []  # a part without a column leaves the ensemble
-        for number, part in enumerate(parts):
-            columns = np.flatnonzero(owners == number)
+        edited_parts = []  # a part without a column leaves the ensemble
+        for index, part in enumerate(parts):
+            columns = np.flatnonzero(owners == index)
             if len(columns):
-                own = owners[taking] == number
-                first = int(np.argmax(owner == number))
-                places = sources[own] - first, np.searchsorted(columns, taking[own])
-                mixing = Mixing.of(*places, factors[own], (part.dimension, len(columns)))
-                kept.append(_edited_part(part, mixing, [edit.dimensions[column] for column in columns.tolist()]))
-        return self.from_parts(kept)
+                is_owned = owners[taking] == index
+                first = int(np.argmax(owner == index))
+                mixing_indices = sources[is_owned] - first, np.searchsorted(columns, taking[is_owned])
+                mixing = Mixing.of(*mixing_indices, factors[is_owned], (part.dimension, len(columns)))
+                edited_parts.append(
+                    _edited_part(part, mixing, [edit.dimensions[column] for column in columns.tolist()])
+                )
+        return self.from_parts(edited_parts)
 
 
 def _edited_part(part: Part, mixing: Mixing, dimensions: list[Dimension]) -> Part:
-    """Return a part after the columns of an edit that are its own."""
+    """Return a part after its columns of an edit."""
     items = []
     for dimension in dimensions:
         pieces = dimension.name.split(_JOINED + part.name + BETWEEN)  # also where names were joined by a merge
         pieces[0] = pieces[0].removeprefix(part.name + BETWEEN)
         items.append(replace(dimension, name=_JOINED.join(pieces)))
     edit = Edit(Dimensions(items), mixing)
-    every = list(range(part.dimension))
-    if selected_columns(edit) == every and edit.dimensions.names == part.model.dimensions.names:  # nothing changes
-        return part
+    all_columns = list(range(part.dimension))
+    if selected_columns(edit) == all_columns and edit.dimensions.names == part.model.dimensions.names:
+        return part  # nothing changes
     try:
         return replace(part, model=part.model._edited(edit), source=None)
     except InputError as error:

@@ -20,9 +20,9 @@ from pellucid.embeddings import check_texts
 from pellucid.ensemble.embedder import make_parts
 from pellucid.errors import InputError
 
-_STEPS = (0.2, 0.1, 0.05, 0.02, 0.01)
-_GAIN = 1e-9  # less is rounding
-_BLOCK = 4_096  # pairs encoded at a time
+_WEIGHT_STEPS = (0.2, 0.1, 0.05, 0.02, 0.01)
+_MIN_GAIN = 1e-9  # below it is rounding
+_BLOCK_PAIRS = 4_096  # encoded at a time
 Floats = npt.NDArray[np.float64]
 
 
@@ -76,12 +76,12 @@ def fit_weights(
         raise InputError(f"all {gold.size} scores are {gold[0]}; weights cannot be fitted to them")
     ranks, parts = centred(gold), make_parts(models)
     cosines = np.empty((len(checked), len(parts)))
-    for number, part in enumerate(parts):
-        for start in range(0, len(checked), _BLOCK):
-            block = checked[start : start + _BLOCK]
+    for index, part in enumerate(parts):
+        for start in range(0, len(checked), _BLOCK_PAIRS):
+            block = checked[start : start + _BLOCK_PAIRS]
             first, second = (part.rows([pair[side] for pair in block]) for side in (0, 1))
             product = first.multiply(second) if hasattr(first, "multiply") else first * second
-            cosines[start : start + _BLOCK, number] = np.asarray(product.sum(axis=1), np.float64).ravel()
+            cosines[start : start + _BLOCK_PAIRS, index] = np.asarray(product.sum(axis=1), np.float64).ravel()
     return _search(len(parts), spearman)
 
 
@@ -111,14 +111,14 @@ def fit_ranking_weights(
         InputError: nothing is given, the lengths differ, a query has no relevant document, or one is out of range.
     """
     queries, documents, relevant = check_texts(queries), check_texts(documents), list(relevant)
-    count, most = len(documents), min(k, len(documents))
+    count, n_top = len(documents), min(k, len(documents))
     if k < 1:
         raise InputError(f"k is {k}; it must be at least 1")
     if not queries or not count or len(relevant) != len(queries):
         raise InputError(f"{len(queries)} queries over {count} documents need as many mappings, got {len(relevant)}")
     gains = np.zeros((len(queries), count), np.float32)
-    for query, of_query in enumerate(relevant):
-        for document, gain in of_query.items():
+    for query, query_gains in enumerate(relevant):
+        for document, gain in query_gains.items():
             if not 0 <= document < count or not 0 <= gain < np.inf:
                 raise InputError(f"query {query} has gain {gain!r:.20} for document {document!r:.20} of {count}")
             gains[query, document] = gain
@@ -128,12 +128,12 @@ def fit_ranking_weights(
     for part in make_parts(models):
         product = part.rows(queries, "query") @ part.rows(documents, "document").T
         scores.append(np.asarray(product.toarray() if hasattr(product, "toarray") else product, np.float32))
-    discounts = 1 / np.log2(np.arange(2, most + 2))
-    best = np.sort(gains, axis=1)[:, ::-1][:, :most] @ discounts
+    discounts = 1 / np.log2(np.arange(2, n_top + 2))
+    best = np.sort(gains, axis=1)[:, ::-1][:, :n_top] @ discounts
 
     def ndcg(weights: Floats) -> float:
         mixed = np.asarray(sum(np.float32(weight) * score for weight, score in zip(weights, scores, strict=True)))
-        top = np.sort(np.argpartition(-mixed, most - 1, axis=1)[:, :most], axis=1)  # equal ones stay in this order
+        top = np.sort(np.argpartition(-mixed, n_top - 1, axis=1)[:, :n_top], axis=1)  # equal ones stay in this order
         order = np.argsort(-np.take_along_axis(mixed, top, axis=1), axis=1, kind="stable")
         ranked = np.take_along_axis(gains, np.take_along_axis(top, order, axis=1), axis=1)
         return float((ranked @ discounts / best).mean())
@@ -141,24 +141,24 @@ def fit_ranking_weights(
     return _search(len(scores), ndcg)
 
 
-def _search(count: int, objective: Callable[[Floats], float]) -> FittedWeights:
+def _search(n_models: int, objective: Callable[[Floats], float]) -> FittedWeights:
     """Return the best weights found from the best start; equal ones where nothing is better."""
-    equal = np.full(count, 1 / count)
-    alone = tuple(objective(vertex) for vertex in np.eye(count))
+    equal = np.full(n_models, 1 / n_models)
+    alone = tuple(objective(vertex) for vertex in np.eye(n_models))
     start = objective(equal)
     weights, score = equal, start
-    if max(alone) > score + _GAIN:
-        weights, score = np.eye(count)[int(np.argmax(alone))], max(alone)
-    for step in _STEPS:
+    if max(alone) > score + _MIN_GAIN:
+        weights, score = np.eye(n_models)[int(np.argmax(alone))], max(alone)
+    for step in _WEIGHT_STEPS:
         improved = True
         while improved:
-            moved = np.repeat(weights[None], count * (count - 1), axis=0)
-            for row, (giver, taker) in zip(moved, permutations(range(count), 2)):
+            moved = np.repeat(weights[None], n_models * (n_models - 1), axis=0)
+            for row, (giver, taker) in zip(moved, permutations(range(n_models), 2)):
                 amount = min(step, row[giver])
                 row[giver] -= amount
                 row[taker] += amount
             values = [objective(candidate) for candidate in moved]
-            improved = bool(values) and max(values) > score + _GAIN
+            improved = bool(values) and max(values) > score + _MIN_GAIN
             if improved:
                 weights, score = moved[int(np.argmax(values))], max(values)
     return FittedWeights(tuple(np.round(weights, 6).tolist()), score, start, alone)
