@@ -145,41 +145,41 @@ def evaluate_tasks(
     return Results(name, tuple(rows))
 
 
-def choose_local(found: Sequence[LocalTask], wanted: Sequence[str] | None) -> list[LocalTask]:
-    """Return the sets that `wanted` names by task, folder or type, in the order found; all where it is None."""
-    if wanted is None:
-        return list(found)
-    labels = {task: {task.name.lower(), task.folder.name.lower(), task.kind.lower()} for task in found}
-    for name in wanted:
+def choose_local(tasks: Sequence[LocalTask], requested: Sequence[str] | None) -> list[LocalTask]:
+    """Return the sets that `requested` names by task, folder or type, in the order of `tasks`; all where it is None."""
+    if requested is None:
+        return list(tasks)
+    labels = {task: {task.name.lower(), task.folder.name.lower(), task.kind.lower()} for task in tasks}
+    for name in requested:
         if not any(name.lower() in names for names in labels.values()):
-            known = [task.name for task in found] + [*dict.fromkeys(task.kind for task in found)]
+            known_names = [task.name for task in tasks] + [*dict.fromkeys(task.kind for task in tasks)]
             raise InputError(
-                f"no task {name!r} in the data folder{_nearest(name, known)}. There are {', '.join(known)}"
+                f"no task {name!r} in the data folder{_nearest(name, known_names)}. There are {', '.join(known_names)}"
             )
-    asked = {name.lower() for name in wanted}
-    return [task for task in found if labels[task] & asked]
+    lower_names = {name.lower() for name in requested}
+    return [task for task in tasks if labels[task] & lower_names]
 
 
-def _choose_hub(wanted: Sequence[str] | None) -> list[HubTask]:
-    """Return the tasks that `wanted` names, a type standing for those of `HUB_TASKS`; all of them where it is None."""
+def _choose_hub(names: Sequence[str] | None) -> list[HubTask]:
+    """Return the tasks of the given names, a type standing for those of `HUB_TASKS`; all of them where it is None."""
     mteb = _import_mteb()
-    if wanted is None:
+    if names is None:
         return list(map(HubTask, HUB_TASKS))
     types: dict[str, list[str]] = {}
     for name in HUB_TASKS:
         types.setdefault(mteb.get_task(name).metadata.type.lower(), []).append(name)
     english = mteb.get_tasks(languages=["eng"], exclude_superseded=False)  # the classic sets have newer versions
-    known = {task.metadata.name.lower(): task.metadata.name for task in english}
+    name_by_lower = {task.metadata.name.lower(): task.metadata.name for task in english}
     chosen: dict[str, None] = {}
-    for name in wanted:
-        if name.lower() not in types and name.lower() not in known:
-            raise InputError(f"MTEB has no English task {name!r}{_nearest(name, list(known.values()))}")
-        chosen.update(dict.fromkeys(types.get(name.lower()) or [known[name.lower()]]))
+    for name in names:
+        if name.lower() not in types and name.lower() not in name_by_lower:
+            raise InputError(f"MTEB has no English task {name!r}{_nearest(name, list(name_by_lower.values()))}")
+        chosen.update(dict.fromkeys(types.get(name.lower()) or [name_by_lower[name.lower()]]))
     return list(map(HubTask, chosen))
 
 
-def _nearest(name: str, known: Sequence[str]) -> str:
-    lower = {option.lower(): option for option in known}
+def _nearest(name: str, options: Sequence[str]) -> str:
+    lower = {option.lower(): option for option in options}
     close = get_close_matches(name.lower(), list(lower), n=1)
     return f"; did you mean {lower[close[0]]!r}?" if close else ""
 
@@ -190,8 +190,8 @@ def _cached_score(model: Any, weights: str, task: LocalTask | HubTask, folder: P
         mteb_version = metadata.version("mteb")  # without importing it, which takes longer than reading a known score
     except metadata.PackageNotFoundError as error:
         raise missing_extra("mteb", "eval") from error
-    made = {"weights": weights, "data": task.digest(), "mteb": mteb_version}
-    key = f"{_FORMAT} {weights} {task.kind} {task.name} {made['data']} {mteb_version}"
+    provenance = {"weights": weights, "data": task.digest(), "mteb": mteb_version}
+    key = f"{_FORMAT} {weights} {task.kind} {task.name} {provenance['data']} {mteb_version}"
     path = folder / f"{hashlib.sha256(key.encode()).hexdigest()}.json"
     if path.is_file():
         try:
@@ -199,8 +199,8 @@ def _cached_score(model: Any, weights: str, task: LocalTask | HubTask, folder: P
         except (ModelFolderError, KeyError, TypeError):
             path.unlink()  # damaged; made anew below
     score = _score(model, weights, task)
-    made |= {"machine": platform.platform(), "date": time.strftime("%Y-%m-%d")}
-    write_json(path, {"row": asdict(score), **made})
+    provenance |= {"machine": platform.platform(), "date": time.strftime("%Y-%m-%d")}
+    write_json(path, {"row": asdict(score), **provenance})
     return score
 
 
@@ -208,20 +208,21 @@ def _score(model: Any, weights: str, task: LocalTask | HubTask) -> TaskScore:
     """Run one task in MTEB."""
     mteb = _import_mteb()
     with quiet():
-        made = task.make()
+        mteb_task = task.make()
         is_stock = isinstance(model, EncoderEmbedder) and model.is_sentence_transformer
         # MTEB gives a SentenceTransformer the prompts that it has for a task.
         subject = model.model if is_stock else MtebEncoder(model, revision=weights[:12])
         settings = {"show_progress_bar": False, "batch_size": 32 if isinstance(model, Embedder) else 4096}
         done = mteb.evaluate(
-            subject, made, cache=None, co2_tracker=False, encode_kwargs=settings, show_progress_bar=False
+            subject, mteb_task, cache=None, co2_tracker=False, encode_kwargs=settings, show_progress_bar=False
         )
     result = done.task_results[0]
     splits = result.scores["test"] if "test" in result.scores else next(iter(result.scores.values()))
     numbers = {k: float(v) for k, v in splits[0].items() if isinstance(v, (int, float)) and math.isfinite(v)}
-    about = made.metadata
+    task_metadata = mteb_task.metadata
     seconds = round(float(result.evaluation_time or 0.0), 3)
-    return TaskScore(about.name, str(about.type), about.main_score, 100 * float(result.get_score()), seconds, numbers)
+    name, kind, main_score = task_metadata.name, str(task_metadata.type), task_metadata.main_score
+    return TaskScore(name, kind, main_score, 100 * float(result.get_score()), seconds, numbers)
 
 
 class MtebEncoder:
@@ -246,12 +247,12 @@ class MtebEncoder:
         _import_mteb()
         from mteb.models import ModelMeta
 
-        name, known = f"local/{type(model).__name__}", ""
+        name, model_revision = f"local/{type(model).__name__}", ""
         if isinstance(model, Embedder):
-            name, _, known = model.model_card_data.base_model.rpartition("@")
+            name, _, model_revision = model.model_card_data.base_model.rpartition("@")
         self.model = model
         self.mteb_model_meta = ModelMeta.create_empty(
-            {"name": name, "revision": revision or known or cache_key(model)[:12]}
+            {"name": name, "revision": revision or model_revision or cache_key(model)[:12]}
         )
 
     def encode(

@@ -171,18 +171,18 @@ def find_tasks(data: str | Path, kinds: Mapping[str, type[LocalTask]] = KINDS) -
     data = Path(data)
     if not data.is_dir():
         raise InputError(f"data folder not found: {data}. Give the folder that holds sts/, retrieval/ and so on")
-    found: list[LocalTask] = []
+    tasks: list[LocalTask] = []
     for name, kind in kinds.items():
         folders = [f for f in (data / name).glob("*") if f.is_dir() and not f.name.startswith(".")]
         order = list(kind.official_names)
         folders.sort(key=lambda f: (order.index(f.name) if f.name in order else len(order), f.name))
-        found += map(kind, folders)
-    if not found:
+        tasks += map(kind, folders)
+    if not tasks:
         raise InputError(
             f"no evaluation set under {data} in {', '.join(kinds)}; "
             f"expected, for example, {data / 'sts/STS12/test.tsv'}"
         )
-    return found
+    return tasks
 
 
 @dataclass(frozen=True)
@@ -239,13 +239,13 @@ def read_table(path: Path, columns: Sequence[str]) -> dict[str, list[str]]:
     missing = [column for column in columns if column not in header]
     if missing:
         raise InputError(f"{path} has no column {missing[0]!r}; its header line has {', '.join(header)}")
-    places = [header.index(column) for column in columns]
+    column_indices = [header.index(column) for column in columns]
     rows = []
     for number, line in enumerate(lines, start=2):
         cells = line.split("\t")
         if len(cells) != len(header):
             raise InputError(f"{path}, line {number}: {len(cells)} cells, but the header line has {len(header)}")
-        rows.append([cells[place] for place in places])
+        rows.append([cells[index] for index in column_indices])
     if not rows:
         raise InputError(f"{path} has a header line and nothing below it")
     return {column: list(cells) for column, cells in zip(columns, zip(*rows))}
