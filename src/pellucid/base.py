@@ -145,7 +145,7 @@ class Embedder(ABC):
         texts = first.text, second[0].text if second else None
         return Explanation.from_terms(
             self.family, texts, score, terms.values, terms.row, exact=terms.exact,
-            unknown=(*unknown, ())[:2], coverage=coverage,
+            unknown=(*unknown, ())[:2], coverage=coverage, measurement=terms.measurement,
         )  # fmt: skip
 
     @classmethod

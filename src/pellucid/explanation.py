@@ -27,7 +27,7 @@ from pellucid.errors import InputError
 from pellucid.explanation_views import BESIDE_WORDS, ExplanationViews
 from pellucid.forks import cached_property
 from pellucid.grouping import Group
-from pellucid.rows import WORD, WORD_PAIR, LazyRows, Row, sorted_with_shares
+from pellucid.rows import WORD, WORD_PAIR, LazyRows, Measurement, Row, combined_measurement, sorted_with_shares
 from pellucid.text import Coverage, Span
 from pellucid.unicode import canonicalize, well_formed
 
@@ -58,6 +58,7 @@ class Explanation(ExplanationViews):
         unknown3: the same for text 3.
         coverage: for each text, how much of it the model knew; () where the family does not say.
         baseline: what was taken from the score, "the mean of 9 others"; "" for nothing.
+        measurement: how the rows were measured, where that is by leaving words out; else None.
     """
 
     family: str
@@ -72,6 +73,7 @@ class Explanation(ExplanationViews):
     unknown3: tuple[Span, ...] = ()
     coverage: tuple[Coverage, ...] = ()
     baseline: str = ""
+    measurement: Measurement | None = None
 
     def __post_init__(self) -> None:
         """Make the texts writable as UTF-8 (spans keep their meaning), give rows keys, and check all."""
@@ -127,6 +129,7 @@ class Explanation(ExplanationViews):
         exact: bool = True,
         unknown: tuple[tuple[Span, ...], tuple[Span, ...]] = ((), ()),
         coverage: tuple[Coverage, ...] = (),
+        measurement: Measurement | None = None,
     ) -> Explanation:
         """Sort `terms` and set their shares.
 
@@ -140,6 +143,7 @@ class Explanation(ExplanationViews):
             exact: whether these are all terms.
             unknown: the spans of each text that the model has no vector for.
             coverage: of each text.
+            measurement: how the terms were measured, where that is by leaving words out.
 
         Raises:
             InputError: `exact` is promised, but the terms do not add up to `score`; or two are the same term.
@@ -148,7 +152,7 @@ class Explanation(ExplanationViews):
             rows: Sequence[Row] = LazyRows(np.asarray(terms, np.float64), make, score)
         else:
             rows = sorted_with_shares(terms, score)
-        made = cls(family, *texts, score, rows, exact, *unknown, coverage=coverage)
+        made = cls(family, *texts, score, rows, exact, *unknown, coverage=coverage, measurement=measurement)
         if exact and abs(score - float(made._values.sum())) > made._rounding:
             raise InputError(f"the rows miss the score {score} by {made.remainder}; pass every term, or exact=False")
         return made
@@ -182,6 +186,7 @@ class Explanation(ExplanationViews):
             text3=other.text2,
             unknown3=other.unknown2,
             coverage=(*self.coverage, *other.coverage[1:]) if self.coverage and other.coverage else (),
+            measurement=combined_measurement([self.measurement, other.measurement]),
         )
 
     def _check_same_subject(self, other: Explanation) -> None:
@@ -302,6 +307,8 @@ class Explanation(ExplanationViews):
                 raise KeyError(f"a row has other keys than {', '.join(wanted)}")
             content["rows"] = tuple(Row(*(_read(name, row[name]) for name in wanted)) for row in content["rows"])
             content["coverage"] = tuple(map(_coverage, content["coverage"]))
+            if content.get("measurement") is not None:
+                content["measurement"] = Measurement(**content["measurement"])
             content = {name: _read(name, item) for name, item in content.items()}
             _check_kinds(content)
             remainder = content.pop("remainder")
@@ -355,6 +362,8 @@ def _fits(name: str, value: Any, texts: Sequence[str | None]) -> bool:
         length = len(texts[int(name[-1]) - 1] or "")
         pairs = type(value) is tuple and all(type(span) is tuple and [*map(type, span)] == [int, int] for span in value)
         return pairs and all(0 <= start < end <= length for start, end in value)
+    if name == "measurement":
+        return value is None or (type(value.n_texts) is int and _fits("score", value.standard_error, texts))
     return True  # rows and coverages are checked by themselves, an unknown name by the class
 
 
@@ -365,7 +374,7 @@ def _read(name: str, value: Any) -> Any:
 
 def _plain(value: Any) -> Any:
     """Turn rows, coverages and tuples into dicts and lists."""
-    if isinstance(value, (Row, Group)):
+    if isinstance(value, (Row, Group, Measurement)):
         return {name: _plain(item) for name, item in value._asdict().items()}
     if isinstance(value, Coverage):
         return {field.name: _plain(getattr(value, field.name)) for field in fields(value)}

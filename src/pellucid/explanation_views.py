@@ -13,7 +13,7 @@ import numpy.typing as npt
 from pellucid.errors import InputError, check_integer
 from pellucid.forks import cached_property
 from pellucid.grouping import SENTENCE, Group, GroupedRows, WordSum, name_pieces
-from pellucid.rows import CONTEXT, NO_SCORE, REMAINDER, SHARED, WORD, WORD_PAIR, Row, share_of
+from pellucid.rows import CONTEXT, NO_SCORE, REMAINDER, SHARED, WORD, WORD_PAIR, Measurement, Row, share_of
 from pellucid.summary import Summary
 from pellucid.text import Coverage, Span
 from pellucid.views.parts import (
@@ -68,6 +68,7 @@ class ExplanationViews(Shown):
     exact: bool
     coverage: tuple[Coverage, ...]
     baseline: str
+    measurement: Measurement | None
 
     @property
     def texts(self) -> tuple[str, ...]:
@@ -329,6 +330,10 @@ class ExplanationViews(Shown):
             yield "For and against nearly cancel: shares of so small a score would mislead and are not shown."
         elif self.score < 0:
             yield "The score is negative, so the rows that lower it have the positive shares."
+        if self.measurement is not None:
+            n_texts, error = self.measurement
+            how = f"the standard error of what a word adds is {error:.4f}" if error else "nothing was drawn at random"
+            yield f"Measured by leaving words out: {counted(n_texts, 'text')} read, {how}."
 
     def _context_warning(self) -> str:
         """Return a sentence that the words account for too little of the score; "" where they account for enough."""
@@ -339,7 +344,7 @@ class ExplanationViews(Shown):
             return ""
         return (
             f"The words account for {specific - context:+.2f} of {specific:+.2f}; the rest is context, which no word "
-            "explains. Measure it: encode the texts without a word, and compare."
+            'explains. Measure it: model.with_reasons("measured"), or measured() of a hit.'
         )
 
     def _sum_of(self, kind: str) -> float:

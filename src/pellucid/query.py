@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from pellucid.embeddings import Role, unit_rows
 from pellucid.forks import cached_property
-from pellucid.rows import DIMENSION, EMBEDDING, REMAINDER, Row
+from pellucid.rows import DIMENSION, EMBEDDING, REMAINDER, Measurement, Row
 from pellucid.text import Coverage, Span
 
 Floats = npt.NDArray[np.float64]
@@ -39,6 +39,7 @@ class Terms(NamedTuple):
     spans: Integers = NO_SPANS  # [m, 2], start and end of each
     score: float | None = None  # None for the sum of the values
     exact: bool = True  # whether these are all terms
+    measurement: Measurement | None = None  # how the values were measured, where that is by leaving words out
 
 
 REMAINDER_ROW = Row(REMAINDER, (REMAINDER,), 0.0, 0.0, key=(REMAINDER,), kind=REMAINDER)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple, overload
 
@@ -50,6 +51,27 @@ class Row(NamedTuple):
     spans3: tuple[Span, ...] = ()
     key: tuple[str, ...] = ()
     kind: str = DIMENSION
+
+
+class Measurement(NamedTuple):
+    """How the rows of a score were measured, where that is by leaving words out.
+
+    Attributes:
+        n_texts: how many texts a model read for it.
+        standard_error: of what a word adds to the score in all its rows, the root of the mean square over the words; 0
+            where nothing was drawn at random.
+    """
+
+    n_texts: int
+    standard_error: float
+
+
+def combined_measurement(measurements: Iterable[Measurement | None]) -> Measurement | None:
+    """Return the measurement of a sum or difference of scores; None where none of them was measured."""
+    measured = [one for one in measurements if one is not None]
+    if not measured:
+        return None
+    return Measurement(sum(one.n_texts for one in measured), math.hypot(*(one.standard_error for one in measured)))
 
 
 class LazyRows(Sequence[Row]):

@@ -177,6 +177,7 @@ def test_the_dict_of_a_small_explanation_is_pinned(fruit: StaticEmbedder) -> Non
         "unknown3": [],
         "coverage": [{"known": 1, "total": 2, "partly": 0, "share": 0.5, "read_as": []}],
         "baseline": "",
+        "measurement": None,
         "groups": [
             {
                 "name": "pear",
@@ -402,6 +403,15 @@ def test_a_coverage_that_cannot_be_is_refused(fruit: StaticEmbedder) -> None:
         Explanation.from_dict(value | {"coverage": [{"known": 3, "total": 2, "partly": 0}] * 2})
     with pytest.raises(InputError, match="2 texts and 1 coverages"):
         Explanation.from_dict(value | {"coverage": [{"known": 1, "total": 2, "partly": 0}]})
+
+
+def test_a_measurement_that_cannot_be_is_refused(fruit: StaticEmbedder) -> None:
+    value = fruit.explain("apple", "pear").to_dict()
+    right = {"n_texts": 3, "standard_error": 0.5}
+    assert Explanation.from_dict(value | {"measurement": right}).measurement == (3, 0.5)
+    for wrong in ({}, [], "x", 1, right | {"n_texts": "3"}, right | {"standard_error": None}, right | {"more": 1}):
+        with pytest.raises(InputError):
+            Explanation.from_dict(value | {"measurement": wrong})
 
 
 def test_every_view_says_of_which_text_little_is_known(fruit: StaticEmbedder) -> None:

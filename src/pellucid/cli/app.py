@@ -30,6 +30,7 @@ from pellucid.cli.input import (
     TextsHelp,
     blocks,
     corpus_file,
+    encoder_with_reasons,
     open_model,
     pairs_of,
     read,
@@ -314,6 +315,10 @@ def explain(
     b: Annotated[str | None, typer.Argument(help="A second text: explain the similarity of the two.")] = None,
     roles: _Roles = None,
     than: Annotated[str | None, typer.Option(help="A third: explain why B is closer to A than this one is.")] = None,
+    reasons: Annotated[
+        str | None,
+        typer.Option(metavar="KIND", help="Of an encoder: words, tokens, concepts or measured. [default: words]"),
+    ] = None,
     rows: Annotated[bool, typer.Option("--rows", help="Show rows below the phrases, such as pairs of words.")] = False,
     top_k: Annotated[int, typer.Option("--top-k", "-k", min=0, help="How many of them; the rest are totalled.")] = 10,
     plain: Annotated[bool, typer.Option("--plain", help="No colour and no styles, even in a terminal.")] = False,
@@ -331,6 +336,9 @@ def explain(
     on its embedding, which add up to 1. With --roles query,document the similarity is
     that of a search, for which some models encode texts in another way.
 
+    The rows of an encoder are estimated from its two vectors. --reasons measured leaves
+    out words and encodes the texts again: it says how many, and the standard error.
+
     \b
     Examples:
       pellucid explain "a loan for a house" "mortgage rates are rising"
@@ -338,6 +346,7 @@ def explain(
       pellucid explain "a loan for a house" "mortgage rates are rising" --rows -k 5
       pellucid explain "a loan for a house" --html loan.html
       pellucid explain "house loans" "How to borrow for a house" --roles query,document
+      pellucid explain "a loan" "mortgage rates" -m sentence-transformers/all-MiniLM-L6-v2 --reasons measured
     """
     if not as_text:
         refuse_files((a, b, than), f'pellucid explain "$(cat {a})" ..., or pellucid similarity for pairs in two files')
@@ -348,7 +357,7 @@ def explain(
         explore("read" if b is None else "compare", texts, model)
         return
     role1, role2 = (*roles_of(roles, 1 if b is None else 2, "--roles"), None)[:2]
-    opened = open_model(model)
+    opened = open_model(model) if reasons is None else encoder_with_reasons(model, reasons)
     explanation = opened.explain(a, *([] if b is None else [b]), role1=role1, role2=role2)
     if than is not None:
         if b is None:

@@ -101,6 +101,19 @@ def open_model(name: str) -> Embedder:
     return load(name)
 
 
+def encoder_with_reasons(name: str, kind: str) -> Embedder:
+    """Return the encoder that --model names, with the reasons that --reasons names."""
+    from pellucid.encoder.embedder import EncoderEmbedder
+
+    opened = open_model(name)
+    if not isinstance(opened, EncoderEmbedder):
+        raise typer.BadParameter(
+            f"{kind!r:.40} is for an encoder; the rows of a model of the {opened.family} family are exact",
+            param_hint="--reasons",
+        )
+    return opened.with_reasons(kind)
+
+
 def work_folder(given: Path | None, output: Path) -> Path:
     """Return the folder for the state of a run that makes `output`."""
     if output.name in ("", ".."):

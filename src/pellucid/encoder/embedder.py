@@ -15,22 +15,31 @@ import numpy as np
 from pellucid.base import Embedder, Vectors
 from pellucid.embeddings import NO_TEXT, Role, as_rows, explained_texts
 from pellucid.encoder.concepts import ConceptReasons
+from pellucid.encoder.measured import MeasuredReasons
 from pellucid.encoder.reasons import EncoderQuery, Reasons
 from pellucid.encoder.tokenized import TokenizedText, read_texts
 from pellucid.encoder.tokens import TokenReasons
 from pellucid.encoder.vectors import at_length_1, checked_vectors
-from pellucid.encoder.words import Fit, WordReasons, fit_words, n_fit_texts, words_for
+from pellucid.encoder.words import (
+    Fit,
+    WordReasons,
+    fit_words,
+    mean_vector,
+    n_fit_texts,
+    stored_words,
+    words_for,
+)
 from pellucid.errors import InputError
 from pellucid.folder import identify
 from pellucid.forks import cached_property, lock_of
 from pellucid.progress import Progress
-from pellucid.query import Query
+from pellucid.query import Floats, Query
 from pellucid.store import writing_folder
 from pellucid.text import Coverage, Span
 from pellucid.unicode import canonicalize
 from pellucid.untrusted import without_bars
 
-WAYS = ("words", "tokens", "concepts")
+WAYS = ("words", "tokens", "concepts", "measured")
 """How scores are taken apart, the default first."""
 
 _TURN_S = 1e-4  # between two batches, that a thread which waits for the lock needs to take it
@@ -82,6 +91,7 @@ class EncoderEmbedder(Embedder):
         self.model = model
         self._dimension: int | None = None
         self._fit = fit
+        self._shared: dict[str, Floats] = {}  # what models of the same encoder with other reasons need, too
         self._words = reasons if isinstance(reasons, (WordReasons, Path)) else None
         self._reasons = "words" if isinstance(reasons, Path) else reasons
 
@@ -114,16 +124,27 @@ class EncoderEmbedder(Embedder):
     @property
     def _needs_fit(self) -> bool:
         """Whether the reasons are to be fitted to a function that may not be called for it."""
-        fits = isinstance(self._reasons, str) and self._reasons != TokenReasons.kind and self._words is None
+        fits = self._reasons in (WordReasons.kind, ConceptReasons.kind) and self._words is None
         return fits and not self._fit and not self.is_sentence_transformer
 
     def _found(self, way: str) -> Reasons:
         if way == "tokens":
             return TokenReasons.of(self)
+        if way == "measured":
+            return MeasuredReasons(EncoderEmbedder(self.model), self._mean_vector())
         if isinstance(self._words, Path):
             self._words = WordReasons.from_pretrained(self._words, self)
         self._words = self._words or words_for(self)
         return self._words if way == "words" else ConceptReasons.of_words(self, self._words)
+
+    def _mean_vector(self) -> Floats:
+        """Return the mean vector of texts: that of word reasons where there are any, else of some hundred sentences."""
+        if "mean" not in self._shared:
+            if isinstance(self._words, Path):
+                self._words = WordReasons.from_pretrained(self._words, self)
+            words = self._words or (stored_words(self) if self.is_sentence_transformer else None)
+            self._shared["mean"] = mean_vector(self) if words is None else words.common
+        return self._shared["mean"]
 
     def with_reasons(self, reasons: Reasons | str | Path | None) -> EncoderEmbedder:
         """Return a model of the same encoder whose scores are taken apart in another way; its vectors are the same.
@@ -131,14 +152,16 @@ class EncoderEmbedder(Embedder):
         Args:
             reasons: "words" (pairs of words, without a pass of the encoder), "tokens" (pairs of words from the states
                 of one pass, exact for a transformer with mean pooling), "concepts" (a few words or phrases that both
-                texts are about), the folder of reasons that were saved (a `Path`), a `Reasons` object, or None: the
-                vector is one row.
+                texts are about), "measured" (pairs of words, measured by leaving words out: of each text up to 139
+                variants are encoded, and once some hundred sentences unless word reasons are at hand), the folder of
+                reasons that were saved (a `Path`), a `Reasons` object, or None: the vector is one row.
 
         Raises:
             InputError: the way is unknown.
         """
         other = EncoderEmbedder(self.model, reasons, fit=self._fit)
         other._dimension, other._folder, other._words = self._dimension, self._folder, other._words or self._words
+        other._shared = self._shared
         return other
 
     def fit_reasons(
@@ -323,6 +346,12 @@ class EncoderEmbedder(Embedder):
         return (
             at_length_1(rows.astype(np.float32, copy=False)) if isinstance(rows, np.ndarray) else super()._units(rows)
         )
+
+    def _explain_queries(self, first: Query, *second: Query) -> Explanation:
+        reasons = self.reasons_at_hand
+        if isinstance(reasons, MeasuredReasons):
+            reasons.prepare([query for query in (first, *second) if isinstance(query, EncoderQuery)])
+        return super()._explain_queries(first, *second)
 
     def _ask(self, texts: list[str], roles: list[Role]) -> list[Query]:
         return [EncoderQuery(self, text, role) for text, role in zip(texts, roles)]

@@ -21,7 +21,7 @@ from pellucid.encoder.tokenized import TokenizedText
 from pellucid.encoder.vectors import at_length_1
 from pellucid.forks import cached_property
 from pellucid.query import NO_TERMS, REMAINDER_ROW, Floats, Integers, Query, StoredVector, Terms
-from pellucid.rows import CONTEXT, SHARED, PairTable, Row
+from pellucid.rows import CONTEXT, SHARED, Measurement, PairTable, Row
 from pellucid.static.words import check_pair_count
 from pellucid.text import JOINER, Coverage, Span
 
@@ -37,13 +37,15 @@ class Parts(NamedTuple):
     whole: Floats | None = None  # the vector less `common`, where the products are asked for more than the parts say
     importance: Callable[[Floats], list[tuple[Span, float]]] | None = None
     """From another text's vector to spans and how much the score falls without each, where that is not their sum."""
+    estimates: Floats | None = None  # [estimates, parts, dimension]; what the vectors are the mean of, where measured
+    n_texts: int = 0  # read to measure them
 
 
 class Reasons(ABC):
     """A way to take the vectors of one encoder apart.
 
     Attributes:
-        kind: its name: "words", "tokens" or "concepts".
+        kind: its name: "words", "tokens", "concepts" or "measured".
         exact: whether the parts are all of the vector.
         has_context: whether what the parts leave of a score is a row, so that rows add up to it.
         reads_all: whether `parts` takes a text as it is, though the encoder does not read all of it.
@@ -68,6 +70,10 @@ class Reasons(ABC):
         """Return what each pair of parts adds to the product of two texts' vectors."""
         table = first.vectors @ second.vectors.T
         return Terms(table.ravel(), PairTable(first.row, second.row, table.shape), table.sum(axis=0))
+
+    def measurement(self, parts: Parts, other: Floats) -> Measurement | None:
+        """Return how the parts of one text were measured, where they are multiplied with a vector; None if not."""
+        return None
 
 
 class EncoderQuery(Query):
@@ -138,7 +144,8 @@ class EncoderQuery(Query):
         own, common = self.coordinates, self.model.reasons.common
         pulls = self.parts.vectors @ (own - common)
         shared, score = float((2 * own - common) @ common), float(own @ own)
-        return self._completed(Terms(pulls, self.parts.row), shared, score)
+        measurement = self.model.reasons.measurement(self.parts, own - common)
+        return self._completed(Terms(pulls, self.parts.row, measurement=measurement), shared, score)
 
     def _terms(self, other: EncoderQuery) -> Terms:
         """Take the product with another text's vector apart."""
@@ -159,7 +166,7 @@ class EncoderQuery(Query):
 
         all_rows = term_row.and_also(*rows) if isinstance(term_row, PairTable) else row
         is_exact = self.model.reasons.exact or self.model.reasons.has_context
-        return Terms(np.append(terms.values, values), all_rows, terms.marks, score=score, exact=is_exact)
+        return terms._replace(values=np.append(terms.values, values), row=all_rows, score=score, exact=is_exact)
 
     def against(
         self, texts: Sequence[str], vectors: Sequence[StoredVector | None] | None = None, *, weight: float = 1.0
@@ -183,7 +190,10 @@ class EncoderQuery(Query):
                 def row(term: int) -> Row:
                     return terms.row(term) if term < len(terms.values) else REMAINDER_ROW
 
-            return Terms(values * weight, row, marks * weight, spans)
+            measured = terms.measurement
+            if measured is not None:
+                measured = measured._replace(standard_error=abs(weight) * measured.standard_error)
+            return Terms(values * weight, row, marks * weight, spans, measurement=measured)
 
         return products
 

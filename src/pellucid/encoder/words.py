@@ -388,6 +388,21 @@ def words_for(encoder: Embedder, *, show_progress_bar: bool = True) -> WordReaso
 
     They are kept in `~/.cache/pellucid/reasons`, below `$XDG_CACHE_HOME` where set.
     """
+    stored = stored_words(encoder)
+    if stored is not None:
+        return stored
+    found = fit_words(encoder, show_progress_bar=show_progress_bar)
+    place = _kept() / hashlib.sha256(json.dumps(fingerprint(encoder)).encode()).hexdigest()[:16]
+    shutil.rmtree(place, ignore_errors=True)  # what is not whole
+    try:
+        found.save_pretrained(place)
+    except (WritingError, InputError) as error:
+        warn(f"the reasons of {encoder!r} cannot be kept, and will be fitted again: {error}")
+    return found
+
+
+def stored_words(encoder: Embedder) -> WordReasons | None:
+    """Return word reasons of an encoder that come with us or were kept from before; None where there are none."""
     known, kept = fingerprint(encoder), _kept()
     for folder in (_BUNDLED / "minilm", *sorted(kept.glob("*"))):
         try:
@@ -401,18 +416,11 @@ def words_for(encoder: Embedder, *, show_progress_bar: bool = True) -> WordReaso
         except ModelFolderError as error:
             if folder.parent == _BUNDLED:
                 raise
-            warn(f"the reasons of {encoder!r} that were kept cannot be used, and are fitted again: {error}")
+            warn(f"the reasons of {encoder!r} that were kept cannot be used: {error}")
             break
         ready.is_ready_made = folder.parent == _BUNDLED
         return ready
-    found = fit_words(encoder, show_progress_bar=show_progress_bar)
-    place = kept / hashlib.sha256(json.dumps(known).encode()).hexdigest()[:16]
-    shutil.rmtree(place, ignore_errors=True)  # what is not whole
-    try:
-        found.save_pretrained(place)
-    except (WritingError, InputError) as error:
-        warn(f"the reasons of {encoder!r} cannot be kept, and will be fitted again: {error}")
-    return found
+    return None
 
 
 @cache
