@@ -19,9 +19,10 @@ from __future__ import annotations
 
 import hashlib
 import math
+from bisect import bisect_right
 from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
-from itertools import pairwise
+from itertools import groupby, pairwise
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -35,9 +36,10 @@ from pellucid.encoder.vectors import at_length_1, checked_vectors
 from pellucid.encoder.words import mean_vector
 from pellucid.errors import InputError
 from pellucid.grouping import phrase_text
-from pellucid.phrases import cut_into_phrases, ends_phrase, words_of_text
+from pellucid.phrases import cut_into_phrases, words_of_text
 from pellucid.query import Floats, Terms
 from pellucid.rows import EMBEDDING, WORD, Measurement, Row
+from pellucid.sentences import sentence_spans
 from pellucid.text import Span
 from pellucid.unicode import canonicalize, lowercase
 
@@ -129,22 +131,12 @@ def players_of(text: str, words: Sequence[Span], max_players: int = MAX_PLAYERS)
         return [(word,) for word in words]
     starts = cut_into_phrases(words_of_text(text, words)).starts
     phrases = [list(range(start, end)) for start, end in zip(starts, [*starts[1:], len(words)])]
-    sentences: list[list[list[int]]] = [[]]
-    for phrase in phrases:
-        sentences[-1].append(phrase)
-        end = words[phrase[-1]][1]
-        after = words[phrase[-1] + 1][0] if phrase[-1] + 1 < len(words) else len(text)
-        if _ends_sentence(text[end:after]):
-            sentences.append([])
-    sentences = [sentence for sentence in sentences if sentence]
+    ends = [end for _, end in sentence_spans(text)]
+    sentences = [list(own) for _, own in groupby(phrases, lambda phrase: bisect_right(ends, words[phrase[0]][0]))]
     longest = max(map(len, sentences))
     length = next((n for n in range(1, longest) if sum(-(-len(s) // n) for s in sentences) <= max_players), longest)
     units = [unit for sentence in sentences for unit in _joined(sentence, -(-len(sentence) // length))]
     return [tuple(words[n] for n in unit) for unit in _joined(units, min(max_players, len(units)))]
-
-
-def _ends_sentence(gap: str) -> bool:
-    return ends_phrase(gap) and any(mark in gap for mark in ".!?\n\u2026\u3002\uff01\uff1f\u061f\u0964")
 
 
 def _joined(runs: list[list[int]], count: int) -> list[list[int]]:
