@@ -211,7 +211,7 @@ class Question:
                 counts[term] = counts.get(term, 0.0) + weight
         weights = query_weights(counts, having, self._now.commit.state.passages, self.weights[BM25])
         if unknown := {terms.spans[term][0] for term in terms.weights if not having[term]}:
-            known = [span for term in terms.weights if having[term] for span in terms.spans[term]]
+            known = [span for term in terms.spans if having[term] for span in terms.spans[term]]
             inside = {at for span in known for at in range(*span)[1:]}
             self.unknown = self._named(span for span in unknown if inside.isdisjoint(span))  # none cuts a known one
         self.ignored = self._named({span for span, acronym in terms.ignored.items() if not having.get(acronym)})

@@ -7,11 +7,13 @@ of Hangul or of a script without spaces. A chunk has these terms:
 - of a run the overlapping pairs of characters, and each character, which a query searches only where it stands alone:
   "\u6771\u4eac" and "\u4eac" find "\u6771\u4eac\u90fd", and a Korean noun is found with any particle;
 - its *names*: a word with a sign before or after it ("c++", ".net", "-5"), and words that a sign joins, if they are no
-  ordinary words: each two neighbours and all of them ("xj900", "900/2" and "xj900/2", but not "well-known");
+  ordinary words: each two neighbours and all of them ("xj900", "900/2" and "xj900/2", "email" of "e-mail", but not
+  "well-known");
 - the *acronym* of a word in capitals that lower case would confuse: "IT", or "AIDS" beside the stem "aid".
 
-Capitals tell an acronym only if the text around is not in capitals. A query in lower case may mean the acronym, too: it
-searches it with `VARIANT_WEIGHT` where a keyword would stand ("who guidelines", "jobs in it", but not "is it safe").
+Capitals tell an acronym only if the text around is not in capitals. A query all in capitals may mean acronyms beside
+its words ("HIV AIDS"), and one in lower case may mean one where a keyword would stand ("who guidelines", "jobs in it",
+but not "is it safe"): they are searched with `VARIANT_WEIGHT`. "b 12" in a query is also searched as the name "b12".
 """
 
 from __future__ import annotations
@@ -33,8 +35,11 @@ from pellucid.unicode import HANGUL, UNSPACED, NormalizedText, cluster_ends, low
 NAME_WEIGHT = 1.0
 """What the names of a chunk of a query weigh together, where one of its words weighs 1."""
 
+DIVIDED_NAME_WEIGHT = 1.5
+"""What the name "b12" weighs that a query has as "b 12": it stands for two words (chosen on SciFact's training)."""
+
 VARIANT_WEIGHT = 0.5
-"""What an acronym weighs that a query has in lower case."""
+"""What an acronym weighs that a query may mean."""
 
 MAX_ACRONYM_LETTERS = 6
 MAX_ACRONYMS_IN_A_ROW = 3
@@ -124,7 +129,7 @@ class QueryTerms(NamedTuple):
     Attributes:
         spans: where each term stands.
         weights: of the terms that it says: of a word, how often.
-        variants: of the acronyms that it may mean.
+        variants: of the acronyms and names that it may mean, where a document has them.
         ignored: the spans that are left out: stop words, each with the acronym that it may mean or "", and symbols.
     """
 
@@ -146,7 +151,7 @@ class Analyser:
         """Choose one of Snowball's stemmers, or "none"; None takes the stop words for English, and else no words."""
         self.language = language
         default = ENGLISH_STOP_WORDS if language == "english" else frozenset[str]()
-        self.stop_words = default if stop_words is None else frozenset(map(lowercase, stop_words))
+        self.stop_words = default if stop_words is None else frozenset(map(_fold_case, stop_words))
         self.function_words = self.stop_words | default
         self._stem = _stemmer(language)
         self._parts_of: dict[str, tuple[Part, ...]] = {}  # by token
@@ -207,11 +212,11 @@ class Analyser:
         """Return what a word of a text is found by, "" for one that may hold several terms."""
         form = normalize(word).text
         is_whole = form.isalnum() and (form.isascii() or not _PAIRED_RUN.search(form))
-        return self._stem(lowercase(form)) if is_whole else ""
+        return self._stem(_fold_case(form)) if is_whole else ""
 
     def keys(self, term: str) -> set[str]:
         """Return keys of which each token with a term has a word: of its first word, however that is written."""
-        run = match[0] if (match := _RUN.search(lowercase(term))) else ""
+        run = match[0] if (match := _RUN.search(term.lower())) else ""
         changes = [end for end in range(1, len(run)) if run[end - 1].isdigit() != run[end].isdigit()]  # il|6
         starts = {run[:end] for end in (*changes, len(run))}
         digits = changes[0] if changes else len(run)
@@ -226,7 +231,8 @@ class Analyser:
         first = 0
         for line in form.text.split("\n"):
             tokens = line.split()
-            for index, (token, start) in enumerate(zip(tokens, _starts(line, tokens, first))):
+            starts = _starts(line, tokens, first)
+            for index, (token, start) in enumerate(zip(tokens, starts)):
                 parts = self._parts(token)
                 if not parts and _SYMBOL.search(token):
                     found.ignored[form.span(start, start + len(token))] = ""
@@ -238,17 +244,30 @@ class Analyser:
                         found.add(part.term, span, part.weight, found.weights)
                     if is_acronym:
                         found.add(part.acronym, span, 1.0, found.weights)
-                    elif part.acronym and token == keyword:
+                    elif part.acronym and (token == keyword or (part.in_capitals and part.term)):
                         found.add(part.acronym, span, VARIANT_WEIGHT, found.variants)
                     if not (part.term or is_acronym):
                         found.ignored[span] = part.acronym if token == keyword else ""
+            for name, span in self._divided_names(tokens, starts):
+                found.add(name, form.span(*span), DIVIDED_NAME_WEIGHT, found.variants)
             first += len(line) + 1
         return found
+
+    def _divided_names(self, tokens: Sequence[str], starts: Sequence[int]) -> Iterator[tuple[str, Span]]:
+        """Yield what letters and digits with a blank between are as one name: "b 12" is searched as "b12", too."""
+        before, before_start = "", 0  # the word before, if nothing but blanks is between
+        for token, token_start in zip(tokens, starts):
+            word = _core(token)
+            is_word = word.isalnum() and len(self._parts(word)) == 1
+            start = token_start + token.find(word)
+            if is_word and before and start == token_start and before[-1].isdigit() != word[0].isdigit():
+                yield self._key(before) + self._key(word), (before_start, start + len(word))
+            before, before_start = word if is_word and token.endswith(word) else "", start
 
     def _keyword(self, tokens: Sequence[str]) -> str:
         """Return the function word of a query that may be an acronym though it is not written as one; "" for none."""
         # It stands where a keyword would: alone among keywords, and first or after a preposition; "a" after another.
-        words = [lowercase(token.strip(_PUNCTUATION)) for token in tokens]
+        words = [_fold_case(token.strip(_PUNCTUATION)) for token in tokens]
         function_words = [index for index, word in enumerate(words) if word in self.function_words]
         sentence = [index for index in function_words if words[index] not in _GLUE]
         if len(sentence) == 1 and (sentence[0] == 0 or words[sentence[0] - 1] in _GLUE):
@@ -317,7 +336,7 @@ class Analyser:
                     in_row = False
         if is_letter:  # vitamin A
             before = tokens[index - 1] if index else ""
-            return has_lower_case and before[-1:].isalnum() and lowercase(before) not in self.function_words
+            return has_lower_case and before[-1:].isalnum() and _fold_case(before) not in self.function_words
         return has_lower_case or others == 1
 
     def _parts(self, token: str) -> tuple[Part, ...]:
@@ -353,7 +372,7 @@ class Analyser:
 
     def _words(self, unit: _Unit, *, is_alone: bool) -> list[Part]:
         """Return the term of a word, and its acronym where the chunk alone tells it."""
-        word, lowered = unit.word, lowercase(unit.word)
+        word, lowered = unit.word, _fold_case(unit.word)
         is_letter = len(word) == 1 and word.isalpha()
         if is_letter and unit.sign:  # C++ is not C
             return []
@@ -368,7 +387,7 @@ class Analyser:
 
     def _joined(self, units: Sequence[_Unit], joiners: Sequence[str]) -> Iterator[tuple[str, Span]]:
         """Yield the names that signs between words make: of each two neighbours, and of more than two together."""
-        keys = [self._key(unit) for unit in units]
+        keys = [self._key(unit.word, unit.sign) for unit in units]
         first = 0  # of the words that a name joins
         for last in range(1, len(units) + 1):
             if last < len(units) and _is_name(keys[last - 1], joiners[last - 1], keys[last]):
@@ -378,10 +397,10 @@ class Analyser:
                 yield _spelled(keys[first:last], joiners[first:]), (units[first].start, units[last - 1].end)
             first = last
 
-    def _key(self, unit: _Unit) -> str:
+    def _key(self, word: str, sign: str = "") -> str:
         """Return a word as a part of a name."""
-        lowered = lowercase(unit.word)
-        return self._stem(lowered) if len(lowered) > 1 and lowered.isalpha() and not unit.sign else lowered + unit.sign
+        lowered = _fold_case(word)
+        return self._stem(lowered) if len(lowered) > 1 and lowered.isalpha() and not sign else lowered + sign
 
 
 def _starts(line: str, tokens: Sequence[str], first: int) -> list[int]:
@@ -426,6 +445,11 @@ def _one_or_several(terms: Iterable[str | None], capitals: Sequence[Part] = ()) 
     """Return the terms of a token as a string where they are one or none for certain."""
     found = [term for term in terms if term]
     return _Several(found, capitals) if capitals or len(found) > 1 else "".join(found)
+
+
+def _fold_case(word: str) -> str:
+    """Return a word in lower case, in which STRASSE is Stra\u00dfe."""
+    return word.lower() if word.isascii() else lowercase(word).replace("\u00df", "ss")
 
 
 def _core(token: str) -> str:
@@ -475,9 +499,9 @@ def _signed(units: Iterable[_Unit]) -> Iterator[tuple[str, Span]]:
     """Yield the names that signs before and after a word make."""
     for unit in units:
         if unit.sign:
-            yield lowercase(unit.word) + unit.sign, (unit.start, unit.end + len(unit.sign))
+            yield _fold_case(unit.word) + unit.sign, (unit.start, unit.end + len(unit.sign))
         if unit.prefix:
-            yield unit.prefix + lowercase(unit.word), (unit.start - len(unit.prefix), unit.end)
+            yield unit.prefix + _fold_case(unit.word), (unit.start - len(unit.prefix), unit.end)
 
 
 def _is_name(first: str, joiner: str, second: str) -> bool:
@@ -488,11 +512,11 @@ def _is_name(first: str, joiner: str, second: str) -> bool:
 
 
 def _spelled(words: Sequence[str], joiners: Sequence[str]) -> str:
-    """Return a name: hyphens are all alike, and left out between a letter and a digit, as many do: "IL6" is "IL-6"."""
+    """Return a name: hyphens are left out unless digits are on both sides, as many do: "IL6" is "IL-6"."""
     name = words[0]
     for joiner, word in zip(joiners, words[1:]):
         if joiner in _HYPHENS:
-            joiner = "-" if name[-1].isdigit() == word[0].isdigit() else ""
+            joiner = "-" if name[-1].isdigit() and word[0].isdigit() else ""
         name += joiner + word
     return name
 
