@@ -192,7 +192,11 @@ def cut_into_phrases(words: WordsOfText, matches: list[int] | None = None) -> Ph
     for word in range(1, n_words):
         if labels[word] < 0 and not words.breaks[word - 1]:
             labels[word] = labels[word - 1]
-    starts = [word for word in range(n_words) if not word or labels[word] != labels[word - 1]]
+    starts = [
+        word
+        for word in range(n_words)
+        if not word or labels[word] != labels[word - 1] or (labels[word] < 0 and words.breaks[word - 1])
+    ]
     ends = [*starts[1:], n_words] if starts else []
     spans = [_shown_span(words, start, end) for start, end in zip(starts, ends)]
     numbers = [labels[start] for start in starts]

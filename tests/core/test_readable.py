@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 import pellucid
@@ -194,6 +194,7 @@ def test_phrases_end_where_a_person_would_pause(text: str, phrases: list[str]) -
 
 
 @given(st.lists(st.sampled_from([*WORDS, "x1", "x2", ",", ".", "\n"]), max_size=30).map(" ".join), st.integers(0, 99))
+@example("home , the , the", 0)
 def test_every_content_word_is_in_one_phrase(text: str, seed: int) -> None:
     spans, other = spans_of(text), spans_of("home loans of the bank and rates")
     first, second = words_of_text(text, spans), words_of_text("home loans of the bank and rates", other)

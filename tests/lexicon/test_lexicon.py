@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tiny_models import backbone_of, byte_level, random_adapter, sentence_piece
@@ -23,6 +23,7 @@ from pellucid.lexicon.clusters import Clusters, cluster_vocabulary  # noqa: E402
 from pellucid.lexicon.embedder import LexiconEmbedder  # noqa: E402
 from pellucid.transformer.backbone import prepare  # noqa: E402
 from pellucid.transformer.reading import Reader, whole_words  # noqa: E402
+from pellucid.unicode import canonicalize  # noqa: E402
 
 TEXTS = ["The man is riding a horse.", "a doctor gave the sick boy medicine", "", "cars quickly, swift cars!"]
 INSTRUCTED = "<instruct>{instruction}\n<query>{text}"
@@ -64,6 +65,7 @@ def own_ids(reading, shift):
 PREFIXES = ["{text}", "Query: {text}", "Instruct: {instruction}\nQuery:{text}", INSTRUCTED, "<query>{text} <query>"]
 
 
+@example("\ufa2a", "{text}", False)  # another character in NFC
 @given(
     st.text(max_size=25) | st.sampled_from(["<query>a", "a <|endoftext|> b<query>", "<|endoftext|>", " a", "a\n"]),
     st.sampled_from(PREFIXES),
@@ -76,7 +78,7 @@ def test_the_pooled_tokens_are_the_text_and_nothing_else(text, template, shift):
     )
     (reading,) = reader.read([text], instructed=True)
     decoded = tokenizer.backend_tokenizer.decode(own_ids(reading, shift), skip_special_tokens=False)
-    clean = text.encode("utf-8", "replace").decode("utf-8")
+    clean = canonicalize(text)
     # a byte-level tokenizer loses nothing; a token across the border holds a space of the template as well
     assert decoded.removeprefix(" ").rstrip() == clean.removeprefix(" ").rstrip()
     assert all(0 <= start <= end <= len(text) for start, end in reading.spans)
