@@ -13,7 +13,7 @@ from sentence_transformers import SentenceTransformer
 
 from pellucid import LexiconEmbedder
 from pellucid.lexicon.trainer import Collator, LexiconModule
-from pellucid.lexicon.training import TrainingSettings, adapted_model, claim, run_folder, train_module
+from pellucid.lexicon.training import TrainingSettings, adapted_model, bind_run, run_folder, train_module
 from pellucid.progress import Progress
 from recipes.static_en import open_teacher
 
@@ -67,7 +67,7 @@ def train_dense(
         adapted_model(model, settings) as adapted,
         Progress("training", unit="steps", enabled=True) as bar,
     ):
-        claim(work, model, named, asdict(settings))
+        bind_run(work, model, named, asdict(settings))
         module = (
             MeanModule(model, adapted, train_head=False) if pooling == "all" else OwnModule(model, adapted, pooling)
         )

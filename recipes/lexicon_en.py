@@ -89,7 +89,7 @@ def make(corpus: Path, e5: Path, work: Path) -> StaticLexiconEmbedder:
     lexicon = LexiconEmbedder.from_pretrained("lexicon-minilm", backbone=teacher[0].auto_model.name_or_path)
     with WorkFolder(work / "training") as folder:
         table = refine_clusters(start_table(lexicon, words, taken, bags), bags, vectors, REFINEMENT, work=folder)
-    rounded = WordClusters.of(largest_coordinates(table, KEPT))
+    rounded = WordClusters.from_weights(largest_coordinates(table, KEPT))
     weights = rounded.rows(np.arange(len(words.vocabulary)), table.shape[1])
     model = StaticLexiconEmbedder(words.vocabulary, rounded, named_by_words(words.vocabulary, weights))
     return model.keep(*np.unique(rounded.clusters).tolist())

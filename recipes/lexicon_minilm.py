@@ -236,7 +236,7 @@ def _new_model(source: Source) -> LexiconEmbedder:
     backbone = open_backbone(source.teacher[0].auto_model.name_or_path)
     texts = list(islice(read_texts(source.corpus), FITTED_ON))
     fitted = fit_head(backbone, cluster_vocabulary(backbone.head, backbone.tokenizer, CLUSTERS), texts)
-    print(f"before training, {fitted.own:.1%} of the tokens fire their own cluster most", flush=True)
+    print(f"before training, {fitted.own_share:.1%} of the tokens fire their own cluster most", flush=True)
     settings = LexiconSettings(max_length=256)  # what the sentence transformer reads
     return LexiconEmbedder(backbone, fitted.clusters, settings, bias=fitted.bias)
 

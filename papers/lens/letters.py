@@ -84,7 +84,7 @@ def fired_words(model: LexiconEmbedder, texts: Sequence[str], top_k: int) -> tup
             parts.append(rows)
             for place, number in enumerate(chosen):
                 text = well_formed(texts[number])
-                where = model._places(text, readings[number], weights[place], fired[place])
+                where = model._span_finder(text, readings[number], weights[place], fired[place])
                 firings += _strongest(rows[[place]], where, number, text, top_k)
             progress.advance(len(chosen))
     cut = sum(reading.cut > 0 for reading in readings)

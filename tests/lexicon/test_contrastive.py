@@ -40,7 +40,7 @@ from pellucid.lexicon.trainer import (  # noqa: E402
     candidate_loss,
     excluded_candidates,
 )
-from pellucid.lexicon.training import TrainingSettings, adapted_model, stacked, train_lexicon  # noqa: E402  # noqa: E402
+from pellucid.lexicon.training import TrainingSettings, adapted_model, stack_adapters, train_lexicon  # noqa: E402
 from pellucid.lexicon.training_data import TrainingRow, TrainingSet  # noqa: E402
 from pellucid.transformer.backbone import open_backbone, prepare  # noqa: E402
 from pellucid.workfolder import WorkFolder  # noqa: E402
@@ -158,7 +158,7 @@ def test_texts_that_belong_to_a_row_and_fillers_are_excluded():
     texts = torch.tensor([10, 11, 20, 10, 10, 12])  # three rows, groups of two
     fillers = torch.tensor([False] * 5 + [True])
     positives = torch.tensor([[10, 13], [20, 20], [10, 11]])
-    found = excluded_candidates(texts, fillers, positives, own=torch.tensor([0, 2, 4]))
+    found = excluded_candidates(texts, fillers, positives, own_positive=torch.tensor([0, 2, 4]))
     assert found.int().tolist() == [[0, 0, 0, 1, 1, 1], [0, 0, 0, 0, 0, 1], [1, 1, 0, 1, 0, 1]]
 
 
@@ -362,12 +362,12 @@ def test_adapters_stack_by_hand():
     )
     shapes = [(3, 5), (4, 3), (3, 2), (6, 3)]
     two = {"peft_type": "LORA", "r": 3, "lora_alpha": 3}, {n: torch.randn(*s) for n, s in zip(names, shapes)}
-    config, tensors = stacked(one, two)
+    config, tensors = stack_adapters(one, two)
     assert (config["r"], config["lora_alpha"], config["target_modules"]) == (5, 5, ["a", "b"])
     of_a = 3 * one[1][names[1]] @ one[1][names[0]] + two[1][names[1]] @ two[1][names[0]]
     torch.testing.assert_close(tensors[names[1]] @ tensors[names[0]], of_a)
     torch.testing.assert_close(tensors[names[3]] @ tensors[names[2]], two[1][names[3]] @ two[1][names[2]])
-    assert stacked(({**one[0], "use_dora": True}, one[1]), two) is None
+    assert stack_adapters(({**one[0], "use_dora": True}, one[1]), two) is None
 
 
 def adapter_of(folder):
@@ -619,7 +619,7 @@ def test_texts_too_long_for_the_model_are_counted(tmp_path):
 
 
 def test_the_collator_does_not_mix_up_texts_of_one_number():
-    numbers = {contrastive_trainer._number(text) for text in ("", "a", "b", "a b", "\ud800", "ä")}
+    numbers = {contrastive_trainer._text_hash(text) for text in ("", "a", "b", "a b", "\ud800", "ä")}
     assert len(numbers) == 6 and all(0 <= number < 2**63 for number in numbers)
 
 

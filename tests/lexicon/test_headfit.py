@@ -71,7 +71,7 @@ def test_the_map_is_least_squares(backbone, clusters):
     own = expected[np.arange(len(tokens)), clusters.assignment[tokens]].mean()
     scaled = 5 * expected / own
     np.testing.assert_allclose(logits - logits.mean(), scaled - scaled.mean(), atol=1e-3)
-    assert fitted.own == pytest.approx(np.mean(expected.argmax(axis=1) == clusters.assignment[tokens]))
+    assert fitted.own_share == pytest.approx(np.mean(expected.argmax(axis=1) == clusters.assignment[tokens]))
 
 
 def test_rows_of_single_tokens_are_those_of_clusters_of_one(backbone):
@@ -95,7 +95,7 @@ def test_the_fitted_head_knows_its_own_words_better_than_the_plain_one(backbone,
     fitted = fit_head(backbone, clusters, TEXTS, firing=0.3)
     states, tokens = states_of(backbone)
     plain = np.mean((states @ clusters.centroids.T).argmax(axis=1) == clusters.assignment[tokens])
-    assert fitted.own > plain
+    assert fitted.own_share > plain
     assert fitted.clusters.names == clusters.names
     model = LexiconEmbedder(backbone, fitted.clusters, bias=fitted.bias)
     assert model.encode(["the sick boy"]).nnz > 0

@@ -66,7 +66,7 @@ def test_weights_are_rounded_to_255ths_of_a_words_largest(model):
     most = WEIGHTS.max(axis=1, keepdims=True)
     assert (np.abs(rounded(model) - WEIGHTS) <= most / 255 / 2 + 1e-6).all()
     assert rounded(model).max(axis=1) == pytest.approx(most.ravel())
-    again = WordClusters.of(sparse.csr_matrix(rounded(model)))
+    again = WordClusters.from_weights(sparse.csr_matrix(rounded(model)))
     assert (again.weights == model.table.weights).all() and again.scales == pytest.approx(model.table.scales)
 
 

@@ -182,12 +182,12 @@ def cluster_vocabulary(
 
     rows = head_matrix(rows)
     _, tokens = tokens_of_rows(len(rows), tokenizer, words)
-    kept = np.array([number for number, token in enumerate(tokens) if token.rank < Rank.NONE], np.int64)
+    clustered = np.array([row for row, token in enumerate(tokens) if token.rank < Rank.NONE], np.int64)
     assignment = np.full(len(rows), -1, np.int64)
     if k is None:
-        assignment[kept] = np.arange(len(kept))
-        return named_clusters(assignment, rows[kept], rows, tokens)
-    chosen = rows[kept]
+        assignment[clustered] = np.arange(len(clustered))
+        return named_clusters(assignment, rows[clustered], rows, tokens)
+    chosen = rows[clustered]
     if isinstance(k, bool) or not isinstance(k, (int, np.integer)) or k < 1:
         raise InputError(f"the number of clusters is {k!r:.40}; it must be a whole number above 0, or None")
     different = len({row.tobytes() for row in chosen}) if k <= len(chosen) else len(chosen)
@@ -196,7 +196,7 @@ def cluster_vocabulary(
             f"{k:,} clusters cannot be made of {different:,} different tokens with text; "
             "take fewer, or None for no clustering"
         )
-    assignment[kept] = labels = _kmeans(embeddings.unit_rows(chosen) if unit_rows else chosen, k, iterations, seed)
+    assignment[clustered] = labels = _kmeans(embeddings.unit_rows(chosen) if unit_rows else chosen, k, iterations, seed)
     counts = np.bincount(labels, minlength=k)
     members = csr_array((np.ones(len(chosen), np.float32), (labels, np.arange(len(chosen)))), shape=(k, len(chosen)))
     means: npt.NDArray[np.float32] = (members @ chosen / np.maximum(counts, 1)[:, None]).astype(np.float32)
@@ -236,16 +236,16 @@ def named_clusters(
     tokens: Sequence[Token],
 ) -> Clusters:
     """Return clusters with words and names, of the cluster of each row (-1 for none) and how its token reads."""
-    kept = np.flatnonzero(assignment >= 0)
-    far = np.zeros(len(rows), np.float32)
-    far[kept] = np.linalg.norm(rows[kept] - centroids[assignment[kept]], axis=1)
+    clustered = np.flatnonzero(assignment >= 0)
+    distances = np.zeros(len(rows), np.float32)
+    distances[clustered] = np.linalg.norm(rows[clustered] - centroids[assignment[clustered]], axis=1)
     members: list[list[Token]] = [[] for _ in centroids]
-    for number in sorted(kept.tolist(), key=lambda number: (tokens[number].rank, far[number], number)):
-        members[assignment[number]].append(tokens[number])
-    names, taken = [""] * len(members), set[str]()
+    for index in sorted(clustered.tolist(), key=lambda index: (tokens[index].rank, distances[index], index)):
+        members[assignment[index]].append(tokens[index])
+    names, used_names = [""] * len(members), set[str]()
     # Where two clusters would be called the same, the one with the better-formed words is; the other gets a number.
-    for number in sorted(range(len(members)), key=lambda n: members[n][0].rank if members[n] else Rank.NONE):
-        names[number] = unused_name(_plain_name(members[number]) or f"empty cluster {number}", taken)
+    for index in sorted(range(len(members)), key=lambda n: members[n][0].rank if members[n] else Rank.NONE):
+        names[index] = unused_name(_plain_name(members[index]) or f"empty cluster {index}", used_names)
     return Clusters(assignment, centroids, names, [tuple(dict.fromkeys(t.text for t in m)) for m in members])
 
 
@@ -285,12 +285,12 @@ class FittedHead(NamedTuple):
     Attributes:
         clusters: with centroids that states can be multiplied with.
         bias: float32 [k], minus the threshold of each cluster.
-        own: share of the tokens whose own cluster is the strongest of all at their state.
+        own_share: of the tokens, those whose own cluster is the strongest of all at their state.
     """
 
     clusters: Clusters
     bias: npt.NDArray[np.float32]
-    own: float
+    own_share: float
 
 
 def fit_head(
@@ -324,8 +324,8 @@ def fit_head(
         )
     seen = _states_of(backbone, embeddings.check_texts(texts), len(targets), show_progress_bar)
     sums = np.zeros((len(clusters), targets.shape[1]))
-    kept = clusters.assignment >= 0
-    np.add.at(sums, clusters.assignment[kept], targets[kept])
+    clustered = clusters.assignment >= 0
+    np.add.at(sums, clusters.assignment[clustered], targets[clustered])
     return _scaled(clusters, embeddings.unit_rows(sums, np.float64) @ _mapping(seen, targets), seen, firing)
 
 
@@ -362,20 +362,20 @@ def _states_of(backbone: Backbone, texts: list[str], vocabulary: int, show_progr
     counts, sums, moments = np.zeros(vocabulary), np.zeros((vocabulary, width)), np.zeros((width, width))
     sample: list[Floats] = []
     tokens: list[npt.NDArray[np.int64]] = []
-    every = max(1, len(texts) * 16 // _SAMPLE)
+    stride = max(1, len(texts) * 16 // _SAMPLE)
     reader = Reader(backbone.tokenizer, ReadingSettings().resolved(backbone.tokenizer, False, backbone.max_length))
     with Progress("fitting the head", total=len(texts), enabled=show_progress_bar) as progress, torch.inference_mode():
         for start in range(0, len(texts), _TEXTS):
-            readings = reader.read(texts[start : start + _TEXTS], instructed=False)
-            ids, mask, own = backbone.padded(readings)
-            states = backbone.states(ids, mask)[own].double().cpu().numpy()
-            found = ids[own].cpu().numpy()
-            np.add.at(counts, found, 1)
-            np.add.at(sums, found, states)
+            encodings = reader.read(texts[start : start + _TEXTS], instructed=False)
+            ids, mask, text_mask = backbone.padded(encodings)
+            states = backbone.states(ids, mask)[text_mask].double().cpu().numpy()
+            token_ids = ids[text_mask].cpu().numpy()
+            np.add.at(counts, token_ids, 1)
+            np.add.at(sums, token_ids, states)
             moments += states.T @ states
-            sample.append(states[::every])
-            tokens.append(found[::every])
-            progress.advance(len(readings))
+            sample.append(states[::stride])
+            tokens.append(token_ids[::stride])
+            progress.advance(len(encodings))
     if counts.sum() < 2 * width:
         raise InputError(
             f"the texts have {int(counts.sum())} tokens; a map of {width} dimensions needs thousands. Give more texts"
@@ -398,16 +398,18 @@ def _mapping(seen: _States, targets: Floats) -> Floats:
 def _scaled(clusters: Clusters, head: Floats, seen: _States, firing: float) -> FittedHead:
     """Scale the head so that a token's own cluster has logit `_OWN_LOGIT`, and set the threshold."""
     total, mean = seen.counts.sum(), seen.sums.sum(axis=0) / seen.counts.sum()
-    kept = clusters.assignment >= 0
-    own_head = head[clusters.assignment[kept]]
-    own = np.sum(seen.sums[kept] * own_head) - seen.counts[kept] @ (own_head @ mean)
-    scale = _OWN_LOGIT * seen.counts[kept].sum() / own
+    clustered = clusters.assignment >= 0
+    own_head = head[clusters.assignment[clustered]]
+    own_logits = np.sum(seen.sums[clustered] * own_head) - seen.counts[clustered] @ (own_head @ mean)
+    scale = _OWN_LOGIT * seen.counts[clustered].sum() / own_logits
     if not (np.isfinite(scale) and scale > 0):
         raise InputError(f"the states of {int(total)} tokens do not predict the tokens; this model cannot be fitted")
     logits = (seen.sample - mean) @ head.T * scale
     threshold = np.quantile(logits, 1 - firing)
-    known = clusters.assignment[seen.tokens]
-    hit = float(np.mean(logits.argmax(axis=1)[known >= 0] == known[known >= 0])) if (known >= 0).any() else 0.0
+    sample_clusters = clusters.assignment[seen.tokens]
+    is_clustered = sample_clusters >= 0
+    hits = logits.argmax(axis=1)[is_clustered] == sample_clusters[is_clustered]
+    own_share = float(np.mean(hits)) if len(hits) else 0.0
     bias = -(threshold + scale * (head @ mean))
     fitted = replace(clusters, centroids=(head * scale).astype(np.float32))
-    return FittedHead(fitted, bias.astype(np.float32), hit)
+    return FittedHead(fitted, bias.astype(np.float32), own_share)

@@ -129,20 +129,20 @@ FUNCTION_WORDS = frozenset(
 def own_word_ids(text: str, tokenizer: Any) -> tuple[int, ...]:
     """Return the ids of the tokens that all words of `text` are written with, each by itself and in lower case."""
     words = dict.fromkeys(lowercase(word.text) for word in split_words(text))
-    kept = [word for word in words if word not in FUNCTION_WORDS]
-    encoded = tokenizer.encode_batch(kept, add_special_tokens=False) if kept else []
-    return tuple(dict.fromkeys(token for one in encoded for token in one.ids))
+    content_words = [word for word in words if word not in FUNCTION_WORDS]
+    encodings = tokenizer.encode_batch(content_words, add_special_tokens=False) if content_words else []
+    return tuple(dict.fromkeys(token for encoding in encodings for token in encoding.ids))
 
 
-def kept_own_words(weights: Vectors, readings: Sequence[Encoding], assignment: npt.NDArray[np.int64]) -> Vectors:
-    """Set weights [texts, k] to 0 for clusters without a word of the text, where its reading names words."""
-    for row, reading in zip(weights, readings, strict=True):
-        if reading.words is None:
+def keep_own_words(weights: Vectors, encodings: Sequence[Encoding], assignment: npt.NDArray[np.int64]) -> Vectors:
+    """Set weights [texts, k] to 0 for clusters without a word of the text, where its encoding names words."""
+    for row, encoding in zip(weights, encodings, strict=True):
+        if encoding.words is None:
             continue
         if not len(assignment):
             raise InputError("own_words needs clusters that know their tokens; these have only centroids")
-        found = assignment[list(reading.words)]
-        columns = found[found >= 0]
+        word_clusters = assignment[list(encoding.words)]
+        columns = word_clusters[word_clusters >= 0]
         if not len(columns):
             columns = np.argsort(-row, kind="stable")[:_WITHOUT_WORDS]
         left_out = np.ones(len(row), bool)
@@ -209,12 +209,12 @@ class LexiconEmbedder(TransformerEmbedder):
         self._read_with(backbone, settings or LexiconSettings())
 
     @classmethod
-    def _read(cls, folder: Path, facts: Mapping[str, Any], *, backbone: Backbone | str | Path | None = None) -> Self:
+    def _read(cls, folder: Path, config: Mapping[str, Any], *, backbone: Backbone | str | Path | None = None) -> Self:
         path = folder / _TENSORS
         tensors = _checked_tensors(path)
-        settings, clusters, about = _read_described(folder / _DESCRIBED, tensors)
-        opened = read_backbone(folder, facts, backbone, tensors["fingerprint"])
-        mixing, dimensions = read_mixed(tensors, len(clusters), len(about), path, about)
+        settings, clusters, dimension_words = _read_described(folder / _DESCRIBED, tensors)
+        opened = read_backbone(folder, config, backbone, tensors["fingerprint"])
+        mixing, dimensions = read_mixed(tensors, len(clusters), len(dimension_words), path, dimension_words)
         if clusters.centroids.shape[1] != opened.dimension or (
             settings.own_words and len(clusters.assignment) < len(opened.tokenizer)
         ):
@@ -252,9 +252,9 @@ class LexiconEmbedder(TransformerEmbedder):
         scales = diagonal_scales(self.mixing)
         write_tensors(folder / _TENSORS, tensors | mixing_tensors(self.mixing if scales is None else None))
         described = {"settings": asdict(self.settings), "names": self.clusters.names, "words": self.clusters.words}
-        about = [item.about for item in self._dimensions]
-        same = about == self.clusters.words  # as in every model without merged dimensions
-        write_json(folder / _DESCRIBED, described | {"about": None if same else about}, indent=None)
+        dimension_words = [item.about for item in self._dimensions]
+        same = dimension_words == self.clusters.words  # as in every model without merged dimensions
+        write_json(folder / _DESCRIBED, described | {"about": None if same else dimension_words}, indent=None)
         write_dimensions(folder / _TABLE, self._dimensions, scales)
         return {"dimensions": len(self._dimensions), **backbone_config(self.backbone, backbone_name)}
 
@@ -277,8 +277,8 @@ class LexiconEmbedder(TransformerEmbedder):
 
     def _like(self, **changes: Any) -> Self:
         mixed = None if self.mixing is None else (self.mixing, self._dimensions)
-        parts = {"clusters": self.clusters, "settings": self.settings, "bias": self.bias, "mixed": mixed, **changes}
-        return type(self)(self.backbone, **parts)
+        arguments = {"clusters": self.clusters, "settings": self.settings, "bias": self.bias, "mixed": mixed, **changes}
+        return type(self)(self.backbone, **arguments)
 
     def _size(self) -> str:
         return f"{len(self.clusters):,} clusters"
@@ -287,20 +287,20 @@ class LexiconEmbedder(TransformerEmbedder):
         """Return CSR float32 [texts, dimensions], rows of length 1 (or 0)."""
         from scipy import sparse
 
-        places: list[int] = []
-        parts = [sparse.csr_matrix((0, self.get_embedding_dimension()), dtype=np.float32)]
-        for batch, readings in self._batches(texts, role, batch_size, show_progress_bar):
-            places += batch
-            parts.append(self._mixed(self._weights(readings)[0]))
-        rows = sparse.vstack(parts, format="csr", dtype=np.float32)
-        parts.clear()  # a copy in the order of the texts is made next
-        return rows[np.argsort(places)]
+        positions: list[int] = []
+        blocks = [sparse.csr_matrix((0, self.get_embedding_dimension()), dtype=np.float32)]
+        for batch, encodings in self._batches(texts, role, batch_size, show_progress_bar):
+            positions += batch
+            blocks.append(self._mixed(self._weights(encodings)[0]))
+        rows = sparse.vstack(blocks, format="csr", dtype=np.float32)
+        blocks.clear()  # a copy in the order of the texts is made next
+        return rows[np.argsort(positions)]
 
-    def _weights(self, readings: Sequence[Encoding]) -> tuple[Vectors, npt.NDArray[np.int64]]:
+    def _weights(self, encodings: Sequence[Encoding]) -> tuple[Vectors, npt.NDArray[np.int64]]:
         """Return the clusters' weights [texts, k] and the text's token that fired each."""
         head, bias = self._tensors
-        weights, fired = self.backbone.weights(readings, head, bias, self.settings.pooling)
-        return kept_own_words(weights, readings, self.clusters.assignment), fired
+        weights, fired = self.backbone.weights(encodings, head, bias, self.settings.pooling)
+        return keep_own_words(weights, encodings, self.clusters.assignment), fired
 
     @cached_property
     def _tensors(self) -> tuple[Any, Any]:
@@ -317,34 +317,34 @@ class LexiconEmbedder(TransformerEmbedder):
 
     def _ask(self, texts: list[str], roles: list[Role]) -> list[Query]:
         """Read texts; they go through the transformer together, when that is needed."""
-        readings = [self._reader.read_as([text], role)[0] for text, role in zip(texts, roles, strict=True)]
-        weighed = cache(lambda: self._weights(readings))
+        encodings = [self._reader.read_as([text], role)[0] for text, role in zip(texts, roles, strict=True)]
+        weighed = cache(lambda: self._weights(encodings))
         units = cache(lambda: self._mixed(weighed()[0]).astype(np.float64))
 
-        def query(number: int) -> Query:
-            text, reading = texts[number], readings[number]
+        def query(index: int) -> Query:
+            text, encoding = texts[index], encodings[index]
 
-            def places() -> SpanFinder:
+            def span_finder() -> SpanFinder:
                 weights, fired = weighed()
-                return self._places(text, reading, weights[number], fired[number])
+                return self._span_finder(text, encoding, weights[index], fired[index])
 
             return Query(
-                self, text, roles[number], lambda: units()[number], known=lambda: known_words(text, reading),
-                places=places,
+                self, text, roles[index], lambda: units()[index], known=lambda: known_words(text, encoding),
+                places=span_finder,
             )  # fmt: skip
 
         return list(map(query, range(len(texts))))
 
-    def _places(self, text: str, reading: Encoding, weights: Vectors, fired: npt.NDArray[np.int64]) -> SpanFinder:
+    def _span_finder(self, text: str, encoding: Encoding, weights: Vectors, fired: npt.NDArray[np.int64]) -> SpanFinder:
         """Return the function from a dimension to where in `text` it was fired, as a tuple of at most one span."""
-        words, source_of = whole_words(text, reading.spans), strongest_source(self.mixing, weights)
+        words, source_of = whole_words(text, encoding.spans), strongest_source(self.mixing, weights)
 
-        def place(dimension: int) -> tuple[Span, ...]:
+        def find_spans(dimension: int) -> tuple[Span, ...]:
             source = source_of(dimension)
             start, end = words[fired[source]] if fired[source] >= 0 else (0, 0)
             return ((start, end),) if end > start else ()
 
-        return place
+        return find_spans
 
     def _edited(self, edit: Edit) -> Self:
         used, mixing = after_edit(self.mixing, edit)
@@ -367,18 +367,18 @@ def _checked_bias(
         if checked.shape != (len(clusters),) or not np.isfinite(checked).all():
             raise InputError(f"bias must be {len(clusters)} finite numbers, one a cluster, got shape {checked.shape}")
         return checked
-    of_tokens, assignment = backbone.head_bias, clusters.assignment
-    if of_tokens is None or not len(assignment):
+    token_bias, assignment = backbone.head_bias, clusters.assignment
+    if token_bias is None or not len(assignment):
         return None
-    if len(assignment) != len(of_tokens):
+    if len(assignment) != len(token_bias):
         raise InputError(
-            f"the clusters are of {len(assignment)} tokens and the backbone's head has {len(of_tokens)} rows; "
+            f"the clusters are of {len(assignment)} tokens and the backbone's head has {len(token_bias)} rows; "
             "cluster the head of this backbone"
         )
-    kept = assignment >= 0
-    values = of_tokens.float().cpu().numpy()[kept]
-    counts = np.bincount(assignment[kept], minlength=len(clusters))
-    sums = np.bincount(assignment[kept], weights=values, minlength=len(clusters))
+    clustered = assignment >= 0
+    values = token_bias.float().cpu().numpy()[clustered]
+    counts = np.bincount(assignment[clustered], minlength=len(clusters))
+    sums = np.bincount(assignment[clustered], weights=values, minlength=len(clusters))
     means: npt.NDArray[np.float32] = (sums / np.maximum(counts, 1)).astype(np.float32)
     return means
 
@@ -386,33 +386,33 @@ def _checked_bias(
 def _checked_tensors(path: Path) -> dict[str, npt.NDArray[Any]]:
     """Return the tensors after checking their shapes against each other."""
     tensors, _ = read_tensors(path)
-    found = {name: np.array(tensor) for name, tensor in tensors.items()}  # torch wants arrays it may write to
+    arrays = {name: np.array(tensor) for name, tensor in tensors.items()}  # torch wants arrays it may write to
     needed = ("centroids", "assignment", "fingerprint")
-    if not all(name in found for name in needed) or found["assignment"].dtype.kind != "i":
+    if not all(name in arrays for name in needed) or arrays["assignment"].dtype.kind != "i":
         raise ModelFolderError(f"{path} must hold {', '.join(needed)}; it is of another model or broken")
-    found["centroids"] = finite(found["centroids"], (-1, -1), f"{path}: 'centroids'")
-    found["assignment"] = found["assignment"].astype(np.int64)
-    k, width = found["centroids"].shape
+    arrays["centroids"] = finite(arrays["centroids"], (-1, -1), f"{path}: 'centroids'")
+    arrays["assignment"] = arrays["assignment"].astype(np.int64)
+    k, width = arrays["centroids"].shape
     for name, side in (("fingerprint", width), ("bias", k)):
-        if name in found:
-            found[name] = finite(found[name], (side,), f"{path}: {name!r}")
-    return found
+        if name in arrays:
+            arrays[name] = finite(arrays[name], (side,), f"{path}: {name!r}")
+    return arrays
 
 
 def _read_described(
     path: Path, tensors: dict[str, npt.NDArray[Any]]
 ) -> tuple[LexiconSettings, Clusters, list[tuple[str, ...]]]:
     """Return the settings, the clusters of the head, and what each dimension is about."""
-    facts = read_json(path)
+    described = read_json(path)
     try:
-        settings = LexiconSettings(**facts["settings"])
-        words = _lists(facts["words"])
-        about = words if facts["about"] is None else _lists(facts["about"])
-        (names,) = _lists([facts["names"]])
+        settings = LexiconSettings(**described["settings"])
+        words = _lists(described["words"])
+        dimension_words = words if described["about"] is None else _lists(described["about"])
+        (names,) = _lists([described["names"]])
         clusters = Clusters(tensors["assignment"], tensors["centroids"], list(names), words)
     except (KeyError, TypeError, InputError) as error:
         raise ModelFolderError(f"{path} does not describe a lexicon model: {error}") from error
-    return settings, clusters, about
+    return settings, clusters, dimension_words
 
 
 def _lists(value: Any) -> list[tuple[str, ...]]:

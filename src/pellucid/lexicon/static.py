@@ -54,9 +54,9 @@ if TYPE_CHECKING:
     from pellucid.static.bulk import BulkRows
 
 _TENSORS, _TABLE = "lexicon.safetensors", "dimensions.tsv"
-_SMALL = 4_000  # characters in all calls so far, for which indexing the words for the C kernels does not pay
-_MOST_CLUSTERS = 1 << 15  # the numbers of clusters are int16
-_SMALLEST = 1e-18  # a word whose scale is below fires nothing
+_COMPILE_MIN_CHARS = 4_000  # up to so many in all calls so far, indexing the words for the C kernels does not pay
+_MAX_CLUSTERS = 1 << 15  # the numbers of clusters are int16
+_MIN_SCALE = 1e-18  # a word whose scale is below fires nothing
 
 
 class WordClusters(NamedTuple):
@@ -72,24 +72,24 @@ class WordClusters(NamedTuple):
     scales: npt.NDArray[np.float32]  # [words], above 0 where the word has entries
 
     @classmethod
-    def of(cls, table: Any) -> WordClusters:
+    def from_weights(cls, table: Any) -> WordClusters:
         """Return a table of weights, SciPy sparse [words, k], rounded to 255ths of each word's largest."""
         from scipy import sparse
 
         rows = sparse.csr_matrix(table)
         rows.sum_duplicates()
-        if rows.shape[1] > _MOST_CLUSTERS:
-            raise InputError(f"{rows.shape[1]:,} clusters; a table of words holds at most {_MOST_CLUSTERS:,}")
+        if rows.shape[1] > _MAX_CLUSTERS:
+            raise InputError(f"{rows.shape[1]:,} clusters; a table of words holds at most {_MAX_CLUSTERS:,}")
         if rows.nnz and not (rows.data.min() >= 0 and rows.data.max() <= LARGEST):
             raise InputError(f"a word's weight for a cluster is negative, NaN or beyond {LARGEST:g}")
         scales = (rows.max(axis=1).toarray().ravel() / 255).astype(np.float32)
-        scales[scales < _SMALLEST] = 0
-        of_entries = np.repeat(scales, np.diff(rows.indptr))
-        steps = np.rint(np.divide(rows.data, of_entries, out=np.zeros(rows.nnz), where=of_entries > 0))
-        kept = steps > 0
-        starts = np.concatenate([[0], np.cumsum(kept)])[rows.indptr]
-        parts = starts.astype(np.int32), rows.indices[kept].astype(np.int16), steps[kept].clip(0, 255).astype(np.uint8)
-        return cls(*parts, scales)
+        scales[scales < _MIN_SCALE] = 0
+        entry_scales = np.repeat(scales, np.diff(rows.indptr))
+        steps = np.rint(np.divide(rows.data, entry_scales, out=np.zeros(rows.nnz), where=entry_scales > 0))
+        nonzero = steps > 0
+        starts = np.concatenate([[0], np.cumsum(nonzero)])[rows.indptr]
+        clusters, weights = rows.indices[nonzero].astype(np.int16), steps[nonzero].clip(0, 255).astype(np.uint8)
+        return cls(starts.astype(np.int32), clusters, weights, scales)
 
     def rows(self, words: npt.NDArray[np.int64], k: int) -> Any:
         """Return the weights of some words, float64 CSR [words, k]."""
@@ -103,12 +103,12 @@ class WordClusters(NamedTuple):
 
     def take(self, chosen: npt.NDArray[np.int64], k: int) -> WordClusters:
         """Return the table of some of the k clusters, in that order."""
-        number = np.full(k, -1, np.int16)
-        number[chosen] = np.arange(len(chosen))
-        clusters = number[self.clusters]
-        kept = clusters >= 0
-        starts = np.concatenate([[0], np.cumsum(kept)])[self.starts].astype(np.int32)
-        return WordClusters(starts, clusters[kept], self.weights[kept], self.scales)
+        new_index = np.full(k, -1, np.int16)
+        new_index[chosen] = np.arange(len(chosen))
+        clusters = new_index[self.clusters]
+        selected = clusters >= 0
+        starts = np.concatenate([[0], np.cumsum(selected)])[self.starts].astype(np.int32)
+        return WordClusters(starts, clusters[selected], self.weights[selected], self.scales)
 
 
 class StaticLexiconEmbedder(Embedder):
@@ -148,7 +148,7 @@ class StaticLexiconEmbedder(Embedder):
         """
         require("scipy", "sparse")
         self.vocabulary, self.mixing, self.max_active_dims = vocabulary, mixing, max_active_dims
-        self.table = table if isinstance(table, WordClusters) else WordClusters.of(table)
+        self.table = table if isinstance(table, WordClusters) else WordClusters.from_weights(table)
         self._dimensions = dimensions
         self._bulk: BulkRows | None = None  # made when first needed
         self._kernel_table: SparseTable | None = None
@@ -166,15 +166,15 @@ class StaticLexiconEmbedder(Embedder):
         return len(self._dimensions) if self.mixing is None else int(self.mixing.shape[0])
 
     @classmethod
-    def _read(cls, folder: Path, facts: Mapping[str, Any]) -> Self:
+    def _read(cls, folder: Path, config: Mapping[str, Any]) -> Self:
         require("scipy", "sparse")
         path = folder / _TENSORS
         for name in ("clusters", "dimensions"):
-            if type(facts.get(name)) is not int or not 0 < facts[name] <= _MOST_CLUSTERS:
+            if type(config.get(name)) is not int or not 0 < config[name] <= _MAX_CLUSTERS:
                 raise ModelFolderError(
-                    f"{folder / 'config.json'}: {name!r} is {facts.get(name)!r:.40}, expected 1 to {_MOST_CLUSTERS:,}"
+                    f"{folder / 'config.json'}: {name!r} is {config.get(name)!r:.40}, expected 1 to {_MAX_CLUSTERS:,}"
                 )
-        vocabulary = read_vocabulary(folder, facts)
+        vocabulary = read_vocabulary(folder, config)
         tensors, _ = read_tensors(path)
         missing = [name for name in WordClusters._fields if name not in tensors]
         if missing:
@@ -182,11 +182,11 @@ class StaticLexiconEmbedder(Embedder):
         # Copied: its indices are followed by SciPy and C, and a mapped file may change or shrink while it is open.
         table = WordClusters(*(np.array(tensors[name]) for name in WordClusters._fields))
         try:
-            _check_table(table, len(vocabulary), facts["clusters"])
+            _check_table(table, len(vocabulary), config["clusters"])
         except InputError as error:
             raise ModelFolderError(f"{path}: {error}") from error
-        mixing, dimensions = read_mixed(tensors, facts["clusters"], facts["dimensions"], path)
-        return cls(vocabulary, table, dimensions, mixing, facts.get("max_active_dims"))
+        mixing, dimensions = read_mixed(tensors, config["clusters"], config["dimensions"], path)
+        return cls(vocabulary, table, dimensions, mixing, config.get("max_active_dims"))
 
     def _write(self, folder: Path) -> dict[str, Any]:
         scales = diagonal_scales(self.mixing)
@@ -194,14 +194,14 @@ class StaticLexiconEmbedder(Embedder):
         write_tensors(folder / _TENSORS, self.table._asdict() | mixing)
         write_vocabulary(folder, self.vocabulary)
         write_dimensions(folder / _TABLE, self._dimensions, scales)
-        facts = {"words": len(self.vocabulary), "clusters": self._clusters, "dimensions": len(self._dimensions)}
-        facts |= prefix_config(self.vocabulary)
-        return facts if self.max_active_dims is None else facts | {"max_active_dims": self.max_active_dims}
+        config = {"words": len(self.vocabulary), "clusters": self._clusters, "dimensions": len(self._dimensions)}
+        config |= prefix_config(self.vocabulary)
+        return config if self.max_active_dims is None else config | {"max_active_dims": self.max_active_dims}
 
     def _identity(self) -> dict[str, Any]:
         words = {"words": list(self.vocabulary.words), "subwords": self.vocabulary.subwords}
-        own = {**self.table._asdict(), "mixing": self.mixing, "max_active_dims": self.max_active_dims}
-        return {**words, **own, **prefix_config(self.vocabulary)}
+        table = {**self.table._asdict(), "mixing": self.mixing, "max_active_dims": self.max_active_dims}
+        return {**words, **table, **prefix_config(self.vocabulary)}
 
     def get_embedding_dimension(self) -> int:
         """Return the number of dimensions: of clusters, unless some were merged."""
@@ -217,9 +217,9 @@ class StaticLexiconEmbedder(Embedder):
         """Infinity: every word of a text is read."""
         return math.inf
 
-    def with_max_active_dims(self, most: int | None) -> Self:
-        """Return the same model with only the `most` largest coordinates of each text; None for all."""
-        return self._like(max_active_dims=most)
+    def with_max_active_dims(self, max_active_dims: int | None) -> Self:
+        """Return the same model with only the `max_active_dims` largest coordinates of each text; None for all."""
+        return self._like(max_active_dims=max_active_dims)
 
     def reweight(self, factors: Mapping[str, float]) -> Self:
         """Return a model in which some words count more or less: their weights are multiplied.
@@ -230,10 +230,10 @@ class StaticLexiconEmbedder(Embedder):
         Raises:
             InputError: a word is not in the vocabulary or given twice, or a factor is not between 0 and a million.
         """
-        times = np.ones(len(self.vocabulary), np.float32)
+        multipliers = np.ones(len(self.vocabulary), np.float32)
         for row, factor in self.vocabulary.factors(factors).items():
-            times[row] = factor
-        return self._like(table=WordClusters.of(self._all_rows().multiply(times[:, None])))
+            multipliers[row] = factor
+        return self._like(table=WordClusters.from_weights(self._all_rows().multiply(multipliers[:, None])))
 
     def firing_words(self, dimension: int | str, *, top_k: int = 10) -> list[tuple[str, float]]:
         """Return the words with the largest weights for a dimension, and these weights, largest first.
@@ -243,9 +243,9 @@ class StaticLexiconEmbedder(Embedder):
         """
         if top_k < 1:
             raise InputError(f"top_k is {top_k}; it must be at least 1")
-        number = self._dimensions.number(dimension)
+        index = self._dimensions.number(dimension)
         rows = self._all_rows()
-        weights = (rows if self.mixing is None else rows @ self.mixing).tocsc()[:, [number]].toarray().ravel()
+        weights = (rows if self.mixing is None else rows @ self.mixing).tocsc()[:, [index]].toarray().ravel()
         best = np.argsort(-weights, kind="stable")[:top_k]
         return [(shown_word(self.vocabulary.words[row]), float(weights[row])) for row in best if weights[row] > 0]
 
@@ -253,9 +253,9 @@ class StaticLexiconEmbedder(Embedder):
         return self.table.rows(np.arange(len(self.vocabulary)), self._clusters)
 
     def _like(self, **changes: Any) -> Self:
-        parts = {"mixing": self.mixing, "max_active_dims": self.max_active_dims, "dimensions": self._dimensions}
-        parts |= {"table": self.table, **changes}
-        return type(self)(self.vocabulary, **parts)
+        arguments = {"mixing": self.mixing, "max_active_dims": self.max_active_dims, "dimensions": self._dimensions}
+        arguments |= {"table": self.table, **changes}
+        return type(self)(self.vocabulary, **arguments)
 
     def _edited(self, edit: Edit) -> Self:
         used, mixing = after_edit(self.mixing, edit)
@@ -268,7 +268,7 @@ class StaticLexiconEmbedder(Embedder):
         """Return CSR float32 [texts, dimensions], rows of length 1 (or 0)."""
         if self._bulk is None:
             self._characters += sum(map(len, texts))
-            if self._characters <= _SMALL or native() is None:
+            if self._characters <= _COMPILE_MIN_CHARS or native() is None:
                 return self._encode_plainly(texts)
             from pellucid.static.bulk import BulkRows  # tokenizers takes a while to import
 
@@ -286,16 +286,16 @@ class StaticLexiconEmbedder(Embedder):
 
         k = self._clusters
         if self._kernel_table is None:
-            self._kernel_table = SparseTable([as_kernel_array(part) for part in self.table], k)
+            self._kernel_table = SparseTable([as_kernel_array(array) for array in self.table], k)
         table = self._kernel_table
-        parts = {-1: sparse.csr_matrix((0, k), dtype=np.float32)}
+        blocks = {-1: sparse.csr_matrix((0, k), dtype=np.float32)}
 
         def pool(first: int, rows: npt.NDArray[np.int32], ends: npt.NDArray[np.int32]) -> None:
             starts, columns, values = table.pool(rows, ends)
-            parts[first] = sparse.csr_matrix((values, columns, starts), shape=(len(ends), k))
+            blocks[first] = sparse.csr_matrix((values, columns, starts), shape=(len(ends), k))
 
         bulk.each_block(texts, pool, show_progress_bar=show_progress_bar)
-        return sparse.vstack([parts[first] for first in sorted(parts)], format="csr")
+        return sparse.vstack([blocks[first] for first in sorted(blocks)], format="csr")
 
     def _encode_plainly(self, texts: Sequence[str]) -> Any:
         """Encode `texts` as the method is defined; the compiled path must agree with this."""
@@ -307,12 +307,14 @@ class StaticLexiconEmbedder(Embedder):
 
     def _ask(self, texts: list[str], roles: list[Role]) -> list[Query]:
         def query(text: str, role: Role) -> Query:
-            read = _TextClusters(self, text)
+            words = _TextClusters(self, text)
 
             def coordinates() -> Any:
-                return sparse_units(read.sums.log1p(), self.mixing, self.max_active_dims).astype(np.float64)
+                return sparse_units(words.sums.log1p(), self.mixing, self.max_active_dims).astype(np.float64)
 
-            return Query(self, text, role, coordinates, known=lambda: (read.coverage, read.unknown), places=read.places)
+            return Query(
+                self, text, role, coordinates, known=lambda: (words.coverage, words.unknown), places=words.span_finder
+            )
 
         return list(map(query, texts, roles))
 
@@ -337,12 +339,12 @@ class _TextClusters:
     @property
     def coverage(self) -> Coverage:
         """How much of the text is known."""
-        vocabulary, partly = self._model.vocabulary, list[tuple[str, str, float]]()
+        vocabulary, partial = self._model.vocabulary, list[tuple[str, str, float]]()
         for word, row in zip(self._words, self._rows.tolist()):
             if row >= 0 and not vocabulary.has_row(word.text):
-                known = vocabulary.forms[row]
-                partly.append((word.text, shown_word(known), part_known(lowercase(word.text), known)))
-        return Coverage.of(int((self._rows >= 0).sum()), len(self._words), partly)
+                form = vocabulary.forms[row]
+                partial.append((word.text, shown_word(form), part_known(lowercase(word.text), form)))
+        return Coverage.of(int((self._rows >= 0).sum()), len(self._words), partial)
 
     @cached_property
     def _counted(self) -> tuple[npt.NDArray[np.int64], Any]:
@@ -359,31 +361,31 @@ class _TextClusters:
         weights = self._counted[1]
         return sparse.csr_matrix(np.ones((1, weights.shape[0])) @ weights)
 
-    def places(self) -> SpanFinder:
+    def span_finder(self) -> SpanFinder:
         """Return the function from a dimension to where the word is that fires it most."""
         rows, weights = self._counted
         by_cluster = weights.tocsc()
         source_of = strongest_source(self._model.mixing, np.log1p(np.asarray(weights.sum(axis=0)).ravel()))
 
-        def place(dimension: int) -> tuple[Span, ...]:
+        def find_spans(dimension: int) -> tuple[Span, ...]:
             source = source_of(dimension)
-            part = slice(by_cluster.indptr[source], by_cluster.indptr[source + 1])
-            if part.start == part.stop:
+            entries = slice(by_cluster.indptr[source], by_cluster.indptr[source + 1])
+            if entries.start == entries.stop:
                 return ()
-            row = rows[by_cluster.indices[part][np.argmax(by_cluster.data[part])]]
-            return tuple((word.start, word.end) for word, other in zip(self._words, self._rows) if other == row)
+            row = rows[by_cluster.indices[entries][np.argmax(by_cluster.data[entries])]]
+            return tuple((word.start, word.end) for word, word_row in zip(self._words, self._rows) if word_row == row)
 
-        return place
+        return find_spans
 
 
 def _check_table(table: WordClusters, words: int, clusters: int) -> None:
     """Check that a table is one of so many words and clusters: the compiled functions follow its numbers."""
     kinds = {"starts": np.int32, "clusters": np.int16, "weights": np.uint8, "scales": np.float32}
     sizes = (words + 1, table.weights.size, table.clusters.size, words)
-    for (name, part), size in zip(table._asdict().items(), sizes):
-        if part.dtype != kinds[name] or part.shape != (size,):
-            wanted = f"{np.dtype(kinds[name])} [{size}]"
-            raise InputError(f"{name!r} of the table is {part.dtype} {list(part.shape)}, expected {wanted}")
+    for (name, array), size in zip(table._asdict().items(), sizes):
+        if array.dtype != kinds[name] or array.shape != (size,):
+            expected = f"{np.dtype(kinds[name])} [{size}]"
+            raise InputError(f"{name!r} of the table is {array.dtype} {list(array.shape)}, expected {expected}")
     starts, used = table.starts, table.clusters
     if starts[0] != 0 or starts[-1] != len(used) or (starts[1:] < starts[:-1]).any():  # differences may overflow
         raise InputError(f"'starts' does not divide the table's {len(used)} entries among the words")

@@ -41,7 +41,7 @@ try:
 except ImportError as error:
     raise missing_extra(error.name or "torch", "torch") from error
 
-_OTHERS = "rng_state_"  # what each of several devices writes by itself, perhaps later
+_RNG_STATE_PREFIX = "rng_state_"  # what each of several devices writes by itself, perhaps later
 _OUT = -1e9  # a logit that is left out; -inf would make 0 * inf of what the teacher leaves out as well
 HEAD = "head.safetensors"
 """Where a checkpoint keeps centroids that are trained."""
@@ -127,39 +127,39 @@ class Collator:
     def __call__(self, chosen: Sequence[dict[str, Any]]) -> dict[str, Any]:
         """Return the features of some rows of one set."""
         name = chosen[0]["dataset_name"]
-        numbers = [item["number"] for item in chosen]
+        indices = [item["number"] for item in chosen]
         training_set = self.sets[name]
         make = self._candidates if isinstance(training_set, TrainingSet) else self._texts
-        return {"dataset_name": name, **make(training_set, numbers)}
+        return {"dataset_name": name, **make(training_set, indices)}
 
-    def _texts(self, texts: Any, numbers: list[int]) -> dict[str, Any]:
-        vectors = torch.tensor(np.asarray(texts.vectors[numbers], np.float32))
-        readings = self._reader.read([texts.texts[n] for n in numbers], instructed=True)
-        return {**self._features("text", readings), "label": vectors}
+    def _texts(self, texts: Any, indices: list[int]) -> dict[str, Any]:
+        vectors = torch.tensor(np.asarray(texts.vectors[indices], np.float32))
+        encodings = self._reader.read([texts.texts[n] for n in indices], instructed=True)
+        return {**self._features("text", encodings), "label": vectors}
 
-    def _candidates(self, rows: Any, numbers: list[int]) -> dict[str, Any]:
-        chosen = [rows.rows[n] for n in numbers]
+    def _candidates(self, rows: Any, indices: list[int]) -> dict[str, Any]:
+        chosen = [rows.rows[n] for n in indices]
         size = self._groups[rows.name]
-        drawn = [self._draw(row, n, size) for row, n in zip(chosen, numbers, strict=True)]
+        drawn = [self._draw(row, n, size) for row, n in zip(chosen, indices, strict=True)]
         texts = [text for group in drawn for text in group.texts]
         if rows.candidates_instructed:
-            read = self._read(texts, [row.prompt for row in chosen for _ in range(size)])
+            candidate_encodings = self._read(texts, [row.prompt for row in chosen for _ in range(size)])
         else:
-            read = self._reader.read(texts, instructed=False)
-        positives = [torch.tensor([_number(text) for text in row.pos]) for row in chosen]
+            candidate_encodings = self._reader.read(texts, instructed=False)
+        positives = [torch.tensor([_text_hash(text) for text in row.pos]) for row in chosen]
         longest = max(map(len, positives))
         return {
             **self._features("query", self._read([row.query for row in chosen], [row.prompt for row in chosen])),
             "query_positives": torch.stack([torch.cat([p, p[:1].expand(longest - len(p))]) for p in positives]),
-            **self._features("candidate", read),
-            "candidate_number": torch.tensor([_number(text) for text in texts]),
+            **self._features("candidate", candidate_encodings),
+            "candidate_number": torch.tensor([_text_hash(text) for text in texts]),
             "candidate_filler": torch.tensor([n >= group.used for group in drawn for n in range(size)]),
             "label": torch.tensor([group.scores for group in drawn], dtype=torch.float32),
         }
 
-    def _draw(self, row: TrainingRow, number: int, size: int) -> _Group:
+    def _draw(self, row: TrainingRow, index: int, size: int) -> _Group:
         """Return one of the row's positives and some of its negatives, the same for the same seed, epoch and row."""
-        random = np.random.default_rng([self.seed, self.epoch, number])
+        random = np.random.default_rng([self.seed, self.epoch, index])
         positive = int(random.integers(len(row.pos)))
         negatives = random.permutation(len(row.neg))[: size - 1].tolist()
         texts = [row.pos[positive], *(row.neg[n] for n in negatives)]
@@ -170,22 +170,22 @@ class Collator:
         return _Group([*texts, *[filler] * (size - len(texts))], scores, len(texts))
 
     def _read(self, texts: Sequence[str], prompts: Sequence[str]) -> list[Encoding]:
-        """Return the readings of texts with their prompts; without one, with the model's own instruction."""
-        read: dict[int, Encoding] = {}
+        """Return the encodings of texts with their prompts; without one, with the model's own instruction."""
+        encoding_by_index: dict[int, Encoding] = {}
         for prompt in dict.fromkeys(prompts):
-            places = [n for n, other in enumerate(prompts) if other == prompt]
-            readings = self._reader.read([texts[n] for n in places], instructed=True, instruction=prompt or None)
-            read.update(zip(places, readings, strict=True))
-        return [read[n] for n in range(len(texts))]
+            indices = [n for n, text_prompt in enumerate(prompts) if text_prompt == prompt]
+            encodings = self._reader.read([texts[n] for n in indices], instructed=True, instruction=prompt or None)
+            encoding_by_index.update(zip(indices, encodings, strict=True))
+        return [encoding_by_index[n] for n in range(len(texts))]
 
-    def _features(self, column: str, readings: Sequence[Encoding]) -> dict[str, torch.Tensor]:
-        """Return the readings as tensors, padded on the right, under names that the trainer takes for one column."""
-        self._read_texts += len(readings)
-        self._cut += sum(reading.cut > 0 for reading in readings)
-        ids, mask, own = padded(readings, self._padding)
-        last = torch.tensor([reading.last for reading in readings])
-        parts = {"input_ids": ids, "attention_mask": mask, "own": own, "last": last}
-        return {f"{column}_{name}": part for name, part in parts.items()}
+    def _features(self, column: str, encodings: Sequence[Encoding]) -> dict[str, torch.Tensor]:
+        """Return the encodings as tensors, padded on the right, under names that the trainer takes for one column."""
+        self._read_texts += len(encodings)
+        self._cut += sum(encoding.cut > 0 for encoding in encodings)
+        ids, mask, text_mask = padded(encodings, self._padding)
+        last = torch.tensor([encoding.last for encoding in encodings])
+        features = {"input_ids": ids, "attention_mask": mask, "own": text_mask, "last": last}
+        return {f"{column}_{name}": part for name, part in features.items()}
 
     def warn_of_cut(self) -> None:
         """Warn of texts that were longer than the model reads."""
@@ -196,7 +196,7 @@ class Collator:
             )
 
 
-def _number(text: str) -> int:
+def _text_hash(text: str) -> int:
     """Return a hash of 63 bits of a text, the same in every process."""
     return int.from_bytes(hashlib.blake2b(text.encode("utf-8", "replace"), digest_size=8).digest(), "big") >> 1
 
@@ -209,11 +209,11 @@ class InBatchCandidates(NamedTuple):
 
 
 def excluded_candidates(
-    texts: torch.Tensor, fillers: torch.Tensor, positives: torch.Tensor, own: torch.Tensor
+    texts: torch.Tensor, fillers: torch.Tensor, positives: torch.Tensor, own_positive: torch.Tensor
 ) -> torch.Tensor:
-    """Return bool [B, N], texts [N] that belong to a row (positives [B, P]) or are fillers; its `own` [B] is left."""
-    known = torch.stack([torch.isin(texts, row) for row in positives]) | fillers
-    return known.scatter(1, own[:, None], False)
+    """Return bool [B, N]: texts [N] of a row (positives [B, P]) or fillers, without its `own_positive` [B]."""
+    excluded = torch.stack([torch.isin(texts, row) for row in positives]) | fillers
+    return excluded.scatter(1, own_positive[:, None], False)
 
 
 def candidate_loss(
@@ -238,16 +238,16 @@ def candidate_loss(
     cosines = queries @ texts.t() / temperature
     cosines = cosines.masked_fill(candidates.excluded, _OUT)
     rows = torch.arange(first, first + len(queries), device=queries.device)
-    own = rows[:, None] * group + torch.arange(group, device=queries.device)
-    own_cosines = cosines.gather(1, own)
+    own_columns = rows[:, None] * group + torch.arange(group, device=queries.device)
+    own_cosines = cosines.gather(1, own_columns)
     if in_batch:
-        loss = functional.cross_entropy(cosines, own[:, 0])
+        loss = functional.cross_entropy(cosines, own_columns[:, 0])
     else:
         loss = functional.cross_entropy(own_cosines, torch.zeros_like(rows))
-    out = candidates.excluded.gather(1, own)
-    scored = (torch.isfinite(candidates.scores) | out).all(dim=1) & ((~out).sum(dim=1) > 1)
+    excluded = candidates.excluded.gather(1, own_columns)
+    scored = (torch.isfinite(candidates.scores) | excluded).all(dim=1) & ((~excluded).sum(dim=1) > 1)
     if distillation and bool(scored.any()):
-        teacher = candidates.scores.masked_fill(out, _OUT)[scored].log_softmax(dim=1)
+        teacher = candidates.scores.masked_fill(excluded, _OUT)[scored].log_softmax(dim=1)
         student = own_cosines[scored].log_softmax(dim=1)
         loss = loss + distillation * functional.kl_div(student, teacher, reduction="sum", log_target=True) / len(
             queries
@@ -267,13 +267,13 @@ class _Cached(CachedLossMixin, torch.nn.Module):  # type: ignore[misc, unused-ig
     def forward(self, sentence_features: Any, labels: torch.Tensor) -> torch.Tensor:
         """Return the loss of a batch as the collator makes it."""
         columns = list(sentence_features)
-        facts = self.facts(columns, labels)
+        targets = self.targets(columns, labels)
         if self.uses_gradient_cache:
-            loss: torch.Tensor = self.forward_cached(columns, facts)
+            loss: torch.Tensor = self.forward_cached(columns, targets)
             return loss
-        return self.calculate_loss([[self.model(column)["sentence_embedding"]] for column in columns], facts)
+        return self.calculate_loss([[self.model(column)["sentence_embedding"]] for column in columns], targets)
 
-    def facts(self, columns: list[dict[str, Any]], labels: torch.Tensor) -> Any:
+    def targets(self, columns: list[dict[str, Any]], labels: torch.Tensor) -> Any:
         """Return what the loss depends on besides the embeddings."""
         return labels
 
@@ -288,7 +288,7 @@ class _Cached(CachedLossMixin, torch.nn.Module):  # type: ignore[misc, unused-ig
             loss = loss.detach()
         return loss
 
-    def value(self, embeddings: list[torch.Tensor], facts: Any) -> torch.Tensor:
+    def value(self, embeddings: list[torch.Tensor], targets: Any) -> torch.Tensor:
         """Return the loss of whole columns of embeddings."""
         raise NotImplementedError
 
@@ -303,24 +303,24 @@ class CandidateLoss(_Cached):
         super().__init__(model, chunk)
         self.temperature, self.in_batch, self.distillation = temperature, in_batch, distillation
 
-    def facts(self, columns: list[dict[str, Any]], labels: torch.Tensor) -> Any:
+    def targets(self, columns: list[dict[str, Any]], labels: torch.Tensor) -> Any:
         """Return the teacher's scores, and what tells which candidates are negatives."""
         queries, texts = columns
         return labels, queries["positives"], texts["number"], texts["filler"]
 
-    def value(self, embeddings: list[torch.Tensor], facts: Any) -> torch.Tensor:
+    def value(self, embeddings: list[torch.Tensor], targets: Any) -> torch.Tensor:
         """Return `candidate_loss` of query and candidate embeddings."""
-        (queries, texts), (scores, positives, numbers, fillers) = embeddings, facts
+        (queries, texts), (scores, positives, numbers, fillers) = embeddings, targets
         first = 0
         if get_world_size() > 1 and self.in_batch:
             first = get_rank() * len(queries)
             texts = all_gather_with_grad(texts)
             numbers, fillers = all_gather(numbers), all_gather(fillers)
-        own = (torch.arange(len(queries), device=queries.device) + first) * scores.shape[1]
+        own_positive = (torch.arange(len(queries), device=queries.device) + first) * scores.shape[1]
         return candidate_loss(
             queries,
             texts,
-            InBatchCandidates(excluded_candidates(numbers, fillers, positives, own), scores),
+            InBatchCandidates(excluded_candidates(numbers, fillers, positives, own_positive), scores),
             temperature=self.temperature,
             in_batch=self.in_batch,
             distillation=self.distillation,
@@ -336,9 +336,9 @@ class SimilarityLoss(_Cached):
         super().__init__(model, chunk)
         self.temperature = temperature
 
-    def value(self, embeddings: list[torch.Tensor], facts: Any) -> torch.Tensor:
+    def value(self, embeddings: list[torch.Tensor], targets: Any) -> torch.Tensor:
         """Return the cross-entropy between rows of the two cosine matrices, diagonals left out."""
-        return similarity_loss(embeddings[0], functional.normalize(facts.float(), dim=1), self.temperature)
+        return similarity_loss(embeddings[0], functional.normalize(targets.float(), dim=1), self.temperature)
 
 
 class LexiconTrainer(SentenceTransformerTrainer):  # type: ignore[misc, unused-ignore]
@@ -407,7 +407,8 @@ class Watch(TrainerCallback):  # type: ignore[misc, unused-ignore]
 
 def _note_checkpoint(work: WorkFolder, folder: Path) -> None:
     """Add a checkpoint that was just written to the state, and remove those that are deleted."""
-    known = {name: files for name, files in work.facts.get("checkpoints", {}).items() if (work.path / name).is_dir()}
-    files = [path for path in sorted(folder.iterdir()) if path.is_file() and not path.name.startswith(_OTHERS)]
-    known[folder.name] = {path.name: checksum(path) for path in files}
-    work.commit({"checkpoints": known})
+    stored = work.facts.get("checkpoints", {})
+    checkpoints = {name: digests for name, digests in stored.items() if (work.path / name).is_dir()}
+    paths = (path for path in sorted(folder.iterdir()) if path.is_file())
+    checkpoints[folder.name] = {p.name: checksum(p) for p in paths if not p.name.startswith(_RNG_STATE_PREFIX)}
+    work.commit({"checkpoints": checkpoints})

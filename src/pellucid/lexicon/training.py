@@ -134,7 +134,7 @@ def train_lexicon(
     settings = settings or TrainingSettings()
     named = _checked(model, sets, settings)
     with run_folder(output_dir) as work:
-        claim(work, model, named, asdict(settings))
+        bind_run(work, model, named, asdict(settings))
         from pellucid.lexicon.trainer import HEAD, Collator, LexiconModule
 
         collator = Collator(model, named, settings.group_size, settings.seed)
@@ -161,8 +161,8 @@ def train_module(
     """Train a module to the end, from the last checkpoint in `work`, and write the result to `work.path / TRAINED`."""
     last = last_checkpoint(work)
     if (done := work.facts.get(TRAINED)) and (work.path / TRAINED).is_dir():
-        for name, known in done.items():
-            work.prove(work.path / TRAINED / name, known)
+        for name, digest in done.items():
+            work.prove(work.path / TRAINED / name, digest)
         return  # the trainer would take one more step
     trainer = _trainer(module, collator, work, settings, progress)
     trainer.train(resume_from_checkpoint=None if last is None else str(last))
@@ -313,9 +313,12 @@ def _take_over(adapted: Any, folder: Path, settings: TrainingSettings) -> None:
     from peft import set_peft_model_state_dict
 
     config, tensors = read_adapter(folder)
-    wanted, known = {"r": settings.rank, "lora_alpha": settings.alpha}, {n: config.get(n) for n in ("r", "lora_alpha")}
-    if known != wanted or not _is_plain((config, tensors)):
-        raise InputError(f"the adapter in {folder} has {known}; to start from it, train with rank and alpha like these")
+    requested = {"r": settings.rank, "lora_alpha": settings.alpha}
+    stored = {name: config.get(name) for name in requested}
+    if stored != requested or not _is_plain((config, tensors)):
+        raise InputError(
+            f"the adapter in {folder} has {stored}; to start from it, train with rank and alpha like these"
+        )
     loaded = set_peft_model_state_dict(adapted, tensors)
     missing = [name for name in loaded.missing_keys if ".lora_" in name]
     if loaded.unexpected_keys or missing:
@@ -323,10 +326,10 @@ def _take_over(adapted: Any, folder: Path, settings: TrainingSettings) -> None:
         raise InputError(f"the adapter in {folder} is of another transformer: {name} is in only one of them")
 
 
-def _checkpoint_states(transformer: Any, wanted: bool) -> None:
+def _checkpoint_states(transformer: Any, enabled: bool) -> None:
     """Keep states for the backward pass, or compute them twice; transformers has a new name for this."""
     kind = "activation" if hasattr(transformer, "activation_checkpointing_enable") else "gradient"
-    if wanted:
+    if enabled:
         enable = getattr(transformer, f"{kind}_checkpointing_enable")
         enable(**{f"{kind}_checkpointing_kwargs": {"use_reentrant": False}})
     else:
@@ -337,9 +340,9 @@ def trained_model(model: LexiconEmbedder, folder: Path, head: str | None) -> Lex
     """Return a copy of the model with the adapter in `folder`, and the centroids in its file `head` if one is named."""
     from safetensors.torch import load_file
 
-    merged, kept = merge_adapter(copy.deepcopy(model.backbone.model), folder)
+    merged, new_adapter = merge_adapter(copy.deepcopy(model.backbone.model), folder)
     earlier = model.backbone.adapter
-    adapter = kept if earlier is None else stacked(earlier, kept)
+    adapter = new_adapter if earlier is None else stack_adapters(earlier, new_adapter)
     backbone = replace(model.backbone, model=merged.eval(), adapter=adapter)
     clusters = model.clusters
     if head is not None:
@@ -347,23 +350,23 @@ def trained_model(model: LexiconEmbedder, folder: Path, head: str | None) -> Lex
     return LexiconEmbedder(backbone, clusters, model.settings, bias=model.bias)
 
 
-def stacked(first: Adapter, second: Adapter) -> Adapter | None:
+def stack_adapters(first: Adapter, second: Adapter) -> Adapter | None:
     """Return one adapter that does what two do one after the other, None where one is not a plain low-rank adapter."""
     # s1 B1 A1 + s2 B2 A2 = [s1 B1, s2 B2] [A1; A2]. Without one the model can be saved whole and not by name.
     import torch
 
     if not (_is_plain(first) and _is_plain(second)):
         return None
-    parts, tensors = (first, second), {}
-    ranks = [int(config["r"]) for config, _ in parts]
-    layers = sorted({name.removesuffix(_DOWN) for _, known in parts for name in known if name.endswith(_DOWN)})
+    adapters, tensors = (first, second), {}
+    ranks = [int(config["r"]) for config, _ in adapters]
+    layers = sorted({name.removesuffix(_DOWN) for _, weights in adapters for name in weights if name.endswith(_DOWN)})
     for layer in layers:
-        shaped = next(known for _, known in parts if layer + _DOWN in known)
-        width, height = shaped[layer + _DOWN].shape[1], shaped[layer + _UP].shape[0]
+        shaped_weights = next(weights for _, weights in adapters if layer + _DOWN in weights)
+        width, height = shaped_weights[layer + _DOWN].shape[1], shaped_weights[layer + _UP].shape[0]
         downs, ups = [], []
-        for (config, known), rank in zip(parts, ranks, strict=True):
+        for (config, weights), rank in zip(adapters, ranks, strict=True):
             root = math.sqrt(rank) if config.get("use_rslora") else rank
-            down, up = known.get(layer + _DOWN), known.get(layer + _UP)
+            down, up = weights.get(layer + _DOWN), weights.get(layer + _UP)
             downs.append(torch.zeros(rank, width) if down is None else down.float())
             ups.append(torch.zeros(height, rank) if up is None else up.float() * (config["lora_alpha"] / root))
         tensors[layer + _DOWN], tensors[layer + _UP] = torch.cat(downs), torch.cat(ups, dim=1).contiguous()
@@ -384,7 +387,7 @@ def _is_plain(adapter: Adapter) -> bool:
     )
 
 
-def claim(work: WorkFolder, model: LexiconEmbedder, sets: Mapping[str, Any], settings: Mapping[str, Any]) -> None:
+def bind_run(work: WorkFolder, model: LexiconEmbedder, sets: Mapping[str, Any], settings: Mapping[str, Any]) -> None:
     """Record in the folder what the run was asked for, after checking that it is not another run's."""
     start = settings["adapter"]
     files = [] if start is None else sorted(Path(start).glob("adapter_*"))
@@ -418,6 +421,6 @@ def last_checkpoint(work: WorkFolder) -> Path | None:
     if not checkpoints:
         return None
     newest: str = max(checkpoints, key=lambda name: int(name.removeprefix("checkpoint-")))
-    for name, known in checkpoints[newest].items():
-        work.prove(work.path / newest / name, known)
+    for name, digest in checkpoints[newest].items():
+        work.prove(work.path / newest / name, digest)
     return work.path / newest

@@ -86,8 +86,8 @@ class TrainingRow:
             return
         for name, texts, scores in (("pos", self.pos, self.pos_scores), ("neg", self.neg, self.neg_scores)):
             if scores is None or len(scores) != len(texts):
-                found = "none" if scores is None else len(scores)
-                raise RowError(f"'{name}_scores' and {name!r} do not match: {found} for {len(texts)} texts")
+                n_scores = "none" if scores is None else len(scores)
+                raise RowError(f"'{name}_scores' and {name!r} do not match: {n_scores} for {len(texts)} texts")
             for score in scores:
                 if isinstance(score, bool) or not isinstance(score, (int, float)) or not math.isfinite(score):
                     raise RowError(f"'{name}_scores' holds {score!r:.40}, which is not a finite number")
@@ -190,11 +190,11 @@ def read_training_sets(paths: str | os.PathLike[str] | Iterable[str | os.PathLik
 
 def _read_file(path: Path) -> tuple[list[TrainingRow], list[str]]:
     rows, problems = [], []
-    for place, value in _raw_rows(path):
+    for location, value in _raw_rows(path):
         try:
             rows.append(_as_row(value))
         except (RowError, CorpusError) as error:
-            problems.append(f"{path}, {place}: {error}")
+            problems.append(f"{path}, {location}: {error}")
     more = [f"and {len(problems) - _SHOWN} more"] if len(problems) > _SHOWN else []
     shown = "\n  ".join([*problems[:_SHOWN], *more])
     if not rows:
@@ -210,8 +210,8 @@ def _raw_rows(path: Path) -> Iterator[tuple[str, Any]]:
     if not path.name.lower().endswith(_ENDINGS):
         raise CorpusError(f"cannot tell the format of {path}; training rows are read from .jsonl, .gz, .xz or .parquet")
     if path.suffix.lower() == ".parquet":
-        known = TrainingRow.__dataclass_fields__
-        rows = parquet_rows(path, lambda schema: [name for name in schema.names if name in known])
+        fields = TrainingRow.__dataclass_fields__
+        rows = parquet_rows(path, lambda schema: [name for name in schema.names if name in fields])
         yield from ((f"row {number}", row) for number, row in enumerate(rows, 1))
         return
     for number, line in enumerate(read_lines(path, "training file"), 1):
@@ -239,22 +239,22 @@ def _as_row(value: Any) -> TrainingRow:
 
 
 def _listed(value: dict[str, Any], name: str) -> tuple[Any, ...]:
-    found = value.get(name) or []
-    if isinstance(found, str):
-        return (found,)
-    if not isinstance(found, list):
-        raise RowError(f"{name!r} is {found!r:.40}, which is not a list of texts")
-    return tuple(found)
+    texts = value.get(name) or []
+    if isinstance(texts, str):
+        return (texts,)
+    if not isinstance(texts, list):
+        raise RowError(f"{name!r} is {texts!r:.40}, which is not a list of texts")
+    return tuple(texts)
 
 
-def _scores(value: dict[str, Any], name: str, others: Any) -> tuple[Any, ...] | None:
+def _scores(value: dict[str, Any], name: str, other_scores: Any) -> tuple[Any, ...] | None:
     """Return a list of scores, empty where a row without negatives leaves theirs out, or None without scores."""
-    found = value.get(name)
-    if found is None or (found == [] and not others):
-        return () if others and not value.get(name.removesuffix("_scores")) else None
-    if not isinstance(found, list):
-        raise RowError(f"{name!r} is {found!r:.40}, which is not a list of numbers")
-    return tuple(found)
+    scores = value.get(name)
+    if scores is None or (scores == [] and not other_scores):
+        return () if other_scores and not value.get(name.removesuffix("_scores")) else None
+    if not isinstance(scores, list):
+        raise RowError(f"{name!r} is {scores!r:.40}, which is not a list of numbers")
+    return tuple(scores)
 
 
 def write_rows(path: str | os.PathLike[str], rows: Iterable[TrainingRow], *, overwrite: bool = False) -> None:
@@ -271,7 +271,7 @@ def write_rows(path: str | os.PathLike[str], rows: Iterable[TrainingRow], *, ove
     """
     if not overwrite:
         check_vacant(Path(path), "give overwrite=True to replace it")
-    with writing(path) as aside, open(aside, "w", encoding="utf-8") as lines:
+    with writing(path) as tmp_path, open(tmp_path, "w", encoding="utf-8") as lines:
         for row in rows:
             lines.write(json.dumps(asdict(row), ensure_ascii=False) + "\n")
 
@@ -334,11 +334,13 @@ def mine_negatives(
         output_format="triplet",
         verbose=False,
     )
-    found: dict[str, dict[str, None]] = {}
+    negatives: dict[str, dict[str, None]] = {}
     for triplet in mined:
-        found.setdefault(triplet["query"], {})[triplet["negative"]] = None
+        negatives.setdefault(triplet["query"], {})[triplet["negative"]] = None
     return [
-        replace(row, neg=tuple(found[row.query]), pos_scores=None, neg_scores=None) if row.query in found else row
+        row
+        if row.query not in negatives
+        else replace(row, neg=tuple(negatives[row.query]), pos_scores=None, neg_scores=None)
         for row in rows
     ]
 
@@ -368,8 +370,8 @@ def score_rows(
     scored, start = [], 0
     for row in rows:
         middle, end = start + len(row.pos), start + len(row.pos) + len(row.neg)
-        of_pos, of_neg = tuple(scores[start:middle].tolist()), tuple(scores[middle:end].tolist())
-        scored.append(replace(row, pos_scores=of_pos, neg_scores=of_neg))
+        pos_scores, neg_scores = tuple(scores[start:middle].tolist()), tuple(scores[middle:end].tolist())
+        scored.append(replace(row, pos_scores=pos_scores, neg_scores=neg_scores))
         start = end
     return scored
 
@@ -379,7 +381,7 @@ def _cosines(pairs: Sequence[tuple[str, str]], encoder: Embedder) -> npt.NDArray
     vectors = []
     sides: dict[Role, list[str]] = {"query": [query for query, _ in pairs], "document": [text for _, text in pairs]}
     for role, texts in sides.items():
-        number = {text: n for n, text in enumerate(dict.fromkeys(texts))}
-        vectors.append(unit_vectors(encoder, list(number), role=role)[[number[text] for text in texts]])
+        index_by_text = {text: n for n, text in enumerate(dict.fromkeys(texts))}
+        vectors.append(unit_vectors(encoder, list(index_by_text), role=role)[[index_by_text[text] for text in texts]])
     cosines: npt.NDArray[np.float64] = np.einsum("ij,ij->i", vectors[0].astype(np.float64), vectors[1])
     return cosines
