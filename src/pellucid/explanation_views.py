@@ -332,7 +332,7 @@ class ExplanationViews(Shown):
             yield "The score is negative, so the rows that lower it have the positive shares."
         if self.measurement is not None:
             n_texts, error = self.measurement
-            how = f"the standard error of what a word adds is {error:.4f}" if error else "nothing was drawn at random"
+            how = f"the standard error of what a word adds is {error:.4f}" if error else "no sampling error"
             yield f"Measured by leaving words out: {counted(n_texts, 'text')} read, {how}."
 
     def _context_warning(self) -> str:

@@ -42,6 +42,17 @@ class Terms(NamedTuple):
     measurement: Measurement | None = None  # how the values were measured, where that is by leaving words out
 
 
+def scaled_terms(terms: Terms, factor: float) -> Terms:
+    """Return terms times a factor: those of a part of a score that counts as much."""
+    measured, score = terms.measurement, terms.score
+    if measured is not None:
+        measured = measured._replace(standard_error=abs(factor) * measured.standard_error)
+    return terms._replace(
+        values=terms.values * factor, marks=terms.marks * factor, measurement=measured,
+        score=None if score is None else score * factor,
+    )  # fmt: skip
+
+
 REMAINDER_ROW = Row(REMAINDER, (REMAINDER,), 0.0, 0.0, key=(REMAINDER,), kind=REMAINDER)
 NO_TERMS = Terms(np.zeros(0), lambda number: Row("", (), 0.0, 0.0))
 

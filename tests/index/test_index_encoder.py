@@ -147,3 +147,36 @@ def test_too_few_passages_and_other_models_are_named(tmp_path, fruit):
             index.fit_reasons()
         with pytest.raises(InputError, match=r"the part 'fruit' is no encoder; .*: dense"):
             index.fit_reasons("fruit")
+
+
+def test_a_hit_is_measured_on_request_and_what_is_exact_stays(tmp_path):
+    encoder = Encoder()
+    with made(tmp_path / "index", encoder) as index:
+        index.fit_reasons(table=table())
+        hits = index.search(QUERY, 3)
+        calls = encoder.calls
+        assert hits[0].explain().measurement is None and encoder.calls == calls
+        for hit in hits:
+            why = hit.measured()
+            assert why.score == hit.score and why.exact
+            assert sum(row.contribution for row in why.rows) == pytest.approx(hit.score, abs=1e-6)
+            assert why.measurement.n_texts > 2 and CONTEXT not in {row.kind for row in why.rows}
+            exact = {row.key: row.contribution for row in why.rows if row.key[0] == "bm25"}
+            assert exact == {key: value for key, value in rows_of(hit).items() if key[0] == "bm25"}
+        assert encoder.calls - calls == 4  # the query once, and each hit
+        again = hits.measured()
+        assert [hit.explain() for hit in again] == [hit.measured() for hit in hits] and encoder.calls - calls == 4
+        assert [hit.id for hit in again] == [hit.id for hit in hits] and "dense: " in str(again.why(1, 2).rows[0].name)
+        assert again.to_dict()["hits"][0]["score"] == hits[0].score
+        weighted = index.search(QUERY, 1, word_weights={WORDS[0]: 0.2})
+        with pytest.raises(InputError, match="word_weights"):
+            weighted[0].measured()
+        other = index.search(QUERY, 1, word_weights={WORDS[5]: 0.2})
+        assert other[0].measured().score == other[0].score
+
+
+def test_a_function_without_fitted_reasons_can_be_measured(tmp_path):
+    with made(tmp_path / "index", Encoder(), bm25=False) as index:
+        (hit,) = index.search(QUERY, 1)
+        assert {row.kind for row in hit.explain().rows} == {EMBEDDING}
+        assert {row.kind for row in hit.measured().rows} == {WORD_PAIR, SHARED}

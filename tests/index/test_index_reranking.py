@@ -157,3 +157,49 @@ def test_a_cross_encoder_of_sentence_transformers(index):
     pairs = [("apple pear", f"{hit.title}\n{hit.text}") for hit in hits]
     assert [hit.score for hit in hits] == pytest.approx(model.predict(pairs).tolist(), abs=1e-5)
     assert "CrossEncoder" in hits[0].explain().rows[0].name
+
+
+def words_and_order(query, texts):
+    """A score in which words act on each other: a pear counts twice behind an apple, and nothing else counts."""
+    return [2.0 * ("apple and a pear" in text) + 0.5 * ("Title" in text) - 1 for text in texts]
+
+
+@pytest.mark.parametrize("share", [0.25, 1.0])
+def test_the_score_of_a_reranker_is_measured_over_the_words_of_the_passage(index, share):
+    index.delete([name for name in TEXTS if name not in ("d1", "d2")])
+    weights = {**{part: (1 - share) * value for part, value in index.weights.items()}, "rerank": share}
+    hits = index.search("apple pear", 2, rerank=words_and_order, weights=weights if share < 1 else None)
+    for hit in hits:
+        why = hit.measured()
+        assert why.score == hit.score
+        rows = {row.name: row for row in why.rows if row.name.startswith("rerank: ")}
+        assert sum(row.contribution for row in why.rows) == pytest.approx(hit.score, abs=1e-6)
+        assert sum(row.contribution for row in rows.values()) == pytest.approx(hit.parts["rerank"])
+        empty = rows.pop("rerank: the score of an empty passage")
+        assert empty.contribution == pytest.approx(-share) and not empty.spans2
+        assert rows["rerank: Title"].contribution == pytest.approx(0.5 * share)
+        assert rows["rerank: kind"].contribution == pytest.approx(0)
+        phrase = sum(rows[f"rerank: {word}"].contribution for word in ("apple", "and", "a", "pear"))
+        assert phrase == pytest.approx(2 * share)
+        assert {why.text2[slice(*row.spans2[0])] for row in rows.values()} >= {"Title", "apple", "pear"}
+        assert sum(group.contribution for group in why.groups()) == pytest.approx(hit.score, abs=1e-6)
+        assert hit.explain().measurement is None and why.measurement.n_texts > 10
+
+
+def test_a_reranker_reads_what_a_measurement_needs_in_one_call(index):
+    calls = []
+
+    def counted(query, texts):
+        calls.append(list(texts))
+        return words_and_order(query, texts)
+
+    (hit,) = index.search("apple pear", 1, rerank=counted)
+    why = hit.measured()
+    assert len(calls) == 2 and len(calls[1]) == len(set(calls[1])) == why.measurement.n_texts and "" in calls[1]
+    assert hit.measured() == why and len(calls) == 2
+
+
+def test_a_reranker_that_fails_on_a_shortened_passage_is_named(index):
+    (hit,) = index.search("apple pear", 1, rerank=lambda query, texts: [math.nan if not t else 1.0 for t in texts])
+    with pytest.raises(InputError, match="gave nan for a passage without some words"):
+        hit.measured()

@@ -248,6 +248,7 @@ def search(
     reasons: Annotated[int, typer.Option(min=0, help="Reasons to show for each hit.")] = 3,
     rows: Annotated[bool, typer.Option("--rows", help="Show rows as reasons, such as pairs of words.")] = False,
     why: Annotated[int | None, typer.Option(min=1, help="Say what sets this hit apart from the others.")] = None,
+    measure: Annotated[bool, typer.Option("--measure", help="Measure reasons by leaving out words.")] = False,
     json: JsonOption = False,
     open: OpenOption = False,
 ) -> None:
@@ -257,6 +258,10 @@ def search(
     apart. Every score is a sum; below a document are the phrases of the query with those
     that they match, and what they add, or with --rows the largest terms. The words with
     the largest parts are marked. Without a query, questions are read until an empty line.
+
+    The reasons of an encoder are estimated from the stored vectors. --measure encodes the
+    query and each hit again without some of their words, up to 139 texts for each, and
+    shows the standard error.
 
     Conditions are of the form FIELD>=VALUE, with >=, <=, >, <, = or !=, and all must hold.
     A value is a number where the field holds numbers, and a string where it holds strings;
@@ -268,6 +273,7 @@ def search(
       pellucid search my-index "interest rates" --where "day>=2024-05-31" --where lang!=de
       pellucid search my-index "interest rates" --where "year>=2015" --weight bm25=1
       pellucid search my-index "interest rates" --why 1
+      pellucid search my-index "interest rates" --top-k 3 --measure
       pellucid search my-index < queries.txt --json > hits.jsonl
     """
     if open:
@@ -280,6 +286,7 @@ def search(
     with _open(folder) as opened:
         for one in [query] if query is not None else _questions():
             found = opened.search(one, top_k, where=conditions, weights=weights, min_score=min_score)
+            found = found.measured() if measure else found
             if why is not None:
                 show(found.why(why), json, rows=rows)
             elif json:
@@ -411,7 +418,11 @@ def _show(found: Hits, reasons: int, *, rows: bool) -> None:
         lines = [heading, Text("     ").append_text(_marked(hit, brackets=not console.is_terminal))]
         terms = hit.reasons.top(reasons) if rows else hit.lines(reasons)
         named = [f"{visible(term.name)} {term.contribution:+.3f}" for term in terms]
-        for line in [*lines, Text("     " + "; ".join(named), style="dim")] if named else lines:
+        lines += [Text("     " + "; ".join(named), style="dim")] if named else []
+        if measured := hit.explain().measurement:
+            how = f"measured: {measured.n_texts:,} texts read, standard error of a word {measured.standard_error:.4f}"
+            lines.append(Text("     " + how, style="dim"))
+        for line in lines:
             console.print(line, soft_wrap=not console.is_terminal)
     if len(found) and not (found.exact or found.reranked):
         console.print("better ones may have been missed", style="dim")

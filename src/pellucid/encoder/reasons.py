@@ -20,7 +20,7 @@ from pellucid.embeddings import Role
 from pellucid.encoder.tokenized import TokenizedText
 from pellucid.encoder.vectors import at_length_1
 from pellucid.forks import cached_property
-from pellucid.query import NO_TERMS, REMAINDER_ROW, Floats, Integers, Query, StoredVector, Terms
+from pellucid.query import NO_TERMS, REMAINDER_ROW, Floats, Integers, Query, StoredVector, Terms, scaled_terms
 from pellucid.rows import CONTEXT, SHARED, Measurement, PairTable, Row
 from pellucid.static.words import check_pair_count
 from pellucid.text import JOINER, Coverage, Span
@@ -190,10 +190,7 @@ class EncoderQuery(Query):
                 def row(term: int) -> Row:
                     return terms.row(term) if term < len(terms.values) else REMAINDER_ROW
 
-            measured = terms.measurement
-            if measured is not None:
-                measured = measured._replace(standard_error=abs(weight) * measured.standard_error)
-            return Terms(values * weight, row, marks * weight, spans, measurement=measured)
+            return scaled_terms(Terms(values, row, marks, spans, measurement=terms.measurement), weight)
 
         return products
 

@@ -10,6 +10,7 @@ from typing import Any, ClassVar, NamedTuple, overload
 import numpy as np
 
 from pellucid.analysis.ranking import WhyAbove
+from pellucid.encoder.measured import passage_terms
 from pellucid.errors import InputError, check_integer
 from pellucid.explanation import Explanation
 from pellucid.explanation_views import GROUPS
@@ -17,7 +18,7 @@ from pellucid.forks import cached_property
 from pellucid.grouping import Group
 from pellucid.index.reasons import Reasons
 from pellucid.index.settings import BM25, Weights, checked_weights
-from pellucid.query import Terms
+from pellucid.query import Floats, Terms, scaled_terms
 from pellucid.rows import CONTEXT, EMBEDDING, SHARED, Row
 from pellucid.summary import HitsSummary, HitWords
 from pellucid.unicode import well_formed
@@ -58,6 +59,7 @@ class Hit:
     passage: int
     start: int
     _why: Callable[[], Reasons] = field(repr=False, compare=False)
+    _measure: Callable[[], Reasons] = field(repr=False, compare=False)
     before: Hit | None = field(default=None, repr=False)
 
     @cached_property
@@ -77,6 +79,23 @@ class Hit:
     def explain(self) -> Explanation:
         """Return every row of the score as an explanation, with its views; text 2 is the title and the passage."""
         return self._explanation
+
+    @cached_property
+    def _measured_reasons(self) -> Reasons:
+        return self._measure()
+
+    def measured(self) -> Explanation:
+        """Return the rows of the score as `explain` does, those of encoders and of a reranker measured.
+
+        Words of the query and of the passage are left out, and the texts encoded again, up to 139 variants of each; of
+        a reranker only words of the passage. What other parts add is exact and stays as it is. How many texts were
+        read, and the standard error, is in its `measurement`.
+
+        Raises:
+            InputError: words of the query are weighted, the stored vector is not what the encoder gives, or as for
+                `reasons`.
+        """
+        return self._measured_reasons.explain()
 
     def groups(self, k: int | None = GROUPS) -> list[Group]:
         """Return the score by phrases of the query with those of the document, as `Explanation.groups` does."""
@@ -179,6 +198,10 @@ class Hits(WhyAbove, Report, Sequence[Hit]):
         content = {"summary": self.summary(), "hits": [hit.to_dict() for hit in self.found]}
         return {"version": VERSION, "kind": self.kind, **facts, **content}
 
+    def measured(self) -> Hits:
+        """Return the same hits with measured reasons in every view, see `Hit.measured`; each is measured when read."""
+        return replace(self, found=tuple(replace(h, _why=partial(getattr, h, "_measured_reasons")) for h in self.found))
+
     def summary(self) -> str:
         """Return up to three sentences: what the hits have in common with the query, and what sets them apart.
 
@@ -241,8 +264,8 @@ def _words(words: Sequence[str]) -> str:
 class SecondStage:
     """What scores the first hits of a search anew, and how it counts; `weights` are left for the search before it.
 
-    Its score is a part of the hit's with one row, since it cannot be taken apart. With a weight it stands beside the
-    parts of the search, whose rows all shrink alike; without one it takes the place of the score.
+    Its score is a part of the hit's with one row, until it is measured. With a weight it stands beside the parts of the
+    search, whose rows all shrink alike; without one it takes the place of the score.
     """
 
     def __init__(self, rerank: Any, top: int, weights: Weights, parts: Sequence[str]) -> None:
@@ -278,14 +301,16 @@ class SecondStage:
         """Return the parts of before, as far as they count, and the one of the second stage."""
         return {part: (1 - self._share) * value for part, value in parts.items() if self._share < 1} | {RERANK: own}
 
-    def _scores(self, hits: Hits) -> list[float]:
+    def _scores(self, hits: Hits) -> Any:
         texts = [f"{hit.title}\n{hit.text}" if hit.title else hit.text for hit in hits]
-        if not texts:
-            return []
+        return self._score(hits.query, texts, [f"document {hit.id!r:.80}" for hit in hits]).tolist() if texts else []
+
+    def _score(self, query: str, texts: list[str], names: Sequence[str]) -> Floats:
+        """Return the scores of some texts, which have `names` in messages."""
         if hasattr(self._rerank, "predict"):
-            given = self._rerank.predict([(hits.query, text) for text in texts])
+            given = self._rerank.predict([(query, text) for text in texts])
         else:
-            given = self._rerank(hits.query, texts)
+            given = self._rerank(query, texts)
         if hasattr(given, "detach"):  # a tensor
             given = given.detach().float().cpu().numpy()
         try:
@@ -296,23 +321,37 @@ class SecondStage:
             what = f"an array of shape {scores.shape} for {len(texts)} texts; it must give one score a text"
             raise InputError(f"the reranker ({self._name}) gave {what}")
         if (broken := np.flatnonzero(~np.isfinite(scores))).size:
-            what = f"{scores[broken[0]]} for document {hits[int(broken[0])].id!r:.80}"
+            what = f"{scores[broken[0]]} for {names[int(broken[0])]}"
             raise InputError(f"the reranker ({self._name}) gave {what}")
-        return [float(score) for score in scores]
+        return scores
 
     def _hit(self, hit: Hit, score: float) -> Hit:
         parts = self._mixed(hit.parts, self._share * score)
         total = sum(parts.values())
         why = partial(self._reasons, hit, total, parts[RERANK])
-        return replace(hit, score=total, parts=parts, before=hit, _why=why)
+        measure = partial(self._measured, hit, total, score)
+        return replace(hit, score=total, parts=parts, before=hit, _why=why, _measure=measure)
 
     def _reasons(self, before: Hit, score: float, own: float) -> Reasons:
         """Return why a hit has its new score: the rows of before, as far as they count, and one more."""
-        name, rest = f"the score of {self._name}, not taken apart", 1 - self._share
+        name = f"the score of {self._name}, not taken apart"
         row = Row(name, (name,), 0.0, 0.0, key=(name,), kind=EMBEDDING)
-        terms: dict[str, Terms] = {}
-        if rest:
-            for part, one in before.reasons.terms.items():
-                terms[part] = one._replace(values=one.values * rest, marks=one.marks * rest)
+        terms = self._terms_before(before.reasons)
         terms[RERANK] = Terms(np.array([own]), lambda _: row)
         return Reasons(before.reasons.query, before.reasons.text, score, terms, named=True)
+
+    def _measured(self, before: Hit, score: float, own: float) -> Reasons:
+        """Return the same with the reranker's score, `own`, taken apart by the words of the passage."""
+        query, text = before.reasons.query, before.reasons.text
+
+        def scores(texts: list[str]) -> Floats:
+            return self._score(query, texts, [f"a passage without some words, {text!r:.80}" for text in texts])
+
+        terms = self._terms_before(before._measured_reasons) if self._share < 1 else {}
+        terms[RERANK] = passage_terms(scores, text, own, weight=self._share)
+        return Reasons(query, text, score, terms, named=True)
+
+    def _terms_before(self, reasons: Reasons) -> dict[str, Terms]:
+        """Return the terms of a hit as it was found, as far as they count."""
+        rest = 1 - self._share
+        return {part: scaled_terms(terms, rest) for part, terms in reasons.terms.items()} if rest else {}

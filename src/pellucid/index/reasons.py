@@ -18,7 +18,7 @@ from pellucid.index.bm25 import impacts
 from pellucid.index.engine import Vector
 from pellucid.index.words import WordCache
 from pellucid.query import NO_MARKS, NO_SPANS, Floats, Integers, Terms
-from pellucid.rows import WORD, Row
+from pellucid.rows import WORD, Row, combined_measurement
 from pellucid.static.spelling import SpelledRows
 from pellucid.static.words import WordList, as_spans, slice_for
 from pellucid.text import Span
@@ -162,8 +162,9 @@ class Reasons:
         missed = abs(self.score - float(self._values.sum()))
         exact = missed <= _ROUNDING * max(1.0, float(np.abs(self._values).sum()))
         return Explanation.from_terms(
-            "index", (self.query, self.text), self.score, self._values, self._row, exact=exact
-        )
+            "index", (self.query, self.text), self.score, self._values, self._row, exact=exact,
+            measurement=combined_measurement(terms.measurement for terms in self.terms.values()),
+        )  # fmt: skip
 
     def _row(self, number: int, value: float = 0.0) -> Row:
         place = number

@@ -189,6 +189,9 @@ class Question:
         self._terms_of: dict[str, Callable[[Passages], Callable[[int], Terms]]] = {}  # of the same parts
         self._unknown_spans: list[list[Span]] = []  # of the words of the query, of each model
         self._wanted: list[str] = []  # the parts whose stored vectors are read for that
+        self._encoders: dict[str, EncoderQuery] = {}  # the query as an encoder reads it, of each that is one
+        self._measured_queries: dict[str, EncoderQuery] = {}  # the same with measured reasons, when they are needed
+        self._reweighted: set[str] = set()  # the encoders in whose vector of the query words count more or less
         self._found: list[tuple[int, Place, str]] = []  # the hits: number, place and text of the passage
         # The hits whose reasons were read, the first of ten: their terms by part, and the spans they mark.
         self._read: dict[int, tuple[Passages, list[dict[str, Terms]], Callable[[], list[Marked]]]] = {}
@@ -257,7 +260,10 @@ class Question:
         if asked.unit is None or not self._is_known_to(asked):
             return
         if self._factors and isinstance(asked, EncoderQuery) and asked.model.reasons_at_hand is not None:
-            asked = asked.reweighted(self._factors)
+            given, asked = asked, asked.reweighted(self._factors)
+            self._reweighted |= set() if np.allclose(given.unit, asked.unit, atol=1e-6) else {name}
+        if isinstance(asked, EncoderQuery):
+            self._encoders[name] = asked
         vector, factor = asked.unit, np.float32(weight)
         self.vectors[name] = (vector[0], vector[1] * factor) if isinstance(vector, tuple) else vector * factor
         if asked.needs_vectors:
@@ -421,10 +427,10 @@ class Question:
         passage = place.passage - segment.first_passage(place.row)
         parts = {name: products.get(name, 0.0) for name in self.weights}
         score, start = sum(parts.values()), document.ends[passage - 1] if passage else 0
-        why = partial(self._reasons, len(self._found), score)
+        why, measure = (partial(reasons, len(self._found), score) for reasons in (self._reasons, self._measured))
         self._found.append(((document.number << PASSAGE_BITS) + passage, place, document.indexed(passage)))
         text, known = document.passage(passage), document.metadata
-        return Hit(document.id, score, document.title, text, known, parts, passage, start, why)
+        return Hit(document.id, score, document.title, text, known, parts, passage, start, why, measure)
 
     def _stored(self, hits: Iterable[tuple[int, Place, str]]) -> list[dict[str, Vector]]:
         """Return the stored vectors of some hits by part, as they were when the search was made."""
@@ -446,9 +452,7 @@ class Question:
         block, place = divmod(number, _TOGETHER)
         if block not in self._read:  # two threads may both read it
             hits = self._found[block * _TOGETHER : (block + 1) * _TOGETHER]
-            texts, places = [text for _, _, text in hits], [place for _, place, _ in hits]
-            lengths = [self._now.commit.segments[p.segment].lengths[p.passage] for p in places if BM25 in self.vectors]
-            passages = Passages(texts, self._now.words, self._stored(hits), lengths)
+            passages = self._passages(hits)
             parts = {name: terms_of(passages) for name, terms_of in self._terms_of.items()}
             every = [{name: terms(number) for name, terms in parts.items()} for number in range(len(hits))]
             self._read[block] = passages, every, cache(partial(marked_spans, every))
@@ -457,6 +461,37 @@ class Question:
             self.query, passages.texts[place], score, every[place], named=len(self.weights) > 1,
             marked=lambda: marked()[place],
         )  # fmt: skip
+
+    def _passages(self, hits: Sequence[tuple[int, Place, str]]) -> Passages:
+        """Return the passages of some hits, with what is stored of them."""
+        texts, places = [text for _, _, text in hits], [place for _, place, _ in hits]
+        lengths = [self._now.commit.segments[p.segment].lengths[p.passage] for p in places if BM25 in self.vectors]
+        return Passages(texts, self._now.words, self._stored(hits), lengths)
+
+    def _measured(self, number: int, score: float) -> Reasons:
+        """Return why a hit has its score, the part of each encoder measured by leaving words out."""
+        passages = self._passages([self._found[number]])
+        terms = {}
+        for name, terms_of in self._terms_of.items():
+            if name in self._encoders:
+                query = self._measured_query(name)
+                terms[name] = query.against(passages.texts, passages.stored(name), weight=self.weights[name])(0)
+            else:
+                terms[name] = terms_of(passages)(0)
+        return Reasons(self.query, passages.texts[0], score, terms, named=len(self.weights) > 1)
+
+    def _measured_query(self, name: str) -> EncoderQuery:
+        """Return the query as an encoder with measured reasons reads it; its words are left out once."""
+        if name in self._reweighted:
+            raise InputError(
+                f"words of the query are weighted in the part {name!r:.60}, so that its score is of no text whose "
+                "words could be left out; search with word_weights={}"
+            )
+        if name not in self._measured_queries:
+            query = self._encoders[name]
+            model = query.model.with_reasons("measured")
+            self._measured_queries[name] = EncoderQuery(model, self.query, "query", query.unit)
+        return self._measured_queries[name]
 
 
 def _is_known(statuses: Sequence[int]) -> bool:
