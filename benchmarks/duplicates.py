@@ -95,7 +95,7 @@ def timed(work: Callable[[], Any]) -> tuple[Any, float, float]:
 
 def recall(report: Duplicates, lines: list[str]) -> float:
     """Return the estimated share of duplicates that is found: a sample of the kept texts is compared exactly."""
-    kept = np.array(report.kept)
+    kept = np.array(report.representative_indices)
     chosen = np.sort(np.random.default_rng(0).choice(kept, min(_SAMPLE, len(kept)), replace=False))
     rows = report.model.encode([lines[n] for n in chosen])
     best = np.full(len(chosen), -1.0, np.float32)
@@ -132,11 +132,11 @@ def semhash(lines: list[str]) -> None:
     model: Any = pellucid.load("static-en")
     theirs, *times1 = timed(lambda: SemHash.from_records(lines, model=model).self_deduplicate(threshold=0.9))
     ours, *times2 = timed(lambda: pellucid.duplicates(lines, model))
-    kept = {lines[n] for n in ours.kept}
+    kept = {lines[n] for n in ours.representative_indices}
     same = len(kept.intersection(theirs.selected)) / len(kept)
     print(f"| {len(lines):,} texts | kept | wall, s | processor, s |\n|---|---|---|---|")
     print(f"| {name} | {len(theirs.selected):,} | {times1[0]:.1f} | {times1[1]:.1f} |")
-    print(f"| pellucid | {len(ours.kept):,} | {times2[0]:.1f} | {times2[1]:.1f} |")
+    print(f"| pellucid | {len(ours.representative_indices):,} | {times2[0]:.1f} | {times2[1]:.1f} |")
     print(f"\n{same:.1%} of the texts that pellucid keeps are kept by semhash, too.\n", flush=True)
 
 

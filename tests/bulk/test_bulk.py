@@ -776,7 +776,7 @@ def test_a_column_that_is_there_twice_is_named(fruit, tmp_path):
 
 
 def test_more_shards_than_anybody_wants_are_refused(fruit, tmp_path, monkeypatch):
-    monkeypatch.setattr(corpora, "_MOST_SHARDS", 3)
+    monkeypatch.setattr(corpora, "_MAX_SHARDS", 3)
     file = written(tmp_path / "c.parquet", pa.table({"text": some_texts(9)}))
     with pytest.raises(InputError, match="5 shards of 2; at most 3"):
         encode_corpus(fruit, file, tmp_path / "out", settings=CorpusSettings(shard_size=2))

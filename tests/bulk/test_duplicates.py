@@ -92,7 +92,7 @@ def check(report, expected):
 @pytest.mark.parametrize("block", [7, 2048])
 @pytest.mark.parametrize("threshold", [0.5, 0.9, 1.0])
 def test_the_pairs_are_those_of_a_plain_comparison(model, monkeypatch, block, threshold):
-    monkeypatch.setattr(near_duplicates, "_BLOCK", block)
+    monkeypatch.setattr(near_duplicates, "_CHUNK_TEXTS", block)
     texts = random_texts(120)
     check(duplicates(texts, model, threshold=threshold), plain(model, texts, threshold))
 
@@ -100,9 +100,9 @@ def test_the_pairs_are_those_of_a_plain_comparison(model, monkeypatch, block, th
 @pytest.mark.parametrize("exact", [20, 60])
 def test_cells_find_what_a_plain_comparison_does(model, monkeypatch, exact):
     pytest.importorskip("faiss")
-    monkeypatch.setattr(near_duplicates, "_BLOCK", 16)
-    monkeypatch.setattr(near_duplicates, "_EXACT", exact)
-    monkeypatch.setattr(near_duplicates, "_PROBED", 1000)
+    monkeypatch.setattr(near_duplicates, "_CHUNK_TEXTS", 16)
+    monkeypatch.setattr(near_duplicates, "_MAX_EXACT_ROWS", exact)
+    monkeypatch.setattr(near_duplicates, "_N_PROBED_CELLS", 1000)
     texts = random_texts(150)
     for threshold, same_numbers in ((0.8, False), (1.0, False), (0.9, True)):
         found = duplicates(texts, model, threshold=threshold, same_numbers=same_numbers)
@@ -163,7 +163,7 @@ SAME_NUMBERS = [
 def test_numbers_are_compared_with_their_signs_and_in_their_order(model, first, second):
     assert find_numbers(first) != find_numbers(second)
     texts = [f"worda wordb {first} wordc", f"worda wordb {second} wordc"]
-    assert duplicates(texts, model, same_numbers=True, threshold=0.01).kept == [0, 1]
+    assert duplicates(texts, model, same_numbers=True, threshold=0.01).representative_indices == [0, 1]
     loose = duplicates(texts, model, threshold=0.01).pairs
     assert all(pair.numbers_differ and "punctuation" not in pair.difference for pair in loose)
 
@@ -197,9 +197,12 @@ def test_names_in_signs_are_told_apart(first, second):
     every = StaticEmbedder(
         Vocabulary("c f net a ab o cd4 na notepad developer wanted".split()), np.ones((11, 3), np.float32)
     )
-    assert duplicates([f"{first} developer wanted", f"{second} developer wanted"], every).kept == [0, 1]
+    assert duplicates([f"{first} developer wanted", f"{second} developer wanted"], every).representative_indices == [
+        0,
+        1,
+    ]
     same = duplicates([f"{first} developer wanted", f"wanted: ({first}, developer)!"], every)
-    assert same.kept == [0] and same.pairs[0].difference == "case, punctuation or order"
+    assert same.representative_indices == [0] and same.pairs[0].difference == "case, punctuation or order"
 
 
 @pytest.mark.parametrize(
@@ -232,17 +235,19 @@ def test_every_removed_text_is_within_the_threshold_of_a_kept_one_also_in_a_chai
     words = [f"w{chr(97 + number)}" for number in range(12)]
     chain = StaticEmbedder(Vocabulary(words), vectors)
     found = duplicates(words, chain, threshold=0.95)
-    assert len(found.kept) > 1
-    scores = chain.similarity(chain.encode(words), chain.encode([words[n] for n in found.kept]))
+    assert len(found.representative_indices) > 1
+    scores = chain.similarity(chain.encode(words), chain.encode([words[n] for n in found.representative_indices]))
     assert (scores.max(axis=1) >= 0.95).all()
     for group in found.groups:
-        assert min(scores[list(group.duplicates), found.kept.index(group.kept)]) == pytest.approx(group.least, abs=1e-6)
+        assert min(scores[list(group.duplicates), found.representative_indices.index(group.kept)]) == pytest.approx(
+            group.least, abs=1e-6
+        )
 
 
 def test_many_texts_of_one_form_make_one_pair_each(model):
     texts = [f"worda wordb wordc {'!' * number}" for number in range(100)]
     found = duplicates(texts, model)
-    assert len(found.pairs) == 99 and len(found.groups) == 1 and found.kept == [0]
+    assert len(found.pairs) == 99 and len(found.groups) == 1 and found.representative_indices == [0]
 
 
 def test_texts_that_the_model_does_not_know_are_duplicates_of_equal_ones_only(model):
@@ -292,7 +297,7 @@ def test_other_families(model):
 def test_no_duplicates_and_one_text(model):
     assert duplicates(["worda"], model).pairs == ()
     found = duplicates(["worda", "wordb"], model)
-    assert found.kept == [0, 1] and "0 of 2 texts" in found.to_text()
+    assert found.representative_indices == [0, 1] and "0 of 2 texts" in found.to_text()
 
 
 @pytest.mark.parametrize("threshold", [0, -1, 1.01, float("nan"), "0.9", None])
@@ -326,7 +331,7 @@ def test_nan_is_refused():
 
 
 def test_a_large_corpus_without_faiss_says_what_to_install(model, monkeypatch):
-    monkeypatch.setattr(near_duplicates, "_EXACT", 3)
+    monkeypatch.setattr(near_duplicates, "_MAX_EXACT_ROWS", 3)
     monkeypatch.setitem(sys.modules, "faiss", None)
     with pytest.raises(MissingExtraError, match=r"pellucid\[scale\]"):
         duplicates(WORDS, model)

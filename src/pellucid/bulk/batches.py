@@ -72,21 +72,21 @@ class BatchEncoder:
             InputError: there is no such column, or it holds something else; or a column has the name of a result.
             CorpusError: a text is not UTF-8; the message says what else is in its row.
         """
-        place = checked_column(batch.schema, self.column)
-        rest = batch.remove_column(place)
-        texts = batch.column(place).cast(pa.large_string())
+        column_index = checked_column(batch.schema, self.column)
+        other_columns = batch.remove_column(column_index)
+        texts = batch.column(column_index).cast(pa.large_string())
         texts = texts.combine_chunks() if isinstance(texts, pa.ChunkedArray) else texts
         texts = texts.fill_null("") if texts.null_count else texts
-        _check_utf8(texts, rest)
+        _check_utf8(texts, other_columns)
         rows = self._rows(texts)
         if not hasattr(rows, "tocsr"):
             values = pa.array(np.ascontiguousarray(rows, np.float32).reshape(-1))
-            return rest.append_column(EMBEDDING, pa.FixedSizeListArray.from_arrays(values, rows.shape[1]))
+            return other_columns.append_column(EMBEDDING, pa.FixedSizeListArray.from_arrays(values, rows.shape[1]))
         rows = rows.tocsr()
         starts = pa.array(rows.indptr, pa.int32())
         for name, array in ((INDICES, rows.indices.astype(np.int32)), (VALUES, rows.data.astype(np.float32))):
-            rest = rest.append_column(name, pa.ListArray.from_arrays(starts, pa.array(array)))
-        return rest
+            other_columns = other_columns.append_column(name, pa.ListArray.from_arrays(starts, pa.array(array)))
+        return other_columns
 
     def _rows(self, texts: Any) -> Any:
         """Return one row a text, float32 [texts, dimension] or CSR."""
@@ -98,19 +98,19 @@ class BatchEncoder:
 
 
 def checked_column(schema: Any, column: str) -> int:
-    """Return the number of the column of texts, after checking that it holds text and no name is taken."""
+    """Return the number of the column of texts, after checking that it holds text and no column has a reserved name."""
     if schema.names.count(column) != 1:
         many = "several columns" if column in schema.names else "no column"
         raise InputError(f"there is {many} {column!r:.80}; the columns are {', '.join(schema.names)!s:.300}")
-    place: int = schema.names.index(column)
-    kind = schema.field(place).type
+    index: int = schema.names.index(column)
+    kind = schema.field(index).type
     inner = kind.value_type if pa.types.is_dictionary(kind) else kind
     if str(inner) not in ("string", "large_string", "string_view", "null"):
         raise InputError(f"column {column!r:.80} holds {kind!s:.80}, not text; name the column of the texts")
-    taken = {EMBEDDING, INDICES, VALUES} & ({*schema.names} - {column})
-    if taken:
-        raise InputError(f"a column is called {min(taken)!r}, as that of the embeddings is; give it another name")
-    return place
+    reserved = {EMBEDDING, INDICES, VALUES} & ({*schema.names} - {column})
+    if reserved:
+        raise InputError(f"a column is called {min(reserved)!r}, as that of the embeddings is; give it another name")
+    return index
 
 
 def _start_static_parts(encoder: Embedder) -> None:
@@ -122,7 +122,7 @@ def _start_static_parts(encoder: Embedder) -> None:
             _start_static_parts(part)
 
 
-def _check_utf8(texts: Any, rest: Any) -> None:
+def _check_utf8(texts: Any, other_columns: Any) -> None:
     """Check that the bytes are UTF-8: Parquet files may hold others, and the C kernels rely on it."""
     try:
         texts.validate(full=True)
@@ -131,6 +131,6 @@ def _check_utf8(texts: Any, rest: Any) -> None:
             try:
                 texts[row].as_py()
             except UnicodeDecodeError as reason:
-                named = rest.slice(row, 1).to_pylist()[0] if rest.num_columns else row
-                raise CorpusError(f"the text of row {named!s:.200} is not UTF-8: {reason.reason}") from error
+                row_values = other_columns.slice(row, 1).to_pylist()[0] if other_columns.num_columns else row
+                raise CorpusError(f"the text of row {row_values!s:.200} is not UTF-8: {reason.reason}") from error
         raise CorpusError(f"the texts are damaged: {error}") from error

@@ -26,7 +26,7 @@ from typing import Any
 from pellucid import errors
 from pellucid.base import Embedder
 from pellucid.bulk.batches import checked_column
-from pellucid.bulk.shards import ENDINGS, ROW, Job, Written, open_encoder, stamp, write_shard
+from pellucid.bulk.shards import ENDINGS, ROW, Job, ShardRecord, open_encoder, stamp, write_shard
 from pellucid.corpus import corpus_file, is_path
 from pellucid.embeddings import Role, checked_role
 from pellucid.errors import (
@@ -55,7 +55,7 @@ from pellucid.workfolder import WorkFolder
 import pyarrow as pa  # isort: skip  # after batches, which says what to install where it is absent
 from pyarrow.parquet import ParquetWriter  # isort: skip
 
-_MOST_SHARDS = 1_000_000
+_MAX_SHARDS = 1_000_000
 _OPTIONS = ("encoding", "delimiter", "quoting")  # of a file, by which its texts may differ
 _GROUP_TEXTS = 8_192  # of a row group of the corpus as Parquet, at most
 
@@ -127,23 +127,23 @@ def encode_corpus(
     if engine not in _ENGINES:
         raise InputError(f"engine is {engine!r:.40}; it must be one of {', '.join(_ENGINES)}")
     check_integer("workers", workers)
-    _check_places(source, folder, field, id_field)
-    known = Model("model", model)
+    _check_paths(source, folder, field, id_field)
+    checked_model = Model("model", model)
     with WorkFolder(folder) as work:
-        begun = stamp(source)
-        claim = {"field": field, "id_field": id_field, "corpus": checksum(source), **asdict(settings)}
-        work.claim(claim | {name: value for name in _OPTIONS if (value := getattr(file, name)) is not None})
-        claim_model(work.facts, known.encoder, folder)
-        own = _in_this_process(known.encoder, workers) and engine == "local"
-        if not own and isinstance(model, (str, os.PathLike)):  # a worker elsewhere may be in another folder
+        source_stamp = stamp(source)
+        run_settings = {"field": field, "id_field": id_field, "corpus": checksum(source), **asdict(settings)}
+        work.claim(run_settings | {name: value for name in _OPTIONS if (value := getattr(file, name)) is not None})
+        claim_model(work.facts, checked_model.encoder, folder)
+        in_process = _in_this_process(checked_model.encoder, workers) and engine == "local"
+        if not in_process and isinstance(model, (str, os.PathLike)):  # a worker elsewhere may be in another folder
             model = resolve_name(model)
             model = os.path.abspath(model) if Path(model).exists() else os.fspath(model)
         job = Job(
-            known.encoder if own else model, source.absolute(), folder.absolute(), field, id_field, settings.role,
-            settings.format, settings.shard_size, work.facts.get("texts", 0), uuid.uuid4().hex, begun,
-            is_outside_allowed(),
+            checked_model.encoder if in_process else model, source.absolute(), folder.absolute(), field, id_field,
+            settings.role, settings.format, settings.shard_size, work.facts.get("texts", 0), uuid.uuid4().hex,
+            source_stamp, is_outside_allowed(),
         )  # fmt: skip
-        return _completed(work, job, file, known.dimension, workers, engine)
+        return _completed(work, job, file, checked_model.dimension, workers, engine)
 
 
 def _file_of(corpus: Any, field: str, id_field: str | None) -> CorpusFile:
@@ -159,21 +159,21 @@ def _completed(work: WorkFolder, job: Job, file: CorpusFile, dimension: int, wor
     staged = job.folder / "corpus.parquet"
     if not job.texts:  # of a run that ended before it had counted its texts
         staged.unlink(missing_ok=True)
-    kept = _finished(job, work.facts.get("shards", {}))
-    if not job.texts or len(kept) < job.shards:
+    records = _finished(job, work.facts.get("shards", {}))
+    if not job.texts or len(records) < job.shards:
         job = _as_parquet(job, file, staged)
     names = [job.path(number).name for number in range(job.shards)]
-    pending = [number for number, name in enumerate(names) if name not in kept]
-    facts = {"texts": job.texts, "id": job.id_field or ROW, "dimension": dimension}
-    work.commit({**facts, "shards": kept, "complete": False})
-    begun, done = time.monotonic(), 0
+    pending = [number for number, name in enumerate(names) if name not in records]
+    summary = {"texts": job.texts, "id": job.id_field or ROW, "dimension": dimension}
+    work.commit({**summary, "shards": records, "complete": False})
+    started, done = time.monotonic(), 0
     with Progress("encoding", total=sum(map(job.rows, pending))) as progress:
-        for written in _ENGINES[engine](job, pending, workers) if pending else ():
-            kept[names[written.number]] = {"texts": written.texts, "size": written.size, "sha256": written.sha256}
+        for record in _ENGINES[engine](job, pending, workers) if pending else ():
+            records[names[record.number]] = {"texts": record.texts, "size": record.size, "sha256": record.sha256}
             work.commit()
-            done += written.texts
-            progress.advance(written.texts, f"{done / (time.monotonic() - begun):,.0f} texts/s")
-    work.commit({"shards": {name: kept[name] for name in names}, "complete": True})
+            done += record.texts
+            progress.advance(record.texts, f"{done / (time.monotonic() - started):,.0f} texts/s")
+    work.commit({"shards": {name: records[name] for name in names}, "complete": True})
     staged.unlink(missing_ok=True)
     return [job.folder / name for name in names]
 
@@ -189,28 +189,28 @@ def _as_parquet(job: Job, file: CorpusFile, staged: Path) -> Job:
     if not texts:
         raise CorpusError(f"{job.source} holds no texts; nothing was encoded")
     job = job._replace(texts=texts)
-    if job.shards > _MOST_SHARDS:
+    if job.shards > _MAX_SHARDS:
         raise InputError(
             f"{job.source} has {texts:,} texts, which are {job.shards:,} shards of {job.size:,}; at most "
-            f"{_MOST_SHARDS:,} are written. Give a larger shard_size"
+            f"{_MAX_SHARDS:,} are written. Give a larger shard_size"
         )
     return job
 
 
-def _finished(job: Job, known: dict[str, Any]) -> dict[str, Any]:
+def _finished(job: Job, records: dict[str, Any]) -> dict[str, Any]:
     """Return the records of the shards that exist, after checking their sizes."""
-    finished = {name: written for name, written in known.items() if (job.folder / name).exists()}
-    for name, written in finished.items():
+    finished = {name: record for name, record in records.items() if (job.folder / name).exists()}
+    for name, record in finished.items():
         size = (job.folder / name).stat().st_size
-        if size != written["size"]:
+        if size != record["size"]:
             raise ModelFolderError(
-                f"{job.folder / name} has {size:,} bytes, and {written['size']:,} were written; it is damaged. Delete "
+                f"{job.folder / name} has {size:,} bytes, and {record['size']:,} were written; it is damaged. Delete "
                 "it and start the run again: only it is made anew"
             )
     return finished
 
 
-def _check_places(source: Path, folder: Path, field: str, id_field: str | None) -> None:
+def _check_paths(source: Path, folder: Path, field: str, id_field: str | None) -> None:
     """Check that the corpus can be read, and that the folder holds nothing else, before anything is written."""
     if not is_path(source):
         raise InputError(f"{source} can be read only once, and every run reads its corpus several times; give a file")
@@ -221,8 +221,8 @@ def _check_places(source: Path, folder: Path, field: str, id_field: str | None) 
         _check_columns(source, field, id_field)
     if folder.exists() and not folder.is_dir():
         raise InputError(f"{folder} is a file; name a folder for the shards")
-    others = folder.exists() and any(not entry.name.startswith(".") for entry in folder.iterdir())
-    if others and not (folder / "state.json").exists():
+    has_files = folder.exists() and any(not entry.name.startswith(".") for entry in folder.iterdir())
+    if has_files and not (folder / "state.json").exists():
         raise InputError(f"{folder} holds something else than an encoded corpus; name a new or empty folder")
 
 
@@ -232,8 +232,8 @@ def _check_columns(source: Path, field: str, id_field: str | None) -> None:
         schema = table.schema
         table.check_once([field] if id_field is None else [field, id_field])
     try:
-        wanted = [schema.field(name) for name in (id_field, field) if name in schema.names]
-        checked_column(pa.schema(wanted) if field in schema.names else schema, field)
+        fields = [schema.field(name) for name in (id_field, field) if name in schema.names]
+        checked_column(pa.schema(fields) if field in schema.names else schema, field)
     except InputError as error:
         raise InputError(f"{source}: {error}") from error
     if id_field is None:
@@ -251,9 +251,9 @@ def _write_as_parquet(job: Job, file: CorpusFile, path: Path) -> None:
     if job.id_field is not None:
         rows = file.texts_with_ids()
     names = [name for name in (job.id_field, job.field) if name is not None]
-    with writing(path) as aside:
+    with writing(path) as tmp_path:
         writer: Any = None
-        rows = ((own, well_formed(text)) for own, text in rows)
+        rows = ((row_id, well_formed(text)) for row_id, text in rows)
         for group in batches_by_size(rows, _GROUP_TEXTS, lambda row: len(row[1])):
             ids, texts = zip(*group, strict=True)
             columns = []
@@ -265,7 +265,7 @@ def _write_as_parquet(job: Job, file: CorpusFile, path: Path) -> None:
                     mixed = f"ids under {job.id_field!r:.80} are of several types: {error}"
                     raise CorpusError(f"{job.source}: {mixed}") from error
             batch = pa.record_batch([*columns, pa.array(texts, pa.large_string())], names=names)
-            writer = writer or ParquetWriter(aside, batch.schema, compression="zstd", use_dictionary=False)
+            writer = writer or ParquetWriter(tmp_path, batch.schema, compression="zstd", use_dictionary=False)
             writer.write_batch(batch)
         if writer is None:
             raise CorpusError(f"{job.source} holds no texts; nothing was encoded")
@@ -281,7 +281,7 @@ def _in_this_process(encoder: Embedder, workers: int) -> bool:
     return workers == 1 or isinstance(encoder, StaticEmbedder)
 
 
-def _locally(job: Job, pending: list[int], workers: int) -> Iterator[Written]:
+def _locally(job: Job, pending: list[int], workers: int) -> Iterator[ShardRecord]:
     workers = min(workers, len(pending))
     pool: Executor = ThreadPoolExecutor(workers)
     if _in_this_process(job.model, workers):
@@ -329,11 +329,11 @@ class _Shards:
     def __call__(self, batch: Any) -> Any:
         """Write the shards at the places in column `id`; return the record of each, or its error."""
         done = []
-        for number in (self.pending[place] for place in batch.column("id").to_pylist()):
+        for number in (self.pending[index] for index in batch.column("id").to_pylist()):
             try:
                 done.append({**write_shard(self.job, number)._asdict(), "error": ""})
             except PellucidError as error:
-                done.append({**Written(number, 0, 0, "")._asdict(), "error": f"{type(error).__name__}: {error}"})
+                done.append({**ShardRecord(number, 0, 0, "")._asdict(), "error": f"{type(error).__name__}: {error}"})
         return pa.Table.from_pylist(done, _SCHEMA)
 
     def over(self, batches: Iterable[Any]) -> Iterator[Any]:
@@ -342,15 +342,15 @@ class _Shards:
             yield from self(batch).to_batches()
 
 
-def _returned(row: Any) -> Written:
+def _returned(row: Any) -> ShardRecord:
     """Return the record of a shard, or raise its error."""
     if row["error"]:
         name, _, message = row["error"].partition(": ")
         raise getattr(errors, name)(message)
-    return Written(int(row["number"]), int(row["texts"]), int(row["size"]), str(row["sha256"]))
+    return ShardRecord(int(row["number"]), int(row["texts"]), int(row["size"]), str(row["sha256"]))
 
 
-def _on_ray(job: Job, pending: list[int], workers: int) -> Iterator[Written]:
+def _on_ray(job: Job, pending: list[int], workers: int) -> Iterator[ShardRecord]:
     try:
         import ray
         import ray.data
@@ -365,16 +365,16 @@ def _on_ray(job: Job, pending: list[int], workers: int) -> Iterator[Written]:
     try:
         numbers = ray.data.range(len(pending), override_num_blocks=len(pending))
         actors = ray.data.ActorPoolStrategy(size=min(workers, len(pending)))
-        written = numbers.map_batches(
+        records = numbers.map_batches(
             _Shards, fn_constructor_args=(job, pending), batch_size=1, batch_format="pyarrow", compute=actors
         )
-        yield from map(_returned, written.iter_rows())
+        yield from map(_returned, records.iter_rows())
     finally:
         if started:
             ray.shutdown()
 
 
-def _on_spark(job: Job, pending: list[int], workers: int) -> Iterator[Written]:
+def _on_spark(job: Job, pending: list[int], workers: int) -> Iterator[ShardRecord]:
     try:
         from pyspark.sql import SparkSession
     except ImportError as error:
@@ -384,8 +384,8 @@ def _on_spark(job: Job, pending: list[int], workers: int) -> Iterator[Written]:
     session = session or _local_spark(SparkSession.builder, workers)
     try:
         numbers = session.range(0, len(pending), 1, len(pending))  # a partition a shard
-        written = numbers.mapInArrow(_Shards(job, pending).over, _COLUMNS)
-        yield from map(_returned, written.collect())
+        records = numbers.mapInArrow(_Shards(job, pending).over, _COLUMNS)
+        yield from map(_returned, records.collect())
     finally:
         if started:
             session.stop()
@@ -406,7 +406,7 @@ def _local_spark(builder: Any, workers: int) -> Any:
         ) from error
 
 
-_ENGINES: dict[str, Callable[[Job, list[int], int], Iterator[Written]]] = {
+_ENGINES: dict[str, Callable[[Job, list[int], int], Iterator[ShardRecord]]] = {
     "local": _locally,
     "ray": _on_ray,
     "spark": _on_spark,

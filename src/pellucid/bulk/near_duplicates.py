@@ -46,8 +46,8 @@ Flags = npt.NDArray[np.bool_]
 Numbers = npt.NDArray[np.int64]
 Scores = npt.NDArray[np.float32]
 
-_BLOCK = 2_048  # texts
-_PLACES = 6  # decimals of a score, as many as float32 has
+_CHUNK_TEXTS = 2_048
+_SCORE_DECIMALS = 6  # decimals of a score, as many as float32 has
 _CANDIDATES = 16  # kept texts that are tried for one whose nearest kept text may not stand for it
 _SHOWN = 10  # rows of a printed table
 
@@ -128,10 +128,10 @@ class Duplicates(Report):
     model: Embedder = data_field(compare=False)
 
     @cached_property
-    def kept(self) -> list[int]:
-        """The numbers of the texts that are left when each group is reduced to its kept text."""
-        gone = {pair.duplicate for pair in self.pairs}
-        return [number for number in range(self.texts) if number not in gone]
+    def representative_indices(self) -> list[int]:
+        """The indices of the texts that are left when each group is reduced to its kept text."""
+        duplicates = {pair.duplicate for pair in self.pairs}
+        return [index for index in range(self.texts) if index not in duplicates]
 
     def explain(self, pair: int) -> Explanation:
         """Return what the score of a pair, given by its place in `pairs`, is made of.
@@ -144,8 +144,8 @@ class Duplicates(Report):
         return self.model.explain(self.pairs[pair].kept_text, self.pairs[pair].duplicate_text)
 
     def _parts(self) -> Iterator[AnyPart]:
-        found = f"{len(self.pairs):,} of {counted(self.texts, 'text')}"
-        yield Heading("Near-duplicates", found, f"{self.family} model, threshold {self.threshold:g}")
+        summary = f"{len(self.pairs):,} of {counted(self.texts, 'text')}"
+        yield Heading("Near-duplicates", summary, f"{self.family} model, threshold {self.threshold:g}")
         share = percent(len(self.pairs) / self.texts)
         yield Note(f"{share} resemble an earlier text that is kept; {self.equal:,} are equal to one.")
         differ = sum(pair.numbers_differ for pair in self.pairs)
@@ -157,14 +157,16 @@ class Duplicates(Report):
         if self.groups:
             rows = [(f"{len(g.duplicates) + 1:,}", f"{g.least:.4f}", g.text) for g in self.groups[:_SHOWN]]
             yield TablePart.of("Largest groups", [*numbers("texts", "least score"), "kept"], rows)
-        near = sorted((pair for pair in self.pairs if pair.kept_text != pair.duplicate_text), key=lambda p: p.score)
-        if near:
+        near_pairs = sorted(
+            (pair for pair in self.pairs if pair.kept_text != pair.duplicate_text), key=lambda p: p.score
+        )
+        if near_pairs:
             shown: list[tuple[str, ...]] = [
-                (f"{p.score:.4f}", p.kept_text, p.duplicate_text, p.difference) for p in near[:_SHOWN]
+                (f"{p.score:.4f}", p.kept_text, p.duplicate_text, p.difference) for p in near_pairs[:_SHOWN]
             ]
             titles = [*numbers("score"), "kept", "duplicate", "words that differ"]
-            if any(pair.reasons for pair in near[:_SHOWN]):
-                reasons = (", ".join(f"{r.name} {r.contribution:+.3f}" for r in pair.reasons) for pair in near)
+            if any(pair.reasons for pair in near_pairs[:_SHOWN]):
+                reasons = (", ".join(f"{r.name} {r.contribution:+.3f}" for r in pair.reasons) for pair in near_pairs)
                 shown, titles = [(*row, why) for row, why in zip(shown, reasons)], [*titles, "mostly for"]
             yield TablePart.of("Pairs nearest to the threshold", titles, shown)
 
@@ -215,11 +217,11 @@ def duplicates(
     corpus = texts if is_path(texts) else list(read_texts(texts, field=field))
     finder = _Finder(model, threshold, same_numbers)
     with Progress("comparing", enabled=show_progress_bar) as progress:
-        every = read_texts(corpus, field=field)
-        while block := list(islice(every, _BLOCK)):
-            finder.take(block)
-            progress.advance(len(block))
-    if not finder.kept:
+        remaining = read_texts(corpus, field=field)
+        while chunk := list(islice(remaining, _CHUNK_TEXTS)):
+            finder.take(chunk)
+            progress.advance(len(chunk))
+    if not finder.representatives:
         raise InputError("the corpus holds no text; there is nothing to compare")
     return _report(finder, corpus, field, reasons)
 
@@ -229,7 +231,7 @@ class _Finder:
 
     def __init__(self, model: Embedder, threshold: float, same_numbers: bool) -> None:
         self.model, self.threshold, self.same_numbers = model, threshold, same_numbers
-        self.kept = array("q")  # for each text the number of the one kept in its place; -1 for a kept one
+        self.representatives = array("q")  # for each text the number of the one kept in its place; -1 for a kept one
         self.scores = array("f")  # for each text its score to that one; 2 for equal texts
         self.unknown = 0  # different texts without a known word
         self._first: dict[int, int] = {}  # hash of a text -> its number
@@ -239,38 +241,39 @@ class _Finder:
 
     def take(self, texts: list[str]) -> None:
         """Compare the next texts with those that are kept, and with each other."""
-        start = len(self.kept)
-        self.kept.extend([-1] * len(texts))
+        start = len(self.representatives)
+        self.representatives.extend([-1] * len(texts))
         self.scores.extend([0.0] * len(texts))
         new = []
-        for number, text in enumerate(texts, start):
-            first = self._first.setdefault(_hash(text), number)
-            if first == number:
-                new.append(number)
+        for index, text in enumerate(texts, start):
+            first = self._first.setdefault(_hash(text), index)
+            if first == index:
+                new.append(index)
             else:
-                self.kept[number], self.scores[number] = first, 2.0
+                self.representatives[index], self.scores[index] = first, 2.0
         if new:
-            self._compare(new, [texts[number - start] for number in new])
+            self._compare(new, [texts[index - start] for index in new])
 
     def _compare(self, new: list[int], texts: list[str]) -> None:
         """Compare texts without an equal one before them."""
         rows = _rows(self.model, texts, new)
-        known = np.asarray(abs(rows).sum(axis=1)).ravel() > 0
-        self.unknown += int((~known).sum())
-        numbers = np.array(new)[known]
-        rows = rows[np.flatnonzero(known)]
+        is_known = np.asarray(abs(rows).sum(axis=1)).ravel() > 0
+        self.unknown += int((~is_known).sum())
+        numbers = np.array(new)[is_known]
+        rows = rows[np.flatnonzero(is_known)]
         if not len(numbers):
             return
-        known_texts = [text for text, is_known in zip(texts, known) if is_known]
+        known_texts = [text for text, has_word in zip(texts, is_known) if has_word]
         signatures = np.array([_signature(text, self.same_numbers) for text in known_texts], np.int64)
-        places, scores = self._among_kept(rows, signatures)
+        positions, scores = self._among_kept(rows, signatures)
         alike = products(rows, rows)
         alike[signatures[:, None] != signatures] = -np.inf
-        kept_in_place = np.full(len(numbers), -1, np.int64)
-        kept_in_place[places >= 0] = np.frombuffer(self._numbers, np.int64)[places[places >= 0]]
-        is_kept = _take_in_order(alike, self.threshold, numbers, kept_in_place, scores)
-        for number, kept, score in zip(*(values[~is_kept].tolist() for values in (numbers, kept_in_place, scores))):
-            self.kept[number], self.scores[number] = kept, score
+        representatives = np.full(len(numbers), -1, np.int64)
+        representatives[positions >= 0] = np.frombuffer(self._numbers, np.int64)[positions[positions >= 0]]
+        is_kept = _take_in_order(alike, self.threshold, numbers, representatives, scores)
+        decided = (values[~is_kept].tolist() for values in (numbers, representatives, scores))
+        for index, representative, score in zip(*decided):
+            self.representatives[index], self.scores[index] = representative, score
         if is_kept.any():
             self._nearest.add(rows[np.flatnonzero(is_kept)])
             self._numbers.extend(numbers[is_kept].tolist())
@@ -278,69 +281,72 @@ class _Finder:
 
     def _among_kept(self, rows: Any, signatures: Numbers) -> tuple[Numbers, Scores]:
         """Return for each row the place of the nearest kept one, -1 below the threshold, and the scores."""
-        least = self.threshold - self._nearest.rounding
-        places, scores = (found[:, 0] for found in self._nearest.search(rows))
+        min_score = self.threshold - self._nearest.rounding
+        positions, scores = (candidates[:, 0] for candidates in self._nearest.search(rows))
         if len(self._signatures):
-            kept = np.frombuffer(self._signatures, np.int64)
-            others = np.flatnonzero(_reaches(scores, least) & (kept[places] != signatures))
-            if len(others):
-                found, its_scores = self._nearest.search(rows[others], _CANDIDATES)
-                its_scores = np.where(kept[found] == signatures[others, None], its_scores, np.float32(-np.inf))
-                best = np.arange(len(others)), its_scores.argmax(axis=1)
-                places[others], scores[others] = found[best], its_scores[best]
-        near = _reaches(scores, least)
-        return np.where(near, places, -1), np.where(near, scores, np.float32(-np.inf))
+            kept_signatures = np.frombuffer(self._signatures, np.int64)
+            mismatched = np.flatnonzero(_reaches(scores, min_score) & (kept_signatures[positions] != signatures))
+            if len(mismatched):
+                candidates, candidate_scores = self._nearest.search(rows[mismatched], _CANDIDATES)
+                matches = kept_signatures[candidates] == signatures[mismatched, None]
+                candidate_scores = np.where(matches, candidate_scores, np.float32(-np.inf))
+                best = np.arange(len(mismatched)), candidate_scores.argmax(axis=1)
+                positions[mismatched], scores[mismatched] = candidates[best], candidate_scores[best]
+        is_near = _reaches(scores, min_score)
+        return np.where(is_near, positions, -1), np.where(is_near, scores, np.float32(-np.inf))
 
 
-def _take_in_order(alike: Scores, threshold: float, numbers: Numbers, kept_in_place: Numbers, scores: Scores) -> Flags:
+def _take_in_order(
+    alike: Scores, threshold: float, numbers: Numbers, representatives: Numbers, scores: Scores
+) -> Flags:
     """Decide about the texts of a block in order, and return which are kept; changes the last two arguments."""
-    is_kept = kept_in_place < 0
+    is_kept = representatives < 0
     close = np.tril(_reaches(alike, threshold), -1)
-    for place in np.flatnonzero(close.any(axis=1)).tolist():
-        others = np.flatnonzero(close[place, :place] & is_kept[:place])
-        if not len(others):
+    for index in np.flatnonzero(close.any(axis=1)).tolist():
+        earlier_kept = np.flatnonzero(close[index, :index] & is_kept[:index])
+        if not len(earlier_kept):
             continue
-        best = others[alike[place, others].argmax()]
-        is_kept[place] = False
-        if alike[place, best] > scores[place]:
-            kept_in_place[place], scores[place] = numbers[best], alike[place, best]
+        best = earlier_kept[alike[index, earlier_kept].argmax()]
+        is_kept[index] = False
+        if alike[index, best] > scores[index]:
+            representatives[index], scores[index] = numbers[best], alike[index, best]
     return is_kept
 
 
 def _report(finder: _Finder, corpus: Corpus, field: str, reasons: int) -> Duplicates:
     """Read the texts of all pairs again, score the pairs anew, and describe them."""
-    kept = np.frombuffer(finder.kept, np.int64).copy()
+    representatives = np.frombuffer(finder.representatives, np.int64).copy()
     equal = np.frombuffer(finder.scores, np.float32) == 2
-    wanted = np.zeros(len(kept), np.bool_)
-    wanted[kept >= 0] = wanted[kept[kept >= 0]] = True
-    texts = _texts_of(corpus, field, wanted)
-    scores = np.ones(len(kept))
-    close = np.flatnonzero((kept >= 0) & ~equal)
-    for part in (close[start : start + _BLOCK] for start in range(0, len(close), _BLOCK)):
-        sides = ([texts[number] for number in numbers.tolist()] for numbers in (kept[part], part))
+    needed = np.zeros(len(representatives), np.bool_)
+    needed[representatives >= 0] = needed[representatives[representatives >= 0]] = True
+    texts = _texts_for(corpus, field, needed)
+    scores = np.ones(len(representatives))
+    close = np.flatnonzero((representatives >= 0) & ~equal)
+    for chunk in (close[start : start + _CHUNK_TEXTS] for start in range(0, len(close), _CHUNK_TEXTS)):
+        sides = ([texts[index] for index in numbers.tolist()] for numbers in (representatives[chunk], chunk))
         first, second = (finder.model.encode(side) for side in sides)
-        scores[part] = np.round(finder.model.similarity_pairwise(first, second).astype(np.float64), _PLACES)
-    kept[close[scores[close] < finder.threshold]] = -1  # candidates by rounding
-    for number in np.flatnonzero(equal).tolist():
-        first_one = kept[number]
-        if canonicalize(texts[number]) != canonicalize(texts[int(first_one)]):  # two texts with one hash
-            kept[number] = -1
-        elif kept[first_one] >= 0:
-            kept[number], scores[number] = kept[first_one], scores[first_one]
-    duplicate = np.flatnonzero(kept >= 0).tolist()
-    pairs = tuple(_pair(finder.model, texts, int(kept[n]), n, float(scores[n]), reasons) for n in duplicate)
+        scores[chunk] = np.round(finder.model.similarity_pairwise(first, second).astype(np.float64), _SCORE_DECIMALS)
+    representatives[close[scores[close] < finder.threshold]] = -1  # candidates by rounding
+    for index in np.flatnonzero(equal).tolist():
+        representative = representatives[index]
+        if canonicalize(texts[index]) != canonicalize(texts[int(representative)]):  # two texts with one hash
+            representatives[index] = -1
+        elif representatives[representative] >= 0:
+            representatives[index], scores[index] = representatives[representative], scores[representative]
+    duplicate = np.flatnonzero(representatives >= 0).tolist()
+    pairs = tuple(_pair(finder.model, texts, int(representatives[n]), n, float(scores[n]), reasons) for n in duplicate)
     members: dict[int, list[DuplicatePair]] = {}
     for pair in pairs:
         members.setdefault(pair.kept, []).append(pair)
     groups = [
-        DuplicateGroup(first, some[0].kept_text, tuple(p.duplicate for p in some), min(p.score for p in some))
-        for first, some in members.items()
+        DuplicateGroup(first, group[0].kept_text, tuple(p.duplicate for p in group), min(p.score for p in group))
+        for first, group in members.items()
     ]
     return Duplicates(
         family=finder.model.family,
         threshold=float(finder.threshold),
-        texts=len(kept),
-        equal=int((equal & (kept >= 0)).sum()),
+        texts=len(representatives),
+        equal=int((equal & (representatives >= 0)).sum()),
         unknown=finder.unknown,
         pairs=pairs,
         groups=tuple(sorted(groups, key=lambda group: (-len(group.duplicates), group.kept))),
@@ -348,27 +354,27 @@ def _report(finder: _Finder, corpus: Corpus, field: str, reasons: int) -> Duplic
     )
 
 
-def _texts_of(corpus: Corpus, field: str, wanted: Flags) -> dict[int, str]:
-    """Return the wanted texts by their numbers."""
+def _texts_for(corpus: Corpus, field: str, needed: Flags) -> dict[int, str]:
+    """Return the needed texts by their indices."""
     texts: dict[int, str] = {}
-    number = -1
-    for number, text in enumerate(read_texts(corpus, field=field)):
-        if number < len(wanted) and wanted[number]:
-            texts[number] = text
-    if number + 1 != len(wanted):
-        raise CorpusError(f"{corpus!s:.200} had {len(wanted):,} texts and now has {number + 1:,}; do not change it")
+    index = -1
+    for index, text in enumerate(read_texts(corpus, field=field)):
+        if index < len(needed) and needed[index]:
+            texts[index] = text
+    if index + 1 != len(needed):
+        raise CorpusError(f"{corpus!s:.200} had {len(needed):,} texts and now has {index + 1:,}; do not change it")
     return texts
 
 
 def _pair(
-    model: Embedder, texts: dict[int, str], kept: int, duplicate: int, score: float, reasons: int
+    model: Embedder, texts: dict[int, str], representative: int, duplicate: int, score: float, reasons: int
 ) -> DuplicatePair:
-    first, second = texts[kept], texts[duplicate]
+    first, second = texts[representative], texts[duplicate]
     words1, words2 = (Counter(lowercase(word.text) for word in split_words(text)) for text in (first, second))
     rows = TopRow.from_explanation(model.explain(first, second), reasons) if reasons else ()
     only = tuple((words1 - words2).elements()), tuple((words2 - words1).elements())
     differ = find_numbers(first) != find_numbers(second)
-    return DuplicatePair(kept, duplicate, score, first, second, *only, differ, rows)
+    return DuplicatePair(representative, duplicate, score, first, second, *only, differ, rows)
 
 
 def _rows(model: Embedder, texts: list[str], numbers: list[int]) -> Any:
@@ -384,7 +390,7 @@ def _rows(model: Embedder, texts: list[str], numbers: list[int]) -> Any:
 
 def _reaches(scores: Any, threshold: float) -> Any:
     """Return which scores reach the threshold, rounded as they are reported."""
-    return scores >= threshold - 0.5 * 10**-_PLACES
+    return scores >= threshold - 0.5 * 10**-_SCORE_DECIMALS
 
 
 def _hash(text: str) -> int:
@@ -393,8 +399,8 @@ def _hash(text: str) -> int:
 
 def _signature(text: str, same_numbers: bool) -> int:
     """Return a hash of what must be the same in two texts for one to stand for the other, 0 for nothing."""
-    names, found = find_signed_names(text), find_numbers(text) if same_numbers else ()
-    return _hash("\n".join([*names, "", *found])) if names or found else 0
+    names, text_numbers = find_signed_names(text), find_numbers(text) if same_numbers else ()
+    return _hash("\n".join([*names, "", *text_numbers])) if names or text_numbers else 0
 
 
 def write_kept(
@@ -432,9 +438,9 @@ def write_kept(
         copy_rows(file, tmp_path, is_kept, target)
 
 
-_EXACT = 32_768  # dense rows that are compared one by one
+_MAX_EXACT_ROWS = 32_768  # dense rows that are compared one by one
 _GROWTH = 4
-_PROBED = 8  # cells that a question looks into
+_N_PROBED_CELLS = 8  # cells that a question looks into
 _SAMPLE = 50  # rows a cell that the centres are found from
 _STEPS = 8  # of KMeans: later ones move few rows
 _CHUNK = 65_536  # float32 rows at once while the cells are made anew
@@ -451,7 +457,7 @@ class Nearest:
     def __init__(self, exact: int | None = None) -> None:
         """Begin without rows; beyond `exact` dense rows cells are used, None takes 32,768."""
         self.rounding = 0.0  # how far a score may lie below the product of the float32 rows
-        self._most_exact = _EXACT if exact is None else exact
+        self._max_exact_rows = _MAX_EXACT_ROWS if exact is None else exact
         self._blocks: list[Any] = []
         self._cells: Any = None
         self._rebuilt_at = 0
@@ -461,20 +467,20 @@ class Nearest:
         return int(self._cells.ntotal) if self._cells is not None else sum(block.shape[0] for block in self._blocks)
 
     def search(self, rows: Any, top_k: int = 1) -> tuple[Numbers, Scores]:
-        """Return numbers and scores of the nearest rows, [n, top_k], best first; -1 and minus infinity are padding."""
+        """Return indices and scores of the nearest rows, [n, top_k], best first; -1 and minus infinity are padding."""
         if self._cells is not None:
-            scores, numbers = self._cells.search(np.ascontiguousarray(rows, np.float32), top_k)
-            return numbers, np.where(numbers < 0, -np.inf, scores).astype(np.float32)
-        numbers = np.full((rows.shape[0], top_k), -1, np.int64)
+            scores, indices = self._cells.search(np.ascontiguousarray(rows, np.float32), top_k)
+            return indices, np.where(indices < 0, -np.inf, scores).astype(np.float32)
+        indices = np.full((rows.shape[0], top_k), -1, np.int64)
         scores = np.full((rows.shape[0], top_k), -np.inf, np.float32)
         start = 0
         for block in self._blocks:
-            found, its_scores = _best(products(rows, block), top_k)
-            scores, numbers = np.hstack([scores, its_scores]), np.hstack([numbers, found + start])
+            block_indices, block_scores = _best(products(rows, block), top_k)
+            scores, indices = np.hstack([scores, block_scores]), np.hstack([indices, block_indices + start])
             order = np.argsort(-scores, axis=1, kind="stable")[:, :top_k]
-            scores, numbers = (np.take_along_axis(values, order, axis=1) for values in (scores, numbers))
+            scores, indices = (np.take_along_axis(values, order, axis=1) for values in (scores, indices))
             start += block.shape[0]
-        return numbers, scores
+        return indices, scores
 
     def add(self, rows: Any) -> None:
         """Add rows: float32 [n, dimension], an array or CSR."""
@@ -484,13 +490,13 @@ class Nearest:
                 self._rebuild(self._cells.reconstruct_batch, len(self), int(self._cells.d))
             return
         self._blocks.append(rows)
-        if not hasattr(rows, "tocsr") and len(self) > self._most_exact:
-            every = np.concatenate(self._blocks)
+        if not hasattr(rows, "tocsr") and len(self) > self._max_exact_rows:
+            all_rows = np.concatenate(self._blocks)
             self._blocks = []
-            self._rebuild(every.__getitem__, *every.shape)
+            self._rebuild(all_rows.__getitem__, *all_rows.shape)
 
-    def _rebuild(self, rows_of: Any, count: int, dimension: int) -> None:
-        """Put rows into new cells; `rows_of` returns rows by their numbers."""
+    def _rebuild(self, rows_for: Any, count: int, dimension: int) -> None:
+        """Put rows into new cells; `rows_for` returns rows by their indices."""
         try:
             import faiss
         except ImportError as error:
@@ -503,26 +509,26 @@ class Nearest:
             faiss.METRIC_INNER_PRODUCT, False,
         )  # fmt: skip
         index.cp.niter, index.cp.max_points_per_centroid, index.cp.min_points_per_centroid = _STEPS, _SAMPLE, 1
-        index.nprobe = min(_PROBED, cells)
-        index.train(rows_of(sample))
+        index.nprobe = min(_N_PROBED_CELLS, cells)
+        index.train(rows_for(sample))
         for start in range(0, count, _CHUNK):
-            index.add(rows_of(np.arange(start, min(start + _CHUNK, count))))
+            index.add(rows_for(np.arange(start, min(start + _CHUNK, count))))
         index.make_direct_map()  # to read rows by their numbers when the cells are made anew
         self._cells, self._rebuilt_at, self.rounding = index, count, _FLOAT16
 
 
-def products(rows: Any, others: Any) -> Scores:
-    """Return the product of every row with every other one, float32 [rows, others]."""
-    found = rows @ others.T
-    return np.asarray(found.toarray() if hasattr(found, "toarray") else found, np.float32)
+def products(rows: Any, other_rows: Any) -> Scores:
+    """Return the product of each row with each of `other_rows`, float32 [rows, other rows]."""
+    product = rows @ other_rows.T
+    return np.asarray(product.toarray() if hasattr(product, "toarray") else product, np.float32)
 
 
-def _best(scores: Scores, most: int) -> tuple[Numbers, Scores]:
+def _best(scores: Scores, top_k: int) -> tuple[Numbers, Scores]:
     """Return the numbers and values of the largest scores of each row, in any order."""
-    if most == 1:
+    if top_k == 1:
         best = scores.argmax(axis=1)[:, None]
-    elif most >= scores.shape[1]:
+    elif top_k >= scores.shape[1]:
         best = np.broadcast_to(np.arange(scores.shape[1]), scores.shape)
     else:
-        best = np.argpartition(scores, -most, axis=1)[:, -most:]
+        best = np.argpartition(scores, -top_k, axis=1)[:, -top_k:]
     return best.astype(np.int64), np.take_along_axis(scores, best, axis=1)

@@ -38,7 +38,7 @@ ROW = "id"
 """The column of row numbers, from 0, where the corpus has no ids."""
 
 _BATCH = 8_192  # texts encoded and written together
-_MOST = 1 << 31  # texts of a shard, dimensions: their numbers are int32
+_MAX_COUNT = 1 << 31  # texts of a shard, dimensions: their numbers are int32
 _KINDS = {"embedding": "<f4", "values": "<f4", "indices": "<i4", "indptr": "<i8", "ids": "<i8", "id_ends": "<i8"}
 
 
@@ -72,7 +72,7 @@ class Job(NamedTuple):
         return self.folder / f"shard-{number:06d}{ENDINGS[self.kind]}"
 
 
-class Written(NamedTuple):
+class ShardRecord(NamedTuple):
     """The record of a shard, by which another file in its place is noticed."""
 
     number: int
@@ -93,24 +93,24 @@ class Shard(NamedTuple):
     rows: Any
 
 
-def write_shard(job: Job, number: int) -> Written:
+def write_shard(job: Job, number: int) -> ShardRecord:
     """Encode and write one shard, whole or not at all; return its record."""
     path, encoded = job.path(number), map(open_encoder(job), _batches(job, number))
     try:
-        with writing(path) as aside:
-            (_write_parquet if job.kind == "parquet" else _write_safetensors)(aside, encoded)
-            written = Written(number, job.rows(number), aside.stat().st_size, checksum(aside))
+        with writing(path) as tmp_path:
+            (_write_parquet if job.kind == "parquet" else _write_safetensors)(tmp_path, encoded)
+            record = ShardRecord(number, job.rows(number), tmp_path.stat().st_size, checksum(tmp_path))
             if stamp(job.source) != job.stamp:
                 raise CorpusError("it was changed while it was read; start again when no other program writes to it")
     except CorpusError as error:
         raise CorpusError(f"{job.source}: {error}") from error
-    return written
+    return record
 
 
 def stamp(path: Path) -> tuple[int, ...]:
     """Return a file's size and the time of its last change, in nanoseconds."""
-    about = path.stat()
-    return about.st_size, about.st_mtime_ns
+    status = path.stat()
+    return status.st_size, status.st_mtime_ns
 
 
 @lru_cache(maxsize=1)
@@ -120,22 +120,22 @@ def open_encoder(job: Job) -> BatchEncoder:
         return BatchEncoder(job.model, column=job.field, role=job.role)
 
 
-_OWN = threading.local()
+_THREAD_LOCAL = threading.local()
 
 
 def _batches(job: Job, number: int) -> Iterator[Any]:
     """Yield the record batches of a shard: ids and texts, by this thread's reader of the corpus."""
-    rows: _Rows | None = getattr(_OWN, "rows", None)
+    rows: _Rows | None = getattr(_THREAD_LOCAL, "rows", None)
     if rows is None or rows.job != job:
-        rows = _OWN.rows = _Rows(job)
+        rows = _THREAD_LOCAL.rows = _Rows(job)
     row = number * job.size
     for batch in rows.read(row, job.rows(number)):
         if job.id_field is None:
             numbers = pa.array(np.arange(row, row + len(batch)))
             batch = pa.record_batch([numbers, batch.column(0)], names=[ROW, job.field])
         elif batch.column(0).null_count:
-            place = row + int(batch.column(0).is_null().to_numpy(zero_copy_only=False).argmax())
-            raise CorpusError(f"row {place:,} has no id under {job.id_field!r}; give it one")
+            row_without_id = row + int(batch.column(0).is_null().to_numpy(zero_copy_only=False).argmax())
+            raise CorpusError(f"row {row_without_id:,} has no id under {job.id_field!r}; give it one")
         yield batch
         row += len(batch)
 
@@ -201,12 +201,12 @@ def _write_safetensors(path: Path, batches: Iterator[Any]) -> None:
     if pa.types.is_integer(ids.type):
         tensors = {"ids": ids.cast(pa.int64()).to_numpy()}
     else:
-        spelled = [str(one).encode() for one in ids.to_pylist()]
+        spelled = [str(row_id).encode() for row_id in ids.to_pylist()]
         tensors = {
             "id_bytes": np.frombuffer(b"".join(spelled), np.uint8),
-            "id_ends": np.cumsum([len(one) for one in spelled], dtype=np.int64),
+            "id_ends": np.cumsum([len(row_id) for row_id in spelled], dtype=np.int64),
         }
-    rows = _rows_of(table)
+    rows = _embeddings(table)
     if isinstance(rows, tuple):
         tensors |= {VALUES: rows[0], INDICES: rows[1], "indptr": rows[2].astype(np.int64)}
     else:
@@ -214,20 +214,20 @@ def _write_safetensors(path: Path, batches: Iterator[Any]) -> None:
     write_tensors(path, tensors)
 
 
-def _rows_of(table: Any) -> Any:
+def _embeddings(table: Any) -> Any:
     """Return the embeddings of a table of ids and embeddings, an array or (values, indices, starts) of a sparse one."""
     if EMBEDDING in table.column_names:
-        column = _whole(table, EMBEDDING)
+        column = _complete_column(table, EMBEDDING)
         rows = column.flatten().to_numpy()
         return rows.reshape(len(column), -1)
-    lists = [_whole(table, name) for name in (VALUES, INDICES)]
+    lists = [_complete_column(table, name) for name in (VALUES, INDICES)]
     starts = lists[0].offsets.to_numpy()
     if not np.array_equal(starts - starts[0], lists[1].offsets.to_numpy() - lists[1].offsets[0].as_py()):
         raise ValueError("values and indices are not equally many")
     return (*(column.flatten().to_numpy() for column in lists), starts - starts[0])
 
 
-def _whole(table: Any, name: str) -> Any:
+def _complete_column(table: Any, name: str) -> Any:
     """Return a column as one array without nulls."""
     column = table.column(name).combine_chunks()
     if column.null_count or column.flatten().null_count:
@@ -249,51 +249,51 @@ def read_shards(folder: str | os.PathLike[str]) -> Iterator[Shard]:
     """
     folder = Path(folder)
     with WorkFolder(folder, alone=False) as work:
-        facts = work.facts
-    if "texts" not in facts:
+        state = work.facts
+    if "texts" not in state:
         raise InputError(f"{folder} holds no encoded corpus; encode_corpus writes one")
-    if not facts.get("complete"):
+    if not state.get("complete"):
         raise InputError(f"the run in {folder} has not ended; start it again with the same arguments to complete it")
-    dimension: Any = facts.get("dimension")
-    shards: Any = facts.get("shards")
+    dimension: Any = state.get("dimension")
+    shards: Any = state.get("shards")
 
     def is_count(value: Any) -> bool:
-        return type(value) is int and 0 < value < _MOST
+        return type(value) is int and 0 < value < _MAX_COUNT
 
-    def is_listed(name: str, written: Any) -> bool:
+    def is_listed(name: str, record: Any) -> bool:
         is_file = Path(name).name == name and name.endswith(tuple(ENDINGS.values()))
-        is_known = isinstance(written, dict) and isinstance(written.get("sha256"), str)
-        return is_file and is_known and is_count(written.get("texts"))
+        has_checksum = isinstance(record, dict) and isinstance(record.get("sha256"), str)
+        return is_file and has_checksum and is_count(record.get("texts"))
 
     is_sound = is_count(dimension) and isinstance(shards, dict) and all(map(is_listed, shards, shards.values()))
-    if not is_sound or sum(written["texts"] for written in shards.values()) != facts["texts"]:
+    if not is_sound or sum(record["texts"] for record in shards.values()) != state["texts"]:
         raise ModelFolderError(
             f"{folder / 'state.json'} does not describe an encoded corpus; it is broken. Encode the corpus into "
             "another folder"
         )
-    return (_read_shard(folder / name, written, dimension) for name, written in shards.items())
+    return (_read_shard(folder / name, record, dimension) for name, record in shards.items())
 
 
-def _read_shard(path: Path, written: dict[str, Any], dimension: int) -> Shard:
+def _read_shard(path: Path, record: dict[str, Any], dimension: int) -> Shard:
     """Return a shard after checking that it is the one that was written."""
-    way_out = "Delete it and encode the corpus again: only it is made anew"
+    hint = "Delete it and encode the corpus again: only it is made anew"
     if not path.is_file():
-        raise ModelFolderError(f"{path} is missing. {way_out}")
-    if checksum(path) != written["sha256"]:
-        raise ModelFolderError(f"{path} is damaged: it is not the file that was written. {way_out}")
+        raise ModelFolderError(f"{path} is missing. {hint}")
+    if checksum(path) != record["sha256"]:
+        raise ModelFolderError(f"{path} is damaged: it is not the file that was written. {hint}")
     try:
         ids, rows = (_from_parquet if path.suffix == ".parquet" else _from_safetensors)(path)
-        return Shard(ids, _checked(rows, len(ids), written["texts"], dimension))
+        return Shard(ids, _checked(rows, len(ids), record["texts"], dimension))
     except PellucidError:
         raise
     except Exception as error:  # pyarrow has no common class for what a broken file makes it raise
-        raise ModelFolderError(f"{path} is damaged: {' '.join(str(error).split())[:200]}. {way_out}") from error
+        raise ModelFolderError(f"{path} is damaged: {' '.join(str(error).split())[:200]}. {hint}") from error
 
 
 def _from_parquet(path: Path) -> tuple[list[Any], Any]:
     with ParquetFile(path, page_checksum_verification=True) as file:
         table = file.read()
-    return table.column(0).to_pylist(), _rows_of(table)
+    return table.column(0).to_pylist(), _embeddings(table)
 
 
 def _from_safetensors(path: Path) -> tuple[list[Any], Any]:
@@ -305,10 +305,10 @@ def _from_safetensors(path: Path) -> tuple[list[Any], Any]:
         ids: list[Any] = tensors["ids"].tolist()
     else:
         content = tensors["id_bytes"].tobytes()
-        places = [0, *tensors["id_ends"].tolist()]
-        if places[-1] != len(content) or places != sorted(places):
+        edges = [0, *tensors["id_ends"].tolist()]
+        if edges[-1] != len(content) or edges != sorted(edges):
             raise ValueError("the places of its ids do not go up to the end")
-        ids = [content[start:end].decode() for start, end in pairwise(places)]
+        ids = [content[start:end].decode() for start, end in pairwise(edges)]
     if EMBEDDING in tensors:
         return ids, tensors[EMBEDDING]
     return ids, (tensors[VALUES], tensors[INDICES], tensors["indptr"])

@@ -305,7 +305,7 @@ def duplicates(
     found = find(corpus, model, threshold=threshold, same_numbers=same_numbers, reasons=reasons, show_progress_bar=True)
     if keep is not None:
         write_kept(source, found, keep, overwrite=True)  # as was asked before
-        say(f"wrote {keep}: {len(found.kept):,} of {found.texts:,} texts", err=True)
+        say(f"wrote {keep}: {len(found.representative_indices):,} of {found.texts:,} texts", err=True)
     show(found, json, html)
 
 
