@@ -12,8 +12,19 @@ import numpy.typing as npt
 
 from pellucid.errors import InputError, check_integer
 from pellucid.forks import cached_property
-from pellucid.grouping import SENTENCE, Group, GroupedRows, WordSum, name_pieces
-from pellucid.rows import CONTEXT, NO_SCORE, REMAINDER, SHARED, WORD, WORD_PAIR, Measurement, Row, share_of
+from pellucid.grouping import Group, GroupedRows, WordSum, name_pieces
+from pellucid.rows import (
+    CONTEXT,
+    NO_SCORE,
+    REMAINDER,
+    SENTENCE,
+    SHARED,
+    WORD,
+    WORD_PAIR,
+    Measurement,
+    Row,
+    share_of,
+)
 from pellucid.summary import Summary
 from pellucid.text import Coverage, Span
 from pellucid.views.parts import (

@@ -18,6 +18,7 @@ from pellucid.phrases import Floats, Integers, Phrases, WordsOfText, cut_into_ph
 from pellucid.rows import (
     CONTEXT,
     REMAINDER,
+    SENTENCE,
     SHARED,
     WORD,
     WORD_PAIR,
@@ -28,7 +29,7 @@ from pellucid.rows import (
 from pellucid.sentences import passage_sentences
 from pellucid.text import Span
 
-PHRASE, SENTENCE, COMMON, OTHERS = "phrase", "sentence", "common", "others"
+PHRASE, COMMON, OTHERS = "phrase", "common", "others"
 """Kinds of groups beside those of rows; OTHERS is a sum of phrases and rows of several kinds."""
 OTHER = "other "
 """Before the kind of a sum: "other words", "other dimensions"."""
@@ -142,6 +143,19 @@ class GroupedRows:
         of_words = zip(cells.tables, tables, places[1:], self._phrases[1:])
         self._sums = [self._summed(*table, places[0]) for table in of_words]
         self._alone = list(map(_by_segment, cells.alone, places, self._phrases))
+        if self._lead:
+            self._join_sentences()
+
+    def _join_sentences(self) -> None:
+        """Let rows that are sentences of the passage be in the lines of these."""
+        numbers = {start: number for number, (start, _) in enumerate(self._phrases[1].spans)}
+        rows, self._rows = self._rows, []
+        for row in rows:
+            if row.kind == SENTENCE and row.spans2 and all(start in numbers for start, _ in row.spans2):
+                for start, _ in row.spans2:
+                    self._alone[1][numbers[start]] += row.contribution / len(row.spans2)
+            else:
+                self._rows.append(row)
 
     def _summed(
         self, table: Floats, at_places: Floats | None, other: _Places, of_other: Phrases, first: _Places

@@ -13,7 +13,7 @@ from pellucid.forks import cached_property
 from pellucid.text import Span
 
 WORD_PAIR, WORD, DIMENSION, KEY_TOKEN, EMBEDDING = "word pair", "word", "dimension", "key token", "embedding"
-SHARED, CONTEXT, REMAINDER = "shared part", "context", "remainder"
+SENTENCE, SHARED, CONTEXT, REMAINDER = "sentence", "shared part", "context", "remainder"
 """The kinds of rows. EMBEDDING is the one row of a model that cannot say more, SHARED what all texts have in common,
 CONTEXT what an encoder makes of the words of a text together."""
 
@@ -37,9 +37,9 @@ class Row(NamedTuple):
         spans3: where it stands in text 3, which only a difference of two explanations has.
         key: what tells the term from the others, and finds it again in another explanation of the same model, where its
             name may be written another way ("Apple", "apple"). An explanation fills in name and parts where it is ().
-        kind: what it is: "word pair", "word", "dimension", "key token", "embedding" (all that a model can say), or
-            "remainder" (the last line of a frame), "shared part" (what an encoder's texts have in common), or "context"
-            (what an encoder makes of the words together).
+        kind: what it is: "word pair", "word", "sentence", "dimension", "key token", "embedding" (all that a model can
+            say), or "remainder" (the last line of a frame), "shared part" (what an encoder's texts have in common), or
+            "context" (what an encoder makes of the words together).
     """
 
     name: str

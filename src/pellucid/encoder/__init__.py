@@ -8,6 +8,7 @@ if TYPE_CHECKING:
     from pellucid.encoder.concepts import ConceptReasons as ConceptReasons
     from pellucid.encoder.embedder import EncoderEmbedder as EncoderEmbedder
     from pellucid.encoder.measured import MeasuredReasons as MeasuredReasons
+    from pellucid.encoder.sentences import SentenceReasons as SentenceReasons
     from pellucid.encoder.tokens import TokenReasons as TokenReasons
     from pellucid.encoder.words import WordReasons as WordReasons
 else:

@@ -17,6 +17,7 @@ from pellucid.embeddings import NO_TEXT, Role, as_rows, explained_texts
 from pellucid.encoder.concepts import ConceptReasons
 from pellucid.encoder.measured import MeasuredReasons
 from pellucid.encoder.reasons import EncoderQuery, Reasons
+from pellucid.encoder.sentences import SentenceReasons
 from pellucid.encoder.tokenized import TokenizedText, read_texts
 from pellucid.encoder.tokens import TokenReasons
 from pellucid.encoder.vectors import at_length_1, checked_vectors
@@ -39,7 +40,7 @@ from pellucid.text import Coverage, Span
 from pellucid.unicode import canonicalize
 from pellucid.untrusted import without_bars
 
-WAYS = ("words", "tokens", "concepts", "measured")
+WAYS = ("words", "tokens", "sentences", "concepts", "measured")
 """How scores are taken apart, the default first."""
 
 _TURN_S = 1e-4  # between two batches, that a thread which waits for the lock needs to take it
@@ -132,6 +133,8 @@ class EncoderEmbedder(Embedder):
             return TokenReasons.of(self)
         if way == "measured":
             return MeasuredReasons(EncoderEmbedder(self.model), self._mean_vector())
+        if way == "sentences":
+            return SentenceReasons(EncoderEmbedder(self.model), self._mean_vector())
         if isinstance(self._words, Path):
             self._words = WordReasons.from_pretrained(self._words, self)
         self._words = self._words or words_for(self)
@@ -151,8 +154,9 @@ class EncoderEmbedder(Embedder):
 
         Args:
             reasons: "words" (pairs of words, without a pass of the encoder), "tokens" (pairs of words from the states
-                of one pass, exact for a transformer with mean pooling), "concepts" (a few words or phrases that both
-                texts are about), "measured" (pairs of words, measured by leaving words out: of each text up to 139
+                of one pass, exact for a transformer with mean pooling), "sentences" (those of a long text, from a pass
+                of each), "concepts" (a few words or phrases that both texts are about), "measured" (pairs of words,
+                measured by leaving words out: of each text up to 139
                 variants are encoded, and once some hundred sentences unless word reasons are at hand), the folder of
                 reasons that were saved (a `Path`), a `Reasons` object, or None: the vector is one row.
 
@@ -207,7 +211,9 @@ class EncoderEmbedder(Embedder):
         _ = self.reasons  # raises
         return super().explain(text1, text2, role1=role1, role2=role2)
 
-    def explain_vectors(self, text1: str, vector1: Any, text2: str, vector2: Any) -> Explanation:
+    def explain_vectors(
+        self, text1: str, vector1: Any, text2: str, vector2: Any, *, sentence_vectors: Any = None
+    ) -> Explanation:
         """Take the cosine of two vectors apart that the encoder gave before, kept in FAISS, Qdrant, Chroma or pgvector.
 
         Args:
@@ -215,9 +221,12 @@ class EncoderEmbedder(Embedder):
             vector1: its vector [dimension], of any length.
             text2: the text of the second, a document.
             vector2: its vector.
+            sentence_vectors: of text 2, as `SentenceReasons.sentence_vectors` gives them [sentences, dimension], of any
+                length and precision: its sentences are then the rows, whatever the model's reasons are.
 
         Raises:
-            InputError: a text is not a string, or a vector has another dimension or is not finite.
+            InputError: a text is not a string, a vector has another dimension or is not finite, or text 2 has other
+                sentences than vectors.
         """
         texts, roles = explained_texts(text1, text2, "query", "document")
         if np.shape(vector1) != np.shape(vector2):
@@ -226,8 +235,17 @@ class EncoderEmbedder(Embedder):
                 "of one encoder"
             )
         rows = at_length_1(checked_vectors([vector1, vector2], texts, self.name, None))
-        _ = self.reasons  # raises
-        return self._explain_queries(*(EncoderQuery(self, *of) for of in zip(texts, roles, rows)))
+        reasons = self.reasons  # raises
+        if sentence_vectors is None:
+            return self._explain_queries(*(EncoderQuery(self, *of) for of in zip(texts, roles, rows)))
+        if reasons is None:
+            raise InputError('the model has no reasons, so what all texts share is unknown: with_reasons("sentences")')
+        by_sentence = SentenceReasons(self, reasons.common)
+        model = self.with_reasons(by_sentence)
+        query, document = (EncoderQuery(model, *of) for of in zip(texts, roles, rows))
+        query.parts = by_sentence.parts_from(texts[0], roles[0], query.coordinates)
+        document.parts = by_sentence.parts_from(texts[1], roles[1], document.coordinates, sentence_vectors)
+        return self._explain_queries(query, document)
 
     @property
     def is_sentence_transformer(self) -> bool:
