@@ -415,5 +415,5 @@ def _by_segment(values: Floats, places: _Places, phrases: Phrases) -> Floats:
 
 def _by_place(values: Floats, places: _Places) -> Floats:
     """Return what the words at each span of a text add, given what each word does."""
-    sums: Floats = np.bincount(places.of_words, values[places.words] * places.shares, len(places.spans))
-    return sums
+    sums = np.bincount(places.of_words, values[places.words] * places.shares, len(places.spans))
+    return sums.astype(np.float64, copy=False)
