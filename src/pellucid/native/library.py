@@ -28,7 +28,7 @@ from pellucid.errors import InputError, warn
 LEVELS = ("plain", "avx2", "avx512")
 """What a processor can do, with a file of kernels for each; elsewhere than on x86-64 there is "plain" alone."""
 
-_I64, _PLACE = ctypes.c_int64, ctypes.c_void_p
+_I64, _POINTER = ctypes.c_int64, ctypes.c_void_p
 _STRUCT = ctypes.POINTER
 _CHANGED = "it was changed while it was in use: open the model again, and replace its files in place of writing to them"
 _NOTHING = ctypes.c_char * 0
@@ -45,17 +45,17 @@ def native() -> ctypes.CDLL | None:
     Raises:
         InputError: PELLUCID_NATIVE is none of these, or the processor lacks what the level needs.
     """
-    wanted = os.environ.get("PELLUCID_NATIVE", "")
-    if wanted not in ("", "off", *LEVELS):
-        raise InputError(f"the environment variable PELLUCID_NATIVE is {wanted!r}; set it to off, {', '.join(LEVELS)}")
-    if wanted == "off":
+    level = os.environ.get("PELLUCID_NATIVE", "")
+    if level not in ("", "off", *LEVELS):
+        raise InputError(f"the environment variable PELLUCID_NATIVE is {level!r}; set it to off, {', '.join(LEVELS)}")
+    if level == "off":
         warn("PELLUCID_NATIVE is off: slow Python does the work of the C kernels")
         return None
     try:
         best = _open("plain").native_level()
-        if wanted and LEVELS.index(wanted) > best:
-            raise InputError(f"PELLUCID_NATIVE is {wanted!r}, and this processor can do {LEVELS[best]!r} at most")
-        return _declared(_open(wanted or LEVELS[best]))
+        if level and LEVELS.index(level) > best:
+            raise InputError(f"PELLUCID_NATIVE is {level!r}, and this processor can do {LEVELS[best]!r} at most")
+        return _declared(_open(level or LEVELS[best]))
     except (OSError, AttributeError) as error:
         warn(
             f"the C kernels cannot be loaded, and slow Python does their work: {error}. Install pellucid again where "
@@ -72,8 +72,8 @@ def _open(level: str) -> ctypes.CDLL:
         raise OSError(f"{path} is cut short")
     library = ctypes.CDLL(str(path))
     sources = b"".join(source.read_bytes() for source in sorted(folder.glob("*.[ch]")))
-    number = getattr(library, "native_sources", None)
-    if sources and (number is None or number() & 0xFFFFFFFF != zlib.crc32(sources)):
+    sources_checksum = getattr(library, "native_sources", None)
+    if sources and (sources_checksum is None or sources_checksum() & 0xFFFFFFFF != zlib.crc32(sources)):
         raise OSError(f"{path} is of another version than the sources beside it")
     library.native_level.restype = _I64
     return library
@@ -91,10 +91,10 @@ def _is_cut_short(path: Path) -> bool:
 
 def library() -> ctypes.CDLL:
     """Return the library where there is one."""
-    found = native()
-    if found is None:
+    kernels = native()
+    if kernels is None:
         raise InputError("there is no C library; its callers ask native() first")
-    return found
+    return kernels
 
 
 def _address(name: str, array: npt.NDArray[Any], kind: Any, shape: tuple[int, ...], *, writes: bool = False) -> int:
@@ -126,13 +126,13 @@ def _start(array: Any) -> int:
 PADDING = 96  # zeros after a block, so that 64 bytes may be read from any place in it
 _KEY = 16  # bytes after the words of an index, which are read in one go
 _AHEAD = 12  # rows after those of a block, which are looked at but not used
-_LARGEST = 1 << 31  # bytes of a block: positions in it are 32-bit
+_MAX_BLOCK_BYTES = 1 << 31  # bytes of a block: positions in it are 32-bit
 _SLOT = np.dtype([("key", np.uint64, 2), ("length", np.uint32), ("start", np.uint32), ("row", np.int64)])
 
 
 class _IndexStruct(ctypes.Structure):
     _fields_ = [
-        ("slots", _PLACE), ("bits", _I64), ("blob", _PLACE), ("size", _I64), ("mixers", ctypes.c_uint64 * 2),
+        ("slots", _POINTER), ("bits", _I64), ("blob", _POINTER), ("size", _I64), ("mixers", ctypes.c_uint64 * 2),
         ("words", _I64), ("used", _I64),
     ]  # fmt: skip
 
@@ -142,12 +142,12 @@ class _LexiconStruct(ctypes.Structure):
         *((name, _STRUCT(_IndexStruct)) for name in ("words", "learnt", "first", "inside")),
         *((name, _I64) for name in ("longest", "longest_word", "lower", "cased", "complete", "letters")),
         ("share", ctypes.c_double),
-        ("starts", _PLACE),
+        ("starts", _POINTER),
     ]
 
 
 class _ScratchStruct(ctypes.Structure):
-    _fields_ = [(name, _PLACE) for name in ("lowered", "word_bits", "other_bits", "edges", "rows", "missing")]
+    _fields_ = [(name, _POINTER) for name in ("lowered", "word_bits", "other_bits", "edges", "rows", "missing")]
 
 
 class WordIndex:
@@ -165,7 +165,7 @@ class WordIndex:
         if len(spelled) > self.starts[-1]:  # not in ASCII: a character begins with any byte but these
             self.starts = np.append(np.flatnonzero((spelled & 0xC0) != 0x80), len(spelled))[self.starts]
         count, size = max(room[0], len(words)), max(room[1], len(spelled))
-        if size >= _LARGEST:
+        if size >= _MAX_BLOCK_BYTES:
             raise InputError(f"the words have {size:,} bytes together; a vocabulary must have less than 2 GB")
         bits = max(count - 1, 1).bit_length() + 1  # at most half of the slots are used
         self._slots, self._blob = np.empty(1 << bits, _SLOT), np.zeros(size + _KEY, np.uint8)
@@ -187,7 +187,7 @@ class Pieces:
         self,
         first: Sequence[str] = (),
         inside: Sequence[str] = (),
-        longest_word: int = 0,
+        max_word_chars: int = 0,
         *,
         lower: bool = False,
         prefixes: tuple[int, float] = (1, 0.0),
@@ -197,8 +197,8 @@ class Pieces:
         `prefixes`: the characters that a prefix has which stands for a word, and its share of the word's.
         """
         self.first, self.inside = WordIndex(first), WordIndex(inside)
-        self.longest = max(map(len, (*first, *inside)), default=0)
-        self.longest_word, self.lower, self.prefixes = longest_word, lower, prefixes
+        self.max_token_chars = max(map(len, (*first, *inside)), default=0)
+        self.max_word_chars, self.lower, self.prefixes = max_word_chars, lower, prefixes
 
 
 class WordReader:
@@ -225,22 +225,22 @@ class WordReader:
         self.rows, self.missing = np.zeros(chunks * 32 + _AHEAD, np.int32), np.empty(chunks * 32, np.int32)
         arrays = (self._lowered, *self._bits, self.edges, self.rows, self.missing)
         self._scratch = _ScratchStruct(*map(_start, arrays))
-        self._held = words, learnt, pieces
+        self._keepalive = words, learnt, pieces
         self._lexicon = _LexiconStruct(
-            *(ctypes.pointer(index.struct) for index in (words, learnt, pieces.first, pieces.inside)), pieces.longest,
-            pieces.longest_word, pieces.lower, cased, complete, *pieces.prefixes,
+            *(ctypes.pointer(index.struct) for index in (words, learnt, pieces.first, pieces.inside)),
+            pieces.max_token_chars, pieces.max_word_chars, pieces.lower, cased, complete, *pieces.prefixes,
             _address("starts", words.starts, np.int64, words.starts.shape),
         )  # fmt: skip
         self._block: tuple[Any, ...] = ()
-        self._place = self._ends = self._used = self._texts = self._words = self._missing = 0
+        self._block_address = self._ends = self._used = self._texts = self._words = self._missing = 0
 
     def begin(self, block: npt.NDArray[np.uint8], ends: npt.NDArray[np.int32]) -> None:
         """Take a block: the valid UTF-8 of some texts, a NUL after each, and `PADDING` zeros; and an end for each."""
         used = len(block) - PADDING
-        if not 0 <= used <= self._size or used > _LARGEST - PADDING:
+        if not 0 <= used <= self._size or used > _MAX_BLOCK_BYTES - PADDING:
             raise InputError(f"a block has {used} bytes, and there is room for {self._size}")
         self._words = self._missing = 0
-        self._place = _address("block", block, np.uint8, (len(block),))
+        self._block_address = _address("block", block, np.uint8, (len(block),))
         self._ends = _address("ends", ends, np.int32, (len(ends),), writes=True)
         self._used, self._texts, self._block = used, len(ends), (block, ends)
 
@@ -250,11 +250,11 @@ class WordReader:
         That is so where there is more than ASCII, or a NUL within a text.
         """
         words, self._missing = _I64(), 0
-        found = self._library.words_find(
-            self._lexicon, self._place, self._used, self._ends, self._texts, self._scratch, words
+        n_missing = self._library.words_find(
+            self._lexicon, self._block_address, self._used, self._ends, self._texts, self._scratch, words
         )
-        self._words, self._missing = words.value, max(found, 0)
-        return int(found)
+        self._words, self._missing = words.value, max(n_missing, 0)
+        return int(n_missing)
 
     def mark(self, *, joined: bool) -> tuple[int, int]:
         """Find which bytes belong to words; return how many NULs there are, and whether there is more than ASCII.
@@ -265,10 +265,10 @@ class WordReader:
         ends = self._block[1]
         if not joined and self._texts and not (0 <= ends[0] and (ends[1:] > ends[:-1]).all() and ends[-1] < self._used):
             raise InputError(f"texts end outside the {self._used} bytes of their block")
-        beyond = _I64()
-        marked = self._library.words_mark
-        found = marked(self._place, self._used, self._ends, self._texts, joined, self._scratch, beyond)
-        return found, beyond.value
+        has_non_ascii = _I64()
+        mark = self._library.words_mark
+        n_nuls = mark(self._block_address, self._used, self._ends, self._texts, joined, self._scratch, has_non_ascii)
+        return n_nuls, has_non_ascii.value
 
     def separate(self, classes: npt.NDArray[np.uint8]) -> int:
         """Cut words at separators beyond ASCII; return the first code point whose class is 0, not known yet, or -1.
@@ -276,8 +276,8 @@ class WordReader:
         In the place of -1 it is -2 where a text may have another normal form (class 3), -3 where one has characters of
         a script without spaces (class 4), and -4 where there is both.
         """
-        place = _address("classes", classes, np.uint8, (0x110000,))
-        return int(self._library.words_separate(self._place, self._used, place, self._scratch))
+        classes_address = _address("classes", classes, np.uint8, (0x110000,))
+        return int(self._library.words_separate(self._block_address, self._used, classes_address, self._scratch))
 
     def cut(self) -> int:
         """List the words; the ends of texts become numbers of words. Return how many there are."""
@@ -286,26 +286,26 @@ class WordReader:
 
     def look_up(self) -> int:
         """Find the rows of the words, -1 for unknown ones; return how many are `missing`: only Python can find them."""
-        self._missing = int(self._library.words_look_up(self._lexicon, self._place, self._scratch, self._words))
+        self._missing = int(self._library.words_look_up(self._lexicon, self._block_address, self._scratch, self._words))
         return self._missing
 
     def look_again(self, first: int, last: int) -> int:
         """Look up the missing words `first` to `last` once more; those still missing stand from `first` on."""
         _check_range("missing words", first, last, self._missing)
-        return int(self._library.words_look_again(self._lexicon, self._place, self._scratch, first, last))
+        return int(self._library.words_look_again(self._lexicon, self._block_address, self._scratch, first, last))
 
     def learn(self, which: npt.NDArray[np.int32], rows: npt.NDArray[np.int32]) -> None:
         """Remember the rows of some words of the block, given by their numbers."""
         shape = (len(which),)
-        places = _address("words", which, np.int32, shape), _address("rows", rows, np.int32, shape)
+        addresses = _address("words", which, np.int32, shape), _address("rows", rows, np.int32, shape)
         _check_numbers("words", which, self._words)
         edges = self._scratch.edges
-        self._library.words_learn(self._held[1].struct, self._place, edges, *places, len(which))
+        self._library.words_learn(self._keepalive[1].struct, self._block_address, edges, *addresses, len(which))
 
     def list_unmatched(self) -> npt.NDArray[np.int32]:
         """Return the indices of the words that have no row, or that of another word, such as of their beginning."""
-        limit = len(self._held[0].starts) - 1
-        count = self._library.words_list_others(self._lexicon, self._place, self._scratch, self._words, limit)
+        limit = len(self._keepalive[0].starts) - 1
+        count = self._library.words_list_others(self._lexicon, self._block_address, self._scratch, self._words, limit)
         if count < 0:
             raise InputError(f"a word has row {self.rows[: self._words].max()}, and the vocabulary has {limit:,} words")
         return self.missing[:count]
@@ -314,11 +314,11 @@ class WordReader:
 def join_texts(data: npt.NDArray[np.uint8], offsets: npt.NDArray[np.int64]) -> npt.NDArray[np.uint8]:
     """Return the texts `data[offsets[i]:offsets[i + 1]]` as a block: a NUL after each, and `PADDING` zeros."""
     texts, offsets = len(offsets) - 1, _copied("offsets", offsets, np.int64)
-    places = _address("data", data, np.uint8, (len(data),)), _start(offsets)
+    addresses = _address("data", data, np.uint8, (len(data),)), _start(offsets)
     if texts < 0 or (offsets[1:] < offsets[:-1]).any() or offsets[0] < 0 or offsets[-1] > len(data):
         raise InputError(f"the offsets of {texts} texts leave the {len(data):,} bytes")
     block = np.empty(int(offsets[-1] - offsets[0]) + texts + PADDING, np.uint8)
-    library().words_join(*places, texts, _start(block), len(block))
+    library().words_join(*addresses, texts, _start(block), len(block))
     return block
 
 
@@ -334,9 +334,9 @@ def distinct_values(
     slots = np.empty(1 << bits, np.int32)
     slots.fill(-1)
     first = _start(memory)
-    places = _start(slots), bits, first, first + 8 * size, first + 16 * size
-    found = library().words_distinct(_address("values", values, np.int64, (size,)), size, *places)
-    return memory[0, :found], memory[1, :found], memory[2]
+    addresses = _start(slots), bits, first, first + 8 * size, first + 16 * size
+    n_distinct = library().words_distinct(_address("values", values, np.int64, (size,)), size, *addresses)
+    return memory[0, :n_distinct], memory[1, :n_distinct], memory[2]
 
 
 def group_words(words: npt.NDArray[np.int64], ends: npt.NDArray[np.int64], limit: int) -> tuple[Any, ...]:
@@ -363,20 +363,20 @@ def _check_range(name: str, first: int, last: int, count: int) -> None:
         raise InputError(f"{name} {first} to {last} are asked for, and there are {count}")
 
 
-def _check_numbers(name: str, numbers: npt.NDArray[Any], limit: int, least: int = 0) -> None:
-    """Check that all numbers are from `least` to below `limit`."""
+def _check_numbers(name: str, numbers: npt.NDArray[Any], limit: int, minimum: int = 0) -> None:
+    """Check that all numbers are from `minimum` to below `limit`."""
     if not len(numbers):
         return
     low, high = numbers.min(), numbers.max()
-    if low < least or high >= limit:
-        raise InputError(f"{name} are {low} to {high}, and must be from {least} to {limit - 1}")
+    if low < minimum or high >= limit:
+        raise InputError(f"{name} are {low} to {high}, and must be from {minimum} to {limit - 1}")
 
 
 # --- Pooling ----------------------------------------------------------------------------------------------------------
 
 
 class _TableStruct(ctypes.Structure):
-    _fields_ = [("vectors", _PLACE), ("scales", _PLACE), *((name, _I64) for name in ("kind", "words", "dimension"))]
+    _fields_ = [("vectors", _POINTER), ("scales", _POINTER), *((name, _I64) for name in ("kind", "words", "dimension"))]
 
 
 def _numbers(vectors: Any, scales: npt.NDArray[np.float32] | None) -> tuple[int, int, int]:
@@ -392,8 +392,8 @@ def _numbers(vectors: Any, scales: npt.NDArray[np.float32] | None) -> tuple[int,
         numbers, kind, shape = packed, _INT4, (words, (dimension + 1) // 2)
     elif scales is not None and words and scales.min() == scales.max():
         kind = _INT8_EVEN
-    place = _address("vectors", numbers, np.uint8 if kind == _INT4 else numbers.dtype, shape)
-    return place, 0 if scales is None else _address("scales", scales, np.float32, (words,)), kind
+    address = _address("vectors", numbers, np.uint8 if kind == _INT4 else numbers.dtype, shape)
+    return address, 0 if scales is None else _address("scales", scales, np.float32, (words,)), kind
 
 
 class Table:
@@ -403,7 +403,7 @@ class Table:
         """Take vectors [words, dimension], float32, float16, int8 or `PackedRows`, and the scales of int8 [words]."""
         numbers = _numbers(vectors, scales)
         self.words, self.dimension = vectors.shape
-        self._library, self._held = library(), (vectors, scales)
+        self._library, self._keepalive = library(), (vectors, scales)
         self._struct = _TableStruct(*numbers, self.words, self.dimension)
 
     def pool(
@@ -417,38 +417,38 @@ class Table:
         texts = len(ends)
         _checked_ends(rows, ends)
         total, exact = self._memory()
-        beyond = self._library.pooling_pool(
+        bad_row = self._library.pooling_pool(
             self._struct, _address("rows", rows, np.int32, (len(rows),), writes=True),
             _address("ends", ends, np.int32, (texts,)), texts,
             _address("spelled", spelled, np.float32, (len(spelled), self.dimension)), len(spelled),
             _start(total), _start(exact), _start(exact) + 8 * self.dimension,
             _address("out", out, np.float32, (texts, self.dimension), writes=True),
         )  # fmt: skip
-        if beyond >= 0:
+        if bad_row >= 0:
             raise InputError(
-                f"a word has row {beyond}, and the table has {self.words:,}; was the vocabulary changed while texts "
+                f"a word has row {bad_row}, and the table has {self.words:,}; was the vocabulary changed while texts "
                 "were encoded?"
             )
 
     def products(
         self, distinct: npt.NDArray[np.int32], rows: npt.NDArray[np.int32], ends: npt.NDArray[np.int64],
-        asked: npt.NDArray[np.float32],
+        query_vectors: npt.NDArray[np.float32],
     ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:  # fmt: skip
-        """Return the products of the rows `distinct` and `asked`, and the length of each text's sum of `rows`."""
+        """Return the products of rows `distinct` and `query_vectors`, and the length of each text's sum of `rows`."""
         distinct, rows = _copied("rows", distinct, np.int32), _copied("rows", rows, np.int32)
         ends = _copied("ends", ends, np.int64)
         _check_numbers("rows", distinct, self.words)
         _check_numbers("rows", rows, self.words)
         if len(ends) and not (0 <= ends[0] and (ends[1:] >= ends[:-1]).all() and ends[-1] <= len(rows)):
             raise InputError(f"the ends of {len(ends)} texts do not divide {len(rows)} words")
-        found, lengths = np.empty((len(distinct), len(asked))), np.empty(len(ends))
+        products, lengths = np.empty((len(distinct), len(query_vectors))), np.empty(len(ends))
         total, exact = self._memory()
         self._library.pooling_products(
             self._struct, _start(distinct), len(distinct), _start(rows), _start(ends), len(ends),
-            _address("vectors", asked, np.float32, (len(asked), self.dimension)), len(asked),
-            _start(total), _start(exact), _start(found), _start(lengths),
+            _address("vectors", query_vectors, np.float32, (len(query_vectors), self.dimension)), len(query_vectors),
+            _start(total), _start(exact), _start(products), _start(lengths),
         )  # fmt: skip
-        return found, lengths
+        return products, lengths
 
     def _memory(self) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.float64]]:
         return np.empty(-(-self.dimension // 16) * 16, np.float32), np.empty(2 * self.dimension)
@@ -473,29 +473,30 @@ def pair_products(
     words, dimension = vectors.shape
     _check_range("words", first, words, words)
     padded = -(-dimension // 8) * 8
-    found, lengths, memory = np.empty((first, words - first)), np.empty(2), np.zeros((first + 3, padded))
+    products, lengths, memory = np.empty((first, words - first)), np.empty(2), np.zeros((first + 3, padded))
     library().pooling_pairs(
         _address("vectors", vectors, np.float32, vectors.shape), _address("counts", counts, np.float64, (words,)),
-        first, words - first, dimension, _start(memory), _start(found), _start(lengths),
+        first, words - first, dimension, _start(memory), _start(products), _start(lengths),
     )  # fmt: skip
-    return found, lengths
+    return products, lengths
 
 
 def multiply(codes: npt.NDArray[np.int8], scales: npt.NDArray[np.float32], vector: npt.NDArray[np.float32]) -> Any:
     """Return the products of rows of 8 bits, times their scales, and a vector, float32 [rows]."""
     count, dimension = len(codes), codes.shape[-1]
-    found = np.empty(count, np.float32)
+    products = np.empty(count, np.float32)
     library().pooling_multiply(
         _address("codes", codes, np.int8, (count, dimension)), _address("scales", scales, np.float32, (count,)), count,
-        dimension, _address("vector", vector, np.float32, (dimension,)), _start(found),
+        dimension, _address("vector", vector, np.float32, (dimension,)), _start(products),
     )  # fmt: skip
-    return found
+    return products
 
 
 class _SparseStruct(ctypes.Structure):
     _fields_ = [
-        *((name, _PLACE) for name in ("starts", "columns", "weights", "scales")), ("words", _I64), ("dimension", _I64),
-    ]  # fmt: skip
+        *((name, _POINTER) for name in ("starts", "columns", "weights", "scales")),
+        *((name, _I64) for name in ("words", "dimension")),
+    ]
 
 
 class SparseTable:
@@ -506,7 +507,7 @@ class SparseTable:
         starts, columns, weights, scales = table
         _address("starts", starts, np.int32, (len(scales) + 1,))
         starts = starts.copy()  # the columns, which are many, are compared with the dimension by C
-        self._starts, self._dimension, self._held = starts, dimension, table
+        self._starts, self._dimension, self._keepalive = starts, dimension, table
         self._struct = _SparseStruct(
             _start(starts),
             _address("columns", columns, np.int16, (len(columns),)),
@@ -523,15 +524,19 @@ class SparseTable:
     ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int32], npt.NDArray[np.float32]]:
         """Return the L2-normalised log(1 + sum) of the rows of texts as the starts, columns and values of CSR."""
         used, texts = _checked_ends(rows, ends), len(ends)
-        _check_numbers("rows", rows[:used], self._struct.words, least=-1)
-        known = rows[:used]
-        known = known[known >= 0]
-        most = min(int((self._starts[known + 1] - self._starts[known]).sum()), texts * self._dimension)
-        starts, columns, values = np.empty(texts + 1, np.int64), np.empty(most, np.int32), np.empty(most, np.float32)
+        _check_numbers("rows", rows[:used], self._struct.words, minimum=-1)
+        known_rows = rows[:used]
+        known_rows = known_rows[known_rows >= 0]
+        max_entries = min(int((self._starts[known_rows + 1] - self._starts[known_rows]).sum()), texts * self._dimension)
+        starts, columns, values = (
+            np.empty(texts + 1, np.int64),
+            np.empty(max_entries, np.int32),
+            np.empty(max_entries, np.float32),
+        )
         sums, bits = np.zeros(self._dimension), np.zeros(-(-self._dimension // 64), np.uint64)
         count = library().pooling_pool_sparse(
             self._struct, _address("rows", rows, np.int32, (len(rows),)), _address("ends", ends, np.int32, (texts,)),
-            texts, _start(sums), _start(bits), most, _start(starts), _start(columns), _start(values),
+            texts, _start(sums), _start(bits), max_entries, _start(starts), _start(columns), _start(values),
         )  # fmt: skip
         if count < 0:
             raise InputError(f"the table of words points outside its {self._dimension:,} columns; {_CHANGED}")
@@ -541,18 +546,18 @@ class SparseTable:
 # --- Farthest points and spelling -------------------------------------------------------------------------------------
 
 _BUCKETS, _NEIGHBOURS, _COMMON = 1 << 18, 32, 500  # as in spelling.c and static/spelling.py
-_LONGEST = 1 << 22  # characters of a word: the slots of its n-grams and its neighbours' have numbers of 31 bits
+_MAX_WORD_CHARS = 1 << 22  # characters of a word: the slots of its n-grams and its neighbours' have numbers of 31 bits
 
 
 class _FarthestStruct(ctypes.Structure):
     _fields_ = [
-        ("rows", _PLACE),
+        ("rows", _POINTER),
         *((name, _I64) for name in ("kind", "count", "dimension", "width")),
-        *((name, _PLACE) for name in ("inverse", "best", "met", "lowest", "picks", "scales")),
+        *((name, _POINTER) for name in ("inverse", "best", "met", "lowest", "picks", "scales")),
     ]
 
 
-class _Found(ctypes.Structure):
+class _SearchResult(ctypes.Structure):
     _fields_ = [("row", _I64), ("reads", _I64), ("products", _I64), ("similarity", ctypes.c_float)]
 
 
@@ -566,7 +571,7 @@ class FarthestPoints:
         if kind not in ("float32", "uint16") or rows.ndim != 2 or width != padded:
             raise InputError(f"rows are {kind} and padded to {width}; give float32 or uint16, padded to {padded}")
         count = len(rows)
-        self._library, self._held = library(), (rows, state)
+        self._library, self._keepalive = library(), (rows, state)
         self._struct = _FarthestStruct(
             _address("rows", rows, rows.dtype, rows.shape), _KINDS[kind], count, rows.shape[1], width,
             _address("inverse", state.inverse, np.float32, (count,), writes=True),
@@ -585,16 +590,16 @@ class FarthestPoints:
     def take(self, row: int, number: int) -> None:
         """Make `row` pick `number`, and never again."""
         self._check("row", row, row + 1, self._struct.count)
-        self._check("pick", number, number + 1, len(self._held[1].scales))
+        self._check("pick", number, number + 1, len(self._keepalive[1].scales))
         self._library.farthest_take(self._struct, row, number)
 
     def search(self, first: int, last: int, picks: int, work: npt.NDArray[np.float32]) -> tuple[float, int, int, int]:
         """Return the best next pick of groups [first, last): similarity, row (-1: none), rows read, products made."""
-        self._check("groups", first, last, len(self._held[1].lowest))
-        self._check("picks", 0, picks, len(self._held[1].scales))
-        found = _Found()
-        self._library.farthest_search(self._struct, first, last, picks, self._work(work), found)
-        return found.similarity, found.row, found.reads, found.products
+        self._check("groups", first, last, len(self._keepalive[1].lowest))
+        self._check("picks", 0, picks, len(self._keepalive[1].scales))
+        result = _SearchResult()
+        self._library.farthest_search(self._struct, first, last, picks, self._work(work), result)
+        return result.similarity, result.row, result.reads, result.products
 
     def _work(self, work: npt.NDArray[np.float32]) -> int:
         return _address("memory", work, np.float32, (self._struct.width,), writes=True)
@@ -609,43 +614,46 @@ _NGRAM_ARRAYS = ("codes", "ends", "rows", "starts", "members", "weights")
 
 class _NgramStruct(ctypes.Structure):
     _fields_ = [
-        *((name, _PLACE) for name in _NGRAM_ARRAYS),
+        *((name, _POINTER) for name in _NGRAM_ARRAYS),
         *((name, _I64) for name in ("codes_size", "members_size", "known", "longest")),
     ]
 
 
 class _SpellingStruct(ctypes.Structure):
-    _fields_ = [(name, _PLACE) for name in ("candidates", "touched", "buckets", "slots", "used")]
+    _fields_ = [(name, _POINTER) for name in ("candidates", "touched", "buckets", "slots", "used")]
 
 
 class _RowsStruct(ctypes.Structure):
     _fields_ = [
-        ("vectors", _PLACE), ("scales", _PLACE), *((name, _I64) for name in ("kind", "words", "dimension")),
-        ("row", _PLACE),
+        ("vectors", _POINTER), ("scales", _POINTER), *((name, _I64) for name in ("kind", "words", "dimension")),
+        ("row", _POINTER),
     ]  # fmt: skip
 
 
 class Spelling:
     """The function of spelling.c for one table; one call at a time."""
 
-    def __init__(self, index: Any, vectors: Any, scales: npt.NDArray[np.float32] | None, longest: int) -> None:
+    def __init__(self, index: Any, vectors: Any, scales: npt.NDArray[np.float32] | None, max_chars: int) -> None:
         """Take an `NgramIndex`, the table as `Table` does, and most characters of a word."""
         numbers = _numbers(vectors, scales)
         _check_index(index, len(vectors))
-        known, self._dimension = len(index.rows), vectors.shape[1]
-        self.longest = max(longest, int(np.diff(index.ends).max(initial=0)))
-        if self.longest > _LONGEST:
-            raise InputError(f"a word has {self.longest:,} characters; at most {_LONGEST:,} can be spelled")
-        ngrams = 4 * self.longest  # of four sizes
-        every = (_NEIGHBOURS + 1) * ngrams
-        candidates = np.zeros((known, 2), np.int32)
+        n_words, self._dimension = len(index.rows), vectors.shape[1]
+        self.max_chars = max(max_chars, int(np.diff(index.ends).max(initial=0)))
+        if self.max_chars > _MAX_WORD_CHARS:
+            raise InputError(f"a word has {self.max_chars:,} characters; at most {_MAX_WORD_CHARS:,} can be spelled")
+        ngrams = 4 * self.max_chars  # of four sizes
+        max_features = (_NEIGHBOURS + 1) * ngrams
+        candidates = np.zeros((n_words, 2), np.int32)
         candidates[:, 1] = index.squares
-        touched, buckets, used = (np.empty(size, np.int32) for size in (known + _COMMON + 1, ngrams, every))
-        slots = np.zeros((2 << every.bit_length(), 2), np.uint64)
+        touched, buckets, used = (np.empty(size, np.int32) for size in (n_words + _COMMON + 1, ngrams, max_features))
+        slots = np.zeros((2 << max_features.bit_length(), 2), np.uint64)
         row = np.zeros(-(-self._dimension // 8) * 8, np.float32)
-        self._held = index, vectors, scales, candidates, touched, buckets, slots, used, row
-        places, sizes = (_start(getattr(index, name)) for name in _NGRAM_ARRAYS), map(len, (index.codes, index.members))
-        self._index = _NgramStruct(*places, *sizes, known, self.longest)
+        self._keepalive = index, vectors, scales, candidates, touched, buckets, slots, used, row
+        addresses, sizes = (
+            (_start(getattr(index, name)) for name in _NGRAM_ARRAYS),
+            map(len, (index.codes, index.members)),
+        )
+        self._index = _NgramStruct(*addresses, *sizes, n_words, self.max_chars)
         self._scratch = _SpellingStruct(*(_start(array) for array in (candidates, touched, buckets, slots, used)))
         self._table = _RowsStruct(*numbers, len(vectors), self._dimension, _start(row))
         self._library = library()
@@ -654,23 +662,25 @@ class Spelling:
         self,
         codes: npt.NDArray[np.uint32],
         ends: npt.NDArray[np.int64],
-        near: npt.NDArray[np.int32],
+        neighbours: npt.NDArray[np.int32],
         shares: npt.NDArray[np.float64],
         sums: npt.NDArray[np.float64],
     ) -> None:
-        """Fill `near` (-1 before) and `shares` [words, 32] and `sums` [words, d] (0 before).
+        """Fill `neighbours` (-1 before) and `shares` [words, 32] and `sums` [words, d] (0 before).
 
-        Word i is `codes[ends[i] : ends[i + 1]]`, with its marks of at most `longest` characters.
+        Word i is `codes[ends[i] : ends[i + 1]]`, with its marks of at most `max_chars` characters.
         """
         ends = _copied("ends", ends, np.int64)
         words, lengths = len(ends) - 1, np.diff(ends)
         inside = words >= 0 and 0 <= ends[0] and ends[-1] <= len(codes) and lengths.min(initial=0) >= 0
-        if not inside or lengths.max(initial=0) > self.longest:
-            raise InputError(f"words end outside their {len(codes)} codes or have more than {self.longest} characters")
+        if not inside or lengths.max(initial=0) > self.max_chars:
+            raise InputError(
+                f"words end outside their {len(codes)} codes or have more than {self.max_chars} characters"
+            )
         outside = self._library.spelling_predict(
             self._index, self._scratch, self._table,
             _address("codes", codes, np.uint32, (len(codes),)), _start(ends), words,
-            _address("near", near, np.int32, (words, _NEIGHBOURS), writes=True),
+            _address("neighbours", neighbours, np.int32, (words, _NEIGHBOURS), writes=True),
             _address("shares", shares, np.float64, (words, _NEIGHBOURS), writes=True),
             _address("sums", sums, np.float64, (words, self._dimension), writes=True),
         )  # fmt: skip
@@ -681,15 +691,15 @@ class Spelling:
 def _check_index(index: Any, rows: int) -> None:
     """Check that an `NgramIndex` points inside itself and a table of so many rows."""
     kinds = zip(index, (np.int64, np.uint32, np.int64, np.int32, np.int32, np.uint8, np.int64), strict=True)
-    known, starts, members = len(index.rows), index.starts.copy(), index.members
+    n_words, starts, members = len(index.rows), index.starts.copy(), index.members
     sound = (
         all(_is_plain(array, kind) for array, kind in kinds)
-        and len(index.ends) == len(index.squares) + 1 == known + 1
+        and len(index.ends) == len(index.squares) + 1 == n_words + 1
         and len(starts) == len(index.weights) + 1 == _BUCKETS + 1
         and _are_ends(index.ends, len(index.codes))
         and _are_ends(starts, len(members))
         and _are_below(index.rows, min(rows, 1 << 31))
-        and _are_below(members, known)
+        and _are_below(members, n_words)
         and _are_below(index.squares, 1 << 31)
     )
     if sound:  # no word twice in a bucket: the sums of weights stay below 2^31
@@ -721,32 +731,43 @@ def _declared(library: ctypes.CDLL) -> ctypes.CDLL:
     index, lexicon, scratch, table = map(_STRUCT, (_IndexStruct, _LexiconStruct, _ScratchStruct, _TableStruct))
     spelling = tuple(map(_STRUCT, (_NgramStruct, _SpellingStruct, _RowsStruct)))
     points = _STRUCT(_FarthestStruct)
-    places = [_PLACE] * 5
+    pointers = [_POINTER] * 5
     functions: tuple[tuple[Any, ...], ...] = (
-        ("words_join", None, _PLACE, _PLACE, _I64, _PLACE, _I64),
-        ("words_mark", _I64, _PLACE, _I64, _PLACE, _I64, _I64, scratch, _STRUCT(_I64)),
-        ("words_find", _I64, lexicon, _PLACE, _I64, _PLACE, _I64, scratch, _STRUCT(_I64)),
-        ("words_separate", _I64, _PLACE, _I64, _PLACE, scratch),
-        ("words_cut", _I64, _I64, _PLACE, _I64, scratch),
+        ("words_join", None, _POINTER, _POINTER, _I64, _POINTER, _I64),
+        ("words_mark", _I64, _POINTER, _I64, _POINTER, _I64, _I64, scratch, _STRUCT(_I64)),
+        ("words_find", _I64, lexicon, _POINTER, _I64, _POINTER, _I64, scratch, _STRUCT(_I64)),
+        ("words_separate", _I64, _POINTER, _I64, _POINTER, scratch),
+        ("words_cut", _I64, _I64, _POINTER, _I64, scratch),
         ("words_forget", None, index),
-        ("words_insert", None, index, _PLACE, _I64),
-        ("words_learn", None, index, _PLACE, _PLACE, _PLACE, _PLACE, _I64),
-        ("words_look_up", _I64, lexicon, _PLACE, scratch, _I64),
-        ("words_look_again", _I64, lexicon, _PLACE, scratch, _I64, _I64),
-        ("words_list_others", _I64, lexicon, _PLACE, scratch, _I64, _I64),
-        ("words_group", _I64, _PLACE, _PLACE, _I64, *places),
-        ("words_distinct", _I64, _PLACE, _I64, _PLACE, _I64, *places[:3]),
-        ("pooling_pool", _I64, table, _PLACE, _PLACE, _I64, _PLACE, _I64, *places[:4]),
-        ("pooling_products", None, table, _PLACE, _I64, _PLACE, _PLACE, _I64, _PLACE, _I64, *places[:4]),
-        ("pooling_pairs", None, _PLACE, _PLACE, _I64, _I64, _I64, *places[:3]),
-        ("pooling_multiply", None, _PLACE, _PLACE, _I64, _I64, _PLACE, _PLACE),
-        ("pooling_pool_sparse", _I64, _STRUCT(_SparseStruct), _PLACE, _PLACE, _I64, _PLACE, _PLACE, _I64, *places[:3]),
-        ("farthest_measure", _I64, points, _I64, _I64, _PLACE),
+        ("words_insert", None, index, _POINTER, _I64),
+        ("words_learn", None, index, _POINTER, _POINTER, _POINTER, _POINTER, _I64),
+        ("words_look_up", _I64, lexicon, _POINTER, scratch, _I64),
+        ("words_look_again", _I64, lexicon, _POINTER, scratch, _I64, _I64),
+        ("words_list_others", _I64, lexicon, _POINTER, scratch, _I64, _I64),
+        ("words_group", _I64, _POINTER, _POINTER, _I64, *pointers),
+        ("words_distinct", _I64, _POINTER, _I64, _POINTER, _I64, *pointers[:3]),
+        ("pooling_pool", _I64, table, _POINTER, _POINTER, _I64, _POINTER, _I64, *pointers[:4]),
+        ("pooling_products", None, table, _POINTER, _I64, _POINTER, _POINTER, _I64, _POINTER, _I64, *pointers[:4]),
+        ("pooling_pairs", None, _POINTER, _POINTER, _I64, _I64, _I64, *pointers[:3]),
+        ("pooling_multiply", None, _POINTER, _POINTER, _I64, _I64, _POINTER, _POINTER),
+        (
+            "pooling_pool_sparse",
+            _I64,
+            _STRUCT(_SparseStruct),
+            _POINTER,
+            _POINTER,
+            _I64,
+            _POINTER,
+            _POINTER,
+            _I64,
+            *pointers[:3],
+        ),
+        ("farthest_measure", _I64, points, _I64, _I64, _POINTER),
         ("farthest_take", None, points, _I64, _I64),
-        ("farthest_search", None, points, _I64, _I64, _I64, _PLACE, _STRUCT(_Found)),
-        ("spelling_predict", _I64, *spelling, _PLACE, _PLACE, _I64, _PLACE, _PLACE, _PLACE),
+        ("farthest_search", None, points, _I64, _I64, _I64, _POINTER, _STRUCT(_SearchResult)),
+        ("spelling_predict", _I64, *spelling, _POINTER, _POINTER, _I64, _POINTER, _POINTER, _POINTER),
     )
-    for name, returned, *taken in functions:
+    for name, returned, *arguments in functions:
         function = getattr(library, name)
-        function.restype, function.argtypes = returned, tuple(taken)
+        function.restype, function.argtypes = returned, tuple(arguments)
     return library

@@ -63,10 +63,14 @@ class CompiledSpeller(Speller):
         self._idle.append(spelling)
         return Predicted(neighbours, shares, sums)
 
-    def _spelling(self, longest: int) -> Spelling:
+    def _spelling(self, max_chars: int) -> Spelling:
         """Return memory for words of so many characters that no other thread uses."""
         try:
             spelling = self._idle.pop()
         except IndexError:
-            spelling = Spelling(self.index, self._vectors, self._scales, max(longest, _MAX_MARKED_CHARS))
-        return spelling if spelling.longest >= longest else Spelling(self.index, self._vectors, self._scales, longest)
+            spelling = Spelling(self.index, self._vectors, self._scales, max(max_chars, _MAX_MARKED_CHARS))
+        return (
+            spelling
+            if spelling.max_chars >= max_chars
+            else Spelling(self.index, self._vectors, self._scales, max_chars)
+        )
