@@ -113,6 +113,9 @@ def check_facts(metadata, hit):
     assert found["parts"] == hit.parts and sum(found["parts"].values()) == pytest.approx(hit.score)
     rows = hit.reasons.top(5)
     assert found["reasons"] == [{"name": row.name, "contribution": row.contribution} for row in rows] != []
+    assert found["summary"] == hit.summary() != ""
+    assert sum(group["contribution"] for group in found["groups"]) == pytest.approx(hit.score, abs=1e-6)
+    assert [group["name"] for group in found["groups"]] == [group.name for group in hit.groups()]
     marked = {hit.text[word["start"] : word["end"]].lower() for word in found["highlights"]}
     assert marked and marked <= {"apple", "pear", "apples", "pears"}
     assert (found["unknown"], found["ignored"]) == ([], [])
@@ -800,15 +803,17 @@ def test_an_assistant_asks_why(fruit):
 @pytest.mark.full
 def test_an_assistant_searches(fruit, index):
     server = adapter("mcp").create_server({"fruit": fruit}, index)
-    found = ask(server, "search", query="apple pear", top_k=2).structured_content["documents"]
-    hits = index.search("apple pear", 2)
+    page, hits = ask(server, "search", query="apple pear", top_k=2).structured_content, index.search("apple pear", 2)
+    found = page["documents"]
+    assert page["summary"] == hits.summary() and [d["summary"] for d in found] == [hit.summary() for hit in hits]
+    assert [g["name"] for g in found[0]["groups"]] == [group.name for group in hits[0].groups()]
     assert [(d["id"], d["score"], d["metadata"]) for d in found] == [(h.id, h.score, h.metadata) for h in hits]
     assert found[0]["reasons"][0]["name"] == hits[0].reasons.top(1)[0].name
     assert {word.lower() for d in found for word in d["highlights"]} <= {"apple", "pear", "apples", "pears"}
     (only,) = ask(server, "search", query="apple", where={"year": 2003}).structured_content["documents"]
     assert only["id"] == "c"
     named = ask(server, "search", query="the zzz apple", min_score=5).structured_content
-    assert named == {"documents": [], "unknown": ["zzz"], "ignored": ["the"], "has_known_words": True}
+    assert named == {"summary": "", "documents": [], "unknown": ["zzz"], "ignored": ["the"], "has_known_words": True}
     assert ask(server, "search", query="zzz").structured_content["has_known_words"] is False
 
 

@@ -104,8 +104,8 @@ class PellucidSparseDocumentEmbedder(_Embedder):
 class PellucidRetriever:
     """Finds documents in an index.
 
-    `meta["pellucid"]` of a document tells why it was found: parts, reasons and highlights, and which words of the
-    query are unknown or were ignored.
+    `meta["pellucid"]` of a document tells why it was found: parts, summary, groups, reasons and
+    highlights, and which words of the query are unknown or were ignored.
     """
 
     @known_arguments

@@ -40,8 +40,8 @@ class PellucidEmbeddings(Embeddings):
 class PellucidRetriever(BaseRetriever):
     """An index as a retriever: `PellucidRetriever(index="my-index", k=4)`.
 
-    `metadata["pellucid"]` of a document tells why it was found: score, parts, reasons and highlights, and which words
-    of the query are unknown or were ignored. `k` and `where`
+    `metadata["pellucid"]` of a document tells why it was found: score, parts, summary, groups, reasons and
+    highlights, and which words of the query are unknown or were ignored. `k` and `where`
     can also be given for one call: `retriever.invoke("home loans", k=10, where={"year": 2024})`.
 
     Attributes:

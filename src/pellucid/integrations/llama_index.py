@@ -104,8 +104,8 @@ class PellucidSparseEmbedding(_StoredByName, BaseSparseEmbedding):
 class PellucidRetriever(BaseRetriever):
     """An index as a retriever.
 
-    `metadata["pellucid"]` of a node tells why it was found: parts, reasons and highlights, and which words of the query
-    are unknown or were ignored. It is hidden from language
+    `metadata["pellucid"]` of a node tells why it was found: parts, summary, groups, reasons and
+    highlights, and which words of the query are unknown or were ignored. It is hidden from language
     models and embeddings, which get all other metadata from LlamaIndex.
     """
 

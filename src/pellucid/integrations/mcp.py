@@ -60,6 +60,8 @@ class FoundDocument(BaseModel):
     text: str = Field(description="The passage of the document that fits best.")
     metadata: dict[str, Any]
     parts: dict[str, float] = Field(description="What each part of the index adds to the score.")
+    summary: str = Field(description="Where the score comes from, in one or two sentences.")
+    groups: list[ScoreTerm] = Field(description="The score by phrases of the query and those that they match.")
     reasons: list[ScoreTerm] = Field(description="The largest terms of the score.")
     highlights: list[str] = Field(description="The words of the passage that carry the score.")
 
@@ -67,6 +69,7 @@ class FoundDocument(BaseModel):
 class FoundDocuments(BaseModel):
     """The documents found, best first."""
 
+    summary: str = Field(description="What the documents have in common with the query, and what sets them apart.")
     documents: list[FoundDocument]
     unknown: list[str] = Field(description="Words of the query that no document has, or that no model knows.")
     ignored: list[str] = Field(description="Words of the query that were not searched: stop words and signs.")
@@ -113,7 +116,7 @@ class _Tools:
         self._models, self._index = models, index
 
     def explain(self, text1: str, text2: str, top_k: _Count = 5, model: _Model = None) -> Why:
-        """Tell how similar two texts are, and why: the score is a sum of named terms, and the largest are given."""
+        """Tell how similar two texts are, and why: in a sentence, by phrases that match, and by the largest terms."""
         check_explained(text1, text2)
         why = self._model(model).explain(text1, text2)
         reasons = [ScoreTerm(name=row.name, contribution=row.contribution) for row in why.reasons(top_k)]
@@ -134,7 +137,7 @@ class _Tools:
         where: dict[str, Any] | None = None,
         min_score: Annotated[float | None, Field(allow_inf_nan=False)] = None,
     ) -> FoundDocuments:
-        """Find documents, with the reasons for each score.
+        """Find documents, with a summary of them all and the reasons for each score.
 
         `min_score` leaves out documents with a lower score. An acronym that is also a word, such as WHO or IT, is
         searched where it is written in capitals.
@@ -151,9 +154,8 @@ class _Tools:
             words = dict.fromkeys(hit.text[word["start"] : word["end"]] for word in facts.pop("highlights"))
             documents.append(FoundDocument(**facts, text=hit.text, metadata=hit.metadata, highlights=list(words)))
         unknown, ignored = list(hits.unknown), list(hits.ignored)
-        return FoundDocuments(
-            documents=documents, unknown=unknown, ignored=ignored, has_known_words=hits.has_known_words
-        )
+        facts = {"unknown": unknown, "ignored": ignored, "has_known_words": hits.has_known_words}
+        return FoundDocuments(summary=hits.summary(), documents=documents, **facts)
 
     def _model(self, name: str | None) -> Embedder:
         if name is None:

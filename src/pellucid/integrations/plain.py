@@ -106,13 +106,19 @@ def sparse(rows: Any) -> list[tuple[list[int], list[float]]]:
 
 
 def facts_of(hit: Hit) -> dict[str, Any]:
-    """Return why a document was found, as plain values: as `Hit.to_dict`, with highlights as spans of the passage."""
+    """Return why a document was found, as plain values: as `Hit.to_dict`, with highlights as spans of the passage.
+
+    Of the groups only names and numbers are kept: names hold the phrases.
+    """
     found = hit.to_dict()
     before = len(found["indexed"]) - len(hit.text)  # the title comes before the text
     found["highlights"] = [
         {"start": start - before, "end": end - before, "contribution": value}
         for start, end, value in hit.reasons.highlights()
         if start >= before
+    ]
+    found["groups"] = [
+        {name: group[name] for name in ("name", "contribution", "share", "kind")} for group in found["groups"]
     ]
     for name in ("text", "metadata", "words", "indexed"):  # stored elsewhere, or in the highlights
         del found[name]
