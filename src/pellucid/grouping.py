@@ -24,6 +24,7 @@ from pellucid.rows import (
     WORD_PAIR,
     LazyRows,
     Row,
+    WordTable,
     share_of,
 )
 from pellucid.sentences import passage_sentences
@@ -320,11 +321,32 @@ def _spans(row: Row) -> tuple[tuple[Span, ...], ...]:
 
 def _cells(rows: Sequence[Row], n_texts: int) -> _Cells:
     """Return the rows as tables of the words of text 1 and each other text."""
-    table = rows.word_table() if isinstance(rows, LazyRows) and n_texts == 2 else None
-    if table is None or not (all(table.spans1) and all(table.spans2)):
+    tables = rows.word_tables() if isinstance(rows, LazyRows) and n_texts == 2 else None
+    if tables is None or not all(all(table.spans1) and all(table.spans2) for table in tables):
         return _cells_by_row(rows, n_texts)
-    alone = [np.zeros(length) for length in table.values.shape]
-    return _Cells([list(table.spans1), list(table.spans2)], [table.values], alone, list(table.others))
+    cells = _cells_by_row([row for table in tables for row in table.others], n_texts)
+    for table in tables:
+        cells = _joined_cells(cells, table)
+    return cells
+
+
+def _joined_cells(cells: _Cells, table: WordTable) -> _Cells:
+    """Return cells of two texts with those of one more table; words at the same places are one."""
+    if not table.values.size:
+        return cells
+    if not any(cells.words):
+        alone = [np.zeros(length) for length in table.values.shape]
+        return _Cells([list(table.spans1), list(table.spans2)], [table.values], alone, cells.others)
+    words, numbers = list[list[tuple[Span, ...]]](), list[list[int]]()
+    for previous, more in zip(cells.words, (table.spans1, table.spans2)):
+        index = {spans: number for number, spans in enumerate(previous)}
+        numbers.append([index.setdefault(spans, len(index)) for spans in more])
+        words.append(list(index))
+    values = np.zeros((len(words[0]), len(words[1])))
+    values[: len(cells.words[0]), : len(cells.words[1])] = cells.tables[0]
+    np.add.at(values, np.ix_(*numbers), table.values)
+    alone = [np.concatenate([before, np.zeros(len(of) - len(before))]) for before, of in zip(cells.alone, words)]
+    return _Cells(words, [values], alone, cells.others)
 
 
 def _cells_by_row(rows: Iterable[Row], n_texts: int) -> _Cells:

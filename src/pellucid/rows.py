@@ -104,9 +104,11 @@ class LazyRows(Sequence[Row]):
         """Return what each place in texts 1 and 2 adds, where that takes no rows: they are pairs of words."""
         return self._make.sums(self.values) if isinstance(self._make, PairTable) else None
 
-    def word_table(self) -> WordTable | None:
-        """Return the pairs of words as a table, and the other rows; None where rows are something else."""
-        return self._make.words(self.values) if isinstance(self._make, PairTable) else None
+    def word_tables(self) -> list[WordTable] | None:
+        """Return the pairs of words as tables, each with other rows; None where rows are something else."""
+        if isinstance(self._make, PairTable):
+            return [self._make.words(self.values)]
+        return self._make.tables(self.values) if isinstance(self._make, JoinedRows) else None
 
     def __len__(self) -> int:
         """Return the number of rows."""
@@ -154,6 +156,43 @@ class WordTable(NamedTuple):
     others: tuple[Row, ...]  # rows that are no pair of words, with their contributions
 
 
+WordSpans = Callable[[], Sequence[tuple[Span, ...]]]
+"""Gives where each word of a text stands."""
+
+
+class JoinedRows:
+    """Makes the rows of several parts of a score, one after the other, from their numbers."""
+
+    def __init__(
+        self, parts: Iterable[tuple[int, Callable[[int], Row]]], named: Callable[[int, Row], Row] = lambda _, row: row
+    ) -> None:
+        """Take of each part the number of its rows and what makes them; `named` is given a part's number and a row."""
+        self._parts, self._named = tuple(parts), named
+
+    def __call__(self, number: int) -> Row:
+        """Return a row, without a contribution."""
+        for part, (length, make) in enumerate(self._parts):
+            if number < length:
+                return self._named(part, make(number))
+            number -= length
+        raise IndexError(number)
+
+    def tables(self, values: npt.NDArray[np.float64]) -> list[WordTable]:
+        """Return the pairs of words of each part as a table, and its other rows."""
+        tables, start = list[WordTable](), 0
+        for part, (length, make) in enumerate(self._parts):
+            of_part = values[start : start + length]
+            start += length
+            if isinstance(make, PairTable):
+                table = make.words(of_part)
+                others = table.others
+            else:
+                table = WordTable(np.zeros((0, 0)), (), (), ())
+                others = tuple(make(n)._replace(contribution=v) for n, v in enumerate(of_part.tolist()))
+            tables.append(table._replace(others=tuple(self._named(part, row) for row in others)))
+        return tables
+
+
 class PairTable:
     """Makes the rows of a table [words of text 1, words of text 2] from their numbers, line by line; then `more`."""
 
@@ -163,9 +202,13 @@ class PairTable:
         second: Callable[[int], Row],
         shape: tuple[int, ...],
         more: tuple[Row, ...] = (),
+        spans: tuple[WordSpans, WordSpans] | None = None,
     ) -> None:
-        """Take what makes the rows of single words, with their places as `spans1`, and rows without a place."""
-        self._first, self._second, self._shape, self._more = first, second, shape, more
+        """Take what makes the rows of single words, with their places as `spans1`, and rows without a place.
+
+        `spans` give where all words of each text stand sooner than their rows do.
+        """
+        self._first, self._second, self._shape, self._more, self._spans = first, second, shape, more, spans
         self._made: tuple[dict[int, Row], dict[int, Row]] = {}, {}  # the rows of single words that were needed so far
 
     def _word(self, text: int, number: int) -> Row:
@@ -185,14 +228,17 @@ class PairTable:
 
     def and_also(self, *rows: Row) -> PairTable:
         """Return the same with more rows after the table."""
-        return PairTable(self._first, self._second, self._shape, (*self._more, *rows))
+        return PairTable(self._first, self._second, self._shape, (*self._more, *rows), self._spans)
 
     def words(self, values: npt.NDArray[np.float64]) -> WordTable:
         """Return the table with the words' places, and the rows after it."""
         pairs = self._shape[0] * self._shape[1]
-        spans1, spans2 = (
-            [self._word(text, number).spans1 for number in range(length)] for text, length in enumerate(self._shape)
-        )
+        if self._spans is not None:
+            spans1, spans2 = (spans() for spans in self._spans)
+        else:
+            spans1, spans2 = (
+                [self._word(text, number).spans1 for number in range(length)] for text, length in enumerate(self._shape)
+            )
         more = zip(self._more, values[pairs:].tolist())
         others = tuple(row._replace(contribution=value) for row, value in more)
         return WordTable(values[:pairs].reshape(self._shape), spans1, spans2, others)

@@ -163,9 +163,9 @@ class HitWords(NamedTuple):
 class HitsSummary:
     """What the hits of a search have in common with the query, and what sets them apart, in up to three sentences."""
 
-    def __init__(self, hits: Sequence[HitWords]) -> None:
-        """Take at least two hits, best first."""
-        self._hits = hits
+    def __init__(self, hits: Sequence[HitWords], *, are_all: bool = True) -> None:
+        """Take at least two hits, best first; `are_all` says whether there are no more."""
+        self._hits, self._are_all = hits, are_all
         self._names: dict[str, WordSum] = {}  # by lower case: as first written
         self._values: list[dict[str, float]] = []
         self._partners: list[dict[str, str]] = []
@@ -202,7 +202,8 @@ class HitsSummary:
         clauses = []
         for number, key in enumerate(shared):
             count = len(self._ranks[key])
-            of_all = f"all {n_hits:,}" if count == n_hits else f"{count:,} of {n_hits:,}"
+            first = "" if self._are_all else "the first "
+            of_all = f"all {first}{n_hits:,}" if count == n_hits else f"{count:,} of {first}{n_hits:,}"
             before = f"{of_all}{'' if number else ' hits'} match"
             if number and count == len(self._ranks[shared[number - 1]]):
                 before = ""

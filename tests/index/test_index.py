@@ -1055,3 +1055,17 @@ def test_one_dict_is_no_list_of_metadata(tmp_path):
         pytest.raises(InputError, match="metadata is one dict; give a list"),
     ):
         index.add(["a", "b"], metadata={"year": [1, 2]})
+
+
+def test_groups_of_a_hit_are_those_of_its_rows(tmp_path, fruit):
+    """Tables of word pairs of several parts are joined to what their rows, made one by one, give."""
+    models = {"letters": SparseLetters(), "static-en": pellucid.load("static-en"), "fruit": fruit}
+    with Index.create(tmp_path / "index", models) as index:
+        index.add(["Apples and pears, apples and cars", "A loan for a house is a mortgage; apples", "loans of banks"])
+        for query in ("an apple, a loan and a house", "apple apples", "the loan"):
+            for hit in index.search(query):
+                why = hit.explain()
+                slow = replace(why, rows=tuple(why.rows))
+                assert [group[0] for group in why.groups(None)] == [group[0] for group in slow.groups(None)]
+                values, expected = ([g.contribution for g in one.groups(None)] for one in (why, slow))
+                assert values == pytest.approx(expected, abs=1e-9)

@@ -93,13 +93,10 @@ def page(browser: Any) -> Iterator[Any]:
 
 
 def rows(page: Any) -> list[str]:
+    """Open the rows below the lines of phrases; return their names."""
     page.wait_for_selector("tfoot")
-    return (
-        page.locator("tbody tr td:last-child")
-        .first.locator("xpath=ancestor::tbody")
-        .locator("td:last-child")
-        .all_inner_texts()
-    )
+    page.locator("details.rows").evaluate("fold => { fold.open = true; }")
+    return page.locator("details.rows tbody td:last-child").all_inner_texts()
 
 
 def unfold(page: Any) -> None:
@@ -111,11 +108,14 @@ def test_two_texts_and_a_third(page: Any, url: str) -> None:
     page.goto(url)
     page.get_by_label("Text A").fill("a loan for a house")
     page.get_by_label("Text B").fill("mortgage rates")
-    page.get_by_text("house × mortgage").wait_for()
     expected = pellucid.load("static-en").explain("a loan for a house", "mortgage rates")
+    page.get_by_text(expected.summary()).wait_for()
     assert page.locator(".score").inner_text() == f"{expected.score:.4f}"
+    lines = [name.strip() for name in page.locator(".scroll tbody td:last-child").all_inner_texts()]
+    assert lines == [group.name for group in expected.groups()]
     assert rows(page)[0] == expected.rows[0].name
     page.get_by_label("Text C").fill("a dog")
+    page.get_by_text("Text B is closer to text A than text C is").wait_for()
     page.get_by_text("how much closer B is to A than C").wait_for()
     assert page.get_by_role("heading", name="Text C").is_visible()
 
@@ -136,9 +136,16 @@ def test_a_score_is_placed_among_others_and_an_empty_text_has_none(page: Any, ur
 
 def test_a_word_shows_its_partners_and_a_link_keeps_the_view(page: Any, url: str) -> None:
     page.goto(url + "#compare?a=a+loan+for+a+house&b=mortgage+rates")
-    page.get_by_role("button", name="loan", exact=True).focus()
+    first = pellucid.load("static-en").explain("a loan for a house", "mortgage rates").groups()[0]
+    loan = page.locator(".phrase").first
+    loan.focus()
     outlined = page.locator(".is-partner").all_inner_texts()
-    assert "loan" in outlined and "mortgage" in outlined
+    assert loan.inner_text() in outlined and set(outlined) & set(first.name.split(" → ")[1].split(", "))
+    curves = page.locator(".joints path")
+    assert curves.count() >= 1 and all(curve.bounding_box()["height"] > 0 for curve in curves.all())
+    rows(page)
+    page.locator("details.rows").get_by_role("button", name="loan", exact=True).focus()
+    assert "mortgage" in page.locator("details.rows .is-partner").all_inner_texts()
     page.get_by_label("Text B").fill("a big dog")
     page.get_by_role("button", name="dog").wait_for()
     assert "b=a+big+dog" in page.url
@@ -163,7 +170,7 @@ def test_an_encoders_context_is_a_line_and_weighed_by_nobody(page: Any, tmp_path
         index.add(DOCUMENTS.values(), ids=DOCUMENTS)
     with served(ServerSettings(index=str(tmp_path / "index")), {"minilm": encoder}) as url:
         page.goto(url)
-        page.get_by_text("context: what the encoder makes of the words together").wait_for()
+        page.get_by_role("cell", name="what the encoder makes of the words together").wait_for()
         adds = [float(cell.replace("−", "-")) for cell in page.locator("tbody td.number").all_inner_texts()]
         assert sum(adds) == pytest.approx(float(page.locator(".score").inner_text()), abs=0.0005 * len(adds))
         page.goto(url + "#search?q=interest+on+loans")
@@ -236,10 +243,12 @@ def test_hits_show_their_title_once_and_open(page: Any, library: str) -> None:
     first.get_by_role("button", name="more").click()
     assert body.bounding_box()["height"] > 2 * short and body.inner_text().rstrip().endswith("town.")
     first.get_by_role("button", name="Every reason").click()
+    first.get_by_text("rows", exact=False).last.wait_for()
+    first.locator("details.rows > summary").click()
     first.get_by_role("button", name="show them").click()
     page.get_by_text("more rows together").wait_for(state="detached")
-    number = first.locator("tbody td.number")
-    total = float(first.locator("tfoot td.number").inner_text().replace("−", "-"))
+    number = first.locator("details.rows tbody td.number")
+    total = float(first.locator("tfoot td.number").first.inner_text().replace("−", "-"))
     assert abs(total - float(first.locator("h3 .number").inner_text())) < 2e-4
     adds = [float(cell.replace("−", "-")) for cell in number.all_inner_texts()]
     assert sum(adds) == pytest.approx(total, abs=1e-4 * len(adds))
@@ -248,6 +257,11 @@ def test_hits_show_their_title_once_and_open(page: Any, library: str) -> None:
     first.get_by_text("What puts it above").wait_for()
     apart = float(first.locator("tfoot td.number").inner_text().replace("−", "-"))
     assert apart == pytest.approx(total - float(second), abs=3e-4)
+    scores = [float(score) for score in page.locator(".hit h3 .number").all_inner_texts()]
+    first.get_by_role("button", name="What sets it apart").click()
+    first.get_by_text("The score less the mean of the others").wait_for()
+    apart = float(first.locator("tfoot td.number").inner_text().replace("−", "-"))
+    assert apart == pytest.approx(scores[0] - sum(scores[1:]) / len(scores[1:]), abs=3e-4)
     first.get_by_role("button", name="Nearest documents").click()
     first.locator("ol li").first.wait_for()
     unfold(page)

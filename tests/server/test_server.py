@@ -439,7 +439,8 @@ def test_index_is_searched_with_reasons(tmp_path: Path, static: StaticEmbedder) 
             ["mortgage rates are rising", "a dog in the park"], ids=["a", "b"], metadata=[{"year": 1}, {"year": 2}]
         )
         expected = index.search("rates of a loan").to_dict()
-        why = index.score("rates of a loan", "a").explain() - index.score("rates of a loan", "b").explain()
+        first, second = (index.score("rates of a loan", id).explain() for id in "ab")
+        why, apart = first - second, first.less_mean([second])
     with running({"static-en": static}, index=str(tmp_path / "index")) as url:
         status, found = ask(url, "/search", {"query": "rates of a loan"})
         assert status == 200 and found == json.loads(json.dumps(expected))
@@ -451,6 +452,9 @@ def test_index_is_searched_with_reasons(tmp_path: Path, static: StaticEmbedder) 
         status, error = ask(url, "/search", {"query": "park", "where": {"yaer": 2}})
         assert status == 422 and "year" in error["error"]
         assert ask(url, "/why", {"query": "rates of a loan", "id": "a", "below": "b"})[1] == json.loads(why.to_json())
+        assert ask(url, "/why", {"query": "x", "id": "a", "below": "b", "others": ["b"]})[0] == 422
+        asked = {"query": "rates of a loan", "id": "a", "others": ["b"]}
+        assert ask(url, "/why", asked)[1] == json.loads(apart.to_json())
         for unknown in ({"id": "none"}, {"id": "a", "below": "none"}):
             status, error = ask(url, "/why", {"query": "x", **unknown})
             assert status == 404 and "no document 'none'" in error["error"]

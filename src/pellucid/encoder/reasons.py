@@ -21,7 +21,7 @@ from pellucid.encoder.tokenized import TokenizedText
 from pellucid.encoder.vectors import at_length_1
 from pellucid.forks import cached_property
 from pellucid.query import NO_TERMS, REMAINDER_ROW, Floats, Integers, Query, StoredVector, Terms, scaled_terms
-from pellucid.rows import CONTEXT, SHARED, Measurement, PairTable, Row
+from pellucid.rows import CONTEXT, SHARED, Measurement, PairTable, Row, WordSpans
 from pellucid.static.words import check_pair_count
 from pellucid.text import JOINER, Coverage, Span
 
@@ -35,6 +35,7 @@ class Parts(NamedTuple):
     vectors: Floats  # [parts, dimension]; they add up to the vector less `common`, and less the rest
     row: Callable[[int], Row]  # from the number of a part to its name, places and key, as `spans1`
     whole: Floats | None = None  # the vector less `common`, where the products are asked for more than the parts say
+    spans: WordSpans | None = None  # where the parts stand, sooner than their rows are made
     importance: Callable[[Floats], list[tuple[Span, float]]] | None = None
     """From another text's vector to spans and how much the score falls without each, where that is not their sum."""
     estimates: Floats | None = None  # [estimates, parts, dimension]; what the vectors are the mean of, where measured
@@ -69,7 +70,8 @@ class Reasons(ABC):
     def products(self, first: Parts, second: Parts) -> Terms:
         """Return what each pair of parts adds to the product of two texts' vectors."""
         table = first.vectors @ second.vectors.T
-        return Terms(table.ravel(), PairTable(first.row, second.row, table.shape), table.sum(axis=0))
+        spans = None if first.spans is None or second.spans is None else (first.spans, second.spans)
+        return Terms(table.ravel(), PairTable(first.row, second.row, table.shape, spans=spans), table.sum(axis=0))
 
     def measurement(self, parts: Parts, other: Floats) -> Measurement | None:
         """Return how the parts of one text were measured, where they are multiplied with a vector; None if not."""

@@ -157,7 +157,10 @@ class WordReasons(Reasons):
             values = _importance(mapped, counts, centred, other - self.common).tolist()
             return [((w.start, w.end), value / len(words)) for words, value in zip(places, values) for w in words]
 
-        return Parts(self._account(mapped, centred), row, importance=importance)
+        def spans() -> list[tuple[Span, ...]]:
+            return [tuple([word[1:] for word in words]) for words in table_words.values()]
+
+        return Parts(self._account(mapped, centred), row, spans=spans, importance=importance)
 
     def _words(self, text: str) -> tuple[dict[int, list[Word]], dict[str, list[Word]]]:
         """Return the words of a text that have a part, by row of the table, and all others, in lower case."""

@@ -30,6 +30,7 @@ RERANK = "rerank"
 
 HIT_GROUPS = 3
 """Phrases of the query that are shown for each hit."""
+_MAX_SUMMARIZED = 10  # hits
 _NAMED = 5  # rows named in a table and in JSON
 _MAX_LISTED_WORDS, _MAX_WORD_CHARS = 20, 80  # in a note
 
@@ -205,11 +206,12 @@ class Hits(WhyAbove, Report, Sequence[Hit]):
     def summary(self) -> str:
         """Return up to three sentences: what the hits have in common with the query, and what sets them apart.
 
-        "" where there are no hits.
+        It is of the first ten; "" where there are no hits.
         """
         if len(self.found) < 2:
             return self.found[0].summary() if self.found else ""
-        return HitsSummary([HitWords(hit.score, hit.explain().word_sums()) for hit in self.found]).text()
+        first = [HitWords(hit.score, hit.explain().word_sums()) for hit in self.found[:_MAX_SUMMARIZED]]
+        return HitsSummary(first, are_all=len(first) == len(self.found)).text()
 
     def notes(self) -> list[tuple[str, bool]]:
         """Return what was not searched, and why nothing was found, in sentences; each with whether it is a warning."""

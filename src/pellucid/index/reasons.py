@@ -18,7 +18,7 @@ from pellucid.index.bm25 import impacts
 from pellucid.index.engine import Vector
 from pellucid.index.words import WordCache
 from pellucid.query import NO_MARKS, NO_SPANS, Floats, Integers, Terms
-from pellucid.rows import WORD, Row, combined_measurement
+from pellucid.rows import WORD, JoinedRows, Row, combined_measurement
 from pellucid.static.spelling import SpelledRows
 from pellucid.static.words import WordList, as_spans, slice_for
 from pellucid.text import Span
@@ -162,20 +162,22 @@ class Reasons:
         missed = abs(self.score - float(self._values.sum()))
         exact = missed <= _ROUNDING * max(1.0, float(np.abs(self._values).sum()))
         return Explanation.from_terms(
-            "index", (self.query, self.text), self.score, self._values, self._row, exact=exact,
+            "index", (self.query, self.text), self.score, self._values, self._rows, exact=exact,
             measurement=combined_measurement(terms.measurement for terms in self.terms.values()),
         )  # fmt: skip
 
-    def _row(self, number: int, value: float = 0.0) -> Row:
-        place = number
-        for part, terms in self.terms.items():  # noqa: B007
-            if place < len(terms.values):
-                break
-            place -= len(terms.values)
-        row = terms.row(place)
-        name, key = (part + _BETWEEN + row.name, (part, *row.key)) if self._named else (row.name, row.key)
-        share = value / self.score if self.score else 0.0
-        return Row(name, row.parts, value, share, row.spans1, row.spans2, row.spans3, key, row.kind)
+    @cached_property
+    def _rows(self) -> JoinedRows:
+        parts = list(self.terms)
+
+        def named(part: int, row: Row) -> Row:
+            return row._replace(name=parts[part] + _BETWEEN + row.name, key=(parts[part], *row.key))
+
+        rows = ((len(terms.values), terms.row) for terms in self.terms.values())
+        return JoinedRows(rows, named) if self._named else JoinedRows(rows)
+
+    def _row(self, number: int, value: float) -> Row:
+        return self._rows(number)._replace(contribution=value, share=value / self.score if self.score else 0.0)
 
 
 def marked_spans(every: Sequence[Mapping[str, Terms]]) -> list[Marked]:

@@ -7,7 +7,7 @@ answer that is too large is refused.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -60,13 +60,22 @@ def explained(explanation: Explanation, *, notes: bool = False) -> dict[str, Any
 def difference(explanations: Iterable[Explanation]) -> Explanation:
     """Return the first of one or two explanations less the second, unless they have too many rows."""
     first, *second = explanations
-    if not second:
-        return first
-    for explanation in (first, *second):
+    _check_subtracted([first, *second] if second else [])
+    return first - second[0] if second else first
+
+
+def less_mean(explanation: Explanation, others: Sequence[Explanation]) -> Explanation:
+    """Return an explanation less the mean of others, unless they have too many rows."""
+    _check_subtracted([explanation, *others])
+    return explanation.less_mean(others)
+
+
+def _check_subtracted(explanations: Sequence[Explanation]) -> None:
+    """Check that no explanation has more rows than are subtracted."""
+    for explanation in explanations:
         if len(explanation.rows) > _MAX_SUBTRACTED_ROWS:
             limit = f"at most {_MAX_SUBTRACTED_ROWS:,} are subtracted; give shorter texts"
-            raise ApiError(422, f"one of the two explanations has {len(explanation.rows):,} rows; {limit}")
-    return first - second[0]
+            raise ApiError(422, f"one of the explanations has {len(explanation.rows):,} rows; {limit}")
 
 
 def check_pairs(query: str, hits: Collection[Hit], models: int) -> None:
@@ -110,7 +119,8 @@ def limit_hits(hits: Hits, rows: int, models: int) -> dict[str, Any]:
             ]
         return values
 
-    return replace(hits, found=()).to_dict() | {"hits": written(hits, plain, "ask for fewer hits or rows")}
+    facts = replace(hits, found=()).to_dict() | {"summary": hits.summary()}
+    return facts | {"hits": written(hits, plain, "ask for fewer hits or rows")}
 
 
 def written(items: Iterable[Any], plain: Callable[[Any], Any], way_out: str) -> list[orjson.Fragment]:

@@ -29,7 +29,7 @@ from pellucid.server.bodies import (
     answer,
     described,
 )
-from pellucid.server.bounds import check_pairs, difference, explained, limit_hits
+from pellucid.server.bounds import check_pairs, difference, explained, less_mean, limit_hits
 from pellucid.server.service import Service
 from pellucid.static.embedder import static_model
 
@@ -111,11 +111,14 @@ class SearchRequest(RequestBody):
 
 
 class WhyRequest(RequestBody):
-    """The body of /why: a document of the index, and what puts it above another."""
+    """The body of /why: a document of the index, and what puts it above another, or sets it apart from several."""
 
     query: str
     id: str
     below: str | None = Field(None, description="The id of another document: explain the difference of the two scores.")
+    others: Annotated[list[str], Field(max_length=20, fail_fast=True)] = Field(
+        [], description="Ids of other documents: explain the score less the mean of theirs."
+    )
     weights: Weights | None = None
     word_weights: Weights | None = None
 
@@ -260,7 +263,9 @@ def index_routes(service: Service) -> APIRouter:
         """Explain the score of one document, or what puts it above another."""
         index = service.searched()
         service.check_explained({"query": body.query})
-        ids = [id for id in (body.id, body.below) if id is not None]
+        if body.below is not None and body.others:
+            raise ApiError(422, "give below or others, not both", "others")
+        ids = [body.id, *([] if body.below is None else [body.below]), *body.others]
 
         def work() -> dict[str, Any]:
             for id in ids:
@@ -270,7 +275,8 @@ def index_routes(service: Service) -> APIRouter:
             hits = [index.score(body.query, id, weights=body.weights, word_weights=body.word_weights) for id in ids]
             for hit in hits:
                 check_pairs(body.query, [hit], models)
-            return explained(difference([hit.explain() for hit in hits]))
+            first, *others = [hit.explain() for hit in hits]
+            return explained(less_mean(first, others) if body.others else difference([first, *others]))
 
         return answer(await service.run_in_pool(work))
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import pairwise
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -19,7 +20,7 @@ from pellucid.errors import InputError
 from pellucid.forks import cached_property
 from pellucid.native.library import distinct_values, group_words, native, pair_products
 from pellucid.query import Query, Terms
-from pellucid.rows import READ_AS, WORD, PairTable, Row, pair_row
+from pellucid.rows import READ_AS, WORD, PairTable, Row
 from pellucid.static.folder import not_finite
 from pellucid.static.spelling import SpelledRows
 from pellucid.text import JOINER, PART_SPELLED, Coverage, Span, Vocabulary, Word, as_phrase, part_known, shown_word
@@ -96,6 +97,12 @@ class TextWords:
         ends = self.counts.cumsum()
         return np.argsort(self._which, kind="stable")[len(self._which) - int(self.counts.sum()) :], ends
 
+    def spans(self) -> list[tuple[Span, ...]]:
+        """Return where each distinct word stands."""
+        positions, ends = self._word_positions
+        words = [self._word(position)[1:] for position in positions.tolist()]
+        return [tuple(words[start:end]) for start, end in pairwise([0, *ends.tolist()])]
+
     def row(self, index: int) -> Row:
         """Return a distinct word, named as it is first written, without a contribution."""
         positions, ends = self._word_positions
@@ -143,9 +150,9 @@ class WordQuery(Query):
             pulls = vectors @ vectors.sum(axis=0)
             return Terms(pulls, self.words.row, score=float(pulls.sum()))
         table = self._pairs(other_query)
-        return Terms(
-            table.ravel(), PairTable(self.words.row, other_query.words.row, table.shape), score=float(table.sum())
-        )
+        words, other_words = self.words, other_query.words
+        rows = PairTable(words.row, other_words.row, table.shape, spans=(words.spans, other_words.spans))
+        return Terms(table.ravel(), rows, score=float(table.sum()))
 
     def _pairs(self, other_query: WordQuery) -> npt.NDArray[np.float64]:
         """Return what each pair of words of two texts adds to their cosine, float64 [words, words]."""
@@ -317,22 +324,23 @@ class WordPairs:
         lengths[lengths == 0] = 1.0
         marks = products.sum(axis=1)[which] / np.repeat(lengths, indexed_words.sizes())
         shares = groups.counts / np.repeat(lengths, np.diff(groups.ends, prepend=0))
-        values, last, n_query_words = products[groups.values] * shares[:, None], groups.counts.cumsum(), len(self._rows)
+        values, last = products[groups.values] * shares[:, None], groups.counts.cumsum()
 
         def terms(text: int) -> Terms:
             word_slice, group_slice = indexed_words.slice_for(text), slice_for(groups.ends, text)
-            row_cache: dict[int, Row] = {}
 
-            def row(pair: int) -> Row:
-                column, first = divmod(pair, n_query_words)
-                if column not in row_cache:
-                    spans = as_spans(indexed_words.spans[groups.order[slice_for(last, group_slice.start + column)]])
-                    row_cache[column] = self._word_row(
-                        texts[text], spans, int(rows[groups.values[group_slice][column]]), spelled
-                    )
-                return pair_row(self._word(first), row_cache[column])
+            def row(column: int) -> Row:
+                spans = as_spans(indexed_words.spans[groups.order[slice_for(last, group_slice.start + column)]])
+                return self._word_row(texts[text], spans, int(rows[groups.values[group_slice][column]]), spelled)
 
-            return Terms(values[group_slice].ravel(), row, marks[word_slice], indexed_words.spans[word_slice])
+            def spans() -> list[tuple[Span, ...]]:
+                start, ends = last[group_slice.start - 1] if group_slice.start else 0, last[group_slice].tolist()
+                word_spans = as_spans(indexed_words.spans[groups.order[start : ends[-1]]]) if ends else ()
+                return [word_spans[first - start : end - start] for first, end in pairwise([start, *ends])]
+
+            table = values[group_slice].T
+            pairs = PairTable(self._word, row, table.shape, spans=(lambda: self._spans, spans))
+            return Terms(table.ravel(), pairs, marks[word_slice], indexed_words.spans[word_slice])
 
         return terms
 

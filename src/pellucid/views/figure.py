@@ -289,11 +289,24 @@ def _linked_picture(parts: Sequence[AnyPart], linked: LinkedTexts, *, dark: bool
         for number, line in enumerate(text.lines):
             _write(axes, line, top + number, font)
     largest = max((abs(link.value) for link in linked.links), default=0.0) or 1.0
-    coloured: set[tuple[int, tuple[int, int]]] = set()
-    for number, link in enumerate(linked.links):  # a phrase that several name has the colour of the first
+    owners = _owners(linked.links)
+    for number, link in enumerate(linked.links):
         colour = canvas.colours.series[number % len(canvas.colours.series)]
-        _draw_link(axes, link, laid_out, tops, colour, abs(link.value) / largest, coloured)
+        own = {phrase for phrase in link.phrases if owners[phrase] == number}
+        _draw_link(axes, link, laid_out, tops, colour, abs(link.value) / largest, own)
     return canvas.figure
+
+
+def _owners(links: Sequence[Link]) -> dict[tuple[int, tuple[int, int]], int]:
+    """Return for each phrase the link whose colour it has: the one to which it gives most, as far as its rank says."""
+    best: dict[tuple[int, tuple[int, int]], tuple[float, int]] = {}
+    for number, link in enumerate(links):
+        counts = [0, 0, 0]
+        for phrase in link.phrases:  # of a text, the strongest first
+            weight = abs(link.value) / 2 ** counts[phrase[0]]
+            counts[phrase[0]] += 1
+            best[phrase] = max(best.get(phrase, (-1.0, 0)), (weight, -number))
+    return {phrase: -number for phrase, (_, number) in best.items()}
 
 
 def _write(axes: Axes, line: str, down: float, font: dict[str, Any]) -> None:
@@ -305,19 +318,18 @@ def _write(axes: Axes, line: str, down: float, font: dict[str, Any]) -> None:
 
 def _draw_link(
     axes: Axes, link: Link, texts: Sequence[_Lines], tops: Sequence[float], colour: str, strength: float,
-    coloured: set[tuple[int, tuple[int, int]]],
+    own: set[tuple[int, tuple[int, int]]],
 ) -> None:  # fmt: skip
-    """Draw the phrases of a link in its colour unless they are `coloured`, and lines from the first to the others."""
+    """Draw lines from the first phrase of a link to the others, and those that are its `own` in its colour."""
     from matplotlib.patches import FancyBboxPatch
 
     ends: list[tuple[float, float]] = []
     for text, span in link.phrases:
         boxes = texts[text].boxes(span)
-        for line, first, last in boxes if (text, span) not in coloured else ():
+        for line, first, last in boxes if (text, span) in own else ():
             place = (first - 0.2, tops[text] + line - 0.42), last - first + 0.4, 0.84
             box = FancyBboxPatch(*place, boxstyle="round,pad=0,rounding_size=0.25", facecolor=colour, alpha=0.3)
             axes.add_patch(box)
-        coloured.add((text, span))
         if boxes:  # lines leave text 1 below its last part, and reach the others above their first
             line, first, last = boxes[0] if text else boxes[-1]
             ends.append(((first + last) / 2, tops[text] + line + (-0.42 if text else 0.42)))

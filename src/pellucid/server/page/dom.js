@@ -3,8 +3,12 @@
 
 /**
  * @typedef {{name: string, contribution: number, parts: string[], spans1: number[][], spans2: number[][], spans3: number[][]}} Row
- * @typedef {{start: number, end: number, value: number}} Mark
+ * @typedef {{name: string, contribution: number, kind: string, spans1: number[][], spans2: number[][], spans3: number[][]}} Group
+ * @typedef {{start: number, end: number, value: number, colour?: number, name?: string}} Mark
+ * @typedef {"spans1" | "spans2" | "spans3"} Side
  */
+
+const COLOURS = 6; // of phrases, in style.css
 
 /**
  * Return an element with attributes and children; a function is a listener.
@@ -114,8 +118,9 @@ export function markedText(text, marks, { unknown = [], scale = 0, hover } = {})
  */
 function tinted(word, mark, most, hover) {
   const strength = Math.abs(mark.value) / most;
-  const kind = strength < 0.05 ? "" : mark.value < 0 ? "minus" : "plus";
-  const made = el(hover ? "button" : "mark", { class: `word ${kind}`, title: signed(mark.value) }, word);
+  const sign = strength < 0.05 ? "" : mark.value < 0 ? "minus" : "plus";
+  const kind = mark.colour === undefined ? sign : `phrase colour-${mark.colour} ${mark.value < 0 ? "lowers" : ""}`;
+  const made = el(hover ? "button" : "mark", { class: `word ${kind}`, title: `${mark.name ?? ""} ${signed(mark.value)}`.trim() }, word);
   made.style.setProperty("--tint", String(0.62 * Math.min(1, strength)));
   made.dataset.span = `${mark.start}-${mark.end}`;
   if (hover) {
@@ -158,16 +163,94 @@ export function marksOf(rows, side) {
 }
 
 /**
+ * Return the phrases of one text, each in the colour of the line to which it gives most.
+ * @param {Group[]} groups
+ * @param {Side} side
+ * @param {(group: Group, number: number) => number} [colourOf]
+ * @returns {Mark[]}
+ */
+export function phrasesOf(groups, side, colourOf = (_, number) => number % COLOURS) {
+  /** @type {Map<string, {mark: Mark, weight: number}>} */
+  const found = new Map();
+  groups.filter(isPhrase).forEach((group, number) => group[side].forEach(([start, end], rank) => {
+    const weight = Math.abs(group.contribution) / 2 ** rank; // a line names the phrase first that gives it most
+    const mark = { start, end, value: group.contribution, colour: colourOf(group, number), name: group.name };
+    if (weight > (found.get(`${start}-${end}`)?.weight ?? -1)) found.set(`${start}-${end}`, { mark, weight });
+  }));
+  return [...found.values()].map(({ mark }) => mark);
+}
+
+/** Return a function that gives the lines of one phrase of the question the same colour in every hit. */
+export function colours() {
+  /** @type {Map<number, number>} */
+  const given = new Map();
+  return (/** @type {Group} */ group) => {
+    const start = group.spans1[0]?.[0] ?? -1;
+    if (!given.has(start)) given.set(start, given.size % COLOURS);
+    return /** @type {number} */ (given.get(start));
+  };
+}
+
+/** Whether a line of an explanation is of a phrase. */
+export function isPhrase(/** @type {Group} */ group) {
+  return group.kind === "phrase";
+}
+
+/**
+ * Return the lines of an explanation as a table; a dot has the colour that a line's phrases have in the texts.
+ * @param {Group[]} groups
+ * @param {{score: number, caption: string, hover?: (group: any) => void}} options
+ */
+export function groupTable(groups, options) {
+  const phrases = groups.filter(isPhrase);
+  const dotOf = (/** @type {any} */ group) => isPhrase(group) ? [el("span", { class: `dot colour-${phrases.indexOf(group) % COLOURS}`, "aria-hidden": "true" }), " "] : [];
+  return rowTable(/** @type {any[]} */ (groups), { ...options, before: dotOf });
+}
+
+/**
+ * Join the phrases of each line by curves, from text 1 to the others, behind whatever is pointed at.
+ * @param {HTMLElement} box what holds the texts
+ * @param {HTMLElement[]} texts
+ * @param {Group[]} groups
+ */
+export function joinPhrases(box, texts, groups) {
+  const svg = document.createElementNS("http://www.w3.org/2000/svg", "svg");
+  svg.setAttribute("class", "joints");
+  svg.setAttribute("aria-hidden", "true");
+  const most = Math.max(1e-9, ...groups.map((group) => Math.abs(group.contribution)));
+  const draw = () => {
+    const at = box.getBoundingClientRect();
+    svg.replaceChildren();
+    groups.filter(isPhrase).forEach((group, number) => {
+      const [first, ...others] = [group.spans1, group.spans2, group.spans3].slice(0, texts.length).map((spans, text) =>
+        spans.map((span) => texts[text].querySelector(`[data-span="${span.join("-")}"]`)?.getClientRects()).filter((rects) => rects?.length));
+      for (const from of first) for (const to of others.flat()) {
+        const [start, end] = [/** @type {DOMRectList} */ (from)[/** @type {DOMRectList} */ (from).length - 1], /** @type {DOMRectList} */ (to)[0]];
+        const [x1, y1, x2, y2] = [start.left + start.width / 2 - at.left, start.bottom - at.top, end.left + end.width / 2 - at.left, end.top - at.top];
+        const line = document.createElementNS("http://www.w3.org/2000/svg", "path");
+        line.setAttribute("d", `M${x1},${y1} C${x1},${(y1 + y2) / 2} ${x2},${(y1 + y2) / 2} ${x2},${y2}`);
+        line.setAttribute("class", `colour-${number % COLOURS}${group.contribution < 0 ? " lowers" : ""}`);
+        line.setAttribute("stroke-width", String(1 + 2 * Math.abs(group.contribution) / most));
+        svg.append(line);
+      }
+    });
+  };
+  for (const text of texts) text.addEventListener("scroll", draw);
+  box.append(svg);
+  new ResizeObserver(draw).observe(box);
+}
+
+/**
  * Return rows as a table with bars; what is left out is summed up, so that the column adds up to the score.
  * @param {Row[]} rows
- * @param {{score: number, total?: string, remainder?: number | null, caption: string, top?: number, hover?: (row: Row | null) => void}} options
+ * @param {{score: number, total?: string, remainder?: number | null, caption: string, top?: number, hover?: (row: Row | null) => void, before?: (row: Row) => (Node | string)[]}} options
  *   remainder: null where the rows are all of the score; total: what the sum is called
  */
-export function rowTable(rows, { score, total = "score", remainder = null, caption, top = 12, hover }) {
+export function rowTable(rows, { score, total = "score", remainder = null, caption, top = 12, hover, before = () => [] }) {
   const most = Math.max(1e-9, Math.abs(remainder ?? 0), ...rows.map((row) => Math.abs(row.contribution)));
   const least = (remainder ?? 0) < 0 || rows.slice(0, top).some((row) => row.contribution < 0) ? -1 : 0; // bars have no left half in vain
   const lineOf = (/** @type {Row} */ row) => {
-    const line = el("tr", {}, el("td", { class: "number" }, signed(row.contribution)), el("td", { class: "bar" }, bar(row.contribution / most, least)), el("td", {}, row.name));
+    const line = el("tr", {}, el("td", { class: "number" }, signed(row.contribution)), el("td", { class: "bar" }, bar(row.contribution / most, least)), el("td", {}, ...before(row), row.name));
     if (hover) {
       line.addEventListener("mouseenter", () => hover(row));
       line.addEventListener("mouseleave", () => hover(null));

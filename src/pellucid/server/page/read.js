@@ -1,7 +1,8 @@
 // @ts-check
 /** One text: what it is about for the model, its nearest texts of the index, and the dimensions of the model. */
 
-import { ask, el, field, keeping, markedText, marksOf, range, rowTable, slider, soon, textField } from "./dom.js";
+import { explanation as shown } from "./compare.js";
+import { ask, el, field, keeping, range, slider, soon, textField } from "./dom.js";
 
 const WORDS = 12; // of the text, with a slider
 const LISTED = 12; // dimensions
@@ -79,9 +80,7 @@ function asCode(/** @type {string} */ model, /** @type {Edit} */ edit) {
 
 function drawn(/** @type {{explanation: any, nearest: any}} */ { explanation, nearest }) {
   const parts = [
-    ...explanation.notes.map((/** @type {any} */ note) => el("p", { class: note.is_warning ? "warning" : "note" }, note.text)),
-    markedText(explanation.text1, marksOf(explanation.rows, "spans1"), { unknown: explanation.unknown1 }),
-    rowTable(explanation.rows, { score: explanation.score, remainder: explanation.exact ? null : explanation.remainder, caption: "What the text is about" }),
+    el("p", { class: "lead" }, explanation.summary), ...shown(explanation, "What the text is about", []),
   ];
   if (nearest) {
     parts.push(el("h2", {}, "Nearest in the index"), el("ol", {}, ...nearest.hits.map((/** @type {any} */ hit) =>

@@ -1,10 +1,12 @@
 // @ts-check
 /** An index: hits with highlighted reasons; sliders weigh its parts, and the words or dimensions of the reasons, anew. */
 
-import { ask, cut, el, field, keeping, markedText, rowTable, said, signed, slider, soon } from "./dom.js";
+import { explanation } from "./compare.js";
+import { ask, colours, cut, el, field, isPhrase, keeping, markedText, phrasesOf, said, signed, slider, soon } from "./dom.js";
 
 const FOUND = 50; // hits that are fetched: those that sliders put in a new order
 const SHOWN = 10;
+const LINES = 3; // phrases of the question shown for a hit
 const HANDLES = 12; // words or dimensions with a slider
 const NEIGHBOURS = 5;
 const ASKED = 1000; // characters of a passage that its neighbours are searched by
@@ -87,9 +89,10 @@ export async function search(main, page) {
     scored.sort((/** @type {any} */ a, /** @type {any} */ b) => b.score - a.score || a.rank - b.rank);
     const shown = scored.slice(0, SHOWN);
     const scale = Math.max(0, ...shown.flatMap((/** @type {any} */ one) => one.hit.words.map((/** @type {any} */ word) => Math.abs(word.contribution))));
+    const colourOf = colours();
     hits.replaceChildren(
       ...(found ? heading(shown.length) : examples()),
-      ...shown.map((/** @type {any} */ one, /** @type {number} */ place) => drawnHit(one, place, scale, opened(shown, place))));
+      ...shown.map((/** @type {any} */ one, /** @type {number} */ place) => drawnHit(one, place, scale, opened(shown, place), same(factors, info["word weights"]) ? colourOf : null)));
     weighing.hidden = keeper.hidden = !found;
     const now = settings();
     code.textContent = asCode(query, now);
@@ -100,7 +103,8 @@ export async function search(main, page) {
     const filters = Object.keys(where).length;
     const clear = el("button", { type: "button", click: () => { for (const name of Object.keys(where)) delete where[name]; keep(); drawFilters(); run(0); } }, "Clear the filters");
     const title = shown ? `The best ${shown} ${filters ? "that meet the filters, " : ""}of ${found.documents.toLocaleString("en")} documents` : "Nothing found";
-    return [el("h2", {}, title),
+    const summary = same(factors, info["word weights"]) ? found.summary : ""; // it is of the order without sliders
+    return [el("h2", {}, title), ...(summary ? [el("p", { class: "lead" }, summary)] : []),
       ...named(weights.bm25 ? "Not found in any document" : "Unknown to the model", found.unknown),
       ...named("Not searched (stop words and signs)", found.ignored),
       ...(shown ? [] : [el("p", { class: "empty" }, nothing(filters > 0), ...(filters && found.has_known_words ? [clear] : []))])];
@@ -125,13 +129,16 @@ export async function search(main, page) {
     const asked = { query, id: hit.id, weights, word_weights: settings().words };
     const own = Object.keys(settings().others).length ? " Sliders of dimensions are not in these numbers." : "";
     const table = (/** @type {string} */ caption) => async (/** @type {object} */ more) => {
-      const why = await ask("why", { ...asked, ...more });
-      return [rowTable(why.rows, { score: why.score, remainder: why.exact ? null : why.remainder, caption: caption + own })];
+      const found = await ask("why", { ...asked, ...more });
+      const labels = found.text3 ? ["Question", "This document", "The other document"] : ["Question", "Document"];
+      return [el("p", { class: "lead" }, found.summary), ...explanation(found, caption + own, labels)];
     };
     const above = shown[place + 1]?.hit;
+    const others = shown.filter((one) => one.hit !== hit).map((one) => one.hit.id);
     return [
       ["Every reason", () => table("What the score is made of.")({})],
       ...(above ? [[`Why ${place + 1} above ${place + 2}`, () => table(`What puts it above “${above.title || above.id}”.`)({ below: above.id })]] : []),
+      ...(others.length ? [["What sets it apart", () => table("The score less the mean of the others on this page.")({ others })]] : []),
       ["Nearest documents", async () => {
         const near = await ask("search", { query: hit.indexed.slice(0, ASKED), top_k: NEIGHBOURS + 1 });
         return [el("p", { class: "note" }, "What a search for the beginning of this passage finds."),
@@ -231,10 +238,12 @@ function filterOf(name, kind, info, where, changed) {
  * @param {number} place
  * @param {number} scale
  * @param {any[]} openings
+ * @param {((group: import("./dom.js").Group) => number) | null} colourOf of phrases; null where a slider has changed what reasons add
  */
-function drawnHit({ hit, rank, score }, place, scale, openings) {
+function drawnHit({ hit, rank, score }, place, scale, openings, colourOf) {
   const moved = rank - place;
-  const marks = hit.words.map((/** @type {any} */ word) => ({ start: word.start, end: word.end, value: word.contribution }));
+  const lines = colourOf ? hit.groups.filter(isPhrase).slice(0, LINES) : [];
+  const marks = colourOf && lines.length ? phrasesOf(lines, "spans2", colourOf) : hit.words.map((/** @type {any} */ word) => ({ start: word.start, end: word.end, value: word.contribution }));
   const hasTitle = hit.title !== "" && hit.indexed.startsWith(`${hit.title}\n`);
   const above = hasTitle ? Array.from(hit.title).length + 1 : 0; // the title stands in the heading
   const below = marks.filter((/** @type {any} */ mark) => mark.start >= above).map((/** @type {any} */ mark) => ({ ...mark, start: mark.start - above, end: mark.end - above }));
@@ -242,12 +251,13 @@ function drawnHit({ hit, rank, score }, place, scale, openings) {
   const parts = Object.entries(hit.parts).map(([name, value]) => `${name} ${signed(/** @type {number} */ (value), 3)}`).join(", ");
   const facts = Object.entries(hit.metadata).map(([name, value]) => `${name}: ${value}`).join(" · ");
   const strongest = hit.rows.slice(0, 4).map((/** @type {any} */ row) => `${row.name} ${signed(row.contribution, 3)}`).join(", ");
+  const reasons = lines.flatMap((/** @type {any} */ line, /** @type {number} */ number) => [number ? "; " : "", el("span", { class: `dot colour-${colourOf?.(line)}`, "aria-hidden": "true" }), ` ${line.name} ${signed(line.contribution, 3)}`]);
   return el("article", { class: "hit" },
     el("h3", {}, el("span", { class: "number" }, score.toFixed(4)), title,
       el("span", { class: "moved" }, moved === 0 ? "" : moved > 0 ? `up ${moved}` : `down ${-moved}`)),
     el("p", { class: "parts" }, [hasTitle && `id ${hit.id}`, facts].filter(Boolean).join(" · ")),
     ...cut(markedText(hasTitle ? hit.indexed.slice(hit.title.length + 1) : hit.indexed, below, { scale })),
-    el("p", { class: "parts" }, `${parts}; mostly ${strongest}`), openable(openings));
+    ...(lines.length ? [el("p", { class: "reasons" }, ...reasons), el("p", { class: "parts" }, parts)] : [el("p", { class: "parts" }, `${parts}; mostly ${strongest}`)]), openable(openings));
 }
 
 /** Return buttons that each show something below, one at a time. */
