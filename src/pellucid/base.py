@@ -39,7 +39,7 @@ from pellucid.folder import check_family, locate, saving
 from pellucid.progress import Progress
 from pellucid.query import Query
 from pellucid.store import temporary_folder
-from pellucid.text import words_before
+from pellucid.text import split_words, words_before
 from pellucid.unicode import canonicalize
 
 if TYPE_CHECKING:
@@ -47,6 +47,7 @@ if TYPE_CHECKING:
 
     from pellucid.dimensions import Edit, Which
     from pellucid.explanation import Explanation
+    from pellucid.removal import Counterfactual
     from pellucid.text import Coverage, Span
 
 Vectors = npt.NDArray[np.float32]
@@ -130,6 +131,33 @@ class Embedder(ABC):
             InputError: a text is not a string, a role is unknown, or there would be too many rows.
         """
         return self._explain_texts(text1, text2, role1, role2)
+
+    def counterfactual(
+        self, text1: str, text2: str, *, below: float, role1: Role = None, role2: Role = None
+    ) -> Counterfactual:
+        """Return the fewest words of text 2 whose removal brings the similarity below a threshold.
+
+        The shortened texts are encoded, a few hundred at most. Words are removed by falling Shapley value, and put back
+        where they are not needed; of a text of more than 24 words phrases or sentences.
+
+        Args:
+            text1: a text, which stays as it is.
+            text2: the text whose words are removed.
+            below: the threshold.
+            role1: as for `explain`.
+            role2: the same of text 2.
+
+        Raises:
+            InputError: as for `explain`; or the similarity is below already, or stays above as long as a word is left.
+        """
+        from pellucid.removal import counterfactual
+
+        return counterfactual(self, text1, text2, below=below, role1=role1, role2=role2)
+
+    def _words_read(self, text: str, role: Role) -> list[Span]:
+        """Return where the words of a text stand that the model knows."""
+        unknown = set(self._known([text], role)[0][1])
+        return [span for word in split_words(text) if (span := (word.start, word.end)) not in unknown]
 
     def _explain_texts(self, text1: str, text2: str = NO_TEXT, role1: Role = None, role2: Role = None) -> Explanation:
         """Return what `explain` does; of an encoder without reasons at hand one row."""

@@ -611,3 +611,15 @@ def test_reading_a_table_leaves_the_limits_of_csv_as_they_were(tmp_path):
     assert len(list(read_documents(tmp_path / "a.csv"))) == 2
     next(iter(read_documents(tmp_path / "a.csv")))
     assert csv.field_size_limit() == before
+
+
+def test_search_measures_and_finds_the_words_that_keep_a_hit_up(tmp_path):
+    file = tmp_path / "d.txt"
+    file.write_text("the bank raised the interest rate\ninterest rates of a bank\nthe river bank\n", "utf-8")
+    assert run("index", "build", tmp_path / "ix", file).exit_code == 0
+    shown = run("search", tmp_path / "ix", "interest rate", "--measure")
+    assert shown.exit_code == 0 and "texts read" not in shown.output  # all is exact
+    lines = run("search", tmp_path / "ix", "interest rate", "--counterfactual", "1")
+    assert lines.exit_code == 0 and "it falls below" in lines.output and "interest" in lines.output
+    last = run("search", tmp_path / "ix", "interest rate", "-k", "1", "--counterfactual", "1", code=1)
+    assert "hit 1 and the one after it" in last.output + last.stderr

@@ -13,18 +13,20 @@ from hypothesis import strategies as st
 
 import pellucid
 from pellucid.encoder.embedder import EncoderEmbedder
-from pellucid.encoder.measured import (
+from pellucid.encoder.measured import MeasuredReasons
+from pellucid.errors import InputError
+from pellucid.explanation import Explanation
+from pellucid.removal import (
     EMPTY_PASSAGE,
     MAX_EXACT_PLAYERS,
     MAX_PLAYERS,
-    MeasuredReasons,
+    Passage,
     coalitions,
+    fewest_removals,
     passage_terms,
     players_of,
     without,
 )
-from pellucid.errors import InputError
-from pellucid.explanation import Explanation
 from pellucid.rows import SHARED, WORD, WORD_PAIR
 from pellucid.text import split_words
 
@@ -99,13 +101,14 @@ def test_pairs_of_words_are_found_exactly_too() -> None:
     assert np.allclose(values, (pairs.sum(axis=0) + pairs.sum(axis=1)) / 2)
 
 
-def score_of(function: Callable[[str], float]) -> Callable[[list[str]], np.ndarray]:
-    return lambda texts: np.array([function(text) for text in texts])
+def passage(text: str, score: Callable[[str], float]) -> Passage:
+    words = [(word.start, word.end) for word in split_words(text)]
+    return Passage(text, words, score(text), lambda texts: np.array([score(one) for one in texts]))
 
 
 def test_a_game_of_two_words_by_hand() -> None:
     """Either word alone gives 1, both give 0, none gives 0.25: each gets half of what both lower it by."""
-    terms = passage_terms(score_of(lambda text: {0: 0.25, 1: 1.0, 2: 0.0}[len(text.split())]), "left right", 0.0)
+    terms = passage_terms(passage("left right", lambda text: {0: 0.25, 1: 1.0, 2: 0.0}[len(text.split())]))
     rows = [terms.row(n) for n in range(3)]
     assert [row.name for row in rows] == ["left", "right", EMPTY_PASSAGE]
     assert terms.values == pytest.approx([-0.125, -0.125, 0.25])
@@ -115,7 +118,7 @@ def test_a_game_of_two_words_by_hand() -> None:
 
 def test_a_game_of_three_words_by_hand() -> None:
     """Only "not" before "good" counts: alone "good" gives 6, after "not" it gives 0, "very" gives nothing."""
-    terms = passage_terms(score_of(lambda text: 6.0 * ("good" in text) * ("not" not in text)), "not very good", 0.0)
+    terms = passage_terms(passage("not very good", lambda text: 6.0 * ("good" in text) * ("not" not in text)))
     named = {terms.row(n).name: value for n, value in enumerate(terms.values.tolist())}
     assert named == pytest.approx({"not": -3.0, "very": 0.0, "good": 3.0, EMPTY_PASSAGE: 0.0})
 
@@ -274,3 +277,67 @@ def test_settings_that_measure_nothing_are_refused() -> None:
     for options in ({"n_pairs": 1}, {"max_players": 0}):
         with pytest.raises(InputError, match="give at least"):
             MeasuredReasons(encoder, np.zeros(D), **options)
+
+
+GAMES = st.lists(st.floats(-1, 1).map(lambda value: round(value, 3)), min_size=2, max_size=9)
+
+
+@settings(max_examples=60)
+@given(GAMES, st.floats(0.05, 0.95))
+def test_the_fewest_words_bring_a_score_below_and_none_is_in_vain(values: list[float], share: float) -> None:
+    """Words that add up: then the fewest are the largest."""
+    words = [f"w{n}" for n in range(len(values))]
+
+    def score(text: str) -> float:
+        return 2.0 + sum(values[words.index(word)] for word in text.split())
+
+    whole = score(" ".join(words))
+    falls = sorted((value for value in values if value > 0), reverse=True)[: len(values) - 1]
+    if not falls:
+        return
+    below = whole - share * sum(falls)
+    needed = next(k for k in range(1, len(falls) + 1) if whole - sum(falls[:k]) < below + 1e-12)
+    own = passage(" ".join(words), score)
+    found = fewest_removals(own, below)
+    assert len(found.removed) <= needed + 1 and found.is_fewest == (len(found.removed) <= 2)
+    assert found.score_without == pytest.approx(score(found.shortened)) and found.score_without < below
+    assert found.shortened.split() == [word for word in words if word not in {part.text for part in found.removed}]
+    assert all(own.text[part.start : part.end] == part.text for part in found.removed)
+    for part in found.removed:
+        others = {one.text for one in found.removed} - {part.text}
+        assert score(" ".join(word for word in words if word not in others)) >= below
+    assert f"{found.score_without:.4f}" in str(found) and found.to_dict()["kind"] == "counterfactual"
+
+
+def test_one_word_is_found_although_another_has_the_larger_value() -> None:
+    """Without "key" the score falls, unless "lock" is gone too; "extra" adds most by itself."""
+
+    def score(text: str) -> float:
+        return 1.0 * ("extra" in text) + 0.9 * (("key" in text) or ("lock" not in text)) + 0.01 * len(text.split())
+
+    found = fewest_removals(passage("key lock extra other words of a text here", score), 1.06)
+    assert [part.text for part in found.removed] == ["extra"] and found.is_fewest
+    with pytest.raises(InputError, match="no removal brings the score below -5"):
+        fewest_removals(passage("key lock extra", score), -5)
+    with pytest.raises(InputError, match="below 7 already"):
+        fewest_removals(passage("key lock extra", score), 7)
+    with pytest.raises(InputError, match="fewer than two words"):
+        fewest_removals(passage("key", score), 0.5)
+
+
+def test_the_similarity_of_a_pair_is_brought_below_a_threshold() -> None:
+    model = pellucid.load(Tangled())
+    one, other = "dog bites man", "a dog bites the old man in the house"
+    whole = model.similarity(model.encode([one]), model.encode([other]))[0, 0]
+    found = model.counterfactual(one, other, below=float(whole) - 0.1)
+    left = model.similarity(model.encode([one]), model.encode([found.shortened]))[0, 0]
+    assert found.score == pytest.approx(whole, abs=1e-6) and found.score_without == pytest.approx(left, abs=1e-6)
+    assert left < whole - 0.1 and found.n_texts == sum(map(len, model.model.calls)) - 6
+    static = pellucid.load("static-en")
+    assert [part.text for part in static.counterfactual("a cat", "the cat sat", below=0.5).removed] == ["cat"]
+
+
+def test_of_a_passage_sentences_or_phrases_are_removed() -> None:
+    text = " ".join(f"Sentence {n} is about thing {n} and nothing else." for n in range(12)) + " The key is here now."
+    found = fewest_removals(passage(text, lambda one: float("key" in one) + 0.001 * len(one)), 1.0)
+    assert len(found.removed) == 1 and "key" in found.removed[0].text and found.is_fewest

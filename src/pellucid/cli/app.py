@@ -319,6 +319,9 @@ def explain(
         str | None,
         typer.Option(metavar="KIND", help="Of an encoder: words, tokens, concepts or measured. [default: words]"),
     ] = None,
+    below: Annotated[
+        float | None, typer.Option(help="Show the fewest words of B without which the similarity is below this.")
+    ] = None,
     rows: Annotated[bool, typer.Option("--rows", help="Show rows below the phrases, such as pairs of words.")] = False,
     top_k: Annotated[int, typer.Option("--top-k", "-k", min=0, help="How many of them; the rest are totalled.")] = 10,
     plain: Annotated[bool, typer.Option("--plain", help="No colour and no styles, even in a terminal.")] = False,
@@ -346,6 +349,7 @@ def explain(
       pellucid explain "a loan for a house" "mortgage rates are rising" --rows -k 5
       pellucid explain "a loan for a house" --html loan.html
       pellucid explain "house loans" "How to borrow for a house" --roles query,document
+      pellucid explain "a loan for a house" "a house and its garden, sold on a loan" --below 0.5
       pellucid explain "a loan" "mortgage rates" -m sentence-transformers/all-MiniLM-L6-v2 --reasons measured
     """
     if not as_text:
@@ -358,6 +362,11 @@ def explain(
         return
     role1, role2 = (*roles_of(roles, 1 if b is None else 2, "--roles"), None)[:2]
     opened = open_model(model) if reasons is None else encoder_with_reasons(model, reasons)
+    if below is not None:
+        if b is None:
+            raise typer.BadParameter("needs both A and B", param_hint="--below")
+        show(opened.counterfactual(a, b, below=below, role1=role1, role2=role2), json, html)
+        return
     explanation = opened.explain(a, *([] if b is None else [b]), role1=role1, role2=role2)
     if than is not None:
         if b is None:

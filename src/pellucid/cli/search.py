@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from pellucid.files.corpus_file import CorpusFile
     from pellucid.index.hits import Hit, Hits
     from pellucid.index.index import Index
+    from pellucid.removal import Counterfactual
 
 commands = typer.Typer()
 index = typer.Typer(
@@ -248,6 +249,9 @@ def search(
     reasons: Annotated[int, typer.Option(min=0, help="Reasons to show for each hit.")] = 3,
     rows: Annotated[bool, typer.Option("--rows", help="Show rows as reasons, such as pairs of words.")] = False,
     why: Annotated[int | None, typer.Option(min=1, help="Say what sets this hit apart from the others.")] = None,
+    counterfactual: Annotated[
+        int | None, typer.Option(min=1, help="Show the fewest words that keep this hit above the next one.")
+    ] = None,
     measure: Annotated[bool, typer.Option("--measure", help="Measure reasons by leaving out words.")] = False,
     json: JsonOption = False,
     open: OpenOption = False,
@@ -274,6 +278,7 @@ def search(
       pellucid search my-index "interest rates" --where "year>=2015" --weight bm25=1
       pellucid search my-index "interest rates" --why 1
       pellucid search my-index "interest rates" --top-k 3 --measure
+      pellucid search my-index "interest rates" --counterfactual 1
       pellucid search my-index < queries.txt --json > hits.jsonl
     """
     if open:
@@ -287,12 +292,21 @@ def search(
         for one in [query] if query is not None else _questions():
             found = opened.search(one, top_k, where=conditions, weights=weights, min_score=min_score)
             found = found.measured() if measure else found
-            if why is not None:
+            if counterfactual is not None:
+                show(_counterfactual(found, counterfactual), json)
+            elif why is not None:
                 show(found.why(why), json, rows=rows)
             elif json:
                 typer.echo(shown_json(found.to_json(indent=None)))
             else:
                 _show(found, reasons, rows=rows)
+
+
+def _counterfactual(found: Hits, rank: int) -> Counterfactual:
+    """Return what puts the hit of a rank below the next one."""
+    if rank >= len(found):
+        raise InputError(f"there are {len(found)} hits; --counterfactual {rank} needs hit {rank} and the one after it")
+    return found[rank - 1].counterfactual(found[rank])
 
 
 def _open(folder: Path) -> Index:

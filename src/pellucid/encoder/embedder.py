@@ -15,7 +15,7 @@ import numpy as np
 from pellucid.base import Embedder, Vectors
 from pellucid.embeddings import NO_TEXT, Role, as_rows, explained_texts
 from pellucid.encoder.concepts import ConceptReasons
-from pellucid.encoder.measured import MeasuredReasons
+from pellucid.encoder.measured import MeasuredReasons, words_to_leave_out
 from pellucid.encoder.reasons import EncoderQuery, Reasons
 from pellucid.encoder.sentences import SentenceReasons
 from pellucid.encoder.tokenized import TokenizedText, read_texts
@@ -358,6 +358,9 @@ class EncoderEmbedder(Embedder):
     def _known(self, texts: list[str], role: Role = None) -> list[tuple[Coverage, tuple[Span, ...]]]:
         """A SentenceTransformer knows the words that it has tokens for, before its maximum length; a function all."""
         return [text.coverage for text in self.tokenized(texts, role)]
+
+    def _words_read(self, text: str, role: Role) -> list[Span]:
+        return words_to_leave_out(self.tokenized([text], role)[0])
 
     def _units(self, embeddings: Any) -> Any:
         rows = as_rows(embeddings)

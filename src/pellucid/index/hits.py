@@ -10,7 +10,7 @@ from typing import Any, ClassVar, NamedTuple, overload
 import numpy as np
 
 from pellucid.analysis.ranking import WhyAbove
-from pellucid.encoder.measured import passage_terms
+from pellucid.encoder.tokenized import text_units
 from pellucid.errors import InputError, check_integer
 from pellucid.explanation import Explanation
 from pellucid.explanation_views import GROUPS
@@ -19,6 +19,7 @@ from pellucid.grouping import Group
 from pellucid.index.reasons import Reasons
 from pellucid.index.settings import BM25, Weights, checked_weights
 from pellucid.query import Floats, Terms, scaled_terms
+from pellucid.removal import Counterfactual, Passage, fewest_removals, passage_terms
 from pellucid.rows import CONTEXT, EMBEDDING, SHARED, Row
 from pellucid.summary import HitsSummary, HitWords
 from pellucid.unicode import well_formed
@@ -61,6 +62,7 @@ class Hit:
     start: int
     _why: Callable[[], Reasons] = field(repr=False, compare=False)
     _measure: Callable[[], Reasons] = field(repr=False, compare=False)
+    _rescore: Callable[[list[str]], Floats] = field(repr=False, compare=False)
     before: Hit | None = field(default=None, repr=False)
 
     @cached_property
@@ -97,6 +99,23 @@ class Hit:
                 `reasons`.
         """
         return self._measured_reasons.explain()
+
+    def counterfactual(self, below: float | Hit) -> Counterfactual:
+        """Return the fewest words of the passage whose removal brings the hit's score below a threshold.
+
+        Words are removed by falling measured value and put back where they are not needed; of a passage of more than
+        24 words phrases or sentences. The index's models and a reranker read each shortened passage.
+
+        Args:
+            below: a score; or another hit of the same search, for its score: the next one, or the first that is not
+                among the first k.
+
+        Raises:
+            InputError: the score is below already, or stays above as long as a word is left.
+        """
+        threshold = below.score if isinstance(below, Hit) else float(below)
+        text = self.reasons.text
+        return fewest_removals(Passage(text, list(text_units(text)), self.score, self._rescore), threshold)
 
     def groups(self, k: int | None = GROUPS) -> list[Group]:
         """Return the score by phrases of the query with those of the document, as `Explanation.groups` does."""
@@ -332,7 +351,13 @@ class SecondStage:
         total = sum(parts.values())
         why = partial(self._reasons, hit, total, parts[RERANK])
         measure = partial(self._measured, hit, total, score)
-        return replace(hit, score=total, parts=parts, before=hit, _why=why, _measure=measure)
+        rescore = partial(self._rescored, hit)
+        return replace(hit, score=total, parts=parts, before=hit, _why=why, _measure=measure, _rescore=rescore)
+
+    def _rescored(self, before: Hit, texts: list[str]) -> Floats:
+        """Return the scores that a hit would have with other passages."""
+        scores = self._share * self._score_shortened(before.reasons.query, texts)
+        return scores + (1 - self._share) * before._rescore(texts) if self._share < 1 else scores
 
     def _reasons(self, before: Hit, score: float, own: float) -> Reasons:
         """Return why a hit has its new score: the rows of before, as far as they count, and one more."""
@@ -346,12 +371,14 @@ class SecondStage:
         """Return the same with the reranker's score, `own`, taken apart by the words of the passage."""
         query, text = before.reasons.query, before.reasons.text
 
-        def scores(texts: list[str]) -> Floats:
-            return self._score(query, texts, [f"a passage without some words, {text!r:.80}" for text in texts])
-
         terms = self._terms_before(before._measured_reasons) if self._share < 1 else {}
-        terms[RERANK] = passage_terms(scores, text, own, weight=self._share)
+        scores = partial(self._score_shortened, query)
+        terms[RERANK] = passage_terms(Passage(text, list(text_units(text)), own, scores), weight=self._share)
         return Reasons(query, text, score, terms, named=True)
+
+    def _score_shortened(self, query: str, texts: list[str]) -> Floats:
+        """Return the scores of passages without some of their words."""
+        return self._score(query, texts, [f"a passage without some words, {text!r:.80}" for text in texts])
 
     def _terms_before(self, reasons: Reasons) -> dict[str, Terms]:
         """Return the terms of a hit as it was found, as far as they count."""

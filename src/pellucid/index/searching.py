@@ -430,7 +430,7 @@ class Question:
         why, measure = (partial(reasons, len(self._found), score) for reasons in (self._reasons, self._measured))
         self._found.append(((document.number << PASSAGE_BITS) + passage, place, document.indexed(passage)))
         text, known = document.passage(passage), document.metadata
-        return Hit(document.id, score, document.title, text, known, parts, passage, start, why, measure)
+        return Hit(document.id, score, document.title, text, known, parts, passage, start, why, measure, self.scores)
 
     def _stored(self, hits: Iterable[tuple[int, Place, str]]) -> list[dict[str, Vector]]:
         """Return the stored vectors of some hits by part, as they were when the search was made."""
@@ -468,6 +468,19 @@ class Question:
         lengths = [self._now.commit.segments[p.segment].lengths[p.passage] for p in places if BM25 in self.vectors]
         return Passages(texts, self._now.words, self._stored(hits), lengths)
 
+    def scores(self, texts: list[str]) -> npt.NDArray[np.float64]:
+        """Return the scores that passages of these texts would have in the index as it is, float64 [texts]."""
+        lengths = [len(self._now.words.analyser.terms(text)) for text in texts]
+        passages, total = Passages(texts, self._now.words, (), lengths), np.zeros(len(texts))
+        for name, terms_of in self._terms_of.items():
+            if name in self._wanted:
+                rows = self._now.models[name].vectors(texts, "document")
+                total += [_product(self.vectors[name], row) for row in rows]
+            else:
+                terms = terms_of(passages)
+                total += [float(terms(number).values.sum()) for number in range(len(texts))]
+        return total
+
     def _measured(self, number: int, score: float) -> Reasons:
         """Return why a hit has its score, the part of each encoder measured by leaving words out."""
         passages = self._passages([self._found[number]])
@@ -492,6 +505,16 @@ class Question:
             model = query.model.with_reasons("measured")
             self._measured_queries[name] = EncoderQuery(model, self.query, "query", query.unit)
         return self._measured_queries[name]
+
+
+def _product(query: Any, row: Vector | None) -> float:
+    """Return the product of a query's vector with a row as it is stored; 0 for none."""
+    if row is None:
+        return 0.0
+    if not isinstance(query, tuple):
+        return float(np.asarray(query, np.float64) @ np.asarray(row, np.float64))
+    _, mine, other = np.intersect1d(query[0], row[0], return_indices=True)
+    return float(np.asarray(query[1], np.float64)[mine] @ np.asarray(row[1], np.float64)[other])
 
 
 def _is_known(statuses: Sequence[int]) -> bool:
