@@ -175,8 +175,8 @@ def test_one_long_text_of_unknown_words_is_read_in_parts(spelled: StaticEmbedder
         most = max(most, len(worker._spelled))
         return folded(worker, numbers)
 
-    folded = bulk._Worker._folded
-    monkeypatch.setattr(bulk._Worker, "_folded", note)
+    folded = bulk._Worker._fold_spelled
+    monkeypatch.setattr(bulk._Worker, "_fold_spelled", note)
     for _ in range(2):
         assert np.abs(encoder.encode(given) - model._encode_plainly(texts)).max() < 1e-5
         assert np.allclose(encoder.coverage(texts), [coverage.share for coverage, _ in spelled._known(texts)])

@@ -117,9 +117,9 @@ def _start_static_parts(encoder: Embedder) -> None:
     """Start the C kernels of the static models inside a model, so that every text takes the same path."""
     if isinstance(encoder, StaticEmbedder):
         encoder.start_compiled()
-    for part in (getattr(encoder, "encoder", None), *(part.model for part in getattr(encoder, "parts", ()))):
-        if part is not None:
-            _start_static_parts(part)
+    for model in (getattr(encoder, "encoder", None), *(member.model for member in getattr(encoder, "parts", ()))):
+        if model is not None:
+            _start_static_parts(model)
 
 
 def _check_utf8(texts: Any, other_columns: Any) -> None:

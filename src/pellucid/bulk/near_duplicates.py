@@ -234,9 +234,9 @@ class _Finder:
         self.representatives = array("q")  # for each text the number of the one kept in its place; -1 for a kept one
         self.scores = array("f")  # for each text its score to that one; 2 for equal texts
         self.unknown = 0  # different texts without a known word
-        self._first: dict[int, int] = {}  # hash of a text -> its number
+        self._index_by_hash: dict[int, int] = {}  # hash of a text -> its number
         self._nearest = Nearest()
-        self._numbers = array("q")  # of the texts whose rows `_nearest` has
+        self._kept_indices = array("q")  # of the texts whose rows `_nearest` has
         self._signatures = array("q")  # of these texts; texts with different ones are no duplicates
 
     def take(self, texts: list[str]) -> None:
@@ -246,7 +246,7 @@ class _Finder:
         self.scores.extend([0.0] * len(texts))
         new = []
         for index, text in enumerate(texts, start):
-            first = self._first.setdefault(_hash(text), index)
+            first = self._index_by_hash.setdefault(_hash(text), index)
             if first == index:
                 new.append(index)
             else:
@@ -259,24 +259,24 @@ class _Finder:
         rows = _rows(self.model, texts, new)
         is_known = np.asarray(abs(rows).sum(axis=1)).ravel() > 0
         self.unknown += int((~is_known).sum())
-        numbers = np.array(new)[is_known]
+        indices = np.array(new)[is_known]
         rows = rows[np.flatnonzero(is_known)]
-        if not len(numbers):
+        if not len(indices):
             return
         known_texts = [text for text, has_word in zip(texts, is_known) if has_word]
         signatures = np.array([_signature(text, self.same_numbers) for text in known_texts], np.int64)
         positions, scores = self._among_kept(rows, signatures)
-        alike = products(rows, rows)
-        alike[signatures[:, None] != signatures] = -np.inf
-        representatives = np.full(len(numbers), -1, np.int64)
-        representatives[positions >= 0] = np.frombuffer(self._numbers, np.int64)[positions[positions >= 0]]
-        is_kept = _take_in_order(alike, self.threshold, numbers, representatives, scores)
-        decided = (values[~is_kept].tolist() for values in (numbers, representatives, scores))
+        similarities = products(rows, rows)
+        similarities[signatures[:, None] != signatures] = -np.inf
+        representatives = np.full(len(indices), -1, np.int64)
+        representatives[positions >= 0] = np.frombuffer(self._kept_indices, np.int64)[positions[positions >= 0]]
+        is_kept = _take_in_order(similarities, self.threshold, indices, representatives, scores)
+        decided = (values[~is_kept].tolist() for values in (indices, representatives, scores))
         for index, representative, score in zip(*decided):
             self.representatives[index], self.scores[index] = representative, score
         if is_kept.any():
             self._nearest.add(rows[np.flatnonzero(is_kept)])
-            self._numbers.extend(numbers[is_kept].tolist())
+            self._kept_indices.extend(indices[is_kept].tolist())
             self._signatures.extend(signatures[is_kept].tolist())
 
     def _among_kept(self, rows: Any, signatures: Numbers) -> tuple[Numbers, Scores]:
@@ -297,19 +297,19 @@ class _Finder:
 
 
 def _take_in_order(
-    alike: Scores, threshold: float, numbers: Numbers, representatives: Numbers, scores: Scores
+    similarities: Scores, threshold: float, indices: Numbers, representatives: Numbers, scores: Scores
 ) -> Flags:
     """Decide about the texts of a block in order, and return which are kept; changes the last two arguments."""
     is_kept = representatives < 0
-    close = np.tril(_reaches(alike, threshold), -1)
-    for index in np.flatnonzero(close.any(axis=1)).tolist():
-        earlier_kept = np.flatnonzero(close[index, :index] & is_kept[:index])
+    is_close = np.tril(_reaches(similarities, threshold), -1)
+    for index in np.flatnonzero(is_close.any(axis=1)).tolist():
+        earlier_kept = np.flatnonzero(is_close[index, :index] & is_kept[:index])
         if not len(earlier_kept):
             continue
-        best = earlier_kept[alike[index, earlier_kept].argmax()]
+        best = earlier_kept[similarities[index, earlier_kept].argmax()]
         is_kept[index] = False
-        if alike[index, best] > scores[index]:
-            representatives[index], scores[index] = numbers[best], alike[index, best]
+        if similarities[index, best] > scores[index]:
+            representatives[index], scores[index] = indices[best], similarities[index, best]
     return is_kept
 
 

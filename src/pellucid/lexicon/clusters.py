@@ -322,18 +322,18 @@ def fit_head(
             f"the clusters are of {len(clusters.assignment)} tokens and the backbone's head has {len(targets)} rows; "
             "cluster the head of this backbone"
         )
-    seen = _states_of(backbone, embeddings.check_texts(texts), len(targets), show_progress_bar)
+    statistics = _states_of(backbone, embeddings.check_texts(texts), len(targets), show_progress_bar)
     sums = np.zeros((len(clusters), targets.shape[1]))
     clustered = clusters.assignment >= 0
     np.add.at(sums, clusters.assignment[clustered], targets[clustered])
-    return _scaled(clusters, embeddings.unit_rows(sums, np.float64) @ _mapping(seen, targets), seen, firing)
+    return _scaled(clusters, embeddings.unit_rows(sums, np.float64) @ _mapping(statistics, targets), statistics, firing)
 
 
 def fit_rows(backbone: Backbone, texts: Iterable[str], *, show_progress_bar: bool = False) -> npt.NDArray[np.float32]:
     """Return a row a token that `fit_head` would give clusters of one token, float32 [vocabulary, d], unscaled."""
     targets = _targets(backbone)
-    seen = _states_of(backbone, embeddings.check_texts(texts), len(targets), show_progress_bar)
-    rows: npt.NDArray[np.float32] = (targets @ _mapping(seen, targets)).astype(np.float32)
+    statistics = _states_of(backbone, embeddings.check_texts(texts), len(targets), show_progress_bar)
+    rows: npt.NDArray[np.float32] = (targets @ _mapping(statistics, targets)).astype(np.float32)
     return rows
 
 
@@ -383,30 +383,30 @@ def _states_of(backbone: Backbone, texts: list[str], vocabulary: int, show_progr
     return _States(counts, sums, moments, np.concatenate(sample)[:_SAMPLE], np.concatenate(tokens)[:_SAMPLE])
 
 
-def _mapping(seen: _States, targets: Floats) -> Floats:
+def _mapping(statistics: _States, targets: Floats) -> Floats:
     """Return the ridge regression [d, d] from centred states to the tokens' target rows; a target is `map @ state`."""
-    total = seen.counts.sum()
-    mean = seen.sums.sum(axis=0) / total
-    covariance = seen.moments - total * np.outer(mean, mean)
-    mean_target = seen.counts @ targets / total
-    mixed = seen.sums.T @ targets - total * np.outer(mean, mean_target)
+    total = statistics.counts.sum()
+    mean = statistics.sums.sum(axis=0) / total
+    covariance = statistics.moments - total * np.outer(mean, mean)
+    mean_target = statistics.counts @ targets / total
+    mixed = statistics.sums.T @ targets - total * np.outer(mean, mean_target)
     ridge = _RIDGE * np.trace(covariance) / len(covariance)
     solved: Floats = np.linalg.solve(covariance + ridge * np.eye(len(covariance)), mixed)
     return solved.T
 
 
-def _scaled(clusters: Clusters, head: Floats, seen: _States, firing: float) -> FittedHead:
+def _scaled(clusters: Clusters, head: Floats, statistics: _States, firing: float) -> FittedHead:
     """Scale the head so that a token's own cluster has logit `_OWN_LOGIT`, and set the threshold."""
-    total, mean = seen.counts.sum(), seen.sums.sum(axis=0) / seen.counts.sum()
+    total, mean = statistics.counts.sum(), statistics.sums.sum(axis=0) / statistics.counts.sum()
     clustered = clusters.assignment >= 0
     own_head = head[clusters.assignment[clustered]]
-    own_logits = np.sum(seen.sums[clustered] * own_head) - seen.counts[clustered] @ (own_head @ mean)
-    scale = _OWN_LOGIT * seen.counts[clustered].sum() / own_logits
+    own_logits = np.sum(statistics.sums[clustered] * own_head) - statistics.counts[clustered] @ (own_head @ mean)
+    scale = _OWN_LOGIT * statistics.counts[clustered].sum() / own_logits
     if not (np.isfinite(scale) and scale > 0):
         raise InputError(f"the states of {int(total)} tokens do not predict the tokens; this model cannot be fitted")
-    logits = (seen.sample - mean) @ head.T * scale
+    logits = (statistics.sample - mean) @ head.T * scale
     threshold = np.quantile(logits, 1 - firing)
-    sample_clusters = clusters.assignment[seen.tokens]
+    sample_clusters = clusters.assignment[statistics.tokens]
     is_clustered = sample_clusters >= 0
     hits = logits.argmax(axis=1)[is_clustered] == sample_clusters[is_clustered]
     own_share = float(np.mean(hits)) if len(hits) else 0.0

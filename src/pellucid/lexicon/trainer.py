@@ -119,7 +119,7 @@ class Collator:
     ) -> None:
         """Take the model that reads, and the sets by name."""
         self.sets, self.seed, self.epoch = sets, seed, 0
-        self._read_texts, self._cut = 0, 0
+        self._n_read, self._n_cut = 0, 0
         self._groups = {name: s.group_size(group_size) for name, s in sets.items() if isinstance(s, TrainingSet)}
         self._padding = padding_id(model.backbone.model.config)
         self._reader = Reader(model.backbone.tokenizer, model.settings)
@@ -140,21 +140,21 @@ class Collator:
     def _candidates(self, rows: Any, indices: list[int]) -> dict[str, Any]:
         chosen = [rows.rows[n] for n in indices]
         size = self._groups[rows.name]
-        drawn = [self._draw(row, n, size) for row, n in zip(chosen, indices, strict=True)]
-        texts = [text for group in drawn for text in group.texts]
+        groups = [self._draw(row, n, size) for row, n in zip(chosen, indices, strict=True)]
+        texts = [text for group in groups for text in group.texts]
         if rows.candidates_instructed:
             candidate_encodings = self._read(texts, [row.prompt for row in chosen for _ in range(size)])
         else:
             candidate_encodings = self._reader.read(texts, instructed=False)
         positives = [torch.tensor([_text_hash(text) for text in row.pos]) for row in chosen]
-        longest = max(map(len, positives))
+        max_positives = max(map(len, positives))
         return {
             **self._features("query", self._read([row.query for row in chosen], [row.prompt for row in chosen])),
-            "query_positives": torch.stack([torch.cat([p, p[:1].expand(longest - len(p))]) for p in positives]),
+            "query_positives": torch.stack([torch.cat([p, p[:1].expand(max_positives - len(p))]) for p in positives]),
             **self._features("candidate", candidate_encodings),
             "candidate_number": torch.tensor([_text_hash(text) for text in texts]),
-            "candidate_filler": torch.tensor([n >= group.used for group in drawn for n in range(size)]),
-            "label": torch.tensor([group.scores for group in drawn], dtype=torch.float32),
+            "candidate_filler": torch.tensor([n >= group.used for group in groups for n in range(size)]),
+            "label": torch.tensor([group.scores for group in groups], dtype=torch.float32),
         }
 
     def _draw(self, row: TrainingRow, index: int, size: int) -> _Group:
@@ -180,8 +180,8 @@ class Collator:
 
     def _features(self, column: str, encodings: Sequence[Encoding]) -> dict[str, torch.Tensor]:
         """Return the encodings as tensors, padded on the right, under names that the trainer takes for one column."""
-        self._read_texts += len(encodings)
-        self._cut += sum(encoding.cut > 0 for encoding in encodings)
+        self._n_read += len(encodings)
+        self._n_cut += sum(encoding.cut > 0 for encoding in encodings)
         ids, mask, text_mask = padded(encodings, self._padding)
         last = torch.tensor([encoding.last for encoding in encodings])
         features = {"input_ids": ids, "attention_mask": mask, "own": text_mask, "last": last}
@@ -189,9 +189,9 @@ class Collator:
 
     def warn_of_cut(self) -> None:
         """Warn of texts that were longer than the model reads."""
-        if self._cut:
+        if self._n_cut:
             warn(
-                f"{self._cut} of {self._read_texts} texts read in training are longer than the "
+                f"{self._n_cut} of {self._n_read} texts read in training are longer than the "
                 f"{self._reader.max_length} tokens the model reads; their ends were left out"
             )
 

@@ -294,13 +294,13 @@ class WordReader:
         _check_range("missing words", first, last, self._missing)
         return int(self._library.words_look_again(self._lexicon, self._block_address, self._scratch, first, last))
 
-    def learn(self, which: npt.NDArray[np.int32], rows: npt.NDArray[np.int32]) -> None:
+    def learn(self, word_indices: npt.NDArray[np.int32], rows: npt.NDArray[np.int32]) -> None:
         """Remember the rows of some words of the block, given by their numbers."""
-        shape = (len(which),)
-        addresses = _address("words", which, np.int32, shape), _address("rows", rows, np.int32, shape)
-        _check_numbers("words", which, self._words)
+        shape = (len(word_indices),)
+        addresses = _address("words", word_indices, np.int32, shape), _address("rows", rows, np.int32, shape)
+        _check_numbers("words", word_indices, self._words)
         edges = self._scratch.edges
-        self._library.words_learn(self._keepalive[1].struct, self._block_address, edges, *addresses, len(which))
+        self._library.words_learn(self._keepalive[1].struct, self._block_address, edges, *addresses, len(word_indices))
 
     def list_unmatched(self) -> npt.NDArray[np.int32]:
         """Return the indices of the words that have no row, or that of another word, such as of their beginning."""
@@ -408,9 +408,9 @@ class Table:
 
     def pool(
         self, rows: npt.NDArray[np.int32], ends: npt.NDArray[np.int32], spelled: npt.NDArray[np.float32],
-        out: npt.NDArray[np.float32],
+        embeddings: npt.NDArray[np.float32],
     ) -> None:  # fmt: skip
-        """Set `out` [texts, dimension] to the L2-normalised sums of the rows of texts, which end at `ends`.
+        """Set `embeddings` [texts, dimension] to the L2-normalised sums of the rows of texts, which end at `ends`.
 
         `rows` are changed. Rows from `words` on are those of `spelled` [any, dimension]; unknown words have -1.
         """
@@ -422,7 +422,7 @@ class Table:
             _address("ends", ends, np.int32, (texts,)), texts,
             _address("spelled", spelled, np.float32, (len(spelled), self.dimension)), len(spelled),
             _start(total), _start(exact), _start(exact) + 8 * self.dimension,
-            _address("out", out, np.float32, (texts, self.dimension), writes=True),
+            _address("embeddings", embeddings, np.float32, (texts, self.dimension), writes=True),
         )  # fmt: skip
         if bad_row >= 0:
             raise InputError(

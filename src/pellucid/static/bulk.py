@@ -82,9 +82,9 @@ class Utf8Texts:
         """Return how many texts there are."""
         return len(self.offsets) - 1
 
-    def __getitem__(self, part: slice) -> Utf8Texts:
+    def __getitem__(self, selection: slice) -> Utf8Texts:
         """Return some of them, without copying."""
-        first, last, _ = part.indices(len(self))
+        first, last, _ = selection.indices(len(self))
         return Utf8Texts(self.data, self.offsets[first : last + 1])
 
     def decoded(self) -> list[str]:
@@ -309,9 +309,9 @@ class _Reader:
         vocabulary = self._vocabulary
         if not normal and vocabulary is not None and vocabulary.needs_spaces(is_ascii=True):
             texts, normal = vocabulary.spaced(_strings(texts)), True
-        block = self._joined(texts)
-        used = len(block) - PADDING
-        reader = self._reader if used <= _BLOCK_CHARACTERS else self._sized(used)
+        block = self._block(texts)
+        n_bytes = len(block) - PADDING
+        reader = self._reader if n_bytes <= _BLOCK_CHARACTERS else self._sized(n_bytes)
         ends = np.empty(len(texts), np.int32)
         reader.begin(block, ends)
         missing = reader.find()
@@ -331,16 +331,16 @@ class _Reader:
         for first in range(0, missing, _LEARNT_WORDS):
             last = min(first + _LEARNT_WORDS, missing)
             end = int(reader.missing[last - 1]) + 1
-            still = reader.look_again(first, last) if first else last
-            self._ask(block, reader, reader.missing[first : first + still])
-            begin = end if self._folded(reader.rows[begin:end]) else begin
+            n_missing = reader.look_again(first, last) if first else last
+            self._ask(block, reader, reader.missing[first : first + n_missing])
+            begin = end if self._fold_spelled(reader.rows[begin:end]) else begin
         return block, reader, ends
 
-    def _folded(self, numbers: npt.NDArray[np.int32]) -> bool:
+    def _fold_spelled(self, numbers: npt.NDArray[np.int32]) -> bool:
         """Replace the numbers found of some words in a row, if they cannot be kept; return whether it did."""
         return False
 
-    def _joined(self, texts: _Texts) -> npt.NDArray[np.uint8]:
+    def _block(self, texts: _Texts) -> npt.NDArray[np.uint8]:
         """Return the UTF-8 of texts, a NUL after each text, and the padding."""
         if isinstance(texts, Utf8Texts):
             _checked_size(int(texts.offsets[-1] - texts.offsets[0]) + len(texts))
@@ -392,9 +392,9 @@ class _Worker(_Reader):
         # they are many, and returns the rows to put in their place; then they are forgotten.
         if self._speller is None:
             return
-        long = len(texts) == 1 and _size(texts) > _BLOCK_CHARACTERS
-        self._fold = fold if long else None
-        if self._spelled is None or long or len(self._spelled) >= _LEARNT_WORDS:
+        is_long = len(texts) == 1 and _size(texts) > _BLOCK_CHARACTERS
+        self._fold = fold if is_long else None
+        if self._spelled is None or is_long or len(self._spelled) >= _LEARNT_WORDS:
             self._forget(self._speller)
 
     def _forget(self, speller: Speller) -> None:
@@ -402,14 +402,14 @@ class _Worker(_Reader):
         self._numbers_of = self._spelled.rows
         self._learnt.forget()
 
-    def _folded(self, numbers: npt.NDArray[np.int32]) -> bool:
+    def _fold_spelled(self, numbers: npt.NDArray[np.int32]) -> bool:
         """Fold the spelled words of a long text if they are many."""
         if self._fold is None or self._speller is None or self._spelled is None:
             return False
         if len(self._spelled) < _LEARNT_WORDS // 2:
             return False
-        which = numbers >= self._table.words
-        numbers[which] = self._fold(self._spelled, numbers[which] - np.int32(self._table.words))
+        is_spelled = numbers >= self._table.words
+        numbers[is_spelled] = self._fold(self._spelled, numbers[is_spelled] - np.int32(self._table.words))
         self._forget(self._speller)
         return True
 
@@ -419,8 +419,8 @@ class _Worker(_Reader):
 
         def add_up(spelled: SpelledRows, numbers: npt.NDArray[np.int32]) -> int:
             counts = np.bincount(numbers, minlength=len(spelled)).astype(np.float64)
-            parts = [slice(start, start + _PAGE) for start in range(0, len(counts), _PAGE)]
-            total.extend(counts[part] @ spelled.vectors[part].astype(np.float64) for part in parts)
+            chunks = [slice(start, start + _PAGE) for start in range(0, len(counts), _PAGE)]
+            total.extend(counts[chunk] @ spelled.vectors[chunk].astype(np.float64) for chunk in chunks)
             return -1
 
         self._begin(texts, add_up)

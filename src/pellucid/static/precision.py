@@ -64,9 +64,9 @@ class PackedRows:
         """Return how many rows there are."""
         return self.shape[0]
 
-    def __getitem__(self, which: Any) -> Integers:
+    def __getitem__(self, selection: Any) -> Integers:
         """Return some rows, or some rows and columns, as an array would: int8."""
-        rows, columns = which if isinstance(which, tuple) else (which, slice(None))
+        rows, columns = selection if isinstance(selection, tuple) else (selection, slice(None))
         return unpack(self.halves[rows], self.shape[1])[..., columns]
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> npt.NDArray[Any]:
@@ -92,8 +92,8 @@ def sum_rows(vectors: Any, scales: Vectors | None, even: np.float32 | None, rows
     if even is not None and dimension >= _MIN_INTEGER_SUM_DIMENSIONS:
         total[:] = vectors[rows].sum(axis=0, dtype=np.int64)
         return total * even
-    parts = [rows[first : first + _FLOAT_SUM_ROWS] for first in range(0, len(rows), _FLOAT_SUM_ROWS)]
-    sums = [np.add.accumulate(floats(vectors, scales, part))[-1] for part in parts]  # one row after the other
+    chunks = [rows[first : first + _FLOAT_SUM_ROWS] for first in range(0, len(rows), _FLOAT_SUM_ROWS)]
+    sums = [np.add.accumulate(floats(vectors, scales, chunk))[-1] for chunk in chunks]  # one row after the other
     if sums:
         total[:] = sums[0] if len(sums) == 1 else np.add.accumulate(np.array(sums, np.float64))[-1]
     return total
@@ -139,8 +139,8 @@ def convert(vectors: Any, scales: Vectors | None, dtype: str) -> tuple[npt.NDArr
         return vectors, scales
     scale = None
     if dtype == "int8":
-        parts = (slice(start, start + _CHUNK_ROWS) for start in range(0, len(vectors), _CHUNK_ROWS))
-        largest = [np.abs(floats(vectors, scales, np.arange(len(vectors))[part])).max(axis=1) for part in parts]
+        chunks = (slice(start, start + _CHUNK_ROWS) for start in range(0, len(vectors), _CHUNK_ROWS))
+        largest = [np.abs(floats(vectors, scales, np.arange(len(vectors))[part])).max(axis=1) for part in chunks]
         scale = common_scale(np.concatenate(largest)) if largest else None
     converted = np.zeros(vectors.shape, np.int8 if max_integer else dtype)
     new_scales = np.zeros(len(vectors), np.float32) if max_integer else None

@@ -95,21 +95,22 @@ class Speller:
         return float(np.median(np.linalg.norm(self.vectors_for(rows), axis=1))) if len(rows) else 1.0
 
     def spell(self, words: Sequence[str]) -> tuple[Vectors, _Ints]:
-        """Return vectors for words in lower case that have no row, float32 [words, dimensions], and their parts."""
-        # The parts are the rows of the known words that weigh most in each, int64 [words, 3], -1 where there are no
+        """Return vectors for words in lower case that have no row, float32 [words, dimensions], and like words."""
+        # Like words are the rows of the known words that weigh most in each, int64 [words, 3], -1 where there are no
         # more. A word without any counts as unknown, as most words of a language that was not learned do.
         predicted = self.predict([word if can_spell(word) else "" for word in words])
         lengths = np.linalg.norm(predicted.sums, axis=1)
-        poor = np.maximum(1 - lengths / _FULL_LENGTH, 0)
-        begins = self._beginnings(words)
+        missing_shares = np.maximum(1 - lengths / _FULL_LENGTH, 0)
+        beginnings = self._beginnings(words)
         vectors = predicted.sums * (self._typical * _LENGTH / np.maximum(lengths, _FULL_LENGTH))[:, None]
-        vectors[begins >= 0] += self.vectors_for(begins[begins >= 0]) * poor[begins >= 0, None]
+        begun = beginnings >= 0
+        vectors[begun] += self.vectors_for(beginnings[begun]) * missing_shares[begun, None]
         unique_lengths = np.where(lengths > 0, _UNIQUE_LENGTH, _UNIQUE_LENGTH_ALONE)
         unique = _unique_directions(words, vectors.shape[1]) * unique_lengths[:, None]
-        parts = _weightiest(predicted, begins, poor * np.maximum(lengths, _FULL_LENGTH) / _LENGTH)
-        parts[(lengths < _MIN_LENGTH) & (begins < 0)] = -1
+        named_rows = _weightiest(predicted, beginnings, missing_shares * np.maximum(lengths, _FULL_LENGTH) / _LENGTH)
+        named_rows[(lengths < _MIN_LENGTH) & (beginnings < 0)] = -1
         vectors += unique * self._typical
-        return np.asarray(vectors if self.mixing is None else self.mixing.applied(vectors), np.float32), parts
+        return np.asarray(vectors if self.mixing is None else self.mixing.applied(vectors), np.float32), named_rows
 
     def _beginnings(self, words: Sequence[str]) -> _Ints:
         """Return the row of each word's beginning, -1 where none is known."""
@@ -147,20 +148,20 @@ class Speller:
 
     def _shares(self, words: list[str]) -> _Floats:
         """Return the weights of all words but the last in the prediction of the last, float64 [words - 1]."""
-        numbers, buckets = _ngrams(*marked_codes(words))
+        word_indices, buckets = _ngrams(*marked_codes(words))
         distinct, columns = np.unique(buckets, return_inverse=True)
         features = np.zeros((len(words), len(distinct)))
-        features[numbers, columns] = np.sqrt(self.index.weights[buckets] / 255)
+        features[word_indices, columns] = np.sqrt(self.index.weights[buckets] / 255)
         features /= np.maximum(np.linalg.norm(features, axis=1, keepdims=True), 1e-9)
         kernel = (features @ features.T).clip(0) ** 1.5
         ridge_kernel = kernel[:-1, :-1] + RIDGE * np.eye(len(words) - 1)
         return np.asarray(np.linalg.solve(ridge_kernel, kernel[:-1, -1]), np.float64)
 
 
-def _weightiest(predicted: Predicted, begins: _Ints, weights: _Floats) -> _Ints:
+def _weightiest(predicted: Predicted, beginnings: _Ints, weights: _Floats) -> _Ints:
     """Return the rows with the largest shares in each word, its beginning's with this weight, int64 [words, n]."""
-    rows = np.column_stack([predicted.neighbours, begins])
-    shares = np.column_stack([predicted.shares, np.where(begins < 0, 0, weights)])
+    rows = np.column_stack([predicted.neighbours, beginnings])
+    shares = np.column_stack([predicted.shares, np.where(beginnings < 0, 0, weights)])
     best = np.argsort(-np.round(shares, 9), axis=1, kind="stable")[:, :_MAX_NAMED_WORDS]
     shares = np.take_along_axis(shares, best, axis=1)
     return np.where(shares > shares[:, :1] / 4, np.take_along_axis(rows, best, axis=1), -1)
@@ -181,13 +182,13 @@ class SpelledRows:
     def __init__(self, speller: Speller, dimension: int) -> None:
         """Take what knows the words that have rows and spells the others."""
         self._speller, self._vocabulary = speller, speller.vocabulary
-        self._numbers: dict[str, int] = {}
+        self._index_by_word: dict[str, int] = {}
         self._vectors = np.zeros((8, dimension), np.float32)
-        self._parts = np.zeros((8, _MAX_NAMED_WORDS), np.int64)
+        self._named_rows = np.zeros((8, _MAX_NAMED_WORDS), np.int64)
 
     def __len__(self) -> int:
         """Return how many words were spelled."""
-        return len(self._numbers)
+        return len(self._index_by_word)
 
     @property
     def vectors(self) -> Vectors:
@@ -197,34 +198,35 @@ class SpelledRows:
     @property
     def unknown(self) -> npt.NDArray[np.bool_]:
         """Which of them have no known words to predict them from [words]."""
-        return self._parts[: len(self), 0] < 0
+        return self._named_rows[: len(self), 0] < 0
 
-    def parts(self, number: int) -> list[int]:
+    def named_rows(self, index: int) -> list[int]:
         """Return the rows of the known words that weigh most in a spelled word's vector; none for an unknown one."""
-        return [row for row in dict.fromkeys(self._parts[number].tolist()) if row >= 0]  # a beginning may be spelled so
+        rows = dict.fromkeys(self._named_rows[index].tolist())  # a beginning may be among the words spelled like it
+        return [row for row in rows if row >= 0]
 
     def rows(self, words: Sequence[str]) -> list[int]:
         """Return the row of each word: its own, else that of its spelling."""
         vocabulary = self._vocabulary
         lower = list(map(lowercase, words))
         has_row = list(map(vocabulary.has_row, words))
-        self._add(sorted({low for low, has in zip(lower, has_row) if not has} - self._numbers.keys()))
+        self._add(sorted({low for low, has in zip(lower, has_row) if not has} - self._index_by_word.keys()))
         return [
-            vocabulary.row(word) if has else len(vocabulary) + self._numbers[low]
+            vocabulary.row(word) if has else len(vocabulary) + self._index_by_word[low]
             for word, low, has in zip(words, lower, has_row)
         ]
 
     def _add(self, words: list[str]) -> None:
-        more = len(self) + len(words) - len(self._vectors)
-        if more > 0:
-            more = max(more, min(len(self._vectors), _CHUNK_WORDS))  # no more than is filled, where that is much
-            self._vectors = np.concatenate([self._vectors, np.zeros((more, self._vectors.shape[1]), np.float32)])
-            self._parts = np.concatenate([self._parts, np.zeros((more, _MAX_NAMED_WORDS), np.int64)])
+        n_extra = len(self) + len(words) - len(self._vectors)
+        if n_extra > 0:
+            n_extra = max(n_extra, min(len(self._vectors), _CHUNK_WORDS))  # no more than is filled, where that is much
+            self._vectors = np.concatenate([self._vectors, np.zeros((n_extra, self._vectors.shape[1]), np.float32)])
+            self._named_rows = np.concatenate([self._named_rows, np.zeros((n_extra, _MAX_NAMED_WORDS), np.int64)])
         for start in range(0, len(words), _CHUNK_WORDS):
-            part = words[start : start + _CHUNK_WORDS]
-            first, last = len(self), len(self) + len(part)
-            self._vectors[first:last], self._parts[first:last] = self._speller.spell(part)
-            self._numbers.update(zip(part, range(first, last)))
+            chunk = words[start : start + _CHUNK_WORDS]
+            first, last = len(self), len(self) + len(chunk)
+            self._vectors[first:last], self._named_rows[first:last] = self._speller.spell(chunk)
+            self._index_by_word.update(zip(chunk, range(first, last)))
 
 
 def can_spell(word: str) -> bool:
@@ -276,8 +278,8 @@ class NgramIndex(NamedTuple):
         """Index the words of a table."""
         rows = [row for row, word in enumerate(words) if can_spell(word)]
         codes, ends = marked_codes([lowercase(words[row]) for row in rows])
-        numbers, buckets = _ngrams(codes, ends)
-        entries = np.sort(buckets << 32 | numbers)  # both in one number: a sort of these is several times faster
+        word_indices, buckets = _ngrams(codes, ends)
+        entries = np.sort(buckets << 32 | word_indices)  # both in one number: a sort of these is several times faster
         entries = entries[np.diff(entries, prepend=-1) > 0]  # a word holds an n-gram once
         members = entries.astype(np.int32)  # the lower half
         starts = np.zeros(BUCKETS + 1, np.int32)
@@ -297,15 +299,15 @@ def _ngrams(codes: npt.NDArray[np.uint32], ends: _Ints) -> tuple[_Ints, _Ints]:
     """Return the number of a word and the bucket of an n-gram in it, for each n-gram of each word."""
     wide, word_at = codes.astype(np.uint64), np.repeat(np.arange(len(ends) - 1), np.diff(ends))
     hashes = np.zeros(len(wide), np.uint64)
-    numbers, buckets = [], []
+    word_indices, buckets = [], []
     for size in range(1, MAX_NGRAM_CHARS + 1):
         hashes = hashes[: max(len(wide) - size + 1, 0)] * _FACTOR + wide[size - 1 :] + np.uint64(1)
         if size >= MIN_NGRAM_CHARS:
             inside = word_at[: len(hashes)] == word_at[size - 1 :]
             mixed = hashes[inside]
-            numbers.append(word_at[: len(hashes)][inside])
+            word_indices.append(word_at[: len(hashes)][inside])
             buckets.append((((mixed ^ (mixed >> _SHIFT)) * _MIX) >> _BUCKET_SHIFT).astype(np.int64))
-    return np.concatenate(numbers), np.concatenate(buckets)
+    return np.concatenate(word_indices), np.concatenate(buckets)
 
 
 def _squares(vectors: npt.NDArray[Any]) -> _Floats:

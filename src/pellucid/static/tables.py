@@ -78,8 +78,8 @@ def merge_static(
         if not isinstance(model, StaticEmbedder):
             raise InputError(f"only static models become one table; {name!r:.80} is a {type(model).__name__}")
         models.append(model)
-    used = [model for model, (_, _, weight) in zip(models, members, strict=True) if weight > 0]
-    sizes = iter(_typical_lengths(used, texts))
+    weighted_models = [model for model, (_, _, weight) in zip(models, members, strict=True) if weight > 0]
+    sizes = iter(_typical_lengths(weighted_models, texts))
     factors = [weight**0.5 / next(sizes) if weight > 0 else 0.0 for _, _, weight in members]
     words = list(dict.fromkeys(word for model in models for word in model.vocabulary.words))
     blocks = [_rows(model, words) * np.float32(factor) for model, factor in zip(models, factors, strict=True)]

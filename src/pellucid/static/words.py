@@ -40,7 +40,8 @@ def display_names(text: str, row: int, vocabulary: Vocabulary, spelled: SpelledR
     if spelled is None or row < len(vocabulary):
         read_as = vocabulary.forms[row]
         return shown if read_as in (text, lowercase(text)) else f"{shown}{READ_AS}{shown_word(read_as)})", read_as
-    read_as = " + ".join(shown_word(vocabulary.forms[part]) for part in spelled.parts(row - len(vocabulary)))
+    forms = [vocabulary.forms[known_row] for known_row in spelled.named_rows(row - len(vocabulary))]
+    read_as = " + ".join(map(shown_word, forms))
     return f"{shown}{READ_AS}{read_as})" if read_as else f"{shown} (unknown)", read_as or lowercase(text)
 
 
@@ -75,9 +76,9 @@ class TextWords:
                 read_as.append((index, (row, lower)))
         if read_as:  # such a word is another than the row's, and than one of the same row that is written otherwise
             codes, read_as_codes = codes.copy(), dict[tuple[int, str], int]()
-            for index, what in read_as:
-                codes[index] = read_as_codes.setdefault(what, _READ_AS_CODE + len(read_as_codes))
-        self._first, self.counts, self._which = distinct(codes)
+            for index, row_and_lower in read_as:
+                codes[index] = read_as_codes.setdefault(row_and_lower, _READ_AS_CODE + len(read_as_codes))
+        self._first_positions, self.counts, self._distinct_index = distinct(codes)
         self.unknown = tuple(word(index)[1:] for index in unknown)
         self.coverage = Coverage.of(len(codes) - len(unknown), len(codes), partial)
 
@@ -89,13 +90,14 @@ class TextWords:
     @cached_property
     def rows(self) -> Integers:
         """The row of each distinct word in the table, or beyond it that of a spelled word, int64 [words]."""
-        return self._rows[self._first]
+        return self._rows[self._first_positions]
 
     @cached_property
     def _word_positions(self) -> tuple[Integers, Integers]:
         """The numbers of the known words, those of each distinct word together, and where these end."""
         ends = self.counts.cumsum()
-        return np.argsort(self._which, kind="stable")[len(self._which) - int(self.counts.sum()) :], ends
+        order = np.argsort(self._distinct_index, kind="stable")
+        return order[len(order) - int(self.counts.sum()) :], ends
 
     def spans(self) -> list[tuple[Span, ...]]:
         """Return where each distinct word stands."""
@@ -185,10 +187,10 @@ def plain_pair_products(
     words, dimension = vectors.shape
     wide = np.zeros((words, -(-dimension // _LANES) * _LANES))
     wide[:, :dimension] = vectors
-    text_slices = (slice(None, first), slice(first, None))
-    totals = [(counts[part, None] * wide[part]).sum(axis=0) for part in text_slices]  # one word after the other
+    sides = (slice(None, first), slice(first, None))
+    totals = [(counts[side, None] * wide[side]).sum(axis=0) for side in sides]  # one word after the other
     lengths = np.sqrt([_exact_products(total[None], total[None])[0, 0] for total in totals])
-    by, across = (counts[part] / (length or 1.0) for part, length in zip(text_slices, lengths.tolist()))
+    by, across = (counts[side] / (length or 1.0) for side, length in zip(sides, lengths.tolist()))
     return _exact_products(wide[:first], wide[first:]) * np.multiply.outer(by, across), lengths
 
 
@@ -308,9 +310,9 @@ class WordPairs:
 
     def against(self, texts: Sequence[str], words: WordList, spelled: SpelledRows | None) -> Callable[[int], Terms]:
         """Return what gives the terms of each of `texts`, whose words are `words`: a value for each pair of words."""
-        first, _, which = distinct(words.values)
+        first, _, distinct_index = distinct(words.values)
         rows = words.values[first]
-        indexed_words = words._replace(values=which)
+        indexed_words = words._replace(values=distinct_index)
         groups = Groups.from_words(indexed_words, len(rows))
         bulk = self._model.compiled(texts)
         if bulk is None or spelled:
@@ -322,7 +324,7 @@ class WordPairs:
             narrow = rows.astype(np.int32), words.values.astype(np.int32)
             products, lengths = bulk.table.products(*narrow, words.ends, self._vectors)
         lengths[lengths == 0] = 1.0
-        marks = products.sum(axis=1)[which] / np.repeat(lengths, indexed_words.sizes())
+        marks = products.sum(axis=1)[distinct_index] / np.repeat(lengths, indexed_words.sizes())
         shares = groups.counts / np.repeat(lengths, np.diff(groups.ends, prepend=0))
         values, last = products[groups.values] * shares[:, None], groups.counts.cumsum()
 

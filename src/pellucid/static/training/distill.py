@@ -191,10 +191,10 @@ def distill_extraction(
     """Do steps 2 and 3 on what step 1 left; `subwords` is the teacher's tokenizer, for words out of the vocabulary."""
     pca, refinement = pca or PcaSettings(), refinement or RefinementSettings()
     pca.check(extraction.vectors.shape[1])
-    seen = np.flatnonzero(np.any(extraction.vectors != 0, axis=1))[: pca.vocabulary]
-    vocabulary = Vocabulary([extraction.words[row] for row in seen], subwords)
+    rows = np.flatnonzero(np.any(extraction.vectors != 0, axis=1))[: pca.vocabulary]
+    vocabulary = Vocabulary([extraction.words[row] for row in rows], subwords)
     bags = Bags.from_sentences(extraction.sentences, vocabulary)
-    vectors = project(extraction.vectors[seen], bags, pca)
+    vectors = project(extraction.vectors[rows], bags, pca)
     if refinement.steps:
         teacher_vectors = extraction.teacher_vectors
         with tuning_folder(work_dir, refinement, {"pca": asdict(pca)}) as work:
@@ -229,10 +229,10 @@ def subwords_of(teacher: SentenceTransformer) -> Tokenizer | None:
     """Return a copy of the teacher's fast tokenizer without padding or truncation; None if it has none."""
     from tokenizers import Tokenizer
 
-    fast = getattr(teacher.tokenizer, "backend_tokenizer", None)
-    if fast is None:
+    backend = getattr(teacher.tokenizer, "backend_tokenizer", None)
+    if backend is None:
         return None
-    plain = Tokenizer.from_str(fast.to_str())
+    plain = Tokenizer.from_str(backend.to_str())
     plain.no_padding()
     plain.no_truncation()
     return plain
@@ -266,7 +266,9 @@ def _trained_further(
     vectors, words = model.word_vectors(np.arange(len(model.vocabulary))), "\n".join(model.vocabulary.words)
     origin = {"model": array_digest(vectors, np.frombuffer(words.encode("utf-8", "replace"), np.uint8))}
     with WorkFolder(work_dir / "sentences") as work:
-        bags, taught = store_sentences(work, model.vocabulary, teacher, corpus, extraction, origin, show_progress_bar)
+        bags, teacher_vectors = store_sentences(
+            work, model.vocabulary, teacher, corpus, extraction, origin, show_progress_bar
+        )
     if not len(bags):
         raise CorpusError("no sentence of the corpus holds two words that the model knows; is it another language?")
     count = len(bags) - min(len(bags) // _HELD_OUT, _MAX_HELD_OUT)  # the last ones are held out; nothing is copied
@@ -274,11 +276,13 @@ def _trained_further(
     training = Bags(bags.rows[:middle], bags.offsets[: count + 1])
     held_out = Bags(bags.rows[middle:], bags.offsets[count:] - middle)
     with tuning_folder(work_dir, refinement) as work:
-        refined = refine(vectors, training, taught[:count], refinement, work=work, show_progress_bar=show_progress_bar)
-    used = int(np.count_nonzero(np.bincount(training.rows, minlength=len(vectors))))
-    agreements = (_agreement(table, held_out, taught[count:]) for table in (vectors, refined))
+        refined = refine(
+            vectors, training, teacher_vectors[:count], refinement, work=work, show_progress_bar=show_progress_bar
+        )
+    n_trained = int(np.count_nonzero(np.bincount(training.rows, minlength=len(vectors))))
+    agreements = (_agreement(table, held_out, teacher_vectors[count:]) for table in (vectors, refined))
     retrained = StaticEmbedder(model.vocabulary, refined * np.float32(scale_of(vectors)))
-    retrained.report = Retraining(len(training), len(held_out), len(vectors), used, *agreements)
+    retrained.report = Retraining(len(training), len(held_out), len(vectors), n_trained, *agreements)
     return retrained
 
 

@@ -137,7 +137,7 @@ def usable_sentences(corpus: Corpus, settings: ExtractionSettings) -> Iterator[s
     """Yield the sentences of `corpus` that `settings` takes, in order; the same at every call."""
     shortest, longest = settings.sentence_words
     n_usable = 0
-    seen: Counter[str] = Counter()
+    occurrences: Counter[str] = Counter()
     for text in read_texts(corpus):
         if n_usable == settings.max_sentences:
             return
@@ -147,9 +147,9 @@ def usable_sentences(corpus: Corpus, settings: ExtractionSettings) -> Iterator[s
         if not shortest <= len(words) <= longest:
             continue
         if settings.enough is not None:
-            if all(seen[word] >= settings.enough for word in words):
+            if all(occurrences[word] >= settings.enough for word in words):
                 continue
-            seen.update(words)
+            occurrences.update(words)
         n_usable += 1
         yield canonicalize(text)
 
@@ -284,10 +284,10 @@ def forward(
             "so its pieces cannot be matched to words; use a teacher without one"
         )
     with torch.inference_mode():
-        out = teacher({k: v.to(teacher.device) if hasattr(v, "to") else v for k, v in features.items()})
-    sentence_vectors = torch.nn.functional.normalize(out["sentence_embedding"].float(), dim=1)
+        output = teacher({k: v.to(teacher.device) if hasattr(v, "to") else v for k, v in features.items()})
+    sentence_vectors = torch.nn.functional.normalize(output["sentence_embedding"].float(), dim=1)
     offsets = np.asarray(encoded["offset_mapping"]) - len(prompt)
-    return sentence_vectors.cpu().numpy(), out["token_embeddings"].float().cpu().numpy(), offsets
+    return sentence_vectors.cpu().numpy(), output["token_embeddings"].float().cpu().numpy(), offsets
 
 
 def word_vectors(

@@ -148,10 +148,10 @@ def _ridge(x: Floats, y: Floats, penalties: list[float]) -> list[tuple[Floats, F
     values, vectors = np.linalg.eigh(centred.T @ centred)
     values = np.maximum(values, 0.0)
     scale = float(values.mean()) or 1.0
-    along = vectors.T @ (centred.T @ (y - mean_y))
+    projections = vectors.T @ (centred.T @ (y - mean_y))
     solutions = []
     for penalty in penalties:
-        weights = vectors @ (along / (values + penalty * scale)[:, None])
+        weights = vectors @ (projections / (values + penalty * scale)[:, None])
         solutions.append((weights, mean_y - mean_x @ weights))
     return solutions
 
@@ -257,11 +257,11 @@ def add_words(
     opened = load(teacher)
     if sentences is None:
         rows = [row for row, word in enumerate(model.vocabulary.words) if word not in entries and split_words(word)]
-        spread = np.unique(np.linspace(0, len(rows) - 1, _FIT_WORDS).astype(int))
-        fit_rows = [rows[n] for n in spread.tolist()] if rows else []
+        indices = np.unique(np.linspace(0, len(rows) - 1, _FIT_WORDS).astype(int))
+        fit_rows = [rows[n] for n in indices.tolist()] if rows else []
         texts = [shown_word(model.vocabulary.words[row]) for row in fit_rows] + [e.strip() for e in entries.values()]
-        read = unit_vectors(opened, [prompt + text for text in texts])
-        source, vectors, counts = read[: len(fit_rows)], read[len(fit_rows) :], [0] * len(keys)
+        teacher_vectors = unit_vectors(opened, [prompt + text for text in texts])
+        source, vectors, counts = teacher_vectors[: len(fit_rows)], teacher_vectors[len(fit_rows) :], [0] * len(keys)
     else:
         fit_rows, source, vectors, counts = read_in_sentences(
             vocabulary, keys, opened, sentences, prompt, show_progress_bar
@@ -325,8 +325,8 @@ def read_in_sentences(
     sums: Vectors = np.zeros((len(index_by_word), width), np.float32)
     used: npt.NDArray[np.int64] = np.zeros(len(index_by_word), np.int64)
     with Progress("teacher", total=len(texts), unit="sentences", enabled=show_progress_bar) as progress:
-        for numbers in length_batches(list(map(len, texts)), _BATCH):
-            batch = [texts[n] for n in numbers]
+        for indices in length_batches(list(map(len, texts)), _BATCH):
+            batch = [texts[n] for n in indices]
             _, states, offsets = forward(teacher.model, batch, prompt)
             rows, vectors = word_vectors(batch, list(map(words_of, batch)), states, offsets, index_by_word)
             np.add.at(sums, rows, vectors)
@@ -356,19 +356,19 @@ def _named_by_rows(vocabulary: Vocabulary, text: str) -> list[Word]:
 def _sentences_with(keys: list[str], sentences: Corpus, words_of: Callable[[str], list[Word]]) -> list[str]:
     """Return the sentences to read: those with an entry that is still needed, and the first few others."""
     texts: list[str] = []
-    seen: Counter[str] = Counter()
+    occurrences: Counter[str] = Counter()
     n_others, new = 0, set(keys)
     for sentence in map(canonicalize, read_texts(sentences)):
-        here = {word.text for word in words_of(sentence)} & new
-        if any(seen[key] < _OCCURRENCES for key in here):
-            seen.update(here)
+        new_entries = {word.text for word in words_of(sentence)} & new
+        if any(occurrences[key] < _OCCURRENCES for key in new_entries):
+            occurrences.update(new_entries)
             texts.append(sentence)
-        elif not here and n_others < _FIT_SENTENCES and sentence.strip():
+        elif not new_entries and n_others < _FIT_SENTENCES and sentence.strip():
             n_others += 1
             texts.append(sentence)
-        elif n_others >= _FIT_SENTENCES and min(seen[key] for key in keys) >= _OCCURRENCES:
+        elif n_others >= _FIT_SENTENCES and min(occurrences[key] for key in keys) >= _OCCURRENCES:
             break
-    missing = [shown_word(key) for key in keys if not seen[key]]
+    missing = [shown_word(key) for key in keys if not occurrences[key]]
     if missing:
         raise CorpusError(
             f"{counted(len(missing), 'entry is', 'entries are')} in no sentence, the first "
@@ -510,14 +510,14 @@ def prune(
     old, new = (unit_rows(m.encode(sample), np.float64) for m in (model, pruned))
     known_before, known_after = old.any(axis=1), new.any(axis=1)
     both = known_before & known_after
-    same = float(np.isclose(old, new, atol=1e-6).all(axis=1).mean())
-    mean = float((old * new).sum(axis=1)[both].mean()) if both.any() else None
+    unchanged = float(np.isclose(old, new, atol=1e-6).all(axis=1).mean())
+    mean_cosine = float((old * new).sum(axis=1)[both].mean()) if both.any() else None
     shares = (
         used.tokens_in_vocabulary / max(used.tokens, 1),
         still_used.tokens_in_vocabulary / max(still_used.tokens, 1),
     )
     lost = int((known_before & ~known_after).sum())
-    pruned.report = Pruning(*sizes, used.texts, *shares, len(sample), same, mean, lost)
+    pruned.report = Pruning(*sizes, used.texts, *shares, len(sample), unchanged, mean_cosine, lost)
     return pruned
 
 
