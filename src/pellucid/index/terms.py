@@ -21,9 +21,8 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Container, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import cache
-from itertools import accumulate, pairwise
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -49,14 +48,19 @@ _MAX_NAME_WORDS = 8
 _MAX_CACHED_TOKENS, _MAX_CACHED_LENGTH = 1 << 20, 64
 _CONTEXT_TOKENS = 20  # looked at before and after a word in capitals
 _HYPHENS = ("-", "\u2010", "\u2011")
-_APOSTROPHES = ("'", "\u2019")
+_APOSTROPHES = frozenset("'\u2019")
 _OPERATORS = frozenset(["AND", "OR", "NOT"])  # of search engines; people write them in capitals between words
 _TOKEN = re.compile(r"\S+")
 _SYMBOL = re.compile(r"[^\w\s!\"%&'()*,./:;?@\[\\\]_{}\u2000-\u206f\u3000-\u303f-]")  # a sign that is no punctuation
 _PUNCTUATION = "!\"'(),:;?[]{}%=<>~\u2018\u2019\u201c\u201d"
+_DIVIDED_NAME = re.compile(  # a letter at the end of a word and a digit at the start of the next, or the reverse
+    rf"(?<!\S)[{re.escape(_PUNCTUATION)}]*([^\W_]*(?:[^\W\d_](?=[^\S\n]+\d)|\d(?=[^\S\n]+[^\W\d_])))"
+    rf"(?=[^\S\n]+([^\W_]+)[{re.escape(_PUNCTUATION)}.]*(?!\S))"
+)
 _RUN = re.compile(r"[^\W_]+")
 _PAIRED = UNSPACED + HANGUL
 _PAIRED_RUN = re.compile(f"[{_PAIRED}]+")
+_DIGIT = re.compile(r"\d")
 _DECIMAL = re.compile(r"[0-9]+\.[0-9]+")
 _INITIALS = re.compile(r"(?:[^\W\d_]\.){2,}")
 _PROBE = (
@@ -82,7 +86,7 @@ def _patterns(is_ascii: bool) -> tuple[re.Pattern[str], re.Pattern[str]]:
         rf"|(?<![\d.])(?:\d{{1,3}}(?:,\d{{3}})+|\d+)(?:\.\d+)?(?!\.\d){end}"  # 1,000 and 3.14
         rf"|{word}(?:\+\+|[+#*]{end}|-(?![-\w{within}]))?)"  # C++, CD4+, F#, A*, AB-
     )
-    joiner = rf"(?:[./_&@+#{''.join(_APOSTROPHES + _HYPHENS[1:])}-]|::|(?<=\d)[,:](?=\d)|(?<=\+\+))"
+    joiner = rf"(?:[./_&@+#{''.join((*_APOSTROPHES, *_HYPHENS[1:]))}-]|::|(?<=\d)[,:](?=\d)|(?<=\+\+))"
     prefix = r"""(?:(?<![^\s(\["'/,;|])(?:\.|[#@$]|--?))?"""
     run = "" if is_ascii else f"[{_PAIRED}]+|"
     return re.compile(f"({run}{prefix}{unit}(?:{joiner}{unit})*)"), re.compile(f"({prefix})({unit})|({joiner})")
@@ -104,12 +108,9 @@ class Part(NamedTuple):
         return self.end - self.start == 1
 
 
-@dataclass(frozen=True, eq=False, slots=True)
-class _Several:
-    """The terms of a token that is not one term: those for certain, and the parts that the text around decides on."""
-
-    terms: list[str]
-    capitals: Sequence[Part]
+_Value = str | tuple[tuple[str, ...], tuple[Part, ...]]
+"""The term of a token, "" for none; else its terms, and the parts that the text around decides on."""
+# Only strings and plain tuples of strings: the garbage collector passes over them, however many are remembered.
 
 
 class _Unit(NamedTuple):
@@ -155,7 +156,7 @@ class Analyser:
         self.function_words = self.stop_words | default
         self._stem = _stemmer(language)
         self._parts_of: dict[str, tuple[Part, ...]] = {}  # by token
-        self._terms_of: dict[str, str | _Several] = {}  # by token
+        self._terms_of: dict[str, _Value] = {}  # by token
 
     @property
     def fingerprint(self) -> str:
@@ -171,11 +172,9 @@ class Analyser:
             values = self._values(tokens)
             found += [value for value in values if type(value) is str and value]
             for index, value in enumerate(values):
-                if isinstance(value, _Several):
-                    found += value.terms
-                    found += [
-                        part.acronym for part in value.capitals if self._is_acronym(tokens, index, part.is_letter)
-                    ]
+                if type(value) is tuple:
+                    found += value[0]
+                    found += [part.acronym for part in value[1] if self._is_acronym(tokens, index, part.is_letter)]
         return found
 
     def places(
@@ -228,41 +227,41 @@ class Analyser:
         form = normalize(text)
         keyword = self._keyword(form.text.split())
         found = QueryTerms({}, {}, {}, {})
-        first = 0
+        position = 0
         for line in form.text.split("\n"):
             tokens = line.split()
-            starts = _starts(line, tokens, first)
-            for index, (token, start) in enumerate(zip(tokens, starts)):
+            for index, token in enumerate(tokens):
+                start = form.text.find(token, position)
+                position = start + len(token)
                 parts = self._parts(token)
                 if not parts and _SYMBOL.search(token):
-                    found.ignored[form.span(start, start + len(token))] = ""
+                    found.ignored[form.span(start, position)] = ""
                 for part in parts:
                     span = form.span(start + part.start, start + part.end)
-                    is_acronym = part.in_capitals and not _is_operator(tokens, index)
-                    is_acronym = is_acronym and self._is_acronym(tokens, index, part.is_letter)
                     if part.term and part.weight:
                         found.add(part.term, span, part.weight, found.weights)
-                    if is_acronym:
-                        found.add(part.acronym, span, 1.0, found.weights)
-                    elif part.acronym and (token == keyword or (part.in_capitals and part.term)):
-                        found.add(part.acronym, span, VARIANT_WEIGHT, found.variants)
-                    if not (part.term or is_acronym):
-                        found.ignored[span] = part.acronym if token == keyword else ""
-            for name, span in self._divided_names(tokens, starts):
-                found.add(name, form.span(*span), DIVIDED_NAME_WEIGHT, found.variants)
-            first += len(line) + 1
+                    if part.acronym:
+                        self._add_acronym(found, part, span, tokens, index, keyword)
+                    elif not part.term:
+                        found.ignored[span] = ""
+        for match in _DIVIDED_NAME.finditer(form.text) if _DIGIT.search(form.text) else ():  # "b 12" for "b12"
+            name, span = self._key(match[1]) + self._key(match[2]), form.span(match.start(1), match.end(2))
+            found.add(name, span, DIVIDED_NAME_WEIGHT, found.variants)
         return found
 
-    def _divided_names(self, tokens: Sequence[str], starts: Sequence[int]) -> Iterator[tuple[str, Span]]:
-        """Yield what letters and digits with a blank between are as one name: "b 12" is searched as "b12", too."""
-        before, before_start = "", 0  # the word before, if nothing but blanks is between
-        for token, token_start in zip(tokens, starts):
-            word = _core(token)
-            is_word = word.isalnum() and len(self._parts(word)) == 1
-            start = token_start + token.find(word)
-            if is_word and before and start == token_start and before[-1].isdigit() != word[0].isdigit():
-                yield self._key(before) + self._key(word), (before_start, start + len(word))
-            before, before_start = word if is_word and token.endswith(word) else "", start
+    def _add_acronym(
+        self, found: QueryTerms, part: Part, span: Span, tokens: Sequence[str], index: int, keyword: str
+    ) -> None:
+        """Add what a word of a query is if it is meant as an acronym, for certain or perhaps."""
+        is_keyword = tokens[index] == keyword
+        is_acronym = part.in_capitals and not _is_operator(tokens, index)
+        if is_acronym and self._is_acronym(tokens, index, part.is_letter):
+            found.add(part.acronym, span, 1.0, found.weights)
+            return
+        if is_keyword or (part.in_capitals and part.term):
+            found.add(part.acronym, span, VARIANT_WEIGHT, found.variants)
+        if not part.term:
+            found.ignored[span] = part.acronym if is_keyword else ""
 
     def _keyword(self, tokens: Sequence[str]) -> str:
         """Return the function word of a query that may be an acronym though it is not written as one; "" for none."""
@@ -275,19 +274,19 @@ class Analyser:
         is_letter = len(function_words) == 1 and len(words[function_words[0]]) == 1 and function_words[0] > 0
         return tokens[function_words[0]] if is_letter else ""  # vitamin a
 
-    def _values(self, tokens: list[str]) -> list[str | _Several]:
+    def _values(self, tokens: list[str]) -> list[_Value]:
         """Return the term of each token."""
         values = list(map(self._terms_of.get, tokens))
         if None in values:
             return [self._learn(token) if value is None else value for token, value in zip(tokens, values)]
         return values  # type: ignore[return-value]
 
-    def _learn(self, token: str) -> str | _Several:
+    def _learn(self, token: str) -> _Value:
         """Return the term of a token, which is not remembered yet."""
         core = _core(token)
         value = self._sure_term(core) if core.isalnum() and core.isascii() else self._sure_terms(core)
         if value is None:
-            parts = self._parts(token)
+            parts = self._parts_of.get(core) or self._read(core)
             value = _one_or_several([part.term for part in parts], [part for part in parts if part.in_capitals])
         if len(self._terms_of) >= _MAX_CACHED_TOKENS:
             self._terms_of.clear()
@@ -298,22 +297,31 @@ class Analyser:
     def _sure_term(self, word: str) -> str | None:
         """Return the term of an ASCII word, "" for a stop word; None where the text around may decide."""
         lowered = word.lower()
-        term = self._terms_of.get(lowered)
-        if type(term) is not str:
-            term = self._terms_of[lowered] = "" if lowered in self.stop_words else self._stem(lowered)
+        term = self._term(lowered)
         if word.isupper() and len(word) <= MAX_ACRONYM_LETTERS and (lowered in self.function_words or term != lowered):
             return None
         return term
 
-    def _sure_terms(self, core: str) -> str | _Several | None:
-        """Return the terms of a number such as 0.05, and of two ASCII words with a hyphen between; else None."""
+    def _term(self, lowered: str) -> str:
+        """Return the term of a word in lower case, "" for a stop word."""
+        term = self._terms_of.get(lowered)
+        if type(term) is not str:
+            term = self._terms_of[lowered] = "" if lowered in self.stop_words else self._stem(lowered)
+        return term
+
+    def _sure_terms(self, core: str) -> _Value | None:
+        """Return the terms of a number such as 0.05, and of two ASCII words with "-" or "/" between; else None."""
         if _DECIMAL.fullmatch(core):
             return core
-        first, _, second = core.partition("-")
-        if not (core.isascii() and first.isalpha() and second.isalpha() and min(len(first), len(second)) > 1):
+        first, joiner, second = core.partition("-" if "-" in core else "/")
+        if not (core.isascii() and first.isalnum() and second.isalnum()):
             return None
         terms = [self._sure_term(first), self._sure_term(second)]
-        return None if None in terms else _one_or_several(terms)
+        if None in terms:
+            return None
+        if _is_name(first, joiner, second):
+            terms.append(_spelled([self._key(first), self._key(second)], [joiner]))
+        return _one_or_several(terms)
 
     def _is_acronym(self, tokens: Sequence[str], index: int, is_letter: bool) -> bool:
         """Whether the line says that a word in capitals is an acronym: not an article, or a word of a heading."""
@@ -348,27 +356,33 @@ class Analyser:
         if core and core != token:  # "(cells)," has those of "cells" in another place
             at = token.index(core)
             parts = tuple(part._replace(start=part.start + at, end=part.end + at) for part in self._parts(core))
-        elif token.isalnum() and (token.isascii() or not _PAIRED_RUN.search(token)):
-            parts = tuple(self._words(_Unit(token, 0, len(token), "", "", False), is_alone=True))
         else:
-            chunks = _patterns(token.isascii())[0].finditer(token)
-            parts = tuple(part for chunk in chunks for part in self._parts_of_chunk(chunk[0], chunk.start()))
+            parts = tuple(self._read(token))
         if len(self._parts_of) >= _MAX_CACHED_TOKENS:
             self._parts_of.clear()
         if len(token) <= _MAX_CACHED_LENGTH:
             self._parts_of[token] = parts
         return parts
 
-    def _parts_of_chunk(self, chunk: str, at: int) -> Iterator[Part]:
+    def _read(self, core: str) -> list[Part]:
+        """Return the terms of a token without punctuation around it."""
+        if core.isalnum() and (core.isascii() or not _PAIRED_RUN.search(core)):
+            return self._words(_Unit(core, 0, len(core), "", "", False), is_alone=True)
+        parts: list[Part] = []
+        for chunk in _patterns(core.isascii())[0].finditer(core):
+            parts += self._parts_of_chunk(chunk[0], chunk.start())
+        return parts
+
+    def _parts_of_chunk(self, chunk: str, at: int) -> Iterable[Part]:
         if _PAIRED_RUN.match(chunk):
-            yield from _parts_of_run(chunk, at)
-            return
+            return _parts_of_run(chunk, at)
+        if chunk.isalnum():
+            return self._words(_Unit(chunk, at, at + len(chunk), "", "", False), is_alone=True)
         units, joiners = _cut(chunk, at)
         words = [part for unit in units if unit.word for part in self._words(unit, is_alone=len(units) == 1)]
         names = [*_signed(units), *self._joined(units, joiners)]
         share = (NAME_WEIGHT if any(part.term for part in words) else 1.0) / max(len(names), 1)
-        yield from words
-        yield from (Part(name, start, end, weight=share) for name, (start, end) in names)
+        return words + [Part(name, start, end, weight=share) for name, (start, end) in names]
 
     def _words(self, unit: _Unit, *, is_alone: bool) -> list[Part]:
         """Return the term of a word, and its acronym where the chunk alone tells it."""
@@ -376,7 +390,7 @@ class Analyser:
         is_letter = len(word) == 1 and word.isalpha()
         if is_letter and unit.sign:  # C++ is not C
             return []
-        term = "" if lowered in self.stop_words else self._stem(lowered)
+        term = self._term(lowered)
         part = Part(term, unit.start, unit.end)
         is_confusable = lowered in self.function_words or term != lowered
         if not (is_confusable and word.isalpha() and len(word) <= MAX_ACRONYM_LETTERS):
@@ -387,6 +401,8 @@ class Analyser:
 
     def _joined(self, units: Sequence[_Unit], joiners: Sequence[str]) -> Iterator[tuple[str, Span]]:
         """Yield the names that signs between words make: of each two neighbours, and of more than two together."""
+        if len(units) == 1:
+            return
         keys = [self._key(unit.word, unit.sign) for unit in units]
         first = 0  # of the words that a name joins
         for last in range(1, len(units) + 1):
@@ -401,14 +417,6 @@ class Analyser:
         """Return a word as a part of a name."""
         lowered = _fold_case(word)
         return self._stem(lowered) if len(lowered) > 1 and lowered.isalpha() and not sign else lowered + sign
-
-
-def _starts(line: str, tokens: Sequence[str], first: int) -> list[int]:
-    """Return where the tokens of a line start, which itself starts at `first`."""
-    ends = list(accumulate(map(len, tokens)))
-    if tokens and ends[-1] + len(tokens) - 1 == len(line):  # one blank between them
-        return [first + end + index - len(token) for index, (end, token) in enumerate(zip(ends, tokens))]
-    return [first + match.start() for match in _TOKEN.finditer(line)]
 
 
 def _around(text: str, words: Iterable[Sequence[int]]) -> Iterator[tuple[str, int]]:
@@ -441,10 +449,10 @@ def _line(form: NormalizedText, place: int) -> tuple[list[str], int]:
     return text[start : end if end >= 0 else None].split(), len(text[start:place].split())
 
 
-def _one_or_several(terms: Iterable[str | None], capitals: Sequence[Part] = ()) -> str | _Several:
-    """Return the terms of a token as a string where they are one or none for certain."""
-    found = [term for term in terms if term]
-    return _Several(found, capitals) if capitals or len(found) > 1 else "".join(found)
+def _one_or_several(terms: Iterable[str | None], capitals: Iterable[Part] = ()) -> _Value:
+    """Return the terms of a token, as a string where they are one or none for certain."""
+    found, decided = tuple(term for term in terms if term), tuple(capitals)
+    return (found, decided) if decided or len(found) > 1 else "".join(found)
 
 
 def _fold_case(word: str) -> str:
@@ -455,7 +463,9 @@ def _fold_case(word: str) -> str:
 def _core(token: str) -> str:
     """Return a token without the punctuation around it, and the last dot unless it has others."""
     core = token.strip(_PUNCTUATION)
-    return core[:-1] if core.find(".") == len(core) - 1 else core
+    if core[-1:] == "." and (core.find(".") == len(core) - 1 or core[-2] in _PUNCTUATION):
+        return core[:-1].rstrip(_PUNCTUATION)
+    return core
 
 
 def _cut(chunk: str, at: int) -> tuple[list[_Unit], list[str]]:
@@ -463,28 +473,33 @@ def _cut(chunk: str, at: int) -> tuple[list[_Unit], list[str]]:
     units: list[_Unit] = []
     joiners: list[str] = []
     for match in _patterns(chunk.isascii())[1].finditer(chunk):
-        if match[3] is not None:
-            joiners.append(match[3])
+        prefix, text, joiner = match.groups()
+        if joiner is not None:
+            joiners.append(joiner)
             continue
-        joiners += [""] * (len(units) - len(joiners))  # as in C++11
-        units.append(_unit(match[1], match[2], at + match.start(2)))
-    for number, unit in enumerate(units):
-        before, after = joiners[number - 1 : number], joiners[number : number + 1]
-        if len(unit.word) == 1 and unit.word.isalpha():
-            ends = before and before[0] in _APOSTROPHES
-            begins = after and after[0] in _APOSTROPHES and len(units[number + 1].word) > 1
-            if ends or begins:
-                units[number] = unit._replace(word="")
+        if len(joiners) < len(units):
+            joiners.append("")  # as in C++11
+        units.append(_unit(prefix, text, at + match.start(2)))
+    if joiners and not _APOSTROPHES.isdisjoint(joiners):
+        for index, unit in enumerate(units):
+            if len(unit.word) == 1 and unit.word.isalpha():
+                before, after = joiners[index - 1 : index], joiners[index : index + 1]
+                ends = before and before[0] in _APOSTROPHES
+                begins = after and after[0] in _APOSTROPHES and len(units[index + 1].word) > 1
+                if ends or begins:
+                    units[index] = unit._replace(word="")
     return units, joiners
 
 
 def _unit(prefix: str, text: str, start: int) -> _Unit:
-    is_initials = bool(_INITIALS.fullmatch(text))
-    if is_initials or (text[-1].isdigit() and not text.isalnum()):
-        word, sign, end = text.replace("." if is_initials else ",", ""), "", start + len(text)
-    else:
-        word = text.rstrip("-+#*")
-        sign, end = text[len(word) :], start + len(word)
+    word, sign, end, is_initials = text, "", start + len(text), False
+    if not text.isalnum():
+        is_initials = bool(_INITIALS.fullmatch(text))
+        if is_initials or text[-1].isdigit():
+            word = text.replace("." if is_initials else ",", "")
+        else:
+            word = text.rstrip("-+#*")
+            sign, end = text[len(word) :], start + len(word)
     is_code = word.isalpha() and len(word) == 1
     if (sign == "*" and not is_code) or (
         sign == "-" and not (is_code or (word.isupper() and len(word) < MAX_ACRONYM_LETTERS))
