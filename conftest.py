@@ -47,15 +47,15 @@ def kept_reasons(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 @pytest.fixture(autouse=True)
 def checksums(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
     """Let damaged folders reach the code that reads them, which must not rely on checksums; called, it undoes that."""
-    check = model_folder.check_whole
-    monkeypatch.setattr(model_folder, "check_whole", lambda *folder, **most: None)
-    return lambda: monkeypatch.setattr(model_folder, "check_whole", check)
+    check = model_folder.verify_checksums
+    monkeypatch.setattr(model_folder, "verify_checksums", lambda *folder, **most: None)
+    return lambda: monkeypatch.setattr(model_folder, "verify_checksums", check)
 
 
 @pytest.fixture
 def outside_allowed() -> Iterator[None]:
     """Folders may lead out of themselves: what they name is opened wherever it is."""
-    with model_folder.outside(True):
+    with model_folder.allow_external(True):
         yield
 
 

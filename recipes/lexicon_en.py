@@ -25,7 +25,7 @@ from scipy import sparse
 
 import pellucid
 from pellucid import LexiconEmbedder, StaticEmbedder, StaticLexiconEmbedder
-from pellucid.embeddings import unit_rows
+from pellucid.embeddings import l2_normalize
 from pellucid.lexicon.static import WordClusters
 from pellucid.mixing import largest_coordinates
 from pellucid.static import ExtractionSettings, RefinementSettings
@@ -62,7 +62,7 @@ def start_table(lexicon: LexiconEmbedder, words: StaticEmbedder, taken: Extracti
 
 def nearest(words: StaticEmbedder, common: np.ndarray) -> Any:
     """Return the shares of the nearest common words in each word that is not common, CSR [words, words]."""
-    vectors = unit_rows(words.word_vectors(np.arange(len(common))))
+    vectors = l2_normalize(words.word_vectors(np.arange(len(common))))
     known, others, parts = np.flatnonzero(common), np.flatnonzero(~common), []
     candidates = vectors[known]
     for start in range(0, len(others), BLOCK):

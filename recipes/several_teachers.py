@@ -23,7 +23,7 @@ import numpy.typing as npt
 
 from pellucid import StaticEmbedder
 from pellucid.corpus import Corpus
-from pellucid.embeddings import unit_rows
+from pellucid.embeddings import l2_normalize
 from pellucid.errors import InputError
 from pellucid.static import ExtractionSettings
 from pellucid.static.training.distill import distill_extraction, open_teacher, subwords_of
@@ -78,7 +78,7 @@ def _centred(vectors: npt.NDArray[np.float16], share: float) -> npt.NDArray[np.f
     parts = [slice(start, start + BLOCK) for start in range(0, len(vectors), BLOCK)]
     mean = np.sum([vectors[p].astype(np.float32).sum(axis=0, dtype=np.float64) for p in parts], axis=0) / len(vectors)
     less = (vectors[part].astype(np.float32) - mean.astype(np.float32) for part in parts)
-    return np.concatenate([(unit_rows(block) * np.sqrt(share)).astype(np.float16) for block in less])
+    return np.concatenate([(l2_normalize(block) * np.sqrt(share)).astype(np.float16) for block in less])
 
 
 def make(

@@ -11,7 +11,7 @@ from scipy import sparse
 
 from pellucid import KeyTokenEmbedder
 from pellucid.base import Vectors
-from pellucid.embeddings import unit_rows
+from pellucid.embeddings import l2_normalize
 from pellucid.errors import ModelFolderError
 from pellucid.folder import locate
 from pellucid.lexicon.clusters import fit_rows
@@ -38,7 +38,7 @@ def random_head(model: KeyTokenEmbedder, seed: int = 0) -> Vectors:
     """Return random rows of the lengths that the model's own rows have: a control without geometry or meaning."""
     rows = model.head.rows()
     drawn = np.random.default_rng(seed).standard_normal(rows.shape).astype(np.float32)
-    found: Vectors = unit_rows(drawn) * np.linalg.norm(rows, axis=1, keepdims=True)
+    found: Vectors = l2_normalize(drawn) * np.linalg.norm(rows, axis=1, keepdims=True)
     return found
 
 

@@ -309,9 +309,8 @@ class KeyTokenIndex:
         names = self.model.head.dimensions.names
         rest = [(names[n], value) for n, value in zip(numbers, logits) if names[n] not in shown]
         rows += [Row(name, (name,), value, 0.0, key=("token", name), kind=KEY_TOKEN) for name, value in rest]
-        (of_query, unknown1), (of_text, unknown2) = (
-            self.model.ask(query, "query").known, self.model.ask(text, "document").known,
-        )  # fmt: skip
+        of_query, unknown1 = self.model.analyze(query, "query").coverage_and_gaps
+        of_text, unknown2 = self.model.analyze(text, "document").coverage_and_gaps
         return Explanation.from_terms(
             "key-token index", (query, text), math.fsum(logits), rows, unknown=(unknown1, unknown2),
             coverage=(of_query, of_text),
@@ -375,7 +374,7 @@ class KeyTokenIndex:
 
         folder = Path(path)
         facts = _read_facts(folder)
-        model_folder.check_whole(folder, facts, most=math.inf)  # all of it is read anyway
+        model_folder.verify_checksums(folder, facts, most=math.inf)  # all of it is read anyway
         tensors, _ = read_tensors(folder / _TENSORS)
         missing = [name for name in _NEEDED if name not in tensors]
         if missing:

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 import numpy as np
 
 from pellucid.base import Embedder, Vectors
-from pellucid.embeddings import Role, unit_rows
+from pellucid.embeddings import Role, l2_normalize
 from pellucid.errors import InputError, ModelFolderError
 from pellucid.lexicon import LexiconSettings
 from pellucid.lexicon.clusters import Clusters, cluster_vocabulary
@@ -115,7 +115,7 @@ class DenseEmbedder(TransformerEmbedder):
             rows[batch] = self._pooled(readings)
         if not np.isfinite(rows).all():
             raise InputError("the backbone gives NaN or infinity; open it with dtype='float32'")
-        units: Vectors = unit_rows(rows)
+        units: Vectors = l2_normalize(rows)
         return units
 
     def _pooled(self, readings: Sequence[Encoding]) -> Vectors:

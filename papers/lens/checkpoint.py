@@ -22,7 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pellucid.errors import InputError, ModelFolderError
-from pellucid.folder import locate, named_place, outside
+from pellucid.folder import allow_external, locate, resolve_reference
 from pellucid.lexicon import LexiconSettings
 from pellucid.lexicon.clusters import Clusters, head_matrix, named_clusters
 from pellucid.lexicon.embedder import LexiconEmbedder
@@ -66,7 +66,7 @@ def open_checkpoint(
         ModelFolderError: nothing is there, it is in neither form, or its files are broken.
     """
     folder = locate(path_or_id)
-    with outside(allow_outside):
+    with allow_external(allow_outside):
         try:
             return _opened(folder, path_or_id, backbone)
         except InputError as error:
@@ -142,7 +142,7 @@ def _open_trained(
 
     config = read_json(adapter / CONFIG)
     base = config.get("base_model_name_or_path") if isinstance(config, dict) else None
-    origin = backbone or (named_place(folder, base) if isinstance(base, str) else None)
+    origin = backbone or (resolve_reference(folder, base) if isinstance(base, str) else None)
     if not isinstance(origin, (str, Path)):
         raise ModelFolderError(f"{folder} is an adapter; give the name or folder of the model it was trained from")
     base = open_backbone(origin, attention="causal", head="lm", device="cpu")

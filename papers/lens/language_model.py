@@ -52,7 +52,7 @@ from papers.options import make_parser
 from papers.pages import print_block, print_page
 from papers.vector_cache import CachedEncoder, CachedSparseEncoder, distinct
 from pellucid import LexiconEmbedder, load
-from pellucid.embeddings import unit_rows
+from pellucid.embeddings import l2_normalize
 from pellucid.lexicon import Clusters, LexiconSettings
 from pellucid.mixing import largest_coordinates
 from pellucid.store import read_json, write_json
@@ -177,7 +177,7 @@ def _loss(model: Any, texts: list[str], others: Any) -> float:
     if isinstance(others, list):
         cosines = first @ torch.tensor(_array(model.encode(others))).T / TRAINING.temperature
         return float(torch.nn.functional.cross_entropy(cosines, torch.arange(len(first))))
-    parts = [first, torch.tensor(unit_rows(others.astype(np.float32)))]
+    parts = [first, torch.tensor(l2_normalize(others.astype(np.float32)))]
     cosines = [rows @ rows.T / TRAINING.similarity_temperature for rows in parts]
     student, teacher = (part.fill_diagonal_(-1e4).log_softmax(dim=1) for part in cosines)
     return float(torch.nn.functional.kl_div(student, teacher, reduction="batchmean", log_target=True))
@@ -195,7 +195,7 @@ def side_by_side(first: Any, second: Any) -> Any:
 
 def pruned(rows: Any, most: int) -> Any:
     """Return the embeddings with their largest coordinates alone."""
-    return unit_rows(largest_coordinates(rows.copy(), most))
+    return l2_normalize(largest_coordinates(rows.copy(), most))
 
 
 def grouped(source: Source, rows: Any, way: str) -> Any:
@@ -206,7 +206,7 @@ def grouped(source: Source, rows: Any, way: str) -> Any:
     group[tokens.assignment[tokens.assignment >= 0]] = clusters.assignment[tokens.assignment >= 0]
     count, starts = len(clusters.centroids), range(0, rows.shape[0], 256)
     found = [_grouped(rows[start : start + 256], group, count, way) for start in starts]
-    return unit_rows(sparse.vstack(found, format="csr"))
+    return l2_normalize(sparse.vstack(found, format="csr"))
 
 
 def _grouped(rows: Any, group: np.ndarray, count: int, way: str) -> Any:
@@ -231,7 +231,7 @@ def weighted(rows: Any) -> Any:
     weights = np.log(1 / np.maximum(frequencies(rows), 1 / rows.shape[0]))
     scaled = sparse.csr_matrix(rows.multiply(weights[None, :]), dtype=np.float32)
     scaled.eliminate_zeros()
-    return unit_rows(scaled)
+    return l2_normalize(scaled)
 
 
 def all_measured(bench: Bench, done: Mapping[str, Row]) -> dict[str, Measured]:
@@ -335,7 +335,7 @@ def floors(bench: Bench, minilm: Path, folder: Path) -> None:
     models = [load("static-en"), load(str(minilm)), LexiconEmbedder.from_pretrained("lexicon-minilm", backbone=minilm)]
     for label, model in zip(FLOORS[2:], models):
         rows = model.encode(texts)
-        found = unit_rows(rows)
+        found = l2_normalize(rows)
         items = {s.name: s.items(found[[bench.place[text] for text in s.texts]]) for s in bench.samples}
         active = round(rows.nnz / len(texts), 1) if sparse.issparse(rows) else None
         keep(folder, floor_name(label), bench.samples, items, {**facts, "coordinates": active})

@@ -31,7 +31,7 @@ from papers.options import make_parser
 from papers.pages import print_page
 from papers.retrieval_sets import trained_on
 from papers.vector_cache import CachedEncoder, CachedSparseEncoder, Vectors
-from pellucid.embeddings import unit_rows
+from pellucid.embeddings import l2_normalize
 from pellucid.evaluation.evaluating import cache_key
 from pellucid.evaluation.tasks import find_tasks
 from pellucid.folder import locate
@@ -51,7 +51,7 @@ class Dense:
 
     def encode(self, texts: list[str]) -> Vectors:
         """Return float32 [texts, d], rows of length 1."""
-        return unit_rows(self.rows(list(texts)))
+        return l2_normalize(self.rows(list(texts)))
 
     def save_pretrained(self, path: str | Path) -> None:
         """Write what tells this model from others."""
@@ -68,7 +68,7 @@ class Lexicon:
     def encode(self, texts: list[str]) -> Any:
         """Return CSR [texts, k], rows of length 1."""
         rows = self.rows(list(texts))
-        return rows if self.kept is None else unit_rows(largest_coordinates(rows.copy(), self.kept))
+        return rows if self.kept is None else l2_normalize(largest_coordinates(rows.copy(), self.kept))
 
     def save_pretrained(self, path: str | Path) -> None:
         """Write what tells this model from others."""

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pellucid.base import Embedder, Vectors
-from pellucid.embeddings import unit_rows
+from pellucid.embeddings import l2_normalize
 from pellucid.errors import InputError
 
 _BLOCK = 2_048  # sentences compared with all others at a time
@@ -121,7 +121,7 @@ def mining_f1(pairs: MinedPairs, gold: Collection[tuple[int, int]]) -> float:
 
 
 def _embedded(model: Embedder, texts: Sequence[str]) -> Vectors:
-    embeddings: Vectors = unit_rows(model.encode(list(texts)))
+    embeddings: Vectors = l2_normalize(model.encode(list(texts)))
     return embeddings
 
 

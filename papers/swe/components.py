@@ -20,7 +20,7 @@ from pellucid.errors import InputError
 from pellucid.pca import Moments, Spectrum
 from pellucid.static.bags import Bags
 from pellucid.static.embedder import StaticEmbedder, static_model
-from pellucid.text import shown_word
+from pellucid.text import display_form
 from pellucid.views.figure import Canvas
 from pellucid.views.parts import AnyPart, Heading, Note, TablePart, counted, numbers, percent, signed
 from pellucid.views.report import Report
@@ -171,7 +171,7 @@ def principal_components(
         blank = _add_means(moments, model, texts)
     spectrum = moments.spectrum(centred=True)
     values = (vectors - spectrum.mean) @ spectrum.components.T[:, [number - 1 for number in wanted]]
-    names = [shown_word(word) for word in model.vocabulary.words[:words]]
+    names = [display_form(word) for word in model.vocabulary.words[:words]]
     found = tuple(
         _component(spectrum, number, names, column, top_k) for number, column in zip(wanted, values.T, strict=True)
     )

@@ -45,7 +45,7 @@ from papers.retrieval_sets import dense_hits, read_collection
 from papers.sts import sts_spearman
 from pellucid import StaticEmbedder
 from pellucid.corpus import read_texts
-from pellucid.embeddings import unit_rows
+from pellucid.embeddings import l2_normalize
 from pellucid.evaluation.tasks import find_tasks, read_sts, read_table
 from pellucid.folder import locate
 from pellucid.static import add_words, fit_spelling
@@ -97,7 +97,7 @@ class Words(NamedTuple):
     def judged(self, every: Sequence[str], embed: Embed, near: Embed | None = None, first: int = _FIRST) -> Judged:
         """Judge the vectors that `embed` gives the words, beside those that `near` gives `every` known one."""
         number = {word: place for place, word in enumerate(every)}
-        cosines = unit_rows(embed(self.words)) @ unit_rows((near or embed)(every)).T
+        cosines = l2_normalize(embed(self.words)) @ l2_normalize((near or embed)(every)).T
         read = cosines.any(axis=1)
         sets = np.array([[number[word] for word in five] for five in self.near])
         for place, word in enumerate(self.words):  # the word itself is no neighbour
@@ -125,13 +125,13 @@ def measures(
     """Return measures of words and the vectors [words, d] that the teacher alone gives them in the model's space."""
     every = model.vocabulary.words
     pieces = [[piece.removeprefix("##") for piece in teacher.tokenizer.tokenize(word)] for word in words]
-    own = unit_rows(teacher.encode(list(words)))
-    parts = unit_rows(np.array([teacher.encode(cut).mean(axis=0) for cut in pieces]))
-    cosines = unit_rows(vectors) @ unit_rows(model.word_vectors(np.arange(len(every)))).T
+    own = l2_normalize(teacher.encode(list(words)))
+    parts = l2_normalize(np.array([teacher.encode(cut).mean(axis=0) for cut in pieces]))
+    cosines = l2_normalize(vectors) @ l2_normalize(model.word_vectors(np.arange(len(every)))).T
     near = np.argsort(-cosines, axis=1)[:, :_NEAR]
     overlap = [np.mean([_alike(word, every[n]) for n in row]) for word, row in zip(words, near.tolist())]
     read = np.stack([teacher.encode([form.format(word) for word in words]) for form in _TEMPLATES])
-    read = unit_rows((read - read.mean(axis=1, keepdims=True)).reshape(-1, read.shape[2])).reshape(read.shape)
+    read = l2_normalize((read - read.mean(axis=1, keepdims=True)).reshape(-1, read.shape[2])).reshape(read.shape)
     consistent = np.mean([(a * b).sum(axis=1) for n, a in enumerate(read) for b in read[:n]], axis=0)
     ordered = np.take_along_axis(cosines, near, axis=1)
     found = {
@@ -143,7 +143,9 @@ def measures(
         "the same, less that of the tenth": ordered[:, 0] - ordered[:, -1],
         "unlike the mean of its pieces": -(own * parts).sum(axis=1),
         "the same in four templates": consistent,
-        "cosine to the vector by spelling": (unit_rows(vectors) * unit_rows(spelled.encode(list(words)))).sum(axis=1),
+        "cosine to the vector by spelling": (l2_normalize(vectors) * l2_normalize(spelled.encode(list(words)))).sum(
+            axis=1
+        ),
     }
     return [Measure(name, np.asarray(values, np.float64)) for name, values in found.items()]
 

@@ -24,7 +24,7 @@ from pellucid.errors import CorpusError, InputError
 from pellucid.files.lines import read_lines
 from pellucid.static.bags import count_rows
 from pellucid.static.embedder import StaticEmbedder, static_model
-from pellucid.text import shown_word
+from pellucid.text import display_form
 from pellucid.views.figure import Canvas, short_name
 from pellucid.views.parts import AnyPart, Heading, Note, TablePart, counted, numbers, signed
 from pellucid.views.report import Report
@@ -333,7 +333,7 @@ def _by_tag(
     largest = max(float(values.mean()) for values in lengths.values()) or 1.0
     found = [
         TagNorm(tag, len(keys), mean := float(lengths[tag].mean()), float(lengths[tag].std()), mean / largest,
-                tuple(map(shown_word, keys[:_EXAMPLES])))
+                tuple(map(display_form, keys[:_EXAMPLES])))
         for tag, keys in kept.items()
     ]  # fmt: skip
     return tuple(sorted(found, key=lambda t: -t.mean)), len(frequent) - sum(map(len, kept.values()))
@@ -366,7 +366,7 @@ def norms_by_rank(
     if len(rows) < _LEAST:
         raise InputError(f"{len(rows)} words are left to compare; at least {_LEAST} are needed. Give more text")
     norms = _norms(model, rows)
-    names = [shown_word(model.vocabulary.words[row]) for row in rows.tolist()]
+    names = [display_form(model.vocabulary.words[row]) for row in rows.tolist()]
     chosen = np.unique(np.geomspace(1, len(rows), _POINTS).astype(np.int64)) - 1  # evenly on a logarithmic axis
     points = tuple(RankedWord(names[n], n + 1, float(norms[n])) for n in chosen.tolist())
     ranked_by = "vocabulary" if texts is None else "texts"

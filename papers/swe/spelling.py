@@ -52,11 +52,11 @@ from papers.sts import sts_spearman
 from pellucid import StaticEmbedder
 from pellucid.base import Vectors
 from pellucid.corpus import read_texts
-from pellucid.embeddings import unit_rows
+from pellucid.embeddings import l2_normalize
 from pellucid.evaluation.tasks import find_tasks, read_sts, read_table
 from pellucid.static import fit_spelling, spelling
 from pellucid.static.spelling import Speller, ngram_weights
-from pellucid.text import NOTED, PrefixRule, part_known, split_words
+from pellucid.text import PARTIAL_WORD_THRESHOLD, PrefixRule, part_known, split_words
 
 _RETRIEVAL = ("cranfield", "cisi", "npl", "SciFact")
 _BUCKETS = (1 << 15, 1 << 17, 1 << 20)  # of the ridge regressions
@@ -132,7 +132,7 @@ def compare(model: StaticEmbedder, count: int, among: set[str] | None) -> Iterat
     words, vectors = model.vocabulary.words, _vectors(model)
     out, rest = held_out(words, count, among)
     unknown, kept = [words[row] for row in out.tolist()], [words[row] for row in rest.tolist()]
-    table, truth = unit_rows(vectors[rest]), unit_rows(vectors[out])
+    table, truth = l2_normalize(vectors[rest]), l2_normalize(vectors[out])
     vocabulary = model.vocabulary.with_words(kept)
     known = {word.lower(): number for number, word in enumerate(kept)}
     speller = Speller(vocabulary, lambda rows: vectors[rest[rows]], ngram_weights(kept, vectors[rest]))
@@ -143,7 +143,7 @@ def compare(model: StaticEmbedder, count: int, among: set[str] | None) -> Iterat
         return np.array([table[several].sum(axis=0) if several else np.zeros(table.shape[1]) for several in rows])
 
     def row(way: str, predicted: npt.NDArray[Any]) -> tuple[str, float, float]:
-        cosines = (unit_rows(predicted) * truth).sum(axis=1)
+        cosines = (l2_normalize(predicted) * truth).sum(axis=1)
         return way, float(cosines.mean()), float(cosines[compounds].mean())
 
     yield f"({len(unknown):,} words, {compounds.sum():,} compounds)", np.nan, np.nan
@@ -156,7 +156,7 @@ def compare(model: StaticEmbedder, count: int, among: set[str] | None) -> Iterat
     for neighbours, strength in _TRIED:
         with patch.multiple(spelling, NEIGHBOURS=neighbours, RIDGE=strength):
             yield row(f"spelling, {neighbours} neighbours, ridge {strength:g}", speller.predict(lower).sums)
-    parts = unit_rows(split)
+    parts = l2_normalize(split)
     yield row("spelling and, by 0.1, the fewest known words", own + 0.1 * parts)
     for buckets in _BUCKETS:
         yield row(f"ridge, {buckets:,} buckets", also := ridge(kept, table, unknown, buckets))
@@ -180,7 +180,7 @@ class _HeldOut(NamedTuple):
 
     def cosines(self, rows: npt.NDArray[np.int64]) -> npt.NDArray[Any]:
         """Return the cosine of each word to the row in its place, which is none of -1."""
-        return np.asarray((unit_rows(self.rest.word_vectors(rows)) * unit_rows(self.truth)).sum(axis=1))
+        return np.asarray((l2_normalize(self.rest.word_vectors(rows)) * l2_normalize(self.truth)).sum(axis=1))
 
 
 def hold_out(model: StaticEmbedder, data: Path, count: int) -> _HeldOut:
@@ -193,7 +193,7 @@ def hold_out(model: StaticEmbedder, data: Path, count: int) -> _HeldOut:
     some = islice(read_texts(data / "raw_english" / "open_licence.txt.xz"), 0, None, 3)
     texts = [text for text in some if not unknown.isdisjoint(word.text.lower() for word in split_words(text))]
     every = [words[row] for row in out.tolist()]
-    return _HeldOut(every, _vectors(model)[out], cut(model, rest), texts, unit_rows(model.encode(texts)))
+    return _HeldOut(every, _vectors(model)[out], cut(model, rest), texts, l2_normalize(model.encode(texts)))
 
 
 def prefix_rules(model: StaticEmbedder, held: _HeldOut, data: Path) -> Iterator[tuple[str, list[float]]]:
@@ -203,7 +203,7 @@ def prefix_rules(model: StaticEmbedder, held: _HeldOut, data: Path) -> Iterator[
     claims = read_collection(next(task for task in find_tasks(data) if task.name == "SciFact"), "train")
 
     def use(rest: StaticEmbedder, whole: StaticEmbedder) -> list[float]:
-        cosines = (unit_rows(rest.encode(held.texts)) * held.embeddings).sum(axis=1)
+        cosines = (l2_normalize(rest.encode(held.texts)) * held.embeddings).sum(axis=1)
         found = dense_score((whole.encode(claims.queries), whole.encode(claims.documents)), claims)
         return [float(cosines.mean()), found]
 
@@ -218,7 +218,7 @@ def prefix_rules(model: StaticEmbedder, held: _HeldOut, data: Path) -> Iterator[
         assert rest._speller is not None
         vectors, parts = rest._speller.spell([word.lower() for word in held.words])
         read = parts[:, 0] >= 0
-        cosine = (unit_rows(vectors) * unit_rows(held.truth)).sum(axis=1)[read].mean()
+        cosine = (l2_normalize(vectors) * l2_normalize(held.truth)).sum(axis=1)[read].mean()
         yield f"spelling, {_shown(rule)}", [float(read.mean()), float(cosine), *use(rest, whole)]
 
 
@@ -293,8 +293,8 @@ def noted(model: StaticEmbedder, data: Path) -> Iterator[tuple[str, list[float]]
             others = [(word, vocabulary.row(word)) for word in words if not vocabulary.has_row(word)]
             parts.append([part_known(word.lower(), vocabulary.words[row]) for word, row in others if row >= 0])
         every = list(chain(*parts))
-        named = sum(part <= NOTED for part in every)
-        with_note = sum(min(several, default=1.0) <= NOTED for several in parts)
+        named = sum(part <= PARTIAL_WORD_THRESHOLD for part in every)
+        with_note = sum(min(several, default=1.0) <= PARTIAL_WORD_THRESHOLD for several in parts)
         yield name, [len(every) / count, named / len(every), with_note / len(texts)]
 
 

@@ -108,7 +108,7 @@ class Trials:
         stretch_of = np.searchsorted(EDGES, np.arange(EDGES[-1]), side="right") - 1
         with WorkFolder(self.work_dir / "places") as work:
             digest = hashlib.sha256("\n".join([*words, *texts]).encode()).hexdigest()
-            work.claim({"text": digest, "edges": EDGES})
+            work.bind_settings({"text": digest, "edges": EDGES})
             width = self.teacher.get_embedding_dimension()
             state = work.load("sums") if "sums" in work else {}
             sums = np.array(state.get("sums", np.zeros((len(EDGES) - 1, len(words), width), np.float32)))

@@ -119,14 +119,14 @@ def words(data: Path) -> None:
 
 def prune(data: Path) -> None:
     """Prune to the messages of a bank's customers and measure on messages that were not given."""
-    from pellucid.embeddings import unit_rows
+    from pellucid.embeddings import l2_normalize
     from pellucid.static import prune as make
 
     train, test = (banking(data, name) for name in ("train", "test"))
     model = static_en()
     for min_count in (1, 2, 5):
         made = make(model, train, min_count=min_count)
-        old, new = (unit_rows(one.encode(test)) for one in (model, made))
+        old, new = (l2_normalize(one.encode(test)) for one in (model, made))
         cosine = float((old * new).sum(axis=1).mean())
         print(made.report.to_text())
         print(f"min_count {min_count}: mean cosine on {len(test):,} other messages {cosine:.4f}")

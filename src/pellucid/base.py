@@ -1,7 +1,7 @@
 """The contract of every family: sentence-transformers' names, `explain`, edits, opening and saving.
 
 A family implements `_encode` (texts and their role in, one row each out), reads and writes its own files, and overrides
-`_ask` where it can explain more than products of coordinates. What is written against `Embedder` then works for it.
+`_analyze` where it can explain more than products of coordinates. What is written against `Embedder` then works for it.
 What the arguments of `encode` do to the rows is in `embeddings.py`.
 """
 
@@ -20,19 +20,19 @@ import numpy.typing as npt
 
 from pellucid.dimensions import Dimension, Dimensions, merging, removal, renaming, scaling, selection
 from pellucid.embeddings import (
-    NO_TEXT,
+    MISSING_TEXT,
     PLAIN,
     EncodeOptions,
     Role,
-    as_rows,
     check_texts,
-    checked_role,
-    explained_texts,
-    in_the_form_of,
     is_arrow,
     iterate_texts,
-    stacked,
-    unit_rows,
+    l2_normalize,
+    match_container,
+    to_2d_array,
+    validate_role,
+    validate_texts,
+    vstack,
 )
 from pellucid.errors import InputError, ModelFolderError
 from pellucid.folder import check_family, locate, saving
@@ -95,7 +95,7 @@ class Embedder(ABC):
     def get_embedding_dimension(self) -> int:
         """Return the number of dimensions of an embedding."""
 
-    def ask(self, text: str, role: Role = None) -> Query:
+    def analyze(self, text: str, role: Role = None) -> Query:
         """Read a text once: its vector, how much of it is known, and the terms of its similarity to any other.
 
         Args:
@@ -105,9 +105,9 @@ class Embedder(ABC):
         Raises:
             InputError: `text` is not a string, or the role is unknown.
         """
-        return self._ask(*explained_texts(text, role1=role))[0]
+        return self._analyze(*validate_texts(text, role1=role))[0]
 
-    def _ask(self, texts: list[str], roles: list[Role]) -> Sequence[Query]:
+    def _analyze(self, texts: list[str], roles: list[Role]) -> Sequence[Query]:
         """Read one or two checked texts; a family that knows more than products of coordinates overrides it."""
         rows = cache(lambda: self._encode_each(texts, roles))
 
@@ -116,7 +116,7 @@ class Embedder(ABC):
 
         return [Query(self, *of, vector=partial(row, number)) for number, of in enumerate(zip(texts, roles))]
 
-    def explain(self, text1: str, text2: str = NO_TEXT, *, role1: Role = None, role2: Role = None) -> Explanation:
+    def explain(self, text1: str, text2: str = MISSING_TEXT, *, role1: Role = None, role2: Role = None) -> Explanation:
         """Take the similarity of two texts apart, or one text's embedding where no `text2` is given.
 
         The class says what a row is. For one text, rows are the parts of the embedding's squared length.
@@ -156,19 +156,21 @@ class Embedder(ABC):
 
     def _words_read(self, text: str, role: Role) -> list[Span]:
         """Return where the words of a text stand that the model knows."""
-        unknown = set(self._known([text], role)[0][1])
+        unknown = set(self._coverage([text], role)[0][1])
         return [span for word in split_words(text) if (span := (word.start, word.end)) not in unknown]
 
-    def _explain_texts(self, text1: str, text2: str = NO_TEXT, role1: Role = None, role2: Role = None) -> Explanation:
+    def _explain_texts(
+        self, text1: str, text2: str = MISSING_TEXT, role1: Role = None, role2: Role = None
+    ) -> Explanation:
         """Return what `explain` does; of an encoder without reasons at hand one row."""
-        return self._explain_queries(*self._ask(*explained_texts(text1, text2, role1, role2)))
+        return self._explain_queries(*self._analyze(*validate_texts(text1, text2, role1, role2)))
 
     def _explain_queries(self, first: Query, *second: Query) -> Explanation:
         """Return the explanation of one text, or of two, that were read before."""
         from pellucid.explanation import Explanation
 
         terms = first.terms(*second)
-        coverage, unknown = zip(*(query.known for query in (first, *second)))
+        coverage, unknown = zip(*(query.coverage_and_gaps for query in (first, *second)))
         score = float(terms.values.sum()) if terms.score is None else terms.score
         texts = first.text, second[0].text if second else None
         return Explanation.from_terms(
@@ -280,7 +282,7 @@ class Embedder(ABC):
         plain = options == PLAIN
         texts = [inputs] if isinstance(inputs, str) else self._read_texts(inputs) if plain else check_texts(inputs)
         if not plain:
-            texts, role = self._asked(texts, options)
+            texts, role = self._resolve_role_and_prompt(texts, options)
         bar = bool(options.show_progress_bar) and not single
         rows = self._encode(self._in_form(texts), role, batch_size=options.batch_size, show_progress_bar=bar)
         if not plain:
@@ -301,7 +303,7 @@ class Embedder(ABC):
         """Return texts as `_encode` takes them, a list of checked strings."""
         return check_texts(inputs)
 
-    def _asked(self, texts: list[str], options: EncodeOptions) -> tuple[list[str], Role]:
+    def _resolve_role_and_prompt(self, texts: list[str], options: EncodeOptions) -> tuple[list[str], Role]:
         """Check the options against this model; return the texts with their prompt, and their role."""
         options.check()
         if options.device is not None and not self._computes_on(options.device):
@@ -316,7 +318,7 @@ class Embedder(ABC):
             )
         if options.prompt is not None:
             return self._prompted(texts, options.prompt)
-        return texts, checked_role(options.prompt_name)
+        return texts, validate_role(options.prompt_name)
 
     def _prompted(self, texts: list[str], prompt: str) -> tuple[list[str], Role]:
         """Return texts with `prompt` before them, and a role in which the model adds no prompt of its own."""
@@ -344,7 +346,7 @@ class Embedder(ABC):
         if block_size < 1:
             raise InputError(f"block_size is {block_size}; it must be at least 1")
         read = (text.as_py() for text in texts) if is_arrow(texts) else items
-        return self._encode_blocks(read, checked_role(role), block_size, show_progress_bar)
+        return self._encode_blocks(read, validate_role(role), block_size, show_progress_bar)
 
     def _encode_blocks(self, texts: Iterator[str], role: Role, size: int, show_progress_bar: bool) -> Iterator[Any]:
         done = 0
@@ -360,7 +362,7 @@ class Embedder(ABC):
             forms = self._in_form(texts)
             return self._encode(forms, roles[0], batch_size=PLAIN.batch_size, show_progress_bar=False)
         rows = [self._encode_each([text], [role]) for text, role in zip(texts, roles, strict=True)]
-        return stacked(rows)
+        return vstack(rows)
 
     def _in_form(self, texts: Any) -> Any:
         """Return checked texts as `_encode` takes them: equivalent strings are one text for every model."""
@@ -466,7 +468,7 @@ class Embedder(ABC):
         first, second = self._units_of_both(embeddings1, embeddings2)
         product = first @ second.T
         cosines = np.asarray(product.todense() if hasattr(product, "todense") else product, dtype=np.float32)
-        return in_the_form_of((embeddings1, embeddings2), cosines)
+        return match_container((embeddings1, embeddings2), cosines)
 
     def similarity_pairwise(self, embeddings1: Any, embeddings2: Any) -> Any:
         """Return the cosine of each row of `embeddings1` to the same row of `embeddings2`.
@@ -482,7 +484,7 @@ class Embedder(ABC):
             raise InputError(f"similarity_pairwise needs equally many rows, got {first.shape[0]} and {second.shape[0]}")
         product = first.multiply(second) if hasattr(first, "multiply") else first * second
         cosines = np.asarray(product.sum(axis=1), dtype=np.float32).ravel()
-        return in_the_form_of((embeddings1, embeddings2), cosines)
+        return match_container((embeddings1, embeddings2), cosines)
 
     def _units_of_both(self, embeddings1: Any, embeddings2: Any) -> tuple[Any, Any]:
         """Return the rows of two arguments at length 1, which must be of one model."""
@@ -504,7 +506,7 @@ class Embedder(ABC):
             "active_dims": the mean number of dimensions of a row that are not zero; "sparsity_ratio": the share of all
             values that are zero.
         """
-        rows = as_rows(embeddings)
+        rows = to_2d_array(embeddings)
         count = rows.count_nonzero() if hasattr(rows, "tocsr") else np.count_nonzero(rows)
         if 0 in rows.shape:
             return {"active_dims": 0.0, "sparsity_ratio": 1.0}
@@ -513,7 +515,7 @@ class Embedder(ABC):
 
     def _units(self, embeddings: Any) -> Any:
         """Return embeddings of this model so that the product of two rows is their similarity."""
-        return unit_rows(embeddings)
+        return l2_normalize(embeddings)
 
     def coverage(self, texts: str | Iterable[str], *, role: Role = None) -> Any:
         """Return how much of each text the model knows.
@@ -534,14 +536,14 @@ class Embedder(ABC):
             InputError: an item is not a string, or the role is unknown.
         """
         checked = check_texts([texts] if isinstance(texts, str) else texts)
-        shares = self._shares(checked, checked_role(role))
+        shares = self._known_fraction(checked, validate_role(role))
         return shares[0] if isinstance(texts, str) else shares
 
-    def _shares(self, texts: list[str], role: Role) -> Vectors:
+    def _known_fraction(self, texts: list[str], role: Role) -> Vectors:
         """Return the coverage of checked texts."""
-        return np.array([known.share for known, _ in self._known(texts, role)], np.float32)
+        return np.array([known.share for known, _ in self._coverage(texts, role)], np.float32)
 
-    def _known(self, texts: list[str], role: Role = None) -> list[tuple[Coverage, tuple[Span, ...]]]:
+    def _coverage(self, texts: list[str], role: Role = None) -> list[tuple[Coverage, tuple[Span, ...]]]:
         """Return for each text its coverage and the spans that are not known; here, all is known."""
         return [words_before(text, len(text)) for text in texts]
 
@@ -553,12 +555,12 @@ class Embedder(ABC):
         """
         if top_k < 1:
             raise InputError(f"top_k is {top_k}; it must be at least 1")
-        explained_texts(text)
-        known = self._known([text])[0][0]
+        validate_texts(text)
+        known = self._coverage([text])[0][0]
         strongest = self._strongest(text, top_k)
         if not (known.known and known.is_low):
             return strongest
-        return f"{strongest} (only {known.said} known)"
+        return f"{strongest} (only {known.summary} known)"
 
     def _strongest(self, text: str, top_k: int) -> str:
         """Return what `text` is mostly about."""

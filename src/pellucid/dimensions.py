@@ -32,7 +32,7 @@ _MAX_BYTES = 1 << 30
 _BETWEEN = " | "
 _FORMULA = re.compile("'*[=+\\-@\uff1d\uff0b\uff0d\uff20\t\r\n]")
 _MOST_MIXED = 1e18  # what saved models may hold
-MOST_SCALE = 1e6
+MAX_SCALE = 1e6
 """The largest factor of a dimension: the squares of what it gives stay far from the end of float32."""
 
 
@@ -224,7 +224,7 @@ def scaling(dimensions: Dimensions, factors: Mapping[Which, float]) -> Edit:
     """Return the edit that multiplies coordinates."""
     diagonal = np.ones(len(dimensions))
     for number, factor in _by_number(dimensions, factors).items():
-        if not isinstance(factor, (int, float, np.number)) or not 0 <= factor <= MOST_SCALE:
+        if not isinstance(factor, (int, float, np.number)) or not 0 <= factor <= MAX_SCALE:
             raise InputError(
                 f"the factor of {dimensions.names[number]!r:.80} is {factor!r:.60}; it must be between 0 and a million"
             )
@@ -395,6 +395,6 @@ def _parsed(row: list[str], count: int, place: str) -> tuple[int, str, float]:
         scale = float(row[2])
     except ValueError:
         scale = math.nan
-    if not 0 <= scale <= MOST_SCALE:  # nor NaN
+    if not 0 <= scale <= MAX_SCALE:  # nor NaN
         raise ModelFolderError(f"{place}: the scale is {row[2]!r:.40}; it must be a number between 0 and a million")
     return int(row[0]), _from_cell(row[1]), scale

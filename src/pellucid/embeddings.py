@@ -79,11 +79,11 @@ class EncodeOptions(NamedTuple):
                 given = getattr(self, name)
                 raise InputError(f"{name} is {given}, and this model's embeddings are dense; leave it out")
         if self.max_active_dims is not None:
-            rows = strongest(rows, self.max_active_dims)
+            rows = top_k_per_row(rows, self.max_active_dims)
         if self.truncate_dim is not None:
             rows = rows[:, : self.truncate_dim]
         if self.normalize_embeddings:
-            rows = unit_rows(rows)
+            rows = l2_normalize(rows)
         if self.precision not in (None, "float32"):
             rows = quantized(rows, str(self.precision))
         sparse = self.convert_to_sparse_tensor  # given, it asks for tensors: one, unless a list is asked for
@@ -99,7 +99,7 @@ class EncodeOptions(NamedTuple):
 PLAIN = EncodeOptions()
 
 
-def checked_role(role: Any) -> Role:
+def validate_role(role: Any) -> Role:
     """Return `role` after checking it."""
     if role not in (None, *ROLES):
         raise InputError(f"role is {role!r:.40}; it must be 'query', 'document' or None")
@@ -207,21 +207,21 @@ class _NoText:
         return "(no text)"
 
 
-NO_TEXT: Any = _NoText()
+MISSING_TEXT: Any = _NoText()
 
 
-def explained_texts(
-    text1: str, text2: str = NO_TEXT, role1: Role = None, role2: Role = None
+def validate_texts(
+    text1: str, text2: str = MISSING_TEXT, role1: Role = None, role2: Role = None
 ) -> tuple[list[str], list[Role]]:
     """Return the one or two checked texts of `explain`, and as many roles."""
-    texts = [text1] if text2 is NO_TEXT else [text1, text2]
+    texts = [text1] if text2 is MISSING_TEXT else [text1, text2]
     for text in texts:
         if type(text) is not str:
             refuse_tables(text)
         if not isinstance(text, str):
             raise InputError(f"explain takes texts, got {type(text).__name__} ({text!r:.40}); pass a str")
-    roles = [checked_role(role) for role in (role1, role2)]
-    if text2 is NO_TEXT and role2 is not None:
+    roles = [validate_role(role) for role in (role1, role2)]
+    if text2 is MISSING_TEXT and role2 is not None:
         raise InputError(f"role2 is {role2!r}, and there is no second text; give role1 for the first")
     return texts, roles[: len(texts)]
 
@@ -255,7 +255,7 @@ def quantized(rows: Any, precision: str) -> npt.NDArray[Any]:
     return levels.astype(np.uint8) if precision == "uint8" else (levels - 128).astype(np.int8)
 
 
-def strongest(rows: Any, count: int) -> Any:
+def top_k_per_row(rows: Any, count: int) -> Any:
     """Return CSR rows with the `count` largest values of each, by amount, as `select_max_active_dims` keeps them."""
     row_of = np.repeat(np.arange(rows.shape[0]), np.diff(rows.indptr))
     order = np.lexsort((-np.abs(rows.data), row_of))
@@ -277,7 +277,7 @@ def as_tensor(rows: Any, device: Any) -> Any:
     return tensor.to(device).coalesce()
 
 
-def as_rows(embeddings: Any) -> Any:
+def to_2d_array(embeddings: Any) -> Any:
     """Return embeddings in any form `encode` gives (array, CSR, tensor, list of these) as a 2-d array or CSR matrix."""
     if isinstance(embeddings, list | tuple) and embeddings and hasattr(embeddings[0], "detach"):
         import torch
@@ -297,7 +297,7 @@ def as_rows(embeddings: Any) -> Any:
     return np.atleast_2d(array)
 
 
-def in_the_form_of(given: tuple[Any, ...], array: npt.NDArray[Any]) -> Any:
+def match_container(given: tuple[Any, ...], array: npt.NDArray[Any]) -> Any:
     """Return an array as a tensor, on the same device, where one of `given` is a tensor or a list of them."""
     for embeddings in given:
         first = embeddings[0] if isinstance(embeddings, list | tuple) and embeddings else embeddings
@@ -315,9 +315,9 @@ def _csr(tensor: Any) -> Any:
     return sparse.csr_matrix((tensor.values().numpy(), (places[0], places[1])), shape=shape)
 
 
-def unit_rows(embeddings: Any, dtype: Any = np.float32) -> Any:
+def l2_normalize(embeddings: Any, dtype: Any = np.float32) -> Any:
     """Return `embeddings` as 2-d with rows of length 1; zero rows stay zero. A dense array becomes one of `dtype`."""
-    rows = as_rows(embeddings)
+    rows = to_2d_array(embeddings)
     if hasattr(rows, "tocsr"):
         lengths = np.sqrt(np.asarray(rows.multiply(rows).sum(axis=1))).ravel()
         scale = np.divide(1.0, lengths, out=np.zeros_like(lengths), where=lengths > 0)
@@ -327,7 +327,7 @@ def unit_rows(embeddings: Any, dtype: Any = np.float32) -> Any:
     return np.divide(array, lengths, out=np.zeros_like(array), where=lengths > 0)
 
 
-def stacked(blocks: list[Any]) -> Any:
+def vstack(blocks: list[Any]) -> Any:
     """Put blocks of rows, dense or CSR, below each other."""
     if not hasattr(blocks[0], "tocsr"):
         return np.concatenate(blocks)

@@ -136,18 +136,18 @@ def warn(message: str) -> None:
 
 def check_numbers(
     settings: Any, *names: str, least: float = -math.inf, above: float = -math.inf, below: float = math.inf,
-    whole: bool = False, optional: bool = False,
+    integer: bool = False, optional: bool = False,
 ) -> None:  # fmt: skip
     """Check attributes of `settings`: finite numbers from `least` up, between `above` and `below`."""
     for name in names:
         value = getattr(settings, name)
         if value is None and optional:
             continue
-        known = not isinstance(value, bool) and isinstance(value, Integral if whole else Real)
+        known = not isinstance(value, bool) and isinstance(value, Integral if integer else Real)
         if not (known and abs(value) <= sys.float_info.max and value >= least and above < value < below):
             ends = {"at least": least, "above": above, "below": below}
             limits = " and ".join(f"{end} {number:g}" for end, number in ends.items() if math.isfinite(number))
-            wanted = f"{'a whole number, ' * whole}{limits or 'finite'}{', or None' * optional}"
+            wanted = f"{'a whole number, ' * integer}{limits or 'finite'}{', or None' * optional}"
             raise InputError(f"{name} is {value!r:.40}; it must be {wanted}")
 
 

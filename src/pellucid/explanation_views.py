@@ -414,7 +414,7 @@ class ExplanationViews(Shown):
         sums = every[number - 1]
         words = list(dict.fromkeys(text[start:end] for start, end in spans))
         notes = ["not in the vocabulary: " + listed(words)] if words else []
-        if self.coverage and (read := self.coverage[number - 1].readings):
+        if self.coverage and (read := self.coverage[number - 1].interpretations):
             notes.append(f"only partly known: {listed(read, length=120)}")
         strongest = "" if self._has_phrases else strongest_words(text, sums)
         shown = outside(sums, spans) if self._has_phrases else sums
@@ -438,11 +438,11 @@ def coverage_warning(coverage: Coverage, text: str, unknown: Sequence[str] | Non
     that are read as others, these also if the model knows enough.
     """
     named = f" Unknown: {listed(unknown)}." if unknown else ""
-    read = "" if unknown is None else listed(coverage.readings, length=120)
+    read = "" if unknown is None else listed(coverage.interpretations, length=120)
     if not coverage.is_low:
         return f"Only partly known in {text}: {read}." if read else ""
     if not coverage.known:
         return f"Only 0 of {coverage.total:,} words of {text} known: the model can say nothing of it.{named}"
     rests = "it" if coverage.known == 1 else "them"
     named += f" Partly known: {read}." if read else ""
-    return f"Only {coverage.said} of {text} known: the score rests on {rests}.{named}"
+    return f"Only {coverage.summary} of {text} known: the score rests on {rests}.{named}"

@@ -24,7 +24,7 @@ import numpy.typing as npt
 from tokenizers import Tokenizer
 
 from pellucid.dimensions import Mixing
-from pellucid.embeddings import unit_rows
+from pellucid.embeddings import l2_normalize
 from pellucid.errors import InputError, ModelFolderError, PellucidError
 
 PROBES = (
@@ -43,7 +43,9 @@ _KEPT = 32  # coordinates of a probe that are written down, the largest
 _TOLERANCE = 2e-3  # of a coordinate of a row of length 1: other machines and batches round differently
 _SAME = 0.98  # cosine of the vectors that a model is known by; half precision and other machines stay above
 _BLOCK = 1 << 24  # bytes of an array that are copied at once where it does not lie in one piece
-_PASSING = set("architectures dtype torch_dtype transformers_version use_cache id2label label2id pellucid".split())
+IGNORED_SETTINGS = set(
+    "architectures dtype torch_dtype transformers_version use_cache id2label label2id pellucid".split()
+)
 # settings of transformers that say where a model comes from, or on which no vector depends
 
 
@@ -82,7 +84,7 @@ def check_same(what: str, now: Any, before: Any, way_out: str, error: type[Pellu
     )
 
 
-def claim_model(facts: dict[str, Any], model: Any, folder: Path) -> None:
+def record_model(facts: dict[str, Any], model: Any, folder: Path) -> None:
     """Note in the `facts` of a run which model it uses, after checking that it was begun with the same one."""
     found = fingerprint(model)
     way_out = "Give the one that it was begun with, or another folder"
@@ -147,7 +149,7 @@ class _Checksum:
             return
         self._mark("function", len(self.functions))
         rows = model.encode(list(PROBES))
-        rows = np.asarray(unit_rows(rows.toarray() if hasattr(rows, "toarray") else rows, np.float64), np.float32)
+        rows = np.asarray(l2_normalize(rows.toarray() if hasattr(rows, "toarray") else rows, np.float64), np.float32)
         best = np.argsort(-np.abs(rows), axis=1, kind="stable")[:, :_KEPT]
         largest = [[which.tolist(), np.round(row[which], 6).astype(float).tolist()] for row, which in zip(rows, best)]
         self.functions.append({"dimension": int(rows.shape[1]), "probes": largest})
@@ -222,7 +224,7 @@ class _Checksum:
 def _set(settings: Any) -> Any:
     """Return settings without those that are off or empty: only some versions write them."""
     if isinstance(settings, Mapping):
-        kept = {str(key): _set(value) for key, value in settings.items() if key not in _PASSING}
+        kept = {str(key): _set(value) for key, value in settings.items() if key not in IGNORED_SETTINGS}
         return {k: kept[k] for k in sorted(kept) if not k.startswith("_") and kept[k] not in (None, False, "", {}, [])}
     if isinstance(settings, (list, tuple)):
         return [_set(value) for value in settings]

@@ -54,7 +54,7 @@ _OUTSIDE: ContextVar[bool] = ContextVar("outside", default=False)
 
 
 @contextmanager
-def outside(allowed: bool) -> Iterator[None]:
+def allow_external(allowed: bool) -> Iterator[None]:
     """Allow that folders opened within lead out of themselves, or keep that allowed."""
     before = _OUTSIDE.set(allowed or _OUTSIDE.get())
     try:
@@ -68,7 +68,7 @@ def is_outside_allowed() -> bool:
     return _OUTSIDE.get()
 
 
-def named_place(folder: Path, name: str) -> str:
+def resolve_reference(folder: Path, name: str) -> str:
     """Return the place of a model that another model's folder names, after checking that it may be opened."""
     if name in bundled_models() or _OUTSIDE.get() or folder.parent.resolve() == _BUNDLED.resolve():
         return name
@@ -96,7 +96,7 @@ def check_adapter(folder: Path) -> None:
     config = read_json(path) if path.is_file() else {}
     base = config.get("base_model_name_or_path") if isinstance(config, dict) else None
     if isinstance(base, str):
-        named_place(folder, base)
+        resolve_reference(folder, base)
 
 
 def _leads_inside(path: Path, folder: Path) -> bool:
@@ -294,12 +294,12 @@ def check_family(folder: Path, family: str) -> dict[str, Any]:
         raise ModelFolderError(
             f"{folder} holds a model of family {ours.get('family')!r:.40}, not {family!r}. Use pellucid.load"
         )
-    check_regular(folder)
-    check_whole(folder, ours)
+    refuse_special_files(folder)
+    verify_checksums(folder, ours)
     return ours
 
 
-def check_whole(folder: Path, ours: Mapping[str, Any], *, most: float | None = None) -> None:
+def verify_checksums(folder: Path, ours: Mapping[str, Any], *, most: float | None = None) -> None:
     """Check that all recorded files are there, and their checksums where they have at most `most` bytes together."""
     recorded = _recorded(folder, ours)
     absent = next((name for name in recorded if not stat.S_ISREG(_kind(folder / name))), None)
@@ -317,7 +317,7 @@ def check_whole(folder: Path, ours: Mapping[str, Any], *, most: float | None = N
             )
 
 
-def check_regular(folder: Path) -> None:
+def refuse_special_files(folder: Path) -> None:
     """Check that a folder holds no pipe or device, which may block for ever, and no link that leads out of it."""
     left = _MOST_ENTRIES
     inside = [(folder, 0)]
@@ -408,7 +408,7 @@ def verify(name_or_path: str | os.PathLike[str]) -> list[FileState]:
     if not folder.is_dir():
         raise ModelFolderError(f"{folder} is a file; only the folder of a saved model has checksums")
     ours = read_config(folder)
-    check_regular(folder)
+    refuse_special_files(folder)
     recorded = _recorded(folder, ours)
     files = ours.get("files")
     own = {"config.json", *_EDITABLE, *map(str, files if isinstance(files, list) else ())}

@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pellucid.dimensions import MOST_SCALE, Dimensions, Edit, Mixing, mixed, read_dimensions, scaling
+from pellucid.dimensions import MAX_SCALE, Dimensions, Edit, Mixing, mixed, read_dimensions, scaling
 from pellucid.errors import ModelFolderError
 
-LARGEST = 1e18
+MAX_TABLE_VALUE = 1e18
 """Of a number in a table: its square is one in float32."""
 
 
@@ -89,7 +89,7 @@ def diagonal_scales(mixing: Any) -> list[float] | None:
     if entries.nnz != mixing.shape[0] or (entries.row != entries.col).any():
         return None
     values: list[float] = mixing.diagonal().tolist()
-    return values if 0 <= min(values) and max(values) <= MOST_SCALE else None
+    return values if 0 <= min(values) and max(values) <= MAX_SCALE else None
 
 
 def mixing_tensors(mixing: Any) -> dict[str, npt.NDArray[Any]]:
@@ -124,7 +124,7 @@ def read_mixing(tensors: Mapping[str, npt.NDArray[Any]], sources: int, columns: 
             if part.ndim != 1 or not ((part >= 0) & (part < count)).all():
                 raise ValueError("it names rows or columns out of range")
         found = Mixing.of(rows, targets, values, (sources, columns))
-        if not (np.abs(found.factors) <= LARGEST).all():
+        if not (np.abs(found.factors) <= MAX_TABLE_VALUE).all():
             raise ValueError("its values are NaN, infinite or no numbers")
         return found
     except (ValueError, TypeError) as error:

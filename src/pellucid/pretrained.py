@@ -14,13 +14,13 @@ from typing import Any
 from pellucid.base import Embedder
 from pellucid.errors import VERSION, InputError, ModelFolderError, require
 from pellucid.folder import (
+    allow_external,
     check_adapter,
-    check_regular,
     identify,
     local_folder,
     locate,
-    outside,
     read_config,
+    refuse_special_files,
     resolve_name,
 )
 from pellucid.untrusted import check_finite, check_modules, check_token_ids, loading
@@ -64,7 +64,7 @@ def load(model: Any, *, allow_outside: bool = False, fit: bool = False) -> Embed
     if not isinstance(model, (str, os.PathLike)):
         return _encoder(model, "words", fit=fit)
     model = resolve_name(model)
-    with outside(allow_outside):
+    with allow_external(allow_outside):
         if identify(model) == "sentence-transformers":
             kept = Path(model).absolute() / "reasons"
             return _encoder(open_sentence_transformer(model), kept if (kept / "config.json").is_file() else "words")
@@ -105,7 +105,7 @@ def open_sentence_transformer(name_or_path: str | os.PathLike[str]) -> Any:
     spec, folder = os.fspath(name_or_path), local_folder(name_or_path)
     with loading(spec):
         if folder is not None:
-            check_regular(folder)
+            refuse_special_files(folder)
             check_modules(folder)
             for place in (folder, *(path.parent for path in folder.glob("*/adapter_config.json"))):
                 check_adapter(place)

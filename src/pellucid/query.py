@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from pellucid.embeddings import Role, unit_rows
+from pellucid.embeddings import Role, l2_normalize
 from pellucid.forks import cached_property
 from pellucid.rows import DIMENSION, EMBEDDING, REMAINDER, Measurement, Row
 from pellucid.text import Coverage, Span
@@ -25,9 +25,9 @@ StoredVector = Any
 SpanFinder = Callable[[int], tuple[Span, ...]]
 """From the number of a dimension to where it stands in a text."""
 
-_WHOLE = "the whole vector (its dimensions have no names)"
-NO_MARKS: Floats = np.zeros(0)
-NO_SPANS: Integers = np.zeros((0, 2), np.int64)
+_WHOLE_VECTOR = "the whole vector (its dimensions have no names)"
+EMPTY_MARKS: Floats = np.zeros(0)
+EMPTY_SPANS: Integers = np.zeros((0, 2), np.int64)
 
 
 class Terms(NamedTuple):
@@ -35,8 +35,8 @@ class Terms(NamedTuple):
 
     values: Floats  # [n]; they add up to the score, but for the remainder of a family that is not exact
     row: Callable[[int], Row]  # number of a value -> its row, with a unique key; contribution and share are ignored
-    marks: Floats = NO_MARKS  # [m], contributions of spans of the second text, where several texts were asked about
-    spans: Integers = NO_SPANS  # [m, 2], start and end of each
+    marks: Floats = EMPTY_MARKS  # [m], contributions of spans of the second text, where several texts were asked about
+    spans: Integers = EMPTY_SPANS  # [m, 2], start and end of each
     score: float | None = None  # None for the sum of the values
     exact: bool = True  # whether these are all terms
     measurement: Measurement | None = None  # how the values were measured, where that is by leaving words out
@@ -54,7 +54,7 @@ def scaled_terms(terms: Terms, factor: float) -> Terms:
 
 
 REMAINDER_ROW = Row(REMAINDER, (REMAINDER,), 0.0, 0.0, key=(REMAINDER,), kind=REMAINDER)
-NO_TERMS = Terms(np.zeros(0), lambda number: Row("", (), 0.0, 0.0))
+EMPTY_TERMS = Terms(np.zeros(0), lambda number: Row("", (), 0.0, 0.0))
 
 
 class Query:
@@ -70,12 +70,13 @@ class Query:
         coordinates: Callable[[], Any] | None = None,
         *,
         vector: Callable[[], Any] | None = None,
-        known: Callable[[], tuple[Coverage, tuple[Span, ...]]] | None = None,
-        places: Callable[[], SpanFinder] | None = None,
+        coverage_and_gaps: Callable[[], tuple[Coverage, tuple[Span, ...]]] | None = None,
+        span_finder: Callable[[], SpanFinder] | None = None,
     ) -> None:
         """Take an `Embedder`, a checked text and role, and functions for what a family computes in its own way."""
         self.model, self.text, self.role = model, text, role
-        self._coordinates, self._vector, self._known, self._places = coordinates, vector, known, places
+        self._coordinates, self._vector = coordinates, vector
+        self._coverage_and_gaps, self._span_finder = coverage_and_gaps, span_finder
 
     def use_vector(self, vector: Any) -> Query:
         """Take the row that `encode` gave for the text, so that it is not encoded again, and return the query."""
@@ -103,21 +104,21 @@ class Query:
         """What `terms` multiplies: float64 [dimension] or CSR [1, dimension], of length 1."""
         if self._coordinates is not None:
             return self._coordinates()
-        row = unit_rows(self.vector, np.float64)
+        row = l2_normalize(self.vector, np.float64)
         return row.astype(np.float64) if hasattr(row, "tocsr") else row[0]
 
     @cached_property
-    def known(self) -> tuple[Coverage, tuple[Span, ...]]:
+    def coverage_and_gaps(self) -> tuple[Coverage, tuple[Span, ...]]:
         """How much of the text the model knows, and the spans that it does not."""
-        found: tuple[Coverage, tuple[Span, ...]] = (
-            self.model._known([self.text], self.role)[0] if self._known is None else self._known()
-        )
-        return found
+        if self._coverage_and_gaps is not None:
+            return self._coverage_and_gaps()
+        coverage: tuple[Coverage, tuple[Span, ...]] = self.model._coverage([self.text], self.role)[0]
+        return coverage
 
     @cached_property
     def span_finder(self) -> SpanFinder | None:
         """The function that finds a dimension in the text; None where the family has none."""
-        return None if self._places is None else self._places()
+        return None if self._span_finder is None else self._span_finder()
 
     def terms(self, other: Query | None = None) -> Terms:
         """Take the cosine to another text of the same model apart; None takes the text's own squared length apart."""
@@ -155,7 +156,7 @@ class Query:
 
             def product(number: int) -> Terms:
                 vector = stored[number]
-                return NO_TERMS if vector is None else Terms(np.array([whole @ vector]), _whole_row)
+                return EMPTY_TERMS if vector is None else Terms(np.array([whole @ vector]), _whole_row)
 
             return product
         own, values = _stored_coordinates(self.unit)
@@ -164,7 +165,7 @@ class Query:
         def products(number: int) -> Terms:
             vector = stored[number]
             if vector is None:
-                return NO_TERMS
+                return EMPTY_TERMS
             numbers, coordinates = _stored_coordinates(vector)
             shared, mine, other = np.intersect1d(own, numbers, return_indices=True)
 
@@ -178,7 +179,7 @@ class Query:
 
     def _document(self, text: str) -> Query:
         """Return a document as the model reads it."""
-        document: Query = self.model._ask([text], ["document"])[0]
+        document: Query = self.model._analyze([text], ["document"])[0]
         return document
 
     def _explained(self, document: Query, weight: float) -> Terms:
@@ -205,4 +206,4 @@ def _stored_coordinates(vector: StoredVector) -> tuple[Integers, npt.NDArray[np.
 
 
 def _whole_row(_: int) -> Row:
-    return Row(_WHOLE, (_WHOLE,), 0.0, 0.0, key=(_WHOLE,), kind=EMBEDDING)
+    return Row(_WHOLE_VECTOR, (_WHOLE_VECTOR,), 0.0, 0.0, key=(_WHOLE_VECTOR,), kind=EMBEDDING)

@@ -25,7 +25,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pellucid.base import Embedder
-from pellucid.embeddings import Role, explained_texts
+from pellucid.embeddings import Role, validate_texts
 from pellucid.errors import InputError
 from pellucid.grouping import phrase_text
 from pellucid.phrases import cut_into_phrases, words_of_text
@@ -319,7 +319,7 @@ def counterfactual(
     model: Embedder, text1: str, text2: str, *, below: float, role1: Role = None, role2: Role = None
 ) -> Counterfactual:
     """Return the fewest words of text 2 without which the cosine is below a threshold: `Embedder.counterfactual`."""
-    texts, roles = explained_texts(text1, text2, role1, role2)
+    texts, roles = validate_texts(text1, text2, role1, role2)
     fixed = model._encode_each([texts[0]], [roles[0]])
 
     def score(shortened: list[str]) -> Floats:

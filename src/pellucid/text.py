@@ -61,7 +61,7 @@ ENGLISH_STOP_WORDS = frozenset(
     why will with you your yours yourself yourselves""".split()
 )
 # English words of speech and dates that carry as little content.
-_SAYING_LITTLE = ENGLISH_STOP_WORDS | frozenset(
+GENERIC_WORDS = ENGLISH_STOP_WORDS | frozenset(
     """accessed also always another anything away back big came come could done else even ever every everything first
     get gets getting give glad goes going gone good got great guess happen happened hello help hey ill isn keep kind
     know let like little long lot made make makes many may maybe mean might much must need never new nice nothing okay
@@ -97,7 +97,7 @@ PART_SPELLED = 0.5
 About the mean cosine of its vector to the word's own, for words held out: 0.56 (`papers/swe/spelling.py --prefixes`).
 """
 
-NOTED = 2 / 3
+PARTIAL_WORD_THRESHOLD = 2 / 3
 """A word is named in notes with what it is read as if this part of it is known, or less.
 
 Above are mostly other forms of a word ("mappings" read as "mapping"), and names that lack their last sign.
@@ -186,7 +186,7 @@ class Coverage:
         for word, other, part in partly:
             count += 1
             parts += part  # one after the other, as `numpy.bincount` adds in the path for many texts
-            if part <= NOTED:
+            if part <= PARTIAL_WORD_THRESHOLD:
                 read_as.setdefault(lowercase(word), (word, other))
         return cls(known, total, count, (known - count + parts) / total if total else 1.0, tuple(read_as.values()))
 
@@ -196,13 +196,13 @@ class Coverage:
         return self.share < LOW_COVERAGE
 
     @property
-    def said(self) -> str:
+    def summary(self) -> str:
         """How much is known, for a sentence: "1 of 3 words", or "17% (1 of 3 words, 1 of them partly)"."""
         words = f"{self.known:,} of {self.total:,} words"
         return f"{self.share:.0%} ({words}, {self.partly:,} of them partly)" if self.partly else words
 
     @property
-    def readings(self) -> list[str]:
+    def interpretations(self) -> list[str]:
         """A phrase for each word of `read_as`: '"chatgpt" read as "chat"'."""
         return [f'"{word}" read as "{other}"' for word, other in self.read_as]
 
@@ -222,7 +222,7 @@ def words_before(text: str, end: int) -> tuple[Coverage, tuple[Span, ...]]:
 def content_words(text: str) -> set[str]:
     """Return the lower-case words that carry content: no (English) function words, dates, numbers or short words."""
     words = {lowercase(word) for word in _letters().findall(normalize(text).text)}
-    return {word for word in words - _SAYING_LITTLE if len(word) > 2 or unspaced_run.match(word)}
+    return {word for word in words - GENERIC_WORDS if len(word) > 2 or unspaced_run.match(word)}
 
 
 @cache
@@ -236,7 +236,7 @@ def is_phrase(word: str) -> bool:
     return JOINER in word and all(word.split(JOINER))
 
 
-def shown_word(word: str) -> str:
+def display_form(word: str) -> str:
     """Return a vocabulary's `word` as a person writes it: "new york" for "new▁york"."""
     return word.replace(JOINER, " ") if is_phrase(word) else word
 
@@ -395,7 +395,7 @@ class Vocabulary:
             form = normalize(word).text
             spelled = next(filter(self.has_row, (form, JOINER.join(form.split()))), None)
             if spelled is None:
-                near = get_close_matches(lowercase(form), map(shown_word, self.words), 1)
+                near = get_close_matches(lowercase(form), map(display_form, self.words), 1)
                 hint = f"; did you mean {near[0]!r}?" if near else ""
                 raise InputError(f"{word!r:.80} is not in the vocabulary{hint}")
             row = self.row(spelled)

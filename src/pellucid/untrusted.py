@@ -57,7 +57,7 @@ _JSON = (
 _INDEX = "model.safetensors.index.json"
 _COUNTED = re.compile("layer|expert|label|block|stage|depth")  # settings that say how often something is made
 _LEAST_COUNT = 1000  # that such a setting may be, whatever the number of tensors
-_SPARE = 1 << 27  # numbers a model may hold beside its weights, such as masks
+EXTRA_PARAMS = 1 << 27  # numbers a model may hold beside its weights, such as masks
 _GROUP = re.compile(r"\((?:\?(?:[imsx-]*:|[=!]|<[=!]|[imsx-]+\)))?")
 _QUANTIFIER = re.compile(r"[*+?]|\{\d*(?:,\d*)?\}")
 
@@ -133,7 +133,7 @@ def _check_part(part: dict[str, Any], place: str, kinds: list[str], path: Path, 
     if any(len(value) > _LONGEST_TEXT for value in (*part.values(), *pattern.values()) if isinstance(value, str)):
         raise ModelFolderError(f"{path}: {place} {kind} holds a string of more than {_LONGEST_TEXT:,} characters")
     regex = pattern.get("Regex")
-    if regexes and isinstance(regex, str) and not tame(regex):
+    if regexes and isinstance(regex, str) and not is_safe_regex(regex):
         raise ModelFolderError(f"{path}: {place} has a regular expression that may take endless time: {regex!r:.80}")
 
 
@@ -161,7 +161,7 @@ def _growth(part: dict[str, Any]) -> float:
     return max(1.0, len(str(content)) / len(matched)) if isinstance(matched, str) and matched else math.inf
 
 
-def tame(pattern: str) -> bool:
+def is_safe_regex(pattern: str) -> bool:
     """Whether a regular expression cannot take exponential time: no repeated group holds a repetition or a choice."""
     groups, inside, place = [False], 0, 0
     while place < len(pattern):
@@ -302,7 +302,7 @@ def check_size(loader: Any, config: Any, folder: Path) -> None:
     with torch.device("meta"):
         model = loader.from_config(config, trust_remote_code=False)
     claimed = sum(tensor.numel() for tensor in chain(model.parameters(), model.buffers()))
-    if claimed > 4 * held + _SPARE:
+    if claimed > 4 * held + EXTRA_PARAMS:
         raise ModelFolderError(
             f"{folder / 'config.json'} describes a model of {claimed:,} numbers, and the safetensors files beside it "
             f"hold {held:,}"

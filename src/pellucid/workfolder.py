@@ -94,7 +94,7 @@ class WorkFolder:
             f"delete {self.path}, or give another folder"
         )
 
-    def claim(self, asked: Mapping[str, Any]) -> None:
+    def bind_settings(self, asked: Mapping[str, Any]) -> None:
         """Record the arguments that the outcome depends on, as JSON; from the first commit on they must stay."""
         asked, earlier = json.loads(json.dumps(asked)), self._state["asked"]
         if earlier is not None and earlier != asked:
@@ -197,10 +197,10 @@ class WorkFolder:
         """Return the path of what was saved under `name`."""
         entry = self._state["files"][name]
         path = Path(self.path, entry["file"])
-        self.prove(path, entry["checksum"])
+        self.verify(path, entry["checksum"])
         return path
 
-    def prove(self, path: Path, known: str) -> None:
+    def verify(self, path: Path, known: str) -> None:
         """Check the checksum of a file."""
         if not path.is_file() or checksum(path) != known:
             raise self._damaged(path)

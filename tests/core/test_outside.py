@@ -95,7 +95,7 @@ def test_a_bundled_name_opens_and_a_bundled_model_may_name_the_hub(fruit, tmp_pa
     model = pellucid.load("anchors-en-200")
     model.save_pretrained(tmp_path / "m")
     pellucid.load(tmp_path / "m")
-    assert model_folder.named_place(model_folder.locate("anchors-minilm-500"), HUB) == HUB
+    assert model_folder.resolve_reference(model_folder.locate("anchors-minilm-500"), HUB) == HUB
 
 
 def test_what_is_in_the_hubs_cache_opens_without_asking(fruit, tmp_path):
@@ -182,7 +182,7 @@ def test_workers_of_a_corpus_open_what_was_allowed(fruit, tmp_path):
     (tmp_path / "c.txt").write_text("the apple\ncar\n")
     with pytest.raises(PellucidError, match="allow_outside"):
         encode_corpus(str(folder), tmp_path / "c.txt", tmp_path / "out")
-    with model_folder.outside(True):
+    with model_folder.allow_external(True):
         encode_corpus(str(folder), tmp_path / "c.txt", tmp_path / "out", workers=2)
 
 

@@ -625,11 +625,11 @@ def test_a_corpus_that_ended_may_not_grow_and_one_that_did_not_may(tmp_path):
 def test_what_was_not_committed_does_not_count(tmp_path):
     read_in(tmp_path, ["a", "b"], commit=False)
     with WorkFolder(tmp_path) as work:
-        work.claim({"n": 1})
+        work.bind_settings({"n": 1})
         work.append("rows", np.arange(6, dtype=np.float16).reshape(3, 2))
         work.save("table", {"x": np.zeros(3)})
     with WorkFolder(tmp_path) as work:
-        work.claim({"n": 2})
+        work.bind_settings({"n": 2})
         assert list(work.texts("corpus", ["c"], "texts.txt")) == ["c"]
         assert "rows" not in work and "table" not in work and not work.facts
         work.append("rows", np.ones((1, 2), np.float16))
@@ -646,7 +646,7 @@ def test_what_was_not_committed_does_not_count(tmp_path):
         work.commit()
         np.testing.assert_array_equal(work.load("table")["x"], np.full(3, 3.0))
         with pytest.raises(InputError, match=r"another run \(different: m, n\); give the same arguments"):
-            work.claim({"m": 2, "n": 3})
+            work.bind_settings({"m": 2, "n": 3})
     assert len(list(tmp_path.glob("table.*"))) == 1
 
 
@@ -689,7 +689,7 @@ def test_the_second_run_in_a_folder_is_told_who_holds_it(tmp_path):
         with pytest.raises(InputError, match=told), WorkFolder(folder):
             pass
         with WorkFolder(folder, alone=False) as work:  # a further process of the same run
-            work.claim({"n": 1})
+            work.bind_settings({"n": 1})
             work.commit({"step": 1})
         assert not json.loads((folder / "state.json").read_text())["facts"]
     finally:

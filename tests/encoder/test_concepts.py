@@ -99,7 +99,7 @@ def test_the_remainder_is_the_product_of_what_is_left(model):
 
 def test_a_search_shows_the_same_rows_and_the_remainder(model):
     vector = model._units(model.encode(["a bad cafe"]))[0]
-    found = model.ask("abba", "query").against(["a bad cafe"], [vector])(0)
+    found = model.analyze("abba", "query").against(["a bad cafe"], [vector])(0)
     rows = [found.row(number) for number in range(len(found.values))]
     assert rows[-1].kind == REMAINDER
     assert found.values.sum() == pytest.approx(model.explain("abba", "a bad cafe").score, abs=1e-6)

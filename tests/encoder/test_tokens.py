@@ -177,7 +177,7 @@ def test_a_default_prompt_is_read_too(tmp_path, prompt_name):
 
 def test_a_search_shows_the_same_rows(model):
     query, text = "a man on the beach", "the boy is riding!"
-    asked = model.ask(query, "query")
+    asked = model.analyze(query, "query")
     vector = model._units(model.encode_document([text]))[0]
     found = asked.against([text], [vector])(0)
     score = float(model._units(model.encode_query([query]))[0] @ vector)

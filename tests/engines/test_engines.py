@@ -24,7 +24,7 @@ from index_cases import CONDITIONS, CONDITIONS_METADATA, SparseLetters, brute_bm
 from pellucid import Index
 from pellucid.engines.edge import Edge
 from pellucid.errors import EngineError, IndexFolderError, InputError
-from pellucid.folder import outside
+from pellucid.folder import allow_external
 from pellucid.index import changing, commits
 from pellucid.index.engine import Condition, Generation, Point
 from pellucid.static.embedder import StaticEmbedder
@@ -36,7 +36,7 @@ pytestmark = [pytest.mark.full, pytest.mark.filterwarnings("ignore:.*local.*:Use
 @pytest.fixture(autouse=True)
 def _outside():
     """The engines here are the test's own."""
-    with outside(True):
+    with allow_external(True):
         yield
 
 

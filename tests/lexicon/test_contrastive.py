@@ -23,7 +23,7 @@ pytest.importorskip("peft")
 load_file = pytest.importorskip("safetensors.torch").load_file
 
 from pellucid.errors import InputError, WritingError  # noqa: E402
-from pellucid.folder import outside  # noqa: E402
+from pellucid.folder import allow_external  # noqa: E402
 from pellucid.lexicon import LexiconSettings  # noqa: E402
 from pellucid.lexicon import trainer as contrastive_trainer  # noqa: E402
 from pellucid.lexicon.clusters import cluster_vocabulary  # noqa: E402
@@ -312,7 +312,7 @@ def test_what_is_trained_is_saved_as_adapter_and_centroids(tmp_path):
     assert np.abs(trained.clusters.centroids - model.clusters.centroids).max() > 1e-3
     trained.save_pretrained(tmp_path / "small", backbone_name=str(tmp_path / "base"))
     assert sorted(path.name for path in (tmp_path / "small").iterdir() if path.is_dir()) == ["adapter"]
-    with outside(True):
+    with allow_external(True):
         opened = LexiconEmbedder.from_pretrained(tmp_path / "small")
     texts = ["the man is riding the horse", "a car"]
     np.testing.assert_allclose(opened.encode(texts).toarray(), trained.encode(texts).toarray(), atol=1e-6)
@@ -327,7 +327,7 @@ def test_a_trained_model_is_trained_on_and_still_saved_by_name(tmp_path):
     once = train(LexiconEmbedder(open_backbone(tmp_path / "base", device="cpu"), model.clusters), tmp_path / "first")
     twice = train(once, tmp_path / "second", rank=2, seed=1)
     twice.save_pretrained(tmp_path / "small", backbone_name=str(tmp_path / "base"))
-    with outside(True):
+    with allow_external(True):
         opened = LexiconEmbedder.from_pretrained(tmp_path / "small")
     texts = ["the man is riding the horse", "a car"]
     np.testing.assert_allclose(opened.encode(texts).toarray(), twice.encode(texts).toarray(), atol=1e-5)

@@ -10,7 +10,7 @@ from tiny_models import WORDS, tiny_model, word_piece
 torch = pytest.importorskip("torch")
 
 from pellucid import LexiconEmbedder  # noqa: E402
-from pellucid.embeddings import unit_rows  # noqa: E402
+from pellucid.embeddings import l2_normalize  # noqa: E402
 from pellucid.errors import InputError  # noqa: E402
 from pellucid.lexicon.clusters import (  # noqa: E402
     cluster_vocabulary,
@@ -51,7 +51,7 @@ def by_least_squares(backbone, clusters):
     """Return the fitted logits of all tokens up to scale and threshold, from the stacked system."""
     states, tokens = states_of(backbone)
     rows = backbone.head.double().numpy()
-    targets = unit_rows(rows - rows.mean(axis=0), np.float64)
+    targets = l2_normalize(rows - rows.mean(axis=0), np.float64)
     centred = states - states.mean(axis=0)
     ridge = 0.1 * np.sum(centred**2) / centred.shape[1]
     stacked = np.vstack([centred, np.sqrt(ridge) * np.eye(centred.shape[1])])
@@ -61,7 +61,7 @@ def by_least_squares(backbone, clusters):
     for token, cluster in enumerate(clusters.assignment):
         if cluster >= 0:
             sums[cluster] += targets[token]
-    return centred @ mapping @ unit_rows(sums, np.float64).T, states, tokens
+    return centred @ mapping @ l2_normalize(sums, np.float64).T, states, tokens
 
 
 def test_the_map_is_least_squares(backbone, clusters):
@@ -79,7 +79,7 @@ def test_rows_of_single_tokens_are_those_of_clusters_of_one(backbone):
     fitted, rows = fit_head(backbone, single, TEXTS), fit_rows(backbone, TEXTS)
     tokens = np.flatnonzero(single.assignment >= 0)
     np.testing.assert_allclose(
-        unit_rows(fitted.clusters.centroids[single.assignment[tokens]]), unit_rows(rows[tokens]), atol=1e-5
+        l2_normalize(fitted.clusters.centroids[single.assignment[tokens]]), l2_normalize(rows[tokens]), atol=1e-5
     )
 
 

@@ -25,7 +25,7 @@ from pellucid.static.embedder import StaticEmbedder
 from pellucid.static.tables import as_static, merge_static
 from pellucid.static.training import segmentation
 from pellucid.static.training.segmentation import segmenter
-from pellucid.text import Vocabulary, _is_punctuation, shown_word, split_words
+from pellucid.text import Vocabulary, _is_punctuation, display_form, split_words
 from pellucid.unicode import normalize, unspaced_run
 
 
@@ -33,7 +33,7 @@ def found(words: list[str], text: str) -> list[str]:
     """The words that a vocabulary of `words` finds in `text`, each checked to stand where its span says."""
     several = Vocabulary(words).split(text)
     for word in several:
-        assert "".join(text[word.start : word.end].split()) == shown_word(word.text).replace(" ", "") or "▁" in text
+        assert "".join(text[word.start : word.end].split()) == display_form(word.text).replace(" ", "") or "▁" in text
     assert all(first.end <= second.start for first, second in pairwise(several))
     return [word.text for word in several]
 

@@ -22,7 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pellucid.base import Embedder
-from pellucid.embeddings import check_texts, iterate_texts, stacked, unit_rows
+from pellucid.embeddings import check_texts, iterate_texts, l2_normalize, vstack
 from pellucid.errors import InputError
 from pellucid.progress import Progress
 from pellucid.views.parts import AnyPart, Heading, Note, TablePart, counted, numbers, percent
@@ -107,7 +107,7 @@ def unit_blocks(model: Embedder, texts: Iterable[str]) -> Iterator[tuple[list[st
                 raise InputError(
                     f"the model gives a number that is not finite for one of texts {done} to {done + len(block) - 1}"
                 )
-            yield block, unit_rows(rows)
+            yield block, l2_normalize(rows)
             done += len(block)
             progress.advance(len(block))
 
@@ -243,7 +243,7 @@ class _Sample:
 
     def rows(self) -> Any:
         """Return the rows drawn so far."""
-        draws, rows = np.concatenate(self.draws), stacked(self.blocks)
+        draws, rows = np.concatenate(self.draws), vstack(self.blocks)
         if len(draws) > self.max_rows:
             selected = np.sort(np.argpartition(draws, self.max_rows)[: self.max_rows])
             draws, rows = draws[selected], rows[selected]

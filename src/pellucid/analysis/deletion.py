@@ -21,7 +21,7 @@ import numpy as np
 from pellucid.analysis.comparing import Pair, check_pairs
 from pellucid.analysis.coordinates import Floats, Integers
 from pellucid.base import Embedder
-from pellucid.embeddings import unit_rows
+from pellucid.embeddings import l2_normalize
 from pellucid.errors import InputError
 from pellucid.progress import Progress
 from pellucid.unicode import lowercase, normalize
@@ -186,7 +186,7 @@ def _fall_of_embeddings(
     """Yield the falls of each pair, None where no dimension raises its score."""
     for start in range(0, len(pairs), _BLOCK_PAIRS):
         block = pairs[start : start + _BLOCK_PAIRS]
-        rows = [unit_rows(model.encode([pair[side] for pair in block])) for side in (0, 1)]
+        rows = [l2_normalize(model.encode([pair[side] for pair in block])) for side in (0, 1)]
         for index in range(len(block)):
             pair = (side[[index]] for side in rows)
             first, second = (

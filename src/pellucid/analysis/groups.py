@@ -23,7 +23,7 @@ import numpy.typing as npt
 
 from pellucid.analysis.coordinates import Example, Floats, average_ranks, column_chunks, known_rows, unit_blocks
 from pellucid.base import Embedder
-from pellucid.embeddings import stacked, unit_rows
+from pellucid.embeddings import l2_normalize, vstack
 from pellucid.errors import InputError, check_integer
 from pellucid.progress import check_cancelled
 from pellucid.text import split_words
@@ -263,7 +263,7 @@ def contrast(model: Embedder, groups: Mapping[str, Iterable[str]], *, examples: 
     for name, group_texts in texts.items():
         if len(group_texts) < 2:
             raise InputError(f"group {name!r:.60} has {counted(len(group_texts), 'text')}; at least two are needed")
-    rows = stacked([rows for blocks in encoded.values() for _, rows in blocks])
+    rows = vstack([rows for blocks in encoded.values() for _, rows in blocks])
     group_ids = np.repeat(np.arange(len(texts)), [len(group_texts) for group_texts in texts.values()])
     members = [group_ids == index for index in range(len(texts))]
     in_vocabulary = known_rows(rows)
@@ -313,9 +313,9 @@ class _Pulls:
             return []
         new = [word for word in chosen if word not in self._rows]
         if new:
-            rows = unit_rows(self._model.encode(new))
+            rows = l2_normalize(self._model.encode(new))
             self._rows.update((word, rows[[index]]) for index, word in enumerate(new))
-        pulls = _along(stacked([self._rows[word] for word in chosen]), direction)
+        pulls = _along(vstack([self._rows[word] for word in chosen]), direction)
         best = [n for n in np.argsort(-pulls, kind="stable")[:max_words].tolist() if pulls[n] > 0]
         return [ContrastWord(chosen[n], float(pulls[n]), here[chosen[n]], there[chosen[n]]) for n in best]
 

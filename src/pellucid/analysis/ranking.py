@@ -143,15 +143,15 @@ def rank(model: Embedder, query: str, documents: Iterable[str], *, top_k: int = 
         raise InputError("no documents are given")
     if top_k < 1 or reasons < 0:
         raise InputError(f"top_k is {top_k} and reasons {reasons}; they must be at least 1 and 0")
-    analyzed_query, rows = model.ask(query, "query"), model.encode_document(texts)
-    coverage, gaps = analyzed_query.known
+    analyzed_query, rows = model.analyze(query, "query"), model.encode_document(texts)
+    coverage, gaps = analyzed_query.coverage_and_gaps
     scores = model.similarity(analyzed_query.vector, rows)[0]
     order = np.argsort(-scores, kind="stable")[:top_k].tolist()
     queries, ranked = [analyzed_query], list[Ranked]()
     for position, index in enumerate(order, 1):
-        document = model._ask([texts[index]], ["document"])[0].use_vector(rows[index])
+        document = model._analyze([texts[index]], ["document"])[0].use_vector(rows[index])
         best = TopRow.from_explanation(model._explain_queries(analyzed_query, document), reasons) if reasons else ()
-        ranked.append(Ranked(position, index, texts[index], float(scores[index]), best, document.known[0]))
+        ranked.append(Ranked(position, index, texts[index], float(scores[index]), best, document.coverage_and_gaps[0]))
         queries.append(document)
     unknown = tuple(dict.fromkeys(canonicalize(query[start:end]) for start, end in gaps))
     return Ranking(model.family, query, len(texts), tuple(ranked), coverage, unknown, model, tuple(queries))

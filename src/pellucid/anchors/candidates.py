@@ -25,7 +25,7 @@ import numpy.typing as npt
 from pellucid.corpus import Corpus, is_path, read_texts
 from pellucid.encoder.vectors import unit_vectors
 from pellucid.errors import CorpusError, InputError, check_numbers, missing_extra
-from pellucid.fingerprint import claim_model
+from pellucid.fingerprint import record_model
 from pellucid.pretrained import load
 from pellucid.progress import Progress
 from pellucid.text import content_words
@@ -102,8 +102,8 @@ class CandidateSettings:
             raise InputError(f"words is {self.words}; give the fewest and the most, such as (3, 60), or None")
         if self.near_duplicates is not None and not 0 < self.near_duplicates <= 1:
             raise InputError(f"near_duplicates is {self.near_duplicates}; give a cosine in (0, 1], or None")
-        check_numbers(self, "max_candidates", least=1, whole=True, optional=True)
-        check_numbers(self, "content_words", least=0, whole=True)
+        check_numbers(self, "max_candidates", least=1, integer=True, optional=True)
+        check_numbers(self, "content_words", least=0, integer=True)
 
 
 @dataclass
@@ -165,7 +165,7 @@ def prepare_candidates(
         WritingError: no space or no permission.
     """
     with WorkFolder(folder) as work:
-        work.claim({**asdict(settings), "rules": _RULES})
+        work.bind_settings({**asdict(settings), "rules": _RULES})
         filtered = _filtered(corpus, settings, work, show_progress_bar)
         if not filtered.n_left:
             raise CorpusError(f"no candidate for an anchor: {filtered}. Add texts, or leave rules out (--unfiltered)")
@@ -200,7 +200,7 @@ def _encode(encoder: Any, work: WorkFolder, n_candidates: int, show_progress_bar
     path = work.file("candidates")
     done, dimension = work.array("vectors").shape if "vectors" in work else (0, None)
     encoder = load(encoder)
-    claim_model(work.facts, encoder, work.path)
+    record_model(work.facts, encoder, work.path)
     texts = islice(read_texts(path), done, None)
     with Progress("encoding candidates", total=n_candidates, enabled=show_progress_bar) as progress:
         progress.advance(done)

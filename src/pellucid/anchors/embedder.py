@@ -40,12 +40,12 @@ from pellucid.dimensions import (
     scaling,
     write_dimensions,
 )
-from pellucid.embeddings import Role, check_texts, unit_rows
+from pellucid.embeddings import Role, check_texts, l2_normalize
 from pellucid.encoder.embedder import FUNCTION, OURS, STOCK, EncoderEmbedder, opened_with
 from pellucid.encoder.vectors import unit_vectors
 from pellucid.errors import InputError, ModelFolderError, warn
 from pellucid.fingerprint import check_same
-from pellucid.folder import named_place
+from pellucid.folder import resolve_reference
 from pellucid.pretrained import load, open_sentence_transformer
 from pellucid.store import is_sound, read_json, read_regular, read_tensors, write_json, write_tensors
 from pellucid.text import Coverage, Span
@@ -296,8 +296,8 @@ class AnchorEmbedder(Embedder):
         coordinates: Vectors = vectors @ self.vectors.T
         return coordinates
 
-    def _known(self, texts: list[str], role: Role = None) -> list[tuple[Coverage, tuple[Span, ...]]]:
-        return self.encoder._known(texts, role)
+    def _coverage(self, texts: list[str], role: Role = None) -> list[tuple[Coverage, tuple[Span, ...]]]:
+        return self.encoder._coverage(texts, role)
 
     def _strongest(self, text: str, top_k: int) -> str:
         """Return the anchors that `text` is closest to, with their coordinates (cosines, unless weighted)."""
@@ -437,7 +437,7 @@ def _read_encoder(folder: Path, name: Any) -> Embedder:
             raise ModelFolderError(f"{folder} opens as {kinds or 'nothing'}, not as an encoder and a Dense of anchors")
         del model[-1]
         return load(model)
-    path_or_id = named_place(folder, name)
+    path_or_id = resolve_reference(folder, name)
     try:
         return load(path_or_id)
     except (InputError, ModelFolderError) as error:
@@ -460,7 +460,7 @@ def _with_edits(
         sums = np.add.reduceat(anchor_vectors(encoder, texts, dimension=vectors.shape[1]), starts, axis=0)
         lengths = np.linalg.norm(vectors[changed], axis=1, keepdims=True)
         vectors = vectors.copy()
-        vectors[changed] = unit_rows(sums) * lengths
+        vectors[changed] = l2_normalize(sums) * lengths
     if set(table.scales) != {1.0}:
         factors = scaling(dimensions, dict(enumerate(table.scales))).mixing.factors
         vectors = (vectors * factors[:, None]).astype(np.float32)

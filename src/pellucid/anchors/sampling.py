@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from pellucid.anchors.candidates import Candidates, CandidateSettings, prepare_candidates
 from pellucid.corpus import Corpus
-from pellucid.embeddings import unit_rows
+from pellucid.embeddings import l2_normalize
 from pellucid.errors import InputError, missing_extra
 from pellucid.store import temporary_folder
 
@@ -110,7 +110,7 @@ def _distinct(vectors: npt.NDArray[Any], rows: Rows, n: int, limit: float) -> Ro
     for row in rows.tolist():
         if len(distinct_rows) == n:
             break
-        unit = unit_rows(vectors[row : row + 1])[0]
+        unit = l2_normalize(vectors[row : row + 1])[0]
         if unit.any() and not (units[: len(distinct_rows)] @ unit > limit).any():
             units[len(distinct_rows)] = unit
             distinct_rows.append(row)
@@ -201,9 +201,9 @@ def kmeans_points(vectors: npt.NDArray[Any], n: int, *, seed: int = 0) -> Rows:
     _check_enough(n, len(vectors))
     rng = np.random.default_rng(seed)
     drawn = np.sort(rng.permutation(len(vectors))[:_MAX_FIT_ROWS])
-    sample = unit_rows(vectors[drawn])
+    sample = l2_normalize(vectors[drawn])
     model = MiniBatchKMeans(n, random_state=seed, n_init=1, batch_size=max(4096, 4 * n))
-    centroids = unit_rows(model.fit(sample).cluster_centers_)
+    centroids = l2_normalize(model.fit(sample).cluster_centers_)
     rows = _nearest_distinct(vectors, centroids)
     return rows if len(rows) == n else farthest_points(vectors, n, start=rows)
 
@@ -214,7 +214,7 @@ def _nearest_distinct(vectors: npt.NDArray[Any], centroids: npt.NDArray[np.float
     values = np.full((len(centroids), 0), 0, np.float32)
     rows = np.zeros((len(centroids), 0), np.int64)
     for first in range(0, len(vectors), _BLOCK_ROWS):
-        similarity = centroids @ unit_rows(vectors[first : first + _BLOCK_ROWS]).T
+        similarity = centroids @ l2_normalize(vectors[first : first + _BLOCK_ROWS]).T
         best = np.argsort(-similarity, axis=1, kind="stable")[:, :count]
         values = np.concatenate([values, np.take_along_axis(similarity, best, axis=1)], axis=1)
         rows = np.concatenate([rows, best + first], axis=1)

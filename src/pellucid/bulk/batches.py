@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from pellucid.base import Embedder
-from pellucid.embeddings import Role, checked_role
+from pellucid.embeddings import Role, validate_role
 from pellucid.encoder.embedder import EncoderEmbedder
 from pellucid.encoder.vectors import unit_vectors
 from pellucid.errors import CorpusError, InputError, missing_extra
@@ -48,7 +48,7 @@ class BatchEncoder:
             InputError: it is not a model, or there is no such role.
             ModelFolderError: the model is broken.
         """
-        self.column, self.role = column, checked_role(role)
+        self.column, self.role = column, validate_role(role)
         self.encoder = load(model)
         if isinstance(self.encoder, StaticEmbedder):
             self.encoder = copy.copy(self.encoder)

@@ -28,7 +28,7 @@ from pellucid.base import Embedder
 from pellucid.bulk.batches import checked_column
 from pellucid.bulk.shards import ENDINGS, ROW, Job, ShardRecord, open_encoder, stamp, write_shard
 from pellucid.corpus import corpus_file, is_path
-from pellucid.embeddings import Role, checked_role
+from pellucid.embeddings import Role, validate_role
 from pellucid.errors import (
     CorpusError,
     InputError,
@@ -42,7 +42,7 @@ from pellucid.errors import (
 from pellucid.files.corpus_file import CorpusFile
 from pellucid.files.lines import batches_by_size, check_file
 from pellucid.files.parquet import Table
-from pellucid.fingerprint import claim_model
+from pellucid.fingerprint import record_model
 from pellucid.folder import is_outside_allowed, resolve_name
 from pellucid.index.models import Model
 from pellucid.process import environment
@@ -76,7 +76,7 @@ class CorpusSettings:
 
     def __post_init__(self) -> None:
         """Check the values."""
-        checked_role(self.role)
+        validate_role(self.role)
         check_choice(self, tuple(ENDINGS), "format")
         check_integer("shard_size", self.shard_size)
 
@@ -132,8 +132,10 @@ def encode_corpus(
     with WorkFolder(folder) as work:
         source_stamp = stamp(source)
         run_settings = {"field": field, "id_field": id_field, "corpus": checksum(source), **asdict(settings)}
-        work.claim(run_settings | {name: value for name in _OPTIONS if (value := getattr(file, name)) is not None})
-        claim_model(work.facts, checked_model.encoder, folder)
+        work.bind_settings(
+            run_settings | {name: value for name in _OPTIONS if (value := getattr(file, name)) is not None}
+        )
+        record_model(work.facts, checked_model.encoder, folder)
         in_process = _in_this_process(checked_model.encoder, workers) and engine == "local"
         if not in_process and isinstance(model, (str, os.PathLike)):  # a worker elsewhere may be in another folder
             model = resolve_name(model)

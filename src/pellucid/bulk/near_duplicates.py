@@ -28,7 +28,7 @@ from pellucid.analysis.ranking import TopRow
 from pellucid.base import Embedder
 from pellucid.bulk.signs import find_numbers, find_signed_names
 from pellucid.corpus import Corpus, corpus_file, is_path, read_texts
-from pellucid.embeddings import as_rows, unit_rows
+from pellucid.embeddings import l2_normalize, to_2d_array
 from pellucid.errors import CorpusError, InputError, check_integer, missing_extra
 from pellucid.explanation import Explanation
 from pellucid.files.copies import check_copy, copy_rows
@@ -380,7 +380,7 @@ def _pair(
 def _rows(model: Embedder, texts: list[str], numbers: list[int]) -> Any:
     """Return rows whose products are the model's similarities."""
     encoded = model.encode(texts)
-    rows = as_rows(encoded) if model.similarity_fn_name == "dot" else unit_rows(encoded)
+    rows = to_2d_array(encoded) if model.similarity_fn_name == "dot" else l2_normalize(encoded)
     sums = np.asarray(rows.sum(axis=1)).ravel()
     if not np.isfinite(sums).all():
         number = numbers[int(np.flatnonzero(~np.isfinite(sums))[0])]

@@ -24,7 +24,7 @@ from pellucid.bulk.batches import EMBEDDING, INDICES, VALUES, BatchEncoder
 from pellucid.embeddings import Role
 from pellucid.errors import CorpusError, InputError, ModelFolderError, PellucidError, require
 from pellucid.files.parquet import Table
-from pellucid.folder import outside
+from pellucid.folder import allow_external
 from pellucid.store import checksum, read_tensors, write_tensors, writing
 from pellucid.workfolder import WorkFolder
 
@@ -116,7 +116,7 @@ def stamp(path: Path) -> tuple[int, ...]:
 @lru_cache(maxsize=1)
 def open_encoder(job: Job) -> BatchEncoder:
     """Return the model of a run as a function of batches, opened once a process."""
-    with outside(job.allow_outside):
+    with allow_external(job.allow_outside):
         return BatchEncoder(job.model, column=job.field, role=job.role)
 
 

@@ -137,9 +137,9 @@ def _pellucid(
 ) -> None:
     """Text embeddings that a person can read and a laptop can afford."""
     if allow_outside:
-        from pellucid.folder import outside
+        from pellucid.folder import allow_external
 
-        context.with_resource(outside(True))
+        context.with_resource(allow_external(True))
 
 
 @app.command()
@@ -259,7 +259,7 @@ def similarity(
     if low and total > 1:
         say(f"note: the model knows fewer than half of the words of a text in {low:,} of {total:,} pairs", err=True)
     elif total == 1:
-        for number, (text, (coverage, gaps)) in enumerate(zip(block[0], opened._known(list(block[0]))), 1):
+        for number, (text, (coverage, gaps)) in enumerate(zip(block[0], opened._coverage(list(block[0]))), 1):
             if warning := coverage_warning(coverage, f"text {number}", [text[start:end] for start, end in gaps]):
                 say(f"note: {warning}", err=True)
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from pellucid.base import Embedder, Vectors
-from pellucid.embeddings import NO_TEXT, Role, as_rows, explained_texts
+from pellucid.embeddings import MISSING_TEXT, Role, to_2d_array, validate_texts
 from pellucid.encoder.concepts import ConceptReasons
 from pellucid.encoder.measured import MeasuredReasons, words_to_leave_out
 from pellucid.encoder.reasons import EncoderQuery, Reasons
@@ -201,13 +201,13 @@ class EncoderEmbedder(Embedder):
         self._words = self._reasons = found
         return found.fit
 
-    def explain(self, text1: str, text2: str = NO_TEXT, *, role1: Role = None, role2: Role = None) -> Explanation:
+    def explain(self, text1: str, text2: str = MISSING_TEXT, *, role1: Role = None, role2: Role = None) -> Explanation:
         """Take the cosine of two texts apart, or one text's squared length; see `Embedder.explain`.
 
         Raises:
             InputError: as there, or the encoder is a function whose reasons are not fitted.
         """
-        explained_texts(text1, text2, role1, role2)
+        validate_texts(text1, text2, role1, role2)
         _ = self.reasons  # raises
         return super().explain(text1, text2, role1=role1, role2=role2)
 
@@ -228,7 +228,7 @@ class EncoderEmbedder(Embedder):
             InputError: a text is not a string, a vector has another dimension or is not finite, or text 2 has other
                 sentences than vectors.
         """
-        texts, roles = explained_texts(text1, text2, "query", "document")
+        texts, roles = validate_texts(text1, text2, "query", "document")
         if np.shape(vector1) != np.shape(vector2):
             raise InputError(
                 f"the vectors have shapes {np.shape(vector1)} and {np.shape(vector2)}; give one vector of each text, "
@@ -355,7 +355,7 @@ class EncoderEmbedder(Embedder):
             return [TokenizedText(text, len(text)) for text in texts]
         return read_texts(self.model, texts, role)
 
-    def _known(self, texts: list[str], role: Role = None) -> list[tuple[Coverage, tuple[Span, ...]]]:
+    def _coverage(self, texts: list[str], role: Role = None) -> list[tuple[Coverage, tuple[Span, ...]]]:
         """A SentenceTransformer knows the words that it has tokens for, before its maximum length; a function all."""
         return [text.coverage for text in self.tokenized(texts, role)]
 
@@ -363,7 +363,7 @@ class EncoderEmbedder(Embedder):
         return words_to_leave_out(self.tokenized([text], role)[0])
 
     def _units(self, embeddings: Any) -> Any:
-        rows = as_rows(embeddings)
+        rows = to_2d_array(embeddings)
         return (
             at_length_1(rows.astype(np.float32, copy=False)) if isinstance(rows, np.ndarray) else super()._units(rows)
         )
@@ -374,7 +374,7 @@ class EncoderEmbedder(Embedder):
             reasons.prepare([query for query in (first, *second) if isinstance(query, EncoderQuery)])
         return super()._explain_queries(first, *second)
 
-    def _ask(self, texts: list[str], roles: list[Role]) -> list[Query]:
+    def _analyze(self, texts: list[str], roles: list[Role]) -> list[Query]:
         return [EncoderQuery(self, text, role) for text, role in zip(texts, roles)]
 
     def _identity(self) -> Any:

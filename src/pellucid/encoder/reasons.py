@@ -20,7 +20,7 @@ from pellucid.embeddings import Role
 from pellucid.encoder.tokenized import TokenizedText
 from pellucid.encoder.vectors import at_length_1
 from pellucid.forks import cached_property
-from pellucid.query import NO_TERMS, REMAINDER_ROW, Floats, Integers, Query, StoredVector, Terms, scaled_terms
+from pellucid.query import EMPTY_TERMS, REMAINDER_ROW, Floats, Integers, Query, StoredVector, Terms, scaled_terms
 from pellucid.rows import CONTEXT, SHARED, Measurement, PairTable, Row, WordSpans
 from pellucid.static.words import check_pair_count
 from pellucid.text import JOINER, Coverage, Span
@@ -103,7 +103,7 @@ class EncoderQuery(Query):
         return self.model.tokenized([self.text], self.role)[0]  # type: ignore[no-any-return]
 
     @cached_property
-    def known(self) -> tuple[Coverage, tuple[Span, ...]]:
+    def coverage_and_gaps(self) -> tuple[Coverage, tuple[Span, ...]]:
         """How much of the text the encoder reads and the reasons can name, and the spans of other words."""
         coverage, spans = self.tokenized.coverage
         reasons = self.model.reasons_at_hand
@@ -139,7 +139,7 @@ class EncoderQuery(Query):
         if self.model.reasons_at_hand is None:
             return super().terms(other)
         if not self.coordinates.any() or (isinstance(other, EncoderQuery) and not other.coordinates.any()):
-            return Terms(np.zeros(0), NO_TERMS.row, score=0.0)  # the encoder knows nothing of a text
+            return Terms(np.zeros(0), EMPTY_TERMS.row, score=0.0)  # the encoder knows nothing of a text
         if isinstance(other, EncoderQuery):
             check_pair_count(len(self.parts.vectors), len(other.parts.vectors))
             return self._terms(other)
@@ -181,7 +181,7 @@ class EncoderQuery(Query):
         def products(number: int) -> Terms:
             vector = stored[number]
             if vector is None:
-                return NO_TERMS
+                return EMPTY_TERMS
             document = EncoderQuery(self.model, texts[number], "document", np.asarray(vector))
             terms = self._terms(document)
             marks, spans = self._marks(document.parts, terms.marks)

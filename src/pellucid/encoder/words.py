@@ -54,7 +54,7 @@ from pellucid.query import Floats, Integers
 from pellucid.rows import WORD, Row
 from pellucid.static.embedder import StaticEmbedder, static_model
 from pellucid.store import is_sound, read_tensors, write_tensors
-from pellucid.text import NEGATIONS, Span, Word, shown_word
+from pellucid.text import NEGATIONS, Span, Word, display_form
 from pellucid.unicode import lowercase
 from pellucid.workfolder import WorkFolder
 
@@ -149,7 +149,7 @@ class WordReasons(Reasons):
 
         def row(number: int) -> Row:
             words = places[number]
-            name, spans = shown_word(words[0].text), tuple((word.start, word.end) for word in words)
+            name, spans = display_form(words[0].text), tuple((word.start, word.end) for word in words)
             return Row(name, (name,), 0.0, 0.0, spans, key=(self.table.vocabulary.forms[keys[number]],), kind=WORD)
 
         def importance(other: Floats) -> list[tuple[Span, float]]:
@@ -492,7 +492,7 @@ def _encoded(encoder: Embedder, texts: list[str], work_dir: str | Path | None, s
         if work_dir is None:
             return np.concatenate([encoded(start) for start in starts])
         with WorkFolder(work_dir) as work:
-            work.claim({"encoder": fingerprint(encoder)["stored"]})
+            work.bind_settings({"encoder": fingerprint(encoder)["stored"]})
             work.note_texts("texts", texts, "the texts")
             for start in starts:
                 if work.rows("vectors") > start:

@@ -33,16 +33,16 @@ import numpy as np
 
 from pellucid.base import Embedder
 from pellucid.dimensions import Dimension, Dimensions, Edit, Mixing, selected_columns
-from pellucid.embeddings import Role, as_rows, unit_rows
+from pellucid.embeddings import Role, l2_normalize, to_2d_array
 from pellucid.encoder.embedder import FUNCTION, OURS, STOCK, EncoderEmbedder, opened_with
 from pellucid.encoder.vectors import unit_vectors
 from pellucid.errors import InputError, ModelFolderError
 from pellucid.explanation import Explanation
 from pellucid.fingerprint import check_same, fingerprint
-from pellucid.folder import named_place
+from pellucid.folder import resolve_reference
 from pellucid.forks import cached_property
 from pellucid.pretrained import load
-from pellucid.query import NO_TERMS, REMAINDER_ROW, Query, StoredVector, Terms
+from pellucid.query import EMPTY_TERMS, REMAINDER_ROW, Query, StoredVector, Terms
 from pellucid.rows import EMBEDDING, REMAINDER, Row
 from pellucid.store import read_json, write_json
 from pellucid.text import Coverage, Span
@@ -103,7 +103,7 @@ class Part:
             squares = np.einsum("nd,nd->n", rows, rows)
             if ((np.abs(squares - 1) < _SQUARED_LENGTH_TOLERANCE) | (squares == 0)).all():  # no copy is needed
                 return rows
-        return unit_rows(rows)
+        return l2_normalize(rows)
 
 
 class EnsembleQuery(Query):
@@ -112,18 +112,18 @@ class EnsembleQuery(Query):
     def __init__(self, model: Any, text: str, role: Role) -> None:
         """Let each part read a checked text."""
         super().__init__(model, text, role)
-        self.members: list[Query] = [part.model._ask([text], [role])[0] for part in model.parts]
+        self.members: list[Query] = [part.model._analyze([text], [role])[0] for part in model.parts]
         self.needs_vectors = any(member.needs_vectors for member in self.members)
 
     @cached_property
     def vector(self) -> Any:
         """The row that `encode` gives in this role: float32 [dimension], or CSR [1, dimension]."""
-        rows = [as_rows(member.vector) for member in self.members]
+        rows = [to_2d_array(member.vector) for member in self.members]
         return self.model._joined([part.units(row) for part, row in zip(self.model.parts, rows)])[0]
 
     def use_vector(self, vector: Any) -> Query:
         """Take the row that `encode` gave for the text, and give each part its own."""
-        row = as_rows(vector)
+        row = to_2d_array(vector)
         for member, part, columns in zip(self.members, self.model.parts, self.model._columns()):
             if part.weight > 0:  # else its columns are 0
                 part_row = row[:, columns]
@@ -143,7 +143,7 @@ class EnsembleQuery(Query):
         def products(index: int) -> Terms:
             vector = stored[index]
             if vector is None:
-                return NO_TERMS
+                return EMPTY_TERMS
             if isinstance(vector, tuple):
                 from scipy import sparse
 
@@ -260,7 +260,7 @@ def _read_part(folder: Path, index: int, record: dict[str, Any], model: Any) -> 
         raise ModelFolderError(f"{what} is opened by {kind!r:.40}, which this version does not know")
     try:
         if model is None:
-            model = named_place(folder, str(source)) if kind == _NAMED else folder / f"part_{index}"
+            model = resolve_reference(folder, str(source)) if kind == _NAMED else folder / f"part_{index}"
         (part,) = make_parts({name: model})
         loaded, dimension = fingerprint(part.model), part.dimension
     except InputError as error:
@@ -447,24 +447,24 @@ class EnsembleEmbedder(Embedder):
 
     def _units(self, embeddings: Any) -> Any:
         """Return embeddings of this model with every part's columns at their length, the root of its weight."""
-        rows = as_rows(embeddings)
+        rows = to_2d_array(embeddings)
         if rows.shape[1] != self.get_embedding_dimension():
             raise InputError(
                 f"the embeddings have {rows.shape[1]} dimensions and this ensemble {self.get_embedding_dimension()}; "
                 "encode them with it"
             )
-        return self._joined([unit_rows(rows[:, columns]) for columns in self._columns()])
+        return self._joined([l2_normalize(rows[:, columns]) for columns in self._columns()])
 
     def _columns(self) -> list[slice]:
         """Return the columns of each part."""
         ends = np.cumsum([part.dimension for part in self.parts]).tolist()
         return [slice(start, end) for start, end in zip([0, *ends], ends)]
 
-    def _ask(self, texts: list[str], roles: list[Role]) -> list[Query]:
+    def _analyze(self, texts: list[str], roles: list[Role]) -> list[Query]:
         return [EnsembleQuery(self, text, role) for text, role in zip(texts, roles, strict=True)]
 
-    def _known(self, texts: list[str], role: Role = None) -> list[tuple[Coverage, tuple[Span, ...]]]:
-        coverages = zip(*(part.model._known(texts, role) for part in self.parts if part.weight > 0))
+    def _coverage(self, texts: list[str], role: Role = None) -> list[tuple[Coverage, tuple[Span, ...]]]:
+        coverages = zip(*(part.model._coverage(texts, role) for part in self.parts if part.weight > 0))
         return [
             (  # of the part that knows least; what is unknown to every part
                 min((coverage for coverage, _ in by_part), key=attrgetter("share")),

@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 
 from pellucid.base import Embedder
-from pellucid.embeddings import unit_rows
+from pellucid.embeddings import l2_normalize
 from pellucid.encoder.embedder import EncoderEmbedder
 from pellucid.errors import InputError, ModelFolderError, missing_extra
 from pellucid.evaluation.tasks import HubTask, LocalTask, find_tasks, quiet
@@ -298,13 +298,13 @@ class MtebEncoder:
         """Return the model's similarity of every row to every row, the cosine where it has none."""
         if isinstance(self.model, Embedder):
             return self.model.similarity(embeddings1, embeddings2)
-        return unit_rows(embeddings1) @ unit_rows(embeddings2).T
+        return l2_normalize(embeddings1) @ l2_normalize(embeddings2).T
 
     def similarity_pairwise(self, embeddings1: Any, embeddings2: Any) -> Any:
         """Return the model's similarity of each row and the same row."""
         if isinstance(self.model, Embedder):
             return self.model.similarity_pairwise(embeddings1, embeddings2)
-        return (unit_rows(embeddings1) * unit_rows(embeddings2)).sum(axis=1)
+        return (l2_normalize(embeddings1) * l2_normalize(embeddings2)).sum(axis=1)
 
 
 def _import_mteb() -> Any:

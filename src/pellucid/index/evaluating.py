@@ -208,7 +208,7 @@ class _Remembered(Model):
         self._rows = rows
 
     def ask(self, query: str) -> Query:
-        asked = self.encoder.ask(query, "query")
+        asked = self.encoder.analyze(query, "query")
         asked.unit = self._rows[query]
         return asked
 

@@ -14,7 +14,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from pellucid.errors import IndexFolderError, InputError, PellucidError
-from pellucid.folder import is_outside_allowed, outside
+from pellucid.folder import allow_external, is_outside_allowed
 from pellucid.forks import call_after_fork, current_process, fork_lock, never_destroy
 from pellucid.index.changing import repair
 from pellucid.index.commits import Commit, Writer, read_commit, stamp_of
@@ -111,7 +111,7 @@ class IndexHandle:
         names = {model["name"] for model in after.settings["models"]}
         given = {name: model for name, model in self._given.items() if name in names}
         try:
-            with outside(self._outside):
+            with allow_external(self._outside):
                 models = opened_models(self.folder, after.settings["models"], given, check=True)
         except PellucidError as error:
             raise IndexFolderError(f"{self.folder} was rebuilt with other models; open it again: {error}") from error

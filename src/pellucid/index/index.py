@@ -24,7 +24,7 @@ import numpy as np
 from pellucid.encoder.embedder import EncoderEmbedder
 from pellucid.encoder.words import Fit, fit_words
 from pellucid.errors import EngineError, IndexFolderError, InputError, PellucidError, check_integer
-from pellucid.folder import is_outside_allowed, outside
+from pellucid.folder import allow_external, is_outside_allowed
 from pellucid.index.changing import (
     bytes_on_disk,
     passages_and_vectors,
@@ -173,7 +173,7 @@ class Index(DocumentCollection):
             IndexFolderError: the folder is not an index, is of another version or broken, names a model or an engine
                 elsewhere, or a model is not the one that the index was made with.
         """
-        with outside(allow_outside):
+        with allow_external(allow_outside):
             folder = Path(os.path.expanduser(path)).absolute()
             return cls._open(folder, models, engine, rebuild=rebuild, read_only=read_only)
 

@@ -19,14 +19,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pellucid.embeddings import Role, as_rows, unit_rows
+from pellucid.embeddings import Role, l2_normalize, to_2d_array
 from pellucid.encoder.embedder import FUNCTION, EncoderEmbedder, opened_with
 from pellucid.encoder.vectors import unit_vectors
 from pellucid.encoder.words import WordReasons
 from pellucid.ensemble.embedder import EnsembleEmbedder
 from pellucid.errors import IndexFolderError, InputError, ModelFolderError, ReadingError
 from pellucid.fingerprint import PROBES, check_same, fingerprint
-from pellucid.folder import bundled_models, named_place, resolve_name
+from pellucid.folder import bundled_models, resolve_name, resolve_reference
 from pellucid.index.embedding_server import EmbeddingServer
 from pellucid.index.settings import BM25
 from pellucid.pretrained import load
@@ -66,8 +66,8 @@ class Model:
 
     def ask(self, query: str) -> Query:
         """Return a query as the model reads it; `unit` is its row as `vectors` gives it."""
-        asked = self.encoder.ask(query, "query")
-        asked.unit = self._stored(self._normalized(as_rows(asked.vector)))[0]
+        asked = self.encoder.analyze(query, "query")
+        asked.unit = self._stored(self._normalized(to_2d_array(asked.vector)))[0]
         return asked
 
     def vectors(self, texts: list[str], role: Role) -> list[Vector | None]:
@@ -95,7 +95,7 @@ class Model:
         if not np.isfinite(rows.data if hasattr(rows, "tocsr") else rows).all():
             raise InputError(f"the model {self.name!r} gave NaN or infinity; nothing of this batch was stored")
         has_length_1 = isinstance(self.encoder, (StaticEmbedder, EnsembleEmbedder))
-        return rows if has_length_1 else unit_rows(rows)
+        return rows if has_length_1 else l2_normalize(rows)
 
 
 def open_models(models: Mapping[str, Any] | Sequence[Any] | str | None) -> dict[str, Model]:
@@ -237,7 +237,7 @@ def _place(folder: Path, model: Mapping[str, Any], what: str) -> Path | str:
             f"{what} is {kind}, which no folder can hold; give it: Index.open(path, models={{{name!r}: {example}}})"
         )
     try:
-        return named_place(folder, source)
+        return resolve_reference(folder, source)
     except ModelFolderError as error:
         raise IndexFolderError(
             f"the index {folder} names the model {source!r:.200}; a folder opens nothing elsewhere by itself. If you "

@@ -17,7 +17,7 @@ from pellucid.forks import cached_property
 from pellucid.index.bm25 import impacts
 from pellucid.index.engine import Vector
 from pellucid.index.words import WordCache
-from pellucid.query import NO_MARKS, NO_SPANS, Floats, Integers, Terms
+from pellucid.query import EMPTY_MARKS, EMPTY_SPANS, Floats, Integers, Terms
 from pellucid.rows import WORD, JoinedRows, Row, combined_measurement
 from pellucid.static.spelling import SpelledRows
 from pellucid.static.words import WordList, as_spans, slice_for
@@ -184,7 +184,7 @@ def marked_spans(every: Sequence[Mapping[str, Terms]]) -> list[Marked]:
     """Return for each hit the spans [n, 2] of its passage and what each adds to its score [n], in text order."""
     several = [item for part in zip(*(own.values() for own in every)) for item in enumerate(part) if len(item[1].marks)]
     if not several:
-        return [(NO_SPANS, NO_MARKS)] * len(every)
+        return [(EMPTY_SPANS, EMPTY_MARKS)] * len(every)
     spans, marks = (np.concatenate(arrays) for arrays in zip(*((terms.spans, terms.marks) for _, terms in several)))
     hits = np.repeat([hit for hit, _ in several], [len(terms.marks) for _, terms in several])
     reach = int(spans.max()) + 1

@@ -275,7 +275,7 @@ class Question:
     def _is_known_to(self, asked: Query) -> bool:
         """Whether a model knows a word of the query, or there are none."""
         words, function_words = split_words(self.query), self._now.words.analyser.function_words
-        unknown = _unrecognized(words, *asked.known)
+        unknown = _unrecognized(words, *asked.coverage_and_gaps)
         self._unknown_spans.append(list(unknown))
         content = [lowercase(word.text) not in function_words for word in words]
         statuses = [KNOWN * (word[1:] not in unknown) + CONTENT * own for word, own in zip(words, content)]

@@ -49,7 +49,7 @@ class Adjustment:
             wants = "has no" if self.kind == "none" else "needs an"
             raise InputError(f"an adjustment of kind {self.kind!r} {wants} offset")
         check_numbers(self, "strength", above=-1e18, below=1e18)
-        check_numbers(self, "texts", least=0, whole=True)
+        check_numbers(self, "texts", least=0, integer=True)
         if self.offset is not None:
             offset = np.asarray(self.offset, np.float32)
             if offset.ndim != 1 or not np.isfinite(offset).all():

@@ -27,7 +27,7 @@ import numpy as np
 
 from pellucid.base import Vectors
 from pellucid.dimensions import Dimensions, Edit, mixed, renaming, write_dimensions
-from pellucid.embeddings import PLAIN, Role, check_texts, checked_role, explained_texts, unit_rows
+from pellucid.embeddings import PLAIN, Role, check_texts, l2_normalize, validate_role, validate_texts
 from pellucid.errors import InputError, ModelFolderError, warn
 from pellucid.forks import cached_property
 from pellucid.keytokens.adjustments import Adjustment, component_adjustment, mean_adjustment
@@ -138,7 +138,7 @@ class KeyTokenQuery(Query):
         self, model: KeyTokenEmbedder, text: str, role: Role, encoding: Encoding, coordinates: Callable[[], Any]
     ) -> None:
         """Take the text with its tokens."""
-        super().__init__(model, text, role, coordinates, known=lambda: known_words(text, encoding))
+        super().__init__(model, text, role, coordinates, coverage_and_gaps=lambda: known_words(text, encoding))
         self._encoding = encoding
 
     @cached_property
@@ -388,7 +388,7 @@ class KeyTokenEmbedder(TransformerEmbedder):
             InputError: an item is not a string, there is no such role, or the backbone gives NaN or infinity.
         """
         checked = check_texts([texts] if isinstance(texts, str) else texts)
-        embeddings = self._embedded(checked, checked_role(role), PLAIN.batch_size, show_progress_bar)
+        embeddings = self._embedded(checked, validate_role(role), PLAIN.batch_size, show_progress_bar)
         row: Vectors = embeddings[0] if isinstance(texts, str) else embeddings
         return row
 
@@ -421,7 +421,7 @@ class KeyTokenEmbedder(TransformerEmbedder):
         Raises:
             InputError: `text` is not a string, or `k` is out of range.
         """
-        embedding = self.embed(explained_texts(text)[0])
+        embedding = self.embed(validate_texts(text)[0])
         self.head.check_k(k)
         top = self.decode(embedding, len(self.head.shown))
         if not embedding.any():
@@ -479,11 +479,13 @@ class KeyTokenEmbedder(TransformerEmbedder):
         logits.sort_indices()
         return logits
 
-    def _ask(self, texts: list[str], roles: list[Role]) -> list[Query]:
+    def _analyze(self, texts: list[str], roles: list[Role]) -> list[Query]:
         """Read texts; they go through the transformer together, when that is needed."""
         encodings = [self.encodings([text], role)[0] for text, role in zip(texts, roles, strict=True)]
         units = cache(
-            lambda: unit_rows(self._rows(text_embeddings(self.backbone, encodings, self.settings))).astype(np.float64)
+            lambda: l2_normalize(self._rows(text_embeddings(self.backbone, encodings, self.settings))).astype(
+                np.float64
+            )
         )
         return [
             KeyTokenQuery(self, text, role, encoding, partial(lambda index: units()[index], index))

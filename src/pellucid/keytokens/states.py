@@ -76,7 +76,7 @@ class KeyTokenSettings(ReadingSettings):
         check_choice(self, ("cosine", "dot"), "similarity")
         check_choice(self, (True, False), "start_token", "through_end", "normalize")
         check_choice(self, (True, False, None), "special_tokens")
-        check_numbers(self, "top_k", least=1, whole=True, optional=True)
+        check_numbers(self, "top_k", least=1, integer=True, optional=True)
 
     @property
     def prepends_bos(self) -> bool:

@@ -196,7 +196,9 @@ def cluster_vocabulary(
             f"{k:,} clusters cannot be made of {different:,} different tokens with text; "
             "take fewer, or None for no clustering"
         )
-    assignment[clustered] = labels = _kmeans(embeddings.unit_rows(chosen) if unit_rows else chosen, k, iterations, seed)
+    assignment[clustered] = labels = _kmeans(
+        embeddings.l2_normalize(chosen) if unit_rows else chosen, k, iterations, seed
+    )
     counts = np.bincount(labels, minlength=k)
     members = csr_array((np.ones(len(chosen), np.float32), (labels, np.arange(len(chosen)))), shape=(k, len(chosen)))
     means: npt.NDArray[np.float32] = (members @ chosen / np.maximum(counts, 1)[:, None]).astype(np.float32)
@@ -326,7 +328,9 @@ def fit_head(
     sums = np.zeros((len(clusters), targets.shape[1]))
     clustered = clusters.assignment >= 0
     np.add.at(sums, clusters.assignment[clustered], targets[clustered])
-    return _scaled(clusters, embeddings.unit_rows(sums, np.float64) @ _mapping(statistics, targets), statistics, firing)
+    return _scaled(
+        clusters, embeddings.l2_normalize(sums, np.float64) @ _mapping(statistics, targets), statistics, firing
+    )
 
 
 def fit_rows(backbone: Backbone, texts: Iterable[str], *, show_progress_bar: bool = False) -> npt.NDArray[np.float32]:
@@ -340,7 +344,7 @@ def fit_rows(backbone: Backbone, texts: Iterable[str], *, show_progress_bar: boo
 def _targets(backbone: Backbone) -> Floats:
     """Return the rows that states are mapped to: those of the tokens, centred and L2-normalised."""
     rows = backbone.head.float().cpu().numpy().astype(np.float64)
-    targets: Floats = embeddings.unit_rows(rows - rows.mean(axis=0), np.float64)
+    targets: Floats = embeddings.l2_normalize(rows - rows.mean(axis=0), np.float64)
     return targets
 
 

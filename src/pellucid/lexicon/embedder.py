@@ -87,7 +87,7 @@ class LexiconSettings(ReadingSettings):
         check_choice(self, POOLINGS, "pooling")
         check_choice(self, (True, False, None), "shift")
         check_choice(self, (True, False), "takes_instruction", "own_words")
-        check_numbers(self, "max_active_dims", least=1, whole=True, optional=True)
+        check_numbers(self, "max_active_dims", least=1, integer=True, optional=True)
 
     @property
     def prepends_bos(self) -> bool:
@@ -315,7 +315,7 @@ class LexiconEmbedder(TransformerEmbedder):
             raise InputError("the backbone gives NaN or infinity; open it with dtype='float32'")
         return sparse_units(sparse.csr_matrix(weights), self.mixing, self.settings.max_active_dims)
 
-    def _ask(self, texts: list[str], roles: list[Role]) -> list[Query]:
+    def _analyze(self, texts: list[str], roles: list[Role]) -> list[Query]:
         """Read texts; they go through the transformer together, when that is needed."""
         encodings = [self._reader.read_as([text], role)[0] for text, role in zip(texts, roles, strict=True)]
         weighed = cache(lambda: self._weights(encodings))
@@ -329,8 +329,8 @@ class LexiconEmbedder(TransformerEmbedder):
                 return self._span_finder(text, encoding, weights[index], fired[index])
 
             return Query(
-                self, text, roles[index], lambda: units()[index], known=lambda: known_words(text, encoding),
-                places=span_finder,
+                self, text, roles[index], lambda: units()[index],
+                coverage_and_gaps=lambda: known_words(text, encoding), span_finder=span_finder,
             )  # fmt: skip
 
         return list(map(query, range(len(texts))))

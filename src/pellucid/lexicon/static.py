@@ -33,7 +33,7 @@ from pellucid.embeddings import Role
 from pellucid.errors import InputError, ModelFolderError, check_numbers, require
 from pellucid.forks import cached_property
 from pellucid.mixing import (
-    LARGEST,
+    MAX_TABLE_VALUE,
     after_edit,
     diagonal_scales,
     mixing_tensors,
@@ -45,7 +45,7 @@ from pellucid.native.library import SparseTable, native
 from pellucid.query import Query, SpanFinder
 from pellucid.static.folder import prefix_config, read_vocabulary, write_vocabulary
 from pellucid.store import is_sound, read_tensors, write_tensors
-from pellucid.text import Coverage, Span, Vocabulary, Word, part_known, shown_word
+from pellucid.text import Coverage, Span, Vocabulary, Word, display_form, part_known
 from pellucid.unicode import lowercase
 
 if TYPE_CHECKING:
@@ -80,8 +80,8 @@ class WordClusters(NamedTuple):
         rows.sum_duplicates()
         if rows.shape[1] > _MAX_CLUSTERS:
             raise InputError(f"{rows.shape[1]:,} clusters; a table of words holds at most {_MAX_CLUSTERS:,}")
-        if rows.nnz and not (rows.data.min() >= 0 and rows.data.max() <= LARGEST):
-            raise InputError(f"a word's weight for a cluster is negative, NaN or beyond {LARGEST:g}")
+        if rows.nnz and not (rows.data.min() >= 0 and rows.data.max() <= MAX_TABLE_VALUE):
+            raise InputError(f"a word's weight for a cluster is negative, NaN or beyond {MAX_TABLE_VALUE:g}")
         scales = (rows.max(axis=1).toarray().ravel() / 255).astype(np.float32)
         scales[scales < _MIN_SCALE] = 0
         entry_scales = np.repeat(scales, np.diff(rows.indptr))
@@ -153,7 +153,7 @@ class StaticLexiconEmbedder(Embedder):
         self._bulk: BulkRows | None = None  # made when first needed
         self._kernel_table: SparseTable | None = None
         self._characters = 0  # encoded without it
-        check_numbers(self, "max_active_dims", least=1, whole=True, optional=True)
+        check_numbers(self, "max_active_dims", least=1, integer=True, optional=True)
         _check_table(self.table, len(vocabulary), self._clusters)
 
     def __getstate__(self) -> dict[str, Any]:
@@ -247,7 +247,7 @@ class StaticLexiconEmbedder(Embedder):
         rows = self._all_rows()
         weights = (rows if self.mixing is None else rows @ self.mixing).tocsc()[:, [index]].toarray().ravel()
         best = np.argsort(-weights, kind="stable")[:top_k]
-        return [(shown_word(self.vocabulary.words[row]), float(weights[row])) for row in best if weights[row] > 0]
+        return [(display_form(self.vocabulary.words[row]), float(weights[row])) for row in best if weights[row] > 0]
 
     def _all_rows(self) -> Any:
         return self.table.rows(np.arange(len(self.vocabulary)), self._clusters)
@@ -305,7 +305,7 @@ class StaticLexiconEmbedder(Embedder):
         rows = sparse.vstack([sparse.csr_matrix((0, self._clusters)), *sums], format="csr")
         return sparse_units(rows.log1p(), self.mixing, self.max_active_dims)
 
-    def _ask(self, texts: list[str], roles: list[Role]) -> list[Query]:
+    def _analyze(self, texts: list[str], roles: list[Role]) -> list[Query]:
         def query(text: str, role: Role) -> Query:
             words = _TextClusters(self, text)
 
@@ -313,12 +313,17 @@ class StaticLexiconEmbedder(Embedder):
                 return sparse_units(words.sums.log1p(), self.mixing, self.max_active_dims).astype(np.float64)
 
             return Query(
-                self, text, role, coordinates, known=lambda: (words.coverage, words.unknown), places=words.span_finder
+                self,
+                text,
+                role,
+                coordinates,
+                coverage_and_gaps=lambda: (words.coverage, words.unknown),
+                span_finder=words.span_finder,
             )
 
         return list(map(query, texts, roles))
 
-    def _known(self, texts: list[str], role: Role = None) -> list[tuple[Coverage, tuple[Span, ...]]]:
+    def _coverage(self, texts: list[str], role: Role = None) -> list[tuple[Coverage, tuple[Span, ...]]]:
         return [(words.coverage, words.unknown) for words in (_TextClusters(self, text) for text in texts)]
 
 
@@ -343,7 +348,7 @@ class _TextClusters:
         for word, row in zip(self._words, self._rows.tolist()):
             if row >= 0 and not vocabulary.has_row(word.text):
                 form = vocabulary.forms[row]
-                partial.append((word.text, shown_word(form), part_known(lowercase(word.text), form)))
+                partial.append((word.text, display_form(form), part_known(lowercase(word.text), form)))
         return Coverage.of(int((self._rows >= 0).sum()), len(self._words), partial)
 
     @cached_property
@@ -391,5 +396,7 @@ def _check_table(table: WordClusters, words: int, clusters: int) -> None:
         raise InputError(f"'starts' does not divide the table's {len(used)} entries among the words")
     if used.size and not 0 <= used.min() <= used.max() < clusters:
         raise InputError(f"'clusters' of the table points outside the {clusters} clusters")
-    if not is_sound(table.scales, LARGEST) or table.scales.min(initial=0) < 0:
-        raise InputError(f"'scales' of the table holds negative or non-finite numbers, or such beyond {LARGEST:g}")
+    if not is_sound(table.scales, MAX_TABLE_VALUE) or table.scales.min(initial=0) < 0:
+        raise InputError(
+            f"'scales' of the table holds negative or non-finite numbers, or such beyond {MAX_TABLE_VALUE:g}"
+        )

@@ -162,7 +162,7 @@ def train_module(
     last = last_checkpoint(work)
     if (done := work.facts.get(TRAINED)) and (work.path / TRAINED).is_dir():
         for name, digest in done.items():
-            work.prove(work.path / TRAINED / name, digest)
+            work.verify(work.path / TRAINED / name, digest)
         return  # the trainer would take one more step
     trainer = _trainer(module, collator, work, settings, progress)
     trainer.train(resume_from_checkpoint=None if last is None else str(last))
@@ -391,7 +391,7 @@ def bind_run(work: WorkFolder, model: LexiconEmbedder, sets: Mapping[str, Any], 
     """Record in the folder what the run was asked for, after checking that it is not another run's."""
     start = settings["adapter"]
     files = [] if start is None else sorted(Path(start).glob("adapter_*"))
-    work.claim(
+    work.bind_settings(
         {
             **{name: value for name, value in settings.items() if name not in _FREE},
             "adapter": start and {path.name: checksum(path) for path in files if path.is_file()},
@@ -422,5 +422,5 @@ def last_checkpoint(work: WorkFolder) -> Path | None:
         return None
     newest: str = max(checkpoints, key=lambda name: int(name.removeprefix("checkpoint-")))
     for name, digest in checkpoints[newest].items():
-        work.prove(work.path / newest / name, digest)
+        work.verify(work.path / newest / name, digest)
     return work.path / newest

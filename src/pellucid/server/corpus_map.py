@@ -11,7 +11,7 @@ from pydantic import BaseModel, Field
 from starlette.responses import Response
 
 from pellucid.base import Embedder
-from pellucid.embeddings import stacked, unit_rows
+from pellucid.embeddings import l2_normalize, vstack
 from pellucid.errors import InputError
 from pellucid.files.lines import batches_by_size
 from pellucid.progress import check_cancelled
@@ -170,8 +170,8 @@ def corpus_map(model: Embedder, texts: Sequence[str], clusters: int = 8) -> Corp
     blocks = []
     for block in batches_by_size(texts, _BLOCK_TEXTS, len):
         check_cancelled()
-        blocks.append(unit_rows(model.encode(block)))
-    rows = stacked(blocks)
+        blocks.append(l2_normalize(model.encode(block)))
+    rows = vstack(blocks)
     points, members = cancellable_layout(rows, clusters)
     in_vocabulary = np.asarray(abs(rows).sum(axis=1)).ravel() > 0
     return CorpusMap(points.astype(np.float32), *_label_clusters(model, list(texts), members, in_vocabulary))

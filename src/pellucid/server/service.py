@@ -22,7 +22,7 @@ import anyio
 import numpy as np
 
 from pellucid.base import Embedder
-from pellucid.embeddings import Role, check_explained, stacked, unit_rows
+from pellucid.embeddings import Role, check_explained, l2_normalize, vstack
 from pellucid.errors import InputError, PellucidError, check_numbers
 from pellucid.files.lines import batches_by_size
 from pellucid.pretrained import load, load_by_name
@@ -83,7 +83,7 @@ class Batcher:
             return _encode(self.model, texts, role)
         pieces = list(batches_by_size(texts, _PIECE_TEXTS, len, _PIECE_CHARS))
         rows = [await self._queued(piece, role, may_wait=number > 0) for number, piece in enumerate(pieces)]
-        return rows[0] if len(rows) == 1 else stacked(rows)
+        return rows[0] if len(rows) == 1 else vstack(rows)
 
     async def _queued(self, texts: list[str], role: Role, *, may_wait: bool) -> Any:
         """Put texts into the queue and return their rows; only the first piece of a request may be refused."""
@@ -333,7 +333,7 @@ class Service:
         is_cut = dimensions is not None and dimensions < width
         rows = rows[:, :dimensions] if is_cut else rows
         has_unit_rows = isinstance(self.models[name], StaticEmbedder) and not is_cut  # nothing is rounded twice
-        return np.ascontiguousarray(unit_rows(rows) if (normalize or is_cut) and not has_unit_rows else rows, "<f4")
+        return np.ascontiguousarray(l2_normalize(rows) if (normalize or is_cut) and not has_unit_rows else rows, "<f4")
 
     def check_explained(self, texts: Mapping[str, str | None]) -> None:
         """Check texts to explain, by the names of their fields."""

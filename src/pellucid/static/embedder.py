@@ -32,7 +32,7 @@ from pellucid.dimensions import (
     selected_columns,
     write_dimensions,
 )
-from pellucid.embeddings import Role, is_arrow, unit_rows
+from pellucid.embeddings import Role, is_arrow, l2_normalize
 from pellucid.errors import InputError, require
 from pellucid.folder import locate
 from pellucid.forks import cached_property
@@ -61,7 +61,7 @@ from pellucid.static.precision import (
 from pellucid.static.spelling import BUCKETS, SpelledRows, Speller, Unedited
 from pellucid.static.words import TextWords, WordQuery
 from pellucid.store import is_sound
-from pellucid.text import JOINER, Coverage, PrefixRule, Span, Vocabulary, Word, shown_word
+from pellucid.text import JOINER, Coverage, PrefixRule, Span, Vocabulary, Word, display_form
 from pellucid.unicode import lowercase, normalize, unspaced_run
 
 if TYPE_CHECKING:
@@ -81,8 +81,8 @@ def name_directions(model: StaticEmbedder) -> Dimensions:
     rows = rows[:_WORDS] or list(range(min(len(model.vocabulary), _WORDS)))
     units = np.empty((len(rows), model.get_embedding_dimension()), np.float32)
     for start in range(0, len(rows), _BLOCK):
-        units[start : start + _BLOCK] = unit_rows(model.word_vectors(rows[start : start + _BLOCK]))
-    words = [shown_word(model.vocabulary.words[row]) for row in rows]
+        units[start : start + _BLOCK] = l2_normalize(model.word_vectors(rows[start : start + _BLOCK]))
+    words = [display_form(model.vocabulary.words[row]) for row in rows]
     dimensions: list[Dimension] = []
     used_names: set[str] = set()
     for index, column in enumerate(units.T):
@@ -460,7 +460,7 @@ class StaticEmbedder(Embedder):
         vectors[spelled_index >= 0] = spelled.vectors[spelled_index[spelled_index >= 0]]
         return vectors
 
-    def _ask(self, texts: list[str], roles: list[Role]) -> list[Query]:
+    def _analyze(self, texts: list[str], roles: list[Role]) -> list[Query]:
         return [WordQuery(self, text, role) for text, role in zip(texts, roles, strict=True)]
 
     def text_words(self, text: str) -> TextWords:
@@ -483,12 +483,12 @@ class StaticEmbedder(Embedder):
         rows = list(map(vocabulary.row, texts)) if spelled is None else spelled.rows(texts)
         return TextWords(vocabulary, rows, words.__getitem__, unmatched, spelled)
 
-    def _shares(self, texts: list[str], role: Role) -> Vectors:
+    def _known_fraction(self, texts: list[str], role: Role) -> Vectors:
         if self._bulk is None:
-            return super()._shares(texts, role)
+            return super()._known_fraction(texts, role)
         return self._bulk.coverage(texts)
 
-    def _known(self, texts: list[str], role: Role = None) -> list[tuple[Coverage, tuple[Span, ...]]]:
+    def _coverage(self, texts: list[str], role: Role = None) -> list[tuple[Coverage, tuple[Span, ...]]]:
         return [(words.coverage, words.unknown) for words in map(self.text_words, texts)]
 
     def nearest_words(self, word_or_text: str, *, top_k: int = 10) -> list[tuple[str, float]]:
@@ -501,7 +501,7 @@ class StaticEmbedder(Embedder):
         vectors = self.word_vectors(np.arange(len(self.vocabulary)))
         scores = self.similarity(self.encode(word_or_text), vectors)[0]
         best = np.argsort(-scores, kind="stable")[:top_k]
-        return [(shown_word(self.vocabulary.words[row]), float(scores[row])) for row in best]
+        return [(display_form(self.vocabulary.words[row]), float(scores[row])) for row in best]
 
 
 def _reweighted(

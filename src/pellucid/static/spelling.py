@@ -27,7 +27,7 @@ import numpy.typing as npt
 
 from pellucid.base import Vectors
 from pellucid.dimensions import Mixing
-from pellucid.embeddings import unit_rows
+from pellucid.embeddings import l2_normalize
 from pellucid.errors import InputError
 from pellucid.forks import cached_property
 from pellucid.text import LONGEST_WORD, Vocabulary
@@ -129,7 +129,7 @@ class Speller:
                 shares[index, : len(rows)] = self._shares(
                     [*(lowercase(self.vocabulary.words[row]) for row in rows.tolist()), word]
                 )
-                sums[index] = shares[index, : len(rows)] @ unit_rows(self.vectors_for(rows), np.float64)
+                sums[index] = shares[index, : len(rows)] @ l2_normalize(self.vectors_for(rows), np.float64)
         return Predicted(neighbours, shares, sums)
 
     def _nearest(self, word: str) -> _Ints:
@@ -244,7 +244,7 @@ def ngram_weights(words: Sequence[str], vectors: Vectors) -> npt.NDArray[np.uint
         raise InputError("spelling is fitted to words of letters alone, and the vocabulary has fewer than two")
     from scipy.sparse import csr_matrix
 
-    units = unit_rows(vectors[index.rows])
+    units = l2_normalize(vectors[index.rows])
     counts = np.diff(index.starts)
     ones = np.ones(len(index.members), np.float32)
     members = csr_matrix((ones, index.members, index.starts), shape=(BUCKETS, len(units)))

@@ -19,7 +19,7 @@ from pellucid.base import Vectors
 from pellucid.dimensions import Dimensions
 from pellucid.errors import InputError
 from pellucid.static.embedder import StaticEmbedder
-from pellucid.text import Vocabulary, is_phrase, shown_word
+from pellucid.text import Vocabulary, display_form, is_phrase
 from pellucid.unicode import unspaced_run
 
 _CHUNK_WORDS = 8_192  # words at a time
@@ -53,7 +53,7 @@ def as_static(model: Any, words: Sequence[str], *, subwords: Tokenizer | None = 
     plain.no_padding()
     plain.no_truncation()
     for start in range(0, len(words), _CHUNK_WORDS):
-        chunk = [shown_word(word) for word in words[start : start + _CHUNK_WORDS]]
+        chunk = [display_form(word) for word in words[start : start + _CHUNK_WORDS]]
         for row, encoding in enumerate(plain.encode_batch(chunk, add_special_tokens=False), start):
             vectors[row] = _token_vectors(model, table, np.array(encoding.ids, np.int64)).sum(axis=0)
     return StaticEmbedder(Vocabulary(list(words), subwords), vectors)
@@ -94,7 +94,7 @@ def _rows(model: StaticEmbedder, words: Sequence[str]) -> Vectors:
     vectors[rows < 0] = 0
     for index, word in enumerate(words):
         if word not in model.vocabulary and (is_phrase(word) or unspaced_run.search(word)):
-            vectors[index] = _sum(model, shown_word(word))
+            vectors[index] = _sum(model, display_form(word))
     return vectors
 
 

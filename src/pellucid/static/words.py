@@ -23,7 +23,7 @@ from pellucid.query import Query, Terms
 from pellucid.rows import READ_AS, WORD, PairTable, Row
 from pellucid.static.folder import not_finite
 from pellucid.static.spelling import SpelledRows
-from pellucid.text import JOINER, PART_SPELLED, Coverage, Span, Vocabulary, Word, as_phrase, part_known, shown_word
+from pellucid.text import JOINER, PART_SPELLED, Coverage, Span, Vocabulary, Word, as_phrase, display_form, part_known
 from pellucid.unicode import lowercase, normalize
 
 Integers = npt.NDArray[np.int64]
@@ -36,12 +36,12 @@ _MAX_PAIRS = 250_000  # rows of an explanation: about 2 s and 0.2 GB
 
 def display_names(text: str, row: int, vocabulary: Vocabulary, spelled: SpelledRows | None) -> tuple[str, str]:
     """Return how a word of a text is shown in an explanation, and which known words its vector is of."""
-    shown = shown_word(text)
+    shown = display_form(text)
     if spelled is None or row < len(vocabulary):
         read_as = vocabulary.forms[row]
-        return shown if read_as in (text, lowercase(text)) else f"{shown}{READ_AS}{shown_word(read_as)})", read_as
+        return shown if read_as in (text, lowercase(text)) else f"{shown}{READ_AS}{display_form(read_as)})", read_as
     forms = [vocabulary.forms[known_row] for known_row in spelled.named_rows(row - len(vocabulary))]
-    read_as = " + ".join(map(shown_word, forms))
+    read_as = " + ".join(map(display_form, forms))
     return f"{shown}{READ_AS}{read_as})" if read_as else f"{shown} (unknown)", read_as or lowercase(text)
 
 
@@ -85,7 +85,7 @@ class TextWords:
     def _display_pair(self, index: int, row: int) -> tuple[str, str]:
         """Return a word as it is shown and what it is read as."""
         text = self._word(index).text
-        return shown_word(text), shown_word(display_names(text, row, self._vocabulary, self.spelled)[1])
+        return display_form(text), display_form(display_names(text, row, self._vocabulary, self.spelled)[1])
 
     @cached_property
     def rows(self) -> Integers:
@@ -111,7 +111,7 @@ class TextWords:
         words = list(map(self._word, positions[slice_for(ends, index)].tolist()))
         text, row = words[0].text, int(self.rows[index])
         name, read_as = display_names(text, row, self._vocabulary, self.spelled)
-        shown = shown_word(text)
+        shown = display_form(text)
         return Row(
             name, (shown,), 0.0, 0.0, tuple(word[1:] for word in words), key=(read_as, lowercase(text)), kind=WORD
         )
@@ -134,7 +134,7 @@ class WordQuery(Query):
         """Read the words of a checked text."""
         super().__init__(model, text, role)
         self.words: TextWords = model.text_words(text)
-        self.known = self.words.coverage, self.words.unknown
+        self.coverage_and_gaps = self.words.coverage, self.words.unknown
 
     def vectors(self) -> npt.NDArray[np.float64]:
         """Return the vectors of the distinct words, which add up to the embedding, float64 [words, dimension]."""

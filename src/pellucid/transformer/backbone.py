@@ -37,9 +37,9 @@ from pellucid.untrusted import (
     check_folder,
     check_size,
     check_token_ids,
+    is_safe_regex,
     loading,
     one_thread,
-    tame,
     tensor_sizes,
 )
 
@@ -101,7 +101,7 @@ def _check_config(config: Any, longest: int, path: Path) -> None:
         if type(rank) is not int or not 1 <= rank <= longest:
             raise ModelFolderError(f"{path}: the rank is {rank!r:.40}; the tensors' longest side is {longest}")
     patterns = [config.get("target_modules"), config.get("exclude_modules"), config.get("layers_pattern")]
-    if not all(tame(pattern) for pattern in (*patterns, *ranks, *alphas) if isinstance(pattern, str)):
+    if not all(is_safe_regex(pattern) for pattern in (*patterns, *ranks, *alphas) if isinstance(pattern, str)):
         raise ModelFolderError(f"{path} has a regular expression that may take endless time")
 
 

@@ -22,8 +22,8 @@ from pellucid.base import Embedder
 from pellucid.embeddings import Role
 from pellucid.errors import InputError, ModelFolderError, warn
 from pellucid.fingerprint import check_same
-from pellucid.folder import named_place
-from pellucid.mixing import LARGEST
+from pellucid.folder import resolve_reference
+from pellucid.mixing import MAX_TABLE_VALUE
 from pellucid.progress import Progress, length_batches
 from pellucid.text import Coverage, Span
 from pellucid.transformer.backbone import Backbone, open_backbone, write_adapter
@@ -111,7 +111,7 @@ class TransformerEmbedder(Embedder):
             )
         return texts, "document"
 
-    def _known(self, texts: list[str], role: Role = None) -> list[tuple[Coverage, tuple[Span, ...]]]:
+    def _coverage(self, texts: list[str], role: Role = None) -> list[tuple[Coverage, tuple[Span, ...]]]:
         coverages: list[tuple[Coverage, tuple[Span, ...]]] = []
         for start in range(0, len(texts), _BLOCK_TEXTS):
             block = texts[start : start + _BLOCK_TEXTS]
@@ -174,7 +174,7 @@ def _open_backbone(folder: Path, config: Mapping[str, Any], instead: str | Path 
     if not all(isinstance(value, str) for value in (name, head)) or type(attention) not in (str, int):
         raise ModelFolderError(f"{folder / 'config.json'} must name the backbone, its attention and its head")
     inside = name == BACKBONE and instead is None
-    where = folder / BACKBONE if inside else (instead or named_place(folder, str(name)))
+    where = folder / BACKBONE if inside else (instead or resolve_reference(folder, str(name)))
     missing = [file for file in _FILES if inside and not (folder / BACKBONE / file).is_file()]
     if missing:
         raise ModelFolderError(f"file not found: {folder / BACKBONE / missing[0]}")
@@ -202,6 +202,6 @@ def finite(array: npt.NDArray[Any], shape: tuple[int, ...], what: str) -> npt.ND
         raise ModelFolderError(f"{what} must be {expected} numbers, got {array.dtype} {list(array.shape)}")
     with np.errstate(over="ignore"):
         numbers = np.array(array, np.float32)
-    if not (np.abs(numbers) <= LARGEST).all():  # nor NaN
-        raise ModelFolderError(f"{what} holds NaN, infinity or a number beyond {LARGEST:g}")
+    if not (np.abs(numbers) <= MAX_TABLE_VALUE).all():  # nor NaN
+        raise ModelFolderError(f"{what} holds NaN, infinity or a number beyond {MAX_TABLE_VALUE:g}")
     return numbers

@@ -65,7 +65,7 @@ class ReadingSettings:
                 raise InputError(f"{name} is {template!r:.40}; it must be a string")
             if template.count(_TEXT) not in (1, 2):
                 raise InputError(f"{name} is {template!r:.80}; it must hold {_TEXT} once, or twice to give it twice")
-        check_numbers(self, "max_length", least=1, whole=True, optional=True)
+        check_numbers(self, "max_length", least=1, integer=True, optional=True)
 
     @property
     def prepends_bos(self) -> bool:

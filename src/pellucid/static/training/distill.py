@@ -25,11 +25,11 @@ import numpy.typing as npt
 from pellucid.analysis.coordinates import spearman
 from pellucid.base import Embedder, Vectors
 from pellucid.corpus import Corpus
-from pellucid.embeddings import unit_rows
+from pellucid.embeddings import l2_normalize
 from pellucid.encoder.embedder import EncoderEmbedder
 from pellucid.encoder.vectors import unit_vectors
 from pellucid.errors import CorpusError, InputError, require
-from pellucid.fingerprint import claim_model
+from pellucid.fingerprint import record_model
 from pellucid.pca import spectrum_of
 from pellucid.pretrained import load, open_sentence_transformer
 from pellucid.progress import Progress
@@ -297,14 +297,14 @@ def store_sentences(
 ) -> tuple[Bags, npt.NDArray[np.float16]]:
     """Return the sentences with two known words, and the teacher's unit vectors of them, both mapped from `work`."""
     corpus = spool(corpus, work)
-    work.claim({**origin, **asdict(settings)})
+    work.bind_settings({**origin, **asdict(settings)})
     opened: Embedder | None = None
     with Progress("teacher", unit="sentences", enabled=show_progress_bar) as progress:
         for shard, done in shards(corpus, work, settings, _SHARD):
             if not done:
                 if opened is None:
                     opened = load(teacher)
-                    claim_model(work.facts, opened, work.path)
+                    record_model(work.facts, opened, work.path)
                 bags = Bags.from_sentences(shard, vocabulary)
                 usable = np.flatnonzero(np.diff(bags.offsets) >= 2)
                 if len(usable):
@@ -325,7 +325,7 @@ def _agreement(vectors: Vectors, bags: Bags, teacher_vectors: npt.NDArray[np.flo
     """Return Spearman's correlation of the two models' cosines over all pairs of sentences."""
     if len(bags) < 3:
         return None
-    units, teacher = unit_rows(bags.means(vectors)), teacher_vectors.astype(np.float32)
+    units, teacher = l2_normalize(bags.means(vectors)), teacher_vectors.astype(np.float32)
     upper = np.triu_indices(len(units), 1)
     student_cosines, teacher_cosines = (units @ units.T)[upper], (teacher @ teacher.T)[upper]
     return spearman(student_cosines, teacher_cosines)

@@ -194,7 +194,7 @@ def count_words(
     """Return the words of a spooled `corpus`, most frequent first, and its usable sentences, counted once in `work`."""
     options = asdict(settings)
     del options["batch_size"]  # changes the speed, not the result
-    work.claim({"teacher": fingerprint(EncoderEmbedder(teacher))["stored"], **options})
+    work.bind_settings({"teacher": fingerprint(EncoderEmbedder(teacher))["stored"], **options})
     if "words" in work:
         return list(read_texts(work.file("words"))), work.facts["sentences"]
     counter: Counter[str] = Counter()

@@ -28,7 +28,7 @@ import numpy.typing as npt
 
 from pellucid.base import Vectors
 from pellucid.corpus import Corpus
-from pellucid.embeddings import unit_rows
+from pellucid.embeddings import l2_normalize
 from pellucid.errors import CorpusError, InputError
 from pellucid.static.bags import Bags
 from pellucid.static.embedder import StaticEmbedder, static_model
@@ -447,4 +447,4 @@ def _means(bags: Bags, anchors: Floats, words: int) -> tuple[npt.NDArray[np.int6
 def _anchors(encode: Callable[[list[str]], Any], pairs: _Pairs) -> Floats:
     """Return the vectors of the known sides at length 1."""
     blocks = [pairs.known_sentences[start : start + _BLOCK] for start in range(0, len(pairs.known_sentences), _BLOCK)]
-    return np.concatenate([unit_rows(encode(list(block)), np.float64) for block in blocks])
+    return np.concatenate([l2_normalize(encode(list(block)), np.float64) for block in blocks])

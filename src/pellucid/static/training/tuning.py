@@ -210,7 +210,7 @@ class TableTrainer:
         if work is None:
             return
         bags = {f"sentences {name}": array_digest(bag.rows, bag.offsets) for name, bag in sentences.items()}
-        work.claim({**asdict(settings), "table": array_digest(self.best), **bags})
+        work.bind_settings({**asdict(settings), "table": array_digest(self.best), **bags})
         if "table" in work:
             tensors = {name: torch.from_numpy(np.array(values)) for name, values in work.load("table").items()}
             with torch.no_grad():

@@ -23,7 +23,7 @@ import numpy.typing as npt
 from pellucid.analysis.coordinates import spearman
 from pellucid.base import Embedder, Vectors
 from pellucid.corpus import Corpus, read_texts
-from pellucid.embeddings import check_texts, unit_rows
+from pellucid.embeddings import check_texts, l2_normalize
 from pellucid.encoder.embedder import EncoderEmbedder
 from pellucid.encoder.vectors import unit_vectors
 from pellucid.errors import CorpusError, InputError
@@ -35,7 +35,7 @@ from pellucid.static.folder import check_writable
 from pellucid.static.precision import common_scale, quantize
 from pellucid.static.spelling import ngram_weights
 from pellucid.static.training.extraction import forward, word_vectors
-from pellucid.text import JOINER, Vocabulary, Word, shown_word, split_words
+from pellucid.text import JOINER, Vocabulary, Word, display_form, split_words
 from pellucid.unicode import canonicalize, lowercase, normalize
 from pellucid.views.parts import AnyPart, Column, Heading, Note, TablePart, counted, percent, signed
 from pellucid.views.report import Report
@@ -96,8 +96,8 @@ class SpaceMap:
 
     def __call__(self, rows: Vectors) -> Vectors:
         """Return vectors [n, D] in the other space, float32 [n, d]; a zero row stays zero."""
-        units = unit_rows(rows, np.float64)
-        directions = unit_rows(units @ self.matrix + self.offset, np.float64)
+        units = l2_normalize(rows, np.float64)
+        directions = l2_normalize(units @ self.matrix + self.offset, np.float64)
         logarithms = _length_features(rows) @ self.length_weights + self.length_offset
         lengths = np.exp(np.clip(logarithms, *np.log(self.lengths)))
         mapped: Vectors = (directions * lengths[:, None] * units.any(axis=1)[:, None]).astype(np.float32)
@@ -117,7 +117,7 @@ def fit_space(source: Vectors, target: Vectors) -> tuple[SpaceMap, FitQuality]:
     test, validation, train = order[:n_held_out], order[n_held_out : 2 * n_held_out], order[2 * n_held_out :]
     penalties = _choose_penalties(source, target, train, validation)
     mapped = _fit_map(source[order[n_held_out:]], target[order[n_held_out:]], penalties)(source[test])
-    directions, target_units = unit_rows(mapped), unit_rows(target)
+    directions, target_units = l2_normalize(mapped), l2_normalize(target)
     cosines = (directions * target_units[test]).sum(axis=1)
     nearest = np.array([int((target_units @ direction).argmax()) for direction in directions])
     lengths, true = (np.linalg.norm(rows, axis=1) for rows in (mapped, target[test]))
@@ -129,7 +129,7 @@ def fit_space(source: Vectors, target: Vectors) -> tuple[SpaceMap, FitQuality]:
 def _length_features(rows: Vectors) -> Floats:
     """Return the direction of each row and the logarithm of its length, [n, D + 1]."""
     lengths = np.linalg.norm(rows.astype(np.float64), axis=1)
-    return np.column_stack([unit_rows(rows, np.float64), np.log(np.maximum(lengths, 1e-12))])
+    return np.column_stack([l2_normalize(rows, np.float64), np.log(np.maximum(lengths, 1e-12))])
 
 
 def _fit_map(source: Vectors, target: Vectors, penalties: tuple[float, float]) -> SpaceMap:
@@ -137,7 +137,7 @@ def _fit_map(source: Vectors, target: Vectors, penalties: tuple[float, float]) -
     lengths = np.linalg.norm(target.astype(np.float64), axis=1)
     low, high = np.percentile(lengths, _OUTER).tolist()
     weights, shift = _ridge(_length_features(source), np.log(lengths)[:, None], [penalties[1]])[0]
-    matrix, offset = _ridge(unit_rows(source, np.float64), unit_rows(target, np.float64), [penalties[0]])[0]
+    matrix, offset = _ridge(l2_normalize(source, np.float64), l2_normalize(target, np.float64), [penalties[0]])[0]
     return SpaceMap(matrix, offset, weights[:, 0], float(shift[0]), (low, high))
 
 
@@ -158,12 +158,12 @@ def _ridge(x: Floats, y: Floats, penalties: list[float]) -> list[tuple[Floats, F
 
 def _choose_penalties(source: Vectors, target: Vectors, train: Rows, validation: Rows) -> tuple[float, float]:
     """Return the penalties for directions and for lengths that do best on the pairs `validation`."""
-    units, target_units = unit_rows(source, np.float64), unit_rows(target, np.float64)
+    units, target_units = l2_normalize(source, np.float64), l2_normalize(target, np.float64)
     features = _length_features(source)
     logarithms = np.log(np.linalg.norm(target.astype(np.float64), axis=1))[:, None]
     cosines, misses = [], []
     for weights, offset in _ridge(units[train], target_units[train], list(_PENALTIES)):
-        mapped = unit_rows(units[validation] @ weights + offset, np.float64)
+        mapped = l2_normalize(units[validation] @ weights + offset, np.float64)
         cosines.append(float((mapped * target_units[validation]).sum(axis=1).mean()))
     for weights, offset in _ridge(features[train], logarithms[train], list(_PENALTIES)):
         misses.append(float(np.square(features[validation] @ weights + offset - logarithms[validation]).mean()))
@@ -259,7 +259,7 @@ def add_words(
         rows = [row for row, word in enumerate(model.vocabulary.words) if word not in entries and split_words(word)]
         indices = np.unique(np.linspace(0, len(rows) - 1, _FIT_WORDS).astype(int))
         fit_rows = [rows[n] for n in indices.tolist()] if rows else []
-        texts = [shown_word(model.vocabulary.words[row]) for row in fit_rows] + [e.strip() for e in entries.values()]
+        texts = [display_form(model.vocabulary.words[row]) for row in fit_rows] + [e.strip() for e in entries.values()]
         teacher_vectors = unit_vectors(opened, [prompt + text for text in texts])
         source, vectors, counts = teacher_vectors[: len(fit_rows)], teacher_vectors[len(fit_rows) :], [0] * len(keys)
     else:
@@ -275,7 +275,7 @@ def add_words(
             mapped[index] *= length / max(float(np.linalg.norm(mapped[index])), 1e-12)
     extended = _with_rows(model, vocabulary, keys, mapped)
     added = tuple(
-        AddedWord(shown_word(key), count, float(np.linalg.norm(vector)), nearest)
+        AddedWord(display_form(key), count, float(np.linalg.norm(vector)), nearest)
         for key, count, vector, nearest in zip(keys, counts, mapped, _nearest(extended, keys), strict=True)
     )
     source_kind = "words" if sentences is None else "sentences"
@@ -334,7 +334,9 @@ def read_in_sentences(
             progress.advance(len(batch))
     missing = [key for key in keys if not used[index_by_word[key]]]
     if missing:
-        raise CorpusError(f"the teacher reads {shown_word(missing[0])!r} in no sentence whole; give shorter sentences")
+        raise CorpusError(
+            f"the teacher reads {display_form(missing[0])!r} in no sentence whole; give shorter sentences"
+        )
     means: Vectors = np.divide(sums, np.maximum(used, 1)[:, None], dtype=np.float32)
     new = set(keys)
     fit_words = [word for word, index in index_by_word.items() if word not in new and used[index]]
@@ -368,7 +370,7 @@ def _sentences_with(keys: list[str], sentences: Corpus, words_of: Callable[[str]
             texts.append(sentence)
         elif n_others >= _FIT_SENTENCES and min(occurrences[key] for key in keys) >= _OCCURRENCES:
             break
-    missing = [shown_word(key) for key in keys if not occurrences[key]]
+    missing = [display_form(key) for key in keys if not occurrences[key]]
     if missing:
         raise CorpusError(
             f"{counted(len(missing), 'entry is', 'entries are')} in no sentence, the first "
@@ -396,7 +398,7 @@ def _with_rows(model: StaticEmbedder, vocabulary: Vocabulary, keys: list[str], v
 
 def _nearest(model: StaticEmbedder, keys: list[str]) -> Iterator[tuple[str, ...]]:
     """Yield the words nearest to each of `keys`, without itself."""
-    units = unit_rows(model.word_vectors(np.arange(len(model.vocabulary))))
+    units = l2_normalize(model.word_vectors(np.arange(len(model.vocabulary))))
     rows = [model.vocabulary.row(key) for key in keys]
     n_best = min(_N_NEAREST_WORDS + 1, len(units))
     for start in range(0, len(rows), _BLOCK):
@@ -404,7 +406,7 @@ def _nearest(model: StaticEmbedder, keys: list[str]) -> Iterator[tuple[str, ...]
         for row, scores in zip(block, units[block] @ units.T, strict=True):
             best = np.argpartition(-scores, n_best - 1)[:n_best]
             best = best[np.argsort(-scores[best], kind="stable")]
-            yield tuple(shown_word(model.vocabulary.words[n]) for n in best.tolist() if n != row)[:_N_NEAREST_WORDS]
+            yield tuple(display_form(model.vocabulary.words[n]) for n in best.tolist() if n != row)[:_N_NEAREST_WORDS]
 
 
 @dataclass(frozen=True, repr=False)
@@ -507,7 +509,7 @@ def prune(
         return pruned
     still_used = count_rows(pruned.vocabulary, texts)
     sample = list(islice(texts, _COMPARED))
-    old, new = (unit_rows(m.encode(sample), np.float64) for m in (model, pruned))
+    old, new = (l2_normalize(m.encode(sample), np.float64) for m in (model, pruned))
     known_before, known_after = old.any(axis=1), new.any(axis=1)
     both = known_before & known_after
     unchanged = float(np.isclose(old, new, atol=1e-6).all(axis=1).mean())
