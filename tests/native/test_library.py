@@ -151,7 +151,7 @@ def test_what_cannot_be_loaded_is_said_once_and_python_serves(
         assert library.native() is None
     assert len(warned) == 1
     message = str(warned[0].message)
-    assert message.startswith("the C kernels cannot be loaded, and slow Python does their work: ")
+    assert message.startswith("the C kernels cannot be loaded, falling back to pure Python (slower): ")
     assert said in message and "python hatch_build.py" in message
     assert len(found[0]) == len(_TEXTS) and (found[0] == found[1]).all()
     np.testing.assert_array_equal(found[0][:2], fruit._encode_plainly(_TEXTS[:2]))
@@ -210,4 +210,4 @@ def test_python_alone_passes_the_tests_of_what_the_kernels_do() -> None:
     env = {**os.environ, "PELLUCID_NATIVE": "off"}
     done = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
-    assert "PELLUCID_NATIVE is off: slow Python does the work of the C kernels" in done.stdout
+    assert "PELLUCID_NATIVE is off: falling back to pure Python (slower)" in done.stdout

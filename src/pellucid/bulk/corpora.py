@@ -1,11 +1,11 @@
 """A whole corpus into a folder of shards: checked, begun or resumed, handed to workers, described at the end.
 
 Workers are threads or processes of this machine, Ray, or Spark. An engine takes the numbers of the shards to write and
-yields the record of each once it is written. All call `write_shard`, and only numbers move: a worker reads its rows and
-writes its file by itself.
+yields the record of each once it is written. All call `write_shard`, and only numbers move: each worker reads its
+rows and writes its file.
 
 `state.json` of the folder is the manifest (`workfolder.py`): settings, corpus, model, sizes and shards. A shard's file
-appears when it is complete, so that a killed run goes on with the missing ones.
+appears when it is complete, so that a killed run resumes with the missing ones.
 """
 
 from __future__ import annotations
@@ -94,15 +94,15 @@ def encode_corpus(
 ) -> list[Path]:
     """Encode a file of any number of texts into a folder of shards, in bounded memory.
 
-    A run that ended early goes on when it is started again with the same arguments: finished shards stay, and the
-    result is that of a run without a stop. `read_shards` reads the folder back.
+    Repeat the call with the same arguments to resume an interrupted run: finished shards are kept, and the result is
+    that of a run without a stop. `read_shards` reads the folder back.
 
     Args:
         model: a bundled name, a folder, a hub id, a pellucid model or a SentenceTransformer.
         corpus: a .parquet file, or .txt, .csv, .tsv, .jsonl, .json (each also packed) or .xlsx, which is turned into
             Parquet in `folder` while the run lasts; or a `CorpusFile`, which says how one is read. A null or a blank
             line is the empty text, whose row is zero.
-        folder: for the shards: new, empty, or that of the run to go on with.
+        folder: for the shards: new, empty, or that of the run to resume.
         field: the key or column of the texts, in a file named by a path.
         id_field: of the ids, strings or integers; None for the numbers of the rows, from 0.
         workers: that encode at the same time. Here they are threads for a static model and processes for others.
@@ -157,7 +157,7 @@ def _file_of(corpus: Any, field: str, id_field: str | None) -> CorpusFile:
 
 
 def _completed(work: WorkFolder, job: Job, file: CorpusFile, dimension: int, workers: int, engine: str) -> list[Path]:
-    """Write the shards that are not there yet, and describe them all."""
+    """Write the missing shards, and describe them all."""
     staged = job.folder / "corpus.parquet"
     if not job.texts:  # of a run that ended before it had counted its texts
         staged.unlink(missing_ok=True)
@@ -213,7 +213,7 @@ def _finished(job: Job, records: dict[str, Any]) -> dict[str, Any]:
 
 
 def _check_paths(source: Path, folder: Path, field: str, id_field: str | None) -> None:
-    """Check that the corpus can be read, and that the folder holds nothing else, before anything is written."""
+    """Check that the corpus can be read, and that the folder has no other files, before anything is written."""
     if not is_path(source):
         raise InputError(f"{source} can be read only once, and every run reads its corpus several times; give a file")
     check_file(source)
@@ -297,8 +297,8 @@ def _locally(job: Job, pending: list[int], workers: int) -> Iterator[ShardRecord
     except BrokenProcessPool as error:
         raise PellucidError(
             "a worker process has ended (killed, or out of memory, or the script that started it lacks "
-            'if __name__ == "__main__":). What is encoded stays; start the run again to go on, with fewer workers '
-            "where memory is short"
+            'if __name__ == "__main__":). What is encoded stays; rerun to resume, with fewer workers where '
+            "memory is short"
         ) from error
     finally:
         pool.shutdown(cancel_futures=True)

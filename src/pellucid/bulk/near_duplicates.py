@@ -48,7 +48,7 @@ Scores = npt.NDArray[np.float32]
 
 _CHUNK_TEXTS = 2_048
 _SCORE_DECIMALS = 6  # decimals of a score, as many as float32 has
-_CANDIDATES = 16  # kept texts that are tried for one whose nearest kept text may not stand for it
+_CANDIDATES = 16  # kept texts compared where the nearest one has another signature
 _SHOWN = 10  # rows of a printed table
 
 
@@ -185,7 +185,7 @@ def duplicates(
 
     A text is a duplicate if an earlier text that is kept has at least the threshold's cosine to it. So every removed
     text is within the threshold of a kept one; two texts of a group may be less alike. Of a text without a known word,
-    only equal texts are duplicates. Texts with other names in signs ("C++" and "C#", "A+" and "A-", ".NET") are none,
+    only equal texts are duplicates. Texts with other names in signs ("C++" and "C#", "A+" and "A-", ".NET") are not,
     though models read their letters alone.
 
     All pairs are compared exactly up to 32,768 kept texts, and for sparse embeddings always, in time that grows with
@@ -398,7 +398,7 @@ def _hash(text: str) -> int:
 
 
 def _signature(text: str, same_numbers: bool) -> int:
-    """Return a hash of what must be the same in two texts for one to stand for the other, 0 for nothing."""
+    """Return a hash of what two duplicates must share: signed names and, if asked, numbers; 0 without any."""
     names, text_numbers = find_signed_names(text), find_numbers(text) if same_numbers else ()
     return _hash("\n".join([*names, "", *text_numbers])) if names or text_numbers else 0
 
@@ -443,7 +443,7 @@ _GROWTH = 4
 _N_PROBED_CELLS = 8  # cells that a question looks into
 _SAMPLE = 50  # rows a cell that the centres are found from
 _STEPS = 8  # of KMeans: later ones move few rows
-_CHUNK = 65_536  # float32 rows at once while the cells are made anew
+_CHUNK_ROWS = 65_536  # float32 rows at once while the cells are made anew
 _FLOAT16 = 2.0**-11  # the largest change of a product of two unit rows by float16
 
 
@@ -511,8 +511,8 @@ class Nearest:
         index.cp.niter, index.cp.max_points_per_centroid, index.cp.min_points_per_centroid = _STEPS, _SAMPLE, 1
         index.nprobe = min(_N_PROBED_CELLS, cells)
         index.train(rows_for(sample))
-        for start in range(0, count, _CHUNK):
-            index.add(rows_for(np.arange(start, min(start + _CHUNK, count))))
+        for start in range(0, count, _CHUNK_ROWS):
+            index.add(rows_for(np.arange(start, min(start + _CHUNK_ROWS, count))))
         index.make_direct_map()  # to read rows by their numbers when the cells are made anew
         self._cells, self._rebuilt_at, self.rounding = index, count, _FLOAT16
 

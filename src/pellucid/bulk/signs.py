@@ -41,7 +41,7 @@ _SIGNED_NAME = re.compile(
 
 
 def find_numbers(text: str) -> tuple[str, ...]:
-    """Return the numbers of a text in order, as they are written but for groups of thousands and other digits.
+    """Return the numbers of a text in order, as they are written, except groups of thousands and other digits.
 
     >>> find_numbers("1,000 people at \u22125 or +5 \u00b0C on 2024-01-02, < 50 %")
     ('1000', '-5', '+5', '2024-01-02', '<50%')

@@ -71,7 +71,7 @@ def _kernels() -> Iterator[Examined]:
         kernels = native()
     said = "; ".join(str(warning.message) for warning in caught)
     level = "" if kernels is None else Path(str(kernels._name)).stem.removeprefix("kernels-")
-    yield Examined("kernels", level or said or "not loaded: slow Python does their work", kernels is not None)
+    yield Examined("kernels", level or said or "not loaded: falling back to pure Python (slower)", kernels is not None)
 
 
 def _threads() -> Iterator[Examined]:

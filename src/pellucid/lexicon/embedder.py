@@ -91,7 +91,7 @@ class LexiconSettings(ReadingSettings):
 
     @property
     def prepends_bos(self) -> bool:
-        """Whether there must be a token before the text: with a shift, the first token's state is there."""
+        """Whether a token must precede the text: with a shift, the first token's state is at its position."""
         return bool(self.shift)
 
     @property
@@ -127,7 +127,7 @@ FUNCTION_WORDS = frozenset(
 
 
 def own_word_ids(text: str, tokenizer: Any) -> tuple[int, ...]:
-    """Return the ids of the tokens that all words of `text` are written with, each by itself and in lower case."""
+    """Return the ids of the tokens that all words of `text` are written with, each word alone and in lower case."""
     words = dict.fromkeys(lowercase(word.text) for word in split_words(text))
     content_words = [word for word in words if word not in FUNCTION_WORDS]
     encodings = tokenizer.encode_batch(content_words, add_special_tokens=False) if content_words else []

@@ -41,7 +41,7 @@ try:
 except ImportError as error:
     raise missing_extra(error.name or "torch", "torch") from error
 
-_RNG_STATE_PREFIX = "rng_state_"  # what each of several devices writes by itself, perhaps later
+_RNG_STATE_PREFIX = "rng_state_"  # a file that each of several devices writes, perhaps later
 _OUT = -1e9  # a logit that is left out; -inf would make 0 * inf of what the teacher leaves out as well
 HEAD = "head.safetensors"
 """Where a checkpoint keeps centroids that are trained."""

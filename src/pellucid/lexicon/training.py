@@ -40,7 +40,7 @@ TRAINED = "trained"
 
 @dataclass(frozen=True)
 class TrainingSettings:
-    """How a lexicon model is trained. The defaults are the paper's, but for the batch, which it has 512 of.
+    """How a lexicon model is trained. The defaults are the paper's, except the batch size (512 there).
 
     Attributes:
         epochs: passes over the rows.
@@ -110,8 +110,8 @@ def train_lexicon(
 ) -> LexiconEmbedder:
     """Return a trained copy of `model`, which itself stays as it is.
 
-    Checkpoints are written to `output_dir`; an interrupted run resumes from the last one when it is started again
-    with the same arguments, as if it had not been stopped. Rows, texts and vectors must then be the same, in their
+    Checkpoints are written to `output_dir`; repeat the call with the same arguments to resume an interrupted run
+    from the last one, as if it had not been stopped. Rows, texts and vectors must then be the same, in their
     order, and the checkpoint undamaged.
 
     Args:

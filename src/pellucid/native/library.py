@@ -49,7 +49,7 @@ def native() -> ctypes.CDLL | None:
     if level not in ("", "off", *LEVELS):
         raise InputError(f"the environment variable PELLUCID_NATIVE is {level!r}; set it to off, {', '.join(LEVELS)}")
     if level == "off":
-        warn("PELLUCID_NATIVE is off: slow Python does the work of the C kernels")
+        warn("PELLUCID_NATIVE is off: falling back to pure Python (slower)")
         return None
     try:
         best = _open("plain").native_level()
@@ -58,8 +58,8 @@ def native() -> ctypes.CDLL | None:
         return _declared(_open(level or LEVELS[best]))
     except (OSError, AttributeError) as error:
         warn(
-            f"the C kernels cannot be loaded, and slow Python does their work: {error}. Install pellucid again where "
-            "there is a C compiler, or from a wheel; in a clone: python hatch_build.py"
+            f"the C kernels cannot be loaded, falling back to pure Python (slower): {error}. Install pellucid "
+            "again where there is a C compiler, or from a wheel; in a clone: python hatch_build.py"
         )
         return None
 
@@ -109,7 +109,7 @@ def _address(name: str, array: npt.NDArray[Any], kind: Any, shape: tuple[int, ..
 
 
 def _copied(name: str, array: npt.NDArray[Any], kind: Any) -> npt.NDArray[Any]:
-    """Return a copy of a list of numbers that C follows: nobody changes it after it was checked."""
+    """Return a copy of a list of numbers that C follows, so that no other thread changes it after the check."""
     _address(name, array, kind, (len(array),))
     return array.copy()
 
@@ -194,7 +194,7 @@ class Pieces:
     ) -> None:
         """Take those at the start of a word and inside one, without the mark ##; longer words are not cut.
 
-        `prefixes`: the characters that a prefix has which stands for a word, and its share of the word's.
+        `prefixes`: the fewest characters of a prefix that a word is read as, and the least share of the word's.
         """
         self.first, self.inside = WordIndex(first), WordIndex(inside)
         self.max_token_chars = max(map(len, (*first, *inside)), default=0)
@@ -215,7 +215,7 @@ class WordReader:
     ) -> None:
         """Take the words with a row, an index that may grow, and the bytes of a block.
 
-        With `cased` words are looked up as they are first; with `complete` no beginning of a word stands for it.
+        With `cased` words are first looked up as they are; with `complete` no word is read as its beginning.
         """
         self._library, self._size = library(), size
         chunks = size // 64 + 1

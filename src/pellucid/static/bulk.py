@@ -38,11 +38,11 @@ from pellucid.text import LONGEST_WORD, PART_SPELLED, Vocabulary, part_known
 from pellucid.unicode import lowercase, may_change, normalize, unspaced_run, well_formed
 
 _BLOCK_TEXTS = 1024
-_BLOCK_CHARACTERS = 1 << 18  # what a block needs stays in a core's own cache; a longer text is a block by itself
+_BLOCK_CHARACTERS = 1 << 18  # what a block needs fits a core's cache; a longer text is a block of its own
 _MAX_BLOCK_BYTES = 1 << 31  # bytes; positions are 32-bit
 _PADDING = "\0" * PADDING
 _PAGE = 1024  # code points classified at once
-_SPELLED = -2  # in the place of a row: that of a spelled word, which was forgotten
+_SPELLED = -2  # instead of the row of a spelled word that was forgotten
 _LEARNT_WORDS = 1 << 15  # also the most that Python is asked at once: a text may have millions of unknown words
 
 
@@ -277,8 +277,8 @@ class _Lookup(NamedTuple):
 
     words: WordIndex
     pieces: Pieces
-    cased: bool  # words are looked up as they are first
-    complete: bool  # no beginning of a word stands for it
+    cased: bool  # words are first looked up as they are
+    complete: bool  # no word is read as its beginning
 
 
 class _Reader:
@@ -471,7 +471,7 @@ class _Worker(_Reader):
         return unmatched[known_shares >= 0], known_shares[known_shares >= 0]
 
     def words(self, text: str) -> WordRows | None:
-        """Return the words of a text that is a block by itself; None if some are spelled."""
+        """Return the words of a text as one block; None if some are spelled."""
         self._begin([text])
         block, words, ends = self.find([text], normal=True)
         count = int(ends[0])
@@ -535,7 +535,7 @@ def default_threads() -> int:
 
 
 def _blocks(texts: _Texts) -> Iterator[tuple[int, int]]:
-    """Cut `texts` into ranges of at most `_BLOCK_TEXTS` texts and, but for single texts, `_BLOCK_CHARACTERS`."""
+    """Cut `texts` into ranges of at most `_BLOCK_TEXTS` texts and, except single texts, `_BLOCK_CHARACTERS`."""
     for first in range(0, len(texts), _BLOCK_TEXTS):
         yield from _small_enough(texts, first, min(first + _BLOCK_TEXTS, len(texts)))
 

@@ -111,8 +111,8 @@ class StaticEmbedder(Embedder):
 
     A row of an explanation is a pair (word of text 1, word of text 2); of one text a word, and its contribution the
     part of the embedding's squared length (1) in its direction. There are at most 250,000. Repeated words are one row,
-    upper and lower case together where they have the same vector. A word that is not in the vocabulary but has a prefix
-    there that may stand for it (`with_prefixes`) is named with it: "tokenisers (read as token)"; with spelling, with
+    upper and lower case together where they have the same vector. A word that is not in the vocabulary but is read as
+    its prefix there (`with_prefixes`) is named with it: "tokenisers (read as token)"; with spelling, with
     the known words that weigh most in its vector: "tokenisers (read as token + tokens)"; "A320 (unknown)" matches only
     itself. A phrase of the vocabulary is one word: "new york".
 
@@ -247,7 +247,7 @@ class StaticEmbedder(Embedder):
         of int4. They know the rule for unknown words only as far as it is written out: the vocabulary in any case (in a
         cased vocabulary: lower, Capitalised and UPPER), and `extra_words`. For the same vectors there, give the words
         of your texts; docs/static.md has what is lost without (5.4 points of nDCG@10 on SciFact with static-en). They
-        cut scripts without spaces as we do, but for words that mix scripts ("T恤") and stretches of more than 200
+        cut scripts without spaces as we do, except words that mix scripts ("T恤") and stretches of more than 200
         characters, which they do not know. They see no phrases: "new york" is two words to them.
 
         Args:
@@ -306,7 +306,7 @@ class StaticEmbedder(Embedder):
 
     def _edited(self, edit: Edit) -> StaticEmbedder:
         columns = selected_columns(edit)
-        if columns == list(range(self.get_embedding_dimension())):  # but for their names, nothing changes
+        if columns == list(range(self.get_embedding_dimension())):  # only the names change
             return self._with(self.vectors, self.scales, edit.dimensions)
         if columns is not None:  # the table keeps its dtype
             model = self._with(self.vectors[:, columns], self.scales, edit.dimensions)
@@ -429,7 +429,7 @@ class StaticEmbedder(Embedder):
         return self._bulk
 
     def _encode_plainly(self, texts: Sequence[str]) -> Vectors:
-        """Encode `texts` as the method is defined; the C kernels give the same bits, but for spelled words."""
+        """Encode `texts` as the method is defined; the C kernels give the same bits, except for spelled words."""
         embeddings = np.zeros((len(texts), self.get_embedding_dimension()), np.float32)
         spelled, count = self.spelled_rows(), len(self.vocabulary)
         for embedding, text in zip(embeddings, texts):

@@ -58,7 +58,7 @@ _MAX_WORDS_BYTES = 1 << 30
 _MAX_NAN_CHECK_BYTES = 1 << 26  # a float table up to this size is searched for NaN; a larger one would be read whole
 _MAX_PIECE_CHARS = 200  # characters; WordPiece takes the square of it, and calls what is longer unknown
 _TENSORS, _SPELLING = "model.safetensors", "spelling.safetensors"
-_LETTERS, _SHARE = "prefix_letters", "prefix_share"  # of a prefix that stands for a word, in config.json
+_LETTERS, _SHARE = "prefix_letters", "prefix_share"  # of a prefix that a word is read as, in config.json
 _DIMENSION = "dimension"  # what the metadata of packed vectors call it
 _UNKNOWN = "[UNK]"  # the pre-tokenizer cuts the brackets off, so no text holds this word
 _MODULES = [
@@ -164,7 +164,7 @@ def _with_pieces(
 
 
 def _write_tokenizer(path: Path, tokenizer: Tokenizer) -> None:
-    """Write a tokenizer without padding and truncation, which would count for words that are not there."""
+    """Write a tokenizer without padding and truncation, which would count as words."""
     described = json.loads(tokenizer.to_str())
     described["padding"] = described["truncation"] = None
     with writing(path) as tmp_path:
@@ -188,7 +188,7 @@ def _token_ids(
     vocabulary: Vocabulary, extra_words: Iterable[str], *, spells: bool
 ) -> tuple[list[str], npt.NDArray[np.int64], list[str]]:
     """Return the token strings in id order, the row each is sent to, and the words of the rows behind the zero row."""
-    # Ids below len(vocabulary) are the rows. Only where a model `spells` are there rows behind: of unknown extra words.
+    # Ids below len(vocabulary) are the rows. Only a model that `spells` has rows behind them: of unknown extra words.
     extra_words = list(extra_words)
     spelled = {lowercase(word) for word in extra_words} if spells else set()
     unknown_rows: dict[str, int] = {}
@@ -242,7 +242,7 @@ def written_out(folder: Path) -> list[str]:
 
 
 def read_static(folder: Path, config: Mapping[str, Any]) -> StoredTable:
-    """Return what `write_static` wrote, mapped; nothing of it, nor of what config.json says, is trusted."""
+    """Return what `write_static` wrote, mapped; neither it nor config.json is trusted."""
     path, vocabulary = folder / _TENSORS, read_vocabulary(folder, config)
     words = len(vocabulary)
     tensors, metadata = read_tensors(path)
@@ -311,7 +311,7 @@ def _unfit(path: Path, words: int, contents: str) -> ModelFolderError:
 
 
 def prefix_config(vocabulary: Vocabulary) -> dict[str, Any]:
-    """Return what config.json says of the rule for prefixes: nothing of the paper's, or without a tokenizer."""
+    """Return what config.json says of the rule for prefixes; empty for the paper's rule, or without a tokenizer."""
     if vocabulary.prefixes == PrefixRule() or not vocabulary.has_subwords:
         return {}
     return {_LETTERS: vocabulary.prefixes.letters, _SHARE: vocabulary.prefixes.share}
@@ -350,7 +350,7 @@ def write_spelling(
 
 
 def read_spelling(folder: Path, words: int, dimension: int) -> tuple[npt.NDArray[np.uint8] | None, Unedited | None]:
-    """Return what `write_spelling` wrote, None for what is not there; checked against the table's shape."""
+    """Return what `write_spelling` wrote, None for what is missing; checked against the table's shape."""
     path = folder / _SPELLING
     if not path.exists():
         return None, None

@@ -350,7 +350,7 @@ class WordPairs:
         """Return a word as the user wrote it, with the vocabulary's if that is more than another case; its places."""
         phrase = as_phrase(normalize(text[slice(*spans[0])]).text)
         if row < len(self._model.vocabulary) and (form := self._model.vocabulary.forms[row]) in phrase.split(JOINER):
-            phrase = form  # one of the words that a single character stands for
+            phrase = form  # where one character is normalised to several words, that one
         name, read_as = display_names(phrase, row, self._model.vocabulary, spelled)
         return Row(name, (name,), 0.0, 0.0, spans, (), (), (read_as, lowercase(phrase)) if spelled else (read_as,))
 
