@@ -25,7 +25,7 @@ from pellucid.rows import (
     Row,
     share_of,
 )
-from pellucid.summary import Summary
+from pellucid.summary import Summary, and_listed
 from pellucid.text import Coverage, Span
 from pellucid.views.parts import (
     AnyPart,
@@ -336,7 +336,9 @@ class ExplanationViews(Shown):
         values = self.contributions
         sums = f"{values[values > 0].sum():+.4f} for, {values[values < 0].sum():+.4f} against"
         how = "adding up to the score exactly" if self.exact else "and a remainder, adding up to the score"
-        yield f"{' and '.join(counted(n, kind) for kind, n in self._kinds.items())} {how}: {sums}."
+        named = [counted(n, kind) for kind, n in self._kinds.items() if kind not in BESIDE_WORDS]
+        named += [f"the {kind}" for kind in BESIDE_WORDS if kind in self._kinds]
+        yield f"{and_listed(named)} {how}: {sums}."
         if not self._has_shares:
             yield "For and against nearly cancel: shares of so small a score would mislead and are not shown."
         elif self.score < 0:

@@ -14,6 +14,10 @@ MIN_EVIDENCE = 2
 """Distinct function words that another language than the first needs."""
 
 
+_NOT_EVERYWHERE = frozenset({"mai", "n", "sem", "sin"})
+"""Negations of one language that are content words or letters of another: "sin", the German "Mai"."""
+
+
 class FunctionWords(NamedTuple):
     """The function words of a language, in lower case.
 
@@ -38,6 +42,15 @@ def function_words(words: Iterable[str]) -> FunctionWords:
     counts = Counter(language for word in set(words) for language in languages_of.get(word, ()))
     best = max(languages, key=lambda language: counts[language])
     return languages[best if counts[best] >= MIN_EVIDENCE else next(iter(languages))]
+
+
+@cache
+def negations() -> frozenset[str]:
+    """Return the words that deny in any of the languages, but for those that are content words of another.
+
+    They act on other words and have little to say alone; an encoder's reasons leave what they do to the context.
+    """
+    return frozenset().union(*(language.negation for language in _table()[0].values())) - _NOT_EVERYWHERE
 
 
 @cache

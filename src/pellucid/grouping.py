@@ -34,8 +34,8 @@ PHRASE, COMMON, OTHERS = "phrase", "common", "others"
 """Kinds of groups beside those of rows; OTHERS is a sum of phrases and rows of several kinds."""
 OTHER = "other "
 """Before the kind of a sum: "other words", "other dimensions"."""
-CONTEXT_NAME = "what the encoder makes of the words together"
-COMMON_NAME = "what all texts have in common"
+CONTEXT_NAME = "how the words combine (context)"
+COMMON_NAME = "what any two texts have in common"
 REMAINDER_NAME = "what the rows leave out"
 
 MIN_PARTNER_SHARE = 0.2
@@ -287,7 +287,9 @@ def name_pieces(texts: Sequence[str], group: Group) -> tuple[str, ...]:
     if not group.is_of_text:
         return (group.name,)
     pieces: list[str] = []
-    for between, text, spans in zip(("", " \u2192 ", ", against "), texts, (group.spans1, group.spans2, group.spans3)):
+    for between, text, spans in zip(
+        ("", " \u2192 ", ", rather than "), texts, (group.spans1, group.spans2, group.spans3)
+    ):
         for number, span in enumerate(spans):
             joint = ", " if number else between
             pieces += [*[joint] * bool(pieces), phrase_text(text, span)]

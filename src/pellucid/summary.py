@@ -49,7 +49,7 @@ class Summary(NamedTuple):
         if self.unknown:
             more = len(self.unknown) - _MAX_UNKNOWN
             named = [*map(_quoted, self.unknown[:_MAX_UNKNOWN]), *[f"{more:,} more"] * (more > 0)]
-            sentences.append(f"without a vector: {_listed(named)}")
+            sentences.append(f"without a vector: {and_listed(named)}")
         return " ".join(f"{sentence[0].upper()}{sentence[1:]}." for sentence in sentences if sentence)
 
     def _opening(self) -> str:
@@ -69,9 +69,9 @@ class Summary(NamedTuple):
         how = "mainly" if sum(line.share for line in chosen) >= 0.5 else "partly"
         clauses = [self._clause(line) for line in chosen]
         if all(clauses):
-            said = [f"{clause} ({line.share:.0%})" for clause, line in zip(clauses, chosen)]
-            return f"{self._opening()}, {how} because {_listed(said)}"
-        named = _listed(f"{self._noun(line)} ({line.share:.0%})" for line in chosen)
+            said = [f"{clause} ({self._amount(line)})" for clause, line in zip(clauses, chosen)]
+            return f"{self._opening()}, {how} because {and_listed(said)}"
+        named = and_listed(f"{self._noun(line)} ({self._amount(line)})" for line in chosen)
         if len(self.texts) == 1:
             return f"{how} about {named}"
         return f"{self._opening()}, {how} from {named}"
@@ -93,13 +93,35 @@ class Summary(NamedTuple):
         said = []
         against = next((line for line in lines if line.share <= -_MIN_SHARE), None)
         if against is not None:
-            said.append(f"{self._noun(against)} {_moves(against)}")
+            said.append(self._against(against))
         for group in self.groups:
             kind = OTHERS if group.kind.startswith(OTHER) else group.kind
             if kind in (*_REST, OTHERS) and abs(group.share) >= _MIN_SHARE:
-                positive = f"{group.share:.0%} {_REST.get(kind, 'comes from')} {group.name}"
-                said.append(positive if group.share > 0 else f"{group.name} {_moves(group)}")
+                positive = f"{self._amount(group)} {_REST.get(kind, 'comes from')} {group.name}"
+                said.append(positive if group.share > 0 else f"{group.name} {self._moves(group)}")
         return said
+
+    @property
+    def _is_difference(self) -> bool:
+        return bool(self.baseline) or len(self.texts) > 2
+
+    def _amount(self, group: Group) -> str:
+        """Return what a group adds: its share or, of a difference, whose shares may be anything, the number."""
+        return f"{group.contribution:+.2f}" if self._is_difference else f"{group.share:.0%}"
+
+    def _against(self, group: Group) -> str:
+        """Return what a phrase takes from the score: in a difference it fits the other side better."""
+        first = self._phrases(group)[0]
+        if not self._is_difference or not group.is_of_text or not first:
+            return f"{self._noun(group)} {self._moves(group)}"
+        if self.baseline:
+            return f"{first} counts more {f'in {self.baseline}' if self.score > 0 else 'here'} ({self._amount(group)})"
+        return f"text {3 if self.score > 0 else 2} is closer to {first} ({self._amount(group)})"
+
+    def _moves(self, group: Group) -> str:
+        """Return what a group does to the score."""
+        size = f"{abs(group.contribution):.2f}" if self._is_difference else f"{abs(group.share):.0%}"
+        return f"{'raises' if group.contribution > 0 else 'lowers'} it by {size}"
 
     def _phrases(self, group: Group) -> list[str]:
         """Return the phrases of each text that a group names, quoted; "" for none."""
@@ -133,10 +155,6 @@ _REST = {CONTEXT: "comes from", COMMON: "is", REMAINDER: "is"}
 """Kinds of groups that are no reasons by themselves, and what their share does."""
 
 
-def _moves(group: Group) -> str:
-    return f"{'raises' if group.contribution > 0 else 'lowers'} it by {abs(group.share):.0%}"
-
-
 def _rounded(value: float) -> str:
     written = f"{value:.2f}"
     return written.removeprefix("-") if float(written) == 0 else written
@@ -147,7 +165,7 @@ def _quoted(words: str) -> str:
     return f'"{short}"'
 
 
-def _listed(items: Iterable[str], joint: str = "and") -> str:
+def and_listed(items: Iterable[str], joint: str = "and") -> str:
     """Write "a", "a and b", "a, b and c"."""
     *first, last = items
     return f"{', '.join(first)} {joint} {last}" if first else last
@@ -208,9 +226,9 @@ class HitsSummary:
             if number and count == len(self._ranks[shared[number - 1]]):
                 before = ""
             clauses.append(f"{before} {self._with_partners(key, range(n_hits))}".strip())
-        said = _listed(clauses) if clauses else ""
+        said = and_listed(clauses) if clauses else ""
         if none and shared:
-            said += f"; none matches {_listed(self._quoted(key) for key in none)}"
+            said += f"; none matches {and_listed(self._quoted(key) for key in none)}"
         return said
 
     def _first(self) -> str:
@@ -248,7 +266,7 @@ class HitsSummary:
         best = sorted(sums, key=lambda partner: -sums[partner])[:_MAX_SHARED]
         if not best or best == [key]:
             return self._quoted(key)
-        return f"{self._quoted(key)} (with {_listed((_quoted(written[partner]) for partner in best), 'or')})"
+        return f"{self._quoted(key)} (with {and_listed((_quoted(written[partner]) for partner in best), 'or')})"
 
     def _quoted(self, key: str) -> str:
         return _quoted(self._names[key].name)

@@ -74,17 +74,6 @@ GENERIC_WORDS = ENGLISH_STOP_WORDS | frozenset(
 _LETTERS = r"(?:[^\W\d_]|[{}])+"
 
 
-NEGATIONS = frozenset(
-    """not no never n't t cannot nobody nothing none neither nor without don doesn didn isn aren wasn weren won wouldn
-    hasn haven hadn shouldn couldn nicht kein keine keinen keinem keiner keines nie niemand nichts niemals ohne weder ne
-    pas non jamais rien personne aucun aucune sans ni 不 没 沒 無 无 非 ない ません なかった""".split()
-)
-"""Words that turn what others say, in English, German, French, Chinese and Japanese, as `split_words` cuts them.
-
-They act on other words and have little to say alone; an encoder's reasons leave what they do to the context.
-"""
-
-
 Span = tuple[int, int]
 """Start and end of a part of a text, in characters."""
 

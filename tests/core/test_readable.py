@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 import pellucid
 from pellucid.errors import InputError
 from pellucid.explanation import Explanation
-from pellucid.function_words import function_words
+from pellucid.function_words import function_words, negations
 from pellucid.phrases import MAX_JOINED_WORDS, cut_into_phrases, match_words, words_of_text
 from pellucid.rows import CONTEXT, REMAINDER, SHARED, WORD, WORD_PAIR, Row
 from pellucid.static.embedder import StaticEmbedder
@@ -104,7 +104,7 @@ def test_a_phrase_of_text_1_names_those_that_it_matches() -> None:
         f'"lender" ({share2}). Without a vector: "a".'
     )
     gap = why - StaticEmbedder(Vocabulary(words), rows).explain("the bank, home loans", "the dog of the lender")
-    assert gap.groups()[0].name == "home loans \u2192 mortgage, against lender" or gap.groups()[0].spans2
+    assert gap.groups()[0].name == "home loans \u2192 mortgage, rather than lender" or gap.groups()[0].spans2
     assert gap.summary().startswith("Text 2 is closer to text 1 than text 3 is, by ")
 
 
@@ -168,8 +168,7 @@ def test_small_scores_and_negative_ones_have_a_summary() -> None:
     context = Row(CONTEXT, (CONTEXT,), 0.6, 0.0, kind=CONTEXT)
     why = Explanation.from_terms("dense", ("x", "y"), 0.6, [context])
     assert why.summary() == (
-        "Similarity 0.60, of which nothing by itself carries 10%. 100% comes from what the encoder makes of the words "
-        "together."
+        "Similarity 0.60, of which nothing by itself carries 10%. 100% comes from how the words combine (context)."
     )
 
 
@@ -251,3 +250,12 @@ def test_phrases_agree_with_those_of_people() -> None:
     why = [model.explain(" ".join(one.first), " ".join(one.second)) for one in sentences]
     found = [token_pairs(one, own._grouped.matched_words()) for own, one in zip(why, sentences)]
     assert float(f1(found, [one.pairs for one in sentences]).partition(" ")[0]) >= 0.74
+
+
+@pytest.mark.parametrize("words", ["not never", "nicht niemand", "ne jamais", "nunca", "non", "не", "不 無", "ない"])
+def test_there_is_one_list_of_negations(words: str) -> None:
+    assert set(words.split()) <= negations()
+
+
+def test_a_negation_of_one_language_is_no_content_word_of_another() -> None:
+    assert not {"sin", "mai", "sem"} & negations() and "sin" in function_words(["el", "sin", "la"]).negation

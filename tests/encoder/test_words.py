@@ -140,6 +140,7 @@ def test_words_without_a_vector_have_no_credit_and_are_named(shadow: EncoderEmbe
     assert not any("Unbekannt" in row.name or "xqzv" in row.name or "not" in row.parts for row in found.rows)
     assert found.unknown_words(1) == ["Unbekannt"] and found.unknown_words(2) == ["xqzv"]
     assert [c.share for c in found.coverage] == pytest.approx([2 / 3, 2 / 3])
+    assert shadow.coverage(["ba Unbekannt be", "bo not xqzv"]).tolist() == pytest.approx([2 / 3, 2 / 3])
     letters = shadow.explain("xqzv wrtk", "zzqx vvkp")
     assert {row.kind for row in letters.rows} == {SHARED, CONTEXT}
 

@@ -170,7 +170,7 @@ def test_an_encoders_context_is_a_line_and_weighed_by_nobody(page: Any, tmp_path
         index.add(DOCUMENTS.values(), ids=DOCUMENTS)
     with served(ServerSettings(index=str(tmp_path / "index")), {"minilm": encoder}) as url:
         page.goto(url)
-        page.get_by_role("cell", name="what the encoder makes of the words together").wait_for()
+        page.get_by_role("cell", name="how the words combine").wait_for()
         adds = [float(cell.replace("−", "-")) for cell in page.locator("tbody td.number").all_inner_texts()]
         assert sum(adds) == pytest.approx(float(page.locator(".score").inner_text()), abs=0.0005 * len(adds))
         page.goto(url + "#search?q=interest+on+loans")

@@ -16,7 +16,7 @@ from pellucid.base import Embedder, Vectors
 from pellucid.embeddings import MISSING_TEXT, Role, to_2d_array, validate_texts
 from pellucid.encoder.concepts import ConceptReasons
 from pellucid.encoder.measured import MeasuredReasons, words_to_leave_out
-from pellucid.encoder.reasons import EncoderQuery, Reasons
+from pellucid.encoder.reasons import EncoderQuery, Reasons, nameable
 from pellucid.encoder.sentences import SentenceReasons
 from pellucid.encoder.tokenized import TokenizedText, read_texts
 from pellucid.encoder.tokens import TokenReasons
@@ -356,8 +356,11 @@ class EncoderEmbedder(Embedder):
         return read_texts(self.model, texts, role)
 
     def _coverage(self, texts: list[str], role: Role = None) -> list[tuple[Coverage, tuple[Span, ...]]]:
-        """A SentenceTransformer knows the words that it has tokens for, before its maximum length; a function all."""
-        return [text.coverage for text in self.tokenized(texts, role)]
+        """A SentenceTransformer reads the words that it has tokens for, before its maximum length; a function all.
+
+        With reasons by words, those without a vector count as unknown.
+        """
+        return [nameable(text, self.reasons_at_hand) for text in self.tokenized(texts, role)]
 
     def _words_read(self, text: str, role: Role) -> list[Span]:
         return words_to_leave_out(self.tokenized([text], role)[0])

@@ -78,6 +78,15 @@ class Reasons(ABC):
         return None
 
 
+def nameable(text: TokenizedText, reasons: Reasons | None) -> tuple[Coverage, tuple[Span, ...]]:
+    """Return how much of a text the encoder reads and its reasons can name, and the spans of other words."""
+    coverage, spans = text.coverage
+    unnamed = set(() if reasons is None else reasons.words_without_part(text.visible)) - set(spans)
+    if not unnamed:
+        return coverage, spans
+    return Coverage(max(coverage.known - len(unnamed), 0), coverage.total), tuple(sorted({*spans, *unnamed}))
+
+
 class EncoderQuery(Query):
     """A text as an encoder reads it, with the reasons of its model; without, its whole vector is one row."""
 
@@ -105,12 +114,7 @@ class EncoderQuery(Query):
     @cached_property
     def coverage_and_gaps(self) -> tuple[Coverage, tuple[Span, ...]]:
         """How much of the text the encoder reads and the reasons can name, and the spans of other words."""
-        coverage, spans = self.tokenized.coverage
-        reasons = self.model.reasons_at_hand
-        unnamed = () if reasons is None else reasons.words_without_part(self.tokenized.visible)
-        if not (unnamed := set(unnamed) - set(spans)):
-            return coverage, spans
-        return Coverage(max(coverage.known - len(unnamed), 0), coverage.total), tuple(sorted({*spans, *unnamed}))
+        return nameable(self.tokenized, self.model.reasons_at_hand)
 
     @cached_property
     def coordinates(self) -> Floats:

@@ -34,7 +34,7 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, lru_cache
 from itertools import islice
 from pathlib import Path
 from typing import Any, ClassVar
@@ -49,12 +49,13 @@ from pellucid.encoder.vectors import at_length_1, checked_vectors, unit_vectors
 from pellucid.errors import InputError, ModelFolderError, WritingError, warn
 from pellucid.fingerprint import PROBES, check_same, fingerprint, same_model
 from pellucid.folder import bundled_models, check_family, read_config, saving
+from pellucid.function_words import negations
 from pellucid.progress import Progress
 from pellucid.query import Floats, Integers
 from pellucid.rows import WORD, Row
 from pellucid.static.embedder import StaticEmbedder, static_model
 from pellucid.store import is_sound, read_tensors, write_tensors
-from pellucid.text import NEGATIONS, Span, Word, display_form
+from pellucid.text import Span, Vocabulary, Word, display_form
 from pellucid.unicode import lowercase
 from pellucid.workfolder import WorkFolder
 
@@ -143,7 +144,7 @@ class WordReasons(Reasons):
 
     def parts(self, text: str, role: Role, vector: Floats) -> Parts:
         """Return a part for each distinct word with a vector in the table, but for words that negate others."""
-        table_words, oov_words = self._words(text)
+        table_words, oov_words = _words(self.table.vocabulary, text)
         keys, places = list(table_words), [*table_words.values(), *oov_words.values()]
         mapped, centred = self._mapped(table_words), vector - self.common
 
@@ -162,23 +163,10 @@ class WordReasons(Reasons):
 
         return Parts(self._account(mapped, centred), row, spans=spans, importance=importance)
 
-    def _words(self, text: str) -> tuple[dict[int, list[Word]], dict[str, list[Word]]]:
-        """Return the words of a text that have a part, by row of the table, and all others, in lower case."""
-        vocabulary = self.table.vocabulary
-        table_words: dict[int, list[Word]] = {}
-        others: dict[str, list[Word]] = {}
-        for word in vocabulary.split(text):
-            lower = lowercase(word.text)
-            if lower not in NEGATIONS and (word.text in vocabulary or lower in vocabulary):
-                table_words.setdefault(vocabulary.row(word.text), []).append(word)
-            else:
-                others.setdefault(lower, []).append(word)
-        return table_words, others
-
     def words_without_part(self, text: str) -> tuple[Span, ...]:
         """Return the words that the table lacks; those that negate others are known, though they have no part."""
-        others = self._words(text)[1].items()
-        return tuple(sorted((w.start, w.end) for lower, words in others if lower not in NEGATIONS for w in words))
+        others = _words(self.table.vocabulary, text)[1].items()
+        return tuple(sorted(word[1:] for lower, words in others if lower not in negations() for word in words))
 
     def _mapped(self, words: Mapping[int, Sequence[Word]]) -> Floats:
         """Return words in the encoder's space [words, dimension], over the length of the static sum."""
@@ -189,7 +177,7 @@ class WordReasons(Reasons):
 
     def fit_cosine(self, text: str, centred: Floats) -> float:
         """Return how far the words of a text point to where its vector, less the mean of all, does: a cosine."""
-        total = _weighted(self._mapped(self._words(text)[0]), centred, WEIGHT_RIDGE).sum(axis=0)
+        total = _weighted(self._mapped(_words(self.table.vocabulary, text)[0]), centred, WEIGHT_RIDGE).sum(axis=0)
         return float(total @ centred) / max(_length(total) * _length(centred), _EPS)
 
     def _account(self, mapped: Floats, centred: Floats) -> Floats:
@@ -272,6 +260,21 @@ def _read_fit(folder: Path, facts: Mapping[str, Any]) -> Fit:
     if not all(abs(number) < _MAX_STORED for number in numbers) or not 0 < fit.full_fit <= 1:
         raise ModelFolderError(f"{folder} holds no reasons that were fitted: {fit!r:.200}")
     return fit
+
+
+@lru_cache(maxsize=32)  # a text's parts and its unknown words are asked for one after the other
+def _words(vocabulary: Vocabulary, text: str) -> tuple[Mapping[int, list[Word]], Mapping[str, list[Word]]]:
+    """Return the words of a text that have a part, by row of the table, and all others, in lower case."""
+    table_words: dict[int, list[Word]] = {}
+    others: dict[str, list[Word]] = {}
+    negation = negations()
+    for word in vocabulary.split(text):
+        lower = lowercase(word.text)
+        if lower not in negation and (word.text in vocabulary or lower in vocabulary):
+            table_words.setdefault(vocabulary.row(word.text), []).append(word)
+        else:
+            others.setdefault(lower, []).append(word)
+    return table_words, others
 
 
 def _weighted(mapped: Floats, centred: Floats, ridge: float) -> Floats:

@@ -191,9 +191,9 @@ export function colours() {
   };
 }
 
-/** Whether a line of an explanation is of a phrase. */
+/** Whether a line of an explanation is of a phrase, or of a sentence. */
 export function isPhrase(/** @type {Group} */ group) {
-  return group.kind === "phrase";
+  return group.kind === "phrase" || group.kind === "sentence";
 }
 
 /**
