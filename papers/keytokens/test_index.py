@@ -250,7 +250,7 @@ def test_a_broken_folder_is_refused(model, index, tmp_path, change, message):
 
 def test_the_lists_of_another_index_are_refused_however_large(model, index, tmp_path, checksums, monkeypatch):
     checksums()
-    monkeypatch.setattr(model_folder, "_ALWAYS_CHECKED", 0)
+    monkeypatch.setattr(model_folder, "_MAX_CHECKED_BYTES", 0)
     index.save(tmp_path / "index")
     KeyTokenIndex.build(model, DOCUMENTS[::-1], top_k=30).save(tmp_path / "other")
     shutil.copy(tmp_path / "other" / "index.safetensors", tmp_path / "index")

@@ -67,9 +67,9 @@ class ModelCardData(NamedTuple):
 def same_arguments(method: Callable[P, T]) -> Callable[[Callable[..., T]], Callable[P, T]]:
     """Give a method that passes its arguments on to `method` the types and the signature of that."""
 
-    def decorated(other: Callable[..., T]) -> Callable[P, T]:
-        other.__wrapped__ = method  # type: ignore[attr-defined]  # which `inspect.signature` shows
-        return other
+    def decorated(wrapper: Callable[..., T]) -> Callable[P, T]:
+        wrapper.__wrapped__ = method  # type: ignore[attr-defined]  # which `inspect.signature` shows
+        return wrapper
 
     return decorated
 
@@ -114,7 +114,9 @@ class Embedder(ABC):
         def row(number: int) -> Any:
             return rows()[number]
 
-        return [Query(self, *of, vector=partial(row, number)) for number, of in enumerate(zip(texts, roles))]
+        return [
+            Query(self, *arguments, vector=partial(row, number)) for number, arguments in enumerate(zip(texts, roles))
+        ]
 
     def explain(self, text1: str, text2: str = MISSING_TEXT, *, role1: Role = None, role2: Role = None) -> Explanation:
         """Take the similarity of two texts apart, or one text's embedding where no `text2` is given.
@@ -188,20 +190,20 @@ class Embedder(ABC):
         return cls._open(path_or_id)
 
     @classmethod
-    def _open(cls, path_or_id: str | Path, **given: Any) -> Self:
+    def _open(cls, path_or_id: str | Path, **options: Any) -> Self:
         """Find a folder, check it and read it; `given` are further arguments of a family's `_read`."""
         folder = locate(path_or_id)
-        facts = check_family(folder, cls.family)
+        config = check_family(folder, cls.family)
         try:
-            model = cls._read(folder, facts, **given)
+            model = cls._read(folder, config, **options)
         except InputError as error:
             raise ModelFolderError(f"{folder}: {error}") from error
         model._folder = folder.absolute()  # the process may go to another folder
         return model
 
     @classmethod
-    def _read(cls, folder: Path, facts: Mapping[str, Any]) -> Self:
-        """Return the model in a checked folder, of which `facts` is what `_write` returned."""
+    def _read(cls, folder: Path, config: Mapping[str, Any]) -> Self:
+        """Return the model in a checked folder, of which `config` is what `_write` returned."""
         raise InputError(f"a {cls.family} model cannot be opened from a folder")
 
     def save_pretrained(self, path: str | Path) -> None:
@@ -217,11 +219,11 @@ class Embedder(ABC):
         """Do what `save_pretrained` does; the older name in sentence-transformers."""
         self.save_pretrained(path)
 
-    def _save(self, path: str | Path, *, config: Mapping[str, Any] | None = None, **given: Any) -> None:
+    def _save(self, path: str | Path, *, config: Mapping[str, Any] | None = None, **options: Any) -> None:
         """Write a folder in the place of `path`; `config` is the top of `config.json`, `given` goes to `_write`."""
-        facts: dict[str, Any] = {}
-        with saving(path, self.family, facts, config) as folder:
-            facts |= self._write(folder, **given)
+        model_config: dict[str, Any] = {}
+        with saving(path, self.family, model_config, config) as folder:
+            model_config |= self._write(folder, **options)
 
     def _write(self, folder: Path) -> Mapping[str, Any]:
         """Write the files of the model into an empty folder and return what `config.json` and the model card say."""
@@ -275,8 +277,8 @@ class Embedder(ABC):
                 argument asks for.
             MissingExtraError: tensors are asked for, and torch is not installed.
         """
-        given = locals()
-        options = EncodeOptions(**{name: given[name] for name in EncodeOptions._fields})
+        arguments = locals()
+        options = EncodeOptions(**{name: arguments[name] for name in EncodeOptions._fields})
         single = isinstance(inputs, str)
         role: Role = None
         plain = options == PLAIN
@@ -290,14 +292,14 @@ class Embedder(ABC):
         return rows[0] if single else rows
 
     @same_arguments(encode)
-    def encode_query(self, inputs: Any, prompt_name: str | None = None, *others: Any, **named: Any) -> Any:
+    def encode_query(self, inputs: Any, prompt_name: str | None = None, *positional: Any, **named: Any) -> Any:
         """Encode search queries, with `encode`'s arguments; in some families the same as `encode`."""
-        return self.encode(inputs, prompt_name or "query", *others, **named)
+        return self.encode(inputs, prompt_name or "query", *positional, **named)
 
     @same_arguments(encode)
-    def encode_document(self, inputs: Any, prompt_name: str | None = None, *others: Any, **named: Any) -> Any:
+    def encode_document(self, inputs: Any, prompt_name: str | None = None, *positional: Any, **named: Any) -> Any:
         """Encode documents, with `encode`'s arguments; in some families the same as `encode`."""
-        return self.encode(inputs, prompt_name or "document", *others, **named)
+        return self.encode(inputs, prompt_name or "document", *positional, **named)
 
     def _read_texts(self, inputs: Any) -> Any:
         """Return texts as `_encode` takes them, a list of checked strings."""
@@ -431,8 +433,10 @@ class Embedder(ABC):
         named = named if named.count("/") == 1 else f"pellucid/{Path(named).name}"  # of two parts, as on the hub
         from pellucid.fingerprint import fingerprint
 
-        known = fingerprint(self)  # of a function it tells nothing for certain
-        return ModelCardData(f"{named}@{uuid.uuid4().hex if known['functions'] else known['stored']}")
+        model_fingerprint = fingerprint(self)  # of a function it tells nothing for certain
+        return ModelCardData(
+            f"{named}@{uuid.uuid4().hex if model_fingerprint['functions'] else model_fingerprint['stored']}"
+        )
 
     @property
     def _source(self) -> str:
@@ -541,7 +545,7 @@ class Embedder(ABC):
 
     def _known_fraction(self, texts: list[str], role: Role) -> Vectors:
         """Return the coverage of checked texts."""
-        return np.array([known.share for known, _ in self._coverage(texts, role)], np.float32)
+        return np.array([coverage.share for coverage, _ in self._coverage(texts, role)], np.float32)
 
     def _coverage(self, texts: list[str], role: Role = None) -> list[tuple[Coverage, tuple[Span, ...]]]:
         """Return for each text its coverage and the spans that are not known; here, all is known."""
@@ -556,11 +560,11 @@ class Embedder(ABC):
         if top_k < 1:
             raise InputError(f"top_k is {top_k}; it must be at least 1")
         validate_texts(text)
-        known = self._coverage([text])[0][0]
+        coverage = self._coverage([text])[0][0]
         strongest = self._strongest(text, top_k)
-        if not (known.known and known.is_low):
+        if not (coverage.known and coverage.is_low):
             return strongest
-        return f"{strongest} (only {known.summary} known)"
+        return f"{strongest} (only {coverage.summary} known)"
 
     def _strongest(self, text: str, top_k: int) -> str:
         """Return what `text` is mostly about."""

@@ -31,7 +31,7 @@ _LINE_END = re.compile(r"\r\n|\r|\n")
 _MAX_BYTES = 1 << 30
 _BETWEEN = " | "
 _FORMULA = re.compile("'*[=+\\-@\uff1d\uff0b\uff0d\uff20\t\r\n]")
-_MOST_MIXED = 1e18  # what saved models may hold
+_MAX_MIXED_FACTOR = 1e18  # what saved models may hold
 MAX_SCALE = 1e6
 """The largest factor of a dimension: the squares of what it gives stay far from the end of float32."""
 
@@ -62,14 +62,14 @@ class Dimensions:
         """Take the dimensions in order, after checking that their names differ."""
         self._items = tuple(dimensions)
         self._numbers: dict[str, int] = {}
-        for number, dimension in enumerate(self._items):
-            first = self._numbers.setdefault(dimension.name, number)
-            if first != number:
+        for index, dimension in enumerate(self._items):
+            first = self._numbers.setdefault(dimension.name, index)
+            if first != index:
                 raise InputError(
-                    f"dimensions {first} and {number} have the same name {dimension.name!r:.80}; names must differ"
+                    f"dimensions {first} and {index} have the same name {dimension.name!r:.80}; names must differ"
                 )
             if not dimension.name.strip():
-                raise InputError(f"dimension {number} has an empty name")
+                raise InputError(f"dimension {index} has an empty name")
 
     def __len__(self) -> int:
         """Return their number."""
@@ -93,9 +93,9 @@ class Dimensions:
         if isinstance(which, str):
             if which in self._numbers:
                 return self._numbers[which]
-            lower = {known.lower(): known for known in self.names}
+            lower = {name.lower(): name for name in self.names}
             close = get_close_matches(which.lower(), list(lower), n=1, cutoff=0.5)
-            close = close or [known for known in lower if which.lower() in known]  # the beginning of a long anchor text
+            close = close or [name for name in lower if which.lower() in name]  # the beginning of a long anchor text
             hint = f"did you mean {lower[close[0]]!r}?" if close else f"the first is {self.names[0]!r:.80}"
             raise InputError(f"no dimension is called {which!r:.120}; {hint}")
         if isinstance(which, bool) or not isinstance(which, (int, np.integer)):
@@ -131,24 +131,24 @@ class Mixing(NamedTuple):
     shape: tuple[int, int]
 
     @classmethod
-    def of(
+    def from_entries(
         cls, sources: npt.ArrayLike, columns: npt.ArrayLike, factors: npt.ArrayLike, shape: tuple[int, int]
     ) -> Mixing:
         """Take entries in any order; those in one place are added up."""
-        places = np.asarray(sources, np.int64) * shape[1] + np.asarray(columns, np.int64)
-        places, which = np.unique(places, return_inverse=True)
-        summed = np.bincount(which, np.asarray(factors, np.float64), len(places)).astype(np.float64)
-        before, after = np.divmod(places, max(shape[1], 1))
+        cells = np.asarray(sources, np.int64) * shape[1] + np.asarray(columns, np.int64)
+        cells, which = np.unique(cells, return_inverse=True)
+        summed = np.bincount(which, np.asarray(factors, np.float64), len(cells)).astype(np.float64)
+        before, after = np.divmod(cells, max(shape[1], 1))
         return cls(before, after, summed, shape)
 
     def applied(self, rows: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
         """Return coordinates [n, dimensions before] times this matrix, float64 [n, dimensions after]."""
-        found = np.zeros((len(rows), self.shape[1]))
+        coordinates = np.zeros((len(rows), self.shape[1]))
         columns, first = np.unique(self.columns, return_index=True)
-        found[:, columns] = rows[:, self.sources[first]] * self.factors[first]
+        coordinates[:, columns] = rows[:, self.sources[first]] * self.factors[first]
         for entry in np.delete(np.arange(len(self.columns)), first).tolist():  # what a merge adds to a column
-            found[:, self.columns[entry]] += rows[:, self.sources[entry]] * self.factors[entry]
-        return found
+            coordinates[:, self.columns[entry]] += rows[:, self.sources[entry]] * self.factors[entry]
+        return coordinates
 
     def then(self, later: Mixing) -> Mixing:
         """Return the product of this matrix and a later one.
@@ -158,12 +158,14 @@ class Mixing(NamedTuple):
         """
         first, last = (np.searchsorted(later.sources, self.columns, side) for side in ("left", "right"))
         counts = last - first
-        mine = np.repeat(np.arange(len(counts)), counts)
-        theirs = np.arange(len(mine)) + np.repeat(first - (np.cumsum(counts) - counts), counts)
-        factors = self.factors[mine] * later.factors[theirs]
-        found = Mixing.of(self.sources[mine], later.columns[theirs], factors, (self.shape[0], later.shape[1]))
-        _check_mixed(found.factors)
-        return found
+        entries = np.repeat(np.arange(len(counts)), counts)
+        later_entries = np.arange(len(entries)) + np.repeat(first - (np.cumsum(counts) - counts), counts)
+        factors = self.factors[entries] * later.factors[later_entries]
+        product = Mixing.from_entries(
+            self.sources[entries], later.columns[later_entries], factors, (self.shape[0], later.shape[1])
+        )
+        _check_mixed(product.factors)
+        return product
 
     def toarray(self) -> npt.NDArray[np.float64]:
         """Return the matrix with its zeros."""
@@ -197,48 +199,50 @@ def mixed(before: Any, edit: Edit) -> Any:
 
 def _check_mixed(factors: npt.NDArray[np.float64]) -> None:
     largest = float(np.abs(factors).max(initial=0))
-    if not largest <= _MOST_MIXED:
+    if not largest <= _MAX_MIXED_FACTOR:
         raise InputError(
-            f"the edits together multiply a dimension by {largest:g}, and at most {_MOST_MIXED:g} is kept; scale less, "
-            "or begin from the model as it was"
+            f"the edits together multiply a dimension by {largest:g}, and at most {_MAX_MIXED_FACTOR:g} is kept; "
+            "scale less, or begin from the model as it was"
         )
 
 
 def removal(dimensions: Dimensions, which: Iterable[Which | Iterable[Which]]) -> Edit:
     """Return the edit that drops some dimensions."""
-    gone = set(dimensions.numbers(which))
-    kept = [number for number in range(len(dimensions)) if number not in gone]
-    if not kept:
-        raise InputError(f"without these {len(gone)} dimensions none is left")
-    return selection(dimensions, [kept])
+    removed = set(dimensions.numbers(which))
+    remaining = [index for index in range(len(dimensions)) if index not in removed]
+    if not remaining:
+        raise InputError(f"without these {len(removed)} dimensions none is left")
+    return selection(dimensions, [remaining])
 
 
 def selection(dimensions: Dimensions, which: Iterable[Which | Iterable[Which]]) -> Edit:
     """Return the edit that keeps only some dimensions, in the model's order."""
-    kept = sorted(dimensions.numbers(which))
-    mixing = Mixing.of(kept, np.arange(len(kept)), np.ones(len(kept)), (len(dimensions), len(kept)))
-    return Edit(Dimensions(dimensions[number] for number in kept), mixing)
+    selected = sorted(dimensions.numbers(which))
+    mixing = Mixing.from_entries(
+        selected, np.arange(len(selected)), np.ones(len(selected)), (len(dimensions), len(selected))
+    )
+    return Edit(Dimensions(dimensions[index] for index in selected), mixing)
 
 
 def scaling(dimensions: Dimensions, factors: Mapping[Which, float]) -> Edit:
     """Return the edit that multiplies coordinates."""
     diagonal = np.ones(len(dimensions))
-    for number, factor in _by_number(dimensions, factors).items():
+    for index, factor in _by_number(dimensions, factors).items():
         if not isinstance(factor, (int, float, np.number)) or not 0 <= factor <= MAX_SCALE:
             raise InputError(
-                f"the factor of {dimensions.names[number]!r:.80} is {factor!r:.60}; it must be between 0 and a million"
+                f"the factor of {dimensions.names[index]!r:.80} is {factor!r:.60}; it must be between 0 and a million"
             )
-        diagonal[number] = factor
+        diagonal[index] = factor
     return Edit(dimensions, _diagonal(diagonal))
 
 
 def renaming(dimensions: Dimensions, names: Mapping[Which, str]) -> Edit:
     """Return the edit that changes only names."""
     items = list(dimensions)
-    for number, name in _by_number(dimensions, names).items():
+    for index, name in _by_number(dimensions, names).items():
         if not isinstance(name, str):
-            raise InputError(f"the new name of {dimensions.names[number]!r:.80} is {name!r:.60}; a name is a string")
-        items[number] = replace(items[number], name=name)
+            raise InputError(f"the new name of {dimensions.names[index]!r:.80} is {name!r:.60}; a name is a string")
+        items[index] = replace(items[index], name=name)
     return Edit(Dimensions(items), _diagonal(np.ones(len(items))))
 
 
@@ -248,15 +252,17 @@ def merging(dimensions: Dimensions, which: Iterable[Which | Iterable[Which]], na
     if len(merged) < 2:
         raise InputError(f"a merge needs two dimensions or more, got {len(merged)}")
     first = min(merged)
-    about = tuple(dict.fromkeys(text for number in merged for text in dimensions[number].about))
-    whole = Dimension(name or " + ".join(dimensions.names[number] for number in merged), about)
-    kept = [number for number in range(len(dimensions)) if number == first or number not in merged]
-    column = {number: place for place, number in enumerate(kept)} | dict.fromkeys(merged, kept.index(first))
-    columns = [column[number] for number in range(len(dimensions))]
+    texts = tuple(dict.fromkeys(text for index in merged for text in dimensions[index].about))
+    merged_dimension = Dimension(name or " + ".join(dimensions.names[index] for index in merged), texts)
+    remaining = [index for index in range(len(dimensions)) if index == first or index not in merged]
+    column = {index: column_index for column_index, index in enumerate(remaining)} | dict.fromkeys(
+        merged, remaining.index(first)
+    )
+    columns = [column[index] for index in range(len(dimensions))]
     factors = np.ones(len(dimensions))
     factors[merged] = 1 / math.sqrt(len(merged))
-    mixing = Mixing.of(np.arange(len(dimensions)), columns, factors, (len(dimensions), len(kept)))
-    return Edit(Dimensions(whole if n == first else dimensions[n] for n in kept), mixing)
+    mixing = Mixing.from_entries(np.arange(len(dimensions)), columns, factors, (len(dimensions), len(remaining)))
+    return Edit(Dimensions(merged_dimension if n == first else dimensions[n] for n in remaining), mixing)
 
 
 def selected_columns(edit: Edit) -> list[int] | None:
@@ -269,26 +275,26 @@ def selected_columns(edit: Edit) -> list[int] | None:
 
 
 def _diagonal(factors: npt.NDArray[np.float64]) -> Mixing:
-    every = np.arange(len(factors))
-    return Mixing(every, every, factors, (len(factors), len(factors)))
+    indices = np.arange(len(factors))
+    return Mixing(indices, indices, factors, (len(factors), len(factors)))
 
 
 def _by_number(dimensions: Dimensions, values: Mapping[Which, Any]) -> dict[int, Any]:
     """Return `values` with numbers for keys."""
     if not isinstance(values, Mapping):
         raise InputError(f"give a mapping from dimensions to values, got {type(values).__name__}")
-    found: dict[int, Any] = {}
+    value_by_index: dict[int, Any] = {}
     for which, value in values.items():
-        number = dimensions.number(which)
-        if number in found:
-            raise InputError(f"{dimensions.names[number]!r:.80} is given twice, by name and by number")
-        found[number] = value
-    return found
+        index = dimensions.number(which)
+        if index in value_by_index:
+            raise InputError(f"{dimensions.names[index]!r:.80} is given twice, by name and by number")
+        value_by_index[index] = value
+    return value_by_index
 
 
 def write_dimensions(path: Path, dimensions: Dimensions, scales: Sequence[float] | None = None) -> None:
     """Write the table a person may edit: number, name, scale and what the dimension is about, tab-separated."""
-    with writing(path) as aside, open(aside, "w", encoding="utf-8", newline="") as file:
+    with writing(path) as tmp_path, open(tmp_path, "w", encoding="utf-8", newline="") as file:
         rows = csv.writer(file, dialect="excel-tab", lineterminator="\n")
         quoted = csv.writer(file, dialect="excel-tab", lineterminator="\n", quoting=csv.QUOTE_ALL)
         rows.writerow(_COLUMNS)
@@ -307,9 +313,9 @@ def _from_cell(cell: str) -> str:
     return cell[1:] if cell.startswith("'") and _FORMULA.match(cell) else cell
 
 
-def as_text(about: Iterable[str]) -> str:
+def as_text(texts: Iterable[str]) -> str:
     """Join texts by bars into one, with a backslash before every bar or backslash within them."""
-    return _BETWEEN.join(text.replace("\\", "\\\\").replace("|", "\\|") for text in about)
+    return _BETWEEN.join(text.replace("\\", "\\\\").replace("|", "\\|") for text in texts)
 
 
 def on_one_line(text: str) -> str:
@@ -326,27 +332,27 @@ class DimensionTable(NamedTuple):
 
 def read_dimensions(path: Path, count: int, saved: Sequence[tuple[str, ...]] | None = None) -> DimensionTable:
     """Read the table of `count` dimensions; a cell left as saved takes the dimension's texts from `saved`."""
-    found: dict[int, tuple[str, float, str]] = {}
+    rows: dict[int, tuple[str, float, str]] = {}
     for line, row in _rows(path):
-        number, name, scale = _parsed(row, count, f"{path}, line {line}")
-        if number in found:
-            raise ModelFolderError(f"{path}, line {line}: dimension {number} has a second row; leave one of them")
-        found[number] = (name, scale, _from_cell(row[3]))
-    missing = [number for number in range(count) if number not in found]
+        index, name, scale = _parsed(row, count, f"{path}, line {line}")
+        if index in rows:
+            raise ModelFolderError(f"{path}, line {line}: dimension {index} has a second row; leave one of them")
+        rows[index] = (name, scale, _from_cell(row[3]))
+    missing = [index for index in range(count) if index not in rows]
     if missing:
         shown = ", ".join(map(str, missing[:5])) + (" ..." if len(missing) > 5 else "")
         raise ModelFolderError(
             f"{path}: {len(missing)} of {count} dimensions have no row ({shown}). "
             "To silence a dimension set its scale to 0; to drop it use model.without"
         )
-    names, scales, cells = zip(*(found[number] for number in range(count)))
+    names, scales, cells = zip(*(rows[index] for index in range(count)))
     # A backslash before anything but a bar or backslash is itself.
     about = [
         tuple(re.sub(r"\\([\\|])", r"\1", part) for part in cell.split(_BETWEEN)) if cell else () for cell in cells
     ]
-    for number, texts in enumerate(saved or ()):
-        if cells[number] in (as_text(texts), _BETWEEN.join(texts)):
-            about[number] = texts
+    for index, texts in enumerate(saved or ()):
+        if cells[index] in (as_text(texts), _BETWEEN.join(texts)):
+            about[index] = texts
     try:
         return DimensionTable(Dimensions(map(Dimension, names, about)), list(scales))
     except InputError as error:
@@ -385,16 +391,16 @@ def _cells(text: str, path: Path) -> Iterator[tuple[int, list[str]]]:
         yield line, [*row, ""]
 
 
-def _parsed(row: list[str], count: int, place: str) -> tuple[int, str, float]:
+def _parsed(row: list[str], count: int, prefix: str) -> tuple[int, str, float]:
     """Return the number, name and scale of a row."""
     if len(row) != len(_COLUMNS):
-        raise ModelFolderError(f"{place} has {len(row)} cells, not {len(_COLUMNS)} separated by tabs")
+        raise ModelFolderError(f"{prefix} has {len(row)} cells, not {len(_COLUMNS)} separated by tabs")
     if not row[0].isdecimal() or len(row[0]) > len(str(count)) or int(row[0]) >= count:
-        raise ModelFolderError(f"{place}: {row[0]!r:.40} is not a dimension; they are 0 to {count - 1}")
+        raise ModelFolderError(f"{prefix}: {row[0]!r:.40} is not a dimension; they are 0 to {count - 1}")
     try:
         scale = float(row[2])
     except ValueError:
         scale = math.nan
     if not 0 <= scale <= MAX_SCALE:  # nor NaN
-        raise ModelFolderError(f"{place}: the scale is {row[2]!r:.40}; it must be a number between 0 and a million")
+        raise ModelFolderError(f"{prefix}: the scale is {row[2]!r:.40}; it must be a number between 0 and a million")
     return int(row[0]), _from_cell(row[1]), scale

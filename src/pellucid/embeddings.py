@@ -20,8 +20,8 @@ Role = Literal["query", "document"] | None
 """What a text is encoded as; None where it is neither."""
 
 ROLES = ("query", "document")
-_MOST_EXPLAINED = 10_000  # characters
-_MOST_COLUMNS, _COLUMNS_NAMED = 100, 2  # of a table given for texts: looked at, and named with how to give one
+_MAX_EXPLAIN_CHARS = 10_000  # characters
+_MAX_COLUMNS, _N_NAMED_COLUMNS = 100, 2  # of a table given for texts: looked at, and named with how to give one
 PRECISIONS = ("float32", "int8", "uint8", "binary", "ubinary")
 
 
@@ -76,8 +76,8 @@ class EncodeOptions(NamedTuple):
         """Return float32 rows [texts, dimension], dense or CSR, as asked: cut, at length 1, rounded, as tensors."""
         for name in ("convert_to_sparse_tensor", "max_active_dims"):
             if getattr(self, name) and not hasattr(rows, "tocsr"):
-                given = getattr(self, name)
-                raise InputError(f"{name} is {given}, and this model's embeddings are dense; leave it out")
+                value = getattr(self, name)
+                raise InputError(f"{name} is {value}, and this model's embeddings are dense; leave it out")
         if self.max_active_dims is not None:
             rows = top_k_per_row(rows, self.max_active_dims)
         if self.truncate_dim is not None:
@@ -103,8 +103,8 @@ def validate_role(role: Any) -> Role:
     """Return `role` after checking it."""
     if role not in (None, *ROLES):
         raise InputError(f"role is {role!r:.40}; it must be 'query', 'document' or None")
-    known: Role = role
-    return known
+    checked: Role = role
+    return checked
 
 
 def check_texts(texts: Iterable[str], *, first: int = 0) -> list[str]:
@@ -150,7 +150,7 @@ def iterate_texts(texts: Any, name: str = "texts") -> Iterator[Any]:
 def describe_item(item: Any) -> str:
     """Return what messages say of an item of texts that is no string, and what to do about it."""
     if isinstance(item, Mapping):
-        keys = [key for key in islice(item, _MOST_COLUMNS) if isinstance(item[key], str)] or list(item)
+        keys = [key for key in islice(item, _MAX_COLUMNS) if isinstance(item[key], str)] or list(item)
         hint = f"Give one of its values: [text[{keys[0] if keys else 'key'!r:.40}] for text in texts]"
     elif isinstance(item, os.PathLike):
         hint = "Read the file: path.read_text()"
@@ -182,9 +182,9 @@ def refuse_tables(texts: Any, name: str = "texts") -> None:
         raise InputError(f"{name} has the shape {texts.shape}; give one column, such as {name}[:, 0]")
     else:
         return
-    text_columns = [column for column in columns[:_MOST_COLUMNS] if _holds_text(texts, column)]
-    hint = " or ".join(f"{name}[{column!r:.60}]" for column in text_columns[:_COLUMNS_NAMED]) or "one of its columns"
-    if len(text_columns) > _COLUMNS_NAMED:
+    text_columns = [column for column in columns[:_MAX_COLUMNS] if _holds_text(texts, column)]
+    hint = " or ".join(f"{name}[{column!r:.60}]" for column in text_columns[:_N_NAMED_COLUMNS]) or "one of its columns"
+    if len(text_columns) > _N_NAMED_COLUMNS:
         hint += f" ({', '.join(f'{column!r:.60}' for column in text_columns)} hold text)"
     values = f", or list({name}.values())" if isinstance(texts, Mapping) and len(text_columns) > 1 else ""
     raise InputError(f"{name} is a {kind.__name__} {what}; give texts, such as {hint}{values}")
@@ -229,9 +229,9 @@ def validate_texts(
 def check_explained(*texts: str) -> None:
     """Check that texts are short enough for a server: pairs of words grow with the product of their lengths."""
     total = sum(map(len, texts))
-    if total > _MOST_EXPLAINED:
+    if total > _MAX_EXPLAIN_CHARS:
         raise InputError(
-            f"the texts have {total:,} characters; at most {_MOST_EXPLAINED:,} are explained at once. "
+            f"the texts have {total:,} characters; at most {_MAX_EXPLAIN_CHARS:,} are explained at once. "
             "Give the passages that count"
         )
 
@@ -259,9 +259,9 @@ def top_k_per_row(rows: Any, count: int) -> Any:
     """Return CSR rows with the `count` largest values of each, by amount, as `select_max_active_dims` keeps them."""
     row_of = np.repeat(np.arange(rows.shape[0]), np.diff(rows.indptr))
     order = np.lexsort((-np.abs(rows.data), row_of))
-    kept = np.sort(order[np.arange(len(order)) - rows.indptr[row_of] < count])
-    starts = np.searchsorted(kept, rows.indptr)
-    return type(rows)((rows.data[kept], rows.indices[kept], starts), shape=rows.shape)
+    selected = np.sort(order[np.arange(len(order)) - rows.indptr[row_of] < count])
+    starts = np.searchsorted(selected, rows.indptr)
+    return type(rows)((rows.data[selected], rows.indices[selected], starts), shape=rows.shape)
 
 
 def as_tensor(rows: Any, device: Any) -> Any:
@@ -272,8 +272,8 @@ def as_tensor(rows: Any, device: Any) -> Any:
     if not hasattr(rows, "tocsr"):
         return torch.from_numpy(np.ascontiguousarray(rows)).to(device)
     entries = rows.tocoo()
-    places = torch.from_numpy(np.stack([entries.row, entries.col]).astype(np.int64))
-    tensor = torch.sparse_coo_tensor(places, torch.from_numpy(entries.data), entries.shape, check_invariants=False)
+    indices = torch.from_numpy(np.stack([entries.row, entries.col]).astype(np.int64))
+    tensor = torch.sparse_coo_tensor(indices, torch.from_numpy(entries.data), entries.shape, check_invariants=False)
     return tensor.to(device).coalesce()
 
 
@@ -297,9 +297,9 @@ def to_2d_array(embeddings: Any) -> Any:
     return np.atleast_2d(array)
 
 
-def match_container(given: tuple[Any, ...], array: npt.NDArray[Any]) -> Any:
-    """Return an array as a tensor, on the same device, where one of `given` is a tensor or a list of them."""
-    for embeddings in given:
+def match_container(inputs: tuple[Any, ...], array: npt.NDArray[Any]) -> Any:
+    """Return an array as a tensor, on the same device, where one of `inputs` is a tensor or a list of them."""
+    for embeddings in inputs:
         first = embeddings[0] if isinstance(embeddings, list | tuple) and embeddings else embeddings
         if hasattr(first, "detach"):
             return as_tensor(array, first.device)
@@ -309,10 +309,10 @@ def match_container(given: tuple[Any, ...], array: npt.NDArray[Any]) -> Any:
 def _csr(tensor: Any) -> Any:
     from scipy import sparse
 
-    places = tensor.indices().numpy()
-    places = places if len(places) == 2 else np.stack([np.zeros_like(places[0]), places[0]])  # one row
+    indices = tensor.indices().numpy()
+    indices = indices if len(indices) == 2 else np.stack([np.zeros_like(indices[0]), indices[0]])  # one row
     shape = tuple(tensor.shape) if tensor.dim() == 2 else (1, *tensor.shape)
-    return sparse.csr_matrix((tensor.values().numpy(), (places[0], places[1])), shape=shape)
+    return sparse.csr_matrix((tensor.values().numpy(), (indices[0], indices[1])), shape=shape)
 
 
 def l2_normalize(embeddings: Any, dtype: Any = np.float32) -> Any:

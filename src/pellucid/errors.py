@@ -83,17 +83,17 @@ _SYNONYMS = (  # words of other libraries and servers for one argument
 
 def nearest_name(name: str, names: Iterable[str]) -> str | None:
     """Return the one of `names` that is most like an unknown `name` or means the same, None if none is."""
-    name, folded = name.casefold()[:200], {known.casefold(): known for known in names}
+    name, folded = name.casefold()[:200], {candidate.casefold(): candidate for candidate in names}
     synonyms = next((group for group in _SYNONYMS if name in group), set[str]())
-    close = get_close_matches(name, folded, 1, 0.75) or [known for known in folded if known in synonyms]
+    close = get_close_matches(name, folded, 1, 0.75) or [candidate for candidate in folded if candidate in synonyms]
     close = close or get_close_matches(name, folded, 1)
     return folded[close[0]] if close else None
 
 
 def unknown_name(kind: str, name: Any, names: Collection[str]) -> str:
     """Return the message for a `name` of a `kind`, such as "field", that is none of `names`."""
-    near = nearest_name(str(name), names)
-    hint = "the" if near is None else f"did you mean {near!r}? The"
+    similar_name = nearest_name(str(name), names)
+    hint = "the" if similar_name is None else f"did you mean {similar_name!r}? The"
     there = f"{hint} {kind}s are: {', '.join(names):.500}" if names else f"there are no {kind}s"
     return f"unknown {kind} {name!r:.80}; {there}"
 
@@ -115,14 +115,14 @@ def require(module: str, extra: str = "torch") -> None:
     from importlib import metadata  # as slow to import as the rest of pellucid's first module
 
     try:
-        found = metadata.version(module)
+        installed = metadata.version(module)
     except metadata.PackageNotFoundError as error:
         raise missing_extra(module.replace("_", "-"), extra) from error
     oldest = _OLDEST.get(module, ())
-    if tuple(int(part) for part in re.findall(r"\d+", found)[:3]) < oldest:
+    if tuple(int(part) for part in re.findall(r"\d+", installed)[:3]) < oldest:
         raise MissingExtraError(
-            f"{module.replace('_', '-')} {found} is installed, and {'.'.join(map(str, oldest))} or newer is needed. "
-            f'Run: pip install -U "pellucid[{extra}]"'
+            f"{module.replace('_', '-')} {installed} is installed, and {'.'.join(map(str, oldest))} or newer is "
+            f'needed. Run: pip install -U "pellucid[{extra}]"'
         )
 
 
@@ -143,19 +143,19 @@ def check_numbers(
         value = getattr(settings, name)
         if value is None and optional:
             continue
-        known = not isinstance(value, bool) and isinstance(value, Integral if integer else Real)
-        if not (known and abs(value) <= sys.float_info.max and value >= least and above < value < below):
+        is_number = not isinstance(value, bool) and isinstance(value, Integral if integer else Real)
+        if not (is_number and abs(value) <= sys.float_info.max and value >= least and above < value < below):
             ends = {"at least": least, "above": above, "below": below}
             limits = " and ".join(f"{end} {number:g}" for end, number in ends.items() if math.isfinite(number))
-            wanted = f"{'a whole number, ' * integer}{limits or 'finite'}{', or None' * optional}"
-            raise InputError(f"{name} is {value!r:.40}; it must be {wanted}")
+            expected = f"{'a whole number, ' * integer}{limits or 'finite'}{', or None' * optional}"
+            raise InputError(f"{name} is {value!r:.40}; it must be {expected}")
 
 
 def check_choice(settings: Any, allowed: tuple[Any, ...], *names: str) -> None:
     """Check that attributes of `settings` are among the `allowed` values; 1 does not pass for True."""
     for name in names:
         value = getattr(settings, name)
-        if not any(value == one and type(value) is type(one) for one in allowed):
+        if not any(value == choice and type(value) is type(choice) for choice in allowed):
             raise InputError(f"{name} is {value!r:.40}; it must be one of {', '.join(map(str, allowed))}")
 
 

@@ -39,10 +39,10 @@ PROBES = (
 )
 """Texts of several kinds, by whose vectors a function is known."""
 
-_KEPT = 32  # coordinates of a probe that are written down, the largest
+_N_PROBE_COORDINATES = 32  # coordinates of a probe that are written down, the largest
 _TOLERANCE = 2e-3  # of a coordinate of a row of length 1: other machines and batches round differently
-_SAME = 0.98  # cosine of the vectors that a model is known by; half precision and other machines stay above
-_BLOCK = 1 << 24  # bytes of an array that are copied at once where it does not lie in one piece
+_MIN_SAME_COSINE = 0.98  # cosine of the vectors that a model is known by; half precision and other machines stay above
+_BLOCK_BYTES = 1 << 24  # bytes of an array that are copied at once where it does not lie in one piece
 IGNORED_SETTINGS = set(
     "architectures dtype torch_dtype transformers_version use_cache id2label label2id pellucid".split()
 )
@@ -53,43 +53,49 @@ def fingerprint(model: Any) -> dict[str, Any]:
     """Return what tells a model from others, as JSON: "stored", a checksum, and "functions", known by vectors."""
     if not hasattr(model, "_identity"):
         raise InputError(f"only an opened model has a fingerprint, got {type(model).__name__}; give pellucid.load(...)")
-    found = _Checksum()
-    found.add(model)
-    return {"stored": found.digest.hexdigest(), "functions": found.functions}
+    model_checksum = _Checksum()
+    model_checksum.add(model)
+    return {"stored": model_checksum.digest.hexdigest(), "functions": model_checksum.functions}
 
 
 def same_model(first: Any, second: Any) -> bool:
     """Whether two fingerprints (or two vectors that models are known by) are of one model, up to rounding."""
     if isinstance(first, np.ndarray):
-        return _cosine(first, second) >= _SAME  # not for NaN
+        return _cosine(first, second) >= _MIN_SAME_COSINE  # not for NaN
     try:
         pairs = list(zip(first["functions"], second["functions"], strict=True))
         return first["stored"] == second["stored"] and all(
-            mine["dimension"] == other["dimension"]
-            and all(_same_probe(*probes) for probes in zip(mine["probes"], other["probes"], strict=True))
-            for mine, other in pairs
+            first_function["dimension"] == second_function["dimension"]
+            and all(
+                _same_probe(*probes) for probes in zip(first_function["probes"], second_function["probes"], strict=True)
+            )
+            for first_function, second_function in pairs
         )
     except (KeyError, TypeError, ValueError, AttributeError):  # not what `fingerprint` gave
         return False
 
 
-def check_same(what: str, now: Any, before: Any, way_out: str, error: type[PellucidError] = ModelFolderError) -> None:
-    """Check that two fingerprints agree; the message begins with `what` and ends with `way_out`."""
+def check_same(what: str, now: Any, before: Any, hint: str, error: type[PellucidError] = ModelFolderError) -> None:
+    """Check that two fingerprints agree; the message begins with `what` and ends with `hint`."""
     if same_model(now, before):
         return
     how = f" (cosine {_cosine(now, before):.3f})" if isinstance(now, np.ndarray) else ""
     raise error(
         f"{what} is another model than the one that it was made with{how}: other weights, settings or type of numbers. "
-        + way_out
+        + hint
     )
 
 
-def record_model(facts: dict[str, Any], model: Any, folder: Path) -> None:
-    """Note in the `facts` of a run which model it uses, after checking that it was begun with the same one."""
-    found = fingerprint(model)
-    way_out = "Give the one that it was begun with, or another folder"
+def record_model(record: dict[str, Any], model: Any, folder: Path) -> None:
+    """Note in the `record` of a run which model it uses, after checking that it was begun with the same one."""
+    model_fingerprint = fingerprint(model)
+    hint = "Give the one that it was begun with, or another folder"
     check_same(
-        f"{model!r}, for the embeddings in {folder},", found, facts.setdefault("model", found), way_out, InputError
+        f"{model!r}, for the embeddings in {folder},",
+        model_fingerprint,
+        record.setdefault("model", model_fingerprint),
+        hint,
+        InputError,
     )
 
 
@@ -109,8 +115,8 @@ class _Checksum:
         elif isinstance(value, np.ndarray):
             self._add_array(value)
         elif hasattr(value, "tocsr"):
-            found = value.tocoo()
-            self._add_mixing(Mixing.of(found.row, found.col, found.data, found.shape))
+            entries = value.tocoo()
+            self._add_mixing(Mixing.from_entries(entries.row, entries.col, entries.data, entries.shape))
         elif isinstance(value, Mixing):
             self._add_mixing(value)
         elif hasattr(value, "state_dict"):
@@ -150,7 +156,7 @@ class _Checksum:
         self._mark("function", len(self.functions))
         rows = model.encode(list(PROBES))
         rows = np.asarray(l2_normalize(rows.toarray() if hasattr(rows, "toarray") else rows, np.float64), np.float32)
-        best = np.argsort(-np.abs(rows), axis=1, kind="stable")[:, :_KEPT]
+        best = np.argsort(-np.abs(rows), axis=1, kind="stable")[:, :_N_PROBE_COORDINATES]
         largest = [[which.tolist(), np.round(row[which], 6).astype(float).tolist()] for row, which in zip(rows, best)]
         self.functions.append({"dimension": int(rows.shape[1]), "probes": largest})
 
@@ -159,7 +165,7 @@ class _Checksum:
         self._mark("array", little.str, list(array.shape))
         blocks = [array]
         if array.ndim > 1 and not array.flags.c_contiguous:  # it is copied, a block at a time
-            rows = max(1, _BLOCK // max(1, array[:1].nbytes))
+            rows = max(1, _BLOCK_BYTES // max(1, array[:1].nbytes))
             blocks = [array[start : start + rows] for start in range(0, len(array), rows)]
         for block in blocks:
             self.digest.update(np.ascontiguousarray(block, little).reshape(-1).view(np.uint8).data)
@@ -224,8 +230,12 @@ class _Checksum:
 def _set(settings: Any) -> Any:
     """Return settings without those that are off or empty: only some versions write them."""
     if isinstance(settings, Mapping):
-        kept = {str(key): _set(value) for key, value in settings.items() if key not in IGNORED_SETTINGS}
-        return {k: kept[k] for k in sorted(kept) if not k.startswith("_") and kept[k] not in (None, False, "", {}, [])}
+        relevant = {str(key): _set(value) for key, value in settings.items() if key not in IGNORED_SETTINGS}
+        return {
+            k: relevant[k]
+            for k in sorted(relevant)
+            if not k.startswith("_") and relevant[k] not in (None, False, "", {}, [])
+        }
     if isinstance(settings, (list, tuple)):
         return [_set(value) for value in settings]
     return settings if isinstance(settings, (str, int, float, bool, type(None))) else str(settings)
@@ -241,13 +251,15 @@ def _cosine(first: npt.NDArray[Any], second: npt.NDArray[Any]) -> float:
 
 def _same_probe(first: list[list[float]], second: list[list[float]]) -> bool:
     """Whether coordinates that both hold agree, and those that one leaves out are at most its smallest."""
-    mine, other = (dict(zip(*side)) for side in (first, second))
-    floors = [min(map(abs, side[1]), default=0.0) if len(side[1]) == _KEPT else 0.0 for side in (first, second)]
+    first_values, second_values = (dict(zip(*side)) for side in (first, second))
+    floors = [
+        min(map(abs, side[1]), default=0.0) if len(side[1]) == _N_PROBE_COORDINATES else 0.0 for side in (first, second)
+    ]
     return all(
-        abs(mine[n] - other[n]) <= _TOLERANCE
-        if n in mine and n in other
-        else abs(mine[n]) <= floors[1] + _TOLERANCE
-        if n in mine
-        else abs(other[n]) <= floors[0] + _TOLERANCE
-        for n in mine.keys() | other.keys()
+        abs(first_values[n] - second_values[n]) <= _TOLERANCE
+        if n in first_values and n in second_values
+        else abs(first_values[n]) <= floors[1] + _TOLERANCE
+        if n in first_values
+        else abs(second_values[n]) <= floors[0] + _TOLERANCE
+        for n in first_values.keys() | second_values.keys()
     )

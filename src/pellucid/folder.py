@@ -43,9 +43,11 @@ _OWNED_NAME = re.compile(  # of models on the hub whose owner is sentence-transf
 )
 _HUB_FILES = ["*.json", "*.safetensors", "*.txt", "*.tsv", "*.model", "README.md"]
 _EDITABLE = ("README.md", "dimensions.tsv")  # by people: they have no checksum
-_ALWAYS_CHECKED = 4 << 20  # bytes; the files of a model that has no more are compared with their checksums at opening
-_MOST_ENTRIES = 100_000  # files in a model's folder
-_DEEPEST = 8  # folders within folders: ensembles of ensembles, and links that lead back
+_MAX_CHECKED_BYTES = (
+    4 << 20
+)  # bytes; the files of a model that has no more are compared with their checksums at opening
+_MAX_ENTRIES = 100_000  # files in a model's folder
+_MAX_DEPTH = 8  # folders within folders: ensembles of ensembles, and links that lead back
 _TEXT_ENDINGS = (".txt", ".vec", ".w2v", ".gz", ".xz")
 _MAX_CONFIG = 1 << 20  # bytes
 _CARD_MARK = "<!-- Written by pellucid at each save; remove this line to keep a card of your own. -->"
@@ -258,8 +260,8 @@ def _looks_like_path(text: str) -> bool:
 
 def not_found(text: str) -> str:
     """Return the message that nothing has a name, and what can be given."""
-    near = get_close_matches(text.lower(), bundled_models(), 1)
-    hint = f" Did you mean {near[0]!r}?" if near else ""
+    similar_names = get_close_matches(text.lower(), bundled_models(), 1)
+    hint = f" Did you mean {similar_names[0]!r}?" if similar_names else ""
     return (
         f"no model {text!r}: nothing is at {Path(text).absolute()}.{hint} Give the name of a bundled model "
         f"({', '.join(bundled_models()) or 'none in this installation'}), the folder of a saved model (./my-model), "
@@ -307,7 +309,7 @@ def verify_checksums(folder: Path, ours: Mapping[str, Any], *, most: float | Non
         raise ModelFolderError(
             f"{folder / absent} is missing or not a regular file: the model is not whole. Download or copy it again"
         )
-    if sum((folder / name).stat().st_size for name in recorded) > (_ALWAYS_CHECKED if most is None else most):
+    if sum((folder / name).stat().st_size for name in recorded) > (_MAX_CHECKED_BYTES if most is None else most):
         return
     for name, expected in recorded.items():
         if checksum(folder / name) != expected:
@@ -319,24 +321,24 @@ def verify_checksums(folder: Path, ours: Mapping[str, Any], *, most: float | Non
 
 def refuse_special_files(folder: Path) -> None:
     """Check that a folder holds no pipe or device, which may block for ever, and no link that leads out of it."""
-    left = _MOST_ENTRIES
+    left = _MAX_ENTRIES
     inside = [(folder, 0)]
     while inside:
         here, depth = inside.pop()
         try:
             with os.scandir(here) as entries:
-                found = [Path(entry.path) for entry in islice(entries, left + 1)]
+                paths = [Path(entry.path) for entry in islice(entries, left + 1)]
         except OSError as error:
             raise reading_error(here, error) from error
-        for entry in found:
+        for entry in paths:
             left -= 1
             if left < 0:
                 raise ModelFolderError(
-                    f"{folder} holds more than {_MOST_ENTRIES:,} files; it is not the folder of a model"
+                    f"{folder} holds more than {_MAX_ENTRIES:,} files; it is not the folder of a model"
                 )
             kind = _kind(entry)
             if stat.S_ISDIR(kind):
-                if depth < _DEEPEST and not entry.name.startswith("."):
+                if depth < _MAX_DEPTH and not entry.name.startswith("."):
                     inside.append((entry, depth + 1))
             elif kind and not stat.S_ISREG(kind):
                 raise ModelFolderError(f"{entry} is not a regular file")
@@ -377,8 +379,8 @@ def _is_checked(name: str) -> bool:
 
 def _names(folder: Path) -> list[str]:
     """Return the names of all files in `folder`, sorted, without those that are hidden by a dot."""
-    found = (path.relative_to(folder) for path in folder.rglob("*") if path.is_file())
-    return sorted(path.as_posix() for path in found if not any(part.startswith(".") for part in path.parts))
+    files = (path.relative_to(folder) for path in folder.rglob("*") if path.is_file())
+    return sorted(path.as_posix() for path in files if not any(part.startswith(".") for part in path.parts))
 
 
 class FileState(NamedTuple):
@@ -411,8 +413,8 @@ def verify(name_or_path: str | os.PathLike[str]) -> list[FileState]:
     refuse_special_files(folder)
     recorded = _recorded(folder, ours)
     files = ours.get("files")
-    own = {"config.json", *_EDITABLE, *map(str, files if isinstance(files, list) else ())}
-    present = [name for name in _names(folder) if name in recorded or name.partition("/")[0] in own]
+    model_files = {"config.json", *_EDITABLE, *map(str, files if isinstance(files, list) else ())}
+    present = [name for name in _names(folder) if name in recorded or name.partition("/")[0] in model_files]
     return [_state(folder, name, recorded.get(name)) for name in sorted({*recorded, *present})]
 
 
@@ -440,28 +442,28 @@ def _state(folder: Path, name: str, expected: str | None) -> FileState:
 
 @contextmanager
 def saving(
-    path: str | os.PathLike[str], family: str, facts: Mapping[str, Any], config: Mapping[str, Any] | None = None, *,
-    has_card: bool = True,
+    path: str | os.PathLike[str], family: str, model_config: Mapping[str, Any],
+    config: Mapping[str, Any] | None = None, *, has_card: bool = True,
 ) -> Iterator[Path]:  # fmt: skip
-    """Yield a folder for a model's files, which becomes `path` whole or not at all; `facts` may be filled meanwhile."""
+    """Yield a folder for a model's files, which becomes `path` whole or not at all; `model_config` may still grow."""
     target = Path(os.path.expanduser(path))
     with writing_folder(target) as folder:
         yield folder
         names = sorted(entry.name for entry in folder.iterdir())
         present = folder / "config.json"  # a transformer's own
-        others = {**(read_json(present) if present.exists() else {}), **(config or {})}
+        other_settings = {**(read_json(present) if present.exists() else {}), **(config or {})}
         sums = {name: checksum(folder / name) for name in _names(folder) if _is_checked(name)}
-        ours = {"family": family, "format": FORMAT, "version": VERSION, **facts, "files": names}
+        ours = {"family": family, "format": FORMAT, "version": VERSION, **model_config, "files": names}
         ours["sha256"] = sums
-        write_json(folder / "config.json", {**others, "pellucid": ours})
+        write_json(folder / "config.json", {**other_settings, "pellucid": ours})
         card = target / "README.md"
         if has_card and (not card.is_file() or _CARD_MARK in card.read_bytes()[:_MAX_CONFIG].decode(errors="replace")):
-            (folder / "README.md").write_text(_card(target.resolve().name, family, facts), encoding="utf-8")
+            (folder / "README.md").write_text(_card(target.resolve().name, family, model_config), encoding="utf-8")
 
 
-def _card(name: str, family: str, facts: Mapping[str, Any]) -> str:
+def _card(name: str, family: str, model_config: Mapping[str, Any]) -> str:
     """Return a short model card."""
-    listed = "\n".join(f"- {fact.replace('_', ' ')}: {value}" for fact, value in facts.items())
+    listed = "\n".join(f"- {fact.replace('_', ' ')}: {value}" for fact, value in model_config.items())
     return f"""---
 library_name: pellucid
 tags:

@@ -43,14 +43,14 @@ def sparse_units(weights: Any, mixing: Any, max_active_dims: int | None) -> Any:
     return rows
 
 
-def largest_coordinates(rows: Any, most: int) -> Any:
-    """Return CSR rows of which only the `most` largest values are left; `rows` itself is changed."""
-    kept = np.zeros(rows.nnz, bool)
+def largest_coordinates(rows: Any, top_k: int) -> Any:
+    """Return CSR rows of which only the `top_k` largest values are left; `rows` itself is changed."""
+    is_selected = np.zeros(rows.nnz, bool)
     for start, end in zip(rows.indptr[:-1], rows.indptr[1:]):
         part = rows.data[start:end]
-        chosen = np.argpartition(-part, most - 1)[:most] if len(part) > most else np.arange(len(part))
-        kept[start + chosen] = True
-    rows.data[~kept] = 0
+        chosen = np.argpartition(-part, top_k - 1)[:top_k] if len(part) > top_k else np.arange(len(part))
+        is_selected[start + chosen] = True
+    rows.data[~is_selected] = 0
     rows.eliminate_zeros()
     return rows
 
@@ -73,12 +73,12 @@ def after_edit(mixing: Any, edit: Edit) -> tuple[npt.NDArray[np.int64], Any]:
     """Return which sources an edit leaves in use, and the mixing of these; None where each is a dimension as it is."""
     from scipy import sparse
 
-    found = mixed(mixing, edit)
-    found.eliminate_zeros()
-    used = np.flatnonzero(np.diff(found.indptr))
-    found = found[used]
-    same = found.shape[0] == found.shape[1] and abs(found - sparse.eye_array(len(used))).nnz == 0
-    return used, None if same else found
+    new_mixing = mixed(mixing, edit)
+    new_mixing.eliminate_zeros()
+    used = np.flatnonzero(np.diff(new_mixing.indptr))
+    new_mixing = new_mixing[used]
+    same = new_mixing.shape[0] == new_mixing.shape[1] and abs(new_mixing - sparse.eye_array(len(used))).nnz == 0
+    return used, None if same else new_mixing
 
 
 def diagonal_scales(mixing: Any) -> list[float] | None:
@@ -98,8 +98,8 @@ def mixing_tensors(mixing: Any) -> dict[str, npt.NDArray[Any]]:
         return {}
     entries = mixing
     if not isinstance(mixing, Mixing):
-        found = mixing.tocoo()
-        entries = Mixing(found.row, found.col, found.data, found.shape)
+        matrix = mixing.tocoo()
+        entries = Mixing(matrix.row, matrix.col, matrix.data, matrix.shape)
     return {
         "mixing_rows": entries.sources.astype(np.int32),
         "mixing_columns": entries.columns.astype(np.int32),
@@ -123,10 +123,10 @@ def read_mixing(tensors: Mapping[str, npt.NDArray[Any]], sources: int, columns: 
         for part, count in zip((rows, targets), (sources, columns)):
             if part.ndim != 1 or not ((part >= 0) & (part < count)).all():
                 raise ValueError("it names rows or columns out of range")
-        found = Mixing.of(rows, targets, values, (sources, columns))
-        if not (np.abs(found.factors) <= MAX_TABLE_VALUE).all():
+        read = Mixing.from_entries(rows, targets, values, (sources, columns))
+        if not (np.abs(read.factors) <= MAX_TABLE_VALUE).all():
             raise ValueError("its values are NaN, infinite or no numbers")
-        return found
+        return read
     except (ValueError, TypeError) as error:
         raise ModelFolderError(f"{path} holds a broken mixing: {error}") from error
 
@@ -136,8 +136,8 @@ def read_mixed(
     saved: Sequence[tuple[str, ...]] | None = None,
 ) -> tuple[Any, Dimensions]:  # fmt: skip
     """Return the mixing and the dimensions of a saved model, with names and scales of its `dimensions.tsv`."""
-    found = read_mixing(tensors, sources, columns, path)
-    mixing = None if found is None else found.matrix()
+    saved_mixing = read_mixing(tensors, sources, columns, path)
+    mixing = None if saved_mixing is None else saved_mixing.matrix()
     dimensions, scales = read_dimensions(path.parent / "dimensions.tsv", columns, saved)
     if set(scales) != {1.0}:
         scaled = scaling(dimensions, dict(enumerate(scales))).mixing.matrix()

@@ -19,7 +19,7 @@ from pellucid.errors import InputError
 
 Array = npt.NDArray[np.float64]
 
-_NO_PART = 1e-9  # of the mean's length: below it a projection is rounding
+_PROJECTION_EPS = 1e-9  # of the mean's length: below it a projection is rounding
 
 
 class Moments:
@@ -40,8 +40,8 @@ class Moments:
         """Add rows [n, d]."""
         block = np.asarray(rows, np.float64)
         if block.ndim != 2 or (self.count and block.shape[1] != self.width):
-            wanted = f"[n, {self.width}]" if self.count else "[n, d]"
-            raise InputError(f"embeddings of shape {block.shape}; {wanted} is needed")
+            expected = f"[n, {self.width}]" if self.count else "[n, d]"
+            raise InputError(f"embeddings of shape {block.shape}; {expected} is needed")
         if not np.isfinite(block).all():
             broken = self.count + int(np.argmin(np.isfinite(block).all(axis=1)))
             raise InputError(f"embedding {broken} holds NaN or infinity; leave its text out")
@@ -71,9 +71,11 @@ class Moments:
             raise InputError(f"all {self.count} embeddings are {'equal' if centred else 'zero'}; there is no component")
         along = components @ self.mean
         largest = components[np.arange(len(components)), np.abs(components).argmax(axis=1)]
-        is_along = np.abs(along) > _NO_PART * np.linalg.norm(self.mean)
-        found = components * np.sign(np.where(is_along, along, largest))[:, None]
-        return Spectrum(self.count, self.mean, found, np.sqrt(np.maximum(values, 0.0) * self.count), centred)
+        is_along = np.abs(along) > _PROJECTION_EPS * np.linalg.norm(self.mean)
+        signed_components = components * np.sign(np.where(is_along, along, largest))[:, None]
+        return Spectrum(
+            self.count, self.mean, signed_components, np.sqrt(np.maximum(values, 0.0) * self.count), centred
+        )
 
 
 @dataclass(frozen=True, repr=False)

@@ -66,17 +66,20 @@ def load(model: Any, *, allow_outside: bool = False, fit: bool = False) -> Embed
     model = resolve_name(model)
     with allow_external(allow_outside):
         if identify(model) == "sentence-transformers":
-            kept = Path(model).absolute() / "reasons"
-            return _encoder(open_sentence_transformer(model), kept if (kept / "config.json").is_file() else "words")
-        place = locate(model)
-        family = "static" if place.is_file() else read_config(place).get("family")
+            reasons_folder = Path(model).absolute() / "reasons"
+            return _encoder(
+                open_sentence_transformer(model),
+                reasons_folder if (reasons_folder / "config.json").is_file() else "words",
+            )
+        path = locate(model)
+        family = "static" if path.is_file() else read_config(path).get("family")
         if not isinstance(family, str) or family not in FAMILIES:
             raise ModelFolderError(
-                f"{place} holds a model of family {family!r}; pellucid {VERSION} knows "
+                f"{path} holds a model of family {family!r}; pellucid {VERSION} knows "
                 f"{', '.join(FAMILIES)}. A newer pellucid may open it"
             )
         module, _, name = FAMILIES[family].rpartition(".")
-        opened: Embedder = getattr(import_module(f"pellucid.{module}"), name).from_pretrained(place)
+        opened: Embedder = getattr(import_module(f"pellucid.{module}"), name).from_pretrained(path)
         return opened
 
 
@@ -90,12 +93,12 @@ def _encoder(model: Any, reasons: Any = None, *, fit: bool = False) -> Embedder:
 def load_by_name(names_or_paths: Iterable[str]) -> dict[str, Embedder]:
     """Open models to be served, by the names that clients use: a path is called by its last part."""
     opened: dict[str, Embedder] = {}
-    for given in names_or_paths:
-        place = resolve_name(given)
-        name = Path(os.path.abspath(place)).name if Path(place).exists() else place
+    for name_or_path in names_or_paths:
+        path = resolve_name(name_or_path)
+        name = Path(os.path.abspath(path)).name if Path(path).exists() else path
         if name in opened:
             raise InputError(f"two models are called {name!r}; rename the folder of one")
-        opened[name] = load(place)
+        opened[name] = load(path)
     return opened
 
 
@@ -107,8 +110,8 @@ def open_sentence_transformer(name_or_path: str | os.PathLike[str]) -> Any:
         if folder is not None:
             refuse_special_files(folder)
             check_modules(folder)
-            for place in (folder, *(path.parent for path in folder.glob("*/adapter_config.json"))):
-                check_adapter(place)
+            for adapter_folder in (folder, *(path.parent for path in folder.glob("*/adapter_config.json"))):
+                check_adapter(adapter_folder)
         from sentence_transformers import SentenceTransformer
 
         safe, local = {"use_safetensors": True}, folder is not None

@@ -58,11 +58,11 @@ class ProcessSetting:
     def after_fork(self) -> None:
         """Forget in a child the threads that are not there."""
         here = self._inside.pop(get_ident(), 0)
-        others = bool(self._inside)
+        other_threads = bool(self._inside)
         self._inside.clear()
         if here:
             self._inside[get_ident()] = here
-        elif others:
+        elif other_threads:
             with suppress(Exception):
                 self._undo()
 

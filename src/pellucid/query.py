@@ -120,9 +120,9 @@ class Query:
         """The function that finds a dimension in the text; None where the family has none."""
         return None if self._span_finder is None else self._span_finder()
 
-    def terms(self, other: Query | None = None) -> Terms:
+    def terms(self, other_query: Query | None = None) -> Terms:
         """Take the cosine to another text of the same model apart; None takes the text's own squared length apart."""
-        first, second = self.coordinates, (other or self).coordinates
+        first, second = self.coordinates, (other_query or self).coordinates
         if not self._is_named(hasattr(first, "tocsr")):
             product = float(first @ second)
             return Terms(np.array([product] * bool(product)), _whole_row, score=product)
@@ -133,7 +133,7 @@ class Query:
             products = first * second
             numbers = np.flatnonzero(products)
             values = products[numbers]
-        texts = [self] if other is None else [self, other]
+        texts = [self] if other_query is None else [self, other_query]
         dimensions, finders = self.model.dimensions, [text.span_finder for text in texts]
 
         def row(number: int) -> Row:
@@ -152,14 +152,14 @@ class Query:
             return lambda number: self._explained(self._document(texts[number]), weight)
         stored, is_sparse = vectors, isinstance(self.unit, tuple)
         if not self._is_named(is_sparse):
-            whole = self.unit.astype(np.float64) * weight
+            weighted_vector = self.unit.astype(np.float64) * weight
 
             def product(number: int) -> Terms:
                 vector = stored[number]
-                return EMPTY_TERMS if vector is None else Terms(np.array([whole @ vector]), _whole_row)
+                return EMPTY_TERMS if vector is None else Terms(np.array([weighted_vector @ vector]), _whole_row)
 
             return product
-        own, values = _stored_coordinates(self.unit)
+        query_dimensions, values = _stored_coordinates(self.unit)
         weighted, dimensions = values.astype(np.float64) * weight, self.model.dimensions
 
         def products(number: int) -> Terms:
@@ -167,13 +167,13 @@ class Query:
             if vector is None:
                 return EMPTY_TERMS
             numbers, coordinates = _stored_coordinates(vector)
-            shared, mine, other = np.intersect1d(own, numbers, return_indices=True)
+            shared, query_positions, document_positions = np.intersect1d(query_dimensions, numbers, return_indices=True)
 
             def row(term: int) -> Row:
                 name = dimensions[int(shared[term])].name
                 return Row(name, (name,), 0.0, 0.0, key=(name, str(shared[term])), kind=DIMENSION)
 
-            return Terms(weighted[mine] * coordinates[other], row)
+            return Terms(weighted[query_positions] * coordinates[document_positions], row)
 
         return products
 
@@ -184,9 +184,9 @@ class Query:
 
     def _explained(self, document: Query, weight: float) -> Terms:
         """Return the rows of the model's own explanation of one text, and its remainder as one more."""
-        own = self.model._explain_queries(self, document)
-        rest = [] if own.exact else [REMAINDER_ROW._replace(contribution=own.remainder)]
-        rows = (*own.rows, *rest)
+        explanation = self.model._explain_queries(self, document)
+        remainder = [] if explanation.exact else [REMAINDER_ROW._replace(contribution=explanation.remainder)]
+        rows = (*explanation.rows, *remainder)
         values = np.array([row.contribution for row in rows]) * weight
         marks = [(value / len(row.spans2), span) for row, value in zip(rows, values.tolist()) for span in row.spans2]
         spans = np.array([span for _, span in marks], np.int64).reshape(-1, 2)

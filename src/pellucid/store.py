@@ -478,8 +478,8 @@ def hashed(path: Path, size: int | None = None) -> Any:
 
 def write_json(path: str | os.PathLike[str], value: Any, *, indent: int | None = 2) -> None:
     """Write `value` as UTF-8 JSON, indented or (None) on one line, whole or not at all."""
-    with writing(path) as aside:
-        aside.write_text(json.dumps(value, ensure_ascii=False, indent=indent) + "\n", encoding="utf-8")
+    with writing(path) as tmp_path:
+        tmp_path.write_text(json.dumps(value, ensure_ascii=False, indent=indent) + "\n", encoding="utf-8")
 
 
 def read_json(path: str | os.PathLike[str], *, max_bytes: int = _MAX_JSON) -> Any:
@@ -500,8 +500,8 @@ def write_tensors(
 ) -> None:
     """Write named arrays as one safetensors file, whole or not at all; the library aligns them for mapping."""
     contiguous = {name: np.ascontiguousarray(array).reshape(array.shape) for name, array in tensors.items()}
-    with writing(path) as aside:
-        save_file(contiguous, aside, dict(metadata) if metadata else None)
+    with writing(path) as tmp_path:
+        save_file(contiguous, tmp_path, dict(metadata) if metadata else None)
 
 
 def read_tensors(

@@ -116,10 +116,10 @@ def split_words(text: str) -> list[Word]:
 def _split(text: str) -> list[Word]:
     """Return the words of a text that is in word form."""
     words = []
-    for found in _BETWEEN_ASCII_MARKS.finditer(text):
-        piece, start = found[0], found.start()
+    for match in _BETWEEN_ASCII_MARKS.finditer(text):
+        piece, start = match[0], match.start()
         if piece.isascii() or piece.isalnum():  # letters and digits hold no mark to split at
-            words.append(Word(piece, start, found.end()))
+            words.append(Word(piece, start, match.end()))
         else:
             pieces = _PRE_TOKENIZER.pre_tokenize_str(piece)
             words += [Word(p, start + s, start + e) for p, (s, e) in pieces if e - s > 1 or not _is_punctuation(p)]
@@ -156,28 +156,32 @@ class Coverage:
 
     def __post_init__(self) -> None:
         """Check the counts, and the share or set it."""
-        known, total, partly = self.known, self.total, self.partly
-        if not (type(known) is type(total) is type(partly) is int and 0 <= partly <= known <= total):
-            raise InputError(f"coverage of {known!r:.20} words known of {total!r:.20} cannot be")
-        least, most = ((known - partly) / total, known / total) if total else (1.0, 1.0)
+        n_known, n_words, n_partly = self.known, self.total, self.partly
+        if not (type(n_known) is type(n_words) is type(n_partly) is int and 0 <= n_partly <= n_known <= n_words):
+            raise InputError(f"coverage of {n_known!r:.20} words known of {n_words!r:.20} cannot be")
+        min_share, max_share = ((n_known - n_partly) / n_words, n_known / n_words) if n_words else (1.0, 1.0)
         if type(self.share) is float and math.isnan(self.share):
-            object.__setattr__(self, "share", most)
-        elif type(self.share) not in (int, float) or not least - 1e-9 <= self.share <= most + 1e-9:
-            raise InputError(f"coverage of {self.share!r:.20} cannot be with {known} of {total} words, {partly} partly")
+            object.__setattr__(self, "share", max_share)
+        elif type(self.share) not in (int, float) or not min_share - 1e-9 <= self.share <= max_share + 1e-9:
+            raise InputError(
+                f"coverage of {self.share!r:.20} cannot be with {n_known} of {n_words} words, {n_partly} partly"
+            )
         pairs = self.read_as if type(self.read_as) is tuple else [None]
         if not all(type(pair) is tuple and [*map(type, pair)] == [str, str] for pair in pairs):
             raise InputError("'read_as' of a coverage is not pairs of a word and what it is read as")
 
     @classmethod
-    def of(cls, known: int, total: int, partly: Iterable[tuple[str, str, float]]) -> Coverage:
+    def from_words(cls, n_known: int, n_words: int, partly: Iterable[tuple[str, str, float]]) -> Coverage:
         """Return that of a text; of each partly known word take it, what it is read as, and how much is known."""
         count, parts, read_as = 0, 0.0, dict[str, tuple[str, str]]()
-        for word, other, part in partly:
+        for word, read_as_word, part in partly:
             count += 1
             parts += part  # one after the other, as `numpy.bincount` adds in the path for many texts
             if part <= PARTIAL_WORD_THRESHOLD:
-                read_as.setdefault(lowercase(word), (word, other))
-        return cls(known, total, count, (known - count + parts) / total if total else 1.0, tuple(read_as.values()))
+                read_as.setdefault(lowercase(word), (word, read_as_word))
+        return cls(
+            n_known, n_words, count, (n_known - count + parts) / n_words if n_words else 1.0, tuple(read_as.values())
+        )
 
     @property
     def is_low(self) -> bool:
@@ -193,7 +197,7 @@ class Coverage:
     @property
     def interpretations(self) -> list[str]:
         """A phrase for each word of `read_as`: '"chatgpt" read as "chat"'."""
-        return [f'"{word}" read as "{other}"' for word, other in self.read_as]
+        return [f'"{word}" read as "{read_as}"' for word, read_as in self.read_as]
 
 
 def part_known(word: str, prefix: str) -> float:
@@ -343,8 +347,8 @@ class Vocabulary:
     @cached_property
     def cased(self) -> bool:
         """Whether a word is not in lower case: case then tells words apart."""
-        every = " ".join(self.forms)
-        return every != lowercase(every)
+        all_forms = " ".join(self.forms)
+        return all_forms != lowercase(all_forms)
 
     @property
     def cuts_scripts(self) -> bool:
@@ -377,23 +381,23 @@ class Vocabulary:
             return self._exact_row(form)
         return row
 
-    def factors(self, given: Mapping[str, float]) -> dict[int, float]:
+    def factors(self, factors: Mapping[str, float]) -> dict[int, float]:
         """Return factors of words and phrases ("new york") by row, after checking them."""
-        found: dict[int, float] = {}
-        for word, factor in given.items():
+        factor_by_row: dict[int, float] = {}
+        for word, factor in factors.items():
             form = normalize(word).text
             spelled = next(filter(self.has_row, (form, JOINER.join(form.split()))), None)
             if spelled is None:
-                near = get_close_matches(lowercase(form), map(display_form, self.words), 1)
-                hint = f"; did you mean {near[0]!r}?" if near else ""
+                similar_words = get_close_matches(lowercase(form), map(display_form, self.words), 1)
+                hint = f"; did you mean {similar_words[0]!r}?" if similar_words else ""
                 raise InputError(f"{word!r:.80} is not in the vocabulary{hint}")
             row = self.row(spelled)
-            if row in found:
+            if row in factor_by_row:
                 raise InputError(f"{word!r:.80} is given twice; the vocabulary has it once")
             if not 0 <= factor <= 1e6:
                 raise InputError(f"the factor of {word!r:.80} is {factor!r:.40}; give one from 0 to a million")
-            found[row] = factor
-        return found
+            factor_by_row[row] = factor
+        return factor_by_row
 
     def split(self, text: str) -> list[Word]:
         """Return the words of `text` as this vocabulary finds them, with their character spans.
@@ -502,18 +506,18 @@ class Vocabulary:
     def _longest_known(self, run: str) -> list[str]:
         """Cut a run of unspaced script into known words and single grapheme clusters; no word ends inside one."""
         ends = cluster_ends(run)
-        found = []
-        place = 0
-        while place < len(run):
-            for length in self._unspaced_lengths.get(run[place : place + 2], ()):
-                part = run[place : place + length]
-                if part in self._row and place + length in ends:
+        words = []
+        position = 0
+        while position < len(run):
+            for length in self._unspaced_lengths.get(run[position : position + 2], ()):
+                part = run[position : position + length]
+                if part in self._row and position + length in ends:
                     break
             else:
-                part = run[place : next(end for end in count(place + 1) if end in ends)]
-            found.append(part)
-            place += len(part)
-        return found
+                part = run[position : next(end for end in count(position + 1) if end in ends)]
+            words.append(part)
+            position += len(part)
+        return words
 
     def _with_phrases(self, words: list[Word], text: str) -> Iterator[Word]:
         """Yield `words` with those that are a phrase as one."""
@@ -550,12 +554,12 @@ class Vocabulary:
         if len(word) > LONGEST_WORD or self.subwords is None:
             return -1
         with without_panic("subwords.json"):
-            found = self.subwords.encode(word, add_special_tokens=False)
-        real = [token for token, is_real in zip(found.tokens, found.attention_mask) if is_real]  # no padding
+            encoding = self.subwords.encode(word, add_special_tokens=False)
+        real = [token for token, is_real in zip(encoding.tokens, encoding.attention_mask) if is_real]  # no padding
         pieces = [piece.removeprefix("##").lstrip("\u2581") for piece in real]
         length = sum(map(len, pieces))
-        for kept in range(len(pieces) - 1, 0, -1):
-            prefix = "".join(pieces[:kept])
+        for n_pieces in range(len(pieces) - 1, 0, -1):
+            prefix = "".join(pieces[:n_pieces])
             if not self.prefixes.allows(len(prefix), length):
                 return -1
             row = self._row.get(prefix, -1)
@@ -564,10 +568,10 @@ class Vocabulary:
         return -1
 
 
-def _lengths(found: Iterable[tuple[_Start, int]]) -> dict[_Start, tuple[int, ...]]:
-    """Return for each start the lengths found with it, longest first."""
+def _lengths(starts: Iterable[tuple[_Start, int]]) -> dict[_Start, tuple[int, ...]]:
+    """Return for each start its lengths, longest first."""
     lengths: dict[_Start, set[int]] = {}
-    for start, length in found:
+    for start, length in starts:
         lengths.setdefault(start, set()).add(length)
     return {start: tuple(sorted(several, reverse=True)) for start, several in lengths.items()}
 

@@ -71,9 +71,9 @@ _DRAWN_DIFFERENTLY = (  # some characters that do not change are among them: `_f
     r"\u2160-\u217f\u2c7c\u2e9f\u2ef3\u2f00-\u2fd5\u3038-\u303a\u309f\u30ff\u3250\u32c0-\u32cf\u32ff-\u33ff"
     r"\ufb00-\ufdff\ufe10-\ufe19\ufe30-\ufeff\uff02-\uff07\uff0a\uff0b\uff0d-\uff19\uff1c-\uff1e\uff20-\uffee"
 )
-_BEYOND = r"\U0001bca0-\U0001f251\U0001fbf0-\U000e0fff"  # where some are: a search for few ranges is much faster
+_HIGH_RANGES = r"\U0001bca0-\U0001f251\U0001fbf0-\U000e0fff"  # where some are: a search for few ranges is much faster
 _SEQUENCES = r"\u0307\u0e4d\u0ecd"  # characters that `_SPELLINGS` changes together with the one before or after
-_DIFFERENT = re.compile(f"[{_INVISIBLE}{_POINTS}{_DRAWN_DIFFERENTLY}{_SEQUENCES}{_BEYOND}]")  # what may change
+_DIFFERENT = re.compile(f"[{_INVISIBLE}{_POINTS}{_DRAWN_DIFFERENTLY}{_SEQUENCES}{_HIGH_RANGES}]")  # what may change
 _LEFT_OUT = re.compile(f"[{_INVISIBLE}{_INVISIBLE_BEYOND}{_POINTS}]+")
 _VARIANTS = re.compile("[\ufe00-\ufe0f\U000e0100-\U000e01ef]+")  # selectors, such as of an emoji's colours
 _TRAILING = re.compile("[\u00ad\u200b\u2060\ufeff]+$")  # invisible, and no part of the character before
@@ -142,8 +142,8 @@ class NormalizedText:
     def offsets(self) -> tuple[Offsets, Offsets]:
         """Where what each character stands for starts and ends in the original, both int64 [characters]."""
         if self._offsets is None:
-            whole = np.arange(len(self.text) + 1)
-            self._offsets = (whole[:-1], whole[1:]) if self._form_of is None else self._compute_offsets()
+            boundaries = np.arange(len(self.text) + 1)
+            self._offsets = (boundaries[:-1], boundaries[1:]) if self._form_of is None else self._compute_offsets()
         return self._offsets
 
     def _compute_offsets(self) -> tuple[Offsets, Offsets]:
@@ -157,8 +157,8 @@ class NormalizedText:
                 first = match.start()
                 starts += range(done, first)
                 ends += range(done + 1, first + 1)
-                starts += [first + place for place in form[1]]
-                ends += [first + place for place in form[2]]
+                starts += [first + offset for offset in form[1]]
+                ends += [first + offset for offset in form[2]]
                 done = match.end()
         starts += range(done, len(self._original))
         ends += range(done + 1, len(self._original) + 1)
@@ -171,8 +171,8 @@ class NormalizedText:
         starts, ends = self.offsets
         if start < end:
             return int(starts[start]), int(ends[end - 1])
-        place = int(starts[start]) if start < len(starts) else int(ends[-1]) if len(ends) else 0
-        return place, place
+        position = int(starts[start]) if start < len(starts) else int(ends[-1]) if len(ends) else 0
+        return position, position
 
     def spans(self, spans: Offsets) -> Offsets:
         """Return what `span` does of many spans, none of them empty, int64 [spans, 2]."""
@@ -222,7 +222,7 @@ def graphemes(text: str) -> list[tuple[int, int]]:
     They are those of UAX #29, of whichever version; letters joined by a virama stay together, as in its newer ones.
     """
     if _APART.fullmatch(text):
-        return [(place, place + 1) for place in range(len(text))]
+        return [(position, position + 1) for position in range(len(text))]
     clusters: list[tuple[int, int]] = []
     for _, (start, end) in _GRAPHEMES.pre_tokenize_str(text):
         if clusters and _is_joined(text[clusters[-1][0] : start], text[start]):
@@ -237,11 +237,11 @@ def cluster_ends(text: str) -> Collection[int]:
     return range(1, len(text) + 1) if _APART.fullmatch(text) else dict.fromkeys(end for _, end in graphemes(text))
 
 
-def cluster_start(text: str, place: int) -> int:
+def cluster_start(text: str, position: int) -> int:
     """Return where the grapheme cluster of a well-formed `text` starts that `text[place]` belongs to."""
-    begin = max(0, place - _LONG_CLUSTER)
-    starts = [begin + start for start, _ in graphemes(text[begin : place + 1])]
-    return starts[-1] if starts else place
+    begin = max(0, position - _LONG_CLUSTER)
+    starts = [begin + start for start, _ in graphemes(text[begin : position + 1])]
+    return starts[-1] if starts else position
 
 
 @cache

@@ -91,38 +91,38 @@ def check_tokenizer(described: Any, path: Path, *, regexes: bool = False) -> Non
     if not isinstance(described, dict) or not isinstance(described.get("model"), dict):
         raise ModelFolderError(f"{path} is not a tokenizer: it has no model")
     growth = 1.0
-    for place, kinds in _PARTS.items():
-        parts = list(_parts(described.get(place), f"{path}: {place}"))
+    for role, kinds in _PARTS.items():
+        parts = list(_parts(described.get(role), f"{path}: {role}"))
         if len(parts) > _MOST_PARTS:
-            raise ModelFolderError(f"{path}: {place} has more than {_MOST_PARTS} parts")
+            raise ModelFolderError(f"{path}: {role} has more than {_MOST_PARTS} parts")
         for part in parts:
-            _check_part(part, place, kinds.split(), path, regexes)
+            _check_part(part, role, kinds.split(), path, regexes)
         growth *= math.prod(map(_growth, parts))
     if growth > _MOST_GROWTH:
         raise ModelFolderError(f"{path}: its replacements may make a text {growth:,.0f} times as long")
 
 
-def _parts(part: Any, place: str, depth: int = 0) -> Iterator[dict[str, Any]]:
+def _parts(part: Any, path: str, depth: int = 0) -> Iterator[dict[str, Any]]:
     """Yield a part of a tokenizer and, of a sequence, its parts."""
     if part is None:
         return
     if not isinstance(part, dict) or depth > 4:
-        raise ModelFolderError(f"{place} is not an object, or too deep: {part!r:.80}")
+        raise ModelFolderError(f"{path} is not an object, or too deep: {part!r:.80}")
     yield part
     for key in ("normalizers", "pretokenizers", "processors", "decoders"):
         inner = part.get(key, [])
         if not isinstance(inner, list) or len(inner) > _MOST_PARTS:
-            raise ModelFolderError(f"{place} has no list of at most {_MOST_PARTS} {key}")
-        for one in inner:
-            yield from _parts(one, place, depth + 1)
+            raise ModelFolderError(f"{path} has no list of at most {_MOST_PARTS} {key}")
+        for item in inner:
+            yield from _parts(item, path, depth + 1)
 
 
-def _check_part(part: dict[str, Any], place: str, kinds: list[str], path: Path, regexes: bool) -> None:
+def _check_part(part: dict[str, Any], role: str, kinds: list[str], path: Path, regexes: bool) -> None:
     """Check that a part is of a known kind, not random, and its strings not endless."""
-    kind = part.get("type", "WordPiece" if place == "model" else None)  # old files do not say it
+    kind = part.get("type", "WordPiece" if role == "model" else None)  # old files do not say it
     if kind not in kinds:
-        raise ModelFolderError(f"{path}: {place} is of kind {kind!r:.40}; known are {', '.join(kinds)}")
-    random = [name for name in _RANDOM if place == "model" and part.get(name)]
+        raise ModelFolderError(f"{path}: {role} is of kind {kind!r:.40}; known are {', '.join(kinds)}")
+    random = [name for name in _RANDOM if role == "model" and part.get(name)]
     if random:
         raise ModelFolderError(f"{path}: the model's {random[0]} is {part[random[0]]!r:.40}; it would cut at random")
     if kind == "Precompiled":
@@ -131,10 +131,10 @@ def _check_part(part: dict[str, Any], place: str, kinds: list[str], path: Path, 
     pattern = part.get("pattern")
     pattern = pattern if isinstance(pattern, dict) else {"String": pattern}
     if any(len(value) > _LONGEST_TEXT for value in (*part.values(), *pattern.values()) if isinstance(value, str)):
-        raise ModelFolderError(f"{path}: {place} {kind} holds a string of more than {_LONGEST_TEXT:,} characters")
+        raise ModelFolderError(f"{path}: {role} {kind} holds a string of more than {_LONGEST_TEXT:,} characters")
     regex = pattern.get("Regex")
     if regexes and isinstance(regex, str) and not is_safe_regex(regex):
-        raise ModelFolderError(f"{path}: {place} has a regular expression that may take endless time: {regex!r:.80}")
+        raise ModelFolderError(f"{path}: {role} has a regular expression that may take endless time: {regex!r:.80}")
 
 
 def _check_map(encoded: Any, path: Path) -> None:
@@ -163,24 +163,24 @@ def _growth(part: dict[str, Any]) -> float:
 
 def is_safe_regex(pattern: str) -> bool:
     """Whether a regular expression cannot take exponential time: no repeated group holds a repetition or a choice."""
-    groups, inside, place = [False], 0, 0
-    while place < len(pattern):
-        letter = pattern[place]
+    groups, inside, position = [False], 0, 0
+    while position < len(pattern):
+        letter = pattern[position]
         width, closed = 1, None
         if letter == "\\":
             width = 2
-            if not inside and pattern[place + 1 : place + 2] in tuple("123456789kgXR"):
+            if not inside and pattern[position + 1 : position + 2] in tuple("123456789kgXR"):
                 return False
         elif letter == "[":
             inside += 1
         elif letter == "]" and inside:
             inside -= 1
         elif not inside and letter == "(":
-            head = _GROUP.match(pattern, place)
+            head = _GROUP.match(pattern, position)
             width = len(head[0]) if head else 1
-            if pattern[place + 1 : place + 2] == "?" and width == 1:
+            if pattern[position + 1 : position + 2] == "?" and width == 1:
                 return False  # of a kind that is not known
-            if not pattern[place : place + width].endswith(")") or width == 1:
+            if not pattern[position : position + width].endswith(")") or width == 1:
                 groups.append(False)
         elif not inside and letter == ")":
             closed = groups.pop()
@@ -188,14 +188,14 @@ def is_safe_regex(pattern: str) -> bool:
                 return False
         elif not inside and letter == "|":
             groups[-1] = True
-        found = _QUANTIFIER.match(pattern, place + width) if not inside and letter not in "(|" else None
-        if found and not re.fullmatch(r"\?|\{\d{1,3}\}", found[0]):
-            if closed or len(found[0]) > 9:
+        quantifier = _QUANTIFIER.match(pattern, position + width) if not inside and letter not in "(|" else None
+        if quantifier and not re.fullmatch(r"\?|\{\d{1,3}\}", quantifier[0]):
+            if closed or len(quantifier[0]) > 9:
                 return False
             groups[-1] = True
         elif closed:
             groups[-1] = True
-        place += width + (len(found[0]) if found else 0)
+        position += width + (len(quantifier[0]) if quantifier else 0)
     return len(groups) == 1 and not inside
 
 
@@ -231,11 +231,11 @@ def check_modules(folder: Path) -> None:
             raise ModelFolderError(f"{folder / 'modules.json'}: {path!r:.80} is not a place in this folder")
         if not isinstance(kind, str) or not kind.startswith("sentence_transformers."):
             raise ModelFolderError(f"{folder / 'modules.json'} names code from elsewhere, {kind!r:.80}")
-        place = folder / path
-        if place.is_dir():
-            _check_module(place)
+        module_folder = folder / path
+        if module_folder.is_dir():
+            _check_module(module_folder)
             if kind.rpartition(".")[2] in ("", "Transformer"):
-                _check_transformer(place)
+                _check_transformer(module_folder)
 
 
 def _check_transformer(folder: Path) -> None:
@@ -245,12 +245,12 @@ def _check_transformer(folder: Path) -> None:
     config = transformers.AutoConfig.from_pretrained(str(folder), trust_remote_code=False, local_files_only=True)
     check_size(transformers.AutoModel, config, folder)
     named = getattr(transformers, str((config.architectures or [""])[0]), None)  # half of a T5 is a model, too
-    known = isinstance(named, type) and issubclass(named, transformers.PreTrainedModel)
-    loader: Any = named if known else transformers.AutoModel
-    _, found = loader.from_pretrained(
+    is_known_class = isinstance(named, type) and issubclass(named, transformers.PreTrainedModel)
+    loader: Any = named if is_known_class else transformers.AutoModel
+    _, loading_info = loader.from_pretrained(
         str(folder), device_map="meta", output_loading_info=True, local_files_only=True, use_safetensors=True
     )
-    missing = sorted(key for key in found["missing_keys"] if "pooler" not in key)
+    missing = sorted(key for key in loading_info["missing_keys"] if "pooler" not in key)
     if missing:
         raise ModelFolderError(f"{folder} lacks {len(missing)} weights ({missing[0]}, ...), which would be random")
 
@@ -258,14 +258,17 @@ def _check_transformer(folder: Path) -> None:
 def _check_module(folder: Path) -> None:
     """Check that a module's weights are not pickled, and as many as its `config.json` claims."""
     check_folder(folder)
-    held = sum(tensor_sizes(folder).values())
+    n_numbers = sum(tensor_sizes(folder).values())
     pickled = next(chain(folder.glob("*.bin"), folder.glob("*.pt"), folder.glob("*.pth")), None)
-    if pickled and not held:
+    if pickled and not n_numbers:
         raise ModelFolderError(f"{pickled} is a pickle, which is never opened; save the model as safetensors")
     path = folder / "config.json"
     config = read_json(path) if path.exists() else {}
-    if math.prod(value for key, value in config.items() if "_features" in key and type(value) is int) > 4 * held + 1:
-        raise ModelFolderError(f"{path} claims a larger layer than the weights beside it, {held:,} numbers")
+    if (
+        math.prod(value for key, value in config.items() if "_features" in key and type(value) is int)
+        > 4 * n_numbers + 1
+    ):
+        raise ModelFolderError(f"{path} claims a larger layer than the weights beside it, {n_numbers:,} numbers")
     activation = config.get("activation_function", "torch.nn.modules.")
     if not isinstance(activation, str) or not activation.startswith("torch.nn.modules."):
         raise ModelFolderError(f"{path} names code from elsewhere, {activation!r:.80}")
@@ -296,16 +299,16 @@ def check_size(loader: Any, config: Any, folder: Path) -> None:
     """Check that a configuration does not claim a far larger model than the weights in `folder` are."""
     import torch
 
-    held = sum(tensor_sizes(folder).values())
-    if not held:
+    n_numbers = sum(tensor_sizes(folder).values())
+    if not n_numbers:
         raise ModelFolderError(f"{folder} holds no weights in safetensors files; others are never opened")
     with torch.device("meta"):
         model = loader.from_config(config, trust_remote_code=False)
     claimed = sum(tensor.numel() for tensor in chain(model.parameters(), model.buffers()))
-    if claimed > 4 * held + EXTRA_PARAMS:
+    if claimed > 4 * n_numbers + EXTRA_PARAMS:
         raise ModelFolderError(
             f"{folder / 'config.json'} describes a model of {claimed:,} numbers, and the safetensors files beside it "
-            f"hold {held:,}"
+            f"hold {n_numbers:,}"
         )
 
 
@@ -321,9 +324,11 @@ def check_finite(model: Any, name: str) -> None:
 def check_token_ids(tokenizer: Any, rows: int) -> None:
     """Check that a tokenizer has words, and no ids beyond a model's `rows` input embeddings."""
     vocabulary = tokenizer.get_vocab()
-    beyond = [number for number in (*vocabulary.values(), *tokenizer("a")["input_ids"]) if not 0 <= number < rows]
-    if beyond:
-        raise InputError(f"the tokenizer has a token of number {beyond[0]}, and the model {rows} input embeddings")
+    out_of_range = [number for number in (*vocabulary.values(), *tokenizer("a")["input_ids"]) if not 0 <= number < rows]
+    if out_of_range:
+        raise InputError(
+            f"the tokenizer has a token of number {out_of_range[0]}, and the model {rows} input embeddings"
+        )
     if len(vocabulary) <= len(tokenizer.all_special_ids):
         raise InputError(f"the tokenizer has {len(vocabulary)} special tokens and no word; its {TOKENIZER} is missing")
 

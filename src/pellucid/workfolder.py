@@ -47,7 +47,7 @@ class WorkFolder:
         """Name the folder; `alone=False` is for a further process of the run, which neither locks nor writes."""
         self.path, self.facts, self._alone = Path(os.path.expanduser(path)).absolute(), dict[str, Any](), alone
         self._state: dict[str, Any] = {}
-        self._reading: dict[str, _Digest] = {}
+        self._digests: dict[str, _Digest] = {}
         self._appending: dict[str, Any] = {}
         self._superseded: list[Path] = []
 
@@ -94,21 +94,21 @@ class WorkFolder:
             f"delete {self.path}, or give another folder"
         )
 
-    def bind_settings(self, asked: Mapping[str, Any]) -> None:
+    def bind_settings(self, settings: Mapping[str, Any]) -> None:
         """Record the arguments that the outcome depends on, as JSON; from the first commit on they must stay."""
-        asked, earlier = json.loads(json.dumps(asked)), self._state["asked"]
-        if earlier is not None and earlier != asked:
-            differing = sorted(key for key in {**earlier, **asked} if earlier.get(key) != asked.get(key))
+        settings, earlier = json.loads(json.dumps(settings)), self._state["asked"]
+        if earlier is not None and earlier != settings:
+            differing = sorted(key for key in {**earlier, **settings} if earlier.get(key) != settings.get(key))
             raise InputError(
                 f"{self.path} holds the state of another run (different: {', '.join(differing)}); "
                 "give the same arguments to resume it, or another folder"
             )
-        self._state["asked"] = asked
+        self._state["asked"] = settings
 
     def commit(self, facts: Mapping[str, Any] | None = None) -> None:
         """Make all that was read, saved and appended count, together with `facts`."""
         self.facts.update(facts or {})
-        for key, digest in self._reading.items():
+        for key, digest in self._digests.items():
             digest.note(self._state["texts"][key]["marks"])
         if self._alone:
             self._check_process()
@@ -127,7 +127,7 @@ class WorkFolder:
         reader, digest = iter(source), _Digest()
         yield from self._proven(key, reader, digest, name)
         record = self._state["texts"].setdefault(key, {"marks": [], "whole": False})
-        self._reading[key] = digest
+        self._digests[key] = digest
         texts = characters = 0
         for text in () if record["whole"] else reader:
             digest.add(text)
@@ -153,7 +153,7 @@ class WorkFolder:
         """Yield the texts that were read before, block by block."""
         record = self._state["texts"].get(key, {"marks": [], "whole": False})
         begun = f"the corpus that the run in {self.path} was begun with"
-        way_out = f"Give that corpus to resume, or start again: delete {self.path}, or give another folder"
+        hint = f"Give that corpus to resume, or start again: delete {self.path}, or give another folder"
         for mark in list(record["marks"]):
             first = digest.count + 1
             block = list(islice(reader, mark[0] - digest.count))
@@ -162,11 +162,11 @@ class WorkFolder:
             if digest.mark() != mark:
                 ends = f", and it ends after {digest.count:,}" if digest.count < mark[0] else ""
                 raise InputError(
-                    f"{name} is not {begun}: texts {first:,} to {mark[0]:,} are not the same{ends}. {way_out}"
+                    f"{name} is not {begun}: texts {first:,} to {mark[0]:,} are not the same{ends}. {hint}"
                 )
             yield from block
         if record["whole"] and next(reader, None) is not None:
-            raise InputError(f"{name} is not {begun}: that ended after {digest.count:,} texts. {way_out}")
+            raise InputError(f"{name} is not {begun}: that ended after {digest.count:,} texts. {hint}")
 
     def __contains__(self, name: str) -> bool:
         """Return whether something was saved or appended under `name`."""
@@ -189,7 +189,7 @@ class WorkFolder:
     def save_texts(self, name: str, texts: Iterable[str]) -> None:
         """Write texts under `name`, one JSON string a line."""
         path = self.path / f"{name}.state.jsonl"
-        with writing(path) as aside, open(aside, "w", encoding="utf-8") as file:
+        with writing(path) as tmp_path, open(tmp_path, "w", encoding="utf-8") as file:
             file.writelines(json.dumps(text, ensure_ascii=False) + "\n" for text in texts)
         self._state["files"][name] = {"file": path.name, "number": 1, "checksum": checksum(path)}
 
@@ -200,9 +200,9 @@ class WorkFolder:
         self.verify(path, entry["checksum"])
         return path
 
-    def verify(self, path: Path, known: str) -> None:
+    def verify(self, path: Path, expected: str) -> None:
         """Check the checksum of a file."""
-        if not path.is_file() or checksum(path) != known:
+        if not path.is_file() or checksum(path) != expected:
             raise self._damaged(path)
 
     def append(self, name: str, rows: npt.NDArray[Any]) -> None:
@@ -210,7 +210,7 @@ class WorkFolder:
         self._check_process()
         new = {"dtype": rows.dtype.newbyteorder("<").str, "shape": [0, *rows.shape[1:]], "checksum": ""}
         entry = self._state["arrays"].get(name, new)
-        path, done = self._place(name, entry)
+        path, done = self._array_file(name, entry)
         if name not in self._appending:
             self._appending[name] = self._verified(name) if done else hashlib.sha256()
         digest = self._appending[name]
@@ -233,18 +233,18 @@ class WorkFolder:
         """Return the rows appended under `name`, mapped copy-on-write."""
         self._verified(name)
         entry = self._state["arrays"][name]
-        path, size = self._place(name, entry)
+        path, size = self._array_file(name, entry)
         dtype, shape = np.dtype(entry["dtype"]), tuple(entry["shape"])
         return np.memmap(path, dtype, "c", shape=shape).view(np.ndarray) if size else np.zeros(shape, dtype)
 
-    def _place(self, name: str, entry: Mapping[str, Any]) -> tuple[Path, int]:
+    def _array_file(self, name: str, entry: Mapping[str, Any]) -> tuple[Path, int]:
         """Return the file of an array and how many of its bytes count."""
         return self.path / f"{name}.state.bin", math.prod(entry["shape"]) * np.dtype(entry["dtype"]).itemsize
 
     def _verified(self, name: str) -> Any:
         """Return the hash of an array's bytes."""
         entry = self._state["arrays"][name]
-        path, size = self._place(name, entry)
+        path, size = self._array_file(name, entry)
         digest = hashed(path, size) if path.is_file() else None
         if digest is None or digest.hexdigest() != entry["checksum"]:
             raise self._damaged(path)

@@ -128,8 +128,8 @@ _ENTRIES = st.lists(st.tuples(st.integers(0, 3), st.integers(0, 4), st.floats(-2
 @given(_ENTRIES, _ENTRIES)
 def test_a_mixing_computes_as_a_sparse_matrix_of_scipy_does(entries, later) -> None:
     columns, later_columns = ([*zip(*some)] if some else [(), (), ()] for some in (entries, later))
-    first = Mixing.of(*columns, (4, 5))
-    second = Mixing.of(later_columns[1], later_columns[0], later_columns[2], (5, 4))
+    first = Mixing.from_entries(*columns, (4, 5))
+    second = Mixing.from_entries(later_columns[1], later_columns[0], later_columns[2], (5, 4))
     for mixing, (rows, places, factors) in ((first, columns), (second, [later_columns[n] for n in (1, 0, 2)])):
         expected = sparse.coo_array((np.array(factors, float), (rows, places)), mixing.shape).toarray()
         np.testing.assert_array_equal(mixing.toarray(), expected)

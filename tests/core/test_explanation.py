@@ -471,7 +471,7 @@ def test_a_coverage_is_read_as_it_was_written(fruit: StaticEmbedder) -> None:
     st.integers(0, 5),
 )
 def test_a_coverage_lies_between_whole_and_partly_known(partly: list, whole: int, unknown: int) -> None:
-    known = Coverage.of(whole + len(partly), whole + len(partly) + unknown, partly)
+    known = Coverage.from_words(whole + len(partly), whole + len(partly) + unknown, partly)
     assert (known.known, known.partly) == (whole + len(partly), len(partly))
     counted = whole + sum(part for *_, part in partly)
     assert known.share == pytest.approx(counted / known.total if known.total else 1)

@@ -288,7 +288,7 @@ def test_a_changed_file_of_a_small_model_is_refused_by_name(saved, checksums):
 
 def test_a_large_model_is_held_against_its_checksums_only_when_asked(saved, checksums, monkeypatch):
     checksums()
-    monkeypatch.setattr(model_folder, "_ALWAYS_CHECKED", 100)
+    monkeypatch.setattr(model_folder, "_MAX_CHECKED_BYTES", 100)
     flip(saved / "words.txt")
     pellucid.load(saved)
     assert "changed" in checked(saved)["words.txt"]
@@ -297,7 +297,7 @@ def test_a_large_model_is_held_against_its_checksums_only_when_asked(saved, chec
 def test_a_missing_file_of_a_model_of_any_size_is_named(fruit, tmp_path, checksums, monkeypatch):
     """Without subwords.json the model would open, and know fewer words."""
     checksums()
-    monkeypatch.setattr(model_folder, "_ALWAYS_CHECKED", 100)
+    monkeypatch.setattr(model_folder, "_MAX_CHECKED_BYTES", 100)
     tokenizer = Tokenizer(WordPiece({"[UNK]": 0, "app": 1, "##les": 2}, unk_token="[UNK]"))
     StaticEmbedder(Vocabulary(fruit.vocabulary.words, tokenizer), fruit.vectors).save_pretrained(tmp_path / "m")
     (tmp_path / "m" / "subwords.json").unlink()

@@ -64,7 +64,7 @@ class TokenizedText(NamedTuple):
             if 0 < len(read) < len(units):
                 known = "".join(canonicalize(self.text[slice(*unit)]) for unit in read)
                 partly.append((word.text, known, len(known) / len(canonicalize(self.text[word.start : word.end]))))
-        return Coverage.of(n_known, len(words), partly), tuple(unknown)
+        return Coverage.from_words(n_known, len(words), partly), tuple(unknown)
 
 
 def read_texts(model: Any, texts: Sequence[str], role: Role) -> list[TokenizedText]:

@@ -520,7 +520,7 @@ class EnsembleEmbedder(Embedder):
                 is_owned = owners[taking] == index
                 first = int(np.argmax(owner == index))
                 mixing_indices = sources[is_owned] - first, np.searchsorted(columns, taking[is_owned])
-                mixing = Mixing.of(*mixing_indices, factors[is_owned], (part.dimension, len(columns)))
+                mixing = Mixing.from_entries(*mixing_indices, factors[is_owned], (part.dimension, len(columns)))
                 edited_parts.append(
                     _edited_part(part, mixing, [edit.dimensions[column] for column in columns.tolist()])
                 )

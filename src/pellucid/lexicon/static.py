@@ -349,7 +349,7 @@ class _TextClusters:
             if row >= 0 and not vocabulary.has_row(word.text):
                 form = vocabulary.forms[row]
                 partial.append((word.text, display_form(form), part_known(lowercase(word.text), form)))
-        return Coverage.of(int((self._rows >= 0).sum()), len(self._words), partial)
+        return Coverage.from_words(int((self._rows >= 0).sum()), len(self._words), partial)
 
     @cached_property
     def _counted(self) -> tuple[npt.NDArray[np.int64], Any]:

@@ -80,7 +80,7 @@ class TextWords:
                 codes[index] = read_as_codes.setdefault(row_and_lower, _READ_AS_CODE + len(read_as_codes))
         self._first_positions, self.counts, self._distinct_index = distinct(codes)
         self.unknown = tuple(word(index)[1:] for index in unknown)
-        self.coverage = Coverage.of(len(codes) - len(unknown), len(codes), partial)
+        self.coverage = Coverage.from_words(len(codes) - len(unknown), len(codes), partial)
 
     def _display_pair(self, index: int, row: int) -> tuple[str, str]:
         """Return a word as it is shown and what it is read as."""
