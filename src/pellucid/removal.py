@@ -78,9 +78,11 @@ class Coalitions(NamedTuple):
         return estimates.mean(axis=0), estimates
 
 
-def coalitions(n_players: int, n_pairs: int = N_ORDER_PAIRS, seed: int = 0) -> Coalitions:
-    """Return the sets of `n_players` that are measured: all of few players, else those of `n_pairs` random orders."""
-    if n_players <= MAX_EXACT_PLAYERS:
+def coalitions(
+    n_players: int, n_pairs: int = N_ORDER_PAIRS, seed: int = 0, *, max_exact: int = MAX_EXACT_PLAYERS
+) -> Coalitions:
+    """Return the sets of players that are measured: all of up to `max_exact`, else those of `n_pairs` random orders."""
+    if n_players <= max_exact:
         return _all_sets(n_players)
     draw = np.random.default_rng(seed)
     numbers: dict[tuple[int, ...], int] = {(): 0, tuple(range(n_players)): 1}

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from operator import itemgetter
 
 import numpy as np
+import numpy.typing as npt
 
 from pellucid.explanation import Explanation
 from pellucid.forks import cached_property
@@ -19,6 +20,7 @@ from pellucid.index.engine import Vector
 from pellucid.index.words import WordCache
 from pellucid.query import EMPTY_MARKS, EMPTY_SPANS, Floats, Integers, Terms
 from pellucid.rows import WORD, JoinedRows, Row, combined_measurement
+from pellucid.sentences import passage_sentences
 from pellucid.static.spelling import SpelledRows
 from pellucid.static.words import WordList, as_spans, slice_for
 from pellucid.text import Span
@@ -28,6 +30,8 @@ _BETWEEN = ": "  # between the name of a part and of its row, as in an ensemble
 _ROUNDING = 1e-6  # of the score, up to which rows are exact
 Marked = tuple[Integers, Floats]
 _FAINT = 0.15  # of the strongest word; a weaker one is not highlighted
+_HIGHLIGHTED_SENTENCES = 3
+"""Sentences of a passage with highlights: those whose words add most on average, since sums favour long sentences."""
 
 
 class Passages:
@@ -139,10 +143,26 @@ class Reasons:
         return _triples(*self._marked)
 
     def highlights(self) -> list[tuple[int, int, float]]:
-        """Return the strongest of `words`: those with at least 15 % of the largest contribution."""
+        """Return the strongest of `words`: those with at least 15 % of the largest contribution.
+
+        Of a passage these are in its best sentences, or are the strongest word.
+        """
         spans, values = self._marked
         strong = (values > 0) & (values >= _FAINT * values.max(initial=0.0))
+        strong &= self._is_in_best_sentences(spans, values) | (values == values.max(initial=0.0))
         return _triples(spans[strong], values[strong])
+
+    def _is_in_best_sentences(self, spans: Integers, values: Floats) -> npt.NDArray[np.bool_]:
+        """Return which spans are in the sentences of a passage that have highlights; all of other texts."""
+        sentences = passage_sentences(self.text)
+        if len(sentences) <= _HIGHLIGHTED_SENTENCES:
+            return np.ones(len(spans), np.bool_)
+        ends = np.array([end for _, end in sentences])
+        of_spans = np.minimum(ends.searchsorted(spans[:, 0], "right"), len(ends) - 1)
+        counts = np.bincount(of_spans, minlength=len(ends))
+        means = np.bincount(of_spans, values, len(ends)) / counts.clip(min=1)
+        best = np.argsort(-means, kind="stable")[:_HIGHLIGHTED_SENTENCES]
+        return np.isin(of_spans, best)
 
     @cached_property
     def _marked(self) -> Marked:
