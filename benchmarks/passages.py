@@ -16,6 +16,7 @@ set_threads(1)
 
 import json
 import lzma
+import re
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -34,14 +35,16 @@ from papers.retrieval_sets import read_collection
 from pellucid.base import Embedder
 from pellucid.encoder import EncoderEmbedder
 from pellucid.encoder.words import stored_words
-from pellucid.evaluation.tasks import find_tasks
+from pellucid.evaluation.tasks import find_tasks, read_records
 from pellucid.removal import coalitions
 from pellucid.rows import SENTENCE
 from pellucid.sentences import sentence_spans
 from pellucid.text import Span
 
 BLOCK = "benchmarks/passages.py"
+N_TIMED = 10  # passages
 WORDS, SENTENCES = (60, 170), (4, 8)  # of a passage
+_ENDS = re.compile(r"[.!?](?=\s+[A-Z0-9])")  # a rough count, so that the choice does not depend on how texts are cut
 Floats = npt.NDArray[np.float64]
 Way = Callable[[str, str], Floats]
 
@@ -63,19 +66,21 @@ def passages(name: str, data: Path, count: int) -> list[tuple[str, str]]:
         with lzma.open(data / "retrieval_train" / "medquad" / "qa.jsonl.xz", "rt", encoding="utf-8") as file:
             pairs = [(row["question"], row["answer"]) for row in map(json.loads, file)]
     else:
-        collection = read_collection(next(task for task in find_tasks(data) if task.name == name))
-        texts = dict(zip(collection.ids, collection.documents))
+        task = next(task for task in find_tasks(data) if task.name == name)
+        texts = {str(row["_id"]): str(row["text"]) for row in read_records(task.file("corpus.jsonl"), ["_id", "text"])}
+        collection = read_collection(task)
         judged = zip(collection.queries, collection.relevant.values())
         pairs = [(query, texts[document]) for query, documents in judged for document in documents]
-    chosen = []
-    for number in np.random.default_rng(2).permutation(len(pairs)).tolist():
-        query, text = pairs[number]
-        text = " ".join(" ".join(text[slice(*span)].split()) for span in sentence_spans(text))
-        fits = WORDS[0] <= len(text.split()) <= WORDS[1] and SENTENCES[0] <= len(sentence_spans(text)) <= SENTENCES[1]
-        chosen += [(query, text)] * fits
-        if len(chosen) == count:
-            break
-    return chosen
+    pairs = [
+        (query, text)
+        for query, text in pairs
+        if WORDS[0] <= len(text.split()) <= WORDS[1] and SENTENCES[0] <= len(_ENDS.findall(text)) + 1 <= SENTENCES[1]
+    ]
+    chosen = [pairs[n] for n in np.random.default_rng(1).permutation(len(pairs))[:count]]
+    joined = [
+        (q, " ".join(" ".join(text[slice(*span)].split()) for span in sentence_spans(text))) for q, text in chosen
+    ]
+    return [(query, text) for query, text in joined if 2 <= len(sentence_spans(text)) <= SENTENCES[1]]
 
 
 def measure(model: EncoderEmbedder, query: str, text: str, common: Floats) -> Measured:
@@ -159,7 +164,7 @@ def tables(name: str, model: EncoderEmbedder, data: Path, count: int) -> str:
         carried = np.mean([one.leave_one_out.sum() for one in found]) / np.mean([one.specific for one in found])
         sums = [np.concatenate(of) for of in (orders["**sentences**, a pass of each"], shapley)]
         fit = 1 - np.square(sums[0] - sums[1]).sum() / np.square(sums[1] - sums[1].mean()).sum()
-        texts = [one.text for one in found]
+        texts = [one.text for one in found[:N_TIMED]]
         pieces = [text[slice(*span)] for text in texts for span in sentence_spans(text)]
         cost = [timed(model, texts), timed(model, pieces)]
         size = len(pieces) / len(texts) * model.get_embedding_dimension() * 2

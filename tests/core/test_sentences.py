@@ -123,6 +123,4 @@ def test_highlights_are_in_the_best_sentences_of_a_passage() -> None:
     marked = Reasons("loans", text, 0.0, terms, named=False).highlights()
     ends = [end for _, end in sentence_spans(text)]
     inside = {int(np.searchsorted(ends, start, "right")) for start, _, _ in marked}
-    assert (
-        0 in inside and len(inside) == 3
-    )
+    assert 0 in inside and len(inside) == 3
