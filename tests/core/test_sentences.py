@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 import pellucid
 from pellucid.explanation import Explanation
 from pellucid.index.reasons import Reasons
-from pellucid.query import NO_TERMS, Terms
+from pellucid.query import EMPTY_TERMS, Terms
 from pellucid.rows import CONTEXT, WORD_PAIR, Row
 from pellucid.sentences import MIN_PASSAGE_CHARS, passage_sentences, sentence_spans
 from pellucid.text import split_words
@@ -119,7 +119,7 @@ def test_highlights_are_in_the_best_sentences_of_a_passage() -> None:
     values = np.array(
         [0.5 if "oan" in word.text and word.start > 20 else 1.0 * ("oans" in word.text) for word in words]
     )
-    terms = {"model": Terms(np.zeros(0), NO_TERMS.row, values, spans)}
+    terms = {"model": Terms(np.zeros(0), EMPTY_TERMS.row, values, spans)}
     marked = Reasons("loans", text, 0.0, terms, named=False).highlights()
     ends = [end for _, end in sentence_spans(text)]
     inside = {int(np.searchsorted(ends, start, "right")) for start, _, _ in marked}
