@@ -31,7 +31,7 @@ EXAMPLES = Path(__file__).parents[1] / "examples"
 COMPARED = f"compare?a={TEXT1.replace(' ', '+')}&b={TEXT2.replace(' ', '+')}"
 EXPLORER = {  # the name of a picture: the view, the colour scheme, the width and height
     "explorer-compare-light": (COMPARED, "light", 1100, 900),
-    "explorer-search-light": ("search?q=I+forgot+my+login", "light", 960, 520),
+    "explorer-search-light": ("search?q=I+forgot+my+login", "light", 960, 850),
     "explorer-search-dark": ("search?q=a+loan+for+a+house", "dark", 1100, 900),
     "explorer-map-light": ("map?limit=100&clusters=5", "light", 1100, 900),
     "explorer-compare-phone": (COMPARED, "dark", 390, 844),
@@ -78,17 +78,24 @@ def photograph_all(program: str, page: Path, folder: Path) -> None:
             picture = folder / f"explanation-{scheme}.png"
             photograph(browser, page.resolve().as_uri(), picture, (scheme, 720, 960), "body")
         for name, (view, *how) in EXPLORER.items():
-            photograph(browser, f"{address}#{view}", folder / f"{name}.png", tuple(how), "tfoot, .hit, canvas")
+            opened = "Every reason" if name == "explorer-search-light" else ""
+            photograph(browser, f"{address}#{view}", folder / f"{name}.png", tuple(how), "tfoot, .hit, canvas", opened)
         browser.close()
 
 
-def photograph(browser: Any, address: str, picture: Path, how: tuple[Any, ...], awaited: str) -> None:
-    """Take a picture of a page in a colour scheme, width and height, once an element of it is there."""
+def photograph(browser: Any, address: str, picture: Path, how: tuple[Any, ...], awaited: str, opened: str = "") -> None:
+    """Take a picture of a page in a colour scheme, width and height, once an element of it is there.
+
+    `opened` names a button that is pressed before.
+    """
     scheme, width, height = how
     context = browser.new_context(color_scheme=scheme, viewport={"width": width, "height": height})
     page = context.new_page()
     page.goto(address)
     page.wait_for_selector(awaited, timeout=60_000)
+    if opened:
+        page.get_by_role("button", name=opened).first.click()
+        page.wait_for_selector("tfoot", timeout=60_000)
     page.wait_for_timeout(500)  # what is drawn after it
     page.screenshot(path=picture)
     context.close()
