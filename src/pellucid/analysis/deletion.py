@@ -168,7 +168,13 @@ def deletion_test(
         )
     scores, tops, randoms = (np.array(column) for column in zip(*done, strict=True))
     curve = tuple(
-        Deletion(k, _confidence(top), _confidence(chance), _confidence(top - chance), float((top > chance).mean()))
+        Deletion(
+            k,
+            confidence_interval(top),
+            confidence_interval(chance),
+            confidence_interval(top - chance),
+            float((top > chance).mean()),
+        )
         for k, top, chance in zip(ks, tops.T, randoms.T)
     )
     return DeletionTest(
@@ -279,7 +285,7 @@ def _without(text: str, words: list[list[tuple[int, int]]]) -> str:
     return "".join(left)
 
 
-def _confidence(values: Floats) -> Interval:
+def confidence_interval(values: Floats) -> Interval:
     """Return the mean over pairs and its 95 % interval."""
     mean, error = float(values.mean()), float(values.std(ddof=1) / np.sqrt(len(values)))
     reach = _student(len(values) - 1) * error

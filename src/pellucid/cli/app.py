@@ -64,6 +64,7 @@ class Commands(Listed):
             "contrast",
             "compare",
             "deletion-test",
+            "check-reasons",
             "token-alignment",
             "evaluate",
         ),

@@ -20,6 +20,7 @@ from pellucid.errors import InputError
 if TYPE_CHECKING:
     from pellucid.base import Embedder
     from pellucid.embeddings import Role
+    from pellucid.encoder.embedder import EncoderEmbedder
     from pellucid.files.corpus_file import CorpusFile
     from pellucid.static.training.parallel import Languages, ParallelFiles
 
@@ -101,15 +102,15 @@ def open_model(name: str) -> Embedder:
     return load(name)
 
 
-def encoder_with_reasons(name: str, kind: str) -> Embedder:
+def encoder_with_reasons(name: str, kind: str) -> EncoderEmbedder:
     """Return the encoder that --model names, with the reasons that --reasons names."""
     from pellucid.encoder.embedder import EncoderEmbedder
 
     opened = open_model(name)
     if not isinstance(opened, EncoderEmbedder):
-        raise typer.BadParameter(
-            f"{kind!r:.40} is for an encoder; the rows of a model of the {opened.family} family are exact",
-            param_hint="--reasons",
+        raise InputError(
+            f"{name} is a model of the {opened.family} family, whose rows are exact; {kind!r:.40} is for an encoder: "
+            "give one with --model"
         )
     return opened.with_reasons(kind)
 

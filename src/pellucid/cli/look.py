@@ -17,10 +17,12 @@ from pellucid.cli.input import (
     PlotOption,
     TextsHelp,
     TopKOption,
+    encoder_with_reasons,
     numbers_of,
     open_model,
     read,
     reads_texts,
+    roles_of,
     tabbed_pairs,
     values_of,
 )
@@ -134,6 +136,37 @@ def deletion_test(
     from pellucid.analysis.deletion import deletion_test as test
 
     show(test(open_model(model), list(tabbed_pairs(pairs)), units=units, top_k=top_k), json, html, plot)
+
+
+@commands.command()
+@reads_texts
+def check_reasons(
+    texts: _Texts = "-",
+    pairs: Annotated[bool, typer.Option("--pairs", help="FILE has two texts a line and a tab between them.")] = False,
+    n: Annotated[int, typer.Option("--n", "-n", min=5, help="How many pairs are measured at most.")] = 100,
+    roles: Annotated[
+        str | None, typer.Option(metavar="ROLE[,ROLE]", help="What the texts of a pair are, as query,document.")
+    ] = None,
+    json: JsonOption = False,
+    html: HtmlOption = None,
+    model: ModelOption = "sentence-transformers/all-MiniLM-L6-v2",
+    file_options: FileOptions = FILE_DEFAULTS,
+) -> None:
+    """Check how far the estimated reasons of an encoder can be trusted on your texts.
+
+    The order of words is compared with the measured one, for which texts are encoded
+    without some words; controls show whether words get credit that is not theirs. Of
+    single texts each is paired with the nearest other one.
+
+    \b
+    Examples:
+      pellucid check-reasons texts.txt -m sentence-transformers/all-MiniLM-L6-v2
+      pellucid check-reasons pairs.tsv --pairs --roles query,document -m my-encoder
+    """
+    role1, role2 = roles_of(roles, 2, "--roles")
+    opened = encoder_with_reasons(model, "words")
+    given = list(tabbed_pairs(texts)) if pairs else read(texts, file_options)
+    show(opened.check_reasons(given, n, role1=role1, role2=role2), json, html)
 
 
 @commands.command()

@@ -98,6 +98,10 @@ class MeasuredReasons(Reasons):
         """
         return self._measured([(text, role, vector)])[0][0]
 
+    def measure(self, texts: Sequence[tuple[str, Role, Floats | None]]) -> list[Parts]:
+        """Return the parts of texts with their roles and vectors at length 1, measured together."""
+        return [parts for parts, _ in self._measured(texts)]
+
     def prepare(self, queries: Sequence[EncoderQuery]) -> None:
         """Measure texts together: what they need is encoded in one call for each role, each text once."""
         waiting = [query for query in queries if "parts" not in vars(query)]

@@ -123,11 +123,13 @@ class WordReasons(Reasons):
         fit: how well the words fit, and what they were fitted on.
         fingerprint: of the encoder.
         is_ready_made: whether they come with the package.
+        card: a check of these reasons in Markdown, which is saved with them; "" for none.
     """
 
     kind: ClassVar[str] = "words"
     has_context: ClassVar[bool] = True
     is_ready_made = False
+    card = ""
 
     def __init__(
         self, table: StaticEmbedder, arrays: Mapping[str, Any], fit: Fit, fingerprint: Mapping[str, Any]
@@ -202,6 +204,8 @@ class WordReasons(Reasons):
         facts = {"way": self.kind, "encoder": self.fingerprint, "fit": vars(self.fit)}
         with saving(path, "reasons", facts, has_card=False) as folder:
             write_tensors(folder / "reasons.safetensors", self.arrays)
+            if self.card:
+                (folder / "check.md").write_text(self.card, encoding="utf-8")
             if self.fit.table not in bundled_models():
                 self.table.save_pretrained(folder / "table")
             facts["table"] = fingerprint(self.table)
