@@ -355,9 +355,11 @@ class ExplanationViews(Shown):
         context, specific = self._sum_of(CONTEXT), self.score - self._sum_of(SHARED)
         if abs(context) <= max(CONTEXT_WARN_RATIO * abs(specific), MIN_WARNED_CONTEXT):
             return ""
+        unit = SENTENCE if SENTENCE in self._kinds else WORD
         return (
-            f"The words account for {specific - context:+.2f} of {specific:+.2f}; the rest is context, which no word "
-            'explains. Measure it: model.with_reasons("measured"), or measured() of a hit.'
+            f"The {unit}s account for {specific - context:+.2f} of {specific:+.2f}; the rest is context, which "
+            f"no {unit} explains. "
+            'Measure it: model.with_reasons("measured"), or measured() of a hit.'
         )
 
     def _sum_of(self, kind: str) -> float:

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 import pellucid
 from pellucid.encoder import EncoderEmbedder, SentenceReasons
 from pellucid.errors import InputError
-from pellucid.rows import CONTEXT, SENTENCE, SHARED
+from pellucid.explanation import Explanation
+from pellucid.rows import CONTEXT, SENTENCE, SHARED, Row
 from pellucid.sentences import MIN_PASSAGE_CHARS, sentence_spans
 
 
@@ -113,3 +114,11 @@ def test_hits_are_explained_by_sentences(tmp_path) -> None:
         assert len({line.spans2 for line in lines}) == len(lines)  # words of BM25 and the sentence's row are one line
         assert hit.text[slice(*lines[0].spans2[0])] == "Loans for homes are long."
         assert sum(group.contribution for group in why.groups()) == pytest.approx(hit.score, abs=1e-6)
+
+
+def test_the_warning_of_context_speaks_of_sentences() -> None:
+    rows = [
+        Row(name, (name,), value, 0.0, key=(name,), kind=kind)
+        for name, value, kind in (("A sentence.", 0.2, SENTENCE), ("context", 0.4, CONTEXT))
+    ]
+    assert "The sentences account for +0.20 of +0.60" in str(Explanation.from_terms("encoder", ("a", "b"), 0.6, rows))
