@@ -318,7 +318,9 @@ def explain(
     than: Annotated[str | None, typer.Option(help="A third: explain why B is closer to A than this one is.")] = None,
     reasons: Annotated[
         str | None,
-        typer.Option(metavar="KIND", help="Of an encoder: words, tokens, concepts or measured. [default: words]"),
+        typer.Option(
+            metavar="KIND", help="Of an encoder: words, tokens, sentences, concepts or measured. [default: words]"
+        ),
     ] = None,
     below: Annotated[
         float | None, typer.Option(help="Show the fewest words of B without which the similarity is below this.")
