@@ -441,6 +441,7 @@ def test_index_is_searched_with_reasons(tmp_path: Path, static: StaticEmbedder) 
         expected = index.search("rates of a loan").to_dict()
         first, second = (index.score("rates of a loan", id).explain() for id in "ab")
         why, apart = first - second, first.less_mean([second])
+        exact = index.score("rates of a loan", "a").measured()
     with running({"static-en": static}, index=str(tmp_path / "index")) as url:
         status, found = ask(url, "/search", {"query": "rates of a loan"})
         assert status == 200 and found == json.loads(json.dumps(expected))
@@ -453,6 +454,8 @@ def test_index_is_searched_with_reasons(tmp_path: Path, static: StaticEmbedder) 
         assert status == 422 and "year" in error["error"]
         assert ask(url, "/why", {"query": "rates of a loan", "id": "a", "below": "b"})[1] == json.loads(why.to_json())
         assert ask(url, "/why", {"query": "x", "id": "a", "below": "b", "others": ["b"]})[0] == 422
+        measured = ask(url, "/why", {"query": "rates of a loan", "id": "a", "measure": True})[1]
+        assert measured == json.loads(exact.to_json())  # nothing is estimated here
         asked = {"query": "rates of a loan", "id": "a", "others": ["b"]}
         assert ask(url, "/why", asked)[1] == json.loads(apart.to_json())
         for unknown in ({"id": "none"}, {"id": "a", "below": "none"}):

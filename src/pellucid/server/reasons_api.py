@@ -119,6 +119,7 @@ class WhyRequest(RequestBody):
     others: Annotated[list[str], Field(max_length=20, fail_fast=True)] = Field(
         [], description="Ids of other documents: explain the score less the mean of theirs."
     )
+    measure: bool = Field(False, description="Measure rows of encoders: up to 139 texts are encoded for each text.")
     weights: Weights | None = None
     word_weights: Weights | None = None
 
@@ -275,7 +276,7 @@ def index_routes(service: Service) -> APIRouter:
             hits = [index.score(body.query, id, weights=body.weights, word_weights=body.word_weights) for id in ids]
             for hit in hits:
                 check_pairs(body.query, [hit], models)
-            first, *others = [hit.explain() for hit in hits]
+            first, *others = [hit.measured() if body.measure else hit.explain() for hit in hits]
             return explained(less_mean(first, others) if body.others else difference([first, *others]))
 
         return answer(await service.run_in_pool(work))
