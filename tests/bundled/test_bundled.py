@@ -13,7 +13,7 @@ import pytest
 import pellucid
 from papers.models import open_any
 from papers.sts import sts_spearman
-from pellucid.cli.output import model_facts
+from pellucid.cli.output import model_summary
 from pellucid.folder import bundled_models
 from pellucid.static.training.extraction import ExtractionSettings
 
@@ -108,7 +108,7 @@ def test_each_model_says_how_good_it_is_as_the_pages_do():
     pages = (ROOT / "README.md", *(ROOT / "papers").rglob("*.md"), *(ROOT / "benchmarks").glob("*.md"))
     lines = [line for page in pages for line in page.read_text("utf-8").splitlines()]
     for name in bundled_models():
-        figures = re.findall(r"\d+\.\d", model_facts(name)["quality"])
+        figures = re.findall(r"\d+\.\d", model_summary(name)["quality"])
         assert len(figures) >= 2
         for figure in figures:
             assert any(name in line and figure in line for line in lines), f"{name}: {figure}"

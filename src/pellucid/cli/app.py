@@ -43,7 +43,7 @@ from pellucid.cli.output import (
     Listed,
     OneValueEach,
     json_line,
-    model_facts,
+    model_summary,
     overwriting_on_request,
     say,
     show,
@@ -115,8 +115,8 @@ _Output = Annotated[
 ]
 
 
-def _show_version(wanted: bool) -> None:
-    if wanted:
+def _show_version(is_requested: bool) -> None:
+    if is_requested:
         typer.echo(f"pellucid {VERSION}")
         raise typer.Exit
 
@@ -183,16 +183,18 @@ def encode(
       cut -f 2 log.tsv | pellucid encode > embeddings.jsonl
     """
     if folder is None:
-        for option, given in (("--id-field", id_field), ("--workers", workers), ("--engine", engine)):
-            if given is not None:
+        for option, value in (("--id-field", id_field), ("--workers", workers), ("--engine", engine)):
+            if value is not None:
                 raise typer.BadParameter("needs a folder of shards", param_hint=option)
         from pellucid.cli.output import open_writer, output_format
         from pellucid.progress import Progress
 
         texts, chosen = read(file, file_options), output_format(output_file, kind)
-        known = roles_of(role, 1, "--role")[0]
+        text_role = roles_of(role, 1, "--role")[0]
         opened = open_model(model)
-        encode_texts = {None: opened.encode, "query": opened.encode_query, "document": opened.encode_document}[known]
+        encode_texts = {None: opened.encode, "query": opened.encode_query, "document": opened.encode_document}[
+            text_role
+        ]
         shown = output_file is not None or not sys.stdout.isatty()  # not between the lines of the result
         with open_writer(output_file, chosen, opened.get_embedding_dimension(), sys.stdout) as write:
             with Progress("encoding", enabled=shown) as progress:
@@ -239,7 +241,9 @@ def similarity(
     """
     if pairs is not None and a is not None:
         raise typer.BadParameter("give either --pairs, or A and B", param_hint="A")
-    found = tabbed_pairs(pairs) if pairs is not None else pairs_of(a, b, as_text=as_text, file_options=file_options)
+    text_pairs = (
+        tabbed_pairs(pairs) if pairs is not None else pairs_of(a, b, as_text=as_text, file_options=file_options)
+    )
     import numpy as np
 
     from pellucid.explanation_views import coverage_warning
@@ -247,13 +251,13 @@ def similarity(
 
     opened = open_model(model)
     low = total = 0
-    for block in blocks(found):
+    for block in blocks(text_pairs):
         sides = [list(side) for side in zip(*block)]
         scores = opened.similarity_pairwise(*map(opened.encode, sides))
         shares = np.array([opened.coverage(side) for side in sides])
-        for (text1, text2), score, known in zip(block, scores, shares.T.tolist()):
+        for (text1, text2), score, coverages in zip(block, scores, shares.T.tolist()):
             line = {"text1": text1, "text2": text2, "similarity": round(float(score), 6)}
-            line |= {"coverage1": round(known[0], 6), "coverage2": round(known[1], 6)}
+            line |= {"coverage1": round(coverages[0], 6), "coverage2": round(coverages[1], 6)}
             typer.echo(json_line(line) if json else f"{score:.4f}")
         low += int((shares.min(axis=0) < LOW_COVERAGE).sum())
         total += len(block)
@@ -303,11 +307,13 @@ def duplicates(
     if keep is not None:
         check_copy(source, keep)  # now: the comparison takes long
     corpus = list(read("-", file_options)) if file == "-" else source
-    found = find(corpus, model, threshold=threshold, same_numbers=same_numbers, reasons=reasons, show_progress_bar=True)
+    result = find(
+        corpus, model, threshold=threshold, same_numbers=same_numbers, reasons=reasons, show_progress_bar=True
+    )
     if keep is not None:
-        write_kept(source, found, keep, overwrite=True)  # as was asked before
-        say(f"wrote {keep}: {len(found.representative_indices):,} of {found.texts:,} texts", err=True)
-    show(found, json, html)
+        write_kept(source, result, keep, overwrite=True)  # as was asked before
+        say(f"wrote {keep}: {len(result.representative_indices):,} of {result.texts:,} texts", err=True)
+    show(result, json, html)
 
 
 @app.command()
@@ -395,15 +401,15 @@ def describe(
     """
     if not as_text:
         refuse_files(texts or (), f"pellucid describe < {(texts or ['texts.txt'])[0]}")
-    found = texts or read("-")
+    inputs = texts or read("-")
     opened = open_model(model)
-    for text in found:
-        about = opened.describe(text, top_k=top_k)
+    for text in inputs:
+        description = opened.describe(text, top_k=top_k)
         if json:
             share = round(float(opened.coverage(text)), 6)
-            typer.echo(json_line({"text": text, "description": about, "coverage": share}))
+            typer.echo(json_line({"text": text, "description": description, "coverage": share}))
         else:
-            say(about)
+            say(description)
 
 
 @app.command()
@@ -445,13 +451,13 @@ def models(json: JsonOption = False) -> None:
     """
     from pellucid.folder import bundled_models
 
-    found = [model_facts(name) for name in bundled_models()]
-    for facts in found:
+    summaries = [model_summary(name) for name in bundled_models()]
+    for summary in summaries:
         if json:
-            typer.echo(json_line(facts))
+            typer.echo(json_line(summary))
         else:
-            typer.echo("\n  ".join([facts.pop("name"), *(f"{k.replace('_', ' ')}: {v}" for k, v in facts.items())]))
-    if not found:
+            typer.echo("\n  ".join([summary.pop("name"), *(f"{k.replace('_', ' ')}: {v}" for k, v in summary.items())]))
+    if not summaries:
         typer.echo("no model is bundled with this installation", err=True)
 
 
@@ -474,12 +480,14 @@ def verify(
     from pellucid.errors import ModelFolderError
     from pellucid.folder import verify as check
 
-    found = check(model)
-    for file in found:
+    file_states = check(model)
+    for file in file_states:
         typer.echo(json_line(file._asdict()) if json else f"{file.name}\t{file.state}")
-    broken = [file.name for file in found if not file.sound]
+    broken = [file.name for file in file_states if not file.sound]
     if broken:
-        raise ModelFolderError(f"{len(broken)} of {len(found)} files of {model} are not sound: {', '.join(broken)}")
+        raise ModelFolderError(
+            f"{len(broken)} of {len(file_states)} files of {model} are not sound: {', '.join(broken)}"
+        )
 
 
 @app.command()

@@ -35,7 +35,7 @@ class Examined(NamedTuple):
 
 def examine() -> Iterator[Examined]:
     """Look at versions, kernels, extras, models and settings, and try the first model; a fault does not end it."""
-    for about, look in (
+    for subject, look in (
         ("versions", _versions),
         ("kernels", _kernels),
         ("threads", _threads),
@@ -48,10 +48,10 @@ def examine() -> Iterator[Examined]:
             yield from look()
         except Exception as error:  # whatever is wrong here is what was asked for
             kind = "" if isinstance(error, PellucidError) else f"{type(error).__name__}: "
-            yield Examined(about, f"{kind}{error}", sound=False)
-    given = [f"{name}={'...' if 'TOKEN' in name else value}" for name, value in sorted(os.environ.items())
+            yield Examined(subject, f"{kind}{error}", sound=False)
+    variables = [f"{name}={'...' if 'TOKEN' in name else value}" for name, value in sorted(os.environ.items())
              if name.startswith("PELLUCID_")]  # fmt: skip
-    yield Examined("environment", ", ".join(given) or "no variable PELLUCID_... is set")
+    yield Examined("environment", ", ".join(variables) or "no variable PELLUCID_... is set")
 
 
 def _versions() -> Iterator[Examined]:
@@ -69,9 +69,11 @@ def _kernels() -> Iterator[Examined]:
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         kernels = native()
-    said = "; ".join(str(warning.message) for warning in caught)
+    messages = "; ".join(str(warning.message) for warning in caught)
     level = "" if kernels is None else Path(str(kernels._name)).stem.removeprefix("kernels-")
-    yield Examined("kernels", level or said or "not loaded: falling back to pure Python (slower)", kernels is not None)
+    yield Examined(
+        "kernels", level or messages or "not loaded: falling back to pure Python (slower)", kernels is not None
+    )
 
 
 def _threads() -> Iterator[Examined]:
@@ -85,10 +87,10 @@ def _extras() -> Iterator[Examined]:
     """Yield what each extra lacks."""
     needed: dict[str, list[str]] = {}
     for line in metadata.requires("pellucid") or ():
-        found, extra = re.match(r"[\w.-]+", line), re.search(r"extra == ['\"]([\w-]+)", line)
-        if found and extra and found[0] != "pellucid" and extra[1] not in ("test", "full", "docs", "dev"):
-            needed.setdefault(extra[1], []).append(found[0])
-    installed = {re.sub(r"[-_.]+", "-", str(one.name)).lower() for one in metadata.distributions()}
+        requirement, extra = re.match(r"[\w.-]+", line), re.search(r"extra == ['\"]([\w-]+)", line)
+        if requirement and extra and requirement[0] != "pellucid" and extra[1] not in ("test", "full", "docs", "dev"):
+            needed.setdefault(extra[1], []).append(requirement[0])
+    installed = {re.sub(r"[-_.]+", "-", str(distribution.name)).lower() for distribution in metadata.distributions()}
     complete = []
     for extra_name, names in sorted(needed.items()):
         absent = [name for name in names if re.sub(r"[-_.]+", "-", name).lower() not in installed]
@@ -123,9 +125,9 @@ def _self_test() -> Iterator[Examined]:
         yield Examined("self-test", f"{model} does not explain: {error}", sound=False)
         return
     difference = abs(float(np.sum(why.contributions)) + why.remainder - why.score)
-    held = difference < 1e-6
+    adds_up = difference < 1e-6
     told = f"{model} explains {why.score:.4f} with {len(why.contributions)} rows"
-    yield Examined("self-test", f"{told}, which add up to it{'' if held else f' but for {difference}'}", held)
+    yield Examined("self-test", f"{told}, which add up to it{'' if adds_up else f' but for {difference}'}", adds_up)
 
 
 def _hub() -> Iterator[Examined]:
@@ -133,7 +135,9 @@ def _hub() -> Iterator[Examined]:
     from huggingface_hub import constants
 
     folder = Path(constants.HF_HUB_CACHE)
-    kept = sorted(path.name.removeprefix("models--").replace("--", "/") for path in folder.glob("models--*"))
-    shown = ", ".join(kept[:8]) + (f" and {len(kept) - 8} more" if len(kept) > 8 else "")
-    asked = "never asked (HF_HUB_OFFLINE)" if constants.HF_HUB_OFFLINE else "asked where a name needs it"
-    yield Examined("hub", f"{asked}; " + (f"kept in {folder}: {shown}" if kept else f"nothing is kept in {folder}"))
+    cached_models = sorted(path.name.removeprefix("models--").replace("--", "/") for path in folder.glob("models--*"))
+    shown = ", ".join(cached_models[:8]) + (f" and {len(cached_models) - 8} more" if len(cached_models) > 8 else "")
+    hub_use = "never asked (HF_HUB_OFFLINE)" if constants.HF_HUB_OFFLINE else "asked where a name needs it"
+    yield Examined(
+        "hub", f"{hub_use}; " + (f"kept in {folder}: {shown}" if cached_models else f"nothing is kept in {folder}")
+    )

@@ -115,11 +115,11 @@ def encoder_with_reasons(name: str, kind: str) -> EncoderEmbedder:
     return opened.with_reasons(kind)
 
 
-def work_folder(given: Path | None, output: Path) -> Path:
+def work_folder(path: Path | None, output: Path) -> Path:
     """Return the folder for the state of a run that makes `output`."""
     if output.name in ("", ".."):
         raise InputError(f"the output {str(output)!r} has no name of its own; give the name of what is made")
-    return given or output.with_name(output.name + ".work")
+    return path or output.with_name(output.name + ".work")
 
 
 def reads_texts(command: Callable[..., None]) -> Callable[..., None]:
@@ -217,11 +217,11 @@ def blocks(items: Iterable[_Item]) -> Iterator[list[_Item]]:
     )
 
 
-def roles_of(given: str | None, texts: int, option: str) -> list[Role]:
+def roles_of(value: str | None, texts: int, option: str) -> list[Role]:
     """Return the role of each of `texts` texts from the value of `option`: "query", or "query,document"."""
-    if given is None:
+    if value is None:
         return [None] * texts
-    names = [name.strip() for name in given.split(",")]
+    names = [name.strip() for name in value.split(",")]
     wrong = [name for name in names if name not in _ROLES]
     if wrong:
         raise typer.BadParameter(f"{wrong[0]!r:.40} is not a role; there are {', '.join(_ROLES)}", param_hint=option)
@@ -232,28 +232,28 @@ def roles_of(given: str | None, texts: int, option: str) -> list[Role]:
     return [_ROLES[name] for name in names]
 
 
-def values_of(given: Iterable[str] | None, option: str, form: str) -> dict[str, str]:
+def values_of(options: Iterable[str] | None, option: str, form: str) -> dict[str, str]:
     """Return the values by name that `option` gives in a form such as "PART=NUMBER"; a name may hold "=" itself."""
-    found: dict[str, str] = {}
-    for text in given or ():
+    value_by_name: dict[str, str] = {}
+    for text in options or ():
         name, _, value = text.rpartition("=")
         if not (name and value):
             raise typer.BadParameter(f"{text!r:.80} is not {form}", param_hint=option)
-        if name in found:
+        if name in value_by_name:
             raise typer.BadParameter(f"{name!r:.80} is given twice", param_hint=option)
-        found[name] = value
-    return found
+        value_by_name[name] = value
+    return value_by_name
 
 
-def numbers_of(given: Iterable[str] | None, option: str, form: str) -> dict[str, float]:
+def numbers_of(options: Iterable[str] | None, option: str, form: str) -> dict[str, float]:
     """Return the numbers by name that `option` gives in a form such as "PART=NUMBER"."""
-    found: dict[str, float] = {}
-    for name, value in values_of(given, option, form).items():
+    number_by_name: dict[str, float] = {}
+    for name, value in values_of(options, option, form).items():
         try:
-            found[name] = float(value)
+            number_by_name[name] = float(value)
         except ValueError:
             raise typer.BadParameter(f"{name}={value}"[:80] + f" is not {form}", param_hint=option) from None
-    return found
+    return number_by_name
 
 
 def pairs_of(a: str | None, b: str | None, *, as_text: bool, file_options: FileOptions) -> Iterator[Pair]:
@@ -264,8 +264,8 @@ def pairs_of(a: str | None, b: str | None, *, as_text: bool, file_options: FileO
     if all(files):
         return _side_by_side(a, b, file_options)
     if any(files):
-        file, other = (a, b) if files[0] else (b, a)
-        raise typer.BadParameter(f"{file} is a file and {other!r:.60} is not; --text takes both as texts")
+        file, text = (a, b) if files[0] else (b, a)
+        raise typer.BadParameter(f"{file} is a file and {text!r:.60} is not; --text takes both as texts")
     return iter([(a, b)])
 
 
@@ -284,17 +284,17 @@ def tabbed_pairs(source: str) -> Iterator[Pair]:
 
 def parallel_files(options: list[str], codes: Mapping[str, Languages]) -> dict[Languages, ParallelFiles]:
     """Return the files of --parallel by languages; `codes` maps "en-de" to both codes, which may have hyphens."""
-    found: dict[Languages, ParallelFiles] = {}
-    for given in options:
-        pair, _, files = given.partition("=")
+    files_by_languages: dict[Languages, ParallelFiles] = {}
+    for option in options:
+        pair, _, files = option.partition("=")
         if pair not in codes or not files:
             form = f"CODE-CODE=FILE with two languages of the model, such as {next(iter(codes), 'en-de')}=pairs.tsv"
-            raise typer.BadParameter(f"{given!r} is not {form}", param_hint="--parallel")
-        if codes[pair] in found or codes[pair][::-1] in found:
+            raise typer.BadParameter(f"{option!r} is not {form}", param_hint="--parallel")
+        if codes[pair] in files_by_languages or codes[pair][::-1] in files_by_languages:
             raise typer.BadParameter(f"{pair!r} is given twice; put it into one file", param_hint="--parallel")
-        one, comma, other = files.partition(",")
-        found[codes[pair]] = (one, other) if comma and not os.path.exists(files) else files
-    return found
+        first_file, comma, second_file = files.partition(",")
+        files_by_languages[codes[pair]] = (first_file, second_file) if comma and not os.path.exists(files) else files
+    return files_by_languages
 
 
 def _is_file(name: str) -> bool:

@@ -86,9 +86,9 @@ def cards(
 
     if plot is not None and len(dimension or ()) != 1:
         raise typer.BadParameter("shows one dimension; name it with --dimension", param_hint="--plot")
-    wanted = [_which(name) for name in dimension] if dimension else None
-    found = describe(open_model(model), read(texts, file_options), wanted, top_k=top_k)
-    show(found[0] if dimension and len(found) == 1 else found, json, html, plot)
+    dimensions = [_which(name) for name in dimension] if dimension else None
+    result = describe(open_model(model), read(texts, file_options), dimensions, top_k=top_k)
+    show(result[0] if dimension and len(result) == 1 else result, json, html, plot)
 
 
 @commands.command()
@@ -258,8 +258,10 @@ def contrast(
     """
     from pellucid.analysis.groups import contrast as make
 
-    found = make(open_model(model), {"the group": read(group, file_options), "the others": read(others, file_options)})
-    show(found["the group"], json, html, plot)
+    contrasts = make(
+        open_model(model), {"the group": read(group, file_options), "the others": read(others, file_options)}
+    )
+    show(contrasts["the group"], json, html, plot)
 
 
 @commands.command()
@@ -307,16 +309,16 @@ def edit(
     if not (dropped or merged or factors or titles or idf or word):
         raise InputError("nothing to edit; give --without, --merge, --scale, --rename, --word or --idf")
     edited = edited.rename(titles) if titles else edited
-    gone = [edited.dimensions.names[number] for number in dropped]  # a merge changes the numbers
+    removed = [edited.dimensions.names[number] for number in dropped]  # a merge changes the numbers
     if idf is not None:
         from pellucid.analysis.coordinates import document_frequencies
 
         counted = document_frequencies(edited, read(idf, file_options))
-        gone += counted.common(drop_above) if drop_above is not None else []
+        removed += counted.common(drop_above) if drop_above is not None else []
         edited = counted.weighted(edited, strength)
     edited = edited.scale(factors) if factors else edited
     edited = edited.merge(merged) if merged else edited
-    edited = edited.without(gone) if gone else edited
+    edited = edited.without(removed) if removed else edited
     edited.save_pretrained(output)
     say(f"wrote {output}: {len(before):,} dimensions before, {len(edited.dimensions):,} now", err=True)
 

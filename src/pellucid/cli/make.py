@@ -230,10 +230,10 @@ def ensemble(
     names = names if len(set(names)) == len(names) else models
     if len(set(names)) < len(names):
         raise typer.BadParameter("a model is given twice", param_hint="--model")
-    made = EnsembleEmbedder(dict(zip(names, map(load, models))), weight)
-    made.save_pretrained(output, sources=dict(zip(names, models)) if by_name else None)
-    shares = ", ".join(f"{part.name} {part.weight:.2f}" for part in made.parts)
-    say(f"wrote {output}: {made.get_embedding_dimension():,} dimensions ({shares})", err=True)
+    joined = EnsembleEmbedder(dict(zip(names, map(load, models))), weight)
+    joined.save_pretrained(output, sources=dict(zip(names, models)) if by_name else None)
+    shares = ", ".join(f"{part.name} {part.weight:.2f}" for part in joined.parts)
+    say(f"wrote {output}: {joined.get_embedding_dimension():,} dimensions ({shares})", err=True)
 
 
 def _texts_of_languages(
@@ -247,12 +247,12 @@ def _texts_of_languages(
     if lang and corpus is not None:
         raise typer.BadParameter(f"takes the place of CORPUS, which is {corpus!r}", param_hint="--lang")
     corpora: dict[str, Corpus] = {}
-    for given in lang:
-        code, _, file = given.partition("=")
+    for option in lang:
+        code, _, file = option.partition("=")
         if not (code and file):
-            raise typer.BadParameter(f"{given!r} is not CODE=FILE, such as en=english.txt", param_hint="--lang")
+            raise typer.BadParameter(f"{option!r} is not CODE=FILE, such as en=english.txt", param_hint="--lang")
         if code in corpora:
             raise typer.BadParameter(f"{code!r} is given twice; put its sentences into one file", param_hint="--lang")
         corpora[code] = corpus_file(file, file_options)
-    codes = {f"{one}-{other}": (one, other) for one, other in permutations(corpora, 2)}
+    codes = {f"{first}-{second}": (first, second) for first, second in permutations(corpora, 2)}
     return corpora, parallel_files(parallel, codes)

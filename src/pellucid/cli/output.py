@@ -59,16 +59,16 @@ def overwriting_on_request(command: Callable[..., None]) -> Callable[..., None]:
         return command
 
     @wraps(command)
-    def run(*, overwrite: bool, **given: Any) -> None:
+    def run(*, overwrite: bool, **arguments: Any) -> None:
         from pellucid.store import check_vacant
 
-        changed = given.get(_CHANGED.get(command.__name__, ""))
+        changed = arguments.get(_CHANGED.get(command.__name__, ""))
         for name in outputs if not overwrite else ():
-            path = given[name]
+            path = arguments[name]
             is_unfit = path is None or (name in _OUTPUT_FILES and path.is_dir())  # of which the command speaks
             if not is_unfit and (changed is None or not _is_same(path, changed)):
                 check_vacant(path, "replace it with --overwrite")
-        command(**given)
+        command(**arguments)
 
     option = Parameter("overwrite", Parameter.KEYWORD_ONLY, default=False, annotation=_Overwrite)
     run.__signature__ = Signature([*signature(command, eval_str=True).parameters.values(), option])  # type: ignore[attr-defined]
@@ -95,10 +95,12 @@ class Listed(TyperGroup):
         """Write the lists."""
         names = self.list_commands(ctx)
         listed = {name for group in self.headings.values() for name in group}
-        others = tuple(name for name in names if name not in listed)
-        for heading, group in {**self.headings, "Commands": others}.items():
+        unlisted = tuple(name for name in names if name not in listed)
+        for heading, group in {**self.headings, "Commands": unlisted}.items():
             commands = [(name, self.get_command(ctx, name)) for name in group if name in names]
-            rows = [(name, " ".join((one.help or "").split("\n\n")[0].split())) for name, one in commands if one]
+            rows = [
+                (name, " ".join((command.help or "").split("\n\n")[0].split())) for name, command in commands if command
+            ]
             if rows:
                 with formatter.section(heading):
                     formatter.write_dl(rows)
@@ -118,7 +120,7 @@ def json_line(value: Any) -> str:
 
 def shown_json(text: str) -> str:
     """Return JSON with the characters that could steer a terminal written as escapes."""
-    return _STEERING.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+    return _STEERING.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
 def show(
@@ -143,15 +145,15 @@ def show(
     with_rows: dict[str, Any] = {"rows": True} if rows else {}
     limits = {} if top_k is None else {"top_k": top_k}  # a picture has a limit of its own
     if html is not None:
-        with writing(html) as aside:
-            aside.write_text(result.to_html(**limits), encoding="utf-8")
+        with writing(html) as tmp_path:
+            tmp_path.write_text(result.to_html(**limits), encoding="utf-8")
         say(f"wrote {html}", err=True)
     if plot is not None:
         figure, kind = result.plot(**with_rows), plot.suffix.lower().removeprefix(".")
         if kind not in (kinds := figure.canvas.get_supported_filetypes()):
             raise InputError(f"cannot draw {plot}; end its name in one of: {', '.join(sorted(kinds))}")
-        with writing(plot) as aside:
-            figure.savefig(aside, format=kind, bbox_inches="tight")
+        with writing(plot) as tmp_path:
+            figure.savefig(tmp_path, format=kind, bbox_inches="tight")
         say(f"wrote {plot}", err=True)
     if json:
         typer.echo(shown_json(result.to_json()))
@@ -163,8 +165,8 @@ def show(
             console.print(Lines(result._parts(**limits, **with_rows)))
 
 
-def model_facts(name: str) -> dict[str, Any]:
-    """Return the facts of a bundled model from its card and its config, with its needs and its size."""
+def model_summary(name: str) -> dict[str, Any]:
+    """Return what a bundled model's card and config say of it, with its needs and its size."""
     from pellucid.folder import bundled_models, locate, read_config
 
     folder = locate(name)
@@ -176,19 +178,22 @@ def model_facts(name: str) -> dict[str, Any]:
         "languages": r"^language:((?: .+)?(?:\n- .+)*)",
         "quality": r"^quality: *(.+)$",
     }
-    found = {key: re.search(pattern, text, re.MULTILINE) for key, pattern in patterns.items()}
-    facts: dict[str, Any] = {"name": name, **{key: " ".join(match[1].split()) for key, match in found.items() if match}}
-    if "languages" in facts:
-        facts["languages"] = ", ".join(re.findall(r"[\w-]*\w", facts["languages"]))
+    matches = {key: re.search(pattern, text, re.MULTILINE) for key, pattern in patterns.items()}
+    summary: dict[str, Any] = {
+        "name": name,
+        **{key: " ".join(match[1].split()) for key, match in matches.items() if match},
+    }
+    if "languages" in summary:
+        summary["languages"] = ", ".join(re.findall(r"[\w-]*\w", summary["languages"]))
     config = read_config(folder)
     source = config.get("encoder") or config.get("backbone")
     fetched = f", and {source} from the Hugging Face hub" if "/" in str(source) else ""
-    own = {"static": "nothing more", "static-lexicon": "pellucid[sparse]"}
+    family_needs = {"static": "nothing more", "static-lexicon": "pellucid[sparse]"}
     needs = "nothing more" if source in bundled_models() else f"pellucid[torch]{fetched}"
-    facts["needs"] = own.get(config["family"], needs)
-    facts |= {key: value for key, value in config.items() if key not in ("format", "files", "sha256")}
+    summary["needs"] = family_needs.get(config["family"], needs)
+    summary |= {key: value for key, value in config.items() if key not in ("format", "files", "sha256")}
     size = sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
-    return facts | {"megabytes": round(size / 1e6, 1), "card": str(card)}
+    return summary | {"megabytes": round(size / 1e6, 1), "card": str(card)}
 
 
 FORMATS = ("npy", "jsonl", "parquet")
@@ -221,7 +226,7 @@ def open_writer(path: Path | None, kind: str, dimension: int, stdout: IO[str]) -
     from pellucid.store import writing
 
     is_device = path.exists() and not path.is_file()  # such as /dev/null, which cannot be replaced
-    with nullcontext(path) if is_device else writing(path) as place, _OPENERS[kind](place, dimension) as write:
+    with nullcontext(path) if is_device else writing(path) as target, _OPENERS[kind](target, dimension) as write:
         yield write
 
 

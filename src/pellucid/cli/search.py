@@ -102,8 +102,8 @@ def build(
 
     documents = _files(files, file_options)
     settings: dict[str, Any] = {"bm25": bm25, "language": language, "passage_characters": passage}
-    with _new_index(folder, overwrite) as aside, Index.create(aside, model, **settings) as made:
-        added = _add(made, documents)
+    with _new_index(folder, overwrite) as index_folder, Index.create(index_folder, model, **settings) as new_index:
+        added = _add(new_index, documents)
     say(f"{added} {folder}", err=True)
 
 
@@ -143,9 +143,9 @@ def delete(
       pellucid index delete my-index 4983 5836
       pellucid index delete my-index < ids.txt
     """
-    wanted = ids or list(read("-"))
+    document_ids = ids or list(read("-"))
     with _open(folder) as opened:
-        count = opened.delete(wanted, missing_ok=missing_ok)
+        count = opened.delete(document_ids, missing_ok=missing_ok)
         typer.echo(f"removed {count:,}, {len(opened):,} are left", err=True)
 
 
@@ -156,12 +156,12 @@ def info(folder: _Folder, json: JsonOption = False) -> None:
     Fields are those of the metadata, with the types of their values.
     """
     with _open(folder) as opened:
-        facts = opened.info()
+        description = opened.info()
     if json:
-        typer.echo(json_line(facts))
+        typer.echo(json_line(description))
         return
-    facts["fields"] = [f"{name} ({kinds})" for name, kinds in facts["fields"].items()]
-    for name, value in facts.items():
+    description["fields"] = [f"{name} ({kinds})" for name, kinds in description["fields"].items()]
+    for name, value in description.items():
         if isinstance(value, dict):
             value = [f"{part} {number}" for part, number in value.items()]
         say(f"{name}: {', '.join(value) or 'none' if isinstance(value, list) else value}")
@@ -206,12 +206,12 @@ def evaluate(
     """
     from pellucid.index.evaluating import read_qrels, read_queries
 
-    asked, judged = read_queries(queries), read_qrels(qrels)
+    query_set, judged = read_queries(queries), read_qrels(qrels)
     with _open(folder) as opened:
-        found = opened.evaluate(
-            asked, judged, top_k=top_k, recall_at=recall, examples=missed, tune=tune, show_progress_bar=True
+        evaluation = opened.evaluate(
+            query_set, judged, top_k=top_k, recall_at=recall, examples=missed, tune=tune, show_progress_bar=True
         )
-    show(found, json, html)
+    show(evaluation, json, html)
 
 
 @index.command()
@@ -289,24 +289,24 @@ def search(
     conditions = _conditions(where or [])
     weights = numbers_of(weight, "--weight", "PART=NUMBER, such as bm25=1") or None
     with _open(folder) as opened:
-        for one in [query] if query is not None else _questions():
-            found = opened.search(one, top_k, where=conditions, weights=weights, min_score=min_score)
-            found = found.measured() if measure else found
+        for query_text in [query] if query is not None else _questions():
+            hits = opened.search(query_text, top_k, where=conditions, weights=weights, min_score=min_score)
+            hits = hits.measured() if measure else hits
             if counterfactual is not None:
-                show(_counterfactual(found, counterfactual), json)
+                show(_counterfactual(hits, counterfactual), json)
             elif why is not None:
-                show(found.why(why), json, rows=rows)
+                show(hits.why(why), json, rows=rows)
             elif json:
-                typer.echo(shown_json(found.to_json(indent=None)))
+                typer.echo(shown_json(hits.to_json(indent=None)))
             else:
-                _show(found, reasons, rows=rows)
+                _show(hits, reasons, rows=rows)
 
 
-def _counterfactual(found: Hits, rank: int) -> Counterfactual:
+def _counterfactual(hits: Hits, rank: int) -> Counterfactual:
     """Return what puts the hit of a rank below the next one."""
-    if rank >= len(found):
-        raise InputError(f"there are {len(found)} hits; --counterfactual {rank} needs hit {rank} and the one after it")
-    return found[rank - 1].counterfactual(found[rank])
+    if rank >= len(hits):
+        raise InputError(f"there are {len(hits)} hits; --counterfactual {rank} needs hit {rank} and the one after it")
+    return hits[rank - 1].counterfactual(hits[rank])
 
 
 def _open(folder: Path) -> Index:
@@ -330,17 +330,17 @@ def _new_index(folder: Path, overwrite: bool) -> Iterator[Path]:
                 f"{folder} is an index already, and is not empty; add to it with pellucid index add, replace it with "
                 "--overwrite, or give a new name"
             )
-        return {entry.name for entry in path.iterdir() if any(fnmatch(entry.name, own) for own in _FILES)}
+        return {entry.name for entry in path.iterdir() if any(fnmatch(entry.name, pattern) for pattern in _FILES)}
 
     with ExitStack() as stack:
         if overwrite and _is_index(folder):
             stack.enter_context(locked(folder, _PATIENCE))  # documents added meanwhile would be lost
-        with writing_folder(folder, replaceable) as aside:
-            made = aside / "made"  # so that its own files aside are inside the folder
-            yield made
-            for entry in made.iterdir():
-                os.replace(entry, aside / entry.name)
-            made.rmdir()
+        with writing_folder(folder, replaceable) as tmp_path:
+            new_folder = tmp_path / "made"  # so that its own temporary files are inside the folder
+            yield new_folder
+            for entry in new_folder.iterdir():
+                os.replace(entry, tmp_path / entry.name)
+            new_folder.rmdir()
 
 
 def _is_index(folder: Path) -> bool:
@@ -381,37 +381,37 @@ def _questions() -> Iterator[str]:
         return
     while True:
         try:
-            asked = input("? ").strip()
+            question = input("? ").strip()
         except EOFError:
             return
-        if not asked:
+        if not question:
             return
-        yield asked
+        yield question
 
 
-def _conditions(given: list[str]) -> dict[str, Any] | None:
+def _conditions(options: list[str]) -> dict[str, Any] | None:
     """Return the conditions of --where options."""
     from pellucid.index.metadata import AsHeld
 
-    found: dict[str, dict[str, Any]] = {}
-    for text in given:
+    conditions: dict[str, dict[str, Any]] = {}
+    for text in options:
         match = _CONDITION.fullmatch(text.strip())
         operator = _OPERATORS.get(match[2]) if match else None
         if match is None or operator is None:
             raise typer.BadParameter(f"{text!r} is not FIELD>=VALUE, with >=, <=, >, <, = or !=", param_hint="--where")
         value = match[3]
         quoted = len(value) > 1 and value[0] == value[-1] and value[0] in "'\""
-        asked, own = found.setdefault(match[1].strip(), {}), value[1:-1] if quoted else AsHeld(value)
+        field_conditions, bound = conditions.setdefault(match[1].strip(), {}), value[1:-1] if quoted else AsHeld(value)
         if operator == "ne":
-            asked.setdefault("nin", []).append(own)
-        elif operator in asked:
+            field_conditions.setdefault("nin", []).append(bound)
+        elif operator in field_conditions:
             raise typer.BadParameter(f"{text!r} is the second of its kind, and all must hold", param_hint="--where")
         else:
-            asked[operator] = own
-    return found or None
+            field_conditions[operator] = bound
+    return conditions or None
 
 
-def _show(found: Hits, reasons: int, *, rows: bool) -> None:
+def _show(hits: Hits, reasons: int, *, rows: bool) -> None:
     """Print hits for people: important words are underlined, or in brackets without colour."""
     from rich.console import Console
     from rich.text import Text
@@ -419,11 +419,11 @@ def _show(found: Hits, reasons: int, *, rows: bool) -> None:
     from pellucid.views.parts import shorten, visible
 
     console = Console(highlight=False)
-    if summary := found.summary():
+    if summary := hits.summary():
         console.print(Text(visible(summary)), soft_wrap=not console.is_terminal)
-    for note, is_warning in found.notes():
+    for note, is_warning in hits.notes():
         console.print(Text(visible(note), style="yellow" if is_warning else "dim"), soft_wrap=not console.is_terminal)
-    for rank, hit in enumerate(found, 1):
+    for rank, hit in enumerate(hits, 1):
         parts = " + ".join(f"{name} {value:.3f}" for name, value in hit.parts.items())
         heading = Text(f"{rank:>3}  {hit.score:.4f}  ").append(visible(hit.id), style="bold")
         if hit.title:
@@ -438,7 +438,7 @@ def _show(found: Hits, reasons: int, *, rows: bool) -> None:
             lines.append(Text("     " + how, style="dim"))
         for line in lines:
             console.print(line, soft_wrap=not console.is_terminal)
-    if len(found) and not (found.exact or found.reranked):
+    if len(hits) and not (hits.exact or hits.reranked):
         console.print("better ones may have been missed", style="dim")
 
 

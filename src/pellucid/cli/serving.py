@@ -61,8 +61,8 @@ def serve(
         token=os.environ.get("PELLUCID_TOKEN") or None,
         timeout=timeout,
     )
-    about = f"serves {', '.join(settings.models)}; Ctrl-C ends it"
-    run(settings, host=host, port=port, workers=workers, started=lambda url: say(f"{url} {about}", err=True))
+    summary = f"serves {', '.join(settings.models)}; Ctrl-C ends it"
+    run(settings, host=host, port=port, workers=workers, started=lambda url: say(f"{url} {summary}", err=True))
 
 
 @commands.command()

@@ -77,8 +77,8 @@ def add(
 
     entries = [*(words or []), *((line for line in read(str(words_file)) if line.strip()) if words_file else [])]
     corpus = corpus_of(sentences, file_options) if sentences else None
-    made = add_words(_model(model), entries, _model(teacher), corpus, replace=replace)
-    _save(made, output, dtype, json)
+    extended = add_words(_model(model), entries, _model(teacher), corpus, replace=replace)
+    _save(extended, output, dtype, json)
 
 
 @vocabulary.command()
@@ -96,9 +96,9 @@ def spell(output: NewModelOption, dtype: _Dtype = None, model: ModelOption = "st
     """
     from pellucid.static.training.vocabulary import fit_spelling
 
-    made = fit_spelling(_model(model))
-    made.save_pretrained(output, dtype=dtype)
-    say(f"wrote {output}: {len(made.vocabulary):,} words, and spelling for others", err=True)
+    spelled = fit_spelling(_model(model))
+    spelled.save_pretrained(output, dtype=dtype)
+    say(f"wrote {output}: {len(spelled.vocabulary):,} words, and spelling for others", err=True)
 
 
 @vocabulary.command()
@@ -126,8 +126,8 @@ def prune(
     from pellucid.static.training.vocabulary import prune as make
 
     corpus = None if texts is None else list(read(texts, file_options))
-    made = make(_model(model), corpus, min_count=min_count, max_words=max_words)
-    _save(made, output, dtype, json)
+    pruned = make(_model(model), corpus, min_count=min_count, max_words=max_words)
+    _save(pruned, output, dtype, json)
 
 
 @vocabulary.command()
@@ -159,7 +159,7 @@ def retrain(
     from pellucid.static.training.tuning import RefinementSettings
 
     texts, start = corpus_of(corpus, file_options), _model(model)
-    made = distill(
+    retrained = distill(
         _model(teacher),
         texts,
         work_dir=work_folder(work_dir, output),
@@ -167,7 +167,7 @@ def retrain(
         extraction=ExtractionSettings(max_sentences=max_sentences),
         refinement=RefinementSettings(steps=steps),
     )
-    _save(made, output, dtype or str(start.dtype), json)
+    _save(retrained, output, dtype or str(start.dtype), json)
 
 
 @vocabulary.command()
@@ -196,7 +196,7 @@ def languages(
     from pellucid.static.training.languages import add_languages
     from pellucid.static.training.tuning import TuningSettings
 
-    made = add_languages(
+    multilingual = add_languages(
         _model(model),
         parallel_files(parallel, dict(_codes(parallel, known))),
         known_language=known,
@@ -205,24 +205,24 @@ def languages(
         tuning=TuningSettings(steps=steps),
         work_dir=work_folder(work_dir, output),
     )
-    made.save_pretrained(output, dtype=dtype)
-    say(f"wrote {output}: {len(made.vocabulary):,} words", err=True)
+    multilingual.save_pretrained(output, dtype=dtype)
+    say(f"wrote {output}: {len(multilingual.vocabulary):,} words", err=True)
 
 
-def _codes(parallel: list[str], known: str) -> Iterator[tuple[str, Languages]]:
-    """Yield the pairs that options name and their two codes, of which one is `known`."""
-    for pair in (given.partition("=")[0] for given in parallel):
-        if pair.startswith(f"{known}-"):
-            yield pair, (known, pair[len(known) + 1 :])
-        elif pair.endswith(f"-{known}"):
-            yield pair, (pair[: -len(known) - 1], known)
+def _codes(parallel: list[str], known_language: str) -> Iterator[tuple[str, Languages]]:
+    """Yield the pairs that options name and their two codes, of which one is `known_language`."""
+    for pair in (option.partition("=")[0] for option in parallel):
+        if pair.startswith(f"{known_language}-"):
+            yield pair, (known_language, pair[len(known_language) + 1 :])
+        elif pair.endswith(f"-{known_language}"):
+            yield pair, (pair[: -len(known_language) - 1], known_language)
 
 
 def _model(name: str) -> Any:
     return open_model(name)  # other families are refused where it is used
 
 
-def _save(made: Any, output: Path, dtype: str | None, json: bool) -> None:
-    made.save_pretrained(output, dtype=dtype)
-    show(made.report, json)
-    say(f"wrote {output}: {len(made.vocabulary):,} words", err=True)
+def _save(model: Any, output: Path, dtype: str | None, json: bool) -> None:
+    model.save_pretrained(output, dtype=dtype)
+    show(model.report, json)
+    say(f"wrote {output}: {len(model.vocabulary):,} words", err=True)
