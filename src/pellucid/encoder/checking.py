@@ -23,10 +23,11 @@ from pellucid.encoder.measured import MeasuredReasons
 from pellucid.encoder.reasons import Parts, Reasons
 from pellucid.encoder.vectors import unit_vectors
 from pellucid.errors import InputError, check_integer
+from pellucid.function_words import negations
 from pellucid.progress import Progress
 from pellucid.query import Floats
 from pellucid.removal import without
-from pellucid.text import NEGATIONS, Span, split_words
+from pellucid.text import Span, split_words
 from pellucid.unicode import lowercase
 from pellucid.views.parts import AnyPart, Heading, Lead, Note, TablePart, counted, numbers
 from pellucid.views.report import Report
@@ -260,7 +261,7 @@ class _Test:
         """Return what is charged to words of the fall of a text's score with itself when a negation is taken out."""
         changed = []
         for n, (_, text) in enumerate(self._pairs):
-            gone = [(word.start, word.end) for word in split_words(text) if lowercase(word.text) in NEGATIONS]
+            gone = [(word.start, word.end) for word in split_words(text) if lowercase(word.text) in negations()]
             if gone and len(split_words(text)) > len(gone):
                 changed.append((n, without(text, gone)))
         return self._charged(changed)
