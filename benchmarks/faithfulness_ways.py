@@ -10,7 +10,9 @@ import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache, partial
+from pathlib import Path
 from typing import Any, NamedTuple
+from unittest.mock import patch
 
 import numpy as np
 import numpy.typing as npt
@@ -27,7 +29,7 @@ NOT_WEIGHTED, SECOND_ONLY = "words, not weighted", "words of the second text onl
 SIMPLER = (NOT_WEIGHTED, SECOND_ONLY, BOTH)
 
 STEPS = 20  # of the integrals of gradients
-JACOBIAN_STEPS = 10
+_MAX_STATES = 150_000  # token states that a forward derivative is taken of at once
 ORDERS = 5  # of the words, each forwards and backwards, that SHAP takes them out in; its own default is 10
 
 
@@ -147,6 +149,7 @@ class Way(NamedTuple):
     plans: bool = True  # whether the texts it asks for do not depend on their vectors
     kept: bool = True  # whether its results may be kept between runs
     asked: Callable[[Subject, Pair], Any] | None = None  # what is timed, where `explain` does more than find values
+    is_timed: bool = True  # not where the package takes another way to the same values
 
 
 def at_random(subject: Subject, pair: Pair) -> Found:
@@ -163,20 +166,24 @@ def leave_one_out(subject: Subject, pair: Pair) -> Found:
 
 
 def txtai(subject: Subject, pair: Pair) -> Found:
-    """The rule of `Embeddings.explain` in txtai 9.14 (txtai/embeddings/search/explain.py, Apache 2.0).
+    """`Embeddings.explain` of txtai: for each piece between blanks, the score less the size of the score without it."""
+    from txtai import Embeddings  # type: ignore[import-not-found]
 
-    The text is split at blanks; a token's value is the score less the size of the score without it, the others joined
-    by one blank.
-    """
-    tokens = pair.second.split()
-    texts = [" ".join(tokens[:n] + tokens[n + 1 :]) for n in range(len(tokens))]
-    whole, *scores = subject.scores(pair.first, [pair.second, *texts]).tolist()
+    asked = 0
+
+    def transform(texts: Sequence[str]) -> Any:
+        nonlocal asked
+        asked += len(texts)
+        return subject(list(texts)).astype(np.float32)
+
+    embeddings = Embeddings({"method": "external", "transform": transform, "content": False})
+    tokens = embeddings.explain(pair.first, [pair.second])[0]["tokens"]
     spans, end = {}, 0
-    for token, score in zip(tokens, scores):
+    for token, value in tokens:
         start = pair.second.index(token, end)
         end = start + len(token)
-        spans[start, end] = whole - abs(score)
-    return Found(pair.by_word(spans), len(texts))
+        spans[start, end] = float(value)
+    return Found(pair.by_word(spans), asked)
 
 
 class _Words:
@@ -229,9 +236,10 @@ def tokens_of(subject: Subject, text: str) -> _Read:
         return_offsets_mapping=True, return_special_tokens_mask=True,
     )  # fmt: skip
     spans = [(start - before, end - before) for start, end in read.pop("offset_mapping")[0].tolist()]
+    read = {name: value.to(subject.model.device) for name, value in read.items()}
     special = read.pop("special_tokens_mask").bool()
     empty = {**read, "input_ids": read["input_ids"].masked_fill(~special, tokenizer.pad_token_id)}
-    return _Read(dict(read), empty, spans)
+    return _Read(read, empty, spans)
 
 
 def pooled(subject: Subject, features: dict[str, Any], start: int = 0) -> Any:
@@ -278,58 +286,151 @@ def integrated_gradients(subject: Subject, pair: Pair) -> Found:
         layer = subject.model[0].auto_model.get_input_embeddings()
         full, base = layer(read.features["input_ids"]), layer(read.empty["input_ids"])
         score = float(pooled(subject, read.features)[0] @ target)
-    along = (base + _steps(STEPS) * (full - base)).requires_grad_()
+    along = (base + _steps(STEPS).to(base.device) * (full - base)).requires_grad_()
     with torch.enable_grad(), _giving(layer, along):
         (pooled(subject, _repeated(read.features, STEPS)) @ target).sum().backward()
     values = ((full - base)[0] * along.grad.mean(dim=0)).sum(dim=1).tolist()
     return Found.added_up(pair.by_word(read.by_span(values)), values, score, 2 * STEPS)
 
 
-def integrated_jacobians(subject: Subject, pair: Pair) -> Found:
-    """Integrated Jacobians of both texts, from the input of the last layer: a token x token matrix.
+class Jacobians(NamedTuple):
+    """A setting of integrated Jacobians of both texts: a token x token matrix (Moeller et al. 2023 and 2024).
 
-    Moeller et al. 2023 and 2024, the approximate form for a model that was not tuned to a neutral reference, which is
-    the text with padding tokens as for integrated gradients. The matrix is
-    (a - a')^T J_a^T J_b (b - b'): a directional derivative for each token gives J (x - x') token by token.
+    The matrix is (a - a')^T J_a^T J_b (b - b'), J being the mean derivative of the embedding by the input of a layer,
+    on the way from the reference to the text. It is the approximate form, for a model that was not tuned to a neutral
+    reference. The packages take a backward pass for each number of the embedding; here a forward derivative for each
+    token gives J (x - x') token by token, which is all that the matrix is made of.
+
+    Attributes:
+        layer: by whose input the derivative is taken.
+        steps: points of the way, at 1, 1 - 1 / steps, ... 1 / steps of it, as both packages have them.
+        ids: of the reference, (first, middle, last) token; None for padding between the text's special tokens.
+        is_normalized: whether the derivative is of the embedding at length 1, or is divided by its length.
     """
-    (first, passes1), (second, passes2) = (_contributions(subject, text) for text in pair[:2])
-    table = first[0] @ second[0].T
-    values = second[1].by_span(table.sum(axis=0).tolist())
-    score = float(subject.scores(pair.first, [pair.second])[0])
-    return Found.added_up(pair.by_word(values), table, score, passes1 + passes2)
+
+    layer: int
+    steps: int
+    ids: tuple[int, int, int] | None = None
+    is_normalized: bool = True
+
+    def __call__(self, subject: Subject, pair: Pair) -> Found:
+        """Return what the matrix gives to the words of the second text."""
+        table, _, read = self.table(subject, pair.first, pair.second)
+        score = float(subject.scores(pair.first, [pair.second])[0])
+        values = pair.by_word(read.by_span(table.sum(axis=0).tolist()))
+        return Found.added_up(values, table, score, self._passes(subject))
+
+    def table(self, subject: Subject, first: str, second: str) -> tuple[Rows, _Read, _Read]:
+        """Return the matrix of two texts, and how each was read."""
+        (rows1, read1), (rows2, read2) = (self._contributions(subject, text) for text in (first, second))
+        return rows1 @ rows2.T, read1, read2
+
+    def _passes(self, subject: Subject) -> float:
+        """Return what the package takes: for each text one pass, and a backward one for each number, of all steps."""
+        layers = subject.model[0].auto_model.encoder.layer
+        share = (len(layers) - self.layer % len(layers)) / len(layers)
+        return 2 * share * self.steps * (1 + int(subject.model.get_embedding_dimension()))
+
+    def _contributions(self, subject: Subject, text: str) -> tuple[Rows, _Read]:
+        """Return J (x - x') of each token of a text, [tokens, d]."""
+        import torch
+        from torch.autograd import forward_ad
+        from torch.nn.attention import SDPBackend, sdpa_kernel
+
+        layers = subject.model[0].auto_model.encoder.layer[self.layer :]
+        read = tokens_of(subject, text)
+        with torch.no_grad():
+            (states, *others), named = _input_of(layers[0], subject, read.features)
+            (base, *_), _ = _input_of(layers[0], subject, self._reference(read))
+            share = 1 - torch.arange(self.steps, device=base.device) / self.steps
+            along = base + share[:, None, None] * (states - base)
+            tokens, rows = len(read.spans), []
+            chunk = max(1, _MAX_STATES // (self.steps * tokens))  # tokens at a time
+            for start in range(0, tokens, chunk):
+                part = range(start, min(start + chunk, tokens))
+                direction = torch.zeros(len(part), *along.shape, device=base.device)
+                for number, token in enumerate(part):
+                    direction[number, :, token] = (states - base)[0, token]
+                with forward_ad.dual_level(), sdpa_kernel(SDPBackend.MATH):  # the others have no forward derivative
+                    made = forward_ad.make_dual(along.repeat(len(part), 1, 1), direction.flatten(0, 1))
+                    for layer in layers:
+                        made = layer(made, *others, **named)
+                        made = made[0] if isinstance(made, tuple) else made
+                    mask = read.features["attention_mask"].expand(len(made), -1)
+                    features = {"token_embeddings": made, "attention_mask": mask}
+                    made = self._embedding(subject, features)
+                    tangents = forward_ad.unpack_dual(made).tangent
+                    rows.append(tangents.reshape(len(part), self.steps, -1).mean(dim=1))
+            whole = torch.cat(rows)
+            if not self.is_normalized:
+                whole = whole / self._embedding(subject, subject.model[0](dict(read.features))).norm()
+        return whole.double().cpu().numpy(), read
+
+    def _reference(self, read: _Read) -> dict[str, Any]:
+        if self.ids is None:
+            return read.empty
+        first, middle, last = self.ids
+        ids = read.features["input_ids"].clone().fill_(middle)
+        ids[:, 0], ids[:, -1] = first, last
+        return {**read.features, "input_ids": ids}
+
+    def _embedding(self, subject: Subject, features: dict[str, Any]) -> Any:
+        """Return what the modules after the transformer make of states, or the pooling alone."""
+        modules = list(subject.model)[1:] if self.is_normalized else list(subject.model)[1:2]
+        for module in modules:
+            features = module(features)
+        return features["sentence_embedding"]
 
 
-def _contributions(subject: Subject, text: str) -> tuple[tuple[Rows, _Read], float]:
-    """Return J (x - x') of each token of a text, [tokens, d], and how many passes of the encoder that is worth."""
-    import torch
-    from torch.autograd import forward_ad
-    from torch.nn.attention import SDPBackend, sdpa_kernel
-
-    layers = subject.model[0].auto_model.encoder.layer
-    read = tokens_of(subject, text)
+def _input_of(layer: Any, subject: Subject, features: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Return the arguments that a layer is called with for features."""
     caught: list[tuple[Any, dict[str, Any]]] = []
-    handle = layers[-1].register_forward_pre_hook(
-        lambda _, given, named: caught.append((given, named)), with_kwargs=True
-    )
-    with torch.no_grad():
-        for features in (read.features, read.empty):
-            pooled(subject, features)
+    handle = layer.register_forward_pre_hook(lambda _, given, named: caught.append((given, named)), with_kwargs=True)
+    try:
+        subject.model[0](dict(features))
+    finally:
         handle.remove()
-        (states, *others), named = caught[0]
-        base, tokens = caught[1][0][0], len(read.spans)
-        along = base + _steps(JACOBIAN_STEPS) * (states - base)  # [steps, tokens, d]
-        rows = []
-        for token in range(tokens):
-            direction = torch.zeros_like(along)
-            direction[:, token] = (states - base)[0, token]
-            with forward_ad.dual_level(), sdpa_kernel(SDPBackend.MATH):  # the others have no forward derivative
-                made = layers[-1](forward_ad.make_dual(along, direction), *others, **named)
-                made = made[0] if isinstance(made, tuple) else made
-                mask = read.features["attention_mask"].expand(len(along), -1)
-                made_of = pooled(subject, {"token_embeddings": made, "attention_mask": mask}, 1)
-                rows.append(forward_ad.unpack_dual(made_of).tangent.mean(dim=0))
-    passes = 2 * tokens * JACOBIAN_STEPS / len(layers) + 2
-    return (torch.stack(rows).double().numpy(), read), passes
+    return caught[0]
+
+
+RETRIVEX, RETRIVEX_LAST = Jacobians(0, 250), Jacobians(-1, 250)
+XPLAINSIM = Jacobians(-2, 50, (0, 1, 2), is_normalized=False)
+"""The matrices of retrivex 0.1.0, as it comes and from the last layer, and of xplainsim 0.9.4 as it comes."""
+
+
+def by_retrivex(setting: Jacobians, folder: str, first: str, second: str) -> Rows:
+    """Return the matrix of two texts as the package computes it."""
+    from retrivex.stransformers import IntJacobianExplainableTransformer  # type: ignore[import-not-found]
+
+    model = IntJacobianExplainableTransformer(folder)
+    layer = setting.layer % len(model[0].auto_model.encoder.layer)
+    table, *_ = model.explain(
+        first, second, layer_index=layer, num_interpolation_steps=setting.steps, move_to_cpu=False, show_progress=False
+    )
+    return np.asarray(table.numpy(), np.float64)
+
+
+def by_xplainsim(setting: Jacobians, folder: str, first: str, second: str) -> Rows:
+    """Return the matrix of two texts as the package computes it."""
+    from xplain.attribution import ModelFactory  # type: ignore[import-not-found]
+
+    known = {name: kind for name, (kind, _) in ModelFactory._get_model_reference_dict().items()}
+    name = next((name for name in known if Path(folder).name in name), folder)
+    models = {name: (known[name], folder)} if name in known else {}
+    with patch.object(ModelFactory, "_get_model_reference_dict", lambda: models):  # it opens hub names alone
+        model = ModelFactory.build(name, layer_idx=setting.layer, N_steps=setting.steps)
+    table, *_ = model.explain_similarity(first, second, move_to_cpu=False, verbose=False)
+    return np.asarray(table.numpy(), np.float64)
+
+
+def simlens(subject: Subject, pair: Pair) -> Found:
+    """The dimensions' products by `simlens.Explainer`, which add up to the cosine; none is of a word."""
+    from simlens import Explainer  # type: ignore[import-not-found]
+
+    first, second = subject([pair.first, pair.second])
+    rows = Explainer(metric="cosine").explain(first, second, level="dim", top_k=len(first)).contributions
+    values = [row.value for row in rows]
+    return Found.added_up([0.0] * len(pair.words), values, float(first @ second), 0.0)
 
 
 PEERS = {
@@ -338,7 +439,10 @@ PEERS = {
     "txtai": Way(txtai),
     "SHAP": Way(shapley),
     "integrated gradients": Way(integrated_gradients, plans=False),
-    "integrated Jacobians": Way(integrated_jacobians, plans=False),
+    "retrivex": Way(RETRIVEX, plans=False, is_timed=False),
+    "retrivex, last layer": Way(RETRIVEX_LAST, plans=False, is_timed=False),
+    "xplainsim": Way(XPLAINSIM, plans=False, is_timed=False),
+    "SimLens": Way(simlens, plans=False, kept=False),
 }
 
 

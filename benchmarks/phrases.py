@@ -4,7 +4,10 @@
 
 The first table is SemEval-2016 task 2 (interpretable STS): people cut two sentences into chunks and matched these. Each
 pair of a word and a word of matched chunks counts; F1 is over all pairs of a set. The constants of `pellucid.phrases`
-were chosen on answers-students. The second table says how much of what words add is in the phrase lines of `groups()`.
+were chosen on answers-students, and so were layer and method of simalign. With an encoder, peers stand in the table:
+simalign on the encoder's states, and the matrices of retrivex and xplainsim, computed as in `faithfulness_ways.py`:
+pairs that are each other's best, and FlowAlign by xplainsim's own function. The second table says how much of what
+words add is in the phrase lines of `groups()`.
 """
 
 from __future__ import annotations
@@ -13,14 +16,17 @@ import argparse
 import csv
 import lzma
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
+from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 import pellucid
+from benchmarks.faithfulness import MINILM, sentence_transformer
+from benchmarks.faithfulness_ways import RETRIVEX, RETRIVEX_LAST, XPLAINSIM, Jacobians, Rows, Subject
 from papers.retrieval_sets import read_collection
 from pellucid.base import Embedder
 from pellucid.evaluation.tasks import find_tasks
@@ -95,6 +101,66 @@ def best_pairs(why: Explanation, sentences: Sentences) -> Pairs:
     return token_pairs(sentences, mutual)
 
 
+Aligner = Callable[[Sentences], Pairs]
+
+
+def matrix_of(setting: Jacobians, subject: Subject, sentences: Sentences, mean: bool) -> Rows:
+    """Return a package's matrix of two sentences with a row and a column a token: sums of word pieces, or means."""
+    texts = [" ".join(side) for side in sentences[:2]]
+    table, *reads = setting.table(subject, *texts)
+    for axis, (read, side) in enumerate(zip(reads, sentences)):
+        ends = np.cumsum([len(token) + 1 for token in side])
+        inside = np.array([end > start for start, end in read.spans])
+        owner = np.array([np.searchsorted(ends, start, "right") for start, _ in read.spans])
+        shares = (owner == np.arange(len(side))[:, None]) & inside
+        weights = shares / np.maximum(shares.sum(axis=1, keepdims=True), 1) if mean else shares.astype(float)
+        table = np.moveaxis(np.tensordot(weights, table, (1, axis)), 0, axis)
+    return table
+
+
+def mutual(setting: Jacobians, subject: Subject, sentences: Sentences) -> Pairs:
+    """Return the pairs of tokens that are the largest of their row and column of a package's matrix."""
+    table = matrix_of(setting, subject, sentences, mean=False)
+    return {(a, int(b)) for a, b in enumerate(table.argmax(axis=1)) if table[:, b].argmax() == a and table[a, b] > 0}
+
+
+def flow_aligned(subject: Subject, sentences: Sentences) -> Pairs:
+    """Return the pairs that xplainsim's FlowAlign leaves of its matrix, at its own threshold."""
+    import torch
+    from xplain.attribution.postprocessing import flow_align  # type: ignore[import-not-found]
+
+    found = flow_align(torch.from_numpy(matrix_of(XPLAINSIM, subject, sentences, mean=True)))
+    return {(int(a), int(b)) for a, b in zip(*np.nonzero(found))}
+
+
+def aligners(folder: str, device: str, chosen_on: list[Sentences]) -> dict[str, Aligner]:
+    """Return the peers' ways to align two sentences by an encoder."""
+    from simalign import SentenceAligner  # type: ignore[import-not-found]
+
+    model = sentence_transformer(MINILM, Path(folder), device)
+    subject = Subject(model.encode, model)
+    gold, best = [one.pairs for one in chosen_on], ("", "", lambda _: set())
+    for layer in range(1, model[0].auto_model.config.num_hidden_layers + 1):
+        aligner = SentenceAligner(folder, "bpe", matching_methods="mai", device=device, layer=layer)
+        found = [aligner.get_word_aligns(one.first, one.second) for one in chosen_on]
+        for method in ("mwmf", "inter", "itermax"):
+            score = f1([set(one[method]) for one in found], gold)
+            label = f"simalign, layer {layer}, {method}"
+            print(f"{label}: {score}", flush=True)
+            best = max(best, (score, label, partial(_simaligned, aligner, method)), key=lambda one: one[0])
+    return {
+        best[1]: best[2],
+        "retrivex": partial(mutual, RETRIVEX, subject),
+        "retrivex, last layer": partial(mutual, RETRIVEX_LAST, subject),
+        "xplainsim": partial(mutual, XPLAINSIM, subject),
+        "xplainsim, FlowAlign": partial(flow_aligned, subject),
+    }
+
+
+def _simaligned(aligner: Any, method: str, sentences: Sentences) -> Pairs:
+    return set(aligner.get_word_aligns(sentences.first, sentences.second)[method])
+
+
 def f1(found: list[Pairs], gold: list[Pairs]) -> str:
     """Return F1, precision and recall over all pairs."""
     right = sum(len(one & other) for one, other in zip(found, gold))
@@ -102,13 +168,14 @@ def f1(found: list[Pairs], gold: list[Pairs]) -> str:
     return f"{2 * right / (n_found + n_gold):.3f} | {right / max(n_found, 1):.3f} | {right / n_gold:.3f}"
 
 
-def alignment_table(models: dict[str, Embedder], data: Path) -> None:
+def alignment_table(models: dict[str, Embedder], peers: dict[str, Aligner], sets: dict[str, list[Sentences]]) -> None:
     """Print how well each model's phrases agree with people's."""
     print("| | set | F1 | precision | recall |\n|---|---|---|---|---|")
-    for name in SETS:
-        sentences = list(read_sentences(data / f"alignment/ists2016/{name}.wa.xz"))
+    for name, sentences in sets.items():
         gold = [one.pairs for one in sentences]
         print(f"| same words | {name} | {f1(list(map(same_words, sentences)), gold)} |")
+        for label, align in peers.items():
+            print(f"| {label} | {name} | {f1(list(map(align, sentences)), gold)} |", flush=True)
         for label, model in models.items():
             why = [model.explain(" ".join(one.first), " ".join(one.second)) for one in sentences]
             pairs = [best_pairs(*item) for item in zip(why, sentences)]
@@ -153,8 +220,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, required=True, help="a folder with alignment/ists2016")
     parser.add_argument("--encoder", help="a sentence-transformers model, for estimated and exact reasons")
+    parser.add_argument(
+        "--peers", action="store_true", help="with an encoder, simalign, retrivex and xplainsim as well"
+    )
+    parser.add_argument("--device", default="cpu", help="where the encoder runs [cpu]")
     parser.add_argument("--pairs", type=int, default=500, help="pairs of each set for the second table")
     parser.add_argument("--lines-only", action="store_true", help="leave out the first table")
+    parser.add_argument("--sentences", type=int, help="so many of each set of the first table alone, to try it out")
     options = parser.parse_args()
     static = pellucid.load("static-en")
     models: dict[str, Embedder] = {"static-en": static}
@@ -162,7 +234,12 @@ def main() -> None:
         encoder = pellucid.load(options.encoder)
         models |= {"estimated": encoder, "tokens": encoder.with_reasons("tokens")}
     if not options.lines_only:
-        alignment_table(models, options.data)
+        sets = {
+            name: list(islice(read_sentences(options.data / f"alignment/ists2016/{name}.wa.xz"), options.sentences))
+            for name in SETS
+        }
+        peers = aligners(options.encoder, options.device, sets[SETS[0]]) if options.peers and options.encoder else {}
+        alignment_table(models, peers, sets)
     line_table(static, options.data, options.pairs)
 
 
