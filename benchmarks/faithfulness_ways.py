@@ -305,13 +305,13 @@ class Jacobians(NamedTuple):
         layer: by whose input the derivative is taken.
         steps: points of the way, at 1, 1 - 1 / steps, ... 1 / steps of it, as both packages have them.
         ids: of the reference, (first, middle, last) token; None for padding between the text's special tokens.
-        is_normalized: whether the derivative is of the embedding at length 1, or is divided by its length.
+        all_modules: whether the embedding is that of all modules, or of the pooling alone; its length is divided by.
     """
 
     layer: int
     steps: int
     ids: tuple[int, int, int] | None = None
-    is_normalized: bool = True
+    all_modules: bool = True
 
     def __call__(self, subject: Subject, pair: Pair) -> Found:
         """Return what the matrix gives to the words of the second text."""
@@ -361,9 +361,7 @@ class Jacobians(NamedTuple):
                     made = self._embedding(subject, features)
                     tangents = forward_ad.unpack_dual(made).tangent
                     rows.append(tangents.reshape(len(part), self.steps, -1).mean(dim=1))
-            whole = torch.cat(rows)
-            if not self.is_normalized:
-                whole = whole / self._embedding(subject, subject.model[0](dict(read.features))).norm()
+            whole = torch.cat(rows) / self._embedding(subject, subject.model[0](dict(read.features))).norm()
         return whole.double().cpu().numpy(), read
 
     def _reference(self, read: _Read) -> dict[str, Any]:
@@ -376,7 +374,7 @@ class Jacobians(NamedTuple):
 
     def _embedding(self, subject: Subject, features: dict[str, Any]) -> Any:
         """Return what the modules after the transformer make of states, or the pooling alone."""
-        modules = list(subject.model)[1:] if self.is_normalized else list(subject.model)[1:2]
+        modules = list(subject.model)[1:] if self.all_modules else list(subject.model)[1:2]
         for module in modules:
             features = module(features)
         return features["sentence_embedding"]
@@ -394,7 +392,7 @@ def _input_of(layer: Any, subject: Subject, features: dict[str, Any]) -> tuple[t
 
 
 RETRIVEX, RETRIVEX_LAST = Jacobians(0, 250), Jacobians(-1, 250)
-XPLAINSIM = Jacobians(-2, 50, (0, 1, 2), is_normalized=False)
+XPLAINSIM = Jacobians(-2, 50, (0, 1, 2), all_modules=False)
 """The matrices of retrivex 0.1.0, as it comes and from the last layer, and of xplainsim 0.9.4 as it comes."""
 
 

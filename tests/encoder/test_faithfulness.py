@@ -57,13 +57,12 @@ def test_leaving_one_out_is_the_fall_of_the_score(ways, subject, teacher):
 
 
 @pytest.mark.full
-def test_txtai_is_its_own_rule(ways, subject):
-    txtai = pytest.importorskip("txtai")
+def test_txtai_leaves_out_what_stands_between_blanks(ways, subject):
+    pytest.importorskip("txtai")
     pair = pair_of(ways)
-    theirs = txtai.Embeddings(method="external", transform=lambda texts: subject([str(t) for t in texts]))
-    tokens = dict(theirs.explain(pair.first, [pair.second])[0]["tokens"])
+    whole, *without = subject.scores(pair.first, [pair.second, "The the sick boy.", "The doctor, the sick"])
     values = ways.txtai(subject, pair).values
-    assert values[1:] == pytest.approx([tokens[name] for name in ("doctor,", "sick", "boy.")], abs=1e-5)
+    assert [values[1], values[3]] == pytest.approx([whole - score for score in without], abs=1e-5)
 
 
 @pytest.mark.full
@@ -89,14 +88,49 @@ def test_jacobians_add_up_to_what_both_texts_are_beyond_padding(ways, subject):
     import torch
 
     pair = pair_of(ways)
-    found = ways.integrated_jacobians(subject, pair)
+    setting, beyond = ways.Jacobians(-1, 200), []
     with torch.no_grad():
-        beyond = []
         for text in pair[:2]:
             read = ways.tokens_of(subject, text)
-            beyond.append((ways.pooled(subject, read.features) - ways.pooled(subject, read.empty))[0])
+            whole, empty = (
+                setting._embedding(subject, subject.model[0](dict(features)))[0]
+                for features in (read.features, read.empty)
+            )
+            beyond.append((whole - empty) / whole.norm())
     score = float(subject.scores(pair.first, [pair.second])[0])
-    assert score - found.remainder == pytest.approx(float(beyond[0] @ beyond[1]), abs=5e-3)
+    assert score - setting(subject, pair).remainder == pytest.approx(float(beyond[0] @ beyond[1]), abs=2e-2)
+
+
+@pytest.mark.parametrize("layer, ids, all_modules", [(0, None, True), (-1, None, True), (-1, (0, 1, 2), False)])
+def test_forward_derivatives_give_the_matrix_of_backward_passes(ways, subject, layer, ids, all_modules):
+    import torch
+    from torch.autograd.functional import jacobian
+
+    setting = ways.Jacobians(layer, 2, ids, all_modules)
+    layers = subject.model[0].auto_model.encoder.layer[layer:]
+
+    def contributions(text):
+        read = ways.tokens_of(subject, text)
+        with torch.no_grad():
+            (states, *others), named = ways._input_of(layers[0], subject, read.features)
+            (base, *_), _ = ways._input_of(layers[0], subject, setting._reference(read))
+
+        def embedding(made):
+            for one in layers:
+                made = one(made, *others, **named)
+                made = made[0] if isinstance(made, tuple) else made
+            features = {"token_embeddings": made, "attention_mask": read.features["attention_mask"]}
+            return setting._embedding(subject, features)[0]
+
+        points = [base + share * (states - base) for share in (1.0, 0.5)]
+        mean = sum(jacobian(embedding, point)[:, 0] for point in points) / 2  # [d, tokens, hidden]
+        rows = torch.einsum("dth,th->td", mean, (states - base)[0])
+        return rows / embedding(states).norm()
+
+    pair = pair_of(ways)
+    first, second = (contributions(text) for text in pair[:2])
+    table, *_ = setting.table(subject, *pair[:2])
+    assert np.abs(table - (first @ second.T).detach().numpy()).max() < 1e-5
 
 
 def test_texts_are_read_in_one_go(ways, subject):
@@ -123,9 +157,11 @@ def write_data(folder):
 
 def test_the_page(bench, ways, teacher, tmp_path, monkeypatch):
     write_data(tmp_path / "data")
-    monkeypatch.setattr(bench, "sentence_transformer", lambda name, folder: teacher)
+    monkeypatch.setattr(bench, "sentence_transformer", lambda name, folder, device: teacher)
     monkeypatch.setattr(bench, "TIMED", 2)
-    plan = bench.Plan({bench.STS: 4, bench.SICK: 3, bench.PARAPHRASES: 2}, (*bench.CHEAP, "integrated gradients"))
+    plan = bench.Plan(
+        {bench.STS: 4, bench.SICK: 3, bench.PARAPHRASES: 2}, (ways.RANDOM, ways.YARDSTICK, "integrated gradients")
+    )
     monkeypatch.setattr(bench, "PLANS", {bench.MINILM: plan})
     texts = [" ".join(np.random.default_rng(n).choice(PIECES, 6)) for n in range(200)]
 
@@ -139,17 +175,19 @@ def test_the_page(bench, ways, teacher, tmp_path, monkeypatch):
     monkeypatch.setattr(bench, "FEWER", (2,))
     monkeypatch.setattr(bench, "TRIALS", dict(list(bench.TRIALS.items())[:2]))
     arguments = bench.argparse.Namespace(
-        only=[bench.MINILM], data=tmp_path / "data", work_dir=tmp_path / "work", pairs=None, minilm=None
+        only=[bench.MINILM], data=tmp_path / "data", work_dir=tmp_path / "work", pairs=None, minilm=None, device="cpu"
     )
-    page = [bench.page(*of) for of in bench.measured_so_far(arguments)][-1]
-    assert "| leave one word out | " in page and " 100 (100 to 100)" in page
-    assert "| all weights 1 | " in page and "| fitted on 200 sentences | " in page
+    ((name, page),) = bench.measured_by_encoder(arguments)
+    assert name == bench.MINILM and "| leave one word out | " in page and " 100 (100 to 100)" in page
     assert "words reach 97 % of leave-one-out's fall | all-MiniLM-L6-v2, STS-B" in page
+    ((_, tried),) = bench.tried(arguments)
+    assert "| all weights 1 | " in tried and "| fitted on 200 sentences | " in tried
+    ((_, times),) = bench.timed_ways(arguments)
+    assert "| words | " in times and "| leave one word out | " in times
     monkeypatch.setattr(ways.Subject, "read_ahead", None)  # a second run has kept what peers found
-    again = list(bench.measured_so_far(arguments))[-1]
-    assert bench.page(*again).count("\n") == page.count("\n")
-    bench.write_pairs(again[0], tmp_path / "pairs.tsv")
-    table = (tmp_path / "pairs.tsv").read_text(encoding="utf-8").splitlines()
+    ((_, again),) = bench.measured_by_encoder(arguments)
+    assert again.count("\n") == page.count("\n")
+    table = (tmp_path / "work" / f"pairs-{bench.MINILM}.tsv").read_text(encoding="utf-8").splitlines()
     assert len({line.count("\t") for line in table}) == 1 and len(table) > 40
 
 
