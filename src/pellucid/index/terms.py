@@ -189,22 +189,25 @@ class Analyser:
         """
         terms: list[str] = []
         spans: list[Span] = []
-        if near is None or "\u00ad" in text:  # which may join what blanks divide
+        is_whole = near is None or "\u00ad" in text  # which may join what blanks divide
+        if near is None or is_whole:
             near = [(0, len(text))] * bool(text)
-        is_wanted = bool if wanted is None else wanted.__contains__
         for piece, start in _around(text, near):
-            form = None if piece in self._parts_of else normalize(piece)  # what is remembered is in word form
+            form = None if not is_whole and piece.isascii() else normalize(piece)
             for token, at in [(piece, 0)] if form is None else _tokens(form.text):
-                for term, first, last, acronym, in_capitals, _ in self._parts(token):
-                    found = [term] if is_wanted(term) else []
-                    is_acronym = in_capitals and is_wanted(acronym)
-                    if not (found or is_acronym):
+                for part in self._parts(token):
+                    term, first, last, acronym, in_capitals, _ = part
+                    is_wanted = term and (wanted is None or term in wanted)
+                    is_acronym = in_capitals and (wanted is None or acronym in wanted)
+                    if not (is_wanted or is_acronym):
                         continue
                     begin, end = (first, last) if form is None else form.span(at + first, at + last)
-                    if is_acronym and self._is_acronym(*_line(normalize(text), start + begin), last - first == 1):
-                        found.append(acronym)
-                    terms += found
-                    spans += [(start + begin, start + end)] * len(found)
+                    if is_wanted:
+                        terms.append(term)
+                        spans.append((start + begin, start + end))
+                    if is_acronym and self._is_acronym(*_line(normalize(text), start + begin), part.is_letter):
+                        terms.append(acronym)
+                        spans.append((start + begin, start + end))
         return terms, spans
 
     def key(self, word: str) -> str:
