@@ -84,6 +84,8 @@ def all_kinds(subjects: Subjects) -> dict[str, Kind]:
             share = 3 if name in jobs.RESUMED or name.startswith("save-static") else 1
             kinds.append(Kind(trouble, name, _job(run, name), share))
     kinds += [Kind("texts", name, _texts(name), readable.get(name, 1)) for name in subjects.models if name != "index"]
+    if "static" in subjects.models:
+        kinds.append(Kind("texts", "search", _search, 10))
     kinds += [Kind(group, "search", _attack(run)) for group, run in indexes.ATTACKS.items()]
     return {kind.name: kind for kind in kinds}
 
@@ -176,6 +178,10 @@ def _pristine(file: Any, place: Path) -> Any:
 
 def _texts(name: str) -> Callable[[random.Random, Subjects, Path], str]:
     return lambda rng, subjects, place: texts.check(rng, subjects.models[name][0])
+
+
+def _search(rng: random.Random, subjects: Subjects, place: Path) -> str:
+    return texts.check_search(rng, subjects.models["static"][0], place)
 
 
 def _attack(run: Callable[..., str]) -> Callable[[random.Random, Subjects, Path], str]:

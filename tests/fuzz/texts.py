@@ -1,15 +1,21 @@
-"""Odd texts: the C kernels against the readable path, and explanations whose rows add up."""
+"""Odd texts: the C kernels against the readable path, explanations that add up, and canonically equal texts."""
 
 from __future__ import annotations
 
 import copy
 import random
+import unicodedata
+from collections import Counter
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+import pellucid
 from fuzz.jobs import Failed
+from pellucid.index.terms import Analyser
 from pellucid.native.library import native
+from pellucid.unicode import canonicalize, graphemes, well_formed
 from tiny_models import WORDS
 
 BATCH = 100  # texts of a case
@@ -54,7 +60,57 @@ def check(rng: random.Random, model: Any) -> str:
         one, other = texts[number], texts[number + 1]
         _check_adds_up(model.explain(one), None, (one,))
         _check_adds_up(model.explain(one, other), float(scores[number]), (one, other))
+    _check_equal(texts, [equivalent(rng, one) for one in texts], model)
     return f"{BATCH} texts"
+
+
+def equivalent(rng: random.Random, text: str) -> str:
+    """Return a string that Unicode calls equivalent to `text`: some of its characters composed, some decomposed."""
+    clean = well_formed(text)
+    return "".join(unicodedata.normalize(rng.choice(("NFC", "NFD")), clean[a:b]) for a, b in graphemes(clean))
+
+
+def _check_equal(texts: list[str], others: list[str], model: Any) -> None:
+    """Check that equal texts have equal embeddings and explanations."""
+    rows = _dense(model.encode(texts + others))
+    gaps = np.abs(rows[: len(texts)] - rows[len(texts) :]).max(axis=1)
+    if gaps.max() > 0:
+        worst = int(gaps.argmax())
+        raise Failed("equal texts differ", f"{texts[worst]!r} and {others[worst]!r} by {gaps.max():.2g}")
+    for number in range(_EXPLAINED):
+        one, other = texts[number], others[number]
+        if _as_rows(model.explain(one, texts[-1])) != _as_rows(model.explain(other, texts[-1])):
+            raise Failed("equal texts differ", f"{one!r} and {other!r} are explained in two ways")
+
+
+def _as_rows(explanation: Any) -> Any:
+    return explanation.score, explanation.coverage, [(row.name, row.contribution) for row in explanation.rows]
+
+
+def check_search(rng: random.Random, model: Any, place: Path) -> str:
+    """Search two indexes of equal texts with equal queries; return what was done."""
+    texts = [one for one in (text(rng) for _ in range(BATCH)) if one.strip()]
+    versions = texts, [equivalent(rng, one) for one in texts]
+    language = rng.choice(("english", "german", "none"))
+    analyser = Analyser(language)
+    for one, other in zip(*versions):
+        if Counter(analyser.terms(one)) != Counter(analyser.terms(other)):
+            raise Failed("equal texts differ", f"{one!r} and {other!r} have other terms")
+    answers = []
+    for number, documents in enumerate(versions):
+        with pellucid.Index.create(place / f"index-{number}", {"m": model}, language=language) as index:
+            index.add(documents, ids=[str(n) for n in range(len(documents))])
+            answers.append([_answer(index, query) for query in documents[:_EXPLAINED]])
+    for query, first, second in zip(texts, *answers):
+        if first != second:
+            raise Failed("equal texts differ", f"{query!r} finds {first!r:.300} or {second!r:.300}")
+    return f"{len(texts)} documents"
+
+
+def _answer(index: pellucid.Index, query: str) -> Any:
+    hits = index.search(query, 5)
+    named = [tuple(map(canonicalize, words)) for words in (hits.unknown, hits.ignored)]
+    return named, [(hit.id, hit.score, hit.parts, _as_rows(hit.explain())) for hit in hits]
 
 
 def _dense(rows: Any) -> Any:
