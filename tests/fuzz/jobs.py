@@ -151,9 +151,10 @@ _QUICK = RefinementSettings(steps=12, batch_size=16, neighbours=4, evaluate_ever
 
 def prepare() -> None:
     """Let the shards of what the jobs keep be small."""
-    for module in (extraction, sys.modules[distill.__module__], candidatestore):
-        assert module._SHARD > 1000
-        module._SHARD = 32
+    distilling = sys.modules[distill.__module__]
+    for module, name in ((extraction, "_SHARD"), (distilling, "_SHARD"), (candidatestore, "_SHARD_TEXTS")):
+        assert getattr(module, name) > 1000
+        setattr(module, name, 32)
 
 
 def _corpora(subjects: Subjects, folder: Path) -> None:
