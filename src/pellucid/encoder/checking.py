@@ -24,7 +24,6 @@ from pellucid.encoder.reasons import Parts, Reasons
 from pellucid.encoder.vectors import unit_vectors
 from pellucid.errors import InputError, check_integer
 from pellucid.function_words import negations
-from pellucid.function_words import negations
 from pellucid.progress import Progress
 from pellucid.query import Floats
 from pellucid.removal import without
