@@ -235,9 +235,10 @@ def test_hits_show_their_title_once_and_open(page: Any, library: str) -> None:
     page.goto(library + "#search?q=the+reports+on+tea+and+rain")
     first = page.locator(".hit").first
     first.wait_for()
-    assert first.inner_text().count("Reports on") == 1
+    assert "Reports on" in first.locator("h3").inner_text()
+    assert "Reports on" not in first.locator(":scope > .marked").inner_text()
     marked = first.locator("h3 .word").all_inner_texts()
-    assert "tea" in marked or "rain" in marked
+    assert any("tea" in phrase or "rain" in phrase for phrase in marked)
     body = first.locator(":scope > .marked")
     short = body.bounding_box()["height"]
     first.get_by_role("button", name="more").click()
