@@ -1,6 +1,6 @@
 """One way to ask a model: a text with its vector, how much of it is known, and the terms of its cosine to any other.
 
-`Embedder.ask` gives a `Query`; `explain`, `rank` and the index use it. For every family a cosine is the sum of the
+`Embedder.analyze` gives a `Query`; `explain`, `rank` and the index use it. For every family a cosine is the sum of the
 products of two rows' coordinates; one that can explain more overrides `terms`.
 """
 
