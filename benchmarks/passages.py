@@ -5,7 +5,7 @@
 Questions with answers of MedQuAD, claims with abstracts of SciFact: passages of 60 to 170 words and four to eight
 sentences. Two truths are measured by encoding the passage without sentences: exact Shapley values, over all sets of
 sentences, and the fall of the score without each (leave-one-out). `SPREAD` of `pellucid.encoder.sentences` was chosen
-on MedQuAD; it does not change the order.
+on these passages; it does not change the order.
 """
 
 from __future__ import annotations

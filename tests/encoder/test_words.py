@@ -296,7 +296,7 @@ def test_what_cannot_be_fitted_is_refused() -> None:
     rng = np.random.default_rng(0)
     with pytest.raises(InputError, match="not deterministic"):
         pellucid.load(lambda texts: rng.normal(size=(len(texts), 8))).fit_reasons(sentences(300))
-    with pytest.raises(InputError, match="words, tokens, concepts"):
+    with pytest.raises(InputError, match="words, tokens, sentences, concepts"):
         model.with_reasons("letters")
 
 
