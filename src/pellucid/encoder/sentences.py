@@ -31,8 +31,8 @@ from pellucid.text import Span
 from pellucid.unicode import canonicalize
 
 SPREAD = 1.75
-"""How much further apart the parts are than the sentences' vectors: chosen for the sizes of Shapley values, on the MedQuAD
-answers and SciFact abstracts of `benchmarks/passages.py`; it does not change their order."""
+"""How much further apart the parts are than the sentences' vectors: chosen for the sizes of Shapley values, on the
+MedQuAD answers and SciFact abstracts of `benchmarks/passages.py`; it does not change their order."""
 
 
 class SentenceReasons(Reasons):
