@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
 from functools import cache, lru_cache
 from itertools import chain
 from unicodedata import category, combining, decomposition, is_normalized
@@ -297,15 +297,46 @@ def _word_form_of(piece: re.Match[str]) -> str:
 
 
 def _word_form(piece: str) -> _Piece | None:
-    """Return the word form of what stands between blanks, None if it is the same."""
-    spans = graphemes(piece)
-    forms = ["" if piece[start].isspace() else _fold(piece[start:end]) for start, end in spans]
-    for number, (_, end) in enumerate(spans):  # what divides words is at the end of a cluster, or is one
-        if piece[end - 1] in "\u200b\u200c" and _DIVIDES.match(_letter_before(piece, end) + piece[end - 1 : end + 1]):
-            forms[number] += " "
-    if "".join(forms) == piece:
-        return None
-    return _by_cluster([(s, s + len(_TRAILING.sub("", piece[s:e])) or e) for s, e in spans], forms)
+    """Return the word form of what stands between blanks, None if it is the same.
+
+    Where invisible characters go, what they kept apart may join, such as a letter and a mark: it is folded again.
+    """
+    forms, starts, ends = [], [], []
+    first = 0
+    for start, end in _divisions(piece):
+        form = _stable_form(piece[first:end])
+        forms += [form[0], " "] if end < len(piece) else [form[0]]
+        starts += [first + place for place in form[1]] + [start] * (end < len(piece))
+        ends += [first + place for place in form[2]] + [end] * (end < len(piece))
+        first = end
+    text = "".join(forms)
+    return None if text == piece else (text, tuple(starts), tuple(ends))
+
+
+def _divisions(piece: str) -> Iterator[tuple[int, int]]:
+    """Yield the spans of the clusters that divide words, and the last: their ends cut the piece."""
+    clusters = graphemes(piece) if "\u200b" in piece or "\u200c" in piece else ()
+    for start, end in clusters:  # what divides words is at the end of a cluster, or is one
+        divides = piece[end - 1] in "\u200b\u200c" and end < len(piece) and category(piece[end])[0] != "M"
+        if divides and _DIVIDES.match(_letter_before(piece, end) + piece[end - 1 : end + 1]):
+            yield start, end
+    yield len(piece), len(piece)
+
+
+def _stable_form(piece: str) -> _Piece:
+    """Return the word form of a piece that nothing divides, folded until it is its own form."""
+    before, (text, starts, ends) = piece, _fold_clusters(piece, blank="")
+    while text != before:
+        before, (text, first, last) = text, _fold_clusters(text, blank=" ")
+        starts, ends = tuple(starts[place] for place in first), tuple(ends[place - 1] for place in last)
+    return text, starts, ends
+
+
+def _fold_clusters(text: str, *, blank: str) -> _Piece:
+    """Return the word forms of the grapheme clusters of `text`, with `blank` for those that begin with one."""
+    spans = graphemes(text)
+    forms = [blank if text[start].isspace() else _fold(text[start:end]) for start, end in spans]
+    return _by_cluster([(s, s + len(_TRAILING.sub("", text[s:e])) or e) for s, e in spans], forms)
 
 
 _cached_word_form = lru_cache(maxsize=1 << 14)(_word_form)

@@ -142,9 +142,10 @@ def test_a_search_finds_the_same_words_and_marks_them(tmp_path, kind):
     for number, (held, asked) in enumerate([(text, plain), (plain, text), (decomposed(text), text)], 1):
         hit, found, hits = searched(tmp_path / str(number), held, asked)
         assert hit == expected and not hits.unknown
-        assert [value for _, value in found] == [value for _, value in rows]
+        values = [sorted(value for _, value in several) for several in (found, rows)]
+        assert values[0] == pytest.approx(values[1], abs=1e-6)
         if kind != "arabic forms":  # where one character is four words
-            assert [lowercase(name) for name, _ in found] == [lowercase(name) for name, _ in rows]
+            assert sorted(lowercase(name) for name, _ in found) == sorted(lowercase(name) for name, _ in rows)
 
 
 @pytest.mark.parametrize("kind", [*SAME_WORDS, *EQUIVALENT])
