@@ -86,7 +86,7 @@ def resolve_reference(folder: Path, name: str) -> str:
             if any(cached.rglob("*.safetensors")):  # else a part of it is, such as its config
                 return str(cached)
     raise ModelFolderError(
-        f"{folder} names the model {name!r:.200}, which {where}; a folder opens nothing elsewhere by itself. If "
+        f"{folder} names the model {name!r:.200}, which {where}; references outside the folder are disabled. If "
         f"you trust it: pellucid.load({str(folder)!r}, allow_outside=True), or pellucid --allow-outside on the command "
         "line. Or give it opened: encoder=, parts= or backbone= of from_pretrained"
     )

@@ -142,7 +142,7 @@ def test_a_long_text_loses_its_end_and_never_the_tokens_around_it():
     assert len(long.ids) == 20 and long.ids[-1] == tokenizer.eos_token_id and short.cut == 0
     assert long.cut == len(tokenizer("the car " * 20)["input_ids"]) - len(long.spans)
     assert long.ids[: long.first + 1] == short.ids[: short.first + 1]
-    with pytest.raises(InputError, match="no room is left for a text"):
+    with pytest.raises(InputError, match="the prompt fills it"):
         Reader(tokenizer, replace(settings, max_length=5)).read(["a"], instructed=True)
 
 

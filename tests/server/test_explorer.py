@@ -101,7 +101,7 @@ def rows(page: Any) -> list[str]:
 
 def unfold(page: Any) -> None:
     """Open the sliders of the search."""
-    page.locator("details", has_text="Weigh the score").evaluate("fold => { fold.open = true; }")
+    page.locator("details", has_text="Adjust weights").evaluate("fold => { fold.open = true; }")
 
 
 def test_two_texts_and_a_third(page: Any, url: str) -> None:
@@ -377,7 +377,7 @@ def test_a_region_of_a_map_says_what_sets_it_apart(page: Any, library: str) -> N
     shown = int(page.locator("#said").inner_text().split()[0])
     assert f"{shown} selected texts" in page.get_by_role("heading", name="selected texts apart").inner_text()
     assert 0 < shown < 30 and "of them" in page.locator("h2 + p").first.inner_text()
-    page.get_by_role("button", name="Forget the selection").click()
+    page.get_by_role("button", name="Clear selection").click()
     page.locator("#said", has_text="30 of 30").wait_for()
 
 

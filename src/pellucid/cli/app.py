@@ -136,7 +136,7 @@ def _pellucid(
         bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and exit.")
     ] = False,
 ) -> None:
-    """Text embeddings that a person can read and a laptop can afford."""
+    """Explainable text embeddings that run on a laptop."""
     if allow_outside:
         from pellucid.folder import allow_external
 
@@ -168,7 +168,7 @@ def encode(
     it is complete; an interrupted run leaves none.
 
     With a folder, embeddings and ids are written in shards of 65,536 texts by one or
-    several workers. An interrupted run goes on when the command is given again. Ids
+    several workers. Rerun the command to resume an interrupted run. Ids
     are the numbers of the rows unless --id-field names a column.
 
     Some models encode queries in another way than documents, such as with an

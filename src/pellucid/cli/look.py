@@ -41,7 +41,7 @@ _Pairs = Annotated[str, typer.Argument(help="A file with two texts a line and a 
 
 @commands.command()
 def dimensions(json: JsonOption = False, model: ModelOption = "static-en") -> None:
-    """List the dimensions of a model: number and name, with a tab between.
+    """List the dimensions of a model: number and name, tab-separated.
 
     A name that a spreadsheet would read as a formula gets an apostrophe before it.
 
@@ -64,7 +64,7 @@ def cards(
     texts: _Texts = "-",
     dimension: Annotated[list[str] | None, typer.Option(help="Its name or number; repeat for more.")] = None,
     top_k: Annotated[
-        int | None, typer.Option("--top-k", "-k", min=1, help="Only those that carry most. [default: all]")
+        int | None, typer.Option("--top-k", "-k", min=1, help="Top k by contribution. [default: all]")
     ] = None,
     json: JsonOption = False,
     html: HtmlOption = None,
@@ -72,7 +72,7 @@ def cards(
     model: ModelOption = "static-en",
     file_options: FileOptions = FILE_DEFAULTS,
 ) -> None:
-    """Show what dimensions do on a corpus: how often each fires, its strongest texts, its relatives.
+    """Show what dimensions do on a corpus: how often each fires, its strongest texts, correlated dimensions.
 
     Without --dimension all are shown. --plot needs one dimension.
 
@@ -220,7 +220,7 @@ def compare(
 @commands.command()
 @reads_texts
 def rank(
-    query: Annotated[str, typer.Argument(help="What is looked for.")],
+    query: Annotated[str, typer.Argument(help="Query text.")],
     texts: _Texts = "-",
     top_k: TopKOption = 10,
     json: JsonOption = False,

@@ -76,7 +76,7 @@ def overwriting_on_request(command: Callable[..., None]) -> Callable[..., None]:
     return run
 
 
-_Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace what is there.")]
+_Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace existing files.")]
 
 
 def _is_same(path: Path, name: str) -> bool:

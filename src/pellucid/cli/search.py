@@ -75,7 +75,7 @@ def build(
     language: Annotated[str, typer.Option(help="Of BM25's stemmer: english, german, ...; none.")] = "english",
     passage: Annotated[int, typer.Option(min=100, help="Cut longer texts into passages of so many characters.")] = 4000,
     overwrite: Annotated[
-        bool, typer.Option("--overwrite", help="Replace the index that is there, once the new one is complete.")
+        bool, typer.Option("--overwrite", help="Replace an existing index, once the new one is complete.")
     ] = False,
     file_options: FileOptions = FILE_DEFAULTS,
 ) -> None:
@@ -134,9 +134,9 @@ def add(
 def delete(
     folder: _Folder,
     ids: Annotated[list[str] | None, typer.Argument(help="Ids; without any, stdin, one a line.")] = None,
-    missing_ok: Annotated[bool, typer.Option("--missing-ok", help="Ignore ids that are not there.")] = False,
+    missing_ok: Annotated[bool, typer.Option("--missing-ok", help="Ignore missing ids.")] = False,
 ) -> None:
-    """Remove documents; none of them if an id is not there.
+    """Remove documents; deletes nothing if any id is missing.
 
     \b
     Examples:
@@ -188,7 +188,7 @@ def evaluate(
     qrels: Annotated[Path, typer.Option(help="Judgements: a .tsv with query-id, corpus-id and score.")],
     top_k: Annotated[int, typer.Option("--top-k", "-k", min=1, help="Hits that count for nDCG.")] = 10,
     recall: Annotated[int, typer.Option(min=1, help="Hits that count for recall and MRR.")] = 100,
-    missed: Annotated[int, typer.Option(min=0, help="Queries without a right hit to explain.")] = 20,
+    missed: Annotated[int, typer.Option(min=0, help="Failed queries to explain.")] = 20,
     tune: Annotated[bool, typer.Option("--tune", help="Choose weights, in five folds of the queries.")] = False,
     json: JsonOption = False,
     html: HtmlOption = None,
@@ -240,10 +240,11 @@ def search(
     ] = None,
     top_k: TopKOption = 10,
     where: Annotated[
-        list[str] | None, typer.Option(help="A condition, as year>=1990 or lang=en; repeat for more. See below.")
+        list[str] | None, typer.Option(help="Filter, e.g. year>=1990 or lang=en; repeat for more. See below.")
     ] = None,
     weight: Annotated[
-        list[str] | None, typer.Option(help="A part of the score and its weight, as bm25=1; others get 0.")
+        list[str] | None,
+        typer.Option(help="A component of the score and its weight, e.g. bm25=1; components not listed get 0."),
     ] = None,
     min_score: Annotated[float | None, typer.Option(help="Leave out hits with a lower score.")] = None,
     reasons: Annotated[int, typer.Option(min=0, help="Reasons to show for each hit.")] = 3,
@@ -405,7 +406,7 @@ def _conditions(options: list[str]) -> dict[str, Any] | None:
         if operator == "ne":
             field_conditions.setdefault("nin", []).append(bound)
         elif operator in field_conditions:
-            raise typer.BadParameter(f"{text!r} is the second of its kind, and all must hold", param_hint="--where")
+            raise typer.BadParameter(f"{text!r} is given twice; conditions are ANDed", param_hint="--where")
         else:
             field_conditions[operator] = bound
     return conditions or None

@@ -27,7 +27,7 @@ def serve(
     port: Annotated[int, typer.Option(min=0, max=65535, help="The port to listen on.")] = 8080,
     save_to: Annotated[Path | None, typer.Option(help="A folder where the explorer may save edited models.")] = None,
     workers: Annotated[int, typer.Option(min=1, help="Processes; they share the tables of the models.")] = 1,
-    timeout: Annotated[float, typer.Option(min=1, help="Seconds until a request is given up.")] = 60,
+    timeout: Annotated[float, typer.Option(min=1, help="Request timeout (s).")] = 60,
 ) -> None:
     """Serve models, and an index, over HTTP, with a page to explore them.
 
@@ -61,7 +61,7 @@ def serve(
         token=os.environ.get("PELLUCID_TOKEN") or None,
         timeout=timeout,
     )
-    summary = f"serves {', '.join(settings.models)}; Ctrl-C ends it"
+    summary = f"serves {', '.join(settings.models)}; press Ctrl-C to stop"
     run(settings, host=host, port=port, workers=workers, started=lambda url: say(f"{url} {summary}", err=True))
 
 
@@ -95,7 +95,7 @@ def explore(view: str, state: dict[str, str], model: str = "static-en", index: P
 
     def show(url: str) -> None:
         page = f"{url}#{view}?{urlencode(state)}"
-        say(f"{page}\nCtrl-C ends it", err=True)
+        say(f"{page}\nPress Ctrl-C to stop", err=True)
         webbrowser.open(page)
 
     run(ServerSettings((model,), None if index is None else str(index)), port=0, started=show)

@@ -93,7 +93,7 @@ class Model:
         if isinstance(self.encoder, EncoderEmbedder):
             return self.encoder._units(rows)
         if not np.isfinite(rows.data if hasattr(rows, "tocsr") else rows).all():
-            raise InputError(f"the model {self.name!r} gave NaN or infinity; nothing of this batch was stored")
+            raise InputError(f"the model {self.name!r} gave NaN or infinity; the batch was rejected")
         has_length_1 = isinstance(self.encoder, (StaticEmbedder, EnsembleEmbedder))
         return rows if has_length_1 else l2_normalize(rows)
 
@@ -240,7 +240,7 @@ def _place(folder: Path, model: Mapping[str, Any], what: str) -> Path | str:
         return resolve_reference(folder, source)
     except ModelFolderError as error:
         raise IndexFolderError(
-            f"the index {folder} names the model {source!r:.200}; a folder opens nothing elsewhere by itself. If you "
+            f"the index {folder} names the model {source!r:.200}; references outside the folder are disabled. If you "
             "trust it: Index.open(path, allow_outside=True), or pellucid --allow-outside on the command line. Or give "
             f"the model: Index.open(path, models={{{name!r}: ...}})"
         ) from error

@@ -247,7 +247,7 @@ def _free_port(host: str, port: int) -> int:
     except OSError as error:
         where = f"{host} at port {port}"
         raise InputError(
-            f"cannot listen on {where}: {error.strerror}; end what does, or give another --port"
+            f"cannot listen on {where}: {error.strerror}; stop that process, or give another --port"
         ) from error
 
 

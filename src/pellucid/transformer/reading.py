@@ -221,7 +221,7 @@ class Reader:
         if room < 1:
             raise InputError(
                 f"the template, the instruction and the special tokens take {n_affix_tokens} tokens, and "
-                f"max_length is {self.max_length}; no room is left for a text"
+                f"max_length is {self.max_length}; the prompt fills it"
             )
         fitting_ids = tokenised.text_ids[:room]
         ahead = [*start, *tokenised.copy[:room], *tokenised.between]

@@ -195,7 +195,7 @@ function drawn(/** @type {any} */ found, /** @type {string} */ model) {
   /** Ask what sets the selected texts apart from all others of the map. */
   async function contrast() {
     const members = found.points.flatMap((/** @type {any} */ point, /** @type {number} */ number) => (selected?.has(point) ? [number] : []));
-    const forget = el("button", { type: "button", click: () => { selected = null; apart.replaceChildren(); show(); } }, "Forget the selection");
+    const forget = el("button", { type: "button", click: () => { selected = null; apart.replaceChildren(); show(); } }, "Clear selection");
     const title = el("h2", {}, `What sets ${members.length} selected texts apart`);
     if (members.length < LEAST_SELECTED || members.length > found.points.length - LEAST_SELECTED) {
       apart.replaceChildren(title, el("p", { class: "empty" }, `Select at least ${LEAST_SELECTED} texts, and leave as many.`), forget);
@@ -283,8 +283,8 @@ function drawn(/** @type {any} */ found, /** @type {string} */ model) {
   return [el("div", { class: "stage" }, canvas, tip),
     el("div", { class: "tools" }, el("button", { type: "button", "aria-label": "Zoom in", click: () => zoom(1.5) }, "+"), el("button", { type: "button", "aria-label": "Zoom out", click: () => zoom(1 / 1.5) }, "−"),
       el("button", { type: "button", click: whole }, "Whole map"), region, el("label", { hidden: !fields.length }, "Colours ", by)),
-    el("p", { class: "note" }, "Point at a dot to read its text; turn the wheel to zoom, drag to move. A selected region says what sets it apart."),
-    apart, el("h2", {}, "What the colours are"), legend, el("label", {}, el("span", {}, "Show texts that hold"), find), list, atlas];
+    el("p", { class: "note" }, "Point at a dot to read its text; scroll to zoom, drag to move. A selected region says what sets it apart."),
+    apart, el("h2", {}, "Legend"), legend, el("label", {}, el("span", {}, "Show texts that hold"), find), list, atlas];
 }
 
 /** Return the median of a coordinate. */

@@ -169,9 +169,9 @@ export async function search(main, page) {
   }
   drawParts();
   const filtering = el("details", { open: Boolean(page.state.m) }, el("summary", {}, "Filters"), filters);
-  const weighing = el("details", { open: Boolean(page.state.w || page.state.f) }, el("summary", {}, "Weigh the score"),
+  const weighing = el("details", { open: Boolean(page.state.w || page.state.f) }, el("summary", {}, "Adjust weights"),
     el("h2", {}, "Parts"), parts, el("h2", {}, "Words and dimensions"), handles, reset);
-  const keeper = keeping({ summary: "Keep these weights, or use them in Python", code, saves: page.server.saves, button: "Save as settings of the index", save });
+  const keeper = keeping({ summary: "Save these weights, or use them in Python", code, saves: page.server.saves, button: "Save as settings of the index", save });
   keeper.append(elsewhere);
   main.append(
     el("form", { class: "line", role: "search", submit: (event) => { event.preventDefault(); run(0); } }, box, el("button", {}, "Search")),
