@@ -69,7 +69,9 @@ def _arguments(example: str) -> tuple[list[str], str]:
 
 def _is_run(words: list[str]) -> bool:
     needs = set(words[:2]).intersection((*_UNTIL_STOPPED, *_NEED_TRAINING))
-    return not (needs - {"add"} or words[:2] == ["vocabulary", "add"]) and not any("/all-" in word for word in words)
+    return not (needs - {"add"} or words[:2] == ["vocabulary", "add"]) and not any(
+        "/all-" in word or word == "my-encoder" for word in words
+    )
 
 
 def facts(number: int) -> dict[str, Any]:

@@ -120,7 +120,7 @@ def test_the_commands_in_the_readme_run_as_they_stand(tmp_path, monkeypatch):
     for command in commands:
         said = CliRunner().invoke(app, shlex.split(command, comments=True)[1:], catch_exceptions=False)
         assert said.exit_code == 0, said.stderr
-    assert "login × password" in said.stdout
+    assert "login → password" in said.stdout
 
 
 def _words(line):

@@ -398,11 +398,12 @@ def words_for(encoder: Embedder, *, show_progress_bar: bool = True) -> WordReaso
 
     They are kept in `~/.cache/pellucid/reasons`, below `$XDG_CACHE_HOME` where set.
     """
-    stored = stored_words(encoder)
+    identity = fingerprint(encoder)
+    stored = stored_words(encoder, identity)
     if stored is not None:
         return stored
     found = fit_words(encoder, show_progress_bar=show_progress_bar)
-    place = _kept() / hashlib.sha256(json.dumps(fingerprint(encoder)).encode()).hexdigest()[:16]
+    place = _kept() / hashlib.sha256(json.dumps(identity).encode()).hexdigest()[:16]
     shutil.rmtree(place, ignore_errors=True)  # what is not whole
     try:
         found.save_pretrained(place)
@@ -411,15 +412,15 @@ def words_for(encoder: Embedder, *, show_progress_bar: bool = True) -> WordReaso
     return found
 
 
-def stored_words(encoder: Embedder) -> WordReasons | None:
-    """Return word reasons of an encoder that come with us or were kept from before; None where there are none."""
-    known, kept = fingerprint(encoder), _kept()
+def stored_words(encoder: Embedder, identity: Mapping[str, Any] | None = None) -> WordReasons | None:
+    """Return the bundled or cached word reasons of an encoder, None without; `identity` is its fingerprint if known."""
+    identity, kept = identity or fingerprint(encoder), _kept()
     for folder in (_BUNDLED / "minilm", *sorted(kept.glob("*"))):
         try:
             facts = read_config(folder)
         except ModelFolderError:  # of a newer version, or being written
             continue
-        if not same_model(known, facts.get("encoder")):
+        if not same_model(identity, facts.get("encoder")):
             continue
         try:
             ready = WordReasons._read(folder, check_family(folder, "reasons"), encoder)
