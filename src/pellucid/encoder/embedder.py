@@ -215,7 +215,7 @@ class EncoderEmbedder(Embedder):
         """Check how far the estimated reasons can be trusted on your texts: against measured ones, and by controls.
 
         It encodes about 70 texts for a sentence of 12 words, at most 139 for a long text: some thousand for 100 pairs,
-        which takes about a minute with all-MiniLM-L6-v2 on two cores.
+        which takes about three minutes with all-MiniLM-L6-v2 on a core.
 
         Args:
             texts_or_pairs: pairs of texts that are to be explained, such as queries and passages; or a file or an
