@@ -215,7 +215,7 @@ def test_a_long_text_is_cut_both_times(causal):
     assert before.count(again) == 1 and before.endswith("Document again:") and reading.ids[-1] == 0
     with pytest.warns(UserWarning, match=rf"1 of 1 texts are longer than the 60 .*{reading.cut} tokens"):
         model.encode_document([text])
-    with pytest.raises(InputError, match="no room is left"):
+    with pytest.raises(InputError, match="the prompt fills it"):
         echo(causal, settings=replace(ECHO_SETTINGS, max_length=10)).encode(["car"])
 
 

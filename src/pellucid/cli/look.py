@@ -41,7 +41,7 @@ _Pairs = Annotated[str, typer.Argument(help="A file with two texts a line and a 
 
 @commands.command()
 def dimensions(json: JsonOption = False, model: ModelOption = "static-en") -> None:
-    """List the dimensions of a model: number and name, tab-separated.
+    """List the dimensions of a model: number and name, separated by a tab.
 
     A name that a spreadsheet would read as a formula gets an apostrophe before it.
 
