@@ -67,7 +67,7 @@ def running(models: dict[str, Embedder], patience: int = 30, **settings: Any) ->
 
 def ask(url: str, path: str, body: Any = None, headers: dict[str, str] | None = None) -> tuple[int, Any]:
     """Send JSON (or bytes as they are); return the status and what came back."""
-    connection = http.client.HTTPConnection(url.removeprefix("http://"), timeout=30)
+    connection = http.client.HTTPConnection(url.removeprefix("http://"), timeout=300)
     data = body if isinstance(body, bytes) else None if body is None else json.dumps(body).encode()
     head = {"content-type": "application/json"} | (headers or {})
     connection.request("GET" if body is None else "POST", path, data, head)

@@ -326,7 +326,7 @@ def _divisions(piece: str) -> Iterator[tuple[int, int]]:
 def _stable_form(piece: str) -> _Piece:
     """Return the word form of a piece that nothing divides, folded until it is its own form."""
     before, (text, starts, ends) = piece, _fold_clusters(piece, blank="")
-    while text != before:
+    while text != before and (_DIFFERENT.search(text) or not is_normalized("NFC", text)):  # else it does not change
         before, (text, first, last) = text, _fold_clusters(text, blank=" ")
         starts, ends = tuple(starts[place] for place in first), tuple(ends[place - 1] for place in last)
     return text, starts, ends
