@@ -97,6 +97,10 @@ def test_stored_vectors_of_sentences_take_no_pass() -> None:
     assert not calls
     expected = {row.key: row.contribution for row in model.explain(QUERY, PASSAGE).rows}
     assert {row.key: row.contribution for row in why.rows} == pytest.approx(expected, abs=2e-3)
+    asked = f"{QUERY}. Tell me now. {QUERY}"  # a question of several sentences is one part
+    again = other.explain_vectors(asked, vectors[0], PASSAGE, vectors[1], sentence_vectors=stored.astype(np.float16))
+    assert sorted(row.contribution for row in again.rows) == pytest.approx(sorted(row.contribution for row in why.rows))
+    assert not calls
     with pytest.raises(InputError, match=r"has 6 sentences, and 2 vectors"):
         other.explain_vectors(QUERY, vectors[0], PASSAGE, vectors[1], sentence_vectors=stored[:2])
     with pytest.raises(InputError, match="with_reasons"):

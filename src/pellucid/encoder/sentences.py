@@ -27,6 +27,7 @@ from pellucid.grouping import phrase_text
 from pellucid.query import Floats, Terms
 from pellucid.rows import SENTENCE, Row
 from pellucid.sentences import sentence_spans
+from pellucid.static.words import spans_by
 from pellucid.text import Span
 from pellucid.unicode import canonicalize
 
@@ -66,7 +67,10 @@ class SentenceReasons(Reasons):
         Keep them beside the text's own vector, as float16 if you like, and give them to `explain_vectors`: then
         explaining takes no pass.
         """
-        return unit_vectors(self.encoder, [text[slice(*span)] for span in self._spans(text, role)], role=role)
+        return self._encode(text, role, self._spans(text, role))
+
+    def _encode(self, text: str, role: Role, spans: list[Span]) -> Vectors:
+        return unit_vectors(self.encoder, [text[slice(*span)] for span in spans], role=role)
 
     def _spans(self, text: str, role: Role) -> list[Span]:
         """Return where the sentences stand that the encoder reads, the last one up to where it stops."""
@@ -75,18 +79,21 @@ class SentenceReasons(Reasons):
 
     def parts(self, text: str, role: Role, vector: Floats) -> Parts:
         """Return a part for each sentence that the encoder reads."""
-        has_several = len(self._spans(text, role)) > 1
-        return self.parts_from(text, role, vector, self.sentence_vectors(text, role) if has_several else None)
+        spans = self._spans(text, role)
+        return self._parts_of(text, spans, vector, self._encode(text, role, spans) if len(spans) > 1 else None)
 
     def parts_from(self, text: str, role: Role, vector: Floats, sentence_vectors: Any = None) -> Parts:
-        """Return a part for each sentence, given their vectors; None where the text has one sentence.
+        """Return a part for each sentence, given their vectors; without them the text is one part.
 
         Raises:
             InputError: there are not as many vectors as sentences, or one is not finite.
         """
-        spans, centred = self._spans(text, role) or [(0, 0)], vector - self.common
+        return self._parts_of(text, self._spans(text, role), vector, sentence_vectors)
+
+    def _parts_of(self, text: str, spans: list[Span], vector: Floats, sentence_vectors: Any) -> Parts:
+        spans, centred = spans or [(0, 0)], vector - self.common
         if sentence_vectors is None:
-            parts = centred[None]
+            spans, parts = [(spans[0][0], spans[-1][1])], centred[None]
         else:
             texts = [text[slice(*span)] for span in spans]
             if len(sentence_vectors) != len(texts):
@@ -96,17 +103,19 @@ class SentenceReasons(Reasons):
                 )
             rows = checked_vectors(sentence_vectors, texts, "sentence_vectors", len(centred))
             parts = _parts(at_length_1(rows).astype(np.float64) - self.common, centred)
-        places: dict[str, list[int]] = {}  # a sentence that is repeated is one part
-        for number, span in enumerate(spans):
-            places.setdefault(" ".join(canonicalize(text[slice(*span)]).split()), []).append(number)
-        keys, numbers = list(places), list(places.values())
+        names = [" ".join(canonicalize(text[slice(*span)]).split()) for span in spans]
+        sentences = spans_by(zip(names, spans))  # a sentence that is repeated is one part
+        keys = list(sentences)
 
         def row(part: int) -> Row:
-            own: tuple[Span, ...] = tuple(spans[number] for number in numbers[part] if spans[number][1])
-            name = canonicalize(phrase_text(text, own[0] if own else (0, 0)))
-            return Row(name, (name,), 0.0, 0.0, own, key=(keys[part],), kind=SENTENCE)
+            char_spans = tuple(span for span in sentences[keys[part]] if span[1])
+            name = canonicalize(phrase_text(text, char_spans[0] if char_spans else (0, 0)))
+            return Row(name, (name,), 0.0, 0.0, char_spans, key=(keys[part],), kind=SENTENCE)
 
-        return Parts(np.stack([parts[own].sum(axis=0) for own in numbers]), row, whole=centred)
+        vectors = np.zeros((len(keys), len(centred)))
+        row_of = {key: number for number, key in enumerate(keys)}
+        np.add.at(vectors, [row_of[name] for name in names], parts)
+        return Parts(vectors, row, whole=centred)
 
     def products(self, first: Parts, second: Parts) -> Terms:
         """Return what each sentence of text 2 adds, or of text 1 where text 2 has only one."""
