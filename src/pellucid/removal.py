@@ -32,6 +32,7 @@ from pellucid.phrases import cut_into_phrases, words_of_text
 from pellucid.query import Floats, Integers, Terms
 from pellucid.rows import EMBEDDING, WORD, Measurement, Row
 from pellucid.sentences import sentence_spans
+from pellucid.static.words import spans_by
 from pellucid.text import Span
 from pellucid.unicode import canonicalize, lowercase
 from pellucid.views.parts import (
@@ -192,19 +193,16 @@ class Variants:
 
     def rows(self) -> tuple[list[Row], Floats]:
         """Return a row for each distinct player, and which players it holds [rows, players]."""
-        spans: dict[str, list[Span]] = {}
-        number: list[int] = []
-        for span in self.spans:
-            key = lowercase(" ".join(canonicalize(self.text[slice(*span)]).split()))
-            spans.setdefault(key, []).append(span)
-            number.append(list(spans).index(key))
-        names = (canonicalize(phrase_text(self.text, own[0])) for own in spans.values())
+        keys = [lowercase(" ".join(canonicalize(self.text[slice(*span)]).split())) for span in self.spans]
+        spans_of = spans_by(zip(keys, self.spans))
+        names = (canonicalize(phrase_text(self.text, spans[0])) for spans in spans_of.values())
         rows = [
-            Row(name, (name,), 0.0, 0.0, tuple(own), key=(key,), kind=WORD)
-            for name, (key, own) in zip(names, spans.items())
+            Row(name, (name,), 0.0, 0.0, spans, key=(key,), kind=WORD)
+            for name, (key, spans) in zip(names, spans_of.items())
         ]
-        holds = np.zeros((len(rows), len(number)))
-        holds[number, np.arange(len(number))] = 1.0
+        row_of = {key: number for number, key in enumerate(spans_of)}
+        holds = np.zeros((len(rows), len(keys)))
+        holds[[row_of[key] for key in keys], np.arange(len(keys))] = 1.0
         return rows, holds
 
 

@@ -20,7 +20,7 @@ from pellucid.analysis.deletion import Interval, confidence_interval
 from pellucid.corpus import Corpus, read_texts
 from pellucid.embeddings import Role, check_texts
 from pellucid.encoder.measured import MeasuredReasons
-from pellucid.encoder.reasons import Parts, Reasons
+from pellucid.encoder.reasons import EncoderQuery, Parts, Reasons
 from pellucid.encoder.vectors import unit_vectors
 from pellucid.errors import InputError, check_integer
 from pellucid.function_words import negations
@@ -202,9 +202,7 @@ class _Test:
         return unit_vectors(self._model, texts, role=role).astype(np.float64)
 
     def _parts_of(self, text: str, role: Role, vector: Floats) -> Parts:
-        if self._reasons.reads_all:
-            return self._reasons.parts(text, role, vector)
-        return self._reasons.parts(self._model.tokenized([text], role)[0].visible, role, vector)
+        return EncoderQuery(self._model, text, role, vector).parts
 
     def agreements(self, show_progress_bar: bool) -> list[float]:
         """Return the rank correlation of each pair that has an order of words."""

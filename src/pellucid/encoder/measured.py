@@ -18,7 +18,7 @@ from pellucid.base import Embedder
 from pellucid.embeddings import Role
 from pellucid.encoder.reasons import EncoderQuery, Parts, Reasons
 from pellucid.encoder.tokenized import TokenizedText, text_units
-from pellucid.encoder.vectors import at_length_1, checked_vectors
+from pellucid.encoder.vectors import at_length_1, check_vector_of_text, checked_vectors
 from pellucid.encoder.words import mean_vector
 from pellucid.errors import InputError
 from pellucid.query import Floats, Terms
@@ -28,9 +28,6 @@ from pellucid.text import Span
 
 NO_WORDS = "(no words)"
 """The part of a text that has none."""
-_MIN_SAME_COSINE = (
-    1 - 1e-3
-)  # of a stored vector and what the encoder gives; rounding to half precision and int8 is less
 
 
 def words_to_leave_out(read: TokenizedText) -> list[Span]:
@@ -142,12 +139,7 @@ class MeasuredReasons(Reasons):
         of_sets = np.concatenate([self.common[None], at_length_1(rows).astype(np.float64)])
         of_sets[~of_sets.any(axis=1)] = self.common  # of a text that the encoder knows nothing of
         if vector is not None and vector.any():
-            if float(vector @ of_sets[1]) < _MIN_SAME_COSINE:
-                raise InputError(
-                    f"the vector of {text!r:.60}{'' if role is None else f' as a {role}'} has a cosine of "
-                    f"{float(vector @ of_sets[1]):.3f} to what the encoder gives now: it is of another model, prompt "
-                    "or role. Encode the text again, or explain it in the role in which it was encoded"
-                )
+            check_vector_of_text(float(vector @ of_sets[1]), text, role)
             of_sets[1] = vector
         if not own.players:
             row = Row(NO_WORDS, (NO_WORDS,), 0.0, 0.0, key=(NO_WORDS,), kind=WORD)

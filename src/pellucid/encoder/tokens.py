@@ -21,7 +21,7 @@ from pellucid.base import Embedder
 from pellucid.embeddings import Role
 from pellucid.encoder.reasons import Parts, Reasons
 from pellucid.encoder.tokenized import prompt_of, text_units
-from pellucid.encoder.vectors import unit_vectors
+from pellucid.encoder.vectors import check_vector_of_text, unit_vectors
 from pellucid.encoder.words import mean_vector
 from pellucid.errors import InputError
 from pellucid.fingerprint import PROBES
@@ -38,7 +38,6 @@ SPECIAL, PUNCTUATION, UNKNOWN = "(special tokens)", "(punctuation)", "(unknown w
 _NO_WORDS = {SPECIAL, PUNCTUATION, UNKNOWN}
 _POOLED = {"mean", "mean_sqrt_len_tokens", "weightedmean"}
 _APART = 1e-5  # of the cosine of an encoder's vector and the mean of its states from 1, over which it is no mean
-_STRANGE = 1e-3  # the same of a stored vector; rounding of half precision and of int8 stays below
 _EQUAL = (
     0.8  # of the parts along the text's own vector that words share equally; chosen by deletion, on news and forums
 )
@@ -100,13 +99,7 @@ class TokenReasons(Reasons):
         """
         tokens, spans, is_unknown = states_of(self.model, text, role)
         tokens /= (len(tokens) * np.linalg.norm(tokens.mean(axis=0))) or 1.0
-        cosine = _cosine(tokens.sum(axis=0), vector)
-        if cosine < 1 - _STRANGE:
-            raise InputError(
-                f"the vector of {text!r:.60}{'' if role is None else f' as a {role}'} has a cosine of {cosine:.3f} to "
-                "what the encoder gives: it is of another model, prompt or role. Encode the text again, or explain it "
-                "in the role in which it was encoded"
-            )
+        check_vector_of_text(_cosine(tokens.sum(axis=0), vector), text, role)
         tokens += (vector - self.common - tokens.sum(axis=0)) / len(
             tokens
         )  # less `common`, and rounding, in equal shares

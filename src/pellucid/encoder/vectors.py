@@ -10,6 +10,9 @@ from pellucid.base import Embedder, Vectors
 from pellucid.embeddings import Role
 from pellucid.errors import InputError
 
+MIN_SAME_COSINE = 1 - 1e-3
+"""Of a stored vector and what the encoder gives for its text; rounding to half precision and int8 stays above."""
+
 
 def unit_vectors(
     model: Embedder,
@@ -52,6 +55,16 @@ def checked_vectors(vectors: Any, texts: list[str], name: str, dimension: int | 
             f"the first is {texts[int(broken.argmax())]!r:.60}"
         )
     return rows
+
+
+def check_vector_of_text(cosine: float, text: str, role: Role) -> None:
+    """Check that a stored vector is what the encoder gives for a text, given their cosine."""
+    if cosine < MIN_SAME_COSINE:
+        raise InputError(
+            f"the vector of {text!r:.60}{'' if role is None else f' as a {role}'} has a cosine of {cosine:.3f} to "
+            "what the encoder gives: it is of another model, prompt or role. Encode the text again, or explain it "
+            "in the role in which it was encoded"
+        )
 
 
 def at_length_1(rows: Vectors) -> Vectors:
