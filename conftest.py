@@ -14,11 +14,11 @@ import numpy as np
 import pytest
 from hypothesis import settings
 
-from pellucid import folder as model_folder
-from pellucid.encoder import words
+from pellucid.dense import words
 from pellucid.native.library import native
+from pellucid.persistence import folder as model_folder
 from pellucid.static.embedder import StaticEmbedder
-from pellucid.text import Vocabulary
+from pellucid.text.words import Vocabulary
 
 # Without deadlines: a busy machine is no failure. `make full` asks every property with the second profile.
 settings.register_profile("quick", deadline=None, max_examples=10)

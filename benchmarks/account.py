@@ -6,7 +6,7 @@
 The score of two texts less what all texts share is divided into terms of words and context. Three questions are asked:
 how much of it words carry; whether words are credited only for what they do (controls: words of other texts, invented
 letters, random words, shuffled sentences, swapped roles, negations); and whether the words that matter are those whose
-removal lowers the score (leave-one-out). The constants of `pellucid.encoder.words` were chosen on STS12 to 14.
+removal lowers the score (leave-one-out). The constants of `pellucid.dense.words` were chosen on STS12 to 14.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ from benchmarks.faithfulness_ways import Pair, Subject, leave_one_out
 from papers.evidence import Interval, bootstrap, interval_of
 from papers.options import make_parser
 from papers.pages import markdown_table, measured, print_block, processor
-from pellucid.rows import CONTEXT, SHARED, WORD_PAIR
-from pellucid.text import ENGLISH_STOP_WORDS
+from pellucid.explain.rows import CONTEXT, SHARED, WORD_PAIR
+from pellucid.text.words import ENGLISH_STOP_WORDS
 
 BLOCK = "benchmarks/account.py"
 CONTROLS = Path(__file__).with_name("controls.tsv")

@@ -40,7 +40,7 @@ import pyarrow.parquet as pq
 import pellucid
 from benchmarks.static_speed import machine, piece_tokenizer, word_tokenizer
 from papers.options import make_parser
-from pellucid.text import split_words
+from pellucid.text.words import split_words
 
 _RUNS = ("pellucid, 1 worker", "pellucid, 2 workers", "model2vec, 1 thread", "model2vec, whole words, 1 thread")
 

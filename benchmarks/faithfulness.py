@@ -66,11 +66,11 @@ from papers.options import make_parser
 from papers.pages import markdown_table, measured, print_block, processor
 from papers.retrieval_sets import read_collection
 from papers.vector_cache import CachedEncoder
-from pellucid.encoder import words as word_reasons
-from pellucid.encoder.words import open_texts
+from pellucid.dense import words as word_reasons
+from pellucid.dense.words import open_texts
 from pellucid.evaluation.tasks import find_tasks, read_table
-from pellucid.rows import WORD_PAIR
-from pellucid.text import split_words
+from pellucid.explain.rows import WORD_PAIR
+from pellucid.text.words import split_words
 
 BLOCK = "benchmarks/faithfulness.py"
 PAGE = Path(__file__).parents[1] / "docs" / "results-reasons.md"
@@ -439,7 +439,7 @@ TRIALS: dict[str, dict[str, float]] = {
     "parts along the text's vector as they come": {"_IMPORTANCE_EVEN": 0.0},
     "these all equal": {"_IMPORTANCE_EVEN": 1.0},
 }
-"""What is changed of the constants of `pellucid.encoder.words`."""
+"""What is changed of the constants of `pellucid.dense.words`."""
 
 
 def pairs_to_try(data: Path) -> list[Pair]:

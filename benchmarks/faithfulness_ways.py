@@ -17,8 +17,8 @@ from unittest.mock import patch
 import numpy as np
 import numpy.typing as npt
 
-from pellucid.rows import CONTEXT, SHARED
-from pellucid.text import Span, split_words
+from pellucid.explain.rows import CONTEXT, SHARED
+from pellucid.text.words import Span, split_words
 
 Rows = npt.NDArray[np.float64]
 

@@ -4,7 +4,7 @@
 
 Questions with answers of MedQuAD, claims with abstracts of SciFact: passages of 60 to 170 words and four to eight
 sentences. Two truths are measured by encoding the passage without sentences: exact Shapley values, over all sets of
-sentences, and the fall of the score without each (leave-one-out). `SPREAD` of `pellucid.encoder.sentences` was chosen
+sentences, and the fall of the score without each (leave-one-out). `SPREAD` of `pellucid.dense.sentences` was chosen
 on these passages; it does not change the order.
 """
 
@@ -32,14 +32,14 @@ from papers.evidence import bootstrap, interval_of
 from papers.options import make_parser
 from papers.pages import markdown_table, measured, print_block, processor
 from papers.retrieval_sets import read_collection
-from pellucid.base import Embedder
-from pellucid.encoder import EncoderEmbedder
-from pellucid.encoder.words import stored_words
+from pellucid.core.embedder import Embedder
+from pellucid.core.removal import coalitions
+from pellucid.dense import EncoderEmbedder
+from pellucid.dense.words import stored_words
 from pellucid.evaluation.tasks import find_tasks, read_records
-from pellucid.removal import coalitions
-from pellucid.rows import SENTENCE
-from pellucid.sentences import sentence_spans
-from pellucid.text import Span
+from pellucid.explain.rows import SENTENCE
+from pellucid.text.sentences import sentence_spans
+from pellucid.text.words import Span
 
 BLOCK = "benchmarks/passages.py"
 N_TIMED = 10  # passages

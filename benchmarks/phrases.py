@@ -3,11 +3,11 @@
     python -m benchmarks.phrases --data ../shared/data
 
 The first table is SemEval-2016 task 2 (interpretable STS): people cut two sentences into chunks and matched these. Each
-pair of a word and a word of matched chunks counts; F1 is over all pairs of a set. The constants of `pellucid.phrases`
-were chosen on answers-students, and so were layer and method of simalign. With an encoder, peers stand in the table:
-simalign on the encoder's states, and the matrices of retrivex and xplainsim, computed as in `faithfulness_ways.py`:
-pairs that are each other's best, and FlowAlign by xplainsim's own function. The second table says how much of what
-words add is in the phrase lines of `groups()`.
+pair of a word and a word of matched chunks counts; F1 is over all pairs of a set. The constants of
+`pellucid.explain.phrases` were chosen on answers-students, and so were layer and method of simalign. With an encoder,
+peers stand in the table: simalign on the encoder's states, and the matrices of retrivex and xplainsim, computed as in
+`faithfulness_ways.py`: pairs that are each other's best, and FlowAlign by xplainsim's own function. The second table
+says how much of what words add is in the phrase lines of `groups()`.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ import pellucid
 from benchmarks.faithfulness import MINILM, sentence_transformer
 from benchmarks.faithfulness_ways import RETRIVEX, RETRIVEX_LAST, XPLAINSIM, Jacobians, Rows, Subject
 from papers.retrieval_sets import read_collection
-from pellucid.base import Embedder
+from pellucid.core.embedder import Embedder
 from pellucid.evaluation.tasks import find_tasks
-from pellucid.explanation import Explanation
-from pellucid.grouping import COMMON
-from pellucid.rows import CONTEXT, REMAINDER, WORD_PAIR
-from pellucid.text import Span
+from pellucid.explain.explanation import Explanation
+from pellucid.explain.groups import COMMON
+from pellucid.explain.rows import CONTEXT, REMAINDER, WORD_PAIR
+from pellucid.text.words import Span
 
 SETS = ("answers-students", "images")
 Pairs = set[tuple[int, int]]

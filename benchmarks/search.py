@@ -47,10 +47,10 @@ from benchmarks import search_peers as peers
 from papers.options import make_parser
 from papers.retrieval_sets import Collection, read_collection
 from papers.vector_cache import CachedEncoder, CachedSparseEncoder, Vectors
-from pellucid.corpus import read_texts
 from pellucid.engines import Edge
 from pellucid.evaluation.tasks import find_tasks
 from pellucid.index.searching import Question
+from pellucid.text.corpus import read_texts
 
 SETS = ("SciFact", "npl", "cisi", "cranfield")
 _ROUNDS = 5

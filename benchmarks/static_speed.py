@@ -51,7 +51,7 @@ from papers.pages import processor
 from pellucid import StaticEmbedder
 from pellucid.static.bulk import BulkEncoder, arrow_texts
 from pellucid.static.precision import PackedRows, convert, pack, quantize
-from pellucid.text import Vocabulary, split_words
+from pellucid.text.words import Vocabulary, split_words
 
 _SETS = ("STS12", "STS13", "STS14", "STS15")
 _SIZES = (1_000, 10_000, 100_000, 1_000_000)

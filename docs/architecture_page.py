@@ -27,7 +27,7 @@ def page() -> str:
 def _table(package: Path) -> str:
     """Return a package's heading, its line and a row for each of its files; of the whole, those outside packages."""
     files = package.glob("*.py") if package == SOURCE else package.rglob("*.py")
-    name = "Shared by all" if package == SOURCE else f"`{package.name}/`"
+    name = "At the root" if package == SOURCE else f"`{package.name}/`"
     about = "" if package == SOURCE else f"\n{_line(package / '__init__.py')}\n"
     rows = [
         f"| `{path.relative_to(SOURCE).as_posix()}` | {_line(path).removesuffix('.')} |\n"

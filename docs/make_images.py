@@ -20,8 +20,8 @@ from pathlib import Path
 from typing import Any
 
 import pellucid
-from pellucid.explanation import Explanation
-from pellucid.views.terminal import Lines
+from pellucid.explain.explanation import Explanation
+from pellucid.explain.views.terminal import Lines
 
 TEXT1 = "The bank raised its interest rates again, and home buyers are worried."
 TEXT2 = "Mortgages cost more since the central bank changed its policy."

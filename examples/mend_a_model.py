@@ -17,7 +17,7 @@ import numpy as np
 
 import pellucid
 from pellucid import audit, cards, compare
-from pellucid.base import Embedder
+from pellucid.core.embedder import Embedder
 
 
 def read_table(path: Path) -> dict[str, list[str]]:

@@ -60,7 +60,7 @@ def letters(
 ) -> None:
     """Find clusters of a lexicon model that fire for the letters of a word, not for its meaning (LENS, section 5.5)."""
     from papers.lens.letters import lexical_firing
-    from pellucid.pretrained import load
+    from pellucid.loading import load
 
     meaning = None if encoder is None else load(encoder)
     show(lexical_firing(_model(model), read(texts), encoder=meaning), json, html, None)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from pellucid.core.pca import Array, Spectrum
 from pellucid.errors import InputError
-from pellucid.pca import Array, Spectrum
 
 
 def shares(spectrum: Spectrum) -> Array:

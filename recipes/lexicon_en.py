@@ -25,13 +25,13 @@ from scipy import sparse
 
 import pellucid
 from pellucid import LexiconEmbedder, StaticEmbedder, StaticLexiconEmbedder
-from pellucid.embeddings import l2_normalize
+from pellucid.core.arrays import l2_normalize
+from pellucid.core.mixing import largest_coordinates
 from pellucid.lexicon.static import WordClusters
-from pellucid.mixing import largest_coordinates
+from pellucid.persistence.checkpoints import WorkFolder
 from pellucid.static import ExtractionSettings, RefinementSettings
 from pellucid.static.bags import Bags
 from pellucid.static.training.extraction import Extraction, extract
-from pellucid.workfolder import WorkFolder
 from recipes.lexicon_table import fired_clusters, named_by_words, refine_clusters
 from recipes.several_teachers import join_extractions
 from recipes.static_en import open_teacher

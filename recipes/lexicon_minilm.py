@@ -23,11 +23,11 @@ import numpy as np
 
 from pellucid import LexiconEmbedder, cluster_vocabulary, train_lexicon
 from pellucid.anchors import prepare_candidates
-from pellucid.corpus import read_texts
 from pellucid.lexicon import LexiconSettings, TrainingSet, TrainingSettings, fit_head
 from pellucid.lexicon.trainer import TextSet
 from pellucid.lexicon.training import TRAINED, trained_model
 from pellucid.lexicon.training_data import TrainingRow
+from pellucid.text.corpus import read_texts
 from pellucid.transformer import open_backbone
 from pellucid.transformer.backbone import read_adapter, write_adapter
 from recipes.anchors_en import CANDIDATES

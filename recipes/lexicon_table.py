@@ -13,15 +13,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from pellucid.base import Vectors
-from pellucid.dimensions import Dimension, Dimensions
+from pellucid.core.dimensions import Dimension, Dimensions
+from pellucid.core.embedder import Vectors
 from pellucid.errors import InputError
 from pellucid.lexicon import Clusters
+from pellucid.persistence.checkpoints import WorkFolder
 from pellucid.static import RefinementSettings
 from pellucid.static.bags import Bags
 from pellucid.static.training.tuning import PairBags, refine
-from pellucid.text import Vocabulary, display_form
-from pellucid.workfolder import WorkFolder
+from pellucid.text.words import Vocabulary, display_form
 
 if TYPE_CHECKING:
     import torch

@@ -15,9 +15,9 @@ from pathlib import Path
 import numpy as np
 
 import pellucid
-from pellucid.encoder.words import fit_words
+from pellucid.dense.words import fit_words
+from pellucid.persistence.store import writing
 from pellucid.static.embedder import StaticEmbedder
-from pellucid.store import writing
 
 ENGLISH, PAIRS = 4_000, 400  # sentences; pairs of each language
 FITTED = 24_000  # English sentences that the reasons of all-MiniLM-L6-v2 are fitted on

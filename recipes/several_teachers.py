@@ -22,14 +22,14 @@ import numpy as np
 import numpy.typing as npt
 
 from pellucid import StaticEmbedder
-from pellucid.corpus import Corpus
-from pellucid.embeddings import l2_normalize
+from pellucid.core.arrays import l2_normalize
 from pellucid.errors import InputError
+from pellucid.persistence.checkpoints import WorkFolder
 from pellucid.static import ExtractionSettings
 from pellucid.static.training.distill import distill_extraction, open_teacher, subwords_of
 from pellucid.static.training.extraction import Extraction, extract, spool
 from pellucid.static.training.tuning import scale_of
-from pellucid.workfolder import WorkFolder
+from pellucid.text.corpus import Corpus
 
 BLOCK = 16_384  # sentences at a time
 

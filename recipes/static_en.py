@@ -30,12 +30,12 @@ from scipy.stats import spearmanr
 
 import pellucid
 from pellucid import StaticEmbedder
-from pellucid.corpus import read_texts
 from pellucid.static import ExtractionSettings, PcaSettings, RefinementSettings
 from pellucid.static.bags import Bags
 from pellucid.static.training.distill import distill_extraction, subwords_of
 from pellucid.static.training.extraction import Extraction, extract
 from pellucid.static.training.tuning import PairBags, refine
+from pellucid.text.corpus import read_texts
 from recipes.several_teachers import join_extractions
 from recipes.static_multi import in_half, open_e5
 

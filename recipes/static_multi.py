@@ -29,6 +29,7 @@ import numpy.typing as npt
 
 from papers.vector_cache import CachedEncoder
 from pellucid import StaticEmbedder
+from pellucid.persistence.checkpoints import WorkFolder
 from pellucid.static import (
     ExtractionSettings,
     PcaSettings,
@@ -43,7 +44,6 @@ from pellucid.static.training.extraction import Extraction, extract
 from pellucid.static.training.languages import LanguageWords, join_languages, pair_bags
 from pellucid.static.training.tuning import refine
 from pellucid.transformer.backbone import half_dtype
-from pellucid.workfolder import WorkFolder
 from recipes.several_teachers import join_extractions
 
 WORDS = {"en": 34_000, "de": 18_000, "fr": 14_200, "zh": 14_400, "ja": 12_900}

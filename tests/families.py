@@ -10,7 +10,7 @@ from tokenizers.pre_tokenizers import BertPreTokenizer
 from pellucid.anchors.embedder import AnchorEmbedder
 from pellucid.ensemble.embedder import EnsembleEmbedder
 from pellucid.static.embedder import StaticEmbedder
-from pellucid.text import Vocabulary
+from pellucid.text.words import Vocabulary
 from tiny_models import backbone_of, tiny_transformer
 
 WORDS = ["the", "cat", "sat", "on", "a", "mat", "bank", "loan", "river", "token", "doctor", "medicine", "man", "horse"]

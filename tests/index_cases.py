@@ -8,12 +8,12 @@ from collections import Counter
 import numpy as np
 import scipy.sparse
 
-from pellucid.base import Embedder
-from pellucid.dimensions import Dimension, Dimensions
-from pellucid.explanation import Explanation
+from pellucid.core.dimensions import Dimension, Dimensions
+from pellucid.core.embedder import Embedder
+from pellucid.explain.explanation import Explanation
+from pellucid.explain.rows import Row
 from pellucid.index.bm25 import K1, B
 from pellucid.index.terms import Analyser
-from pellucid.rows import Row
 
 
 class SparseLetters(Embedder):

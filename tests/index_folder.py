@@ -9,9 +9,9 @@ import random
 import numpy as np
 
 from pellucid import Index
+from pellucid.persistence.store import checksum
 from pellucid.static.embedder import StaticEmbedder
-from pellucid.store import checksum
-from pellucid.text import Vocabulary
+from pellucid.text.words import Vocabulary
 
 WORDS = "loan house bank river money beach horse grass rate sun rain car road tree bird fish".split()
 QUERIES = ["loan house", "river bank money", "unique7 tree", "fish rain bird"]

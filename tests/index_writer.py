@@ -16,7 +16,6 @@ import time
 import numpy as np
 
 import pellucid
-import pellucid.index.changing as changing
 import pellucid.index.commits as commits
 
 PAIRS = 20
@@ -36,7 +35,7 @@ def text_of(version, size):
 def small():
     """Let merges come soon, and disks be as full as they like."""
     commits._FANOUT = 2
-    changing.LEAST_FREE = -(1 << 40)
+    writer.LEAST_FREE = -(1 << 40)
 
 
 def opened(folder, **settings):

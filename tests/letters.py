@@ -7,8 +7,8 @@ from collections import Counter
 import numpy as np
 import scipy.sparse
 
-from pellucid.base import Embedder
-from pellucid.dimensions import Dimension, Dimensions
+from pellucid.core.dimensions import Dimension, Dimensions
+from pellucid.core.embedder import Embedder
 
 
 class LetterEmbedder(Embedder):

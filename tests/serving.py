@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import uvicorn
 
-from pellucid.base import Embedder
+from pellucid.core.embedder import Embedder
 from pellucid.server import ServerSettings, create_app
 from pellucid.server.running import TimeoutProtocol
 

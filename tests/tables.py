@@ -14,10 +14,10 @@ import pytest
 import scipy.sparse
 from rich.console import Console
 
-from pellucid.base import Embedder
-from pellucid.dimensions import Dimension, Dimensions
-from pellucid.explanation import Explanation
-from pellucid.rows import Row
+from pellucid.core.dimensions import Dimension, Dimensions
+from pellucid.core.embedder import Embedder
+from pellucid.explain.explanation import Explanation
+from pellucid.explain.rows import Row
 
 SCHEMA = Path(__file__).parents[1] / "docs" / "schema.json"
 HOSTILE = [

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from pellucid.base import Embedder
+from pellucid.core.embedder import Embedder
 from pellucid.evaluation.evaluating import TaskScore, evaluate
 
 FRUIT, VEHICLES = ["apple", "pear", "the apple", "pear apple"], ["car", "bicycle", "the car", "bicycle car"]

@@ -6,7 +6,7 @@ import unicodedata
 
 from hypothesis import strategies as st
 
-from pellucid.unicode import graphemes, well_formed
+from pellucid.text.unicode import graphemes, well_formed
 
 _LATIN = "aieoux ﬁﬃĳſÅΩéệủ\u0301\u0307\u0323\u0308\u0327ǰḍ̇İıßẞςΣ-'.1²₂½ＡＰ１～，ｶﾞﾊﾟーガがㄱ가각힣\u1100\u1161\u11a8"
 _SCRIPTS = "שָׁלוֹםﬡעَرَّبِيَّةـلاﷺहिन्दीक़ড়বাংলোதமிழொทํน้ำกี่ຫນໜ豈神ကို္ខ"

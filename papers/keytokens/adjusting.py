@@ -8,12 +8,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from papers.keytokens.rates import decoded_texts, measure
-from pellucid.base import Vectors
-from pellucid.embeddings import check_texts
+from pellucid.core.embedder import Vectors
+from pellucid.core.pca import spectrum_of
 from pellucid.errors import InputError
 from pellucid.keytokens.adjustments import Adjustment, component_adjustment, mean_adjustment
 from pellucid.keytokens.embedder import KeyTokenEmbedder
-from pellucid.pca import spectrum_of
+from pellucid.text.inputs import check_texts
 
 _MULTIPLES = (0.5, 0.75, 1.0, 1.25, 1.5)  # of the strength that takes the first component's mean out
 _LEAST = 20  # texts to choose by; ten of each half

@@ -23,20 +23,20 @@ from papers.keytokens.rates import (
     decoded_texts,
     measure,
 )
-from pellucid.embeddings import check_texts
 from pellucid.errors import InputError
+from pellucid.explain.views.figure import Canvas, short_name
+from pellucid.explain.views.parts import AnyPart, Fold, Heading, MarkedWord, Note, TablePart, counted, numbers, percent
+from pellucid.explain.views.report import Report
 from pellucid.keytokens.adjustments import mean_adjustment
 from pellucid.keytokens.alignment import check_decoder
 from pellucid.keytokens.embedder import KeyTokenEmbedder
-from pellucid.views.figure import Canvas, short_name
-from pellucid.views.parts import AnyPart, Fold, Heading, MarkedWord, Note, TablePart, counted, numbers, percent
-from pellucid.views.report import Report
+from pellucid.text.inputs import check_texts
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from pellucid.base import Vectors
+    from pellucid.core.embedder import Vectors
 
 
 LONGEST_TOKEN = 16  # characters, in a picture

@@ -39,11 +39,11 @@ from papers.pages import markdown_table, print_block, wrapped
 from papers.retrieval_sets import dense_hits, read_collection
 from papers.vector_cache import CachedEncoder, Vectors
 from pellucid import KeyTokenEmbedder
-from pellucid.corpus import read_texts
 from pellucid.evaluation.tasks import LocalTask, find_tasks
 from pellucid.keytokens import Adjustment, KeyTokenSettings, token_alignment
 from pellucid.keytokens.adjustments import mean_adjustment
-from pellucid.store import read_json, write_json
+from pellucid.persistence.store import read_json, write_json
+from pellucid.text.corpus import read_texts
 from pellucid.transformer import open_backbone
 
 KEPT = Path(__file__).with_name("control")

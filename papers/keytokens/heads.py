@@ -10,11 +10,11 @@ import numpy.typing as npt
 from scipy import sparse
 
 from pellucid import KeyTokenEmbedder
-from pellucid.base import Vectors
-from pellucid.embeddings import l2_normalize
+from pellucid.core.arrays import l2_normalize
+from pellucid.core.embedder import Vectors
 from pellucid.errors import ModelFolderError
-from pellucid.folder import locate
 from pellucid.lexicon.clusters import fit_rows
+from pellucid.persistence.folder import locate
 
 _STATES = 1_500  # sentences whose states are looked at
 _RIDGE = 0.1  # of the mean variance of a coordinate
@@ -90,8 +90,8 @@ def read_head(name_or_path: str | Path) -> Vectors:
     """
     from safetensors import safe_open
 
+    from pellucid.persistence.untrusted import tensor_sizes
     from pellucid.transformer.backbone import read_transformer_config
-    from pellucid.untrusted import tensor_sizes
 
     folder = locate(name_or_path)
     # Where its config does not say whether a model's input embeddings are its head, its architecture does.

@@ -35,20 +35,21 @@ from typing import TYPE_CHECKING, Any, NamedTuple, overload
 import numpy as np
 import numpy.typing as npt
 
-from pellucid import folder as model_folder
-from pellucid.base import Vectors
-from pellucid.embeddings import Role, check_texts
+from pellucid.core.arrays import Role
+from pellucid.core.embedder import Vectors
+from pellucid.core.fingerprint import fingerprint, same_model
 from pellucid.errors import InputError, ModelFolderError
-from pellucid.explanation import Explanation
-from pellucid.fingerprint import fingerprint, same_model
+from pellucid.explain.explanation import Explanation
+from pellucid.explain.rows import KEY_TOKEN, Row
 from pellucid.keytokens.embedder import WordSpans, word_rows
 from pellucid.keytokens.head import TopTokens
 from pellucid.keytokens.states import SIGNS, Signs, own_tokens, state_width
+from pellucid.persistence import folder as model_folder
+from pellucid.persistence.store import checksum, read_json, read_tensors, write_json, write_tensors, writing_folder
 from pellucid.progress import Progress
-from pellucid.rows import KEY_TOKEN, Row
-from pellucid.store import checksum, read_json, read_tensors, write_json, write_tensors, writing_folder
+from pellucid.text.inputs import check_texts
+from pellucid.text.unicode import well_formed
 from pellucid.transformer.tokenwords import Rank
-from pellucid.unicode import well_formed
 
 if TYPE_CHECKING:
     from pellucid.keytokens.embedder import KeyTokenEmbedder

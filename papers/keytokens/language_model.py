@@ -51,13 +51,13 @@ from papers.retrieval_sets import dense_hits, read_collection
 from papers.spectra import level, shares, split
 from papers.vector_cache import CachedEncoder, Vectors
 from pellucid import KeyTokenEmbedder
-from pellucid.corpus import read_texts
+from pellucid.core.pca import spectrum_of
 from pellucid.evaluation.tasks import find_tasks
 from pellucid.keytokens import Adjustment, KeyTokenSettings
 from pellucid.keytokens.adjustments import mean_adjustment
 from pellucid.keytokens.head import top_tokens
-from pellucid.pca import spectrum_of
 from pellucid.progress import length_batches
+from pellucid.text.corpus import read_texts
 from pellucid.transformer import open_backbone
 
 LENGTH = 96  # tokens read of a text

@@ -30,8 +30,8 @@ from papers.options import make_parser
 from papers.pages import markdown_table, measured, print_block
 from papers.vector_cache import Vectors, unit_rows
 from pellucid import KeyTokenEmbedder
-from pellucid.corpus import read_texts
 from pellucid.keytokens import KeyTokenSettings
+from pellucid.text.corpus import read_texts
 from pellucid.transformer import open_backbone
 
 THINGS = (

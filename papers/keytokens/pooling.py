@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from pellucid.base import Vectors
+from pellucid.core.embedder import Vectors
 from pellucid.errors import InputError
 from pellucid.keytokens.states import KeyTokenSettings, pooled_states
 from pellucid.transformer.attention import base_states

@@ -17,8 +17,8 @@ from papers.keytokens.heads import read_head
 from pellucid.errors import InputError
 from pellucid.keytokens.embedder import KeyTokenEmbedder
 from pellucid.keytokens.states import KeyTokenSettings
+from pellucid.persistence.untrusted import translate_load_errors
 from pellucid.transformer.backbone import Attention, Backbone, HeadKind, find_adapter, merge_adapter, open_backbone
-from pellucid.untrusted import loading
 
 
 @dataclass(frozen=True)
@@ -158,6 +158,6 @@ def open_preset(
 
 def _with_adapter(backbone: Backbone, adapter: str | Path) -> Backbone:
     """Return a backbone with one more adapter merged; it is then no longer one that a name and one adapter describe."""
-    with loading(str(adapter)):
+    with translate_load_errors(str(adapter)):
         model, _ = merge_adapter(backbone.model, find_adapter(adapter))
     return replace(backbone, model=model, adapter=None)

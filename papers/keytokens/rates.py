@@ -37,12 +37,12 @@ from pellucid.keytokens.head import (
     top_tokens,
 )
 from pellucid.keytokens.states import before_rows
-from pellucid.text import split_words
+from pellucid.text.unicode import well_formed
+from pellucid.text.words import split_words
 from pellucid.transformer.tokenwords import Rank, Token, vocabulary_of
-from pellucid.unicode import well_formed
 
 if TYPE_CHECKING:
-    from pellucid.base import Vectors
+    from pellucid.core.embedder import Vectors
     from pellucid.transformer.backbone import Backbone
 
 LANGUAGES = {

@@ -38,7 +38,7 @@ from pellucid import KeyTokenEmbedder
 from pellucid.evaluation.tasks import LocalTask, find_tasks
 from pellucid.keytokens import Adjustment, KeyTokenSettings, TopTokens
 from pellucid.keytokens.adjustments import component_adjustment, mean_adjustment
-from pellucid.store import read_json, write_json
+from pellucid.persistence.store import read_json, write_json
 from pellucid.transformer import open_backbone
 
 KS, MS = (1000, 2000, 3000), (0, 25, 50, 75, 100)

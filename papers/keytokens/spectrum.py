@@ -17,12 +17,12 @@ import numpy.typing as npt
 from papers.keytokens.alignment import LEGEND, draw_scores, draw_tokens, words_of
 from papers.keytokens.rates import EmbeddedTexts, ModelAlignment, Relations, Stems, measure_shifted
 from papers.spectra import level, project, shares, split
+from pellucid.core.pca import Moments, Spectrum, blocks
 from pellucid.errors import InputError
+from pellucid.explain.views.figure import Canvas
+from pellucid.explain.views.parts import AnyPart, Fold, Heading, Note, TablePart, counted, numbers, percent, signed
+from pellucid.explain.views.report import Report
 from pellucid.keytokens.head import head_rows, top_tokens
-from pellucid.pca import Moments, Spectrum, blocks
-from pellucid.views.figure import Canvas
-from pellucid.views.parts import AnyPart, Fold, Heading, Note, TablePart, counted, numbers, percent, signed
-from pellucid.views.report import Report
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -24,10 +24,10 @@ from papers.keytokens.spectrum import Sweep, Variation, contributions, sweep, va
 from papers.options import make_parser
 from papers.spectra import level, shares
 from pellucid import KeyTokenEmbedder, LexiconEmbedder
-from pellucid.corpus import read_texts
+from pellucid.core.pca import spectrum_of
 from pellucid.keytokens import KeyTokenSettings
 from pellucid.keytokens.head import top_tokens
-from pellucid.pca import spectrum_of
+from pellucid.text.corpus import read_texts
 from pellucid.transformer import open_backbone
 
 GENERAL = 10_000

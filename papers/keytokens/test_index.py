@@ -16,14 +16,14 @@ torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
 from papers.keytokens.index import Hit, KeyTokenIndex
-from pellucid import folder as model_folder
 from pellucid.errors import InputError, ModelFolderError
-from pellucid.explanation import Explanation
+from pellucid.explain.explanation import Explanation
 from pellucid.keytokens.adjustments import Adjustment, mean_adjustment
 from pellucid.keytokens.embedder import KeyTokenEmbedder
 from pellucid.keytokens.head import TopTokens
 from pellucid.keytokens.states import KeyTokenSettings
-from pellucid.store import read_tensors, write_tensors
+from pellucid.persistence import folder as model_folder
+from pellucid.persistence.store import read_tensors, write_tensors
 from pellucid.transformer.backbone import prepare
 
 DOCUMENTS = ["The man is riding a horse.", "a doctor gave the sick boy medicine", "", "cars quickly, swift cars!"]

@@ -11,8 +11,8 @@ from hypothesis.extra import numpy as arrays
 from papers.keytokens.rates import EmbeddedTexts, measure
 from papers.keytokens.spectrum import FACTORS, contributions, sweep, variation
 from papers.spectra import level, project, shares, split
+from pellucid.core.pca import Moments, spectrum_of
 from pellucid.errors import InputError
-from pellucid.pca import Moments, spectrum_of
 from pellucid.transformer.tokenwords import readable
 from tables import check_views
 

@@ -27,9 +27,9 @@ from papers.ldir.tables import faithfulness
 from papers.options import make_parser
 from papers.pages import markdown_table, measured, print_block, wrapped
 from papers.vector_cache import CachedEncoder, Vectors, unit_rows
-from pellucid.corpus import read_texts
-from pellucid.folder import locate
-from pellucid.store import read_json
+from pellucid.persistence.folder import locate
+from pellucid.persistence.store import read_json
+from pellucid.text.corpus import read_texts
 
 RANDOM = max(SIZES)
 ITSELF = "itself"

@@ -34,8 +34,8 @@ from papers.options import make_parser
 from papers.pages import markdown_table, measured, print_page, processor, wrapped
 from papers.vector_cache import CachedEncoder, Vectors, distinct, unit_rows
 from pellucid.anchors import farthest_points
-from pellucid.corpus import read_texts
 from pellucid.evaluation.tasks import find_tasks, read_sts
+from pellucid.text.corpus import read_texts
 
 SETS = {"STSBenchmark": "STS-B", "SICK-R": "SICK-R"}
 CANDIDATES = 2_000  # sentences from which anchors are chosen

@@ -45,7 +45,7 @@ from pellucid.lexicon import (
     write_rows,
 )
 from pellucid.lexicon.training_data import TrainingRow
-from pellucid.store import read_json, write_json
+from pellucid.persistence.store import read_json, write_json
 from pellucid.transformer import open_backbone
 from pellucid.transformer.backbone import Attention
 from recipes.tatoeba_pairs import Pair, all_paraphrases, letters, test_sentences

@@ -21,13 +21,13 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 
-from pellucid.base import Embedder, Vectors
-from pellucid.embeddings import Role, l2_normalize
+from pellucid.core.arrays import Role, l2_normalize
+from pellucid.core.embedder import Embedder, Vectors
 from pellucid.errors import InputError, ModelFolderError
 from pellucid.lexicon import LexiconSettings
 from pellucid.lexicon.clusters import Clusters, cluster_vocabulary
 from pellucid.lexicon.embedder import LexiconEmbedder
-from pellucid.store import read_json, write_json
+from pellucid.persistence.store import read_json, write_json
 from pellucid.transformer.attention import is_causal_lm
 from pellucid.transformer.backbone import Backbone, open_backbone, read_transformer_config
 from pellucid.transformer.embedder import TransformerEmbedder, backbone_config, finite, read_backbone, write_backbone

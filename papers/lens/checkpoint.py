@@ -22,11 +22,12 @@ import numpy as np
 import numpy.typing as npt
 
 from pellucid.errors import InputError, ModelFolderError
-from pellucid.folder import allow_external, locate, resolve_reference
 from pellucid.lexicon import LexiconSettings
 from pellucid.lexicon.clusters import Clusters, head_matrix, named_clusters
 from pellucid.lexicon.embedder import LexiconEmbedder
-from pellucid.store import read_json
+from pellucid.persistence.folder import allow_external, locate, resolve_reference
+from pellucid.persistence.store import read_json
+from pellucid.persistence.untrusted import translate_load_errors
 from pellucid.transformer.backbone import (
     CONFIG,
     Backbone,
@@ -38,7 +39,6 @@ from pellucid.transformer.backbone import (
 )
 from pellucid.transformer.embedder import finite
 from pellucid.transformer.tokenwords import Rank, tokens_of_rows
-from pellucid.untrusted import loading
 
 _QUERY = "<instruct>{instruction}\n<query>{text}"
 SETTINGS = LexiconSettings(instructed_template=_QUERY, shift=True, end_token=True, takes_instruction=True)
@@ -147,7 +147,7 @@ def _open_trained(
         raise ModelFolderError(f"{folder} is an adapter; give the name or folder of the model it was trained from")
     base = open_backbone(origin, attention="causal", head="lm", device="cpu")
     rows = base.head.float().numpy().copy()
-    with loading(str(folder)):
+    with translate_load_errors(str(folder)):
         tokenizer = open_tokenizer(str(folder))
         path = _fetched(folder, source, _INPUTS)
         if path is None:

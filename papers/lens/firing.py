@@ -12,7 +12,7 @@ from itertools import islice
 import pellucid
 from papers.lens.letters import lexical_firing
 from papers.options import make_parser
-from pellucid.corpus import read_texts
+from pellucid.text.corpus import read_texts
 
 SENTENCES = 3_000
 

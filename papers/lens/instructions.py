@@ -15,7 +15,7 @@ from typing import Any
 from papers.local_tasks import evaluate, find_tasks
 from pellucid.errors import InputError, ModelFolderError
 from pellucid.evaluation.evaluating import Results, TaskScore
-from pellucid.store import read_json
+from pellucid.persistence.store import read_json
 
 AUTO, BUNDLED, NONE = "auto", "bundled", "none"
 _TABLE = Path(__file__).with_name("instructions.json")

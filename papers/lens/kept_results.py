@@ -22,7 +22,7 @@ from papers.evidence import DRAWS, WORDS, bootstrap, interval_of
 from papers.lens.language_page import KINDS, Measured
 from papers.lens.samples import Items, Sample, score_of
 from papers.pages import markdown_table
-from pellucid.store import read_json, writing
+from pellucid.persistence.store import read_json, writing
 from recipes.lexicon_smollm2 import Row
 
 SEEDS = (0, 1, 2)

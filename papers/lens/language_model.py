@@ -52,10 +52,10 @@ from papers.options import make_parser
 from papers.pages import print_block, print_page
 from papers.vector_cache import CachedEncoder, CachedSparseEncoder, distinct
 from pellucid import LexiconEmbedder, load
-from pellucid.embeddings import l2_normalize
+from pellucid.core.arrays import l2_normalize
+from pellucid.core.mixing import largest_coordinates
 from pellucid.lexicon import Clusters, LexiconSettings
-from pellucid.mixing import largest_coordinates
-from pellucid.store import read_json, write_json
+from pellucid.persistence.store import read_json, write_json
 from pellucid.transformer import open_backbone
 from pellucid.transformer.backbone import half_dtype
 from recipes.lexicon_smollm2 import (

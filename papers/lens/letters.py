@@ -23,17 +23,17 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from pellucid.analysis.coordinates import Floats, Integers, known_rows
-from pellucid.base import Embedder
-from pellucid.dimensions import Dimension
-from pellucid.embeddings import check_texts
-from pellucid.encoder.vectors import unit_vectors
+from pellucid.core.dimensions import Dimension
+from pellucid.core.embedder import Embedder
+from pellucid.dense.vectors import unit_vectors
 from pellucid.errors import InputError
+from pellucid.explain.views.parts import AnyPart, Heading, Note, TablePart, counted, numbers, percent, signed
+from pellucid.explain.views.report import Report
 from pellucid.lexicon.embedder import LexiconEmbedder
-from pellucid.pretrained import load
+from pellucid.loading import load
 from pellucid.progress import Progress, length_batches
-from pellucid.unicode import well_formed
-from pellucid.views.parts import AnyPart, Heading, Note, TablePart, counted, numbers, percent, signed
-from pellucid.views.report import Report
+from pellucid.text.inputs import check_texts
+from pellucid.text.unicode import well_formed
 
 VERDICTS = ("lookalike", "scattered")
 _BATCH = 32  # texts of one forward pass

@@ -29,7 +29,7 @@ from papers.pages import markdown_table, processor
 from papers.retrieval_sets import read_collection
 from papers.sts import sts_spearman
 from pellucid.evaluation.tasks import find_tasks
-from pellucid.folder import locate
+from pellucid.persistence.folder import locate
 
 RETRIEVAL = ("SciFact", "cisi", "cranfield", "npl")
 MOST = 10  # documents of a query, as nDCG@10 counts

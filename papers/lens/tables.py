@@ -31,11 +31,11 @@ from papers.options import make_parser
 from papers.pages import print_page
 from papers.retrieval_sets import trained_on
 from papers.vector_cache import CachedEncoder, CachedSparseEncoder, Vectors
-from pellucid.embeddings import l2_normalize
+from pellucid.core.arrays import l2_normalize
+from pellucid.core.mixing import largest_coordinates
 from pellucid.evaluation.evaluating import cache_key
 from pellucid.evaluation.tasks import find_tasks
-from pellucid.folder import locate
-from pellucid.mixing import largest_coordinates
+from pellucid.persistence.folder import locate
 
 KEPT = (1024, 512, 256, 128, 64, 32)  # coordinates left of each text
 WEIGHTS = (0.3, 0.5, 0.7)  # of the lexicon model in a hybrid

@@ -31,10 +31,10 @@ from tiny_models import backbone_of
 
 torch = pytest.importorskip("torch")
 
-from pellucid.dimensions import Dimension
+from pellucid.core.dimensions import Dimension
 from pellucid.lexicon.clusters import Clusters, cluster_vocabulary
 from pellucid.lexicon.embedder import LexiconEmbedder
-from pellucid.store import read_tensors
+from pellucid.persistence.store import read_tensors
 
 TEXTS = ["the car", "a man", "the horse, the car", "the doctor", ""]
 

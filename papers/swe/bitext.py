@@ -8,8 +8,8 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from pellucid.base import Embedder, Vectors
-from pellucid.embeddings import l2_normalize
+from pellucid.core.arrays import l2_normalize
+from pellucid.core.embedder import Embedder, Vectors
 from pellucid.errors import InputError
 
 _BLOCK = 2_048  # sentences compared with all others at a time

@@ -46,10 +46,10 @@ from papers.swe.norms import norms_by_rank, norms_by_tag, read_tagged
 from papers.swe.separation import language_separation
 from papers.swe.trials import Maker
 from pellucid import StaticEmbedder
-from pellucid.corpus import read_texts
-from pellucid.pca import spectrum_of
+from pellucid.core.pca import spectrum_of
 from pellucid.static import as_static, segmenter
 from pellucid.static.bags import Bags
+from pellucid.text.corpus import read_texts
 from recipes.static_multi import open_e5
 
 SENTENCES, WORDS, POINTS = 20_000, 10_000, 200  # of a language; points of a map

@@ -14,16 +14,16 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 import numpy as np
 
 from papers.spectra import shares
-from pellucid.base import Vectors
-from pellucid.embeddings import check_texts, refuse_tables
+from pellucid.core.embedder import Vectors
+from pellucid.core.pca import Moments, Spectrum
 from pellucid.errors import InputError
-from pellucid.pca import Moments, Spectrum
+from pellucid.explain.views.figure import Canvas
+from pellucid.explain.views.parts import AnyPart, Heading, Note, TablePart, counted, numbers, percent, signed
+from pellucid.explain.views.report import Report
 from pellucid.static.bags import Bags
 from pellucid.static.embedder import StaticEmbedder, static_model
-from pellucid.text import display_form
-from pellucid.views.figure import Canvas
-from pellucid.views.parts import AnyPart, Heading, Note, TablePart, counted, numbers, percent, signed
-from pellucid.views.report import Report
+from pellucid.text.inputs import check_texts, refuse_tables
+from pellucid.text.words import display_form
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

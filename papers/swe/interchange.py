@@ -24,11 +24,11 @@ import numpy.typing as npt
 import pellucid
 from papers.options import make_parser
 from papers.retrieval_sets import dense_score, read_collection
-from pellucid.base import Vectors
-from pellucid.corpus import read_texts
+from pellucid.core.embedder import Vectors
 from pellucid.evaluation.tasks import find_tasks, read_records, read_sts
-from pellucid.folder import locate
-from pellucid.text import split_words
+from pellucid.persistence.folder import locate
+from pellucid.text.corpus import read_texts
+from pellucid.text.words import split_words
 
 _MOST = 20_000  # sentences of a set
 _SAME = 1e-5  # the largest difference of a coordinate that counts as the same vector

@@ -44,13 +44,13 @@ from papers.pages import markdown_table, measured, print_block
 from papers.retrieval_sets import dense_hits, read_collection
 from papers.sts import sts_spearman
 from pellucid import StaticEmbedder
-from pellucid.corpus import read_texts
-from pellucid.embeddings import l2_normalize
+from pellucid.core.arrays import l2_normalize
 from pellucid.evaluation.tasks import find_tasks, read_sts, read_table
-from pellucid.folder import locate
+from pellucid.persistence.folder import locate
 from pellucid.static import add_words, fit_spelling
 from pellucid.static.folder import written_out
-from pellucid.text import PrefixRule
+from pellucid.text.corpus import read_texts
+from pellucid.text.words import PrefixRule
 from recipes.static_en import open_teacher
 
 _BETTER = 0.95  # share of the controls whose words are farther away than a right word's own

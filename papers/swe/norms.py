@@ -21,13 +21,13 @@ import numpy as np
 
 from pellucid.analysis.coordinates import Floats, spearman
 from pellucid.errors import CorpusError, InputError
-from pellucid.files.lines import read_lines
+from pellucid.explain.views.figure import Canvas, short_name
+from pellucid.explain.views.parts import AnyPart, Heading, Note, TablePart, counted, numbers, signed
+from pellucid.explain.views.report import Report
 from pellucid.static.bags import count_rows
 from pellucid.static.embedder import StaticEmbedder, static_model
-from pellucid.text import display_form
-from pellucid.views.figure import Canvas, short_name
-from pellucid.views.parts import AnyPart, Heading, Note, TablePart, counted, numbers, signed
-from pellucid.views.report import Report
+from pellucid.text.lines import read_lines
+from pellucid.text.words import display_form
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

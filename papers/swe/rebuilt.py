@@ -36,7 +36,7 @@ from papers.retrieval_sets import dense_hits, read_collection
 from papers.swe.bitext import nearest
 from papers.swe.crosslingual import LANGUAGES, bucc, tatoeba
 from papers.vector_cache import Vectors, unit_rows
-from pellucid.corpus import read_texts
+from pellucid.text.corpus import read_texts
 
 SENTENCES = 4_000
 

@@ -33,8 +33,8 @@ from papers.vector_cache import Vectors, unit_rows
 from pellucid import StaticEmbedder
 from pellucid.static import read_parallel
 from pellucid.static.bags import Bags
-from pellucid.text import split_words
-from pellucid.unicode import unspaced_run
+from pellucid.text.unicode import unspaced_run
+from pellucid.text.words import split_words
 
 LANGUAGES = {"zh": ("Chinese", 2), "ja": ("Japanese", 3)}  # the number of the pairs in recipes/static_multi.py
 HELD_OUT, MORE = 0.02, 20_000  # as in training; other pairs that a translation is looked for among

@@ -17,13 +17,13 @@ import numpy as np
 from papers.spectra import project, shares
 from papers.swe.components import mean_blocks
 from pellucid.analysis.coordinates import Floats, Integers
-from pellucid.base import Vectors
+from pellucid.core.embedder import Vectors
+from pellucid.core.pca import spectrum_of
 from pellucid.errors import InputError, missing_extra
-from pellucid.pca import spectrum_of
+from pellucid.explain.views.figure import Canvas, short_name
+from pellucid.explain.views.parts import AnyPart, Heading, Note, TablePart, counted, numbers, percent, signed
+from pellucid.explain.views.report import Report
 from pellucid.static.embedder import StaticEmbedder, static_model
-from pellucid.views.figure import Canvas, short_name
-from pellucid.views.parts import AnyPart, Heading, Note, TablePart, counted, numbers, percent, signed
-from pellucid.views.report import Report
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -50,13 +50,13 @@ from papers.options import make_parser
 from papers.retrieval_sets import dense_hits, dense_score, read_collection
 from papers.sts import sts_spearman
 from pellucid import StaticEmbedder
-from pellucid.base import Vectors
-from pellucid.corpus import read_texts
-from pellucid.embeddings import l2_normalize
+from pellucid.core.arrays import l2_normalize
+from pellucid.core.embedder import Vectors
 from pellucid.evaluation.tasks import find_tasks, read_sts, read_table
 from pellucid.static import fit_spelling, spelling
 from pellucid.static.spelling import Speller, ngram_weights
-from pellucid.text import PARTIAL_WORD_THRESHOLD, PrefixRule, part_known, split_words
+from pellucid.text.corpus import read_texts
+from pellucid.text.words import PARTIAL_WORD_THRESHOLD, PrefixRule, part_known, split_words
 
 _RETRIEVAL = ("cranfield", "cisi", "npl", "SciFact")
 _BUCKETS = (1 << 15, 1 << 17, 1 << 20)  # of the ridge regressions

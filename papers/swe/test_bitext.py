@@ -8,7 +8,7 @@ import pytest
 from papers.swe.bitext import MinedPairs, f1_in_all, mine_pairs, mining_f1, translation_scores
 from pellucid.errors import InputError
 from pellucid.static.embedder import StaticEmbedder
-from pellucid.text import Vocabulary
+from pellucid.text.words import Vocabulary
 
 WORDS = {"cat": (1, 0, 0), "dog": (0, 1, 0), "cow": (0, 0, 1), "katze": (0.9, 0.1, 0), "hund": (0.1, 0.8, 0.1)}
 MODEL = StaticEmbedder(Vocabulary(list(WORDS)), np.array(list(WORDS.values()), np.float32))

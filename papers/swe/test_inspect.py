@@ -17,9 +17,9 @@ from papers.swe.components import principal_components
 from papers.swe.norms import coarse, norms_by_rank, norms_by_tag, read_tagged
 from papers.swe.separation import language_separation
 from pellucid.errors import CorpusError, InputError
-from pellucid.folder import bundled_models
+from pellucid.persistence.folder import bundled_models
 from pellucid.static.embedder import StaticEmbedder
-from pellucid.text import Vocabulary
+from pellucid.text.words import Vocabulary
 from tables import check_views, random_table
 
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from papers.swe.rebuilt import alike
 from pellucid import StaticEmbedder
-from pellucid.text import Vocabulary
+from pellucid.text.words import Vocabulary
 
 WORDS = ["apple", "pear", "car", "road"]
 TEXTS = ["apple pear", "pear car", "car road", "road apple", "apple apple car"]

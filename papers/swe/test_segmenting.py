@@ -7,7 +7,7 @@ import pytest
 
 from papers.swe.segmenting import Pairs, cheapest, cuts, every_known, from_the_right, hits, weights
 from pellucid import StaticEmbedder
-from pellucid.text import Vocabulary
+from pellucid.text.words import Vocabulary
 
 KNOWN = {"研究", "研究生", "生命", "命", "起源", "的"}
 RUN = "研究生命的起源"

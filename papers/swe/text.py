@@ -32,15 +32,15 @@ from papers.options import make_parser
 from papers.pages import markdown_table, measured, print_block
 from papers.swe.trials import PCA, TRAINED, UNTRAINED
 from pellucid import StaticEmbedder, evaluate
-from pellucid.corpus import read_texts
 from pellucid.evaluation.tasks import read_records
+from pellucid.persistence.checkpoints import WorkFolder
 from pellucid.static import ExtractionSettings
 from pellucid.static.bags import Bags
 from pellucid.static.training.distill import distill_extraction, subwords_of
 from pellucid.static.training.extraction import Extraction, extract, forward, word_vectors
 from pellucid.static.training.tuning import refine
-from pellucid.text import split_words
-from pellucid.workfolder import WorkFolder
+from pellucid.text.corpus import read_texts
+from pellucid.text.words import split_words
 from recipes.several_teachers import join_extractions
 from recipes.static_en import open_teacher
 from recipes.static_multi import in_half

@@ -30,8 +30,8 @@ import numpy as np
 import pellucid
 from papers.options import make_parser
 from pellucid import StaticEmbedder
-from pellucid.corpus import read_texts
 from pellucid.static import RefinementSettings
+from pellucid.text.corpus import read_texts
 
 ENTRIES = ["covid", "chatgpt", "deepfake", "large language model", "new york city", "machine learning"]
 CONTEXTS = [
@@ -82,7 +82,7 @@ def languages(data: Path) -> None:
     from papers.models import open_any
     from papers.swe.separation import language_separation
     from pellucid.static import as_static
-    from pellucid.text import split_words
+    from pellucid.text.words import split_words
 
     with lzma.open(data / "parallel" / "tatoeba" / "en-de.tsv.xz", "rt", encoding="utf-8") as file:
         rows = [line.rstrip("\n").split("\t") for line in islice(file, 1, 30_001)]
@@ -119,7 +119,7 @@ def words(data: Path) -> None:
 
 def prune(data: Path) -> None:
     """Prune to the messages of a bank's customers and measure on messages that were not given."""
-    from pellucid.embeddings import l2_normalize
+    from pellucid.core.arrays import l2_normalize
     from pellucid.static import prune as make
 
     train, test = (banking(data, name) for name in ("train", "test"))

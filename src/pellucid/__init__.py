@@ -25,13 +25,13 @@ if TYPE_CHECKING:
         rank as rank,
     )
     from pellucid.anchors import AnchorEmbedder as AnchorEmbedder, choose_anchors as choose_anchors
-    from pellucid.base import Embedder as Embedder
+    from pellucid.core.embedder import Embedder as Embedder
     from pellucid.bulk import duplicates as duplicates, encode_corpus as encode_corpus, read_shards as read_shards
-    from pellucid.encoder.embedder import EncoderEmbedder as EncoderEmbedder
+    from pellucid.dense.embedder import EncoderEmbedder as EncoderEmbedder
     from pellucid.ensemble import EnsembleEmbedder as EnsembleEmbedder
     from pellucid.evaluation import evaluate as evaluate
-    from pellucid.explanation import Explanation as Explanation
-    from pellucid.files import CorpusFile as CorpusFile
+    from pellucid.explain.explanation import Explanation as Explanation
+    from pellucid.text import CorpusFile as CorpusFile
     from pellucid.index import Index as Index
     from pellucid.keytokens import KeyTokenEmbedder as KeyTokenEmbedder
     from pellucid.lexicon import (
@@ -40,8 +40,8 @@ if TYPE_CHECKING:
         cluster_vocabulary as cluster_vocabulary,
         train_lexicon as train_lexicon,
     )
-    from pellucid.folder import bundled_models as bundled_models, verify as verify
-    from pellucid.pretrained import load as load
+    from pellucid.persistence.folder import bundled_models as bundled_models, verify as verify
+    from pellucid.loading import load as load
     from pellucid.static import StaticEmbedder as StaticEmbedder, distill as distill
 else:
     __getattr__, __dir__, __all__ = lazy(__name__, __file__)

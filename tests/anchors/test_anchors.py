@@ -15,10 +15,10 @@ import pellucid
 from pellucid.anchors import embedder as anchor_embedder
 from pellucid.anchors.embedder import AnchorEmbedder
 from pellucid.anchors.sampling import frame_points
-from pellucid.dimensions import Dimension, Dimensions
+from pellucid.core.dimensions import Dimension, Dimensions
 from pellucid.errors import InputError, ModelFolderError
+from pellucid.persistence.store import read_tensors, write_tensors
 from pellucid.static.embedder import StaticEmbedder
-from pellucid.store import read_tensors, write_tensors
 from tiny_models import tiny_transformer
 
 ANIMALS = ["cat", "dog", "cow"]
@@ -417,7 +417,7 @@ def test_a_folder_names_its_encoder(tmp_path: Path, fruit: StaticEmbedder) -> No
 
 
 def test_a_fingerprint_tells_models_of_functions_apart(animals: AnchorEmbedder) -> None:
-    from pellucid.fingerprint import fingerprint
+    from pellucid.core.fingerprint import fingerprint
 
     assert fingerprint(animals) == fingerprint(AnchorEmbedder(count_animals, animals.dimensions.names))
     others = [animals.without(0), animals.scale({1: 0.5}), AnchorEmbedder(lambda t: count_animals(t)[:, ::-1], "a cat")]

@@ -17,9 +17,9 @@ from pellucid.anchors import candidates as candidatestore
 from pellucid.anchors import farthest, sampling
 from pellucid.anchors.candidates import CandidateSettings, Filtered, candidate_texts, is_sentence
 from pellucid.anchors.sampling import choose_anchors, farthest_points, kmeans_points, uniform_points
-from pellucid.corpus import read_texts
 from pellucid.errors import CorpusError, InputError, PellucidError
 from pellucid.native.library import native
+from pellucid.text.corpus import read_texts
 from points import clusters, small_numbers
 from resuming import assert_damage_is_refused, reversed_lines, stopped_at_writes
 

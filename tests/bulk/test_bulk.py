@@ -22,13 +22,13 @@ import pytest
 from scipy import sparse
 
 import pellucid
-from pellucid.base import Embedder
 from pellucid.bulk import BatchEncoder, CorpusSettings, Shard, corpora, encode_corpus, read_shards, shards
-from pellucid.corpus import read_texts
+from pellucid.core.embedder import Embedder
 from pellucid.errors import CorpusError, InputError, MissingExtraError, ModelFolderError, PellucidError, WritingError
-from pellucid.store import checksum
-from pellucid.text import Vocabulary
-from pellucid.workfolder import WorkFolder
+from pellucid.persistence.checkpoints import WorkFolder
+from pellucid.persistence.store import checksum
+from pellucid.text.corpus import read_texts
+from pellucid.text.words import Vocabulary
 from resuming import stopped_at_writes
 
 WORDS = ["the", "apple", "pear", "car", "bicycle", "unheard", "été", "車"]
@@ -706,13 +706,13 @@ def _bomb(path: Path, kind: str) -> Path:
 LIMITED = """
 import resource, sys
 limit = int(sys.argv[3]) << 20
-import pellucid.corpus, pellucid.files.parquet, pellucid.bulk.corpora
+import pellucid.text.corpus, pellucid.text.parquet, pellucid.bulk.corpora
 from pellucid.errors import PellucidError
 taken = int(next(line for line in open("/proc/self/status") if line.startswith("VmSize")).split()[1]) << 10
 resource.setrlimit(resource.RLIMIT_AS, (taken + limit, taken + limit))
 try:
     if sys.argv[1] == "texts":
-        print("read", sum(map(len, pellucid.corpus.read_texts(sys.argv[2]))))
+        print("read", sum(map(len, pellucid.text.corpus.read_texts(sys.argv[2]))))
     else:
         import numpy as np
         def encode(texts):

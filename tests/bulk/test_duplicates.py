@@ -16,15 +16,15 @@ from typer.testing import CliRunner
 
 import pellucid
 from pellucid.anchors.embedder import AnchorEmbedder
-from pellucid.base import Embedder
 from pellucid.bulk import duplicates, near_duplicates, write_kept
 from pellucid.bulk.signs import find_numbers, find_signed_names
 from pellucid.cli.app import app
+from pellucid.core.embedder import Embedder
 from pellucid.ensemble.embedder import EnsembleEmbedder
 from pellucid.errors import CorpusError, InputError, MissingExtraError
-from pellucid.explanation import Explanation
+from pellucid.explain.explanation import Explanation
 from pellucid.static.embedder import StaticEmbedder
-from pellucid.text import Vocabulary
+from pellucid.text.words import Vocabulary
 
 WORDS = [start + chr(97 + number) for start in ("word", "term") for number in range(20)] + ["5", "7"]
 

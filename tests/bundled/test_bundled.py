@@ -14,7 +14,7 @@ import pellucid
 from papers.models import open_any
 from papers.sts import sts_spearman
 from pellucid.cli.output import model_summary
-from pellucid.folder import bundled_models
+from pellucid.persistence.folder import bundled_models
 from pellucid.static.training.extraction import ExtractionSettings
 
 ROOT = Path(__file__).parents[2]

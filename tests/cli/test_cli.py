@@ -25,12 +25,12 @@ from tokenizers.models import WordPiece
 from typer.testing import CliRunner
 
 from pellucid import StaticEmbedder, __version__, progress
-from pellucid import folder as model_folder
 from pellucid.bulk import read_shards
 from pellucid.cli import app as cli
 from pellucid.cli import input as cli_input
 from pellucid.cli.app import app
-from pellucid.text import Vocabulary
+from pellucid.persistence import folder as model_folder
+from pellucid.text.words import Vocabulary
 from tables import CONTROLS
 
 TEXTS = ["the apple", "a pear", "", "unheard of", "The car and the bicycle", "apple apple pear"]

@@ -187,7 +187,7 @@ def test_a_ranking_names_the_documents_of_which_little_is_known(fruit):
 
 def test_an_anchor_model_of_the_command_line_opens_in_plain_sentence_transformers(run, tmp_path, monkeypatch):
     sentence_transformers = pytest.importorskip("sentence_transformers")
-    monkeypatch.setattr("pellucid.folder._BUNDLED", tmp_path)  # a bundled encoder was kept by name alone
+    monkeypatch.setattr("pellucid.persistence.folder._BUNDLED", tmp_path)  # a bundled encoder was kept by name alone
     (tmp_path / "corpus.txt").write_text("the apple\nthe car\n")
     run(*CHOOSE, "-n", 2, "-o", "anchors", "--unfiltered")
     plain = sentence_transformers.SentenceTransformer(str(tmp_path / "anchors"), device="cpu")

@@ -20,10 +20,10 @@ pytest.importorskip("Stemmer")
 from pellucid.cli import app as cli
 from pellucid.cli.search import snippet
 from pellucid.errors import CorpusError, InputError, PellucidError
-from pellucid.files import CorpusFile
 from pellucid.index import Index
 from pellucid.index.metadata import AsHeld
 from pellucid.index.records import read_documents
+from pellucid.text import CorpusFile
 
 ROWS = [
     {"id": "1", "title": "Fruit", "text": "Apples and pears grow on trees.", "year": 1999},
@@ -288,7 +288,7 @@ def test_what_is_no_index_is_not_replaced(tmp_path, rows, fruit):
 
 def test_a_change_that_waits_while_the_index_is_replaced_is_refused(tmp_path, folder, rows):
     """Its lock is of a folder that is gone: it must not write into the new one."""
-    from pellucid.store import locked
+    from pellucid.persistence.store import locked
 
     errors = []
 

@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 
 import pellucid
 from pellucid.cli.app import app
-from pellucid.folder import bundled_models
+from pellucid.persistence.folder import bundled_models
 
 pytest.importorskip("Stemmer")
 pytest.importorskip("pyarrow")

@@ -12,7 +12,7 @@ import pytest
 from papers.ldir.farthest import published_farthest_points
 from pellucid import AnchorEmbedder, EnsembleEmbedder, StaticEmbedder
 from pellucid.anchors import farthest_points
-from pellucid.text import Vocabulary
+from pellucid.text.words import Vocabulary
 
 LOSSES = [6.329930606, 18.378972407]
 PRODUCTS = [3.181198711, -2.189711253, 0.449591653, -1.16012875, 1.408839112, -1.197098143, -0.647018203]

@@ -18,14 +18,14 @@ from typer.testing import CliRunner
 
 import pellucid
 from letters import LetterEmbedder, SparseLetterEmbedder
-from pellucid import pretrained
-from pellucid.base import Embedder
+from pellucid import loading
 from pellucid.cli import app as cli
-from pellucid.dimensions import Dimension, Dimensions
+from pellucid.core.dimensions import Dimension, Dimensions
+from pellucid.core.embedder import Embedder
 from pellucid.ensemble.embedder import EnsembleEmbedder
 from pellucid.errors import InputError, ModelFolderError
-from pellucid.explanation import Explanation
-from pellucid.text import Vocabulary
+from pellucid.explain.explanation import Explanation
+from pellucid.text.words import Vocabulary
 
 
 def letter_ensemble():
@@ -120,7 +120,7 @@ def test_load_opens_the_family_by_its_one_line_in_families(tmp_path, monkeypatch
     LetterEmbedder().save_pretrained(tmp_path / "model")
     with pytest.raises(ModelFolderError, match="letters"):
         pellucid.load(tmp_path / "model")
-    monkeypatch.setitem(pretrained.FAMILIES, "letters", "letters.LetterEmbedder")
+    monkeypatch.setitem(loading.FAMILIES, "letters", "letters.LetterEmbedder")
     monkeypatch.setitem(sys.modules, "pellucid.letters", sys.modules[__name__])
     assert isinstance(pellucid.load(tmp_path / "model"), LetterEmbedder)
     assert isinstance(pellucid.load(str(tmp_path / "model")), LetterEmbedder)

@@ -14,7 +14,7 @@ import pytest
 
 import pellucid
 from families import STATIC, TEXTS, TRANSFORMER, WORDS, static_model
-from pellucid.text import Vocabulary
+from pellucid.text.words import Vocabulary
 
 MANY = [f"{first} {second}." for first in TEXTS for second in TEXTS] * 400  # enough to start the compiled encoder
 

@@ -23,13 +23,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from papers.swe.norms import read_tagged
-from pellucid.corpus import is_path, read_texts
 from pellucid.errors import CorpusError, PellucidError
-from pellucid.files import CorpusFile, corpus_file, lines
-from pellucid.files.lines import read_lines
 from pellucid.lexicon.training_data import read_training_sets
 from pellucid.static.folder import read_text_vectors
 from pellucid.static.training.parallel import read_parallel
+from pellucid.text import CorpusFile, corpus, lines
+from pellucid.text.corpus import is_path, read_texts
+from pellucid.text.lines import read_lines
 
 TEXTS = ["the apple", "", "a\u2028b\u0085c\x0cd\x1ce", "lone\rreturn", " pear ", "", "école"]
 
@@ -195,7 +195,7 @@ def test_a_line_without_end_does_not_fill_memory(tmp_path, monkeypatch, ending):
 
 
 def test_a_long_text_of_a_parquet_file_is_refused_as_a_long_line_is(tmp_path, monkeypatch):
-    monkeypatch.setattr(corpus_file, "MAX_LINE_BYTES", 10)
+    monkeypatch.setattr(corpus, "MAX_LINE_BYTES", 10)
     with pytest.raises(CorpusError, match=r"t\.parquet, row 2 is longer than 10 characters"):
         list(read_texts(_write(tmp_path / "t.parquet", ["0123456789", "0123456789x"])))
 

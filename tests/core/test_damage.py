@@ -30,7 +30,7 @@ from pellucid.keytokens.states import KeyTokenSettings  # noqa: E402
 from pellucid.lexicon import LexiconSettings  # noqa: E402
 from pellucid.lexicon.clusters import cluster_vocabulary  # noqa: E402
 from pellucid.lexicon.embedder import LexiconEmbedder  # noqa: E402
-from pellucid.store import read_tensors, write_tensors  # noqa: E402
+from pellucid.persistence.store import read_tensors, write_tensors  # noqa: E402
 from pellucid.transformer.backbone import open_backbone, prepare  # noqa: E402
 from tiny_models import byte_level, sentence_piece, tiny_model, word_piece  # noqa: E402
 

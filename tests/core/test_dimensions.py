@@ -16,11 +16,11 @@ from scipy import sparse
 
 import pellucid
 from pellucid.anchors.embedder import AnchorEmbedder
-from pellucid.base import Embedder
-from pellucid.dimensions import Dimension, Dimensions, Mixing, read_dimensions, write_dimensions
+from pellucid.core.dimensions import Dimension, Dimensions, Mixing, read_dimensions, write_dimensions
+from pellucid.core.embedder import Embedder
 from pellucid.errors import InputError, ModelFolderError
 from pellucid.static.embedder import StaticEmbedder
-from pellucid.text import Vocabulary
+from pellucid.text.words import Vocabulary
 
 WORDS = [f"w{chr(97 + n // 26)}{chr(97 + n % 26)}" for n in range(40)]
 PROBES = ["waa wab", "wac", "wad wae waf wba", "zebra", "", "wbb WBC wbn"]
@@ -436,7 +436,7 @@ def test_a_file_that_is_no_table(tmp_path: Path, content: bytes, message: str) -
 
 
 def test_a_huge_table_is_refused_before_it_fills_the_memory(tmp_path: Path, monkeypatch) -> None:
-    monkeypatch.setattr("pellucid.dimensions._MAX_BYTES", 1000)
+    monkeypatch.setattr("pellucid.core.dimensions._MAX_BYTES", 1000)
     path = tmp_path / "dimensions.tsv"
     path.write_text("dimension\tname\tscale\tabout\n0\ta\t1\t" + "x" * 1000)
     with pytest.raises(ModelFolderError, match="larger than the 1,000 bytes"):

@@ -15,8 +15,8 @@ from families import STATIC, TRANSFORMER
 from letters import LetterEmbedder
 from pellucid.index.index import Index
 from pellucid.static.embedder import StaticEmbedder
-from pellucid.text import Vocabulary
-from pellucid.unicode import canonicalize, graphemes, lowercase, normalize
+from pellucid.text.unicode import canonicalize, graphemes, lowercase, normalize
+from pellucid.text.words import Vocabulary
 from unicode_cases import EQUIVALENT, SAME_WORDS, decomposed, equivalent_texts
 
 OTHER = "the cat sat at the river, für Häuser 서울은"

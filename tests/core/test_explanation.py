@@ -26,11 +26,11 @@ from tokenizers import Tokenizer, models, pre_tokenizers
 
 import pellucid
 from pellucid.errors import InputError, MissingExtraError
-from pellucid.explanation import Explanation
-from pellucid.rows import SHARED, PairTable, Row
+from pellucid.explain.explanation import Explanation
+from pellucid.explain.rows import SHARED, PairTable, Row
+from pellucid.explain.views.parts import Bars, MarkedTexts, Matrix, cut
 from pellucid.static.embedder import StaticEmbedder
-from pellucid.text import Coverage, Vocabulary
-from pellucid.views.parts import Bars, MarkedTexts, Matrix, cut
+from pellucid.text.words import Coverage, Vocabulary
 from tables import CONTROLS, check_json, check_terminal
 
 HOSTILE = [
@@ -763,7 +763,7 @@ def test_numbers_of_texts_and_rows_are_checked(fruit: StaticEmbedder) -> None:
 
 def test_importing_explanations_loads_no_view() -> None:
     code = (
-        "import sys, pellucid.static.embedder, pellucid.explanation;"
+        "import sys, pellucid.static.embedder, pellucid.explain.explanation;"
         "print([m for m in ('rich', 'matplotlib', 'pandas', 'torch') if m in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -17,13 +17,13 @@ from hypothesis import strategies as st
 import pellucid
 from families import ANCHORS, STATIC, TRANSFORMER, first_letters, static_model
 from pellucid.anchors.embedder import AnchorEmbedder
+from pellucid.core.fingerprint import fingerprint, same_model
 from pellucid.ensemble.embedder import EnsembleEmbedder
 from pellucid.errors import InputError
-from pellucid.fingerprint import fingerprint, same_model
-from pellucid.folder import bundled_models, locate
 from pellucid.lexicon.static import StaticLexiconEmbedder
+from pellucid.persistence.folder import bundled_models, locate
 from pellucid.static.embedder import StaticEmbedder
-from pellucid.text import Vocabulary
+from pellucid.text.words import Vocabulary
 from tiny_models import tiny_transformer
 
 
@@ -122,7 +122,7 @@ def test_settings_and_weights_of_a_sentence_transformer_count(tmp_path):
     pytest.importorskip("sentence_transformers")
     model = tiny_transformer(tmp_path / "bert", normalize=True)
     model.save_pretrained(str(tmp_path / "saved"))
-    assert same(pellucid.pretrained.open_sentence_transformer(tmp_path / "saved"), model)
+    assert same(pellucid.loading.open_sentence_transformer(tmp_path / "saved"), model)
 
     def changed(change):
         other = copy.deepcopy(model)

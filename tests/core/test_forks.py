@@ -19,10 +19,10 @@ import numpy as np
 import pytest
 
 from forking import HAS_FORK, in_fork
-from pellucid import store
 from pellucid.errors import InputError, WritingError
-from pellucid.forks import call_after_fork, current_process, fork_lock
-from pellucid.workfolder import WorkFolder
+from pellucid.persistence import store
+from pellucid.persistence.checkpoints import WorkFolder
+from pellucid.process import call_after_fork, current_process, fork_lock
 
 pytestmark = [HAS_FORK, pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")]
 
@@ -215,7 +215,7 @@ def test_a_lock_ends_with_the_process_that_took_it_also_where_a_child_lives_on(t
     script = """
     import os, sys, time
     from pathlib import Path
-    from pellucid import store
+    from pellucid.persistence import store
     with store.locked(Path(sys.argv[1])):
         child = os.fork()
         if child:

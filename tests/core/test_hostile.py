@@ -16,11 +16,11 @@ import pellucid
 from pellucid.anchors.embedder import AnchorEmbedder
 from pellucid.ensemble.embedder import EnsembleEmbedder
 from pellucid.errors import InputError, ModelFolderError, PellucidError
+from pellucid.persistence.store import read_tensors, write_tensors
 from pellucid.static import embedder
 from pellucid.static import folder as interchange
 from pellucid.static.embedder import StaticEmbedder
-from pellucid.store import read_tensors, write_tensors
-from pellucid.text import Vocabulary
+from pellucid.text.words import Vocabulary
 
 FILES = ["model.safetensors", "words.txt", "config.json"]
 

@@ -15,11 +15,11 @@ import pytest
 import pellucid
 from forking import HAS_FORK, in_fork
 from index_writer import vectors
-from pellucid import store
 from pellucid.errors import PellucidError
-from pellucid.folder import verify
+from pellucid.persistence import store
+from pellucid.persistence.checkpoints import WorkFolder
+from pellucid.persistence.folder import verify
 from pellucid.static.embedder import StaticEmbedder
-from pellucid.workfolder import WorkFolder
 
 resource = pytest.importorskip("resource")
 pytestmark = [HAS_FORK, pytest.mark.skipif(sys.platform != "linux", reason="limits and /proc of Linux")]

@@ -13,11 +13,11 @@ import pytest
 from typer.testing import CliRunner
 
 import pellucid
-from pellucid import folder as model_folder
 from pellucid.anchors.embedder import AnchorEmbedder
 from pellucid.cli.app import app
 from pellucid.ensemble.embedder import EnsembleEmbedder
 from pellucid.errors import ModelFolderError, PellucidError
+from pellucid.persistence import folder as model_folder
 
 HUB = "somebody/a-model"
 

@@ -14,14 +14,14 @@ from tokenizers import Tokenizer
 from tokenizers.models import WordPiece
 
 import pellucid
-from pellucid import folder as model_folder
-from pellucid import pretrained
+from pellucid import loading
 from pellucid.anchors.embedder import AnchorEmbedder
 from pellucid.ensemble.embedder import EnsembleEmbedder
 from pellucid.errors import InputError, ModelFolderError
+from pellucid.persistence import folder as model_folder
+from pellucid.persistence.store import checksum, read_tensors, write_json, write_tensors
 from pellucid.static.embedder import StaticEmbedder
-from pellucid.store import checksum, read_tensors, write_json, write_tensors
-from pellucid.text import Vocabulary
+from pellucid.text.words import Vocabulary
 
 TEXTS = ["the apple", "a pear on a bicycle", "", "unknown"]
 
@@ -59,7 +59,7 @@ def test_a_tilde_is_the_home_wherever_a_path_is_given(fruit, tmp_path, monkeypat
         pellucid.load("~/models/fruit/"),
     ):
         np.testing.assert_array_equal(opened.encode(TEXTS), fruit.encode(TEXTS))
-    assert list(pretrained.load_by_name(["~/models/fruit"])) == ["fruit"]
+    assert list(loading.load_by_name(["~/models/fruit"])) == ["fruit"]
     EnsembleEmbedder(["~/models/fruit", fruit]).save_pretrained("~/models/both")
     assert pellucid.load("~/models/both").names == ["static", "static 2"]
     with pellucid.Index.create("~/index", "~/models/fruit", bm25=False) as index:
@@ -125,10 +125,10 @@ def test_a_path_is_served_by_its_last_part(fruit, tmp_path, monkeypatch):
     fruit.save_pretrained(tmp_path / "b" / "mine")
     monkeypatch.chdir(tmp_path / "a" / "mine")
     for given in (str(tmp_path / "a" / "mine"), ".", "../mine/", "../../b/mine"):
-        assert list(pretrained.load_by_name([given])) == ["mine"]
-    assert list(pretrained.load_by_name(["anchors-en-200", "."])) == ["anchors-en-200", "mine"]
+        assert list(loading.load_by_name([given])) == ["mine"]
+    assert list(loading.load_by_name(["anchors-en-200", "."])) == ["anchors-en-200", "mine"]
     with pytest.raises(InputError, match="two models are called 'mine'"):
-        pretrained.load_by_name([".", "../../b/mine"])
+        loading.load_by_name([".", "../../b/mine"])
 
 
 def test_a_bundled_name_opens_offline_and_wins_over_a_folder_of_that_name(fruit, tmp_path, monkeypatch, never_online):
@@ -228,13 +228,13 @@ def test_a_new_family_is_one_file_and_one_line(saved, monkeypatch):
     module = types.ModuleType("pellucid.echo")
     module.EchoEmbedder = EchoEmbedder
     monkeypatch.setitem(sys.modules, "pellucid.echo", module)
-    monkeypatch.setitem(pretrained.FAMILIES, "echo", "echo.EchoEmbedder")
+    monkeypatch.setitem(loading.FAMILIES, "echo", "echo.EchoEmbedder")
     write_json(saved / "config.json", {"pellucid": {"family": "echo", "format": 1}})
     assert pellucid.load(saved) == "opened fruit"
 
 
 def test_every_family_in_the_table_exists():
-    for family, path in pretrained.FAMILIES.items():
+    for family, path in loading.FAMILIES.items():
         module, _, name = path.rpartition(".")
         made = getattr(pellucid, name)
         assert (made.family, made.__module__, made.__name__) == (family, f"pellucid.{module}", name)

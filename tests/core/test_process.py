@@ -23,10 +23,10 @@ from hypothesis import strategies as st
 
 import pellucid
 from forking import HAS_FORK, in_fork
+from pellucid.persistence.checkpoints import WorkFolder
+from pellucid.persistence.store import writing
 from pellucid.process import ProcessSetting, environment, ignored_warnings, kept_random_states
 from pellucid.static.embedder import StaticEmbedder
-from pellucid.store import writing
-from pellucid.workfolder import WorkFolder
 
 THREADS = 3
 
@@ -147,7 +147,7 @@ def overlapping(first: Any, second: Any) -> None:
 @pytest.mark.full
 def test_torch_has_its_threads_again_after_two_that_overlap():
     torch = pytest.importorskip("torch")
-    from pellucid.untrusted import one_thread
+    from pellucid.persistence.untrusted import one_thread
 
     before = torch.get_num_threads()
     torch.set_num_threads(3)

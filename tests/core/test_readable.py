@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 
 import pellucid
 from pellucid.errors import InputError
-from pellucid.explanation import Explanation
-from pellucid.function_words import function_words, negations
-from pellucid.phrases import MAX_JOINED_WORDS, cut_into_phrases, match_words, words_of_text
-from pellucid.rows import CONTEXT, REMAINDER, SHARED, WORD, WORD_PAIR, Row
+from pellucid.explain.explanation import Explanation
+from pellucid.explain.phrases import MAX_JOINED_WORDS, cut_into_phrases, match_words, words_of_text
+from pellucid.explain.rows import CONTEXT, REMAINDER, SHARED, WORD, WORD_PAIR, Row
 from pellucid.static.embedder import StaticEmbedder
-from pellucid.text import Vocabulary, split_words
+from pellucid.text.function_words import function_words, negations
+from pellucid.text.words import Vocabulary, split_words
 from test_explanation import HOSTILE, anchors, explanations
 
 

@@ -10,12 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import pellucid
-from pellucid.explanation import Explanation
+from pellucid.core.query import EMPTY_TERMS, Terms
+from pellucid.explain.explanation import Explanation
+from pellucid.explain.rows import CONTEXT, WORD_PAIR, Row
 from pellucid.index.reasons import Reasons
-from pellucid.query import EMPTY_TERMS, Terms
-from pellucid.rows import CONTEXT, WORD_PAIR, Row
-from pellucid.sentences import MIN_PASSAGE_CHARS, passage_sentences, sentence_spans
-from pellucid.text import split_words
+from pellucid.text.sentences import MIN_PASSAGE_CHARS, passage_sentences, sentence_spans
+from pellucid.text.words import split_words
 
 
 @pytest.mark.parametrize(

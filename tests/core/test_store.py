@@ -21,9 +21,9 @@ from hypothesis.extra import numpy as arrays
 from safetensors import SafetensorError
 from safetensors.numpy import load_file, save_file
 
-from pellucid import store
 from pellucid.errors import InputError, ModelFolderError, WritingError
-from pellucid.workfolder import WorkFolder
+from pellucid.persistence import store
+from pellucid.persistence.checkpoints import WorkFolder
 from resuming import assert_damage_is_refused
 
 
@@ -148,7 +148,7 @@ def test_a_small_file_takes_little_memory_whatever_its_limit(tmp_path):
     script = """
     import resource, sys
     from pathlib import Path
-    from pellucid import store
+    from pellucid.persistence import store
     (line,) = (line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmSize"))
     resource.setrlimit(resource.RLIMIT_AS, ((int(line.split()[1]) + (32 << 10)) << 10, resource.RLIM_INFINITY))
     assert store.read_json(sys.argv[1], max_bytes=1 << 30) == []
@@ -405,7 +405,7 @@ def test_a_file_size_limit_of_the_system_is_a_writing_error(tmp_path):
     script = """
     import resource, sys
     import numpy as np
-    from pellucid import store
+    from pellucid.persistence import store
     from pellucid.errors import WritingError
     resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))
     try:
@@ -424,7 +424,7 @@ def test_a_kill_in_the_middle_of_a_save_leaves_the_old_model(tmp_path):
     write_model(tmp_path / "m", "old")
     script = """
     import sys, time
-    from pellucid import store
+    from pellucid.persistence import store
     with store.writing_folder(sys.argv[1]) as folder:
         (folder / "words.txt").write_text("half of the n")
         print("writing", flush=True)
@@ -521,7 +521,7 @@ def test_processes_that_save_different_models_to_one_path_leave_a_whole_one(tmp_
     from tokenizers import Tokenizer
     from tokenizers.models import WordPiece
     from pellucid.static.embedder import StaticEmbedder
-    from pellucid.text import Vocabulary
+    from pellucid.text.words import Vocabulary
     subwords = Tokenizer(WordPiece({"[UNK]": 0, "a": 1, "##b": 2}, unk_token="[UNK]"))
     words = ["a", "b"] if sys.argv[2] == "0" else ["a", "b", "c"]
     vocabulary = Vocabulary(words, subwords if sys.argv[2] == "1" else None)
@@ -673,7 +673,7 @@ def test_any_damage_of_a_work_folder_is_refused_by_name(tmp_path):
 
 HOLDER = """
 import sys, time
-from pellucid.workfolder import WorkFolder
+from pellucid.persistence.checkpoints import WorkFolder
 with WorkFolder(sys.argv[1]):
     print("held", flush=True)
     time.sleep(60)

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 import pellucid
 from pellucid.anchors.embedder import AnchorEmbedder
+from pellucid.explain.views.parts import Column, Fold, TablePart
+from pellucid.explain.views.terminal import plain
 from pellucid.static.embedder import StaticEmbedder
-from pellucid.views.parts import Column, Fold, TablePart
-from pellucid.views.terminal import plain
 
 _WORDS = st.text("abcdefg", min_size=1, max_size=12)
 _CELLS = {

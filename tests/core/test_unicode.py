@@ -6,7 +6,15 @@ import unicodedata
 import pytest
 from hypothesis import given
 
-from pellucid.unicode import canonicalize, canonicalize_with_offsets, graphemes, lowercase, marks, may_change, normalize
+from pellucid.text.unicode import (
+    canonicalize,
+    canonicalize_with_offsets,
+    graphemes,
+    lowercase,
+    marks,
+    may_change,
+    normalize,
+)
 from unicode_cases import MARKED_TEXTS, ODD_TEXTS, equivalent_texts
 
 

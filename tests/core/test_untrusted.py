@@ -14,13 +14,19 @@ import pytest
 from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 
 import pellucid
-from pellucid import errors, pretrained
+from pellucid import errors, loading
 from pellucid.errors import InputError, MissingExtraError, ModelFolderError, PellucidError
-from pellucid.folder import identify, is_hub_id, local_folder, locate
+from pellucid.persistence.folder import identify, is_hub_id, local_folder, locate
+from pellucid.persistence.store import write_tensors
+from pellucid.persistence.untrusted import (
+    StoredTokenizer,
+    check_folder,
+    is_safe_regex,
+    tensor_sizes,
+    translate_load_errors,
+)
 from pellucid.static.embedder import StaticEmbedder
-from pellucid.store import write_tensors
-from pellucid.text import Vocabulary
-from pellucid.untrusted import StoredTokenizer, check_folder, is_safe_regex, loading, tensor_sizes
+from pellucid.text.words import Vocabulary
 
 LLAMA3 = "|".join(
     [
@@ -182,7 +188,7 @@ def test_the_tokenizers_of_published_teachers_open(tmp_path, kind):
 
 
 def test_bundled_models_have_tokenizers_that_open():
-    for name in pellucid.folder.bundled_models():
+    for name in pellucid.persistence.folder.bundled_models():
         path = locate(name) / "subwords.json"
         if path.exists():
             assert StoredTokenizer(path.read_bytes(), path)().get_vocab_size() > 1000
@@ -344,7 +350,7 @@ def test_a_broken_file_of_weights_is_named(copied):
 def test_an_interruption_of_the_user_is_no_error_of_the_folder():
     pytest.importorskip("transformers")
     for kind in (KeyboardInterrupt, SystemExit):
-        with pytest.raises(kind), loading("x"):
+        with pytest.raises(kind), translate_load_errors("x"):
             raise kind
 
 
@@ -396,7 +402,7 @@ def stock(bert, tmp_path):
 
 
 def test_a_stock_folder_opens(stock):
-    assert pretrained.load(stock).encode(["a horse"]).shape == (1, 8)
+    assert loading.load(stock).encode(["a horse"]).shape == (1, 8)
 
 
 def modules_of(stock):
@@ -413,11 +419,11 @@ def test_modules_from_elsewhere_are_refused(stock):
     ):
         (stock / "modules.json").write_text(json.dumps([{**modules[0], **change_of}, *modules[1:]]))
         with pytest.raises(ModelFolderError, match=message):
-            pretrained.load(stock)
+            loading.load(stock)
     for content in ("{}", "null", "[5]", '"x"'):
         (stock / "modules.json").write_text(content)
         with pytest.raises(ModelFolderError, match=r"modules\.json"):
-            pretrained.load(stock)
+            loading.load(stock)
 
 
 def test_a_layer_that_claims_more_than_its_weights_or_names_code_is_refused(stock):
@@ -425,18 +431,18 @@ def test_a_layer_that_claims_more_than_its_weights_or_names_code_is_refused(stoc
     before = config.read_text()
     change(config, in_features=10**9, out_features=10**6)
     with pytest.raises(ModelFolderError, match="claims a larger layer"):
-        pretrained.load(stock)
+        loading.load(stock)
     config.write_text(before)
     change(config, activation_function="subprocess.Popen")
     with pytest.raises(ModelFolderError, match="names code from elsewhere"):
-        pretrained.load(stock)
+        loading.load(stock)
 
 
 def test_a_stock_folder_without_some_weights_is_refused_not_filled_at_random(stock):
     weights = weights_of(stock)
     write_tensors(stock / "model.safetensors", {name: rows for name, rows in weights.items() if "layer.1." not in name})
     with pytest.raises(ModelFolderError, match="lacks 16 weights"):
-        pretrained.load(stock)
+        loading.load(stock)
 
 
 def test_a_stock_folder_with_nan_or_pickles_is_refused(stock):
@@ -444,10 +450,10 @@ def test_a_stock_folder_with_nan_or_pickles_is_refused(stock):
     weights[sorted(weights)[0]].flat[0] = np.nan
     write_tensors(stock / "model.safetensors", weights)
     with pytest.raises(ModelFolderError, match="NaN"):
-        pretrained.load(stock)
+        loading.load(stock)
     (stock / "model.safetensors").rename(stock / "pytorch_model.bin")
     with pytest.raises(ModelFolderError, match="safetensors"):
-        pretrained.load(stock)
+        loading.load(stock)
 
 
 # Names and paths
@@ -479,7 +485,7 @@ def openers():
 
         yield "open_backbone", open_backbone
         yield "read_transformer_config", read_transformer_config
-        yield "open_sentence_transformer", pretrained.open_sentence_transformer
+        yield "open_sentence_transformer", loading.open_sentence_transformer
         yield "open_teacher", open_teacher
         yield "read_head", read_head
         yield "find_adapter", find_adapter
@@ -522,7 +528,7 @@ def test_what_is_asked_of_the_hub(tmp_path, monkeypatch):
 def test_libraries_that_are_too_old_are_refused_with_the_line_to_run(monkeypatch, tmp_path):
     monkeypatch.setattr(metadata, "version", lambda name: {"sentence_transformers": "5.1.2"}.get(name, "4.57.1"))
     with pytest.raises(MissingExtraError, match=r'5\.1\.2 is installed, and 6\.2 .*pip install -U "pellucid\[torch\]"'):
-        pretrained.open_sentence_transformer(str(tmp_path))
+        loading.open_sentence_transformer(str(tmp_path))
     with pytest.raises(MissingExtraError, match=r"transformers 4\.57\.1 is installed, and 5\.6\.2"):
         errors.require("transformers")
     for version, fine in (("6.2.0", True), ("6.10", True), ("6.1.9", False), ("7.0.0rc1", True), ("6.2.dev0", True)):

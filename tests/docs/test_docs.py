@@ -19,7 +19,7 @@ from typer.testing import CliRunner
 
 import pellucid
 from pellucid.cli.app import app
-from pellucid.folder import bundled_models
+from pellucid.persistence.folder import bundled_models
 
 ROOT = Path(__file__).resolve().parents[2]
 EXECUTED = [
@@ -32,7 +32,7 @@ EXECUTED = [
 PACKAGE = ROOT / "src/pellucid"
 NO_TABLE = {
     "cli",
-    "views",
+    "persistence",
     "integrations",
     "native",
 }  # packages without public names of their own; each module of integrations is public itself
@@ -45,11 +45,11 @@ PAGES = sorted(
 )
 INNER = {  # what these show is an inner part
     "docs/cli_page.py": {"pellucid.cli.app"},
-    "docs/schemas.py": {"pellucid.views.report"},
-    "docs/make_images.py": {"pellucid.views.terminal"},
+    "docs/schemas.py": {"pellucid.explain.views.report"},
+    "docs/make_images.py": {"pellucid.explain.views.terminal"},
 }
 SHOWN_BESIDE = {  # what public names give
-    "pellucid.explanation.Row", "pellucid.text.Coverage", "pellucid.dimensions.Dimensions",
+    "pellucid.explain.Row", "pellucid.text.Coverage", "pellucid.core.Dimensions",
 }  # fmt: skip
 FOUND = (module.name.partition(".")[2] for module in pkgutil.walk_packages(pellucid.__path__, "pellucid."))
 ADAPTERS = "integrations."  # each imports another library, which may be absent; test_integrations.py opens them

@@ -24,11 +24,11 @@ from index_cases import CONDITIONS, CONDITIONS_METADATA, SparseLetters, brute_bm
 from pellucid import Index
 from pellucid.engines.edge import Edge
 from pellucid.errors import EngineError, IndexFolderError, InputError
-from pellucid.folder import allow_external
-from pellucid.index import changing, commits
+from pellucid.index import commits, writer
 from pellucid.index.engine import Condition, Generation, Point
+from pellucid.persistence.folder import allow_external
 from pellucid.static.embedder import StaticEmbedder
-from pellucid.text import Vocabulary
+from pellucid.text.words import Vocabulary
 
 pytestmark = [pytest.mark.full, pytest.mark.filterwarnings("ignore:.*local.*:UserWarning")]
 
@@ -300,7 +300,7 @@ def test_a_crash_between_engine_and_commit_leaves_nothing(engine, tmp_path, frui
     index.add(["an apple", "the car"], ids=["a", "b"])
     with monkeypatch.context() as crash:  # nothing of what would tidy up is done
         crash.setattr(commits, "_write_state", lambda *arguments: 1 / 0)
-        crash.setattr(changing, "_delete", lambda *arguments: None)
+        crash.setattr(writer, "_delete", lambda *arguments: None)
         with pytest.raises(ZeroDivisionError):
             index.add(["pear " * 200, "a pear"], ids=["a", "x"])
     assert len(list(index._at.engine.numbers())) > 2 and ids_of(index.search("pear", weights={"bm25": 1})) == []

@@ -16,22 +16,22 @@ from tokenizers.pre_tokenizers import BertPreTokenizer
 
 import pellucid
 from letters import LetterEmbedder, SparseLetterEmbedder
-from pellucid import pretrained
+from pellucid import loading
 from pellucid.analysis.auditing import audit
 from pellucid.analysis.comparing import compare
 from pellucid.analysis.dimension_cards import cards
 from pellucid.analysis.ranking import rank
 from pellucid.anchors.embedder import AnchorEmbedder
-from pellucid.encoder.embedder import EncoderEmbedder
+from pellucid.core.fingerprint import fingerprint
+from pellucid.dense.embedder import EncoderEmbedder
 from pellucid.ensemble.embedder import EnsembleEmbedder
 from pellucid.ensemble.fitting import fit_ranking_weights, fit_weights
 from pellucid.errors import InputError, ModelFolderError
-from pellucid.explanation import Explanation
-from pellucid.fingerprint import fingerprint
-from pellucid.rows import Row
+from pellucid.explain.explanation import Explanation
+from pellucid.explain.rows import Row
 from pellucid.static.embedder import StaticEmbedder
 from pellucid.static.tables import as_static
-from pellucid.text import Vocabulary, split_words
+from pellucid.text.words import Vocabulary, split_words
 
 TEXTS = ["the apple and the car", "a pear", "car bicycle", "unknown words", "", "bicycle"]
 
@@ -53,7 +53,7 @@ def cosines_of_lengths(texts1, texts2):
 @pytest.fixture
 def letters(monkeypatch):
     """The letter families as if they were in the package, so that they can be opened."""
-    monkeypatch.setitem(pretrained.FAMILIES, "letters", "letters.LetterEmbedder")
+    monkeypatch.setitem(loading.FAMILIES, "letters", "letters.LetterEmbedder")
     monkeypatch.setitem(sys.modules, "pellucid.letters", sys.modules["letters"])
     return LetterEmbedder()
 
@@ -257,7 +257,7 @@ def test_broken_folders_are_refused(fruit, tmp_path):
 
 def test_a_sentence_transformer_as_part(fruit, tmp_path):
     fruit.without(0).save_pretrained(tmp_path / "stock")  # sentence-transformers opens a static folder
-    dense = pretrained.open_sentence_transformer(str(tmp_path / "stock"))
+    dense = loading.open_sentence_transformer(str(tmp_path / "stock"))
     model = EnsembleEmbedder({"words": fruit, "dense": dense}, [0.4, 0.6])
     pairs = (["apple car"], ["pear bicycle"])
     expected = 0.4 * cosines(fruit, *pairs) + 0.6 * cosines(fruit.without(0), *pairs)

@@ -20,7 +20,7 @@ from pellucid.errors import CorpusError, InputError, MissingExtraError
 from pellucid.evaluation.evaluating import Results, TaskScore, evaluate
 from pellucid.evaluation.tasks import find_tasks, read_table
 from pellucid.static.embedder import StaticEmbedder
-from pellucid.text import Vocabulary
+from pellucid.text.words import Vocabulary
 from tasks import RISING, WRITERS, Dark, Planar, score, table, write_retrieval, write_sts
 
 

@@ -16,8 +16,8 @@ from typing import Any
 from fuzz import damage, indexes, jobs, texts
 from fuzz.jobs import Failed
 from fuzz.subjects import Folder, Subjects, copy, observe
-from pellucid import store
 from pellucid.errors import PellucidError
+from pellucid.persistence import store
 
 MEMORY = 1 << 30  # bytes that a case may take beyond what its process has
 _ADDRESSES = 3 << 30  # of address space, where a case ends before it takes the machine's memory

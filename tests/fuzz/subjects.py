@@ -28,8 +28,7 @@ import pellucid
 from papers.keytokens.index import KeyTokenIndex
 from pellucid.anchors.embedder import AnchorEmbedder, read_anchors
 from pellucid.cli.input import tabbed_pairs
-from pellucid.corpus import read_texts
-from pellucid.dimensions import Dimension, Dimensions
+from pellucid.core.dimensions import Dimension, Dimensions
 from pellucid.ensemble.embedder import EnsembleEmbedder
 from pellucid.keytokens.embedder import KeyTokenEmbedder
 from pellucid.keytokens.states import KeyTokenSettings
@@ -42,7 +41,8 @@ from pellucid.static.embedder import StaticEmbedder
 from pellucid.static.folder import read_text_vectors
 from pellucid.static.spelling import BUCKETS
 from pellucid.static.training.parallel import read_parallel
-from pellucid.text import Vocabulary
+from pellucid.text.corpus import read_texts
+from pellucid.text.words import Vocabulary
 from pellucid.transformer.backbone import open_backbone, prepare
 from tiny_models import WORDS, sentence_piece, tiny_model, word_piece
 

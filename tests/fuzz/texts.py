@@ -15,7 +15,7 @@ import pellucid
 from fuzz.jobs import Failed
 from pellucid.index.terms import Analyser
 from pellucid.native.library import native
-from pellucid.unicode import canonicalize, graphemes, well_formed
+from pellucid.text.unicode import canonicalize, graphemes, well_formed
 from tiny_models import WORDS
 
 BATCH = 100  # texts of a case

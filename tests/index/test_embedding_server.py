@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 
 import pellucid
 from pellucid import load
-from pellucid.encoder.vectors import unit_vectors
+from pellucid.dense.vectors import unit_vectors
 from pellucid.errors import EngineError, InputError
 from pellucid.index import EmbeddingServer, Index, embedding_server
 

@@ -31,19 +31,19 @@ import pellucid.index.terms as terms
 from index_cases import CONDITIONS, CONDITIONS_METADATA, SparseLetters, brute_bm25
 from pellucid import Index
 from pellucid.anchors.embedder import AnchorEmbedder
-from pellucid.base import Embedder
+from pellucid.core.embedder import Embedder
 from pellucid.ensemble.embedder import EnsembleEmbedder
 from pellucid.errors import IndexFolderError, InputError, ModelFolderError, WritingError
-from pellucid.explanation import Explanation
+from pellucid.explain.explanation import Explanation
+from pellucid.explain.rows import Row
 from pellucid.index.documents import passage_ends
 from pellucid.index.reasons import Passages
 from pellucid.index.terms import Analyser
 from pellucid.index.words import WordCache
-from pellucid.rows import Row
 from pellucid.static.embedder import StaticEmbedder
 from pellucid.static.words import WordPairs, distinct, plain_distinct
-from pellucid.text import Vocabulary, split_words
-from pellucid.unicode import well_formed
+from pellucid.text.unicode import well_formed
+from pellucid.text.words import Vocabulary, split_words
 from tables import HOSTILE
 from tiny_models import tiny_model, word_piece
 

@@ -16,9 +16,10 @@ pytest.importorskip("Stemmer")
 
 import pellucid.index.commits as commits
 from index_folder import answers, build, files_of, seal, state_of, verified
-from pellucid import Index, store
+from pellucid import Index
 from pellucid.errors import IndexFolderError, PellucidError
-from pellucid.store import checksum, read_tensors, write_tensors
+from pellucid.persistence import store
+from pellucid.persistence.store import checksum, read_tensors, write_tensors
 
 
 @pytest.fixture(scope="module")

@@ -24,7 +24,7 @@ import pellucid.index.commits as commits
 from index_writer import look, opened, pairs, text_of, vectors, wrong_in
 from pellucid.errors import IndexFolderError, InputError, PellucidError, WritingError
 from pellucid.static.embedder import StaticEmbedder
-from pellucid.text import Vocabulary
+from pellucid.text.words import Vocabulary
 
 PROGRAM = Path(__file__).parents[1] / "index_writer.py"
 LINUX = pytest.mark.skipif(sys.platform != "linux", reason="mounts and forks of Linux")
@@ -345,7 +345,7 @@ def test_reading_the_files_of_an_index_releases_no_lock(tmp_path):
     folder = tmp_path / "index"
     script = (
         "import sys\nfrom pathlib import Path\nfrom pellucid.errors import InputError\n"
-        "from pellucid.store import locked\n"
+        "from pellucid.persistence.store import locked\n"
         "try:\n    with locked(Path(sys.argv[1])): print('in')\nexcept InputError: print('waits')"
     )
     with created(folder) as index:
@@ -446,7 +446,7 @@ def test_what_is_wrong_is_found_on_media_that_cannot_be_written(tmp_path, monkey
 def test_a_full_disk_leaves_what_was_there(disk, monkeypatch, seed):
     """Whatever it is that finds no room: a segment, a merge, a rebuild, a commit."""
     place, mount = disk
-    monkeypatch.setattr("pellucid.index.changing.LEAST_FREE", -(1 << 40))
+    monkeypatch.setattr("pellucid.index.writer.LEAST_FREE", -(1 << 40))
     chance, refused = random.Random(seed), 0
     index = created(place / "index")
     documents = {}

@@ -9,12 +9,12 @@ pytest.importorskip("Stemmer")
 
 import pellucid
 from pellucid import Index
-from pellucid.encoder.words import WordReasons
+from pellucid.dense.words import WordReasons
 from pellucid.errors import IndexFolderError, InputError
+from pellucid.explain.rows import CONTEXT, EMBEDDING, SHARED, WORD_PAIR
 from pellucid.index import QueryFunction
-from pellucid.rows import CONTEXT, EMBEDDING, SHARED, WORD_PAIR
 from pellucid.static.embedder import StaticEmbedder
-from pellucid.text import Vocabulary
+from pellucid.text.words import Vocabulary
 
 WORDS = [start + end for start in ("ba", "ce", "di", "fo", "gu") for end in ("ll", "ne", "rk", "st", "wn", "sh")]
 QUERY = f"{WORDS[0]} {WORDS[7]}"

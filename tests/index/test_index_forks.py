@@ -26,7 +26,7 @@ import pellucid.index.segments as segments
 from forking import HAS_FORK, in_fork
 from index_writer import look, pairs, text_of, vectors
 from pellucid.errors import InputError
-from pellucid.store import locked
+from pellucid.persistence.store import locked
 
 pytestmark = [HAS_FORK, pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")]
 

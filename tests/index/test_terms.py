@@ -21,8 +21,8 @@ from pellucid.errors import InputError
 from pellucid.index.terms import Analyser
 from pellucid.index.words import WordCache
 from pellucid.static.embedder import StaticEmbedder
-from pellucid.text import Vocabulary
-from pellucid.unicode import cluster_ends, normalize
+from pellucid.text.unicode import cluster_ends, normalize
+from pellucid.text.words import Vocabulary
 from tiny_models import word_piece
 
 PIECES = [

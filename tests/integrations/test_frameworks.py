@@ -143,7 +143,7 @@ def stock():
     pytest.importorskip("sentence_transformers", reason="sentence-transformers is not installed")
     from sentence_transformers import SentenceTransformer
 
-    from pellucid.folder import locate
+    from pellucid.persistence.folder import locate
 
     return SentenceTransformer(str(locate("static-en")))
 

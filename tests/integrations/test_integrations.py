@@ -22,11 +22,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import pellucid
-from pellucid.base import Embedder
-from pellucid.dimensions import Dimension, Dimensions
+from pellucid.core.dimensions import Dimension, Dimensions
+from pellucid.core.embedder import Embedder
 from pellucid.errors import InputError, MissingExtraError
-from pellucid.folder import locate
 from pellucid.integrations import plain
+from pellucid.persistence.folder import locate
 
 ROOT = Path(__file__).resolve().parents[2]
 PROJECT = (ROOT / "pyproject.toml").read_text(encoding="utf-8")

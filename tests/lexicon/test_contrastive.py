@@ -23,7 +23,6 @@ pytest.importorskip("peft")
 load_file = pytest.importorskip("safetensors.torch").load_file
 
 from pellucid.errors import InputError, WritingError  # noqa: E402
-from pellucid.folder import allow_external  # noqa: E402
 from pellucid.lexicon import LexiconSettings  # noqa: E402
 from pellucid.lexicon import trainer as contrastive_trainer  # noqa: E402
 from pellucid.lexicon.clusters import cluster_vocabulary  # noqa: E402
@@ -42,8 +41,9 @@ from pellucid.lexicon.trainer import (  # noqa: E402
 )
 from pellucid.lexicon.training import TrainingSettings, adapted_model, stack_adapters, train_lexicon  # noqa: E402
 from pellucid.lexicon.training_data import TrainingRow, TrainingSet  # noqa: E402
+from pellucid.persistence.checkpoints import WorkFolder  # noqa: E402
+from pellucid.persistence.folder import allow_external  # noqa: E402
 from pellucid.transformer.backbone import open_backbone, prepare  # noqa: E402
-from pellucid.workfolder import WorkFolder  # noqa: E402
 from resuming import assert_damage_is_refused  # noqa: E402
 
 QUICK = TrainingSettings(

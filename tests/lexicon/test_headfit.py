@@ -10,7 +10,7 @@ from tiny_models import WORDS, tiny_model, word_piece
 torch = pytest.importorskip("torch")
 
 from pellucid import LexiconEmbedder  # noqa: E402
-from pellucid.embeddings import l2_normalize  # noqa: E402
+from pellucid.core.arrays import l2_normalize  # noqa: E402
 from pellucid.errors import InputError  # noqa: E402
 from pellucid.lexicon.clusters import (  # noqa: E402
     cluster_vocabulary,

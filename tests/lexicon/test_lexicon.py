@@ -21,9 +21,9 @@ from pellucid.errors import InputError, ModelFolderError  # noqa: E402
 from pellucid.lexicon import LexiconSettings  # noqa: E402
 from pellucid.lexicon.clusters import Clusters, cluster_vocabulary  # noqa: E402
 from pellucid.lexicon.embedder import LexiconEmbedder  # noqa: E402
+from pellucid.text.unicode import canonicalize  # noqa: E402
 from pellucid.transformer.backbone import prepare  # noqa: E402
 from pellucid.transformer.reading import Reader, whole_words  # noqa: E402
-from pellucid.unicode import canonicalize  # noqa: E402
 
 TEXTS = ["The man is riding a horse.", "a doctor gave the sick boy medicine", "", "cars quickly, swift cars!"]
 INSTRUCTED = "<instruct>{instruction}\n<query>{text}"

@@ -18,13 +18,13 @@ from typer.testing import CliRunner
 
 import pellucid
 from pellucid.cli import app as cli
-from pellucid.dimensions import Dimension, Dimensions
+from pellucid.core.dimensions import Dimension, Dimensions
 from pellucid.errors import InputError, ModelFolderError
 from pellucid.lexicon import StaticLexiconEmbedder
 from pellucid.lexicon.static import WordClusters
 from pellucid.native.library import native
-from pellucid.store import read_tensors, write_tensors
-from pellucid.text import Vocabulary
+from pellucid.persistence.store import read_tensors, write_tensors
+from pellucid.text.words import Vocabulary
 
 WORDS = ["bank", "loan", "mortgage", "river", "the", "new▁york", "ﬀ", "東京"]
 NAMES = ["money", "debts", "water", "cities"]
@@ -401,8 +401,8 @@ def start_table():
 
 @pytest.mark.full
 def test_training_finds_what_the_teacher_sees(corpus, tmp_path, opened):
+    from pellucid.persistence.checkpoints import WorkFolder
     from pellucid.static import RefinementSettings
-    from pellucid.workfolder import WorkFolder
 
     refine_clusters = opened("recipes.lexicon_table").refine_clusters
     vocabulary, bags, teacher = corpus

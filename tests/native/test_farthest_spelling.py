@@ -26,7 +26,7 @@ from pellucid.static.bulk import BulkRows
 from pellucid.static.likeness import CompiledSpeller
 from pellucid.static.precision import PackedRows, pack, quantize
 from pellucid.static.spelling import BUCKETS, NEIGHBOURS, Predicted, Speller
-from pellucid.text import Vocabulary
+from pellucid.text.words import Vocabulary
 
 LETTERS = "aabcnßüд"
 HOSTILE = ["", "a", "ж", "aa", "q" * 4, "na" * 50, "a" * 10_000, "abcn" * 2_500, "ab\u0301cd", "a\ud800bc", "東京" * 30]

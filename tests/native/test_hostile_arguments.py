@@ -35,7 +35,7 @@ from pellucid.static.bulk import BulkEncoder, Utf8Texts
 from pellucid.static.embedder import StaticEmbedder
 from pellucid.static.precision import PackedRows
 from pellucid.static.spelling import NEIGHBOURS
-from pellucid.text import Vocabulary, split_words
+from pellucid.text.words import Vocabulary, split_words
 from test_farthest_spelling import speller_of
 
 pytestmark = pytest.mark.native

@@ -25,7 +25,7 @@ _ENCODE = """
 import sys, zlib, numpy as np
 from pellucid.static.embedder import StaticEmbedder
 from pellucid.static.precision import PackedRows, pack
-from pellucid.text import Vocabulary
+from pellucid.text.words import Vocabulary
 random = np.random.default_rng(0)
 words = [f"{a}{b}" for a in "abcdefghij" for b in ("", "x", "ss", "lang" * 7)]
 texts = [" ".join(random.choice(words, random.integers(0, 400))) + " é中 Ax" for _ in range(300)]
@@ -178,7 +178,7 @@ _FORK = """
 import os, sys, zlib
 import numpy as np
 from pellucid.static.embedder import StaticEmbedder
-from pellucid.text import Vocabulary
+from pellucid.text.words import Vocabulary
 model = StaticEmbedder(Vocabulary(["one", "two"]), np.eye(2, dtype=np.float32))
 texts = ["one two", "two two one"] * 2000
 if sys.argv[1] == "used before":

@@ -20,10 +20,8 @@ import numpy as np
 import pytest
 
 import pellucid
-from pellucid import store
 from pellucid.anchors.sampling import farthest_points
 from pellucid.errors import InputError, PellucidError
-from pellucid.folder import bundled_models
 from pellucid.native.library import (
     FarthestPoints,
     SparseTable,
@@ -35,10 +33,12 @@ from pellucid.native.library import (
     multiply,
     pair_products,
 )
+from pellucid.persistence import store
+from pellucid.persistence.folder import bundled_models
 from pellucid.static.embedder import StaticEmbedder
 from pellucid.static.precision import PackedRows
 from pellucid.static.spelling import BUCKETS, NEIGHBOURS
-from pellucid.text import Vocabulary
+from pellucid.text.words import Vocabulary
 from test_farthest_spelling import _state, speller_of, unknown_words
 
 pytestmark = pytest.mark.native
@@ -102,7 +102,7 @@ def _small(folder: Path, kind: str) -> Any:
     weights = rng.integers(0, 256, BUCKETS).astype(np.uint8)
     model: Any
     if kind == "lexicon":
-        from pellucid.dimensions import Dimension, Dimensions
+        from pellucid.core.dimensions import Dimension, Dimensions
         from pellucid.lexicon.static import StaticLexiconEmbedder
 
         names = Dimensions([Dimension(f"cluster {number}", ("a",)) for number in range(70)])

@@ -8,7 +8,7 @@ import pytest
 from pellucid.errors import InputError
 from pellucid.static.embedder import StaticEmbedder
 from pellucid.static.training.vocabulary import fit_space
-from pellucid.text import Vocabulary
+from pellucid.text.words import Vocabulary
 from recipes.merge_vocabularies import merge_vocabularies
 from tables import random_table
 

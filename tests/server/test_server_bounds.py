@@ -22,7 +22,7 @@ import pytest
 pytest.importorskip("fastapi", reason="the server needs pellucid[serve]")
 
 import pellucid
-from pellucid.explanation import Explanation
+from pellucid.explain.explanation import Explanation
 from pellucid.server import ServerSettings, bounds, create_app
 from pellucid.server.app import forget_dead_workers
 from pellucid.static.embedder import StaticEmbedder

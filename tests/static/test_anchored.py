@@ -12,7 +12,7 @@ from pellucid.static.embedder import StaticEmbedder
 from pellucid.static.training.distill import PcaSettings
 from pellucid.static.training.languages import add_languages, anchored_words, join_languages
 from pellucid.static.training.tuning import PairBags, TuningSettings, tune_on_pairs
-from pellucid.text import Vocabulary
+from pellucid.text.words import Vocabulary
 from resuming import assert_damage_is_refused, reversed_lines
 
 torch = pytest.importorskip("torch")

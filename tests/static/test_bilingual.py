@@ -31,7 +31,7 @@ from pellucid.static.training.languages import (
 )
 from pellucid.static.training.segmentation import check_script, word_finder
 from pellucid.static.training.tuning import TableTrainer, TuningSettings
-from pellucid.text import Vocabulary
+from pellucid.text.words import Vocabulary
 from resuming import assert_damage_is_refused, reversed_lines, stopped_at_writes
 
 torch = pytest.importorskip("torch")

@@ -18,7 +18,7 @@ from pellucid.errors import InputError
 from pellucid.lexicon.static import StaticLexiconEmbedder, WordClusters
 from pellucid.static.bulk import BulkEncoder, Utf8Texts, WordNumbers
 from pellucid.static.spelling import BUCKETS
-from pellucid.text import PrefixRule, Vocabulary, split_words
+from pellucid.text.words import PrefixRule, Vocabulary, split_words
 
 pytestmark = pytest.mark.native
 
@@ -216,7 +216,7 @@ def test_a_table_of_clusters_points_inside_itself(
         np.full(weights, 3, np.uint8),
         np.ones(scales, np.float32),
     )
-    from pellucid.dimensions import Dimension, Dimensions
+    from pellucid.core.dimensions import Dimension, Dimensions
 
     names = Dimensions(Dimension(name) for name in "wxyz")
     fits = starts[0] == 0 and starts == sorted(starts) and starts[-1] == len(clusters) == weights

@@ -11,9 +11,10 @@ import numpy as np
 import pytest
 
 import pellucid
-from pellucid.encoder.embedder import EncoderEmbedder
+from pellucid.core.fingerprint import fingerprint
+from pellucid.dense.embedder import EncoderEmbedder
 from pellucid.errors import CorpusError, InputError
-from pellucid.fingerprint import fingerprint
+from pellucid.persistence.checkpoints import WorkFolder
 from pellucid.static.bags import Bags
 from pellucid.static.embedder import StaticEmbedder
 from pellucid.static.training import extraction as extraction_module
@@ -34,8 +35,7 @@ from pellucid.static.training.tuning import (
     refine,
     similarity_loss,
 )
-from pellucid.text import Vocabulary, split_words
-from pellucid.workfolder import WorkFolder
+from pellucid.text.words import Vocabulary, split_words
 from resuming import assert_damage_is_refused, reversed_lines, stop_at_write, stopped_at_writes
 from tiny_models import tiny_teacher
 

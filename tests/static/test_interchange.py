@@ -18,12 +18,12 @@ from tokenizers.normalizers import BertNormalizer
 from tokenizers.pre_tokenizers import BertPreTokenizer
 
 import pellucid
+from pellucid.core.fingerprint import fingerprint
 from pellucid.errors import InputError, ModelFolderError
-from pellucid.fingerprint import fingerprint
+from pellucid.persistence.store import read_tensors
 from pellucid.static.embedder import StaticEmbedder
 from pellucid.static.precision import quantize
-from pellucid.store import read_tensors
-from pellucid.text import Vocabulary
+from pellucid.text.words import Vocabulary
 
 LOWER = ["the", "apple", "token", "café", ",", "new▁york", "don't", "οδος", "don", "t", "2024", "東京"]
 CASED = ["the", "Apple", "apple", "token", "New", "york", "."]

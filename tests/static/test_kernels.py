@@ -22,14 +22,14 @@ from tokenizers.pre_tokenizers import BertPreTokenizer
 
 from pellucid.errors import InputError
 from pellucid.native.library import distinct_values, group_words, pair_products
+from pellucid.persistence.store import read_tensors, write_tensors
 from pellucid.static import bulk
 from pellucid.static.bulk import BulkEncoder, BulkRows, Utf8Texts
 from pellucid.static.embedder import StaticEmbedder
 from pellucid.static.precision import PackedRows, pack
 from pellucid.static.words import Groups, WordList, plain_pair_products
-from pellucid.store import read_tensors, write_tensors
-from pellucid.text import PrefixRule, Vocabulary, split_words
-from pellucid.unicode import normalize, well_formed
+from pellucid.text.unicode import normalize, well_formed
+from pellucid.text.words import PrefixRule, Vocabulary, split_words
 
 _LONG = "pneumonoultramicroscopicsilicovolcanoconiosis"
 _UNCASED = [

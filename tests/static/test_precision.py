@@ -12,14 +12,14 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
 import pellucid
+from pellucid.core.fingerprint import fingerprint
 from pellucid.errors import InputError, ModelFolderError
-from pellucid.fingerprint import fingerprint
+from pellucid.persistence.store import read_tensors, write_tensors
 from pellucid.static import fit_spelling, prune
 from pellucid.static.embedder import StaticEmbedder
 from pellucid.static.precision import PackedRows, common_scale, convert, pack, quantize, unpack, within_four_bits
 from pellucid.static.training.vocabulary import _with_rows
-from pellucid.store import read_tensors, write_tensors
-from pellucid.text import Vocabulary
+from pellucid.text.words import Vocabulary
 
 WORDS = ["the", "apple", "token", "nothing", "new▁york", "東京"]
 TEXTS = ["The apple and the token", "new york, 東京!", "unknown", ""]

@@ -17,7 +17,7 @@ from tokenizers import Tokenizer
 from tokenizers.models import WordPiece
 from tokenizers.pre_tokenizers import BertPreTokenizer
 
-from pellucid.dimensions import Dimension, Dimensions
+from pellucid.core.dimensions import Dimension, Dimensions
 from pellucid.errors import InputError, MissingExtraError
 from pellucid.static.bags import Bags
 from pellucid.static.bulk import BulkEncoder
@@ -25,8 +25,8 @@ from pellucid.static.embedder import StaticEmbedder
 from pellucid.static.tables import as_static, merge_static
 from pellucid.static.training import segmentation
 from pellucid.static.training.segmentation import segmenter
-from pellucid.text import Vocabulary, _is_punctuation, display_form, split_words
-from pellucid.unicode import normalize, unspaced_run
+from pellucid.text.unicode import normalize, unspaced_run
+from pellucid.text.words import Vocabulary, _is_punctuation, display_form, split_words
 
 
 def found(words: list[str], text: str) -> list[str]:

@@ -16,7 +16,7 @@ from pellucid import StaticEmbedder
 from pellucid.errors import InputError, ModelFolderError
 from pellucid.static import fit_spelling
 from pellucid.static.bulk import Utf8Texts
-from pellucid.text import Vocabulary
+from pellucid.text.words import Vocabulary
 
 STEMS = ("token", "bank", "river", "garden", "planet", "signal", "market", "window")
 ENDINGS = ("", "s", "ed", "ing", "er", "less", "like")
@@ -240,7 +240,7 @@ def test_other_libraries_find_the_extra_words(spelled: StaticEmbedder, tmp_path,
 
 
 def test_a_broken_file_is_refused(spelled: StaticEmbedder, tmp_path) -> None:
-    from pellucid.store import write_tensors
+    from pellucid.persistence.store import write_tensors
 
     with pytest.raises(InputError, match="n-grams"):
         StaticEmbedder(spelled.vocabulary, spelled.vectors, spelling=np.zeros(3, np.uint8))
@@ -362,7 +362,7 @@ def test_factors_of_words_and_edits_of_dimensions_come_in_any_order(spelled: Sta
 
 @pytest.mark.parametrize("damage", ["embeddings", "mixing_rows", "scales", "packed"])
 def test_a_broken_table_before_edits_is_refused(spelled: StaticEmbedder, tmp_path, damage: str) -> None:
-    from pellucid.store import read_tensors, write_tensors
+    from pellucid.persistence.store import read_tensors, write_tensors
 
     edited = spelled.scale({0: 0.5})
     edited.save_pretrained(tmp_path / "model")

@@ -13,8 +13,8 @@ from tokenizers.pre_tokenizers import BertPreTokenizer
 from pellucid.errors import InputError
 from pellucid.native.library import native
 from pellucid.static.embedder import StaticEmbedder
-from pellucid.text import Vocabulary
-from pellucid.unicode import lowercase, normalize
+from pellucid.text.unicode import lowercase, normalize
+from pellucid.text.words import Vocabulary
 
 WORDS = ["the", "apple", "Apple", "pear", "straße", "日本", "e\u0301cole", "naïve"]
 

@@ -15,16 +15,16 @@ from typer.testing import CliRunner
 
 import pellucid
 from pellucid.cli.app import app
-from pellucid.corpus import read_texts
 from pellucid.errors import CorpusError, InputError
+from pellucid.persistence.checkpoints import WorkFolder
 from pellucid.static.bags import Bags
 from pellucid.static.embedder import StaticEmbedder
 from pellucid.static.training.distill import distill, store_sentences
 from pellucid.static.training.extraction import ExtractionSettings
 from pellucid.static.training.tuning import RefinementSettings
 from pellucid.static.training.vocabulary import add_words, fit_space, prune, read_in_sentences
-from pellucid.text import Vocabulary, split_words
-from pellucid.workfolder import WorkFolder
+from pellucid.text.corpus import read_texts
+from pellucid.text.words import Vocabulary, split_words
 from resuming import assert_damage_is_refused, reversed_lines, stop_at_write, stopped_at_writes
 from tables import check_views, random_table
 

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 import numpy as np
 
 from pellucid.analysis.coordinates import Floats, Spread, column_chunks, correlations, spread
-from pellucid.base import Embedder
+from pellucid.core.embedder import Embedder
 from pellucid.errors import InputError, check_integer
-from pellucid.text import content_words
-from pellucid.views.figure import Canvas, short_name
-from pellucid.views.parts import AnyPart, Heading, Note, TablePart, counted, percent, quoted, signed
-from pellucid.views.report import Report
+from pellucid.explain.views.figure import Canvas, short_name
+from pellucid.explain.views.parts import AnyPart, Heading, Note, TablePart, counted, percent, quoted, signed
+from pellucid.explain.views.report import Report
+from pellucid.text.words import content_words
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

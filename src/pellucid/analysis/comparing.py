@@ -12,16 +12,16 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 import numpy as np
 
 from pellucid.analysis.coordinates import Floats, spearman
-from pellucid.base import Embedder
+from pellucid.core.embedder import Embedder
 from pellucid.errors import InputError
-from pellucid.views.figure import Canvas, short_name
-from pellucid.views.parts import AnyPart, Heading, Note, TablePart, counted, numbers, percent, signed
-from pellucid.views.report import Report, frame
+from pellucid.explain.views.figure import Canvas, short_name
+from pellucid.explain.views.parts import AnyPart, Heading, Note, TablePart, counted, numbers, percent, signed
+from pellucid.explain.views.report import Report, frame
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from pellucid.explanation import Explanation
+    from pellucid.explain.explanation import Explanation
 
 _CHUNK_PAIRS = 4_096
 _MAX_PLOT_POINTS = 20_000  # of a picture

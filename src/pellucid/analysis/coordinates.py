@@ -21,15 +21,16 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from pellucid.base import Embedder
-from pellucid.embeddings import check_texts, iterate_texts, l2_normalize, vstack
+from pellucid.core.arrays import l2_normalize, vstack
+from pellucid.core.embedder import Embedder
 from pellucid.errors import InputError
+from pellucid.explain.views.parts import AnyPart, Heading, Note, TablePart, counted, numbers, percent
+from pellucid.explain.views.report import Report
 from pellucid.progress import Progress
-from pellucid.views.parts import AnyPart, Heading, Note, TablePart, counted, numbers, percent
-from pellucid.views.report import Report
+from pellucid.text.inputs import check_texts, iterate_texts
 
 if TYPE_CHECKING:
-    from pellucid.dimensions import Which
+    from pellucid.core.dimensions import Which
 
 
 _BLOCK_TEXTS = 4_096

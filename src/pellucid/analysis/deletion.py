@@ -20,19 +20,19 @@ import numpy as np
 
 from pellucid.analysis.comparing import Pair, check_pairs
 from pellucid.analysis.coordinates import Floats, Integers
-from pellucid.base import Embedder
-from pellucid.embeddings import l2_normalize
+from pellucid.core.arrays import l2_normalize
+from pellucid.core.embedder import Embedder
 from pellucid.errors import InputError
+from pellucid.explain.views.figure import Canvas
+from pellucid.explain.views.parts import AnyPart, Heading, Note, TablePart, counted, numbers, percent, signed
+from pellucid.explain.views.report import Report
 from pellucid.progress import Progress
-from pellucid.unicode import lowercase, normalize
-from pellucid.views.figure import Canvas
-from pellucid.views.parts import AnyPart, Heading, Note, TablePart, counted, numbers, percent, signed
-from pellucid.views.report import Report
+from pellucid.text.unicode import lowercase, normalize
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from pellucid.explanation import Explanation
+    from pellucid.explain.explanation import Explanation
 
 
 UNITS = ("dimensions", "words")

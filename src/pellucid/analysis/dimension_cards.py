@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 import numpy as np
 
 from pellucid.analysis.coordinates import Example, Spread, correlations, spread
-from pellucid.base import Embedder
-from pellucid.dimensions import Dimension, Which
+from pellucid.core.dimensions import Dimension, Which
+from pellucid.core.embedder import Embedder
 from pellucid.errors import check_integer
-from pellucid.views.figure import Canvas
-from pellucid.views.parts import (
+from pellucid.explain.views.figure import Canvas
+from pellucid.explain.views.parts import (
     AnyPart,
     Fold,
     Heading,
@@ -29,7 +29,7 @@ from pellucid.views.parts import (
     percent,
     signed,
 )
-from pellucid.views.report import Report
+from pellucid.explain.views.report import Report
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

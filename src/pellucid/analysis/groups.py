@@ -22,15 +22,15 @@ import numpy as np
 import numpy.typing as npt
 
 from pellucid.analysis.coordinates import Example, Floats, average_ranks, column_chunks, known_rows, unit_blocks
-from pellucid.base import Embedder
-from pellucid.embeddings import l2_normalize, vstack
+from pellucid.core.arrays import l2_normalize, vstack
+from pellucid.core.embedder import Embedder
 from pellucid.errors import InputError, check_integer
+from pellucid.explain.views.figure import Canvas
+from pellucid.explain.views.parts import AnyPart, Fold, Heading, Note, TablePart, counted, numbers, signed
+from pellucid.explain.views.report import Report
 from pellucid.progress import check_cancelled
-from pellucid.text import split_words
-from pellucid.unicode import lowercase
-from pellucid.views.figure import Canvas
-from pellucid.views.parts import AnyPart, Fold, Heading, Note, TablePart, counted, numbers, signed
-from pellucid.views.report import Report
+from pellucid.text.unicode import lowercase
+from pellucid.text.words import split_words
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

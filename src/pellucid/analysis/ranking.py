@@ -8,16 +8,16 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from pellucid.base import Embedder
-from pellucid.embeddings import check_texts
+from pellucid.core.embedder import Embedder
+from pellucid.core.query import Query
 from pellucid.errors import InputError
-from pellucid.explanation import Explanation
-from pellucid.explanation_views import coverage_warning
-from pellucid.query import Query
-from pellucid.text import Coverage
-from pellucid.unicode import canonicalize
-from pellucid.views.parts import AnyPart, Heading, Note, TablePart, counted, numbers, signed
-from pellucid.views.report import Report
+from pellucid.explain.explanation import Explanation
+from pellucid.explain.views.explanation import coverage_warning
+from pellucid.explain.views.parts import AnyPart, Heading, Note, TablePart, counted, numbers, signed
+from pellucid.explain.views.report import Report
+from pellucid.text.inputs import check_texts
+from pellucid.text.unicode import canonicalize
+from pellucid.text.words import Coverage
 
 
 class TopRow(NamedTuple):

@@ -22,15 +22,15 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pellucid.corpus import Corpus, is_path, read_texts
-from pellucid.encoder.vectors import unit_vectors
+from pellucid.core.fingerprint import record_model
+from pellucid.dense.vectors import unit_vectors
 from pellucid.errors import CorpusError, InputError, check_numbers, missing_extra
-from pellucid.fingerprint import record_model
-from pellucid.pretrained import load
+from pellucid.loading import load
+from pellucid.persistence.checkpoints import WorkFolder
 from pellucid.progress import Progress
-from pellucid.text import content_words
-from pellucid.unicode import canonicalize
-from pellucid.workfolder import WorkFolder
+from pellucid.text.corpus import Corpus, is_path, read_texts
+from pellucid.text.unicode import canonicalize
+from pellucid.text.words import content_words
 
 _RULES = 3  # version of the rules, kept with candidates on disk: raise it with any change of what passes
 _MAX_CHARS = 2_000  # a longer text is not looked at closely

@@ -29,8 +29,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from pellucid.base import Embedder, Vectors
-from pellucid.dimensions import (
+from pellucid.core.arrays import Role, l2_normalize
+from pellucid.core.dimensions import (
     Dimension,
     Dimensions,
     DimensionTable,
@@ -40,15 +40,16 @@ from pellucid.dimensions import (
     scaling,
     write_dimensions,
 )
-from pellucid.embeddings import Role, check_texts, l2_normalize
-from pellucid.encoder.embedder import FUNCTION, OURS, STOCK, EncoderEmbedder, opened_with
-from pellucid.encoder.vectors import unit_vectors
+from pellucid.core.embedder import Embedder, Vectors
+from pellucid.core.fingerprint import check_same
+from pellucid.dense.embedder import FUNCTION, OURS, STOCK, EncoderEmbedder, opened_with
+from pellucid.dense.vectors import unit_vectors
 from pellucid.errors import InputError, ModelFolderError, warn
-from pellucid.fingerprint import check_same
-from pellucid.folder import resolve_reference
-from pellucid.pretrained import load, open_sentence_transformer
-from pellucid.store import is_sound, read_json, read_regular, read_tensors, write_json, write_tensors
-from pellucid.text import Coverage, Span
+from pellucid.loading import load, open_sentence_transformer
+from pellucid.persistence.folder import resolve_reference
+from pellucid.persistence.store import is_sound, read_json, read_regular, read_tensors, write_json, write_tensors
+from pellucid.text.inputs import check_texts
+from pellucid.text.words import Coverage, Span
 
 if TYPE_CHECKING:
     from typing_extensions import Self

@@ -16,10 +16,10 @@ import numpy as np
 import numpy.typing as npt
 
 from pellucid.anchors.candidates import Candidates, CandidateSettings, prepare_candidates
-from pellucid.corpus import Corpus
-from pellucid.embeddings import l2_normalize
+from pellucid.core.arrays import l2_normalize
 from pellucid.errors import InputError, missing_extra
-from pellucid.store import temporary_folder
+from pellucid.persistence.store import temporary_folder
+from pellucid.text.corpus import Corpus
 
 _MAX_FRAME_ROWS = 200_000  # float32 in memory; more gave no better anchors
 Rows = npt.NDArray[np.int64]

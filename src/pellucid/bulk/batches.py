@@ -11,12 +11,12 @@ from typing import Any
 
 import numpy as np
 
-from pellucid.base import Embedder
-from pellucid.embeddings import Role, validate_role
-from pellucid.encoder.embedder import EncoderEmbedder
-from pellucid.encoder.vectors import unit_vectors
+from pellucid.core.arrays import Role, validate_role
+from pellucid.core.embedder import Embedder
+from pellucid.dense.embedder import EncoderEmbedder
+from pellucid.dense.vectors import unit_vectors
 from pellucid.errors import CorpusError, InputError, missing_extra
-from pellucid.pretrained import load
+from pellucid.loading import load
 from pellucid.static.embedder import StaticEmbedder
 
 try:

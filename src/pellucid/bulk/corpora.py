@@ -4,7 +4,7 @@ Workers are threads or processes of this machine, Ray, or Spark. An engine takes
 yields the record of each once it is written. All call `write_shard`, and only numbers move: each worker reads its
 rows and writes its file.
 
-`state.json` of the folder is the manifest (`workfolder.py`): settings, corpus, model, sizes and shards. A shard's file
+`state.json` of the folder is the manifest (`checkpoints.py`): settings, corpus, model, sizes and shards. A shard's file
 appears when it is complete, so that a killed run resumes with the missing ones.
 """
 
@@ -24,11 +24,11 @@ from pathlib import Path
 from typing import Any
 
 from pellucid import errors
-from pellucid.base import Embedder
 from pellucid.bulk.batches import checked_column
 from pellucid.bulk.shards import ENDINGS, ROW, Job, ShardRecord, open_encoder, stamp, write_shard
-from pellucid.corpus import corpus_file, is_path
-from pellucid.embeddings import Role, validate_role
+from pellucid.core.arrays import Role, validate_role
+from pellucid.core.embedder import Embedder
+from pellucid.core.fingerprint import record_model
 from pellucid.errors import (
     CorpusError,
     InputError,
@@ -39,18 +39,17 @@ from pellucid.errors import (
     check_integer,
     missing_extra,
 )
-from pellucid.files.corpus_file import CorpusFile
-from pellucid.files.lines import batches_by_size, check_file
-from pellucid.files.parquet import Table
-from pellucid.fingerprint import record_model
-from pellucid.folder import is_outside_allowed, resolve_name
 from pellucid.index.models import Model
+from pellucid.persistence.checkpoints import WorkFolder
+from pellucid.persistence.folder import is_outside_allowed, resolve_name
+from pellucid.persistence.store import checksum, writing
 from pellucid.process import environment
 from pellucid.progress import Progress
 from pellucid.static.embedder import StaticEmbedder
-from pellucid.store import checksum, writing
-from pellucid.unicode import well_formed
-from pellucid.workfolder import WorkFolder
+from pellucid.text.corpus import CorpusFile, corpus_file, is_path
+from pellucid.text.lines import batches_by_size, check_file
+from pellucid.text.parquet import Table
+from pellucid.text.unicode import well_formed
 
 import pyarrow as pa  # isort: skip  # after batches, which says what to install where it is absent
 from pyarrow.parquet import ParquetWriter  # isort: skip

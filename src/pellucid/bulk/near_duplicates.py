@@ -25,22 +25,21 @@ import numpy as np
 import numpy.typing as npt
 
 from pellucid.analysis.ranking import TopRow
-from pellucid.base import Embedder
 from pellucid.bulk.signs import find_numbers, find_signed_names
-from pellucid.corpus import Corpus, corpus_file, is_path, read_texts
-from pellucid.embeddings import l2_normalize, to_2d_array
+from pellucid.core.arrays import l2_normalize, to_2d_array
+from pellucid.core.embedder import Embedder
 from pellucid.errors import CorpusError, InputError, check_integer, missing_extra
-from pellucid.explanation import Explanation
-from pellucid.files.copies import check_copy, copy_rows
-from pellucid.files.corpus_file import CorpusFile
-from pellucid.forks import cached_property
-from pellucid.pretrained import load
+from pellucid.explain.explanation import Explanation
+from pellucid.explain.views.parts import AnyPart, Heading, Note, TablePart, counted, listed, numbers, percent
+from pellucid.explain.views.report import Report
+from pellucid.loading import load
+from pellucid.persistence.store import check_vacant, writing
+from pellucid.process import cached_property
 from pellucid.progress import Progress
-from pellucid.store import check_vacant, writing
-from pellucid.text import split_words
-from pellucid.unicode import canonicalize, lowercase, normalize
-from pellucid.views.parts import AnyPart, Heading, Note, TablePart, counted, listed, numbers, percent
-from pellucid.views.report import Report
+from pellucid.text.copies import check_copy, copy_rows
+from pellucid.text.corpus import Corpus, CorpusFile, corpus_file, is_path, read_texts
+from pellucid.text.unicode import canonicalize, lowercase, normalize
+from pellucid.text.words import split_words
 
 Flags = npt.NDArray[np.bool_]
 Numbers = npt.NDArray[np.int64]

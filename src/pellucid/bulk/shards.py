@@ -21,12 +21,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from pellucid.bulk.batches import EMBEDDING, INDICES, VALUES, BatchEncoder
-from pellucid.embeddings import Role
+from pellucid.core.arrays import Role
 from pellucid.errors import CorpusError, InputError, ModelFolderError, PellucidError, require
-from pellucid.files.parquet import Table
-from pellucid.folder import allow_external
-from pellucid.store import checksum, read_tensors, write_tensors, writing
-from pellucid.workfolder import WorkFolder
+from pellucid.persistence.checkpoints import WorkFolder
+from pellucid.persistence.folder import allow_external
+from pellucid.persistence.store import checksum, read_tensors, write_tensors, writing
+from pellucid.text.parquet import Table
 
 import pyarrow as pa  # isort: skip  # after batches, which says what to install where it is absent
 from pyarrow.parquet import ParquetFile, ParquetWriter  # isort: skip

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 import unicodedata
 
-from pellucid.unicode import normalize
+from pellucid.text.unicode import normalize
 
 _CURRENCY = "$\u00a2-\u00a5\u058f\u060b\u09f2\u09f3\u0e3f\u17db\u20a0-\u20cf\ufdfc"
 _GROUPS = "'\u2019\u00a0\u2009\u202f"  # between thousands, beside the comma

@@ -138,7 +138,7 @@ def _pellucid(
 ) -> None:
     """Explainable text embeddings that run on a laptop."""
     if allow_outside:
-        from pellucid.folder import allow_external
+        from pellucid.persistence.folder import allow_external
 
         context.with_resource(allow_external(True))
 
@@ -246,8 +246,8 @@ def similarity(
     )
     import numpy as np
 
-    from pellucid.explanation_views import coverage_warning
-    from pellucid.text import LOW_COVERAGE
+    from pellucid.explain.views.explanation import coverage_warning
+    from pellucid.text.words import LOW_COVERAGE
 
     opened = open_model(model)
     low = total = 0
@@ -299,7 +299,7 @@ def duplicates(
     """
     from pellucid.bulk.near_duplicates import duplicates as find
     from pellucid.bulk.near_duplicates import write_kept
-    from pellucid.files.copies import check_copy
+    from pellucid.text.copies import check_copy
 
     if keep is not None and file == "-":
         raise typer.BadParameter("needs a file as input, not stdin", param_hint="--keep")
@@ -449,7 +449,7 @@ def models(json: JsonOption = False) -> None:
 
     Any of these names, a folder or a Hugging Face hub id can follow --model.
     """
-    from pellucid.folder import bundled_models
+    from pellucid.persistence.folder import bundled_models
 
     summaries = [model_summary(name) for name in bundled_models()]
     for summary in summaries:
@@ -478,7 +478,7 @@ def verify(
       pellucid verify -m ./my-model
     """
     from pellucid.errors import ModelFolderError
-    from pellucid.folder import verify as check
+    from pellucid.persistence.folder import verify as check
 
     file_states = check(model)
     for file in file_states:

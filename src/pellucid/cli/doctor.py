@@ -16,7 +16,7 @@ import numpy as np
 
 import pellucid
 from pellucid.errors import PellucidError
-from pellucid.folder import bundled_models, verify
+from pellucid.persistence.folder import bundled_models, verify
 
 
 class Examined(NamedTuple):

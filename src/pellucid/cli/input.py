@@ -18,16 +18,16 @@ from pellucid.cli.output import say
 from pellucid.errors import InputError
 
 if TYPE_CHECKING:
-    from pellucid.base import Embedder
-    from pellucid.embeddings import Role
-    from pellucid.encoder.embedder import EncoderEmbedder
-    from pellucid.files.corpus_file import CorpusFile
+    from pellucid.core.arrays import Role
+    from pellucid.core.embedder import Embedder
+    from pellucid.dense.embedder import EncoderEmbedder
     from pellucid.static.training.parallel import Languages, ParallelFiles
+    from pellucid.text.corpus import CorpusFile
 
 
 def _model_names(start: str) -> list[str]:
     """Return the bundled models whose name begins so, for completion in a shell."""
-    from pellucid.folder import bundled_models
+    from pellucid.persistence.folder import bundled_models
 
     return [name for name in bundled_models() if name.startswith(start)]
 
@@ -97,14 +97,14 @@ _FILE_ENDINGS = tuple(
 
 def open_model(name: str) -> Embedder:
     """Return the model that --model names."""
-    from pellucid.pretrained import load
+    from pellucid.loading import load
 
     return load(name)
 
 
 def encoder_with_reasons(name: str, kind: str) -> EncoderEmbedder:
     """Return the encoder that --model names, with the reasons that --reasons names."""
-    from pellucid.encoder.embedder import EncoderEmbedder
+    from pellucid.dense.embedder import EncoderEmbedder
 
     opened = open_model(name)
     if not isinstance(opened, EncoderEmbedder):
@@ -150,7 +150,7 @@ def _with_options(command: Callable[..., None], options: Iterable[inspect.Parame
 
 def corpus_file(source: str | Path, file_options: FileOptions) -> CorpusFile:
     """Return the file of a command; "-" is stdin as a table."""
-    from pellucid.files.corpus_file import CorpusFile
+    from pellucid.text.corpus import CorpusFile
 
     options = dict(file_options)
     for name in ("columns", "leave_out"):
@@ -163,7 +163,7 @@ def corpus_file(source: str | Path, file_options: FileOptions) -> CorpusFile:
 
 def corpus_of(source: str, file_options: FileOptions) -> CorpusFile | Iterator[str]:
     """Return a corpus: the file, which can be read again, or the lines of stdin where `source` is "-"."""
-    from pellucid.files.lines import check_file
+    from pellucid.text.lines import check_file
 
     if source == "-":
         return read(source, file_options)
@@ -178,7 +178,7 @@ def read(source: str, file_options: FileOptions = FILE_DEFAULTS) -> Iterator[str
     Raises:
         CorpusError: the file holds no texts; of stdin a note says so.
     """
-    from pellucid.files.lines import check_file
+    from pellucid.text.lines import check_file
 
     if source == "-" and "delimiter" not in file_options:
         return _unless_empty(_stdin(file_options.get("encoding")), source)
@@ -189,7 +189,7 @@ def read(source: str, file_options: FileOptions = FILE_DEFAULTS) -> Iterator[str
 
 def _unless_empty(texts: Iterator[str], source: str) -> Iterator[str]:
     from pellucid.errors import CorpusError
-    from pellucid.files.lines import is_stream
+    from pellucid.text.lines import is_stream
 
     first = next(texts, None)
     if first is not None:
@@ -210,7 +210,7 @@ def refuse_files(texts: Iterable[str | None], instead: str) -> None:
 
 def blocks(items: Iterable[_Item]) -> Iterator[list[_Item]]:
     """Cut texts, or pairs of them, into lists of bounded number and size."""
-    from pellucid.files.lines import batches_by_size
+    from pellucid.text.lines import batches_by_size
 
     return batches_by_size(
         items, _BLOCK_TEXTS, lambda item: len(item) if isinstance(item, str) else sum(map(len, item))
@@ -271,7 +271,7 @@ def pairs_of(a: str | None, b: str | None, *, as_text: bool, file_options: FileO
 
 def tabbed_pairs(source: str) -> Iterator[Pair]:
     """Yield the two columns of a file with a tab between them, or of stdin where `source` is "-"."""
-    from pellucid.files.lines import read_lines
+    from pellucid.text.lines import read_lines
 
     name = "stdin" if source == "-" else source
     lines = _stdin() if source == "-" else read_lines(Path(source), "file of pairs")
@@ -317,8 +317,8 @@ def _side_by_side(a: str, b: str, file_options: FileOptions) -> Iterator[Pair]:
 
 
 def _stdin(encoding: str | None = None) -> Iterator[str]:
-    from pellucid.files.encodings import check_encoding
-    from pellucid.files.lines import read_lines
+    from pellucid.text.encodings import check_encoding
+    from pellucid.text.lines import read_lines
 
     if sys.stdin.isatty():
         raise typer.BadParameter("name a file, or pipe texts in", param_hint="FILE")

@@ -30,7 +30,7 @@ from pellucid.cli.output import json_line, say, show
 from pellucid.errors import InputError
 
 if TYPE_CHECKING:
-    from pellucid.dimensions import Which
+    from pellucid.core.dimensions import Which
 
 
 commands = typer.Typer()
@@ -50,8 +50,8 @@ def dimensions(json: JsonOption = False, model: ModelOption = "static-en") -> No
       pellucid dimensions -m anchors-en-200
       pellucid dimensions -m my-anchors --json
     """
-    from pellucid.dimensions import as_cell
-    from pellucid.views.parts import visible
+    from pellucid.core.dimensions import as_cell
+    from pellucid.explain.views.parts import visible
 
     for number, dimension in enumerate(open_model(model).dimensions):
         line = {"dimension": number, "name": dimension.name, "about": list(dimension.about)}

@@ -28,8 +28,8 @@ from pellucid.cli.input import (
 from pellucid.cli.output import say
 
 if TYPE_CHECKING:
-    from pellucid.corpus import Corpus
     from pellucid.static.training.parallel import Languages, ParallelFiles
+    from pellucid.text.corpus import Corpus
 
 commands = typer.Typer()
 
@@ -146,7 +146,7 @@ def choose_anchors(
     from pellucid.anchors.candidates import CandidateSettings
     from pellucid.anchors.embedder import AnchorEmbedder
     from pellucid.anchors.sampling import choose_anchors as choose
-    from pellucid.pretrained import load
+    from pellucid.loading import load
 
     texts = corpus_of(corpus, file_options)
     opened = load(model)
@@ -186,12 +186,12 @@ def train_lexicon(
       pellucid train-lexicon pairs.jsonl -m sentence-transformers/all-MiniLM-L6-v2 -o my-lexicon
       pellucid explain "one text" "another" -m my-lexicon
     """
-    from pellucid.folder import identify
     from pellucid.lexicon.clusters import cluster_vocabulary
     from pellucid.lexicon.embedder import LexiconEmbedder
     from pellucid.lexicon.training import TrainingSettings
     from pellucid.lexicon.training import train_lexicon as train
     from pellucid.lexicon.training_data import read_training_sets
+    from pellucid.persistence.folder import identify
     from pellucid.transformer.backbone import open_backbone
 
     settings = TrainingSettings(epochs=epochs, batch_size=batch_size, chunk=chunk, bf16=bf16)
@@ -224,7 +224,7 @@ def ensemble(
       pellucid ensemble -m static-en -m my-lexicon --weight 0.3 --weight 0.7 -o hybrid
     """
     from pellucid.ensemble.embedder import EnsembleEmbedder
-    from pellucid.pretrained import load
+    from pellucid.loading import load
 
     names = [Path(model).name for model in models]
     names = names if len(set(names)) == len(names) else models

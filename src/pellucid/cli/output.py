@@ -60,7 +60,7 @@ def overwriting_on_request(command: Callable[..., None]) -> Callable[..., None]:
 
     @wraps(command)
     def run(*, overwrite: bool, **arguments: Any) -> None:
-        from pellucid.store import check_vacant
+        from pellucid.persistence.store import check_vacant
 
         changed = arguments.get(_CHANGED.get(command.__name__, ""))
         for name in outputs if not overwrite else ():
@@ -81,7 +81,7 @@ _Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace existing 
 
 def _is_same(path: Path, name: str) -> bool:
     """Whether an output is what another parameter names: a file, or a model that does not come with us."""
-    from pellucid.folder import bundled_models
+    from pellucid.persistence.folder import bundled_models
 
     return name not in bundled_models() and os.path.exists(name) and path.exists() and path.samefile(name)
 
@@ -108,7 +108,7 @@ class Listed(TyperGroup):
 
 def say(text: str, *, err: bool = False) -> None:
     """Print a line that may hold a user's text, name or file, with control characters made visible."""
-    from pellucid.views.parts import visible
+    from pellucid.explain.views.parts import visible
 
     typer.echo(visible(text), err=err)
 
@@ -139,8 +139,8 @@ def show(
     """
     from rich.console import Console
 
-    from pellucid.store import writing
-    from pellucid.views.terminal import Lines
+    from pellucid.explain.views.terminal import Lines
+    from pellucid.persistence.store import writing
 
     with_rows: dict[str, Any] = {"rows": True} if rows else {}
     limits = {} if top_k is None else {"top_k": top_k}  # a picture has a limit of its own
@@ -167,7 +167,7 @@ def show(
 
 def model_summary(name: str) -> dict[str, Any]:
     """Return what a bundled model's card and config say of it, with its needs and its size."""
-    from pellucid.folder import bundled_models, locate, read_config
+    from pellucid.persistence.folder import bundled_models, locate, read_config
 
     folder = locate(name)
     card = folder / "README.md"
@@ -223,7 +223,7 @@ def open_writer(path: Path | None, kind: str, dimension: int, stdout: IO[str]) -
         return
     if path.is_dir():
         raise InputError(f"{path} is a folder; name a file to write, or give the folder after FILE for shards")
-    from pellucid.store import writing
+    from pellucid.persistence.store import writing
 
     is_device = path.exists() and not path.is_file()  # such as /dev/null, which cannot be replaced
     with nullcontext(path) if is_device else writing(path) as target, _OPENERS[kind](target, dimension) as write:
@@ -291,7 +291,7 @@ def _open_parquet(path: Path, dimension: int) -> Iterator[Write]:
         raise missing_extra("pyarrow", "parquet") from error
     import numpy as np
 
-    from pellucid.unicode import well_formed
+    from pellucid.text.unicode import well_formed
 
     dense = pa.list_(pa.float32(), dimension)
     writer: Any = None

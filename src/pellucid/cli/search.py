@@ -32,10 +32,10 @@ from pellucid.errors import InputError
 if TYPE_CHECKING:
     from rich.text import Text
 
-    from pellucid.files.corpus_file import CorpusFile
+    from pellucid.core.removal import Counterfactual
     from pellucid.index.hits import Hit, Hits
     from pellucid.index.index import Index
-    from pellucid.removal import Counterfactual
+    from pellucid.text.corpus import CorpusFile
 
 commands = typer.Typer()
 index = typer.Typer(
@@ -319,7 +319,7 @@ def _open(folder: Path) -> Index:
 @contextmanager
 def _new_index(folder: Path, overwrite: bool) -> Iterator[Path]:
     """Yield a place for a new index, which is moved to `folder` when the block ends without an error."""
-    from pellucid.store import locked, writing_folder
+    from pellucid.persistence.store import locked, writing_folder
 
     def replaceable(path: Path) -> set[str]:
         if not path.exists() or (path.is_dir() and not any(path.iterdir())):
@@ -347,7 +347,7 @@ def _new_index(folder: Path, overwrite: bool) -> Iterator[Path]:
 def _is_index(folder: Path) -> bool:
     """Whether a folder is an index, of any version, whole or damaged."""
     from pellucid.errors import ModelFolderError, ReadingError
-    from pellucid.store import read_json
+    from pellucid.persistence.store import read_json
 
     try:
         return "pellucid-index" in read_json(folder / "index.json")
@@ -417,7 +417,7 @@ def _show(hits: Hits, reasons: int, *, rows: bool) -> None:
     from rich.console import Console
     from rich.text import Text
 
-    from pellucid.views.parts import shorten, visible
+    from pellucid.explain.views.parts import shorten, visible
 
     console = Console(highlight=False)
     if summary := hits.summary():
@@ -447,7 +447,7 @@ def _marked(hit: Hit, brackets: bool) -> Text:
     """Return the part of the passage with the largest contributions, with its words marked."""
     from rich.text import Text
 
-    from pellucid.views.parts import visible
+    from pellucid.explain.views.parts import visible
 
     text, words = re.sub(r"\s", " ", hit.reasons.text), hit.reasons.words()
     start, end = snippet(text, words, _SNIPPET)

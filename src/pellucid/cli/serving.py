@@ -81,7 +81,7 @@ def mcp(index: _Index = None, models: ModelsOption = ["static-en"]) -> None:  # 
     require("mcp", "mcp")
     from pellucid.integrations import mcp as server
     from pellucid.integrations.plain import open_index
-    from pellucid.pretrained import load_by_name
+    from pellucid.loading import load_by_name
 
     served = server.create_server(load_by_name(models), None if index is None else open_index(index))
     served.run("stdio")  # until stdin ends; nothing else may be written to stdout

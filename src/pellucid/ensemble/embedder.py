@@ -31,21 +31,21 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from pellucid.base import Embedder
-from pellucid.dimensions import Dimension, Dimensions, Edit, Mixing, selected_columns
-from pellucid.embeddings import Role, l2_normalize, to_2d_array
-from pellucid.encoder.embedder import FUNCTION, OURS, STOCK, EncoderEmbedder, opened_with
-from pellucid.encoder.vectors import unit_vectors
+from pellucid.core.arrays import Role, l2_normalize, to_2d_array
+from pellucid.core.dimensions import Dimension, Dimensions, Edit, Mixing, selected_columns
+from pellucid.core.embedder import Embedder
+from pellucid.core.fingerprint import check_same, fingerprint
+from pellucid.core.query import EMPTY_TERMS, REMAINDER_ROW, Query, StoredVector, Terms
+from pellucid.dense.embedder import FUNCTION, OURS, STOCK, EncoderEmbedder, opened_with
+from pellucid.dense.vectors import unit_vectors
 from pellucid.errors import InputError, ModelFolderError
-from pellucid.explanation import Explanation
-from pellucid.fingerprint import check_same, fingerprint
-from pellucid.folder import resolve_reference
-from pellucid.forks import cached_property
-from pellucid.pretrained import load
-from pellucid.query import EMPTY_TERMS, REMAINDER_ROW, Query, StoredVector, Terms
-from pellucid.rows import EMBEDDING, REMAINDER, Row
-from pellucid.store import read_json, write_json
-from pellucid.text import Coverage, Span
+from pellucid.explain.explanation import Explanation
+from pellucid.explain.rows import EMBEDDING, REMAINDER, Row
+from pellucid.loading import load
+from pellucid.persistence.folder import resolve_reference
+from pellucid.persistence.store import read_json, write_json
+from pellucid.process import cached_property
+from pellucid.text.words import Coverage, Span
 
 if TYPE_CHECKING:
     from typing_extensions import Self

@@ -16,9 +16,9 @@ import numpy.typing as npt
 
 from pellucid.analysis.comparing import check_pairs
 from pellucid.analysis.coordinates import average_ranks
-from pellucid.embeddings import check_texts
 from pellucid.ensemble.embedder import make_parts
 from pellucid.errors import InputError
+from pellucid.text.inputs import check_texts
 
 _WEIGHT_STEPS = (0.2, 0.1, 0.05, 0.02, 0.01)
 _MIN_GAIN = 1e-9  # below it is rounding

@@ -22,16 +22,16 @@ from typing import Any
 
 import numpy as np
 
-from pellucid.base import Embedder
-from pellucid.embeddings import l2_normalize
-from pellucid.encoder.embedder import EncoderEmbedder
+from pellucid.core.arrays import l2_normalize
+from pellucid.core.embedder import Embedder
+from pellucid.core.fingerprint import fingerprint
+from pellucid.dense.embedder import EncoderEmbedder
 from pellucid.errors import InputError, ModelFolderError, missing_extra
 from pellucid.evaluation.tasks import HubTask, LocalTask, find_tasks, quiet
-from pellucid.fingerprint import fingerprint
-from pellucid.pretrained import load
+from pellucid.loading import load
+from pellucid.persistence.store import read_json, temporary_folder, write_json
 from pellucid.process import kept_random_states
 from pellucid.progress import Progress
-from pellucid.store import read_json, temporary_folder, write_json
 
 HUB_TASKS = (
     "STS12", "STS13", "STS14", "STS15", "STS16", "STSBenchmark", "SICK-R", "BIOSSES", "SciFact",
@@ -73,7 +73,7 @@ class Results:
 
     def to_markdown(self) -> str:
         """Return the rows and the means as a Markdown table, scores x 100 with one decimal."""
-        from pellucid.views.markdown import markdown_text
+        from pellucid.explain.views.markdown import markdown_text
 
         lines = [f"| {markdown_text(self.model)} | type | metric | score |", "|---|---|---|---:|"]
         lines += [

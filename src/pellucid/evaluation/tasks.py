@@ -26,9 +26,9 @@ import numpy as np
 import numpy.typing as npt
 
 from pellucid.errors import InputError
-from pellucid.files.json_rows import parse_json
-from pellucid.files.lines import read_lines
 from pellucid.process import ProcessSetting, ignored_warnings
+from pellucid.text.json_rows import parse_json
+from pellucid.text.lines import read_lines
 
 
 class ScoredPairs(NamedTuple):

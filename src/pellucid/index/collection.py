@@ -9,8 +9,6 @@ from itertools import chain
 from typing import Any
 
 from pellucid.errors import InputError
-from pellucid.files.corpus_file import CorpusFile
-from pellucid.index.changing import document_vectors, replace_documents, term_counts
 from pellucid.index.commits import Commit
 from pellucid.index.documents import Document, batches, checked_id, records_of, tell_left_out, validate_documents
 from pellucid.index.given import GivenVectors, Rows, check_same, stored_rows
@@ -19,7 +17,9 @@ from pellucid.index.metadata import field_types
 from pellucid.index.models import Model
 from pellucid.index.records import read_documents
 from pellucid.index.settings import given_parts
+from pellucid.index.writer import document_vectors, replace_documents, term_counts
 from pellucid.progress import Progress
+from pellucid.text.corpus import CorpusFile
 
 
 class DocumentCollection(IndexHandle):

@@ -26,14 +26,14 @@ import numpy as np
 import numpy.typing as npt
 
 from pellucid.errors import VERSION, IndexFolderError, ModelFolderError, ReadingError, WritingError
-from pellucid.forks import current_process
 from pellucid.index.damage import MEND
 from pellucid.index.documents import Document
 from pellucid.index.engine import LOCAL
 from pellucid.index.metadata import KINDS
 from pellucid.index.segments import Segment
 from pellucid.index.settings import check_types
-from pellucid.store import checksum, parse_json, read_regular, write_tensors, writing
+from pellucid.persistence.store import checksum, parse_json, read_regular, write_tensors, writing
+from pellucid.process import current_process
 
 FORMAT = 2
 """The format of an index that this version writes and reads."""

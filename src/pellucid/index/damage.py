@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pellucid.errors import IndexFolderError, ModelFolderError
-from pellucid.store import is_sound
+from pellucid.persistence.store import is_sound
 
 Tensors = dict[str, npt.NDArray[Any]]
 """The arrays of a segment by name."""

@@ -14,12 +14,12 @@ from itertools import islice, zip_longest
 from numbers import Integral
 from typing import Any, NamedTuple
 
-from pellucid.embeddings import describe_item, iterate_texts
 from pellucid.errors import InputError, warn
-from pellucid.files.corpus_file import CorpusFile
-from pellucid.files.lines import batches_by_size
 from pellucid.index.values import plain_metadata
-from pellucid.unicode import canonicalize_with_offsets, cluster_start, well_formed
+from pellucid.text.corpus import CorpusFile
+from pellucid.text.inputs import describe_item, iterate_texts
+from pellucid.text.lines import batches_by_size
+from pellucid.text.unicode import canonicalize_with_offsets, cluster_start, well_formed
 
 PASSAGE_BITS = 16
 """A document has at most 2 ** 16 passages."""

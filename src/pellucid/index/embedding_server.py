@@ -27,10 +27,11 @@ from urllib.parse import parse_qsl, urlsplit, urlunsplit
 
 import numpy as np
 
-from pellucid.base import Vectors
-from pellucid.embeddings import Role, check_texts
+from pellucid.core.arrays import Role
+from pellucid.core.embedder import Vectors
 from pellucid.errors import VERSION, EngineError, InputError, check_integer, require, warn
-from pellucid.unicode import well_formed
+from pellucid.text.inputs import check_texts
+from pellucid.text.unicode import well_formed
 
 MAX_TRIES = 3
 RETRY_STATUSES = (408, 429, 500, 502, 503, 504)

@@ -17,18 +17,18 @@ import numpy as np
 import numpy.typing as npt
 
 from pellucid.analysis.ranking import TopRow
+from pellucid.core.query import Query
 from pellucid.errors import CorpusError, InputError, missing_extra
-from pellucid.files.delimited import DelimitedFile
-from pellucid.files.json_rows import parse_json
-from pellucid.files.lines import read_lines
+from pellucid.explain.views.parts import AnyPart, Heading, Note, TablePart, counted, numbers, signed
+from pellucid.explain.views.report import Report
 from pellucid.index.hits import Hit
 from pellucid.index.models import Model
 from pellucid.index.searching import Question, Snapshot
 from pellucid.index.settings import checked_word_weights
-from pellucid.query import Query
-from pellucid.unicode import well_formed
-from pellucid.views.parts import AnyPart, Heading, Note, TablePart, counted, numbers, signed
-from pellucid.views.report import Report
+from pellucid.text.delimited import DelimitedFile
+from pellucid.text.json_rows import parse_json
+from pellucid.text.lines import read_lines
+from pellucid.text.unicode import well_formed
 
 Queries = Mapping[str, str]
 """Id of a query -> its text."""

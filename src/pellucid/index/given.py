@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 
+from pellucid.core.fingerprint import same_model
 from pellucid.ensemble.embedder import EnsembleEmbedder
 from pellucid.errors import EngineError, IndexFolderError, InputError
-from pellucid.fingerprint import same_model
 from pellucid.index.commits import Commit, IndexState
 from pellucid.index.documents import Document
 from pellucid.index.engine import Engine, Vector

@@ -14,14 +14,14 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from pellucid.errors import IndexFolderError, InputError, PellucidError
-from pellucid.folder import allow_external, is_outside_allowed
-from pellucid.forks import call_after_fork, current_process, fork_lock, never_destroy
-from pellucid.index.changing import repair
 from pellucid.index.commits import Commit, Writer, read_commit, stamp_of
 from pellucid.index.engine import EngineSettings, Generation, chosen_engine
 from pellucid.index.models import Model, kinds, opened_models
 from pellucid.index.searching import Snapshot
-from pellucid.store import locked, translate_os_errors
+from pellucid.index.writer import repair
+from pellucid.persistence.folder import allow_external, is_outside_allowed
+from pellucid.persistence.store import locked, translate_os_errors
+from pellucid.process import call_after_fork, current_process, fork_lock, never_destroy
 
 if TYPE_CHECKING:
     from typing_extensions import Self

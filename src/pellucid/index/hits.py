@@ -10,21 +10,21 @@ from typing import Any, ClassVar, NamedTuple, overload
 import numpy as np
 
 from pellucid.analysis.ranking import WhyAbove
-from pellucid.encoder.tokenized import text_units
+from pellucid.core.query import Floats, Terms, scaled_terms
+from pellucid.core.removal import Counterfactual, Passage, fewest_removals, passage_terms
+from pellucid.dense.tokenized import text_units
 from pellucid.errors import InputError, check_integer
-from pellucid.explanation import Explanation
-from pellucid.explanation_views import GROUPS
-from pellucid.forks import cached_property
-from pellucid.grouping import Group
+from pellucid.explain.explanation import Explanation
+from pellucid.explain.groups import Group
+from pellucid.explain.rows import CONTEXT, EMBEDDING, SHARED, Row
+from pellucid.explain.summary import HitsSummary, HitWords
+from pellucid.explain.views.explanation import GROUPS
+from pellucid.explain.views.parts import AnyPart, Column, Heading, Lead, Note, TablePart, counted, listed, signed
+from pellucid.explain.views.report import VERSION, Report
 from pellucid.index.reasons import Reasons
 from pellucid.index.settings import BM25, Weights, checked_weights
-from pellucid.query import Floats, Terms, scaled_terms
-from pellucid.removal import Counterfactual, Passage, fewest_removals, passage_terms
-from pellucid.rows import CONTEXT, EMBEDDING, SHARED, Row
-from pellucid.summary import HitsSummary, HitWords
-from pellucid.unicode import well_formed
-from pellucid.views.parts import AnyPart, Column, Heading, Lead, Note, TablePart, counted, listed, signed
-from pellucid.views.report import VERSION, Report
+from pellucid.process import cached_property
+from pellucid.text.unicode import well_formed
 
 RERANK = "rerank"
 """The name of the part that the second stage is."""

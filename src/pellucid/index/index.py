@@ -21,17 +21,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pellucid.encoder.embedder import EncoderEmbedder
-from pellucid.encoder.words import Fit, fit_words
+from pellucid.dense.embedder import EncoderEmbedder
+from pellucid.dense.words import Fit, fit_words
 from pellucid.errors import EngineError, IndexFolderError, InputError, PellucidError, check_integer
-from pellucid.folder import allow_external, is_outside_allowed
-from pellucid.index.changing import (
-    bytes_on_disk,
-    passages_and_vectors,
-    rebuilt,
-    sweep,
-    sweep_models,
-)
 from pellucid.index.collection import DocumentCollection
 from pellucid.index.commits import FORMAT, IndexState, check_format, first_commit, read_commit, stamp_of
 from pellucid.index.engine import EngineSettings, chosen_engine, written_engine
@@ -57,9 +49,17 @@ from pellucid.index.settings import (
     settings_for,
 )
 from pellucid.index.verifying import find_problems
+from pellucid.index.writer import (
+    bytes_on_disk,
+    passages_and_vectors,
+    rebuilt,
+    sweep,
+    sweep_models,
+)
+from pellucid.persistence.folder import allow_external, is_outside_allowed
+from pellucid.persistence.store import writing_folder
 from pellucid.progress import Progress
-from pellucid.store import writing_folder
-from pellucid.unicode import well_formed
+from pellucid.text.unicode import well_formed
 
 if TYPE_CHECKING:
     from typing_extensions import Self

@@ -19,23 +19,23 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pellucid.embeddings import Role, l2_normalize, to_2d_array
-from pellucid.encoder.embedder import FUNCTION, EncoderEmbedder, opened_with
-from pellucid.encoder.vectors import unit_vectors
-from pellucid.encoder.words import WordReasons
+from pellucid.core.arrays import Role, l2_normalize, to_2d_array
+from pellucid.core.fingerprint import PROBES, check_same, fingerprint
+from pellucid.core.query import Query
+from pellucid.dense.embedder import FUNCTION, EncoderEmbedder, opened_with
+from pellucid.dense.vectors import unit_vectors
+from pellucid.dense.words import WordReasons
 from pellucid.ensemble.embedder import EnsembleEmbedder
 from pellucid.errors import IndexFolderError, InputError, ModelFolderError, ReadingError
-from pellucid.fingerprint import PROBES, check_same, fingerprint
-from pellucid.folder import bundled_models, resolve_name, resolve_reference
 from pellucid.index.embedding_server import EmbeddingServer
 from pellucid.index.settings import BM25
-from pellucid.pretrained import load
-from pellucid.query import Query
+from pellucid.loading import load
+from pellucid.persistence.folder import bundled_models, resolve_name, resolve_reference
+from pellucid.persistence.store import checksum
 from pellucid.static.embedder import StaticEmbedder
-from pellucid.store import checksum
 
 if TYPE_CHECKING:
-    from pellucid.base import Embedder
+    from pellucid.core.embedder import Embedder
     from pellucid.index.engine import Vector
 
 _SMALL = 4 << 20  # bytes of a file of a copy up to which it is checked when it is opened

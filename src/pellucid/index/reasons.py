@@ -13,18 +13,18 @@ from operator import itemgetter
 import numpy as np
 import numpy.typing as npt
 
-from pellucid.explanation import Explanation
-from pellucid.forks import cached_property
+from pellucid.core.query import EMPTY_MARKS, EMPTY_SPANS, Floats, Integers, Terms
+from pellucid.explain.explanation import Explanation
+from pellucid.explain.rows import WORD, JoinedRows, Row, combined_measurement
 from pellucid.index.bm25 import impacts
 from pellucid.index.engine import Vector
 from pellucid.index.words import WordCache
-from pellucid.query import EMPTY_MARKS, EMPTY_SPANS, Floats, Integers, Terms
-from pellucid.rows import WORD, JoinedRows, Row, combined_measurement
-from pellucid.sentences import passage_sentences
+from pellucid.process import cached_property
 from pellucid.static.spelling import SpelledRows
 from pellucid.static.words import WordList, as_spans, slice_for
-from pellucid.text import Span
-from pellucid.unicode import lowercase, normalize
+from pellucid.text.sentences import passage_sentences
+from pellucid.text.unicode import lowercase, normalize
+from pellucid.text.words import Span
 
 _BETWEEN = ": "  # between the name of a part and of its row, as in an ensemble
 _ROUNDING = 1e-6  # of the score, up to which rows are exact

@@ -21,11 +21,11 @@ from reprlib import repr as shown  # of what may be nested deeper than Python ca
 from typing import Any
 
 from pellucid.errors import CorpusError, warn
-from pellucid.files.corpus_file import CorpusFile, FileRow
-from pellucid.files.lines import MAX_LINE_BYTES, PACKED, batches_by_size, check_file, is_stream, read_lines
 from pellucid.index.column_types import MISSING_STRINGS, CellFormat, ColumnType, TypeSource, scan_columns
 from pellucid.index.documents import Record, checked_id, tell_left_out
 from pellucid.index.values import LeftOut, plain_metadata, plain_value
+from pellucid.text.corpus import CorpusFile, FileRow
+from pellucid.text.lines import MAX_LINE_BYTES, PACKED, batches_by_size, check_file, is_stream, read_lines
 
 _MARKDOWN = (".md", ".markdown")
 _DOCUMENT_ENDINGS = (".txt", *_MARKDOWN)  # files of a folder that are a document each

@@ -17,9 +17,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from pellucid.encoder.reasons import EncoderQuery
+from pellucid.core.query import Query, Terms
+from pellucid.dense.reasons import EncoderQuery
 from pellucid.errors import EngineError, IndexFolderError, InputError, PellucidError
-from pellucid.forks import cached_property
 from pellucid.index.bm25 import impacts, query_weights
 from pellucid.index.commits import Commit
 from pellucid.index.damage import damaged
@@ -33,11 +33,11 @@ from pellucid.index.settings import BM25
 from pellucid.index.terms import Analyser
 from pellucid.index.words import CONTENT, KNOWN, WordCache
 from pellucid.native.library import multiply, native
-from pellucid.query import Query, Terms
+from pellucid.process import cached_property
 from pellucid.static.embedder import StaticEmbedder
 from pellucid.static.words import WordPairs
-from pellucid.text import RECOGNIZABLE_PREFIX, Coverage, Span, Word, split_words
-from pellucid.unicode import lowercase
+from pellucid.text.unicode import lowercase
+from pellucid.text.words import RECOGNIZABLE_PREFIX, Coverage, Span, Word, split_words
 
 _CANDIDATES, _MOST_CANDIDATES = 20, 12_800  # passages that each part brings; more until the result is certain
 _TOGETHER = 10  # hits whose reasons are read at once

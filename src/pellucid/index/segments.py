@@ -26,13 +26,13 @@ import numpy as np
 import numpy.typing as npt
 
 from pellucid.errors import ModelFolderError
-from pellucid.forks import cached_property
 from pellucid.index.damage import STRINGS, Tensors, check_tensors, damage_reported, damaged, wrong_numbers
 from pellucid.index.documents import Document
 from pellucid.index.engine import Vector, Where
 from pellucid.index.metadata import Fields, entries, timestamp
+from pellucid.persistence.store import read_tensors, write_tensors
+from pellucid.process import cached_property
 from pellucid.progress import check_cancelled
-from pellucid.store import read_tensors, write_tensors
 
 Integers = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float32]

@@ -15,7 +15,7 @@ from typing import Any
 from pellucid.errors import IndexFolderError, InputError
 from pellucid.index.bm25 import fingerprint
 from pellucid.index.terms import Analyser
-from pellucid.unicode import normalize
+from pellucid.text.unicode import normalize
 
 Weights = Mapping[str, float] | None
 """Of parts or words by name; None for those that are set."""

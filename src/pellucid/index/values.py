@@ -20,8 +20,8 @@ from uuid import UUID
 import numpy as np
 
 from pellucid.errors import InputError
-from pellucid.files.lines import NoValue
-from pellucid.unicode import well_formed
+from pellucid.text.lines import NoValue
+from pellucid.text.unicode import well_formed
 
 MAX_INTEGER = 2**53
 """Up to it every integer is a float, as which numbers are compared; larger ones are kept as text."""

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import numpy as np
 
-from pellucid.index.changing import document_vectors, term_counts
 from pellucid.index.commits import File, wrong
 from pellucid.index.documents import Document, batches
 from pellucid.index.engine import Engine, Vector
@@ -17,6 +16,7 @@ from pellucid.index.models import wrong_copy
 from pellucid.index.searching import Snapshot
 from pellucid.index.segments import Segment, hashed
 from pellucid.index.settings import given_parts
+from pellucid.index.writer import document_vectors, term_counts
 
 _ENCODED = 200  # documents that the models encode again
 _LISTED = 10  # problems of a kind

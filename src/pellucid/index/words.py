@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from pellucid.forks import call_after_fork, fork_lock
 from pellucid.index.terms import Analyser
 from pellucid.native.library import native
+from pellucid.process import call_after_fork, fork_lock
 from pellucid.static.embedder import StaticEmbedder
 from pellucid.static.spelling import SpelledRows
 from pellucid.static.words import Integers, WordList
-from pellucid.text import RECOGNIZABLE_PREFIX, Word, is_phrase, split_words
-from pellucid.unicode import lowercase
+from pellucid.text.unicode import lowercase
+from pellucid.text.words import RECOGNIZABLE_PREFIX, Word, is_phrase, split_words
 
 if TYPE_CHECKING:
     from pellucid.static.bulk import WordNumbers

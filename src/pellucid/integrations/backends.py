@@ -9,7 +9,7 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import Any
 
-from pellucid.base import Vectors
+from pellucid.core.embedder import Vectors
 from pellucid.errors import MissingExtraError
 from pellucid.integrations.plain import dense, known_arguments, open_model
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from pellucid.core.fingerprint import fingerprint, same_model
 from pellucid.errors import InputError, missing_extra
-from pellucid.fingerprint import fingerprint, same_model
 from pellucid.integrations.plain import dense, known_arguments, name_of, open_model, refuse_unknown, sparse
 
 try:

@@ -7,8 +7,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from pellucid.errors import missing_extra
-from pellucid.forks import cached_property
 from pellucid.integrations.plain import dense, known_arguments, metadata_of, name_of, open_index, open_model, sparse
+from pellucid.process import cached_property
 
 try:
     from haystack import Document, component, default_to_dict
@@ -17,7 +17,7 @@ except ImportError as error:
     raise missing_extra("haystack-ai", "haystack") from error
 
 if TYPE_CHECKING:
-    from pellucid.base import Embedder
+    from pellucid.core.embedder import Embedder
     from pellucid.index.index import Index
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from functools import wraps
 from typing import TYPE_CHECKING, Annotated, Any
 
-from pellucid.embeddings import check_explained
+from pellucid.core.arrays import check_explained
 from pellucid.errors import VERSION, InputError, PellucidError, missing_extra
 from pellucid.integrations.plain import facts_of, known_arguments, refuse_unknown
 
@@ -20,7 +20,7 @@ except ImportError as error:
     raise missing_extra("mcp", "mcp") from error
 
 if TYPE_CHECKING:
-    from pellucid.base import Embedder
+    from pellucid.core.embedder import Embedder
     from pellucid.index.index import Index
 
 _Count = Annotated[int, Field(ge=1, le=50)]

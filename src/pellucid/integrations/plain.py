@@ -10,12 +10,12 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from pellucid.errors import InputError, UnknownArgumentError, unknown_name
-from pellucid.folder import bundled_models, locate
-from pellucid.pretrained import load
+from pellucid.loading import load
+from pellucid.persistence.folder import bundled_models, locate
 
 if TYPE_CHECKING:
-    from pellucid.base import Embedder, Vectors
-    from pellucid.embeddings import Role
+    from pellucid.core.arrays import Role
+    from pellucid.core.embedder import Embedder, Vectors
     from pellucid.index.hits import Hit, Hits
     from pellucid.index.index import Index
 

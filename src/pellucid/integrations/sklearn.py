@@ -17,7 +17,7 @@ except ImportError as error:
     raise missing_extra("scikit-learn", "sklearn") from error
 
 if TYPE_CHECKING:
-    from pellucid.base import Embedder
+    from pellucid.core.embedder import Embedder
 
 
 class PellucidVectorizer(TransformerMixin, BaseEstimator):

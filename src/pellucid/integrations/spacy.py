@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pellucid.errors import InputError, missing_extra
-from pellucid.forks import cached_property
 from pellucid.integrations.plain import dense, known_arguments, open_model
+from pellucid.process import cached_property
 
 try:
     from spacy.language import Language
@@ -20,7 +20,7 @@ except ImportError as error:
     raise missing_extra("spacy", "spacy") from error
 
 if TYPE_CHECKING:
-    from pellucid.base import Embedder, Vectors
+    from pellucid.core.embedder import Embedder, Vectors
 
 _KIND = ("._.", "pellucid")  # of the keys in a document's user data; with two characters, as spaCy keeps data of spans
 

@@ -13,9 +13,9 @@ from typing import Literal
 
 import numpy as np
 
-from pellucid.base import Vectors
+from pellucid.core.embedder import Vectors
+from pellucid.core.pca import spectrum_of
 from pellucid.errors import InputError, check_choice, check_numbers
-from pellucid.pca import spectrum_of
 
 AdjustmentKind = Literal["none", "mean", "component"]
 ADJUSTMENTS = ("none", "mean", "component")

@@ -15,18 +15,18 @@ from typing import Any, ClassVar, NamedTuple, cast
 import numpy as np
 import numpy.typing as npt
 
-from pellucid.base import Vectors
-from pellucid.embeddings import check_texts
+from pellucid.core.embedder import Vectors
 from pellucid.errors import InputError
-from pellucid.folder import identify, locate
+from pellucid.explain.views.parts import AnyPart, Heading, Note, TablePart, counted, numbers, percent
+from pellucid.explain.views.report import Report
 from pellucid.keytokens.embedder import KeyTokenEmbedder
 from pellucid.keytokens.states import KeyPooling, KeyTokenSettings, before_rows, own_tokens
-from pellucid.pretrained import load
+from pellucid.loading import load
+from pellucid.persistence.folder import identify, locate
+from pellucid.text.inputs import check_texts
 from pellucid.transformer.attention import is_causal_lm
 from pellucid.transformer.backbone import open_backbone, read_transformer_config
 from pellucid.transformer.tokenwords import Rank
-from pellucid.views.parts import AnyPart, Heading, Note, TablePart, counted, numbers, percent
-from pellucid.views.report import Report
 
 MIN_TEXTS = 20  # an interval over fewer says nothing
 _INTERVAL_STANDARD_ERRORS = 1.96  # standard errors to either side of a mean hold it in 95 %

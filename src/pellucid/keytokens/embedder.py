@@ -25,11 +25,13 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 
-from pellucid.base import Vectors
-from pellucid.dimensions import Dimensions, Edit, mixed, renaming, write_dimensions
-from pellucid.embeddings import PLAIN, Role, check_texts, l2_normalize, validate_role, validate_texts
+from pellucid.core.arrays import PLAIN, Role, l2_normalize, validate_role, validate_texts
+from pellucid.core.dimensions import Dimensions, Edit, mixed, renaming, write_dimensions
+from pellucid.core.embedder import Vectors
+from pellucid.core.mixing import mixed_rows, mixing_tensors, read_mixed
+from pellucid.core.query import Query, Terms
 from pellucid.errors import InputError, ModelFolderError, warn
-from pellucid.forks import cached_property
+from pellucid.explain.rows import KEY_TOKEN, Row
 from pellucid.keytokens.adjustments import Adjustment, component_adjustment, mean_adjustment
 from pellucid.keytokens.head import TokenHead, TopTokens
 from pellucid.keytokens.states import (
@@ -39,15 +41,14 @@ from pellucid.keytokens.states import (
     state_width,
     text_embeddings,
 )
-from pellucid.mixing import mixed_rows, mixing_tensors, read_mixed
-from pellucid.query import Query, Terms
-from pellucid.rows import KEY_TOKEN, Row
-from pellucid.store import read_json, read_tensors, write_json, write_tensors
-from pellucid.text import Span, split_words
+from pellucid.persistence.store import read_json, read_tensors, write_json, write_tensors
+from pellucid.process import cached_property
+from pellucid.text.inputs import check_texts
+from pellucid.text.unicode import canonicalize
+from pellucid.text.words import Span, split_words
 from pellucid.transformer.embedder import TransformerEmbedder, backbone_config, finite, read_backbone, write_backbone
 from pellucid.transformer.reading import Encoding, known_words, whole_words
 from pellucid.transformer.tokenwords import Rank, Token
-from pellucid.unicode import canonicalize
 
 if TYPE_CHECKING:
     from typing_extensions import Self

@@ -17,10 +17,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from pellucid.base import Vectors
-from pellucid.dimensions import Dimension, Dimensions
+from pellucid.core.dimensions import Dimension, Dimensions
+from pellucid.core.embedder import Vectors
 from pellucid.errors import InputError
-from pellucid.forks import cached_property
+from pellucid.process import cached_property
 from pellucid.transformer.tokenwords import Rank, tokens_of_rows, unused_name
 
 Rows = npt.NDArray[np.float32]

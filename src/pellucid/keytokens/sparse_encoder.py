@@ -13,11 +13,11 @@ from typing import Any
 
 import numpy as np
 
-from pellucid.base import Vectors
+from pellucid.core.embedder import Vectors
 from pellucid.errors import InputError
 from pellucid.keytokens.head import TokenHead
 from pellucid.keytokens.states import KeyTokenSettings, has_layers
-from pellucid.store import write_json, write_tensors
+from pellucid.persistence.store import write_json, write_tensors
 from pellucid.transformer.backbone import Backbone
 from pellucid.transformer.embedder import BACKBONE
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from pellucid.base import Vectors
+from pellucid.core.embedder import Vectors
 from pellucid.errors import InputError, check_choice, check_numbers
 from pellucid.transformer.attention import base_states, is_causal_lm, lm_head_logits
 from pellucid.transformer.backbone import Backbone

@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from pellucid import embeddings
-from pellucid.dimensions import Dimension, Dimensions, as_text, read_dimensions, write_dimensions
+from pellucid.core import arrays
+from pellucid.core.dimensions import Dimension, Dimensions, as_text, read_dimensions, write_dimensions
 from pellucid.errors import InputError, ModelFolderError, missing_extra
-from pellucid.forks import cached_property
-from pellucid.process import ignored_warnings
+from pellucid.persistence.store import read_json, read_tensors, write_json, write_tensors
+from pellucid.process import cached_property, ignored_warnings
 from pellucid.progress import Progress
-from pellucid.store import read_json, read_tensors, write_json, write_tensors
+from pellucid.text.inputs import check_texts
 from pellucid.transformer.reading import Reader, ReadingSettings
 from pellucid.transformer.tokenwords import Rank, Token, tokens_of_rows, unused_name
 
@@ -196,9 +196,7 @@ def cluster_vocabulary(
             f"{k:,} clusters cannot be made of {different:,} different tokens with text; "
             "take fewer, or None for no clustering"
         )
-    assignment[clustered] = labels = _kmeans(
-        embeddings.l2_normalize(chosen) if unit_rows else chosen, k, iterations, seed
-    )
+    assignment[clustered] = labels = _kmeans(arrays.l2_normalize(chosen) if unit_rows else chosen, k, iterations, seed)
     counts = np.bincount(labels, minlength=k)
     members = csr_array((np.ones(len(chosen), np.float32), (labels, np.arange(len(chosen)))), shape=(k, len(chosen)))
     means: npt.NDArray[np.float32] = (members @ chosen / np.maximum(counts, 1)[:, None]).astype(np.float32)
@@ -324,19 +322,17 @@ def fit_head(
             f"the clusters are of {len(clusters.assignment)} tokens and the backbone's head has {len(targets)} rows; "
             "cluster the head of this backbone"
         )
-    statistics = _states_of(backbone, embeddings.check_texts(texts), len(targets), show_progress_bar)
+    statistics = _states_of(backbone, check_texts(texts), len(targets), show_progress_bar)
     sums = np.zeros((len(clusters), targets.shape[1]))
     clustered = clusters.assignment >= 0
     np.add.at(sums, clusters.assignment[clustered], targets[clustered])
-    return _scaled(
-        clusters, embeddings.l2_normalize(sums, np.float64) @ _mapping(statistics, targets), statistics, firing
-    )
+    return _scaled(clusters, arrays.l2_normalize(sums, np.float64) @ _mapping(statistics, targets), statistics, firing)
 
 
 def fit_rows(backbone: Backbone, texts: Iterable[str], *, show_progress_bar: bool = False) -> npt.NDArray[np.float32]:
     """Return a row a token that `fit_head` would give clusters of one token, float32 [vocabulary, d], unscaled."""
     targets = _targets(backbone)
-    statistics = _states_of(backbone, embeddings.check_texts(texts), len(targets), show_progress_bar)
+    statistics = _states_of(backbone, check_texts(texts), len(targets), show_progress_bar)
     rows: npt.NDArray[np.float32] = (targets @ _mapping(statistics, targets)).astype(np.float32)
     return rows
 
@@ -344,7 +340,7 @@ def fit_rows(backbone: Backbone, texts: Iterable[str], *, show_progress_bar: boo
 def _targets(backbone: Backbone) -> Floats:
     """Return the rows that states are mapped to: those of the tokens, centred and L2-normalised."""
     rows = backbone.head.float().cpu().numpy().astype(np.float64)
-    targets: Floats = embeddings.l2_normalize(rows - rows.mean(axis=0), np.float64)
+    targets: Floats = arrays.l2_normalize(rows - rows.mean(axis=0), np.float64)
     return targets
 
 

@@ -28,19 +28,19 @@ import numpy as np
 import numpy.typing as npt
 from tokenizers import Tokenizer
 
-from pellucid.base import Vectors
-from pellucid.dimensions import Dimensions, Edit, write_dimensions
-from pellucid.embeddings import Role
+from pellucid.core.arrays import Role
+from pellucid.core.dimensions import Dimensions, Edit, write_dimensions
+from pellucid.core.embedder import Vectors
+from pellucid.core.mixing import after_edit, diagonal_scales, mixing_tensors, read_mixed, sparse_units, strongest_source
+from pellucid.core.query import Query, SpanFinder
 from pellucid.errors import InputError, ModelFolderError, check_choice, check_numbers
-from pellucid.forks import cached_property
 from pellucid.lexicon.clusters import Clusters
-from pellucid.mixing import after_edit, diagonal_scales, mixing_tensors, read_mixed, sparse_units, strongest_source
-from pellucid.query import Query, SpanFinder
-from pellucid.store import read_json, read_tensors, write_json, write_tensors
-from pellucid.text import Span, split_words
+from pellucid.persistence.store import read_json, read_tensors, write_json, write_tensors
+from pellucid.process import cached_property
+from pellucid.text.unicode import lowercase
+from pellucid.text.words import Span, split_words
 from pellucid.transformer.embedder import TransformerEmbedder, backbone_config, finite, read_backbone, write_backbone
 from pellucid.transformer.reading import Encoding, ReadingSettings, known_words, whole_words
-from pellucid.unicode import lowercase
 
 if TYPE_CHECKING:
     from typing_extensions import Self

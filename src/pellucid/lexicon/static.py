@@ -27,12 +27,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from pellucid.base import Embedder
-from pellucid.dimensions import Dimensions, Edit, write_dimensions
-from pellucid.embeddings import Role
-from pellucid.errors import InputError, ModelFolderError, check_numbers, require
-from pellucid.forks import cached_property
-from pellucid.mixing import (
+from pellucid.core.arrays import Role
+from pellucid.core.dimensions import Dimensions, Edit, write_dimensions
+from pellucid.core.embedder import Embedder
+from pellucid.core.mixing import (
     MAX_TABLE_VALUE,
     after_edit,
     diagonal_scales,
@@ -41,12 +39,14 @@ from pellucid.mixing import (
     sparse_units,
     strongest_source,
 )
+from pellucid.core.query import Query, SpanFinder
+from pellucid.errors import InputError, ModelFolderError, check_numbers, require
 from pellucid.native.library import SparseTable, native
-from pellucid.query import Query, SpanFinder
+from pellucid.persistence.store import is_sound, read_tensors, write_tensors
+from pellucid.process import cached_property
 from pellucid.static.folder import prefix_config, read_vocabulary, write_vocabulary
-from pellucid.store import is_sound, read_tensors, write_tensors
-from pellucid.text import Coverage, Span, Vocabulary, Word, display_form, part_known
-from pellucid.unicode import lowercase
+from pellucid.text.unicode import lowercase
+from pellucid.text.words import Coverage, Span, Vocabulary, Word, display_form, part_known
 
 if TYPE_CHECKING:
     from typing_extensions import Self

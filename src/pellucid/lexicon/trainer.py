@@ -22,13 +22,13 @@ import numpy as np
 from pellucid.errors import InputError, missing_extra, warn
 from pellucid.lexicon.embedder import LexiconEmbedder
 from pellucid.lexicon.training_data import TrainingRow, TrainingSet
+from pellucid.persistence.checkpoints import WorkFolder
+from pellucid.persistence.store import checksum, translate_os_errors
 from pellucid.progress import Progress
 from pellucid.static.training.tuning import similarity_loss
-from pellucid.store import checksum, translate_os_errors
 from pellucid.transformer.attention import padding_id
 from pellucid.transformer.backbone import WEIGHTS, last_pooled, padded, pooled
 from pellucid.transformer.reading import Encoding, Reader
-from pellucid.workfolder import WorkFolder
 
 try:
     import torch

@@ -22,11 +22,11 @@ import numpy as np
 from pellucid.errors import InputError, check_numbers, missing_extra
 from pellucid.lexicon.embedder import LexiconEmbedder
 from pellucid.lexicon.training_data import TrainingSet
+from pellucid.persistence.checkpoints import WorkFolder
+from pellucid.persistence.store import checksum, translate_os_errors
 from pellucid.process import kept_random_states
 from pellucid.progress import Progress
-from pellucid.store import checksum, translate_os_errors
 from pellucid.transformer.backbone import Adapter, merge_adapter, read_adapter, unchanged_names
-from pellucid.workfolder import WorkFolder
 
 if TYPE_CHECKING:
     from pellucid.lexicon.trainer import Collator, LexiconModule, LexiconTrainer, TextSet

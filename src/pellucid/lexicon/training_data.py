@@ -25,15 +25,15 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pellucid.base import Embedder
-from pellucid.embeddings import Role
-from pellucid.encoder.vectors import unit_vectors
+from pellucid.core.arrays import Role
+from pellucid.core.embedder import Embedder
+from pellucid.dense.vectors import unit_vectors
 from pellucid.errors import CorpusError, InputError, missing_extra, warn
-from pellucid.files.json_rows import parse_json
-from pellucid.files.lines import UNPACKERS, check_file, read_lines
-from pellucid.files.parquet import parquet_rows
-from pellucid.pretrained import load
-from pellucid.store import check_vacant, writing
+from pellucid.loading import load
+from pellucid.persistence.store import check_vacant, writing
+from pellucid.text.json_rows import parse_json
+from pellucid.text.lines import UNPACKERS, check_file, read_lines
+from pellucid.text.parquet import parquet_rows
 
 _ENDINGS = (".jsonl", *(f".jsonl{packed}" for packed in UNPACKERS), ".parquet")
 _SHOWN = 5  # problems in one message

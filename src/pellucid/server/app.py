@@ -17,7 +17,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import FileResponse, HTMLResponse, PlainTextResponse, RedirectResponse, Response
 from starlette.routing import Route as StarletteRoute
 
-from pellucid.base import Embedder
+from pellucid.core.embedder import Embedder
 from pellucid.errors import VERSION
 from pellucid.server.bodies import ApiError, Route, error_answer
 from pellucid.server.corpus_map import map_routes

@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from pellucid.explanation import Explanation
+from pellucid.explain.explanation import Explanation
+from pellucid.explain.rows import READ_AS, WORD, WORD_PAIR, Row, share_of
+from pellucid.explain.views.parts import Note
 from pellucid.progress import check_cancelled
-from pellucid.rows import READ_AS, WORD, WORD_PAIR, Row, share_of
 from pellucid.server.bodies import MAX_ANSWER_BYTES, ApiError
-from pellucid.text import split_words
-from pellucid.unicode import normalize, unspaced_run
-from pellucid.views.parts import Note
+from pellucid.text.unicode import normalize, unspaced_run
+from pellucid.text.words import split_words
 
 if TYPE_CHECKING:
     from pellucid.index.hits import Hit, Hits

@@ -10,14 +10,14 @@ from fastapi import APIRouter
 from pydantic import BaseModel, Field
 from starlette.responses import Response
 
-from pellucid.base import Embedder
-from pellucid.embeddings import l2_normalize, vstack
+from pellucid.core.arrays import l2_normalize, vstack
+from pellucid.core.embedder import Embedder
 from pellucid.errors import InputError
-from pellucid.files.lines import batches_by_size
 from pellucid.progress import check_cancelled
 from pellucid.server.bodies import ApiError, InferenceError, Integer, RequestBody, Route, answer, described
 from pellucid.server.layout import cancellable_layout
 from pellucid.server.service import Service
+from pellucid.text.lines import batches_by_size
 
 if TYPE_CHECKING:
     from pellucid.index.index import Index

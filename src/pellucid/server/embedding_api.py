@@ -16,7 +16,7 @@ from fastapi import APIRouter
 from pydantic import BaseModel, Discriminator, Field, Tag
 from starlette.responses import Response
 
-from pellucid.embeddings import Role
+from pellucid.core.arrays import Role
 from pellucid.errors import VERSION
 from pellucid.server.bodies import (
     ApiError,

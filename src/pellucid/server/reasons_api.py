@@ -14,8 +14,8 @@ from fastapi import APIRouter, Query
 from pydantic import BaseModel, Field
 from starlette.responses import Response
 
-from pellucid.base import Embedder
-from pellucid.dimensions import Which
+from pellucid.core.dimensions import Which
+from pellucid.core.embedder import Embedder
 from pellucid.errors import InputError
 from pellucid.progress import check_cancelled
 from pellucid.server.bodies import (

@@ -22,13 +22,13 @@ from fastapi import FastAPI
 from pydantic import TypeAdapter
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from pellucid.base import Embedder
+from pellucid.core.embedder import Embedder
 from pellucid.errors import InputError
+from pellucid.persistence.store import temporary_folder
 from pellucid.process import environment
 from pellucid.server.app import create_app
 from pellucid.server.guard import DISCONNECT_KEY
 from pellucid.server.service import ServerSettings, Service
-from pellucid.store import temporary_folder
 
 try:
     import resource

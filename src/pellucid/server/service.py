@@ -21,15 +21,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 import anyio
 import numpy as np
 
-from pellucid.base import Embedder
-from pellucid.embeddings import Role, check_explained, l2_normalize, vstack
+from pellucid.core.arrays import Role, check_explained, l2_normalize, vstack
+from pellucid.core.embedder import Embedder
 from pellucid.errors import InputError, PellucidError, check_numbers
-from pellucid.files.lines import batches_by_size
-from pellucid.pretrained import load, load_by_name
+from pellucid.loading import load, load_by_name
+from pellucid.persistence.store import temporary_folder, translate_os_errors
 from pellucid.progress import CancelledWorkError, cancellable, check_cancelled
 from pellucid.server.bodies import MAX_ANSWER_BYTES, ApiError
 from pellucid.static.embedder import StaticEmbedder
-from pellucid.store import temporary_folder, translate_os_errors
+from pellucid.text.lines import batches_by_size
 
 if TYPE_CHECKING:
     from pellucid.index.index import Index

@@ -10,9 +10,9 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from pellucid.base import Vectors
-from pellucid.embeddings import check_texts, iterate_texts
-from pellucid.text import Vocabulary
+from pellucid.core.embedder import Vectors
+from pellucid.text.inputs import check_texts, iterate_texts
+from pellucid.text.words import Vocabulary
 
 _CHUNK_TEXTS = 4_096  # texts at a time
 

@@ -23,19 +23,19 @@ import numpy as np
 import numpy.typing as npt
 from tokenizers.pre_tokenizers import BertPreTokenizer
 
-from pellucid.base import Vectors
-from pellucid.embeddings import check_texts
+from pellucid.core.embedder import Vectors
 from pellucid.errors import InputError
-from pellucid.forks import cached_property
 from pellucid.native.library import PADDING, Pieces, Table, WordIndex, WordReader, join_texts
+from pellucid.process import cached_property
 from pellucid.progress import Progress
 from pellucid.static.folder import is_known_sound, not_finite
 from pellucid.static.likeness import CompiledSpeller
 from pellucid.static.precision import PackedRows
 from pellucid.static.spelling import SpelledRows, Speller, Unedited
 from pellucid.static.words import slice_for
-from pellucid.text import LONGEST_WORD, PART_SPELLED, Vocabulary, part_known
-from pellucid.unicode import lowercase, may_change, normalize, unspaced_run, well_formed
+from pellucid.text.inputs import check_texts
+from pellucid.text.unicode import lowercase, may_change, normalize, unspaced_run, well_formed
+from pellucid.text.words import LONGEST_WORD, PART_SPELLED, Vocabulary, part_known
 
 _BLOCK_TEXTS = 1024
 _BLOCK_CHARACTERS = 1 << 18  # what a block needs fits a core's cache; a longer text is a block of its own

@@ -22,8 +22,8 @@ import numpy as np
 import numpy.typing as npt
 from tokenizers import Tokenizer
 
-from pellucid.base import Embedder, Vectors
-from pellucid.dimensions import (
+from pellucid.core.arrays import Role, l2_normalize
+from pellucid.core.dimensions import (
     Dimension,
     Dimensions,
     Edit,
@@ -32,12 +32,13 @@ from pellucid.dimensions import (
     selected_columns,
     write_dimensions,
 )
-from pellucid.embeddings import Role, is_arrow, l2_normalize
+from pellucid.core.embedder import Embedder, Vectors
+from pellucid.core.query import Query
 from pellucid.errors import InputError, require
-from pellucid.folder import locate
-from pellucid.forks import cached_property
 from pellucid.native.library import native
-from pellucid.query import Query
+from pellucid.persistence.folder import locate
+from pellucid.persistence.store import is_sound
+from pellucid.process import cached_property
 from pellucid.static.folder import (
     STOCK_CONFIG,
     not_finite,
@@ -60,13 +61,13 @@ from pellucid.static.precision import (
 )
 from pellucid.static.spelling import BUCKETS, SpelledRows, Speller, Unedited
 from pellucid.static.words import TextWords, WordQuery
-from pellucid.store import is_sound
-from pellucid.text import JOINER, Coverage, PrefixRule, Span, Vocabulary, Word, display_form
-from pellucid.unicode import lowercase, normalize, unspaced_run
+from pellucid.text.inputs import is_arrow
+from pellucid.text.unicode import lowercase, normalize, unspaced_run
+from pellucid.text.words import JOINER, Coverage, PrefixRule, Span, Vocabulary, Word, display_form
 
 if TYPE_CHECKING:
+    from pellucid.explain.views.report import Report
     from pellucid.static.bulk import BulkEncoder
-    from pellucid.views.report import Report
 
 _TABLE = "dimensions.tsv"
 _WORDS = 10_000  # the first of the vocabulary, in most models the commonest: rare words make poor names

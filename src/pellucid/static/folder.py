@@ -39,16 +39,24 @@ from tokenizers.models import WordLevel, WordPiece
 from tokenizers.normalizers import NFC, Lowercase
 from tokenizers.pre_tokenizers import BertPreTokenizer
 
-from pellucid.base import Vectors
+from pellucid.core.embedder import Vectors
+from pellucid.core.mixing import mixing_tensors, read_mixing
 from pellucid.errors import InputError, ModelFolderError
-from pellucid.files.lines import UNPACKERS, UNREADABLE
-from pellucid.mixing import mixing_tensors, read_mixing
+from pellucid.persistence.store import (
+    is_sound,
+    read_json,
+    read_regular,
+    read_tensors,
+    write_json,
+    write_tensors,
+    writing,
+)
+from pellucid.persistence.untrusted import MAX_TOKENIZER, StoredTokenizer
 from pellucid.static.precision import MAX_ABS_VALUE, PackedRows, StoredTable, convert, pack
 from pellucid.static.spelling import BUCKETS, Unedited
-from pellucid.store import is_sound, read_json, read_regular, read_tensors, write_json, write_tensors, writing
-from pellucid.text import PrefixRule, Vocabulary, is_phrase, split_words
-from pellucid.unicode import UNSPACED, lowercase, unspaced_run, well_formed
-from pellucid.untrusted import MAX_TOKENIZER, StoredTokenizer
+from pellucid.text.lines import UNPACKERS, UNREADABLE
+from pellucid.text.unicode import UNSPACED, lowercase, unspaced_run, well_formed
+from pellucid.text.words import PrefixRule, Vocabulary, is_phrase, split_words
 
 STOCK_CONFIG = {"model_type": "model2vec", "architectures": ["StaticModel"], "normalize": True, "max_length": None}
 """What model2vec reads from the top of `config.json`; `max_length` null keeps it from cutting long texts."""

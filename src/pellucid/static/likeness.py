@@ -13,12 +13,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pellucid.base import Vectors
+from pellucid.core.embedder import Vectors
 from pellucid.errors import InputError
-from pellucid.forks import cached_property
 from pellucid.native.library import Spelling, native
+from pellucid.process import cached_property
 from pellucid.static.spelling import NEIGHBOURS, NgramIndex, Predicted, Speller, marked_codes
-from pellucid.text import LONGEST_WORD
+from pellucid.text.words import LONGEST_WORD
 
 _MAX_MARKED_CHARS = LONGEST_WORD + 2  # characters of a word that can be spelled, and its marks
 

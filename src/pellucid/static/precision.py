@@ -13,10 +13,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from pellucid.base import Vectors
+from pellucid.core.embedder import Vectors
 from pellucid.errors import InputError
-from pellucid.store import is_sound
-from pellucid.text import Vocabulary
+from pellucid.persistence.store import is_sound
+from pellucid.text.words import Vocabulary
 
 DTYPES = ("float32", "float16", "int8", "int4")
 

@@ -25,13 +25,13 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from pellucid.base import Vectors
-from pellucid.dimensions import Mixing
-from pellucid.embeddings import l2_normalize
+from pellucid.core.arrays import l2_normalize
+from pellucid.core.dimensions import Mixing
+from pellucid.core.embedder import Vectors
 from pellucid.errors import InputError
-from pellucid.forks import cached_property
-from pellucid.text import LONGEST_WORD, Vocabulary
-from pellucid.unicode import is_spelled_with_marks, lowercase
+from pellucid.process import cached_property
+from pellucid.text.unicode import is_spelled_with_marks, lowercase
+from pellucid.text.words import LONGEST_WORD, Vocabulary
 
 BITS = 18
 BUCKETS = 1 << BITS  # of hashed n-grams, one byte each

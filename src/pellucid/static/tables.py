@@ -15,12 +15,12 @@ import numpy as np
 import numpy.typing as npt
 from tokenizers import Tokenizer
 
-from pellucid.base import Vectors
-from pellucid.dimensions import Dimensions
+from pellucid.core.dimensions import Dimensions
+from pellucid.core.embedder import Vectors
 from pellucid.errors import InputError
 from pellucid.static.embedder import StaticEmbedder
-from pellucid.text import Vocabulary, display_form, is_phrase
-from pellucid.unicode import unspaced_run
+from pellucid.text.unicode import unspaced_run
+from pellucid.text.words import Vocabulary, display_form, is_phrase
 
 _CHUNK_WORDS = 8_192  # words at a time
 _MAX_SAMPLE_TEXTS = 10_000  # texts that the balance of merged tables rests on

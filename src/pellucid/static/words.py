@@ -10,24 +10,34 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import pairwise
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from pellucid.embeddings import Role
+from pellucid.core.arrays import Role
+from pellucid.core.query import Query, Terms
 from pellucid.errors import InputError
-from pellucid.forks import cached_property
+from pellucid.explain.rows import READ_AS, WORD, PairTable, Row
 from pellucid.native.library import distinct_values, group_words, native, pair_products
-from pellucid.query import Query, Terms
-from pellucid.rows import READ_AS, WORD, PairTable, Row
+from pellucid.process import cached_property
 from pellucid.static.folder import not_finite
 from pellucid.static.spelling import SpelledRows
-from pellucid.text import JOINER, PART_SPELLED, Coverage, Span, Vocabulary, Word, as_phrase, display_form, part_known
-from pellucid.unicode import lowercase, normalize
+from pellucid.text.unicode import lowercase, normalize
+from pellucid.text.words import (
+    JOINER,
+    PART_SPELLED,
+    Coverage,
+    Span,
+    Vocabulary,
+    Word,
+    as_phrase,
+    display_form,
+    part_known,
+    spans_by,
+)
 
 Integers = npt.NDArray[np.int64]
-Item = TypeVar("Item")
 
 _READ_AS_CODE = 1 << 40  # beyond all rows: see `TextWords`
 _LANES = 8  # numbers that are summed side by side, as in pooling.c
@@ -363,14 +373,6 @@ def slice_for(ends: Integers, index: int) -> slice:
 def as_spans(edges: Integers) -> tuple[Span, ...]:
     """Return starts and ends [n, 2] as spans."""
     return tuple([(start, end) for start, end in edges.tolist()])
-
-
-def spans_by(items: Iterable[tuple[Item, Span]]) -> dict[Item, tuple[Span, ...]]:
-    """Return where each item stands, by items in the order of their first places."""
-    spans_by_item: dict[Item, list[Span]] = {}
-    for item, span in items:
-        spans_by_item.setdefault(item, []).append(span)
-    return {item: tuple(spans) for item, spans in spans_by_item.items()}
 
 
 def distinct(values: Integers) -> tuple[Integers, Integers, Integers]:

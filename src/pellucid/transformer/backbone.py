@@ -18,9 +18,19 @@ import numpy as np
 import numpy.typing as npt
 
 from pellucid.errors import InputError, ModelFolderError, require, warn
-from pellucid.folder import check_adapter, local_folder, locate, resolve_name
+from pellucid.persistence.folder import check_adapter, local_folder, locate, resolve_name
+from pellucid.persistence.store import read_json, write_json
+from pellucid.persistence.untrusted import (
+    check_finite,
+    check_folder,
+    check_size,
+    check_token_ids,
+    is_safe_regex,
+    one_thread,
+    tensor_sizes,
+    translate_load_errors,
+)
 from pellucid.process import ProcessSetting, ignored_warnings
-from pellucid.store import read_json, write_json
 from pellucid.transformer.attention import (
     context_length,
     head_module,
@@ -32,16 +42,6 @@ from pellucid.transformer.attention import (
     states,
 )
 from pellucid.transformer.reading import Encoding
-from pellucid.untrusted import (
-    check_finite,
-    check_folder,
-    check_size,
-    check_token_ids,
-    is_safe_regex,
-    loading,
-    one_thread,
-    tensor_sizes,
-)
 
 if TYPE_CHECKING:
     import torch
@@ -369,7 +369,7 @@ def open_backbone(
     if attention not in ("bidirectional", "causal") and (type(attention) is not int or attention < 1):
         raise InputError(f"attention is {attention!r:.40}; it must be 'bidirectional', 'causal' or a number of layers")
     local_folder(name_or_path)
-    with loading(name):
+    with translate_load_errors(name):
         model, head_kind = _open_model(name, head, dtype)
         tokenizer = open_tokenizer(name)
         model, merged_adapter = (model, None) if adapter is None else merge_adapter(model, find_adapter(adapter))
@@ -419,7 +419,7 @@ def read_transformer_config(name_or_path: str | Path) -> Any:
     """Return what transformers reads of a model's `config.json`; a folder's files are checked first."""
     name_or_path = resolve_name(name_or_path)
     name = os.fspath(name_or_path)
-    with loading(name):
+    with translate_load_errors(name):
         from transformers import AutoConfig
 
         folder = local_folder(name_or_path)

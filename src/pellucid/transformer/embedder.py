@@ -18,17 +18,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from pellucid.base import Embedder
-from pellucid.embeddings import Role
+from pellucid.core.arrays import Role
+from pellucid.core.embedder import Embedder
+from pellucid.core.fingerprint import check_same
+from pellucid.core.mixing import MAX_TABLE_VALUE
 from pellucid.errors import InputError, ModelFolderError, warn
-from pellucid.fingerprint import check_same
-from pellucid.folder import resolve_reference
-from pellucid.mixing import MAX_TABLE_VALUE
+from pellucid.persistence.folder import resolve_reference
+from pellucid.persistence.untrusted import without_bars
 from pellucid.progress import Progress, length_batches
-from pellucid.text import Coverage, Span
+from pellucid.text.words import Coverage, Span
 from pellucid.transformer.backbone import Backbone, open_backbone, write_adapter
 from pellucid.transformer.reading import Encoding, Reader, ReadingSettings, known_words
-from pellucid.untrusted import without_bars
 
 if TYPE_CHECKING:
     from typing_extensions import Self

@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from tokenizers import Tokenizer
 
 from pellucid.errors import InputError, check_choice, check_numbers, without_panic
-from pellucid.text import Coverage, Span, split_words, words_before
-from pellucid.unicode import NormalizedText, canonicalize_with_offsets
+from pellucid.text.unicode import NormalizedText, canonicalize_with_offsets
+from pellucid.text.words import Coverage, Span, split_words, words_before
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-    from pellucid.embeddings import Role
+    from pellucid.core.arrays import Role
 
 
 _DEFAULT_MAX_TOKENS = 512  # as in the LENS paper

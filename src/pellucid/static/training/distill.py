@@ -23,24 +23,24 @@ import numpy as np
 import numpy.typing as npt
 
 from pellucid.analysis.coordinates import spearman
-from pellucid.base import Embedder, Vectors
-from pellucid.corpus import Corpus
-from pellucid.embeddings import l2_normalize
-from pellucid.encoder.embedder import EncoderEmbedder
-from pellucid.encoder.vectors import unit_vectors
+from pellucid.core.arrays import l2_normalize
+from pellucid.core.embedder import Embedder, Vectors
+from pellucid.core.fingerprint import record_model
+from pellucid.core.pca import spectrum_of
+from pellucid.dense.embedder import EncoderEmbedder
+from pellucid.dense.vectors import unit_vectors
 from pellucid.errors import CorpusError, InputError, require
-from pellucid.fingerprint import record_model
-from pellucid.pca import spectrum_of
-from pellucid.pretrained import load, open_sentence_transformer
+from pellucid.explain.views.parts import AnyPart, Heading, Note, counted, percent, signed
+from pellucid.explain.views.report import Report
+from pellucid.loading import load, open_sentence_transformer
+from pellucid.persistence.checkpoints import WorkFolder
 from pellucid.progress import Progress
 from pellucid.static.bags import Bags
 from pellucid.static.embedder import StaticEmbedder, static_model
 from pellucid.static.training.extraction import Extraction, ExtractionSettings, extract, shards, spool
 from pellucid.static.training.tuning import RefinementSettings, array_digest, refine, scale_of, tuning_folder
-from pellucid.text import Vocabulary
-from pellucid.views.parts import AnyPart, Heading, Note, counted, percent, signed
-from pellucid.views.report import Report
-from pellucid.workfolder import WorkFolder
+from pellucid.text.corpus import Corpus
+from pellucid.text.words import Vocabulary
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer

@@ -23,18 +23,18 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from pellucid.base import Vectors
-from pellucid.corpus import Corpus, is_path, read_texts
-from pellucid.encoder.embedder import EncoderEmbedder
+from pellucid.core.embedder import Vectors
+from pellucid.core.fingerprint import fingerprint
+from pellucid.dense.embedder import EncoderEmbedder
 from pellucid.errors import CorpusError, InputError
-from pellucid.fingerprint import fingerprint
-from pellucid.forks import fork_lock
+from pellucid.persistence.checkpoints import WorkFolder
+from pellucid.persistence.untrusted import one_thread
+from pellucid.process import fork_lock
 from pellucid.progress import Progress
 from pellucid.static.training.segmentation import word_finder
-from pellucid.text import Word
-from pellucid.unicode import canonicalize, lowercase
-from pellucid.untrusted import one_thread
-from pellucid.workfolder import WorkFolder
+from pellucid.text.corpus import Corpus, is_path, read_texts
+from pellucid.text.unicode import canonicalize, lowercase
+from pellucid.text.words import Word
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer

@@ -26,10 +26,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from pellucid.base import Vectors
-from pellucid.corpus import Corpus
-from pellucid.embeddings import l2_normalize
+from pellucid.core.arrays import l2_normalize
+from pellucid.core.embedder import Vectors
 from pellucid.errors import CorpusError, InputError
+from pellucid.persistence.checkpoints import WorkFolder
 from pellucid.static.bags import Bags
 from pellucid.static.embedder import StaticEmbedder, static_model
 from pellucid.static.training.distill import PcaSettings, Teacher, open_teacher, rotate, subwords_of
@@ -37,9 +37,9 @@ from pellucid.static.training.extraction import ExtractionSettings, count_words,
 from pellucid.static.training.parallel import Languages, Parallel, ParallelFiles, file_names, read_parallel
 from pellucid.static.training.segmentation import check_script, word_finder
 from pellucid.static.training.tuning import PairBags, TuningSettings, scale_of, tune_on_pairs, tuning_folder
-from pellucid.text import Vocabulary
-from pellucid.unicode import lowercase, unspaced_run
-from pellucid.workfolder import WorkFolder
+from pellucid.text.corpus import Corpus
+from pellucid.text.unicode import lowercase, unspaced_run
+from pellucid.text.words import Vocabulary
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer

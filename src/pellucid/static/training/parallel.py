@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Union
 
 from pellucid.errors import CorpusError, InputError
-from pellucid.files.lines import UNPACKERS, read_lines
+from pellucid.text.lines import UNPACKERS, read_lines
 
 ParallelFiles = Union[str, "os.PathLike[str]", tuple["str | os.PathLike[str]", "str | os.PathLike[str]"]]
 """The path of a `.tsv` file, or a tuple of the paths of two line-aligned files."""

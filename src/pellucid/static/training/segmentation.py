@@ -22,12 +22,11 @@ from itertools import islice
 from typing import Any
 from unicodedata import name as character_name
 
-from pellucid.corpus import Corpus, is_path, read_texts
 from pellucid.errors import CorpusError, InputError, missing_extra
-from pellucid.forks import fork_lock
-from pellucid.process import ignored_warnings
-from pellucid.text import Word, split_words
-from pellucid.unicode import normalize, unspaced_run
+from pellucid.process import fork_lock, ignored_warnings
+from pellucid.text.corpus import Corpus, is_path, read_texts
+from pellucid.text.unicode import normalize, unspaced_run
+from pellucid.text.words import Word, split_words
 
 _Cut = Callable[[str], list[str]]
 

@@ -28,11 +28,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from pellucid.base import Vectors
+from pellucid.core.embedder import Vectors
 from pellucid.errors import CorpusError, InputError, check_numbers
+from pellucid.persistence.checkpoints import WorkFolder
 from pellucid.progress import Progress
 from pellucid.static.bags import Bags
-from pellucid.workfolder import WorkFolder
 
 if TYPE_CHECKING:
     import torch

@@ -21,13 +21,14 @@ import numpy as np
 import numpy.typing as npt
 
 from pellucid.analysis.coordinates import spearman
-from pellucid.base import Embedder, Vectors
-from pellucid.corpus import Corpus, read_texts
-from pellucid.embeddings import check_texts, l2_normalize
-from pellucid.encoder.embedder import EncoderEmbedder
-from pellucid.encoder.vectors import unit_vectors
+from pellucid.core.arrays import l2_normalize
+from pellucid.core.embedder import Embedder, Vectors
+from pellucid.dense.embedder import EncoderEmbedder
+from pellucid.dense.vectors import unit_vectors
 from pellucid.errors import CorpusError, InputError
-from pellucid.pretrained import load
+from pellucid.explain.views.parts import AnyPart, Column, Heading, Note, TablePart, counted, percent, signed
+from pellucid.explain.views.report import Report
+from pellucid.loading import load
 from pellucid.progress import Progress, length_batches
 from pellucid.static.bags import count_rows
 from pellucid.static.embedder import StaticEmbedder, static_model
@@ -35,10 +36,10 @@ from pellucid.static.folder import check_writable
 from pellucid.static.precision import common_scale, quantize
 from pellucid.static.spelling import ngram_weights
 from pellucid.static.training.extraction import forward, word_vectors
-from pellucid.text import JOINER, Vocabulary, Word, display_form, split_words
-from pellucid.unicode import canonicalize, lowercase, normalize
-from pellucid.views.parts import AnyPart, Column, Heading, Note, TablePart, counted, percent, signed
-from pellucid.views.report import Report
+from pellucid.text.corpus import Corpus, read_texts
+from pellucid.text.inputs import check_texts
+from pellucid.text.unicode import canonicalize, lowercase, normalize
+from pellucid.text.words import JOINER, Vocabulary, Word, display_form, split_words
 
 _OCCURRENCES = 100  # sentences read that hold an entry; more only if they hold another entry too
 _FIT_WORDS = 5_000  # words of the model that the map is fitted on, evenly over its vocabulary

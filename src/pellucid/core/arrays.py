@@ -1,0 +1,239 @@
+"""The arguments of `encode` and `explain`, the role of a text, and the arrays, sparse matrices and tensors they give.
+
+The arguments are those of sentence-transformers 6.2, in its order and with its defaults: `SparseEncoder`'s come last.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from pellucid.errors import InputError, require
+from pellucid.text.inputs import refuse_tables
+
+Role = Literal["query", "document"] | None
+"""What a text is encoded as; None where it is neither."""
+
+ROLES = ("query", "document")
+_MAX_EXPLAIN_CHARS = 10_000  # characters
+PRECISIONS = ("float32", "int8", "uint8", "binary", "ubinary")
+
+
+class EncodeOptions(NamedTuple):
+    """The arguments of `encode` besides the texts; `Embedder.encode` says what each means."""
+
+    prompt_name: str | None = None
+    prompt: str | None = None
+    batch_size: int = 32
+    show_progress_bar: bool | None = None
+    output_value: str | None = "sentence_embedding"
+    precision: str | None = "float32"
+    convert_to_numpy: bool = True
+    convert_to_tensor: bool | None = None
+    device: Any = None
+    normalize_embeddings: bool = False
+    truncate_dim: int | None = None
+    pool: Any = None
+    chunk_size: int | None = None
+    convert_to_sparse_tensor: bool | None = None
+    save_to_cpu: bool = False
+    max_active_dims: int | None = None
+
+    def check(self) -> None:
+        """Check that some model accepts these values."""
+        if self.prompt_name not in (None, *ROLES):
+            raise InputError(f"prompt_name is {self.prompt_name!r:.60}; a model has the prompts 'query' and 'document'")
+        if not isinstance(self.prompt, str | None):
+            raise InputError(f"prompt is {self.prompt!r:.60}; it must be a string")
+        for name in ("batch_size", "truncate_dim", "max_active_dims"):
+            value = getattr(self, name)
+            may_lack = name != "batch_size" and value is None
+            if not (may_lack or (isinstance(value, int | np.integer) and value >= 1)):
+                raise InputError(f"{name} is {value!r:.40}; it must be a whole number of 1 or more")
+        if self.output_value != "sentence_embedding":
+            raise InputError(
+                f"output_value is {self.output_value!r:.40}; only 'sentence_embedding' is given. "
+                "What single words or tokens do is in explain(text)"
+            )
+        if self.precision not in (None, *PRECISIONS):
+            raise InputError(f"precision is {self.precision!r:.40}; it must be one of {', '.join(PRECISIONS)}")
+        for name in ("pool", "chunk_size"):
+            if getattr(self, name) is not None:
+                raise InputError(
+                    f"{name} is given, and encode starts no processes; encode_blocks takes texts of any number in "
+                    "bounded memory"
+                )
+        if isinstance(self.device, list | tuple):
+            raise InputError(f"device is a list of {len(self.device)}, and encode starts no processes; give one device")
+
+    def applied(self, rows: Any, device: str) -> Any:
+        """Return float32 rows [texts, dimension], dense or CSR, as asked: cut, at length 1, rounded, as tensors."""
+        for name in ("convert_to_sparse_tensor", "max_active_dims"):
+            if getattr(self, name) and not hasattr(rows, "tocsr"):
+                value = getattr(self, name)
+                raise InputError(f"{name} is {value}, and this model's embeddings are dense; leave it out")
+        if self.max_active_dims is not None:
+            rows = top_k_per_row(rows, self.max_active_dims)
+        if self.truncate_dim is not None:
+            rows = rows[:, : self.truncate_dim]
+        if self.normalize_embeddings:
+            rows = l2_normalize(rows)
+        if self.precision not in (None, "float32"):
+            rows = quantized(rows, str(self.precision))
+        sparse = self.convert_to_sparse_tensor  # given, it asks for tensors: one, unless a list is asked for
+        if self.convert_to_numpy and sparse is None and not self.convert_to_tensor:
+            return rows
+        if sparse is False and hasattr(rows, "tocsr"):
+            rows = rows.toarray()
+        tensor = as_tensor(rows, "cpu" if self.save_to_cpu else device)
+        is_one = sparse is not None if self.convert_to_tensor is None else self.convert_to_tensor
+        return tensor if is_one else list(tensor)
+
+
+PLAIN = EncodeOptions()
+
+
+def validate_role(role: Any) -> Role:
+    """Return `role` after checking it."""
+    if role not in (None, *ROLES):
+        raise InputError(f"role is {role!r:.40}; it must be 'query', 'document' or None")
+    checked: Role = role
+    return checked
+
+
+class _NoText:
+    """Stands where a second text may be given: None there is a value that is missing."""
+
+    def __repr__(self) -> str:
+        return "(no text)"
+
+
+MISSING_TEXT: Any = _NoText()
+
+
+def validate_texts(
+    text1: str, text2: str = MISSING_TEXT, role1: Role = None, role2: Role = None
+) -> tuple[list[str], list[Role]]:
+    """Return the one or two checked texts of `explain`, and as many roles."""
+    texts = [text1] if text2 is MISSING_TEXT else [text1, text2]
+    for text in texts:
+        if type(text) is not str:
+            refuse_tables(text)
+        if not isinstance(text, str):
+            raise InputError(f"explain takes texts, got {type(text).__name__} ({text!r:.40}); pass a str")
+    roles = [validate_role(role) for role in (role1, role2)]
+    if text2 is MISSING_TEXT and role2 is not None:
+        raise InputError(f"role2 is {role2!r}, and there is no second text; give role1 for the first")
+    return texts, roles[: len(texts)]
+
+
+def check_explained(*texts: str) -> None:
+    """Check that texts are short enough for a server: pairs of words grow with the product of their lengths."""
+    total = sum(map(len, texts))
+    if total > _MAX_EXPLAIN_CHARS:
+        raise InputError(
+            f"the texts have {total:,} characters; at most {_MAX_EXPLAIN_CHARS:,} are explained at once. "
+            "Give the passages that count"
+        )
+
+
+def quantized(rows: Any, precision: str) -> npt.NDArray[Any]:
+    """Return dense rows as `sentence_transformers.quantize_embeddings` makes them without calibration."""
+    if hasattr(rows, "tocsr"):
+        raise InputError(f"precision is {precision!r}, and this model's embeddings are sparse; leave it at 'float32'")
+    if precision.endswith("binary"):
+        bits: npt.NDArray[np.uint8] = np.packbits(rows > 0, axis=-1)
+        return bits if precision == "ubinary" else (bits - 128).astype(np.int8)
+    if len(rows) == 1:
+        raise InputError(
+            f"precision is {precision!r}, whose steps divide the range of each dimension, and one text has no range; "
+            "encode all texts in one call"
+        )
+    low, high = (rows.min(axis=0), rows.max(axis=0)) if len(rows) else (0.0, 0.0)
+    steps = np.asarray((high - low) / 255)
+    steps[steps == 0] = 1
+    levels: npt.NDArray[np.float32] = np.clip(np.floor((rows - low) / steps), 0, 255)
+    return levels.astype(np.uint8) if precision == "uint8" else (levels - 128).astype(np.int8)
+
+
+def top_k_per_row(rows: Any, count: int) -> Any:
+    """Return CSR rows with the `count` largest values of each, by amount, as `select_max_active_dims` keeps them."""
+    row_of = np.repeat(np.arange(rows.shape[0]), np.diff(rows.indptr))
+    order = np.lexsort((-np.abs(rows.data), row_of))
+    selected = np.sort(order[np.arange(len(order)) - rows.indptr[row_of] < count])
+    starts = np.searchsorted(selected, rows.indptr)
+    return type(rows)((rows.data[selected], rows.indices[selected], starts), shape=rows.shape)
+
+
+def as_tensor(rows: Any, device: Any) -> Any:
+    """Return rows as a torch tensor; sparse ones in COO, as `SparseEncoder` gives them."""
+    require("torch")
+    import torch
+
+    if not hasattr(rows, "tocsr"):
+        return torch.from_numpy(np.ascontiguousarray(rows)).to(device)
+    entries = rows.tocoo()
+    indices = torch.from_numpy(np.stack([entries.row, entries.col]).astype(np.int64))
+    tensor = torch.sparse_coo_tensor(indices, torch.from_numpy(entries.data), entries.shape, check_invariants=False)
+    return tensor.to(device).coalesce()
+
+
+def to_2d_array(embeddings: Any) -> Any:
+    """Return embeddings in any form `encode` gives (array, CSR, tensor, list of these) as a 2-d array or CSR matrix."""
+    if isinstance(embeddings, list | tuple) and embeddings and hasattr(embeddings[0], "detach"):
+        import torch
+
+        embeddings = torch.stack(list(embeddings))
+    if hasattr(embeddings, "detach"):
+        tensor = embeddings.detach().cpu()
+        embeddings = _csr(tensor.coalesce()) if tensor.is_sparse else tensor.numpy()
+    if hasattr(embeddings, "tocsr"):
+        return embeddings.tocsr()
+    array = np.asarray(embeddings)
+    if array.dtype.kind in "USO":
+        raise InputError(
+            f"similarity takes embeddings, got {embeddings!r:.60}; encode texts first: "
+            "model.similarity(model.encode(texts1), model.encode(texts2)). explain(text1, text2) takes texts"
+        )
+    return np.atleast_2d(array)
+
+
+def match_container(inputs: tuple[Any, ...], array: npt.NDArray[Any]) -> Any:
+    """Return an array as a tensor, on the same device, where one of `inputs` is a tensor or a list of them."""
+    for embeddings in inputs:
+        first = embeddings[0] if isinstance(embeddings, list | tuple) and embeddings else embeddings
+        if hasattr(first, "detach"):
+            return as_tensor(array, first.device)
+    return array
+
+
+def _csr(tensor: Any) -> Any:
+    from scipy import sparse
+
+    indices = tensor.indices().numpy()
+    indices = indices if len(indices) == 2 else np.stack([np.zeros_like(indices[0]), indices[0]])  # one row
+    shape = tuple(tensor.shape) if tensor.dim() == 2 else (1, *tensor.shape)
+    return sparse.csr_matrix((tensor.values().numpy(), (indices[0], indices[1])), shape=shape)
+
+
+def l2_normalize(embeddings: Any, dtype: Any = np.float32) -> Any:
+    """Return `embeddings` as 2-d with rows of length 1; zero rows stay zero. A dense array becomes one of `dtype`."""
+    rows = to_2d_array(embeddings)
+    if hasattr(rows, "tocsr"):
+        lengths = np.sqrt(np.asarray(rows.multiply(rows).sum(axis=1))).ravel()
+        scale = np.divide(1.0, lengths, out=np.zeros_like(lengths), where=lengths > 0)
+        return rows.multiply(scale[:, None]).tocsr()
+    array = rows.astype(dtype, copy=False)
+    lengths = np.linalg.norm(array, axis=1, keepdims=True)
+    return np.divide(array, lengths, out=np.zeros_like(array), where=lengths > 0)
+
+
+def vstack(blocks: list[Any]) -> Any:
+    """Put blocks of rows, dense or CSR, below each other."""
+    if not hasattr(blocks[0], "tocsr"):
+        return np.concatenate(blocks)
+    from scipy import sparse
+
+    return sparse.vstack(blocks, format="csr")

@@ -1,0 +1,406 @@
+"""The dimensions of a model: their names, the edits of them, and the table a person may change.
+
+An edit is the same arithmetic for every family: the new coordinates of a text are the old ones times a matrix
+[dimensions before, dimensions after]. A family only implements what that does to its own weights.
+"""
+
+from __future__ import annotations
+
+import csv
+import math
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from pellucid.errors import InputError, ModelFolderError
+from pellucid.persistence.store import read_regular, writing
+from pellucid.text.unicode import well_formed
+
+Which = str | int
+"""A dimension, by its name or its number."""
+
+_COLUMNS = ["dimension", "name", "scale", "about"]
+_CELL = re.compile(r'(?:"([^"]*(?:""[^"]*)*)"|([^"\t\r\n][^\t\r\n]*|))(\t|\r\n|\r|\n|\Z)')
+_LINE_END = re.compile(r"\r\n|\r|\n")
+_MAX_BYTES = 1 << 30
+_BETWEEN = " | "
+_FORMULA = re.compile("'*[=+\\-@\uff1d\uff0b\uff0d\uff20\t\r\n]")
+_MAX_MIXED_FACTOR = 1e18  # what saved models may hold
+MAX_SCALE = 1e6
+"""The largest factor of a dimension: the squares of what it gives stay far from the end of float32."""
+
+
+@dataclass(frozen=True)
+class Dimension:
+    """One coordinate of an embedding.
+
+    Attributes:
+        name: what a person calls it; no two dimensions of a model share one.
+        about: its meaning: the anchor text (after a merge several), the words of a cluster, the words at the
+            end of a direction.
+    """
+
+    name: str
+    about: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        """Make the texts writable as UTF-8."""
+        object.__setattr__(self, "name", well_formed(self.name))
+        object.__setattr__(self, "about", tuple(map(well_formed, self.about)))
+
+
+class Dimensions:
+    """The dimensions of a model in order, found by number or by name."""
+
+    def __init__(self, dimensions: Iterable[Dimension]) -> None:
+        """Take the dimensions in order, after checking that their names differ."""
+        self._items = tuple(dimensions)
+        self._numbers: dict[str, int] = {}
+        for index, dimension in enumerate(self._items):
+            first = self._numbers.setdefault(dimension.name, index)
+            if first != index:
+                raise InputError(
+                    f"dimensions {first} and {index} have the same name {dimension.name!r:.80}; names must differ"
+                )
+            if not dimension.name.strip():
+                raise InputError(f"dimension {index} has an empty name")
+
+    def __len__(self) -> int:
+        """Return their number."""
+        return len(self._items)
+
+    def __iter__(self) -> Iterator[Dimension]:
+        """Yield the dimensions in order."""
+        return iter(self._items)
+
+    def __getitem__(self, which: Which) -> Dimension:
+        """Return a dimension by number or name."""
+        return self._items[self.number(which)]
+
+    @property
+    def names(self) -> list[str]:
+        """The names in order."""
+        return [dimension.name for dimension in self._items]
+
+    def number(self, which: Which) -> int:
+        """Return the number of the dimension `which`, counted from 0; negative numbers count from the end."""
+        if isinstance(which, str):
+            if which in self._numbers:
+                return self._numbers[which]
+            lower = {name.lower(): name for name in self.names}
+            close = get_close_matches(which.lower(), list(lower), n=1, cutoff=0.5)
+            close = close or [name for name in lower if which.lower() in name]  # the beginning of a long anchor text
+            hint = f"did you mean {lower[close[0]]!r}?" if close else f"the first is {self.names[0]!r:.80}"
+            raise InputError(f"no dimension is called {which!r:.120}; {hint}")
+        if isinstance(which, bool) or not isinstance(which, (int, np.integer)):
+            raise InputError(f"a dimension is given by its name or number, got {which!r:.60}")
+        if not -len(self) <= which < len(self):
+            raise InputError(f"no dimension {which}; there are {len(self)}, counted from 0")
+        return int(which) % len(self)
+
+    def numbers(self, which: Iterable[Which | Iterable[Which]]) -> list[int]:
+        """Return the numbers of several dimensions, each once, in the order given; lists are flattened."""
+        flat: list[Which] = []
+        for item in which:
+            flat.extend([item] if isinstance(item, str) or not isinstance(item, Iterable) else item)
+        if not flat:
+            raise InputError("no dimension is given; name at least one")
+        return list(dict.fromkeys(map(self.number, flat)))
+
+    def __repr__(self) -> str:
+        """Return the number of dimensions and the first names."""
+        shown = ", ".join(f"{name!r:.60}" for name in self.names[:3])
+        return f"<{len(self)} dimensions: {shown}{', ...' if len(self) > 3 else ''}>"
+
+
+class Mixing(NamedTuple):
+    """A sparse matrix [dimensions before, dimensions after]: its entries by row, then by column, each place once.
+
+    SciPy is not needed here: the families with dense vectors do without it.
+    """
+
+    sources: npt.NDArray[np.int64]  # [entries] the dimensions before
+    columns: npt.NDArray[np.int64]  # [entries] the dimensions after
+    factors: npt.NDArray[np.float64]  # [entries]
+    shape: tuple[int, int]
+
+    @classmethod
+    def from_entries(
+        cls, sources: npt.ArrayLike, columns: npt.ArrayLike, factors: npt.ArrayLike, shape: tuple[int, int]
+    ) -> Mixing:
+        """Take entries in any order; those in one place are added up."""
+        cells = np.asarray(sources, np.int64) * shape[1] + np.asarray(columns, np.int64)
+        cells, which = np.unique(cells, return_inverse=True)
+        summed = np.bincount(which, np.asarray(factors, np.float64), len(cells)).astype(np.float64)
+        before, after = np.divmod(cells, max(shape[1], 1))
+        return cls(before, after, summed, shape)
+
+    def applied(self, rows: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
+        """Return coordinates [n, dimensions before] times this matrix, float64 [n, dimensions after]."""
+        coordinates = np.zeros((len(rows), self.shape[1]))
+        columns, first = np.unique(self.columns, return_index=True)
+        coordinates[:, columns] = rows[:, self.sources[first]] * self.factors[first]
+        for entry in np.delete(np.arange(len(self.columns)), first).tolist():  # what a merge adds to a column
+            coordinates[:, self.columns[entry]] += rows[:, self.sources[entry]] * self.factors[entry]
+        return coordinates
+
+    def then(self, later: Mixing) -> Mixing:
+        """Return the product of this matrix and a later one.
+
+        Raises:
+            InputError: a factor of it is too large.
+        """
+        first, last = (np.searchsorted(later.sources, self.columns, side) for side in ("left", "right"))
+        counts = last - first
+        entries = np.repeat(np.arange(len(counts)), counts)
+        later_entries = np.arange(len(entries)) + np.repeat(first - (np.cumsum(counts) - counts), counts)
+        factors = self.factors[entries] * later.factors[later_entries]
+        product = Mixing.from_entries(
+            self.sources[entries], later.columns[later_entries], factors, (self.shape[0], later.shape[1])
+        )
+        _check_mixed(product.factors)
+        return product
+
+    def toarray(self) -> npt.NDArray[np.float64]:
+        """Return the matrix with its zeros."""
+        return self.applied(np.eye(self.shape[0]))
+
+    def matrix(self) -> Any:
+        """Return the matrix as SciPy's CSR array."""
+        from scipy import sparse  # slow to import, and the families with dense vectors do not need it
+
+        return sparse.csr_array((self.factors, (self.sources, self.columns)), shape=self.shape)
+
+
+class Edit(NamedTuple):
+    """A change of dimensions: the coordinates of a text become `coordinates @ mixing`."""
+
+    dimensions: Dimensions
+    mixing: Mixing
+
+
+# The edits; what each refuses, with an InputError, the methods of `Embedder` say.
+
+
+def mixed(before: Any, edit: Edit) -> Any:
+    """Return the mixing of earlier edits (None where there were none) and one more, sparse float64 CSR."""
+    from scipy import sparse
+
+    mixing = edit.mixing.matrix() if before is None else sparse.csr_array(before @ edit.mixing.matrix())
+    _check_mixed(mixing.data)
+    return mixing
+
+
+def _check_mixed(factors: npt.NDArray[np.float64]) -> None:
+    largest = float(np.abs(factors).max(initial=0))
+    if not largest <= _MAX_MIXED_FACTOR:
+        raise InputError(
+            f"the edits together multiply a dimension by {largest:g}, and at most {_MAX_MIXED_FACTOR:g} is kept; "
+            "scale less, or begin from the model as it was"
+        )
+
+
+def removal(dimensions: Dimensions, which: Iterable[Which | Iterable[Which]]) -> Edit:
+    """Return the edit that drops some dimensions."""
+    removed = set(dimensions.numbers(which))
+    remaining = [index for index in range(len(dimensions)) if index not in removed]
+    if not remaining:
+        raise InputError(f"without these {len(removed)} dimensions none is left")
+    return selection(dimensions, [remaining])
+
+
+def selection(dimensions: Dimensions, which: Iterable[Which | Iterable[Which]]) -> Edit:
+    """Return the edit that keeps only some dimensions, in the model's order."""
+    selected = sorted(dimensions.numbers(which))
+    mixing = Mixing.from_entries(
+        selected, np.arange(len(selected)), np.ones(len(selected)), (len(dimensions), len(selected))
+    )
+    return Edit(Dimensions(dimensions[index] for index in selected), mixing)
+
+
+def scaling(dimensions: Dimensions, factors: Mapping[Which, float]) -> Edit:
+    """Return the edit that multiplies coordinates."""
+    diagonal = np.ones(len(dimensions))
+    for index, factor in _by_number(dimensions, factors).items():
+        if not isinstance(factor, (int, float, np.number)) or not 0 <= factor <= MAX_SCALE:
+            raise InputError(
+                f"the factor of {dimensions.names[index]!r:.80} is {factor!r:.60}; it must be between 0 and a million"
+            )
+        diagonal[index] = factor
+    return Edit(dimensions, _diagonal(diagonal))
+
+
+def renaming(dimensions: Dimensions, names: Mapping[Which, str]) -> Edit:
+    """Return the edit that changes only names."""
+    items = list(dimensions)
+    for index, name in _by_number(dimensions, names).items():
+        if not isinstance(name, str):
+            raise InputError(f"the new name of {dimensions.names[index]!r:.80} is {name!r:.60}; a name is a string")
+        items[index] = replace(items[index], name=name)
+    return Edit(Dimensions(items), _diagonal(np.ones(len(items))))
+
+
+def merging(dimensions: Dimensions, which: Iterable[Which | Iterable[Which]], name: str | None) -> Edit:
+    """Return the edit that sums k dimensions, over sqrt(k) so that merging equal ones changes no score."""
+    merged = dimensions.numbers(which)
+    if len(merged) < 2:
+        raise InputError(f"a merge needs two dimensions or more, got {len(merged)}")
+    first = min(merged)
+    texts = tuple(dict.fromkeys(text for index in merged for text in dimensions[index].about))
+    merged_dimension = Dimension(name or " + ".join(dimensions.names[index] for index in merged), texts)
+    remaining = [index for index in range(len(dimensions)) if index == first or index not in merged]
+    column = {index: column_index for column_index, index in enumerate(remaining)} | dict.fromkeys(
+        merged, remaining.index(first)
+    )
+    columns = [column[index] for index in range(len(dimensions))]
+    factors = np.ones(len(dimensions))
+    factors[merged] = 1 / math.sqrt(len(merged))
+    mixing = Mixing.from_entries(np.arange(len(dimensions)), columns, factors, (len(dimensions), len(remaining)))
+    return Edit(Dimensions(merged_dimension if n == first else dimensions[n] for n in remaining), mixing)
+
+
+def selected_columns(edit: Edit) -> list[int] | None:
+    """Return the old number of each new dimension where an edit only drops and renames, else None."""
+    sources, columns, factors, (_, count) = edit.mixing
+    if len(np.unique(columns)) != count or len(columns) != count or (factors != 1).any():
+        return None
+    chosen: list[int] = sources[np.argsort(columns)].tolist()
+    return chosen
+
+
+def _diagonal(factors: npt.NDArray[np.float64]) -> Mixing:
+    indices = np.arange(len(factors))
+    return Mixing(indices, indices, factors, (len(factors), len(factors)))
+
+
+def _by_number(dimensions: Dimensions, values: Mapping[Which, Any]) -> dict[int, Any]:
+    """Return `values` with numbers for keys."""
+    if not isinstance(values, Mapping):
+        raise InputError(f"give a mapping from dimensions to values, got {type(values).__name__}")
+    value_by_index: dict[int, Any] = {}
+    for which, value in values.items():
+        index = dimensions.number(which)
+        if index in value_by_index:
+            raise InputError(f"{dimensions.names[index]!r:.80} is given twice, by name and by number")
+        value_by_index[index] = value
+    return value_by_index
+
+
+def write_dimensions(path: Path, dimensions: Dimensions, scales: Sequence[float] | None = None) -> None:
+    """Write the table a person may edit: number, name, scale and what the dimension is about, tab-separated."""
+    with writing(path) as tmp_path, open(tmp_path, "w", encoding="utf-8", newline="") as file:
+        rows = csv.writer(file, dialect="excel-tab", lineterminator="\n")
+        quoted = csv.writer(file, dialect="excel-tab", lineterminator="\n", quoting=csv.QUOTE_ALL)
+        rows.writerow(_COLUMNS)
+        for n, item in enumerate(dimensions):
+            row = [n, as_cell(item.name), 1 if scales is None else scales[n], as_cell(as_text(item.about))]
+            # Before Python 3.13 a lone carriage return, which ends a row for the reader, is not quoted by itself.
+            (quoted if any("\r" in str(cell) for cell in row) else rows).writerow(row)
+
+
+def as_cell(text: str) -> str:
+    """Return `text` as a cell of a file: behind an apostrophe where a spreadsheet would take it for a formula."""
+    return f"'{text}" if _FORMULA.match(text) else text
+
+
+def _from_cell(cell: str) -> str:
+    return cell[1:] if cell.startswith("'") and _FORMULA.match(cell) else cell
+
+
+def as_text(texts: Iterable[str]) -> str:
+    """Join texts by bars into one, with a backslash before every bar or backslash within them."""
+    return _BETWEEN.join(text.replace("\\", "\\\\").replace("|", "\\|") for text in texts)
+
+
+def on_one_line(text: str) -> str:
+    """Return `text` with every run of white space as one blank, as in an anchor's name."""
+    return " ".join(text.split())
+
+
+class DimensionTable(NamedTuple):
+    """The contents of `dimensions.tsv`, in the order of the dimensions."""
+
+    dimensions: Dimensions
+    scales: list[float]
+
+
+def read_dimensions(path: Path, count: int, saved: Sequence[tuple[str, ...]] | None = None) -> DimensionTable:
+    """Read the table of `count` dimensions; a cell left as saved takes the dimension's texts from `saved`."""
+    rows: dict[int, tuple[str, float, str]] = {}
+    for line, row in _rows(path):
+        index, name, scale = _parsed(row, count, f"{path}, line {line}")
+        if index in rows:
+            raise ModelFolderError(f"{path}, line {line}: dimension {index} has a second row; leave one of them")
+        rows[index] = (name, scale, _from_cell(row[3]))
+    missing = [index for index in range(count) if index not in rows]
+    if missing:
+        shown = ", ".join(map(str, missing[:5])) + (" ..." if len(missing) > 5 else "")
+        raise ModelFolderError(
+            f"{path}: {len(missing)} of {count} dimensions have no row ({shown}). "
+            "To silence a dimension set its scale to 0; to drop it use model.without"
+        )
+    names, scales, cells = zip(*(rows[index] for index in range(count)))
+    # A backslash before anything but a bar or backslash is itself.
+    about = [
+        tuple(re.sub(r"\\([\\|])", r"\1", part) for part in cell.split(_BETWEEN)) if cell else () for cell in cells
+    ]
+    for index, texts in enumerate(saved or ()):
+        if cells[index] in (as_text(texts), _BETWEEN.join(texts)):
+            about[index] = texts
+    try:
+        return DimensionTable(Dimensions(map(Dimension, names, about)), list(scales))
+    except InputError as error:
+        raise ModelFolderError(f"{path}: {error}") from error
+
+
+def _rows(path: Path) -> list[tuple[int, list[str]]]:
+    """Return line number and cells of each row after the heading; rows a spreadsheet left empty are skipped."""
+    try:
+        text = read_regular(path, _MAX_BYTES).decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise ModelFolderError(f"{path} is not UTF-8: {error}") from error
+    rows = _cells(text, path)
+    if next(rows, (0, []))[1] != _COLUMNS:
+        raise ModelFolderError(f"{path} must begin with the heading {' '.join(_COLUMNS)}, separated by tabs")
+    return [(line, row) for line, row in rows if any(row)]
+
+
+def _cells(text: str, path: Path) -> Iterator[tuple[int, list[str]]]:
+    """Yield the last line and the cells of each row; the csv module would limit the length of a cell."""
+    line, start, row = 0, 0, list[str]()
+    while start < len(text):
+        match = _CELL.match(text, start)
+        if match is None:
+            raise ModelFolderError(
+                f"{path}, line {line + 1}: a cell begins with a quotation mark, and none is at its end"
+            )
+        quoted, bare, end = match.groups()
+        row.append(bare if quoted is None else quoted.replace('""', '"'))
+        line += len(_LINE_END.findall(match[0]))
+        start = match.end()
+        if end != "\t":
+            yield line, row
+            row = []
+    if row:  # a tab is the last character
+        yield line, [*row, ""]
+
+
+def _parsed(row: list[str], count: int, prefix: str) -> tuple[int, str, float]:
+    """Return the number, name and scale of a row."""
+    if len(row) != len(_COLUMNS):
+        raise ModelFolderError(f"{prefix} has {len(row)} cells, not {len(_COLUMNS)} separated by tabs")
+    if not row[0].isdecimal() or len(row[0]) > len(str(count)) or int(row[0]) >= count:
+        raise ModelFolderError(f"{prefix}: {row[0]!r:.40} is not a dimension; they are 0 to {count - 1}")
+    try:
+        scale = float(row[2])
+    except ValueError:
+        scale = math.nan
+    if not 0 <= scale <= MAX_SCALE:  # nor NaN
+        raise ModelFolderError(f"{prefix}: the scale is {row[2]!r:.40}; it must be a number between 0 and a million")
+    return int(row[0]), _from_cell(row[1]), scale

@@ -1,0 +1,645 @@
+"""The contract of every family: sentence-transformers' names, `explain`, edits, opening and saving.
+
+A family implements `_encode` (texts and their role in, one row each out), reads and writes its own files, and overrides
+`_analyze` where it can explain more than products of coordinates. What is written against `Embedder` then works for it.
+What the arguments of `encode` do to the rows is in `arrays.py`.
+"""
+
+from __future__ import annotations
+
+import uuid
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cache, partial
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, ParamSpec, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from pellucid.core.arrays import (
+    MISSING_TEXT,
+    PLAIN,
+    EncodeOptions,
+    Role,
+    l2_normalize,
+    match_container,
+    to_2d_array,
+    validate_role,
+    validate_texts,
+    vstack,
+)
+from pellucid.core.dimensions import Dimension, Dimensions, merging, removal, renaming, scaling, selection
+from pellucid.core.query import Query
+from pellucid.errors import InputError, ModelFolderError
+from pellucid.persistence.folder import check_family, locate, saving
+from pellucid.persistence.store import temporary_folder
+from pellucid.progress import Progress
+from pellucid.text.inputs import check_texts, is_arrow, iterate_texts
+from pellucid.text.unicode import canonicalize
+from pellucid.text.words import split_words, words_before
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+    from pellucid.core.dimensions import Edit, Which
+    from pellucid.core.removal import Counterfactual
+    from pellucid.explain.explanation import Explanation
+    from pellucid.text.words import Coverage, Span
+
+Vectors = npt.NDArray[np.float32]
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class ModelCardData(NamedTuple):
+    """What sentence-transformers' evaluators and miners read of a model card: a name that no other weights have."""
+
+    base_model: str
+
+    def set_evaluation_metrics(self, evaluator: Any, metrics: Any, epoch: int = 0, step: int = 0) -> None:
+        """Take results that an evaluator also returns; they are not kept."""
+
+
+def same_arguments(method: Callable[P, T]) -> Callable[[Callable[..., T]], Callable[P, T]]:
+    """Give a method that passes its arguments on to `method` the types and the signature of that."""
+
+    def decorated(wrapper: Callable[..., T]) -> Callable[P, T]:
+        wrapper.__wrapped__ = method  # type: ignore[attr-defined]  # which `inspect.signature` shows
+        return wrapper
+
+    return decorated
+
+
+class Embedder(ABC):
+    """A text embedding model whose scores can be taken apart."""
+
+    family: ClassVar[str]
+    """The name stored in `config.json`: which class opens the folder."""
+
+    similarity_fn_name: ClassVar[str] = "cosine"
+    """What `similarity` computes of two rows of `encode`, in sentence-transformers' words."""
+
+    _normalizes: ClassVar[bool] = False  # whether `_encode` takes texts in any Unicode form; else they come in NFC
+    _truncates: ClassVar[bool] = False  # whether the first dimensions alone are a smaller model
+    _folder: Path | None = None  # that the model was opened from
+
+    @abstractmethod
+    def _encode(self, texts: list[str], role: Role, *, batch_size: int, show_progress_bar: bool) -> Any:
+        """Return one row for each of the checked `texts`; only a transformer looks at `batch_size`."""
+
+    @abstractmethod
+    def get_embedding_dimension(self) -> int:
+        """Return the number of dimensions of an embedding."""
+
+    def analyze(self, text: str, role: Role = None) -> Query:
+        """Read a text once: its vector, how much of it is known, and the terms of its similarity to any other.
+
+        Args:
+            text: a text.
+            role: what it is encoded as: "query", "document", or None for what `encode` does.
+
+        Raises:
+            InputError: `text` is not a string, or the role is unknown.
+        """
+        return self._analyze(*validate_texts(text, role1=role))[0]
+
+    def _analyze(self, texts: list[str], roles: list[Role]) -> Sequence[Query]:
+        """Read one or two checked texts; a family that knows more than products of coordinates overrides it."""
+        rows = cache(lambda: self._encode_each(texts, roles))
+
+        def row(number: int) -> Any:
+            return rows()[number]
+
+        return [
+            Query(self, *arguments, vector=partial(row, number)) for number, arguments in enumerate(zip(texts, roles))
+        ]
+
+    def explain(self, text1: str, text2: str = MISSING_TEXT, *, role1: Role = None, role2: Role = None) -> Explanation:
+        """Take the similarity of two texts apart, or one text's embedding where no `text2` is given.
+
+        The class says what a row is. For one text, rows are the parts of the embedding's squared length.
+
+        Args:
+            text1: a text.
+            text2: another; None is an error, as it is a text that is missing.
+            role1: what text 1 is encoded as: "query", "document", or None for what `encode` does.
+            role2: the same of text 2. What a search computes is explained with role1="query", role2="document".
+
+        Raises:
+            InputError: a text is not a string, a role is unknown, or there would be too many rows.
+        """
+        return self._explain_texts(text1, text2, role1, role2)
+
+    def counterfactual(
+        self, text1: str, text2: str, *, below: float, role1: Role = None, role2: Role = None
+    ) -> Counterfactual:
+        """Return the fewest words of text 2 whose removal brings the similarity below a threshold.
+
+        The shortened texts are encoded, a few hundred at most. Words are removed by falling Shapley value, and put back
+        where they are not needed; of a text of more than 24 words phrases or sentences.
+
+        Args:
+            text1: a text, which stays as it is.
+            text2: the text whose words are removed.
+            below: the threshold.
+            role1: as for `explain`.
+            role2: the same of text 2.
+
+        Raises:
+            InputError: as for `explain`; or the similarity is below already, or stays above as long as a word is left.
+        """
+        from pellucid.core.removal import counterfactual
+
+        return counterfactual(self, text1, text2, below=below, role1=role1, role2=role2)
+
+    def _words_read(self, text: str, role: Role) -> list[Span]:
+        """Return where the words of a text stand that the model knows."""
+        unknown = set(self._coverage([text], role)[0][1])
+        return [span for word in split_words(text) if (span := (word.start, word.end)) not in unknown]
+
+    def _explain_texts(
+        self, text1: str, text2: str = MISSING_TEXT, role1: Role = None, role2: Role = None
+    ) -> Explanation:
+        """Return what `explain` does; of an encoder without reasons at hand one row."""
+        return self._explain_queries(*self._analyze(*validate_texts(text1, text2, role1, role2)))
+
+    def _explain_queries(self, first: Query, *second: Query) -> Explanation:
+        """Return the explanation of one text, or of two, that were read before."""
+        from pellucid.explain.explanation import Explanation
+
+        terms = first.terms(*second)
+        coverage, unknown = zip(*(query.coverage_and_gaps for query in (first, *second)))
+        score = float(terms.values.sum()) if terms.score is None else terms.score
+        texts = first.text, second[0].text if second else None
+        return Explanation.from_terms(
+            self.family, texts, score, terms.values, terms.row, exact=terms.exact,
+            unknown=(*unknown, ())[:2], coverage=coverage, measurement=terms.measurement,
+        )  # fmt: skip
+
+    @classmethod
+    def from_pretrained(cls, path_or_id: str | Path) -> Self:
+        """Open a saved model: a bundled name, a folder that `save_pretrained` wrote, or a hub id.
+
+        Raises:
+            ModelFolderError: there is no such model, it is of another family, or its files are broken.
+        """
+        return cls._open(path_or_id)
+
+    @classmethod
+    def _open(cls, path_or_id: str | Path, **options: Any) -> Self:
+        """Find a folder, check it and read it; `given` are further arguments of a family's `_read`."""
+        folder = locate(path_or_id)
+        config = check_family(folder, cls.family)
+        try:
+            model = cls._read(folder, config, **options)
+        except InputError as error:
+            raise ModelFolderError(f"{folder}: {error}") from error
+        model._folder = folder.absolute()  # the process may go to another folder
+        return model
+
+    @classmethod
+    def _read(cls, folder: Path, config: Mapping[str, Any]) -> Self:
+        """Return the model in a checked folder, of which `config` is what `_write` returned."""
+        raise InputError(f"a {cls.family} model cannot be opened from a folder")
+
+    def save_pretrained(self, path: str | Path) -> None:
+        """Write the model to folder `path`, whole or not at all.
+
+        Raises:
+            InputError: `path` holds something other than a model, or the model has a part that cannot be saved.
+            WritingError: it cannot be written; what was at `path` is untouched.
+        """
+        self._save(path)
+
+    def save(self, path: str | Path) -> None:
+        """Do what `save_pretrained` does; the older name in sentence-transformers."""
+        self.save_pretrained(path)
+
+    def _save(self, path: str | Path, *, config: Mapping[str, Any] | None = None, **options: Any) -> None:
+        """Write a folder in the place of `path`; `config` is the top of `config.json`, `given` goes to `_write`."""
+        model_config: dict[str, Any] = {}
+        with saving(path, self.family, model_config, config) as folder:
+            model_config |= self._write(folder, **options)
+
+    def _write(self, folder: Path) -> Mapping[str, Any]:
+        """Write the files of the model into an empty folder and return what `config.json` and the model card say."""
+        raise InputError(f"a {self.family} model cannot be saved")
+
+    def _identity(self) -> Mapping[str, Any] | None:
+        """Return all that the vectors depend on, for `fingerprint`; None to identify the model by its vectors."""
+        return None
+
+    def encode(
+        self, inputs: str | Iterable[str], prompt_name: str | None = None, prompt: str | None = None,
+        batch_size: int = 32, show_progress_bar: bool | None = None,
+        output_value: str | None = "sentence_embedding", precision: str | None = "float32",
+        convert_to_numpy: bool = True, convert_to_tensor: bool | None = None, device: Any = None,
+        normalize_embeddings: bool = False, truncate_dim: int | None = None, pool: Any = None,
+        chunk_size: int | None = None, *, convert_to_sparse_tensor: bool | None = None, save_to_cpu: bool = False,
+        max_active_dims: int | None = None,
+    ) -> Any:  # fmt: skip
+        """Return the embeddings of texts. The arguments are those of sentence-transformers' `encode`.
+
+        Args:
+            inputs: a text, or any iterable of texts, such as a list, a pandas Series or an Arrow array. One string
+                gives one embedding (1-d), as in sentence-transformers.
+            prompt_name: "query" or "document": encode as `encode_query` or `encode_document` does.
+            prompt: a string put before every text, instead of the model's own. A transformer with instructions takes
+                only "": its instructions have a template (`with_instruction`).
+            batch_size: texts of one pass through a transformer; the embeddings do not depend on it.
+            show_progress_bar: show a bar, counting texts, once the work has lasted two seconds.
+            output_value: "sentence_embedding".
+            precision: "float32"; dense rows also as "int8", "uint8", "binary" or "ubinary", as
+                `sentence_transformers.quantize_embeddings` makes them of all the texts given.
+            convert_to_numpy: False gives a list of torch tensors, one a text.
+            convert_to_tensor: give one torch tensor, of a sparse family in COO as `SparseEncoder` does. None is False,
+                and True where `convert_to_sparse_tensor` is given, whose tensors are one there unless it is False.
+            device: the one that the model is on, or None; the model stays where it is.
+            normalize_embeddings: bring rows to length 1; those of the static and lexicon families have it already.
+            truncate_dim: keep so many of the first dimensions, in families where these say most.
+            pool: None; no processes are started.
+            chunk_size: None.
+            convert_to_sparse_tensor: of a sparse family, give tensors, in COO (True) or filled up (False).
+            save_to_cpu: put tensors into the memory of the processor, wherever the model is.
+            max_active_dims: of a sparse family, keep so many of the largest values of each row.
+
+        Returns:
+            float32 array [texts, dimension] (a CSR matrix for the sparse families), unless the arguments say otherwise.
+            Rows are zero for a text without anything known; their length is 1 in the static family, and in the others
+            as the class says.
+
+        Raises:
+            InputError: an item is not a string (the message gives its position), or the model cannot do what an
+                argument asks for.
+            MissingExtraError: tensors are asked for, and torch is not installed.
+        """
+        arguments = locals()
+        options = EncodeOptions(**{name: arguments[name] for name in EncodeOptions._fields})
+        single = isinstance(inputs, str)
+        role: Role = None
+        plain = options == PLAIN
+        texts = [inputs] if isinstance(inputs, str) else self._read_texts(inputs) if plain else check_texts(inputs)
+        if not plain:
+            texts, role = self._resolve_role_and_prompt(texts, options)
+        bar = bool(options.show_progress_bar) and not single
+        rows = self._encode(self._in_form(texts), role, batch_size=options.batch_size, show_progress_bar=bar)
+        if not plain:
+            rows = options.applied(rows, self.device)
+        return rows[0] if single else rows
+
+    @same_arguments(encode)
+    def encode_query(self, inputs: Any, prompt_name: str | None = None, *positional: Any, **named: Any) -> Any:
+        """Encode search queries, with `encode`'s arguments; in some families the same as `encode`."""
+        return self.encode(inputs, prompt_name or "query", *positional, **named)
+
+    @same_arguments(encode)
+    def encode_document(self, inputs: Any, prompt_name: str | None = None, *positional: Any, **named: Any) -> Any:
+        """Encode documents, with `encode`'s arguments; in some families the same as `encode`."""
+        return self.encode(inputs, prompt_name or "document", *positional, **named)
+
+    def _read_texts(self, inputs: Any) -> Any:
+        """Return texts as `_encode` takes them, a list of checked strings."""
+        return check_texts(inputs)
+
+    def _resolve_role_and_prompt(self, texts: list[str], options: EncodeOptions) -> tuple[list[str], Role]:
+        """Check the options against this model; return the texts with their prompt, and their role."""
+        options.check()
+        if options.device is not None and not self._computes_on(options.device):
+            raise InputError(
+                f"device is {str(options.device)!r:.40}, and this {self.family} model computes on {self.device!r}; "
+                "leave it out, or open the model there"
+            )
+        if options.truncate_dim is not None and not self._truncates:
+            raise InputError(
+                f"truncate_dim is {options.truncate_dim}, and the first dimensions of a {self.family} model are no "
+                "better than the others; choose some by name or number with model.keep(...)"
+            )
+        if options.prompt is not None:
+            return self._prompted(texts, options.prompt)
+        return texts, validate_role(options.prompt_name)
+
+    def _prompted(self, texts: list[str], prompt: str) -> tuple[list[str], Role]:
+        """Return texts with `prompt` before them, and a role in which the model adds no prompt of its own."""
+        return [prompt + text for text in texts], None
+
+    def encode_blocks(
+        self, texts: Iterable[str], *, role: Role = None, block_size: int = 65_536, show_progress_bar: bool = False
+    ) -> Iterator[Any]:
+        """Encode texts of any number, a block at a time, so that memory does not grow with them.
+
+        Args:
+            texts: any iterable of texts; it is read as the blocks are asked for.
+            role: what they are encoded as: "query", "document", or None for what `encode` does.
+            block_size: texts in a block; the last may have fewer.
+            show_progress_bar: show one bar, counting texts, once the work has lasted two seconds.
+
+        Yields:
+            what `encode` returns for the texts of a block, in order.
+
+        Raises:
+            InputError: an item is not a string (the message gives its position), `texts` is one string, the role is
+                unknown, or `block_size` is below 1.
+        """
+        items = iterate_texts(texts)
+        if block_size < 1:
+            raise InputError(f"block_size is {block_size}; it must be at least 1")
+        read = (text.as_py() for text in texts) if is_arrow(texts) else items
+        return self._encode_blocks(read, validate_role(role), block_size, show_progress_bar)
+
+    def _encode_blocks(self, texts: Iterator[str], role: Role, size: int, show_progress_bar: bool) -> Iterator[Any]:
+        done = 0
+        with Progress("encoding", enabled=show_progress_bar) as progress:
+            while block := check_texts(islice(texts, size), first=done):
+                yield self._encode_each(block, [role])
+                done += len(block)
+                progress.advance(len(block))
+
+    def _encode_each(self, texts: list[str], roles: Sequence[Role]) -> Any:
+        """Return one row for each of some texts, each in its own role."""
+        if len(set(roles)) == 1:
+            forms = self._in_form(texts)
+            return self._encode(forms, roles[0], batch_size=PLAIN.batch_size, show_progress_bar=False)
+        rows = [self._encode_each([text], [role]) for text, role in zip(texts, roles, strict=True)]
+        return vstack(rows)
+
+    def _in_form(self, texts: Any) -> Any:
+        """Return checked texts as `_encode` takes them: equivalent strings are one text for every model."""
+        return texts if self._normalizes else list(map(canonicalize, texts))
+
+    def get_sentence_embedding_dimension(self) -> int:
+        """Return `get_embedding_dimension()`; the older name in sentence-transformers."""
+        return self.get_embedding_dimension()
+
+    @property
+    def device(self) -> str:
+        """Where the model computes, as torch names it: "cpu", "cuda:0"."""
+        return "cpu"
+
+    def to(self, device: Any) -> Self:
+        """Move the model to a device, such as "cpu" or "cuda", and return it.
+
+        Raises:
+            InputError: the family computes where it was opened.
+        """
+        if not self._computes_on(device):
+            raise InputError(
+                f"this {self.family} model computes on {self.device!r} and cannot be moved to {str(device)!r:.40}; "
+                "leave it there, or open a transformer on the other device"
+            )
+        return self
+
+    def _computes_on(self, device: Any) -> bool:
+        """Whether the model is on a device, which may be named without its number."""
+        return str(device) in (self.device, self.device.partition(":")[0])
+
+    @property
+    def tokenizer(self) -> Any:
+        """The tokenizer of the transformer that reads the texts, as transformers gives it.
+
+        Raises:
+            AttributeError: the model reads texts in another way.
+        """
+        raise AttributeError(
+            f"this {self.family} model has no tokenizer of transformers; explain(text) shows what it reads"
+        )
+
+    @property
+    def prompts(self) -> dict[str, str]:
+        """What the model puts before a text, by the name of the prompt; empty where it puts nothing."""
+        return {}
+
+    @property
+    def max_seq_length(self) -> float | None:
+        """How many tokens of a text are read at most; infinity without a limit, None where it is unknown."""
+        return None
+
+    def tokenize(self, texts: list[str]) -> dict[str, Any]:
+        """Return the ids that the model reads for `texts`, as torch tensors by name.
+
+        Raises:
+            InputError: the family has no tokenizer, or several.
+            MissingExtraError: torch is not installed.
+        """
+        raise InputError(f"a {self.family} model has no tokenizer of its own; explain(text) shows what it reads")
+
+    @property
+    def model_card_data(self) -> ModelCardData:
+        """What sentence-transformers' evaluators and `mine_hard_negatives` look for in a model."""
+        named = self._source or type(self).__name__
+        named = named if named.count("/") == 1 else f"pellucid/{Path(named).name}"  # of two parts, as on the hub
+        from pellucid.core.fingerprint import fingerprint
+
+        model_fingerprint = fingerprint(self)  # of a function it tells nothing for certain
+        return ModelCardData(
+            f"{named}@{uuid.uuid4().hex if model_fingerprint['functions'] else model_fingerprint['stored']}"
+        )
+
+    @property
+    def _source(self) -> str:
+        """The bundled name, hub id or folder the model was opened from; "" where it was not."""
+        if self._folder is None:
+            return ""
+        if self._folder.parent.name == "snapshots":  # of the hub's cache
+            return self._folder.parent.parent.name.removeprefix("models--").replace("--", "/")
+        return self._folder.name
+
+    def _size(self) -> str:
+        """Return how large the model is, in the family's own units."""
+        return f"{self.get_embedding_dimension():,} dimensions"
+
+    def __repr__(self) -> str:
+        """Return one line: family, source and size."""
+        return f"{type(self).__name__}({': '.join(filter(None, (self._source, self._size())))})"
+
+    def similarity(self, embeddings1: Any, embeddings2: Any) -> Any:
+        """Return the cosine of every row of `embeddings1` to every row of `embeddings2`.
+
+        Args:
+            embeddings1: in any form that `encode` gives: arrays, sparse matrices, tensors or lists of them.
+            embeddings2: the same.
+
+        Returns:
+            float32 [rows 1, rows 2]; 0 wherever a row is zero, never NaN. An array, or a torch tensor on the same
+            device where one of the two is made of tensors.
+
+        Raises:
+            InputError: they are texts, which must be encoded first, or have different numbers of dimensions.
+        """
+        first, second = self._units_of_both(embeddings1, embeddings2)
+        product = first @ second.T
+        cosines = np.asarray(product.todense() if hasattr(product, "todense") else product, dtype=np.float32)
+        return match_container((embeddings1, embeddings2), cosines)
+
+    def similarity_pairwise(self, embeddings1: Any, embeddings2: Any) -> Any:
+        """Return the cosine of each row of `embeddings1` to the same row of `embeddings2`.
+
+        Returns:
+            float32 [rows], an array or a tensor as of `similarity`.
+
+        Raises:
+            InputError: the two have different numbers of rows or dimensions.
+        """
+        first, second = self._units_of_both(embeddings1, embeddings2)
+        if first.shape[0] != second.shape[0]:
+            raise InputError(f"similarity_pairwise needs equally many rows, got {first.shape[0]} and {second.shape[0]}")
+        product = first.multiply(second) if hasattr(first, "multiply") else first * second
+        cosines = np.asarray(product.sum(axis=1), dtype=np.float32).ravel()
+        return match_container((embeddings1, embeddings2), cosines)
+
+    def _units_of_both(self, embeddings1: Any, embeddings2: Any) -> tuple[Any, Any]:
+        """Return the rows of two arguments at length 1, which must be of one model."""
+        first, second = self._units(embeddings1), self._units(embeddings2)
+        if first.shape[1] != second.shape[1]:
+            raise InputError(
+                f"the embeddings have {first.shape[1]:,} and {second.shape[1]:,} dimensions; compare those of one model"
+            )
+        return first, second
+
+    @staticmethod
+    def sparsity(embeddings: Any) -> dict[str, float]:
+        """Return how sparse embeddings are, under the names of `SparseEncoder.sparsity`.
+
+        Args:
+            embeddings: in any form that `encode` gives.
+
+        Returns:
+            "active_dims": the mean number of dimensions of a row that are not zero; "sparsity_ratio": the share of all
+            values that are zero.
+        """
+        rows = to_2d_array(embeddings)
+        count = rows.count_nonzero() if hasattr(rows, "tocsr") else np.count_nonzero(rows)
+        if 0 in rows.shape:
+            return {"active_dims": 0.0, "sparsity_ratio": 1.0}
+        active = float(count) / rows.shape[0]
+        return {"active_dims": active, "sparsity_ratio": 1.0 - active / rows.shape[1]}
+
+    def _units(self, embeddings: Any) -> Any:
+        """Return embeddings of this model so that the product of two rows is their similarity."""
+        return l2_normalize(embeddings)
+
+    def coverage(self, texts: str | Iterable[str], *, role: Role = None) -> Any:
+        """Return how much of each text the model knows.
+
+        That is the share of the text's words, each counted as often as it occurs, that have a vector. A transformer has
+        a token for everything: there it is the share of the words before it cuts the text. A word found by its
+        beginning alone counts by the share of its letters that this has ("chatgpt" read as "chat" 4/7), one found by
+        its spelling half. A text without words has 1: nothing in it is unknown.
+
+        Args:
+            texts: a text, or any iterable of texts.
+            role: what they are encoded as; an instruction leaves less room for a query.
+
+        Returns:
+            float32 [texts], from 0 to 1; one number for one string.
+
+        Raises:
+            InputError: an item is not a string, or the role is unknown.
+        """
+        checked = check_texts([texts] if isinstance(texts, str) else texts)
+        shares = self._known_fraction(checked, validate_role(role))
+        return shares[0] if isinstance(texts, str) else shares
+
+    def _known_fraction(self, texts: list[str], role: Role) -> Vectors:
+        """Return the coverage of checked texts."""
+        return np.array([coverage.share for coverage, _ in self._coverage(texts, role)], np.float32)
+
+    def _coverage(self, texts: list[str], role: Role = None) -> list[tuple[Coverage, tuple[Span, ...]]]:
+        """Return for each text its coverage and the spans that are not known; here, all is known."""
+        return [words_before(text, len(text)) for text in texts]
+
+    def describe(self, text: str, *, top_k: int = 5) -> str:
+        """Say in one line what `text` is mostly about for this model, strongest first, and if few words are known.
+
+        Raises:
+            InputError: `text` is not a string, or `top_k` is below 1.
+        """
+        if top_k < 1:
+            raise InputError(f"top_k is {top_k}; it must be at least 1")
+        validate_texts(text)
+        coverage = self._coverage([text])[0][0]
+        strongest = self._strongest(text, top_k)
+        if not (coverage.known and coverage.is_low):
+            return strongest
+        return f"{strongest} (only {coverage.summary} known)"
+
+    def _strongest(self, text: str, top_k: int) -> str:
+        """Return what `text` is mostly about."""
+        rows = self.explain(text).reasons(top_k)
+        if not rows:
+            return "nothing this model knows"
+        shares = (f"{row.share:.0%}" if row.share >= 0.01 else f"{row.share:.1%}" for row in rows)
+        return "mostly about: " + ", ".join(f"{row.name} ({share})" for row, share in zip(rows, shares))
+
+    @property
+    def names_dimensions(self) -> bool:
+        """Whether the family gives its dimensions meaningful names."""
+        return type(self).dimensions is not Embedder.dimensions
+
+    @property
+    def dimensions(self) -> Dimensions:
+        """The dimensions in order, each with a name and what it is about; found by number or by name."""
+        return Dimensions(Dimension(f"dimension {number}") for number in range(self.get_embedding_dimension()))
+
+    def without(self, *dimensions: Which | Iterable[Which]) -> Self:
+        """Return a model that lacks some dimensions, given by name or number.
+
+        Raises:
+            InputError: a dimension is unknown (the message suggests the nearest name), or all would be removed.
+        """
+        return self._edited(removal(self.dimensions, dimensions))
+
+    def keep(self, *dimensions: Which | Iterable[Which]) -> Self:
+        """Return a model of these dimensions alone, in the order of this one.
+
+        Raises:
+            InputError: a dimension is unknown, or none is given.
+        """
+        return self._edited(selection(self.dimensions, dimensions))
+
+    def scale(self, factors: Mapping[Which, float]) -> Self:
+        """Return a model whose coordinates are multiplied: below 1 a dimension counts less, at 0 not at all.
+
+        A dimension's part in the product of two embeddings grows with the square of its factor.
+
+        Raises:
+            InputError: a dimension is unknown, or a factor is not between 0 and a million.
+        """
+        return self._edited(scaling(self.dimensions, factors))
+
+    def rename(self, names: Mapping[Which, str]) -> Self:
+        """Return a model in which some dimensions, given by old name or number, have other names.
+
+        Raises:
+            InputError: a dimension is unknown, or a new name is empty or taken.
+        """
+        return self._edited(renaming(self.dimensions, names))
+
+    def merge(self, *dimensions: Which | Iterable[Which], name: str | None = None) -> Self:
+        """Return a model in which several dimensions are one, in the place of the first.
+
+        Its coordinate is their sum over the square root of their number, so that merging equal ones changes no score.
+
+        Args:
+            dimensions: two or more, by name or number.
+            name: of the new dimension; None joins the old ones.
+
+        Raises:
+            InputError: a dimension is unknown, fewer than two are given, or the name is taken.
+        """
+        return self._edited(merging(self.dimensions, dimensions, name))
+
+    def _edited(self, edit: Edit) -> Self:
+        """Return this model after `edit`; what a family implements to make its dimensions editable."""
+        raise InputError(f"the dimensions of a {self.family} model cannot be edited")
+
+    def push_to_hub(self, repo_id: str, *, private: bool = False, token: str | None = None) -> str:
+        """Upload the model to the Hugging Face hub and return the address of the commit."""
+        from huggingface_hub import HfApi
+
+        api = HfApi(token=token)
+        api.create_repo(repo_id, private=private, exist_ok=True)
+        with temporary_folder() as folder:
+            self.save_pretrained(folder / "model")
+            return str(api.upload_folder(repo_id=repo_id, folder_path=folder / "model"))

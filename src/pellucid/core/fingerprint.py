@@ -1,0 +1,265 @@
+"""One fingerprint of a model: a checksum of all that its vectors depend on.
+
+It answers whether a model is the one that something was made with: an index, a corpus that is encoded further, a part
+or backbone that is found by its name. It stays the same when a model is copied, pickled, or saved and opened; it
+changes with any number in a table, any setting, any edit of dimensions, and the type of stored numbers, but not with
+names of dimensions.
+
+A function is known by its vectors of a few texts, up to rounding; one that differs only for other texts is not told
+apart.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, is_dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from tokenizers import Tokenizer
+
+from pellucid.core.arrays import l2_normalize
+from pellucid.core.dimensions import Mixing
+from pellucid.errors import InputError, ModelFolderError, PellucidError
+
+PROBES = (
+    "The bank raised the interest rate on home loans.",
+    "A man is riding a horse on the beach.",
+    "Aspirin lowers the risk of a heart attack.",
+    "How do I reset my password?",
+    "Die Katze schläft auf dem Sofa.",
+    "今日は天気がいい。",
+    "def area(radius): return 3.14 * radius ** 2",
+    "supersonic flow over a flat plate",
+)
+"""Texts of several kinds, by whose vectors a function is known."""
+
+_N_PROBE_COORDINATES = 32  # coordinates of a probe that are written down, the largest
+_TOLERANCE = 2e-3  # of a coordinate of a row of length 1: other machines and batches round differently
+_MIN_SAME_COSINE = 0.98  # cosine of the vectors that a model is known by; half precision and other machines stay above
+_BLOCK_BYTES = 1 << 24  # bytes of an array that are copied at once where it does not lie in one piece
+IGNORED_SETTINGS = set(
+    "architectures dtype torch_dtype transformers_version use_cache id2label label2id pellucid".split()
+)
+# settings of transformers that say where a model comes from, or on which no vector depends
+
+
+def fingerprint(model: Any) -> dict[str, Any]:
+    """Return what tells a model from others, as JSON: "stored", a checksum, and "functions", known by vectors."""
+    if not hasattr(model, "_identity"):
+        raise InputError(f"only an opened model has a fingerprint, got {type(model).__name__}; give pellucid.load(...)")
+    model_checksum = _Checksum()
+    model_checksum.add(model)
+    return {"stored": model_checksum.digest.hexdigest(), "functions": model_checksum.functions}
+
+
+def same_model(first: Any, second: Any) -> bool:
+    """Whether two fingerprints (or two vectors that models are known by) are of one model, up to rounding."""
+    if isinstance(first, np.ndarray):
+        return _cosine(first, second) >= _MIN_SAME_COSINE  # not for NaN
+    try:
+        pairs = list(zip(first["functions"], second["functions"], strict=True))
+        return first["stored"] == second["stored"] and all(
+            first_function["dimension"] == second_function["dimension"]
+            and all(
+                _same_probe(*probes) for probes in zip(first_function["probes"], second_function["probes"], strict=True)
+            )
+            for first_function, second_function in pairs
+        )
+    except (KeyError, TypeError, ValueError, AttributeError):  # not what `fingerprint` gave
+        return False
+
+
+def check_same(what: str, now: Any, before: Any, hint: str, error: type[PellucidError] = ModelFolderError) -> None:
+    """Check that two fingerprints agree; the message begins with `what` and ends with `hint`."""
+    if same_model(now, before):
+        return
+    how = f" (cosine {_cosine(now, before):.3f})" if isinstance(now, np.ndarray) else ""
+    raise error(
+        f"{what} is another model than the one that it was made with{how}: other weights, settings or type of numbers. "
+        + hint
+    )
+
+
+def record_model(record: dict[str, Any], model: Any, folder: Path) -> None:
+    """Note in the `record` of a run which model it uses, after checking that it was begun with the same one."""
+    model_fingerprint = fingerprint(model)
+    hint = "Give the one that it was begun with, or another folder"
+    check_same(
+        f"{model!r}, for the embeddings in {folder},",
+        model_fingerprint,
+        record.setdefault("model", model_fingerprint),
+        hint,
+        InputError,
+    )
+
+
+class _Checksum:
+    """The running checksum of nested values; each part is delimited from the next."""
+
+    def __init__(self) -> None:
+        self.digest = hashlib.sha256(b"pellucid model 1")  # faster than others where processors help
+        self.functions: list[dict[str, Any]] = []
+
+    def add(self, value: Any) -> None:
+        """Add a model, or any part of one."""
+        if hasattr(value, "_identity"):
+            self._add_model(value)
+        elif hasattr(value, "default_prompt_name"):  # of a SentenceTransformer
+            self._add_stock(value)
+        elif isinstance(value, np.ndarray):
+            self._add_array(value)
+        elif hasattr(value, "tocsr"):
+            entries = value.tocoo()
+            self._add_mixing(Mixing.from_entries(entries.row, entries.col, entries.data, entries.shape))
+        elif isinstance(value, Mixing):
+            self._add_mixing(value)
+        elif hasattr(value, "state_dict"):
+            self._add_torch(value)
+        elif isinstance(value, Tokenizer) or hasattr(value, "get_vocab"):
+            self._add_tokenizer(value)
+        elif is_dataclass(value) and not isinstance(value, type):
+            self.add(asdict(value))
+        elif isinstance(value, Mapping):
+            self._mark("mapping", len(value))
+            for key in sorted(value):
+                self._mark("key", key)
+                self.add(value[key])
+        elif isinstance(value, (list, tuple)):
+            self._mark("list", len(value))
+            if all(type(item) is str for item in value):  # a vocabulary
+                spelled = [item.encode("utf-8", "surrogatepass") for item in value]
+                self._add_array(np.fromiter(map(len, spelled), np.int64, len(spelled)))
+                self.digest.update(b"".join(spelled))
+            else:
+                for item in value:
+                    self.add(item)
+        else:
+            self._mark(type(value).__name__, value)
+
+    def _mark(self, kind: str, *values: Any) -> None:
+        """Add a short value as JSON, which reads floats back exactly."""
+        self.digest.update(json.dumps([kind, *values]).encode() + b"\n")
+
+    def _add_model(self, model: Any) -> None:
+        parts = model._identity()
+        if model.family != "encoder":  # whose fingerprint is that of what it holds
+            self._mark("model", model.family)
+        if parts is not None:
+            self.add(parts)
+            return
+        self._mark("function", len(self.functions))
+        rows = model.encode(list(PROBES))
+        rows = np.asarray(l2_normalize(rows.toarray() if hasattr(rows, "toarray") else rows, np.float64), np.float32)
+        best = np.argsort(-np.abs(rows), axis=1, kind="stable")[:, :_N_PROBE_COORDINATES]
+        largest = [[which.tolist(), np.round(row[which], 6).astype(float).tolist()] for row, which in zip(rows, best)]
+        self.functions.append({"dimension": int(rows.shape[1]), "probes": largest})
+
+    def _add_array(self, array: npt.NDArray[Any]) -> None:
+        little = array.dtype.newbyteorder("<")
+        self._mark("array", little.str, list(array.shape))
+        blocks = [array]
+        if array.ndim > 1 and not array.flags.c_contiguous:  # it is copied, a block at a time
+            rows = max(1, _BLOCK_BYTES // max(1, array[:1].nbytes))
+            blocks = [array[start : start + rows] for start in range(0, len(array), rows)]
+        for block in blocks:
+            self.digest.update(np.ascontiguousarray(block, little).reshape(-1).view(np.uint8).data)
+
+    def _add_mixing(self, mixing: Mixing) -> None:
+        before, after = mixing.shape
+        sources, columns, factors = (part[mixing.factors != 0] for part in mixing[:3])
+        if before == after == len(sources) and (sources == columns).all() and (factors == 1).all():
+            self.add(None)  # a mixing that changes nothing counts as no mixing
+            return
+        self._mark("sparse", [before, after])
+        for part in (np.searchsorted(sources, np.arange(before + 1)), columns, factors):
+            self._add_array(part)
+
+    def _add_torch(self, module: Any) -> None:
+        """Add weights in the module's order, as versions rename them; a pooler, random or unused, is left out."""
+        import torch
+
+        weights = [weight for name, weight in module.state_dict().items() if "pooler." not in name]
+        self._mark("weights", len(weights))
+        for weight in weights:
+            self._mark("tensor", str(weight.dtype), list(weight.shape))
+            plain = weight.detach().cpu().contiguous().reshape(-1)
+            self.digest.update(plain.view(torch.uint8).numpy().data)
+        config = getattr(module, "config", None)
+        self.add(_set(config.to_dict()) if config is not None and hasattr(config, "to_dict") else None)
+
+    def _add_tokenizer(self, tokenizer: Any) -> None:
+        backend = getattr(tokenizer, "backend_tokenizer", tokenizer)
+        if not isinstance(backend, Tokenizer):
+            self._mark("tokenizer", type(tokenizer).__name__)
+            self.add(dict(tokenizer.get_vocab()))
+            return
+        described = json.loads(backend.to_str())
+        for state in ("version", "truncation", "padding"):  # which every call may change
+            described.pop(state, None)
+        pieces = described["model"].pop("vocab", None) or {}
+        self._mark("tokenizer", _set(described))
+        if isinstance(pieces, dict):
+            self.add(list(pieces))
+            self._add_array(np.fromiter(pieces.values(), np.int64, len(pieces)))
+        else:
+            self._mark("pieces", pieces)
+
+    def _add_stock(self, model: Any) -> None:
+        """Add a SentenceTransformer but a Normalize at its end: its rows are taken at length 1."""
+        modules = list(model)
+        while modules and type(modules[-1]).__name__ == "Normalize":
+            modules.pop()
+        for name in ("prompts", "default_prompt_name", "truncate_dim", "max_seq_length"):
+            setting = getattr(model, name, None)
+            self._mark(name, _set(setting) if isinstance(setting, dict) else setting)
+        for module in modules:
+            self._mark("module", type(module).__name__)
+            self.add(_set(module.get_config_dict()) if hasattr(module, "get_config_dict") else {})
+            self._add_torch(getattr(module, "auto_model", module))
+            tokenizer = getattr(module, "tokenizer", None)
+            if tokenizer is not None:
+                self._add_tokenizer(tokenizer)
+
+
+def _set(settings: Any) -> Any:
+    """Return settings without those that are off or empty: only some versions write them."""
+    if isinstance(settings, Mapping):
+        relevant = {str(key): _set(value) for key, value in settings.items() if key not in IGNORED_SETTINGS}
+        return {
+            k: relevant[k]
+            for k in sorted(relevant)
+            if not k.startswith("_") and relevant[k] not in (None, False, "", {}, [])
+        }
+    if isinstance(settings, (list, tuple)):
+        return [_set(value) for value in settings]
+    return settings if isinstance(settings, (str, int, float, bool, type(None))) else str(settings)
+
+
+def _cosine(first: npt.NDArray[Any], second: npt.NDArray[Any]) -> float:
+    """Return the cosine of two vectors; NaN where they are of different length, or one is zero or not finite."""
+    if first.shape != second.shape:
+        return math.nan
+    lengths = float(np.linalg.norm(first) * np.linalg.norm(second))
+    return float(first @ second) / lengths if 0 < lengths < math.inf else math.nan
+
+
+def _same_probe(first: list[list[float]], second: list[list[float]]) -> bool:
+    """Whether coordinates that both hold agree, and those that one leaves out are at most its smallest."""
+    first_values, second_values = (dict(zip(*side)) for side in (first, second))
+    floors = [
+        min(map(abs, side[1]), default=0.0) if len(side[1]) == _N_PROBE_COORDINATES else 0.0 for side in (first, second)
+    ]
+    return all(
+        abs(first_values[n] - second_values[n]) <= _TOLERANCE
+        if n in first_values and n in second_values
+        else abs(first_values[n]) <= floors[1] + _TOLERANCE
+        if n in first_values
+        else abs(second_values[n]) <= floors[0] + _TOLERANCE
+        for n in first_values.keys() | second_values.keys()
+    )

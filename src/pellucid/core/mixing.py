@@ -1,0 +1,145 @@
+"""Sparse rows of weights as embeddings: mixed by the edits of dimensions, pruned, at length 1.
+
+The weights of a text belong to sources: clusters of a lexicon, tokens of a vocabulary. Each source is a dimension until
+edits scale, drop or merge some; then weights are multiplied with a mixing, sparse float64 [sources, dimensions], else
+None. On disk it is three tensors, or, where it only scales, the scales in `dimensions.tsv`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from pellucid.core.dimensions import MAX_SCALE, Dimensions, Edit, Mixing, mixed, read_dimensions, scaling
+from pellucid.errors import ModelFolderError
+
+MAX_TABLE_VALUE = 1e18
+"""Of a number in a table: its square is one in float32."""
+
+
+def mixed_rows(weights: Any, mixing: Any) -> Any:
+    """Return the coordinates that weights of sources, CSR [texts, sources], give: CSR without zeros."""
+    from scipy import sparse
+
+    if mixing is None:
+        return weights
+    rows = sparse.csr_matrix(weights @ mixing)
+    rows.eliminate_zeros()
+    return rows
+
+
+def sparse_units(weights: Any, mixing: Any, max_active_dims: int | None) -> Any:
+    """Return weights of sources as pruned embeddings of length 1, float32 CSR [texts, dimensions]."""
+    rows = mixed_rows(weights, mixing)
+    if max_active_dims is not None:
+        rows = largest_coordinates(rows, max_active_dims)
+    lengths = np.sqrt(np.asarray(rows.multiply(rows).sum(axis=1), np.float64)).ravel()
+    rows.data = (rows.data / np.repeat(lengths, np.diff(rows.indptr))).astype(np.float32)
+    rows.sort_indices()
+    return rows
+
+
+def largest_coordinates(rows: Any, top_k: int) -> Any:
+    """Return CSR rows of which only the `top_k` largest values are left; `rows` itself is changed."""
+    is_selected = np.zeros(rows.nnz, bool)
+    for start, end in zip(rows.indptr[:-1], rows.indptr[1:]):
+        part = rows.data[start:end]
+        chosen = np.argpartition(-part, top_k - 1)[:top_k] if len(part) > top_k else np.arange(len(part))
+        is_selected[start + chosen] = True
+    rows.data[~is_selected] = 0
+    rows.eliminate_zeros()
+    return rows
+
+
+def strongest_source(mixing: Any, weights: npt.NDArray[Any]) -> Callable[[int], int]:
+    """Return the function from a dimension to the source with the largest part in it, of one text's weights."""
+    if mixing is None:
+        return lambda dimension: dimension
+    columns = mixing.tocsc()
+
+    def source(dimension: int) -> int:
+        part = slice(columns.indptr[dimension], columns.indptr[dimension + 1])
+        sources = columns.indices[part]
+        return int(sources[np.argmax(weights[sources] * columns.data[part])])
+
+    return source
+
+
+def after_edit(mixing: Any, edit: Edit) -> tuple[npt.NDArray[np.int64], Any]:
+    """Return which sources an edit leaves in use, and the mixing of these; None where each is a dimension as it is."""
+    from scipy import sparse
+
+    new_mixing = mixed(mixing, edit)
+    new_mixing.eliminate_zeros()
+    used = np.flatnonzero(np.diff(new_mixing.indptr))
+    new_mixing = new_mixing[used]
+    same = new_mixing.shape[0] == new_mixing.shape[1] and abs(new_mixing - sparse.eye_array(len(used))).nnz == 0
+    return used, None if same else new_mixing
+
+
+def diagonal_scales(mixing: Any) -> list[float] | None:
+    """Return what each dimension is multiplied by where the mixing does nothing else, and the table takes it."""
+    if mixing is None or mixing.shape[0] != mixing.shape[1]:
+        return None
+    entries = mixing.tocoo()
+    if entries.nnz != mixing.shape[0] or (entries.row != entries.col).any():
+        return None
+    values: list[float] = mixing.diagonal().tolist()
+    return values if 0 <= min(values) and max(values) <= MAX_SCALE else None
+
+
+def mixing_tensors(mixing: Any) -> dict[str, npt.NDArray[Any]]:
+    """Return a mixing as tensors to write, none for None."""
+    if mixing is None:
+        return {}
+    entries = mixing
+    if not isinstance(mixing, Mixing):
+        matrix = mixing.tocoo()
+        entries = Mixing(matrix.row, matrix.col, matrix.data, matrix.shape)
+    return {
+        "mixing_rows": entries.sources.astype(np.int32),
+        "mixing_columns": entries.columns.astype(np.int32),
+        "mixing_values": entries.factors.astype(np.float64),
+    }
+
+
+def read_mixing(tensors: Mapping[str, npt.NDArray[Any]], sources: int, columns: int, path: Path) -> Mixing | None:
+    """Return the mixing [sources, columns] among the tensors of `path`, or None where there is none."""
+    parts = [tensors.get(f"mixing_{name}") for name in ("values", "rows", "columns")]
+    if all(part is None for part in parts):
+        if columns != sources:
+            raise ModelFolderError(f"{path.parent}: {columns} dimensions need as many rows of the head, got {sources}")
+        return None
+    try:
+        values, rows, targets = (np.array(part) for part in parts)  # copied: a mapped file may change after the check
+        if values.dtype.kind != "f" or any(
+            part.dtype.kind != "i" or part.shape != values.shape for part in (rows, targets)
+        ):
+            raise ValueError("its rows, columns and values are not lists of equal length")
+        for part, count in zip((rows, targets), (sources, columns)):
+            if part.ndim != 1 or not ((part >= 0) & (part < count)).all():
+                raise ValueError("it names rows or columns out of range")
+        read = Mixing.from_entries(rows, targets, values, (sources, columns))
+        if not (np.abs(read.factors) <= MAX_TABLE_VALUE).all():
+            raise ValueError("its values are NaN, infinite or no numbers")
+        return read
+    except (ValueError, TypeError) as error:
+        raise ModelFolderError(f"{path} holds a broken mixing: {error}") from error
+
+
+def read_mixed(
+    tensors: Mapping[str, npt.NDArray[Any]], sources: int, columns: int, path: Path,
+    saved: Sequence[tuple[str, ...]] | None = None,
+) -> tuple[Any, Dimensions]:  # fmt: skip
+    """Return the mixing and the dimensions of a saved model, with names and scales of its `dimensions.tsv`."""
+    saved_mixing = read_mixing(tensors, sources, columns, path)
+    mixing = None if saved_mixing is None else saved_mixing.matrix()
+    dimensions, scales = read_dimensions(path.parent / "dimensions.tsv", columns, saved)
+    if set(scales) != {1.0}:
+        scaled = scaling(dimensions, dict(enumerate(scales))).mixing.matrix()
+        mixing = scaled if mixing is None else mixing @ scaled
+    return mixing, dimensions

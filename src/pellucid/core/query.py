@@ -1,0 +1,209 @@
+"""One way to ask a model: a text with its vector, how much of it is known, and the terms of its cosine to any other.
+
+`Embedder.analyze` gives a `Query`; `explain`, `rank` and the index use it. For every family a cosine is the sum of the
+products of two rows' coordinates; one that can explain more overrides `terms`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from pellucid.core.arrays import Role, l2_normalize
+from pellucid.explain.rows import DIMENSION, EMBEDDING, REMAINDER, Measurement, Row
+from pellucid.process import cached_property
+from pellucid.text.words import Coverage, Span
+
+Floats = npt.NDArray[np.float64]
+Integers = npt.NDArray[np.int64]
+StoredVector = Any
+"""A row at length 1 as an index stores it: float32 [dimension], or the numbers and values of what is not 0."""
+
+SpanFinder = Callable[[int], tuple[Span, ...]]
+"""From the number of a dimension to where it stands in a text."""
+
+_WHOLE_VECTOR = "the whole vector (its dimensions have no names)"
+EMPTY_MARKS: Floats = np.zeros(0)
+EMPTY_SPANS: Integers = np.zeros((0, 2), np.int64)
+
+
+class Terms(NamedTuple):
+    """The parts of a score as arrays, and a function that makes the row of a part when it is read."""
+
+    values: Floats  # [n]; they add up to the score, but for the remainder of a family that is not exact
+    row: Callable[[int], Row]  # number of a value -> its row, with a unique key; contribution and share are ignored
+    marks: Floats = EMPTY_MARKS  # [m], contributions of spans of the second text, where several texts were asked about
+    spans: Integers = EMPTY_SPANS  # [m, 2], start and end of each
+    score: float | None = None  # None for the sum of the values
+    exact: bool = True  # whether these are all terms
+    measurement: Measurement | None = None  # how the values were measured, where that is by leaving words out
+
+
+def scaled_terms(terms: Terms, factor: float) -> Terms:
+    """Return terms times a factor: those of a part of a score that counts as much."""
+    measured, score = terms.measurement, terms.score
+    if measured is not None:
+        measured = measured._replace(standard_error=abs(factor) * measured.standard_error)
+    return terms._replace(
+        values=terms.values * factor, marks=terms.marks * factor, measurement=measured,
+        score=None if score is None else score * factor,
+    )  # fmt: skip
+
+
+REMAINDER_ROW = Row(REMAINDER, (REMAINDER,), 0.0, 0.0, key=(REMAINDER,), kind=REMAINDER)
+EMPTY_TERMS = Terms(np.zeros(0), lambda number: Row("", (), 0.0, 0.0))
+
+
+class Query:
+    """A text as a model reads it in a role; everything is computed when first needed: a search needs only `vector`."""
+
+    needs_vectors = True  # whether `against` wants the other texts' stored vectors
+
+    def __init__(
+        self,
+        model: Any,
+        text: str,
+        role: Role,
+        coordinates: Callable[[], Any] | None = None,
+        *,
+        vector: Callable[[], Any] | None = None,
+        coverage_and_gaps: Callable[[], tuple[Coverage, tuple[Span, ...]]] | None = None,
+        span_finder: Callable[[], SpanFinder] | None = None,
+    ) -> None:
+        """Take an `Embedder`, a checked text and role, and functions for what a family computes in its own way."""
+        self.model, self.text, self.role = model, text, role
+        self._coordinates, self._vector = coordinates, vector
+        self._coverage_and_gaps, self._span_finder = coverage_and_gaps, span_finder
+
+    def use_vector(self, vector: Any) -> Query:
+        """Take the row that `encode` gave for the text, so that it is not encoded again, and return the query."""
+        self.vector = vector
+        return self
+
+    @cached_property
+    def vector(self) -> Any:
+        """The row that `encode` gives in this role: float32 [dimension], or CSR [1, dimension]."""
+        if self._vector is not None:
+            return self._vector()
+        return self.model._encode_each([self.text], [self.role])[0]
+
+    @cached_property
+    def unit(self) -> StoredVector:
+        """`vector` as an index stores it, so that the product with another one is their similarity."""
+        row = self.model._units(self.vector)
+        if not hasattr(row, "tocsr"):
+            return row[0]
+        row.eliminate_zeros()
+        return row.indices, row.data
+
+    @cached_property
+    def coordinates(self) -> Any:
+        """What `terms` multiplies: float64 [dimension] or CSR [1, dimension], of length 1."""
+        if self._coordinates is not None:
+            return self._coordinates()
+        row = l2_normalize(self.vector, np.float64)
+        return row.astype(np.float64) if hasattr(row, "tocsr") else row[0]
+
+    @cached_property
+    def coverage_and_gaps(self) -> tuple[Coverage, tuple[Span, ...]]:
+        """How much of the text the model knows, and the spans that it does not."""
+        if self._coverage_and_gaps is not None:
+            return self._coverage_and_gaps()
+        coverage: tuple[Coverage, tuple[Span, ...]] = self.model._coverage([self.text], self.role)[0]
+        return coverage
+
+    @cached_property
+    def span_finder(self) -> SpanFinder | None:
+        """The function that finds a dimension in the text; None where the family has none."""
+        return None if self._span_finder is None else self._span_finder()
+
+    def terms(self, other_query: Query | None = None) -> Terms:
+        """Take the cosine to another text of the same model apart; None takes the text's own squared length apart."""
+        first, second = self.coordinates, (other_query or self).coordinates
+        if not self._is_named(hasattr(first, "tocsr")):
+            product = float(first @ second)
+            return Terms(np.array([product] * bool(product)), _whole_row, score=product)
+        if hasattr(first, "tocsr"):
+            products = first.multiply(second).tocsr()
+            numbers, values = products.indices, products.data
+        else:
+            products = first * second
+            numbers = np.flatnonzero(products)
+            values = products[numbers]
+        texts = [self] if other_query is None else [self, other_query]
+        dimensions, finders = self.model.dimensions, [text.span_finder for text in texts]
+
+        def row(number: int) -> Row:
+            dimension = int(numbers[number])
+            name = dimensions[dimension].name
+            spans = [find(dimension) if find else () for find in finders]
+            return Row(name, (name,), 0.0, 0.0, spans[0], spans[1] if len(spans) > 1 else ())
+
+        return Terms(values, row, score=float(products.sum()))
+
+    def against(
+        self, texts: Sequence[str], vectors: Sequence[StoredVector | None] | None = None, *, weight: float = 1.0
+    ) -> Callable[[int], Terms]:
+        """Return a function from number to terms of each document; `vectors` are stored rows at length 1."""
+        if vectors is None:
+            return lambda number: self._explained(self._document(texts[number]), weight)
+        stored, is_sparse = vectors, isinstance(self.unit, tuple)
+        if not self._is_named(is_sparse):
+            weighted_vector = self.unit.astype(np.float64) * weight
+
+            def product(number: int) -> Terms:
+                vector = stored[number]
+                return EMPTY_TERMS if vector is None else Terms(np.array([weighted_vector @ vector]), _whole_row)
+
+            return product
+        query_dimensions, values = _stored_coordinates(self.unit)
+        weighted, dimensions = values.astype(np.float64) * weight, self.model.dimensions
+
+        def products(number: int) -> Terms:
+            vector = stored[number]
+            if vector is None:
+                return EMPTY_TERMS
+            numbers, coordinates = _stored_coordinates(vector)
+            shared, query_positions, document_positions = np.intersect1d(query_dimensions, numbers, return_indices=True)
+
+            def row(term: int) -> Row:
+                name = dimensions[int(shared[term])].name
+                return Row(name, (name,), 0.0, 0.0, key=(name, str(shared[term])), kind=DIMENSION)
+
+            return Terms(weighted[query_positions] * coordinates[document_positions], row)
+
+        return products
+
+    def _document(self, text: str) -> Query:
+        """Return a document as the model reads it."""
+        document: Query = self.model._analyze([text], ["document"])[0]
+        return document
+
+    def _explained(self, document: Query, weight: float) -> Terms:
+        """Return the rows of the model's own explanation of one text, and its remainder as one more."""
+        explanation = self.model._explain_queries(self, document)
+        remainder = [] if explanation.exact else [REMAINDER_ROW._replace(contribution=explanation.remainder)]
+        rows = (*explanation.rows, *remainder)
+        values = np.array([row.contribution for row in rows]) * weight
+        marks = [(value / len(row.spans2), span) for row, value in zip(rows, values.tolist()) for span in row.spans2]
+        spans = np.array([span for _, span in marks], np.int64).reshape(-1, 2)
+        return Terms(values, rows.__getitem__, np.array([value for value, _ in marks]), spans)
+
+    def _is_named(self, is_sparse: bool) -> bool:
+        """Whether dimensions have meaningful names; else the whole vector is one row."""
+        return is_sparse or bool(self.model.names_dimensions)
+
+
+def _stored_coordinates(vector: StoredVector) -> tuple[Integers, npt.NDArray[np.float32]]:
+    """Return the numbers and values of the coordinates of a stored row that are not 0."""
+    if isinstance(vector, tuple):
+        return vector
+    numbers = np.flatnonzero(vector)
+    return numbers, vector[numbers]
+
+
+def _whole_row(_: int) -> Row:
+    return Row(_WHOLE_VECTOR, (_WHOLE_VECTOR,), 0.0, 0.0, key=(_WHOLE_VECTOR,), kind=EMBEDDING)

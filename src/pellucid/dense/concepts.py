@@ -1,0 +1,346 @@
+"""Concepts of any encoder: a few named directions that a text's vector is a sum of, with weights that are not negative.
+
+    c = sum over concepts of  a_k d_k  + rest,    a_k >= 0, at most `most` of them not 0
+
+c is the encoder's vector less the mean of all texts, d_k the direction (of length 1) of a word, a phrase or any text.
+Of the concepts nearest to c they are chosen greedily, each time the one nearest to what is left of c, and weighted anew
+by least squares: orthogonal matching pursuit without negative weights. (SpLiCE takes images apart by words, with a
+penalty on the weights.) Of near-synonyms one is chosen, perhaps not the one that a person would take, and the encoder
+may find words alike that only look alike.
+
+In a score, a concept is one row: what the concepts leave of both texts is the remainder,
+
+    c . c' = sum over concepts of  d_k . (a_k (c' - s'/2) + a'_k (c - s/2))  + rest . rest',    s = sum of the a_k d_k
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+
+from pellucid.core.arrays import Role
+from pellucid.core.embedder import Embedder, Vectors
+from pellucid.core.query import Floats, Terms
+from pellucid.dense.reasons import Parts, Reasons
+from pellucid.dense.vectors import at_length_1, checked_vectors, unit_vectors
+from pellucid.dense.words import WordReasons, mean_vector
+from pellucid.errors import InputError, require
+from pellucid.explain.rows import DIMENSION, Row
+from pellucid.explain.views.parts import AnyPart, Heading, Note, TablePart, counted, signed
+from pellucid.explain.views.report import Report
+from pellucid.text.inputs import check_texts
+from pellucid.text.unicode import canonicalize
+from pellucid.text.words import content_words
+
+_WORDS = 8_000  # of a table that are tried as concepts, the commonest
+_SAME, _ALIKE = 0.9, 0.6  # cosines of words that are one concept; the second where they begin alike
+_ENDING = 3  # letters at most behind what two such words have in common
+_BLOCK = 256  # texts whose concepts are found at once
+_TRIED = 3  # times `most` concepts are tried for a text, the nearest; more fit its vector better, with stranger ones
+_SWEEPS = 8  # over the weights of a text, each time a concept is added
+_95_PERCENT = 1.959963984540054
+
+
+class ConceptReasons(Reasons):
+    """Named directions in the space of one encoder.
+
+    Attributes:
+        names: of the concepts.
+        directions: theirs, float32 [concepts, dimension], of length 1.
+        common: the mean vector of texts at length 1.
+        most: how many concepts a text may have.
+    """
+
+    kind: ClassVar[str] = "concepts"
+
+    def __init__(self, names: Sequence[str], directions: Any, common: Floats, *, most: int = 16) -> None:
+        """Take distinct names, directions of any length but 0, [concepts, dimension], and the mean vector of texts.
+
+        Raises:
+            InputError: two names are equal or one is blank, a direction has no length, or `most` is below 1.
+        """
+        self.names, self.common, self.most = list(map(canonicalize, names)), np.asarray(common, np.float64), most
+        self.directions = at_length_1(checked_vectors(directions, self.names, "concepts", len(self.common)))
+        self._number = {name: number for number, name in enumerate(self.names)}
+        lengths = np.abs(self.directions).sum(axis=1)
+        if not self.names:
+            raise InputError("no concept is given; name some")
+        if len(self._number) < len(self.names) or not all(map(str.strip, self.names)):
+            name = next(
+                name for number, name in enumerate(self.names) if self._number[name] != number or not name.strip()
+            )
+            raise InputError(f"the concept {name!r:.80} is given twice or blank; names must differ")
+        if not lengths.all():
+            raise InputError(f"the concept {self.names[int(lengths.argmin())]!r:.80} has a vector without length")
+        if most < 1:
+            raise InputError(f"most is {most!r:.20}; a text needs at least 1 concept")
+
+    @classmethod
+    def of_words(
+        cls, encoder: Embedder, words: WordReasons, *, concepts: int = _WORDS, most: int = 16
+    ) -> ConceptReasons:
+        """Return concepts that are words of word reasons' table: the commonest that carry content, one of each meaning.
+
+        Words are left out that are no letters, that say little on their own ("more", "Tuesday"), and that another,
+        commoner one stands for: a cosine above 0.9, or above 0.6 and the same beginning ("bank", "banking").
+
+        Args:
+            encoder: the encoder; it is not asked.
+            words: its word reasons.
+            concepts: how many words are tried.
+            most: how many concepts a text may have.
+        """
+        vocabulary = words.table.vocabulary.forms
+        rows = [row for row, word in enumerate(vocabulary) if content_words(word) == {word}][:concepts]
+        directions = at_length_1((words.table.word_vectors(rows) @ words.arrays["map"]).astype(np.float32))
+        names = [vocabulary[row] for row in rows]
+        kept = _distinct(names, directions)
+        return cls([names[number] for number in kept], directions[kept], words.common, most=most)
+
+    @classmethod
+    def of_texts(
+        cls,
+        encoder: Embedder,
+        concepts: Iterable[str] | Mapping[str, str],
+        texts: Iterable[str] | None = None,
+        *,
+        most: int = 16,
+    ) -> ConceptReasons:
+        """Return concepts of your own: words, phrases, the names of a taxonomy, anchor texts.
+
+        Args:
+            encoder: the encoder, which reads them.
+            concepts: their texts, or a mapping from names to texts.
+            texts: texts whose mean vector is what all have in common; None for some that come with the package.
+            most: how many concepts a text may have.
+
+        Raises:
+            InputError: none is given, or a name twice, or a text whose vector has no length.
+        """
+        if isinstance(concepts, Mapping):
+            names, read = check_texts(list(concepts)), check_texts(list(concepts.values()))
+        else:
+            names = read = check_texts(concepts)
+        common = mean_vector(encoder, texts)
+        return cls(names, unit_vectors(encoder, read) - common, common, most=most)
+
+    def __repr__(self) -> str:
+        """Return one line: how many concepts there are, and how many a text may have."""
+        return f"ConceptReasons({len(self.names):,} concepts, {self.most} a text)"
+
+    def parts(self, text: str, role: Role, vector: Floats) -> Parts:
+        """Return a part for each concept of the text."""
+        whole = vector - self.common
+        numbers, weights = (found[0] for found in self._codes(whole[None]))
+        numbers, weights = numbers[weights > 0], weights[weights > 0]
+
+        def row(part: int) -> Row:
+            name = self.names[int(numbers[part])]
+            return Row(name, (name,), 0.0, 0.0, key=(name,), kind=DIMENSION)
+
+        return Parts(weights[:, None] * self.directions[numbers], row, whole)
+
+    def products(self, first: Parts, second: Parts) -> Terms:
+        """Return what each concept of one text or both adds to the product of two texts' vectors."""
+        found: dict[str, float] = {}
+        rows: dict[str, Row] = {}
+        for mine, other in ((first, second), (second, first)):
+            whole = other.whole if other.whole is not None else other.vectors.sum(axis=0)
+            pulls = mine.vectors @ (whole - other.vectors.sum(axis=0) / 2)
+            for part, pull in enumerate(pulls.tolist()):
+                row = mine.row(part)
+                found[row.name] = found.get(row.name, 0.0) + pull
+                rows[row.name] = row
+        return Terms(np.array(list(found.values())), list(rows.values()).__getitem__)
+
+    def weights(self, vectors: Any) -> Any:
+        """Return the weights of the concepts of many texts.
+
+        Args:
+            vectors: the encoder's vectors of them, as they are kept in an index, [texts, dimension], of any length.
+
+        Returns:
+            float32 CSR [texts, concepts], with at most `most` numbers in a row, none negative.
+
+        Raises:
+            InputError: the vectors have another dimension, or are not finite.
+            MissingExtraError: SciPy is not installed.
+        """
+        require("scipy", "sparse")
+        from scipy import sparse
+
+        rows, common = self._checked(vectors), self.common.astype(np.float32)
+        blocks = [sparse.csr_array((0, len(self.names)), dtype=np.float32)]
+        for start in range(0, len(rows), _BLOCK):
+            block = rows[start : start + _BLOCK]
+            has_length = np.any(block != 0, axis=1, keepdims=True)  # nothing is made of nothing
+            numbers, weights = self._codes((block - common) * has_length)
+            lines, places = np.nonzero(weights)
+            shape = len(weights), len(self.names)
+            blocks.append(sparse.csr_array((weights[lines, places], (lines, numbers[lines, places])), shape))
+        return sparse.vstack(blocks, format="csr")
+
+    def removed(self, vectors: Any, *concepts: str) -> Vectors:
+        """Return vectors without their parts of some concepts, at length 1: a search over them does without these.
+
+        Args:
+            vectors: as for `weights`; those of queries are to be changed too.
+            concepts: their names.
+
+        Returns:
+            float32 [texts, dimension].
+
+        Raises:
+            InputError: no concept has such a name, or as `weights`.
+        """
+        gone = [self.number(name) for name in concepts]
+        rows = self._checked(vectors)
+        return at_length_1(rows - self.weights(rows)[:, gone] @ self.directions[gone])
+
+    def number(self, name: str) -> int:
+        """Return the number of a concept.
+
+        Raises:
+            InputError: no concept has this name; the message names the nearest.
+        """
+        if name not in self._number:
+            close = get_close_matches(str(name), self.names, n=1, cutoff=0.5)
+            hint = f"did you mean {close[0]!r:.80}?" if close else f"the first is {self.names[0]!r:.80}"
+            raise InputError(f"no concept is called {name!r:.80}; {hint}")
+        return self._number[name]
+
+    def drift(self, before: Any, after: Any, top_k: int = 20) -> ConceptDrift:
+        """Compare what two collections of texts are made of, such as the questions of this month and of the last.
+
+        Args:
+            before: vectors of the first, as for `weights`.
+            after: vectors of the second.
+            top_k: how many concepts are shown, those whose mean weights differ most.
+
+        Raises:
+            InputError: one has fewer than 2 texts, or as `weights`.
+        """
+        (mean1, error1, count1), (mean2, error2, count2) = map(self._means, (before, after))
+        change = mean2 - mean1
+        reach = _95_PERCENT * np.sqrt(error1 + error2)
+        chosen = np.argsort(-np.abs(change), kind="stable")[:top_k].tolist()
+        rows = [
+            Drift(
+                self.names[n], *(float(values[n]) for values in (mean1, mean2, change, change - reach, change + reach))
+            )
+            for n in chosen
+            if change[n]
+        ]
+        return ConceptDrift(count1, count2, len(self.names), tuple(rows))
+
+    def _means(self, vectors: Any) -> tuple[Floats, Floats, int]:
+        """Return the mean weight of each concept, its squared standard error, and the number of texts."""
+        weights = self.weights(vectors).astype(np.float64)
+        count = weights.shape[0]
+        if count < 2:
+            raise InputError(f"drift compares means of 2 texts or more, got {count}")
+        mean = np.asarray(weights.mean(axis=0)).ravel()
+        squares = np.asarray(weights.multiply(weights).mean(axis=0)).ravel()
+        return mean, (squares - mean**2).clip(min=0) / (count - 1), count
+
+    def _checked(self, vectors: Any) -> Vectors:
+        """Return vectors at length 1, float32 [texts, dimension]."""
+        rows = np.asarray(vectors.toarray() if hasattr(vectors, "toarray") else vectors)
+        return at_length_1(checked_vectors(rows, [""] * len(rows), "stored vectors", len(self.common)))
+
+    def _codes(self, vectors: Any) -> tuple[Any, Any]:
+        """Return the numbers and weights of concepts of centred vectors, both [texts, concepts tried]."""
+        near = vectors.astype(np.float32) @ self.directions.T
+        tried = min(_TRIED * self.most, len(self.names))
+        numbers = np.argpartition(-near, tried - 1, axis=1)[:, :tried]
+        atoms = self.directions[numbers].astype(vectors.dtype)  # [texts, tried, dimension]
+        inner, pulls = atoms @ atoms.transpose(0, 2, 1), (atoms @ vectors[:, :, None])[:, :, 0]
+        weights, is_open = np.zeros_like(pulls), pulls > 0
+        lines = np.arange(len(vectors))
+        chosen = np.zeros((0, len(vectors)), np.int64)
+        for _ in range(min(self.most, tried)):
+            left = np.where(is_open, pulls - (inner @ weights[:, :, None])[:, :, 0], 0.0)
+            best = left.argmax(axis=1)  # a text for which none is left gets its first again, with the weight it has
+            is_open[lines, best] = False
+            chosen = np.vstack([chosen, best])
+            _fit(weights, inner, pulls, chosen)
+        return numbers, weights
+
+
+def _fit(weights: Any, inner: Any, pulls: Any, chosen: Any) -> None:
+    """Fit the weights [texts, tried] of those `chosen` [steps, texts] by least squares, none negative, each in turn."""
+    lines = np.arange(len(weights))
+    for _ in range(_SWEEPS):
+        for one in chosen:
+            step = pulls[lines, one] - np.einsum("tk,tk->t", inner[lines, one], weights)
+            weights[lines, one] = (weights[lines, one] + step).clip(min=0)
+
+
+def _distinct(names: Sequence[str], directions: Vectors) -> list[int]:
+    """Return the numbers of the words that no earlier one stands for."""
+    is_kept = np.ones(len(names), np.bool_)
+    for start in range(0, len(names), 1_000):
+        cosines = directions[start : start + 1_000] @ directions[: start + 1_000].T
+        near = np.argwhere(cosines > _ALIKE)
+        for line, other in near.tolist():
+            number = start + line
+            if other < number and is_kept[other] and is_kept[number]:
+                is_kept[number] = cosines[line, other] <= _SAME and not _begin_alike(names[number], names[other])
+    return np.flatnonzero(is_kept).tolist()
+
+
+def _begin_alike(first: str, second: str) -> bool:
+    shorter, longer = sorted((first, second), key=len)
+    shared = next((place for place, letter in enumerate(shorter) if letter != longer[place]), len(shorter))
+    return shared > _ENDING and len(longer) - shared <= _ENDING
+
+
+class Drift(NamedTuple):
+    """How a concept's mean weight changed."""
+
+    concept: str
+    before: float  # mean weight in the first texts
+    after: float  # and in the second
+    change: float  # the second less the first
+    low: float  # the 95 % confidence interval of the change, of this concept alone
+    high: float
+
+
+@dataclass(frozen=True, repr=False)
+class ConceptDrift(Report):
+    """How two collections of texts differ in what they are made of."""
+
+    kind: ClassVar[str] = "concept drift"
+    table: ClassVar[str] = "rows"
+
+    before: int  # texts of the first collection
+    after: int  # texts of the second
+    concepts: int  # that were compared
+    rows: tuple[Drift, ...]  # by falling size of the change
+
+    def _parts(self) -> Iterator[AnyPart]:
+        sizes = f"{counted(self.before, 'text')} before, {self.after:,} after, {self.concepts:,} concepts"
+        yield Heading("Drift of concepts", counted(len(self.rows), "change"), sizes)
+        columns = [
+            ("before", "number"),
+            ("after", "number"),
+            ("change", "number"),
+            "95 % interval",
+            ("", "bar"),
+            "concept",
+        ]
+        yield TablePart.of(
+            "Largest changes of the mean weight",
+            columns,
+            [
+                (f"{row.before:.4f}", f"{row.after:.4f}", signed(row.change, 4),
+                 f"{signed(row.low, 4)} to {signed(row.high, 4)}", row.change, row.concept)
+                for row in self.rows
+            ],
+        )  # fmt: skip
+        if self.concepts > len(self.rows):
+            yield Note("An interval is of its concept alone; the largest of many changes are partly chance.")

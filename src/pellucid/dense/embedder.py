@@ -1,0 +1,460 @@
+"""Any encoder as an `Embedder`: a SentenceTransformer, or a function from a list of texts to one vector each.
+
+`pellucid.load` makes one, so that the modules above know only `Embedder`. The vectors are the encoder's own, and are
+checked. Its dimensions have no names; how its scores are taken apart all the same is in `reasons.py`.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+from pellucid.core.arrays import MISSING_TEXT, Role, to_2d_array, validate_texts
+from pellucid.core.embedder import Embedder, Vectors
+from pellucid.core.query import Floats, Query
+from pellucid.dense.concepts import ConceptReasons
+from pellucid.dense.measured import MeasuredReasons, words_to_leave_out
+from pellucid.dense.reasons import EncoderQuery, Reasons, nameable
+from pellucid.dense.sentences import SentenceReasons
+from pellucid.dense.tokenized import TokenizedText, read_texts
+from pellucid.dense.tokens import TokenReasons
+from pellucid.dense.vectors import at_length_1, checked_vectors
+from pellucid.dense.words import (
+    Fit,
+    WordReasons,
+    fit_words,
+    mean_vector,
+    n_fit_texts,
+    stored_words,
+    words_for,
+)
+from pellucid.errors import InputError
+from pellucid.persistence.folder import identify
+from pellucid.persistence.store import writing_folder
+from pellucid.persistence.untrusted import without_bars
+from pellucid.process import cached_property, lock_of
+from pellucid.progress import Progress
+from pellucid.text.unicode import canonicalize
+from pellucid.text.words import Coverage, Span
+
+WAYS = ("words", "tokens", "sentences", "concepts", "measured")
+"""How scores are taken apart, the default first."""
+
+_TURN_S = 1e-4  # between two batches, that a thread which waits for the lock needs to take it
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+    from pellucid.dense.checking import ReasonsCheck
+    from pellucid.explain.explanation import Explanation
+    from pellucid.static.embedder import StaticEmbedder
+    from pellucid.text.corpus import Corpus
+
+OURS, STOCK, FUNCTION = "pellucid", "sentence-transformers", "function"
+"""What a model within another one is opened with, as their folders say: `load`, that library, or nothing."""
+
+
+class EncoderEmbedder(Embedder):
+    """A SentenceTransformer or a function, with the methods of every other model.
+
+    Embeddings are the encoder's own rows, as float32, whatever their lengths.
+
+    Attributes:
+        model: the SentenceTransformer or function itself.
+    """
+
+    family: ClassVar[str] = "encoder"
+    _truncates: ClassVar[bool] = True
+
+    def __init__(self, model: Any, reasons: Reasons | str | Path | None = None, *, fit: bool = False) -> None:
+        """Take an encoder; it is first asked for vectors when there are texts.
+
+        Args:
+            model: a SentenceTransformer, or a callable: list of texts -> array, tensor or lists [texts, dimension]. The
+                methods `encode_query` and `encode_document` of a callable, where it has them, encode in these roles.
+            reasons: how its scores are taken apart, see `with_reasons`; None leaves its vector one row.
+            fit: whether a function may be called with some thousand sentences, to fit the reasons when they are first
+                needed. A SentenceTransformer is fitted without asking.
+
+        Raises:
+            InputError: it is neither, or the reasons are unknown.
+        """
+        if not callable(model) or isinstance(model, type):  # as a SentenceTransformer is; a class makes objects
+            given = f"the class {model.__name__}: make an object" if isinstance(model, type) else type(model).__name__
+            raise InputError(
+                "an encoder is a SentenceTransformer, a pellucid model, a callable, or the name or folder of a model; "
+                f"got {given}"
+            )
+        if isinstance(reasons, str) and reasons not in WAYS:
+            raise InputError(f"reasons are {reasons!r:.60}; they must be {', '.join(WAYS)}, or None")
+        self.model = model
+        self._dimension: int | None = None
+        self._fit = fit
+        self._shared: dict[str, Floats] = {}  # what models of the same encoder with other reasons need, too
+        self._words = reasons if isinstance(reasons, (WordReasons, Path)) else None
+        self._reasons = "words" if isinstance(reasons, Path) else reasons
+
+    @property
+    def reasons(self) -> Reasons | None:
+        """How scores are taken apart; found or fitted when it is first asked for. None where the vector is one row.
+
+        Raises:
+            InputError: they would have to be fitted by calling a function with thousands of texts.
+        """
+        if self._needs_fit:
+            english, several = n_fit_texts()
+            raise InputError(
+                f"{self.name} is a function, and its reasons are not fitted: it would be called with {english:,} short "
+                f"texts ({several:,} if it reads several languages), up to 1,024 at a time. Allow it: "
+                "pellucid.load(function, fit=True). Or fit on texts whose vectors you have, 200 or more: "
+                "model.fit_reasons(texts, vectors). Or do without: model.with_reasons(None)"
+            )
+        if isinstance(self._reasons, str):
+            with lock_of(self):  # they are fitted once
+                if isinstance(self._reasons, str):
+                    self._reasons = self._found(self._reasons)
+        return self._reasons
+
+    @property
+    def reasons_at_hand(self) -> Reasons | None:
+        """`reasons`, but None for a function that is not fitted: a search over it works all the same."""
+        return None if self._needs_fit else self.reasons
+
+    @property
+    def _needs_fit(self) -> bool:
+        """Whether the reasons are to be fitted to a function that may not be called for it."""
+        fits = self._reasons in (WordReasons.kind, ConceptReasons.kind) and self._words is None
+        return fits and not self._fit and not self.is_sentence_transformer
+
+    def _found(self, way: str) -> Reasons:
+        if way == "tokens":
+            return TokenReasons.of(self)
+        if way == "measured":
+            return MeasuredReasons(EncoderEmbedder(self.model), self._mean_vector())
+        if way == "sentences":
+            return SentenceReasons(EncoderEmbedder(self.model), self._mean_vector())
+        if isinstance(self._words, Path):
+            self._words = WordReasons.from_pretrained(self._words, self)
+        self._words = self._words or words_for(self)
+        return self._words if way == "words" else ConceptReasons.of_words(self, self._words)
+
+    def _mean_vector(self) -> Floats:
+        """Return the mean vector of texts: that of word reasons where there are any, else of some hundred sentences."""
+        if "mean" not in self._shared:
+            if isinstance(self._words, Path):
+                self._words = WordReasons.from_pretrained(self._words, self)
+            words = self._words or (stored_words(self) if self.is_sentence_transformer else None)
+            self._shared["mean"] = mean_vector(self) if words is None else words.common
+        return self._shared["mean"]
+
+    def with_reasons(self, reasons: Reasons | str | Path | None) -> EncoderEmbedder:
+        """Return a model of the same encoder whose scores are taken apart in another way; its vectors are the same.
+
+        Args:
+            reasons: "words" (pairs of words, without a pass of the encoder), "tokens" (pairs of words from the states
+                of one pass, exact for a transformer with mean pooling), "sentences" (those of a long text, from a pass
+                of each), "concepts" (a few words or phrases that both texts are about), "measured" (pairs of words,
+                measured by leaving words out: of each text up to 139
+                variants are encoded, and once some hundred sentences unless word reasons are at hand), the folder of
+                reasons that were saved (a `Path`), a `Reasons` object, or None: the vector is one row.
+
+        Raises:
+            InputError: the way is unknown.
+        """
+        other = EncoderEmbedder(self.model, reasons, fit=self._fit)
+        other._dimension, other._folder, other._words = self._dimension, self._folder, other._words or self._words
+        other._shared = self._shared
+        return other
+
+    def fit_reasons(
+        self,
+        texts: Corpus | None = None,
+        vectors: Any = None,
+        *,
+        table: StaticEmbedder | None = None,
+        work_dir: str | Path | None = None,
+        show_progress_bar: bool = True,
+    ) -> Fit:
+        """Fit word reasons on your own texts, so that scores are taken apart in pairs of words as these use them.
+
+        The encoder reads each text once, unless its vectors are given; the rest takes seconds. Without this, reasons
+        that come with the package are used (all-MiniLM-L6-v2), or they are fitted on sentences that come with it, when
+        they are first needed. `save_pretrained` writes them into the model's folder.
+
+        Args:
+            texts: a file or an iterable of texts like those that will be compared, some thousand; None for the
+                sentences that come with the package.
+            vectors: the encoder's vectors of them, [texts, dimension], of any length.
+            table: a static model whose words are used; None takes the better of static-en and static-multi.
+            work_dir: where vectors are kept, so that an interrupted run resumes with the same call.
+            show_progress_bar: show a bar once the work has lasted two seconds.
+
+        Returns:
+            What was fitted, and how well it does on texts held out.
+
+        Raises:
+            InputError: too few texts, other vectors than texts, or an encoder that gives one text two vectors.
+        """
+        found = fit_words(self, texts, vectors, table=table, work_dir=work_dir, show_progress_bar=show_progress_bar)
+        self._words = self._reasons = found
+        return found.fit
+
+    def check_reasons(
+        self,
+        texts_or_pairs: Corpus | Iterable[tuple[str, str]],
+        n: int = 100,
+        *,
+        role1: Role = None,
+        role2: Role = None,
+        show_progress_bar: bool = True,
+    ) -> ReasonsCheck:
+        """Check how far the estimated reasons can be trusted on your texts: against measured ones, and by controls.
+
+        It encodes about 70 texts for a sentence of 12 words, at most 139 for a long text: some thousand for 100 pairs,
+        which takes about three minutes with all-MiniLM-L6-v2 on a core.
+
+        Args:
+            texts_or_pairs: pairs of texts that are to be explained, such as queries and passages; or a file or an
+                iterable of texts, of which each is paired with the nearest other one.
+            n: how many pairs are measured at most.
+            role1: what the first texts are encoded as.
+            role2: the same of the second texts.
+            show_progress_bar: show a bar once the work has lasted two seconds.
+
+        Returns:
+            Agreement, shares of words and context, controls, and a sentence that says whether to show the reasons. Word
+            reasons keep it, and `save_pretrained` writes it beside them, as check.md.
+
+        Raises:
+            InputError: too few texts or pairs, or the reasons have no words.
+        """
+        from pellucid.dense.checking import check_reasons
+
+        check = check_reasons(self, texts_or_pairs, n, role1=role1, role2=role2, show_progress_bar=show_progress_bar)
+        if isinstance(self.reasons, WordReasons):
+            self.reasons.card = check.to_markdown()
+        return check
+
+    def explain(self, text1: str, text2: str = MISSING_TEXT, *, role1: Role = None, role2: Role = None) -> Explanation:
+        """Take the cosine of two texts apart, or one text's squared length; see `Embedder.explain`.
+
+        Raises:
+            InputError: as there, or the encoder is a function whose reasons are not fitted.
+        """
+        validate_texts(text1, text2, role1, role2)
+        _ = self.reasons  # raises
+        return super().explain(text1, text2, role1=role1, role2=role2)
+
+    def explain_vectors(
+        self, text1: str, vector1: Any, text2: str, vector2: Any, *, sentence_vectors: Any = None
+    ) -> Explanation:
+        """Take the cosine of two vectors apart that the encoder gave before, kept in FAISS, Qdrant, Chroma or pgvector.
+
+        Args:
+            text1: the text of the first, a query.
+            vector1: its vector [dimension], of any length.
+            text2: the text of the second, a document.
+            vector2: its vector.
+            sentence_vectors: of text 2, as `SentenceReasons.sentence_vectors` gives them [sentences, dimension], of any
+                length and precision: its sentences are then the rows, whatever the model's reasons are.
+
+        Raises:
+            InputError: a text is not a string, a vector has another dimension or is not finite, or text 2 has other
+                sentences than vectors.
+        """
+        texts, roles = validate_texts(text1, text2, "query", "document")
+        if np.shape(vector1) != np.shape(vector2):
+            raise InputError(
+                f"the vectors have shapes {np.shape(vector1)} and {np.shape(vector2)}; give one vector of each text, "
+                "of one encoder"
+            )
+        rows = at_length_1(checked_vectors([vector1, vector2], texts, self.name, None))
+        reasons = self.reasons  # raises
+        if sentence_vectors is None:
+            return self._explain_queries(*(EncoderQuery(self, *of) for of in zip(texts, roles, rows)))
+        if reasons is None:
+            raise InputError('the model has no reasons, so what all texts share is unknown: with_reasons("sentences")')
+        by_sentence = SentenceReasons(self, reasons.common)
+        model = self.with_reasons(by_sentence)
+        query, document = (EncoderQuery(model, *of) for of in zip(texts, roles, rows))
+        query.parts = by_sentence.parts_from(texts[0], roles[0], query.coordinates)
+        document.parts = by_sentence.parts_from(texts[1], roles[1], document.coordinates, sentence_vectors)
+        return self._explain_queries(query, document)
+
+    @property
+    def is_sentence_transformer(self) -> bool:
+        """Whether the encoder is a SentenceTransformer; that library is not imported."""
+        return any(kind.__module__.startswith("sentence_transformers") for kind in type(self.model).__mro__)
+
+    @cached_property
+    def name(self) -> str:
+        """The name or folder of the encoder's transformer, or the name of its function or class."""
+        if self.is_sentence_transformer:
+            config = getattr(getattr(self.model[0], "auto_model", None), "config", None)
+            return Path(getattr(config, "_name_or_path", "")).name or type(self.model).__name__
+        return str(getattr(self.model, "__name__", type(self.model).__name__)).strip("<>")
+
+    def __repr__(self) -> str:
+        """Return one line: the class and the encoder's name."""
+        return f"{type(self).__name__}({self.name})"
+
+    def _encode(self, texts: list[str], role: Role, *, batch_size: int, show_progress_bar: bool) -> Vectors:
+        if not texts:
+            return np.zeros((0, self.get_embedding_dimension()), np.float32)
+        if self.is_sentence_transformer:
+            rows = self._encode_by_turns(texts, role, batch_size, show_progress_bar)
+        else:
+            function = getattr(self.model, f"encode_{role}", self.model) if role else self.model
+            rows = checked_vectors(function(texts), texts, self.name, self._dimension)
+        self._dimension = rows.shape[1]
+        return rows
+
+    def _encode_by_turns(self, texts: list[str], role: Role, batch_size: int, show_progress_bar: bool) -> Vectors:
+        """Encode with a SentenceTransformer a batch at a time, between which other threads may use it.
+
+        The batches are those that it makes of all the texts: of texts of nearly the same length, the longest first.
+        """
+        method, lock = getattr(self.model, f"encode_{role}" if role else "encode"), lock_of(self.model)
+        order = np.argsort([-len(text) for text in texts]).tolist() if len(texts) > batch_size else range(len(texts))
+        blocks: list[Vectors] = []
+        with Progress("encoding", total=len(texts), enabled=show_progress_bar) as progress:
+            for start in range(0, len(texts), batch_size):
+                batch = [texts[position] for position in order[start : start + batch_size]]
+                if start:
+                    time.sleep(_TURN_S)
+                with lock:
+                    encoded = method(batch, batch_size=batch_size, show_progress_bar=False)
+                dimension = blocks[0].shape[1] if blocks else self._dimension
+                blocks.append(checked_vectors(encoded, batch, self.name, dimension))
+                progress.advance(len(batch))
+        rows: Vectors = np.concatenate(blocks)
+        rows[order] = rows.copy()
+        return rows
+
+    def get_embedding_dimension(self) -> int:
+        """Return the number of dimensions; an encoder that was not used yet encodes a text to find out."""
+        return self._dimension or int(self.encode("a text").shape[0])
+
+    @property
+    def device(self) -> str:
+        """The device of the encoder; "cpu" for a function."""
+        return str(getattr(self.model, "device", "cpu"))
+
+    def to(self, device: Any) -> Self:
+        """Move the encoder, a SentenceTransformer, and return this model; a function cannot be moved."""
+        if not self.is_sentence_transformer:
+            return super().to(device)
+        self.model.to(device)
+        return self
+
+    @property
+    def tokenizer(self) -> Any:
+        """The SentenceTransformer's; a function has none."""
+        return self.model.tokenizer if self.is_sentence_transformer else super().tokenizer
+
+    @property
+    def prompts(self) -> dict[str, str]:
+        """The SentenceTransformer's; a function's are not known."""
+        return dict(self.model.prompts) if self.is_sentence_transformer else {}
+
+    @property
+    def max_seq_length(self) -> float | None:
+        """The longest text that the encoder reads, in tokens; None for a function."""
+        longest: float | None = getattr(self.model, "max_seq_length", None)
+        return longest
+
+    def tokenize(self, texts: list[str]) -> dict[str, Any]:
+        """Return what the encoder's `tokenize` does.
+
+        Raises:
+            InputError: it has none.
+        """
+        if not hasattr(self.model, "tokenize"):
+            return super().tokenize(texts)
+        ids: dict[str, Any] = self.model.tokenize(list(map(canonicalize, texts)))
+        return ids
+
+    def _prompted(self, texts: list[str], prompt: str) -> tuple[list[str], Role]:
+        default = getattr(self.model, "default_prompt_name", None)
+        if self.is_sentence_transformer and default is not None:
+            raise InputError(
+                f"prompt is {prompt!r:.60}, and the encoder puts its own before every text; set its "
+                f"default_prompt_name, {default!r:.40}, to None"
+            )
+        return super()._prompted(texts, prompt)
+
+    def tokenized(self, texts: list[str], role: Role) -> list[TokenizedText]:
+        """Return texts as a SentenceTransformer's tokenizer reads them; a function is taken to read all."""
+        if not self.is_sentence_transformer:
+            return [TokenizedText(text, len(text)) for text in texts]
+        return read_texts(self.model, texts, role)
+
+    def _coverage(self, texts: list[str], role: Role = None) -> list[tuple[Coverage, tuple[Span, ...]]]:
+        """A SentenceTransformer reads the words that it has tokens for, before its maximum length; a function all.
+
+        With reasons by words, those without a vector count as unknown.
+        """
+        return [nameable(text, self.reasons_at_hand) for text in self.tokenized(texts, role)]
+
+    def _words_read(self, text: str, role: Role) -> list[Span]:
+        return words_to_leave_out(self.tokenized([text], role)[0])
+
+    def _units(self, embeddings: Any) -> Any:
+        rows = to_2d_array(embeddings)
+        return (
+            at_length_1(rows.astype(np.float32, copy=False)) if isinstance(rows, np.ndarray) else super()._units(rows)
+        )
+
+    def _explain_queries(self, first: Query, *second: Query) -> Explanation:
+        reasons = self.reasons_at_hand
+        if isinstance(reasons, MeasuredReasons):
+            reasons.prepare([query for query in (first, *second) if isinstance(query, EncoderQuery)])
+        return super()._explain_queries(first, *second)
+
+    def _analyze(self, texts: list[str], roles: list[Role]) -> list[Query]:
+        return [EncoderQuery(self, text, role) for text, role in zip(texts, roles)]
+
+    def _identity(self) -> Any:
+        """Return the SentenceTransformer; None for a function, whose fingerprint is of its vectors."""
+        return self.model if self.is_sentence_transformer else None
+
+    def save_pretrained(self, path: str | Path, *, create_model_card: bool = True) -> None:
+        """Write a SentenceTransformer to folder `path` as its own library does, whole or not at all.
+
+        Word reasons that were fitted to it are written into the folder's folder `reasons`, which that library ignores.
+
+        Args:
+            path: the folder; a model that is there is replaced.
+            create_model_card: whether that library's card is written too.
+
+        Raises:
+            InputError: it is a function, which no folder can hold.
+            WritingError: it cannot be written; what was at `path` is untouched.
+        """
+        is_stock = identify(Path(path)) == "sentence-transformers"  # that library overwrites the files of an older one
+        with writing_folder(path, (lambda _: {"reasons"}) if is_stock else None) as folder:
+            self.write_modules(folder, create_model_card=create_model_card)
+            if isinstance(self._words, Path):
+                self._words = WordReasons.from_pretrained(self._words, self)
+            if self._words is not None and not self._words.is_ready_made:
+                self._words.save_pretrained(folder / "reasons")
+
+    def write_modules(self, folder: Path, *, create_model_card: bool = False) -> None:
+        """Write a SentenceTransformer's files into a folder that may hold other files."""
+        if not self.is_sentence_transformer:
+            raise InputError(
+                f"{self.name} is a function, which no folder can hold; keep its code, and load what it gave"
+            )
+        with without_bars():
+            self.model.save_pretrained(str(folder), create_model_card=create_model_card)
+
+
+def opened_with(model: Embedder) -> str:
+    """Return what opens a copy of `model`: `OURS`, `STOCK`, or `FUNCTION` where there can be no copy."""
+    if not isinstance(model, EncoderEmbedder):
+        return OURS
+    return STOCK if model.is_sentence_transformer else FUNCTION

@@ -1,0 +1,172 @@
+"""Measured reasons of any encoder: Shapley values of words as vectors, found by leaving words out.
+
+The value of some words of a text is the vector that the encoder gives for the text without the others; of no words it
+is `common`, the mean of all texts. The Shapley values are vectors, too, and are the parts of the text: they add up to
+its vector less `common`, whatever the encoder is. So the score of two texts less what all texts have in common is the
+sum of the products of their parts, without context: what words do together is divided among them. `removal.py` says
+which texts are encoded for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+
+from pellucid.core.arrays import Role
+from pellucid.core.embedder import Embedder
+from pellucid.core.query import Floats, Terms
+from pellucid.core.removal import (
+    MAX_EXACT_PLAYERS,
+    MAX_PLAYERS,
+    N_ORDER_PAIRS,
+    Variants,
+    root_mean_square,
+    standard_errors,
+)
+from pellucid.dense.reasons import EncoderQuery, Parts, Reasons
+from pellucid.dense.tokenized import TokenizedText, text_units
+from pellucid.dense.vectors import at_length_1, check_vector_of_text, checked_vectors
+from pellucid.dense.words import mean_vector
+from pellucid.errors import InputError
+from pellucid.explain.rows import WORD, Measurement, Row
+from pellucid.text.words import Span
+
+NO_WORDS = "(no words)"
+"""The part of a text that has none."""
+
+
+def words_to_leave_out(read: TokenizedText) -> list[Span]:
+    """Return where the words stand that the encoder reads of a text."""
+    unread = set(read.unread)
+    return [span for span in text_units(read.text[: read.end]) if span not in unread]
+
+
+class MeasuredReasons(Reasons):
+    """Shapley values of the words of a text, or of phrases of a long one, as vectors in the space of the encoder.
+
+    Attributes:
+        encoder: the model whose vectors are taken apart.
+        common: the mean vector of texts at length 1, which a text without words is taken to have.
+        n_pairs: pairs of a random order of the words and its reverse.
+        max_players: how many words of a text are left out; of a longer one phrases, or sentences.
+    """
+
+    kind: ClassVar[str] = "measured"
+    exact: ClassVar[bool] = True
+    reads_all: ClassVar[bool] = True  # what the encoder does not read is left as it is
+
+    def __init__(
+        self, encoder: Embedder, common: Floats, *, n_pairs: int = N_ORDER_PAIRS, max_players: int = MAX_PLAYERS
+    ) -> None:
+        """Take a model and the mean vector of texts, float64 [dimension]; `of` makes it.
+
+        Raises:
+            InputError: `n_pairs` is below 2, which has no standard error, or `max_players` below 1.
+        """
+        if n_pairs < 2 or max_players < 1:
+            raise InputError(f"n_pairs is {n_pairs} and max_players {max_players}; give at least 2 and 1")
+        self.encoder, self.common = encoder, np.asarray(common, np.float64)
+        self.n_pairs, self.max_players = n_pairs, max_players
+
+    @classmethod
+    def of(cls, encoder: Embedder, texts: Iterable[str] | None = None, **options: int) -> MeasuredReasons:
+        """Return the measured reasons of an encoder.
+
+        Args:
+            encoder: any model with dense vectors.
+            texts: texts whose mean vector is what all have in common, some hundred; None for some that come with the
+                package. Each is encoded once.
+            options: `n_pairs` and `max_players`.
+        """
+        return cls(encoder, mean_vector(encoder, texts), **options)
+
+    @property
+    def max_texts(self) -> int:
+        """How many texts are encoded at most to measure one text."""
+        n_sets: int = 2 ** min(MAX_EXACT_PLAYERS, self.max_players) - 1
+        return max(n_sets, 2 * self.n_pairs * (self.max_players - 1) + 1)
+
+    def __repr__(self) -> str:
+        """Return one line: what it costs."""
+        return (
+            f"MeasuredReasons({self.n_pairs} pairs of orders, at most {self.max_texts:,} texts encoded for each text)"
+        )
+
+    def parts(self, text: str, role: Role, vector: Floats) -> Parts:
+        """Return a part for each distinct word, or phrase of a long text; the encoder reads up to `max_texts` texts.
+
+        Raises:
+            InputError: `vector` is not what the encoder gives for the text in this role.
+        """
+        return self._measured([(text, role, vector)])[0][0]
+
+    def measure(self, texts: Sequence[tuple[str, Role, Floats | None]]) -> list[Parts]:
+        """Return the parts of texts with their roles and vectors at length 1, measured together."""
+        return [parts for parts, _ in self._measured(texts)]
+
+    def prepare(self, queries: Sequence[EncoderQuery]) -> None:
+        """Measure texts together: what they need is encoded in one call for each role, each text once."""
+        waiting = [query for query in queries if "parts" not in vars(query)]
+        read = ("vector", "unit")
+        texts = [(q.text, q.role, q.unit if any(name in vars(q) for name in read) else None) for q in waiting]
+        for query, (parts, row) in zip(waiting, self._measured(texts)):
+            if "vector" not in vars(query):
+                query.vector = row
+            query.parts = parts
+
+    def _measured(self, texts: Sequence[tuple[str, Role, Floats | None]]) -> list[tuple[Parts, Any]]:
+        """Return of each text the parts, and the row that the encoder gives for it."""
+        variants = []
+        for text, role, _ in texts:
+            (read,) = self.encoder.tokenized([text], role) if hasattr(self.encoder, "tokenized") else (None,)
+            read = TokenizedText(text, len(text)) if read is None else read
+            variants.append(Variants(text[: read.end], words_to_leave_out(read), self.n_pairs, self.max_players))
+        needed: dict[Role, dict[str, int]] = {}
+        for (text, role, _), own in zip(texts, variants):
+            of_role = needed.setdefault(role, {})
+            for variant in (text, *own.texts[1:]):
+                of_role.setdefault(variant, len(of_role))
+        rows = {role: self._encoded(list(of_role), role) for role, of_role in needed.items()}
+        measured = []
+        for (text, role, vector), own in zip(texts, variants):
+            numbers = [needed[role][variant] for variant in (text, *own.texts[1:])]
+            row = rows[role][needed[role][text]]
+            measured.append((self._parts(own, text, role, vector, rows[role][numbers]), row))
+        return measured
+
+    def _encoded(self, texts: list[str], role: Role) -> Any:
+        """Return what the encoder gives for distinct texts, float32 [texts, dimension]."""
+        encode = getattr(self.encoder, f"encode_{role}" if role else "encode")
+        return checked_vectors(encode(texts), texts, repr(self.encoder), len(self.common))
+
+    def _parts(self, own: Variants, text: str, role: Role, vector: Floats | None, rows: Any) -> Parts:
+        """Return the parts of a text, given what the encoder gives for it and for its variants after it."""
+        of_sets = np.concatenate([self.common[None], at_length_1(rows).astype(np.float64)])
+        of_sets[~of_sets.any(axis=1)] = self.common  # of a text that the encoder knows nothing of
+        if vector is not None and vector.any():
+            check_vector_of_text(float(vector @ of_sets[1]), text, role)
+            of_sets[1] = vector
+        if not own.players:
+            row = Row(NO_WORDS, (NO_WORDS,), 0.0, 0.0, key=(NO_WORDS,), kind=WORD)
+            return Parts((of_sets[1] - self.common)[None], [row].__getitem__, n_texts=1)
+        values, estimates = own.coalitions.values(of_sets)
+        row_of, holds = own.rows()
+        return Parts(holds @ values, row_of.__getitem__, estimates=holds @ estimates, n_texts=len(set(own.texts)))
+
+    def products(self, first: Parts, second: Parts) -> Terms:
+        """Return what each pair of parts adds to the product of two texts' vectors."""
+        whole1, whole2 = first.vectors.sum(axis=0), second.vectors.sum(axis=0)
+        errors = np.concatenate([_errors(first, whole2), _errors(second, whole1)])
+        measurement = Measurement(first.n_texts + second.n_texts, root_mean_square(errors))
+        return super().products(first, second)._replace(measurement=measurement)
+
+    def measurement(self, parts: Parts, other: Floats) -> Measurement:
+        """Return how the parts of one text were measured, where they are multiplied with a vector."""
+        return Measurement(parts.n_texts, root_mean_square(_errors(parts, other)))
+
+
+def _errors(parts: Parts, other: Floats) -> Floats:
+    """Return the standard error of the product of each part with a vector, float64 [parts]."""
+    return standard_errors(parts.vectors[None] @ other if parts.estimates is None else parts.estimates @ other)

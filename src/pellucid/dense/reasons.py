@@ -1,0 +1,219 @@
+"""How the score of an encoder is taken apart: one form for every kind of reasons.
+
+Of a text's vector at length 1, `common` is what all texts have in common, their mean. What is left is divided into
+named parts, whose vectors add up to it but for a rest. A cosine is then the sum of
+
+- the products of the parts of both texts, a row each;
+- what `common` adds, one row;
+- what the rests add: *context* for words, the remainder for concepts, 0 for tokens.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+
+from pellucid.core.arrays import Role
+from pellucid.core.query import EMPTY_TERMS, REMAINDER_ROW, Floats, Integers, Query, StoredVector, Terms, scaled_terms
+from pellucid.dense.tokenized import TokenizedText
+from pellucid.dense.vectors import at_length_1
+from pellucid.explain.rows import CONTEXT, SHARED, Measurement, PairTable, Row, WordSpans
+from pellucid.process import cached_property
+from pellucid.static.words import check_pair_count
+from pellucid.text.words import JOINER, Coverage, Span
+
+_COMMON = "what all texts have in common"
+_CONTEXT = "context: what the encoder makes of the words together"
+
+
+class Parts(NamedTuple):
+    """What the vector of a text is made of."""
+
+    vectors: Floats  # [parts, dimension]; they add up to the vector less `common`, and less the rest
+    row: Callable[[int], Row]  # from the number of a part to its name, places and key, as `spans1`
+    whole: Floats | None = None  # the vector less `common`, where the products are asked for more than the parts say
+    spans: WordSpans | None = None  # where the parts stand, sooner than their rows are made
+    importance: Callable[[Floats], list[tuple[Span, float]]] | None = None
+    """From another text's vector to spans and how much the score falls without each, where that is not their sum."""
+    estimates: Floats | None = None  # [estimates, parts, dimension]; what the vectors are the mean of, where measured
+    n_texts: int = 0  # read to measure them
+
+
+class Reasons(ABC):
+    """A way to take the vectors of one encoder apart.
+
+    Attributes:
+        kind: its name: "words", "tokens", "concepts" or "measured".
+        exact: whether the parts are all of the vector.
+        has_context: whether what the parts leave of a score is a row, so that rows add up to it.
+        reads_all: whether `parts` takes a text as it is, though the encoder does not read all of it.
+        common: the mean vector of texts at length 1, float64 [dimension].
+    """
+
+    kind: ClassVar[str]
+    exact: ClassVar[bool] = False
+    has_context: ClassVar[bool] = False
+    reads_all: ClassVar[bool] = False
+    common: Floats
+
+    @abstractmethod
+    def parts(self, text: str, role: Role, vector: Floats) -> Parts:
+        """Return the parts of `text`, or of what the encoder reads of it; `vector` is of length 1."""
+
+    def words_without_part(self, text: str) -> tuple[Span, ...]:
+        """Return the words of `text` that cannot have a part."""
+        return ()
+
+    def products(self, first: Parts, second: Parts) -> Terms:
+        """Return what each pair of parts adds to the product of two texts' vectors."""
+        table = first.vectors @ second.vectors.T
+        spans = None if first.spans is None or second.spans is None else (first.spans, second.spans)
+        return Terms(table.ravel(), PairTable(first.row, second.row, table.shape, spans=spans), table.sum(axis=0))
+
+    def measurement(self, parts: Parts, other: Floats) -> Measurement | None:
+        """Return how the parts of one text were measured, where they are multiplied with a vector; None if not."""
+        return None
+
+
+def nameable(text: TokenizedText, reasons: Reasons | None) -> tuple[Coverage, tuple[Span, ...]]:
+    """Return how much of a text the encoder reads and its reasons can name, and the spans of other words."""
+    coverage, spans = text.coverage
+    unnamed = set(() if reasons is None else reasons.words_without_part(text.visible)) - set(spans)
+    if not unnamed:
+        return coverage, spans
+    return Coverage(max(coverage.known - len(unnamed), 0), coverage.total), tuple(sorted({*spans, *unnamed}))
+
+
+class EncoderQuery(Query):
+    """A text as an encoder reads it, with the reasons of its model; without, its whole vector is one row."""
+
+    def __init__(self, model: Any, text: str, role: Role, vector: Any = None) -> None:
+        """Take a checked text, and its vector at length 1 where it is known, float32 [dimension]."""
+        super().__init__(model, text, role)
+        if vector is not None:
+            self.vector = self.unit = vector
+
+    @cached_property
+    def vector(self) -> Any:
+        """The row that `encode` gives in this role, float32 [dimension]."""
+        return getattr(self.model, f"encode_{self.role}" if self.role else "encode")(self.text)
+
+    @cached_property
+    def unit(self) -> Any:
+        """The vector at length 1, float32 [dimension]."""
+        return at_length_1(self.vector[None])[0]
+
+    @cached_property
+    def tokenized(self) -> TokenizedText:
+        """The text as the encoder's tokenizer reads it."""
+        return self.model.tokenized([self.text], self.role)[0]  # type: ignore[no-any-return]
+
+    @cached_property
+    def coverage_and_gaps(self) -> tuple[Coverage, tuple[Span, ...]]:
+        """How much of the text the encoder reads and the reasons can name, and the spans of other words."""
+        return nameable(self.tokenized, self.model.reasons_at_hand)
+
+    @cached_property
+    def coordinates(self) -> Floats:
+        """The same as float64."""
+        return self.unit.astype(np.float64)  # type: ignore[no-any-return]
+
+    @cached_property
+    def parts(self) -> Parts:
+        """What the reasons make of the text."""
+        reasons = self.model.reasons
+        text = self.text if reasons.reads_all else self.tokenized.visible
+        return reasons.parts(text, self.role, self.coordinates)  # type: ignore[no-any-return]
+
+    def reweighted(self, factors: Mapping[str, float]) -> EncoderQuery:
+        """Return the query in which some words count more or less: their parts of its vector are multiplied."""
+        found = [row.key[0].replace(JOINER, " ") for row in map(self.parts.row, range(len(self.parts.vectors)))]
+        times = np.array([factors.get(word, factors.get(word.lower(), 1.0)) for word in found])
+        vectors = times[:, None] * self.parts.vectors
+        moved = self.coordinates + (vectors - self.parts.vectors).sum(axis=0)
+        query = EncoderQuery(self.model, self.text, self.role, moved.astype(np.float32))
+        query.parts = Parts(vectors, self.parts.row)
+        return query
+
+    def terms(self, other: Query | None = None) -> Terms:
+        """Return a value for each pair of parts, and for what is shared; of one text for each part."""
+        if self.model.reasons_at_hand is None:
+            return super().terms(other)
+        if not self.coordinates.any() or (isinstance(other, EncoderQuery) and not other.coordinates.any()):
+            return Terms(np.zeros(0), EMPTY_TERMS.row, score=0.0)  # the encoder knows nothing of a text
+        if isinstance(other, EncoderQuery):
+            check_pair_count(len(self.parts.vectors), len(other.parts.vectors))
+            return self._terms(other)
+        own, common = self.coordinates, self.model.reasons.common
+        pulls = self.parts.vectors @ (own - common)
+        shared, score = float((2 * own - common) @ common), float(own @ own)
+        measurement = self.model.reasons.measurement(self.parts, own - common)
+        return self._completed(Terms(pulls, self.parts.row, measurement=measurement), shared, score)
+
+    def _terms(self, other: EncoderQuery) -> Terms:
+        """Take the product with another text's vector apart."""
+        first, second, common = self.coordinates, other.coordinates, self.model.reasons.common
+        shared = float(first @ common + second @ common - common @ common)
+        return self._completed(self.model.reasons.products(self.parts, other.parts), shared, float(first @ second))
+
+    def _completed(self, terms: Terms, shared: float, score: float) -> Terms:
+        """Return the terms with rows for what all texts have in common and, where words are named, for context."""
+        values, rows = [shared], [_SHARED_ROW]
+        if self.model.reasons.has_context:
+            values.append(score - shared - float(terms.values.sum()))
+            rows.append(_CONTEXT_ROW)
+        n_terms, term_row = len(terms.values), terms.row
+
+        def row(number: int) -> Row:
+            return term_row(number) if number < n_terms else rows[number - n_terms]
+
+        all_rows = term_row.and_also(*rows) if isinstance(term_row, PairTable) else row
+        is_exact = self.model.reasons.exact or self.model.reasons.has_context
+        return terms._replace(values=np.append(terms.values, values), row=all_rows, score=score, exact=is_exact)
+
+    def against(
+        self, texts: Sequence[str], vectors: Sequence[StoredVector | None] | None = None, *, weight: float = 1.0
+    ) -> Callable[[int], Terms]:
+        """Return a function from number to terms of each document; the remainder is one of them."""
+        if self.model.reasons_at_hand is None or vectors is None:
+            return super().against(texts, vectors, weight=weight)
+        stored = vectors
+
+        def products(number: int) -> Terms:
+            vector = stored[number]
+            if vector is None:
+                return EMPTY_TERMS
+            document = EncoderQuery(self.model, texts[number], "document", np.asarray(vector))
+            terms = self._terms(document)
+            marks, spans = self._marks(document.parts, terms.marks)
+            values, row = terms.values, terms.row
+            if not terms.exact:
+                values = np.append(values, (terms.score or 0.0) - float(values.sum()))
+
+                def row(term: int) -> Row:
+                    return terms.row(term) if term < len(terms.values) else REMAINDER_ROW
+
+            return scaled_terms(Terms(values, row, marks, spans, measurement=terms.measurement), weight)
+
+        return products
+
+    def _marks(self, parts: Parts, sums: Floats) -> tuple[Floats, Integers]:
+        """Return how much each span of a document matters [spans], and the spans [spans, 2], in text order.
+
+        That is what its rows add or, where the reasons tell more, an estimate of how much the score falls without it.
+        """
+        if parts.importance is not None:
+            marks = parts.importance(self.coordinates)
+        else:
+            rows = map(parts.row, range(len(sums)))
+            marks = [(span, value / len(row.spans1)) for row, value in zip(rows, sums.tolist()) for span in row.spans1]
+        marks.sort()
+        spans = np.array([span for span, _ in marks], np.int64).reshape(-1, 2)
+        return np.array([value for _, value in marks]), spans
+
+
+_SHARED_ROW = Row(_COMMON, (_COMMON,), 0.0, 0.0, key=(_COMMON,), kind=SHARED)
+_CONTEXT_ROW = Row(_CONTEXT, (_CONTEXT,), 0.0, 0.0, key=(_CONTEXT,), kind=CONTEXT)

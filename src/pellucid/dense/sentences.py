@@ -1,0 +1,143 @@
+"""Sentences of a passage as parts of its vector: each is encoded by itself, one more pass of the encoder for a text.
+
+With c the passage's vector less the mean of all texts, and s_1 ... s_n the vectors of its sentences less the same,
+
+    part of i = (k s_i - m) * spread + m
+
+where k, at least 0, is such that k (s_1 + ... + s_n) fits c best, and m is the mean of k s_1 ... k s_n.
+
+What the parts leave of the score is *context*. The order of the parts is that of the sentences' own similarity; their
+sizes are near the Shapley values of leaving sentences out. docs/results-reasons.md has the measurements.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, ClassVar
+
+import numpy as np
+
+from pellucid.core.arrays import Role
+from pellucid.core.embedder import Embedder, Vectors
+from pellucid.core.query import Floats, Terms
+from pellucid.dense.reasons import Parts, Reasons
+from pellucid.dense.vectors import at_length_1, checked_vectors, unit_vectors
+from pellucid.dense.words import mean_vector
+from pellucid.errors import InputError
+from pellucid.explain.groups import phrase_text
+from pellucid.explain.rows import SENTENCE, Row
+from pellucid.text.sentences import sentence_spans
+from pellucid.text.unicode import canonicalize
+from pellucid.text.words import Span, spans_by
+
+SPREAD = 1.75
+"""How much further apart the parts are than the sentences' vectors: chosen for the sizes of Shapley values, on the
+MedQuAD answers and SciFact abstracts of `benchmarks/passages.py`; it does not change their order."""
+
+
+class SentenceReasons(Reasons):
+    """The sentences of texts, each encoded by itself.
+
+    Attributes:
+        encoder: the `EncoderEmbedder`.
+        common: the mean vector of texts at length 1, float64 [dimension].
+    """
+
+    kind: ClassVar[str] = "sentences"
+    has_context: ClassVar[bool] = True
+    reads_all: ClassVar[bool] = True
+
+    def __init__(self, encoder: Embedder, common: Floats) -> None:
+        """Take an encoder and the mean vector of texts; `of` makes the latter."""
+        self.encoder, self.common = encoder, common
+
+    @classmethod
+    def of(cls, encoder: Embedder, texts: Iterable[str] | None = None) -> SentenceReasons:
+        """Return the reasons of an encoder; `texts` are those whose mean is common, None for some of the package."""
+        return cls(encoder, mean_vector(encoder, texts))
+
+    def __repr__(self) -> str:
+        """Return one line."""
+        return f"SentenceReasons({self.encoder!r})"
+
+    def sentence_vectors(self, text: str, role: Role = "document") -> Vectors:
+        """Return the vectors of the sentences of a text at length 1, float32 [sentences, dimension].
+
+        Keep them beside the text's own vector, as float16 if you like, and give them to `explain_vectors`: then
+        explaining takes no pass.
+        """
+        return self._encode(text, role, self._spans(text, role))
+
+    def _encode(self, text: str, role: Role, spans: list[Span]) -> Vectors:
+        return unit_vectors(self.encoder, [text[slice(*span)] for span in spans], role=role)
+
+    def _spans(self, text: str, role: Role) -> list[Span]:
+        """Return where the sentences stand that the encoder reads, the last one up to where it stops."""
+        end: int = self.encoder.tokenized([text], role)[0].end  # type: ignore[attr-defined]  # an `EncoderEmbedder`
+        return [(start, min(last, end)) for start, last in sentence_spans(text) if start < end]
+
+    def parts(self, text: str, role: Role, vector: Floats) -> Parts:
+        """Return a part for each sentence that the encoder reads."""
+        spans = self._spans(text, role)
+        return self._parts_of(text, spans, vector, self._encode(text, role, spans) if len(spans) > 1 else None)
+
+    def parts_from(self, text: str, role: Role, vector: Floats, sentence_vectors: Any = None) -> Parts:
+        """Return a part for each sentence, given their vectors; without them the text is one part.
+
+        Raises:
+            InputError: there are not as many vectors as sentences, or one is not finite.
+        """
+        return self._parts_of(text, self._spans(text, role), vector, sentence_vectors)
+
+    def _parts_of(self, text: str, spans: list[Span], vector: Floats, sentence_vectors: Any) -> Parts:
+        spans, centred = spans or [(0, 0)], vector - self.common
+        if sentence_vectors is None:
+            spans, parts = [(spans[0][0], spans[-1][1])], centred[None]
+        else:
+            texts = [text[slice(*span)] for span in spans]
+            if len(sentence_vectors) != len(texts):
+                raise InputError(
+                    f"{text!r:.60} has {len(texts)} sentences, and {len(sentence_vectors)} vectors of sentences are "
+                    "given; give what model.reasons.sentence_vectors(text) returns"
+                )
+            rows = checked_vectors(sentence_vectors, texts, "sentence_vectors", len(centred))
+            parts = _parts(at_length_1(rows).astype(np.float64) - self.common, centred)
+        names = [" ".join(canonicalize(text[slice(*span)]).split()) for span in spans]
+        sentences = spans_by(zip(names, spans))  # a sentence that is repeated is one part
+        keys = list(sentences)
+
+        def row(part: int) -> Row:
+            char_spans = tuple(span for span in sentences[keys[part]] if span[1])
+            name = canonicalize(phrase_text(text, char_spans[0] if char_spans else (0, 0)))
+            return Row(name, (name,), 0.0, 0.0, char_spans, key=(keys[part],), kind=SENTENCE)
+
+        vectors = np.zeros((len(keys), len(centred)))
+        row_of = {key: number for number, key in enumerate(keys)}
+        np.add.at(vectors, [row_of[name] for name in names], parts)
+        return Parts(vectors, row, whole=centred)
+
+    def products(self, first: Parts, second: Parts) -> Terms:
+        """Return what each sentence of text 2 adds, or of text 1 where text 2 has only one."""
+        of_second = len(second.vectors) > 1
+        lead, other = (second, first) if of_second else (first, second)
+        values = lead.vectors @ (other.vectors.sum(axis=0) if other.whole is None else other.whole)
+
+        def row(number: int) -> Row:
+            sentence = lead.row(number)
+            if len(other.vectors) == 1:
+                partner = other.row(0)
+                pair = (partner, sentence) if of_second else (sentence, partner)
+                key = tuple(row.key[0] for row in pair)
+                return sentence._replace(spans1=pair[0].spans1, spans2=pair[1].spans1, key=key)
+            return sentence._replace(spans1=(), spans2=sentence.spans1) if of_second else sentence
+
+        return Terms(values, row, values if of_second else values.sum(keepdims=True))
+
+
+def _parts(sentences: Floats, centred: Floats) -> Floats:
+    """Return the parts of a passage's centred vector for those of its sentences [sentences, dimension]."""
+    total = sentences.sum(axis=0)
+    scaled = sentences * (max(0.0, float(total @ centred)) / (float(total @ total) or 1.0))
+    mean = scaled.mean(axis=0)
+    parts: Floats = mean + SPREAD * (scaled - mean)
+    return parts

@@ -1,0 +1,133 @@
+"""What the tokenizer of a SentenceTransformer makes of a text: where it is cut, and which words have no token.
+
+The tokenizer is only read. Its methods in transformers switch truncation and padding on and off, which breaks what
+another thread tokenizes with it at that moment.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from pellucid.core.arrays import Role
+from pellucid.errors import without_panic
+from pellucid.text.unicode import canonicalize, canonicalize_with_offsets, graphemes, unspaced_run
+from pellucid.text.words import Coverage, Span, split_words
+
+_PROMPTS = {"query": ("query",), "document": ("document", "passage", "corpus")}
+_BLOCK = 256  # texts tokenized together
+_WORD_MARKS = "\u2581\u0120 "  # in tokens, before a word: of SentencePiece, of byte-level BPE
+_NO_WORD = "."  # stands for a character that no token reads; never part of a word or a phrase
+
+
+def prompt_of(model: Any, role: Role) -> str:
+    """Return what a SentenceTransformer puts before a text in a role."""
+    named = (name for name in _PROMPTS.get(role or "", ()) if name in model.prompts)
+    return model.prompts.get(next(named, model.default_prompt_name)) or ""
+
+
+class TokenizedText(NamedTuple):
+    """A text as an encoder reads it."""
+
+    text: str
+    end: int  # the character where it is cut; its length where it is not
+    unread: tuple[Span, ...] = ()  # words before that without a token, or with unknown tokens alone
+
+    @property
+    def visible(self) -> str:
+        """The text up to its end, of the same places, with dots for what is not read."""
+        characters = list(self.text[: self.end])
+        for start, end in self.unread:
+            characters[start:end] = _NO_WORD * (end - start)
+        return "".join(characters)
+
+    @property
+    def coverage(self) -> tuple[Coverage, tuple[Span, ...]]:
+        """How many of the words are read, and the spans of those that are not.
+
+        Of a word in a script without spaces a part may be read; it counts by its characters.
+        """
+        words, unread, unknown = split_words(self.text), set(self.unread), list[Span]()
+        n_known, partly = 0, list[tuple[str, str, float]]()
+        for word in words:
+            if word.start >= self.end:
+                unknown.append((word.start, word.end))
+                continue
+            units = list(word_units(self.text, word.start, word.end)) if unread else []
+            read = [unit for unit in units if unit not in unread]
+            unknown += (unit for unit in units if unit in unread)
+            n_known += bool(read) or not units
+            if 0 < len(read) < len(units):
+                known = "".join(canonicalize(self.text[slice(*unit)]) for unit in read)
+                partly.append((word.text, known, len(known) / len(canonicalize(self.text[word.start : word.end]))))
+        return Coverage.from_words(n_known, len(words), partly), tuple(unknown)
+
+
+def read_texts(model: Any, texts: Sequence[str], role: Role) -> list[TokenizedText]:
+    """Return texts as a SentenceTransformer reads them; in full where it has no fast tokenizer."""
+    tokenizer: Any = getattr(model, "tokenizer", None)
+    longest = getattr(model, "max_seq_length", None)
+    if not getattr(tokenizer, "is_fast", False):
+        return [TokenizedText(text, len(text)) for text in texts]
+    prompt, backend = prompt_of(model, role), tokenizer.backend_tokenizer
+    room = longest - tokenizer.num_special_tokens_to_add() if isinstance(longest, int) else sys.maxsize
+    lowers = getattr(model[0], "do_lower_case", False)
+    tokenized: list[TokenizedText] = []
+    for start in range(0, len(texts), _BLOCK):
+        block = texts[start : start + _BLOCK]
+        forms = list(map(canonicalize_with_offsets, block))
+        canonical = (form.text for form in forms)
+        inputs = [prompt + (text.lower() if lowers and len(text.lower()) == len(text) else text) for text in canonical]
+        with without_panic("the tokenizer"):
+            encodings = backend.encode_batch(inputs)
+        for text, form, encoding in zip(block, forms, encodings):
+            tokens = list(islice(_tokens(encoding), room + 1))
+            end = len(text)
+            if len(tokens) > room:
+                last_read = max((span[1] for span, _, _ in tokens[:room]), default=0)
+                end = form.span(0, max(0, last_read - len(prompt)))[1]
+            spans = [
+                form.span(max(first - len(prompt), 0), max(last - len(prompt), 0))
+                for (first, last), id, token in tokens[:room]
+                if id != tokenizer.unk_token_id and token.strip(_WORD_MARKS)
+            ]
+            tokenized.append(TokenizedText(text, end, _words_outside(spans, text[:end])))
+    return tokenized
+
+
+def _tokens(encoding: Any) -> Iterator[tuple[Span, int, str]]:
+    """Yield place, id and string of the tokens of a text, those included that overflow a tokenizer's own limit."""
+    for piece in (encoding, *encoding.overflowing):
+        whole = zip(piece.offsets, piece.ids, piece.tokens, piece.attention_mask, piece.special_tokens_mask)
+        yield from ((span, id, token) for span, id, token, is_real, is_special in whole if is_real and not is_special)
+
+
+def _words_outside(spans: Sequence[Span], text: str) -> tuple[Span, ...]:
+    """Return where the words of a text stand, or the characters of scripts without spaces, that no span touches."""
+    is_inside = np.zeros(len(text), np.bool_)
+    for start, end in spans:
+        is_inside[start:end] = True
+    if is_inside.all():
+        return ()
+    return tuple(unit for unit in text_units(text) if not is_inside[slice(*unit)].any())
+
+
+def text_units(text: str) -> Iterator[Span]:
+    """Yield where the words of a text stand; in scripts without spaces each of their characters."""
+    for span in dict.fromkeys((word.start, word.end) for word in split_words(text)):
+        yield from word_units(text, *span)
+
+
+def word_units(text: str, start: int, end: int) -> Iterator[Span]:
+    """Yield where a word of a text stands; in scripts without spaces each of its characters."""
+    for run in unspaced_run.finditer(text, start, end):
+        if run.start() > start:
+            yield start, run.start()
+        yield from ((run.start() + first, run.start() + last) for first, last in graphemes(run[0]))
+        start = run.end()
+    if start < end:
+        yield start, end

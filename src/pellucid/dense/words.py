@@ -1,0 +1,536 @@
+"""Estimated reasons of any encoder: pairs of words, from two stored vectors and a fitted table, without a pass.
+
+A static model's embedding of a text is a mean of word vectors; a matrix, fitted by least squares on some thousand
+texts, brings it near to the encoder's vector of the same text. With c the encoder's vector less the mean of all texts,
+a word begins as
+
+    y_w = count of w * its vector * matrix / length of the static sum
+
+and has the weight a_w that fits c best and stays near 1 (ridge regression): the real vector says how much of each word
+is in it. The sum W of the a_w y_w points to where the words alone would put the text. It is brought to the length of c
+as far as it points to where c does:
+
+    part of w = a_w y_w * |c| / |W| * min(1, max(0, cos(W, c)) / full fit)
+
+so that the words of another text, which point elsewhere, are credited with nothing. Small words lie along W in nearly
+every text and change its length more than its direction, so `EVEN_SHARE` of what words have along W is divided among
+them equally; their sum stays. What the two texts' parts leave of the score is *context*: what the encoder makes of the
+words together, such as order and negation. It is one term and never shared out. A word without a vector, and a word
+that negates others, has no part.
+
+No pass of the encoder is needed. The idea of word vectors made from an encoder is that of SWE (Wada et al., section
+3.1); map, weights and lengths are ours. docs/results-reasons.md has the measurements that chose each constant.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import lzma
+import math
+import os
+import shutil
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import cache, lru_cache
+from itertools import islice
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+
+from pellucid.core.arrays import Role
+from pellucid.core.embedder import Embedder, Vectors
+from pellucid.core.fingerprint import PROBES, check_same, fingerprint, same_model
+from pellucid.core.query import Floats, Integers
+from pellucid.dense.reasons import Parts, Reasons
+from pellucid.dense.vectors import at_length_1, checked_vectors, unit_vectors
+from pellucid.errors import InputError, ModelFolderError, WritingError, warn
+from pellucid.explain.rows import WORD, Row
+from pellucid.persistence.checkpoints import WorkFolder
+from pellucid.persistence.folder import bundled_models, check_family, read_config, saving
+from pellucid.persistence.store import is_sound, read_tensors, write_tensors
+from pellucid.progress import Progress
+from pellucid.static.embedder import StaticEmbedder, static_model
+from pellucid.text.corpus import Corpus, read_texts
+from pellucid.text.function_words import negations
+from pellucid.text.inputs import check_texts
+from pellucid.text.unicode import lowercase
+from pellucid.text.words import Span, Vocabulary, Word, display_form
+
+TABLES = ("static-en", "static-multi")
+"""The bundled tables that are tried where none is given."""
+
+MIN_FIT_TEXTS, MAX_FIT_TEXTS = 200, 200_000
+_HELD_OUT_EVERY, _MAX_HELD_OUT = 8, 1_000  # one text in so many is not fitted on but judged, at most so many
+_RIDGE = 0.3  # of the least squares, in texts
+
+WEIGHT_RIDGE = 1.0
+"""How strongly weights of words are kept near 1, in mean squared lengths of a word's part.
+
+Of 1, 2, 4 and 8 the least context on 300 pairs of STS12 to 14; all credit the words of other texts with nothing.
+"""
+FULL_FIT_RATIO = 0.75
+"""The cosine of words and vector that counts as a full fit, over the median of texts held out.
+
+For all-MiniLM-L6-v2 that is about 0.6; 0.5 to 0.7 leave equal context, and without it unrelated words are credited with
+all of a score.
+"""
+EVEN_SHARE = 0.15
+"""Of what words have along their own sum, divided among them equally: small words then have leave-one-out's share."""
+
+_IMPORTANCE_RIDGE, _IMPORTANCE_EVEN, _IMPORTANCE_CONTEXT, _OOV_WEIGHT = 0.3, 0.7, 0.75, 3.0
+"""The same for importance, chosen for agreement with leave-one-out on STS12 to 14; the share of context that goes when
+words go; and how large a word without a vector is taken to be, in the largest part of the text."""
+
+_SHARD_TEXTS = 1_024  # between two checkpoints
+_MAX_UNSTEADY = 1e-2  # difference of a coordinate of one text, at length 1, in two calls
+_N_PROBED, _MULTILINGUAL_SHARE = 100, 0.5  # translations looked for; share found by an encoder of both languages
+_MIN_EXPLAINED = 0.2  # of the variance; words that explain less are warned of
+_MIN_FULL_FIT = 0.1  # of an encoder whose vectors words hardly fit
+_EPS = 1e-9
+_N_AVERAGED = 256  # sentences whose mean stands for that of all texts
+_MAX_STORED = 1e15  # of a number in saved reasons
+_TENSORS = ("map", "common")
+_BUNDLED = Path(__file__).parent.parent / "bundled" / "reasons"
+
+
+@dataclass(frozen=True)
+class Fit:
+    """What fitting word reasons found, on texts that were not fitted on.
+
+    Attributes:
+        table: the static model whose words are used.
+        texts: fitted on, those held out included.
+        explained: share of the variance of the encoder's vectors that words explain (R2), before they are weighted.
+        full_fit: cosine of a text's words and its vector from which the words speak for its whole length.
+        context: mean size of the context of pairs of near texts, over their mean score less what all texts share.
+    """
+
+    table: str
+    texts: int
+    explained: float
+    full_fit: float = 0.6
+    context: float = 0.0
+
+
+class WordReasons(Reasons):
+    """Words of a static model, mapped into the space of one encoder.
+
+    Attributes:
+        table: the static model.
+        fit: how well the words fit, and what they were fitted on.
+        fingerprint: of the encoder.
+        is_ready_made: whether they come with the package.
+        card: a check of these reasons in Markdown, which is saved with them; "" for none.
+    """
+
+    kind: ClassVar[str] = "words"
+    has_context: ClassVar[bool] = True
+    is_ready_made = False
+    card = ""
+
+    def __init__(
+        self, table: StaticEmbedder, arrays: Mapping[str, Any], fit: Fit, fingerprint: Mapping[str, Any]
+    ) -> None:
+        """Take what `fit_words` makes: "map" [table's dimension, dimension] and "common" [dimension]."""
+        self.table, self.fit, self.fingerprint = table, fit, dict(fingerprint)
+        self.arrays = {name: np.asarray(arrays[name]) for name in _TENSORS}
+        self.common = self.arrays["common"].astype(np.float64)
+        self._map = self.arrays["map"].astype(np.float32)  # what float32 loses is part of the context
+
+    def __repr__(self) -> str:
+        """Return one line: the words' model, and how much of the variance they explain."""
+        return f"WordReasons({self.fit.table}, {self.fit.texts:,} texts, R2 {self.fit.explained:.2f})"
+
+    def parts(self, text: str, role: Role, vector: Floats) -> Parts:
+        """Return a part for each distinct word with a vector in the table, but for words that negate others."""
+        table_words, oov_words = _words(self.table.vocabulary, text)
+        keys, places = list(table_words), [*table_words.values(), *oov_words.values()]
+        mapped, centred = self._mapped(table_words), vector - self.common
+
+        def row(number: int) -> Row:
+            words = places[number]
+            name, spans = display_form(words[0].text), tuple((word.start, word.end) for word in words)
+            return Row(name, (name,), 0.0, 0.0, spans, key=(self.table.vocabulary.forms[keys[number]],), kind=WORD)
+
+        def importance(other: Floats) -> list[tuple[Span, float]]:
+            counts = np.array(list(map(len, places)), np.float64)
+            values = _importance(mapped, counts, centred, other - self.common).tolist()
+            return [((w.start, w.end), value / len(words)) for words, value in zip(places, values) for w in words]
+
+        def spans() -> list[tuple[Span, ...]]:
+            return [tuple([word[1:] for word in words]) for words in table_words.values()]
+
+        return Parts(self._account(mapped, centred), row, spans=spans, importance=importance)
+
+    def words_without_part(self, text: str) -> tuple[Span, ...]:
+        """Return the words that the table lacks; those that negate others are known, though they have no part."""
+        others = _words(self.table.vocabulary, text)[1].items()
+        return tuple(sorted(word[1:] for lower, words in others if lower not in negations() for word in words))
+
+    def _mapped(self, words: Mapping[int, Sequence[Word]]) -> Floats:
+        """Return words in the encoder's space [words, dimension], over the length of the static sum."""
+        counts = np.array(list(map(len, words.values())), np.float32)
+        sums = self.table.word_vectors(np.array(list(words), np.int64)) * counts[:, None]
+        total = sums.sum(axis=0)
+        return ((sums / (_length(total) or 1.0)) @ self._map).astype(np.float64)
+
+    def fit_cosine(self, text: str, centred: Floats) -> float:
+        """Return how far the words of a text point to where its vector, less the mean of all, does: a cosine."""
+        total = _weighted(self._mapped(_words(self.table.vocabulary, text)[0]), centred, WEIGHT_RIDGE).sum(axis=0)
+        return float(total @ centred) / max(_length(total) * _length(centred), _EPS)
+
+    def _account(self, mapped: Floats, centred: Floats) -> Floats:
+        """Return the parts of a text's centred vector [words, dimension]; see the equations above."""
+        parts = _weighted(mapped, centred, WEIGHT_RIDGE)
+        words_vector = parts.sum(axis=0)
+        length, of_text = _length(words_vector), _length(centred)
+        if not length or not of_text:
+            return np.zeros_like(parts)
+        direction = words_vector / length
+        along = parts @ direction
+        fit = min(1.0, max(0.0, float(direction @ centred) / of_text) / self.fit.full_fit)
+        return (parts - EVEN_SHARE * np.outer(along - along.mean(), direction)) * (fit * of_text / length)
+
+    def save_pretrained(self, path: str | Path) -> None:
+        """Write the reasons to folder `path`, whole or not at all; a table that does not come with us is written too.
+
+        Raises:
+            InputError: `path` holds something else.
+            WritingError: it cannot be written.
+        """
+        facts = {"way": self.kind, "encoder": self.fingerprint, "fit": vars(self.fit)}
+        with saving(path, "reasons", facts, has_card=False) as folder:
+            write_tensors(folder / "reasons.safetensors", self.arrays)
+            if self.card:
+                (folder / "check.md").write_text(self.card, encoding="utf-8")
+            if self.fit.table not in bundled_models():
+                self.table.save_pretrained(folder / "table")
+            facts["table"] = fingerprint(self.table)
+
+    @classmethod
+    def from_pretrained(cls, path: str | Path, encoder: Embedder) -> WordReasons:
+        """Open reasons that were saved.
+
+        Args:
+            path: the folder.
+            encoder: the encoder that they are of.
+
+        Raises:
+            ModelFolderError: nothing whole is there, or it was fitted to another encoder.
+        """
+        folder = Path(path)
+        facts = check_family(folder, "reasons")
+        check_same(f"{encoder!r}, for the reasons in {folder},", fingerprint(encoder), facts.get("encoder"),
+                   "Fit them to this one: model.fit_reasons(texts)")  # fmt: skip
+        return cls._read(folder, facts, encoder)
+
+    @classmethod
+    def _read(cls, folder: Path, facts: Mapping[str, Any], encoder: Embedder) -> WordReasons:
+        fit = _read_fit(folder, facts)
+        try:
+            own = fit.table not in bundled_models()
+            table = StaticEmbedder.from_pretrained(folder / "table") if own else _bundled(fit.table)
+            arrays, _ = read_tensors(folder / "reasons.safetensors")
+            shapes = {name: arrays[name].shape for name in _TENSORS}
+        except (KeyError, TypeError) as error:
+            raise ModelFolderError(f"{folder} holds no whole reasons: {error}") from error
+        size = table.get_embedding_dimension(), encoder.get_embedding_dimension()
+        if shapes["common"] != size[1:] or shapes["map"] != size:
+            raise ModelFolderError(
+                f"{folder / 'reasons.safetensors'} has the shapes {shapes}; {table!r} and {encoder!r} have {size}"
+            )
+        if not all(is_sound(arrays[name], _MAX_STORED) for name in _TENSORS):
+            raise ModelFolderError(
+                f"{folder / 'reasons.safetensors'} holds NaN, infinity or numbers beyond {_MAX_STORED:g}"
+            )
+        check_same(f"{table!r}, the words of the reasons in {folder},", fingerprint(table), facts.get("table"),
+                   "Fit them again: model.fit_reasons(texts)")  # fmt: skip
+        return cls(table, arrays, fit, facts["encoder"])
+
+
+def _read_fit(folder: Path, facts: Mapping[str, Any]) -> Fit:
+    """Return the fit of saved reasons, checked."""
+    try:
+        fit = Fit(**facts["fit"])
+    except (KeyError, TypeError) as error:
+        raise ModelFolderError(f"{folder} holds no whole reasons: {error}") from error
+    numbers = fit.explained, fit.full_fit, fit.context
+    is_fit = type(fit.table) is str and type(fit.texts) is int and {*map(type, numbers)} <= {int, float}
+    if facts.get("way") != WordReasons.kind or not is_fit:
+        raise ModelFolderError(f"{folder} holds no reasons by words: {fit!r:.200}")
+    if not all(abs(number) < _MAX_STORED for number in numbers) or not 0 < fit.full_fit <= 1:
+        raise ModelFolderError(f"{folder} holds no reasons that were fitted: {fit!r:.200}")
+    return fit
+
+
+@lru_cache(maxsize=32)  # a text's parts and its unknown words are asked for one after the other
+def _words(vocabulary: Vocabulary, text: str) -> tuple[Mapping[int, list[Word]], Mapping[str, list[Word]]]:
+    """Return the words of a text that have a part, by row of the table, and all others, in lower case."""
+    table_words: dict[int, list[Word]] = {}
+    others: dict[str, list[Word]] = {}
+    negation = negations()
+    for word in vocabulary.split(text):
+        lower = lowercase(word.text)
+        if lower not in negation and (word.text in vocabulary or lower in vocabulary):
+            table_words.setdefault(vocabulary.row(word.text), []).append(word)
+        else:
+            others.setdefault(lower, []).append(word)
+    return table_words, others
+
+
+def _weighted(mapped: Floats, centred: Floats, ridge: float) -> Floats:
+    """Return words [words, dimension] times the weights near 1 that fit the vector best."""
+    if not len(mapped):
+        return mapped
+    near = max(ridge * float(np.einsum("wd,wd->", mapped, mapped)) / len(mapped), _EPS)
+    return _solve(mapped, near, mapped @ centred + near)[:, None] * mapped
+
+
+def _solve(rows: Floats, ridge: float, target: Floats) -> Floats:
+    """Return x of (rows @ rows.T + ridge) x = target, for a matrix [words, d]; memory is linear in the words."""
+    n_words, d = rows.shape
+    if n_words <= d:
+        return np.linalg.solve(rows @ rows.T + ridge * np.eye(n_words), target).astype(np.float64, copy=False)
+    inner = np.linalg.solve(rows.T @ rows + ridge * np.eye(d), rows.T @ target)  # by Woodbury's identity
+    return (target - rows @ inner) / ridge
+
+
+def _importance(mapped: Floats, counts: Floats, centred: Floats, other: Floats) -> Floats:
+    """Return an estimate of how much the score with `other` falls without each word: an order, not an account.
+
+    When a word goes, some of the context goes too: it is shared among the words by size here, and those beyond
+    `mapped`, which have no vector, get a share as if they were large. What lies along the text's own vector changes its
+    length, which a cosine does not know, and is divided more equally.
+    """
+    parts = _weighted(mapped, centred, _IMPORTANCE_RIDGE)
+    sizes = np.linalg.norm(parts, axis=1)
+    oov = _OOV_WEIGHT * (sizes.max(initial=0.0) or 1.0) * counts[len(parts) :]
+    shares = np.concatenate([_IMPORTANCE_CONTEXT * sizes, oov]) / ((sizes.sum() + oov.sum()) or 1.0)
+    context, direction = centred - parts.sum(axis=0), centred / (_length(centred) or 1.0)
+    products, along = shares * (context @ other), shares * (context @ direction)
+    products[: len(parts)] += parts @ other
+    along[: len(parts)] += parts @ direction
+    even: Floats = _IMPORTANCE_EVEN * (along.sum() / max(len(along), 1) - along) * float(direction @ other)
+    total: Floats = products + even
+    return total
+
+
+def fit_words(
+    encoder: Embedder,
+    corpus: Corpus | None = None,
+    vectors: Any = None,
+    *,
+    table: StaticEmbedder | None = None,
+    work_dir: str | Path | None = None,
+    show_progress_bar: bool = True,
+) -> WordReasons:
+    """Fit the words of a static model to an encoder; see `EncoderEmbedder.fit_reasons`."""
+    if corpus is None:
+        texts, name = open_texts(encoder)
+        names: Sequence[str] = [name]
+    else:
+        texts, names = check_texts(islice(read_texts(corpus), MAX_FIT_TEXTS)), TABLES
+    if len(texts) < MIN_FIT_TEXTS:
+        raise InputError(
+            f"{len(texts)} texts are too few to fit reasons on; give at least {MIN_FIT_TEXTS}, best thousands"
+        )
+    if vectors is None:
+        _check_steady(encoder)
+        rows = _encoded(encoder, texts, work_dir, show_progress_bar)
+    else:
+        rows = at_length_1(checked_vectors(vectors, texts, "vectors", None))
+    tables = map(_bundled, names) if table is None else [static_model(table, "reasons")]
+    fitted = [_fitted(one, texts, rows, fingerprint(encoder)) for one in tables]
+    best = max(fitted, key=lambda reasons: reasons.fit.explained)
+    if best.fit.explained < _MIN_EXPLAINED:
+        warn(
+            f"the words of {best.fit.table} explain only {max(best.fit.explained, 0.0):.0%} of the variance of the "
+            f"vectors of {encoder!r}; its reasons say little. Fit them on texts like yours, or with a static model of "
+            "their language: model.fit_reasons(texts, table=...)"
+        )
+    return best
+
+
+def _fitted(table: StaticEmbedder, texts: list[str], vectors: Vectors, known: Mapping[str, Any]) -> WordReasons:
+    """Fit one table, and judge it on texts held out."""
+    rows = vectors.astype(np.float64)
+    common = rows.mean(axis=0)
+    rows -= common
+    own = table.encode(texts).astype(np.float64)
+    held = np.zeros(len(texts), np.bool_)
+    held[:: max(_HELD_OUT_EVERY, len(texts) // _MAX_HELD_OUT)] = True
+    mine, theirs = own[~held], rows[~held]
+    matrix = np.linalg.solve(mine.T @ mine + _RIDGE * np.eye(own.shape[1]), mine.T @ theirs)
+    wrong = rows[held] - own[held] @ matrix
+    variance = float((rows[held] ** 2).sum())
+    explained = 1.0 - float((wrong**2).sum()) / variance if variance > _EPS else 0.0
+    name = table._source if table._source in bundled_models() else "table"
+    reasons = WordReasons(table, {"map": matrix, "common": common}, Fit(name, len(texts), explained), known)
+    return _calibrated(reasons, texts, vectors.astype(np.float64), np.flatnonzero(held))
+
+
+def _calibrated(reasons: WordReasons, texts: list[str], vectors: Floats, held_out: Integers) -> WordReasons:
+    """Set what counts as a full fit by the texts held out, and note how much context their nearest pairs have."""
+    centred = vectors - reasons.common
+    fits = [reasons.fit_cosine(texts[n], centred[n]) for n in held_out.tolist()]
+    full_fit = min(max(FULL_FIT_RATIO * float(np.median(fits)), _MIN_FULL_FIT), 1.0)
+    reasons.fit = replace(reasons.fit, full_fit=full_fit)
+    near = vectors[held_out] @ vectors.T
+    near[np.arange(len(held_out)), held_out] = -np.inf
+    pairs = list(zip(held_out.tolist(), near.argmax(axis=1).tolist()))
+    sums = {n: reasons.parts(texts[n], None, vectors[n]).vectors.sum(axis=0) for pair in pairs for n in pair}
+    scores = np.array([centred[a] @ centred[b] for a, b in pairs])
+    contexts = scores - np.array([sums[a] @ sums[b] for a, b in pairs])
+    context = float(np.abs(contexts).mean() / max(float(scores.mean()), _EPS))
+    reasons.fit = replace(reasons.fit, context=context)
+    return reasons
+
+
+def _length(vector: Any) -> float:
+    return math.sqrt(vector @ vector)
+
+
+def words_for(encoder: Embedder, *, show_progress_bar: bool = True) -> WordReasons:
+    """Return word reasons of an encoder: those that come with us, those kept from before, or else fitted and kept.
+
+    They are kept in `~/.cache/pellucid/reasons`, below `$XDG_CACHE_HOME` where set.
+    """
+    identity = fingerprint(encoder)
+    stored = stored_words(encoder, identity)
+    if stored is not None:
+        return stored
+    found = fit_words(encoder, show_progress_bar=show_progress_bar)
+    place = _kept() / hashlib.sha256(json.dumps(identity).encode()).hexdigest()[:16]
+    shutil.rmtree(place, ignore_errors=True)  # what is not whole
+    try:
+        found.save_pretrained(place)
+    except (WritingError, InputError) as error:
+        warn(f"the reasons of {encoder!r} cannot be kept, and will be fitted again: {error}")
+    return found
+
+
+def stored_words(encoder: Embedder, identity: Mapping[str, Any] | None = None) -> WordReasons | None:
+    """Return the bundled or cached word reasons of an encoder, None without; `identity` is its fingerprint if known."""
+    identity, kept = identity or fingerprint(encoder), _kept()
+    for folder in (_BUNDLED / "minilm", *sorted(kept.glob("*"))):
+        try:
+            facts = read_config(folder)
+        except ModelFolderError:  # of a newer version, or being written
+            continue
+        if not same_model(identity, facts.get("encoder")):
+            continue
+        try:
+            ready = WordReasons._read(folder, check_family(folder, "reasons"), encoder)
+        except ModelFolderError as error:
+            if folder.parent == _BUNDLED:
+                raise
+            warn(f"the reasons of {encoder!r} that were kept cannot be used: {error}")
+            break
+        ready.is_ready_made = folder.parent == _BUNDLED
+        return ready
+    return None
+
+
+@cache
+def _bundled(name: str) -> StaticEmbedder:
+    """Return a bundled table, which the reasons of all encoders share."""
+    return StaticEmbedder.from_pretrained(name)
+
+
+def _kept() -> Path:
+    base = os.environ.get("XDG_CACHE_HOME")
+    return (Path(base) if base else Path.home() / ".cache") / "pellucid" / "reasons"
+
+
+def open_texts(encoder: Embedder) -> tuple[list[str], str]:
+    """Return sentences that come with us to fit an encoder on, and the static model whose words they are.
+
+    English ones for an encoder to which a sentence and its translation are strangers; else of five languages.
+    """
+    english, pairs = _sentences()
+    tried = pairs[:: max(1, len(pairs) // _N_PROBED)]
+    first, second = (unit_vectors(encoder, [row[side] for row in tried]) for side in (0, 1))
+    found = float(((first @ second.T).argmax(axis=1) == np.arange(len(tried))).mean())
+    if found < _MULTILINGUAL_SHARE:
+        return english, TABLES[0]
+    return [*english[: len(english) // 4], *(text for row in pairs for text in row)], TABLES[1]
+
+
+@cache
+def _sentences() -> tuple[list[str], list[list[str]]]:
+    """Return the sentences that come with us: English ones, and pairs with a translation."""
+    with lzma.open(_BUNDLED / "sentences.tsv.xz", "rt", encoding="utf-8") as file:
+        rows = [line.split("\t") for line in file.read().splitlines()]
+    return [text for text, translation in rows if not translation], [row for row in rows if row[1]]
+
+
+def n_fit_texts() -> tuple[int, int]:
+    """Return how many texts are encoded to fit reasons without texts: of an English encoder, and of another."""
+    english, pairs = _sentences()
+    n_checked = 4 * len(PROBES) + 2 * len(pairs[:: max(1, len(pairs) // _N_PROBED)])
+    return len(english) + n_checked, len(english) // 4 + 2 * len(pairs) + n_checked
+
+
+def mean_vector(encoder: Embedder, texts: Iterable[str] | None = None) -> Floats:
+    """Return the mean vector at length 1 of some texts, float64 [dimension]; None for sentences that come with us."""
+    if texts is None:
+        known, _ = open_texts(encoder)
+        chosen = known[:: max(1, len(known) // _N_AVERAGED)]
+    else:
+        chosen = check_texts(islice(texts, MAX_FIT_TEXTS))
+    if not chosen:
+        raise InputError("no texts are given to take the mean vector of; give some hundred, or None")
+    mean: Floats = unit_vectors(encoder, chosen).mean(axis=0, dtype=np.float64)
+    return mean
+
+
+def _encoded(encoder: Embedder, texts: list[str], work_dir: str | Path | None, show: bool) -> Vectors:
+    """Return the vectors of texts at length 1; with a work folder, those of an earlier run are used."""
+    starts = range(0, len(texts), _SHARD_TEXTS)
+    with Progress("fitting reasons", total=len(texts), enabled=show) as progress, _half_precision(encoder):
+
+        def encoded(start: int) -> Vectors:
+            rows = unit_vectors(encoder, texts[start : start + _SHARD_TEXTS])
+            progress.advance(len(rows))
+            return rows
+
+        if work_dir is None:
+            return np.concatenate([encoded(start) for start in starts])
+        with WorkFolder(work_dir) as work:
+            work.bind_settings({"encoder": fingerprint(encoder)["stored"]})
+            work.note_texts("texts", texts, "the texts")
+            for start in starts:
+                if work.rows("vectors") > start:
+                    progress.advance(min(_SHARD_TEXTS, len(texts) - start))
+                    continue
+                work.append("vectors", encoded(start))
+                work.commit()
+            return work.array("vectors")
+
+
+@contextmanager
+def _half_precision(encoder: Embedder) -> Iterator[None]:
+    """Let torch compute in bfloat16 where the processor does so itself: twice as fast, and near enough to fit on."""
+    from pellucid.transformer.backbone import half_dtype
+
+    torch = sys.modules.get("torch")
+    if torch is None or encoder.device != "cpu" or half_dtype() != "bfloat16":
+        yield
+        return
+    with torch.autocast("cpu", torch.bfloat16):
+        yield
+
+
+def _check_steady(encoder: Embedder) -> None:
+    """Check that the encoder gives one text the same vector twice."""
+    first, second = (unit_vectors(encoder, list(PROBES)) for _ in range(2))
+    apart = float(np.abs(first - second).max())
+    if apart > _MAX_UNSTEADY:
+        raise InputError(
+            f"{encoder!r} is not deterministic: coordinates of a text differ by up to {apart:.3f} between two calls. "
+            "Turn off dropout or sampling (model.eval()), and fit again"
+        )

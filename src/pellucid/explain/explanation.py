@@ -1,0 +1,386 @@
+"""What a score is made of: named rows that add up to it.
+
+An `Explanation` is data; `explanation_views` shows it. The remainder is the score less
+the rows: rounding for a family that keeps every term (`exact`), and also what was cut for one that does not.
+
+Most explanations are made for a score and a few rows. So the rows of a family stay an array of numbers (`LazyRows`),
+with a function that names them, until they are read.
+
+"Why does B rank above C for A?" is `model.explain(a, b) - model.explain(a, c)`: an explanation again, whose score is
+the gap between the two.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from itertools import islice
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from pellucid.errors import InputError
+from pellucid.explain.groups import Group
+from pellucid.explain.rows import WORD, WORD_PAIR, LazyRows, Measurement, Row, combined_measurement, sorted_with_shares
+from pellucid.explain.views.explanation import BESIDE_WORDS, ExplanationViews
+from pellucid.process import cached_property
+from pellucid.text.unicode import canonicalize, well_formed
+from pellucid.text.words import Coverage, Span
+
+SCHEMA_VERSION = 2
+"""Version of the dict and JSON form. It changes when a key is renamed, removed or changes its meaning."""
+
+_NUMBERS = ("score", "contribution", "share", "remainder")
+_LARGEST = 1e300  # of them in JSON: their sum is finite, too
+_DERIVED = ("summary", "groups")  # in the dict form for its readers; when it is read back they are made anew
+_TOLERANCE = 1e-6  # relative to the sum of the rows' sizes; an exact family that misses this has a bug
+
+
+@dataclass(frozen=True, repr=False)
+class Explanation(ExplanationViews):
+    """A score taken apart. No two rows have the same key.
+
+    Attributes:
+        family: the family of the model ("static", ...).
+        text1: the first text, as the user gave it (a lone surrogate, which no file can hold, is U+FFFD).
+        text2: the second text; None when one text was explained.
+        score: the cosine of the two embeddings; for one text the cosine of its embedding to itself: 1, or 0 when the
+            model knows nothing of it; for a difference the first cosine less the second.
+        rows: the terms, by falling size of their contribution; a tuple, or `LazyRows`, which read like one.
+        exact: whether the family keeps every term, so that the remainder is rounding.
+        unknown1: spans of text 1 that the model has no vector for.
+        unknown2: the same for text 2.
+        text3: the text that text 2 is compared with in a difference of two explanations, else None.
+        unknown3: the same for text 3.
+        coverage: for each text, how much of it the model knew; () where the family does not say.
+        baseline: what was taken from the score, "the mean of 9 others"; "" for nothing.
+        measurement: how the rows were measured, where that is by leaving words out; else None.
+    """
+
+    family: str
+    text1: str
+    text2: str | None
+    score: float
+    rows: Sequence[Row]
+    exact: bool = True
+    unknown1: tuple[Span, ...] = ()
+    unknown2: tuple[Span, ...] = ()
+    text3: str | None = None
+    unknown3: tuple[Span, ...] = ()
+    coverage: tuple[Coverage, ...] = ()
+    baseline: str = ""
+    measurement: Measurement | None = None
+
+    def __post_init__(self) -> None:
+        """Make the texts writable as UTF-8 (spans keep their meaning), give rows keys, and check all."""
+        for name in ("text1", "text2", "text3"):
+            text = getattr(self, name)
+            if text is not None:
+                object.__setattr__(self, name, well_formed(text))
+        if not isinstance(self.rows, LazyRows):
+            rows = tuple(row if row.key else row._replace(key=(row.name, *row.parts)) for row in self.rows)
+            object.__setattr__(self, "rows", rows)
+            if len({row.key for row in rows}) < len(rows):  # a difference of explanations would lose one of the two
+                counts = Counter(row.key for row in rows)
+                twice = next(row for row in rows if counts[row.key] > 1)
+                raise InputError(f"the rows hold {twice.name!r:.80} twice; join them, or give each a key of its own")
+        if not math.isfinite(self.score) or not (math.isfinite(self._size) or np.isfinite(self._values).all()):
+            raise InputError(
+                f"a score of {self.score} cannot be taken apart: it or one of its rows is not a finite number"
+            )
+        if len(self.coverage) not in (0, len(self.texts)):
+            raise InputError(f"{len(self.texts)} texts and {len(self.coverage)} coverages; give one a text, or none")
+
+    @cached_property
+    def contributions(self) -> npt.NDArray[np.float64]:
+        """What each row adds to the score, float64 [rows], without making rows."""
+        return self.rows.contributions if isinstance(self.rows, LazyRows) else self._values
+
+    @property
+    def _values(self) -> npt.NDArray[np.float64]:
+        """The contributions in any order: sorting would take longer than everything else before rows are read."""
+        if isinstance(self.rows, LazyRows):
+            return self.rows.values
+        return np.array([row.contribution for row in self.rows], np.float64)
+
+    @cached_property
+    def _size(self) -> float:
+        """The sum of the rows' sizes."""
+        return float(np.abs(self._values).sum())
+
+    @cached_property
+    def remainder(self) -> float:
+        """The score less the sum of the rows."""
+        return math.fsum([self.score, *(-self.contributions).tolist()])
+
+    @classmethod
+    def from_terms(
+        cls,
+        family: str,
+        texts: tuple[str, str | None],
+        score: float,
+        terms: Iterable[Row] | npt.NDArray[np.float64],
+        make: Callable[[int], Row] | None = None,
+        *,
+        exact: bool = True,
+        unknown: tuple[tuple[Span, ...], tuple[Span, ...]] = ((), ()),
+        coverage: tuple[Coverage, ...] = (),
+        measurement: Measurement | None = None,
+    ) -> Explanation:
+        """Sort `terms` and set their shares.
+
+        Args:
+            family: the family of the model.
+            texts: the first and the second text.
+            score: what the terms add up to.
+            terms: rows, whose shares are ignored; or with `make` their contributions alone, float64 [terms].
+            make: from the number of a term to its row, called when the row is read; contribution and share of it are
+                ignored. Each row must have a key of its own.
+            exact: whether these are all terms.
+            unknown: the spans of each text that the model has no vector for.
+            coverage: of each text.
+            measurement: how the terms were measured, where that is by leaving words out.
+
+        Raises:
+            InputError: `exact` is promised, but the terms do not add up to `score`; or two are the same term.
+        """
+        if make is not None:
+            rows: Sequence[Row] = LazyRows(np.asarray(terms, np.float64), make, score)
+        else:
+            rows = sorted_with_shares(terms, score)
+        made = cls(family, *texts, score, rows, exact, *unknown, coverage=coverage, measurement=measurement)
+        if exact and abs(score - float(made._values.sum())) > made._rounding:
+            raise InputError(f"the rows miss the score {score} by {made.remainder}; pass every term, or exact=False")
+        return made
+
+    @property
+    def _rounding(self) -> float:
+        """How far the rows of an exact explanation may miss the score."""
+        return _TOLERANCE * max(1.0, self._size)
+
+    def __sub__(self, other: Explanation) -> Explanation:
+        """Say why text 2 is closer to text 1 than the other explanation's text 2 is.
+
+        Rows of the same key are subtracted; a row that only `other` has counts with its sign turned.
+
+        Raises:
+            InputError: the two are not about the same text 1, or come from different families.
+        """
+        if not isinstance(other, Explanation):
+            return NotImplemented
+        self._check_same_subject(other)
+        rows = {row.key: row for row in self.rows}
+        for row in other.rows:
+            mine = rows.get(row.key, row._replace(contribution=0.0, spans2=()))
+            rows[row.key] = mine._replace(contribution=mine.contribution - row.contribution, spans3=row.spans2)
+        score = self.score - other.score
+        return replace(
+            self,
+            score=score,
+            rows=sorted_with_shares(rows.values(), score),
+            exact=self.exact and other.exact,
+            text3=other.text2,
+            unknown3=other.unknown2,
+            coverage=(*self.coverage, *other.coverage[1:]) if self.coverage and other.coverage else (),
+            measurement=combined_measurement([self.measurement, other.measurement]),
+        )
+
+    def _check_same_subject(self, other: Explanation) -> None:
+        """Check that another explanation can be taken from this one."""
+        if self.family != other.family:
+            raise InputError(f"a {other.family} explanation cannot be taken from a {self.family} one")
+        if self.text1 != other.text1:
+            raise InputError(
+                "both explanations must have the same text 1 "
+                f"({self.text1!r:.60} is not {other.text1!r:.60}); explain(a, b) - explain(a, c)"
+            )
+        if None in (self.text2, other.text2) or self.text3 is not None or other.text3 is not None:
+            raise InputError("only explanations of two texts can be subtracted")
+        if self.baseline or other.baseline:
+            raise InputError("an explanation from which a mean was taken cannot be subtracted")
+
+    def less_mean(self, others: Sequence[Explanation]) -> Explanation:
+        """Return this explanation less the mean of others about the same text 1: what sets text 2 apart from theirs.
+
+        What a word of text 1 adds with the words of the other texts is one row. Rows of the same key are subtracted.
+
+        Raises:
+            InputError: there are no others, or they are not about the same text 1 or come from different families.
+        """
+        rows = {row.key: row for row in self.rows}
+        for other in others:
+            self._check_same_subject(other)
+            for row in other.rows:
+                kept = row
+                if row.kind == WORD_PAIR:
+                    name = self.text1[slice(*row.spans1[0])] if row.spans1 else row.parts[0]
+                    kept = row._replace(name=f"{name} in the others", parts=(name,), key=("others", name), kind=WORD)
+                kept = rows.get(kept.key, kept._replace(contribution=0.0, spans2=()))
+                rows[kept.key] = kept._replace(contribution=kept.contribution - row.contribution / len(others))
+        if not others:
+            raise InputError("there are no other explanations to take the mean of")
+        score = self.score - math.fsum(other.score for other in others) / len(others)
+        exact = self.exact and all(other.exact for other in others)
+        baseline = f"the mean of {len(others):,} others" if len(others) > 1 else "the other"
+        return replace(self, score=score, rows=sorted_with_shares(rows.values(), score), exact=exact, baseline=baseline)
+
+    def reasons(self, top_k: int) -> list[Row]:
+        """Return the `top_k` rows that add the most; fewer where fewer add anything.
+
+        What all texts of an encoder have in common is no reason for this score, and left out.
+        """
+        adding = (self.rows[number] for number in np.flatnonzero(self.contributions > 0).tolist())
+        return list(islice((row for row in adding if row.kind not in BESIDE_WORDS), max(top_k, 0)))
+
+    def word_contributions(self, text: int = 1) -> dict[Span, float]:
+        """Return what each span of text 1, 2 or 3 adds to the score, in text order.
+
+        A row that stands in several places is split evenly between them. Where every row has a place in the text, the
+        values add up to the score.
+
+        Raises:
+            InputError: `text` is not the number of one of the texts.
+        """
+        self._check_number(text)
+        return dict(self._sums_by_span[text - 1])
+
+    @cached_property
+    def _sums_by_span(self) -> tuple[dict[Span, float], ...]:
+        known = self.rows.sums_by_span() if isinstance(self.rows, LazyRows) else None
+        if known is not None:
+            return *known, {}
+        sums: tuple[dict[Span, float], ...] = ({}, {}, {})
+        for row in self.rows:
+            for of_text, spans in zip(sums, (row.spans1, row.spans2, row.spans3), strict=True):
+                for span in spans:
+                    of_text[span] = of_text.get(span, 0.0) + row.contribution / len(spans)
+        return tuple(dict(sorted(of_text.items())) for of_text in sums)
+
+    def unknown_words(self, text: int = 1) -> list[str]:
+        """Return the distinct words of text 1, 2 or 3 that the model has no vector for, in text order.
+
+        Raises:
+            InputError: `text` is not the number of one of the texts.
+        """
+        self._check_number(text)
+        words = (self.texts[text - 1][start:end] for start, end in self.unknown[text - 1])
+        return list(dict.fromkeys(map(canonicalize, words)))
+
+    def _check_number(self, text: int) -> None:
+        if text not in range(1, len(self.texts) + 1):
+            raise InputError(f"text is {text!r}; this explanation has texts 1 to {len(self.texts)}")
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain dicts, lists, strings, numbers and None; `docs/schema.json` describes them."""
+        names = [f.name for f in fields(self)]
+        names.insert(names.index("exact"), "remainder")
+        content = {name: _plain(getattr(self, name)) for name in names}
+        content["groups"] = [_plain(group) for group in self.groups()]
+        return {"version": SCHEMA_VERSION, "summary": self.summary()} | content
+
+    def to_json(self, *, indent: int | None = 2) -> str:
+        """Return `to_dict` as JSON text that a regression test can keep; None as `indent` gives one line."""
+        return json.dumps(self.to_dict(), ensure_ascii=False, allow_nan=False, indent=indent)
+
+    @classmethod
+    def from_dict(cls, value: Mapping[str, Any]) -> Explanation:
+        """Return the explanation that `to_dict` wrote.
+
+        Raises:
+            InputError: the version is another one, a key is missing, unknown or has a value of the wrong kind, a span
+                is outside its text, two rows are the same term, or rows and remainder do not add up to the score.
+        """
+        if not isinstance(value, Mapping) or value.get("version") != SCHEMA_VERSION:
+            found = value.get("version") if isinstance(value, Mapping) else type(value).__name__
+            raise InputError(f"explanation has version {found!r}; this pellucid reads version {SCHEMA_VERSION}")
+        content = {key: item for key, item in value.items() if key not in ("version", *_DERIVED)}
+        try:
+            for name in ("rows", "coverage"):
+                if not isinstance(content[name], (list, tuple)):
+                    raise TypeError(f"{name!r} is {content[name]!r:.60}")
+            wanted = dict.fromkeys(Row._fields)
+            if any(row.keys() != wanted.keys() for row in content["rows"]):
+                raise KeyError(f"a row has other keys than {', '.join(wanted)}")
+            content["rows"] = tuple(Row(*(_read(name, row[name]) for name in wanted)) for row in content["rows"])
+            content["coverage"] = tuple(map(_coverage, content["coverage"]))
+            if content.get("measurement") is not None:
+                content["measurement"] = Measurement(**content["measurement"])
+            content = {name: _read(name, item) for name, item in content.items()}
+            _check_kinds(content)
+            remainder = content.pop("remainder")
+            read = cls(**content)
+            agrees = abs(read.remainder - remainder) <= read._rounding
+        except (KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
+            raise InputError(f"not an explanation of version {SCHEMA_VERSION}: {error}") from error
+        if not agrees:
+            raise InputError(
+                f"the explanation's rows and its remainder {remainder} miss the score {read.score} by "
+                f"{read.remainder - remainder}; it was changed, or its family is wrong"
+            )
+        return read
+
+
+def _coverage(counts: Mapping[str, Any]) -> Coverage:
+    """Return a coverage as `to_dict` wrote it; an older one has no `read_as`."""
+    if unknown := counts.keys() - {field.name for field in fields(Coverage)}:
+        raise KeyError(f"a coverage has the unknown keys {sorted(unknown)!r:.60}")
+    numbers = counts["known"], counts["total"], counts["partly"]
+    read = Coverage(*numbers, share=counts.get("share", math.nan), read_as=_tuples(counts.get("read_as", ())))
+    if any(well_formed(word) != word for pair in read.read_as for word in pair):
+        raise TypeError("a coverage holds a word with a lone surrogate")
+    return read
+
+
+def _check_kinds(content: Mapping[str, Any]) -> None:
+    """Raise TypeError where a value read from JSON is of another kind than its field's, or a span not in its text."""
+    texts = content["text1"], content["text2"], content["text3"]
+    if texts[1] is None and texts[2] is not None:
+        raise TypeError("there is a 'text3', but no 'text2'")
+    for part in (content, *(row._asdict() for row in content["rows"])):
+        for name, value in part.items():
+            if not _fits(name, value, texts):
+                raise TypeError(f"{name!r} is {value!r:.60}")
+        if part.get("kind") == WORD_PAIR and len(part["parts"]) != 2:
+            raise TypeError(f"the parts of a word pair are {part['parts']!r:.60}")
+
+
+def _fits(name: str, value: Any, texts: Sequence[str | None]) -> bool:
+    """Whether a value is of the kind of a field of an explanation or of a row."""
+    if name in ("parts", "key"):
+        return type(value) is tuple and all(_fits("name", part, texts) for part in value)
+    if name in ("family", "text1", "text2", "text3", "name", "kind", "baseline"):
+        return (type(value) is str and well_formed(value) == value) or (value is None and name in ("text2", "text3"))
+    if name in _NUMBERS:
+        return type(value) is float and abs(value) <= _LARGEST
+    if name == "exact":
+        return type(value) is bool
+    if name[:-1] in ("spans", "unknown") and name[-1] in "123":
+        length = len(texts[int(name[-1]) - 1] or "")
+        pairs = type(value) is tuple and all(type(span) is tuple and [*map(type, span)] == [int, int] for span in value)
+        return pairs and all(0 <= start < end <= length for start, end in value)
+    if name == "measurement":
+        return value is None or (type(value.n_texts) is int and _fits("score", value.standard_error, texts))
+    return True  # rows and coverages are checked by themselves, an unknown name by the class
+
+
+def _read(name: str, value: Any) -> Any:
+    """Return the value of a field as an explanation has it: lists are tuples, numbers are floats."""
+    return float(value) if name in _NUMBERS and type(value) is int else _tuples(value)
+
+
+def _plain(value: Any) -> Any:
+    """Turn rows, coverages and tuples into dicts and lists."""
+    if isinstance(value, (Row, Group, Measurement)):
+        return {name: _plain(item) for name, item in value._asdict().items()}
+    if isinstance(value, Coverage):
+        return {field.name: _plain(getattr(value, field.name)) for field in fields(value)}
+    return [_plain(item) for item in value] if isinstance(value, (tuple, LazyRows)) else value
+
+
+def _tuples(value: Any) -> Any:
+    """Turn lists back into tuples."""
+    return tuple(map(_tuples, value)) if isinstance(value, list) else value

@@ -1,0 +1,452 @@
+"""How an explanation shows itself: a sentence, the texts and a few lines first, its rows below them on request."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from pellucid.errors import InputError, check_integer
+from pellucid.explain.groups import Group, GroupedRows, WordSum, name_pieces
+from pellucid.explain.rows import (
+    CONTEXT,
+    NO_SCORE,
+    REMAINDER,
+    SENTENCE,
+    SHARED,
+    WORD,
+    WORD_PAIR,
+    Measurement,
+    Row,
+    share_of,
+)
+from pellucid.explain.summary import Summary, and_listed
+from pellucid.explain.views.parts import (
+    AnyPart,
+    Bars,
+    Fold,
+    Heading,
+    Lead,
+    Link,
+    LinkedTexts,
+    MarkedText,
+    MarkedTexts,
+    Matrix,
+    Note,
+    counted,
+    listed,
+    marked,
+    outside,
+    strongest_words,
+    visible,
+)
+from pellucid.explain.views.report import Shown, frame
+from pellucid.process import cached_property
+from pellucid.text.words import Coverage, Span
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+    from pandas import DataFrame
+
+_CANCELLED = 0.1  # |score| over the sum of the rows' sizes; below, shares of the score mislead
+BESIDE_WORDS = (SHARED, CONTEXT, REMAINDER)
+"""Kinds of rows that stand beside those of words, and leave them what they are."""
+CONTEXT_WARN_RATIO = 0.25
+"""Context over the score less what all texts share, from which views warn: four times its mean size for MiniLM."""
+MIN_WARNED_CONTEXT = 0.05
+"""A smaller context is no reason to warn, however small the score is."""
+_MANY_PAIRS = 200  # word pairs, about 14 words by 14; beyond, the sums of each word come first
+GROUPS = 5
+"""Phrases that a view shows."""
+
+
+class ExplanationViews(Shown):
+    """What `Explanation` shows; it has the fields that are declared here."""
+
+    family: str
+    text1: str
+    text2: str | None
+    text3: str | None
+    unknown1: tuple[Span, ...]
+    unknown2: tuple[Span, ...]
+    unknown3: tuple[Span, ...]
+    score: float
+    rows: Sequence[Row]
+    exact: bool
+    coverage: tuple[Coverage, ...]
+    baseline: str
+    measurement: Measurement | None
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """The one, two or three texts."""
+        return tuple(text for text in (self.text1, self.text2, self.text3) if text is not None)
+
+    @property
+    def unknown(self) -> tuple[tuple[Span, ...], ...]:
+        """The spans of texts 1, 2 and 3 that the model has no vector for."""
+        return self.unknown1, self.unknown2, self.unknown3
+
+    @property
+    def contributions(self) -> npt.NDArray[np.float64]:
+        """What each row adds to the score, float64 [rows], without making rows."""
+        raise NotImplementedError
+
+    @property
+    def remainder(self) -> float:
+        """The score less the sum of the rows."""
+        raise NotImplementedError
+
+    @property
+    def _size(self) -> float:
+        """The sum of the rows' sizes."""
+        raise NotImplementedError
+
+    @property
+    def _sums_by_span(self) -> tuple[dict[Span, float], ...]:
+        """What rows add by their places in each text."""
+        raise NotImplementedError
+
+    def groups(self, k: int | None = GROUPS) -> list[Group]:
+        """Return the rows as a few lines that add up to the score: phrases of text 1 with those that they match.
+
+        A phrase's line holds every row of its words. Of a family whose rows are not of words, the largest rows are
+        lines. Then follow, where they are not 0: the sum of what is in no line, context, what all texts have in common,
+        and the remainder.
+
+        Args:
+            k: lines of phrases or rows, at most; fewer where the others take more than two lines, so that there are no
+                more than `k` + 2 in all. None for all.
+
+        Raises:
+            InputError: `k` is below 1.
+        """
+        if k is not None:
+            check_integer("k", k)
+        return self._grouped.groups(k, 0.0 if self.exact else self.remainder)
+
+    def summary(self) -> str:
+        """Return one or two sentences that say where the score comes from: the largest groups, numbers rounded."""
+        if not self.rows:
+            return f"Nothing to add up: the model knows nothing of {self._blank_texts()}."
+        unknown = [text[slice(*span)] for text, spans in zip(self.texts, self.unknown) for span in spans]
+        subject = "Score" if self._is_of_index else "Similarity"
+        groups = self.groups()
+        unknown_words = [*dict.fromkeys(unknown)]
+        return Summary(self.texts, self.score, groups, unknown_words, self._has_shares, subject, self.baseline).text()
+
+    def word_sums(self) -> list[WordSum]:
+        """Return what each content word of text 1 adds, wherever it stands, and each row that is no word."""
+        return self._grouped.word_sums()
+
+    @cached_property
+    def _grouped(self) -> GroupedRows:
+        return GroupedRows(self.rows, self.texts, self.unknown, self.score)
+
+    @property
+    def _is_of_index(self) -> bool:
+        return self.family.endswith("index")
+
+    def to_frame(self) -> DataFrame:
+        """Return the rows as a pandas DataFrame, and the remainder as the last one where the family is not exact.
+
+        The columns are the fields of `Row`; `contribution` adds up to the score. `attrs` holds score, texts, coverage.
+
+        Raises:
+            MissingExtraError: pandas is not installed.
+        """
+        rows = list(self.rows)
+        if not self.exact:
+            share = share_of(self.remainder, self.score)
+            rows.append(Row("(remainder)", (), self.remainder, share, key=("(remainder)",), kind="remainder"))
+        table = frame(rows, Row._fields)
+        table.attrs = {"score": self.score, "texts": self.texts, "family": self.family, "exact": self.exact}
+        table.attrs["coverage"] = tuple(known.share for known in self.coverage)
+        return table
+
+    def to_html(self, *, fragment: bool = False, top_k: int = 12) -> str:
+        """Return a self-contained HTML page without scripts: a sentence, the texts, lines of phrases.
+
+        The `top_k` largest rows and a heat map are below them, folded.
+
+        Args:
+            fragment: leave out the page around it, to be placed inside another page.
+            top_k: rows shown; the others are one line with their sum.
+        """
+        from pellucid.explain.views.page import page
+
+        return page(self._parts(top_k, rows=True, folded=True), fragment=fragment)
+
+    def to_markdown(self, *, rows: bool = False, top_k: int = 10) -> str:
+        """Return a sentence, the texts and lines of phrases as Markdown; with `rows` the `top_k` largest rows, too."""
+        from pellucid.explain.views.markdown import markdown
+
+        return markdown(self._parts(top_k, rows=rows))
+
+    def to_text(self, *, width: int = 100, rows: bool = False, top_k: int = 10) -> str:
+        """Return what `print` shows, `width` characters wide: a sentence, the texts and lines of phrases.
+
+        Args:
+            width: of the lines, in characters.
+            rows: show rows, too, such as pairs of words.
+            top_k: how many of them; the others are one line with their sum.
+        """
+        from pellucid.explain.views.terminal import plain
+
+        return plain(self._parts(top_k, rows=rows), width=width)
+
+    def plot(self, *, rows: bool = False, max_words: int = 30, dark: bool = False) -> Figure:
+        """Return a matplotlib Figure: both texts, matching phrases in one colour and joined by lines.
+
+        Of explanations without phrases of two texts, bars. With `rows`, a heat map of word pairs, or bars of rows.
+
+        Args:
+            rows: draw the rows.
+            max_words: words shown of each text in a heat map (rows, where they are not pairs), the strongest; the
+                others are summed.
+            dark: draw for a dark background.
+
+        Raises:
+            InputError: `max_words` is below 1.
+            MissingExtraError: matplotlib is not installed.
+        """
+        from pellucid.explain.views.figure import picture
+
+        if max_words < 1:
+            raise InputError(f"max_words is {max_words}; it must be at least 1")
+        return picture(self._parts(max_words, rows=rows, groups=not rows, links=not rows), most=max_words, dark=dark)
+
+    def __repr__(self) -> str:
+        """Return one short line; `print` shows the rows."""
+        kind = "exact" if self.exact else f"remainder {self.remainder:+.4f}"
+        return f"<Explanation {visible(self.family)}: score {self.score:.4f}, {len(self.rows):,} rows, {kind}>"
+
+    # --- What the views show ---
+
+    def _parts(
+        self, top_k: int = 10, rows: bool = False, *, folded: bool = False, groups: bool = True, links: bool = False
+    ) -> Iterator[AnyPart]:
+        """Yield what every medium shows: the groups, `top_k` rows or neither; `links` of phrases are for pictures."""
+        if top_k < 0:
+            raise InputError(f"top_k is {top_k}; it must be at least 0")
+        subject = "Score" if self._is_of_index else "Similarity"
+        title = subject
+        if self.text3 is not None:
+            of = f"{subject} of" if self._is_of_index else f"{subject} to"
+            title = f"{of} text 2 less {of.lower()} text 3"
+        if self.text2 is None:
+            title = "What the text is about"
+        elif self.baseline:
+            title = f"{subject} less {self.baseline}"
+        yield Heading(title, f"{self.score:.4f}", self.family if self._is_of_index else f"{self.family} model")
+        if self.rows:
+            yield Lead(self.summary())
+        labels = ["text"] if self.text2 is None else [f"text {number}" for number, _ in enumerate(self.texts, 1)]
+        for label, coverage in zip(labels, self.coverage):
+            if warning := coverage_warning(coverage, "the text" if self.text2 is None else label):
+                yield Note(warning, is_warning=True)
+        if warning := self._context_warning():
+            yield Note(warning, is_warning=True)
+        yield from map(Note, self._notes())
+        yield MarkedTexts(tuple(self._marked(number, label) for number, label in enumerate(labels, 1)))
+        if not self.rows:
+            return
+        lines = self.groups()
+        if links and len(self.texts) > 1 and any(line.is_of_text for line in lines):
+            yield self._linked(lines, labels)
+        if groups:
+            yield self._group_bars(lines)
+        if rows and folded:
+            yield Fold(f"All {counted(len(self.rows), self._kind)}", tuple(self._row_parts(top_k)))
+        elif rows:
+            yield from self._row_parts(top_k)
+
+    def _group_bars(self, groups: Sequence[Group]) -> Bars:
+        """Return the groups, first those that have a name of their own."""
+        of_lines, rest = ([group for group in groups if group.is_sum == is_sum] for is_sum in (False, True))
+        named = tuple((name_pieces(self.texts, group), group.contribution) for group in of_lines)
+        of_text = {group.kind for group in of_lines if group.is_of_text}
+        names = "sentences" if SENTENCE in of_text else "phrases" if of_text else self._kind_names
+        return Bars("", names, named, tuple((g.name, g.contribution) for g in rest), self.score, self._has_shares)
+
+    def _linked(self, groups: Sequence[Group], labels: Sequence[str]) -> LinkedTexts:
+        """Return the texts with the phrases that each group names."""
+        links = []
+        for group in groups:
+            if group.is_of_text:
+                spans = enumerate((group.spans1, group.spans2, group.spans3))
+                links.append(Link(tuple((text, span) for text, own in spans for span in own), group.contribution))
+        return LinkedTexts(tuple(labels), self.texts, tuple(links))
+
+    def _row_parts(self, top_k: int) -> Iterator[AnyPart]:
+        """Yield the `top_k` largest rows, and pairs of words as a matrix."""
+        matrix = self._matrix() if set(self._kinds) - set(BESIDE_WORDS) == {WORD_PAIR} else None
+        many = matrix is not None and len(self.rows) > _MANY_PAIRS
+        if matrix is not None and many:
+            for of, words, axis in ((matrix.of_down, matrix.down, 1), (matrix.of_across, matrix.across, 0)):
+                sums = matrix.values.sum(axis=axis)  # what each word adds in all its pairs
+                order = np.argsort(-np.abs(sums), kind="stable")
+                shown = [(words[number], float(sums[number])) for number in order[:top_k].tolist()]
+                words_bars = self._bars(f"Words of {of}", WORD, shown, sums[order[top_k:]])
+                shared = [(kind, self._sum_of(kind)) for kind in self._kinds if kind in BESIDE_WORDS]
+                yield words_bars._replace(rest=(*shared, *words_bars.rest))
+        names = [(row.name, row.contribution) for row in self.rows[:top_k]]
+        beside = [n for n in range(min(top_k, len(self.rows)), len(self.rows)) if self._row_kinds[n] in BESIDE_WORDS]
+        bars = self._bars(
+            "Word pairs" if many else "",
+            self._kind,
+            names,
+            np.delete(self.contributions[top_k:], np.array(beside, int) - top_k),
+        )
+        named = ((self.rows[n].name, self.rows[n].contribution) for n in beside)  # not hidden in a sum
+        yield bars._replace(rest=(*named, *bars.rest))
+        if matrix is not None:
+            yield matrix
+
+    @cached_property
+    def _row_kinds(self) -> list[str]:
+        """The kind of each row."""
+        return [row.kind for row in self.rows]
+
+    @cached_property
+    def _kinds(self) -> Counter[str]:
+        """How many rows there are of each kind: an index and an ensemble have several."""
+        return Counter(self._row_kinds)
+
+    @property
+    def _kind(self) -> str:
+        """The kind of the rows; "row" where there are several."""
+        kinds = [kind for kind in self._kinds if kind not in BESIDE_WORDS] or list(self._kinds)
+        return kinds[0] if len(kinds) == 1 else "row"
+
+    @property
+    def _has_shares(self) -> bool:
+        """Whether shares of the score mean anything: not where large terms of both signs nearly cancel."""
+        return abs(self.score) > max(NO_SCORE, _CANCELLED * self._size)
+
+    def _notes(self) -> Iterator[str]:
+        """Yield sentences about what the numbers are based on."""
+        if not self.rows:
+            yield f"Nothing to add up: the model knows nothing of {self._blank_texts()}."
+            return
+        values = self.contributions
+        sums = f"{values[values > 0].sum():+.4f} for, {values[values < 0].sum():+.4f} against"
+        how = "adding up to the score exactly" if self.exact else "and a remainder, adding up to the score"
+        named = [counted(n, kind) for kind, n in self._kinds.items() if kind not in BESIDE_WORDS]
+        named += [f"the {kind}" for kind in BESIDE_WORDS if kind in self._kinds]
+        yield f"{and_listed(named)} {how}: {sums}."
+        if not self._has_shares:
+            yield "For and against nearly cancel: shares of so small a score would mislead and are not shown."
+        elif self.score < 0:
+            yield "The score is negative, so the rows that lower it have the positive shares."
+        if self.measurement is not None:
+            n_texts, error = self.measurement
+            how = f"the standard error of what a word adds is {error:.4f}" if error else "no sampling error"
+            yield f"Measured by leaving words out: {counted(n_texts, 'text')} read, {how}."
+
+    def _context_warning(self) -> str:
+        """Return a sentence that the words account for too little of the score; "" where they account for enough."""
+        if CONTEXT not in self._kinds:
+            return ""
+        context, specific = self._sum_of(CONTEXT), self.score - self._sum_of(SHARED)
+        if abs(context) <= max(CONTEXT_WARN_RATIO * abs(specific), MIN_WARNED_CONTEXT):
+            return ""
+        unit = SENTENCE if SENTENCE in self._kinds else WORD
+        return (
+            f"The {unit}s account for {specific - context:+.2f} of {specific:+.2f}; the rest is context, which "
+            f"no {unit} explains. "
+            'Measure it: model.with_reasons("measured"), or measured() of a hit.'
+        )
+
+    def _sum_of(self, kind: str) -> float:
+        """Return what the rows of a kind add."""
+        return math.fsum(v for v, of in zip(self.contributions.tolist(), self._row_kinds) if of == kind)
+
+    def _blank_texts(self) -> str:
+        """Name the texts without any known word."""
+        if len(self.texts) == 1:
+            return "the text"
+        blank = []
+        for number, (text, spans) in enumerate(zip(self.texts, self.unknown), 1):
+            characters = list(text)
+            for start, end in spans:
+                characters[start:end] = " " * (end - start)
+            if not any(map(str.isalnum, characters)):
+                blank.append(f"text {number}")
+        return " and ".join(blank) or "one of the texts"
+
+    def _bars(self, title: str, kind: str, bars: list[tuple[str, float]], hidden: npt.NDArray[np.float64]) -> Bars:
+        """Return the largest rows, the sum of the `hidden` ones and the remainder, which add up to the score."""
+        rest = []
+        if len(hidden):
+            rest.append((f"sum of {counted(len(hidden), 'more ' + kind)}", float(hidden.sum())))
+        if not self.exact:
+            rest.append(("remainder: what the rows leave out", self.remainder))
+        names = "words" if kind in (WORD, WORD_PAIR) else self._kind_names
+        return Bars(title, names, tuple(bars), tuple(rest), self.score, self._has_shares)
+
+    @property
+    def _kind_names(self) -> str:
+        """The title of the names of rows."""
+        return " or ".join(self._kinds) if self._kind == "row" else self._kind
+
+    def _matrix(self) -> Matrix:
+        """Return pairs of words as a matrix in text order; words with one name, though two vectors, are one word."""
+        down: dict[str, Any] = {}
+        across: dict[str, Any] = {}
+        pairs = [row for row in self.rows if row.kind == WORD_PAIR]
+        for row in pairs:
+            down.setdefault(row.parts[0], row.spans1[:1])
+            across.setdefault(row.parts[1], (not row.spans2, (row.spans2 or row.spans3)[:1]))
+        words1, words2 = sorted(down, key=down.__getitem__), sorted(across, key=across.__getitem__)
+        line = {word: number for number, word in enumerate(words1)}
+        column = {word: number for number, word in enumerate(words2)}
+        values = np.zeros((len(words1), len(words2)))
+        for row in pairs:
+            values[line[row.parts[0]], column[row.parts[1]]] += row.contribution
+        of_across = "text 2" if self.text3 is None else "text 2, then text 3"
+        return Matrix("text 1", of_across, tuple(words1), tuple(words2), values)
+
+    def _marked(self, number: int, label: str) -> MarkedText:
+        """Return a text with its phrases marked by what they add, on one scale for all texts."""
+        every, text, spans = self._marks, self.texts[number - 1], self.unknown[number - 1]
+        scale = max((abs(value) for sums in every for value in sums.values()), default=0.0) or 1.0
+        sums = every[number - 1]
+        words = list(dict.fromkeys(text[start:end] for start, end in spans))
+        notes = ["not in the vocabulary: " + listed(words)] if words else []
+        if self.coverage and (read := self.coverage[number - 1].interpretations):
+            notes.append(f"only partly known: {listed(read, length=120)}")
+        strongest = "" if self._has_phrases else strongest_words(text, sums)
+        shown = outside(sums, spans) if self._has_phrases else sums
+        return MarkedText(label, tuple(marked(text, shown, spans, scale)), strongest, "; ".join(notes))
+
+    @cached_property
+    def _marks(self) -> tuple[dict[Span, float], ...]:
+        """What is marked in each text, and what it adds: phrases, or where there are none what rows name."""
+        phrases = tuple(map(self._grouped.phrase_sums, range(len(self.texts))))
+        return phrases if self._has_phrases else self._sums_by_span
+
+    @cached_property
+    def _has_phrases(self) -> bool:
+        return any(group.is_of_text for group in self.groups())
+
+
+def coverage_warning(coverage: Coverage, text: str, unknown: Sequence[str] | None = None) -> str:
+    """Return a sentence that a model knows too little of `text`; "" if it knows enough.
+
+    Give the words that are `unknown` where no view names words beside the text: the sentence then names them and those
+    that are read as others, these also if the model knows enough.
+    """
+    named = f" Unknown: {listed(unknown)}." if unknown else ""
+    read = "" if unknown is None else listed(coverage.interpretations, length=120)
+    if not coverage.is_low:
+        return f"Only partly known in {text}: {read}." if read else ""
+    if not coverage.known:
+        return f"Only 0 of {coverage.total:,} words of {text} known: the model can say nothing of it.{named}"
+    rests = "it" if coverage.known == 1 else "them"
+    named += f" Partly known: {read}." if read else ""
+    return f"Only {coverage.summary} of {text} known: the score rests on {rests}.{named}"

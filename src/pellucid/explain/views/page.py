@@ -1,0 +1,244 @@
+"""Parts as HTML: one self-contained piece, no script, no address, every text escaped; its style is in `page.css`.
+
+Backgrounds are transparent or see-through, and text keeps the colour of the page around it. Light or dark follows the
+theme of a notebook or documentation, else the reader's system. Blue adds to the score, orange lowers it: distinct for
+colour-blind readers; every number has a sign too.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from html import escape
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from pellucid.explain.views.parts import (
+    MARKS,
+    WEAK,
+    AnyPart,
+    Bars,
+    Column,
+    Fold,
+    Heading,
+    Histogram,
+    Lead,
+    LinkedTexts,
+    MarkedTexts,
+    MarkedWord,
+    Matrix,
+    Note,
+    Piece,
+    TablePart,
+    cell_number,
+    cut,
+    decimals,
+    shorten,
+)
+from pellucid.text.unicode import well_formed
+
+_LONGEST_TEXT = 20_000  # characters of a text whose words are marked
+_LONGEST_CELL = 600  # characters of a text in a table
+_LONGEST_WORD = 40  # characters of a word among others
+_MATRIX_WORDS = 16  # a side; more do not fit a screen
+_DEEPEST = 0.62  # opacity of the strongest tint; text on it keeps a contrast above 4.5 in both schemes
+_CONTROLS = {code: chr(0x2400 + code) for code in range(0x20) if chr(code) not in "\t\n\r"} | {
+    code: 0xFFFD
+    for code in (*range(0x7F, 0xA0), 0x202D, 0x202E)  # the last two turn the order of letters around
+}
+
+_STYLE = Path(__file__).with_name("page.css").read_text(encoding="utf-8").strip()
+
+_PAGE = """<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="color-scheme" content="light dark">
+<title>{title}</title>
+</head>
+<body>
+{body}
+</body>
+</html>
+"""
+
+
+def page(parts: Iterable[AnyPart], *, fragment: bool) -> str:
+    """Return the parts as a page, or as a piece of one."""
+    parts = list(parts)
+    body = f'<div class="pellucid"><style>{_STYLE}</style>\n' + "\n".join(map(_html, parts)) + "\n</div>"
+    if fragment:
+        return body
+    headings = [part for part in parts if isinstance(part, Heading)]
+    title = f"{headings[0].title} {headings[0].value}" if headings else "pellucid"
+    return _PAGE.format(title=safe(shorten(title, 120)), body=f'<main style="padding: 1em 1.4em">\n{body}\n</main>')
+
+
+def safe(text: str) -> str:
+    """Escape `text` for HTML, after making control characters visible."""
+    return escape(well_formed(text).translate(_CONTROLS))
+
+
+def _html(part: AnyPart) -> str:
+    if isinstance(part, Heading):
+        after = f' <span class="dim">{safe(part.after)}</span>' if part.after else ""
+        return f"<h2><span>{safe(part.title)}</span> <bdi>{safe(part.value)}</bdi>{after}</h2>"
+    if isinstance(part, Lead):
+        return f'<p class="lead" dir="auto">{safe(part.text)}</p>'
+    if isinstance(part, LinkedTexts):  # for pictures
+        return ""
+    if isinstance(part, Note):
+        return f'<p class="{"warning" if part.is_warning else "dim"}" dir="auto">{safe(part.text)}</p>'
+    if isinstance(part, Fold):
+        inner = "\n".join(map(_html, part.parts))
+        state = " open" if part.is_open else ""
+        lead = f'<span class="dim">{safe(part.lead)}</span> ' if part.lead else ""
+        summary = f"<summary>{lead}<bdi>{safe(part.summary)}</bdi></summary>"
+        return f"<details{state}>{summary}<div>{inner}</div></details>"
+    if isinstance(part, MarkedTexts):
+        return _texts(part)
+    if isinstance(part, Histogram):
+        return _histogram(part)
+    if isinstance(part, Matrix):
+        return _grid(part.folded(_MATRIX_WORDS))
+    return _table(part.table() if isinstance(part, Bars) else part)
+
+
+def _sign(value: float) -> str:
+    return "for" if value > 0 else "against" if value < 0 else ""
+
+
+def _tint(strength: float) -> str:
+    """Return the class and tint of a strength from -1 to 1, as attributes."""
+    return f'class="{_sign(strength)}" style="--tint:{min(abs(strength), 1.0) * _DEEPEST:.2f}"'
+
+
+def _texts(part: MarkedTexts) -> str:
+    """Return texts as the user wrote them, their words tinted by what they add, and what the tints mean."""
+    lines = []
+    for text in part.texts:
+        own = "".join(map(_piece, cut(text.pieces, _LONGEST_TEXT)))
+        note = f'<p class="dim" dir="auto">{safe(text.note)}</p>' if text.note else ""
+        label = f'<p class="dim">{safe(text.label)}</p>'
+        lines.append(f'<div class="text">{label}<p class="own" dir="auto">{own}</p>{note}</div>')
+    is_tinted = any(piece.kind == "word" for text in part.texts for piece in text.pieces)
+    legend = (
+        '<p class="legend"><mark class="for" style="--tint:.4">adds to the score</mark>&ensp;'
+        '<mark class="against" style="--tint:.4">lowers it</mark>&ensp;'
+        '<span class="unknown">not in the vocabulary</span></p>'
+    )
+    return "\n".join([*lines, legend if is_tinted else ""])
+
+
+def _piece(piece: Piece) -> str:
+    if piece.kind == "plain":
+        return safe(piece.text)
+    if piece.kind == "more":
+        return f'<span class="dim">{piece.text}</span>'
+    tooltip = f'title="{safe(piece.tooltip)}"'
+    if piece.kind == "unknown":
+        return f'<span class="unknown" {tooltip}>{safe(piece.text)}</span>'
+    if abs(piece.strength) < WEAK:
+        return f"<span {tooltip}>{safe(piece.text)}</span>"
+    return f"<mark {_tint(piece.strength)} {tooltip}>{safe(piece.text)}</mark>"
+
+
+def _table(table: TablePart) -> str:
+    """Return a table that scrolls sideways where it is wider than the page."""
+    title = f"<h3>{safe(table.title)}</h3>" if table.title else ""
+    spans = [_span([row[n] for row in table.rows]) for n in range(len(table.columns))]
+
+    def line(row: tuple[Any, ...], style: str = "") -> str:
+        return f"<tr{style}>{''.join(map(_cell, table.columns, row, spans))}</tr>"
+
+    head = "".join(f'<th class="{column.kind}">{safe(column.title)}</th>' for column in table.columns)
+    head = f"<thead><tr>{head}</tr></thead>" if any(column.title for column in table.columns) else ""
+    rows = "".join(map(line, table.rows)) + "".join(line(row, ' class="rest"') for row in table.rest)
+    foot = f"<tfoot>{line(table.foot)}</tfoot>" if table.foot else ""
+    return f'{title}<div class="scroll"><table class="report">{head}<tbody>{rows}</tbody>{foot}</table></div>'
+
+
+def _span(values: Sequence[Any]) -> tuple[float, float]:
+    """Return the ends of the scale of a column's bars: 1 or -1 on the side of the longest, 0 or the longest beyond."""
+    numbers = [0.0, *(value for value in values if isinstance(value, float))]
+    low, high = min(numbers), max(numbers)
+    return (low, 1.0) if high >= -low else (-1.0, high)
+
+
+def _cell(column: Column, value: Any, span: tuple[float, float]) -> str:
+    if column.kind == "bar":
+        return f'<td class="bar">{_bar(value, *span) if isinstance(value, float) else ""}</td>'
+    if column.kind == "words":
+        return f'<td class="words" dir="auto">{" ".join(map(_word, value))}</td>'
+    if column.kind == "phrases":
+        pieces = [safe(shorten(piece, _LONGEST_CELL)) for piece in value]
+        return f'<td class="text">{"".join(p if n % 2 else f"<bdi>{p}</bdi>" for n, p in enumerate(pieces))}</td>'
+    written = safe(shorten(value or "", _LONGEST_CELL))
+    if column.kind == "code":
+        return f'<td class="code"><code>{written}</code></td>'
+    if column.kind == "number":
+        return f'<td class="number">{written}</td>'
+    return f'<td class="text"><bdi>{written}</bdi></td>'
+
+
+def _word(word: MarkedWord) -> str:
+    """Return a word as a mark, tinted by how strong it is."""
+    written = f"<bdi>{safe(shorten(word.text, _LONGEST_WORD))}</bdi>{MARKS[word.mark]}"
+    if not word.mark:
+        return f"<span>{written}</span>"
+    tint = {"strong": ".42", "faint": ".14"}[word.mark]
+    return f'<mark class="for {word.mark}" style="--tint:{tint}">{written}</mark>'
+
+
+def _bar(value: float, low: float, high: float) -> str:
+    extent = (high - low) or 1.0
+    left = (min(value, 0.0) - low) / extent
+    sign = _sign(value)
+    place = f"left:{left:.1%};width:{abs(value) / extent:.1%}"
+    return f'<div><i class="{sign}" style="{place}"></i></div>' if sign else ""
+
+
+def _histogram(histogram: Histogram) -> str:
+    """Return the counts as columns; those where the dimension fires have its colour."""
+    most = max(histogram.counts, default=0) or 1
+    columns = [
+        f'<i class="{_sign(sign)}" style="height:{count / most:.1%}" title="{low:.3f} to {high:.3f}: {count:,}"></i>'
+        for count, sign, low, high in zip(histogram.counts, histogram.signs(), histogram.edges, histogram.edges[1:])
+    ]
+    ends = f'<p class="ends dim"><span>{histogram.edges[0]:.3f}</span><span>{histogram.edges[-1]:.3f}</span></p>'
+    return f'<h3>{safe(histogram.title)}</h3><div class="histogram">{"".join(columns)}</div>{ends}'
+
+
+def _grid(matrix: Matrix) -> str:
+    """Return a matrix as a heat map, with sums at the ends; a sum of many words has its number, but no tint."""
+    pairs = matrix.pairs()
+    scale = float(np.nanmax(np.abs(pairs), initial=0.0)) or 1.0
+    places = decimals(scale)
+
+    def total(values: npt.NDArray[Any]) -> str:
+        return f'<td class="sum">{cell_number(float(values.sum()), places) or "0"}</td>'
+
+    across = "".join(f'<th scope="col">{_name(word)}</th>' for word in matrix.across)
+    body = []
+    for word, values, tints in zip(matrix.down, matrix.values, (pairs / scale).tolist(), strict=True):
+        cells = "".join(
+            f"<td {'' if math.isnan(tint) else _tint(tint)}>{cell_number(value, places)}</td>"
+            for value, tint in zip(values.tolist(), tints, strict=True)
+        )
+        body.append(f'<tr><th scope="row">{_name(word)}</th>{cells}{total(values)}</tr>')
+    sums = "".join(map(total, matrix.values.T))
+    foot = f'<tr><th scope="row">sum</th>{sums}{total(matrix.values)}</tr>'
+    return (
+        f'<div class="scroll"><table class="grid"><caption class="dim">words of {matrix.of_down} down, '
+        f"of {matrix.of_across} across</caption>"
+        f'<thead><tr><td></td>{across}<th scope="col">sum</th></tr></thead><tbody>{"".join(body)}{foot}</tbody>'
+        "</table></div>"
+    )
+
+
+def _name(word: str) -> str:
+    return f"<bdi>{safe(shorten(word, 24))}</bdi>"

@@ -1,0 +1,335 @@
+"""The parts that results consist of, which any medium can draw; helpers to write numbers and names.
+
+A result (`Explanation`, every `Report`) yields parts; `terminal.py`, `page.py`, `markdown.py` and `figure.py` draw
+them, so that a new result needs no view of its own.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from pellucid.text.unicode import canonicalize, well_formed
+
+STRONG, WEAK = 0.5, 0.05  # of the strongest word of a text; below the second a word is left unmarked
+MARKS = {"strong": "*", "faint": "~", "": ""}  # behind a word, where colour alone would not do
+
+# One character for one, so that spans keep their meaning: what could move the cursor or reorder a line is made visible.
+_VISIBLE = (
+    {code: chr(0x2400 + code) for code in range(0x20)}
+    | dict.fromkeys((*range(0x7F, 0xA0), *range(0x202A, 0x202F), *range(0x2066, 0x206A), 0x200E, 0x200F, 0x61C), 0xFFFD)
+    | {ord("\n"): "\u23ce", ord("\r"): " ", ord("\t"): " ", 0x85: "\u23ce", 0x2028: "\u23ce", 0x2029: "\u23ce"}
+)
+
+
+class Heading(NamedTuple):
+    """The first line: what it is, the number or name it is about, and of which model."""
+
+    title: str
+    value: str
+    after: str = ""
+
+
+class Note(NamedTuple):
+    """A sentence; a warning stands out."""
+
+    text: str
+    is_warning: bool = False
+
+
+class Lead(NamedTuple):
+    """What the result says, in one or two sentences."""
+
+    text: str
+
+
+class Piece(NamedTuple):
+    """A part of a text; kind "word" (with a strength from -1 to 1), "unknown", "plain" or "more" (of what is cut)."""
+
+    text: str
+    kind: str = "plain"
+    strength: float = 0.0
+    tooltip: str = ""
+
+
+class MarkedText(NamedTuple):
+    """A text whose words are marked; its pieces joined are the text itself."""
+
+    label: str
+    pieces: tuple[Piece, ...]
+    strongest: str = ""
+    """The strongest words in words, for media without colour or tooltips."""
+    note: str = ""
+
+
+class MarkedTexts(NamedTuple):
+    """Texts whose marks are on one scale."""
+
+    texts: tuple[MarkedText, ...]
+
+
+class Link(NamedTuple):
+    """Phrases that belong together: the position of each one's text and its span there; what they add."""
+
+    phrases: tuple[tuple[int, tuple[int, int]], ...]
+    value: float
+
+
+class LinkedTexts(NamedTuple):
+    """Texts with the phrases that belong together, for a picture."""
+
+    labels: tuple[str, ...]
+    texts: tuple[str, ...]
+    links: tuple[Link, ...]
+
+
+class MarkedWord(NamedTuple):
+    """A word in a cell of words; mark "strong", "faint" or ""."""
+
+    text: str
+    mark: str = ""
+
+
+class Column(NamedTuple):
+    """A column of a table.
+
+    Its kind is "number", "text", "bar" (from -1 to 1), "code", "words" (tuples of MarkedWord), or "phrases": texts of a
+    direction each, with what stands between two of them.
+    """
+
+    title: str
+    kind: str = "text"
+
+
+class TablePart(NamedTuple):
+    """A table of strings; the cells of bars are numbers, None for none, those of words are tuples of MarkedWord."""
+
+    title: str
+    columns: tuple[Column, ...]
+    rows: tuple[tuple[Any, ...], ...]
+    foot: tuple[Any, ...] = ()
+    rest: tuple[tuple[Any, ...], ...] = ()
+    """Lines below the rows, such as the sum of those left out."""
+
+    @classmethod
+    def of(
+        cls, title: str, columns: Iterable[Sequence[str]], rows: Iterable[Sequence[Any]], foot: tuple[Any, ...] = ()
+    ) -> TablePart:
+        """Return a table; a column is a title, or a title and its kind; bars are scaled to the largest number."""
+        heads = tuple(Column(column) if isinstance(column, str) else Column(*column) for column in columns)
+        cells = list(map(list, rows))
+        for place in (number for number, head in enumerate(heads) if head.kind == "bar"):
+            for row, length in zip(cells, bars([row[place] for row in cells]), strict=True):
+                row[place] = length
+        return cls(title, heads, tuple(map(tuple, cells)), foot)
+
+
+class Bars(NamedTuple):
+    """Named numbers, the largest first, that add up to `total` with `rest`; `names` is the title of their names.
+
+    A name is a string, or for phrases a tuple of them with what stands between two of them.
+    """
+
+    title: str
+    names: str
+    bars: tuple[tuple[str | tuple[str, ...], float], ...]
+    rest: tuple[tuple[str, float], ...]
+    total: float
+    has_shares: bool = True
+
+    def table(self) -> TablePart:
+        """Return the numbers as a table, the total as its foot."""
+        names = Column(self.names, "phrases")
+        columns = (Column("contribution", "number"), Column("share", "number"), Column("", "bar"), names)
+        lengths = bars([value for _, value in self.bars])
+        rows = tuple(self._line(*bar, length) for bar, length in zip(self.bars, lengths, strict=True))
+        rest = tuple(self._line(*line) for line in self.rest)
+        return TablePart(self.title, columns, rows, self._line("score", self.total), rest)
+
+    def _line(self, name: str | tuple[str, ...], value: float, bar: float | None = None) -> tuple[Any, ...]:
+        pieces = (name,) if isinstance(name, str) else name
+        return f"{value:+.4f}", f"{value / self.total:.1%}" if self.has_shares else "\u2013", bar, pieces
+
+
+class Matrix(NamedTuple):
+    """A number for each pair of a word `down` and a word `across`; `of_down` and `of_across` name the texts."""
+
+    of_down: str
+    of_across: str
+    down: tuple[str, ...]
+    across: tuple[str, ...]
+    values: npt.NDArray[np.float64]  # [down, across]
+    others_down: int = 0
+    """How many words the last line sums up; 0 where it is an ordinary word."""
+    others_across: int = 0
+
+    def folded(self, most: int) -> Matrix:
+        """Keep the `most` strongest words of each side in their order, and sum up the others in a last line."""
+        down, values, others_down = _fold(self.down, self.values, most)
+        across, turned, others_across = _fold(self.across, values.T, most)
+        return Matrix(self.of_down, self.of_across, down, across, turned.T, others_down, others_across)
+
+    def pairs(self) -> npt.NDArray[np.float64]:
+        """Return the values with NaN for sums of several words: one would drown the pairs in a heat map."""
+        values = self.values.copy()
+        values[len(self.down) - bool(self.others_down) :] = np.nan
+        values[:, len(self.across) - bool(self.others_across) :] = np.nan
+        return values
+
+
+class Histogram(NamedTuple):
+    """How often a value falls between two `edges`; beyond `fires` in size it is drawn strongly."""
+
+    title: str
+    edges: tuple[float, ...]
+    counts: tuple[int, ...]
+    fires: float
+
+    def signs(self) -> list[int]:
+        """Return for each count whether its values fire: 1, -1 for below zero, else 0."""
+        middles = [(low + high) / 2 for low, high in zip(self.edges, self.edges[1:])]
+        return [(middle > self.fires) - (middle < -self.fires) for middle in middles]
+
+
+class Fold(NamedTuple):
+    """Parts below a line that opens and closes them where the medium can."""
+
+    summary: str
+    parts: tuple[Any, ...]
+    lead: str = ""
+    is_open: bool = False
+
+
+AnyPart = Heading | Lead | Note | MarkedTexts | LinkedTexts | TablePart | Bars | Matrix | Histogram | Fold
+
+
+def _fold(
+    words: tuple[str, ...], values: npt.NDArray[np.float64], most: int
+) -> tuple[tuple[str, ...], npt.NDArray[np.float64], int]:
+    others = len(words) - most
+    if others <= 1:  # one word takes no more room than a line for the others
+        return words, values, 0
+    kept = np.sort(np.argsort(-np.abs(values).sum(axis=1), kind="stable")[:most])
+    rest = values.sum(axis=0) - values[kept].sum(axis=0)
+    return (*(words[k] for k in kept), f"{others:,} more"), np.vstack([values[kept], rest]), others
+
+
+def marked(
+    text: str, values: Mapping[tuple[int, int], float], unknown: Iterable[tuple[int, int]], scale: float
+) -> Iterator[Piece]:
+    """Yield pieces that joined are `text`, with strength value / scale; where spans overlap, the earlier one wins."""
+    marks = [(span, "word", value) for span, value in values.items()] + [(span, "unknown", 0.0) for span in unknown]
+    at = 0
+    for (start, end), kind, value in sorted(marks):
+        start, end = max(start, at), min(end, len(text))
+        if start >= end:
+            continue
+        if start > at:
+            yield Piece(text[at:start])
+        tooltip = f"{value:+.4f}" if kind == "word" else "not in the vocabulary"
+        yield Piece(text[start:end], kind, value / scale, tooltip)
+        at = end
+    if at < len(text):
+        yield Piece(text[at:])
+
+
+def outside(values: Mapping[tuple[int, int], float], holes: Iterable[tuple[int, int]]) -> dict[tuple[int, int], float]:
+    """Return the spans of `values` without what `holes` cover of them; both in order."""
+    left, pieces = deque(sorted(holes)), dict[tuple[int, int], float]()
+    for (start, end), value in values.items():
+        while left and left[0][1] <= start:
+            left.popleft()
+        for hole_start, hole_end in left:
+            if hole_start >= end:
+                break
+            if hole_start > start:
+                pieces[start, hole_start] = value
+            start = max(start, hole_end)
+        if start < end:
+            pieces[start, end] = value
+    return pieces
+
+
+def strongest_words(text: str, values: Mapping[tuple[int, int], float], most: int = 6) -> str:
+    """Write the words of `text` with the largest sums of values."""
+    sums: dict[str, float] = {}
+    for (start, end), value in values.items():
+        word = canonicalize(text[start:end])
+        sums[word] = sums.get(word, 0.0) + value
+    best = sorted(sums.items(), key=lambda item: -abs(item[1]))[:most]
+    return ", ".join(f"{shorten(word, 30)} {value:+.3f}" for word, value in best)
+
+
+def cut(pieces: Iterable[Piece], length: int) -> Iterator[Piece]:
+    """Yield the pieces of the first `length` characters, and one that says how many more there are."""
+    for piece in pieces:
+        if length > 0:
+            yield piece._replace(text=piece.text[:length])
+        length -= len(piece.text)
+    if length < 0:
+        yield Piece(f" \u2026 {-length:,} characters more", "more")
+
+
+def decimals(reach: float) -> int:
+    """Return how many decimals a heat map writes when its largest pair has size `reach`."""
+    return 2 if reach >= 0.05 else 3 if reach >= 0.005 else 4
+
+
+def cell_number(value: float, places: int) -> str:
+    """Write a number into a heat map; nothing where it would be +0.00."""
+    return f"{value:+.{places}f}" if abs(value) >= 0.5 * 10**-places else ""
+
+
+def bars(values: Sequence[float | None]) -> list[float | None]:
+    """Return `values` over the largest size among them, as the cells of bars."""
+    largest = max((abs(value) for value in values if value is not None), default=0.0) or 1.0
+    return [None if value is None else value / largest for value in values]
+
+
+def numbers(*titles: str) -> list[tuple[str, str]]:
+    """Return columns of numbers, for `TablePart.of`."""
+    return [(title, "number") for title in titles]
+
+
+def signed(value: float | None, places: int = 3) -> str:
+    """Write a number with its sign; a dash where there is none, and no sign on 0."""
+    if value is None:
+        return "\u2013"
+    written = f"{value:+.{places}f}"
+    return written[1:] if float(written) == 0 else written
+
+
+def percent(value: float) -> str:
+    """Write a share; one too small to be seen is not written as 0."""
+    return "< 0.1%" if 0 < value < 0.0005 else f"{value:.1%}"
+
+
+def counted(count: int, noun: str, plural: str = "") -> str:
+    """Write "1 text", "2 texts"."""
+    return f"{count:,} {noun if count == 1 else plural or noun + 's'}"
+
+
+def listed(words: Sequence[str], most: int = 12, length: int = 40) -> str:
+    """Write the first words, cut to some characters each, and how many more there are."""
+    more = f" and {len(words) - most:,} more" if len(words) > most else ""
+    return ", ".join(shorten(word, length) for word in words[:most]) + more
+
+
+def quoted(name: str) -> str:
+    """Write a name as a Python string, as proposed edits do; a double quotation mark is the usual one."""
+    return json.dumps(well_formed(name), ensure_ascii=False)
+
+
+def shorten(text: str, length: int) -> str:
+    """Cut `text` to `length` characters, the last of them an ellipsis."""
+    return text if len(text) <= length else text[: length - 1].rstrip() + "\u2026"
+
+
+def visible(text: str) -> str:
+    """Make control characters visible, one for one, so that a user's text cannot steer a terminal."""
+    return well_formed(text).translate(_VISIBLE)

@@ -1,0 +1,245 @@
+"""Parts in a terminal: no colour where NO_COLOR is set, no styles where the output is not a terminal.
+
+Signs are written as well as coloured, and bars are of # where blocks cannot be written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from io import StringIO
+from typing import Any
+
+from rich import box
+from rich.cells import cell_len
+from rich.console import Console, ConsoleOptions, RenderableType
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from pellucid.explain.views.parts import (
+    MARKS,
+    STRONG,
+    WEAK,
+    AnyPart,
+    Bars,
+    Fold,
+    Heading,
+    Histogram,
+    Lead,
+    LinkedTexts,
+    MarkedTexts,
+    MarkedWord,
+    Matrix,
+    Note,
+    Piece,
+    TablePart,
+    cut,
+    shorten,
+    visible,
+)
+
+_FOR, _AGAINST = "color(32)", "color(166)"  # a blue and an orange that read on black and on white
+_BAR = 12  # characters
+_INDENT = 2  # of parts below a line that opens them
+MIN_BAR_WIDTH = 64
+"""Characters; a narrower terminal gets no bars."""
+MIN_TEXT_WIDTH, MAX_WORD_WIDTH = 12, 16
+"""Characters that a column of text has at least, and to which a word in it may widen it."""
+COLUMN_GAP = 3
+"""Characters between two columns, as rich draws them."""
+_LONGEST_TEXT = 1_500  # characters of a text whose words are marked
+_LONGEST_CELL = 160  # characters of a text or name in a table
+_LONGEST_WORD = 40  # characters of a word among others
+_BLOCKS = "\u2581\u2582\u2583\u2584\u2585\u2586\u2587\u2588"
+
+
+class Lines:
+    """Parts as something that rich prints."""
+
+    def __init__(self, parts: Iterable[AnyPart]) -> None:
+        """Keep the parts."""
+        self.parts = parts
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[RenderableType]:
+        """Yield what rich prints for each part."""
+        for part in self.parts:
+            yield from _drawn(part, options)
+
+
+def plain(parts: Iterable[AnyPart], *, width: int) -> str:
+    """Return the parts as plain text, `width` characters wide."""
+    console = Console(  # in a notebook it would show an empty cell beside what it returns
+        file=StringIO(), width=width, color_system=None, force_terminal=False, force_jupyter=False, legacy_windows=False
+    )
+    with console.capture() as captured:
+        console.print(Lines(parts))
+    return "\n".join(line.rstrip() for line in captured.get().splitlines())
+
+
+def _drawn(part: AnyPart, options: ConsoleOptions) -> Iterator[RenderableType]:
+    """Yield what rich prints for a part; matrices and links between texts are left to other media."""
+    if not isinstance(part, (Heading, Lead, Note, Matrix, LinkedTexts)):
+        yield ""
+    if isinstance(part, Heading):
+        line = Text(f"{visible(part.title)}  ").append(visible(part.value), style="bold")
+        yield line.append(f"   {visible(part.after)}" if part.after else "", style="not bold dim")
+    elif isinstance(part, Lead):
+        yield Text(visible(part.text))
+    elif isinstance(part, Note):
+        yield Text(visible(part.text), style=f"bold {_AGAINST}" if part.is_warning else "dim")
+    elif isinstance(part, MarkedTexts):
+        yield _texts(part)
+    elif isinstance(part, Histogram):
+        yield _sparkline(part, blocks=not options.ascii_only)
+    elif isinstance(part, Fold):
+        line = Text(f"{visible(part.lead)}  " if part.lead else "", style="dim")
+        yield line.append(visible(part.summary), style="not dim bold")
+        for inner in part.parts:
+            for shown in _drawn(inner, options.update(width=max(options.max_width - _INDENT, 1))):
+                yield Padding(shown, (0, 0, 0, _INDENT)) if shown else ""
+    elif isinstance(part, (Bars, TablePart)):
+        table = part.table() if isinstance(part, Bars) else part
+        if table.title:
+            yield Text(visible(table.title), style="bold")
+        yield _table(table, options)
+
+
+def _texts(part: MarkedTexts) -> Table:
+    """Return the texts with their words marked, and below each its notes."""
+    grid = Table.grid("", "", padding=(0, 2, 0, 0))
+    grid.columns[1].overflow = "fold"
+    for number, text in enumerate(part.texts):
+        if number:
+            grid.add_row()
+        line = Text()
+        for piece in cut(text.pieces, _LONGEST_TEXT):
+            line.append(visible(piece.text), style=_style(piece))
+        grid.add_row(Text(visible(text.label), style="dim"), line)
+        for note in filter(None, (text.strongest, text.note)):
+            grid.add_row("", Text(visible(note), style="dim"))
+    return grid
+
+
+def _style(piece: Piece) -> str:
+    """Return the style of a piece: colour for the sign, weight for the strength, none for a word with little effect."""
+    if piece.kind in ("unknown", "more"):
+        return "dim italic" if piece.kind == "unknown" else "dim"
+    if piece.kind == "plain" or abs(piece.strength) < WEAK:
+        return ""
+    colour = _FOR if piece.strength > 0 else _AGAINST
+    return f"{colour} underline" + (" bold" if abs(piece.strength) >= STRONG else "")
+
+
+def _table(table: TablePart, options: ConsoleOptions) -> RenderableType:
+    """Return a table that fits, so that no column is lost: with headers on several lines, without bars, or stacked."""
+    shown = [n for n, c in enumerate(table.columns) if c.kind != "bar" or options.max_width >= MIN_BAR_WIDTH]
+    without_bars = [n for n in shown if table.columns[n].kind != "bar"]
+    columns = [_TableColumn(table, number, options) for number in range(len(table.columns))]
+    for numbers, is_wrapped in ((shown, False), (shown, True), (without_bars, False), (without_bars, True)):
+        selected = [columns[number] for number in numbers]
+        if widths := _fitting_widths(selected, options.max_width, is_wrapped=is_wrapped):
+            return _grid(table, selected, widths)
+    return _stacked(table, [columns[number] for number in without_bars])
+
+
+class _TableColumn:
+    """A column of a table as rich draws it: its title, its cells, and how wide it must be."""
+
+    def __init__(self, table: TablePart, number: int, options: ConsoleOptions) -> None:
+        self.kind, self.title = table.columns[number].kind, visible(table.columns[number].title)
+        lines = (*table.rows, *table.rest)
+        self.cells = [_cell(row[number], self.kind, options) for row in lines]
+        self.foot = Text(visible("".join(table.foot[number] or "")) if table.foot else "", style="bold")
+        contents = [*self.cells, self.foot]
+        self.is_rigid = self.kind in ("number", "bar")  # its cells stay on one line
+        self.content_width = max((cell.cell_len for cell in contents), default=0)
+        words = (word for cell in contents for word in cell.plain.split())
+        longest_word = min(max(map(cell_len, words), default=0), MAX_WORD_WIDTH)
+        self.title_word_width = max(map(cell_len, self.title.split()), default=0)
+        self.min_width = (
+            self.content_width if self.is_rigid else max(min(self.content_width, MIN_TEXT_WIDTH), longest_word)
+        )
+
+    def widths(self, *, is_wrapped: bool) -> tuple[int, int]:
+        """Return the least and the natural width; a title that `is_wrapped` breaks between its words."""
+        least = self.title_word_width if is_wrapped or not self.is_rigid else cell_len(self.title)
+        natural = self.content_width if self.is_rigid else max(self.content_width, cell_len(self.title))
+        return max(self.min_width, least), max(natural, least)
+
+
+def _fitting_widths(columns: list[_TableColumn], width: int, *, is_wrapped: bool) -> list[int]:
+    """Return widths with which columns fit side by side, the widest ones cut first; none where they cannot."""
+    least, widths = map(list, zip(*(column.widths(is_wrapped=is_wrapped) for column in columns), strict=True))
+    available = width - COLUMN_GAP * (len(columns) - 1)
+    if sum(least) > available:
+        return []
+    while sum(widths) > available:
+        widest = max((n for n in range(len(widths)) if widths[n] > least[n]), key=widths.__getitem__)
+        widths[widest] -= 1
+    return widths
+
+
+def _grid(table: TablePart, columns: list[_TableColumn], widths: list[int]) -> Table:
+    headed = any(column.title for column in columns)
+    drawn = Table(box=box.SIMPLE, pad_edge=False, show_edge=False, show_header=headed, show_footer=bool(table.foot))
+    for column, width in zip(columns, widths, strict=True):
+        drawn.add_column(
+            Text(column.title), column.foot, justify="right" if column.kind == "number" else "left", overflow="fold",
+            width=width,
+        )  # fmt: skip
+    for number in range(len(table.rows) + len(table.rest)):
+        drawn.add_row(*(column.cells[number] for column in columns), style="dim" if number >= len(table.rows) else "")
+    return drawn
+
+
+def _stacked(table: TablePart, columns: list[_TableColumn]) -> Table:
+    """Return a table whose rows are blocks of lines, a title and a cell each."""
+    grid = Table.grid("", "", padding=(0, 2, 0, 0))
+    grid.columns[0].overflow = grid.columns[1].overflow = "fold"
+    blocks = [[column.cells[number] for column in columns] for number in range(len(table.rows) + len(table.rest))]
+    for number, cells in enumerate([*blocks, *([[column.foot for column in columns]] if table.foot else [])]):
+        if number:
+            grid.add_row()
+        for column, cell in zip(columns, cells, strict=True):
+            if cell.plain:
+                grid.add_row(Text(column.title, style="dim"), cell)
+    return grid
+
+
+def _cell(value: Any, kind: str, options: ConsoleOptions) -> Text:
+    if kind == "bar":
+        return _bar(value or 0.0, blocks=not options.ascii_only)
+    if kind == "words":
+        return _words(value)
+    if kind == "phrases":
+        value = "".join(value)
+    written = visible(value)
+    return Text(written if kind == "code" else shorten(written, _LONGEST_CELL), style="dim" if kind == "code" else "")
+
+
+def _words(words: Sequence[MarkedWord]) -> Text:
+    """Return words in the colour of their marks, with the marks behind them."""
+    line = Text()
+    for number, word in enumerate(words):
+        style = {"strong": f"bold {_FOR}", "faint": _FOR}.get(word.mark, "")
+        shown = visible(shorten(word.text, _LONGEST_WORD))
+        line.append("  " if number else "").append(shown + MARKS[word.mark], style=style)
+    return line
+
+
+def _bar(part: float, *, blocks: bool) -> Text:
+    """Return a bar as long as `part` is large, in the colour of its sign."""
+    whole, left = divmod(round(min(abs(part), 1.0) * _BAR * 8), 8)
+    line = "\u2588" * whole + ("", *"\u258f\u258e\u258d\u258c\u258b\u258a\u2589")[left]
+    return Text(line if blocks else "#" * (whole + (left >= 4)), style=_FOR if part > 0 else _AGAINST)
+
+
+def _sparkline(histogram: Histogram, *, blocks: bool) -> Text:
+    """Return the counts as a line of blocks, between the smallest and the largest value."""
+    most = max(histogram.counts, default=0) or 1
+    marks = _BLOCKS if blocks else " .:-=+*#"
+    line = Text(f"{visible(histogram.title)}  ", style="bold").append(f"{histogram.edges[0]:.3f} ", style="not bold")
+    for count, sign in zip(histogram.counts, histogram.signs(), strict=True):
+        colour = {1: _FOR, -1: _AGAINST}.get(sign, "dim")
+        line.append(marks[round(count / most * 7)] if count else " ", style=f"not bold {colour}")
+    return line.append(f" {histogram.edges[-1]:.3f}", style="not bold")

@@ -1,0 +1,568 @@
+"""Files that are whole or absent, locks, checksums, and tensors read without copying.
+
+Files and folders are written to a temporary neighbour that replaces the old one at the end, so that a crash, a kill or
+a full disk leaves the old one or none. A writer holds a lock, `.<name>.lock`; another writer of the same path waits for
+up to five minutes and then fails with an error that names the process. The next writer of a path removes what a killed
+one left: the lock file and `.<name>.<random>.part`.
+
+Tensors of a file of more than 4 MB are mapped into memory after their header is checked against the file, because a
+folder may come from anyone. The library's own reader for numpy copies every array: 11 ms and 24 MB for the bundled
+English table, where mapping takes 0.04 ms and no memory. A smaller file is read: what happens to it later changes
+nothing. Nothing that is read can run code.
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import json
+import math
+import mmap
+import os
+import re
+import secrets
+import shutil
+import stat
+import struct
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from io import FileIO
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from safetensors import SafetensorError, safe_open
+from safetensors.numpy import save_file
+
+from pellucid.errors import InputError, ModelFolderError, PellucidError, ReadingError, WritingError, without_panic
+from pellucid.process import call_after_fork, current_process, without_forks
+
+_DTYPES = {
+    "F64": np.float64,
+    "F32": np.float32,
+    "F16": np.float16,
+    "I64": np.int64,
+    "I32": np.int32,
+    "I16": np.int16,
+    "I8": np.int8,
+    "U8": np.uint8,
+}
+_OTHER_DTYPES = {"BF16": "V2", "U64": np.uint64, "U32": np.uint32, "U16": np.uint16, "BOOL": np.bool_}
+_EXPONENT = {np.dtype(np.float16): 0x7C00, np.dtype("V2"): 0x7F80}  # all ones in NaN and infinity
+_BLOCK = 1 << 20  # numbers or bytes looked at together
+MAX_READ_BYTES = 4 << 20
+"""A file of tensors up to this size is read; a larger one is mapped, and ends the process if it is cut while open."""
+
+_MAX_HEADER = 16 << 20  # bytes; the format allows 100 MB, a model of ours needs a few hundred bytes
+_MAX_JSON = 64 << 20
+DISK_FULL_ERRNOS = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO}
+BAD_PATH_ERRNOS = {errno.ENOTDIR, errno.EEXIST, errno.ELOOP, errno.ENAMETOOLONG}
+LOCKED_ERRNOS = {errno.EWOULDBLOCK, errno.EAGAIN, errno.EACCES, errno.EDEADLK}  # what systems say of a lock in use
+_LIMITS = {
+    errno.EMFILE: "close files, or raise the limit of this process (ulimit -n)",
+    errno.ENFILE: "close files, or raise the limit of the system",
+    errno.ENOMEM: "free some memory, or raise the limit of this process (ulimit -v)",
+}  # what the process or the system has too little of, and the way out
+_PATIENCE = 300  # seconds that a writer waits for another one of the same path
+_WINDOWS_LOCK_OFFSET = 1 << 20  # which byte of a lock file Windows locks: not the text, which others read
+PREVIOUS_NAME = "model"  # what the model before is called where it cannot be exchanged in one step
+_RENAME_EXCHANGE = 2  # linux/fs.h
+_AT_FDCWD = -100
+
+
+@contextmanager
+def writing(path: str | os.PathLike[str]) -> Iterator[Path]:
+    """Yield a temporary path beside `path`; it replaces `path` when the block ends without an error."""
+    path = Path(os.path.expanduser(path))
+    if path.name in ("", "..") or path.is_dir():
+        raise WritingError(errno.EISDIR, f"cannot write to {str(path)!r}: it is a folder; give the name of a file")
+    path = path.absolute()  # the process may go to another folder meanwhile
+    with translate_os_errors(path), _path_lock(path) as lock:
+        tmp_path = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
+        try:  # an interrupt finds the file named, however early it comes
+            tmp_path.touch(exist_ok=False)
+            mode = stat.S_IMODE(tmp_path.stat().st_mode)  # as the system gives it to a new file here
+            yield tmp_path
+            lock.check(path)
+            _flush_to_disk(tmp_path)
+            os.chmod(tmp_path, mode)  # some libraries put a file of their own in its place
+            with _flushed_to_disk(path.parent):
+                os.replace(tmp_path, path)
+        finally:
+            if lock.is_ours:
+                tmp_path.unlink(missing_ok=True)
+
+
+@contextmanager
+def writing_folder(
+    path: str | os.PathLike[str], replaceable: Callable[[Path], set[str]] | None = None
+) -> Iterator[Path]:
+    """Yield a temporary folder beside `path`; it takes the place of `path` when the block ends without an error.
+
+    What its owner added there (notes, `.git`) is kept. `replaceable` checks what is there and names the files of it to
+    drop; None is for models.
+    """
+    path = Path(os.path.realpath(os.path.expanduser(path)))  # a link to a folder stays a link
+    with translate_os_errors(path), _path_lock(path) as lock:
+        outdated = (replaceable or _replaceable)(path)
+        tmp_path = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
+        try:
+            tmp_path.mkdir()
+            readable = stat.S_IMODE(tmp_path.stat().st_mode) & 0o666  # bits of a new file here
+            yield tmp_path
+            lock.check(path)
+            for file in tmp_path.rglob("*"):
+                _flush_to_disk(file)
+                if (mode := file.lstat().st_mode) | readable != mode and stat.S_ISREG(mode):
+                    os.chmod(file, stat.S_IMODE(mode) | readable)  # some libraries write for the owner alone
+            if path.exists():
+                _link_foreign_files(path, tmp_path, outdated)
+            _flush_to_disk(tmp_path)
+            with _flushed_to_disk(path.parent):
+                _replace_dir(tmp_path, path)
+        finally:
+            if lock.is_ours:
+                shutil.rmtree(tmp_path, ignore_errors=True)
+
+
+def check_vacant(path: Path, way_out: str) -> None:
+    """Refuse a path where a file or folder holds something; `way_out` says how to replace it."""
+    path = Path(os.path.expanduser(path))
+    if any(path.iterdir()) if path.is_dir() else path.is_file() and path.stat().st_size:
+        raise InputError(f"{path} exists and is not empty; {way_out}, or give a new name")
+
+
+@contextmanager
+def temporary_folder(*, prefix: str = "pellucid-", parent: str | os.PathLike[str] | None = None) -> Iterator[Path]:
+    """Yield an empty folder that is removed at the end; a child that is forked meanwhile leaves it to its parent."""
+    process, path = current_process(), Path(tempfile.mkdtemp(prefix=prefix, dir=parent))
+    try:
+        yield path
+    finally:
+        if process is current_process():
+            shutil.rmtree(path, ignore_errors=True)
+
+
+@contextmanager
+def translate_os_errors(path: Path) -> Iterator[None]:
+    """Turn the system's refusal to write into a WritingError that names the path, the reason and the way out."""
+    try:
+        yield
+    except PellucidError:
+        raise
+    except Exception as error:
+        number = getattr(error, "errno", None) or 0
+        if not isinstance(error, OSError):  # not all libraries raise it: torch's archive does not say why, Rust's do
+            code = re.search(r"\(os error (\d+)\)", str(error))
+            number = errno.EIO if "inline_container" in str(error) else int(code[1]) if code else 0
+        if number not in DISK_FULL_ERRNOS | BAD_PATH_ERRNOS | _LIMITS.keys():
+            raise
+        reason = getattr(error, "strerror", None) or os.strerror(number)
+        hint = _LIMITS.get(number, "free some space or choose another place")
+        raise WritingError(
+            number, f"cannot write {path}: {reason}. Nothing that was there is changed; {hint}"
+        ) from error
+
+
+@contextmanager
+def _path_lock(path: Path) -> Iterator[LockFile]:
+    """Keep other writers of `path` away, and remove what killed ones left beside it."""
+
+    def busy(holder: str) -> WritingError:
+        return WritingError(
+            errno.EBUSY,
+            f"cannot write {path}: {holder} has been writing it for more than {_PATIENCE} seconds. "
+            "Wait for it, stop that process, or choose another place",
+        )
+
+    path.parent.mkdir(parents=True, exist_ok=True)
+    name = path.parent / f".{path.name}.lock"
+    with _locked_file(name, _PATIENCE, busy, is_removed=True) as lock:
+        if lock.is_locked:
+            _remove_parts(path)
+        yield lock
+
+
+@contextmanager
+def locked(folder: Path, patience: float = 0.0) -> Iterator[LockFile]:
+    """Hold the lock of a folder, after waiting up to `patience` seconds for another process or thread."""
+
+    def busy(holder: str) -> InputError:
+        return InputError(f"{folder} is in use by {holder}; wait until it has ended, or give another folder")
+
+    with _locked_file(folder / ".lock", patience, busy) as lock:
+        yield lock
+
+
+class LockFile:
+    """An open lock file. The lock belongs to the process that took it: a forked child closes the file at once."""
+
+    def __init__(self, path: Path) -> None:
+        """Open it, made where there is none."""
+        self.path, self.is_locked, self._process = path, False, current_process()
+        with without_forks():  # a child that did not know of the file would keep the lock for its life
+            self._file = _open_lock(path)
+            call_after_fork(self)
+
+    def after_fork(self) -> None:
+        """Close the file in a child; the lock ends with the last process that has it open."""
+        self._file.close()
+
+    @property
+    def is_ours(self) -> bool:
+        """Whether this process took the lock, and is no child of the one that did."""
+        return self._process is current_process()
+
+    def check(self, path: Path) -> None:
+        """Refuse to finish in a forked child what its parent is writing."""
+        if not self.is_ours:
+            raise WritingError(
+                errno.EPERM,
+                f"cannot write {path}: this process was forked from the one that is writing it, which alone can finish "
+                "it. Fork before or after, not meanwhile",
+            )
+
+    def take(self) -> bool:
+        """Try to lock it; return whether this process goes on, with the lock or on a file system without locks."""
+        try:
+            _try_lock(self._file.fileno())
+            self.is_locked = True
+        except OSError as error:
+            return error.errno not in LOCKED_ERRNOS
+        return True
+
+    def is_current(self) -> bool:
+        """Whether the open file is still the one at its path: a holder removes it while others wait for it."""
+        try:
+            return os.path.samestat(os.fstat(self._file.fileno()), os.stat(self.path))
+        except FileNotFoundError:
+            return False
+
+    def holder(self) -> str:
+        """Return what the process that has the lock wrote into it."""
+        self._file.seek(0)
+        return (self._file.read(200) or b"").decode("utf-8", "replace").strip() or "another run"
+
+    def sign(self) -> None:
+        """Write into it which process has the lock."""
+        self._file.seek(0)
+        self._file.truncate()
+        self._file.write(f"process {os.getpid()} since {time.strftime('%Y-%m-%d %H:%M:%S')}\n".encode())
+
+    def close(self) -> None:
+        """Free the lock and close the file; nothing in a child, which has it closed."""
+        if sys.platform != "win32" and not self._file.closed:  # a program that was started meanwhile may have it too
+            import fcntl
+
+            with suppress(OSError):
+                fcntl.flock(self._file.fileno(), fcntl.LOCK_UN)
+        self._file.close()
+
+
+@contextmanager
+def _locked_file(
+    path: Path, patience: float, busy: Callable[[str], PellucidError], *, is_removed: bool = False
+) -> Iterator[LockFile]:
+    """Hold the lock of a file, which is removed afterwards if `is_removed`."""
+    end = time.monotonic() + patience
+    lock = LockFile(path)
+    try:
+        while not (lock.take() and lock.is_current()):
+            if lock.is_current():
+                if time.monotonic() >= end:
+                    raise busy(lock.holder())
+                time.sleep(0.01)
+            elif is_removed:  # the holder before has removed it
+                lock.close()
+                lock = LockFile(path)
+            else:
+                raise InputError(f"{path.parent} was replaced by another one meanwhile; open it again")
+        try:
+            lock.sign()
+            yield lock
+        finally:
+            if is_removed and os.name == "posix" and lock.is_ours:  # before the next one may have it
+                with suppress(OSError):
+                    path.unlink()
+    finally:
+        lock.close()
+        if is_removed and os.name != "posix":  # Windows removes no file that a process has open
+            with suppress(OSError):
+                path.unlink()
+
+
+def _open_lock(path: Path) -> FileIO:
+    """Open a lock file, made where there is none; a link, which may lead anywhere, or anything else is refused."""
+    try:
+        handle = os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o666)
+        if stat.S_ISREG(os.fstat(handle).st_mode):
+            return FileIO(handle, "r+")
+        os.close(handle)
+    except OSError as error:
+        if error.errno in DISK_FULL_ERRNOS | _LIMITS.keys() or not os.path.lexists(path):
+            raise
+    raise InputError(f"{path} must be a file, the lock of writers; remove what is there")
+
+
+def _try_lock(handle: int) -> None:
+    """Lock an open file, or raise OSError."""
+    if sys.platform == "win32":
+        import msvcrt
+
+        os.lseek(handle, _WINDOWS_LOCK_OFFSET, os.SEEK_SET)
+        msvcrt.locking(handle, msvcrt.LK_NBLCK, 1)
+    else:
+        import fcntl
+
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+def _remove_parts(path: Path) -> None:
+    """Remove what killed writers of `path` left; the old model is put back where one was killed between two renames."""
+    left_by = re.compile(re.escape(f".{path.name}.") + r"[a-z0-9_]{8}\.part")
+    for part in [entry for entry in path.parent.iterdir() if left_by.fullmatch(entry.name)]:
+        if (part / PREVIOUS_NAME).is_dir() and not path.exists():
+            os.replace(part / PREVIOUS_NAME, path)
+        if part.is_dir() and not part.is_symlink():
+            shutil.rmtree(part, ignore_errors=True)
+        else:
+            with suppress(OSError):  # another user's, say
+                part.unlink()
+
+
+def _replaceable(path: Path) -> set[str]:
+    """Return the names of the files of the model at `path`, after checking that there is a model or nothing."""
+    if not path.exists() or (path.is_dir() and not any(path.iterdir())):
+        return set()
+    if not path.is_dir():
+        raise InputError(f"{path} is a file; a model is saved as a folder. Give a new name")
+    try:
+        config = read_json(path / "config.json")
+        return {"config.json", *config["pellucid"].get("files", ())}
+    except ReadingError:
+        raise
+    except (ModelFolderError, KeyError, TypeError, AttributeError) as error:
+        raise InputError(
+            f"{path} exists and holds no pellucid model; saving there would remove what it holds. Give a new name"
+        ) from error
+
+
+def _link_foreign_files(old: Path, new: Path, outdated: set[str]) -> None:
+    """Put into `new` what `old` holds besides the model's files: the same files, which take no time and no space."""
+    for entry in old.iterdir():
+        target = new / entry.name
+        if entry.name in outdated or target.exists():
+            continue
+        if entry.is_dir() and not entry.is_symlink():
+            shutil.copytree(entry, target, symlinks=True, copy_function=_link)
+        else:
+            _link(entry, target)
+
+
+def _link(source: str | os.PathLike[str], target: str | os.PathLike[str], **_: Any) -> None:
+    """Link a file or copy a link; not a pipe or device, which could block or never end."""
+    kind = os.lstat(source).st_mode
+    if stat.S_ISLNK(kind):
+        os.symlink(os.readlink(source), target)
+        return
+    if not stat.S_ISREG(kind):
+        raise InputError(
+            f"{os.fspath(source)} is neither a file nor a link, and cannot go with the new model; move it away, or "
+            "give a new name"
+        )
+    try:
+        os.link(source, target)
+    except OSError:  # no links here: another file system, another user's file
+        shutil.copy2(source, target)
+
+
+def _replace_dir(new: Path, path: Path) -> None:
+    """Move folder `new` to `path`; an older folder there is exchanged or removed."""
+    if not path.exists():
+        os.replace(new, path)
+        return
+    if _exchange(new, path):
+        return
+    old = Path(tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part"))
+    os.replace(path, old / PREVIOUS_NAME)
+    try:
+        os.replace(new, path)
+    except OSError:
+        os.replace(old / PREVIOUS_NAME, path)
+        raise
+    finally:
+        shutil.rmtree(old, ignore_errors=True)
+
+
+def _exchange(first: Path, second: Path) -> bool:
+    """Swap two paths in one step where the system can (Linux, most file systems); return whether it did."""
+    if sys.platform != "linux":
+        return False
+    import ctypes
+
+    try:
+        renameat2 = ctypes.CDLL(None, use_errno=True).renameat2
+    except (OSError, AttributeError):  # a C library without it
+        return False
+    paths = (ctypes.c_int(_AT_FDCWD), os.fsencode(first), ctypes.c_int(_AT_FDCWD), os.fsencode(second))
+    return bool(renameat2(*paths, ctypes.c_uint(_RENAME_EXCHANGE)) == 0)
+
+
+def _flush_to_disk(path: Path) -> None:
+    with _flushed_to_disk(path):
+        pass
+
+
+@contextmanager
+def _flushed_to_disk(path: Path) -> Iterator[None]:
+    """Flush a file or folder after the block; it is opened before, so that no limit fails what the block has done."""
+    if path.is_dir() and os.name != "posix":  # elsewhere a folder cannot be opened
+        yield
+        return
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        yield
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def read_regular(path: str | os.PathLike[str], max_bytes: int) -> bytes:
+    """Return the bytes of a regular file (links are followed) of at most `max_bytes`."""
+    path = Path(path)
+    with _opened(path) as file:
+        size = os.fstat(file.fileno()).st_size
+        content: bytes = file.read(min(size, max_bytes) + 1)  # it allocates as much as is asked for
+    if len(content) > max_bytes:
+        raise ModelFolderError(f"{path} is larger than the {max_bytes:,} bytes such a file may have")
+    return content
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[Any]:
+    """Open a regular file for reading; not a pipe or device, which could block or never end."""
+    try:
+        if not path.is_file():
+            raise ModelFolderError(f"{path} is not a regular file" if path.exists() else f"file not found: {path}")
+        with open(path, "rb") as file:
+            yield file
+    except OSError as error:
+        raise reading_error(path, error) from error
+
+
+def reading_error(path: Path, error: OSError | MemoryError) -> ReadingError:
+    """Return the error for a file or folder that the system does not let us read, with the way out."""
+    number = errno.ENOMEM if isinstance(error, MemoryError) else error.errno or 0
+    hint = f"; {_LIMITS[number]}" if number in _LIMITS else ""
+    return ReadingError(f"cannot read {path}: {getattr(error, 'strerror', None) or error}{hint}")
+
+
+def checksum(path: str | os.PathLike[str]) -> str:
+    """Return the sha256 of a regular file, as hexadecimal digits."""
+    return str(hashed(Path(path)).hexdigest())
+
+
+def hashed(path: Path, size: int | None = None) -> Any:
+    """Return the running sha256 of a file, or of its first `size` bytes."""
+    digest, left = hashlib.sha256(), math.inf if size is None else size
+    with _opened(path) as file:
+        while left and (chunk := file.read(int(min(_BLOCK, left)))):
+            digest.update(chunk)
+            left -= len(chunk)
+    return digest
+
+
+def write_json(path: str | os.PathLike[str], value: Any, *, indent: int | None = 2) -> None:
+    """Write `value` as UTF-8 JSON, indented or (None) on one line, whole or not at all."""
+    with writing(path) as tmp_path:
+        tmp_path.write_text(json.dumps(value, ensure_ascii=False, indent=indent) + "\n", encoding="utf-8")
+
+
+def read_json(path: str | os.PathLike[str], *, max_bytes: int = _MAX_JSON) -> Any:
+    """Read a JSON file of at most `max_bytes`."""
+    return parse_json(read_regular(path, max_bytes), f"{path} is not valid JSON")
+
+
+def parse_json(content: bytes, complaint: str) -> Any:
+    """Return the value of JSON `content`."""
+    try:
+        return json.loads(content)
+    except (ValueError, RecursionError) as error:  # not JSON, not UTF-8, an endless number, or nested too deep
+        raise ModelFolderError(f"{complaint}: {error}") from error
+
+
+def write_tensors(
+    path: str | os.PathLike[str], tensors: Mapping[str, npt.NDArray[Any]], metadata: Mapping[str, str] | None = None
+) -> None:
+    """Write named arrays as one safetensors file, whole or not at all; the library aligns them for mapping."""
+    contiguous = {name: np.ascontiguousarray(array).reshape(array.shape) for name, array in tensors.items()}
+    with writing(path) as tmp_path:
+        save_file(contiguous, tmp_path, dict(metadata) if metadata else None)
+
+
+def read_tensors(
+    path: str | os.PathLike[str], dtypes: Mapping[str, Any] = _DTYPES
+) -> tuple[dict[str, npt.NDArray[Any]], dict[str, str]]:
+    """Return the arrays of a safetensors file, read-only, and the file's metadata; those of a large file are mapped."""
+    path = Path(path)
+    with _opened(path) as file:
+        size = os.fstat(file.fileno()).st_size
+        header_size = struct.unpack("<Q", file.read(8))[0] if size >= 8 else -1
+        if not 0 < header_size <= min(_MAX_HEADER, size - 8):
+            raise ModelFolderError(f"{path} is not a safetensors file, or it is truncated ({size} bytes)")
+        header = parse_json(file.read(header_size), f"{path} has a broken safetensors header")
+        file.seek(0)
+        # No np.memmap, which joblib would map once more by its path.
+        content = file.read(size) if size <= MAX_READ_BYTES else mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+        data = np.frombuffer(content, np.uint8)[8 + header_size :]
+    with open_tensors(path):
+        pass  # the library checks the header: sizes, gaps, overlaps
+    metadata = header.pop("__metadata__", None) or {}
+    tensors: dict[str, npt.NDArray[Any]] = {}
+    for name, entry in header.items():
+        start, end = entry["data_offsets"]
+        try:
+            array = data[start:end].view(dtypes[entry["dtype"]]).reshape(entry["shape"])
+        except (KeyError, ValueError, OverflowError) as error:  # a type or shape that numpy does not have
+            raise ModelFolderError(f"{path}: tensor {name!r} has a broken header entry {entry!r:.200}") from error
+        tensors[name] = array if array.flags.aligned else array.copy()
+    return tensors, metadata
+
+
+@contextmanager
+def open_tensors(path: Path) -> Iterator[Any]:
+    """Open a safetensors file with the library's own reader; every error names the file."""
+    try:
+        with without_panic(path), safe_open(str(path), framework="np") as tensors:
+            yield tensors
+    except (OSError, MemoryError) as error:
+        with _opened(path):  # the library says of any file that it cannot open that there is none
+            raise reading_error(path, error) from error
+    except SafetensorError as error:
+        raise ModelFolderError(f"{path} is broken or truncated, by its safetensors header: {error}") from error
+
+
+def broken_tensor(path: str | os.PathLike[str]) -> str | None:
+    """Return the name of a tensor in a safetensors file with NaN or infinity, None if all are finite."""
+    tensors, _ = read_tensors(path, _DTYPES | _OTHER_DTYPES)
+    return next((name for name, tensor in tensors.items() if not is_sound(tensor)), None)
+
+
+def is_sound(array: npt.NDArray[Any], largest: float = math.inf) -> bool:
+    """Whether all numbers of `array` are finite and none is larger than `largest`, whatever its sign."""
+    numbers = array.reshape(-1)
+    for start in range(0, numbers.size, _BLOCK):
+        block = numbers[start : start + _BLOCK]
+        if array.dtype in _EXPONENT:  # numpy is slow at float16, and knows no bfloat16
+            exponent = _EXPONENT[array.dtype]
+            if (block.view(np.uint16) & exponent).max() == exponent:
+                return False
+        elif array.dtype.kind == "f":
+            most = min(largest, float(np.finfo(array.dtype).max))
+            if not (block.max() <= most and block.min() >= -most):  # nor NaN
+                return False
+    return True

@@ -1,0 +1,437 @@
+"""A corpus: the texts of a file (`CorpusFile`: how any kind of file becomes rows), or any iterable of strings.
+
+As many texts come out as there are lines, rows or items: a blank line and a null are the empty text.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from dataclasses import field as data_field
+from pathlib import Path
+from reprlib import repr as shown  # of what may be nested deeper than Python can show
+from typing import Any, NamedTuple, Union
+
+from pellucid.errors import CorpusError, InputError, nearest_name, warn
+from pellucid.process import cached_property
+from pellucid.text.delimited import DELIMITERS, QUOTINGS, DelimitedFile
+from pellucid.text.encodings import check_encoding
+from pellucid.text.inputs import describe_item, iterate_texts
+from pellucid.text.json_rows import json_items, json_lines
+from pellucid.text.lines import MAX_LINE_BYTES, PACKED, LineReader, archived_name, check_file, is_stream
+from pellucid.text.spreadsheet import sheet_rows
+
+TYPES = ("number", "date", "boolean", "string")
+"""What a column of metadata can hold."""
+
+FORMATS = (".txt", ".csv", ".tsv", ".tab", ".jsonl", ".ndjson", ".json", ".parquet", ".xlsx")
+"""How the names of files end that are read; all but the last two may be packed."""
+
+_UNPACKED = (".parquet", ".xlsx")
+_TABLES = (".csv", ".tsv", ".tab")
+_ITEMS = (".json", ".parquet", ".xlsx")  # whose rows are counted, not their lines
+_SAYS_FORMATS = (
+    ".txt (one text a line), .csv, .tsv, .jsonl, .json (each also with .gz, .xz, .bz2 or .zip), .parquet, .xlsx"
+)
+_OLD_SHEETS = (".xls", ".xlsm", ".xlsb", ".ods", ".numbers")
+_INDEX_COLUMN = re.compile(r"__index_level_\d+__")  # of pandas, in parquet
+_KINDS = {bool: "a boolean", int: "a number", float: "a number", list: "a list", dict: "an object", bytes: "bytes"}
+
+
+class FileRow(NamedTuple):
+    """A row of a file."""
+
+    number: int  # of its first line, or of the row or item, from 1
+    values: Any  # by column or key; a string or None where a row is a text alone
+
+
+@dataclass(frozen=True)
+class CorpusFile:
+    """A file of texts and how to read it; an iterable of its texts, which can be read again and again.
+
+    It can be given wherever a corpus is expected: `pellucid.duplicates(CorpusFile("reviews.csv", field="body"))`.
+
+    Attributes:
+        path: .txt (a text a line), .csv, .tsv, .jsonl or .json, each also packed (.gz, .xz, .bz2, .zip); .parquet or
+            .xlsx; or a pipe, which is read as its name ends and as plain text without an ending.
+        field: the column or key that holds the text.
+        id_field: of the ids, strings or integers; "_id" is understood where there is no "id".
+        title_field: of the titles.
+        encoding: of the characters, such as "cp1252"; None is UTF-8, or what a byte order mark says.
+        delimiter: between the cells of a table: a character, or comma, semicolon, tab, bar or space; None takes what
+            the first lines show. With one, a .txt file is a table, too.
+        quoting: "csv" where cells are in quotation marks, doubled inside; "backslash" where backslashes stand before
+            them; "none" where they are text. None is "csv", and for tabs what the file shows.
+        decimal: the decimal mark of numbers in .csv and .tsv: "." or ",".
+        date_format: of dates in .csv and .tsv beside 2024-12-31, such as "%d.%m.%Y" or "DD.MM.YYYY".
+        columns: of metadata to keep; None keeps all.
+        leave_out: columns of metadata to leave out.
+        types: what columns of metadata hold, "number", "date", "boolean" or "string", where it is not to be found out.
+    """
+
+    path: str | os.PathLike[str]
+    field: str = "text"
+    id_field: str = "id"
+    title_field: str = "title"
+    encoding: str | None = None
+    delimiter: str | None = None
+    quoting: str | None = None
+    decimal: str = "."
+    date_format: str | None = None
+    columns: Sequence[str] | None = None
+    leave_out: Sequence[str] = ()
+    types: Mapping[str, str] = data_field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Check the values.
+
+        Raises:
+            InputError: one of them cannot be used.
+        """
+        changed: dict[str, Any] = {"path": Path(self.path)}
+        if self.encoding is not None:
+            changed["encoding"] = check_encoding(self.encoding)
+        if self.delimiter is not None:
+            mark = DELIMITERS.get(self.delimiter.lower(), self.delimiter.replace("\\t", "\t"))
+            if len(mark) != 1 or mark in '"\r\n\\':
+                names = ", ".join(DELIMITERS)
+                raise InputError(f"delimiter is {self.delimiter!r:.40}; give one character, or one of {names}")
+            changed["delimiter"] = mark
+        if self.quoting not in (None, *QUOTINGS):
+            raise InputError(f"quoting is {self.quoting!r:.40}; it is one of {', '.join(QUOTINGS)}")
+        if self.decimal not in (".", ","):
+            raise InputError(f"decimal is {self.decimal!r:.40}; numbers have '.' or ','")
+        for name in ("columns", "leave_out"):
+            value = getattr(self, name)
+            if value is not None:
+                changed[name] = (value,) if isinstance(value, str) else tuple(value)
+        if self.columns is not None and self.leave_out:
+            raise InputError("columns and leave_out are both given; name the columns to keep, or those to leave out")
+        for name, kind in self.types.items():
+            if kind not in TYPES:
+                raise InputError(f"the type of {name!r:.40} is {kind!r:.40}; there are {', '.join(TYPES)}")
+            if name in self.roles:
+                raise InputError(f"{name!r:.40} is no metadata and needs no type")
+        for name, value in changed.items():
+            object.__setattr__(self, name, value)
+
+    @cached_property
+    def source(self) -> Path:
+        """The path."""
+        return Path(self.path)
+
+    @property
+    def roles(self) -> tuple[str, str, str]:
+        """The columns that are no metadata: of texts, ids and titles."""
+        return self.field, self.id_field, self.title_field
+
+    def __str__(self) -> str:
+        """Return the path."""
+        return str(self.path)
+
+    def __iter__(self) -> Iterator[str]:
+        """Yield the texts in order, in bounded memory; a null is the empty text.
+
+        Raises:
+            CorpusError: the file cannot be read, or holds something else than texts.
+        """
+        for row in self.rows([self.field]):
+            yield self.text_of(row)
+
+    def texts_with_ids(self) -> Iterator[tuple[Any, str]]:
+        """Yield ids, strings or integers, and texts.
+
+        Raises:
+            CorpusError: as for texts; or a row has no id.
+        """
+        if self.kind == ".txt":
+            raise CorpusError(f"{self.path} has no ids under {self.id_field!r:.80}: plain text has no columns")
+        for row in self.rows([self.field, self.id_field]):
+            row_id = row.values.get(self.id_field) if isinstance(row.values, dict) else None
+            if row_id is None or row_id == "":
+                raise CorpusError(
+                    f"{self.locate(row)}: no id under {self.id_field!r:.80}; name the field that holds it"
+                )
+            if type(row_id) not in (str, int):
+                kind = type(row_id).__name__
+                raise CorpusError(
+                    f"{self.locate(row)}: the id {shown(row_id):.40} is {kind}; ids are strings or integers"
+                )
+            yield row_id, self.text_of(row)
+
+    @cached_property
+    def kind(self) -> str:
+        """How the file is read: one of `FORMATS`.
+
+        Raises:
+            CorpusError: the name of the file does not say it.
+        """
+        path = self.source
+        suffixes = [suffix.lower() for suffix in path.suffixes]
+        packed = suffixes.pop() if suffixes and suffixes[-1] in PACKED else ""
+        kind = suffixes[-1] if suffixes else ""
+        if packed == ".zip" and kind not in FORMATS and path.is_file():
+            kind = Path(archived_name(path)).suffix.lower()
+        if kind not in FORMATS and is_stream(path):
+            kind = ".txt"
+        if kind in ("", ".txt") and self.delimiter is not None:
+            kind = ".csv"
+        if kind in FORMATS and not (packed and kind in _UNPACKED):
+            return kind
+        check_file(path)
+        if kind in _OLD_SHEETS:
+            raise CorpusError(f"{path} is a spreadsheet of another kind; save it as .xlsx or .csv")
+        raise CorpusError(f"cannot tell the format of corpus file {path}; pellucid reads {_SAYS_FORMATS}")
+
+    @property
+    def is_table(self) -> bool:
+        """Whether its cells are text, so that the types of columns must be found out."""
+        return self.kind in _TABLES
+
+    @property
+    def has_header(self) -> bool:
+        """Whether the names of all columns stand in one place."""
+        return self.is_table or self.kind in _UNPACKED
+
+    def locate(self, row: FileRow | int) -> str:
+        """Return what messages say of where a row, or the one of a number, is."""
+        number = row if isinstance(row, int) else row.number
+        return f"{self.path}, {self.counted} {number}"
+
+    @property
+    def counted(self) -> str:
+        """What the numbers of rows count: "line" or "row"."""
+        return "row" if self.kind in _ITEMS else "line"
+
+    def keeps(self, name: str) -> bool:
+        """Whether a field of metadata is kept; it may have the dotted name of one in an object."""
+        if self.columns is not None and not any(name == c or name.startswith(f"{c}.") for c in self.columns):
+            return False
+        return not any(name == c or name.startswith(f"{c}.") for c in self.leave_out)
+
+    def text_of(self, row: FileRow) -> str:
+        """Return the text of a row: a string, a null for the empty text, or an object that has it in a field."""
+        values = row.values
+        if isinstance(values, dict) and self.field not in values:
+            names = f"; it has {', '.join(map(str, values)):.200}" if values else ""
+            raise CorpusError(f"{self.locate(row)}: no field {self.field!r:.80}{names}. Use --field NAME for the text")
+        value = values[self.field] if isinstance(values, dict) else values
+        if value is not None and not isinstance(value, str):
+            under = f"{self.field!r:.80}" if isinstance(values, dict) else "the line"
+            kind = _KINDS.get(type(value), type(value).__name__)
+            raise CorpusError(f"{self.locate(row)}: {under} holds {kind}, {shown(value):.40}, and no text")
+        if value is not None and len(value) > MAX_LINE_BYTES:
+            raise CorpusError(f"{self.locate(row)} is longer than {MAX_LINE_BYTES:,} characters; split it")
+        return value or ""
+
+    def rows(
+        self, names: Sequence[str] | None = None, *, skip_blank: bool = False, is_quiet: bool = False
+    ) -> Iterator[FileRow]:
+        """Yield the rows in order, in bounded memory.
+
+        Args:
+            names: the columns that are needed; None is all that are kept.
+            skip_blank: leave out blank lines of text and JSON lines; otherwise they are empty rows.
+            is_quiet: give no warnings, as the file is read again.
+
+        Raises:
+            CorpusError: the file is absent or broken, has no such column, or one that is needed several times.
+        """
+        kind, path = self.kind, self.source
+        if kind == ".txt":
+            return self._text_lines(skip_blank)
+        if kind in (".jsonl", ".ndjson"):
+            lines = json_lines(path, encoding=self.encoding, skip_blank=skip_blank)
+            return (FileRow(number, self._renamed(value)) for number, value in lines)
+        if kind == ".json":
+            items = json_items(path, encoding=self.encoding, is_row=self.is_row)
+            return (FileRow(number, self._renamed(value)) for number, value in items)
+        if kind == ".parquet":
+            return self._parquet_rows(names)
+        return self._sheet_rows(names) if kind == ".xlsx" else self._table_rows(names, is_quiet)
+
+    def _text_lines(self, skip_blank: bool) -> Iterator[FileRow]:
+        lines = LineReader(self.source, encoding=self.encoding)
+        self._refuse_table(lines.peek(1))
+        if skip_blank:
+            lines.skip_blank()
+        for line in lines:
+            if skip_blank and (not line or line.isspace()):
+                lines.skip_blank()
+                continue
+            yield FileRow(lines.number, line)
+
+    def _refuse_table(self, first: list[str]) -> None:
+        """Check that the first line of plain text does not name the column of the texts among others."""
+        for line in first:
+            mark = "tab" if "\t" in line else "space" if line.startswith('"') else ""
+            names = [name.strip('" ').casefold() for name in line.split(DELIMITERS.get(mark))] if mark else []
+            if len(names) > 1 and self.field.casefold() in names:
+                raise CorpusError(
+                    f"{self.path} is a table by its first line, {line!r:.80}, and of .txt each line is a text. To read "
+                    f"it as a table: --delimiter {mark}"
+                )
+
+    def is_row(self, value: Mapping[str, Any]) -> bool:
+        """Whether an object of JSON is a row, rather than a table of columns."""
+        return not isinstance(self._renamed(dict(value)).get(self.field, {}), (dict, list))
+
+    def _renamed(self, value: Any) -> Any:
+        """Return a row of JSON whose keys of text, id and title are called so, also where blanks or case differ."""
+        if not isinstance(value, dict) or self.field in value:
+            return value
+        new_names = self._find_roles(list(value))
+        return {new_names.get(name, name): cell for name, cell in value.items()} if new_names else value
+
+    def _find_roles(self, names: Sequence[str]) -> dict[str, str]:
+        """Return for names of columns that differ in blanks or case from that of a role which one they are."""
+        new_names: dict[str, str] = {}
+        for role in self.roles:
+            if role not in names and not (role == "id" and "_id" in names):
+                matches = [n for n in names if isinstance(n, str) and n.strip().casefold() == role.strip().casefold()]
+                if len(matches) == 1:
+                    new_names[matches[0]] = role
+        return new_names
+
+    def table(self, *, is_quiet: bool = False) -> DelimitedFile:
+        """Open a table of text."""
+        return DelimitedFile(
+            self.source, encoding=self.encoding, delimiter=self.delimiter, quoting=self.quoting, is_quiet=is_quiet
+        )
+
+    def _table_rows(self, names: Sequence[str] | None, is_quiet: bool) -> Iterator[FileRow]:
+        table = self.table(is_quiet=is_quiet)
+        chosen = self._choose(table.names, names, is_quiet)
+        yield from _as_dicts(((row.first, row.cells) for row in table), chosen, len(table.names))
+
+    def _sheet_rows(self, names: Sequence[str] | None) -> Iterator[FileRow]:
+        rows = sheet_rows(self.source)
+        header = next(rows, None)
+        if header is None:
+            raise CorpusError(f"{self.path} is empty; the first row of a table names its columns")
+        columns = ["" if name is None else str(name).strip() for name in header[1]]
+        chosen = self._choose(columns, names)
+        width, texts = len(columns), [n for n, name in chosen.items() if name in (self.field, self.title_field)]
+        for number, cells in rows:
+            cells += [None] * (width - len(cells))
+            for column in texts:  # a spreadsheet makes a number of a text that looks like one
+                if type(cells[column]) in (int, float):
+                    cells[column] = f"{cells[column]:.15g}"
+            yield FileRow(number, {name: cells[column] for column, name in chosen.items()})
+
+    def _parquet_rows(self, names: Sequence[str] | None) -> Iterator[FileRow]:
+        from pellucid.text.parquet import parquet_rows, text_column_error  # of an extra
+
+        renamed: dict[str, str] = {}
+
+        def choose(schema: Any) -> list[str]:
+            columns = list(schema.names)
+            counts, chosen = Counter(columns), self._choose(columns, names)
+            renamed.update({columns[c]: name for c, name in chosen.items() if counts[columns[c]] == 1})
+            text = next(column for column, name in chosen.items() if name == self.field)
+            if error := text_column_error(schema, text):
+                raise CorpusError(f"{self.path}: {error}")
+            return list(renamed)
+
+        for number, row in enumerate(parquet_rows(self.source, choose), 1):
+            yield FileRow(number, {renamed[name]: value for name, value in row.items()})
+
+    def _choose(self, columns: Sequence[str], names: Sequence[str] | None, is_quiet: bool = False) -> dict[int, str]:
+        """Return the columns of a table that are read, and what each is called: for its role, or by its name."""
+        roles = self._find_roles(columns)
+        called = [roles.get(name, name) for name in columns]
+        counts = Counter(called)
+        required = [self.field] if names is None else names
+        for name in required:
+            if name not in counts:
+                raise CorpusError(self._no_column(name, columns))
+        for name in self.roles if names is None else names:
+            if counts[name] > 1:
+                raise CorpusError(f"{self.path} has several columns {name!r:.80}; give each a name of its own")
+        needed = self._select_metadata(called, counts, is_quiet) if names is None else set(names)
+        first_of: dict[str, int] = {}
+        for column, name in enumerate(called):
+            if name in needed:
+                first_of.setdefault(name, column)
+        return {column: name for name, column in first_of.items()}
+
+    def _select_metadata(self, called: Sequence[str], counts: Mapping[str, int], is_quiet: bool) -> set[str]:
+        """Return the columns to keep, and tell which others were found."""
+        for name in (*(self.columns or ()), *self.leave_out, *self.types):
+            if name not in counts and name.split(".")[0] not in counts:
+                raise CorpusError(self._no_column(name, called))
+        path = self.source.name
+        if "" in counts and not is_quiet:
+            warn(f"{path}: column {list(called).index('') + 1} has no name and is left out")
+        for name, count in counts.items():
+            if count > 1 and name and not is_quiet:
+                warn(f"{path}: {count} columns are called {name!r:.60}; the first is kept")
+        selected = {name for name in counts if name and not _INDEX_COLUMN.fullmatch(name)} - set(self.leave_out)
+        if self.columns is not None:
+            selected &= {*self.roles, "_id", "metadata", *self.columns, *(name.split(".")[0] for name in self.columns)}
+        return selected | {self.field}
+
+    def _no_column(self, name: str, columns: Iterable[str]) -> str:
+        names = [str(column) for column in columns if column]
+        similar_name = nearest_name(name, names)
+        hint = ""
+        if len(names) == 1 and (mark := next((mark for mark in ",;\t|:" if mark in names[0]), None)):
+            hint = f". If its cells are divided by {mark!r}: --delimiter {mark!r}"
+        elif similar_name is not None:
+            hint = f". Did you mean {similar_name!r:.80}?"
+        if name == self.field:
+            hint = (hint or ". The first line must name the columns.") + " Use --field NAME for that of the texts"
+        return f"{self.path} has no column {name!r:.80}; it has {', '.join(names):.300}{hint}"
+
+    def with_field(self, field: str) -> CorpusFile:
+        """Return the same with another column of texts."""
+        return replace(self, field=field)
+
+
+def _as_dicts(rows: Iterable[tuple[int, Sequence[Any]]], chosen: Mapping[int, str], width: int) -> Iterator[FileRow]:
+    """Yield rows of cells as dicts of the chosen columns."""
+    if list(chosen) == list(range(width)):
+        names = list(chosen.values())
+        return (FileRow(number, dict(zip(names, cells))) for number, cells in rows)
+    if len(chosen) == 1:
+        ((column, name),) = chosen.items()
+        return (FileRow(number, {name: cells[column]}) for number, cells in rows)
+    return (FileRow(number, {name: cells[column] for column, name in chosen.items()}) for number, cells in rows)
+
+
+Corpus = Union[str, "os.PathLike[str]", Iterable[str]]
+"""A path, a `CorpusFile`, or an iterable of texts (a list, a generator, a column of a data frame, ...)."""
+
+
+def corpus_file(corpus: Corpus, field: str = "text") -> CorpusFile | None:
+    """Return the file that a corpus names, whose texts are in `field` unless it says so itself; None for texts."""
+    if isinstance(corpus, CorpusFile):
+        return corpus
+    return CorpusFile(corpus, field=field) if isinstance(corpus, (str, os.PathLike)) else None
+
+
+def is_path(corpus: Corpus) -> bool:
+    """Whether `corpus` names a file that can be read again, rather than a pipe or the texts themselves."""
+    file = corpus_file(corpus)
+    return file is not None and not is_stream(file.source)
+
+
+def read_texts(corpus: Corpus, *, field: str = "text") -> Iterator[str]:
+    """Yield the texts of a corpus in order, in bounded memory; `field` is the column or key in a file named by a path.
+
+    Raises:
+        CorpusError: the file cannot be read, or something is no text.
+        InputError: a table, a mapping or the like stands in place of texts.
+    """
+    file = corpus_file(corpus, field)
+    if file is not None:
+        yield from file
+        return
+    for index, text in enumerate(iterate_texts(corpus)):
+        value = text.as_py() if hasattr(text, "as_py") else text  # of Arrow
+        if not isinstance(value, str):
+            raise CorpusError(f"corpus item {index} is {describe_item(value)}")
+        yield value

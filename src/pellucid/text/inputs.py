@@ -1,0 +1,106 @@
+"""The texts that a caller passes: any iterable of strings, checked; tables, paths and single strings are refused."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import islice
+from reprlib import repr as shown  # of what may be large or nested deep
+from typing import Any, TypeGuard
+
+from pellucid.errors import InputError
+
+_MAX_COLUMNS, _N_NAMED_COLUMNS = 100, 2  # of a table given for texts: looked at, and named with how to give one
+
+
+def check_texts(texts: Iterable[str], *, first: int = 0) -> list[str]:
+    """Return `texts` as a list of checked strings; `first` is the index of the first, for messages."""
+    items = iterate_texts(texts)
+    try:
+        checked = texts.to_pylist() if is_arrow(texts) else list(items)
+    except UnicodeDecodeError as error:  # of Arrow
+        raise InputError(f"a text is not UTF-8: {error.reason}; decode it in its encoding") from error
+    if set(map(type, checked)) - {str}:  # one pass in C; the loop below only runs to find the culprit
+        for index, text in enumerate(checked, first):
+            if not isinstance(text, str):
+                raise InputError(f"text {index} is {describe_item(text)}")
+    return checked
+
+
+def iterate_texts(texts: Any, name: str = "texts") -> Iterator[Any]:
+    """Return an iterator over the items of `texts`, after refusing one string, a path, a mapping and a table.
+
+    Args:
+        texts: what was given where texts, or as many titles or ids, are expected.
+        name: what messages call it.
+
+    Raises:
+        InputError: its items are no texts; the message says what to give.
+    """
+    if isinstance(texts, (str, bytes)):
+        raise InputError(f"{name} is one string, {texts!r:.40}; give an iterable of strings: [{texts!r:.20}]")
+    if isinstance(texts, os.PathLike):
+        raise InputError(
+            f"{name} is the path {os.fspath(texts)!r:.80}, not what is in that file; give "
+            f"pellucid.CorpusFile({os.fspath(texts)!r:.80})"
+        )
+    refuse_tables(texts, name)
+    try:
+        return iter(texts)
+    except TypeError as error:
+        raise InputError(
+            f"{name} must be an iterable of strings, got {texts!r:.40} ({type(texts).__name__})"
+        ) from error
+
+
+def describe_item(item: Any) -> str:
+    """Return what messages say of an item of texts that is no string, and what to do about it."""
+    if isinstance(item, Mapping):
+        keys = [key for key in islice(item, _MAX_COLUMNS) if isinstance(item[key], str)] or list(item)
+        hint = f"Give one of its values: [text[{keys[0] if keys else 'key'!r:.40}] for text in texts]"
+    elif isinstance(item, os.PathLike):
+        hint = "Read the file: path.read_text()"
+    elif isinstance(item, (bytes, bytearray)):
+        hint = "Decode it: text.decode()"
+    elif isinstance(item, (list, tuple)):
+        hint = "Give one column of the rows: [row[0] for row in texts]"
+    else:
+        hint = "Replace missing values by '' or leave them out"
+    return f"{type(item).__name__} ({' '.join(shown(item).split()):.40}); every text must be a str. {hint}"
+
+
+def is_arrow(texts: Any) -> TypeGuard[Any]:
+    """Whether texts are an array of Arrow, or one in chunks."""
+    return type(texts).__module__ == "pyarrow.lib" and hasattr(texts, "to_pylist") and hasattr(texts, "type")
+
+
+def refuse_tables(texts: Any, name: str = "texts") -> None:
+    """Check that texts are no data frame, mapping or array of several columns, whose iteration gives no texts."""
+    kind = type(texts)
+    if isinstance(texts, Mapping):
+        columns, what = list(texts), "whose keys are not texts"
+    elif hasattr(kind, "columns") or hasattr(kind, "column_names"):  # of pandas, Polars, Arrow or datasets
+        columns = list(texts.column_names if hasattr(kind, "column_names") else texts.columns)
+        what = f"with {len(columns)} columns"
+    elif hasattr(texts, "read_next_batch") or hasattr(texts, "collect_schema"):  # of Arrow or Polars
+        raise InputError(f"{name} is a {kind.__name__}, which is a table; give one of its columns")
+    elif getattr(texts, "ndim", 1) > 1 and hasattr(texts, "shape"):
+        raise InputError(f"{name} has the shape {texts.shape}; give one column, such as {name}[:, 0]")
+    else:
+        return
+    text_columns = [column for column in columns[:_MAX_COLUMNS] if _holds_text(texts, column)]
+    hint = " or ".join(f"{name}[{column!r:.60}]" for column in text_columns[:_N_NAMED_COLUMNS]) or "one of its columns"
+    if len(text_columns) > _N_NAMED_COLUMNS:
+        hint += f" ({', '.join(f'{column!r:.60}' for column in text_columns)} hold text)"
+    values = f", or list({name}.values())" if isinstance(texts, Mapping) and len(text_columns) > 1 else ""
+    raise InputError(f"{name} is a {kind.__name__} {what}; give texts, such as {hint}{values}")
+
+
+def _holds_text(table: Any, name: Any) -> bool:
+    """Whether the first value of a column, or a mapping's value itself, is a string."""
+    try:
+        column = table[name]
+        first: Any = column if isinstance(column, str) else next(iter(column), None)
+        return isinstance(first.as_py() if hasattr(first, "as_py") else first, str)  # Arrow's scalars
+    except (AttributeError, KeyError, TypeError, ValueError):  # it is only looked at for a hint
+        return False

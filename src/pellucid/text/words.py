@@ -1,0 +1,590 @@
+"""Words: splitting a text into them and finding their rows, the same at every stage of a static model.
+
+The rule is that of the static-word-embeddings paper and its published code: BERT's pre-tokenizer without its normaliser
+(split at whitespace, every punctuation mark on its own; case and accents kept), then punctuation dropped. The authors
+drop the marks of a list, which differs between their files; here every character that BERT's pre-tokenizer isolates is
+dropped. An apostrophe is such a mark ("don't" is "don" and "t"), as in the tables of the authors; a combining mark is
+none. The rule is applied to the word form of a text (`unicode.py`), and spans stand in the user's own string.
+
+Beyond the paper, a vocabulary cuts scripts that are written without spaces into the longest words it knows, and finds
+phrases: entries of several words, such as "new york". `Vocabulary.split` does both; `split_words` alone does neither.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from functools import cache, lru_cache
+from itertools import count, pairwise
+from typing import Any, NamedTuple, TypeVar
+
+from tokenizers import Tokenizer
+from tokenizers.pre_tokenizers import BertPreTokenizer
+
+from pellucid.errors import InputError, without_panic
+from pellucid.process import cached_property
+from pellucid.text.unicode import (
+    NormalizedText,
+    cluster_ends,
+    is_word_form,
+    lowercase,
+    marks,
+    normalize,
+    unspaced_run,
+)
+
+_Start = TypeVar("_Start")
+Item = TypeVar("Item")
+
+_PRE_TOKENIZER = BertPreTokenizer()
+LONGEST_WORD = 100  # characters; BERT's own tokenizer calls a longer word unknown
+
+JOINER = "\u2581"
+"""The character between the words of a phrase in a vocabulary: "new▁york"."""
+
+_ASCII_PIECE = re.compile(r"[^\t-\r !-/:-@\[-`{-~]+|[!-/:-@\[-`{-~]")  # BERT's rule for ASCII: a word, or one mark
+_BETWEEN_ASCII_MARKS = re.compile(r"[^\t-\r !-/:-@\[-`{-~]+")  # what no ASCII mark or blank divides
+_ASCII_MARKS = frozenset("!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~")
+_BLANKS = re.compile(r"[^\S\x1c-\x1f]+")  # Python has four control characters among them, which belong to words
+_SIMPLE = re.compile(r"[^\W_]+")  # letters and digits; every character that separates words ends such a run
+
+# English function words; other languages rely on idf, or on a list of the user's own.
+ENGLISH_STOP_WORDS = frozenset(
+    """a about above after again against all am an and any are as at be because been before being below between both
+    but by can did do does doing don down during each few for from further had has have having he her here hers herself
+    him himself his how i if in into is it its itself just me more most my myself no nor not now of off on once only or
+    other our ours ourselves out over own same she should so some such than that the their theirs them themselves then
+    there these they this those through to too under until up us very was we were what when where which while who whom
+    why will with you your yours yourself yourselves""".split()
+)
+# English words of speech and dates that carry as little content.
+GENERIC_WORDS = ENGLISH_STOP_WORDS | frozenset(
+    """accessed also always another anything away back big came come could done else even ever every everything first
+    get gets getting give glad goes going gone good got great guess happen happened hello help hey ill isn keep kind
+    know let like little long lot made make makes many may maybe mean might much must need never new nice nothing okay
+    one please pretty put really right said same saw say says see seem seems shall since someone something soon sorry
+    still sure take takes tell thank thanks thing things think today told tomorrow too took try two upon use used want
+    wants way well went whether within without would yeah year years yes yesterday yet
+    january february march april june july august september october november december
+    monday tuesday wednesday thursday friday saturday sunday""".split()
+)
+_LETTERS = r"(?:[^\W\d_]|[{}])+"
+
+
+Span = tuple[int, int]
+"""Start and end of a part of a text, in characters."""
+
+LOW_COVERAGE = 0.5
+"""Share of a text's words; every view warns where a model knows less."""
+
+PART_SPELLED = 0.5
+"""What a word counts in a coverage that is known by its spelling alone.
+
+About the mean cosine of its vector to the word's own, for words held out: 0.56 (`papers/swe/spelling.py --prefixes`).
+"""
+
+PARTIAL_WORD_THRESHOLD = 2 / 3
+"""A word is named in notes with what it is read as if this part of it is known, or less.
+
+Above are mostly other forms of a word ("mappings" read as "mapping"), and names that lack their last sign.
+"""
+
+
+class Word(NamedTuple):
+    """A word of a text and its place there: `text[start:end]`, in characters."""
+
+    text: str
+    start: int
+    end: int
+
+
+@lru_cache(maxsize=4096)
+def _is_punctuation(mark: str) -> bool:
+    """Whether BERT's pre-tokenizer isolates the character `mark` inside a word."""
+    return len(_PRE_TOKENIZER.pre_tokenize_str(f"a{mark}a")) == 3
+
+
+def split_words(text: str) -> list[Word]:
+    """Return the words of `text` in order: in word form, with their character spans in `text`."""
+    form = normalize(text)
+    return _in_original(_split(form.text), form)
+
+
+def _split(text: str) -> list[Word]:
+    """Return the words of a text that is in word form."""
+    words = []
+    for match in _BETWEEN_ASCII_MARKS.finditer(text):
+        piece, start = match[0], match.start()
+        if piece.isascii() or piece.isalnum():  # letters and digits hold no mark to split at
+            words.append(Word(piece, start, match.end()))
+        else:
+            pieces = _PRE_TOKENIZER.pre_tokenize_str(piece)
+            words += [Word(p, start + s, start + e) for p, (s, e) in pieces if e - s > 1 or not _is_punctuation(p)]
+    return words
+
+
+def _in_original(words: list[Word], form: NormalizedText) -> list[Word]:
+    """Return words of a word form with their spans in the original text."""
+    return words if form.is_original else [Word(word.text, *form.span(*word[1:])) for word in words]
+
+
+@dataclass(frozen=True)
+class Coverage:
+    """How much of a text a model knew: its words with a vector, or, for a transformer, the words that it read.
+
+    A share that is not given is known / total.
+
+    Attributes:
+        known: words, each counted as often as it occurs.
+        total: all words of the text.
+        partly: those of `known` that were only found by their beginning ("tokenisers (read as token)") or spelling.
+        share: the known part of the words: what they count together / total. A word of `partly` counts by the share of
+            its letters that its beginning has ("chatgpt (read as chat)" 4/7), or half if it is spelled; the other known
+            words count 1. 1 for a text without words, of which nothing is unknown.
+        read_as: the distinct words of `partly` of which two thirds or less are known, as first written, each with
+            what it is read as.
+    """
+
+    known: int
+    total: int
+    partly: int = 0
+    share: float = math.nan
+    read_as: tuple[tuple[str, str], ...] = ()
+
+    def __post_init__(self) -> None:
+        """Check the counts, and the share or set it."""
+        n_known, n_words, n_partly = self.known, self.total, self.partly
+        if not (type(n_known) is type(n_words) is type(n_partly) is int and 0 <= n_partly <= n_known <= n_words):
+            raise InputError(f"coverage of {n_known!r:.20} words known of {n_words!r:.20} cannot be")
+        min_share, max_share = ((n_known - n_partly) / n_words, n_known / n_words) if n_words else (1.0, 1.0)
+        if type(self.share) is float and math.isnan(self.share):
+            object.__setattr__(self, "share", max_share)
+        elif type(self.share) not in (int, float) or not min_share - 1e-9 <= self.share <= max_share + 1e-9:
+            raise InputError(
+                f"coverage of {self.share!r:.20} cannot be with {n_known} of {n_words} words, {n_partly} partly"
+            )
+        pairs = self.read_as if type(self.read_as) is tuple else [None]
+        if not all(type(pair) is tuple and [*map(type, pair)] == [str, str] for pair in pairs):
+            raise InputError("'read_as' of a coverage is not pairs of a word and what it is read as")
+
+    @classmethod
+    def from_words(cls, n_known: int, n_words: int, partly: Iterable[tuple[str, str, float]]) -> Coverage:
+        """Return that of a text; of each partly known word take it, what it is read as, and how much is known."""
+        count, parts, read_as = 0, 0.0, dict[str, tuple[str, str]]()
+        for word, read_as_word, part in partly:
+            count += 1
+            parts += part  # one after the other, as `numpy.bincount` adds in the path for many texts
+            if part <= PARTIAL_WORD_THRESHOLD:
+                read_as.setdefault(lowercase(word), (word, read_as_word))
+        return cls(
+            n_known, n_words, count, (n_known - count + parts) / n_words if n_words else 1.0, tuple(read_as.values())
+        )
+
+    @property
+    def is_low(self) -> bool:
+        """Whether the share is below `LOW_COVERAGE`."""
+        return self.share < LOW_COVERAGE
+
+    @property
+    def summary(self) -> str:
+        """How much is known, for a sentence: "1 of 3 words", or "17% (1 of 3 words, 1 of them partly)"."""
+        words = f"{self.known:,} of {self.total:,} words"
+        return f"{self.share:.0%} ({words}, {self.partly:,} of them partly)" if self.partly else words
+
+    @property
+    def interpretations(self) -> list[str]:
+        """A phrase for each word of `read_as`: '"chatgpt" read as "chat"'."""
+        return [f'"{word}" read as "{read_as}"' for word, read_as in self.read_as]
+
+
+def part_known(word: str, prefix: str) -> float:
+    """Return what a word counts in a coverage that is read as `prefix`: the share of its characters, at most 1."""
+    return min(1.0, len(prefix) / len(word))
+
+
+def words_before(text: str, end: int) -> tuple[Coverage, tuple[Span, ...]]:
+    """Return the coverage and the unknown spans of a text read up to character `end`."""
+    words = split_words(text)
+    left_out = tuple((word.start, word.end) for word in words if word.start >= end)
+    return Coverage(len(words) - len(left_out), len(words)), left_out
+
+
+def content_words(text: str) -> set[str]:
+    """Return the lower-case words that carry content: no (English) function words, dates, numbers or short words."""
+    words = {lowercase(word) for word in _letters().findall(normalize(text).text)}
+    return {word for word in words - GENERIC_WORDS if len(word) > 2 or unspaced_run.match(word)}
+
+
+@cache
+def _letters() -> re.Pattern[str]:
+    """Return the pattern of letters in a row, with their combining marks."""
+    return re.compile(_LETTERS.format(marks()))
+
+
+def is_phrase(word: str) -> bool:
+    """Whether a vocabulary's `word` is several words, joined by "▁"."""
+    return JOINER in word and all(word.split(JOINER))
+
+
+def display_form(word: str) -> str:
+    """Return a vocabulary's `word` as a person writes it: "new york" for "new▁york"."""
+    return word.replace(JOINER, " ") if is_phrase(word) else word
+
+
+def as_phrase(form: str) -> str:
+    """Return text in word form as one entry of a vocabulary, with a joiner in the place of what divides its words."""
+    return JOINER.join(filter(None, _BLANKS.split(form)))
+
+
+class PrefixRule(NamedTuple):
+    """Which prefixes of a word that has no row may stand for it: those with enough characters and enough of the word.
+
+    Characters are counted as the teacher's tokenizer writes them, which may be without accents. By the rule of the
+    static-word-embeddings paper, the default, any prefix may.
+
+    >>> rule = PrefixRule(3, 0.4)
+    >>> [rule.allows(prefix, word) for prefix, word in ((4, 7), (2, 5), (3, 9))]  # chat|gpt, co|vid, mic|rocosm
+    [True, False, False]
+    """
+
+    letters: int = 1
+    share: float = 0.0
+
+    def allows(self, prefix: int, word: int) -> bool:
+        """Whether a prefix of so many characters may stand for a word of so many."""
+        return prefix >= self.letters and prefix >= self.share * word
+
+
+RECOGNIZABLE_PREFIX = PrefixRule(3, 0.5)
+"""Of a word that is known by its beginning alone: with less of it the model guesses ("asdfghqwerty" read as "as")."""
+
+
+class Vocabulary:
+    """The words of a static model and the rules that find them in a text and a row for any word.
+
+    Attributes:
+        words: in row order, as they were given.
+        forms: the same as texts are read: in word form.
+        prefixes: the rule for words that have no row.
+
+    `split` finds the words of a text. `row` finds the row of a word, in order (section 4.1 of the paper and its
+    footnote 9): the word itself; its lower-case form; and for a word of several pieces of the teacher's tokenizer, the
+    longest prefix that ends between two pieces and is a known word ("tokenisers" -> token ##iser ##s -> "tokeniser",
+    else "token"), if `prefixes` allows it. Otherwise the word is unknown.
+    """
+
+    def __init__(
+        self,
+        words: Sequence[str],
+        subwords: Tokenizer | Callable[[], Tokenizer] | None = None,
+        prefixes: PrefixRule | None = None,
+    ) -> None:
+        """Take distinct words in row order, the teacher's tokenizer or a function called at first use, and a rule.
+
+        Raises:
+            InputError: a word is there twice, or the rule is not of at least one letter and a share from 0 to 1.
+        """
+        self.words = words
+        self._subwords = subwords
+        self.prefixes = PrefixRule() if prefixes is None else prefixes
+        letters, share = self.prefixes
+        if type(letters) is not int or not 1 <= letters <= LONGEST_WORD:
+            raise InputError(f"a prefix of {letters!r:.40} letters is asked for; give 1 to {LONGEST_WORD}")
+        if type(share) not in (int, float) or not 0 <= share <= 1:
+            raise InputError(f"a prefix of {share!r:.40} of a word is asked for; give a share from 0 to 1")
+        self._row = {word: row for row, word in enumerate(words)}
+        if len(self._row) != len(words):
+            twice = next(word for row, word in enumerate(words) if self._row[word] != row)
+            raise InputError(f"the vocabulary holds {twice!r} twice")
+        self.forms = self._as_in_texts()
+
+    def _as_in_texts(self) -> Sequence[str]:
+        """Return the words in their word form, in which texts are read, and find their rows by it.
+
+        A word stays as it is where its word form is another word of the vocabulary, which texts then mean.
+        """
+        forms: dict[int, str] = {}
+        for word in self.words:
+            if not (word.isascii() or is_word_form(word)):
+                form, row = as_phrase(normalize(word).text), self._row[word]
+                if form and self._row.setdefault(form, row) == row:
+                    forms[row] = form
+        return [forms.get(row, word) for row, word in enumerate(self.words)] if forms else self.words
+
+    def with_words(self, words: Sequence[str]) -> Vocabulary:
+        """Return a vocabulary of other words, with this one's tokenizer and rule for prefixes."""
+        return Vocabulary(words, self._subwords, self.prefixes)
+
+    def with_prefixes(self, rule: PrefixRule) -> Vocabulary:
+        """Return a vocabulary of the same words and tokenizer with another rule for prefixes."""
+        return Vocabulary(self.words, self._subwords, rule)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Replace the function by its tokenizer: it may not be picklable, or read a file."""
+        return {**self.__dict__, "_subwords": self.subwords}
+
+    @property
+    def subwords(self) -> Tokenizer | None:
+        """The teacher's tokenizer, or None."""
+        subwords = self._subwords
+        if subwords is not None and not isinstance(subwords, Tokenizer):
+            self._subwords = subwords = subwords()
+        return subwords
+
+    @property
+    def has_subwords(self) -> bool:
+        """Whether there is a tokenizer, which need not be made to say so."""
+        return self._subwords is not None
+
+    def subwords_file(self) -> dict[str, Any]:
+        """Return the tokenizer as its JSON file describes it; {} if there is none."""
+        described = getattr(self._subwords, "described", None)
+        return described() if described is not None else json.loads(self.subwords.to_str()) if self.subwords else {}
+
+    @cached_property
+    def cased(self) -> bool:
+        """Whether a word is not in lower case: case then tells words apart."""
+        all_forms = " ".join(self.forms)
+        return all_forms != lowercase(all_forms)
+
+    @property
+    def cuts_scripts(self) -> bool:
+        """Whether `split` cuts scripts that are written without spaces."""
+        return bool(self._unspaced_lengths)
+
+    def __len__(self) -> int:
+        """Return the number of words."""
+        return len(self.words)
+
+    def __contains__(self, word: str) -> bool:
+        """Whether `word` itself has a row."""
+        return word in self._row
+
+    def has_row(self, word: str) -> bool:
+        """Whether `word` has a row of its own, as it is or in lower case: not one of its beginning."""
+        return self._exact_row(word) >= 0
+
+    def row(self, word: str) -> int:
+        """Return the row of `word`, or -1 for an unknown word."""
+        row = self._exact_row(word)
+        return row if row >= 0 or self._subwords is None else self._prefix_row(word)
+
+    def _exact_row(self, word: str) -> int:
+        """Return the row of `word` as it is or in lower case, or -1."""
+        row = self._row.get(word, -1)
+        if row < 0:
+            row = self._row.get(lowercase(word), -1)
+        if row < 0 and not word.isascii() and (form := normalize(word).text) != word:
+            return self._exact_row(form)
+        return row
+
+    def factors(self, factors: Mapping[str, float]) -> dict[int, float]:
+        """Return factors of words and phrases ("new york") by row, after checking them."""
+        factor_by_row: dict[int, float] = {}
+        for word, factor in factors.items():
+            form = normalize(word).text
+            spelled = next(filter(self.has_row, (form, JOINER.join(form.split()))), None)
+            if spelled is None:
+                similar_words = get_close_matches(lowercase(form), map(display_form, self.words), 1)
+                hint = f"; did you mean {similar_words[0]!r}?" if similar_words else ""
+                raise InputError(f"{word!r:.80} is not in the vocabulary{hint}")
+            row = self.row(spelled)
+            if row in factor_by_row:
+                raise InputError(f"{word!r:.80} is given twice; the vocabulary has it once")
+            if not 0 <= factor <= 1e6:
+                raise InputError(f"the factor of {word!r:.80} is {factor!r:.40}; give one from 0 to a million")
+            factor_by_row[row] = factor
+        return factor_by_row
+
+    def split(self, text: str) -> list[Word]:
+        """Return the words of `text` as this vocabulary finds them, with their character spans.
+
+        After `split_words`: (1) what is in a script without spaces is cut off from what is not and, from the left, into
+        the longest words of the vocabulary; a character that begins none is a word by itself. A piece that is in the
+        vocabulary stays whole. (2) Words that together are a phrase of the vocabulary, with nothing but whitespace
+        between them, become one word, joined by "▁" as there; the longest phrase wins, from the left.
+
+        Only a vocabulary with a word of two or more characters in such a script does (1): a single sign such as "ツ"
+        among English words would be found inside words that it has nothing to do with.
+
+        >>> [word.text for word in Vocabulary(["new\u2581york", "東京", "に"]).split("New York、東京都に")]
+        ['New▁York', '東京', '都', 'に']
+        """
+        form = normalize(text)
+        words = _split(form.text)
+        if self._unspaced_lengths and not form.text.isascii():
+            words = [part for word in words for part in self._cut(word)]
+        return _in_original(list(self._with_phrases(words, form.text)) if self._phrase_lengths else words, form)
+
+    def spaced(self, texts: list[str], *, normal: bool = False) -> list[str]:
+        """Return texts, in word form, in which `split_words` finds the words that `split` finds in the originals.
+
+        With `normal` they are in word form already.
+        """
+        forms = texts if normal else [normalize(text).text for text in texts]
+        return [self._spaced(form) if self.needs_spaces(is_ascii=form.isascii()) else form for form in forms]
+
+    def needs_spaces(self, *, is_ascii: bool) -> bool:
+        """Whether words stand without spaces in a text: in ASCII alone only where the vocabulary has phrases."""
+        return bool(self._phrase_lengths) or (bool(self._unspaced_lengths) and not is_ascii)
+
+    def _spaced(self, text: str) -> str:
+        spaced = text
+        if text.isascii():
+            return self._spaced_ascii(text)
+        if self._unspaced_lengths and unspaced_run.search(text):
+            if self._has_mixed or JOINER in text:  # a piece such as "T恤" may have to stay whole
+                return " ".join([word.text for word in self.split(text)])
+            spaced = unspaced_run.sub(lambda run: f" {' '.join(self._longest_known(run[0]))} ", text)
+        pairs = self._phrase_pairs if self._phrase_lengths else set()
+        if pairs is None or (pairs and not pairs.isdisjoint(pairwise(_simple_words(spaced)))):
+            return " ".join([word.text for word in self.split(text)])
+        return spaced
+
+    def _spaced_ascii(self, text: str) -> str:
+        """Return an ASCII text with its phrases joined: `split` without the pre-tokenizer and the spans."""
+        lowered = _ASCII_PIECE.findall(text.lower())
+        if self._phrase_lengths.keys().isdisjoint(lowered):
+            return text
+        pieces = _ASCII_PIECE.findall(text)
+        written: list[str] = []
+        done = 0
+        for start, end, phrase in self._phrases(pieces, lowered, lambda s, e: _ASCII_MARKS.isdisjoint(pieces[s:e])):
+            written += pieces[done:start]
+            written.append(phrase)
+            done = end
+        return " ".join(written + pieces[done:]) if written else text
+
+    @cached_property
+    def _unspaced_lengths(self) -> dict[str, tuple[int, ...]]:
+        """The lengths of the known words in unspaced scripts by their first two characters, longest first."""
+        words = [word for word in self.forms if not word.isascii() and unspaced_run.fullmatch(word)]
+        return _lengths((word[:2], len(word)) for word in words if len(word) > 1)
+
+    @cached_property
+    def _has_mixed(self) -> bool:
+        """Whether a known word holds characters of unspaced scripts beside others."""
+        words = (word for word in self.forms if not word.isascii() and not is_phrase(word))
+        return any(unspaced_run.search(word) and not unspaced_run.fullmatch(word) for word in words)
+
+    @cached_property
+    def _phrase_lengths(self) -> dict[str, dict[str, tuple[int, ...]]]:
+        """The numbers of words of the known phrases by their first and second word in lower case, longest first."""
+        phrases = [word.split(JOINER) for word in self.forms if JOINER in word and is_phrase(word)]
+        lengths = _lengths(((lowercase(parts[0]), lowercase(parts[1])), len(parts)) for parts in phrases)
+        nested: dict[str, dict[str, tuple[int, ...]]] = {}
+        for (first, second), several in lengths.items():
+            nested.setdefault(first, {})[second] = several
+        return nested
+
+    @cached_property
+    def _phrase_pairs(self) -> set[tuple[str, str]] | None:
+        """Two runs of letters that each phrase begins with; None if one has fewer."""
+        starts = [_simple_words(phrase)[:2] for phrase in self.forms if is_phrase(phrase)]
+        return {(start[0], start[1]) for start in starts} if all(len(start) == 2 for start in starts) else None
+
+    def _cut(self, word: Word) -> Iterator[Word]:
+        """Yield `word`, or where it holds unspaced script its known words and what is left."""
+        text, start, _ = word
+        if text.isascii() or self.has_row(text):
+            yield word
+            return
+        done = 0
+        for run in unspaced_run.finditer(text):
+            if run.start() > done:
+                yield Word(text[done : run.start()], start + done, start + run.start())
+            done = run.start()
+            for part in self._longest_known(run[0]):
+                yield Word(part, start + done, start + done + len(part))
+                done += len(part)
+        if done < len(text):
+            yield Word(text[done:], start + done, word.end)
+
+    def _longest_known(self, run: str) -> list[str]:
+        """Cut a run of unspaced script into known words and single grapheme clusters; no word ends inside one."""
+        ends = cluster_ends(run)
+        words = []
+        position = 0
+        while position < len(run):
+            for length in self._unspaced_lengths.get(run[position : position + 2], ()):
+                part = run[position : position + length]
+                if part in self._row and position + length in ends:
+                    break
+            else:
+                part = run[position : next(end for end in count(position + 1) if end in ends)]
+            words.append(part)
+            position += len(part)
+        return words
+
+    def _with_phrases(self, words: list[Word], text: str) -> Iterator[Word]:
+        """Yield `words` with those that are a phrase as one."""
+
+        def close(start: int, end: int) -> bool:
+            gaps = (text[word.end : after.start] for word, after in pairwise(words[start:end]))
+            return all(not gap or gap.isspace() for gap in gaps)  # words of unspaced scripts have nothing between them
+
+        texts = [word.text for word in words]
+        done = 0
+        for start, end, phrase in self._phrases(texts, list(map(lowercase, texts)), close):
+            yield from words[done:start]
+            yield Word(phrase, words[start].start, words[end - 1].end)
+            done = end
+        yield from words[done:]
+
+    def _phrases(
+        self, words: list[str], lowered: list[str], close: Callable[[int, int], bool]
+    ) -> Iterator[tuple[int, int, str]]:
+        """Yield where the phrases among `words` start and end, and their spelling; `close` says what may be one."""
+        done = 0
+        for start, (first, second) in enumerate(pairwise(lowered)):
+            if start < done or first not in self._phrase_lengths:
+                continue
+            for length in self._phrase_lengths[first].get(second, ()):
+                end = start + length
+                phrase = JOINER.join(words[start:end])
+                if end <= len(words) and self.has_row(phrase) and close(start, end):
+                    yield start, end, phrase
+                    done = end
+                    break
+
+    def _prefix_row(self, word: str) -> int:
+        if len(word) > LONGEST_WORD or self.subwords is None:
+            return -1
+        with without_panic("subwords.json"):
+            encoding = self.subwords.encode(word, add_special_tokens=False)
+        real = [token for token, is_real in zip(encoding.tokens, encoding.attention_mask) if is_real]  # no padding
+        pieces = [piece.removeprefix("##").lstrip("\u2581") for piece in real]
+        length = sum(map(len, pieces))
+        for n_pieces in range(len(pieces) - 1, 0, -1):
+            prefix = "".join(pieces[:n_pieces])
+            if not self.prefixes.allows(len(prefix), length):
+                return -1
+            row = self._row.get(prefix, -1)
+            if row >= 0:
+                return row
+        return -1
+
+
+def _lengths(starts: Iterable[tuple[_Start, int]]) -> dict[_Start, tuple[int, ...]]:
+    """Return for each start its lengths, longest first."""
+    lengths: dict[_Start, set[int]] = {}
+    for start, length in starts:
+        lengths.setdefault(start, set()).add(length)
+    return {start: tuple(sorted(several, reverse=True)) for start, several in lengths.items()}
+
+
+def _simple_words(text: str) -> list[str]:
+    """Return the runs of letters and digits of `text` in lower case."""
+    return _SIMPLE.findall(lowercase(text).replace("\u03c2", "\u03c3"))  # sigma at the end of a word
+
+
+def spans_by(items: Iterable[tuple[Item, Span]]) -> dict[Item, tuple[Span, ...]]:
+    """Return where each item stands, by items in the order of their first places."""
+    spans_by_item: dict[Item, list[Span]] = {}
+    for item, span in items:
+        spans_by_item.setdefault(item, []).append(span)
+    return {item: tuple(spans) for item, spans in spans_by_item.items()}

@@ -1,0 +1,239 @@
+"""Encoders of every kind as models, and the refusal of what they may do wrong; the anchor-file reader."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import scipy.sparse
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pellucid import load
+from pellucid.anchors.embedder import AnchorEmbedder, anchor_vectors, read_anchors
+from pellucid.dense.embedder import FUNCTION, OURS, EncoderEmbedder, opened_with
+from pellucid.dense.vectors import unit_vectors
+from pellucid.errors import InputError, ModelFolderError
+from pellucid.persistence.folder import bundled_models, identify
+from pellucid.static.embedder import StaticEmbedder
+
+ANIMALS = ["cat", "dog", "cow"]
+
+
+def count_animals(texts: list[str]) -> np.ndarray:
+    """How often each animal is in a text."""
+    return np.array([[text.count(animal) for animal in ANIMALS] for text in texts])
+
+
+def encode_with(encoder, texts: list[str], **options) -> np.ndarray:
+    return unit_vectors(load(encoder), texts, **options)
+
+
+def test_rows_have_length_1_and_a_text_of_nothing_is_zero() -> None:
+    rows = encode_with(count_animals, ["cat cat cat dog dog dog dog", "cow", "car"])
+    np.testing.assert_allclose(rows, [[0.6, 0.8, 0], [0, 0, 1], [0, 0, 0]], atol=1e-7)
+    assert rows.dtype == np.float32
+
+
+@given(st.floats(1e-36, 1e36))
+def test_the_lengths_an_encoder_gives_do_not_matter(length: float) -> None:
+    rows = encode_with(lambda texts: count_animals(texts).astype(np.float32) * np.float32(length), ["cat dog", "cow"])
+    np.testing.assert_allclose(rows, [[0.5**0.5, 0.5**0.5, 0], [0, 0, 1]], rtol=1e-5)
+
+
+def test_what_an_encoder_returns_may_have_any_array_type(fruit: StaticEmbedder) -> None:
+    expected = encode_with(count_animals, ["cat dog", "cow"])
+    for form in (lambda a: a.tolist(), scipy.sparse.csr_matrix, lambda a: a.astype(np.float16), lambda a: list(a)):
+        np.testing.assert_allclose(
+            encode_with(lambda t, form=form: form(count_animals(t)), ["cat dog", "cow"]), expected
+        )
+    np.testing.assert_array_equal(encode_with(fruit, ["apple", "car"]), fruit.encode(["apple", "car"]))
+
+
+def test_tensors_are_taken_with_gradients_and_in_bfloat16() -> None:
+    torch = pytest.importorskip("torch")
+    given_back = torch.tensor([[3.0, 4.0]], dtype=torch.bfloat16, requires_grad=True)
+    np.testing.assert_allclose(encode_with(lambda texts: given_back, ["a"]), [[0.6, 0.8]], atol=1e-7)
+
+
+def test_no_texts_give_no_rows_and_do_not_bother_the_encoder() -> None:
+    assert encode_with(lambda texts: 1 / 0, [], dimension=7).shape == (0, 7)
+    assert encode_with(count_animals, []).shape == load(count_animals).encode([]).shape == (0, 3)
+
+
+def test_an_encoder_never_sees_a_lone_surrogate() -> None:
+    seen: list[str] = []
+    encode_with(lambda texts: seen.extend(texts) or count_animals(texts), ["cat \ud800", "dog"])
+    assert seen == ["cat \ufffd", "dog"]
+
+
+@pytest.mark.parametrize(
+    ("gives", "message"),
+    [
+        (lambda texts: np.ones((1, 3)), r"shape \(1, 3\) for 2 texts"),
+        (lambda texts: np.ones((3, 3)), r"shape \(3, 3\) for 2 texts"),
+        (lambda texts: np.ones(3), r"shape \(3,\)"),
+        (lambda texts: np.ones((2, 3, 1)), r"shape \(2, 3, 1\)"),
+        (lambda texts: None, "gave|shape"),
+        (lambda texts: [[1, 2], [3]], "not give an array of numbers"),
+        (lambda texts: [["x"], ["y"]], "not give an array of numbers"),
+        (lambda texts: [[1, 2], [np.nan, 1]], "NaN or infinity for 1 of 2 texts, the first is 'dog'"),
+        (lambda texts: [[np.inf, 2], [-np.inf, 1]], "NaN or infinity for 2 of 2 texts, the first is 'cat'"),
+    ],
+)
+def test_wrong_results_of_an_encoder_are_named(gives, message) -> None:
+    with pytest.raises(InputError, match=message):
+        encode_with(gives, ["cat", "dog"])
+
+
+def test_a_change_of_dimension_is_refused() -> None:
+    with pytest.raises(InputError, match="gives 3 dimensions, before it gave 4; give the encoder that"):
+        encode_with(count_animals, ["cat"], dimension=4)
+    grows = load(lambda texts: np.ones((len(texts), len(texts))))
+    grows.encode(["cat"])
+    with pytest.raises(InputError, match="gives 2 dimensions, before it gave 1"):
+        grows.encode(["cat", "dog"])
+
+
+@pytest.mark.parametrize("encoder", [None, 5, ["cat"], np.eye(3)])
+def test_what_is_no_encoder_is_told_what_one_is(encoder) -> None:
+    with pytest.raises(InputError, match=r"an encoder is a SentenceTransformer, .* got"):
+        load(encoder)
+
+
+def test_a_function_has_the_methods_of_every_model(tmp_path: Path) -> None:
+    model = load(count_animals)
+    assert isinstance(model, EncoderEmbedder) and model.model is count_animals and opened_with(model) == FUNCTION
+    rows = model.encode(["cat cat", "cow"])
+    assert rows.dtype == np.float32 and rows.tolist() == [[2, 0, 0], [0, 0, 1]]  # its own
+    assert model.encode(["cat cat"], normalize_embeddings=True).tolist() == [[1, 0, 0]]
+    assert model.get_embedding_dimension() == 3 and model.dimensions.names[2] == "dimension 2"
+    plain = model.with_reasons(None)
+    why = plain.explain("cat dog", "dog")
+    assert [(row.kind, row.contribution) for row in why.rows] == [("embedding", pytest.approx(0.5**0.5))]
+    assert why.score == pytest.approx(model.similarity(model.encode("cat dog"), model.encode("dog"))[0, 0])
+    assert plain.explain("car", "cat").rows == () and model.coverage("a car") == 1
+    assert repr(model) == "EncoderEmbedder(count_animals)" and model.device == "cpu" and model.max_seq_length is None
+    with pytest.raises(InputError, match="count_animals is a function, which no folder can hold"):
+        model.save_pretrained(tmp_path / "model")
+    assert not any(tmp_path.iterdir())
+    with pytest.raises(InputError, match="cannot be edited"):
+        model.without(0)
+
+
+def test_an_encoders_own_error_is_not_hidden() -> None:
+    with pytest.raises(ZeroDivisionError):
+        encode_with(lambda texts: 1 / 0, ["cat"])
+
+
+def test_anchors_of_length_zero_are_refused_by_name() -> None:
+    with pytest.raises(InputError, match=r"maps anchor 1 \('car'\) to zero, and 1 more; leave it out"):
+        anchor_vectors(load(count_animals), ["cat", "car", "dog", "van"])
+    with pytest.raises(InputError, match=r"maps anchor 0 \('car'\) to zero; leave it out"):
+        anchor_vectors(load(count_animals), ["car"])
+
+
+def test_roles_reach_the_encoders_that_know_them() -> None:
+    class Roles(StaticEmbedder):
+        def encode_query(self, texts, **_):
+            return super().encode([f"car {text}" for text in texts])
+
+    words = StaticEmbedder.__new__(Roles)
+    from pellucid.text.words import Vocabulary
+
+    words.__init__(Vocabulary(["car", "apple"]), np.eye(2, dtype=np.float32))
+    np.testing.assert_allclose(encode_with(words, ["apple"], role="query"), [[0.5**0.5, 0.5**0.5]], atol=1e-7)
+    np.testing.assert_allclose(encode_with(words, ["apple"], role="document"), [[0, 1]])
+    np.testing.assert_allclose(encode_with(count_animals, ["cat"], role="query"), [[1, 0, 0]])
+
+
+def test_opening_by_name_or_folder(fruit: StaticEmbedder, tmp_path: Path) -> None:
+    fruit.save_pretrained(tmp_path / "fruit")
+    opened = load(tmp_path / "fruit")
+    assert isinstance(opened, StaticEmbedder) and opened_with(opened) == OURS
+    with pytest.raises(ModelFolderError, match="no model 'no such model'"):
+        load("no such model")
+    (tmp_path / "broken").mkdir()
+    (tmp_path / "broken" / "modules.json").write_text("[]")
+    (tmp_path / "broken" / "config.json").write_text("{")
+    with pytest.raises(ModelFolderError, match="not valid JSON"):
+        load(tmp_path / "broken")
+
+
+def test_a_pellucid_model_is_told_from_a_transformer(fruit: StaticEmbedder, tmp_path: Path, monkeypatch) -> None:
+    fruit.save_pretrained(tmp_path / "fruit")
+    (tmp_path / "bert").mkdir()
+    (tmp_path / "bert" / "config.json").write_text('{"model_type": "bert"}')
+    hub = {"me/fruit": tmp_path / "fruit", "me/bert": tmp_path / "bert"}
+    monkeypatch.setattr("huggingface_hub.hf_hub_download", lambda repo, file: str(hub[repo] / file))
+    names = (tmp_path / "fruit", "me/fruit", tmp_path / "bert", "me/bert", "static-en")
+    found = [identify(name) == "pellucid" for name in names]
+    assert found[:4] == [True, True, False, False] and found[4] == ("static-en" in bundled_models())
+    assert identify(tmp_path) == "unknown" and identify("nothing-here") == "nothing"
+    assert identify(tmp_path / "bert") == "transformer"
+    (tmp_path / "bert" / "modules.json").write_text("[]")
+    assert identify(tmp_path / "bert") == "sentence-transformers"
+    (tmp_path / "words.vec").write_text("one 1 2")
+    assert identify(tmp_path / "words.vec") == "vectors"
+
+
+def test_what_is_open_already_is_given_back(fruit: StaticEmbedder) -> None:
+    encoder = load(count_animals)
+    assert load(fruit) is fruit and load(encoder) is encoder
+
+
+def test_published_anchor_files(tmp_path: Path) -> None:
+    """The authors' form: an object from numbers in the corpus to texts, whose order is the order of dimensions."""
+    texts = ["A man is playing a guitar.", 'She said "no".', "Zürich \u2028 im Regen"]
+    (tmp_path / "a.json").write_text(json.dumps(dict(zip(["812", "5", "77"], texts))), encoding="utf-8")
+    (tmp_path / "b.JSON").write_text(json.dumps(texts, ensure_ascii=False), encoding="utf-8-sig")
+    (tmp_path / "c.txt").write_bytes(b"\xef\xbb\xbf" + "\r\n".join([*texts, "", "  "]).encode())
+    (tmp_path / "d").write_text("\n".join(["", *texts]) + "\n", encoding="utf-8")
+    for name in ("a.json", "b.JSON", "c.txt", "d"):
+        assert read_anchors(tmp_path / name) == texts, name
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("a.json", b"", "not valid JSON"),
+        ("a.json", b'["a", ', "not valid JSON"),
+        ("a.json", b"[" * 100_000, "not valid JSON"),
+        ("a.json", b'["\xff"]', "not valid JSON"),
+        ("a.json", b'["a", 5]', "must hold a list of texts"),
+        ("a.json", b'{"0": ["a"]}', "must hold a list of texts"),
+        ("a.json", b'"a"', "must hold a list of texts"),
+        ("a.json", b"null", "must hold a list of texts"),
+        ("a.json", b"{}", "holds no text"),
+        ("a.json", b'["", " "]', "holds no text"),
+        ("a.txt", b" \n\r\n", "holds no text"),
+        ("a.txt", b"gr\xfcn", "not UTF-8"),
+    ],
+)
+def test_broken_anchor_files(tmp_path: Path, name: str, content: bytes, message: str) -> None:
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(ModelFolderError, match=message) as caught:
+        read_anchors(tmp_path / name)
+    assert name in str(caught.value)
+
+
+def test_an_anchor_file_must_be_there(tmp_path: Path) -> None:
+    for path in (tmp_path / "none.json", tmp_path / "none.txt", tmp_path):
+        with pytest.raises(ModelFolderError, match=r"not found|not a regular file"):
+            read_anchors(path)
+
+
+def test_a_stock_model_takes_the_place_of_one_of_ours(fruit: StaticEmbedder, tmp_path: Path) -> None:
+    """Both folders hold modules.json; of the model before no file may stay, by which another would be opened."""
+    pytest.importorskip("sentence_transformers")
+    from tiny_models import tiny_transformer
+
+    encoder = load(tiny_transformer(tmp_path / "bert", normalize=True))
+    for number, before in enumerate((fruit, AnchorEmbedder(fruit, ["apple", "car"]), encoder)):
+        place = tmp_path / f"model {number}"
+        before.save_pretrained(place)
+        encoder.save_pretrained(place)
+        np.testing.assert_array_equal(load(place).encode(["a cat"]), encoder.encode(["a cat"]))
+        assert not {"dimensions.tsv", "words.txt", "anchors"} & {entry.name for entry in place.iterdir()}

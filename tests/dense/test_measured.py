@@ -1,0 +1,343 @@
+"""Measured reasons: Shapley values by hand and by brute force, what they add up to, and how many texts they take."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import pellucid
+from pellucid.core.removal import (
+    EMPTY_PASSAGE,
+    MAX_EXACT_PLAYERS,
+    MAX_PLAYERS,
+    Passage,
+    coalitions,
+    fewest_removals,
+    passage_terms,
+    players_of,
+    without,
+)
+from pellucid.dense.embedder import EncoderEmbedder
+from pellucid.dense.measured import MeasuredReasons
+from pellucid.errors import InputError
+from pellucid.explain.explanation import Explanation
+from pellucid.explain.rows import SHARED, WORD, WORD_PAIR
+from pellucid.text.words import split_words
+
+D = 12
+
+
+class Tangled:
+    """An encoder in which words act on each other: each vector is turned by the word before it."""
+
+    def __init__(self) -> None:
+        self.calls: list[list[str]] = []
+
+    def __call__(self, texts: list[str]) -> np.ndarray:
+        self.calls.append(list(texts))
+        return np.array([self.vector(text) for text in texts])
+
+    def vector(self, text: str) -> np.ndarray:
+        total, before = np.full(D, 0.3), 0
+        for word in split_words(text):
+            number = sum(map(ord, word.text.lower()))
+            total = total + np.roll(np.random.default_rng(number).normal(size=D), before % D)
+            before = number
+        return total
+
+
+def measured(function: Callable[[list[str]], np.ndarray] | None = None) -> EncoderEmbedder:
+    """A model whose mean of texts is known, so that nothing is encoded for it."""
+    model = pellucid.load(function or Tangled())
+    return model.with_reasons(MeasuredReasons(EncoderEmbedder(model.model), np.linspace(-0.1, 0.2, D)))
+
+
+def brute_force(value: Callable[[tuple[int, ...]], np.ndarray], n: int) -> np.ndarray:
+    """Shapley values by going through every order."""
+    total = np.zeros((n, *np.shape(value(()))))
+    for order in itertools.permutations(range(n)):
+        for k, player in enumerate(order):
+            total[player] += value(tuple(sorted(order[: k + 1]))) - value(tuple(sorted(order[:k])))
+    return total / math.factorial(n)
+
+
+@given(st.integers(0, 9), st.integers(2, 4), st.integers(0, 99))
+def test_values_add_up_and_of_few_players_are_those_of_all_orders(n: int, n_pairs: int, seed: int) -> None:
+    sets = coalitions(n, n_pairs, seed)
+    assert not sets.members[0].any() and sets.members[-1 if n == 0 else 1].all()
+    assert len({row.tobytes() for row in sets.members}) == len(sets.members) <= max(2**5, 2 * n_pairs * (n - 1) + 2)
+    random = np.random.default_rng(seed)
+    of_sets = random.normal(size=(len(sets.members), 3))
+    values, estimates = sets.values(of_sets)
+    assert values.sum(axis=0) == pytest.approx(of_sets[1] - of_sets[0] if n else np.zeros(3))
+    assert np.allclose(estimates.sum(axis=1), values.sum(axis=0))
+    if n <= MAX_EXACT_PLAYERS:
+        known = {tuple(np.flatnonzero(row).tolist()): value for row, value in zip(sets.members, of_sets)}
+        assert np.allclose(values, brute_force(known.__getitem__, n))
+        assert len(estimates) == 1
+
+
+@given(st.integers(6, 9), st.integers(0, 99))
+def test_what_words_add_by_themselves_is_found_exactly(n: int, seed: int) -> None:
+    own = np.random.default_rng(seed).normal(size=n)
+    sets = coalitions(n, 2, seed)
+    values, estimates = sets.values(sets.members @ own + 2.0)
+    assert np.allclose(values, own) and np.allclose(estimates, own)
+
+
+def test_pairs_of_words_are_found_exactly_too() -> None:
+    """Of an order and its reverse each of two words comes first once, so that what they do together is halved."""
+    n, random = 8, np.random.default_rng(5)
+    pairs = np.triu(random.normal(size=(n, n)), 1)
+    sets = coalitions(n, 2, 3)
+    members = sets.members.astype(float)
+    values, _ = sets.values(np.einsum("si,ij,sj->s", members, pairs, members))
+    assert np.allclose(values, (pairs.sum(axis=0) + pairs.sum(axis=1)) / 2)
+
+
+def passage(text: str, score: Callable[[str], float]) -> Passage:
+    words = [(word.start, word.end) for word in split_words(text)]
+    return Passage(text, words, score(text), lambda texts: np.array([score(one) for one in texts]))
+
+
+def test_a_game_of_two_words_by_hand() -> None:
+    """Either word alone gives 1, both give 0, none gives 0.25: each gets half of what both lower it by."""
+    terms = passage_terms(passage("left right", lambda text: {0: 0.25, 1: 1.0, 2: 0.0}[len(text.split())]))
+    rows = [terms.row(n) for n in range(3)]
+    assert [row.name for row in rows] == ["left", "right", EMPTY_PASSAGE]
+    assert terms.values == pytest.approx([-0.125, -0.125, 0.25])
+    assert [row.spans2 for row in rows] == [((0, 4),), ((5, 10),), ()]
+    assert terms.measurement == (3, 0.0)
+
+
+def test_a_game_of_three_words_by_hand() -> None:
+    """Only "not" before "good" counts: alone "good" gives 6, after "not" it gives 0, "very" gives nothing."""
+    terms = passage_terms(passage("not very good", lambda text: 6.0 * ("good" in text) * ("not" not in text)))
+    named = {terms.row(n).name: value for n, value in enumerate(terms.values.tolist())}
+    assert named == pytest.approx({"not": -3.0, "very": 0.0, "good": 3.0, EMPTY_PASSAGE: 0.0})
+
+
+WORDS = ["dog", "bites", "man", "not", "the", "Dog", "house,", "日本", "é", "run."]
+TEXTS = st.lists(st.sampled_from(WORDS), max_size=9).map(" ".join)
+
+
+@settings(max_examples=25)
+@given(TEXTS, TEXTS)
+def test_rows_add_up_to_the_encoders_cosine_and_are_the_same_each_time(one: str, other: str) -> None:
+    model = measured()
+    why = model.explain(one, other)
+    first, second = model.encode([one, other]).astype(np.float64)
+    assert why.score == pytest.approx(first @ second / np.linalg.norm(first) / np.linalg.norm(second), abs=1e-6)
+    assert sum(row.contribution for row in why.rows) == pytest.approx(why.score, abs=1e-9)
+    assert why.exact and {row.kind for row in why.rows} <= {WORD_PAIR, SHARED}
+    again = measured().explain(one, other)
+    assert again == why and again.measurement is not None
+    assert Explanation.from_dict(why.to_dict()).measurement == why.measurement
+    alone = model.explain(one)
+    assert sum(row.contribution for row in alone.rows) == pytest.approx(1.0, abs=1e-6)
+    assert {row.kind for row in alone.rows} <= {WORD, SHARED}
+
+
+def test_few_words_get_what_all_orders_of_both_texts_give() -> None:
+    model = measured()
+    one, other = "dog bites man", "the man runs home"
+    why, common = model.explain(one, other), model.reasons.common
+
+    def shapley(text: str) -> np.ndarray:
+        words = text.split()
+
+        def value(members: tuple[int, ...]) -> np.ndarray:
+            vector = model.model.vector(" ".join(words[n] for n in members))
+            return vector / np.linalg.norm(vector) if members else common
+
+        return brute_force(value, len(words))
+
+    table = shapley(one) @ shapley(other).T
+    found = {row.parts: row.contribution for row in why.rows if row.kind == WORD_PAIR}
+    for (i, first), (j, second) in itertools.product(enumerate(one.split()), enumerate(other.split())):
+        assert found[first, second] == pytest.approx(table[i, j], abs=1e-6)
+    assert why.measurement is not None and why.measurement.standard_error == 0
+
+
+def test_words_that_do_the_same_together_get_the_same() -> None:
+    """An exclusive or: one of two words turns the vector, both together do not."""
+
+    def encode(texts: list[str]) -> np.ndarray:
+        turned = [("left" in text) != ("right" in text) for text in texts]
+        return np.array([[0.0, 1.0] if turn else [1.0, 0.0] for turn in turned])
+
+    model = pellucid.load(encode)
+    model = model.with_reasons(MeasuredReasons(EncoderEmbedder(encode), np.array([0.6, 0.0])))
+    why = model.explain("left and right", "nothing of it")
+    sums = why.word_contributions(1)
+    assert sums[0, 4] == pytest.approx(sums[9, 14])
+
+
+def test_the_standard_error_is_the_spread_of_other_draws() -> None:
+    one, other = "dog bites man in the house not far", "the man runs home to his old dog again"
+    reasons = measured().reasons
+    vectors = {text: reasons.encoder.encode(text).astype(np.float64) for text in (one, other)}
+    vectors = {text: vector / np.linalg.norm(vector) for text, vector in vectors.items()}
+    whole = vectors[other] - reasons.common
+    values, errors = [], []
+    for n in range(60):  # other blanks, other orders
+        parts = reasons.parts(one + " " * n, None, vectors[one])
+        values.append(parts.vectors @ whole)
+        errors.append(reasons.measurement(parts, whole).standard_error)
+    spread = np.sqrt(np.mean(np.var(values, axis=0)))
+    assert np.sqrt(np.mean(np.square(errors))) == pytest.approx(spread, rel=0.25)
+
+
+def test_texts_are_encoded_together_each_once_and_their_number_is_said() -> None:
+    encoder = Tangled()
+    model = measured(encoder)
+    one, other = "one two three four five six seven", "other words"
+    why = model.explain(one, other)
+    assert len(encoder.calls) == 1 and len(set(encoder.calls[0])) == len(encoder.calls[0])
+    assert why.measurement is not None and why.measurement.n_texts == len(encoder.calls[0])
+    assert len(encoder.calls[0]) <= 2 * 3 * 6 + 1 + 3
+    for shown in (str(why), why.to_html(), why.to_markdown()):
+        assert f"{len(encoder.calls[0])} texts read" in " ".join(shown.split())
+    model.explain(one, other, role1="query", role2="document")
+    assert len(encoder.calls) == 3  # a call a role
+
+
+def test_a_function_is_asked_for_some_hundred_sentences_at_most() -> None:
+    encoder = Tangled()
+    model = pellucid.load(encoder).with_reasons("measured")
+    model.explain("dog bites man", "man bites dog")
+    first = sum(map(len, encoder.calls))
+    assert first < 1_000
+    model.explain("dog bites man", "man bites cat")
+    model.with_reasons(None).with_reasons("measured").explain("dog bites man", "man bites cow")
+    assert sum(map(len, encoder.calls)) - first <= 4 * 7
+
+
+@settings(max_examples=30)
+@given(st.integers(0, 400), st.sampled_from([". ", ", ", " ", "\n", "。"]), st.integers(1, 30))
+def test_long_texts_are_left_out_in_a_bounded_number_of_phrases(n_words: int, mark: str, most: int) -> None:
+    text = "".join(f"word{n}{mark if n % 7 == 6 else ' '}" for n in range(n_words))
+    words = [(word.start, word.end) for word in split_words(text)]
+    players = players_of(text, words, most)
+    assert len(players) <= most and [span for player in players for span in player] == words
+
+
+def test_a_long_text_takes_a_bounded_number_of_texts() -> None:
+    encoder = Tangled()
+    model = measured(encoder)
+    text = " ".join(f"Sentence {n} is about thing {n} here." for n in range(40))
+    why = model.explain(text, "thing")
+    assert len(encoder.calls[0]) <= model.reasons.max_texts + 1 == 2 * 3 * (MAX_PLAYERS - 1) + 2
+    assert sum(row.contribution for row in why.rows) == pytest.approx(why.score, abs=1e-9)
+    assert sum(group.contribution for group in why.groups()) == pytest.approx(why.score, abs=1e-6)
+
+
+@given(st.lists(st.sampled_from(["ab", "c", "déf", " ", ",", "\n", "."]), max_size=12).map("".join), st.randoms())
+def test_a_text_without_words_keeps_the_others(text: str, random: object) -> None:
+    words = [(word.start, word.end) for word in split_words(text)]
+    gone = [span for span in words if random.random() < 0.5]  # type: ignore[attr-defined]
+    left = without(text, gone)
+    assert without(text, []) == text
+    kept = "".join(text[a:b] for a, b in words if (a, b) not in gone)
+    assert "".join(word.text for word in split_words(left)) == kept
+    assert len(left) <= len(text)
+
+
+@pytest.mark.parametrize("text", ["", "!?", "word", "...word", " \n "])
+def test_texts_of_no_word_or_one_have_a_part_all_the_same(text: str) -> None:
+    why = measured().explain(text, "dog bites man")
+    assert sum(row.contribution for row in why.rows) == pytest.approx(why.score, abs=1e-9)
+
+
+def test_a_vector_of_another_model_is_refused() -> None:
+    model = measured()
+    right, wrong = model.encode(["dog bites", "man"])
+    model.explain_vectors("dog bites", right * 3, "man", wrong)
+    with pytest.raises(InputError, match="another model, prompt or role"):
+        model.explain_vectors("dog bites", wrong, "man", wrong)
+
+
+def test_differences_add_up_and_say_what_both_took() -> None:
+    model = measured()
+    better, worse = (model.explain("dog bites man", text) for text in ("dog", "the house by the old road far"))
+    gap = better - worse
+    assert sum(row.contribution for row in gap.rows) == pytest.approx(gap.score, abs=1e-9)
+    assert gap.measurement is not None and better.measurement is not None and worse.measurement is not None
+    assert gap.measurement.n_texts == better.measurement.n_texts + worse.measurement.n_texts
+
+
+def test_settings_that_measure_nothing_are_refused() -> None:
+    encoder = EncoderEmbedder(Tangled())
+    for options in ({"n_pairs": 1}, {"max_players": 0}):
+        with pytest.raises(InputError, match="give at least"):
+            MeasuredReasons(encoder, np.zeros(D), **options)
+
+
+GAMES = st.lists(st.floats(-1, 1).map(lambda value: round(value, 3)), min_size=2, max_size=9)
+
+
+@settings(max_examples=60)
+@given(GAMES, st.floats(0.05, 0.95))
+def test_the_fewest_words_bring_a_score_below_and_none_is_in_vain(values: list[float], share: float) -> None:
+    """Words that add up: then the fewest are the largest."""
+    words = [f"w{n}" for n in range(len(values))]
+
+    def score(text: str) -> float:
+        return 2.0 + sum(values[words.index(word)] for word in text.split())
+
+    whole = score(" ".join(words))
+    falls = sorted((value for value in values if value > 0), reverse=True)[: len(values) - 1]
+    if not falls:
+        return
+    below = whole - share * sum(falls)
+    needed = next(k for k in range(1, len(falls) + 1) if whole - sum(falls[:k]) < below + 1e-12)
+    own = passage(" ".join(words), score)
+    found = fewest_removals(own, below)
+    assert len(found.removed) <= needed + 1 and found.is_fewest == (len(found.removed) <= 2)
+    assert found.score_without == pytest.approx(score(found.shortened)) and found.score_without < below
+    assert found.shortened.split() == [word for word in words if word not in {part.text for part in found.removed}]
+    assert all(own.text[part.start : part.end] == part.text for part in found.removed)
+    for part in found.removed:
+        others = {one.text for one in found.removed} - {part.text}
+        assert score(" ".join(word for word in words if word not in others)) >= below
+    assert f"{found.score_without:.4f}" in str(found) and found.to_dict()["kind"] == "counterfactual"
+
+
+def test_one_word_is_found_although_another_has_the_larger_value() -> None:
+    """Without "key" the score falls, unless "lock" is gone too; "extra" adds most by itself."""
+
+    def score(text: str) -> float:
+        return 1.0 * ("extra" in text) + 0.9 * (("key" in text) or ("lock" not in text)) + 0.01 * len(text.split())
+
+    found = fewest_removals(passage("key lock extra other words of a text here", score), 1.06)
+    assert [part.text for part in found.removed] == ["extra"] and found.is_fewest
+    with pytest.raises(InputError, match="no removal brings the score below -5"):
+        fewest_removals(passage("key lock extra", score), -5)
+    with pytest.raises(InputError, match="below 7 already"):
+        fewest_removals(passage("key lock extra", score), 7)
+    with pytest.raises(InputError, match="fewer than two words"):
+        fewest_removals(passage("key", score), 0.5)
+
+
+def test_the_similarity_of_a_pair_is_brought_below_a_threshold() -> None:
+    model = pellucid.load(Tangled())
+    one, other = "dog bites man", "a dog bites the old man in the house"
+    whole = model.similarity(model.encode([one]), model.encode([other]))[0, 0]
+    found = model.counterfactual(one, other, below=float(whole) - 0.1)
+    left = model.similarity(model.encode([one]), model.encode([found.shortened]))[0, 0]
+    assert found.score == pytest.approx(whole, abs=1e-6) and found.score_without == pytest.approx(left, abs=1e-6)
+    assert left < whole - 0.1 and found.n_texts == sum(map(len, model.model.calls)) - 6
+    static = pellucid.load("static-en")
+    assert [part.text for part in static.counterfactual("a cat", "the cat sat", below=0.5).removed] == ["cat"]
+
+
+def test_of_a_passage_sentences_or_phrases_are_removed() -> None:
+    text = " ".join(f"Sentence {n} is about thing {n} and nothing else." for n in range(12)) + " The key is here now."
+    found = fewest_removals(passage(text, lambda one: float("key" in one) + 0.001 * len(one)), 1.0)
+    assert len(found.removed) == 1 and "key" in found.removed[0].text and found.is_fewest

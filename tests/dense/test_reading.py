@@ -1,0 +1,351 @@
+"""What an encoder reads of a text, how often it is asked, and by whom at once."""
+
+from __future__ import annotations
+
+import collections
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+from unittest.mock import MagicMock
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import pellucid
+from pellucid import EnsembleEmbedder, Index
+from pellucid.dense import words as word_reasons
+from pellucid.dense.embedder import EncoderEmbedder
+from pellucid.dense.tokenized import TokenizedText, read_texts, word_units
+from pellucid.dense.tokens import UNKNOWN
+from pellucid.dense.words import WordReasons, n_fit_texts, open_texts
+from pellucid.errors import InputError
+from pellucid.explain.rows import EMBEDDING, REMAINDER, WORD_PAIR
+from pellucid.static.embedder import StaticEmbedder
+from pellucid.text.unicode import normalize
+from pellucid.text.words import Vocabulary
+
+READ = "the cat sat on a mat bank loan river".split()
+UNREAD = ["\u202e", "\u0b2d\u0b32", "\ua66e\ua66e", "\U0001f99c", "zzz"]  # dropped, or of signs that no piece has
+QUERY = "boats with music"
+DOCUMENTS = [f"document {n} about {word}" for n, word in enumerate("cats dogs boats bridges music food law".split())]
+
+
+class Counting:
+    """A function whose vectors are those of a small table, which notes the texts that it is called with."""
+
+    def __init__(self) -> None:
+        chance = np.random.default_rng(3)
+        every = sorted({word for text in [QUERY, *DOCUMENTS] for word in text.split()})
+        self.table = StaticEmbedder(Vocabulary(every), chance.normal(size=(len(every), 12)).astype(np.float32))
+        self.texts: list[str] = []
+
+    def __call__(self, texts: list[str]) -> np.ndarray:
+        self.texts += texts
+        return self.table.encode(texts) + 0.1
+
+    def taken(self) -> collections.Counter[str]:
+        """Return how often each text was encoded since the last time."""
+        counts = collections.Counter(self.texts)
+        self.texts = []
+        return counts
+
+
+def fitted(function: Counting) -> EncoderEmbedder:
+    """Return the function as a model with word reasons."""
+    chance = np.random.default_rng(1)
+    texts = [" ".join(chance.choice(function.table.vocabulary.words, 6)) for _ in range(250)]
+    model = pellucid.load(function)
+    model.fit_reasons(texts, table=function.table)
+    function.taken()
+    return model
+
+
+@pytest.fixture(scope="module")
+def transformer(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    from tiny_models import tiny_transformer
+
+    return tiny_transformer(tmp_path_factory.mktemp("tiny") / "bert", normalize=True)
+
+
+@pytest.fixture(scope="module")
+def encoder(transformer: Any) -> EncoderEmbedder:
+    table = StaticEmbedder(
+        Vocabulary([*READ, *UNREAD]),
+        np.random.default_rng(0).normal(size=(len(READ) + len(UNREAD), 8)).astype(np.float32),
+    )
+    model = pellucid.load(transformer)
+    chance = np.random.default_rng(1)
+    texts = [" ".join(chance.choice(READ, 6)) for _ in range(250)]
+    model.fit_reasons(texts, table=table)
+    return model
+
+
+# --- What is read ---
+
+
+@pytest.mark.filterwarnings("ignore")
+@given(st.lists(st.sampled_from([*READ, *UNREAD, "!"]), min_size=1, max_size=9), st.sampled_from(["words", "tokens"]))
+def test_words_without_a_token_of_their_own_are_unknown_and_have_no_row(
+    encoder: EncoderEmbedder, parts: list[str], way: str
+) -> None:
+    text = " ".join(parts)
+    why = encoder.with_reasons(way).explain(text, "the river")
+    words = [part for part in parts if part != "!" and normalize(part).text]  # nobody sees a mark of direction
+    known = [word for word in words if word in READ]
+    named = {row.parts[0] for row in why.rows if row.kind == WORD_PAIR}
+    assert named - {UNKNOWN, "(special tokens)", "(punctuation)"} == set(known)
+    assert why.coverage[0].share == pytest.approx(len(known) / len(words) if words else 1.0)
+    assert set(why.unknown_words()) == {word for word in words if word not in READ}
+    assert encoder.coverage(text) == pytest.approx(why.coverage[0].share)
+    assert sum(row.contribution for row in why.rows) + why.remainder == pytest.approx(why.score, abs=1e-9)
+
+
+def test_what_is_cut_has_no_row_and_the_prompt_takes_its_room(encoder: EncoderEmbedder) -> None:
+    text = "cat \ua66e " + "the " * 28 + "bank loan"
+    for role, room in ((None, 30), ("query", 28)):
+        (read,) = encoder.tokenized([text], role)
+        assert read.end == len(" ".join(text.split()[:room])) and read.unread == ((4, 5),)
+        assert len(read.visible) == read.end and read.visible.startswith("cat . the")
+    named = {row.parts[0] for row in encoder.explain(text, "river").rows}
+    assert {"cat", "the"} <= named and not named & {"bank", "loan", "\ua66e"}
+    assert encoder.tokenized(["the cat"], None) == [TokenizedText("the cat", 7)]
+
+
+def test_of_a_word_in_a_script_without_spaces_the_part_that_is_read_counts() -> None:
+    assert list(word_units("xyzab東京cd", 3, 9)) == [(3, 5), (5, 6), (6, 7), (7, 9)]
+    coverage, unknown = TokenizedText("東京都 bank", 8, ((1, 2), (2, 3))).coverage
+    assert (coverage.known, coverage.total, coverage.partly) == (2, 2, 1)
+    assert coverage.share == pytest.approx((1 / 3 + 1) / 2) and unknown == ((1, 2), (2, 3))
+    assert coverage.read_as == (("東京都", "東"),)
+
+
+def test_a_token_that_is_a_blank_reads_no_word() -> None:
+    """SentencePiece writes an unknown sign as a blank and the unknown token, both standing where the sign does."""
+    transformers = pytest.importorskip("transformers")
+    from tokenizers import Tokenizer, models, pre_tokenizers
+
+    pieces = [("<unk>", 0.0), ("\u2581", -2.0), *((f"\u2581{word}", -1.0) for word in READ), ("a", -3.0)]
+    backend = Tokenizer(models.Unigram(pieces, unk_id=0, byte_fallback=False))
+    backend.pre_tokenizer = pre_tokenizers.Metaspace()
+    encoder: Any = MagicMock(spec_set=["tokenizer", "max_seq_length", "prompts", "default_prompt_name", "__getitem__"])
+    encoder.tokenizer = transformers.PreTrainedTokenizerFast(tokenizer_object=backend, unk_token="<unk>")
+    encoder.max_seq_length, encoder.prompts, encoder.default_prompt_name = 32, {}, None
+    encoder[0].do_lower_case = False
+    (read,) = read_texts(encoder, ["cat \ua66e mat"], None)
+    assert read.unread == ((4, 5),) and read.coverage[0].known == 2
+
+
+# --- How often it is asked ---
+
+
+@pytest.mark.parametrize("reasons", [True, False])
+def test_a_ranking_encodes_each_text_once_and_its_reasons_none(reasons: bool) -> None:
+    function = Counting()
+    model = fitted(function) if reasons else pellucid.load(function)
+    for ranked in (model, EnsembleEmbedder({"words": function.table, "dense": model, "more": function.table})):
+        function.taken()
+        ranking = pellucid.rank(ranked, QUERY, DOCUMENTS)
+        ranking.why(1, 2)
+        assert function.taken() == dict.fromkeys([QUERY, *DOCUMENTS], 1)
+        for item in ranking.ranked:
+            cosine = ranked.similarity(ranked.encode_query(QUERY), ranked.encode_document(item.text))[0, 0]
+            assert item.score == pytest.approx(cosine, abs=1e-6)
+
+
+def test_an_explanation_encodes_each_text_once() -> None:
+    from pellucid.anchors.embedder import AnchorEmbedder
+
+    function = Counting()
+    model = fitted(function)
+    anchors = AnchorEmbedder(function, DOCUMENTS[:3])
+    for asked in (model, EnsembleEmbedder([function.table, model]), anchors, EnsembleEmbedder([anchors, anchors])):
+        function.taken()
+        asked.explain(QUERY, DOCUMENTS[0], role1="query", role2="document")
+        counts = function.taken()
+        n_parts = 2 if len(set(getattr(asked, "names", ["one"]))) == 2 and asked.parts[0].model is anchors else 1
+        assert counts == {QUERY: n_parts, DOCUMENTS[0]: n_parts}
+    function.taken()
+    pellucid.rank(anchors, QUERY, DOCUMENTS)
+    assert function.taken() == dict.fromkeys([QUERY, *DOCUMENTS], 1)
+
+
+@pytest.mark.parametrize("kind", ["encoder", "ensemble", "sparse ensemble", "nested ensemble", "anchors"])
+def test_a_search_encodes_the_query_once_and_its_reasons_nothing(tmp_path: Path, kind: str) -> None:
+    pytest.importorskip("Stemmer")
+    from pellucid.anchors.embedder import AnchorEmbedder
+
+    function = Counting()
+    model: Any = fitted(function)
+    plain = EnsembleEmbedder({"words": function.table, "dense": model}, [1, 3])
+    indexed = {
+        "encoder": model,
+        "ensemble": plain,
+        "sparse ensemble": EnsembleEmbedder([pellucid.load("lexicon-en"), model]),
+        "nested ensemble": EnsembleEmbedder({"inner": plain, "words": function.table}),
+        "anchors": AnchorEmbedder(function, DOCUMENTS[:4]),
+    }[kind]
+    with Index.create(tmp_path / "index", {"dense": indexed}, bm25=False) as index:
+        index.add(DOCUMENTS)
+        function.taken()
+        hits = index.search(QUERY, 7)
+        assert function.taken() == {QUERY: 1}
+        whys = [hit.explain() for hit in hits]
+        hits.why(1, 2), str(hits), hits.to_json()
+        assert function.taken() == {}
+        for hit, why in zip(hits, whys):
+            own = indexed.explain(QUERY, hit.text, role1="query", role2="document")
+            values = {row.name: row.contribution for row in why.rows if row.kind != REMAINDER}
+            assert sum(row.contribution for row in why.rows) == pytest.approx(hit.score, abs=1e-6)
+            assert hit.score == pytest.approx(own.score, abs=1e-6)
+            if kind != "anchors":
+                expected = {row.name: row.contribution for row in own.rows if row.kind != REMAINDER}
+                assert values == pytest.approx(expected, abs=1e-5)
+        function.taken()
+        scored: list[tuple[str, str]] = []
+
+        def score(query: str, texts: list[str]) -> list[float]:
+            scored.extend((query, text) for text in texts)
+            return [0.5] * len(texts)
+
+        index.search(QUERY, 3, rerank=score)
+        assert function.taken() == {QUERY: 1} and len(scored) == len(set(scored)) == len(DOCUMENTS)
+
+
+@pytest.mark.parametrize("kind", ["encoder", "ensemble"])
+def test_an_index_encodes_what_is_new_alone(tmp_path: Path, kind: str) -> None:
+    pytest.importorskip("Stemmer")
+    function = Counting()
+    model = {"encoder": function, "ensemble": EnsembleEmbedder({"words": function.table, "dense": function})}[kind]
+    with Index.create(tmp_path / "index", {"dense": model}) as index:
+        assert max(function.taken().values()) == {"encoder": 1, "ensemble": 3}[kind]  # texts by which it is known
+        index.add(DOCUMENTS, ids=[f"d{n}" for n in range(len(DOCUMENTS))])
+        assert function.taken() == dict.fromkeys(DOCUMENTS, 1)
+        before, said = index.score(QUERY, "d1").parts, index.info()["models"]
+        function.taken()
+        index.update("d1", metadata={"year": 2024})
+        assert function.taken() == {}
+        assert index.score(QUERY, "d1").parts == before and index.search(QUERY, where={"year": 2024})[0].id == "d1"
+        function.taken()
+        index.update("d1", text="bridges")
+        assert function.taken() == {"bridges": 1}
+        assert index.verify() == []
+    with Index.open(tmp_path / "index", {"dense": model}) as index:
+        assert index.info()["models"] == said
+
+
+# --- A function is not called unasked ---
+
+
+def test_a_function_is_called_for_reasons_only_where_that_is_allowed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    function = Counting()
+    model = pellucid.load(function)
+    english, several = n_fit_texts()
+    for ask in (
+        lambda: model.explain(QUERY, DOCUMENTS[0]),
+        lambda: model.explain(QUERY),
+        lambda: model.explain_vectors(QUERY, [1.0], DOCUMENTS[0], [1.0]),
+        lambda: model.describe(QUERY),
+        lambda: model.reasons,
+        lambda: model.with_reasons("concepts").explain(QUERY),
+        lambda: model.with_reasons(None).with_reasons("words").reasons,
+    ):
+        with pytest.raises(InputError, match=rf"called with {english:,} short texts.*fit=True.*with_reasons\(None\)"):
+            ask()
+    assert function.taken() == {} and english == 4_232 and several == 4_432
+    assert model.with_reasons(None).explain(QUERY, DOCUMENTS[0]).rows[0].kind == EMBEDDING
+    mixed = EnsembleEmbedder({"words": function.table, "dense": model})
+    assert {row.kind for row in mixed.explain(QUERY, DOCUMENTS[0]).rows} == {EMBEDDING, WORD_PAIR}
+    pellucid.compare({"mixed": mixed, "plain": model}, [(QUERY, DOCUMENTS[0])])
+    function.taken()
+    kept = pellucid.load(function, fit=True)
+    assert isinstance(kept.reasons, WordReasons)
+    assert sum(function.taken().values()) > 240
+    assert isinstance(pellucid.load(function, fit=True).reasons, WordReasons)
+    assert sum(function.taken().values()) == 8  # by which it is known again
+    kept.reasons.save_pretrained(tmp_path / "reasons")
+    assert model.with_reasons(tmp_path / "reasons").explain(QUERY, DOCUMENTS[0]).rows
+
+
+@pytest.mark.full
+def test_so_many_texts_as_are_said_are_encoded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setattr(word_reasons, "open_texts", open_texts)
+    function = Counting()
+    _ = pellucid.load(function, fit=True).reasons
+    assert sum(function.taken().values()) == n_fit_texts()[0]
+
+
+# --- A long text, and many threads ---
+
+
+@given(st.integers(1, 40), st.integers(1, 12), st.integers(0, 2**32 - 1))
+def test_long_and_short_texts_are_weighed_by_the_same_equations(n_words: int, d: int, seed: int) -> None:
+    chance = np.random.default_rng(seed)
+    rows, target = chance.normal(size=(n_words, d)), chance.normal(size=n_words)
+    expected = np.linalg.solve(rows @ rows.T + 0.5 * np.eye(n_words), target)
+    np.testing.assert_allclose(word_reasons._solve(rows, 0.5, target), expected, atol=1e-8)
+
+
+def test_reasons_of_a_long_text_take_memory_by_its_words() -> None:
+    import tracemalloc
+
+    chance = np.random.default_rng(0)
+    vocabulary = [f"w{number}" for number in range(8_000)]
+    table = StaticEmbedder(Vocabulary(vocabulary), chance.normal(size=(8_000, 8)).astype(np.float32))
+    model = pellucid.load(table.encode)
+    model.fit_reasons([" ".join(chance.choice(vocabulary, 9)) for _ in range(250)], table=table)
+    peaks = []
+    for count in (2_000, 8_000):
+        text = " ".join(vocabulary[:count])
+        model.explain("w1 w2", "w3")
+        tracemalloc.start()
+        why = model.explain(text, "w1")
+        peaks.append(tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+        assert len(why.rows) == count + 2
+    assert peaks[1] < 6 * peaks[0]
+    with pytest.raises(InputError, match=r"8,000 x 100 distinct words .* explain shorter passages"):
+        model.explain(text, " ".join(vocabulary[:100]))
+
+
+def test_threads_use_an_encoder_at_once(transformer: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Long work, short work and readings of the tokenizer disturb none of the others, and give the same vectors."""
+    model = pellucid.load(transformer)
+    chance = np.random.default_rng(0)
+    texts = [" ".join(chance.choice(READ, chance.integers(1, 200))) for _ in range(280)]
+    expected = model.encode(texts)
+    np.testing.assert_array_equal(expected, transformer.encode(texts, show_progress_bar=False))  # bit for bit
+    problems: list[Any] = []
+
+    def guarded(work: Any) -> None:
+        try:
+            work()
+        except BaseException as error:
+            problems.append(error)
+
+    def encode() -> None:
+        for _ in range(2):
+            np.testing.assert_allclose(model.encode(texts), expected, atol=1e-5)
+
+    def read() -> None:
+        for number in range(60):
+            model.coverage(texts[number])
+            np.testing.assert_allclose(model.encode(texts[:2]), expected[:2], atol=1e-5)
+
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
+    try:
+        threads = [threading.Thread(target=guarded, args=(work,)) for work in (encode, encode, read, read)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    finally:
+        sys.setswitchinterval(before)
+    assert problems == []

@@ -1,0 +1,128 @@
+"""Sentences of a passage as rows of an encoder's score."""
+
+from __future__ import annotations
+
+import zlib
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import pellucid
+from pellucid.dense import EncoderEmbedder, SentenceReasons
+from pellucid.errors import InputError
+from pellucid.explain.explanation import Explanation
+from pellucid.explain.rows import CONTEXT, SENTENCE, SHARED, Row
+from pellucid.text.sentences import MIN_PASSAGE_CHARS, sentence_spans
+
+
+def encode(texts: list[str]) -> np.ndarray:
+    """Encode words by their hashes, and the order of words a little."""
+    rows = np.zeros((len(texts), 16), np.float32)
+    for row, text in zip(rows, texts):
+        for number, word in enumerate(text.lower().split()):
+            word_vector = np.random.default_rng(zlib.crc32(word.strip(".!?").encode())).normal(size=16)
+            row += word_vector / (1 + 0.05 * number)
+        row += 0.5
+    return rows
+
+
+COMMON = np.full(16, 0.05)
+
+
+def by_sentences() -> EncoderEmbedder:
+    model = EncoderEmbedder(encode)
+    return model.with_reasons(SentenceReasons(model, COMMON))
+
+
+QUERY = "loans for homes"
+FILLER = "Gardens need water and light in every season of the year, whatever grows there now."
+PASSAGE = f"{FILLER} Loans for homes are long. The cat sleeps on homes. {FILLER} Roses are red. {FILLER}"
+assert len(PASSAGE) > MIN_PASSAGE_CHARS
+
+SENTENCES = st.lists(st.sampled_from(["Red roses.", "Homes are dear!", "Why loans?", "A cat.", "Dr. Who."]), max_size=8)
+
+
+@given(SENTENCES.map(" ".join), SENTENCES.map(" ".join))
+@settings(deadline=None)
+def test_sentences_and_context_add_up(text1: str, text2: str) -> None:
+    why = by_sentences().explain(text1, text2)
+    assert why.exact and sum(row.contribution for row in why.rows) == pytest.approx(why.score, abs=1e-6)
+    assert sum(group.contribution for group in why.groups()) == pytest.approx(why.score, abs=1e-6)
+    assert {row.kind for row in why.rows} <= {SENTENCE, SHARED, CONTEXT}
+    sentences = set(sentence_spans(text2))
+    named = {span for row in why.rows for span in row.spans2}
+    assert named <= sentences
+    if len({text2[slice(*span)] for span in sentences}) > 1:
+        assert named == sentences
+
+
+def test_the_order_is_that_of_the_sentences_alone() -> None:
+    model = by_sentences()
+    why = model.explain(QUERY, PASSAGE)
+    rows = [row for row in why.rows if row.kind == SENTENCE]
+    assert rows[0].name == "Loans for homes are long." and len(rows) == 4  # the filler is one row, in three places
+    assert len(next(row for row in rows if row.name.startswith("Gardens")).spans2) == 3
+    single = [row for row in rows if len(row.spans2) == 1]
+    alone = model.similarity(model.encode([QUERY]), model.encode([PASSAGE[slice(*row.spans2[0])] for row in single]))[0]
+    assert int(np.argmax(alone)) == int(np.argmax([row.contribution for row in single]))
+    line = why.groups()[0]
+    assert (line.kind, PASSAGE[slice(*line.spans2[0])]) == ("sentence", "Loans for homes are long.")
+    assert "Loans for homes are long." in why.summary()
+
+
+def test_a_text_of_one_sentence_has_one_row_and_no_context() -> None:
+    why = by_sentences().explain("a cat", "a dog sleeps")
+    [row] = [row for row in why.rows if row.kind == SENTENCE]
+    assert (row.spans1, row.spans2) == (((0, 5),), ((0, 12),))
+    assert sum(row.contribution for row in why.rows if row.kind == CONTEXT) == pytest.approx(0, abs=1e-6)
+
+
+def test_stored_vectors_of_sentences_take_no_pass() -> None:
+    model = by_sentences()
+    reasons = model.reasons
+    assert isinstance(reasons, SentenceReasons)
+    stored = reasons.sentence_vectors(PASSAGE)
+    vectors = model.encode([QUERY, PASSAGE])
+    calls: list[int] = []
+
+    def counted(texts: list[str]) -> np.ndarray:
+        calls.append(len(texts))
+        return encode(texts)
+
+    other = EncoderEmbedder(counted)
+    other = other.with_reasons(SentenceReasons(other, COMMON))
+    why = other.explain_vectors(QUERY, vectors[0], PASSAGE, vectors[1], sentence_vectors=stored.astype(np.float16))
+    assert not calls
+    expected = {row.key: row.contribution for row in model.explain(QUERY, PASSAGE).rows}
+    assert {row.key: row.contribution for row in why.rows} == pytest.approx(expected, abs=2e-3)
+    asked = f"{QUERY}. Tell me now. {QUERY}"  # a question of several sentences is one part
+    again = other.explain_vectors(asked, vectors[0], PASSAGE, vectors[1], sentence_vectors=stored.astype(np.float16))
+    assert sorted(row.contribution for row in again.rows) == pytest.approx(sorted(row.contribution for row in why.rows))
+    assert not calls
+    with pytest.raises(InputError, match=r"has 6 sentences, and 2 vectors"):
+        other.explain_vectors(QUERY, vectors[0], PASSAGE, vectors[1], sentence_vectors=stored[:2])
+    with pytest.raises(InputError, match="with_reasons"):
+        other.with_reasons(None).explain_vectors(QUERY, vectors[0], PASSAGE, vectors[1], sentence_vectors=stored)
+
+
+def test_hits_are_explained_by_sentences(tmp_path) -> None:
+    pytest.importorskip("Stemmer")
+    with pellucid.Index.create(tmp_path / "index", {"dense": by_sentences()}) as index:
+        index.add([PASSAGE, FILLER, "Roses are red. Cats are not."], ids=["a", "b", "c"])
+        hit = next(hit for hit in index.search(QUERY, 3) if hit.id == "a")
+        why = hit.explain()
+        assert sum(row.contribution for row in why.rows) == pytest.approx(hit.score, abs=1e-6)
+        lines = [group for group in why.groups(None) if group.kind == "sentence"]
+        assert len({line.spans2 for line in lines}) == len(lines)  # words of BM25 and the sentence's row are one line
+        assert hit.text[slice(*lines[0].spans2[0])] == "Loans for homes are long."
+        assert sum(group.contribution for group in why.groups()) == pytest.approx(hit.score, abs=1e-6)
+
+
+def test_the_warning_of_context_speaks_of_sentences() -> None:
+    rows = [
+        Row(name, (name,), value, 0.0, key=(name,), kind=kind)
+        for name, value, kind in (("A sentence.", 0.2, SENTENCE), ("context", 0.4, CONTEXT))
+    ]
+    assert "The sentences account for +0.20 of +0.60" in str(Explanation.from_terms("encoder", ("a", "b"), 0.6, rows))

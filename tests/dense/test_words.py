@@ -1,0 +1,401 @@
+"""Word reasons: what they add up to, what they find where the truth is known, how they are kept, whom they refuse."""
+
+from __future__ import annotations
+
+import copy
+import itertools
+import json
+import os
+import pickle
+import signal
+import threading
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import pellucid
+from pellucid.dense import words as word_reasons
+from pellucid.dense.concepts import ConceptReasons
+from pellucid.dense.embedder import EncoderEmbedder
+from pellucid.dense.words import fit_words, open_texts, words_for
+from pellucid.errors import InputError, ModelFolderError
+from pellucid.explain.explanation import Explanation
+from pellucid.explain.rows import CONTEXT, SHARED, WORD, WORD_PAIR, Row
+from pellucid.process import lock_of
+from pellucid.static.embedder import StaticEmbedder
+from pellucid.text.words import Vocabulary, split_words
+
+NAMES = [f"{first}{second}" for first, second in itertools.product("bcdfglmnrst", "aeiou")]  # 55 words: "ba", "be" ...
+WORDS = st.lists(st.sampled_from([*NAMES, "Unbekannt", "ba!", "é"]), min_size=0, max_size=12).map(" ".join)
+
+
+def table() -> StaticEmbedder:
+    """A table of words of 16 dimensions."""
+    return StaticEmbedder(Vocabulary(NAMES), np.random.default_rng(0).normal(size=(len(NAMES), 16)).astype(np.float32))
+
+
+def sentences(count: int = 600, seed: int = 1) -> list[str]:
+    rng = np.random.default_rng(seed)
+    return [" ".join(rng.choice(NAMES, rng.integers(2, 9))) for _ in range(count)]
+
+
+class Shadow:
+    """An encoder that is a table seen through a matrix, with a part that all texts share."""
+
+    def __init__(self, noise: float = 0.0) -> None:
+        rng = np.random.default_rng(7)
+        self.table, self.matrix, self.noise = table(), rng.normal(size=(16, 24)) / 4, noise
+        self.common = rng.normal(size=24) / 6
+        self.calls = 0
+
+    def __call__(self, texts: list[str]) -> np.ndarray:
+        self.calls += 1
+        rows = self.table.encode(texts) @ self.matrix + self.common
+        for row, text in zip(rows, texts):  # of a text, the same each time
+            row += self.noise * np.random.default_rng(list(text.encode())).normal(size=24)
+        return rows
+
+
+@pytest.fixture(scope="module")
+def shadow() -> EncoderEmbedder:
+    model = pellucid.load(Shadow(noise=0.05))
+    model.fit_reasons(sentences(), table=table())
+    return model
+
+
+@given(WORDS, WORDS)
+def test_words_context_and_common_add_up_to_the_encoders_own_cosine(
+    shadow: EncoderEmbedder, one: str, other: str
+) -> None:
+    found = shadow.explain(one, other)
+    first, second = (row.astype(np.float64) for row in shadow.encode([one, other]))
+    cosine = first @ second / (np.linalg.norm(first) * np.linalg.norm(second))
+    assert found.score == pytest.approx(cosine, abs=1e-6)
+    assert sum(row.contribution for row in found.rows) + found.remainder == pytest.approx(found.score, abs=1e-12)
+    assert {row.kind for row in found.rows} <= {WORD_PAIR, SHARED, CONTEXT}
+    assert found.remainder == pytest.approx(0, abs=1e-6)
+    alone = shadow.explain(one)
+    assert alone.score == pytest.approx(1.0, abs=1e-6)
+    assert {row.kind for row in alone.rows} <= {WORD, SHARED, CONTEXT}
+
+
+@given(WORDS, st.lists(WORDS, min_size=1, max_size=4), st.floats(0.1, 3.0))
+def test_stored_vectors_give_the_rows_of_explain_times_the_weight(
+    shadow: EncoderEmbedder, query: str, texts: list[str], weight: float
+) -> None:
+    rows = word_reasons.unit_vectors(shadow, texts, role="document")
+    terms_of = shadow.analyze(query, "query").against(texts, list(rows), weight=weight)
+    for number, text in enumerate(texts):
+        own = shadow.explain(query, text, role1="query", role2="document")
+        terms = terms_of(number)
+        assert terms.values.sum() == pytest.approx(weight * own.score, abs=1e-6)
+        named = {terms.row(n).key: value for n, value in enumerate(terms.values.tolist())}
+        assert terms.row(len(terms.values) - 1).kind == CONTEXT
+        for row in own.rows:
+            assert named[row.key] == pytest.approx(weight * row.contribution, abs=1e-6)
+        assert len(terms.marks) == len(terms.spans) == len(text_words(text))
+
+
+def text_words(text: str) -> list[str]:
+    return [word.text for word in split_words(text)]
+
+
+def test_a_large_context_is_warned_of_in_every_view() -> None:
+    pair, shared = Row("ba × be", ("ba", "be"), 0.31, 0.0, kind=WORD_PAIR), Row("s", ("s",), 0.1, 0.0, kind=SHARED)
+    little = Explanation.from_terms(
+        "encoder", ("ba", "be"), 1.0, [pair, shared, Row("context", ("context",), 0.59, 0.0, kind=CONTEXT)]
+    )
+    for shown in (str(little), little.to_markdown(), little.to_html()):
+        assert "The words account for +0.31 of +0.90; the rest is context" in " ".join(shown.split())
+    large = [pair._replace(contribution=0.8), Row("context", ("context",), 0.2, 0.0, kind=CONTEXT)]
+    assert "the rest is context" not in str(Explanation.from_terms("encoder", ("ba", "be"), 1.0, large))
+    small = [pair._replace(contribution=0.01), Row("context", ("context",), 0.04, 0.0, kind=CONTEXT)]
+    assert "the rest is context" not in str(Explanation.from_terms("encoder", ("ba", "be"), 0.05, small))
+
+
+def test_words_of_other_texts_are_credited_with_nothing(shadow: EncoderEmbedder) -> None:
+    """Over the true vectors of two texts, other texts' words have no credit: on average it is context."""
+    texts = sentences(80, seed=3)
+    vectors = list(word_reasons.unit_vectors(shadow, texts))
+
+    def parts(n: int, words_of: int) -> tuple[float, float]:
+        """What words add to the score of texts n and n + 1, and the score less what all texts share."""
+        why = shadow.explain_vectors(texts[words_of], vectors[n], texts[words_of + 1], vectors[n + 1])
+        sums = {kind: sum(r.contribution for r in why.rows if r.kind == kind) for kind in (WORD_PAIR, SHARED)}
+        return sums[WORD_PAIR], why.score - sums[SHARED]
+
+    true, specific = np.array([parts(n, n) for n in range(0, 40, 2)]).T
+    credited = np.array([parts(n, n + 40)[0] for n in range(0, 40, 2)])
+    assert np.abs(credited).mean() < 0.35 * np.abs(true).mean()
+    assert np.corrcoef(true, specific)[0, 1] > 0.8 > abs(np.corrcoef(credited, specific)[0, 1])
+
+
+def test_words_without_a_vector_have_no_credit_and_are_named(shadow: EncoderEmbedder) -> None:
+    found = shadow.explain("ba Unbekannt be", "bo not xqzv")
+    assert not any("Unbekannt" in row.name or "xqzv" in row.name or "not" in row.parts for row in found.rows)
+    assert found.unknown_words(1) == ["Unbekannt"] and found.unknown_words(2) == ["xqzv"]
+    assert [c.share for c in found.coverage] == pytest.approx([2 / 3, 2 / 3])
+    assert shadow.coverage(["ba Unbekannt be", "bo not xqzv"]).tolist() == pytest.approx([2 / 3, 2 / 3])
+    letters = shadow.explain("xqzv wrtk", "zzqx vvkp")
+    assert {row.kind for row in letters.rows} == {SHARED, CONTEXT}
+
+
+def test_pairs_of_words_are_a_matrix_beside_what_is_shared(shadow: EncoderEmbedder) -> None:
+    from pellucid.explain.views.parts import Bars, Matrix
+
+    few, many = shadow.explain("ba be bi", "bo be"), shadow.explain(" ".join(NAMES[:20]), " ".join(NAMES[10:40]))
+    for found in (few, many):
+        parts = list(found._parts(rows=True))
+        (matrix,) = (part for part in parts if isinstance(part, Matrix))
+        assert matrix.values.sum() == pytest.approx(sum(r.contribution for r in found.rows if r.kind == WORD_PAIR))
+        for bars in (part for part in parts if isinstance(part, Bars)):
+            assert sum(value for _, value in (*bars.bars, *bars.rest)) == pytest.approx(found.score)
+    assert sum(isinstance(part, Bars) for part in many._parts(rows=True)) == 4
+
+
+def test_an_encoder_that_is_words_is_explained_by_its_words() -> None:
+    """Where the truth is a table seen through a matrix, the rows are those of the table and little is left."""
+    model = pellucid.load(Shadow())
+    fit = model.fit_reasons(sentences(2000), table=table())
+    assert fit.explained > 0.9
+    truth, contexts, agreements = model.model, [], []
+    for one, other in itertools.pairwise(sentences(40, seed=5)):
+        found = model.explain(one, other)
+        vectors = {w: truth.table.word_vectors([truth.table.vocabulary.row(w)])[0] @ truth.matrix for w in NAMES}
+        pairs = [(row.contribution, row.parts) for row in found.rows if row.kind == WORD_PAIR]
+        counts = [text.split().count for text in (one, other)]
+        true = [counts[0](a) * counts[1](b) * float(vectors[a] @ vectors[b]) for _, (a, b) in pairs]
+        agreements.append(np.corrcoef([value for value, _ in pairs], true)[0, 1])
+        contexts.append(next(row.contribution for row in found.rows if row.kind == CONTEXT))
+    assert np.mean(np.abs(contexts)) < 0.1
+    assert np.mean(agreements) > 0.95 and np.min(agreements) > 0.8
+
+
+def test_vectors_kept_elsewhere_are_explained_without_the_encoder(shadow: EncoderEmbedder) -> None:
+    query, text = "ba be bi", "bo bu ca ba"
+    first, second = shadow.encode([query, text])
+    calls = shadow.model.calls
+    found = shadow.explain_vectors(query, 3 * first, text, second.tolist())
+    assert shadow.model.calls == calls
+    own = shadow.explain(query, text, role1="query", role2="document")
+    assert found.score == pytest.approx(own.score, abs=1e-6)
+    np.testing.assert_allclose(found.contributions, own.contributions, atol=1e-6)
+    for wrong, message in ((first[:5], r"shapes \(5,\) and \(24,\)"), (np.full(24, np.nan), "NaN"), ("text", "shapes")):
+        with pytest.raises(InputError, match=message):
+            shadow.explain_vectors(query, wrong, text, second)
+
+
+def test_reasons_change_no_vector(shadow: EncoderEmbedder) -> None:
+    texts = sentences(5)
+    np.testing.assert_array_equal(shadow.encode(texts), shadow.model(texts).astype(np.float32))
+    for other in (shadow.with_reasons(None), copy.deepcopy(shadow), pickle.loads(pickle.dumps(shadow))):
+        np.testing.assert_array_equal(other.encode(texts), shadow.encode(texts))
+    assert len(shadow.with_reasons(None).explain("ba be", "bo").rows) == 1
+    assert shadow.with_reasons(None).with_reasons("words").reasons is shadow.reasons
+
+
+def test_saved_reasons_are_opened_for_their_encoder_alone(shadow: EncoderEmbedder, tmp_path: Path) -> None:
+    shadow.reasons.save_pretrained(tmp_path / "reasons")
+    again = EncoderEmbedder(Shadow(noise=0.05), tmp_path / "reasons")
+    assert again.explain("ba be", "bo") == shadow.explain("ba be", "bo")
+    with pytest.raises(ModelFolderError, match=r"another model .*fit_reasons"):
+        EncoderEmbedder(lambda texts: np.ones((len(texts), 24)), tmp_path / "reasons").explain("ba")
+    for name in ("reasons.safetensors", "table/model.safetensors", "config.json"):
+        path = tmp_path / "reasons" / name
+        content = path.read_bytes()
+        path.write_bytes(content[: len(content) // 2])
+        with pytest.raises(ModelFolderError):
+            EncoderEmbedder(Shadow(noise=0.05), tmp_path / "reasons").explain("ba")
+        path.write_bytes(content)
+
+
+def test_reasons_of_numbers_that_do_not_fit_are_refused(shadow: EncoderEmbedder, tmp_path: Path) -> None:
+    wide = {name: np.ones((len(array), 25)[-array.ndim :]) for name, array in shadow.reasons.arrays.items()}
+    huge = np.full(shadow.reasons.arrays["map"].shape, 1e300)
+    wrong: list[dict[str, Any]] = [
+        {"map": np.ones((3, 24))}, {"common": np.full(24, np.nan)}, {"map": np.ones(3)}, {"map": huge},
+    ]  # fmt: skip
+    for number, arrays in enumerate([*wrong, wide]):
+        broken = copy.copy(shadow.reasons)
+        broken.arrays = {**shadow.reasons.arrays, **arrays}
+        broken.save_pretrained(tmp_path / str(number))
+        with pytest.raises(ModelFolderError, match=r"have \(|NaN"):
+            EncoderEmbedder(Shadow(noise=0.05), tmp_path / str(number)).explain("ba")
+
+
+@pytest.mark.parametrize("field", ["full_fit", "explained", "context", "texts", "table", "way", "more"])
+@pytest.mark.parametrize("value", ["1", None, [1], {}, True, 10**400, 1e300, float("nan"), float("-inf"), -1, 0.0])
+def test_a_fit_that_was_none_is_refused(shadow: EncoderEmbedder, tmp_path: Path, field: str, value: Any) -> None:
+    folder = tmp_path / "reasons"
+    shadow.reasons.save_pretrained(folder)
+    config = json.loads((folder / "config.json").read_text())
+    (config["pellucid"] if field == "way" else config["pellucid"]["fit"])[field] = value
+    (folder / "config.json").write_text(json.dumps(config))
+    again = EncoderEmbedder(Shadow(noise=0.05), folder)
+    may_be = {"table": value == "1", "texts": type(value) is int}  # a folder's table may have any name
+    if may_be.get(field, field in ("explained", "context") and value in (-1, 0.0)):
+        assert again.explain("ba").rows
+        return
+    with pytest.raises(ModelFolderError, match=r"holds no (whole )?reasons"):
+        again.explain("ba")
+
+
+def test_a_folder_of_an_encoder_keeps_its_reasons(tmp_path: Path) -> None:
+    pytest.importorskip("sentence_transformers")
+    from tiny_models import tiny_transformer
+
+    model = pellucid.load(tiny_transformer(tmp_path / "bert", normalize=False))
+    model.fit_reasons(sentences(300), table=table())
+    model.save_pretrained(tmp_path / "saved")
+    again = pellucid.load(tmp_path / "saved")
+    assert again.explain("ba be", "bo") == model.explain("ba be", "bo")
+    again.with_reasons("words").save_pretrained(tmp_path / "once more")  # before they were used
+    assert pellucid.load(tmp_path / "once more").explain("ba be", "bo") == model.explain("ba be", "bo")
+    pellucid.load(tiny_transformer(tmp_path / "bert", normalize=False)).save_pretrained(
+        tmp_path / "saved"
+    )  # which has none of its own
+    assert not (tmp_path / "saved" / "reasons").exists()
+
+
+def test_fitting_goes_on_where_it_was_cut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(word_reasons, "_SHARD_TEXTS", 100)
+    texts = sentences(450)
+    whole = fit_words(pellucid.load(Shadow()), texts, table=table())
+
+    class Dying(Shadow):
+        def __call__(self, texts: list[str]) -> np.ndarray:
+            if len(texts) == 100 and self.calls > 4:
+                raise KeyboardInterrupt
+            return super().__call__(texts)
+
+    with pytest.raises(KeyboardInterrupt):
+        fit_words(pellucid.load(Dying()), texts, table=table(), work_dir=tmp_path)
+    encoder = Shadow()
+    again = fit_words(pellucid.load(encoder), texts, table=table(), work_dir=tmp_path)
+    assert again.fit == whole.fit
+    assert encoder.calls < 9
+    with pytest.raises(InputError, match=r"another run|texts"):
+        fit_words(pellucid.load(encoder), sentences(450, seed=9), table=table(), work_dir=tmp_path)
+
+
+def test_what_cannot_be_fitted_is_refused() -> None:
+    model = pellucid.load(Shadow())
+    with pytest.raises(InputError, match="12 texts are too few"):
+        model.fit_reasons(sentences(12))
+    with pytest.raises(InputError, match="300 texts"):
+        model.fit_reasons(sentences(300), np.ones((299, 24)))
+    with pytest.raises(InputError, match="NaN"):
+        model.fit_reasons(sentences(300), np.full((300, 24), np.nan))
+    with pytest.raises(InputError, match="static model"):
+        model.fit_reasons(sentences(300), table="static-en")
+    rng = np.random.default_rng(0)
+    with pytest.raises(InputError, match="not deterministic"):
+        pellucid.load(lambda texts: rng.normal(size=(len(texts), 8))).fit_reasons(sentences(300))
+    with pytest.raises(InputError, match="words, tokens, sentences, concepts"):
+        model.with_reasons("letters")
+
+
+@pytest.mark.parametrize("give", [lambda n: np.zeros((n, 4)), lambda n: np.ones((n, 4)), lambda n: np.ones((n, 1))])
+def test_an_encoder_that_says_nothing_can_be_asked_all_the_same(give) -> None:
+    model = pellucid.load(lambda texts: give(len(texts)))
+    model.fit_reasons(sentences(300), table=table())
+    found = model.explain("ba be", "bo bu")
+    assert sum(row.contribution for row in found.rows) + found.remainder == pytest.approx(found.score, abs=1e-9)
+
+
+def test_words_that_explain_little_are_warned_of() -> None:
+    def arbitrary(texts: list[str]) -> np.ndarray:
+        return np.array([np.random.default_rng(list(text.encode())).normal(size=24) for text in texts])
+
+    with pytest.warns(UserWarning, match=r"the words of table explain only 0% .*fit_reasons\(texts, table="):
+        pellucid.load(arbitrary).fit_reasons(sentences(300), table=table())
+
+
+def test_reasons_are_fitted_once_and_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setattr(word_reasons, "open_texts", lambda encoder: (sentences(300), "static-en"))
+    encoder = Shadow()
+    first = words_for(pellucid.load(encoder))
+    calls = encoder.calls
+    again = words_for(pellucid.load(encoder))
+    assert encoder.calls == calls + 1  # for its fingerprint
+    np.testing.assert_array_equal(first.common, again.common)
+    (kept,) = (tmp_path / "pellucid" / "reasons").iterdir()
+    (kept / "config.json").write_text("{")  # what is not whole is made again
+    assert words_for(pellucid.load(encoder)).fit == first.fit
+    calls = encoder.calls
+    assert words_for(pellucid.load(encoder)).fit == first.fit and encoder.calls == calls + 1
+    for name in ("reasons.safetensors", "config.json"):  # damaged in a way that only opening it shows
+        content = bytearray((kept / name).read_bytes())
+        content[-len(content) // 3] ^= 1
+        (kept / name).write_bytes(content)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)
+            assert words_for(pellucid.load(encoder)).fit == first.fit
+    assert words_for(pellucid.load(encoder)).fit == first.fit
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="a system without fork")
+def test_a_process_forked_while_reasons_are_fitted_fits_its_own(shadow: EncoderEmbedder) -> None:
+    begun, go_on = threading.Event(), threading.Event()
+    parent = os.getpid()
+
+    def slow(texts: list[str]) -> np.ndarray:
+        begun.set()
+        assert os.getpid() != parent or go_on.wait(60)
+        return shadow.model(texts)
+
+    model = pellucid.load(slow, fit=True)
+    thread = threading.Thread(target=lambda: model.reasons)
+    thread.start()
+    begun.wait(60)
+    child = os.fork()
+    if child == 0:
+        signal.alarm(60)  # it must not wait for a thread that it does not have
+        with lock_of(model):
+            os._exit(0)
+    go_on.set()
+    thread.join(60)
+    assert os.waitpid(child, 0)[1] == 0
+
+
+def test_an_encoder_of_several_languages_is_fitted_on_several() -> None:
+    strangers, name = open_texts(pellucid.load(Shadow()))
+    assert name == "static-en"
+    assert all(text.isascii() or "ä" not in text for text in strangers[:5])
+    pairs = {}
+    import lzma
+
+    with lzma.open(word_reasons._BUNDLED / "sentences.tsv.xz", "rt", encoding="utf-8") as file:
+        for number, line in enumerate(file.read().splitlines()):
+            text, translation = line.split("\t")
+            pairs[text] = pairs[translation or text] = number
+
+    def meaning(texts: list[str]) -> np.ndarray:
+        return np.array([np.random.default_rng(pairs.get(text, 0)).normal(size=32) for text in texts])
+
+    texts, name = open_texts(pellucid.load(meaning))
+    assert name == "static-multi"
+    assert len(texts) > len(strangers)
+
+
+def test_a_text_that_the_encoder_knows_nothing_of_has_no_rows(shadow: EncoderEmbedder) -> None:
+    """A vector of zeros is no sum of anything, least of all of what texts have in common turned round."""
+    nothing, vector = np.zeros(24, np.float32), shadow.encode("ba be")
+    concepts = ConceptReasons.of_texts(shadow, NAMES[:10], sentences(20))
+    for model in (shadow, shadow.with_reasons(concepts), shadow.with_reasons(None)):
+        for first, second in ((nothing, vector), (vector, nothing), (nothing, nothing)):
+            found = model.explain_vectors("ba be", first, "bo bu", second)
+            assert (found.score, found.rows, found.remainder) == (0.0, (), 0.0)
+    weights = concepts.weights(np.array([nothing, vector]))
+    assert weights[[0]].nnz == 0 and weights[[1]].nnz > 0
+    assert not concepts.removed(nothing[None], concepts.names[0]).any()
+    silent = pellucid.load(lambda texts: np.zeros((len(texts), 24)))
+    with pytest.warns(UserWarning, match="explain only 0%"):
+        assert silent.fit_reasons(sentences(300), table=table()).explained == 0
+    assert silent.explain("ba", "be").rows == silent.explain("ba").rows == ()
