@@ -17,6 +17,7 @@ import numpy as np
 
 import pellucid
 import pellucid.index.commits as commits
+import pellucid.index.writer as writer
 
 PAIRS = 20
 _OPERATIONS = ("open", "os.rename", "os.remove", "os.truncate", "os.chmod", "os.mkdir", "os.utime", "mmap.__new__")
