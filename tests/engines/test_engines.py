@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 import shutil
 import socket
@@ -97,14 +96,7 @@ def local_qdrant(monkeypatch):
     return client
 
 
-@pytest.fixture(scope="module")
-def ray_here():
-    ray = pytest.importorskip("ray")
-    yield ray
-    ray.shutdown()
-
-
-@pytest.fixture(params=["edge", "qdrant", "milvus", "ray"])
+@pytest.fixture(params=["edge", "qdrant", "milvus"])
 def engine(request):
     """The settings of an engine, for one index."""
     name = f"test_{uuid.uuid4().hex}"
@@ -113,10 +105,7 @@ def engine(request):
     if request.param == "qdrant":
         request.getfixturevalue("local_qdrant")
         return pellucid.engines.Qdrant(url="http://127.0.0.1:1", collection=name, shards=3, replicas=2, exact=True)
-    if request.param == "milvus":
-        return pellucid.engines.Milvus(request.getfixturevalue("milvus"), name, graph=False)
-    request.getfixturevalue("ray_here")
-    return pellucid.engines.Ray(shards=2, replicas=1, exact=True)  # starting actors takes long; below, there are more
+    return pellucid.engines.Milvus(request.getfixturevalue("milvus"), name, graph=False)
 
 
 @pytest.fixture(scope="module")
@@ -280,7 +269,7 @@ def test_an_index_finds_its_engine_again(engine, tmp_path, fruit):
             names = [name for name in engine._client().list_collections() if name.startswith(engine.collection)]
             assert names == [f"{engine.collection}_engine_2"]
     with Index.open(tmp_path / "index") as index:
-        if engine.kind in ("edge", "ray"):
+        if engine.kind == "edge":
             assert [folder.name for folder in index.folder.glob("engine-*")] == ["engine-2"]
         assert ids_of(index.search("apple pear car")) == ["a", "b", "c"]
 
@@ -435,7 +424,7 @@ def test_a_graph_says_that_it_may_miss_some(tmp_path):
     for engine in (Edge(), Edge(exact=True), None):
         folder = tmp_path / f"{engine}"
         with Index.create(folder, {"m": model}, bm25=False, engine=engine) as index:
-            index.add(table, ids=table)
+            index.add(list(table), ids=list(table))
             for number in range(0, 70_000, 3500):
                 best = np.sort(rows @ rows[number])[::-1][:10]
                 hits = index.search(str(number), 10)
@@ -476,13 +465,10 @@ def test_a_server_that_is_not_there(kind, tmp_path):
 def test_settings_that_cannot_be(tmp_path):
     pytest.importorskip("qdrant_client")
     pytest.importorskip("pymilvus")
-    pytest.importorskip("ray")
     with pytest.raises(InputError, match="the collection is 'a/b'"):
         pellucid.engines.Qdrant("http://127.0.0.1:9", "a/b")
     with pytest.raises(InputError, match="the collection is 'a-b'"):
         pellucid.engines.Milvus("http://127.0.0.1:9", "a-b")
-    with pytest.raises(InputError, match="replicas is 0"):
-        pellucid.engines.Ray(replicas=0)
     with pytest.raises(InputError, match="the engine is 'qdrant'"):
         Index.create(tmp_path / "index", {"letters": SparseLetters()}, engine="qdrant")
     with pytest.raises(InputError, match="leave the engine out"):
@@ -493,122 +479,3 @@ def test_settings_that_cannot_be(tmp_path):
         writer.save(replace(state, settings=state.settings | {"engine": {"kind": "later"}}), ())
     with pytest.raises(IndexFolderError, match="does not know"):
         Index.open(tmp_path / "index")
-
-
-# --- Ray: actors that are lost ---
-
-
-def kill(index, shard, replica):
-    """End the process of an actor as a crash does; when this returns it is gone, and nothing is being restored."""
-    import ray
-
-    index._at.engine._background.submit(lambda: None).result(60)  # what an earlier loss has begun
-    actor = index._at.engine._shards[shard][replica].actor
-    process = ray.get(actor.__ray_call__.remote(lambda _: os.getpid()))
-    ray.kill(actor)
-    end = time.monotonic() + 30
-    while os.path.exists(f"/proc/{process}"):
-        assert time.monotonic() < end
-        time.sleep(0.01)
-
-
-def test_a_search_goes_on_when_an_actor_is_lost(tmp_path, words, ray_here):
-    texts = texts_of(200)
-    engine = pellucid.engines.Ray(shards=2, replicas=2)
-    with Index.create(tmp_path / "index", {"words": words}, engine=engine) as index:
-        index.add(texts, ids=[str(n) for n in range(200)])
-        before = [(hit.id, hit.score) for hit in index.search("w1 w2 w3", 50)]
-        for shard, replica in [(0, 0), (1, 1), (0, 1)]:
-            kill(index, shard, replica)
-            for _ in range(4):
-                assert [(hit.id, hit.score) for hit in index.search("w1 w2 w3", 50)] == before
-        for replica in (0, 1):  # the whole shard: it opens its folders
-            kill(index, 1, replica)
-        assert [(hit.id, hit.score) for hit in index.search("w1 w2 w3", 50)] == before
-        assert index.verify() == []
-
-
-def test_an_actor_without_its_folder_is_filled_by_another(tmp_path, words, ray_here):
-    engine = pellucid.engines.Ray(shards=1, replicas=2)
-    with Index.create(tmp_path / "index", {"words": words}, engine=engine) as index:
-        index.add(texts_of(50), ids=[str(n) for n in range(50)], metadata=[{"n": n} for n in range(50)])
-        kill(index, 0, 0)
-        shutil.rmtree(tmp_path / "index/engine-1/shard-0-0")
-        index.add(["w1 w1"], ids=["new"])  # waits for it
-        kill(index, 0, 1)
-        shutil.rmtree(tmp_path / "index/engine-1/shard-0-1")
-        assert index.verify() == [] and len(index.search("w1", 100, where={"n": {"lt": 50}})) > 0
-        for replica in (0, 1):
-            kill(index, 0, replica)
-        shutil.rmtree(tmp_path / "index/engine-1")
-        with pytest.raises(EngineError, match="lost what was in it"):
-            index.search("w1")
-    with pytest.raises(EngineError, match="pellucid index rebuild"):
-        Index.open(tmp_path / "index")
-    with Index.open(tmp_path / "index", rebuild=True) as index:
-        assert index.verify() == [] and len(index) == 51
-
-
-def test_an_actor_that_missed_writes_does_not_answer_before_it_has_them(tmp_path, words, ray_here):
-    engine = pellucid.engines.Ray(shards=1, replicas=2)
-    with Index.create(tmp_path / "index", {"words": words}, engine=engine) as index:
-        index.add(["w1"], ids=["a"])
-    shutil.copytree(tmp_path / "index/engine-1/shard-0-0", tmp_path / "old")
-    with Index.open(tmp_path / "index") as index:
-        index.add(["w1"], ids=["b"])
-        index.delete("a")
-    shutil.rmtree(tmp_path / "index/engine-1/shard-0-0")
-    (tmp_path / "old").rename(tmp_path / "index/engine-1/shard-0-0")
-    with Index.open(tmp_path / "index") as index:
-        for _ in range(4):  # each of the two answers twice
-            assert ids_of(index.search("w1")) == ["b"] and len(list(index._at.engine.numbers())) == 1
-        assert index.verify() == []
-
-
-def test_no_acknowledged_document_is_lost_when_actors_are_killed_under_load(tmp_path, words, ray_here):
-    engine = pellucid.engines.Ray(shards=2, replicas=2)
-    chance, expected, wrong = random.Random(0), {}, []
-    with Index.create(tmp_path / "index", {"words": words}, engine=engine) as index:
-        index.add(["w0 w1 w2"], ids=["fixed"])
-        done, attempts = threading.Event(), 0
-
-        def search():
-            while not done.wait(0.05):
-                try:
-                    hits = index.search("w0 w1 w2", 1000)
-                    found = [hit.id for hit in hits]
-                    if "fixed" not in found or len(found) != len(set(found)):
-                        wrong.append(found)
-                except EngineError:
-                    pass  # an error is no short answer
-
-        def murder():
-            while not done.wait(chance.uniform(0, 0.5)):
-                before = attempts
-                actor = index._at.engine._shards[chance.randrange(2)][chance.randrange(2)].actor
-                if actor is not None:
-                    ray_here.kill(actor)
-                while attempts == before and not done.wait(0.05):
-                    pass  # one loss for each change
-
-        threads = [threading.Thread(target=search), threading.Thread(target=murder)]
-        for thread in threads:
-            thread.start()
-        try:
-            for attempts in range(8):
-                own = {f"d{chance.randrange(60)}": f"w{attempts} w{chance.randrange(60)}" for _ in range(8)}
-                try:
-                    index.add(list(own.values()), ids=list(own))
-                    expected |= own
-                except EngineError:
-                    pass  # not acknowledged, and not there
-        finally:
-            done.set()
-            for thread in threads:
-                thread.join()
-        assert expected and not wrong
-        assert {d.id: d.text for d in index if d.id != "fixed"} == expected and index.verify() == []
-        for own, text in list(expected.items())[:10]:
-            assert [hit.id for hit in index.search(text, 100)].count(own) == 1
-    with Index.open(tmp_path / "index") as index:
-        assert index.verify() == [] and len(index) == len(expected) + 1

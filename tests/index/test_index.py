@@ -993,7 +993,6 @@ def test_a_condition_that_no_value_can_meet_is_refused(tmp_path, where, said):
     [
         ("engine", {"kind": "qdrant", "url": "http://127.0.0.1:9", "collection": "x", "shards": 1, "replicas": 1}),
         ("engine", {"kind": "milvus", "uri": "http://127.0.0.1:9", "collection": "x"}),
-        ("engine", {"kind": "ray", "shards": 1, "replicas": 1, "folder": "", "address": "ray://127.0.0.1:9"}),
         ("source", "someone/model-of-the-hub"),
         ("source", "/etc"),
         ("source", "../elsewhere"),

@@ -318,6 +318,7 @@ def _prepare(threads: int) -> None:
 
 
 _SCHEMA = pa.schema({"number": "int64", "texts": "int64", "size": "int64", "sha256": "string", "error": "string"})
+_SHARDS_PER_TASK_SLOT = 4  # in a batch of Spark; more would keep slots busier and lose more in a crash
 _COLUMNS = "number long, texts long, size long, sha256 string, error string"  # the same for Spark
 
 
@@ -384,9 +385,12 @@ def _on_spark(job: Job, pending: list[int], workers: int) -> Iterator[ShardRecor
     started = session is None
     session = session or _local_spark(SparkSession.builder, workers)
     try:
-        numbers = session.range(0, len(pending), 1, len(pending))  # a partition a shard
-        records = numbers.mapInArrow(_Shards(job, pending).over, _COLUMNS)
-        yield from map(_returned, records.collect())
+        batch_size = _SHARDS_PER_TASK_SLOT * max(workers, session.sparkContext.defaultParallelism)
+        for start in range(0, len(pending), batch_size):  # records arrive a batch at a time: a crash loses one
+            end = min(start + batch_size, len(pending))
+            numbers = session.range(start, end, 1, end - start)  # a partition a shard
+            records = numbers.mapInArrow(_Shards(job, pending).over, _COLUMNS)
+            yield from map(_returned, records.collect())
     finally:
         if started:
             session.stop()

@@ -8,6 +8,5 @@ if TYPE_CHECKING:
     from pellucid.engines.edge import Edge as Edge
     from pellucid.engines.milvus import Milvus as Milvus
     from pellucid.engines.qdrant import Qdrant as Qdrant
-    from pellucid.engines.ray import Ray as Ray
 else:
     __getattr__, __dir__, __all__ = lazy(__name__, __file__)

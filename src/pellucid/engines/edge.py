@@ -47,14 +47,9 @@ class Edge(EngineSettings):
         return EdgeEngine.open(generation.folder / generation.name, generation.dense, exact=self.exact)
 
     def sweep(self, folder: Path, used: str) -> None:
-        sweep_folders(folder, used)
-
-
-def sweep_folders(folder: Path, used: str) -> None:
-    """Remove the generations in a folder, but the one used."""
-    for generation_folder in folder.glob("engine-*"):
-        if generation_folder.name != used:
-            shutil.rmtree(generation_folder, ignore_errors=True)
+        for generation_folder in folder.glob("engine-*"):
+            if generation_folder.name != used:
+                shutil.rmtree(generation_folder, ignore_errors=True)
 
 
 class EdgeEngine(QdrantPoints):

@@ -120,7 +120,6 @@ ENGINES = {
     "edge": "engines.edge.Edge",
     "qdrant": "engines.qdrant.Qdrant",
     "milvus": "engines.milvus.Milvus",
-    "ray": "engines.ray.Ray",
 }
 """Kind of an engine, and the class of its settings with the file it is in."""
 
