@@ -23,6 +23,7 @@ if TYPE_CHECKING:
         deletion_test as deletion_test,
         document_frequencies as document_frequencies,
         rank as rank,
+        topics as topics,
     )
     from pellucid.anchors import AnchorEmbedder as AnchorEmbedder, choose_anchors as choose_anchors
     from pellucid.core.embedder import Embedder as Embedder

@@ -62,6 +62,7 @@ class Commands(Listed):
             "cards",
             "audit",
             "contrast",
+            "topics",
             "compare",
             "deletion-test",
             "check-reasons",

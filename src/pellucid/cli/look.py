@@ -17,6 +17,7 @@ from pellucid.cli.input import (
     PlotOption,
     TextsHelp,
     TopKOption,
+    corpus_file,
     encoder_with_reasons,
     numbers_of,
     open_model,
@@ -30,6 +31,7 @@ from pellucid.cli.output import json_line, say, show
 from pellucid.errors import InputError
 
 if TYPE_CHECKING:
+    from pellucid.analysis.clustering import Topics
     from pellucid.core.dimensions import Which
 
 
@@ -262,6 +264,60 @@ def contrast(
         open_model(model), {"the group": read(group, file_options), "the others": read(others, file_options)}
     )
     show(contrasts["the group"], json, html, plot)
+
+
+@commands.command()
+@reads_texts
+def topics(
+    corpus: _Texts,
+    n: Annotated[
+        int | None, typer.Option("-n", "--topics", min=2, help="How many. [default: by the texts, 4 to 30]")
+    ] = None,
+    date: Annotated[str | None, typer.Option(help="The column of dates: shows how topics change.")] = None,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="Write each text's topic to this .csv file.")
+    ] = None,
+    json: JsonOption = False,
+    html: HtmlOption = None,
+    plot: PlotOption = None,
+    model: ModelOption = "static-en",
+    file_options: FileOptions = FILE_DEFAULTS,
+) -> None:
+    """Find the topics of many texts, each named by the words that set it apart.
+
+    Texts without a word that the model knows have no topic.
+
+    \b
+    Examples:
+      pellucid topics reviews.csv --field body -n 12
+      pellucid topics reviews.csv --field body --date published --plot topics.png
+      pellucid topics reviews.csv --field body -o labels.csv
+    """
+    from dataclasses import replace
+
+    from pellucid.analysis.clustering import topics as find
+
+    texts = list(read(corpus, file_options))
+    dates = None if date is None else replace(corpus_file(corpus, file_options), field=date)
+    result = find(open_model(model), texts, n=n, dates=dates)
+    if output is not None:
+        _write_labels(output, result, texts)
+    show(result, json, html, plot)
+
+
+def _write_labels(path: Path, result: Topics, texts: list[str]) -> None:
+    """Write a CSV file: row from 1, topic (-1 for none), its name, the text; Excel reads its UTF-8."""
+    import csv
+
+    from pellucid.core.dimensions import as_cell
+    from pellucid.persistence.store import writing
+
+    with writing(path) as tmp_path, open(tmp_path, "w", encoding="utf-8-sig", newline="") as file:
+        table = csv.writer(file)
+        table.writerow(["row", "topic", "name", "text"])
+        for row, (label, text) in enumerate(zip(result.labels, texts, strict=True), 1):
+            table.writerow([row, label, as_cell(result.topics[label].name) if label >= 0 else "", as_cell(text)])
+    say(f"wrote {path}", err=True)
 
 
 @commands.command()

@@ -133,14 +133,19 @@ class Canvas:
         self, axes: Axes, values: npt.NDArray[Any], down: Sequence[str], across: Sequence[str], label: str
     ) -> float:
         """Draw coloured cells, 0 neutral and NaN as paper, and return the largest size among the values."""
-        from matplotlib.colors import CenteredNorm, LinearSegmentedColormap
+        from matplotlib.colors import LinearSegmentedColormap, Normalize
 
         colours = self.colours
-        shades = LinearSegmentedColormap.from_list("pellucid", [colours.lowers, colours.neutral, colours.adds])
+        has_negative = bool((values < 0).any())
+        ends = [colours.lowers] if has_negative else []
+        shades = LinearSegmentedColormap.from_list("pellucid", [*ends, colours.neutral, colours.adds])
         sizes = np.abs(values[~np.isnan(values)])
         reach = float(sizes.max(initial=0.0)) or 1.0
         image = axes.imshow(
-            values, cmap=shades.with_extremes(bad=colours.paper), norm=CenteredNorm(0.0, reach), aspect="auto"
+            values,
+            cmap=shades.with_extremes(bad=colours.paper),
+            norm=Normalize(-reach if has_negative else 0.0, reach),
+            aspect="auto",
         )
         options: dict[str, Any] = {"fontsize": 9, "parse_math": False}
         turned: dict[str, Any] = {"rotation": 45, "ha": "right", "rotation_mode": "anchor"}

@@ -1,9 +1,9 @@
 """Topics of many texts: clusters of their embeddings, each named by the words that set it apart, and their change.
 
-KMeans (of scikit-learn) makes the clusters, on L2-normalised rows. A name is made of words, and of pairs of neighbouring
-words, that texts of the topic hold more often than others: the log-odds ratio of their document counts over its standard
-error, with a prior of the counts in all texts (Monroe, Colaresi and Quinn, 2008), times the cosine of the word's own
-embedding to what sets the topic apart, the difference of the mean embeddings inside and outside.
+KMeans (of scikit-learn) makes the clusters, on L2-normalised rows. A name is made of words, and of pairs of
+neighbouring words, that texts of the topic hold more often than others: the log-odds ratio of their document counts
+over its standard error, with a prior of the counts in all texts (Monroe, Colaresi and Quinn, 2008), times the cosine of
+the word's own embedding to what sets the topic apart, the difference of the mean embeddings inside and outside.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -25,6 +26,7 @@ from pellucid.explain.views.figure import Canvas
 from pellucid.explain.views.parts import AnyPart, Fold, Heading, Note, TablePart, counted, numbers, percent, signed
 from pellucid.explain.views.report import Report
 from pellucid.progress import check_cancelled
+from pellucid.text.function_words import function_words
 from pellucid.text.unicode import lowercase
 from pellucid.text.words import content_words, split_words
 
@@ -107,7 +109,9 @@ class Topics(Report):
             values = np.array([[period.share for period in topic.periods] for topic in self.topics])
             size = 4.2 + 0.42 * len(periods), 1.9 + 0.28 * len(names)
             canvas = Canvas(size, "Topics over time", f"{counted(self.texts, 'text')}", dark=dark)
-            canvas.heat_map(canvas.panel(), values, names, [p.period for p in periods], "share of the texts of a period")
+            canvas.heat_map(
+                canvas.panel(), values, names, [p.period for p in periods], "share of the texts of a period"
+            )
             return canvas.figure
         canvas = Canvas((7.4, 1.5 + 0.27 * len(names)), "Topics", f"{counted(self.texts, 'text')}", dark=dark)
         axes = canvas.panel(across="texts")
@@ -124,7 +128,9 @@ class Topics(Report):
         rows = []
         for topic in self.topics:
             moved = (f"{_points(topic.change)} ({_trend(topic)})",) if dated else ()
-            rows.append((f"{topic.texts:,}", topic.share, percent(topic.share), signed(topic.cohesion, 2), *moved, topic.name))
+            rows.append(
+                (f"{topic.texts:,}", topic.share, percent(topic.share), signed(topic.cohesion, 2), *moved, topic.name)
+            )
         columns = [("texts", "number"), ("", "bar"), *numbers("share", "cohesion")]
         yield TablePart.of("", [*columns, *(numbers("later - earlier") if dated else ()), ("topic", "text")], rows)
         for topic in self.topics:
@@ -253,7 +259,7 @@ def _describe(
         others = sums.sum(axis=0) - sums[topic]
         mean = sums[topic] / sizes[topic]
         direction = mean - others / max(int(sizes.sum() - sizes[topic]), 1)
-        cosines = np.asarray(rows[members] @ l2_normalize(mean, np.float64), np.float64).ravel()
+        cosines = np.asarray(rows[members] @ _unit(mean), np.float64).ravel()
         words = names.words(topic, direction)
         change = (0.0, 0.0, 0.0) if periods is None else periods.change(topic)
         yield Topic(
@@ -266,6 +272,12 @@ def _describe(
             _typical([texts[index] for index in members.tolist()], cosines, examples),
             () if periods is None else periods.of_topic(topic),
         )
+
+
+def _unit(vector: Floats) -> Floats:
+    """Return a vector at length 1; zero stays zero."""
+    length = float(np.linalg.norm(vector))
+    return vector / length if length else vector
 
 
 def _typical(texts: list[str], cosines: Floats, n_examples: int) -> tuple[Example, ...]:
@@ -299,12 +311,14 @@ class _Names:
         candidates = [(word, count) for word, count in self._counts[topic].items() if count >= min_texts]
         if not candidates:
             candidates = self._counts[topic].most_common(_TESTED_WORDS)
-        scored = sorted(((self._log_odds(topic, word), word) for word, _ in candidates), key=lambda pair: (-pair[0], pair[1]))
+        scored = sorted(
+            ((self._log_odds(topic, word), word) for word, _ in candidates), key=lambda pair: (-pair[0], pair[1])
+        )
         tested = [(z, word) for z, word in scored[:_TESTED_WORDS] if z > 0]
         if not tested:
             return []
         rows = l2_normalize(self._model.encode([word for _, word in tested]))
-        pulls = np.asarray(rows @ l2_normalize(direction, np.float64), np.float64).ravel()
+        pulls = np.asarray(rows @ _unit(direction), np.float64).ravel()
         items = [
             TopicWord(word, here, self._all[word] - here, z, float(pull))
             for (z, word), pull in zip(tested, pulls.tolist(), strict=True)
@@ -326,9 +340,9 @@ class _Names:
 def _terms(text: str) -> set[str]:
     """Return the distinct content words of a text and its pairs of neighbouring content words, in lower case."""
     words = [lowercase(word.text) for word in split_words(text)]
-    content = content_words(text)
+    content = content_words(text) - function_words(words).words
     terms = {word for word in words if word in content}
-    return terms | {f"{a} {b}" for a, b in zip(words, words[1:]) if a in content and b in content and a != b}
+    return terms | {f"{a} {b}" for a, b in pairwise(words) if a in content and b in content and a != b}
 
 
 def _distinct(items: Sequence[TopicWord]) -> list[TopicWord]:

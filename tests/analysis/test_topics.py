@@ -1,0 +1,148 @@
+"""Topics: clusters, their names and their change, checked against counts made by hand."""
+
+from __future__ import annotations
+
+import datetime
+import json
+import math
+import random
+
+import numpy as np
+import pytest
+
+pytest.importorskip("sklearn")
+
+import pellucid
+from pellucid.errors import InputError
+from pellucid.persistence.folder import locate
+
+FLIGHTS = ["the flight was late", "our plane left the airport", "baggage lost at the airport after the flight"]
+MEALS = ["the pasta was cold", "great pizza and a rude waiter", "dinner with soup and pasta"]
+
+
+@pytest.fixture(scope="module")
+def model():
+    locate("static-en")
+    return pellucid.load("static-en")
+
+
+def reviews(count, seed=0):
+    """Texts, and which of them are about flights."""
+    draw = random.Random(seed)
+    about_flights = [draw.random() < 0.4 for _ in range(count)]
+    return [
+        draw.choice(FLIGHTS if flight else MEALS) + f" {n}" for n, flight in enumerate(about_flights)
+    ], about_flights
+
+
+def test_topics_are_the_two_subjects_and_named_by_their_words(model):
+    texts, about_flights = reviews(200)
+    result = pellucid.topics(model, texts, n=2)
+    meals, flights = result
+    assert [topic.texts for topic in result] == [about_flights.count(False), about_flights.count(True)]
+    assert [label == 1 for label in result.labels] == about_flights
+    assert {"airport", "flight"} & set(flights.name.split(", ")) and "pasta" in meals.name
+    assert sum(topic.share for topic in result) == pytest.approx(1) and len(result) == 2
+
+
+def test_counts_of_words_are_document_counts(model):
+    texts, _ = reviews(120)
+    texts[0] = "flight flight flight"  # counts once
+    result = pellucid.topics(model, texts, n=3)
+    for index, topic in enumerate(result):
+        members = [text for text, label in zip(texts, result.labels) if label == index]
+        others = [text for text, label in zip(texts, result.labels) if label not in (index, -1)]
+        assert topic.texts == len(members) and all(example.text in members for example in topic.typical)
+        for word in topic.words:
+            assert word.texts == sum(word.word in text for text in members)
+            assert word.others == sum(word.word in text for text in others)
+            assert word.log_odds > 0 and -1 <= word.pull <= 1.000001
+
+
+def test_a_topic_is_the_cluster_nearest_to_its_texts(model):
+    texts, _ = reviews(90)
+    result = pellucid.topics(model, texts, n=2)
+    rows = model.encode(texts)
+    means = np.stack([rows[np.array(result.labels) == topic].mean(axis=0) for topic in range(2)])
+    distances = ((rows[:, None] - means) ** 2).sum(axis=2)
+    assert (distances.argmin(axis=1) == result.labels).mean() > 0.98
+    for topic, mean in zip(result, means):
+        assert topic.cohesion == pytest.approx(float((rows @ (mean / np.linalg.norm(mean)))[
+            np.array(result.labels) == list(result).index(topic)].mean()), abs=1e-5)  # fmt: skip
+
+
+def test_the_same_call_gives_the_same_topics(model):
+    texts, _ = reviews(60)
+    assert pellucid.topics(model, texts, n=3).to_json() == pellucid.topics(model, iter(texts), n=3).to_json()
+
+
+def test_change_over_time_has_an_interval_by_one_rule(model):
+    texts, about_flights = reviews(400)
+    order = np.argsort(about_flights, kind="stable").tolist()  # meals first, flights later
+    texts = [texts[n] for n in order]
+    days = [datetime.date(2019, 1, 1) + datetime.timedelta(days=4 * n) for n in range(400)]
+    result = pellucid.topics(model, texts, n=2, dates=days)
+    meals, flights = result
+    assert flights.change_low > 0.5 > 0 > -0.5 > meals.change_high
+    assert flights.change == pytest.approx(-meals.change)
+    assert [period.period for period in meals.periods] == ["2019", "2020", "2021", "2022", "2023"]
+    for index in range(5):
+        assert sum(topic.periods[index].share for topic in result) == pytest.approx(1)
+    assert sum(period.texts for topic in result for period in topic.periods) == 400
+    assert "grows" in str(result) and "shrinks" in str(result)
+    shuffled = random.Random(1).sample(days, 400)
+    assert all(topic.change_low < 0 < topic.change_high for topic in pellucid.topics(model, texts, n=2, dates=shuffled))
+
+
+@pytest.mark.parametrize(
+    ("days", "periods"),
+    [(10, "2024-01-01"), (300, "2024-01"), (2000, "2024")],
+)
+def test_periods_follow_the_span(model, days, periods):
+    texts, _ = reviews(20)
+    dates = [None if n == 3 else f"{datetime.date(2024, 1, 1) + datetime.timedelta(days=n * days // 19)}T10:00:00"
+             for n in range(20)]  # fmt: skip
+    first = pellucid.topics(model, texts, n=2, dates=dates).topics[0]
+    assert first.periods[0].period == periods
+
+
+def test_texts_without_a_known_word_have_no_topic(model):
+    texts, _ = reviews(40)
+    result = pellucid.topics(model, [*texts, "", "☃"], n=2)
+    assert result.blank == 2 and result.labels[-2:] == (-1, -1)
+    assert sum(topic.texts for topic in result) == 40 and "2 texts without a word" in str(result)
+
+
+def test_sparse_models_have_topics_too():
+    texts, about_flights = reviews(120)
+    result = pellucid.topics(pellucid.load("lexicon-en"), texts, n=2)
+    agreement = np.mean([(label == 1) == flight for label, flight in zip(result.labels, about_flights)])
+    assert max(agreement, 1 - agreement) > 0.95
+
+
+def test_views_and_json(model):
+    texts, _ = reviews(60)
+    result = pellucid.topics(model, texts, n=2, dates=["2024-01-01"] * 30 + ["2024-02-01"] * 30)
+    data = json.loads(result.to_json())
+    assert data["kind"] == "topics" and len(data["labels"]) == 60 and data["topics"][0]["words"]
+    assert list(result.to_frame()["texts"]) == [topic.texts for topic in result]
+    assert "<script" not in result.to_html() and result.topics[0].name in result.to_markdown()
+    assert all(math.isfinite(topic.change_low) for topic in result)
+
+
+@pytest.mark.parametrize(
+    ("texts", "options", "message"),
+    [
+        (["a text"] * 9, {}, "at least 10 texts, got 9"),
+        (["a text"] * 20, {"n": 11}, "at most 10 topics"),
+        (["a text"] * 20, {"n": 1}, "n is 1; it must be an integer from 2"),
+        (["a text"] * 20, {"n": 2, "dates": ["2024-01-01"]}, "1 dates for 20 texts"),
+        (["a text"] * 20, {"n": 2, "dates": ["May 5"] * 20}, "date 0 is 'May 5'; give ISO 8601"),
+        (["a text"] * 20, {"n": 2, "dates": [None] * 20}, "0 texts with a topic have a date"),
+        (["a text"] * 10 + [None], {}, "text 10 is NoneType"),
+        ("a text", {}, "one string"),
+    ],
+)
+def test_what_cannot_be_is_answered(model, texts, options, message):
+    with pytest.raises(InputError, match=message):
+        pellucid.topics(model, texts, **options)
