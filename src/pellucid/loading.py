@@ -66,11 +66,10 @@ def load(model: Any, *, allow_outside: bool = False, fit: bool = False) -> Embed
     model = resolve_name(model)
     with allow_external(allow_outside):
         if identify(model) == "sentence-transformers":
-            reasons_folder = Path(model).absolute() / "reasons"
-            return _encoder(
-                open_sentence_transformer(model),
-                reasons_folder if (reasons_folder / "config.json").is_file() else "words",
-            )
+            encoder, folder = open_sentence_transformer(model), Path(model).absolute()
+            has_words, has_concepts = ((folder / name / "config.json").is_file() for name in ("reasons", "concepts"))
+            opened: Any = _encoder(encoder, folder / "reasons" if has_words else "words")
+            return opened.with_reasons(folder / "concepts") if has_concepts else opened  # type: ignore[no-any-return]
         path = locate(model)
         family = "static" if path.is_file() else read_config(path).get("family")
         if not isinstance(family, str) or family not in FAMILIES:
@@ -79,8 +78,8 @@ def load(model: Any, *, allow_outside: bool = False, fit: bool = False) -> Embed
                 f"{', '.join(FAMILIES)}. A newer pellucid may open it"
             )
         module, _, name = FAMILIES[family].rpartition(".")
-        opened: Embedder = getattr(import_module(f"pellucid.{module}"), name).from_pretrained(path)
-        return opened
+        embedder: Embedder = getattr(import_module(f"pellucid.{module}"), name).from_pretrained(path)
+        return embedder
 
 
 def _encoder(model: Any, reasons: Any = None, *, fit: bool = False) -> Embedder:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -9,9 +11,11 @@ from hypothesis import strategies as st
 
 import pellucid
 from pellucid.dense.concepts import ConceptReasons, _begin_alike, _distinct
+from pellucid.dense.dictionary import learned_directions
 from pellucid.dense.words import Fit, WordReasons
-from pellucid.errors import InputError
+from pellucid.errors import InputError, ModelFolderError
 from pellucid.explain.rows import DIMENSION, REMAINDER, SHARED
+from pellucid.persistence.store import checksum
 from pellucid.static.embedder import StaticEmbedder
 from pellucid.text.words import Vocabulary
 from tables import HOSTILE, check_views
@@ -211,3 +215,143 @@ def test_refusals(model):
         ConceptReasons(["a"], [[1, 0]], np.zeros(2), most=0)
     with pytest.raises(InputError, match="gives 3 dimensions"):
         model.reasons.weights(np.ones((2, 3)))
+
+
+SUBJECTS = {"bank": "money loan", "river": "water fish", "music": "song band"}
+
+
+def subject_texts(count=600):
+    """Return sentences, each about one subject, in other words than the others."""
+    rng = np.random.default_rng(3)
+    subjects = rng.choice(list(SUBJECTS), count)
+    fillers = rng.choice(["people", "today", "story", "place", "winter"], (count, 2))
+    rows = [[subject, *SUBJECTS[subject].split(), *other] for subject, other in zip(subjects, fillers)]
+    return [" ".join(rng.permutation(row)) for row in rows]
+
+
+class Subjects:
+    """An encoder of what a sentence is about: an axis for each word of a subject, all near to each other."""
+
+    def __init__(self, flip=1.0):
+        self._flip = flip
+
+    def __call__(self, texts):
+        axes = np.eye(8)
+        rows = [
+            sum(
+                (axes[n] + 0.2 * axes[4 + n] * text.count(SUBJECTS[subject][:3]))
+                for n, subject in enumerate(SUBJECTS) if subject in text
+            ) + 0.05 * axes[3] + 0.02 * self._flip * len(text) * axes[7]
+            for text in texts
+        ]  # fmt: skip
+        return np.array(rows)
+
+
+@pytest.fixture(scope="module")
+def learned():
+    encoder = pellucid.load(Subjects())
+    return ConceptReasons.learned(encoder, subject_texts(), concepts=3, most=1)
+
+
+def test_planted_directions_are_learned():
+    directions, _, vectors = planted(concepts=20, dimension=32, texts=1_500, most=2)
+    found = learned_directions(vectors.astype(np.float32), 40, 2, seed=0)
+    np.testing.assert_allclose(np.linalg.norm(found, axis=1), 1, atol=1e-6)
+    assert ((found @ directions.T).max(axis=0) > 0.95).mean() >= 0.8
+    np.testing.assert_array_equal(found, learned_directions(vectors.astype(np.float32), 40, 2, seed=0))
+
+
+def test_learned_concepts_are_named_by_what_their_texts_share(learned):
+    for subject, words in SUBJECTS.items():
+        named = [set(name.split(", ")) for name in learned.names if set(name.split(", ")) & {subject, *words.split()}]
+        assert len(named) == 1  # and none of another subject
+        assert named[0] <= {subject, *words.split()}
+    assert learned.fit.texts == 600
+    assert learned.fit.explained > 0.8
+    assert min(learned.fit.aucs) > 0.95
+    assert repr(learned) == "ConceptReasons(3 concepts, 3 named, 1 a text)"
+
+
+def test_learned_concepts_take_a_score_apart(learned):
+    model = pellucid.load(Subjects()).with_reasons(learned)
+    why = model.explain("a loan of the bank", "money in the bank")
+    assert sum(row.contribution for row in why.rows) + why.remainder == pytest.approx(why.score, abs=1e-9)
+    assert "bank" in max(why.rows, key=lambda row: row.contribution).name or "money" in why.rows[0].name
+    assert sum(group.contribution for group in why.groups()) == pytest.approx(why.score, abs=1e-9)
+
+
+def test_a_name_that_does_not_tell_is_dropped():
+    """Which of two directions a text has is drawn at random, so no word can predict it."""
+    rng = np.random.default_rng(0)
+    texts = subject_texts(400)
+    vectors = np.eye(4)[rng.integers(0, 4, 400)]
+    found = ConceptReasons.learned(pellucid.load(lambda batch: np.eye(4)[[0] * len(batch)]), texts, vectors, concepts=4,
+                                   most=1)  # fmt: skip
+    assert all(name.endswith("(no name passed)") for name in found.names)
+    assert not any(map(found.is_named, range(4)))
+    assert max(found.fit.aucs) < 0.7
+    assert "0 named" in repr(found)
+
+
+def test_the_same_texts_and_seed_give_the_same_concepts(learned):
+    again = ConceptReasons.learned(pellucid.load(Subjects()), iter(subject_texts()), concepts=3, most=1)
+    assert again.names == learned.names
+    np.testing.assert_array_equal(again.directions, learned.directions)
+    vectors = Subjects()(subject_texts())
+    given = ConceptReasons.learned(pellucid.load(Subjects()), subject_texts(), 3 * vectors, concepts=3, most=1)
+    np.testing.assert_allclose(given.directions, learned.directions, atol=1e-6)
+
+
+def test_concepts_are_saved_and_opened(learned, tmp_path):
+    model = pellucid.load(Subjects())
+    learned.save_pretrained(tmp_path / "c")
+    opened = model.with_reasons(tmp_path / "c")
+    assert (opened.reasons.names, opened.reasons.most, opened.reasons.fit) == (learned.names, 1, learned.fit)
+    np.testing.assert_array_equal(opened.reasons.directions, learned.directions)
+    texts = "the river of fish", "a band and its song"
+    assert opened.explain(*texts).to_dict() == model.with_reasons(learned).explain(*texts).to_dict()
+    of_texts = ConceptReasons.of_texts(model, ["bank", "river"], subject_texts(20))
+    of_texts.save_pretrained(tmp_path / "of_texts")
+    assert ConceptReasons.from_pretrained(tmp_path / "of_texts", model).fit is None
+    with pytest.raises(ModelFolderError, match="another model"):
+        _ = pellucid.load(Subjects(flip=-9.0)).with_reasons(tmp_path / "c").reasons
+    with pytest.raises(InputError, match="encoder is not known"):
+        ConceptReasons(["x"], [[1, 0]], np.zeros(2)).save_pretrained(tmp_path / "x")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda stored: stored.update(names=stored["names"][:1]),
+        lambda stored: stored.update(names=["a", "a", "b"]),
+        lambda stored: stored.update(fit={"texts": 1}),
+        lambda stored: stored.update(fit=[1, 2]),
+        lambda stored: stored.pop("names"),
+    ],
+)
+def test_broken_concepts_are_refused(learned, tmp_path, change):
+    learned.save_pretrained(tmp_path / "c")
+    path = tmp_path / "c" / "concepts.json"
+    stored = json.loads(path.read_text())
+    change(stored)
+    path.write_text(json.dumps(stored))
+    config = json.loads((tmp_path / "c" / "config.json").read_text())
+    config["pellucid"]["sha256"]["concepts.json"] = checksum(path)
+    (tmp_path / "c" / "config.json").write_text(json.dumps(config))
+    with pytest.raises(ModelFolderError):
+        ConceptReasons.from_pretrained(tmp_path / "c", pellucid.load(Subjects()))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"texts": ["a", "b"]}, "2 texts are too few"),
+        ({"concepts": 0}, "concepts is 0"),
+        ({"most": 0}, "most is 0"),
+        ({"seed": -1}, "seed is -1"),
+        ({"vectors": np.ones((3, 8))}, "for 600 texts"),
+    ],
+)
+def test_learning_refuses(arguments, message):
+    with pytest.raises(InputError, match=message):
+        ConceptReasons.learned(pellucid.load(Subjects()), **{"texts": subject_texts(), **arguments})

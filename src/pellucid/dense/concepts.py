@@ -8,6 +8,9 @@ by least squares: orthogonal matching pursuit without negative weights. (SpLiCE 
 penalty on the weights.) Of near-synonyms one is chosen, perhaps not the one that a person would take, and the encoder
 may find words alike that only look alike.
 
+Directions are those of words, of texts of your own, or learned from a corpus so that few are enough for each of its
+texts (`dictionary.py`); learned ones have names that were tested (`naming.py`).
+
 In a score, a concept is one row: what the concepts leave of both texts is the remainder,
 
     c . c' = sum over concepts of  d_k . (a_k (c' - s'/2) + a'_k (c - s/2))  + rest . rest',    s = sum of the a_k d_k
@@ -18,20 +21,29 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
+from itertools import islice
+from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
 from pellucid.core.arrays import Role
 from pellucid.core.embedder import Embedder, Vectors
+from pellucid.core.fingerprint import check_same, fingerprint
 from pellucid.core.query import Floats, Terms
+from pellucid.dense.dictionary import code_matrix, learned_directions, sparse_codes
+from pellucid.dense.naming import name_concepts
 from pellucid.dense.reasons import Parts, Reasons
 from pellucid.dense.vectors import at_length_1, checked_vectors, unit_vectors
-from pellucid.dense.words import WordReasons, mean_vector
-from pellucid.errors import InputError, require
+from pellucid.dense.words import MAX_FIT_TEXTS, MIN_FIT_TEXTS, WordReasons, mean_vector, table_for
+from pellucid.errors import InputError, ModelFolderError, check_integer, require
 from pellucid.explain.rows import DIMENSION, Row
 from pellucid.explain.views.parts import AnyPart, Heading, Note, TablePart, counted, signed
 from pellucid.explain.views.report import Report
+from pellucid.persistence.folder import check_family, read_config, saving
+from pellucid.persistence.store import is_sound, read_json, read_tensors, write_json, write_tensors
+from pellucid.static.embedder import StaticEmbedder
+from pellucid.text.corpus import Corpus, read_texts
 from pellucid.text.inputs import check_texts
 from pellucid.text.unicode import canonicalize
 from pellucid.text.words import content_words
@@ -39,10 +51,25 @@ from pellucid.text.words import content_words
 _WORDS = 8_000  # of a table that are tried as concepts, the commonest
 _SAME, _ALIKE = 0.9, 0.6  # cosines of words that are one concept; the second where they begin alike
 _ENDING = 3  # letters at most behind what two such words have in common
-_BLOCK = 256  # texts whose concepts are found at once
-_TRIED = 3  # times `most` concepts are tried for a text, the nearest; more fit its vector better, with stranger ones
-_SWEEPS = 8  # over the weights of a text, each time a concept is added
 _95_PERCENT = 1.959963984540054
+_HELD_OUT_EVERY = 4  # one text in so many is not learned from, but tests the names
+_MIN_TEXTS_PER_CONCEPT = 6  # to learn from
+_MAX_STORED = 1e15  # of a number in saved reasons
+
+
+class ConceptFit(NamedTuple):
+    """What learning concepts found.
+
+    Attributes:
+        texts: learned from, those held out included.
+        explained: share of the variance of the vectors of texts held out that the concepts explain (R2).
+        aucs: of each concept, how often a text held out that has it is nearer to its best name than one that has not;
+            None where too few texts have it to tell. Below 0.9 the name is not used.
+    """
+
+    texts: int
+    explained: float
+    aucs: tuple[float | None, ...]
 
 
 class ConceptReasons(Reasons):
@@ -53,11 +80,16 @@ class ConceptReasons(Reasons):
         directions: theirs, float32 [concepts, dimension], of length 1.
         common: the mean vector of texts at length 1.
         most: how many concepts a text may have.
+        fit: how well they were learned; None for concepts that were not.
+        fingerprint: of the encoder; None where that is not known, and they cannot be saved.
     """
 
     kind: ClassVar[str] = "concepts"
 
-    def __init__(self, names: Sequence[str], directions: Any, common: Floats, *, most: int = 16) -> None:
+    def __init__(
+        self, names: Sequence[str], directions: Any, common: Floats, *, most: int = 16, fit: ConceptFit | None = None,
+        fingerprint: Mapping[str, Any] | None = None,
+    ) -> None:  # fmt: skip
         """Take distinct names, directions of any length but 0, [concepts, dimension], and the mean vector of texts.
 
         Raises:
@@ -65,6 +97,7 @@ class ConceptReasons(Reasons):
         """
         self.names, self.common, self.most = list(map(canonicalize, names)), np.asarray(common, np.float64), most
         self.directions = at_length_1(checked_vectors(directions, self.names, "concepts", len(self.common)))
+        self.fit, self.fingerprint = fit, fingerprint
         self._number = {name: number for number, name in enumerate(self.names)}
         lengths = np.abs(self.directions).sum(axis=1)
         if not self.names:
@@ -99,7 +132,9 @@ class ConceptReasons(Reasons):
         directions = at_length_1((words.table.word_vectors(rows) @ words.arrays["map"]).astype(np.float32))
         names = [vocabulary[row] for row in rows]
         kept = _distinct(names, directions)
-        return cls([names[number] for number in kept], directions[kept], words.common, most=most)
+        return cls(
+            [names[number] for number in kept], directions[kept], words.common, most=most, fingerprint=words.fingerprint
+        )
 
     @classmethod
     def of_texts(
@@ -126,16 +161,128 @@ class ConceptReasons(Reasons):
         else:
             names = read = check_texts(concepts)
         common = mean_vector(encoder, texts)
-        return cls(names, unit_vectors(encoder, read) - common, common, most=most)
+        directions = unit_vectors(encoder, read) - common
+        return cls(names, directions, common, most=most, fingerprint=fingerprint(encoder))
+
+    @classmethod
+    def learned(
+        cls, encoder: Embedder, texts: Corpus, vectors: Any = None, *, concepts: int = 1024, most: int = 8,
+        table: StaticEmbedder | None = None, seed: int = 0, show_progress_bar: bool = True,
+    ) -> ConceptReasons:  # fmt: skip
+        """Return concepts learned from your texts: directions of which a few are enough for each text.
+
+        A name is up to three words of a static model. It is tested on a quarter of the texts, held out: those that have
+        the concept must be nearer to it, by the static model alone, than those that have not. A concept whose name
+        fails is called by its number. The same texts and seed give the same concepts.
+
+        Args:
+            encoder: the encoder; it reads each text once unless `vectors` are given.
+            texts: a file or an iterable of texts like those that will be compared, best 10,000 or more.
+            vectors: the encoder's vectors of them, [texts, dimension], of any length.
+            concepts: how many to learn, at most one for six texts that are not held out.
+            most: how many a text may have.
+            table: a static model whose words are names; None takes static-en or static-multi, whichever knows more of
+                the texts.
+            seed: of the texts that concepts begin as.
+            show_progress_bar: show a bar once the work has lasted two seconds.
+
+        Raises:
+            InputError: fewer than 200 texts, other vectors than texts, or a count below 1.
+            MissingExtraError: SciPy is not installed.
+        """
+        require("scipy", "sparse")
+        check_integer("concepts", concepts)
+        check_integer("most", most)
+        check_integer("seed", seed, 0)
+        corpus = check_texts(islice(read_texts(texts), MAX_FIT_TEXTS))
+        if len(corpus) < MIN_FIT_TEXTS:
+            raise InputError(f"{len(corpus)} texts are too few to learn concepts from; give at least {MIN_FIT_TEXTS}")
+        if vectors is None:
+            rows = unit_vectors(encoder, corpus, show_progress_bar=show_progress_bar)
+        else:
+            rows = at_length_1(checked_vectors(vectors, corpus, "vectors", None))
+        held_out = np.arange(len(corpus)) % _HELD_OUT_EVERY == _HELD_OUT_EVERY - 1
+        common = rows[~held_out].mean(axis=0, dtype=np.float64)
+        centred = rows - common.astype(np.float32)
+        count = min(concepts, int((~held_out).sum()) // _MIN_TEXTS_PER_CONCEPT)
+        directions = learned_directions(centred[~held_out], count, most, seed, show=show_progress_bar)
+        weights = code_matrix(centred, directions, most)
+        labels, aucs = name_concepts(table or table_for(corpus), corpus, weights, held_out)
+        rest = np.square(centred - weights @ directions)[held_out].sum() / np.square(centred[held_out]).sum()
+        fit = ConceptFit(len(corpus), 1 - float(rest), tuple(aucs))
+        names = _unique_names(labels)
+        return cls(names, directions, common, most=most, fit=fit, fingerprint=fingerprint(encoder))
+
+    def save_pretrained(self, path: str | Path) -> None:
+        """Write the concepts to folder `path`, whole or not at all; `with_reasons(Path(path))` opens them.
+
+        Raises:
+            InputError: `path` holds something else, or the encoder is not known.
+            WritingError: it cannot be written.
+        """
+        if self.fingerprint is None:
+            raise InputError(
+                "these concepts were made of arrays, so that their encoder is not known: give fingerprint="
+            )
+        facts = {"way": self.kind, "encoder": dict(self.fingerprint), "most": self.most}
+        with saving(path, "reasons", facts, has_card=False) as folder:
+            write_tensors(folder / "concepts.safetensors", {"directions": self.directions, "common": self.common})
+            fit = None if self.fit is None else self.fit._asdict()
+            write_json(folder / "concepts.json", {"names": self.names, "fit": fit})
+
+    @staticmethod
+    def are_in(folder: Path) -> bool:
+        """Whether a folder holds saved concepts, as far as its `config.json` says."""
+        try:
+            return bool(read_config(folder).get("way") == ConceptReasons.kind)
+        except ModelFolderError:
+            return False
+
+    @classmethod
+    def from_pretrained(cls, path: str | Path, encoder: Embedder) -> ConceptReasons:
+        """Open concepts that were saved.
+
+        Args:
+            path: the folder.
+            encoder: the encoder that they are of.
+
+        Raises:
+            ModelFolderError: nothing whole is there, or they are of another encoder.
+        """
+        folder = Path(path)
+        facts = check_family(folder, "reasons")
+        check_same(f"{encoder!r}, for the concepts in {folder},", fingerprint(encoder), facts.get("encoder"),
+                   "Make them for this one: ConceptReasons.learned")  # fmt: skip
+        try:
+            arrays, _ = read_tensors(folder / "concepts.safetensors")
+            stored = read_json(folder / "concepts.json")
+            names, directions, common = list(map(str, stored["names"])), arrays["directions"], arrays["common"]
+            fit = stored["fit"] and ConceptFit(
+                int(stored["fit"]["texts"]), float(stored["fit"]["explained"]),
+                tuple(None if auc is None else float(auc) for auc in stored["fit"]["aucs"]),
+            )  # fmt: skip
+            if not is_sound(directions, _MAX_STORED) or not is_sound(common, _MAX_STORED):
+                raise ModelFolderError(f"{folder / 'concepts.safetensors'} holds NaN, infinity or too large numbers")
+            if common.shape != (encoder.get_embedding_dimension(),):
+                raise ModelFolderError(f"{folder / 'concepts.safetensors'} has the wrong shape {common.shape}")
+            check_integer("most", facts["most"])
+            return cls(names, directions, common, most=facts["most"], fit=fit or None, fingerprint=facts["encoder"])
+        except (KeyError, TypeError, ValueError, InputError) as error:
+            raise ModelFolderError(f"{folder} holds no whole concepts: {error}") from error
 
     def __repr__(self) -> str:
-        """Return one line: how many concepts there are, and how many a text may have."""
-        return f"ConceptReasons({len(self.names):,} concepts, {self.most} a text)"
+        """Return one line: how many concepts there are and, if learned, have names; how many a text may have."""
+        named = "" if self.fit is None else f", {sum(map(self.is_named, range(len(self.names)))):,} named"
+        return f"ConceptReasons({len(self.names):,} concepts{named}, {self.most} a text)"
+
+    def is_named(self, concept: int) -> bool:
+        """Whether a concept, by its number, has a name: all but learned ones whose name failed its test."""
+        return not self.names[concept].endswith(_NO_NAME)
 
     def parts(self, text: str, role: Role, vector: Floats) -> Parts:
         """Return a part for each concept of the text."""
         whole = vector - self.common
-        numbers, weights = (found[0] for found in self._codes(whole[None]))
+        numbers, weights = (codes[0] for codes in sparse_codes(whole[None], self.directions, self.most))
         numbers, weights = numbers[weights > 0], weights[weights > 0]
 
         def row(part: int) -> Row:
@@ -171,18 +318,9 @@ class ConceptReasons(Reasons):
             MissingExtraError: SciPy is not installed.
         """
         require("scipy", "sparse")
-        from scipy import sparse
-
-        rows, common = self._checked(vectors), self.common.astype(np.float32)
-        blocks = [sparse.csr_array((0, len(self.names)), dtype=np.float32)]
-        for start in range(0, len(rows), _BLOCK):
-            block = rows[start : start + _BLOCK]
-            has_length = np.any(block != 0, axis=1, keepdims=True)  # nothing is made of nothing
-            numbers, weights = self._codes((block - common) * has_length)
-            lines, places = np.nonzero(weights)
-            shape = len(weights), len(self.names)
-            blocks.append(sparse.csr_array((weights[lines, places], (lines, numbers[lines, places])), shape))
-        return sparse.vstack(blocks, format="csr")
+        rows = self._checked(vectors)
+        has_length = np.any(rows != 0, axis=1, keepdims=True)  # nothing is made of nothing
+        return code_matrix((rows - self.common.astype(np.float32)) * has_length, self.directions, self.most)
 
     def removed(self, vectors: Any, *concepts: str) -> Vectors:
         """Return vectors without their parts of some concepts, at length 1: a search over them does without these.
@@ -252,32 +390,19 @@ class ConceptReasons(Reasons):
         rows = np.asarray(vectors.toarray() if hasattr(vectors, "toarray") else vectors)
         return at_length_1(checked_vectors(rows, [""] * len(rows), "stored vectors", len(self.common)))
 
-    def _codes(self, vectors: Any) -> tuple[Any, Any]:
-        """Return the numbers and weights of concepts of centred vectors, both [texts, concepts tried]."""
-        near = vectors.astype(np.float32) @ self.directions.T
-        tried = min(_TRIED * self.most, len(self.names))
-        numbers = np.argpartition(-near, tried - 1, axis=1)[:, :tried]
-        atoms = self.directions[numbers].astype(vectors.dtype)  # [texts, tried, dimension]
-        inner, pulls = atoms @ atoms.transpose(0, 2, 1), (atoms @ vectors[:, :, None])[:, :, 0]
-        weights, is_open = np.zeros_like(pulls), pulls > 0
-        lines = np.arange(len(vectors))
-        chosen = np.zeros((0, len(vectors)), np.int64)
-        for _ in range(min(self.most, tried)):
-            left = np.where(is_open, pulls - (inner @ weights[:, :, None])[:, :, 0], 0.0)
-            best = left.argmax(axis=1)  # a text for which none is left gets its first again, with the weight it has
-            is_open[lines, best] = False
-            chosen = np.vstack([chosen, best])
-            _fit(weights, inner, pulls, chosen)
-        return numbers, weights
+
+_NO_NAME = " (no name passed)"
 
 
-def _fit(weights: Any, inner: Any, pulls: Any, chosen: Any) -> None:
-    """Fit the weights [texts, tried] of those `chosen` [steps, texts] by least squares, none negative, each in turn."""
-    lines = np.arange(len(weights))
-    for _ in range(_SWEEPS):
-        for one in chosen:
-            step = pulls[lines, one] - np.einsum("tk,tk->t", inner[lines, one], weights)
-            weights[lines, one] = (weights[lines, one] + step).clip(min=0)
+def _unique_names(labels: Sequence[str | None]) -> list[str]:
+    """Return distinct names, with its number for a concept without."""
+    counts: dict[str, int] = {}
+    names = []
+    for number, label in enumerate(labels):
+        name = label or f"concept {number}{_NO_NAME}"
+        counts[name] = counts.get(name, 0) + 1
+        names.append(name if counts[name] == 1 else f"{name} ({counts[name]})")
+    return names
 
 
 def _distinct(names: Sequence[str], directions: Vectors) -> list[int]:

@@ -54,6 +54,9 @@ if TYPE_CHECKING:
     from pellucid.static.embedder import StaticEmbedder
     from pellucid.text.corpus import Corpus
 
+CONCEPTS_FOLDER = "concepts"
+"""Of a saved model, with the concepts that its scores are taken apart in."""
+
 OURS, STOCK, FUNCTION = "pellucid", "sentence-transformers", "function"
 """What a model within another one is opened with, as their folders say: `load`, that library, or nothing."""
 
@@ -95,8 +98,10 @@ class EncoderEmbedder(Embedder):
         self._dimension: int | None = None
         self._fit = fit
         self._shared: dict[str, Floats] = {}  # what models of the same encoder with other reasons need, too
-        self._words = reasons if isinstance(reasons, (WordReasons, Path)) else None
-        self._reasons = "words" if isinstance(reasons, Path) else reasons
+        self._words: WordReasons | Path | None = reasons if isinstance(reasons, WordReasons) else None
+        self._reasons = reasons
+        if isinstance(reasons, Path) and not ConceptReasons.are_in(reasons):
+            self._words, self._reasons = reasons, WordReasons.kind
 
     @property
     def reasons(self) -> Reasons | None:
@@ -113,9 +118,9 @@ class EncoderEmbedder(Embedder):
                 "pellucid.load(function, fit=True). Or fit on texts whose vectors you have, 200 or more: "
                 "model.fit_reasons(texts, vectors). Or do without: model.with_reasons(None)"
             )
-        if isinstance(self._reasons, str):
+        if isinstance(self._reasons, (str, Path)):
             with lock_of(self):  # they are fitted once
-                if isinstance(self._reasons, str):
+                if isinstance(self._reasons, (str, Path)):
                     self._reasons = self._found(self._reasons)
         return self._reasons
 
@@ -130,7 +135,9 @@ class EncoderEmbedder(Embedder):
         fits = self._reasons in (WordReasons.kind, ConceptReasons.kind) and self._words is None
         return fits and not self._fit and not self.is_sentence_transformer
 
-    def _found(self, way: str) -> Reasons:
+    def _found(self, way: str | Path) -> Reasons:
+        if isinstance(way, Path):
+            return ConceptReasons.from_pretrained(way, self)
         if way == "tokens":
             return TokenReasons.of(self)
         if way == "measured":
@@ -160,7 +167,8 @@ class EncoderEmbedder(Embedder):
                 of each), "concepts" (a few words or phrases that both texts are about), "measured" (pairs of words,
                 measured by leaving words out: of each text up to 139
                 variants are encoded, and once some hundred sentences unless word reasons are at hand), the folder of
-                reasons that were saved (a `Path`), a `Reasons` object, or None: the vector is one row.
+                words or concepts that were saved (a `Path`), a `Reasons` object, such as `ConceptReasons.learned`, or
+                None: the vector is one row.
 
         Raises:
             InputError: the way is unknown.
@@ -425,7 +433,8 @@ class EncoderEmbedder(Embedder):
     def save_pretrained(self, path: str | Path, *, create_model_card: bool = True) -> None:
         """Write a SentenceTransformer to folder `path` as its own library does, whole or not at all.
 
-        Word reasons that were fitted to it are written into the folder's folder `reasons`, which that library ignores.
+        Word reasons that were fitted to it are written into the folder's folder `reasons`, concepts into `concepts`.
+        That library ignores both; the model that `pellucid.load` opens has them.
 
         Args:
             path: the folder; a model that is there is replaced.
@@ -436,12 +445,16 @@ class EncoderEmbedder(Embedder):
             WritingError: it cannot be written; what was at `path` is untouched.
         """
         is_stock = identify(Path(path)) == "sentence-transformers"  # that library overwrites the files of an older one
-        with writing_folder(path, (lambda _: {"reasons"}) if is_stock else None) as folder:
+        with writing_folder(path, (lambda _: {"reasons", CONCEPTS_FOLDER}) if is_stock else None) as folder:
             self.write_modules(folder, create_model_card=create_model_card)
             if isinstance(self._words, Path):
                 self._words = WordReasons.from_pretrained(self._words, self)
             if self._words is not None and not self._words.is_ready_made:
                 self._words.save_pretrained(folder / "reasons")
+            if isinstance(self._reasons, (Path, ConceptReasons)):
+                concepts = self.reasons
+                if isinstance(concepts, ConceptReasons) and concepts.fingerprint is not None:
+                    concepts.save_pretrained(folder / CONCEPTS_FOLDER)
 
     def write_modules(self, folder: Path, *, create_model_card: bool = False) -> None:
         """Write a SentenceTransformer's files into a folder that may hold other files."""

@@ -435,6 +435,12 @@ def stored_words(encoder: Embedder, identity: Mapping[str, Any] | None = None) -
     return None
 
 
+def table_for(texts: Sequence[str]) -> StaticEmbedder:
+    """Return the bundled static model that knows most words of some texts."""
+    sample = texts[:: max(1, len(texts) // _N_AVERAGED)]
+    return max(map(_bundled, TABLES), key=lambda table: sum(table.text_words(text).coverage.known for text in sample))
+
+
 @cache
 def _bundled(name: str) -> StaticEmbedder:
     """Return a bundled table, which the reasons of all encoders share."""

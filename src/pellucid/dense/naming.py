@@ -1,0 +1,145 @@
+"""Names for learned concepts, each tested as a classifier on texts that it was not chosen on.
+
+A name is up to three words or phrases of a static model's table. Candidates are those that are commoner in the texts
+that have the concept, and those nearest to the mean of these texts. The static model reads texts and names without the
+encoder: a name is good where texts that are near to it, by that model, are those that have the concept. The best name
+is chosen on some texts; on others it must reach `MIN_NAME_AUC`, or the concept stays without a name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from pellucid.core.embedder import Vectors
+from pellucid.core.query import Floats, Integers
+from pellucid.dense.vectors import at_length_1
+from pellucid.static.embedder import StaticEmbedder
+from pellucid.text.words import content_words, display_form
+
+MIN_NAME_AUC = 0.9
+"""How often a text with the concept must be nearer to its name than one without, on texts held out.
+
+Few names that belong to another concept reach it; see docs/results-reasons.md.
+"""
+MIN_FIRING_TEXTS = 5  # held out, for a name to be tested
+_MIN_WORD_TEXTS = 3  # that have a word, for it to be a name
+_CANDIDATES = 6  # words of each kind that are tried as names
+_MAX_WORDS, _MIN_GAIN = 3, 0.01  # of a name; by how much another word must raise the area
+_MAX_OTHERS = 1_000  # texts without the concept that a name is chosen on
+
+
+class NamedConcepts(NamedTuple):
+    """Names of concepts, and how well they do on texts held out; None where no name passed."""
+
+    names: list[str | None]
+    aucs: list[float | None]
+
+
+def name_concepts(
+    table: StaticEmbedder, texts: Sequence[str], weights: Any, held_out: npt.NDArray[np.bool_]
+) -> NamedConcepts:
+    """Choose a name for each concept on some texts, and test it on those held out.
+
+    Args:
+        table: the static model.
+        texts: of the corpus.
+        weights: of the concepts, CSR [texts, concepts]; a text has a concept where its weight is not 0.
+        held_out: [texts], which are for the test alone.
+    """
+    rows, presence = _words_in(table, texts, ~held_out)
+    if not len(rows):
+        return NamedConcepts([None] * weights.shape[1], [None] * weights.shape[1])
+    vectors = table.encode(list(texts))
+    vectors = at_length_1(vectors - vectors[~held_out].mean(axis=0))
+    word_vectors = at_length_1(table.word_vectors(rows))
+    has = (weights > 0).tocsc()
+    train = has[~held_out].tocsc()
+    candidates = np.hstack(
+        [_commoner(presence, train), _nearest(word_vectors, weights[~held_out].T @ vectors[~held_out])]
+    )
+    names: list[str | None] = []
+    aucs: list[float | None] = []
+    for concept in range(has.shape[1]):
+        fires = np.zeros(len(texts), np.bool_)
+        fires[has.indices[slice(*has.indptr[concept : concept + 2])]] = True
+        chosen = _best_name(vectors[~held_out], fires[~held_out], word_vectors, candidates[concept])
+        n_firing = int(fires[held_out].sum())
+        auc = None
+        if len(chosen) and MIN_FIRING_TEXTS <= n_firing < held_out.sum():
+            auc = float(_areas(vectors[held_out] @ word_vectors[chosen].sum(axis=0), fires[held_out]))
+        passed = auc is not None and auc >= MIN_NAME_AUC
+        names.append(", ".join(display_form(table.vocabulary.forms[rows[n]]) for n in chosen) if passed else None)
+        aucs.append(auc)
+    return NamedConcepts(names, aucs)
+
+
+def _words_in(table: StaticEmbedder, texts: Sequence[str], is_train: npt.NDArray[np.bool_]) -> tuple[Integers, Any]:
+    """Return the rows of the table that are words with content of enough texts, and which texts have them, CSR."""
+    from scipy import sparse
+
+    pairs: list[tuple[int, int]] = []
+    for line, position in enumerate(np.flatnonzero(is_train).tolist()):
+        found = {table.vocabulary.row(word.text) for word in table.vocabulary.split(texts[position])}
+        pairs += [(line, row) for row in found if row >= 0]
+    lines, all_rows = np.array(pairs, np.int64).reshape(-1, 2).T
+    rows, columns, counts = np.unique(all_rows, return_inverse=True, return_counts=True)
+    presence = sparse.csc_array((np.ones(len(lines), np.float32), (lines, columns)), (int(is_train.sum()), len(rows)))
+    forms = table.vocabulary.forms
+    selected = [
+        n for n, row in enumerate(rows.tolist())
+        if counts[n] >= _MIN_WORD_TEXTS and content_words(display_form(forms[row]))
+    ]  # fmt: skip
+    return rows[selected], presence[:, selected].tocsr()
+
+
+def _commoner(presence: Any, has: Any) -> Integers:
+    """Return the words that tell the texts with each concept best from all others, [concepts, candidates]."""
+    together = (has.T.astype(np.float32) @ presence).toarray()  # [concepts, words]
+    n_texts, n_firing = presence.shape[0], np.asarray(has.sum(axis=0)).reshape(-1, 1)
+    counts = np.asarray(presence.sum(axis=0))[None]
+    lift = together / n_firing.clip(min=1) - (counts - together) / (n_texts - n_firing).clip(min=1)
+    return np.argsort(-lift, axis=1, kind="stable")[:, :_CANDIDATES]
+
+
+def _nearest(word_vectors: Vectors, means: Any) -> Integers:
+    """Return the words nearest to the mean of each concept's texts, [concepts, candidates]."""
+    return np.argsort(-(np.asarray(means) @ word_vectors.T), axis=1, kind="stable")[:, :_CANDIDATES]
+
+
+def _best_name(
+    vectors: Vectors, fires: npt.NDArray[np.bool_], word_vectors: Vectors, candidates: Integers
+) -> list[int]:
+    """Return the words whose sum is nearest to the texts with a concept, and not to others."""
+    others = np.flatnonzero(~fires)
+    others = others[:: max(1, len(others) // _MAX_OTHERS)]
+    if not fires.any() or not len(others):
+        return []
+    texts = np.concatenate([np.flatnonzero(fires), others])
+    is_firing = np.arange(len(texts)) < fires.sum()
+    candidates = np.unique(candidates)
+    products = vectors[texts] @ word_vectors[candidates].T  # [texts, candidates]
+    chosen: list[int] = []
+    best, total = 0.0, np.zeros(len(texts), np.float32)
+    while len(chosen) < min(_MAX_WORDS, len(candidates)):
+        areas = _areas(total[:, None] + products, is_firing)
+        areas[chosen] = 0
+        nearest = int(areas.argmax())
+        if areas[nearest] < best + _MIN_GAIN:
+            break
+        chosen.append(nearest)
+        best, total = float(areas[nearest]), total + products[:, nearest]
+    return [int(candidates[column]) for column in chosen]
+
+
+def _areas(scores: Vectors, fires: npt.NDArray[np.bool_]) -> Floats:
+    """Return of each column how often a text that fires scores above one that does not: the area under the ROC."""
+    from scipy.stats import rankdata
+
+    n_firing = int(fires.sum())
+    ranks = rankdata(scores, axis=0)[fires].sum(axis=0)
+    area: Floats = (ranks - n_firing * (n_firing + 1) / 2) / (n_firing * (len(fires) - n_firing))
+    return area
