@@ -76,7 +76,7 @@ def measure(data: Path, documents: int, models: dict[str, str]) -> Measured:
             every = [_milliseconds(index, query, None) for query in queries]
             analyser, lengths, word_of = Analyser(), Counter[str](), dict[str, str]()
             for document in index:
-                found = zip(*analyser.places(document.text))
+                found = zip(*analyser.term_positions(document.text))
                 places = {term: document.text[slice(*span)] for term, span in found}
                 lengths.update(places.keys())
                 word_of |= places

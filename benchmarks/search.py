@@ -49,7 +49,8 @@ from papers.retrieval_sets import Collection, read_collection
 from papers.vector_cache import CachedEncoder, CachedSparseEncoder, Vectors
 from pellucid.engines import Edge
 from pellucid.evaluation.tasks import find_tasks
-from pellucid.index.searching import Question
+from pellucid.index.plan import QueryPlan, plan_query
+from pellucid.index.search import search
 from pellucid.text.corpus import read_texts
 
 SETS = ("SciFact", "npl", "cisi", "cranfield")
@@ -111,10 +112,10 @@ def quality_table(models: Mapping[str, Any], collections: list[Collection], work
         yield line(name, row, 1, mean=True)
 
 
-def questions(index: pellucid.Index, queries: list[str]) -> list[Question]:
+def questions(index: pellucid.Index, queries: list[str]) -> list[QueryPlan]:
     """Return queries that are encoded already."""
-    parts = index._now()
-    return [Question(query, index.weights, parts) for query in queries]
+    snapshot = index.snapshot()
+    return [plan_query(query, index.weights, snapshot) for query in queries]
 
 
 def search_times(index: pellucid.Index, collection: Collection, work: Path) -> dict[str, float]:
@@ -130,7 +131,7 @@ def search_times(index: pellucid.Index, collection: Collection, work: Path) -> d
                 hit.reasons.words()
 
     runs: dict[str, Callable[[], Any]] = {
-        "the scores of all passages, query given": lambda: [each.search(10, ()) for each in encoded],
+        "the scores of all passages, query given": lambda: [search(plan, 10) for plan in encoded],
         "a search": lambda: [index.search(query, 10) for query in queries],
         "a search with the reasons of its 10 hits": with_reasons,
         "a search with BM25 alone": lambda: [index.search(query, 10, weights={"bm25": 1}) for query in queries],
@@ -271,7 +272,7 @@ def million(data: Path, folder: Path, documents: int) -> Iterator[str]:
         spent = seconds(lambda: index.add(texts, ids=collection.ids, show_progress_bar=True))
         encoded = questions(index, queries)
         asks: dict[str, Callable[[], Any]] = {
-            "the scores of all passages, query given": lambda: [each.search(10, ()) for each in encoded],
+            "the scores of all passages, query given": lambda: [search(plan, 10) for plan in encoded],
             "pellucid, BM25 + static-en": lambda: [index.search(query) for query in queries],
             "the same, with the reasons of 10 hits": lambda: [
                 [hit.reasons.top() for hit in index.search(query)] for query in queries

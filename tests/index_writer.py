@@ -36,7 +36,7 @@ def text_of(version, size):
 def small():
     """Let merges come soon, and disks be as full as they like."""
     commits._FANOUT = 2
-    writer.LEAST_FREE = -(1 << 40)
+    writer.MIN_FREE_BYTES = -(1 << 40)
 
 
 def opened(folder, **settings):
@@ -131,7 +131,7 @@ def read(folder, seconds):
                 print(problem, flush=True)
                 sys.exit(1)
             looks += 1
-            seen.add(index._at.commit.state.commit)
+            seen.add(index._snapshot.commit.state.commit)
     print(f"looked {looks} {len(seen)}", flush=True)
 
 

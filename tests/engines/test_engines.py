@@ -261,7 +261,7 @@ def test_an_index_finds_its_engine_again(engine, tmp_path, fruit):
         assert index.verify() == [] and index.info()["engine"] == engine.kind
         index.add(["a pear"], ids=["c"])
         index.rebuild({"fruit": fruit.without(2)})
-        assert index.verify() == [] and index._at.commit.state.engine == "engine-2"
+        assert index.verify() == [] and index._snapshot.commit.state.engine == "engine-2"
         if engine.kind == "qdrant":
             names = [found.name for found in engine._client().get_collections().collections]
             assert [name for name in names if name.startswith(engine.collection)] == [f"{engine.collection}-engine-2"]
@@ -292,7 +292,7 @@ def test_a_crash_between_engine_and_commit_leaves_nothing(engine, tmp_path, frui
         crash.setattr(writer, "_delete", lambda *arguments: None)
         with pytest.raises(ZeroDivisionError):
             index.add(["pear " * 200, "a pear"], ids=["a", "x"])
-    assert len(list(index._at.engine.numbers())) > 2 and ids_of(index.search("pear", weights={"bm25": 1})) == []
+    assert len(list(index._snapshot.engine.numbers())) > 2 and ids_of(index.search("pear", weights={"bm25": 1})) == []
     index.close()
     with Index.open(tmp_path / "index") as index:
         assert index.verify() == [] and ids_of(index.search("apple pear car")) == ["a", "b"]
@@ -308,14 +308,14 @@ def test_an_engine_that_fails_half_way_leaves_nothing_of_another_document(engine
             raise EngineError("no way there")
 
         with monkeypatch.context() as cut:
-            cut.setattr(index._at.engine, "delete", gone)
+            cut.setattr(index._snapshot.engine, "delete", gone)
             index.add(["a pear"], ids=["a"])  # is committed; that the old one has to go is kept in mind
         assert ids_of(index.search("apple", weights={"bm25": 1})) == []
         with monkeypatch.context() as cut:  # the points arrive, and nothing after them
-            cut.setattr(index._at.engine, "flush", gone)
+            cut.setattr(index._snapshot.engine, "flush", gone)
             with pytest.raises(EngineError, match="no way there"):
                 index.add(["pear " * 200], ids=["x"])
-            cut.setattr(index._at.engine, "delete", gone)
+            cut.setattr(index._snapshot.engine, "delete", gone)
             with pytest.raises(EngineError, match="no way there"):
                 index.add(["pear " * 200], ids=["x"])
         assert ids_of(index.search("pear", weights={"bm25": 1})) == ["a"]
@@ -473,7 +473,7 @@ def test_settings_that_cannot_be(tmp_path):
         Index.create(tmp_path / "index", {"letters": SparseLetters()}, engine="qdrant")
     with pytest.raises(InputError, match="leave the engine out"):
         Index.create(tmp_path / "index", {}, engine=Edge())
-    with Index.create(tmp_path / "index", {}) as index, index._changing() as writer:
+    with Index.create(tmp_path / "index", {}) as index, index._exclusive_writer() as writer:
         state = writer.commit.state
         assert state.settings["engine"] == {"kind": "local"}
         writer.save(replace(state, settings=state.settings | {"engine": {"kind": "later"}}), ())

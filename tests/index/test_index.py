@@ -787,7 +787,7 @@ def test_a_failure_half_way_leaves_no_trace(index, monkeypatch):
 def read_words(texts, models=None, *, compiled):
     """Words that have read `texts`, at once, by one of the two readers."""
     words = WordCache(Analyser(), models or {})
-    with patch("pellucid.index.words._SHORT", 0 if compiled else 10**9):
+    with patch("pellucid.index.words.MIN_KERNEL_CHARS", 0 if compiled else 10**9):
         found = words.read(texts)
     assert (words._reader is not None) == compiled
     return words, found
@@ -883,7 +883,7 @@ def test_settings_are_changed_without_new_vectors(tmp_path, fruit):
 )
 def test_stored_settings_are_checked_when_an_index_is_opened(tmp_path, fruit, name, stored):
     with filled(tmp_path / "index", fruit) as index:
-        with index._changing() as writer:
+        with index._exclusive_writer() as writer:
             state = writer.commit.state
             changed = replace(state, settings=state.settings | {name: stored})
             writer.save(changed)
@@ -1000,7 +1000,7 @@ def test_a_condition_that_no_value_can_meet_is_refused(tmp_path, where, said):
 )
 def test_an_index_from_elsewhere_asks_nobody(tmp_path, fruit, monkeypatch, name, value):
     fruit.save_pretrained(tmp_path / "elsewhere")
-    with filled(tmp_path / "index", fruit) as index, index._changing() as writer:
+    with filled(tmp_path / "index", fruit) as index, index._exclusive_writer() as writer:
         state = writer.commit.state
         settings = json.loads(json.dumps(state.settings))
         if name == "engine":

@@ -74,7 +74,7 @@ def test_a_flipped_bit_is_told_or_changes_nothing_and_verify_finds_it(whole, sea
 def test_a_flipped_bit_of_a_large_file_is_never_read_outside_and_verify_finds_it(
     whole, sealed, tmp_path, monkeypatch, regions
 ):
-    monkeypatch.setattr(commits, "_SMALL", 0)
+    monkeypatch.setattr(commits, "MAX_VERIFIED_BYTES", 0)
     chance, missed = random.Random(regions), []
     for name in files_of(whole):
         if name.suffix != ".safetensors" or name.parts[0] != "segments":
@@ -341,7 +341,7 @@ ARRAYS = {
 def test_a_crafted_segment_is_refused(whole, sealed, tmp_path, monkeypatch, name, large):
     if large and name in ("counts below 0", "cuts elsewhere"):
         pytest.skip("numbers of large files are not looked at")
-    monkeypatch.setattr(commits, "_SMALL", 0 if large else 4 << 20)
+    monkeypatch.setattr(commits, "MAX_VERIFIED_BYTES", 0 if large else 4 << 20)
     folder = copied(whole, tmp_path)
     craft(folder, ARRAYS[name])
     is_refused(folder)
@@ -393,7 +393,7 @@ def test_links_out_of_the_folder_are_not_followed(whole, tmp_path):
 
 def test_damage_of_a_large_file_does_not_go_into_a_merged_one(whole, sealed, tmp_path, monkeypatch):
     """The new file would have a checksum that is right, and nothing would find the damage any more."""
-    monkeypatch.setattr(commits, "_SMALL", 0)
+    monkeypatch.setattr(commits, "MAX_VERIFIED_BYTES", 0)
     folder = copied(whole, tmp_path)
     name = folder / "segments" / state_of(folder)["segments"][0][0][0]
     content = name.read_bytes()
@@ -420,7 +420,7 @@ def test_a_damaged_index_file_is_told(whole, tmp_path):
 
 
 def test_a_rebuild_makes_nothing_sound_of_damaged_texts(tmp_path, monkeypatch):
-    monkeypatch.setattr(commits, "_SMALL", 0)  # as a large file, which is not held against its checksum when opened
+    monkeypatch.setattr(commits, "MAX_VERIFIED_BYTES", 0)  # as a large file, which is not verified when opened
     with Index.create(tmp_path / "index", {}) as index:
         index.add(["an apple", "the car"], ids=["a", "b"])
         file = next((tmp_path / "index" / "segments").iterdir())

@@ -93,7 +93,7 @@ def survive(folder, kills, seed):
         assert names >= {"commit.json", "index.json", "segments"}
     with opened(folder) as index:  # the next commit removes all that is left over
         index.add(["abc"], ids=["last"])
-        used = {file.name for pair in index._at.commit.state.segments for file in pair if file}
+        used = {file.name for pair in index._snapshot.commit.state.segments for file in pair if file}
     assert {path.name for path in (folder / "segments").iterdir()} == used
     assert [path.name for path in folder.glob(".*") if path.name != ".lock"] == []
 
@@ -287,12 +287,12 @@ def test_threads_of_one_index_and_of_two_lose_nothing(tmp_path):
 def test_a_commit_over_a_later_one_is_refused(tmp_path):
     """Where a lock is not seen, as on some network drives, no acknowledged document is written over."""
     with created(tmp_path / "index") as index:
-        writer = commits.Writer(tmp_path / "index", index._at.commit)
+        writer = commits.Writer(tmp_path / "index", index._snapshot.commit)
         index.add(["abc"], ids=["theirs"])
         with pytest.raises(IndexFolderError, match="changed by another process"):
             writer.save(writer.commit.state)
         assert "theirs" in index
-        late = index._at.commit
+        late = index._snapshot.commit
         with opened(tmp_path / "index") as other:
             other.add(["abc"], ids=["more"])
         assert commits.Writer(tmp_path / "index", late).commit.state.documents == 2  # one that starts takes the later
@@ -350,7 +350,7 @@ def test_reading_the_files_of_an_index_releases_no_lock(tmp_path):
     )
     with created(folder) as index:
         index.add(["abc"], ids=["a"])
-        with index._changing():
+        with index._exclusive_writer():
             shutil.copytree(folder, tmp_path / "copy")
             ran = subprocess.run([sys.executable, "-c", script, str(folder)], capture_output=True, text=True)
         assert ran.stdout == "waits\n", ran.stderr
@@ -446,7 +446,7 @@ def test_what_is_wrong_is_found_on_media_that_cannot_be_written(tmp_path, monkey
 def test_a_full_disk_leaves_what_was_there(disk, monkeypatch, seed):
     """Whatever it is that finds no room: a segment, a merge, a rebuild, a commit."""
     place, mount = disk
-    monkeypatch.setattr("pellucid.index.writer.LEAST_FREE", -(1 << 40))
+    monkeypatch.setattr("pellucid.index.writer.MIN_FREE_BYTES", -(1 << 40))
     chance, refused = random.Random(seed), 0
     index = created(place / "index")
     documents = {}
@@ -467,7 +467,7 @@ def test_a_full_disk_leaves_what_was_there(disk, monkeypatch, seed):
     mount("remount", "size=256m")
     index.add([text_of(99, 1)] * 2, ids=["a0", "b0"], metadata=[{"version": 99}] * 2)
     assert look(index) == "" and index.verify() == [] and refused
-    used = {file.name for pair in index._at.commit.state.segments for file in pair if file}
+    used = {file.name for pair in index._snapshot.commit.state.segments for file in pair if file}
     assert {path.name for path in (place / "index" / "segments").iterdir()} == used
 
 

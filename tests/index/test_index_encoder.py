@@ -125,7 +125,7 @@ def test_reasons_fitted_to_a_function_before_stay_with_the_index(tmp_path):
     with made(tmp_path / "index", encoder) as index:
         expected = rows_of(index.score(QUERY, "d3"))
     with Index.open(tmp_path / "index", {"dense": Encoder()}) as again:
-        assert isinstance(again._at.models["dense"].encoder.reasons, WordReasons)
+        assert isinstance(again._snapshot.models["dense"].encoder.reasons, WordReasons)
         assert rows_of(again.score(QUERY, "d3")) == pytest.approx(expected, abs=1e-6)
 
 

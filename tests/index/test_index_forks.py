@@ -289,7 +289,7 @@ def test_hits_of_the_parent_can_be_explained_in_a_child_whatever_its_threads_wer
     hits, held, done = index.search("house loans"), threading.Event(), threading.Event()
 
     def hold():
-        with index._at.words._lock:
+        with index._snapshot.words._lock:
             held.set()
             done.wait(30)
 
@@ -307,7 +307,7 @@ def test_hits_of_the_parent_can_be_explained_in_a_child_whatever_its_threads_wer
 def test_a_word_has_its_own_number_wherever_it_was_interrupted(tmp_path):
     """A process that is forked, or an interrupt, between the two halves of learning a word."""
     index = pellucid.Index.create(tmp_path / "index", {})
-    words = index._at.words
+    words = index._snapshot.words
 
     class Interrupted(list):
         def append(self, word):
@@ -399,7 +399,7 @@ def test_a_child_forked_while_a_property_is_computed_can_compute_it(tmp_path, mo
             go_on.wait(60)
         return np.ones(*arguments, **options)
 
-    segment = index._at.commit.segments[0]
+    segment = index._snapshot.commit.segments[0]
     vars(segment).pop("live", None)
     monkeypatch.setattr(segments, "np", SimpleNamespace(**{**vars(np), "ones": slow}))
     thread = threading.Thread(target=lambda: segment.live)

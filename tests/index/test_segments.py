@@ -16,13 +16,13 @@ pytest.importorskip("Stemmer")
 
 import pellucid
 import pellucid.index.commits as commits
-import pellucid.index.searching as searching
+import pellucid.index.search as search
 import pellucid.index.segments as segments
 from pellucid import Index
 from pellucid.errors import InputError
 from pellucid.index.documents import Document
 from pellucid.index.metadata import kind_of, parse_where, register, timestamp
-from pellucid.index.segments import Segment, hashed
+from pellucid.index.segments import Segment, hash_strings
 
 TEXT = st.text(st.characters(codec="utf-8"), max_size=12)
 DATES = st.sampled_from(["2024-05-31", "2023-01-01T10:00:00Z", "1999-12-31T23:59:59+02:00", "0001-01-01", "9999-12-31"])
@@ -89,7 +89,7 @@ class Reference:
             del self.held[number]
         self.held |= {document.number: (document, passages) for document, passages in made}
         every = [passage for _, passages in made for passage in passages]
-        return Segment.made(
+        return Segment.from_documents(
             [document for document, _ in made],
             [counted(text) for text, _, _ in every],
             {DENSE: [row for _, row, _ in every], OTHER: [row for _, _, row in every]},
@@ -126,7 +126,7 @@ def change(writer, reference, step):
         for number in going:
             del reference.held[number]
     gone = {}
-    for segment, row in writer.commit.numbered(going).values():
+    for segment, row in writer.commit.rows_for_numbers(going).values():
         gone.setdefault(segment, []).append(row)
     rows = {segment: np.array(sorted(own), np.int32) for segment, own in gone.items()}
     writer.change(reference.state(writer.commit.state), added, rows)
@@ -137,7 +137,7 @@ def check_same(commit, reference):
     held = [document for document, _ in reference.held.values()]
     assert list(commit.documents()) == held
     ids = [document.id for document in held]
-    rows = commit.rows_of([*ids, "absent", ""])
+    rows = commit.rows_for([*ids, "absent", ""])
     assert sorted(rows) == sorted(ids)
     assert {commit.segments[n].document(row).id for n, row in rows.values()} == set(ids)
     for document, passages in reference.held.values():
@@ -163,7 +163,7 @@ def check_lists(commit, reference):
     for term in [*terms, "no such term"]:
         found = {}
         for segment in commit.segments:
-            rows, counts = segment.terms(hashed([term]))[0]
+            rows, counts = segment.terms(hash_strings([term]))[0]
             found |= {place: n for place, n in zip(places_of(segment, rows), counts.tolist())}
         assert found == {(n, place): counted(text)[term] for n, place, text, _, _ in every if counted(text)[term]}
     for dimension in range(51):
@@ -201,7 +201,7 @@ def test_what_is_read_back_is_what_was_given_after_any_changes_and_merges(tmp_pa
         assert {path.name for path in (folder / "segments").iterdir()} == names  # nothing is left over
         for segment in fresh.segments:
             check_bounds(segment)
-            assert segment.wrong_numbers() == ""
+            assert segment.find_invalid_numbers() == ""
 
 
 def check_bounds(segment):
@@ -283,11 +283,11 @@ def test_conditions_are_those_of_plain_python(every, alternatives, cut, data):
         return
     documents = [Document(n, f"{n}", "", "", metadata, (0,)) for n, metadata in enumerate(every, 1)]
     parts = [part for part in (documents[:cut], documents[cut:]) if part]
-    made = [Segment.made(part, [Counter()] * len(part), {}, {}, fields) for part in parts]
+    made = [Segment.from_documents(part, [Counter()] * len(part), {}, {}, fields) for part in parts]
     expected = [any(all(holds(d.metadata, name, *test) for name, test in one.items()) for one in alternatives)
                 for d in documents]  # fmt: skip
     assert np.concatenate([segment.matching(parsed) for segment in made]).tolist() == expected
-    assert Segment.merged(made).matching(parsed).tolist() == expected
+    assert Segment.from_segments(made).matching(parsed).tolist() == expected
 
 
 # The best hits
@@ -347,9 +347,9 @@ def odd_rows(chance, count, dimension, how):
 @pytest.mark.parametrize("how", ["plain", "ties", "close", "spiked", "negative", "norms", "zeros"])
 def test_the_hits_are_the_best_there_are_past_every_threshold(tmp_path, how, dimension, monkeypatch):
     monkeypatch.setattr(segments, "COARSE_ROWS", 40)
-    monkeypatch.setattr(searching, "_COARSE", 60)
+    monkeypatch.setattr(search, "MIN_COARSE_PASSAGES", 60)
     monkeypatch.setattr(commits, "_FANOUT", 2)
-    monkeypatch.setattr(searching, "_BLOCK", 8)
+    monkeypatch.setattr(search, "_CHUNK_SCORES", 8)
     chance, count = np.random.default_rng(dimension), 150
     rows = odd_rows(chance, count, dimension, how)
     other = odd_rows(chance, count, dimension, "plain")
@@ -365,7 +365,7 @@ def test_the_hits_are_the_best_there_are_past_every_threshold(tmp_path, how, dim
         index.delete(ids[100:120])
         index.add(texts[5:8], ids=ids[5:8], metadata=[{"n": int(own[1:]) % 3} for own in ids[5:8]])
         kept = [own for own in ids if own not in ids[100:120]]
-        assert any(segment.coarse("one") is not None for segment in index._at.commit.segments)
+        assert any(segment.coarse("one") is not None for segment in index._snapshot.commit.segments)
         for weights in (None, {"one": 1}, {"bm25": 1}, {"one": 1, "two": 2}, {"bm25": 1, "two": 1e-6}):
             for query, top_k in (("r3 sun", 1), ("r140 road road", 10), ("something longer", 1000)):
                 check_best(index, query, top_k, weights)
@@ -381,7 +381,7 @@ def test_equal_vectors_have_one_score_wherever_they_stand_and_come_in_the_order_
 ):
     """BLAS rounds the product of a row by its place in the matrix: it gave equal documents any order."""
     monkeypatch.setattr(segments, "COARSE_ROWS", coarse)
-    monkeypatch.setattr(searching, "_COARSE", coarse)
+    monkeypatch.setattr(search, "MIN_COARSE_PASSAGES", coarse)
     chance, count = np.random.default_rng(dimension), 150
     kinds = chance.integers(0, 7, count)
     rows = chance.standard_normal((7, dimension)).astype(np.float32)[kinds]
@@ -398,11 +398,11 @@ def test_equal_vectors_have_one_score_wherever_they_stand_and_come_in_the_order_
 def test_coarse_codes_are_read_where_they_are_and_bound_what_they_leave_out(tmp_path, monkeypatch):
     """With 8 bits few passages are multiplied exactly; were the bound ignored, others would be found."""
     monkeypatch.setattr(segments, "COARSE_ROWS", 100)
-    monkeypatch.setattr(searching, "_COARSE", 100)
+    monkeypatch.setattr(search, "MIN_COARSE_PASSAGES", 100)
     rows = odd_rows(np.random.default_rng(1), 2000, 32, "plain")
     multiplied = []
-    exact = searching.Scores.exact
-    monkeypatch.setattr(searching.Scores, "exact", lambda self, p: multiplied.append(len(p)) or exact(self, p))
+    exact = search.SegmentScores.exact
+    monkeypatch.setattr(search.SegmentScores, "exact", lambda self, p: multiplied.append(len(p)) or exact(self, p))
     with Index.create(tmp_path / "i", {"one": Scripted(rows)}, bm25=False) as index:
         index.add([f"r{n}" for n in range(2000)], ids=[f"{n}" for n in range(2000)])
         hits = index.search("r7", 10)
@@ -417,7 +417,7 @@ def test_seventy_thousand_documents_give_the_best_there_are(tmp_path):
     vectors = encoder.encode(texts)
     with Index.create(tmp_path / "i") as index:
         index.add(texts, ids=[str(n) for n in range(len(texts))])
-        assert sum(segment.coarse("static-en") is not None for segment in index._at.commit.segments)
+        assert sum(segment.coarse("static-en") is not None for segment in index._snapshot.commit.segments)
         for query in (" ".join(r.choices(known, k=3)) for _ in range(100)):
             hits = index.search(query, 10, weights={"static-en": 1})
             best = np.sort(vectors @ encoder.encode(query))[::-1][:10]

@@ -41,7 +41,7 @@ languages = st.sampled_from(["english", "german", "none"])
 @given(texts, languages)
 def test_terms_and_their_places_agree(text, language):
     analyser = Analyser(language)
-    terms, spans = analyser.places(text)
+    terms, spans = analyser.term_positions(text)
     assert Counter(terms) == Counter(analyser.terms(text))
     assert all(0 <= start < end <= len(text) for start, end in spans)
 
@@ -91,9 +91,9 @@ def test_words_of_scripts_without_spaces_and_korean_nouns_are_found(tmp_path, qu
 def test_some_terms_are_found_at_the_same_places_as_all(text, query, language):
     analyser = Analyser(language)
     words = WordCache(analyser, {})
-    terms, spans = analyser.places(text)
+    terms, spans = analyser.term_positions(text)
     numbers = {term: n for n, term in enumerate(dict.fromkeys([*analyser.query(query).spans, *terms[::2]]))}
-    found = words.places([text], words.read([text]), numbers)
+    found = words.term_positions([text], words.read([text]), numbers)
     expected = [(numbers[term], *span) for term, span in zip(terms, spans) if term in numbers]
     assert [(number, *span) for number, span in zip(found.values.tolist(), found.spans.tolist())] == expected
 
@@ -271,7 +271,7 @@ def signed(texts):
 @pytest.mark.parametrize("coarse", [False, True])
 def test_a_passage_that_shares_nothing_is_no_hit(tmp_path, coarse, monkeypatch):
     if coarse:
-        monkeypatch.setattr("pellucid.index.searching._COARSE", 1)
+        monkeypatch.setattr("pellucid.index.search.MIN_COARSE_PASSAGES", 1)
         monkeypatch.setattr("pellucid.index.segments.COARSE_ROWS", 1)
     with Index.create(tmp_path / "index", {"f": signed}, bm25=False, passage_characters=100) as index:
         documents = ["minus " * 16 + "\n\n" + "zero " * 19, "zero " * 5, "minus", *["zero"] * 40, "plus"]

@@ -479,5 +479,5 @@ def test_a_map_reads_only_the_documents_that_it_shows(tmp_path: Path, monkeypatc
         ids = [document.id for document in index]
         monkeypatch.setattr(Segment, "document", counted)
         for step in range(1, len(ids) + 2):
-            assert [document.id for document in index._now().commit.documents(step)] == ids[::step] == read
+            assert [document.id for document in index.snapshot().commit.documents(step)] == ids[::step] == read
             read.clear()

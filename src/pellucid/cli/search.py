@@ -204,7 +204,7 @@ def evaluate(
       pellucid index evaluate my-index --queries queries.jsonl --qrels qrels/test.tsv
       pellucid index evaluate my-index --queries queries.jsonl --qrels qrels/train.tsv --tune
     """
-    from pellucid.index.evaluating import read_qrels, read_queries
+    from pellucid.index.evaluation import read_qrels, read_queries
 
     query_set, judged = read_queries(queries), read_qrels(qrels)
     with _open(folder) as opened:

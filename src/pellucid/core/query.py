@@ -83,6 +83,11 @@ class Query:
         self.vector = vector
         return self
 
+    def use_unit(self, unit: StoredVector) -> Query:
+        """Take the text's row as an index stores it, and return the query."""
+        self.unit = unit
+        return self
+
     @cached_property
     def vector(self) -> Any:
         """The row that `encode` gives in this role: float32 [dimension], or CSR [1, dimension]."""

@@ -6,8 +6,8 @@ from pellucid._lazy import lazy
 
 if TYPE_CHECKING:
     from pellucid.index.embedding_server import EmbeddingServer as EmbeddingServer
-    from pellucid.index.evaluating import read_qrels as read_qrels, read_queries as read_queries
-    from pellucid.index.given import QueryFunction as QueryFunction
+    from pellucid.index.evaluation import read_qrels as read_qrels, read_queries as read_queries
+    from pellucid.index.precomputed import QueryFunction as QueryFunction
     from pellucid.index.hits import Hit as Hit, Hits as Hits
     from pellucid.index.index import Index as Index
     from pellucid.index.reasons import Reasons as Reasons

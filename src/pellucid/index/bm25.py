@@ -31,13 +31,13 @@ def impacts(counts: npt.NDArray[Any], length: Any, average: float) -> npt.NDArra
     return np.asarray(counts * (K1 + 1) / (counts + damping), np.float64)
 
 
-def total(counts: Iterable[Mapping[str, int]]) -> int:
+def count_terms(counts: Iterable[Mapping[str, int]]) -> int:
     """Return the number of terms of some passages."""
     return sum(sum(passage.values()) for passage in counts)
 
 
 def query_weights(
-    weights: Mapping[str, float], passages_with: Mapping[str, int], passages: int, share: float
+    weights: Mapping[str, float], passages_with: Mapping[str, int], passages: int, max_score: float
 ) -> dict[str, float]:
     """Return the query's half of BM25 for each of its terms that a passage has; the greatest score is `share`.
 
@@ -46,8 +46,8 @@ def query_weights(
     # Terms that no passage has count in what the query could reach: a passage with one of five words of a query is no
     # better because the index lacks the other four.
     products = {term: weight * idf(passages, passages_with.get(term, 0)) for term, weight in weights.items()}
-    most = sum(products.values()) * (K1 + 1)
-    return {term: share * product / most for term, product in products.items() if passages_with.get(term)}
+    highest = sum(products.values()) * (K1 + 1)
+    return {term: max_score * product / highest for term, product in products.items() if passages_with.get(term)}
 
 
 def fingerprint(terms: str) -> str:

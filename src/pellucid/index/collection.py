@@ -10,13 +10,20 @@ from typing import Any
 
 from pellucid.errors import InputError
 from pellucid.index.commits import Commit
-from pellucid.index.documents import Document, batches, checked_id, records_of, tell_left_out, validate_documents
-from pellucid.index.given import GivenVectors, Rows, check_same, stored_rows
+from pellucid.index.documents import (
+    Document,
+    batches,
+    records_from_columns,
+    validate_documents,
+    validate_id,
+    warn_left_out,
+)
 from pellucid.index.handle import IndexHandle
 from pellucid.index.metadata import field_types
 from pellucid.index.models import Model
+from pellucid.index.precomputed import PrecomputedVectors, Rows, check_models_unchanged, stored_rows
 from pellucid.index.records import read_documents
-from pellucid.index.settings import given_parts
+from pellucid.index.settings import precomputed_parts
 from pellucid.index.writer import document_vectors, replace_documents, term_counts
 from pellucid.progress import Progress
 from pellucid.text.corpus import CorpusFile
@@ -27,33 +34,33 @@ class DocumentCollection(IndexHandle):
 
     def __len__(self) -> int:
         """Return the number of documents."""
-        return self._now().commit.state.documents
+        return self.snapshot().commit.state.documents
 
     def __contains__(self, id: object) -> bool:
         """Whether there is a document of this id."""
-        commit = self._now().commit
+        commit = self.snapshot().commit
         with suppress(InputError):
-            return bool(commit.rows_of([checked_id(id, "the id")]))
+            return bool(commit.rows_for([validate_id(id, "the id")]))
         return False
 
     def __getitem__(self, id: str | int) -> Document:
         """Return a document by its id."""
-        commit = self._now().commit
-        segment, row = self._place_of(commit, id)
+        commit = self.snapshot().commit
+        segment, row = self._locate(commit, id)
         return commit.segments[segment].document(row)
 
     @staticmethod
-    def _place_of(commit: Commit, id: str | int) -> tuple[int, int]:
+    def _locate(commit: Commit, id: str | int) -> tuple[int, int]:
         """Return the segment and row of a document."""
-        document_id = checked_id(id, "the id")
-        rows = commit.rows_of([document_id])
+        document_id = validate_id(id, "the id")
+        rows = commit.rows_for([document_id])
         if not rows:
             raise InputError(f"no document {document_id!r:.80} is in the index")
         return rows[document_id]
 
     def __iter__(self) -> Iterator[Document]:
         """Yield every document, in the order of adding, as they were when the iteration began."""
-        return self._now().commit.documents()
+        return self.snapshot().commit.documents()
 
     def add(
         self,
@@ -94,15 +101,17 @@ class DocumentCollection(IndexHandle):
         """
         columns = (texts, ids, titles, metadata)
         left_out: dict[str, str] = {}
-        now = self._now()
-        given = GivenVectors(vectors, now.models)
-        documents = validate_documents(records_of(*columns, left_out), now.commit.state.settings["passage_characters"])
+        snapshot = self.snapshot()
+        precomputed = PrecomputedVectors(vectors, snapshot.models)
+        documents = validate_documents(
+            records_from_columns(*columns, left_out), snapshot.commit.state.settings["passage_characters"]
+        )
         if all(column is None or isinstance(column, Sized) for column in columns):
             all_documents = list(documents)  # all of it is checked before any is stored
-            given.check(len(all_documents))
+            precomputed.check(len(all_documents))
             documents = iter(all_documents)
-        count = self._add(documents, given, skip_stored=ids is None, show_progress_bar=show_progress_bar)
-        tell_left_out(left_out, "metadata")
+        count = self._add_batches(documents, precomputed, skip_stored=ids is None, show_progress_bar=show_progress_bar)
+        warn_left_out(left_out, "metadata")
         return count
 
     def add_files(
@@ -132,41 +141,46 @@ class DocumentCollection(IndexHandle):
             InputError, IndexFolderError, WritingError: as for `add`.
         """
         several = [files] if isinstance(files, (str, os.PathLike, CorpusFile)) else list(files)
-        now = self._now()
-        index_types = field_types(now.commit.state.fields)
+        snapshot = self.snapshot()
+        index_types = field_types(snapshot.commit.state.fields)
         records = chain.from_iterable(read_documents(file, index_types=index_types, note=note) for file in several)
-        documents = validate_documents(records, now.commit.state.settings["passage_characters"])
-        return self._add(
-            documents, GivenVectors(None, now.models), skip_stored=True, show_progress_bar=show_progress_bar
+        documents = validate_documents(records, snapshot.commit.state.settings["passage_characters"])
+        return self._add_batches(
+            documents, PrecomputedVectors(None, snapshot.models), skip_stored=True, show_progress_bar=show_progress_bar
         )
 
-    def _add(
-        self, documents: Iterator[Document], given: GivenVectors, *, skip_stored: bool, show_progress_bar: bool
+    def _add_batches(
+        self,
+        documents: Iterator[Document],
+        precomputed: PrecomputedVectors,
+        *,
+        skip_stored: bool,
+        show_progress_bar: bool,
     ) -> int:
         """Store documents batch by batch, and return how many were stored."""
         count = stored = passages = commits = 0
         with Progress("indexing", unit="documents", enabled=show_progress_bar) as progress:
             for batch in batches(documents):
-                rows, size = given.of(batch, count), len(batch)
+                rows, size = precomputed.rows_for(batch, count), len(batch)
                 if skip_stored and not rows:
                     batch = self._unstored(batch)
                 if batch:
-                    self._store(batch, rows, given.models)
+                    self._store(batch, rows, precomputed.models)
                     passages, commits = passages + sum(len(document.ends) for document in batch), commits + 1
                 count, stored = count + size, stored + len(batch)
                 progress.advance(size)
-            given.check(count, "; these were stored")
+            precomputed.check(count, "; these were stored")
             if commits > 1:
-                with self._changing() as writer:
+                with self._exclusive_writer() as writer:
                     writer.compact(passages)
         return stored
 
     def _unstored(self, batch: list[Document]) -> list[Document]:
         """Return the documents of a batch that are not in the index as they are, with vectors of its models."""
-        commit = self._now().commit
-        if given_parts(commit.state.settings):
+        commit = self.snapshot().commit
+        if precomputed_parts(commit.state.settings):
             return batch
-        stored = commit.rows_of([document.id for document in batch])
+        stored = commit.rows_for([document.id for document in batch])
 
         def is_stored(document: Document) -> bool:
             if document.id not in stored:
@@ -176,16 +190,25 @@ class DocumentCollection(IndexHandle):
 
         return [document for document in batch if not is_stored(document)]
 
-    def _store(self, batch: list[Document], own: Rows, fits: Mapping[str, Model], stored: Rows | None = None) -> None:
+    def _store(
+        self,
+        batch: list[Document],
+        precomputed_rows: Rows,
+        models_before: Mapping[str, Model],
+        stored_rows: Rows | None = None,
+    ) -> None:
         """Make documents visible, which replace those of the same ids, all or none; `stored` rows were made before."""
-        now, rows = self._now(), {**(stored or {}), **own}
-        counts, vectors = term_counts(now, batch), document_vectors(now.models, batch, rows)  # others may write
-        with self._changing() as writer:
-            check_same(rows, fits, self._at.models)
-            if self._at.models is not now.models:  # rebuilt meanwhile
-                vectors = document_vectors(self._at.models, batch, rows)
-            old = list(writer.commit.rows_of([document.id for document in batch]).values())
-            replace_documents(writer, self._at, batch, old, counts, vectors, own)
+        snapshot, rows = self.snapshot(), {**(stored_rows or {}), **precomputed_rows}
+        counts, vectors = (
+            term_counts(snapshot, batch),
+            document_vectors(snapshot.models, batch, rows),
+        )  # others may write
+        with self._exclusive_writer() as writer:
+            check_models_unchanged(rows, models_before, self._snapshot.models)
+            if self._snapshot.models is not snapshot.models:  # rebuilt meanwhile
+                vectors = document_vectors(self._snapshot.models, batch, rows)
+            replaced = list(writer.commit.rows_for([document.id for document in batch]).values())
+            replace_documents(writer, self._snapshot, batch, replaced, counts, vectors, precomputed_rows)
 
     def update(
         self,
@@ -208,25 +231,33 @@ class DocumentCollection(IndexHandle):
         Raises:
             InputError: there is no such document, or a value is of the wrong kind.
         """
-        given = {
+        vectors_by_name = {
             name: row if hasattr(row, "tocsr") else row[None] if hasattr(row, "ndim") else [row]
             for name, row in (vectors or {}).items()
         }
-        with self._changing() as writer:
-            segment, row = self._place_of(writer.commit, id)
-            old = writer.commit.segments[segment].document(row)
-            columns = ([old.text if text is None else text], [old.id], [old.title if title is None else title])
+        with self._exclusive_writer() as writer:
+            segment, row = self._locate(writer.commit, id)
+            document = writer.commit.segments[segment].document(row)
+            columns = (
+                [document.text if text is None else text],
+                [document.id],
+                [document.title if title is None else title],
+            )
             left_out: dict[str, str] = {}
-            records = records_of(*columns, [old.metadata if metadata is None else metadata], left_out)
-            new = list(validate_documents(records, writer.commit.state.settings["passage_characters"]))
-            with_given_rows = given_parts(writer.commit.state.settings)
-            names = list(self._at.models) if self._at.engine is None else with_given_rows  # others can be made anew
-            is_same = (new[0].text, new[0].title) == (old.text, old.title)
-            stored = dict(stored_rows(writer.commit, self._at.engine, names if is_same else [], [old]))
-            own = {name: stored.pop(name) for name in with_given_rows if name in stored}
-            rows = GivenVectors(given, self._at.models)
+            records = records_from_columns(*columns, [document.metadata if metadata is None else metadata], left_out)
+            changed = list(validate_documents(records, writer.commit.state.settings["passage_characters"]))
+            precomputed_names = precomputed_parts(writer.commit.state.settings)
+            stored_names = (
+                list(self._snapshot.models) if self._snapshot.engine is None else precomputed_names
+            )  # others can be made anew
+            is_same = (changed[0].text, changed[0].title) == (document.text, document.title)
+            stored = dict(
+                stored_rows(writer.commit, self._snapshot.engine, stored_names if is_same else [], [document])
+            )
+            kept_precomputed = {name: stored.pop(name) for name in precomputed_names if name in stored}
+            rows = PrecomputedVectors(vectors_by_name, self._snapshot.models)
             rows.check(1)
-            self._store(new, {**own, **rows.of(new, 0)}, self._at.models, stored)
+            self._store(changed, {**kept_precomputed, **rows.rows_for(changed, 0)}, self._snapshot.models, stored)
 
     def delete(self, ids: str | int | Iterable[str | int], *, missing_ok: bool = False) -> int:
         """Remove documents by their ids, all in one commit; return how many.
@@ -234,13 +265,13 @@ class DocumentCollection(IndexHandle):
         Raises:
             InputError: one is not there, and `missing_ok` is off; nothing is removed then.
         """
-        several = [ids] if isinstance(ids, (str, int)) else ids
-        wanted = list(dict.fromkeys(checked_id(own, "an id") for own in several))
-        with self._changing() as writer:
-            found = writer.commit.rows_of(wanted)
-            absent = set(wanted) - found.keys()
+        items = [ids] if isinstance(ids, (str, int)) else ids
+        document_ids = list(dict.fromkeys(validate_id(document_id, "an id") for document_id in items))
+        with self._exclusive_writer() as writer:
+            rows = writer.commit.rows_for(document_ids)
+            absent = set(document_ids) - rows.keys()
             if absent and not missing_ok:
                 raise InputError(f"no document {min(absent)!r:.80} is in the index; nothing was removed")
-            if found:
-                replace_documents(writer, self._at, old=list(found.values()))
-        return len(found)
+            if rows:
+                replace_documents(writer, self._snapshot, replaced=list(rows.values()))
+        return len(rows)

@@ -177,12 +177,12 @@ class ColumnScan:
         (kind, count), total = kinds.most_common(1)[0], kinds.total()
         if kind not in ("number", "date", "boolean") or 2 * count < total:
             return ""
-        line, cell = min(self._first[other] for other in kinds if other != kind)
+        line, cell = min(self._first[other_kind] for other_kind in kinds if other_kind != kind)
         return f": {count:,} of {total:,} cells are {kind}s, and {cell!r:.40} in line {line:,} is not"
 
 
 def scan_columns(
-    rows: Iterable[tuple[int, Mapping[str, Any]]], known: Mapping[str, ColumnType], cells: CellFormat, path: Any
+    rows: Iterable[tuple[int, Mapping[str, Any]]], column_types: Mapping[str, ColumnType], cells: CellFormat, path: Any
 ) -> tuple[dict[str, ColumnScan], set[str]]:
     """Look at the cells of some rows, by line and column.
 
@@ -196,9 +196,9 @@ def scan_columns(
         for name, cell in row.items():
             if not cell:
                 continue
-            if name in known:
+            if name in column_types:
                 seen.add(name)
-                cells.convert(cell, name, known[name], f"{path}, line {line}")
+                cells.convert(cell, name, column_types[name], f"{path}, line {line}")
             elif name in scans:
                 scans[name].count(line, cell)
             else:

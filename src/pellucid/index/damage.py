@@ -30,22 +30,22 @@ _TYPES = {
 _ENDINGS = {"data": "u1", "ends": "i8", "keys": "i8", "key_ends": "i8", "rows": "i4"}
 
 
-MEND = "Restore it, or build the index anew"
+REPAIR_HINT = "Restore it, or build the index anew"
 """What a user can do about damage."""
 
 
-def _is_list(name: str) -> bool:
+def _is_list_key(name: str) -> bool:
     """Whether an array holds the keys of lists; a part of the score may be called "x.keys" too."""
     return name.endswith(".keys") and (":" not in name or name.startswith("sparse:"))
 
 
-def damaged(name: str, what: object) -> IndexFolderError:
+def corruption_error(name: str, what: object) -> IndexFolderError:
     """Return the error for a file that holds what it cannot."""
-    return IndexFolderError(f"{name} is damaged: {what}. {MEND}")
+    return IndexFolderError(f"{name} is damaged: {what}. {REPAIR_HINT}")
 
 
 @contextmanager
-def damage_reported(name: str) -> Iterator[None]:
+def corruption_reported(name: str) -> Iterator[None]:
     """Raise errors that damaged arrays cause as IndexFolderError."""
     try:
         yield
@@ -54,20 +54,20 @@ def damage_reported(name: str) -> Iterator[None]:
     except (
         ModelFolderError, IndexError, KeyError, ValueError, TypeError, OverflowError, AttributeError, RecursionError
     ) as error:  # fmt: skip
-        raise damaged(name, error) from error
+        raise corruption_error(name, error) from error
 
 
 def _type_of(name: str) -> str:
     """Return the type of an array by its name."""
-    kind, part, rest = name.partition(":")
+    kind, part, array_name = name.partition(":")
     if kind in ("sparse", "rows"):
-        kind = f"{kind}.{rest.rpartition('.')[2]}"
+        kind = f"{kind}.{array_name.rpartition('.')[2]}"
     elif part and kind not in ("vectors", "codes", "scales", "errors"):
         raise ValueError(f"nothing is called {name!r:.60}")
-    found = _TYPES.get(kind) or _ENDINGS.get(kind.rpartition(".")[2])
-    if found is None:
+    type_name = _TYPES.get(kind) or _ENDINGS.get(kind.rpartition(".")[2])
+    if type_name is None:
         raise ValueError(f"nothing is called {name!r:.60}")
-    return found
+    return type_name
 
 
 def check_tensors(tensors: Tensors) -> None:
@@ -76,16 +76,16 @@ def check_tensors(tensors: Tensors) -> None:
         dimensions = 2 if name.startswith(("vectors:", "codes:")) else 1
         if tensor.dtype != np.dtype(_type_of(name)) or tensor.ndim != dimensions:
             raise ValueError(f"{name} is of type {tensor.dtype} {tensor.shape}")
-    documents, passages = len(tensors["numbers"]), _rising("passages", tensors["passages"], None)
+    documents, passages = len(tensors["numbers"]), _check_ends("passages", tensors["passages"], None)
     for kind in (*STRINGS, "words"):
-        _rising(f"{kind}.ends", tensors[f"{kind}.ends"], len(tensors[f"{kind}.data"]))
+        _check_ends(f"{kind}.ends", tensors[f"{kind}.ends"], len(tensors[f"{kind}.data"]))
     sizes = {"passages": documents, "id.hash": documents, "id.order": documents, "cuts": passages}
     sizes |= {f"{kind}.ends": documents for kind in STRINGS} | {"words.times": len(tensors["words.ends"])}
-    for name in sorted({"column.keys", *filter(_is_list, tensors)}):
+    for name in sorted({"column.keys", *filter(_is_list_key, tensors)}):
         prefix = name.removesuffix(".keys")
-        keys, ends, rows = (tensors[f"{prefix}.{own}"] for own in ("keys", "key_ends", "rows"))
-        _rising(name, ends, len(rows))
-        _strictly(name, keys)
+        keys, ends, rows = (tensors[f"{prefix}.{array}"] for array in ("keys", "key_ends", "rows"))
+        _check_ends(name, ends, len(rows))
+        _check_rising(name, keys)
         sizes |= {f"{prefix}.key_ends": len(keys), f"{prefix}.values": len(rows)}
     for name in tensors:
         kind, _, part = name.partition(":")
@@ -96,9 +96,9 @@ def check_tensors(tensors: Tensors) -> None:
         if kind == "codes":
             sizes |= {f"scales:{part}": passages, f"errors:{part}": passages}
         if kind == "rows" and name.endswith(".ends"):
-            own = name.removesuffix("ends")
-            indices = _rising(name, tensors[name], len(tensors[f"{own}indices"]))
-            sizes |= {name: passages, f"{own}values": indices}
+            array = name.removesuffix("ends")
+            indices = _check_ends(name, tensors[name], len(tensors[f"{array}indices"]))
+            sizes |= {name: passages, f"{array}values": indices}
             sizes |= {f"sparse:{part.removesuffix('ends')}rows": indices}
     for name, size in sizes.items():
         if len(tensors[name]) != size:
@@ -108,18 +108,18 @@ def check_tensors(tensors: Tensors) -> None:
     if not documents or tensors["numbers"][0] < 1 or tensors["passages"][0] < 1:
         raise ValueError("there is no document, or one without passages")
     for name in ("numbers", "passages"):  # a document has a passage, be it an empty one
-        _strictly(name, tensors[name])
+        _check_rising(name, tensors[name])
     if not 0 <= tensors["id.order"].min() <= tensors["id.order"].max() < documents:
         raise ValueError("id.order points outside the documents")
 
 
-def wrong_numbers(tensors: Tensors) -> str:
+def find_invalid_numbers(tensors: Tensors) -> str:
     """Return which numbers cannot be right, "" where all can be; every number is read."""
     documents, passages = len(tensors["numbers"]), len(tensors["cuts"])
     for name, tensor in tensors.items():
         if tensor.dtype.kind == "f" and name != "words.times" and not is_sound(tensor):
             return f"{name} holds NaN or infinity"
-        if _is_list(name):
+        if _is_list_key(name):
             prefix, size = name.removesuffix(".keys"), documents if name == "column.keys" else passages
             rows = tensors[f"{prefix}.rows"]
             if len(rows) and not 0 <= rows.min() <= rows.max() < size:
@@ -136,13 +136,13 @@ def wrong_numbers(tensors: Tensors) -> str:
     return ""
 
 
-def _strictly(name: str, numbers: npt.NDArray[np.int64]) -> None:
+def _check_rising(name: str, numbers: npt.NDArray[np.int64]) -> None:
     """Check that numbers rise, each above the one before."""
     if (numbers[1:] <= numbers[:-1]).any():
         raise ValueError(f"{name} do not rise")
 
 
-def _rising(name: str, ends: npt.NDArray[np.int64], last: int | None) -> int:
+def _check_ends(name: str, ends: npt.NDArray[np.int64], last: int | None) -> int:
     """Return the last of some ends; check that they rise, and end at `last`."""
     if len(ends) and (ends[0] < 0 or (ends[1:] < ends[:-1]).any()):
         raise ValueError(f"{name} does not rise")

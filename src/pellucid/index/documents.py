@@ -24,9 +24,9 @@ from pellucid.text.unicode import canonicalize_with_offsets, cluster_start, well
 PASSAGE_BITS = 16
 """A document has at most 2 ** 16 passages."""
 
-_BATCH_DOCUMENTS, _BATCH_CHARACTERS = 1000, 4_000_000  # of one commit
+BATCH_DOCUMENTS, BATCH_CHARS = 1000, 4_000_000  # of one commit
 _ABSENT = object()
-_TOLD = 20  # fields that are left out
+MAX_WARNED_FIELDS = 20  # fields that are left out
 _BREAKS = [
     re.compile(p) for p in (r"\n\s*\n", r"\n", r"[.!?\u2026]['\")\]]*\s+|[\u3002\uff01\uff1f]", r"\s+")
 ]  # of passages, the best first
@@ -42,13 +42,13 @@ class Document(NamedTuple):
     metadata: dict[str, Any]
     ends: tuple[int, ...]  # where each passage ends in the text, in characters
 
-    def passage(self, passage: int) -> str:
+    def passage(self, index: int) -> str:
         """Return the text of a passage."""
-        return self.text[self.ends[passage - 1] if passage else 0 : self.ends[passage]]
+        return self.text[self.ends[index - 1] if index else 0 : self.ends[index]]
 
-    def indexed(self, passage: int) -> str:
+    def indexed(self, index: int) -> str:
         """Return what is indexed of a passage: the title, a line break and the text."""
-        return f"{self.title}\n{self.passage(passage)}" if self.title else self.passage(passage)
+        return f"{self.title}\n{self.passage(index)}" if self.title else self.passage(index)
 
     def passages(self) -> list[str]:
         """Return what is indexed of each passage."""
@@ -56,12 +56,12 @@ class Document(NamedTuple):
 
     def points(self) -> range:
         """Return the numbers of the passages in the engine."""
-        return points_of(self.number, len(self.ends))
+        return points_for(self.number, len(self.ends))
 
 
-def points_of(number: int, passages: int) -> range:
+def points_for(document: int, n_passages: int) -> range:
     """Return the engine's numbers of the passages of a document."""
-    return range(number << PASSAGE_BITS, (number << PASSAGE_BITS) + passages)
+    return range(document << PASSAGE_BITS, (document << PASSAGE_BITS) + n_passages)
 
 
 def passage_ends(text: str, limit: int) -> tuple[int, ...]:
@@ -73,21 +73,21 @@ def passage_ends(text: str, limit: int) -> tuple[int, ...]:
     ends: list[int] = []
     start = 0
     while len(text) - start > limit:
-        left = -(-(len(text) - start) // limit)  # passages that the rest needs
-        wish = (len(text) - start) // left
-        start = _break_near(text, start + wish, start + wish // 2, start + limit)
+        n_left = -(-(len(text) - start) // limit)  # passages that the rest needs
+        target = (len(text) - start) // n_left
+        start = _break_near(text, start + target, start + target // 2, start + limit)
         ends.append(start)
     return (*ends, len(text))
 
 
-def _break_near(text: str, wish: int, first: int, last: int) -> int:
+def _break_near(text: str, target: int, first: int, last: int) -> int:
     """Return the best place for a cut near `wish`: after a paragraph, else a line, a sentence, a word or a letter."""
     reach = (last - first) // 4
     for pattern in _BREAKS:
-        found = [match.end() for match in pattern.finditer(text, first, last) if abs(match.end() - wish) <= reach]
-        if found:
-            return min(found, key=lambda end: abs(end - wish))
-    return cluster_start(text, wish)
+        ends = [match.end() for match in pattern.finditer(text, first, last) if abs(match.end() - target) <= reach]
+        if ends:
+            return min(ends, key=lambda end: abs(end - target))
+    return cluster_start(text, target)
 
 
 class Record(NamedTuple):
@@ -97,10 +97,10 @@ class Record(NamedTuple):
     title: str
     text: str
     metadata: dict[str, Any]
-    place: tuple[str, int]  # where it was: what is counted, and its number
+    source_position: tuple[str, int]  # where it was: what is counted, and its number
 
 
-def records_of(
+def records_from_columns(
     texts: Any, ids: Any, titles: Any, metadata: Any, left_out: dict[str, str] | None = None
 ) -> Iterator[Record]:
     """Yield documents from columns; `left_out` gets the fields of the metadata that cannot be kept, and why."""
@@ -110,7 +110,7 @@ def records_of(
         if any(item is _ABSENT for item in items):
             raise InputError(f"texts, ids, titles and metadata must be equally many; one ends at {position}")
         row = dict(zip(iterators, items))
-        document_id = None if ids is None else checked_id(row["ids"], f"id {position}")
+        document_id = None if ids is None else validate_id(row["ids"], f"id {position}")
         what = f"item {position}" if document_id is None else f"document {document_id!r:.80}"
         text, title = row["texts"], "" if row.get("titles") is None else row["titles"]
         for name, value in (("text", text), ("title", title)):
@@ -124,7 +124,7 @@ def validate_documents(records: Iterable[Record], max_chars: int) -> Iterator[Do
 
     One without an id is called by its content, so that adding it again replaces it.
     """
-    seen_ids = _IdPlaces()
+    seen_ids = _SeenIds()
     repeats: Counter[str] = Counter()
     for record in records:
         text, title, document_id = well_formed(record.text), well_formed(record.title), record.id
@@ -133,7 +133,7 @@ def validate_documents(records: Iterable[Record], max_chars: int) -> Iterator[Do
             repeats[document_id] += 1
             document_id += f"-{repeats[document_id]}" * (repeats[document_id] > 1)
         else:
-            seen_ids.add(document_id, *record.place)
+            seen_ids.add(document_id, *record.source_position)
         form = canonicalize_with_offsets(text)
         ends = tuple(form.span(0, end)[1] for end in passage_ends(form.text, max_chars))
         if len(ends) > 1 << PASSAGE_BITS:
@@ -144,7 +144,7 @@ def validate_documents(records: Iterable[Record], max_chars: int) -> Iterator[Do
         yield Document(0, document_id, title, text, record.metadata, ends)
 
 
-class _IdPlaces:
+class _SeenIds:
     """Where the ids so far were, in few bytes each."""
 
     def __init__(self) -> None:
@@ -160,20 +160,20 @@ class _IdPlaces:
         self._numbers.append(number)
         first = self._position_of.setdefault(document_id, position)
         if first != position:
-            places = " and ".join(map(self._named, (first, position)))
-            raise InputError(f"id {document_id!r:.80} is given twice: {places}; give each document an id of its own")
+            positions = " and ".join(map(self._describe, (first, position)))
+            raise InputError(f"id {document_id!r:.80} is given twice: {positions}; give each document an id of its own")
 
-    def _named(self, position: int) -> str:
+    def _describe(self, position: int) -> str:
         source = self._sources[bisect_right(self._sources, position, key=lambda entry: entry[0]) - 1][1]
         return f"{source} {self._numbers[position]}"
 
 
-def tell_left_out(left_out: Mapping[str, str], where: str) -> None:
+def warn_left_out(left_out: Mapping[str, str], where: str) -> None:
     """Warn of fields of metadata that were not kept."""
-    for name, reason in islice(left_out.items(), _TOLD):
+    for name, reason in islice(left_out.items(), MAX_WARNED_FIELDS):
         warn(f"{where}: the field {name!r:.60} is left out where it {reason}")
-    if len(left_out) > _TOLD:
-        warn(f"{where}: {len(left_out) - _TOLD:,} more fields are left out")
+    if len(left_out) > MAX_WARNED_FIELDS:
+        warn(f"{where}: {len(left_out) - MAX_WARNED_FIELDS:,} more fields are left out")
 
 
 def _iterate(column: Any, name: str) -> Iterator[Any]:
@@ -208,16 +208,16 @@ def content_id(title: str, text: str, metadata: Mapping[str, Any]) -> str:
 
 def batches(documents: Iterable[Document]) -> Iterator[list[Document]]:
     """Yield the documents of one commit after the other."""
-    return batches_by_size(documents, _BATCH_DOCUMENTS, lambda document: len(document.text), _BATCH_CHARACTERS)
+    return batches_by_size(documents, BATCH_DOCUMENTS, lambda document: len(document.text), BATCH_CHARS)
 
 
-def checked_id(own: Any, what: str) -> str:
+def validate_id(value: Any, what: str) -> str:
     """Return an id as it is kept: a string, an integer as its digits."""
-    if type(own) is not bool and isinstance(own, Integral):  # numpy's are, too
-        return str(int(own))
-    if not isinstance(own, str) or not own:
-        kind = type(own).__name__
-        raise InputError(f"{what} is {own!r:.40} ({kind}); an id is a string that is not empty, or an integer")
-    if well_formed(own) != own:
-        raise InputError(f"{what} is {own!r:.80}, which holds half a character (a lone surrogate)")
-    return own
+    if type(value) is not bool and isinstance(value, Integral):  # numpy's are, too
+        return str(int(value))
+    if not isinstance(value, str) or not value:
+        kind = type(value).__name__
+        raise InputError(f"{what} is {value!r:.40} ({kind}); an id is a string that is not empty, or an integer")
+    if well_formed(value) != value:
+        raise InputError(f"{what} is {value!r:.80}, which holds half a character (a lone surrogate)")
+    return value

@@ -233,8 +233,8 @@ class EmbeddingServer:
         self._answer_model = name or before
         if before and before != self._answer_model:
             return _Failure(f"answered as model {name!r}, and before as {before!r}; vectors of two models differ")
-        said, requested = (text.casefold().rpartition("/")[2] for text in (name, self.model))
-        if not before and said not in requested and requested not in said:
+        answered, requested = (text.casefold().rpartition("/")[2] for text in (name, self.model))
+        if not before and answered not in requested and requested not in answered:
             warn(f"{self.address} answered as model {name!r}; check the name")
         return None
 

@@ -91,7 +91,7 @@ class Engine(Protocol):
         """Return by part the `limit` points with the largest products, best first; fewer are all that have one."""
 
     def products(
-        self, queries: Mapping[str, Vector], wanted: Mapping[str, Collection[int]]
+        self, queries: Mapping[str, Vector], points: Mapping[str, Collection[int]]
     ) -> dict[str, dict[int, float]]:
         """Return the exact products with the points wanted of each part: number -> product; 0 may be left out."""
 
@@ -124,7 +124,7 @@ ENGINES = {
 """Kind of an engine, and the class of its settings with the file it is in."""
 
 
-def written_engine(engine: EngineSettings | None) -> dict[str, Any]:
+def store_engine(engine: EngineSettings | None) -> dict[str, Any]:
     """Return the stored form of an engine's settings."""
     if engine is None:
         return {"kind": LOCAL}
@@ -133,35 +133,39 @@ def written_engine(engine: EngineSettings | None) -> dict[str, Any]:
     return {"kind": engine.kind, **vars(engine)}
 
 
-def chosen_engine(
-    engine: EngineSettings | str | None, written: Mapping[str, Any], *, other: bool = False, allowed: bool = False
+def resolve_engine(
+    engine: EngineSettings | str | None,
+    stored: Mapping[str, Any],
+    *,
+    any_kind: bool = False,
+    allow_outside: bool = False,
 ) -> Any:
     """Return the settings of the engine to open: the one given (with `other`, of any kind) or the one written down."""
     if engine is None:
-        found = None
-        if written["kind"] != LOCAL:
-            if written["kind"] not in ENGINES:
+        stored_engine = None
+        if stored["kind"] != LOCAL:
+            if stored["kind"] not in ENGINES:
                 raise IndexFolderError(
-                    f"the engine of the index is {written['kind']!r:.40}, which this pellucid does not know; update it"
+                    f"the engine of the index is {stored['kind']!r:.40}, which this pellucid does not know; update it"
                 )
-            module, _, name = ENGINES[written["kind"]].rpartition(".")
-            settings = {own: value for own, value in written.items() if own != "kind"}
-            found = getattr(import_module(f"pellucid.{module}"), name)(**settings)
-        if written["kind"] not in _INSIDE and not allowed:
+            module, _, name = ENGINES[stored["kind"]].rpartition(".")
+            settings = {setting: value for setting, value in stored.items() if setting != "kind"}
+            stored_engine = getattr(import_module(f"pellucid.{module}"), name)(**settings)
+        if stored["kind"] not in _INSIDE and not allow_outside:
             raise IndexFolderError(
-                f"the index names the engine {found!r:.300}; no server is contacted only because a folder names it. If "
-                "you trust it: Index.open(path, allow_outside=True), or pellucid --allow-outside on the command line. "
-                "Or give the engine: Index.open(path, engine=...)"
+                f"the index names the engine {stored_engine!r:.300}; no server is contacted only because a folder "
+                "names it. If you trust it: Index.open(path, allow_outside=True), or pellucid --allow-outside on the "
+                "command line. Or give the engine: Index.open(path, engine=...)"
             )
-        return found
-    given = None if engine == LOCAL else engine
-    kind = written_engine(given)["kind"]  # type: ignore[arg-type]  # another string is refused there
-    if kind != written["kind"] and not other:
+        return stored_engine
+    requested = None if engine == LOCAL else engine
+    kind = store_engine(requested)["kind"]  # type: ignore[arg-type]  # another string is refused there
+    if kind != stored["kind"] and not any_kind:
         raise InputError(
-            f"the vectors of the index are in {written['kind']}, not in {kind}. Move them there: "
+            f"the vectors of the index are in {stored['kind']}, not in {kind}. Move them there: "
             "Index.open(path, engine=..., rebuild=True)"
         )
-    return given
+    return requested
 
 
 def blocks(items: Iterable[Item], size: int) -> Iterator[list[Item]]:

@@ -22,7 +22,7 @@ from pellucid.explain.views.explanation import GROUPS
 from pellucid.explain.views.parts import AnyPart, Column, Heading, Lead, Note, TablePart, counted, listed, signed
 from pellucid.explain.views.report import VERSION, Report
 from pellucid.index.reasons import Reasons
-from pellucid.index.settings import BM25, Weights, checked_weights
+from pellucid.index.settings import BM25, Weights, validate_weights
 from pellucid.process import cached_property
 from pellucid.text.unicode import well_formed
 
@@ -300,7 +300,7 @@ class SecondStage:
         self._rerank, self._name = rerank, str(getattr(rerank, "__name__", type(rerank).__name__))
         self.weights, self._share = weights, 1.0
         if isinstance(weights, Mapping) and RERANK in weights:
-            every = checked_weights(weights, [*parts, RERANK], {})
+            every = validate_weights(weights, [*parts, RERANK], {})
             self._share = every.pop(RERANK)
             if not any(every.values()):
                 raise InputError(

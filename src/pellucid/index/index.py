@@ -25,36 +25,37 @@ from pellucid.dense.embedder import EncoderEmbedder
 from pellucid.dense.words import Fit, fit_words
 from pellucid.errors import EngineError, IndexFolderError, InputError, PellucidError, check_integer
 from pellucid.index.collection import DocumentCollection
-from pellucid.index.commits import FORMAT, IndexState, check_format, first_commit, read_commit, stamp_of
-from pellucid.index.engine import EngineSettings, chosen_engine, written_engine
-from pellucid.index.evaluating import IndexEvaluation, JudgedQueries, Queries, Relevant, evaluated
+from pellucid.index.commits import FORMAT, IndexState, check_format, first_commit, read_commit, read_stamp
+from pellucid.index.engine import EngineSettings, resolve_engine, store_engine
+from pellucid.index.evaluation import IndexEvaluation, JudgedQueries, Queries, Relevant, evaluate
 from pellucid.index.hits import Hit, Hits, SecondStage
 from pellucid.index.metadata import KINDS, parse_where
 from pellucid.index.models import (
     Model,
-    all_static,
+    are_all_static,
     open_models,
-    opened_models,
-    written_models,
-    written_reasons,
+    open_stored_models,
+    store_models,
+    store_reasons,
 )
-from pellucid.index.searching import Question, Snapshot
+from pellucid.index.plan import QueryPlan, Snapshot, plan_query
+from pellucid.index.search import score_document, search
 from pellucid.index.settings import (
     Weights,
     check_settings,
-    checked_score,
-    checked_weights,
-    checked_word_weights,
-    given_parts,
+    precomputed_parts,
     settings_for,
+    validate_min_score,
+    validate_weights,
+    validate_word_weights,
 )
-from pellucid.index.verifying import find_problems
+from pellucid.index.verification import find_problems
 from pellucid.index.writer import (
     bytes_on_disk,
-    passages_and_vectors,
-    rebuilt,
+    sample_passages,
     sweep,
     sweep_models,
+    write_rebuilt,
 )
 from pellucid.persistence.folder import allow_external, is_outside_allowed
 from pellucid.persistence.store import writing_folder
@@ -66,8 +67,8 @@ if TYPE_CHECKING:
 
     from pellucid.static.embedder import StaticEmbedder
 
-_MOST_FITTED = 24_000  # passages that reasons are fitted on; more add little
-_TRIES = 5  # to open models that a rebuild removes meanwhile
+MAX_FITTED_PASSAGES = 24_000  # passages that reasons are fitted on; more add little
+MAX_TRIES = 5  # to open models that a rebuild removes meanwhile
 
 
 class Index(DocumentCollection):
@@ -116,9 +117,9 @@ class Index(DocumentCollection):
             MissingExtraError: what `pellucid[search]` brings is not installed.
         """
         folder = Path(os.path.expanduser(path)).absolute()
-        taken = InputError(f"{folder} exists and is not empty; open it with Index.open, or give a new name")
+        exists_error = InputError(f"{folder} exists and is not empty; open it with Index.open, or give a new name")
         if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-            raise taken
+            raise exists_error
         check_integer("passage_characters", passage_characters, 100)
         opened = open_models(models)
         if engine is not None and not opened:
@@ -126,20 +127,20 @@ class Index(DocumentCollection):
         stops = None if stop_words is None else sorted({word.lower() for word in stop_words})
         chosen = {
             "bm25": bool(bm25), "language": language, "stop_words": stops, "passage_characters": passage_characters,
-            "weights": weights, "engine": written_engine(engine),
+            "weights": weights, "engine": store_engine(engine),
         }  # fmt: skip
-        settings = settings_for(chosen, opened, all_static(opened))
+        settings = settings_for(chosen, opened, are_all_static(opened))
         try:
-            with writing_folder(folder) as aside:  # whole or not there, and only where nothing is
-                settings["models"] = written_models(aside, opened, "models-1")
-                first_commit(aside, IndexState(settings))
+            with writing_folder(folder) as tmp_path:  # whole or not there, and only where nothing is
+                settings["models"] = store_models(tmp_path, opened, "models-1")
+                first_commit(tmp_path, IndexState(settings))
         except InputError as error:  # another process was faster
-            raise taken from error
+            raise exists_error from error
         index = cls(folder, read_commit(folder), opened, engine, read_only=False)
-        index._given = {name: model.encoder for name, model in opened.items()}
+        index._caller_models = {name: model.encoder for name, model in opened.items()}
         try:
             if engine is not None:
-                index._at = index._at._replace(engine=engine.create(index._generation()))
+                index._snapshot = index._snapshot._replace(engine=engine.create(index._generation()))
         except BaseException:
             shutil.rmtree(folder, ignore_errors=True)  # this call made it
             raise
@@ -184,7 +185,7 @@ class Index(DocumentCollection):
         check_format(folder)
         if rebuild and read_only:
             raise InputError("an index that is opened with read_only=True cannot be rebuilt")
-        for left in reversed(range(_TRIES)):
+        for n_left in reversed(range(MAX_TRIES)):
             commit = read_commit(folder)
             settings = commit.state.settings
             try:
@@ -193,36 +194,38 @@ class Index(DocumentCollection):
                 if rebuild and models is not None:
                     opened = open_models(models)
                 else:
-                    given = {} if models is None else models
-                    if not isinstance(given, Mapping):
-                        raise InputError(f"models are {given!r:.60}; give a dict: name of the part -> model")
-                    opened = opened_models(folder, settings["models"], given, check=not rebuild)
+                    caller_models = {} if models is None else models
+                    if not isinstance(caller_models, Mapping):
+                        raise InputError(f"models are {caller_models!r:.60}; give a dict: name of the part -> model")
+                    opened = open_stored_models(folder, settings["models"], caller_models, check=not rebuild)
                 break
             except PellucidError:
-                if not left or stamp_of(folder) == commit.stamp:
+                if not n_left or read_stamp(folder) == commit.stamp:
                     raise  # else a rebuild came between, and has removed copies of models
-        chosen = chosen_engine(engine, settings["engine"], other=rebuild, allowed=is_outside_allowed())
-        index = cls(folder, commit, opened, chosen, read_only=read_only)
-        index._given = dict(models) if isinstance(models, Mapping) else {}
+        engine_settings = resolve_engine(
+            engine, settings["engine"], any_kind=rebuild, allow_outside=is_outside_allowed()
+        )
+        index = cls(folder, commit, opened, engine_settings, read_only=read_only)
+        index._caller_models = dict(models) if isinstance(models, Mapping) else {}
         if rebuild:
             index._rebuild()
-        elif chosen is not None:
-            index._at = index._at._replace(engine=chosen.open(index._generation()))
+        elif engine_settings is not None:
+            index._snapshot = index._snapshot._replace(engine=engine_settings.open(index._generation()))
         return index
 
     @property
     def weights(self) -> dict[str, float]:
         """What each part of the score counts, unless a search says otherwise; they add up to 1."""
-        return dict(self._now().commit.state.settings["weights"])
+        return dict(self.snapshot().commit.state.settings["weights"])
 
     @property
     def word_weights(self) -> dict[str, float]:
         """What single words of a query count, unless a search says otherwise; words that are not here count 1."""
-        return checked_word_weights(None, self._now().commit.state.settings)
+        return validate_word_weights(None, self.snapshot().commit.state.settings)
 
     def __repr__(self) -> str:
         """Return one short line."""
-        state = self._at.commit.state
+        state = self._snapshot.commit.state
         return f"<Index {self.folder}: {state.documents:,} documents, {' + '.join(state.settings['weights'])}>"
 
     # Changes
@@ -237,11 +240,11 @@ class Index(DocumentCollection):
         Raises:
             InputError: one cannot be used; nothing is changed then.
         """
-        with self._changing() as writer:
+        with self._exclusive_writer() as writer:
             state = writer.commit.state
             settings = dict(state.settings)
-            settings["weights"] = checked_weights(weights, list(settings["weights"]), settings["weights"])
-            settings["word_weights"] = checked_word_weights(word_weights, settings)
+            settings["weights"] = validate_weights(weights, list(settings["weights"]), settings["weights"])
+            settings["word_weights"] = validate_word_weights(word_weights, settings)
             writer.save(replace(state, settings=settings))
 
     def rebuild(self, models: Mapping[str, Any] | Sequence[Any] | Any | None = None) -> None:
@@ -258,14 +261,17 @@ class Index(DocumentCollection):
         self._rebuild(None if models is None else open_models(models))
 
     def _rebuild(self, models: dict[str, Model] | None = None) -> None:
-        with self._changing() as writer:
-            models = dict(self._at.models if models is None else models)
-            before = writer.commit.state
-            new, former = Snapshot.of(writer.commit, models), self._at.engine  # which closes with its last search
-            new = rebuilt(writer, new, former, self._engines, self._outside)
-            self._replace_models(new, {name: model.encoder for name, model in models.items()})
-            self._behind = False
-            sweep(self.folder, before, writer.commit.state, self._engines, self._outside)
+        with self._exclusive_writer() as writer:
+            models = dict(self._snapshot.models if models is None else models)
+            previous_state = writer.commit.state
+            snapshot, previous_engine = (
+                Snapshot.from_commit(writer.commit, models),
+                self._snapshot.engine,
+            )  # which closes with its last search
+            snapshot = write_rebuilt(writer, snapshot, previous_engine, self._engine_settings, self._allow_outside)
+            self._replace_models(snapshot, {name: model.encoder for name, model in models.items()})
+            self._needs_repair = False
+            sweep(self.folder, previous_state, writer.commit.state, self._engine_settings, self._allow_outside)
 
     def fit_reasons(self, part: str | None = None, *, table: StaticEmbedder | None = None) -> Fit:
         """Fit the word reasons of an encoder on the index's own passages and stored vectors; it reads no text.
@@ -284,21 +290,27 @@ class Index(DocumentCollection):
         Raises:
             InputError: there is no such encoder, or the index has fewer than 200 passages.
         """
-        with self._changing() as writer:
-            encoders = {n: m.encoder for n, m in self._at.models.items() if isinstance(m.encoder, EncoderEmbedder)}
+        with self._exclusive_writer() as writer:
+            encoders = {
+                n: m.encoder for n, m in self._snapshot.models.items() if isinstance(m.encoder, EncoderEmbedder)
+            }
             name = next(iter(encoders), None) if part is None and len(encoders) == 1 else part
             if name not in encoders:
-                named = ", ".join(encoders) or "none"
-                raise InputError(f"the part {part!r:.60} is no encoder; the encoders of this index are: {named}")
+                encoder_names = ", ".join(encoders) or "none"
+                raise InputError(
+                    f"the part {part!r:.60} is no encoder; the encoders of this index are: {encoder_names}"
+                )
             encoder, state = encoders[name], writer.commit.state
-            texts, vectors = passages_and_vectors(writer.commit, self._at.engine, name, encoder, _MOST_FITTED)
+            texts, vectors = sample_passages(writer.commit, self._snapshot.engine, name, encoder, MAX_FITTED_PASSAGES)
             reasons = fit_words(encoder, texts, np.array(vectors), table=table, show_progress_bar=False)
-            kept = written_reasons(self.folder, name, reasons, f"reasons-{state.commit + 1}")
-            models = [m | {"reasons": kept} if m["name"] == name else m for m in state.settings["models"]]
+            stored_reasons = store_reasons(self.folder, name, reasons, f"reasons-{state.commit + 1}")
+            models = [m | {"reasons": stored_reasons} if m["name"] == name else m for m in state.settings["models"]]
             writer.save(replace(state, settings={**state.settings, "models": models}))
-            own = copy(self._at.models[name])
-            own.encoder = encoder.with_reasons(reasons)
-            self._replace_models(self._at._replace(models={**self._at.models, name: own}), self._given)
+            refitted = copy(self._snapshot.models[name])
+            refitted.encoder = encoder.with_reasons(reasons)
+            self._replace_models(
+                self._snapshot._replace(models={**self._snapshot.models, name: refitted}), self._caller_models
+            )
             sweep_models(self.folder, writer.commit.state)
         return reasons.fit
 
@@ -344,28 +356,32 @@ class Index(DocumentCollection):
         if not isinstance(query, str):
             raise InputError(f"the query is {query!r:.40} ({type(query).__name__}); it must be a string")
         check_integer("top_k", top_k)
-        least, query = checked_score(min_score), well_formed(query)
+        lowest_score, query = validate_min_score(min_score), well_formed(query)
         while True:
-            now = self._now()
-            conditions = parse_where(where, now.commit.state.fields)
-            second, count, first, first_least = None, top_k, weights, least
+            snapshot = self.snapshot()
+            conditions = parse_where(where, snapshot.commit.state.fields)
+            reranker, n_hits, first_weights, first_min_score = None, top_k, weights, lowest_score
             if rerank is not None:
-                second = SecondStage(rerank, rerank_top, weights, list(now.commit.state.settings["weights"]))
-                count, first, first_least = max(top_k, rerank_top), second.weights, -math.inf
-            question = self._question(query, now, first, word_weights)
+                reranker = SecondStage(rerank, rerank_top, weights, list(snapshot.commit.state.settings["weights"]))
+                n_hits, first_weights, first_min_score = max(top_k, rerank_top), reranker.weights, -math.inf
+            plan = self._plan(query, snapshot, first_weights, word_weights)
             try:
-                hits, exact = question.search(min(count, max(now.commit.state.documents, 1)), conditions, first_least)
+                ranked, is_exact = search(
+                    plan, min(n_hits, max(snapshot.commit.state.documents, 1)), conditions, first_min_score
+                )
             except EngineError:
-                if self._now().commit.state.engine == now.commit.state.engine:
+                if self.snapshot().commit.state.engine == snapshot.commit.state.engine:
                     raise
                 continue  # a rebuild has removed the engine that was asked
-            if now.engine is None or self._now().commit is now.commit:  # else an engine may have lost a document
-                documents = now.commit.state.documents
-                found = Hits(
-                    query, documents, question.shares, tuple(hits), exact, question.unknown, question.ignored,
-                    has_known_words=bool(question.vectors),
+            if (
+                snapshot.engine is None or self.snapshot().commit is snapshot.commit
+            ):  # else an engine may have lost a document
+                documents = snapshot.commit.state.documents
+                hits = Hits(
+                    query, documents, dict(plan.shares), tuple(ranked), is_exact, plan.unknown, plan.ignored,
+                    has_known_words=bool(plan.parts),
                 )  # fmt: skip
-                return found if second is None else second.reranked(found, top_k, count, least)
+                return hits if reranker is None else reranker.reranked(hits, top_k, n_hits, lowest_score)
 
     def score(self, query: str, id: str | int, *, weights: Weights = None, word_weights: Weights = None) -> Hit:
         """Return one document as a hit, its score and the reasons, whether or not a search would find it.
@@ -373,14 +389,14 @@ class Index(DocumentCollection):
         Raises:
             InputError: there is no such document, or an argument has a value that cannot be used.
         """
-        now = self._now()
-        segment, row = self._place_of(now.commit, id)
-        return self._question(well_formed(query), now, weights, word_weights).score(segment, row)
+        snapshot = self.snapshot()
+        segment_index, row = self._locate(snapshot.commit, id)
+        return score_document(self._plan(well_formed(query), snapshot, weights, word_weights), segment_index, row)
 
-    def _question(self, query: str, now: Snapshot, weights: Weights, word_weights: Weights) -> Question:
-        settings = now.commit.state.settings
-        shares = checked_weights(weights, list(settings["weights"]), settings["weights"])
-        return Question(query, shares, now, checked_word_weights(word_weights, settings))
+    def _plan(self, query: str, snapshot: Snapshot, weights: Weights, word_weights: Weights) -> QueryPlan:
+        settings = snapshot.commit.state.settings
+        shares = validate_weights(weights, list(settings["weights"]), settings["weights"])
+        return plan_query(query, shares, snapshot, validate_word_weights(word_weights, settings))
 
     def evaluate(
         self,
@@ -414,19 +430,19 @@ class Index(DocumentCollection):
         check_integer("top_k", top_k)
         check_integer("recall_at", recall_at)
         check_integer("examples", examples, 0)
-        asked = JudgedQueries(self._now(), queries, relevant)
+        judged = JudgedQueries(self.snapshot(), queries, relevant)
         with Progress("evaluating", unit="searches", enabled=show_progress_bar) as progress:
-            return evaluated(asked, top_k, recall_at, examples, tune, progress.advance)
+            return evaluate(judged, top_k, recall_at, examples, tune, progress.advance)
 
     def info(self) -> dict[str, Any]:
         """Return facts about the index: counts, parts and weights, fields of the metadata, bytes on disk."""
-        state = self._now().commit.state
+        state = self.snapshot().commit.state
         settings = state.settings
         sources = {
             m["name"]: m["source"] or m.get("server") or ("a copy" if m["copy"] else "given")
             for m in settings["models"]
         }
-        sources |= {name: f"{sources[name]}, with given vectors" for name in given_parts(settings)}
+        sources |= {name: f"{sources[name]}, with given vectors" for name in precomputed_parts(settings)}
         return {
             "folder": str(self.folder),
             "format": FORMAT,
@@ -439,8 +455,8 @@ class Index(DocumentCollection):
             "language": settings["language"],
             "engine": settings["engine"]["kind"],
             "fields": {
-                name: " or ".join(word for kind, word in KINDS.items() if kind in held)
-                for name, (_, held) in sorted(state.fields.items())
+                name: " or ".join(word for kind, word in KINDS.items() if kind in kinds)
+                for name, (_, kinds) in sorted(state.fields.items())
             },
             "bytes": bytes_on_disk(self.folder),
         }
@@ -452,11 +468,11 @@ class Index(DocumentCollection):
         meanwhile, and not changed, unless it was opened with read_only=True or is on read-only media.
         """
         if not self._read_only and self._is_writable():
-            with self._changing() as writer:
-                return find_problems(self.folder, self._at._replace(commit=writer.commit))
-        for _ in range(_TRIES):
-            snapshot = self._now()
+            with self._exclusive_writer() as writer:
+                return find_problems(self.folder, self._snapshot._replace(commit=writer.commit))
+        for _ in range(MAX_TRIES):
+            snapshot = self.snapshot()
             problems = find_problems(self.folder, snapshot)
-            if not problems or stamp_of(self.folder) == snapshot.commit.stamp:
+            if not problems or read_stamp(self.folder) == snapshot.commit.stamp:
                 return problems  # else another process has removed what was looked at
         raise IndexFolderError(f"{self.folder} is changed all the time; verify it when no other process writes to it")

@@ -117,7 +117,7 @@ def parse_where(where: Any, fields: Fields) -> Where:
         raise InputError(f'where is {where!r:.60}; it is a dict such as {{"year": {{"gte": 1990}}}}, or a list of such')
     if not alternatives:  # a program whose list of allowed conditions is empty must not get every document
         raise InputError("where is an empty list, so no document can meet it; give a condition, or None for all")
-    return tuple(tests for one in alternatives for tests in _tests(one, fields))
+    return tuple(tests for alternative in alternatives for tests in _tests(alternative, fields))
 
 
 def _tests(where: Any, fields: Fields) -> Iterator[tuple[Condition, ...]]:
@@ -125,13 +125,13 @@ def _tests(where: Any, fields: Fields) -> Iterator[tuple[Condition, ...]]:
     if not isinstance(where, Mapping):
         raise InputError(f"a condition is {where!r:.60}; it must be a dict of fields")
     per_field: list[list[list[Condition]]] = []
-    for name, wanted in where.items():
+    for name, requested in where.items():
         if name not in fields:
-            near = nearest_name(str(name), fields)
+            suggestion = nearest_name(str(name), fields)
             names = ", ".join(sorted(fields)) or "none"
-            hint = f"; did you mean {near!r}?" if near else f"; its fields are {names:.200}"
+            hint = f"; did you mean {suggestion!r}?" if suggestion else f"; its fields are {names:.200}"
             raise InputError(f"no document of this index has a field {name!r:.60}{hint}")
-        per_field += _field_tests(_Field(name, *fields[name]), wanted)
+        per_field += _field_tests(_Field(name, *fields[name]), requested)
     for chosen in product(*per_field):
         yield tuple(test for tests in chosen for test in tests)
 
@@ -158,11 +158,11 @@ class _Field(NamedTuple):
         return InputError(f"{self} holds {kinds}, and {operator} asks for the {asked_for}: nothing can meet that{hint}")
 
 
-def _field_tests(field: _Field, wanted: Any) -> Iterator[list[list[Condition]]]:
+def _field_tests(field: _Field, requested: Any) -> Iterator[list[list[Condition]]]:
     """Yield for each condition on a field the tests that it is, in each way in which it can be read."""
-    if not isinstance(wanted, Mapping):
-        wanted = {"in" if isinstance(wanted, (list, tuple, set)) else "eq": wanted}
-    for operator, value in wanted.items():
+    if not isinstance(requested, Mapping):
+        requested = {"in" if isinstance(requested, (list, tuple, set)) else "eq": requested}
+    for operator, value in requested.items():
         if operator not in _OPERATORS:
             raise InputError(f"{field}: {unknown_name('operator', operator, _OPERATORS)}")
         if operator == "exists":
@@ -188,7 +188,7 @@ def _interpretations(value: Any, kinds: str, *, ranged: bool = False) -> list[An
     if not ranged:
         read += [truth] if truth is not None and "b" in kinds else []
         read += [text] if "s" in kinds or "d" in kinds else []
-    return read or [next(one for one in (number, truth, text) if one is not None)]
+    return read or [next(meaning for meaning in (number, truth, text) if meaning is not None)]
 
 
 def _exists(field: _Field, value: Any) -> list[Condition]:

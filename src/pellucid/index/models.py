@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from pellucid.core.embedder import Embedder
     from pellucid.index.engine import Vector
 
-_SMALL = 4 << 20  # bytes of a file of a copy up to which it is checked when it is opened
+MAX_VERIFIED_BYTES = 4 << 20  # bytes of a file of a copy up to which it is checked when it is opened
 
 
 class Model:
@@ -46,15 +46,15 @@ class Model:
 
     encoder: Embedder
 
-    def __init__(self, name: str, given: Any) -> None:
+    def __init__(self, name: str, model: Any) -> None:
         """Open what `pellucid.load` takes, and encode a few texts."""
-        given = resolve_name(given)
-        self.name, self.encoder = name, load(given)
-        self.source = str(given) if isinstance(given, (str, Path)) else None  # else it was given as an object
-        self.is_named = isinstance(given, str) and (given in bundled_models() or not Path(given).exists())
+        model = resolve_name(model)
+        self.name, self.encoder = name, load(model)
+        self.source = str(model) if isinstance(model, (str, Path)) else None  # else it was given as an object
+        self.is_named = isinstance(model, str) and (model in bundled_models() or not Path(model).exists())
         self.fingerprint = fingerprint(self.encoder)
         is_encoder = isinstance(self.encoder, EncoderEmbedder)  # dense, and encoded texts for its fingerprint
-        rows: Any = None if is_encoder else self._units(list(PROBES), None)
+        rows: Any = None if is_encoder else self._normalized_vectors(list(PROBES), None)
         self.sparse = hasattr(rows, "tocsr")
         self.signed = bool((rows.data < 0).any()) if self.sparse else True  # as far as a few texts show
         self.dimension = self.encoder.get_embedding_dimension() if rows is None else int(rows.shape[1])
@@ -64,15 +64,16 @@ class Model:
         """Whether its embeddings are means of word vectors."""
         return isinstance(self.encoder, StaticEmbedder)
 
-    def ask(self, query: str) -> Query:
-        """Return a query as the model reads it; `unit` is its row as `vectors` gives it."""
-        asked = self.encoder.analyze(query, "query")
-        asked.unit = self._stored(self._normalized(to_2d_array(asked.vector)))[0]
-        return asked
+    def analyze_query(self, query: str, row: Vector | None = None) -> Query | None:
+        """Return a query as the model reads it, None where it knows nothing of it; `row` is what `vectors` gave."""
+        analyzed = self.encoder.analyze(query, "query")
+        if row is None:
+            row = self._stored(self._normalized(to_2d_array(analyzed.vector)))[0]
+        return None if row is None else analyzed.use_unit(row)
 
     def vectors(self, texts: list[str], role: Role) -> list[Vector | None]:
         """Return the row of each text at length 1; None for a text that the model knows nothing of."""
-        return self._stored(self._units(texts, role))
+        return self._stored(self._normalized_vectors(texts, role))
 
     def _stored(self, rows: Any) -> list[Vector | None]:
         if not self.sparse:
@@ -83,7 +84,7 @@ class Model:
         sides = [(rows.indices[start:end], rows.data[start:end]) for start, end in pairwise(ends)]
         return [side if len(side[0]) else None for side in sides]
 
-    def _units(self, texts: list[str], role: Role) -> Any:
+    def _normalized_vectors(self, texts: list[str], role: Role) -> Any:
         if isinstance(self.encoder, EncoderEmbedder):
             return unit_vectors(self.encoder, texts, role=role)
         return self._normalized(getattr(self.encoder, f"encode_{role}" if role else "encode")(texts))
@@ -120,20 +121,20 @@ def open_models(models: Mapping[str, Any] | Sequence[Any] | str | None) -> dict[
     return {name: Model(name, model) for name, model in named.items()}
 
 
-def all_static(models: Mapping[str, Model]) -> bool:
+def are_all_static(models: Mapping[str, Model]) -> bool:
     """Whether all models are static."""
     return all(model.is_static for model in models.values())
 
 
-def kinds(models: Mapping[str, Model]) -> tuple[dict[str, int], dict[str, bool]]:
+def dimensions_and_signs(models: Mapping[str, Model]) -> tuple[dict[str, int], dict[str, bool]]:
     """Return the dense models with their dimensions, and the sparse ones with whether they can be negative."""
     dense = {name: model.dimension for name, model in models.items() if not model.sparse}
     return dense, {name: model.signed for name, model in models.items() if model.sparse}
 
 
-def written_models(folder: Path, models: Mapping[str, Model], copies: str) -> list[dict[str, Any]]:
+def store_models(folder: Path, models: Mapping[str, Model], copies: str) -> list[dict[str, Any]]:
     """Return how the models can be opened again; those given as objects or folders are copied to folder/copies."""
-    written = []
+    stored = []
     for name, model in models.items():
         copied, files = not model.is_named and opened_with(model.encoder) != FUNCTION, {}
         if copied:
@@ -148,33 +149,33 @@ def written_models(folder: Path, models: Mapping[str, Model], copies: str) -> li
             "dimension": model.dimension,
             "fingerprint": model.fingerprint,
         }
-        fitted = getattr(model.encoder, "_words", None)
-        if not copied and isinstance(fitted, WordReasons) and not fitted.is_ready_made:
-            entry["reasons"] = written_reasons(folder, name, fitted, copies.replace("models", "reasons"))
+        word_reasons = getattr(model.encoder, "_words", None)
+        if not copied and isinstance(word_reasons, WordReasons) and not word_reasons.is_ready_made:
+            entry["reasons"] = store_reasons(folder, name, word_reasons, copies.replace("models", "reasons"))
         server = getattr(model.encoder, "model", None)
         if isinstance(server, EmbeddingServer):
             entry["server"] = server.address  # for messages; it is not contacted
-        written.append(entry)
-    return written
+        stored.append(entry)
+    return stored
 
 
-def written_reasons(folder: Path, name: str, reasons: WordReasons, place: str) -> dict[str, Any]:
+def store_reasons(folder: Path, name: str, reasons: WordReasons, subfolder: str) -> dict[str, Any]:
     """Write fitted reasons of a model to folder/place, and return what `opened_models` finds them by."""
-    path = folder / place / name
+    path = folder / subfolder / name
     path.parent.mkdir(exist_ok=True)
     reasons.save_pretrained(path)
     files = {file.relative_to(path).as_posix(): checksum(file) for file in path.rglob("*") if file.is_file()}
-    return {"folder": f"{place}/{name}", "files": files}
+    return {"folder": f"{subfolder}/{name}", "files": files}
 
 
-def wrong_copy(folder: Path, written: Mapping[str, Any], largest: float = math.inf) -> str:
+def find_copy_mismatch(folder: Path, stored: Mapping[str, Any], max_bytes: float = math.inf) -> str:
     """Return what is wrong with files, up to `largest` bytes, of the copy of a model or its reasons; "" for nothing."""
-    files = {folder / str(written["copy"]) / name: digest for name, digest in written["files"].items()}
-    if kept := written.get("reasons"):
-        files |= {folder / kept["folder"] / name: digest for name, digest in kept["files"].items()}
+    files = {folder / str(stored["copy"]) / name: digest for name, digest in stored["files"].items()}
+    if reasons := stored.get("reasons"):
+        files |= {folder / reasons["folder"] / name: digest for name, digest in reasons["files"].items()}
     for path, digest in files.items():
         try:
-            if not path.is_file() or (path.stat().st_size <= largest and checksum(path) != digest):
+            if not path.is_file() or (path.stat().st_size <= max_bytes and checksum(path) != digest):
                 return f"{path} is missing, or is not what was written"
         except ReadingError:
             raise
@@ -183,58 +184,60 @@ def wrong_copy(folder: Path, written: Mapping[str, Any], largest: float = math.i
     return ""
 
 
-def opened_models(
-    folder: Path, written: Iterable[Mapping[str, Any]], given: Mapping[str, Any], *, check: bool
+def open_stored_models(
+    folder: Path, stored: Iterable[Mapping[str, Any]], caller_models: Mapping[str, Any], *, check: bool
 ) -> dict[str, Model]:
     """Open the models that an index was made with, or those given in their place; `check` compares fingerprints."""
-    names = [model["name"] for model in written]
-    unknown = sorted(set(given) - set(names))
+    names = [model["name"] for model in stored]
+    unknown = sorted(set(caller_models) - set(names))
     if unknown:
         raise InputError(f"the index has no model {unknown[0]!r:.60}; its models are {', '.join(names) or 'none'}")
     opened = {}
-    for model in written:
+    for model in stored:
         name = model["name"]
-        what = f"the model {name!r} of {folder}"
+        label = f"the model {name!r} of {folder}"
         try:
-            opened[name] = Model(name, given[name] if name in given else _place(folder, model, what))
+            opened[name] = Model(
+                name, caller_models[name] if name in caller_models else _locate_stored(folder, model, label)
+            )
         except ModelFolderError as error:
-            raise IndexFolderError(f"{what} cannot be opened: {error}") from error
+            raise IndexFolderError(f"{label} cannot be opened: {error}") from error
         if check:
-            way_out = "Open the index with that one (models=...), or make its vectors anew: index.rebuild"
-            check_same(what, opened[name].fingerprint, model["fingerprint"], way_out, IndexFolderError)
-            opened[name].encoder = _with_kept(folder, model, opened[name].encoder, what)
-        if name not in given:
+            hint = "Open the index with that one (models=...), or make its vectors anew: index.rebuild"
+            check_same(label, opened[name].fingerprint, model["fingerprint"], hint, IndexFolderError)
+            opened[name].encoder = _with_stored_reasons(folder, model, opened[name].encoder, label)
+        if name not in caller_models:
             opened[name].source, opened[name].is_named = model["source"], not model["copy"]
     return opened
 
 
-def _with_kept(folder: Path, model: Mapping[str, Any], encoder: Embedder, what: str) -> Embedder:
+def _with_stored_reasons(folder: Path, model: Mapping[str, Any], encoder: Embedder, label: str) -> Embedder:
     """Return an encoder with the reasons that the index keeps for it, unless it has others than words."""
-    kept = model.get("reasons")
-    if not kept or not isinstance(encoder, EncoderEmbedder) or not isinstance(encoder._reasons, (str, WordReasons)):
+    stored = model.get("reasons")
+    if not stored or not isinstance(encoder, EncoderEmbedder) or not isinstance(encoder._reasons, (str, WordReasons)):
         return encoder
     if isinstance(encoder._reasons, str) and encoder._reasons != WordReasons.kind:
         return encoder
-    if problem := wrong_copy(folder, model, _SMALL):
-        raise IndexFolderError(f"the reasons of {what} cannot be opened: {problem}")
+    if problem := find_copy_mismatch(folder, model, MAX_VERIFIED_BYTES):
+        raise IndexFolderError(f"the reasons of {label} cannot be opened: {problem}")
     try:  # now, so that the encoder reads nothing when reasons are asked for
-        return encoder.with_reasons(WordReasons.from_pretrained(folder / kept["folder"], encoder))
+        return encoder.with_reasons(WordReasons.from_pretrained(folder / stored["folder"], encoder))
     except ModelFolderError as error:
-        raise IndexFolderError(f"the reasons of {what} cannot be opened: {error}") from error
+        raise IndexFolderError(f"the reasons of {label} cannot be opened: {error}") from error
 
 
-def _place(folder: Path, model: Mapping[str, Any], what: str) -> Path | str:
+def _locate_stored(folder: Path, model: Mapping[str, Any], label: str) -> Path | str:
     """Return what opens a model of an index: its copy there, or the name that the index has for it."""
     name, source, server = model["name"], model["source"], model.get("server")
     if model["copy"]:
-        if problem := wrong_copy(folder, model, _SMALL):
-            raise IndexFolderError(f"{what} cannot be opened: {problem}")
+        if problem := find_copy_mismatch(folder, model, MAX_VERIFIED_BYTES):
+            raise IndexFolderError(f"{label} cannot be opened: {problem}")
         return folder / str(model["copy"])
     if source is None:
         kind = f"on a server ({server!s:.200}), which is not asked unless you say so" if server else "a function"
         example = "pellucid.index.EmbeddingServer(url, model)" if server else "..."
         raise InputError(
-            f"{what} is {kind}, which no folder can hold; give it: Index.open(path, models={{{name!r}: {example}}})"
+            f"{label} is {kind}, which no folder can hold; give it: Index.open(path, models={{{name!r}: {example}}})"
         )
     try:
         return resolve_reference(folder, source)

@@ -55,7 +55,7 @@ class Passages:
 
     def terms(self, numbers: Mapping[str, int]) -> WordList:
         """Return those of BM25's terms that have a number, by it."""
-        return self._words.places(self.texts, self._found, numbers)
+        return self._words.term_positions(self.texts, self._found, numbers)
 
     def words(self, model: str) -> WordList:
         """Return the words as a static model cuts them, by number."""

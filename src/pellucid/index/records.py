@@ -22,7 +22,7 @@ from typing import Any
 
 from pellucid.errors import CorpusError, warn
 from pellucid.index.column_types import MISSING_STRINGS, CellFormat, ColumnType, TypeSource, scan_columns
-from pellucid.index.documents import Record, checked_id, tell_left_out
+from pellucid.index.documents import Record, validate_id, warn_left_out
 from pellucid.index.values import LeftOut, plain_metadata, plain_value
 from pellucid.text.corpus import CorpusFile, FileRow
 from pellucid.text.lines import MAX_LINE_BYTES, PACKED, batches_by_size, check_file, is_stream, read_lines
@@ -83,7 +83,7 @@ def read_documents(
     for record in _read(state):
         count += 1
         yield record
-    tell_left_out(state.left_out, file.source.name)
+    warn_left_out(state.left_out, file.source.name)
     if not count and not is_stream(file.source):
         raise CorpusError(f"{file} holds no documents")
     if absent := sorted(state.named - state.seen):
@@ -194,10 +194,12 @@ def _row_size(row: FileRow) -> int:
     return sum(len(cell or "") for cell in row.values.values())
 
 
-def _types_of(rows: Iterable[FileRow], given: Mapping[str, ColumnType], state: _ReadState) -> dict[str, ColumnType]:
+def _types_of(
+    rows: Iterable[FileRow], caller_types: Mapping[str, ColumnType], state: _ReadState
+) -> dict[str, ColumnType]:
     """Return the types of the columns of a table of text, and note them."""
     file, note, path = state.file, state.note, state.file.source.name
-    fixed_types = dict(given)
+    fixed_types = dict(caller_types)
     roles = {*file.roles, "metadata"}
     for name, kind in state.index_types.items():
         if name not in roles:
@@ -268,13 +270,13 @@ def _id_of(value: Any, source: str, number: int) -> str:
     """Return the id that a row has, "" for none."""
     where = f"{source} {number}"
     if isinstance(value, str):
-        return value and checked_id(value, f"the id of {where}")
+        return value and validate_id(value, f"the id of {where}")
     with suppress(LeftOut):
         plain = plain_value(value, f"the id of {where}")
         if isinstance(plain, float) and plain.is_integer():  # of a column of integers with missing ones
             plain = int(plain)
         if plain is None or (isinstance(plain, (str, int)) and not isinstance(plain, bool)):
-            return "" if plain is None else checked_id(plain, f"the id of {where}")
+            return "" if plain is None else validate_id(plain, f"the id of {where}")
     raise CorpusError(f"{where}: the id {shown(value):.40} is {type(value).__name__}; ids are strings or integers")
 
 

@@ -24,8 +24,8 @@ BM25 = "bm25"
 """The name of the part that is no model."""
 
 _STATIC_WEIGHT, _TRANSFORMER_WEIGHT = 0.3, 0.4  # of all models together, beside BM25
-_LARGEST_WEIGHT = 1e6
-_GIVEN = "given_vectors"
+MAX_WEIGHT = 1e6
+_PRECOMPUTED_KEY = "given_vectors"
 
 _FINGERPRINT = {"stored": str, "functions": [{"dimension": int, "probes": list}]}
 _SETTINGS = {
@@ -44,13 +44,15 @@ _SETTINGS = {
 def _fits(value: Any, shape: Any) -> bool:
     """Whether a value of JSON has a shape: a type, None, one of several, a list of one, or a dict by names or type."""
     if isinstance(shape, tuple):
-        return any(_fits(value, one) for one in shape)
+        return any(_fits(value, item_shape) for item_shape in shape)
     if isinstance(shape, list):
         return isinstance(value, list) and all(_fits(item, shape[0]) for item in value)
     if shape == {str: str}:
         return isinstance(value, dict) and all(_fits(item, str) for item in value.values())
     if isinstance(shape, dict):
-        return isinstance(value, dict) and all(name in value and _fits(value[name], one) for name, one in shape.items())
+        return isinstance(value, dict) and all(
+            name in value and _fits(value[name], item_shape) for name, item_shape in shape.items()
+        )
     return value is None if shape is None else type(value) is shape
 
 
@@ -67,13 +69,13 @@ def check_types(settings: dict[str, Any]) -> None:
             raise ValueError(f"the copy of the model {name} is at {copy!r:.60}")
         if any(file.is_absolute() or ".." in file.parts for file in files):
             raise ValueError(f"the copy of {name} has files outside of it")
-        if (kept := model.get("reasons")) is not None:
-            if not _fits(kept, {"folder": str, "files": {}}) or not _fits(kept["files"], {str: str}):
-                raise ValueError(f"the reasons of the model {name} are {kept!s:.60}")
-            place, own = kept["folder"], map(Path, kept["files"])
-            if not re.fullmatch(r"reasons-[0-9]{1,15}/[^/\0]+", place) or place.endswith(("/.", "/..")):
-                raise ValueError(f"the reasons of the model {name} are at {place!r:.60}")
-            if any(file.is_absolute() or ".." in file.parts for file in own):
+        if (reasons := model.get("reasons")) is not None:
+            if not _fits(reasons, {"folder": str, "files": {}}) or not _fits(reasons["files"], {str: str}):
+                raise ValueError(f"the reasons of the model {name} are {reasons!s:.60}")
+            subfolder, paths = reasons["folder"], map(Path, reasons["files"])
+            if not re.fullmatch(r"reasons-[0-9]{1,15}/[^/\0]+", subfolder) or subfolder.endswith(("/.", "/..")):
+                raise ValueError(f"the reasons of the model {name} are at {subfolder!r:.60}")
+            if any(file.is_absolute() or ".." in file.parts for file in paths):
                 raise ValueError(f"the reasons of {name} have files outside of their folder")
         for function in model["fingerprint"]["functions"]:
             for numbers, values in function["probes"]:
@@ -83,15 +85,15 @@ def check_types(settings: dict[str, Any]) -> None:
         raise ValueError("two models have one name")
 
 
-def given_parts(settings: Mapping[str, Any]) -> list[str]:
+def precomputed_parts(settings: Mapping[str, Any]) -> list[str]:
     """Return the parts that have rows from elsewhere."""
-    known = settings.get(_GIVEN, [])
-    return [model["name"] for model in settings["models"] if isinstance(known, list) and model["name"] in known]
+    names = settings.get(_PRECOMPUTED_KEY, [])
+    return [model["name"] for model in settings["models"] if isinstance(names, list) and model["name"] in names]
 
 
-def with_given(settings: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
+def with_precomputed(settings: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
     """Return settings that say which parts have such rows."""
-    return {**settings, _GIVEN: sorted(set(names))}
+    return {**settings, _PRECOMPUTED_KEY: sorted(set(names))}
 
 
 def settings_for(settings: Mapping[str, Any], models: Iterable[str], static: bool) -> dict[str, Any]:
@@ -100,23 +102,23 @@ def settings_for(settings: Mapping[str, Any], models: Iterable[str], static: boo
     together = _STATIC_WEIGHT if static else _TRANSFORMER_WEIGHT
     together = (together if settings["bm25"] else 1.0) if names else 0.0
     default = {BM25: 1.0 - together, **{name: together / len(names) for name in names}}
-    weights = checked_weights(settings["weights"], [BM25] * settings["bm25"] + names, default)
-    return {**settings, "weights": weights, "analyser": _analyser_of(settings)}
+    weights = validate_weights(settings["weights"], [BM25] * settings["bm25"] + names, default)
+    return {**settings, "weights": weights, "analyser": _bm25_fingerprint(settings)}
 
 
 def rebuilt_settings(settings: Mapping[str, Any], models: Iterable[str], static: bool) -> dict[str, Any]:
     """Return the settings of an index for other models; weights stay if they can be used and are of the same parts."""
-    names, usable = list(models), not _wrong_weights(settings)
+    names, usable = list(models), not _find_weight_problem(settings)
     stays = usable and set(settings["weights"]) == {*[BM25] * settings["bm25"], *names}
     new = settings_for({**settings, "weights": settings["weights"] if stays else None}, names, static)
     return {**new, "word_weights": settings.get("word_weights", {}) if usable else {}}
 
 
-def _analyser_of(settings: Mapping[str, Any]) -> str:
+def _bm25_fingerprint(settings: Mapping[str, Any]) -> str:
     return fingerprint(Analyser(settings["language"], settings["stop_words"]).fingerprint)
 
 
-def checked_weights(weights: Weights, parts: Sequence[str], default: Mapping[str, float]) -> dict[str, float]:
+def validate_weights(weights: Weights, parts: Sequence[str], default: Mapping[str, float]) -> dict[str, float]:
     """Return the weights of all parts, brought to the sum 1; parts that are not named count 0."""
     if not parts:
         raise InputError("an index needs a model, or BM25")
@@ -125,26 +127,26 @@ def checked_weights(weights: Weights, parts: Sequence[str], default: Mapping[str
     unknown = sorted(set(weights) - set(parts)) if isinstance(weights, Mapping) else [repr(weights)]
     if unknown:
         raise InputError(f"no part of the index is called {unknown[0]!s:.60}; its parts are {', '.join(parts)}")
-    given = [weights.get(part, 0.0) for part in parts]
-    if not all(isinstance(value, (int, float)) and 0 <= value <= _LARGEST_WEIGHT for value in given) or not any(given):
+    values = [weights.get(part, 0.0) for part in parts]
+    if not all(isinstance(value, (int, float)) and 0 <= value <= MAX_WEIGHT for value in values) or not any(values):
         raise InputError(
             f"weights are {dict(weights)!s:.200}; they must be numbers up to a million, none negative and one above 0"
         )
-    return {part: value / sum(given) for part, value in zip(parts, given)}
+    return {part: value / sum(values) for part, value in zip(parts, values)}
 
 
-def checked_word_weights(weights: Weights, settings: Mapping[str, Any]) -> dict[str, float]:
+def validate_word_weights(weights: Weights, settings: Mapping[str, Any]) -> dict[str, float]:
     """Return what words of a query count; None takes those of the settings."""
     weights = settings.get("word_weights", {}) if weights is None else weights
     if not isinstance(weights, Mapping):
         raise InputError(f"word_weights are {weights!r:.60}; give a dict: word -> weight")
     for word, factor in weights.items():
-        if not isinstance(word, str) or not isinstance(factor, (int, float)) or not 0 <= factor <= _LARGEST_WEIGHT:
+        if not isinstance(word, str) or not isinstance(factor, (int, float)) or not 0 <= factor <= MAX_WEIGHT:
             raise InputError(f"the weight of the word {word!r:.60} is {factor!r:.40}; give one from 0 to a million")
     return {normalize(word).text: float(factor) for word, factor in weights.items()}
 
 
-def checked_score(score: float | None) -> float:
+def validate_min_score(score: float | None) -> float:
     """Return the lowest score that a hit may have; None for any."""
     if score is None:
         return -math.inf
@@ -155,27 +157,27 @@ def checked_score(score: float | None) -> float:
 
 def check_settings(settings: Mapping[str, Any], file: Path) -> None:
     """Check that the weights stored in `file` can be used, and that BM25 was counted with this version's analyser."""
-    if wrong := _wrong_weights(settings):
+    if problem := _find_weight_problem(settings):
         raise IndexFolderError(
-            f"the settings in {file} cannot be used: {wrong}. Restore the file, or open the index with rebuild=True "
+            f"the settings in {file} cannot be used: {problem}. Restore the file, or open the index with rebuild=True "
             "(pellucid index rebuild), which takes the default weights"
         )
-    own = _analyser_of(settings)
-    if settings["bm25"] and settings.get("analyser", own) != own:
+    fingerprint_now = _bm25_fingerprint(settings)
+    if settings["bm25"] and settings.get("analyser", fingerprint_now) != fingerprint_now:
         raise IndexFolderError(
             f"BM25 in {file.parent} was counted with another stemmer, stop words, k1 or b than this pellucid has. "
             "Count anew: open the index with rebuild=True, or pellucid index rebuild"
         )
 
 
-def _wrong_weights(settings: Mapping[str, Any]) -> str:
+def _find_weight_problem(settings: Mapping[str, Any]) -> str:
     """Return what is wrong with stored weights, "" where nothing is."""
     weights, parts = settings.get("weights"), [BM25] * settings["bm25"] + [m["name"] for m in settings["models"]]
     if not isinstance(weights, dict) or set(weights) != set(parts):
         return f"weights are {weights!s:.200}, and the parts of the index {', '.join(parts)}"
     try:
-        checked_weights(weights, parts, weights)
-        checked_word_weights(None, settings)
+        validate_weights(weights, parts, weights)
+        validate_word_weights(None, settings)
     except InputError as error:
         return str(error)
     return ""

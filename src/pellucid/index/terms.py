@@ -161,44 +161,44 @@ class Analyser:
     @property
     def fingerprint(self) -> str:
         """A hash of what terms depend on: the stop words, and what becomes of a text."""
-        facts = (sorted(self.stop_words), self.terms(_PROBE))
-        return hashlib.blake2b(repr(facts).encode(), digest_size=8).hexdigest()
+        content = (sorted(self.stop_words), self.terms(_PROBE))
+        return hashlib.blake2b(repr(content).encode(), digest_size=8).hexdigest()
 
     def terms(self, text: str) -> list[str]:
         """Return the terms of `text`, in no order."""
-        found: list[str] = []
+        terms: list[str] = []
         for line in (text if text.isascii() else normalize(text).text).split("\n"):
             tokens = line.split()
             values = self._values(tokens)
-            found += [value for value in values if type(value) is str and value]
+            terms += [value for value in values if type(value) is str and value]
             for index, value in enumerate(values):
                 if type(value) is tuple:
-                    found += value[0]
-                    found += [part.acronym for part in value[1] if self._is_acronym(tokens, index, part.is_letter)]
-        return found
+                    terms += value[0]
+                    terms += [part.acronym for part in value[1] if self._is_acronym(tokens, index, part.is_letter)]
+        return terms
 
-    def places(
-        self, text: str, wanted: Container[str] | None = None, near: Iterable[Sequence[int]] | None = None
+    def term_positions(
+        self, text: str, requested: Container[str] | None = None, word_spans: Iterable[Sequence[int]] | None = None
     ) -> tuple[list[str], list[Span]]:
         """Return the terms of `text`, token by token, and the span of each.
 
         Args:
             text: as the user has it.
-            wanted: the terms to return; None for all.
-            near: rising spans of words, of which one is in each token that has a term; None reads all tokens.
+            requested: the terms to return; None for all.
+            word_spans: rising spans of words, of which one is in each token that has a term; None reads all tokens.
         """
         terms: list[str] = []
         spans: list[Span] = []
-        is_whole = near is None or "\u00ad" in text  # which may join what blanks divide
-        if near is None or is_whole:
-            near = [(0, len(text))] * bool(text)
-        for piece, start in _around(text, near):
+        is_whole = word_spans is None or "\u00ad" in text  # which may join what blanks divide
+        if word_spans is None or is_whole:
+            word_spans = [(0, len(text))] * bool(text)
+        for piece, start in _around(text, word_spans):
             form = None if not is_whole and piece.isascii() else normalize(piece)
             for token, at in [(piece, 0)] if form is None else _tokens(form.text):
                 for part in self._parts(token):
                     term, first, last, acronym, in_capitals, _ = part
-                    is_wanted = term and (wanted is None or term in wanted)
-                    is_acronym = in_capitals and (wanted is None or acronym in wanted)
+                    is_wanted = term and (requested is None or term in requested)
+                    is_acronym = in_capitals and (requested is None or acronym in requested)
                     if not (is_wanted or is_acronym):
                         continue
                     begin, end = (first, last) if form is None else form.span(at + first, at + last)
@@ -229,7 +229,7 @@ class Analyser:
         """Return what a query searches."""
         form = normalize(text)
         keyword = self._keyword(form.text.split())
-        found = QueryTerms({}, {}, {}, {})
+        query_terms = QueryTerms({}, {}, {}, {})
         position = 0
         for line in form.text.split("\n"):
             tokens = line.split()
@@ -238,33 +238,33 @@ class Analyser:
                 position = start + len(token)
                 parts = self._parts(token)
                 if not parts and _SYMBOL.search(token):
-                    found.ignored[form.span(start, position)] = ""
+                    query_terms.ignored[form.span(start, position)] = ""
                 for part in parts:
                     span = form.span(start + part.start, start + part.end)
                     if part.term and part.weight:
-                        found.add(part.term, span, part.weight, found.weights)
+                        query_terms.add(part.term, span, part.weight, query_terms.weights)
                     if part.acronym:
-                        self._add_acronym(found, part, span, tokens, index, keyword)
+                        self._add_acronym(query_terms, part, span, tokens, index, keyword)
                     elif not part.term:
-                        found.ignored[span] = ""
+                        query_terms.ignored[span] = ""
         for match in _DIVIDED_NAME.finditer(form.text) if _DIGIT.search(form.text) else ():  # "b 12" for "b12"
             name, span = self._key(match[1]) + self._key(match[2]), form.span(match.start(1), match.end(2))
-            found.add(name, span, DIVIDED_NAME_WEIGHT, found.variants)
-        return found
+            query_terms.add(name, span, DIVIDED_NAME_WEIGHT, query_terms.variants)
+        return query_terms
 
     def _add_acronym(
-        self, found: QueryTerms, part: Part, span: Span, tokens: Sequence[str], index: int, keyword: str
+        self, query_terms: QueryTerms, part: Part, span: Span, tokens: Sequence[str], index: int, keyword: str
     ) -> None:
         """Add what a word of a query is if it is meant as an acronym, for certain or perhaps."""
         is_keyword = tokens[index] == keyword
         is_acronym = part.in_capitals and not _is_operator(tokens, index)
         if is_acronym and self._is_acronym(tokens, index, part.is_letter):
-            found.add(part.acronym, span, 1.0, found.weights)
+            query_terms.add(part.acronym, span, 1.0, query_terms.weights)
             return
         if is_keyword or (part.in_capitals and part.term):
-            found.add(part.acronym, span, VARIANT_WEIGHT, found.variants)
+            query_terms.add(part.acronym, span, VARIANT_WEIGHT, query_terms.variants)
         if not part.term:
-            found.ignored[span] = part.acronym if is_keyword else ""
+            query_terms.ignored[span] = part.acronym if is_keyword else ""
 
     def _keyword(self, tokens: Sequence[str]) -> str:
         """Return the function word of a query that may be an acronym though it is not written as one; "" for none."""
@@ -328,18 +328,18 @@ class Analyser:
 
     def _is_acronym(self, tokens: Sequence[str], index: int, is_letter: bool) -> bool:
         """Whether the line says that a word in capitals is an acronym: not an article, or a word of a heading."""
-        in_a_row = others = 1
+        in_a_row = n_in_capitals = 1
         has_lower_case = False
         for step in (-1, 1):
             in_row = True
-            for place in range(index + step, index + step * _CONTEXT_TOKENS, step):
-                if not 0 <= place < len(tokens) or (has_lower_case and not in_row):
+            for position in range(index + step, index + step * _CONTEXT_TOKENS, step):
+                if not 0 <= position < len(tokens) or (has_lower_case and not in_row):
                     break
-                token = tokens[place]
+                token = tokens[position]
                 if token != token.upper():
                     has_lower_case, in_row = True, False
                 elif token.isupper() and sum(map(str.isalpha, token)) > 1:
-                    others += 1
+                    n_in_capitals += 1
                     in_a_row += in_row
                     if in_a_row > MAX_ACRONYMS_IN_A_ROW and not is_letter:
                         return False
@@ -348,7 +348,7 @@ class Analyser:
         if is_letter:  # vitamin A
             before = tokens[index - 1] if index else ""
             return has_lower_case and before[-1:].isalnum() and _fold_case(before) not in self.function_words
-        return has_lower_case or others == 1
+        return has_lower_case or n_in_capitals == 1
 
     def _parts(self, token: str) -> tuple[Part, ...]:
         """Return the terms of what stands between blanks, in word form."""
@@ -442,20 +442,20 @@ def _tokens(text: str) -> list[tuple[str, int]]:
     return [(match[0], match.start()) for match in _TOKEN.finditer(text)]
 
 
-def _line(form: NormalizedText, place: int) -> tuple[list[str], int]:
+def _line(form: NormalizedText, position: int) -> tuple[list[str], int]:
     """Return the tokens of the line that a place of the original text is in, and the number of its own among them."""
     text = form.text
-    place = place if form.is_original else int(np.searchsorted(form.offsets[0], place))
-    start, end = text.rfind("\n", 0, place) + 1, text.find("\n", place)
-    while place > start and not text[place - 1].isspace():
-        place -= 1
-    return text[start : end if end >= 0 else None].split(), len(text[start:place].split())
+    position = position if form.is_original else int(np.searchsorted(form.offsets[0], position))
+    start, end = text.rfind("\n", 0, position) + 1, text.find("\n", position)
+    while position > start and not text[position - 1].isspace():
+        position -= 1
+    return text[start : end if end >= 0 else None].split(), len(text[start:position].split())
 
 
 def _one_or_several(terms: Iterable[str | None], capitals: Iterable[Part] = ()) -> _Value:
     """Return the terms of a token, as a string where they are one or none for certain."""
-    found, decided = tuple(term for term in terms if term), tuple(capitals)
-    return (found, decided) if decided or len(found) > 1 else "".join(found)
+    distinct_terms, decided = tuple(term for term in terms if term), tuple(capitals)
+    return (distinct_terms, decided) if decided or len(distinct_terms) > 1 else "".join(distinct_terms)
 
 
 def _fold_case(word: str) -> str:
@@ -563,6 +563,6 @@ def _stemmer(language: str) -> Any:
     except ImportError as error:
         raise missing_extra("PyStemmer", "search") from error
     if language not in Stemmer.algorithms():
-        known = ", ".join(sorted(set(Stemmer.algorithms()) - {"porter", "lovins"}))
-        raise InputError(f"language is {language!r:.40}; there are stemmers for {known}; 'none' does not stem")
+        languages = ", ".join(sorted(set(Stemmer.algorithms()) - {"porter", "lovins"}))
+        raise InputError(f"language is {language!r:.40}; there are stemmers for {languages}; 'none' does not stem")
     return Stemmer.Stemmer(language).stemWord

@@ -102,14 +102,14 @@ def _fields(name: str, value: Any, what: str, depth: int = 0) -> Iterator[tuple[
             raise LeftOut("has objects and other values in one list")
         lists: dict[str, list[Any]] = {}
         for item in nested:
-            for inner, held in _fields(name, item, what, depth + 1):
-                lists.setdefault(inner, []).extend(held if isinstance(held, list) else [held])
+            for inner, items in _fields(name, item, what, depth + 1):
+                lists.setdefault(inner, []).extend(items if isinstance(items, list) else [items])
         yield from lists.items()
     elif isinstance(value, Mapping):
         if len(value) > _MAX_VALUES:
             raise LeftOut(f"has {len(value):,} keys; at most {_MAX_VALUES:,} are kept")
-        for key, held in value.items():
-            yield from _fields(f"{name}.{field_name(key)}", held, what, depth + 1)
+        for key, items in value.items():
+            yield from _fields(f"{name}.{field_name(key)}", items, what, depth + 1)
     elif value is not None:
         yield name, value
 

@@ -135,7 +135,7 @@ def map_routes(service: Service) -> APIRouter:
 def _sample(index: Index, step: int) -> tuple[list[str], list[str], list[dict[str, Any]]]:
     """Return ids, starts of texts, and metadata of every `step`-th document."""
     ids, texts, metadata = list[str](), list[str](), list[dict[str, Any]]()
-    for document in index._now().commit.documents(step):
+    for document in index.snapshot().commit.documents(step):
         check_cancelled()
         ids.append(document.id)
         texts.append("\n".join(filter(None, (document.title, document.text)))[:_ENCODED_CHARS])

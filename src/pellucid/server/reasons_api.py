@@ -290,7 +290,7 @@ def index_routes(service: Service) -> APIRouter:
 
         def work() -> dict[str, Any]:
             nonlocal overview
-            commit = index._now().commit
+            commit = index.snapshot().commit
             current = overview if overview is not None and overview[0] is commit else (commit, _overview(index))
             overview = current
             return {**index.info(), **current[1]}
@@ -323,7 +323,7 @@ def _overview(index: Index) -> dict[str, Any]:
         "examples": list(dict.fromkeys(filter(None, examples))),
         "values": {name: sorted(choices) for name, choices in values.items() if 0 < len(choices) <= _MAX_CHOICES},
         "values are all": size == len(index),
-        "stop words": sorted(index._now().words.analyser.stop_words),
+        "stop words": sorted(index.snapshot().words.analyser.stop_words),
     }
 
 

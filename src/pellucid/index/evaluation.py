@@ -8,7 +8,6 @@ queries they were chosen on than on others: each of five folds is measured with 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from copy import copy
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
@@ -17,14 +16,14 @@ import numpy as np
 import numpy.typing as npt
 
 from pellucid.analysis.ranking import TopRow
-from pellucid.core.query import Query
 from pellucid.errors import CorpusError, InputError, missing_extra
 from pellucid.explain.views.parts import AnyPart, Heading, Note, TablePart, counted, numbers, signed
 from pellucid.explain.views.report import Report
+from pellucid.index.engine import Vector
 from pellucid.index.hits import Hit
-from pellucid.index.models import Model
-from pellucid.index.searching import Question, Snapshot
-from pellucid.index.settings import checked_word_weights
+from pellucid.index.plan import QueryPlan, Snapshot, plan_query
+from pellucid.index.search import score_document, search
+from pellucid.index.settings import validate_word_weights
 from pellucid.text.delimited import DelimitedFile
 from pellucid.text.json_rows import parse_json
 from pellucid.text.lines import read_lines
@@ -41,14 +40,14 @@ Floats = npt.NDArray[np.float64]
 TOGETHER = "together"
 """The name of all parts, as searches weigh them."""
 
-_ROWS = 3  # of what a missed document lacked
-_BATCH = 256  # queries encoded at once
-_FOLDS = 5
-_LEAST = 20  # queries that weights are chosen on
-_RESAMPLES = 5_000
-_STEPS = (10, 5, 4, 2, 1)  # into which a weight is divided; the first that gives few enough
-_MOST = 70  # weights that are tried
-_GRADES = 1000  # the largest grade; trec_eval counts up to it, and ends the process where it is too large
+MAX_LACKED_ROWS = 3  # of what a missed document lacked
+BATCH_QUERIES = 256  # queries encoded at once
+N_FOLDS = 5
+MIN_TUNING_QUERIES = 20  # queries that weights are chosen on
+N_RESAMPLES = 5_000
+WEIGHT_STEPS = (10, 5, 4, 2, 1)  # into which a weight is divided; the first that gives few enough
+MAX_WEIGHTS = 70  # weights that are tried
+MAX_GRADE = 1000  # the largest grade; trec_eval counts up to it, and ends the process where it is too large
 
 
 class PartMeasures(NamedTuple):
@@ -177,17 +176,17 @@ class IndexEvaluation(Report):
             words, measured = ("relevant", "found by", "what the first had more of"), numbers("rank", "score", "first")
             yield TablePart.of("Missed", ["query", *measured, *words], map(self._missed, self.examples))
 
-    def _missed(self, one: MissedQuery) -> tuple[str, ...]:
-        rank = str(one.rank) if one.rank else f"> {self.recall_at}" if one.score is not None else "absent"
-        score = "\u2013" if one.score is None else f"{one.score:.3f}"
-        lacked = ", ".join(f"{name} {signed(value)}" for name, value in one.lacked)
-        first = f"{one.first_score:.3f}" if one.first else "\u2013"
-        return f"{one.query}: {one.text}", rank, score, first, one.document, ", ".join(one.found_by), lacked
+    def _missed(self, missed: MissedQuery) -> tuple[str, ...]:
+        rank = str(missed.rank) if missed.rank else f"> {self.recall_at}" if missed.score is not None else "absent"
+        score = "\u2013" if missed.score is None else f"{missed.score:.3f}"
+        lacked = ", ".join(f"{name} {signed(value)}" for name, value in missed.lacked)
+        first = f"{missed.first_score:.3f}" if missed.first else "\u2013"
+        return f"{missed.query}: {missed.text}", rank, score, first, missed.document, ", ".join(missed.found_by), lacked
 
     def _tuned(self, tuned: TunedWeights) -> Iterator[AnyPart]:
         yield Note(
             f"Tuned: nDCG@{self.top_k} {tuned.before:.1f} before, {tuned.after:.1f} after, {tuned.gain:+.1f} "
-            f"(95 % {tuned.low:+.1f} to {tuned.high:+.1f}) on {self.queries:,} queries, in {_FOLDS} folds, each "
+            f"(95 % {tuned.low:+.1f} to {tuned.high:+.1f}) on {self.queries:,} queries, in {N_FOLDS} folds, each "
             "measured with the weights that are best on the others."
         )
         best = f"The best of {tuned.tried} on all queries"
@@ -200,67 +199,60 @@ class IndexEvaluation(Report):
         yield Note(f"{best}: index.configure(weights={{{weights}}})")
 
 
-class _Remembered(Model):
-    """A model that has encoded the queries."""
-
-    def __init__(self, model: Model, rows: Mapping[str, Any]) -> None:
-        self.__dict__.update(vars(copy(model)))
-        self._rows = rows
-
-    def ask(self, query: str) -> Query:
-        asked = self.encoder.analyze(query, "query")
-        asked.unit = self._rows[query]
-        return asked
-
-
 class JudgedQueries:
     """Queries that have a text and a relevant document, encoded, and asked of one commit with any weights."""
 
-    def __init__(self, now: Snapshot, queries: Queries, relevant: Relevant) -> None:
+    def __init__(self, snapshot: Snapshot, queries: Queries, relevant: Relevant) -> None:
         """Encode the queries."""
         _trec_eval()  # before anything takes time
-        settings = now.commit.state.settings
-        self.weights: dict[str, float] = settings["weights"]
-        self._factors = checked_word_weights(None, settings)
+        settings = snapshot.commit.state.settings
+        self.snapshot, self.weights = snapshot, dict[str, float](settings["weights"])
+        self._word_weights = validate_word_weights(None, settings)
         self.texts, self.relevant, self.left_out = _checked(queries, relevant)
         texts = list(dict.fromkeys(self.texts.values()))
-        models = {}
-        for name, model in now.models.items():
-            rows: dict[str, Any] = {}
-            for start in range(0, 0 if model.is_static else len(texts), _BATCH):
-                block = texts[start : start + _BATCH]
-                rows |= zip(block, model.vectors(block, "query"))
-            models[name] = model if model.is_static else _Remembered(model, rows)
-        self.now = now._replace(models=models)
+        self._rows: dict[str, dict[str, Vector | None]] = {text: {} for text in texts}  # by text and model
+        for name, model in snapshot.models.items():
+            for start in range(0, 0 if model.is_static else len(texts), BATCH_QUERIES):
+                batch = texts[start : start + BATCH_QUERIES]
+                for text, row in zip(batch, model.vectors(batch, "query")):
+                    self._rows[text][name] = row
 
-    def question(self, query: str, weights: Mapping[str, float]) -> Question:
-        """Return a query, by its id, with weights that add up to 1."""
-        return Question(self.texts[query], dict(weights), self.now, self._factors)
+    def plan(self, query: str, weights: Mapping[str, float]) -> QueryPlan:
+        """Return the plan of a query, by its id, with weights that add up to 1."""
+        text = self.texts[query]
+        return plan_query(text, weights, self.snapshot, self._word_weights, rows=self._rows[text])
 
     def hits(self, query: str, weights: Mapping[str, float], top_k: int) -> list[Hit]:
         """Return the first hits of a query by its id."""
-        return self.question(query, weights).search(min(top_k, max(self.now.commit.state.documents, 1)), ())[0]
+        return search(self.plan(query, weights), min(top_k, max(self.snapshot.commit.state.documents, 1)))[0]
 
     def run(self, weights: Mapping[str, float], top_k: int, advance: Callable[[int], None]) -> dict[str, list[str]]:
         """Return the ids of the first hits of each query, best first."""
-        found = {}
+        run = {}
         for query in self.texts:
-            found[query] = [hit.id for hit in self.hits(query, weights, top_k)]
+            run[query] = [hit.id for hit in self.hits(query, weights, top_k)]
             advance(1)
-        return found
+        return run
 
     def measured(self, run: Mapping[str, Sequence[str]], names: Sequence[str]) -> list[Floats]:
         """Return trec_eval's measures of each query of a run, times 100; 0 for a query that has no hits."""
         grades, ranked = {}, {}
-        for place, (query, of) in enumerate(self.relevant.items()):
-            every = dict.fromkeys([*of, *run[query]])
-            number = {own: str(n) for n, own in enumerate(every)}  # ids that C code can read
-            grades[str(place)] = {number[own]: grade for own, grade in of.items()}
+        for index, (query, grades_by_id) in enumerate(self.relevant.items()):
+            ids = dict.fromkeys([*grades_by_id, *run[query]])
+            short_ids = {
+                document_id: str(query_index) for query_index, document_id in enumerate(ids)
+            }  # ids that C code can read
+            grades[str(index)] = {short_ids[document_id]: grade for document_id, grade in grades_by_id.items()}
             if run[query]:  # sorted by score, equal ones in a way of its own: so scores fall by one a rank
-                ranked[str(place)] = {number[own]: float(-rank) for rank, own in enumerate(run[query])}
-        found = _trec_eval()(grades, set(names)).evaluate(ranked)
+                ranked[str(index)] = {
+                    short_ids[document_id]: float(-rank) for rank, document_id in enumerate(run[query])
+                }
+        measures = _trec_eval()(grades, set(names)).evaluate(ranked)
         keys = [name.replace(".", "_") for name in names]
-        return [np.array([100 * found.get(str(n), {}).get(key, 0.0) for n in range(len(grades))]) for key in keys]
+        return [
+            np.array([100 * measures.get(str(query_index), {}).get(key, 0.0) for query_index in range(len(grades))])
+            for key in keys
+        ]
 
 
 def _trec_eval() -> Any:
@@ -272,54 +264,60 @@ def _trec_eval() -> Any:
     return pytrec_eval.RelevanceEvaluator
 
 
-def evaluated(
-    asked: JudgedQueries, top_k: int, recall_at: int, most: int, tune: bool, advance: Callable[[int], None]
+def evaluate(
+    judged: JudgedQueries, top_k: int, recall_at: int, max_examples: int, tune: bool, advance: Callable[[int], None]
 ) -> IndexEvaluation:
     """Measure each part alone and all together, and take apart at most `most` of the queries that were missed."""
-    tuned = _tuned(asked, top_k, advance) if tune else None
-    alone = {part: {other: float(other == part) for other in asked.weights} for part in asked.weights}
-    ways = {**(alone if len(alone) > 1 else {}), TOGETHER: asked.weights}
-    runs = {name: asked.run(weights, max(top_k, recall_at), advance) for name, weights in ways.items()}
-    relevant = {query: {own for own, grade in of.items() if grade > 0} for query, of in asked.relevant.items()}
-    found = {name: {q for q, own in relevant.items() if own & set(run[q][:top_k])} for name, run in runs.items()}
-    missed = [query for query in asked.texts if query not in found[TOGETHER]]
+    tuned = _tuned(judged, top_k, advance) if tune else None
+    alone = {part: {part_name: float(part_name == part) for part_name in judged.weights} for part in judged.weights}
+    weights_by_name = {**(alone if len(alone) > 1 else {}), TOGETHER: judged.weights}
+    runs = {name: judged.run(weights, max(top_k, recall_at), advance) for name, weights in weights_by_name.items()}
+    relevant = {query: {id for id, grade in grades.items() if grade > 0} for query, grades in judged.relevant.items()}
+    hit_queries = {name: {q for q, ids in relevant.items() if ids & set(run[q][:top_k])} for name, run in runs.items()}
+    missed = [query for query in judged.texts if query not in hit_queries[TOGETHER]]
     rows = []
     for name, run in runs.items():
-        cut = {query: ids[:recall_at] for query, ids in run.items()}
-        values = asked.measured(run, [f"ndcg_cut.{top_k}"]) + asked.measured(cut, [f"recall.{recall_at}", "recip_rank"])
-        ndcg, recall, mrr = (float(of.mean()) for of in values)
-        rescued = len(found[name] - found[TOGETHER])
-        rows.append(PartMeasures(name, asked.weights.get(name, 1.0), ndcg, recall, mrr, rescued))
+        first_ids = {query: ids[:recall_at] for query, ids in run.items()}
+        values = judged.measured(run, [f"ndcg_cut.{top_k}"]) + judged.measured(
+            first_ids, [f"recall.{recall_at}", "recip_rank"]
+        )
+        ndcg, recall, mrr = (float(measure.mean()) for measure in values)
+        rescued = len(hit_queries[name] - hit_queries[TOGETHER])
+        rows.append(PartMeasures(name, judged.weights.get(name, 1.0), ndcg, recall, mrr, rescued))
     examples = []
-    for query in missed[:most]:
-        found_by = tuple(name for name, queries in found.items() if query in queries)
-        examples.append(_missed(asked, query, runs[TOGETHER][query][:recall_at], found_by))
+    for query in missed[:max_examples]:
+        found_by = tuple(name for name, queries in hit_queries.items() if query in queries)
+        examples.append(_missed(judged, query, runs[TOGETHER][query][:recall_at], found_by))
         advance(1)
-    every = set().union(*relevant.values())
-    absent = len(every) - len(asked.now.commit.rows_of(sorted(every)))
+    relevant_ids = set().union(*relevant.values())
+    absent = len(relevant_ids) - len(judged.snapshot.commit.rows_for(sorted(relevant_ids)))
     return IndexEvaluation(
-        asked.now.commit.state.documents, len(asked.texts), asked.left_out, absent, top_k, recall_at, tuple(rows),
-        len(missed), tuple(examples), tuned,
+        judged.snapshot.commit.state.documents, len(judged.texts), judged.left_out, absent, top_k, recall_at,
+        tuple(rows), len(missed), tuple(examples), tuned,
     )  # fmt: skip
 
 
-def _missed(asked: JudgedQueries, query: str, run: Sequence[str], found_by: tuple[str, ...]) -> MissedQuery:
+def _missed(judged: JudgedQueries, query: str, run: Sequence[str], found_by: tuple[str, ...]) -> MissedQuery:
     """Return the relevant document that came nearest to the first hits, and what it lacked."""
-    relevant = [own for own, grade in asked.relevant[query].items() if grade > 0]
-    first = next(iter(asked.hits(query, asked.weights, 1)), None)
-    shown = (first.id, first.score) if first is not None else ("", 0.0)
-    places = asked.now.commit.rows_of(relevant)
-    scored = [asked.question(query, asked.weights).score(*places[own]) for own in relevant if own in places]
+    relevant = [document_id for document_id, grade in judged.relevant[query].items() if grade > 0]
+    first = next(iter(judged.hits(query, judged.weights, 1)), None)
+    first_hit = (first.id, first.score) if first is not None else ("", 0.0)
+    locations = judged.snapshot.commit.rows_for(relevant)
+    scored = [
+        score_document(judged.plan(query, judged.weights), *locations[document_id])
+        for document_id in relevant
+        if document_id in locations
+    ]
     if not scored:
-        return MissedQuery(query, asked.texts[query], relevant[0], None, None, *shown, found_by, ())
+        return MissedQuery(query, judged.texts[query], relevant[0], None, None, *first_hit, found_by, ())
     best = max(scored, key=lambda hit: hit.score)
     rank = run.index(best.id) + 1 if best.id in run else None
     lacked: tuple[TopRow, ...] = ()
     if first is not None:
         rows = (first.explain() - best.explain()).rows
         strongest = sorted((row for row in rows if row.contribution > 0), key=lambda row: -row.contribution)
-        lacked = tuple(TopRow(row.name, row.contribution) for row in strongest[:_ROWS])
-    return MissedQuery(query, asked.texts[query], best.id, rank, best.score, *shown, found_by, lacked)
+        lacked = tuple(TopRow(row.name, row.contribution) for row in strongest[:MAX_LACKED_ROWS])
+    return MissedQuery(query, judged.texts[query], best.id, rank, best.score, *first_hit, found_by, lacked)
 
 
 def _checked(queries: Queries, relevant: Relevant) -> tuple[dict[str, str], dict[str, dict[str, int]], int]:
@@ -330,17 +328,17 @@ def _checked(queries: Queries, relevant: Relevant) -> tuple[dict[str, str], dict
             "files with read_queries and read_qrels"
         )
     texts = {str(query): text for query, text in queries.items()}
-    asked: dict[str, str] = {}
-    known: dict[str, dict[str, int]] = {}
+    query_texts: dict[str, str] = {}
+    grades_by_query: dict[str, dict[str, int]] = {}
     left_out = 0
     for query, grades in relevant.items():
         if not isinstance(grades, Mapping) or not all(
-            type(grade) is not bool and isinstance(grade, (int, np.integer)) and abs(int(grade)) <= _GRADES
+            type(grade) is not bool and isinstance(grade, (int, np.integer)) and abs(int(grade)) <= MAX_GRADE
             for grade in grades.values()
         ):
             raise InputError(
                 f"the judgements of query {query!r:.60} are {grades!s:.80}; give {{id: grade}}, integers up to "
-                f"{_GRADES:,}"
+                f"{MAX_GRADE:,}"
             )
         if not any(grade > 0 for grade in grades.values()):
             continue
@@ -349,44 +347,53 @@ def _checked(queries: Queries, relevant: Relevant) -> tuple[dict[str, str], dict
             continue
         if not isinstance(text, str):
             raise InputError(f"query {query!r:.60} is {text!r:.40}; it must be a string")
-        asked[str(query)] = well_formed(text)
-        known[str(query)] = {well_formed(str(own)): int(grade) for own, grade in grades.items()}
-    if not known:
+        query_texts[str(query)] = well_formed(text)
+        grades_by_query[str(query)] = {
+            well_formed(str(document_id)): int(grade) for document_id, grade in grades.items()
+        }
+    if not grades_by_query:
         raise InputError(
             f"none of {counted(len(relevant), 'judged query', 'judged queries')} has a text and a relevant document; "
             "are they of the same set?"
         )
-    return asked, known, left_out
+    return query_texts, grades_by_query, left_out
 
 
 # --- Weights ---
 
 
-def _tuned(asked: JudgedQueries, top_k: int, advance: Callable[[int], None]) -> TunedWeights:
+def _tuned(judged: JudgedQueries, top_k: int, advance: Callable[[int], None]) -> TunedWeights:
     """Choose weights on the queries, and measure such a choice in folds."""
-    if len(asked.weights) < 2:
-        raise InputError(f"the index has one part, {next(iter(asked.weights))!r:.60}; there are no weights to tune")
-    if len(asked.texts) < _LEAST:
-        raise InputError(f"{len(asked.texts)} judged queries are too few to choose weights on; give {_LEAST} or more")
-    tried = candidates(asked.weights)
+    if len(judged.weights) < 2:
+        raise InputError(f"the index has one part, {next(iter(judged.weights))!r:.60}; there are no weights to tune")
+    if len(judged.texts) < MIN_TUNING_QUERIES:
+        raise InputError(
+            f"{len(judged.texts)} judged queries are too few to choose weights on; give {MIN_TUNING_QUERIES} or more"
+        )
+    candidate_weights = candidates(judged.weights)
     values = np.array(  # [weights, queries]
-        [asked.measured(asked.run(weights, top_k, advance), [f"ndcg_cut.{top_k}"])[0] for weights in tried]
+        [
+            judged.measured(judged.run(weights, top_k, advance), [f"ndcg_cut.{top_k}"])[0]
+            for weights in candidate_weights
+        ]
     )
     before, after = values[0], np.zeros(values.shape[1])
-    folds = np.random.default_rng(0).permutation(len(after)) % _FOLDS
-    for fold in range(_FOLDS):
-        after[folds == fold] = values[_best(values[:, folds != fold], tried)][folds == fold]
-    weights = tuple(PartWeight(*item) for item in tried[_best(values, tried)].items())
-    mean1, mean2, gain = (float(of.mean()) for of in (before, after, after - before))
-    return TunedWeights(weights, len(tried), mean1, mean2, gain, *interval(after - before))
+    folds = np.random.default_rng(0).permutation(len(after)) % N_FOLDS
+    for fold in range(N_FOLDS):
+        after[folds == fold] = values[_best(values[:, folds != fold], candidate_weights)][folds == fold]
+    weights = tuple(PartWeight(*item) for item in candidate_weights[_best(values, candidate_weights)].items())
+    mean1, mean2, gain = (float(ndcg.mean()) for ndcg in (before, after, after - before))
+    return TunedWeights(weights, len(candidate_weights), mean1, mean2, gain, *interval(after - before))
 
 
-def candidates(own: Mapping[str, float]) -> list[Mapping[str, float]]:
+def candidates(index_weights: Mapping[str, float]) -> list[Mapping[str, float]]:
     """Return weights to try: those of the index first, then all in equal steps."""
-    ways = (list(_shares(len(own), steps)) for steps in _STEPS)
-    shares = next(way for way in ways if len(way) <= _MOST or len(way) == len(own))  # of one step is one part alone
-    every = [{name: part / sum(parts) for name, part in zip(own, parts)} for parts in shares]
-    return [own, *(weights for weights in every if _distance(weights, own) > 1e-9)]
+    choices = (list(_shares(len(index_weights), steps)) for steps in WEIGHT_STEPS)
+    shares = next(
+        choice for choice in choices if len(choice) <= MAX_WEIGHTS or len(choice) == len(index_weights)
+    )  # of one step is one part alone
+    tried = [{name: part / sum(parts) for name, part in zip(index_weights, parts)} for parts in shares]
+    return [index_weights, *(weights for weights in tried if _distance(weights, index_weights) > 1e-9)]
 
 
 def _shares(parts: int, total: int) -> Iterator[tuple[int, ...]]:
@@ -395,7 +402,7 @@ def _shares(parts: int, total: int) -> Iterator[tuple[int, ...]]:
         yield (total,)
         return
     for first in range(total + 1):
-        yield from ((first, *rest) for rest in _shares(parts - 1, total - first))
+        yield from ((first, *shares) for shares in _shares(parts - 1, total - first))
 
 
 def _best(values: Floats, tried: Sequence[Mapping[str, float]]) -> int:
@@ -412,7 +419,7 @@ def _distance(first: Mapping[str, float], second: Mapping[str, float]) -> float:
 def interval(gains: Floats) -> tuple[float, float]:
     """Return where 95 % of the means of resampled queries lie."""
     draws = np.random.default_rng(0)
-    means = [gains[draws.integers(len(gains), size=len(gains))].mean() for _ in range(_RESAMPLES)]
+    means = [gains[draws.integers(len(gains), size=len(gains))].mean() for _ in range(N_RESAMPLES)]
     low, high = np.percentile(means, [2.5, 97.5])
     return float(low), float(high)
 
@@ -429,18 +436,18 @@ def read_queries(path: str | Path) -> dict[str, str]:
     Raises:
         CorpusError: it is absent or broken at a named line.
     """
-    found: dict[str, str] = {}
+    queries: dict[str, str] = {}
     for number, line in enumerate(read_lines(Path(path), "file of queries"), 1):
         if not line.strip():
             continue
         row = parse_json(line, f"{path}, line {number}: ")
-        own = row.get("_id", row.get("id")) if isinstance(row, dict) else None
-        if type(own) not in (str, int) or not isinstance(row.get("text"), str):
+        query_id = row.get("_id", row.get("id")) if isinstance(row, dict) else None
+        if type(query_id) not in (str, int) or not isinstance(row.get("text"), str):
             raise CorpusError(f'{path}, line {number} is no query; it must be as {{"_id": "1", "text": "..."}}')
-        if str(own) in found:
-            raise CorpusError(f"{path}, line {number}: query {own!r:.60} is there twice")
-        found[str(own)] = row["text"]
-    return found
+        if str(query_id) in queries:
+            raise CorpusError(f"{path}, line {number}: query {query_id!r:.60} is there twice")
+        queries[str(query_id)] = row["text"]
+    return queries
 
 
 def read_qrels(path: str | Path) -> dict[str, dict[str, int]]:
@@ -449,16 +456,16 @@ def read_qrels(path: str | Path) -> dict[str, dict[str, int]]:
     Raises:
         CorpusError: it is absent or broken at a named line.
     """
-    found: dict[str, dict[str, int]] = {}
+    relevant: dict[str, dict[str, int]] = {}
     table = DelimitedFile(Path(path), delimiter="\t", quoting="none")
     for number, _, cells in table:
         row = {name: cell or "" for name, cell in zip(table.names, cells)}
         try:
             grade = int(row["score"])
-            found.setdefault(row["query-id"], {})[row["corpus-id"]] = grade
+            relevant.setdefault(row["query-id"], {})[row["corpus-id"]] = grade
         except (KeyError, ValueError) as error:
             raise CorpusError(
                 f"{path}, line {number}: {error}. The first line must be query-id, corpus-id, score, with tabs between "
                 "them, and a score an integer"
             ) from error
-    return found
+    return relevant

@@ -17,7 +17,7 @@ from pellucid import Index
 from pellucid.cli import app as cli
 from pellucid.errors import CorpusError, InputError, MissingExtraError
 from pellucid.index import read_qrels, read_queries
-from pellucid.index.evaluating import candidates, interval
+from pellucid.index.evaluation import candidates, interval
 from tables import check_views
 
 DOCUMENTS = {
@@ -291,4 +291,4 @@ def test_scifact_from_end_to_end(shared, tmp_path):
     assert dict(tuned.weights) == pytest.approx({"bm25": 0.7, "static-en": 0.3})
     assert 66 < scores["bm25"] < 70 and 47 < scores["static-en"] < 52 and scores["together"] > scores["bm25"]
     assert len(found.examples) == 20 and all(one.lacked for one in found.examples)
-    assert pellucid.index.evaluating.IndexEvaluation is type(found)
+    assert pellucid.index.evaluation.IndexEvaluation is type(found)

@@ -19,12 +19,12 @@ from pellucid.index.commits import Commit, IndexState
 from pellucid.index.documents import Document
 from pellucid.index.engine import Engine, Vector
 from pellucid.index.models import Model
-from pellucid.index.settings import given_parts
+from pellucid.index.settings import precomputed_parts
 
 Rows = Mapping[str, Sequence[Vector | None]]
 """By part the rows of some passages."""
 
-_CHECKED = 4096  # rows looked at together
+CHUNK_ROWS = 4096  # rows looked at together
 
 
 class QueryFunction:
@@ -62,7 +62,7 @@ class QueryFunction:
         )
 
 
-class GivenVectors:
+class PrecomputedVectors:
     """Rows that a user gives for documents, checked against `models`."""
 
     def __init__(self, vectors: Mapping[str, Any] | None, models: Mapping[str, Model]) -> None:
@@ -75,7 +75,7 @@ class GivenVectors:
                 f"vectors are given for {unknown[0]!r:.60}, and the models of the index are "
                 f"{', '.join(models) or 'none'}"
             )
-        self._arrays = {name: _checked(name, array, models[name]) for name, array in (vectors or {}).items()}
+        self._arrays = {name: _validate(name, array, models[name]) for name, array in (vectors or {}).items()}
 
     def check(self, documents: int, after: str = "") -> None:
         """Check that there are as many rows as documents; a message ends with `after`."""
@@ -83,32 +83,32 @@ class GivenVectors:
             if array.shape[0] != documents:
                 raise InputError(f"vectors of {name!r} have {array.shape[0]:,} rows for {documents:,} documents{after}")
 
-    def of(self, documents: Sequence[Document], start: int) -> dict[str, list[Vector | None]]:
+    def rows_for(self, documents: Sequence[Document], start: int) -> dict[str, list[Vector | None]]:
         """Return by part a row at length 1 for each passage of documents from number `start` on; None for zeros."""
         end = start + len(documents)
         for name, array in self._arrays.items():
             if array.shape[0] < end:
                 raise InputError(f"vectors of {name!r} have {array.shape[0]:,} rows, and more documents came")
-        found = {}
+        rows_by_part = {}
         for name, array in self._arrays.items():
-            rows = zip(documents, _units(array[start:end]))
-            found[name] = [row for document, row in rows for _ in document.ends]
-        return found
+            rows = zip(documents, _normalized_rows(array[start:end]))
+            rows_by_part[name] = [row for document, row in rows for _ in document.ends]
+        return rows_by_part
 
 
-def check_same(names: Iterable[str], before: Mapping[str, Model], now: Mapping[str, Model]) -> None:
+def check_models_unchanged(names: Iterable[str], before: Mapping[str, Model], after: Mapping[str, Model]) -> None:
     """Check that no model which rows were given for was replaced by a rebuild meanwhile."""
     for name in names:
-        if name not in now or not same_model(before[name].fingerprint, now[name].fingerprint):
+        if name not in after or not same_model(before[name].fingerprint, after[name].fingerprint):
             raise IndexFolderError(
                 f"the index was rebuilt with another model {name!r} meanwhile; vectors do not fit it"
             )
 
 
-def still_given(state: IndexState, models: Mapping[str, Model]) -> list[str]:
+def remaining_precomputed(state: IndexState, models: Mapping[str, Model]) -> list[str]:
     """Return the parts with given rows whose models are the same in `models`."""
     before = {model["name"]: model["fingerprint"] for model in state.settings["models"]}
-    parts = [name for name in given_parts(state.settings) if name in models]
+    parts = [name for name in precomputed_parts(state.settings) if name in models]
     return [name for name in parts if same_model(before[name], models[name].fingerprint)]
 
 
@@ -118,25 +118,25 @@ def stored_rows(commit: Commit, engine: Engine | None, names: list[str], documen
         return {}
     if engine is not None:
         points = [point for document in documents for point in document.points()]
-        found = engine.vectors(points, names)
-        if lost := [point for point in points if point not in found]:
+        vectors = engine.vectors(points, names)
+        if missing := [point for point in points if point not in vectors]:
             raise EngineError(
-                f"passage {lost[0]} is not in the engine; its vector was given and cannot be made anew. Restore the "
+                f"passage {missing[0]} is not in the engine; its vector was given and cannot be made anew. Restore the "
                 "engine, or delete the document and add it again"
             )
-        return {name: [found[point].get(name) for point in points] for name in names}
+        return {name: [vectors[point].get(name) for point in points] for name in names}
     rows: dict[str, list[Vector | None]] = {name: [] for name in names}
-    places = commit.rows_of([document.id for document in documents])
+    positions = commit.rows_for([document.id for document in documents])
     for document in documents:
-        number, row = places[document.id]
-        segment = commit.segments[number]
+        segment_index, row = positions[document.id]
+        segment = commit.segments[segment_index]
         first = segment.first_passage(row)
         for name in names:
             rows[name] += [segment.vector(name, first + passage) for passage in range(len(document.ends))]
     return rows
 
 
-def _checked(name: str, array: Any, model: Model) -> Any:
+def _validate(name: str, array: Any, model: Model) -> Any:
     """Return an array or CSR matrix that can be stored for a model."""
     if model.is_static or isinstance(model.encoder, EnsembleEmbedder):
         raise InputError(
@@ -161,8 +161,8 @@ def _checked(name: str, array: Any, model: Model) -> Any:
             f"vectors of {name!r} have the shape {array.shape}; its model has {model.dimension} dimensions: "
             f"[documents, {model.dimension}]"
         )
-    for start in range(0, array.shape[0], _CHECKED):
-        block = array[start : start + _CHECKED]
+    for start in range(0, array.shape[0], CHUNK_ROWS):
+        block = array[start : start + CHUNK_ROWS]
         values = block.data if hasattr(block, "indptr") else block
         if not np.isfinite(values).all():
             raise InputError(
@@ -174,18 +174,18 @@ def _checked(name: str, array: Any, model: Model) -> Any:
     return array
 
 
-def _units(block: Any) -> list[Vector | None]:
+def _normalized_rows(block: Any) -> list[Vector | None]:
     """Return rows of any numeric type at length 1; None for a row of zeros."""
     if hasattr(block, "indptr"):
         sides = [
-            (block.indices[start:end].astype(np.int64), _unit(np.asarray(block.data[start:end], np.float64)))
+            (block.indices[start:end].astype(np.int64), _normalized_row(np.asarray(block.data[start:end], np.float64)))
             for start, end in zip(block.indptr, block.indptr[1:])
         ]
         return [(indices[row != 0], row[row != 0]) if row is not None else None for indices, row in sides]
-    return [_unit(row) for row in np.asarray(block, np.float64)]
+    return [_normalized_row(row) for row in np.asarray(block, np.float64)]
 
 
-def _unit(row: Any) -> Any:
+def _normalized_row(row: Any) -> Any:
     """Return a float64 row at length 1 in float32; the largest is taken out first, whose square may be too large."""
     largest = np.abs(row).max(initial=0.0)
     if not largest:

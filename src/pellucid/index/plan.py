@@ -1,0 +1,273 @@
+"""The plan of a query: what each part of the score makes of it, at one moment of an index; it does not change.
+
+A plan holds the query's vector for each part that counts and knows a word of it, BM25's terms with the passages that
+have them, and what later gives the reasons of a hit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from pellucid.core.query import Query, Terms
+from pellucid.dense.reasons import EncoderQuery
+from pellucid.index.bm25 import query_weights
+from pellucid.index.commits import Commit
+from pellucid.index.engine import Engine, Vector
+from pellucid.index.models import Model
+from pellucid.index.reasons import Bm25Query, Passages
+from pellucid.index.segments import hash_strings
+from pellucid.index.settings import BM25
+from pellucid.index.terms import Analyser, QueryTerms
+from pellucid.index.words import CONTENT, IN_VOCABULARY, WordCache
+from pellucid.static.embedder import StaticEmbedder
+from pellucid.static.words import WordPairs
+from pellucid.text.unicode import lowercase
+from pellucid.text.words import RECOGNIZABLE_PREFIX, Coverage, Span, Word, split_words
+
+Postings = dict[str, tuple[npt.NDArray[np.uint32], npt.NDArray[np.int32]]]
+"""Term -> the passages of a segment that have it, and how often."""
+
+TermReader = Callable[[Passages], Callable[[int], Terms]]
+"""What takes passages, and returns the terms of each by its index among them."""
+
+
+class Snapshot(NamedTuple):
+    """What a query is asked of, at one moment: a commit with its models, and the engine where there is one."""
+
+    words: WordCache
+    models: Mapping[str, Model]
+    commit: Commit
+    engine: Engine | None = None
+
+    @classmethod
+    def from_commit(cls, commit: Commit, models: Mapping[str, Model]) -> Snapshot:
+        """Return a commit with models whose words were not looked up yet."""
+        analyser = Analyser(commit.state.settings["language"], commit.state.settings["stop_words"])
+        static = {name: model.encoder for name, model in models.items() if isinstance(model.encoder, StaticEmbedder)}
+        return cls(WordCache(analyser, static), models, commit)
+
+
+@dataclass(frozen=True)
+class PlannedPart:
+    """A part of the score that knows a word of the query.
+
+    Attributes:
+        vector: of the query, times the part's weight, so that a product is what the part adds to a score; None for
+            BM25.
+        read_terms: gives the terms of passages.
+        needs_vectors: whether that takes the stored vectors of the passages.
+        encoder_query: the query as an encoder reads it, where the part is one.
+        is_reweighted: whether words of the query count more or less in its vector.
+    """
+
+    vector: Any
+    read_terms: TermReader
+    needs_vectors: bool = False
+    encoder_query: EncoderQuery | None = None
+    is_reweighted: bool = False
+
+
+@dataclass(frozen=True)
+class QueryPlan:
+    """A query as the parts of an index read it.
+
+    Attributes:
+        query: the text.
+        shares: the weights of all parts, which add up to 1.
+        snapshot: what it is asked of.
+        parts: those with a weight that know a word of the query.
+        terms: of BM25 that a passage has, each with the query's half of BM25.
+        postings: for each segment the passages that have these terms.
+        unknown: words that no passage has; without BM25, that no model knows.
+        ignored: words that BM25 leaves out.
+    """
+
+    query: str
+    shares: Mapping[str, float]
+    snapshot: Snapshot
+    parts: Mapping[str, PlannedPart]
+    terms: Mapping[str, float]
+    postings: Sequence[Postings]
+    unknown: tuple[str, ...]
+    ignored: tuple[str, ...]
+
+    @property
+    def weights(self) -> dict[str, float]:
+        """The weights of the parts that count."""
+        return {name: weight for name, weight in self.shares.items() if weight > 0}
+
+    @property
+    def vectors(self) -> dict[str, Any]:
+        """The vectors of the query in the models; those with two sides are sparse."""
+        return {name: part.vector for name, part in self.parts.items() if name != BM25}
+
+
+def plan_query(
+    query: str,
+    shares: Mapping[str, float],
+    snapshot: Snapshot,
+    word_weights: Mapping[str, float] = MappingProxyType({}),
+    *,
+    rows: Mapping[str, Vector | None] = MappingProxyType({}),
+) -> QueryPlan:
+    """Encode a query for each part that counts.
+
+    Args:
+        query: the text.
+        shares: the weights of all parts, which add up to 1.
+        snapshot: what it is asked of.
+        word_weights: what its words count, by word.
+        rows: by model the query's row, where it is encoded already.
+    """
+    parts: dict[str, PlannedPart] = {}
+    terms: dict[str, float] = {}
+    postings: list[Postings] = []
+    unknown_spans: list[set[Span]] = []  # of each model
+    unknown: tuple[str, ...] = ()
+    ignored: tuple[str, ...] = ()
+    for name, weight in shares.items():
+        if weight <= 0:
+            continue
+        if name == BM25:
+            query_terms = snapshot.words.analyser.query(query)
+            hashes = dict(zip(query_terms.spans, hash_strings(query_terms.spans).tolist()))
+            term_hashes = np.array(list(hashes.values()))
+            postings = [dict(zip(hashes, segment.terms(term_hashes))) for segment in snapshot.commit.segments]
+            passages_with = {term: sum(len(lists[term][0]) for lists in postings) for term in hashes}
+            terms = _bm25_weights(query_terms, passages_with, weight, snapshot, word_weights)
+            unknown = _words_at(query, _spans_without_passages(query_terms, passages_with))
+            absent_acronyms = {span for span, acronym in query_terms.ignored.items() if not passages_with.get(acronym)}
+            ignored = _words_at(query, absent_acronyms)
+            if terms:
+                reader = Bm25Query(query, query_terms.spans, terms, snapshot.commit.state.average).against
+                parts[name] = PlannedPart(None, reader)
+            continue
+        model = snapshot.models[name]
+        spans: set[Span] | None
+        if isinstance(model.encoder, StaticEmbedder):
+            part, spans = _plan_static(query, model.name, model.encoder, weight, snapshot.words, word_weights)
+        else:
+            part, spans = _plan_model(query, model, weight, snapshot.words.analyser, word_weights, rows.get(name))
+        if spans is not None:
+            unknown_spans.append(spans)
+        if part is not None:
+            parts[name] = part
+    if not shares.get(BM25) and unknown_spans:
+        unknown = _words_at(query, set.intersection(*unknown_spans))
+    return QueryPlan(query, shares, snapshot, parts, terms, postings, unknown, ignored)
+
+
+def _bm25_weights(
+    query_terms: QueryTerms,
+    passages_with: Mapping[str, int],
+    weight: float,
+    snapshot: Snapshot,
+    word_weights: Mapping[str, float],
+) -> dict[str, float]:
+    """Return the query's half of BM25 for its terms that a passage has, as its words count."""
+    counts = dict(query_terms.weights)
+    for term, variant_weight in query_terms.variants.items():
+        if passages_with[term]:
+            counts[term] = counts.get(term, 0.0) + variant_weight
+    weights = query_weights(counts, passages_with, snapshot.commit.state.passages, weight)
+    for word, word_weight in word_weights.items():
+        terms_of_word = weights.keys() & snapshot.words.analyser.terms(word)
+        weights |= {term: word_weight * weights[term] for term in terms_of_word}
+    return weights
+
+
+def _spans_without_passages(query_terms: QueryTerms, passages_with: Mapping[str, int]) -> list[Span]:
+    """Return where words of the query stand that no passage has; none of them cuts a word that one has."""
+    absent = {query_terms.spans[term][0] for term in query_terms.weights if not passages_with[term]}
+    present = [span for term, spans in query_terms.spans.items() if passages_with[term] for span in spans]
+    inside = {position for span in present for position in range(*span)[1:]}
+    return [span for span in absent if inside.isdisjoint(span)]
+
+
+def _words_at(query: str, spans: Iterable[Span]) -> tuple[str, ...]:
+    """Return the words of the query at some spans, in order; those that overlap as one."""
+    merged: list[Span] = []
+    for start, end in sorted(spans):
+        if merged and start < merged[-1][1]:
+            start, end = merged[-1][0], max(end, merged.pop()[1])
+        merged.append((start, end))
+    return tuple(dict.fromkeys(query[start:end] for start, end in merged))
+
+
+def _plan_static(
+    query: str, name: str, model: StaticEmbedder, weight: float, words: WordCache, word_weights: Mapping[str, float]
+) -> tuple[PlannedPart | None, set[Span]]:
+    """Return what a static model makes of a query, None for nothing, and the spans of the words it does not know."""
+    query_words = Passages([query], words).words(name)
+    statuses = words.statuses(name, query_words)
+    spans = zip(statuses, query_words.spans.tolist())
+    unknown = {(start, end) for status, (start, end) in spans if not status & IN_VOCABULARY}
+    if not _has_known_word(statuses):
+        return None, unknown
+    pairs = WordPairs(model, query, *words.rows(name, query_words), weight, word_weights)
+    vector = pairs.vector
+    if not vector.any():
+        return None, unknown
+    return PlannedPart(vector, lambda passages: pairs.against(passages.texts, *passages.rows(name))), unknown
+
+
+def _plan_model(
+    query: str,
+    model: Model,
+    weight: float,
+    analyser: Analyser,
+    word_weights: Mapping[str, float],
+    row: Vector | None,
+) -> tuple[PlannedPart | None, set[Span] | None]:
+    """Return what another model makes of a query, and the spans of the words it does not know; None for nothing."""
+    model_query = model.analyze_query(query, row)
+    if model_query is None:
+        return None, None
+    words, (coverage, gaps) = split_words(query), model_query.coverage_and_gaps
+    unknown = _unknown_spans(words, coverage, gaps)
+    statuses = [
+        IN_VOCABULARY * (word[1:] not in unknown) + CONTENT * (lowercase(word.text) not in analyser.function_words)
+        for word in words
+    ]
+    if words and not _has_known_word(statuses):
+        return None, unknown
+    is_reweighted = False
+    if word_weights and isinstance(model_query, EncoderQuery) and model_query.model.reasons_at_hand is not None:
+        unweighted_row = model_query.unit
+        model_query = model_query.reweighted(word_weights)
+        is_reweighted = not np.allclose(unweighted_row, model_query.unit, atol=1e-6)
+    vector, factor = model_query.unit, np.float32(weight)
+    part = PlannedPart(
+        (vector[0], vector[1] * factor) if isinstance(vector, tuple) else vector * factor,
+        _term_reader(model.name, model_query, weight),
+        needs_vectors=model_query.needs_vectors,
+        encoder_query=model_query if isinstance(model_query, EncoderQuery) else None,
+        is_reweighted=is_reweighted,
+    )
+    return part, unknown
+
+
+def _term_reader(name: str, query: Query, weight: float) -> TermReader:
+    return lambda passages: query.against(
+        passages.texts, passages.stored(name) if query.needs_vectors else None, weight=weight
+    )
+
+
+def _has_known_word(statuses: Sequence[int]) -> bool:
+    """Whether a word of a query is known; function words count where there are no others."""
+    content = [status for status in statuses if status & CONTENT]
+    return any(status & IN_VOCABULARY for status in content or statuses)
+
+
+def _unknown_spans(words: Sequence[Word], coverage: Coverage, gaps: Iterable[Span]) -> set[Span]:
+    """Return which words of a query a model does not know, or reads as something that is little of them."""
+    guesses = {
+        lowercase(word) for word, read_as in coverage.read_as if not RECOGNIZABLE_PREFIX.allows(len(read_as), len(word))
+    }
+    return set(gaps) | {word[1:] for word in words if guesses and lowercase(word.text) in guesses}

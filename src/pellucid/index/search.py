@@ -1,0 +1,506 @@
+"""A search: the best passages of a query plan, and the reasons of their scores.
+
+Every passage in the segments gets its score, so that the hits are the best there are. A large dense part is read in 8
+bits first: each product is then known up to a bound, and only passages that may be among the best are multiplied
+exactly. Where an engine holds the vectors, each part brings its best passages instead.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cache, partial
+from itertools import islice
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from pellucid.core.query import Terms
+from pellucid.dense.reasons import EncoderQuery
+from pellucid.errors import EngineError, IndexFolderError, InputError, PellucidError
+from pellucid.index.bm25 import impacts
+from pellucid.index.damage import corruption_error
+from pellucid.index.documents import PASSAGE_BITS
+from pellucid.index.engine import Engine, Vector, Where
+from pellucid.index.hits import Hit
+from pellucid.index.plan import QueryPlan
+from pellucid.index.reasons import Marked, Passages, Reasons, marked_spans
+from pellucid.index.segments import Floats, Integers, Mask
+from pellucid.index.settings import BM25
+from pellucid.native.library import multiply, native
+from pellucid.process import cached_property
+
+MIN_CANDIDATES, MAX_CANDIDATES = 20, 12_800
+"""Passages that each part brings from an engine; more until the result is certain."""
+
+MIN_COARSE_PASSAGES = 50_000
+"""Passages of an index from which 8 bits of each number are read first."""
+
+HITS_READ_TOGETHER = 10
+"""Neighbouring hits whose reasons are read at once."""
+
+_CHUNK_SCORES = 1024  # scores whose largest is taken together
+_ROUNDING = 1e-5  # of a product of two rows of length 1 in float32, in any order of adding
+
+Products = dict[str, dict[int, float]]
+"""Part -> engine's number of a passage -> what the part adds to its score."""
+
+
+class PassageRef(NamedTuple):
+    """A passage of a commit: the indices of its segment, of its document there, and of itself there."""
+
+    segment: int
+    row: int
+    passage: int
+
+
+class ScoredPassage(NamedTuple):
+    """The best passage of a document, and what its score is made of."""
+
+    score: float
+    document: int  # its number, by which equal scores are ordered
+    ref: PassageRef
+    parts: dict[str, float]
+
+
+def search(plan: QueryPlan, top_k: int, where: Where = (), min_score: float = -math.inf) -> tuple[list[Hit], bool]:
+    """Return the best documents of those with `min_score` or more, and whether no other can be better."""
+    if not plan.parts:
+        return [], True
+    try:
+        if plan.snapshot.engine is not None:
+            return _EngineSearch(plan, plan.snapshot.engine, where).search(top_k, min_score)
+        is_coarse = sum(segment.passages for segment in plan.snapshot.commit.segments) >= MIN_COARSE_PASSAGES
+        best = _best_of_segments(plan, top_k, where, min_score, coarse=is_coarse)
+        if best is None:
+            best = _best_of_segments(plan, top_k, where, min_score, coarse=False) or []
+        hits = hits_for(plan, [(passage.ref, passage.parts) for passage in best])
+        return [hit for hit in hits if hit.score >= min_score], True
+    except PellucidError:
+        raise
+    except (IndexError, ValueError) as error:
+        problem = f"a file of the index is damaged ({error}); find out which: pellucid index verify"
+        raise IndexFolderError(problem) from error
+
+
+def score_document(plan: QueryPlan, segment_index: int, row: int) -> Hit:
+    """Return one document as a hit, by its segment and its row there."""
+    segment, engine = plan.snapshot.commit.segments[segment_index], plan.snapshot.engine
+    passages = segment.passages_for(np.array([row]))
+    if engine is None:
+        parts = SegmentScores(plan, segment_index, coarse=False).exact(passages)
+    else:
+        points = segment.document(row).points()
+        products = engine.products(plan.vectors, {name: list(points) for name in plan.vectors})
+        parts = {
+            name: np.array([products.get(name, {}).get(point, 0.0) for point in points], np.float32)
+            for name in plan.vectors
+        }
+        if BM25 in plan.parts:
+            parts[BM25] = _bm25_scores(plan, segment_index)[passages]
+    best = 0
+    if parts:
+        total, is_shared = _sum_of(parts)
+        best = int(np.argmax(np.where(is_shared, total, -np.inf)))  # the passage that a search would find, if any
+    ref = PassageRef(segment_index, row, int(passages[best]))
+    return hits_for(plan, [(ref, {name: float(values[best]) for name, values in parts.items()})])[0]
+
+
+# --- The scores of a segment ---
+
+
+class SegmentScores:
+    """The parts of the score of each passage of one segment."""
+
+    def __init__(self, plan: QueryPlan, segment_index: int, *, coarse: bool) -> None:
+        """Compute all parts; `coarse` reads dense parts in 8 bits where the segment has them."""
+        self.segment, self._vectors = plan.snapshot.commit.segments[segment_index], plan.vectors
+        self._error_bounds: dict[str, Floats] = {}  # of the parts in 8 bits
+        self._has_vector: dict[str, Mask] = {}  # which passages have a vector there
+        self.parts: dict[str, Floats] = {}
+        for name, part in plan.parts.items():
+            if name == BM25:
+                self.parts[name] = _bm25_scores(plan, segment_index)
+            elif isinstance(part.vector, tuple):
+                self.parts[name] = self._sparse(name, *part.vector)
+            elif coarse and (arrays := self.segment.coarse(name)) is not None:
+                self.parts[name] = self._coarse(name, arrays, part.vector)
+            else:
+                self.parts[name] = _multiplied(self.segment.dense(name), part.vector)
+
+    def _sparse(self, name: str, dimensions: Integers, values: Floats) -> Floats:
+        scores = np.zeros(self.segment.passages, np.float32)
+        for dimension, value in zip(dimensions.tolist(), values):
+            rows, coordinates = self.segment.sparse(name, dimension)
+            scores[rows] += value * coordinates
+        return scores
+
+    def _coarse(self, name: str, arrays: tuple[Any, Floats, Floats], vector: Floats) -> Floats:
+        codes, scales, errors = (np.require(array, requirements=["C", "A"]) for array in arrays)
+        vector = np.ascontiguousarray(vector, np.float32)
+        products: Floats = codes @ vector * scales if native() is None else multiply(codes, scales, vector)
+        length = np.linalg.norm(vector.astype(np.float64))
+        self._has_vector[name] = scales > 0
+        self._error_bounds[name] = (length * (errors + _ROUNDING)).astype(np.float32)
+        return products
+
+    def totals(self, allowed: Mask | None) -> tuple[Floats, Floats | None]:
+        """Return a lower and an upper bound (None: the first is exact) of each document's score; -inf for no hit."""
+        total = np.zeros(self.segment.passages, np.float32)
+        is_shared = np.zeros(self.segment.passages, np.bool_)
+        for name, values in self.parts.items():
+            total += values
+            is_shared |= self._has_vector[name] if name in self._error_bounds else values != 0
+        if allowed is not None:
+            is_shared &= np.repeat(allowed, np.diff(self.segment.ends, prepend=0))
+        if self.segment.live_passages is not None:
+            is_shared &= self.segment.live_passages
+        if np.isnan(total).any():
+            raise corruption_error(self.segment.name, "a score is NaN")
+        total[~is_shared] = -np.inf
+        if not self._error_bounds and len(self.parts) < 3:  # a sum of two is rounded once, which keeps the order
+            return self._best_of_documents(total), None
+        bounds = [np.full(len(total), _ROUNDING, np.float32), *self._error_bounds.values()]
+        error = np.sum(bounds, axis=0)
+        return self._best_of_documents(total - error), self._best_of_documents(total + error)
+
+    def _best_of_documents(self, values: Floats) -> Floats:
+        if len(self.segment.ends) == self.segment.passages or not len(values):
+            return values
+        best: Floats = np.maximum.reduceat(values, np.concatenate([[0], self.segment.ends[:-1]]))
+        return best
+
+    def exact(self, passages: Integers) -> dict[str, Floats]:
+        """Return the parts of the scores of some passages, the coarse ones multiplied exactly."""
+        return {
+            name: _multiplied(self.segment.dense(name)[passages], self._vectors[name])
+            if name in self._error_bounds
+            else values[passages]
+            for name, values in self.parts.items()
+        }
+
+
+def _bm25_scores(plan: QueryPlan, segment_index: int) -> Floats:
+    """Return BM25 of each passage of a segment, float32 [passages]."""
+    segment, postings = plan.snapshot.commit.segments[segment_index], plan.postings[segment_index]
+    lists = [postings[term] for term in plan.terms]
+    rows = np.concatenate([rows for rows, _ in lists])
+    if not len(rows):
+        return np.zeros(segment.passages, np.float32)
+    if rows.max() >= segment.passages:
+        raise corruption_error(segment.name, "bm25 points outside the passages")
+    counts = np.concatenate([counts for _, counts in lists])
+    weights = np.repeat(list(plan.terms.values()), [len(rows) for rows, _ in lists])
+    values = weights * impacts(counts, segment.lengths[rows], plan.snapshot.commit.state.average)
+    return np.bincount(rows, values, segment.passages).astype(np.float32)
+
+
+def _multiplied(rows: Floats, vector: Floats) -> Floats:
+    """Return the products of rows with a vector: equal rows have equal ones, which BLAS gives only in equal places."""
+    if len(rows) == 1:  # which einsum would cut into blocks of 8,192 numbers
+        return _multiplied(np.repeat(rows, 2, axis=0), vector)[:1]
+    products: Floats = np.einsum("ij,j->i", rows, vector)
+    return products
+
+
+def _sum_of(parts: Mapping[str, Floats]) -> tuple[npt.NDArray[np.float64], Mask]:
+    """Return the scores that some parts add up to, and which of them share anything with the query."""
+    total = np.sum([values.astype(np.float64) for values in parts.values()], axis=0)
+    return total, np.any([values != 0 for values in parts.values()], axis=0)
+
+
+# --- All segments, which hold the vectors ---
+
+
+def _best_of_segments(
+    plan: QueryPlan, top_k: int, where: Where, min_score: float, *, coarse: bool
+) -> list[ScoredPassage] | None:
+    """Return the `top_k` best documents of all, best first; None where `coarse` may have missed some."""
+    segments = plan.snapshot.commit.segments
+    scores = [SegmentScores(plan, index, coarse=coarse) for index in range(len(segments))]
+    bounds = [s.totals(s.segment.matching(where) if where else None) for s in scores]
+    threshold = kth = _kth_largest([lower for lower, _ in bounds], top_k)  # whatever may reach it is multiplied exactly
+    if math.isfinite(min_score):
+        threshold = max(kth, min_score - _ROUNDING * max(abs(min_score), 1.0))
+    best: list[ScoredPassage] = []
+    for index, (lower, upper) in enumerate(bounds):
+        highest = lower if upper is None else upper
+        rows = np.flatnonzero((highest >= threshold) & (highest > -np.inf))
+        best += _best_of_rows(index, scores[index], rows, top_k)
+    if coarse and len(best) < top_k and threshold == kth > -np.inf:  # what seemed to be the best has products of 0
+        return None
+    return sorted(best, key=lambda passage: (-passage.score, passage.document))[:top_k]
+
+
+def _best_of_rows(segment_index: int, scores: SegmentScores, rows: Integers, top_k: int) -> list[ScoredPassage]:
+    """Return the best of some documents of a segment that share anything with the query."""
+    segment = scores.segment
+    passages = segment.passages_for(rows)
+    if not len(passages):
+        return []
+    parts = scores.exact(passages)
+    total, is_shared = _sum_of(parts)
+    total[~is_shared] = -np.inf
+    owners = np.repeat(np.arange(len(rows)), segment.sizes(rows)).tolist()
+    best: dict[int, ScoredPassage] = {}
+    for index in np.lexsort((passages, -total)).tolist():  # the best first; of equal ones the earlier
+        if total[index] == -np.inf:
+            break
+        if owners[index] not in best:
+            row = int(rows[owners[index]])
+            best[owners[index]] = ScoredPassage(
+                float(total[index]), int(segment.numbers[row]), PassageRef(segment_index, row, int(passages[index])),
+                {name: float(values[index]) for name, values in parts.items()},
+            )  # fmt: skip
+            if len(best) == top_k:
+                break
+    return list(best.values())
+
+
+def _kth_largest(arrays: list[Floats], k: int) -> float:
+    """Return a lower bound of the k-th largest of all values; -inf where there are not so many."""
+    # At least k values reach the k-th largest of the maxima of chunks, where there are enough of these.
+    maxima = [np.maximum.reduceat(a, np.arange(0, len(a), _CHUNK_SCORES)) for a in arrays if len(a)]
+    chosen = arrays if sum(map(len, maxima)) < 4 * k else maxima
+    values = np.concatenate([np.zeros(0, np.float32), *chosen])
+    values = values[values > -np.inf]  # else equal values make the next step slow
+    return float(np.partition(values, len(values) - k)[len(values) - k]) if len(values) >= k else -np.inf
+
+
+# --- An engine, which holds the vectors ---
+
+
+class _EngineSearch:
+    """A search of an engine and of BM25, which stays in the segments."""
+
+    def __init__(self, plan: QueryPlan, engine: Engine, where: Where) -> None:
+        self._plan, self._engine, self._where = plan, engine, where
+
+    def search(self, top_k: int, min_score: float) -> tuple[list[Hit], bool]:
+        """Return the best documents that the parts bring, and whether no other can be better."""
+        # Each part brings its best passages; what another part has brought gets its product with this one. What no part
+        # has brought scores at most the last of each list together. Unless the hits are above that, one part brings
+        # more: its last becomes smaller, and so does the sum.
+        vectors, limit = self._plan.vectors, max(MIN_CANDIDATES, 2 * top_k)
+        products: Products = {name: {} for name in self._plan.parts}
+        limits, lowest, points = dict.fromkeys(products, limit), dict[str, float](), set[int]()
+        searched = list(products)
+        while True:
+            for name, candidates in self._candidates(searched, limit).items():
+                points.update(point for point, product in candidates.items() if product)
+                products[name] |= candidates
+                lowest.pop(name, None)
+                if len(candidates) == limit:  # else these are all that have a product
+                    lowest[name] = max(min(candidates.values()), 0.0)
+            missing = {name: points.difference(products[name]) for name in lowest}
+            of_models = {name: numbers for name, numbers in missing.items() if name != BM25}
+            for name, more in self._engine.products(vectors, of_models).items():
+                products[name] |= more
+            if missing.get(BM25):
+                products[BM25] |= self._bm25_products(missing[BM25])
+            hits = self._committed_hits(products, _best_points(products, points), top_k)
+            last_score = hits[-1].score if len(hits) == top_k else -math.inf
+            is_certain = not lowest or max(last_score, min_score) >= sum(lowest.values())
+            searched = [name for name in lowest if limits[name] < MAX_CANDIDATES]
+            if is_certain or not searched:
+                is_exact = is_certain and not any(name in self._engine.approximate for name in vectors)
+                return [hit for hit in hits if hit.score >= min_score], is_exact
+            searched = [max(searched, key=lambda n: (n == BM25 or isinstance(vectors[n], tuple), lowest[n]))]
+            limit = limits[searched[0]] = 4 * limits[searched[0]]
+
+    def _candidates(self, names: Iterable[str], limit: int) -> Products:
+        """Return the best passages of some parts."""
+        queries = {name: self._plan.vectors[name] for name in names if name != BM25}
+        candidates = self._engine.search(queries, limit, self._where) if queries else {}
+        if BM25 in names:
+            points, values, is_allowed = self._bm25
+            rows = np.flatnonzero((values > 0) & is_allowed)
+            if len(rows) > limit:
+                rows = rows[np.argpartition(-values[rows], limit - 1)[:limit]]
+            rows = rows[np.argsort(-values[rows], kind="stable")]
+            candidates[BM25] = dict(zip(points[rows].tolist(), values[rows].tolist()))
+        return candidates
+
+    def _committed_hits(self, products: Products, points: list[int], top_k: int) -> list[Hit]:
+        """Return the first `top_k` passages that are part of a document: others are not committed, or were removed."""
+        commit = self._plan.snapshot.commit
+        committed: list[tuple[PassageRef, dict[str, float]]] = []
+        waiting = iter(points)
+        while len(committed) < top_k and (block := list(islice(waiting, top_k - len(committed)))):
+            rows = commit.rows_for_numbers([point >> PASSAGE_BITS for point in block])
+            for point in block:
+                if point >> PASSAGE_BITS in rows:
+                    segment, row = rows[point >> PASSAGE_BITS]
+                    first = commit.segments[segment].first_passage(row)
+                    ref = PassageRef(segment, row, first + (point & ((1 << PASSAGE_BITS) - 1)))
+                    committed.append((ref, {name: values.get(point, 0.0) for name, values in products.items()}))
+        return hits_for(self._plan, committed)
+
+    @cached_property
+    def _bm25(self) -> tuple[Integers, Floats, Mask]:
+        """The engine's numbers of all passages, rising, their BM25, and whether the condition holds."""
+        points, values, is_allowed = [np.zeros(0, np.int64)], [np.zeros(0, np.float32)], [np.zeros(0, np.bool_)]
+        for index, segment in enumerate(self._plan.snapshot.commit.segments):
+            sizes = np.diff(segment.ends, prepend=0)
+            starts = np.repeat((segment.numbers << PASSAGE_BITS) - segment.ends + sizes, sizes)
+            points.append(starts + np.arange(segment.passages))
+            values.append(_bm25_scores(self._plan, index))
+            matching = segment.matching(self._where) if self._where else np.ones(len(sizes), np.bool_)
+            is_allowed.append(np.repeat(matching, sizes))
+        return np.concatenate(points), np.concatenate(values), np.concatenate(is_allowed)
+
+    def _bm25_products(self, points: Iterable[int]) -> dict[int, float]:
+        """Return BM25 of some passages, by their numbers in the engine."""
+        all_points, values, _ = self._bm25
+        requested = np.array(list(points), np.int64)
+        rows = np.searchsorted(all_points, requested).clip(max=max(len(all_points) - 1, 0))
+        is_here = all_points[rows] == requested if len(all_points) else np.zeros(len(requested), np.bool_)
+        return dict(zip(requested[is_here].tolist(), values[rows[is_here]].tolist()))
+
+
+def _best_points(products: Products, points: Iterable[int]) -> list[int]:
+    """Return the best of some passages of each document, best first; of equal ones the earlier."""
+    scores = dict.fromkeys(points, 0.0)
+    for values in products.values():
+        for point, product in values.items():
+            if point in scores:
+                scores[point] += product
+    best: dict[int, int] = {}
+    for point in sorted(scores, key=lambda point: (-scores[point], point)):
+        best.setdefault(point >> PASSAGE_BITS, point)
+    return list(best.values())
+
+
+# --- Hits and their reasons ---
+
+
+class _HitPassage(NamedTuple):
+    """A passage that is a hit: its number in an engine, where it is, and its text as it is indexed."""
+
+    point: int
+    ref: PassageRef
+    text: str
+
+
+def hits_for(plan: QueryPlan, passages: Sequence[tuple[PassageRef, Mapping[str, float]]]) -> list[Hit]:
+    """Return passages as hits, each with what the parts add to its score."""
+    reader = HitReader(plan, [])
+    hits = []
+    for index, (ref, products) in enumerate(passages):
+        segment = plan.snapshot.commit.segments[ref.segment]
+        document = segment.document(ref.row)
+        passage = ref.passage - segment.first_passage(ref.row)
+        parts = {name: products.get(name, 0.0) for name in plan.weights}
+        total, start = sum(parts.values()), document.ends[passage - 1] if passage else 0
+        why, measure = (partial(read, index, total) for read in (reader.reasons, reader.measured))
+        point = (document.number << PASSAGE_BITS) + passage
+        reader.hits.append(_HitPassage(point, ref, document.indexed(passage)))
+        text, metadata = document.passage(passage), document.metadata
+        hits.append(
+            Hit(document.id, total, document.title, text, metadata, parts, passage, start, why, measure, reader.scores)
+        )
+    return hits
+
+
+class HitReader:
+    """Reads the reasons of the hits of one search, when they are asked for; neighbouring hits together.
+
+    It holds the commit of the search, whose files stay readable as long as a hit of it lives.
+    """
+
+    def __init__(self, plan: QueryPlan, hits: list[_HitPassage]) -> None:
+        """Take the plan of the search, and its hits."""
+        self.plan, self.hits = plan, hits
+        # By block of hits: their passages, the terms of each by part, and what returns the spans that they mark.
+        self._blocks: dict[int, tuple[Passages, list[dict[str, Terms]], Callable[[], list[Marked]]]] = {}
+        self._measured_queries: dict[str, EncoderQuery] = {}
+
+    def reasons(self, index: int, score: float) -> Reasons:
+        """Return why a hit has its score."""
+        block, position = divmod(index, HITS_READ_TOGETHER)
+        if block not in self._blocks:  # two threads may both read it
+            hits = self.hits[block * HITS_READ_TOGETHER : (block + 1) * HITS_READ_TOGETHER]
+            passages = self._passages(hits)
+            readers = {name: part.read_terms(passages) for name, part in self.plan.parts.items()}
+            terms = [{name: read(position) for name, read in readers.items()} for position in range(len(hits))]
+            self._blocks[block] = passages, terms, cache(partial(marked_spans, terms))
+        passages, terms, marked = self._blocks[block]
+        return Reasons(
+            self.plan.query, passages.texts[position], score, terms[position], named=len(self.plan.weights) > 1,
+            marked=lambda: marked()[position],
+        )  # fmt: skip
+
+    def measured(self, index: int, score: float) -> Reasons:
+        """Return why a hit has its score, the part of each encoder measured by leaving words out."""
+        passages = self._passages([self.hits[index]])
+        terms = {}
+        for name, part in self.plan.parts.items():
+            if part.encoder_query is not None:
+                query, weight = self._measured_query(name), self.plan.shares[name]
+                terms[name] = query.against(passages.texts, passages.stored(name), weight=weight)(0)
+            else:
+                terms[name] = part.read_terms(passages)(0)
+        return Reasons(self.plan.query, passages.texts[0], score, terms, named=len(self.plan.weights) > 1)
+
+    def scores(self, texts: list[str]) -> npt.NDArray[np.float64]:
+        """Return the scores that passages of these texts would have in the index as it is, float64 [texts]."""
+        snapshot = self.plan.snapshot
+        lengths = [len(snapshot.words.analyser.terms(text)) for text in texts]
+        passages, total = Passages(texts, snapshot.words, (), lengths), np.zeros(len(texts))
+        for name, part in self.plan.parts.items():
+            if part.needs_vectors:
+                rows = snapshot.models[name].vectors(texts, "document")
+                total += [_product(part.vector, row) for row in rows]
+            else:
+                read = part.read_terms(passages)
+                total += [float(read(index).values.sum()) for index in range(len(texts))]
+        return total
+
+    def _passages(self, hits: Sequence[_HitPassage]) -> Passages:
+        """Return the passages of some hits, with what is stored of them."""
+        segments, words = self.plan.snapshot.commit.segments, self.plan.snapshot.words
+        refs = [hit.ref for hit in hits] if BM25 in self.plan.parts else []
+        lengths = [segments[ref.segment].lengths[ref.passage] for ref in refs]
+        return Passages([hit.text for hit in hits], words, self._stored_vectors(hits), lengths)
+
+    def _stored_vectors(self, hits: Sequence[_HitPassage]) -> list[dict[str, Vector]]:
+        """Return the stored vectors of some hits by part, as they were when the search was made."""
+        names = [name for name, part in self.plan.parts.items() if part.needs_vectors]
+        snapshot = self.plan.snapshot
+        if snapshot.engine is None or not names:
+            segments = snapshot.commit.segments
+            rows = [{name: segments[hit.ref.segment].vector(name, hit.ref.passage) for name in names} for hit in hits]
+            return [{name: row for name, row in by_name.items() if row is not None} for by_name in rows]
+        try:
+            vectors = snapshot.engine.vectors([hit.point for hit in hits], names)
+        except (EngineError, InputError) as error:
+            raise InputError(f"the vectors of this search cannot be read any more: {error}. Search again") from error
+        if any(hit.point not in vectors for hit in hits):
+            raise InputError("a document was changed or removed since the search; search again")
+        return [vectors[hit.point] for hit in hits]
+
+    def _measured_query(self, name: str) -> EncoderQuery:
+        """Return the query as an encoder with measured reasons reads it; its words are left out once."""
+        part = self.plan.parts[name]
+        if part.is_reweighted:
+            raise InputError(
+                f"words of the query are weighted in the part {name!r:.60}, so that its score is of no text whose "
+                "words could be left out; search with word_weights={}"
+            )
+        if name not in self._measured_queries:
+            query = part.encoder_query
+            assert query is not None
+            model = query.model.with_reasons("measured")
+            self._measured_queries[name] = EncoderQuery(model, self.plan.query, "query", query.unit)
+        return self._measured_queries[name]
+
+
+def _product(query: Any, row: Vector | None) -> float:
+    """Return the product of a query's vector with a row as it is stored; 0 for none."""
+    if row is None:
+        return 0.0
+    if not isinstance(query, tuple):
+        return float(np.asarray(query, np.float64) @ np.asarray(row, np.float64))
+    _, query_indices, row_indices = np.intersect1d(query[0], row[0], return_indices=True)
+    return float(np.asarray(query[1], np.float64)[query_indices] @ np.asarray(row[1], np.float64)[row_indices])

@@ -1,0 +1,133 @@
+"""The comparison of an index with the texts of its documents: checksums, then terms, metadata and sampled vectors."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from pellucid.index.commits import File, find_file_problem
+from pellucid.index.documents import Document, batches
+from pellucid.index.engine import Engine, Vector
+from pellucid.index.metadata import entries
+from pellucid.index.models import find_copy_mismatch
+from pellucid.index.plan import Snapshot
+from pellucid.index.segments import Segment, hash_strings
+from pellucid.index.settings import precomputed_parts
+from pellucid.index.writer import document_vectors, term_counts
+
+SAMPLE_DOCUMENTS = 200  # documents that the models encode again
+MAX_LISTED = 10  # problems of a kind
+_TOLERANCE = 1e-3  # another batch rounds differently
+
+
+def find_problems(folder: Path, snapshot: Snapshot) -> list[str]:
+    """Return what is wrong with the index in a folder at one moment, nothing where all is well."""
+    state, segments = snapshot.commit.state, snapshot.commit.segments
+    problems = [problem for file in state.files() if (problem := _file_problem(folder, file))]
+    copies = [(model, find_copy_mismatch(folder, model)) for model in state.settings["models"]]
+    problems += [f"the model {model['name']!r}: {problem}" for model, problem in copies if problem]
+    if problems:
+        return problems  # what is computed from damaged files says no more
+    step, terms, ids = max(1, state.documents // SAMPLE_DOCUMENTS), 0, Counter[str]()
+    for segment in segments:
+        passages, counted, lengths = segment.passages_for(segment.live_rows()), list[int](), list[int]()
+        for block in batches(segment.document(row) for row in segment.live_rows().tolist()):
+            ids.update(document.id for document in block)
+            counts = term_counts(snapshot, block)
+            terms_of_block = list(dict.fromkeys(term for passage in counts for term in passage))
+            hash_by_term = dict(zip(terms_of_block, hash_strings(terms_of_block).tolist()))
+            counted += [sum(hash_by_term[term] * n for term, n in passage.items()) % (1 << 64) for passage in counts]
+            lengths += [sum(passage.values()) for passage in counts]
+            sample = [document for document in block if document.number % step == 0]
+            problems += _check_vectors(snapshot, segment, sample)
+        if segment.has_bm25():
+            stored = segment.signatures()[passages]
+            differs = (stored != np.array(counted, np.uint64)) | (segment.lengths[passages] != lengths)
+            for passage in passages[differs][:MAX_LISTED].tolist():
+                problems.append(f"{segment.name}: the terms of passage {passage} are not those of its text")
+        terms += sum(lengths)
+        problems += _check_columns(segment, state.fields)
+    problems += [
+        f"document {document_id!r:.60} is there {n} times" for document_id, n in ids.most_common(MAX_LISTED) if n > 1
+    ]
+    actual = (sum(ids.values()), sum(len(s.passages_for(s.live_rows())) for s in segments), terms)
+    expected = (state.documents, state.passages, state.terms)
+    if actual != expected:
+        problems.append(f"documents, passages and terms are {actual}, and {expected} were counted")
+    if snapshot.engine is not None:
+        problems += _check_points(snapshot.engine, segments, state.pending_deletes)
+    return problems
+
+
+def _file_problem(folder: Path, file: File) -> str:
+    try:
+        return find_file_problem(folder, file)
+    except FileNotFoundError:
+        return f"{file.name} is missing"
+
+
+def _check_vectors(snapshot: Snapshot, segment: Segment, sample: Sequence[Document]) -> Iterator[str]:
+    rows = segment.rows_for([document.id for document in sample])
+    stored: Mapping[int, Mapping[str, Vector]] = {}
+    if snapshot.engine is not None:
+        stored = snapshot.engine.vectors([point for d in sample for point in d.points()], list(snapshot.models))
+    precomputed = precomputed_parts(snapshot.commit.state.settings)  # of their rows the checksums of the files say all
+    models = {name: model for name, model in snapshot.models.items() if name not in precomputed}
+    for name, computed in document_vectors(models, sample).items():
+        vectors = iter(computed)
+        for document in sample:
+            first = segment.first_passage(rows[document.id])
+            for number, point in enumerate(document.points()):
+                row = (
+                    segment.vector(name, first + number) if snapshot.engine is None else stored.get(point, {}).get(name)
+                )
+                if not _are_close(row, next(vectors)):
+                    yield f"the vector of {name} of passage {number} of {document.id!r:.60} is not that of its text"
+
+
+def _check_columns(segment: Segment, fields: Mapping[str, tuple[int, str]]) -> Iterator[str]:
+    """Say which documents' metadata differ from what conditions see of them."""
+    stored: dict[int, Counter[tuple[str, object]]] = {}
+    for row, key, value in segment.column_items():
+        stored.setdefault(row, Counter())[key, value] += 1
+    for row in segment.live_rows().tolist():
+        document = segment.document(row)
+        try:
+            in_metadata = Counter(
+                (key, item) for key, items in entries(document.metadata, fields).items() for item in items
+            )
+        except (KeyError, TypeError, ValueError) as error:  # a field that is not known, a value that cannot be
+            yield f"the metadata of document {document.id!r:.60} cannot be: {error!r:.60}"
+            continue
+        if in_metadata != stored.get(row, Counter()):
+            yield f"conditions see other metadata of document {document.id!r:.60} than it has"
+
+
+def _check_points(
+    engine: Engine, segments: Sequence[Segment], pending_deletes: Sequence[tuple[int, int]]
+) -> Iterator[str]:
+    expected = {
+        point
+        for segment in segments
+        for row in segment.live_rows().tolist()
+        for point in segment.document(row).points()
+    }
+    pending = {number for number, _ in pending_deletes}
+    present = set(engine.numbers())
+    for point in sorted(expected - present)[:MAX_LISTED]:
+        yield f"passage {point} is not in the engine"
+    for point in sorted(p for p in present - expected if p >> 16 not in pending)[:MAX_LISTED]:
+        yield f"the engine holds passage {point} of no document"
+
+
+def _are_close(stored: Vector | None, computed: Vector | None) -> bool:
+    """Whether a stored vector is the one computed again, to the rounding of another batch."""
+    if stored is None or computed is None:
+        return stored is computed
+    if isinstance(stored, tuple):
+        first, second = (dict(zip(*(side.tolist() for side in vector))) for vector in (stored, computed))
+        return all(abs(first.get(n, 0.0) - second.get(n, 0.0)) < _TOLERANCE for n in first.keys() | second.keys())
+    return bool(np.allclose(stored, computed, atol=_TOLERANCE))
