@@ -202,7 +202,7 @@ def test_a_file_that_goes_between_two_looks_is_one_of_an_earlier_commit(tmp_path
     """Wherever a merge removes a file while it is being opened, the reader takes the later commit."""
     folder = tmp_path / "index"
     with created(folder) as index:
-        for step in ("read_tensors", "wrong", "checksum"):
+        for step in ("read_tensors", "find_file_problem", "checksum"):
             index.delete([own.id for own in index])
             index.add([text_of(1, 1)] * 2, ids=["a0", "b0"], metadata=[{"version": 1}] * 2)
             module = commits if step != "read_tensors" else sys.modules["pellucid.index.segments"]
