@@ -11,7 +11,7 @@ removal lowers the score (leave-one-out). The constants of `pellucid.dense.words
 
 from __future__ import annotations
 
-from papers.threads import set_threads
+from papers.kit import set_threads
 
 set_threads(1)
 
@@ -39,9 +39,7 @@ from benchmarks.faithfulness import (
     with_words,
 )
 from benchmarks.faithfulness_ways import Pair, Subject, leave_one_out
-from papers.evidence import Interval, bootstrap, interval_of
-from papers.options import make_parser
-from papers.pages import markdown_table, measured, print_block, processor
+from papers.kit import Interval, bootstrap, interval_of, make_parser, markdown_table, measured, print_block, processor
 from pellucid.explain.rows import CONTEXT, SHARED, WORD_PAIR
 from pellucid.text.words import ENGLISH_STOP_WORDS
 

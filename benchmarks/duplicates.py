@@ -28,7 +28,7 @@ from typing import Any
 import numpy as np
 
 import pellucid
-from papers.options import make_parser
+from papers.kit import make_parser
 from pellucid.bulk.near_duplicates import Duplicates
 
 THRESHOLDS = (0.85, 0.9, 0.95)

@@ -14,7 +14,7 @@ same texts as Python strings. Prints markdown.
 
 from __future__ import annotations
 
-from papers.threads import set_threads
+from papers.kit import set_threads
 
 set_threads(1)
 
@@ -39,7 +39,7 @@ import pyarrow.parquet as pq
 
 import pellucid
 from benchmarks.static_speed import machine, piece_tokenizer, word_tokenizer
-from papers.options import make_parser
+from papers.kit import make_parser
 from pellucid.text.words import split_words
 
 _RUNS = ("pellucid, 1 worker", "pellucid, 2 workers", "model2vec, 1 thread", "model2vec, whole words, 1 thread")

@@ -14,7 +14,7 @@ packages' own. `--part times` takes times on one thread, `--part trials` tries o
 
 from __future__ import annotations
 
-from papers.threads import set_threads
+from papers.kit import set_threads
 
 set_threads(1)
 
@@ -61,9 +61,7 @@ from benchmarks.faithfulness_ways import (
     own,
     values_by,
 )
-from papers.evidence import Interval, bootstrap, interval_of
-from papers.options import make_parser
-from papers.pages import markdown_table, measured, print_block, processor
+from papers.kit import Interval, bootstrap, interval_of, make_parser, markdown_table, measured, print_block, processor
 from papers.retrieval_sets import read_collection
 from papers.vector_cache import CachedEncoder
 from pellucid.dense import words as word_reasons

@@ -16,7 +16,7 @@ plus noise of the same spectrum around each. Prints markdown; `--json` keeps the
 
 from __future__ import annotations
 
-from papers.threads import set_threads
+from papers.kit import set_threads
 
 set_threads(1)
 
@@ -34,8 +34,7 @@ from typing import Any
 
 import numpy as np
 
-from papers.options import make_parser
-from papers.pages import processor
+from papers.kit import make_parser, processor
 from pellucid.anchors import farthest_points
 from pellucid.anchors.farthest import Search
 

@@ -11,7 +11,7 @@ returns in the writer until another process, which asks again and again, has the
 
 from __future__ import annotations
 
-from papers.threads import set_threads
+from papers.kit import set_threads
 
 set_threads(1)
 
@@ -30,7 +30,7 @@ from pathlib import Path
 from typing import Any
 
 import pellucid
-from papers.options import make_parser
+from papers.kit import make_parser
 from pellucid.text.corpus import read_texts
 
 _BATCH = 10  # documents of a commit of the writer

@@ -10,7 +10,7 @@ on these passages; it does not change the order.
 
 from __future__ import annotations
 
-from papers.threads import set_threads
+from papers.kit import set_threads
 
 set_threads(1)
 
@@ -28,9 +28,7 @@ from scipy.stats import spearmanr
 
 import pellucid
 from benchmarks.faithfulness import PAGE
-from papers.evidence import bootstrap, interval_of
-from papers.options import make_parser
-from papers.pages import markdown_table, measured, print_block, processor
+from papers.kit import bootstrap, interval_of, make_parser, markdown_table, measured, print_block, processor
 from papers.retrieval_sets import read_collection
 from pellucid.core.embedder import Embedder
 from pellucid.core.removal import coalitions

@@ -42,7 +42,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from papers.pages import processor
+from papers.kit import processor
 from pellucid.transformer import max_pooled
 
 _Pool = Callable[[Any, Any, Any], Any]

@@ -11,7 +11,7 @@ formula that is printed with them.
 
 from __future__ import annotations
 
-from papers.threads import set_threads
+from papers.kit import set_threads
 
 set_threads(1)
 
@@ -31,7 +31,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pellucid
-from papers.options import make_parser
+from papers.kit import make_parser
 from pellucid.index.terms import Analyser
 
 _QUERIES, _WORDS = 200, 8

@@ -20,7 +20,7 @@ Qdrant Edge, whose graph may miss some of the best.
 
 from __future__ import annotations
 
-from papers.threads import set_threads
+from papers.kit import set_threads
 
 set_threads(1)
 
@@ -44,7 +44,7 @@ import numpy as np
 import pellucid
 import pellucid.index.bm25 as bm25
 from benchmarks import search_peers as peers
-from papers.options import make_parser
+from papers.kit import make_parser
 from papers.retrieval_sets import Collection, read_collection
 from papers.vector_cache import CachedEncoder, CachedSparseEncoder, Vectors
 from pellucid.engines import Edge

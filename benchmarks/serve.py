@@ -14,7 +14,7 @@ each row against the library.
 
 from __future__ import annotations
 
-from papers.threads import set_threads
+from papers.kit import set_threads
 
 set_threads(1, unless_set=True)
 
@@ -38,8 +38,7 @@ import numpy as np
 import orjson
 
 import pellucid
-from papers.options import make_parser
-from papers.pages import processor, write_block
+from papers.kit import make_parser, processor, write_block
 
 WORDS = "the bank raised interest rates on home loans and mortgage costs for young families in many large towns".split()
 

@@ -17,7 +17,7 @@ Explanations are those of queries of SciFact and abstracts that answer them, by 
 
 from __future__ import annotations
 
-from papers.threads import set_threads
+from papers.kit import set_threads
 
 set_threads(1)
 
@@ -46,8 +46,7 @@ import pyarrow as pa
 
 import hatch_build
 import pellucid
-from papers.options import make_parser
-from papers.pages import processor
+from papers.kit import make_parser, processor
 from pellucid import StaticEmbedder
 from pellucid.static.bulk import BulkEncoder, arrow_texts
 from pellucid.static.precision import PackedRows, convert, pack, quantize

@@ -75,13 +75,12 @@ def components(
     words: _Words = 10_000,
     json: JsonOption = False,
     html: HtmlOption = None,
-    plot: PlotOption = None,
 ) -> None:
     """Show the words at the ends of principal components; with a file of texts, those of its sentence means (SWE)."""
     from papers.swe.components import principal_components
 
     given = read(texts) if texts else None
-    show(principal_components(_model(model), given, components=component, top_k=top_k, words=words), json, html, plot)
+    show(principal_components(_model(model), given, components=component, top_k=top_k, words=words), json, html, None)
 
 
 @app.command()
@@ -91,12 +90,11 @@ def ranks(
     words: _Words = 10_000,
     json: JsonOption = False,
     html: HtmlOption = None,
-    plot: PlotOption = None,
 ) -> None:
     """Show the length of a static model's vectors by frequency; with a file of texts, by frequency in that (SWE)."""
     from papers.swe.norms import norms_by_rank
 
-    show(norms_by_rank(_model(model), read(texts) if texts else None, words=words), json, html, plot)
+    show(norms_by_rank(_model(model), read(texts) if texts else None, words=words), json, html, None)
 
 
 @app.command()
@@ -107,12 +105,11 @@ def tags(
     tagset: Annotated[str, typer.Option(help="brown or penn brings tags to the paper's classes; as-is.")] = "as-is",
     json: JsonOption = False,
     html: HtmlOption = None,
-    plot: PlotOption = None,
 ) -> None:
     """Show the length of a static model's vectors by part of speech (SWE)."""
     from papers.swe.norms import norms_by_tag, read_tagged
 
-    show(norms_by_tag(_model(model), read_tagged(*files), words=words, tagset=tagset), json, html, plot)
+    show(norms_by_tag(_model(model), read_tagged(*files), words=words, tagset=tagset), json, html, None)
 
 
 @app.command()
@@ -121,10 +118,8 @@ def languages(
     files: Annotated[list[str], typer.Argument(help="NAME=FILE for each language, a word or sentence a line.")],
     drop: Annotated[int, typer.Option(min=1, help="First components left out.")] = 7,
     sample: Annotated[int, typer.Option(min=3, help="Items of each language.")] = 1_000,
-    tsne: Annotated[bool, typer.Option("--tsne", help="Map by t-SNE, not by PCA.")] = False,
     json: JsonOption = False,
     html: HtmlOption = None,
-    plot: PlotOption = None,
 ) -> None:
     """Show how far languages are apart, with and without the first components (SWE)."""
     from papers.swe.separation import language_separation
@@ -137,8 +132,7 @@ def languages(
         if name in given:
             raise InputError("a language is given twice; its words go into one file")
         given[name] = read(file)
-    projection = "tsne" if tsne else "pca"
-    show(language_separation(_model(model), given, drop=drop, sample=sample, projection=projection), json, html, plot)
+    show(language_separation(_model(model), given, drop=drop, sample=sample), json, html, None)
 
 
 def _model(name: str) -> Any:

@@ -26,9 +26,8 @@ import torch
 import torch.nn.functional as functional
 from sklearn.metrics.pairwise import cosine_similarity
 
+from papers.kit import make_parser, markdown_table, print_block
 from papers.ldir.farthest import published_farthest_points
-from papers.options import make_parser
-from papers.pages import markdown_table, print_block
 from pellucid import AnchorEmbedder
 from pellucid.keytokens.head import top_tokens
 from pellucid.lexicon.trainer import InBatchCandidates, candidate_loss

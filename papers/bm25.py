@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from papers.options import make_parser
+from papers.kit import make_parser
 from pellucid.evaluation.tasks import LocalTask, find_tasks
 
 PLAIN, STEMMED = "BM25", "BM25, stemmed"

@@ -10,7 +10,7 @@ and scores are kept in WORK, and a run that was killed goes on.
 
 from __future__ import annotations
 
-from papers.threads import set_threads
+from papers.kit import set_threads
 
 set_threads(None)
 
@@ -29,13 +29,11 @@ import numpy.typing as npt
 from scipy import sparse
 
 from papers.bm25 import PLAIN, STEMMED, Bm25
-from papers.evidence import Interval, interval_of, resampled
 from papers.keytokens.heads import random_head, rotated_head
 from papers.keytokens.index import KeyTokenIndex
 from papers.keytokens.language_page import Verdict, in_short
 from papers.keytokens.retrieval_page import SETS
-from papers.options import make_parser
-from papers.pages import markdown_table, print_block, wrapped
+from papers.kit import Interval, interval_of, make_parser, markdown_table, print_block, resampled, wrapped
 from papers.retrieval_sets import dense_hits, read_collection
 from papers.vector_cache import CachedEncoder, Vectors
 from pellucid import KeyTokenEmbedder
@@ -460,7 +458,7 @@ def mean_of(values: Any) -> float:
 
 def cell_of(found: Interval) -> str:
     """Write a difference with what it decides of the claim that it is above 0."""
-    return found.told()
+    return found.with_verdict()
 
 
 def lines_of(kept: Mapping[str, Any], protocol: str) -> Iterator[tuple[str, str, dict[str, Any]]]:

@@ -8,7 +8,7 @@ measured, and nothing is chosen by them.
 
 from __future__ import annotations
 
-from papers.threads import set_threads
+from papers.kit import set_threads
 
 set_threads(None)
 
@@ -25,7 +25,7 @@ import numpy as np
 from scipy.stats import spearmanr
 
 from papers.keytokens.adjusting import choose_adjustment
-from papers.options import make_parser
+from papers.kit import make_parser
 from pellucid import KeyTokenEmbedder
 from pellucid.keytokens import KeyTokenSettings
 from pellucid.transformer import open_backbone

@@ -11,7 +11,7 @@ Embeddings and figures are kept in WORK, and a run that was stopped goes on. Wei
 
 from __future__ import annotations
 
-from papers.threads import set_threads
+from papers.kit import set_threads
 
 set_threads(None)
 
@@ -45,8 +45,7 @@ from papers.keytokens.tables import (
     variation_table,
 )
 from papers.keytokens.tuning import BATCH, NOTE, STEPS
-from papers.options import make_parser
-from papers.pages import print_page
+from papers.kit import make_parser, print_page
 from papers.retrieval_sets import dense_hits, read_collection
 from papers.spectra import level, shares, split
 from papers.vector_cache import CachedEncoder, Vectors

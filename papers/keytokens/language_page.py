@@ -13,11 +13,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from papers.evidence import WORDS, Interval, bootstrap, interval_of, interval_of_means
 from papers.keytokens.retrieval_page import PAPER as PAPER_3
 from papers.keytokens.retrieval_page import SETS
 from papers.keytokens.tables import PAPER_2, PAPER_4, PAPER_5
-from papers.pages import markdown_table, processor, wrapped
+from papers.kit import VERDICTS, Interval, bootstrap, interval_of, interval_of_means, markdown_table, processor, wrapped
 
 Values = Mapping[str, Any]
 PLAIN, TUNED = "as it is", "tuned"
@@ -294,7 +293,7 @@ def verdicts(values: Values, fixed: tuple[int, int]) -> str:
     for parts in sections:
         for one in parts:
             found.setdefault(one.claim.partition("; ")[0], []).append(one)
-    words = {holds: word if holds is None else f"**{word}**" for holds, word in WORDS.items()}
+    words = {holds: word if holds is None else f"**{word}**" for holds, word in VERDICTS.items()}
     lines = ((*one[:2], one.paper, words[one.holds]) for some in found.values() for one in some)
     table = markdown_table(["claim", "measured here, in percent", "the paper", "here"], lines, left=4)
     return "".join(in_short(claim, some) for claim, some in found.items() if len(some) > 1) + "\n" + table
@@ -303,7 +302,7 @@ def verdicts(values: Values, fixed: tuple[int, int]) -> str:
 def in_short(claim: str, tests: list[Verdict]) -> str:
     """Return a line that says of a claim where it holds and where not."""
     said = []
-    for holds, word in WORDS.items():
+    for holds, word in VERDICTS.items():
         where = [one.claim.partition("; ")[2] for one in tests if one.holds == holds]
         if where:
             said.append(f"{word} in {len(where)} of {len(tests)} ({'; '.join(where)})")

@@ -12,7 +12,7 @@ tuning has read.
 
 from __future__ import annotations
 
-from papers.threads import set_threads
+from papers.kit import set_threads
 
 set_threads(1, unless_set=True)
 
@@ -22,12 +22,10 @@ from pathlib import Path
 
 import numpy as np
 
-from papers.evidence import Interval, bootstrap, interval_of
 from papers.keytokens.alignment import compare_key_tokens
 from papers.keytokens.tables import PAPER_5, TABLE_5, cosines, tokens_table
 from papers.keytokens.tuning import BATCH, NOTE, STEPS
-from papers.options import make_parser
-from papers.pages import markdown_table, measured, print_block
+from papers.kit import Interval, bootstrap, interval_of, make_parser, markdown_table, measured, print_block
 from papers.vector_cache import Vectors, unit_rows
 from pellucid import KeyTokenEmbedder
 from pellucid.keytokens import KeyTokenSettings
@@ -79,7 +77,7 @@ def section(models: Mapping[str, KeyTokenEmbedder], notes: list[str]) -> str:
         "the same, beside two things liked": (found[RELATEDNESS][0] - found[RELATEDNESS][1])
         - (found[SIMILARITY][0] - found[SIMILARITY][1]),
     }
-    said = [f"- {claim}: {interval(100 * gain).told()}." for claim, gain in gains.items()]
+    said = [f"- {claim}: {interval(100 * gain).with_verdict()}." for claim, gain in gains.items()]
     header = ["", "like and dislike", "two things liked", "the first less the second"]
     parts = [tokens_table(five), "", cosines(five), f"- {PAPER_5}", "", f"Cosines x 100 over {len(THINGS)} things:", ""]
     return "\n".join([*parts, markdown_table(header, lines), *said, "", *notes, "", measured()])

@@ -10,7 +10,7 @@ papers/ldir/tables.py, which encodes the same texts.
 
 from __future__ import annotations
 
-from papers.threads import set_threads
+from papers.kit import set_threads
 
 set_threads(None)
 
@@ -30,8 +30,7 @@ from papers.keytokens.control import block
 from papers.keytokens.heads import random_head, text_head, token_head
 from papers.keytokens.index import KeyTokenIndex
 from papers.keytokens.retrieval_page import Sizes, make_page
-from papers.options import make_parser
-from papers.pages import print_page
+from papers.kit import make_parser, print_page
 from papers.retrieval_sets import Collection, dense_score, read_collection
 from papers.vector_cache import CachedEncoder, Vectors, unit_rows
 from pellucid import KeyTokenEmbedder

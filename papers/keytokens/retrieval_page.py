@@ -9,7 +9,7 @@ from importlib.metadata import version
 from typing import Any, NamedTuple
 
 from papers.bm25 import PLAIN, SETTINGS, STEMMED
-from papers.pages import markdown_table
+from papers.kit import markdown_table
 
 SETS = {"SciFact": "SciFact", "npl": "NPL", "cisi": "CISI", "cranfield": "Cranfield"}
 PAPER = {

@@ -8,7 +8,7 @@ nothing is trained or chosen on them. The paper's numbers are for models of 1.3 
 
 from __future__ import annotations
 
-from papers.threads import set_threads
+from papers.kit import set_threads
 
 set_threads(None)
 
@@ -21,7 +21,7 @@ from typing import Any
 
 from papers.keytokens.alignment import Alignment, align, compare_key_tokens, embedded_texts
 from papers.keytokens.spectrum import Sweep, Variation, contributions, sweep, variation
-from papers.options import make_parser
+from papers.kit import make_parser
 from papers.spectra import level, shares
 from pellucid import KeyTokenEmbedder, LexiconEmbedder
 from pellucid.core.pca import spectrum_of

@@ -13,7 +13,7 @@ embedder; the results are never shipped.
 
 from __future__ import annotations
 
-from papers.threads import set_threads
+from papers.kit import set_threads
 
 set_threads(None)
 
@@ -26,7 +26,7 @@ from typing import Any
 
 import torch
 
-from papers.options import make_parser
+from papers.kit import make_parser
 from pellucid.transformer.backbone import half_dtype
 
 STEPS, BATCH, LENGTH, RATE, TEMPERATURE, DROPOUT = 120, 32, 24, 5e-4, 0.05, 0.1

@@ -151,18 +151,21 @@ def binary_by_median(encoder: Any, anchors: Vectors, sample: Vectors) -> Coordin
 
 
 PLAIN = "as they are"
+BINARY = ("0/1: greatest tenth", "0/1: above the median")
 VARIANTS: dict[str, Maker] = {
     PLAIN: lambda encoder, anchors, sample: Coordinates(encoder, anchors),
-    "decorrelated, strength 0.25": lambda encoder, anchors, _: Coordinates(encoder, decorrelated(anchors, 0.25)),
-    "decorrelated, strength 0.5": lambda encoder, anchors, _: Coordinates(encoder, decorrelated(anchors, 0.5)),
-    "decorrelated, strength 0.75": lambda encoder, anchors, _: Coordinates(encoder, decorrelated(anchors, 0.75)),
-    "decorrelated, strength 1": lambda encoder, anchors, _: Coordinates(encoder, decorrelated(anchors, 1.0)),
+    **{
+        f"decorrelated, strength {strength:g}": lambda encoder, anchors, _, strength=strength: Coordinates(
+            encoder, decorrelated(anchors, strength)
+        )
+        for strength in (0.25, 0.5, 0.75, 1.0)
+    },
     "centred": centred,
     "divided by their deviation": weighted,
     "standardised": standardised,
     "whitened on the corpus": whitened,
     "cubed": lambda encoder, anchors, _: Coordinates(encoder, anchors, rule="cubed"),
-    "0/1: greatest tenth": lambda encoder, anchors, _: Coordinates(encoder, anchors, rule="top tenth"),
-    "0/1: above the median": binary_by_median,
+    BINARY[0]: lambda encoder, anchors, _: Coordinates(encoder, anchors, rule="top tenth"),
+    BINARY[1]: binary_by_median,
 }
 """Name -> what it makes of anchors."""

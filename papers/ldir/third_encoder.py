@@ -9,10 +9,7 @@ its coordinates over sentences that are no test texts. Vectors are kept in WORK.
 
 from __future__ import annotations
 
-from papers.threads import set_threads
-
-set_threads(None)
-
+import argparse
 from collections.abc import Iterator, Sequence
 from itertools import islice
 from pathlib import Path
@@ -20,12 +17,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from papers.kit import Figure, Table, run_script
 from papers.ldir.baselines import decorrelated
-from papers.ldir.learnt import PAGE, SIZES, STARTS, WHOLE
+from papers.ldir.learnt import SIZES, STARTS, WHOLE
 from papers.ldir.scored import Samples, Tests, difference, mean_of
 from papers.ldir.tables import faithfulness
-from papers.options import make_parser
-from papers.pages import markdown_table, measured, print_block, wrapped
 from papers.vector_cache import CachedEncoder, Vectors, unit_rows
 from pellucid.persistence.folder import locate
 from pellucid.persistence.store import read_json
@@ -75,33 +71,21 @@ def _both(name: str, matrix: Vectors, sample: Vectors, anchors: Vectors | None) 
     yield Model(f"{name}, less the mean", matrix, matrix @ sample.mean(axis=0), faithful)
 
 
-def table(found: Sequence[tuple[Model, Samples]]) -> str:
+def table(found: Sequence[tuple[Model, Samples]]) -> Table:
     """Return the table: each row beside e5 read in the same way."""
     own = {model.name: samples for model, samples in found if model.name.startswith(ITSELF)}
     lines = []
     for model, samples in found:
         centred = model.name.endswith("less the mean")
         other = own[f"{ITSELF}, less the mean" if centred else ITSELF]
-        less = None if samples is other else difference(samples, other).told()
+        less = None if samples is other else difference(samples, other).with_verdict()
         faithful = None if model.faithful is None else f"{model.faithful:.2f}"
         lines.append([model.name, len(model.matrix), float(mean_of(samples)[0]), less, faithful])
-    return markdown_table(["", "n", "STS", "less e5 read so", "faithful"], lines)
+    return Table(["", "n", "STS", "less e5 read so", "faithful"], lines)
 
 
-_HEAD = """## A third encoder
-
-Multilingual-e5-small (384 dimensions; its weights at hand were unpacked from 4 bits), which reads each text as "query:
-...". Anchors are the sentences of the bundled anchors-minilm, which MiniLM chose; the floor is as many sentences drawn
-at random, the ceiling e5 itself. STS is the mean of six sets. "Less the mean" takes from each coordinate its mean over
-{random} sentences that are no test texts: all cosines of e5 lie close together, and so do those of its anchors. A row
-is compared with e5 read in the same way; the interval is over the pairs."""
-
-
-def main() -> None:
-    """Measure and write the section."""
-    parser = make_parser(__doc__, data="sts/ and raw_english/", work_dir="vectors", write=PAGE)
-    parser.add_argument("--e5", required=True, help="folder of multilingual-e5-small")
-    options = parser.parse_args()
+def measure(options: argparse.Namespace) -> Iterator[tuple[str, Figure]]:
+    """Yield the table."""
     from sentence_transformers import SentenceTransformer
 
     e5 = SentenceTransformer(options.e5, device="cpu")
@@ -109,15 +93,13 @@ def main() -> None:
     def encode(texts: list[str]) -> Vectors:
         return np.asarray(e5.encode(texts, prompt="query: ", batch_size=32, show_progress_bar=False), np.float32)
 
-    kept = CachedEncoder("multilingual-e5-small", encode, options.work_dir / "vectors")
-    tests = Tests(options.data, kept)
-    found = []
-    for model in models(kept, options.data / "raw_english" / "open_licence.txt.xz"):
-        found.append((model, tests.sts(lambda rows, m=model: rows @ m.matrix.T - m.mean)))  # type: ignore[misc]
-        print(model.name, f"{mean_of(found[-1][1])[0]:.1f}", flush=True)
-    text = "\n".join([wrapped(_HEAD.format(random=RANDOM)), table(found), measured()])
-    print_block("a third encoder", text, options.write)
+    cached = CachedEncoder("multilingual-e5-small", encode, options.work_dir / "vectors")
+    tests = Tests(options.data, cached)
+    corpus = options.data / "raw_english" / "open_licence.txt.xz"
+    scores = [(m, tests.sts(lambda rows, m=m: rows @ m.matrix.T - m.mean)) for m in models(cached, corpus)]  # type: ignore[misc]
+    yield "scores", table(scores)
 
 
 if __name__ == "__main__":
-    main()
+    e5 = {"--e5": {"required": True, "help": "folder of multilingual-e5-small"}}
+    run_script(measure, e5, data="sts/ and raw_english/", work_dir="vectors")

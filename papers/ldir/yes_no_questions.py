@@ -1,18 +1,13 @@
-r"""Embeddings of answers to yes/no questions by a small language model; writes papers/ldir/questions.md.
+r"""Embeddings of answers to yes/no questions by a small language model.
 
     python -m papers.ldir.yes_no_questions FOLDER --data shared/data --work-dir WORK --write
 
-FOLDER holds a causal language model of transformers with a chat template; it is read in bfloat16. Every question is
-asked of every text. The wording is the one that answers best where the answer is known: each question has one text
-whose answer is yes. The same pairs are measured with as many anchors. Answers are kept in WORK, and a run that was
-stopped goes on.
+FOLDER holds a causal language model of transformers with a chat template; it is read in bfloat16. The wording is the
+one that answers best where the answer is known: each question has one text whose answer is yes. Answers are kept in
+WORK, and a run that was stopped goes on.
 """
 
 from __future__ import annotations
-
-from papers.threads import set_threads
-
-set_threads(None)
 
 import argparse
 import copy
@@ -25,16 +20,13 @@ from typing import Any
 import numpy as np
 from scipy.stats import rankdata
 
-from papers.evidence import DRAWS, interval_of, resampled
 from papers.keytokens.language_model import Encoders
-from papers.ldir.baselines import BagOfWords, top_tenth
-from papers.ldir.page import BINARY, PAPER_STS, PLAIN
+from papers.kit import DRAWS, Figure, Table, interval_of, measured, processor, resampled, run_script, wrapped
+from papers.ldir.baselines import BINARY, PLAIN, BagOfWords, top_tenth
 from papers.ldir.tables import open_encoders
-from papers.options import make_parser
-from papers.pages import markdown_table, measured, print_page, processor, wrapped
 from papers.vector_cache import CachedEncoder, Vectors, distinct, unit_rows
 from pellucid.anchors import farthest_points
-from pellucid.evaluation.tasks import find_tasks, read_sts
+from pellucid.evaluation.tasks import find_tasks, read_sts, read_table
 from pellucid.text.corpus import read_texts
 
 SETS = {"STSBenchmark": "STS-B", "SICK-R": "SICK-R"}
@@ -44,56 +36,7 @@ SIZES = (6, 12, 24)  # numbers of questions besides all
 STATES = "the mean of the language model's states, centred"
 _SUBSETS = 20
 
-QUESTIONS = {
-    "Is the text about money?": "The bank raised its interest rates, and the shares lost two percent.",
-    "Does the text describe an animal?": "A brown dog is sleeping under the table.",
-    "Is the text about politics?": "The president signed the law after a long debate in parliament.",
-    "Is the text about sports?": "The striker scored twice, and the team won the cup.",
-    "Does the text mention food?": "She baked a chocolate cake and cut it into slices.",
-    "Is the text about music?": "The band played the song on guitar and drums.",
-    "Is the text about war or weapons?": "Soldiers fired rockets at the village.",
-    "Does the text mention water?": "The boat crossed the lake.",
-    "Is there a child in the text?": "A little boy is asleep in his bed.",
-    "Is there a woman in the text?": "The woman closed her umbrella.",
-    "Is there a man in the text?": "An old man reads the newspaper.",
-    "Are there several people in the text?": "Three friends are sitting around the fire.",
-    "Does the text mention a vehicle?": "A red truck is parked beside the road.",
-    "Is the text about health or medicine?": "The doctor gave the patient a vaccine against the flu.",
-    "Is the text about a crime?": "The police arrested two men for robbing a shop.",
-    "Is someone hurt or dead in the text?": "Nine people died in the explosion.",
-    "Is the text about the weather?": "Heavy snow and strong winds are expected.",
-    "Does the text name a city or a country?": "Berlin is the capital of Germany.",
-    "Does the text contain a number?": "They sold 350 tickets in 12 days.",
-    "Is the text about history?": "The castle was built by a king in the twelfth century.",
-    "Is the text about the future?": "Next year the museum will open a new wing.",
-    "Is the text a question?": "How do I remove a stain from a shirt?",
-    "Does the text say that something is not so?": "There is no one here, and nobody is waiting.",
-    "Does the text give an opinion?": "I think this is the worst hotel I have ever seen.",
-    "Does the text give advice?": "You should wash your hands before you cook.",
-    "Is the text sad?": "He wept for days after his best friend had left him.",
-    "Is the text happy?": "We laughed and danced all night, it was wonderful.",
-    "Is the text about technology?": "The new phone has a faster chip and a better camera.",
-    "Is the text about science?": "Physicists have measured the mass of the particle.",
-    "Is the text about school or learning?": "The teacher explained the lesson to her class.",
-    "Is the text about work or business?": "The company hired two hundred workers.",
-    "Is the text about law or a court?": "The judge rejected the appeal against the ruling.",
-    "Does the text take place outdoors?": "Hikers climb the path to the summit.",
-    "Does the text take place inside a building?": "They are sitting on the sofa in the living room.",
-    "Is someone running or jumping in the text?": "A girl is running across the field.",
-    "Is someone speaking in the text?": "The minister told reporters that talks would go on.",
-    "Does someone use their hands in the text?": "He is slicing an onion with a knife.",
-    "Does the text mention clothes?": "She wears a green dress and a white hat.",
-    "Does the text mention plants?": "Tall trees and flowers grow in the garden.",
-    "Is someone playing a game in the text?": "Two boys are playing chess.",
-    "Is the text about religion?": "The monks pray in the temple.",
-    "Is the text about travel?": "We flew to Italy for our holidays.",
-    "Does the text mention a tool or a machine?": "The mechanic repairs the engine with a wrench.",
-    "Is the text about art or film?": "The painter's portraits hang in the gallery.",
-    "Does the text mention a colour?": "The walls are yellow and the door is blue.",
-    "Does the text mention a part of the body?": "He scratched his left ear.",
-    "Is something dangerous in the text?": "The climber hangs from the cliff by one rope.",
-    "Does the text name a company or an organisation?": "Microsoft and the United Nations signed the agreement.",
-}
+QUESTIONS = dict(zip(*read_table(Path(__file__).with_name("questions.tsv"), ["question", "text"]).values()))
 """Question -> a text whose answer is yes."""
 
 SHOWN = (
@@ -343,93 +286,55 @@ def spearman(ones: Vectors, others: Vectors) -> Vectors:
 
 # --- The page ---------------------------------------------------------------------------------------------------------
 
-_HEAD = """# Results: yes/no questions
 
-Written by `papers/ldir/yes_no_questions.py`. {measured} {processor}, one thread, no GPU; `--pairs {pairs}`.
-
-*LDIR* compares anchors with embeddings whose coordinates are answers to yes/no questions (QAEmb-MBQA, CQG-MBQA: about
-10,000 questions, answered by a model trained on the answers of large language models). This is the same in small:
-{count} questions written by hand, asked of every text by **{model}** (weights unpacked from 4 bits), read in bfloat16.
-An answer is the logarithm of the odds of yes against no. Nothing is trained. The model reads {tokens:.0f} tokens for a
-text; an anchor model reads the text alone.
-
-"""
-
-_SHORT = """**In short:** with the best wording, a known yes is above {share:.0f} % of the other answers (chance: 50).
-The {count} answers as an embedding have {questions}; the mean of the same model's states, which asks nothing, has
-{states}. As many anchors have {anchors} over MiniLM and {static} over static-en, as 0 and 1 {binary} and
-{static_binary}. Bag of words has {words}. {verdict}
-
-"""
-
-_KNOWN = """## Can the model answer?
-
-Each question has one text whose answer is yes. The share of the other {others} texts whose answer is lower is 50 for a
-model that cannot answer, and somewhat below 100 for one that can, since some questions are true of several texts. The
-wording with the greatest share is used below; no score of the pairs was seen by that choice.
-
-"""
-
-_SCORES = """## Similarity of sentences
-
-Spearman's correlation x 100 of the cosines with the gold scores, {pairs} pairs of each set drawn at random; the rows
-"as printed" are of whole sets. Intervals are 95 %, by bootstrap over pairs. Means and medians are those of the texts
-measured. Anchors are the farthest points among {candidates:,} sentences.
-
-"""
-
-
-def known_table(bench: Bench) -> tuple[str, float, str]:
-    """Return the wording that answers best, its share, and the table of all with the questions answered worst."""
-    texts, lines, shares = list(QUESTIONS.values()), [], {}
+def known_figures(bench: Bench) -> tuple[str, float, dict[str, Figure]]:
+    """Return the wording that answers best, its share, the table of all, and the questions answered worst."""
+    texts, lines, shares = list(QUESTIONS.values()), list[list[Any]](), {}
     for name in WORDINGS:
         values = bench.answers(name, texts)
-        shares[name], said = known_shares(values), np.diag(values) > 0
-        others = ((values > 0).sum() - said.sum()) / (values.size - len(values))
-        lines.append((name, 100 * float(shares[name].mean()), 100 * float(said.mean()), 100 * float(others)))
+        shares[name], yes = known_shares(values), np.diag(values) > 0
+        others = ((values > 0).sum() - yes.sum()) / (values.size - len(values))
+        lines.append([name, *(100 * float(x) for x in (shares[name].mean(), yes.mean(), others))])
     best = max(shares, key=lambda name: float(shares[name].mean()))
-    given = known_shares(cosines(bench.encoders["MiniLM"], texts, bench.questions))
-    lines.append(("MiniLM, cosine of text and question", 100 * float(given.mean()), None, None))
-    header = ["wording", "others lower", "its own text: yes", "the others: yes"]
+    by_cosine = known_shares(cosines(bench.encoders["MiniLM"], texts, bench.questions))
+    lines.append(["MiniLM, cosine of text and question", 100 * float(by_cosine.mean()), None, None])
     least = np.argsort(shares[best], kind="stable")[:6]
     worst = ", ".join(f'"{bench.questions[n]}" ({100 * shares[best][n]:.0f})' for n in least)
     many = int((shares[best] >= 0.95).sum())
-    said = f"With the best wording {many} of {len(texts)} questions have 95 or more. The least have {worst}."
-    return best, float(shares[best].mean()), f"{markdown_table(header, lines)}\n{said}\n"
+    text = f"With the best wording {many} of {len(texts)} questions have 95 or more. The least have {worst}."
+    wordings = Table(["wording", "others lower", "its own text: yes", "the others: yes"], lines)
+    return best, float(shares[best].mean()), {"wordings": wordings, "worst": wrapped(text)}
 
 
-def in_short(found: Mapping[str, Mapping[str, Vectors]], count: int, share: float) -> str:
+def summary(found: Mapping[str, Mapping[str, Vectors]], count: int, share: float) -> str:
     """Return the main figures, and in words whether the answers are worth more than words counted."""
-    names = {
-        "questions": f"questions ({count}), centred",
-        "anchors": f"MiniLM: anchors ({count}), centred",
-        "static": f"static-en: anchors ({count}), centred",
-        "binary": f"MiniLM: anchors ({count}), {BINARY[1]}",
-        "static_binary": f"static-en: anchors ({count}), {BINARY[1]}",
-        "states": STATES,
-        "words": "bag of words",
-    }
+    names = [f"questions ({count}), centred", STATES, f"MiniLM: anchors ({count}), centred"]
+    names += [f"static-en: anchors ({count}), centred", f"MiniLM: anchors ({count}), {BINARY[1]}"]
+    names += [f"static-en: anchors ({count}), {BINARY[1]}", "bag of words"]
+    questions, states, anchors, static, binary, static_binary, words = (f"{mean(found[name])[0]:.1f}" for name in names)
     verdict = {
         True: "The answers are better than words counted.",
         False: "A model of this size answers too badly: counting words is better.",
         None: "Whether they beat words counted is undecided.",
-    }[interval_of(mean(found[names["questions"]]) - mean(found["bag of words"])).above()]
-    figures = {key: f"{mean(found[name])[0]:.1f}" for key, name in names.items()}
-    return _SHORT.format(count=count, share=100 * share, verdict=verdict, **figures)
+    }[interval_of(mean(found[names[0]]) - mean(found["bag of words"])).above()]
+    return wrapped(
+        f"""with the best wording, a known yes is above {100 * share:.0f} % of the other answers (chance: 50).
+        The {count} answers as an embedding have {questions}; the mean of the same model's states, which asks nothing,
+        has {states}.
+        As many anchors have {anchors} over MiniLM and {static} over static-en, as 0 and 1 {binary} and {static_binary}.
+        Bag of words has {words}. {verdict}"""
+    )
 
 
-def scores_table(found: Mapping[str, Mapping[str, Vectors]], main: str) -> str:
-    """Return the correlations of every row, the papers' first, and how far the row `main` is from them."""
-    lines: list[tuple[Any, ...]] = []
-    for name, printed in PAPER_STS.items():
-        if "MBQA" in name or "LDIR" in name:
-            lines.append((f"{name}, as printed", *printed[-2:], float(np.mean(printed[-2:])), None))
+def scores_table(found: Mapping[str, Mapping[str, Vectors]], main: str) -> Table:
+    """Return the correlations of every row, and how far the row `main` is from them."""
+    lines: list[list[Any]] = []
     for name, sets in found.items():
-        own = [float(values[0]) for values in sets.values()]
         here, less = interval_of(mean(sets)), interval_of(mean(found[main]) - mean(sets))
-        cells = ["{:.1f} [{:.1f}, {:.1f}]".format(*here), "{:+.1f} [{:.1f}, {:.1f}]".format(*less)]
-        lines.append((name, *own, *(cells if name != main else (cells[0], None))))
-    return markdown_table(["model (dimensions)", *SETS.values(), "mean", f"{main}, less this"], lines)
+        cells: list[Any] = ["{:.1f} [{:.1f}, {:.1f}]".format(*here), "{:+.1f} [{:.1f}, {:.1f}]".format(*less)]
+        cells[1:] = cells[1:] if name != main else [None]
+        lines.append([name, *(float(values[0]) for values in sets.values()), *cells])
+    return Table(["model (dimensions)", *SETS.values(), "mean", f"{main}, less this"], lines)
 
 
 def mean(sets: Mapping[str, Vectors]) -> Vectors:
@@ -437,7 +342,7 @@ def mean(sets: Mapping[str, Vectors]) -> Vectors:
     return np.asarray(np.mean(list(sets.values()), axis=0))
 
 
-def sizes_table(bench: Bench, wording: str) -> str:
+def sizes_table(bench: Bench, wording: str) -> Table:
     """Return the mean correlation by number of questions and of anchors, means over subsets drawn at random."""
     encode = bench.encoders["MiniLM"]
     anchors = chosen(encode, bench.candidates, len(bench.questions))
@@ -453,42 +358,29 @@ def sizes_table(bench: Bench, wording: str) -> str:
             drawn = [np.random.default_rng(n).permutation(values.shape[1])[:size] for n in range(_SUBSETS)]
             cells.append(float(np.mean([mean(correlations(bench, centred[:, some], 0))[0] for some in drawn])))
         lines.append((name, *cells))
-    return markdown_table(["number", *map(str, (*SIZES, len(bench.questions)))], lines)
+    return Table(["number", *map(str, (*SIZES, len(bench.questions)))], lines)
 
 
-def make_page(bench: Bench) -> str:
-    """Measure what is not yet known and return the page."""
-    options, count, (best, share, known) = bench.options, len(bench.questions), known_table(bench)
-    found = {name: correlations(bench, rows, DRAWS) for name, rows in rows_of(bench, best)}
-    head = _HEAD.format(
-        measured=measured(),
-        processor=processor(),
-        pairs=options.pairs,
-        count=count,
-        model=options.name or options.model.name,
-        tokens=bench.answerers[best].tokens(bench.texts),
-    )
-    parts = [head, in_short(found, count, share), _KNOWN.format(others=len(QUESTIONS) - 1), known, "\n"]
-    parts += [
-        _SCORES.format(pairs=options.pairs, candidates=CANDIDATES),
-        scores_table(found, f"questions ({count}), centred"),
-    ]
-    parts += ["\n## Number of questions\n\nMean of the two sets; smaller numbers are the mean over "]
-    parts += [f"{_SUBSETS} subsets drawn at random.\n\n", sizes_table(bench, best)]
-    return wrapped("".join(parts))
-
-
-def main() -> None:
-    """Measure what is not yet known and write the page."""
-    page = Path(__file__).with_name("questions.md")
-    parser = make_parser(__doc__, data="sts/ and raw_english/", work_dir="vectors and answers", write=page)
-    parser.add_argument("model", type=Path, help="folder of a causal language model with a chat template")
-    parser.add_argument("--name", default="", help="of the model, on the page; its folder's otherwise")
-    parser.add_argument("--pairs", type=int, default=150, help="of each set")
-    options = parser.parse_args()
+def measure(options: argparse.Namespace) -> Iterator[tuple[str, Figure]]:
+    """Measure what is not yet known and yield what the page shows."""
     options.work_dir.mkdir(parents=True, exist_ok=True)
-    print_page(make_page(Bench(options)), options.write)
+    bench = Bench(options)
+    count, (best, share, known) = len(bench.questions), known_figures(bench)
+    correlated = {name: correlations(bench, rows, DRAWS) for name, rows in rows_of(bench, best)}
+    yield "machine", f"{measured()} {processor()}"
+    yield "summary", summary(correlated, count, share)
+    yield from known.items()
+    yield "scores", scores_table(correlated, f"questions ({count}), centred")
+    yield "sizes", sizes_table(bench, best)
 
 
 if __name__ == "__main__":
-    main()
+    run_script(
+        measure,
+        {
+            "model": {"type": Path, "help": "folder of a causal language model with a chat template"},
+            "--pairs": {"type": int, "default": 125, "help": "of each set"},
+        },
+        data="sts/ and raw_english/",
+        work_dir="vectors and answers",
+    )

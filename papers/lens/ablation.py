@@ -10,7 +10,7 @@ one core. `--develop` prints what the learning rate was chosen by: paraphrases h
 
 from __future__ import annotations
 
-from papers.threads import set_threads
+from papers.kit import set_threads
 
 set_threads(1, unless_set=True)
 
@@ -27,10 +27,9 @@ from typing import Any
 import numpy as np
 from scipy.stats import spearmanr
 
+from papers.kit import make_parser, print_page
 from papers.ldir.development import reciprocal_rank
 from papers.lens.ablation_page import SETS, Run, make_page
-from papers.options import make_parser
-from papers.pages import print_page
 from papers.vector_cache import CachedEncoder, Vectors, unit_rows
 from pellucid import LexiconEmbedder, cluster_vocabulary, train_lexicon
 from pellucid.evaluation.tasks import read_table

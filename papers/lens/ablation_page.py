@@ -11,8 +11,7 @@ from dataclasses import dataclass, replace
 from importlib.metadata import version
 from typing import Any, NamedTuple
 
-from papers.evidence import WORDS, Interval
-from papers.pages import markdown_table
+from papers.kit import VERDICTS, Interval, markdown_table
 
 CAPTIONS = ("STS12 MSRvid", "STS14 images", "STS15 images")
 DIALOGUE = ("STS14 deft-forum", "STS15 answers-forums", "STS15 belief")
@@ -131,7 +130,7 @@ def verdict(differences: Sequence[float]) -> str:
     if not differences:
         return "not measured"
     if len(differences) < DECIDING:
-        return WORDS[None]
+        return VERDICTS[None]
     return Interval(sum(differences) / len(differences), min(differences), max(differences)).verdict()
 
 
@@ -227,7 +226,7 @@ findings are those of its mean over tasks; where its STS has the other sign, its
 
 def _counted(verdicts: Sequence[str]) -> str:
     said = [one.strip("*") for one in verdicts]
-    kinds = [word for word in (*WORDS.values(), "not measured") if word in said]
+    kinds = [word for word in (*VERDICTS.values(), "not measured") if word in said]
     return ", ".join(f"{sum(word == one for one in said)} of {len(said)} {word}" for word in kinds)
 
 

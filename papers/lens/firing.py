@@ -10,8 +10,8 @@ from __future__ import annotations
 from itertools import islice
 
 import pellucid
+from papers.kit import make_parser
 from papers.lens.letters import lexical_firing
-from papers.options import make_parser
 from pellucid.text.corpus import read_texts
 
 SENTENCES = 3_000

@@ -18,10 +18,9 @@ from typing import Any
 
 import numpy as np
 
-from papers.evidence import DRAWS, WORDS, bootstrap, interval_of
+from papers.kit import DRAWS, VERDICTS, bootstrap, interval_of, markdown_table
 from papers.lens.language_page import KINDS, Measured
 from papers.lens.samples import Items, Sample, score_of
-from papers.pages import markdown_table
 from pellucid.persistence.store import read_json, writing
 from recipes.lexicon_smollm2 import Row
 
@@ -247,7 +246,7 @@ def _said(found: Mapping[str, Mapping[int, Measured]]) -> str:
             said.setdefault(mean.verdict().strip("*"), []).append(
                 f"{claim}, {mean.signed()}, {seeds} seed{'s' * (seeds > 1)}"
             )
-    lines = [f"{judged.capitalize()}: {'; '.join(said[judged])}." for judged in WORDS.values() if judged in said]
+    lines = [f"{judged.capitalize()}: {'; '.join(said[judged])}." for judged in VERDICTS.values() if judged in said]
     return "".join(
         f"{fill(line, 118, break_on_hyphens=False, initial_indent='- ', subsequent_indent='  ')}\n" for line in lines
     )

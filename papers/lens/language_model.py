@@ -12,7 +12,7 @@ and keeps what every test item came to in a folder, from which it prints tables 
 
 from __future__ import annotations
 
-from papers.threads import set_threads
+from papers.kit import set_threads
 
 set_threads(1, unless_set=True)
 
@@ -30,7 +30,7 @@ from scipy import sparse
 from transformers import AutoTokenizer
 
 from papers.bm25 import bm25_table
-from papers.evidence import bootstrap
+from papers.kit import bootstrap, make_parser, print_block, print_page
 from papers.lens.baselines import echo, promptreps, promptreps_dense
 from papers.lens.kept_results import FLOORS, PRUNED, floor_name, grid, keep, made_of, tables
 from papers.lens.language_page import (
@@ -48,8 +48,6 @@ from papers.lens.language_page import (
 )
 from papers.lens.page import QUERIES
 from papers.lens.samples import Sample, samples
-from papers.options import make_parser
-from papers.pages import print_block, print_page
 from papers.vector_cache import CachedEncoder, CachedSparseEncoder, distinct
 from pellucid import LexiconEmbedder, load
 from pellucid.core.arrays import l2_normalize

@@ -14,10 +14,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from papers.evidence import DRAWS, WORDS, Interval, interval_of
+from papers.kit import DRAWS, VERDICTS, Interval, interval_of, markdown_table, processor
 from papers.lens.page import PAPER_CLUSTERS, QUERIES
 from papers.lens.samples import CLASSES, PAIRS, QUESTIONS, RETRIEVAL, STS, TITLES
-from papers.pages import markdown_table, processor
 from recipes.lexicon_smollm2 import ANSWER, FREQUENCIES, LENGTH, NEGATIVES, TRAINING, Row
 
 BLOCK = "papers/lens/kept_results.py"
@@ -269,7 +268,7 @@ def _difference(measured: Mapping[str, Measured], better: str, worse: str, kind:
 
 
 def _claims(measured: Mapping[str, Measured]) -> str:
-    lines, said = [], {judged: list[str]() for judged in (*WORDS.values(), "not tested", "not run")}
+    lines, said = [], {judged: list[str]() for judged in (*VERDICTS.values(), "not tested", "not run")}
     for claim in CLAIMS:
         found = [_difference(measured, claim.better, claim.worse, kind) for kind in ("mean", "STS", "retrieval")]
         second = _difference(measured, SECOND.get(claim.better, ""), SECOND.get(claim.worse, ""), "mean")

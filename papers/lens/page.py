@@ -12,7 +12,7 @@ from importlib.metadata import version
 from typing import Any
 
 from papers.bm25 import SETTINGS
-from papers.pages import markdown_table
+from papers.kit import markdown_table
 
 TASKS = {
     "STS12": "STS",

@@ -10,7 +10,7 @@ interleaved rounds after one that is not counted. Prints Markdown.
 
 from __future__ import annotations
 
-from papers.threads import set_threads
+from papers.kit import set_threads
 
 set_threads(1)
 
@@ -24,8 +24,7 @@ import numpy as np
 
 import pellucid
 from benchmarks.static_speed import sts_texts
-from papers.options import make_parser
-from papers.pages import markdown_table, processor
+from papers.kit import make_parser, markdown_table, processor
 from papers.retrieval_sets import read_collection
 from papers.sts import sts_spearman
 from pellucid.evaluation.tasks import find_tasks

@@ -9,7 +9,7 @@ Scores are MTEB's, by `papers.local_tasks.evaluate`. The page papers/lens/result
 
 from __future__ import annotations
 
-from papers.threads import set_threads
+from papers.kit import set_threads
 
 set_threads(None)
 
@@ -25,10 +25,9 @@ from scipy import sparse
 
 import pellucid
 from papers.bm25 import bm25_scores
+from papers.kit import make_parser, print_page
 from papers.lens.page import TASKS, Measured, make_page
 from papers.local_tasks import evaluate
-from papers.options import make_parser
-from papers.pages import print_page
 from papers.retrieval_sets import trained_on
 from papers.vector_cache import CachedEncoder, CachedSparseEncoder, Vectors
 from pellucid.core.arrays import l2_normalize

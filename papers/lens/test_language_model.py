@@ -18,7 +18,7 @@ from scipy.stats import spearmanr
 
 pytest.importorskip("sentence_transformers")
 
-from papers.evidence import bootstrap
+from papers.kit import bootstrap
 from pellucid import LexiconEmbedder
 
 

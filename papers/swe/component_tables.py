@@ -1,24 +1,20 @@
-r"""What the first components and the lengths of word vectors hold, at each step; the tables and maps of two pages.
+r"""What the first components and the lengths of word vectors hold, at each step of making a static model.
 
     python -m papers.swe.component_tables TEACHER --data shared/data --work-dir work/multi --english work/static \
-        --tagged DIR --ratings DIR
+        --tagged DIR --ratings DIR --write
 
-TEACHER, --data and --work-dir are those of `language_steps.py`, which makes the models of five languages;
---english is the work folder of `papers/swe/trials.py`, which makes the English ones. --tagged holds the Brown corpus as
-NLTK's data have it (brown/ca01 ...) and the Universal Dependencies' GSD files (de_gsd-ud-dev.conllu ...; of Chinese
-those in simplified characters, zh_gsdsimp). --ratings holds concreteness.txt (Brysbaert et al. 2014),
-squinky-train.tsv, -dev and -test (Lahiri 2015, formality as PragmEval has it, high or low) and in_formal_sentences.tsv
-(Eder et al. 2023, German). Nothing of these is in the project. --only writes some tables.
+TEACHER, --data and --work-dir are those of `language_steps.py`, which makes the models of five languages; --english is
+the work folder of `trials.py`, which makes the English ones. --tagged holds the Brown corpus as NLTK's data have it
+(brown/ca01 ...) and the Universal Dependencies' GSD files (de_gsd-ud-dev.conllu ...; of Chinese zh_gsdsimp). --ratings
+holds concreteness.txt (Brysbaert et al. 2014), squinky-train.tsv, -dev and -test (Lahiri 2015, as PragmEval has it) and
+in_formal_sentences.tsv (Eder et al. 2023, German).
 """
 
 from __future__ import annotations
 
-from papers.threads import set_threads
-
-set_threads(None)
-
+import argparse
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from itertools import islice
 from pathlib import Path
@@ -27,8 +23,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from papers.kit import Figure, Table
 from papers.models import open_any
-from papers.pages import markdown_table, measured, print_block
 from papers.swe.crosslingual import LANGUAGES, tatoeba
 from papers.swe.language_steps import (
     ALL,
@@ -40,7 +36,7 @@ from papers.swe.language_steps import (
     STEPS,
     TUNED,
     Languages,
-    teacher_parser,
+    run_on_teacher,
 )
 from papers.swe.norms import norms_by_rank, norms_by_tag, read_tagged
 from papers.swe.separation import language_separation
@@ -68,7 +64,7 @@ TREEBANKS = {"de": "de_gsd", "fr": "fr_gsd", "zh": "zh_gsdsimp", "ja": "ja_gsd"}
 Array = npt.NDArray[np.float64]
 
 
-def silhouettes(given: Given) -> str:
+def silhouettes(given: Given) -> Table:
     """Return how far apart words and sentences of different languages are at each step."""
     rows = []
     for name in MODELS:
@@ -77,10 +73,7 @@ def silhouettes(given: Given) -> str:
         cells = [apart(model, {code: words(given.languages, code) for code in codes}) for codes in [*sets, ALL]]
         rows.append([name, *cells, apart(model, {code: sentences(given.languages, code)[:2_000] for code in ALL})])
     heads = [*(f"words, en-{code}" for code in LANGUAGES), "words, all five", "sentences, all five"]
-    rows.append(["SWE paper, before PCA (en-ja)", *[""] * 3, "0.10", "", ""])
-    rows.append(["SWE paper, PCA, first components kept", *[""] * 3, "0.11", "", ""])
-    rows.append(["SWE paper, PCA without the first ones", *[""] * 3, "0.02", "", ""])
-    return markdown_table(["step", *heads], rows)
+    return Table(["step", *heads], rows)
 
 
 def apart(model: StaticEmbedder, items: Mapping[str, Sequence[str]]) -> str:
@@ -105,7 +98,7 @@ def words(languages: Languages, code: str) -> list[str]:
 
 
 def maps(given: Given) -> str:
-    """Draw t-SNE of the words of all languages and of pairs at each step; return where the pictures are."""
+    """Draw t-SNE of the words of all languages and of pairs at each step; return the name of the picture."""
     import matplotlib.pyplot as plt
 
     shown = [*STEPS, *TUNED]
@@ -119,8 +112,7 @@ def maps(given: Given) -> str:
     figure.tight_layout(rect=(0, 0.03, 1, 1))
     path = given.folder / "languages-apart.png"
     figure.savefig(path, dpi=70)
-    said = "t-SNE of the words of five languages, and of English and each other one, by step"
-    return f"![{said}]({path.name})\n"
+    return path.name
 
 
 def draw_map(axes: Any, given: Given, name: str, codes: Sequence[str]) -> None:
@@ -141,7 +133,7 @@ def draw_map(axes: Any, given: Given, name: str, codes: Sequence[str]) -> None:
     axes.set_title(f"{'five languages' if len(codes) > 2 else '-'.join(codes)}\n{name}", fontsize=8)
 
 
-def layers(given: Given) -> str:
+def layers(given: Given) -> Table:
     """Return of each layer of the teacher how far apart languages are and how well it finds translations."""
     pairs = {code: [texts[:1_000] for texts in tatoeba(given.languages.data, code)] for code in LANGUAGES}
     texts = [text for both in pairs.values() for side in both for text in side]
@@ -153,7 +145,7 @@ def layers(given: Given) -> str:
         place += 2 * len(both[0])
     rows = [[str(number), *layer_cells(layer, sides)] for number, layer in enumerate(states)]
     heads = ["variance between languages", "of component 1", "of components 2 to 7", "silhouette", f"without {DROP}"]
-    return markdown_table(["layer", *heads, "found", *(f"without {k}" for k in (1, 3, DROP))], rows)
+    return Table(["layer", *heads, "found", *(f"without {k}" for k in (1, 3, DROP))], rows)
 
 
 def layer_states(teacher: str, texts: Sequence[str]) -> list[Array]:
@@ -200,7 +192,7 @@ def accuracy(rows: Array, sides: Sequence[tuple[str, slice]]) -> float:
     return 100 * float(np.mean(shares))
 
 
-def ends(given: Given) -> str:
+def ends(given: Given) -> Table:
     """Return the words at the ends of components of the extracted vectors (the paper's table 8)."""
     model = given.english("d256-pca-keep")
     names, rows = model.vocabulary.words[:WORDS], model.word_vectors(np.arange(WORDS))
@@ -208,10 +200,10 @@ def ends(given: Given) -> str:
     for number in (1, 2, 3, 4, 5, 6, 7):
         order = np.argsort(rows[:, number - 1])
         lines.append([str(number), *(", ".join(names[n] for n in end) for end in (order[:5], order[::-1][:5]))])
-    return markdown_table(["component", "five smallest", "five largest"], lines, left=3)
+    return Table(["component", "five smallest", "five largest"], lines, left=3)
 
 
-def correlations(given: Given) -> str:
+def correlations(given: Given) -> Table:
     """Return the correlations of components 1 to 7 with what is known of words and of texts."""
     from scipy.stats import pearsonr, spearmanr
 
@@ -231,7 +223,7 @@ def correlations(given: Given) -> str:
         means = Bags.from_sentences(texts, made.vocabulary).means(made.vectors.astype(np.float32))
         what = f"formality, {len(texts):,} {language} sentences"
         lines.append([what, *(correlated(pearsonr, place, scores) for place in means.T[:DROP])])
-    return markdown_table(["", *(f"component {n}" for n in range(1, DROP + 1))], lines)
+    return Table(["", *(f"component {n}" for n in range(1, DROP + 1))], lines)
 
 
 def correlated(measure: Callable[..., Any], one: Any, other: Any) -> str:
@@ -259,7 +251,7 @@ def read_german(folder: Path) -> tuple[list[str], Array]:
     return [row[2] for row in cells], np.array([float(row[1]) for row in cells])
 
 
-def tags(given: Given) -> str:
+def tags(given: Given) -> Table:
     """Return the lengths of English words by part of speech in the Brown corpus, as shares of proper nouns'."""
     models = {**{name: given.english(folder) for name, folder in ENGLISH_STEPS.items()}, **given.others()}
     columns = {name: shares(model, given.brown(), "brown", "Proper Noun") for name, model in models.items()}
@@ -267,7 +259,7 @@ def tags(given: Given) -> str:
         [name, *(f"{found[name.title()]:.2f}" for found in columns.values()), *(f"{x:.2f}" for x in printed)]
         for name, printed in CLASSES.items()
     ]
-    return markdown_table(["part of speech", *columns, "paper: SWE", "paper: WordLlama"], rows)
+    return Table(["part of speech", *columns, "paper: SWE", "paper: WordLlama"], rows)
 
 
 def shares(model: StaticEmbedder, tagged: Iterable[tuple[str, str]], tagset: str, longest: str) -> dict[str, float]:
@@ -276,7 +268,7 @@ def shares(model: StaticEmbedder, tagged: Iterable[tuple[str, str]], tagset: str
     return {tag: mean / found[longest] for tag, mean in found.items()}
 
 
-def language_tags(given: Given) -> str:
+def language_tags(given: Given) -> Table:
     """Return the same of other languages, before PCA, after it and after tuning."""
     cells: dict[str, list[dict[str, float]]] = {}
     for code, treebank in TREEBANKS.items():
@@ -287,26 +279,26 @@ def language_tags(given: Given) -> str:
         [tag, *(" / ".join(f"{one[tag]:.2f}" if tag in one else "-" for one in found) for found in cells.values())]
         for tag in UNIVERSAL
     ]
-    return markdown_table(["part of speech", *cells], rows)
+    return Table(["part of speech", *cells], rows)
 
 
-def ranks(given: Given) -> str:
+def ranks(given: Given) -> Table:
     """Return the correlation of length and frequency rank at each step."""
     brown = [" ".join(word for word, _ in given.brown()[start : start + 50]) for start in range(0, 1_200_000, 50)]
     rows = [
         [name, by_rank(model, brown)]
         for name, model in (*((n, given.english(f)) for n, f in ENGLISH_STEPS.items()), *given.others().items())
     ]
-    return markdown_table(["model", "Brown corpus"], rows)
+    return Table(["model", "Brown corpus"], rows)
 
 
-def language_ranks(given: Given) -> str:
+def language_ranks(given: Given) -> Table:
     """Return the same in five languages."""
     rows = []
     for name in (*STEPS, *TUNED):
         model = given.languages.model(name)
         rows.append([name, *(by_rank(model, sentences(given.languages, code)) for code in ALL)])
-    return markdown_table(["step", *ALL], rows)
+    return Table(["step", *ALL], rows)
 
 
 def by_rank(model: StaticEmbedder, texts: Sequence[str]) -> str:
@@ -315,14 +307,7 @@ def by_rank(model: StaticEmbedder, texts: Sequence[str]) -> str:
 
 
 class Given:
-    """What the tables are made of, by the arguments.
-
-    Attributes:
-        languages: the models of five languages.
-        docs: folder of the pages.
-        tagged: folder of tagged text.
-        ratings: folder of what people said of words and sentences.
-    """
+    """What the tables are made of, by the options of the script."""
 
     def __init__(self, arguments: Any) -> None:
         """Take the arguments."""
@@ -348,34 +333,31 @@ class Given:
         return list(read_tagged(*sorted(self.tagged.glob("brown/c[a-r][0-9][0-9]"))))
 
 
-TABLES: dict[str, tuple[str, Callable[[Given], str]]] = {
-    "silhouettes": ("crosslingual.md", silhouettes),
-    "maps": ("crosslingual.md", maps),
-    "layers": ("crosslingual.md", layers),
-    "language-ranks": ("crosslingual.md", language_ranks),
-    "language-tags": ("crosslingual.md", language_tags),
-    "ends": ("steps.md", ends),
-    "correlations": ("steps.md", correlations),
-    "ranks": ("steps.md", ranks),
-    "tags": ("steps.md", tags),
+TABLES: dict[str, Callable[[Given], Figure]] = {
+    "silhouettes": silhouettes,
+    "maps": maps,
+    "layers": layers,
+    "language-ranks": language_ranks,
+    "language-tags": language_tags,
+    "ends": ends,
+    "correlations": correlations,
+    "ranks": ranks,
+    "tags": tags,
 }
-"""Name -> the page and what makes the table."""
 
 
-def main() -> None:
-    """Make the tables and write them into their pages."""
-    made = teacher_parser(__doc__, only=TABLES)
-    made.add_argument("--english", type=Path, required=True, help="work folder of papers/swe/trials.py")
-    made.add_argument("--tagged", type=Path, required=True, help="folder of tagged text")
-    made.add_argument("--ratings", type=Path, required=True, help="folder of ratings")
-    made.add_argument("--folder", type=Path, default=Path(__file__).parent, help="of the pages and pictures")
-    arguments = made.parse_args()
-    given = Given(arguments)
-    for name in arguments.only:
-        page, table = TABLES[name]
-        print(name)
-        print_block(f"papers/swe/component_tables.py {name}", f"{table(given)}\n{measured()}", arguments.folder / page)
+def measure(options: argparse.Namespace) -> Iterator[tuple[str, Figure]]:
+    """Yield the tables; the maps are a picture beside the page."""
+    given = Given(options)
+    for name in options.only:
+        yield name, TABLES[name](given)
 
 
 if __name__ == "__main__":
-    main()
+    options = {
+        "--english": {"type": Path, "required": True, "help": "work folder of papers/swe/trials.py"},
+        "--tagged": {"type": Path, "required": True, "help": "folder of tagged text"},
+        "--ratings": {"type": Path, "required": True, "help": "folder of ratings"},
+        "--folder": {"type": Path, "default": Path(__file__).parent, "help": "of the pictures"},
+    }
+    run_on_teacher(measure, options, only=TABLES)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -17,7 +17,6 @@ from papers.spectra import shares
 from pellucid.core.embedder import Vectors
 from pellucid.core.pca import Moments, Spectrum
 from pellucid.errors import InputError
-from pellucid.explain.views.figure import Canvas
 from pellucid.explain.views.parts import AnyPart, Heading, Note, TablePart, counted, numbers, percent, signed
 from pellucid.explain.views.report import Report
 from pellucid.static.bags import Bags
@@ -25,13 +24,6 @@ from pellucid.static.embedder import StaticEmbedder, static_model
 from pellucid.text.inputs import check_texts, refuse_tables
 from pellucid.text.words import display_form
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
-
-
-_MOST_DRAWN = 6  # components drawn with their words
-_SCREE = 30  # components in the picture of the variance
 _WORDS = 10_000  # the paper looks among so many of the most frequent
 _BLOCK = 4_096  # texts at a time
 
@@ -92,23 +84,6 @@ class Components(Report):
     words: int
     shares: tuple[float, ...]
     components: tuple[Component, ...]
-
-    def plot(self, *, dark: bool = False) -> Figure:
-        """Draw the explained variance, and the words at the ends of each component."""
-        shown = self.components[:_MOST_DRAWN]
-        ends = max((len(c.largest) for c in shown), default=1)
-        size = (3.4 + 2.6 * len(shown), max(3.2, 1.4 + 0.44 * ends))
-        title, below = f"Principal components of {self.of}", f"{self.vectors:,} vectors"
-        canvas = Canvas(size, title, below, dark=dark)
-        shares = 100 * np.array(self.shares[:_SCREE])
-        axes = canvas.panel((1, 1 + len(shown), 1), across="component", down="% of the variance")
-        drawn = {component.number for component in shown}
-        shades = [canvas.colours.adds if n in drawn else canvas.colours.faint for n in range(1, len(shares) + 1)]
-        axes.bar(range(1, len(shares) + 1), shares, color=shades)
-        for number, component in enumerate(shown, 2):
-            title = f"PC{component.number}, {percent(component.share)}"
-            _draw_ends(canvas, canvas.panel((1, 1 + len(shown), number), title), component)
-        return canvas.figure
 
     def _parts(self) -> Iterator[AnyPart]:
         yield Heading("Principal components", self.of, "static model")
@@ -224,13 +199,3 @@ def _component(spectrum: Spectrum, number: int, words: list[str], values: Any, t
     ]
     part = shares(spectrum)
     return Component(number, float(part[number - 1]), float(part[:number].sum()), ends[0], ends[1])
-
-
-def _draw_ends(canvas: Canvas, axes: Axes, component: Component) -> None:
-    """Draw the words at both ends of a component as bars."""
-    words = [*component.largest, *reversed(component.smallest)]
-    high = len(component.largest)
-    colours = [canvas.colours.adds] * high + [canvas.colours.lowers] * (len(words) - high)
-    canvas.bars(axes, [word.value for word in words], colours=colours)
-    canvas.names(axes, [word.word for word in words], 18)
-    axes.axhline(high - 0.5, color=canvas.colours.faint, linewidth=0.6, linestyle=(0, (4, 3)))

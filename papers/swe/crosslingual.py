@@ -1,20 +1,15 @@
-r"""How well static models made of static-en and Tatoeba's translations find translations; the tables of the page.
+r"""How well static models made of static-en and Tatoeba's translations find translations.
 
     python -m papers.swe.crosslingual --data shared/data --work-dir work --write
     python -m papers.swe.crosslingual --data shared/data --write
 
 The second line measures the bundled static-multi and nothing else. Models are made as `recipes/static_languages.py`
-makes them and kept in the work folder. Tatoeba's test sentences occur in no training pair. Scores: Tatoeba as MTEB has
-it (F1, and accuracy of both directions); BUCC's sample sets as MTEB has BUCC (F1 of the gold sentences among all of the
-other language) and as mining (F1 at the best threshold of the margin). English: Spearman on the STS sets at hand.
+makes them and kept in the work folder.
 """
 
 from __future__ import annotations
 
-from papers.threads import set_threads
-
-set_threads(None)
-
+import argparse
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -22,8 +17,7 @@ from typing import Any
 import numpy as np
 
 import pellucid
-from papers.options import make_parser
-from papers.pages import measured, print_block
+from papers.kit import Figure, Table, run_script
 from papers.swe.bitext import f1_in_all, mine_pairs, mining_f1, translation_scores
 from pellucid import StaticEmbedder
 from pellucid.evaluation.tasks import find_tasks, read_sts, read_table
@@ -49,31 +43,23 @@ _DROP = 7
 Pairs = tuple[list[str], list[str]]
 
 
-def main() -> None:
-    """Make the models, measure, print the tables and write them into the page."""
-    parser = make_parser(__doc__, data="parallel/ and the test sets", write=Path(__file__).with_suffix(".md"))
-    parser.add_argument("--work-dir", type=Path, help="where models are made and kept; without it: static-multi alone")
-    parser.add_argument("--minilm", nargs="*", default=[], help="languages anchored to MiniLM as well, such as zh")
-    arguments = parser.parse_args()
-    made = arguments.work_dir is not None
-    found = _tables(arguments.data, arguments.work_dir, arguments.minilm) if made else _bundled(arguments.data)
-    name = "papers/swe/crosslingual.py" if made else "papers/swe/crosslingual.py static-multi"
-    print_block(name, "\n\n".join([*found, measured()]), arguments.write)
-
-
-def _tables(data: Path, work_dir: Path, minilm: Sequence[str]) -> Iterator[str]:
-    """Yield the tables in Markdown."""
+def measure(options: argparse.Namespace) -> Iterator[tuple[str, Figure]]:
+    """Make the models and yield the tables: of static-multi alone without a folder to work in."""
+    data, work_dir = options.data, options.work_dir
+    if work_dir is None:
+        yield from _bundled(data)
+        return
     models = {language: _model(data, work_dir, [language]) for language in LANGUAGES}
     together = {"one model of five languages": _model(data, work_dir, list(LANGUAGES))}
-    yield _table_of_results(data, models, list(together.values()))
-    yield _table_of_bucc(data, models, together)
-    yield _table_across(data, together)
-    static = {"static-en": pellucid.load("static-en")}
-    yield _table_of_english(data, {**static, **{f"static-en-{n}": model for n, model in models.items()}, **together})
-    yield _table_of_steps(data, minilm)
+    yield "tatoeba", _table_of_results(data, models, list(together.values()))
+    yield "bucc", _table_of_bucc(data, models, together)
+    yield "across", _table_across(data, together)
+    english = {"static-en": pellucid.load("static-en"), **{f"static-en-{n}": model for n, model in models.items()}}
+    yield "english", _table_of_english(data, {**english, **together})
+    yield "steps", _table_of_steps(data, options.minilm)
 
 
-def _bundled(data: Path) -> Iterator[str]:
+def _bundled(data: Path) -> Iterator[tuple[str, Figure]]:
     """Yield the tables of static-multi, as it is and with unknown words left out."""
     model = StaticEmbedder.from_pretrained("static-multi")
     plain = StaticEmbedder(model.vocabulary, model.vectors, model.scales)
@@ -83,11 +69,11 @@ def _bundled(data: Path) -> Iterator[str]:
         cells = (scores.f1, scores.f1_back, _accuracy(scores), without.f1, without.f1_back)
         rows.append([f"en-{language}", *map(percent, cells)])
     head = ["Tatoeba", "F1 to English", "F1 from English", "accuracy, mean"]
-    yield markdown([*head, "without spelling: F1 to English", "F1 from English"], rows)
+    yield "multi-tatoeba", Table([*head, "without spelling: F1 to English", "F1 from English"], rows)
     models = {"static-multi": model, "static-multi without spelling": plain}
-    yield _table_of_bucc(data, {}, models)
-    yield _table_across(data, models)
-    yield _table_of_english(data, models)
+    yield "multi-bucc", _table_of_bucc(data, {}, models)
+    yield "multi-across", _table_across(data, models)
+    yield "multi-english", _table_of_english(data, models)
 
 
 def _model(data: Path, work_dir: Path, languages: list[str]) -> StaticEmbedder:
@@ -105,7 +91,7 @@ def tatoeba(data: Path, language: str) -> Pairs:
     return table["sentence1"], table["eng"]
 
 
-def _table_of_results(data: Path, models: dict[str, StaticEmbedder], together: Sequence[StaticEmbedder]) -> str:
+def _table_of_results(data: Path, models: dict[str, StaticEmbedder], together: Sequence[StaticEmbedder]) -> Table:
     rows = []
     for language, model in models.items():
         pairs = tatoeba(data, language)
@@ -114,18 +100,16 @@ def _table_of_results(data: Path, models: dict[str, StaticEmbedder], together: S
             [
                 f"en-{language}",
                 *map(percent, (scores.f1, scores.f1_back, _accuracy(scores))),
-                *(f"{percent(found.f1)} / {percent(found.f1_back)}" for found in joint),
-                str(GOALS[language]),
-                str(PAPER.get(language, "")),
-                str(PAPER_MGTE.get(language, "")),
-                str(PAPER_M2V.get(language, "")),
+                *(f"{percent(found.f1):.1f} / {percent(found.f1_back):.1f}" for found in joint),
+                GOALS[language],
+                *(paper.get(language, "") for paper in (PAPER, PAPER_MGTE, PAPER_M2V)),
             ]
         )
     head = ["Tatoeba", "F1 to English", "F1 from English", "accuracy, mean", "one of five languages: F1"]
-    return markdown([*head, "goal", "paper: SWE", "paper: mGTE, its teacher", "paper: Model2Vec multilingual"], rows)
+    return Table([*head, "goal", "paper: SWE", "paper: mGTE, its teacher", "paper: Model2Vec multilingual"], rows)
 
 
-def _table_of_bucc(data: Path, models: dict[str, StaticEmbedder], together: dict[str, StaticEmbedder]) -> str:
+def _table_of_bucc(data: Path, models: dict[str, StaticEmbedder], together: dict[str, StaticEmbedder]) -> Table:
     rows = []
     for language in ("de", "zh"):
         sides, gold = bucc(data, language)
@@ -134,9 +118,9 @@ def _table_of_bucc(data: Path, models: dict[str, StaticEmbedder], together: dict
             queries = [sides[0][one] for one, _ in gold]
             found = f1_in_all(model, queries, sides[1], np.array([other for _, other in gold]))
             mined = mining_f1(mine_pairs(model, *sides), gold)
-            rows.append([f"{language}-en", name, percent(found), percent(mined), *map(str, PAPER_BUCC[language])])
+            rows.append([f"{language}-en", name, percent(found), percent(mined), *PAPER_BUCC[language]])
     paper = ["paper: SWE (MTEB's larger set)", "paper: mGTE, its teacher"]
-    return markdown(["BUCC sample", "model", "F1 as in MTEB", "F1 of mining", *paper], rows)
+    return Table(["BUCC sample", "model", "F1 as in MTEB", "F1 of mining", *paper], rows)
 
 
 def bucc(data: Path, language: str) -> tuple[Pairs, list[tuple[int, int]]]:
@@ -149,7 +133,7 @@ def bucc(data: Path, language: str) -> tuple[Pairs, list[tuple[int, int]]]:
     return (tables[0]["text"], tables[1]["text"]), pairs
 
 
-def _table_across(data: Path, together: dict[str, StaticEmbedder]) -> str:
+def _table_across(data: Path, together: dict[str, StaticEmbedder]) -> Table:
     """Return the scores of languages that were never trained together, through the English sentences they share."""
     by_english = {
         language: {english: foreign for foreign, english in zip(*tatoeba(data, language))} for language in LANGUAGES
@@ -162,18 +146,18 @@ def _table_across(data: Path, together: dict[str, StaticEmbedder]) -> str:
                 continue
             pairs = [by_english[one][text] for text in shared], [by_english[other][text] for text in shared]
             accuracies = [percent(_accuracy(translation_scores(model, *pairs))) for model in together.values()]
-            rows.append([f"{one}-{other}", str(len(shared)), *accuracies])
+            rows.append([f"{one}-{other}", len(shared), *accuracies])
     head = ["never trained together", "sentences", *(f"{name}: accuracy, mean" for name in together)]
-    return markdown(head, rows)
+    return Table(head, rows)
 
 
-def _table_of_english(data: Path, models: dict[str, StaticEmbedder]) -> str:
+def _table_of_english(data: Path, models: dict[str, StaticEmbedder]) -> Table:
     tasks = [task for task in find_tasks(data) if task.kind == "STS"]
     rows = []
     for name, model in models.items():
         scores = english_scores(data, model)
         rows.append([name, f"{len(model.vocabulary):,}", *map(percent, scores), percent(float(np.mean(scores)))])
-    return markdown(["English STS", "words", *(task.name for task in tasks), "mean"], rows)
+    return Table(["English STS", "words", *(task.name for task in tasks), "mean"], rows)
 
 
 def english_scores(data: Path, model: StaticEmbedder) -> list[float]:
@@ -189,7 +173,7 @@ def english_scores(data: Path, model: StaticEmbedder) -> list[float]:
     return scores
 
 
-def _table_of_steps(data: Path, minilm: Sequence[str]) -> str:
+def _table_of_steps(data: Path, minilm: Sequence[str]) -> Table:
     """Return what each step gives where PCA is that of the paper: with anchored vectors in place of extracted ones."""
     static = pellucid.load("static-en")
     rows = []
@@ -197,13 +181,13 @@ def _table_of_steps(data: Path, minilm: Sequence[str]) -> str:
         row = [name]
         for language in ("de", "zh", "ja"):
             row.append(percent(_step(data, language, static.encode, settings)))
-            row.append(str(PAPER_STEPS.get(name, {}).get(language, "")))
+            row.append(PAPER_STEPS.get(name, {}).get(language, ""))
         for language in minilm:
             row.append(percent(_step(data, language, _minilm_encode, settings)))
         rows.append(row)
     both, alone = "paper, mean of BUCC and Tatoeba", "paper, Tatoeba"
     head = ["en-de", both, "en-zh", both, "en-ja", alone]
-    return markdown(["Tatoeba, F1 to English", *head, *(f"en-{code}, MiniLM as teacher" for code in minilm)], rows)
+    return Table(["Tatoeba, F1 to English", *head, *(f"en-{code}, MiniLM as teacher" for code in minilm)], rows)
 
 
 def _steps() -> Iterator[tuple[str, tuple[PcaSettings, TuningSettings]]]:
@@ -240,16 +224,17 @@ def _accuracy(scores: Any) -> float:
     return float((scores.accuracy + scores.accuracy_back) / 2)
 
 
-def percent(value: float) -> str:
-    """Write a share in percent, to a tenth."""
-    return f"{100 * value:.1f}"
-
-
-def markdown(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Return a Markdown table."""
-    lines = [head, ["---"] * len(head), *rows]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+def percent(share: float) -> float:
+    """Return a share in percent."""
+    return 100 * float(share)
 
 
 if __name__ == "__main__":
-    main()
+    run_script(
+        measure,
+        {
+            "--work-dir": {"type": Path, "help": "where models are made and kept; without it: static-multi alone"},
+            "--minilm": {"nargs": "*", "default": [], "help": "languages anchored to MiniLM as well, such as zh"},
+        },
+        data="parallel/ and the test sets",
+    )

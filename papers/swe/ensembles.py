@@ -11,12 +11,7 @@ rounds on one thread.
 
 from __future__ import annotations
 
-from papers.threads import set_threads
-
-set_threads(1)
-
-import datetime
-import platform
+import argparse
 import statistics
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -26,10 +21,9 @@ from typing import Any
 import numpy as np
 
 import pellucid
+from papers.kit import PAPERS, Figure, Table, date_and_machine, run_script, write_block
 from papers.ldir.development import held_out, paraphrases
 from papers.models import open_any
-from papers.options import make_parser
-from papers.pages import print_block
 from pellucid import EnsembleEmbedder, StaticEmbedder, evaluate
 from pellucid.ensemble import fit_ranking_weights, fit_weights
 from pellucid.ensemble.fitting import FittedWeights
@@ -41,41 +35,44 @@ OURS, THEIRS, TABLE, M2V = "static-en", "WordLlama", "WordLlama's table, as stat
 _ROUNDS, _ANSWER_WORDS = 5, 60
 
 
-def main() -> None:
-    """Fit, measure, print the tables and write them into the page."""
-    page = Path(__file__).resolve().parents[2] / "docs/ensembles.md"
-    parser = make_parser(__doc__, data="sts/, parallel/ and so on", write=page)
-    parser.add_argument("--model2vec", help="a folder or hub id of a third table")
-    arguments = parser.parse_args()
-    data: Path = arguments.data
+def measure(options: argparse.Namespace) -> Iterator[tuple[str, Figure]]:
+    """Fit and yield the tables, which go into the page of ensembles."""
+    data: Path = options.data
     ours, theirs = pellucid.load("static-en"), open_any("wordllama")
     assert isinstance(ours, StaticEmbedder)
     table = as_static(theirs, ours.vocabulary.words, subwords=ours.vocabulary.subwords)
-    parts: dict[str, Any] = {OURS: ours, THEIRS: theirs.embed}
+    members: dict[str, Any] = {OURS: ours, THEIRS: theirs.embed}
     static: dict[str, Any] = {OURS: ours, TABLE: table}
     models: dict[str, Any] = {OURS: ours, THEIRS: theirs, TABLE: table}
-    if arguments.model2vec:
-        opened = open_any(f"model2vec:{arguments.model2vec}")
-        models[M2V], parts[M2V] = opened, opened.encode
+    if options.model2vec:
+        opened = open_any(f"model2vec:{options.model2vec}")
+        models[M2V], members[M2V] = opened, opened.encode
         static[M2V] = as_static(opened, ours.vocabulary.words, subwords=ours.vocabulary.subwords)
     fits = {
-        "paraphrases": fit_paraphrases(parts, data),
-        "MRPC": fit_mrpc(parts, data),
-        "questions": fit_questions(parts, data),
+        "paraphrases": fit_paraphrases(members, data),
+        "MRPC": fit_mrpc(members, data),
+        "questions": fit_questions(members, data),
         "paraphrases, tables as static": fit_paraphrases(static, data),
     }
-    models["ensemble, equal weights"] = EnsembleEmbedder(parts)
+    models["ensemble, equal weights"] = EnsembleEmbedder(members)
     for name in ("paraphrases", "MRPC", "questions"):
-        models[f"ensemble, weights from {name}"] = EnsembleEmbedder(parts, fits[name].weights)
+        models[f"ensemble, weights from {name}"] = EnsembleEmbedder(members, fits[name].weights)
     readable = EnsembleEmbedder(static)
     merged = readable.merged(held_out(data))
     models["ensemble of static tables, equal weights"], models["the same, merged into one table"] = readable, merged
     models["ensemble of static tables, weights from paraphrases with WordLlama's own"] = readable.with_weights(
         fits["paraphrases"].weights
     )
-    lines = ["", *fitted_table(fits, list(parts)), "", *quality_table(models, data), ""]
-    lines += [*change(readable, merged, data), "", *speeds({OURS: ours, "ensemble": readable, "merged": merged}, data)]
-    print_block("papers/swe/ensembles.py", "\n".join([*lines, "", machine()]), arguments.write)
+    figures = {
+        "weights": fitted_table(fits, list(members)),
+        "scores": quality_table(models, data),
+        "change": change(readable, merged, data),
+        "speed": speeds({OURS: ours, "ensemble": readable, "merged": merged}, data),
+    }
+    yield from figures.items()
+    if options.write:
+        text = "\n\n".join(map(str, [*figures.values(), f"`python -m papers.swe.ensembles`, {date_and_machine()}."]))
+        write_block(PAPERS.parent / "docs" / "ensembles.md", "papers/swe/ensembles.py", text)
 
 
 def fit_paraphrases(models: Mapping[str, Any], data: Path) -> FittedWeights:
@@ -125,32 +122,29 @@ def _plain(sentence: str) -> str:
     return "".join(c for c in sentence.lower() if c.isalnum())
 
 
-def fitted_table(fits: Mapping[str, FittedWeights], names: Sequence[str]) -> Iterator[str]:
-    """Yield the weights and the development scores they were chosen by."""
-    yield f"| fitted on | weights ({', '.join(names)}) | development score | equal weights | each alone |"
-    yield "|---|---|---|---|---|"
+def fitted_table(fits: Mapping[str, FittedWeights], names: Sequence[str]) -> Table:
+    """Return the weights and the development scores they were chosen by."""
+    columns = ["fitted on", f"weights ({', '.join(names)})", "development score", "equal weights", "each alone"]
+    rows = []
     for name, fit in fits.items():
         weights = ", ".join(f"{weight:.2f}" for weight in fit.weights)
         alone = ", ".join(f"{100 * score:.1f}" for score in fit.alone)
-        yield f"| {name} | {weights} | {100 * fit.score:.1f} | {100 * fit.equal:.1f} | {alone} |"
+        rows.append([name, weights, 100 * fit.score, 100 * fit.equal, alone])
+    return Table(columns, rows, len(columns))
 
 
-def quality_table(models: Mapping[str, Any], data: Path) -> Iterator[str]:
-    """Yield MTEB's scores of every model."""
-    header: list[str] = []
+def quality_table(models: Mapping[str, Any], data: Path) -> Table:
+    """Return MTEB's scores of every model."""
+    columns: list[str] = []
+    rows: list[list[Any]] = []
     for name, model in models.items():
         results = evaluate(model, data=data, tasks=list(KINDS), name=name, show_progress_bar=False)
-        by_kind = {kind: [row for row in results.rows if row.type == kind] for kind in KINDS}
-        if not header:
-            header = ["model (dimensions)"]
-            for kind, rows in by_kind.items():
-                header += [row.task for row in rows] + [f"**{kind}**"]
-            yield "| " + " | ".join(header) + " |"
-            yield "|---" * len(header) + "|"
-        cells = [f"{name} ({dimension(model)})"]
-        for kind, rows in by_kind.items():
-            cells += [f"{row.score:.1f}" for row in rows] + [f"**{results.means[kind]:.2f}**"]
-        yield "| " + " | ".join(cells) + " |"
+        columns, row = ["model (dimensions)"], [f"{name} ({dimension(model)})"]
+        for kind in KINDS:
+            columns += [*(one.task for one in results.rows if one.type == kind), f"**{kind}**"]
+            row += [*(one.score for one in results.rows if one.type == kind), f"**{results.means[kind]:.2f}**"]
+        rows.append(row)
+    return Table(columns, rows, len(columns))
 
 
 def dimension(model: Any) -> int:
@@ -160,8 +154,8 @@ def dimension(model: Any) -> int:
     return int(model.embedding.shape[1])
 
 
-def change(ensemble: EnsembleEmbedder, merged: StaticEmbedder, data: Path) -> Iterator[str]:
-    """Yield how far the merged table's scores are from the ensemble's, over all STS pairs."""
+def change(ensemble: EnsembleEmbedder, merged: StaticEmbedder, data: Path) -> str:
+    """Return how far the merged table's scores are from the ensemble's, over all STS pairs."""
     gaps, same = [], []
     for pairs in sts_sets(data).values():
         scores = [
@@ -170,15 +164,15 @@ def change(ensemble: EnsembleEmbedder, merged: StaticEmbedder, data: Path) -> It
         gaps.append(np.abs(scores[0] - scores[1]))
         same.append(float(np.corrcoef(*scores)[0, 1]))
     every = np.concatenate(gaps)
-    yield (
+    return (
         f"Merged into one table, the scores of {len(every):,} STS pairs differ from the ensemble's by "
         f"{every.mean():.4f} on average, by {np.quantile(every, 0.99):.4f} at most for 99 % of them and by "
         f"{every.max():.4f} at most (correlation {min(same):.4f} or higher in every set)."
     )
 
 
-def speeds(models: Mapping[str, Any], data: Path) -> Iterator[str]:
-    """Yield texts a second on one thread and the ratio to the first model."""
+def speeds(models: Mapping[str, Any], data: Path) -> Table:
+    """Return texts a second on one thread and the ratio to the first model."""
     texts = [s for pairs in sts_sets(data).values() for side in (pairs[0], pairs[1]) for s in side] * 2
     times: dict[str, list[float]] = {name: [] for name in models}
     for model in models.values():
@@ -188,10 +182,8 @@ def speeds(models: Mapping[str, Any], data: Path) -> Iterator[str]:
             times[name].append(_seconds(model.encode, texts))
     rates = {name: len(texts) / statistics.median(found) for name, found in times.items()}
     first = next(iter(rates.values()))
-    yield "| on one thread | texts/s | of static-en's |"
-    yield "|---|---|---|"
-    for name, rate in rates.items():
-        yield f"| {name} | {rate:,.0f} | {rate / first:.2f} |"
+    columns = ["on one thread", "texts/s", "of static-en's"]
+    return Table(columns, [[name, f"{rate:,.0f}", f"{rate / first:.2f}"] for name, rate in rates.items()], len(columns))
 
 
 def _seconds(encode: Callable[[list[str]], Any], texts: list[str]) -> float:
@@ -200,13 +192,6 @@ def _seconds(encode: Callable[[list[str]], Any], texts: list[str]) -> float:
     return time.perf_counter() - start
 
 
-def machine() -> str:
-    """Say what was run, where and when."""
-    return (
-        f"`python -m papers.swe.ensembles`, {datetime.date.today()}, {platform.machine()}, "
-        f"Python {platform.python_version()}."
-    )
-
-
 if __name__ == "__main__":
-    main()
+    options = {"--model2vec": {"help": "a folder or hub id of a third table"}}
+    run_script(measure, options, data="sts/, parallel/ and so on", threads=1)

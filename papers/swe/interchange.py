@@ -10,7 +10,7 @@ first from texts that were not read when the vocabulary was made.
 
 from __future__ import annotations
 
-import datetime
+import argparse
 import re
 from collections.abc import Callable, Iterator
 from itertools import islice
@@ -22,7 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 import pellucid
-from papers.options import make_parser
+from papers.kit import Figure, Table, run_script
 from papers.retrieval_sets import dense_score, read_collection
 from pellucid.core.embedder import Vectors
 from pellucid.evaluation.tasks import find_tasks, read_records, read_sts
@@ -83,32 +83,28 @@ def readers(folder: str) -> dict[str, Callable[[list[str]], Vectors]]:
     }
 
 
-def main() -> None:
-    """Print the shares."""
-    parser = make_parser(__doc__, data="sts/ and retrieval/")
-    parser.add_argument("--model", default="static-en", help="a static model")
-    arguments = parser.parse_args()
-    model: Any = pellucid.load(arguments.model)
-    sets = {name: _thinned(texts) for name, texts in texts_of(arguments.data)}
+def measure(options: argparse.Namespace) -> Iterator[tuple[str, Figure]]:
+    """Yield the shares of equal vectors, and what that is worth in retrieval."""
+    model: Any = pellucid.load(options.model)
+    sets = {name: evenly(texts) for name, texts in texts_of(options.data)}
     words = {word.text for texts in sets.values() for text in texts for word in split_words(text)}
-    print(f"{arguments.model}, {datetime.date.today().isoformat()}\n")
-    print("| | sentences | sentence-transformers | model2vec | cosine of the others | with `extra_words` | |")
-    print("|---|---:|---:|---:|---:|---:|---:|")
+    libraries = ["sentence-transformers", "model2vec", "cosine of the others", "with `extra_words`", ""]
     with TemporaryDirectory() as place:
         told = str(Path(place) / "model")
         model.save_pretrained(told, extra_words=words)
-        for name, texts in sets.items():
-            cells = row_of(model, texts, [str(locate(arguments.model)), told])
-            print(f"| {' | '.join([name, *cells])} |", flush=True)
-    print()
-    for line in retrieval_table(model, arguments.data):
-        print(line, flush=True)
+        folders = [str(locate(options.model)), told]
+        yield (
+            "vectors",
+            Table(
+                ["", "sentences", *libraries], [[name, *row_of(model, texts, folders)] for name, texts in sets.items()]
+            ),
+        )
+    yield "retrieval", retrieval_table(model, options.data)
 
 
-def retrieval_table(model: Any, data: Path) -> Iterator[str]:
-    """Yield the lines of the table of nDCG@10 in sentence-transformers, by the words that the folder was told."""
-    yield "| nDCG@10 | here | there, as bundled | with the documents' words | and the queries' | megabytes more |"
-    yield "|---|---:|---:|---:|---:|---:|"
+def retrieval_table(model: Any, data: Path) -> Table:
+    """Return nDCG@10 in sentence-transformers, by the words that the folder was told."""
+    rows = []
     for task in find_tasks(data):
         if task.kind != "Retrieval":
             continue
@@ -125,17 +121,19 @@ def retrieval_table(model: Any, data: Path) -> Iterator[str]:
                     more = _bytes(told) - _bytes(plain)
                 encode = readers(str(told if words else plain))["sentence-transformers"]
                 found.append(dense_score((encode(collection.queries), encode(collection.documents)), collection))
-        yield f"| {task.name} | {' | '.join(f'{score:.1f}' for score in found)} | {more / 1e6:.1f} |"
+        rows.append([task.name, *found, more / 1e6])
+    columns = ["here", "there, as bundled", "with the documents' words", "and the queries'", "megabytes more"]
+    return Table(["nDCG@10", *columns], rows)
 
 
 def _bytes(folder: Path) -> int:
     return sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
 
 
-def _thinned(texts: list[str]) -> list[str]:
+def evenly(texts: list[str]) -> list[str]:
     """Return at most `_MOST` of the texts, evenly spread."""
     return [texts[n] for n in np.linspace(0, len(texts) - 1, min(_MOST, len(texts))).astype(int)]
 
 
 if __name__ == "__main__":
-    main()
+    run_script(measure, {"--model": {"default": "static-en", "help": "a static model"}}, data="sts/ and retrieval/")

@@ -1,25 +1,17 @@
-r"""Static models of five languages from a multilingual teacher, each step kept to be looked into; tables of the page.
+r"""Static models of five languages from a multilingual teacher, each step kept to be looked into.
 
-    python -m papers.swe.language_steps TEACHER --data shared/data --work-dir work --stsb DIR \
-        --write
+    python -m papers.swe.language_steps TEACHER --data shared/data --work-dir work --stsb DIR --write
 
-TEACHER is the folder or hub id of multilingual-e5-small. It reads, in bfloat16, up to 327,680 English sentences and
-32,768 of each other language: the sides of Tatoeba's training pairs. That takes most of an hour on one core and goes on
-after an interruption; the models are kept in `work/models`, each made in minutes. Tatoeba's test sentences occur in no
-training text. `multilingual_teacher.py` has the same steps on other text and tunes for longer; here the third model is
-distilled as well, each language by itself and all together. --stsb is the folder of STS-B in five languages
-(stsb-multi-mt, machine translations).
+TEACHER is the folder or hub id of multilingual-e5-small. Its pass takes most of an hour on one core and goes on after
+an interruption; the models are kept in `work/models`, each made in minutes. `multilingual_teacher.py` has the same
+steps on other text and tunes for longer. --stsb is the folder of STS-B in five languages (stsb-multi-mt).
 """
 
 from __future__ import annotations
 
-from papers.threads import set_threads
-
-set_threads(None)
-
 import argparse
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -28,11 +20,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from papers.evidence import bootstrap, interval_of
-from papers.options import make_parser
-from papers.pages import measured, print_block
+from papers.kit import Figure, Table, mean_interval, run_script
 from papers.swe.bitext import f1_in_all, translation_scores
-from papers.swe.crosslingual import LANGUAGES, PAPER, PAPER_BUCC, bucc, english_scores, markdown, percent, tatoeba
+from papers.swe.crosslingual import LANGUAGES, bucc, english_scores, percent, tatoeba
 from pellucid import StaticEmbedder
 from pellucid.static import ExtractionSettings, PcaSettings, RefinementSettings, TuningSettings
 from pellucid.static.bags import Bags
@@ -157,43 +147,37 @@ class Languages:
         return join_extractions([self.extracted[code]]).teacher_vectors[: FOREIGN.max_sentences]
 
 
-def main() -> None:
-    """Make the models, measure, print the tables and write them into the page."""
-    made = teacher_parser(__doc__, write=Path(__file__).with_name("crosslingual.md"))
-    made.add_argument("--stsb", type=Path, help="folder of stsb-en-test.csv, stsb-de-test.csv, ...")
-    arguments = made.parse_args()
-    languages = Languages(arguments.teacher, arguments.data, arguments.work_dir)
-    text = "\n\n".join([translations(languages), differences(languages), measured()])
-    if arguments.stsb:
-        text = "\n\n".join([cross_sts(languages, arguments.stsb), text])
-    print_block("papers/swe/language_steps.py", text, arguments.write)
+def measure(options: argparse.Namespace) -> Iterator[tuple[str, Figure]]:
+    """Make the models and yield the tables."""
+    languages = Languages(options.teacher, options.data, options.work_dir)
+    if options.stsb:
+        yield "cross-sts", cross_sts(languages, options.stsb)
+    yield "translations", translations(languages)
+    yield "differences", differences(languages)
 
 
-def teacher_parser(
-    description: str | None, *, only: Iterable[str] = (), write: Path | None = None
-) -> argparse.ArgumentParser:
-    """Return a parser of what the scripts about models of a multilingual teacher have in common."""
-    given = {"data": "parallel/ and the test sets", "work_dir": "text, state and models"}
-    parser = make_parser(description, **given, only=only, write=write)
-    parser.add_argument("teacher", help="folder or hub id of the multilingual teacher")
-    return parser
+def run_on_teacher(
+    measure: Callable[..., Any], options: Mapping[str, Any] | None = None, only: Iterable[str] = ()
+) -> None:
+    """Run a script about models of a multilingual teacher."""
+    teacher = {"teacher": {"help": "folder or hub id of the multilingual teacher"}}
+    data = "parallel/ and the test sets"
+    run_script(measure, {**teacher, **(options or {})}, data=data, work_dir="text, state and models", only=only)
 
 
-def translations(languages: Languages) -> str:
+def translations(languages: Languages) -> Table:
     """Return what each step gives: F1 to English on Tatoeba and BUCC, and English STS."""
     head = ["step", *(f"en-{code}" for code in LANGUAGES), "BUCC de-en", "BUCC zh-en", "English STS"]
-    printed = ["SWE paper, tuned (mGTE, CCMatrix)", *(str(PAPER.get(code, "")) for code in LANGUAGES)]
-    printed += [str(PAPER_BUCC["de"][0]), str(PAPER_BUCC["zh"][0]), ""]
     rows = []
     for name in MODELS:
         model = languages.model(name)
         cells = [f1_tatoeba(languages.data, model, code) for code in LANGUAGES]
         cells += [f1_bucc(languages.data, model, code) for code in ("de", "zh")]
         rows.append([name, *map(percent, [*cells, float(np.mean(english_scores(languages.data, model)))])])
-    return markdown(head, [*rows, printed])
+    return Table(head, rows)
 
 
-def differences(languages: Languages) -> str:
+def differences(languages: Languages) -> Table:
     """Return differences of models in points of accuracy to English, with intervals over the sentences."""
     compared = {
         "before tuning, first components left out or kept": (DROPPED, KEPT),
@@ -208,10 +192,10 @@ def differences(languages: Languages) -> str:
         [title, *(difference(found[one][test], found[other][test]) for test in found[one])]
         for title, (one, other) in compared.items()
     ]
-    return markdown(["accuracy, difference in points", *found[DROPPED]], rows)
+    return Table(["accuracy, difference in points", *found[DROPPED]], rows)
 
 
-def cross_sts(languages: Languages, folder: Path) -> str:
+def cross_sts(languages: Languages, folder: Path) -> Table:
     """Return Spearman's correlation on STS-B, the first sentence English and the second in another language."""
     import csv
 
@@ -224,7 +208,7 @@ def cross_sts(languages: Languages, folder: Path) -> str:
         first = model.encode([row[0] for row in tables["en"]])
         second = (model.encode([row[1] for row in tables[code]]) for code in ALL)
         rows.append([name, *(percent(spearmanr((first * other).sum(axis=1), scores).statistic) for other in second)])
-    return markdown(["STS-B, English and", *ALL], rows)
+    return Table(["STS-B, English and", *ALL], rows)
 
 
 def f1_tatoeba(data: Path, model: StaticEmbedder, code: str) -> float:
@@ -261,9 +245,8 @@ def first_hits(model: StaticEmbedder, queries: Sequence[str], others: Sequence[s
 
 def difference(one: Hits, other: Hits) -> str:
     """Return the difference of two shares of the same sentences in points, its 95 % interval and what that says."""
-    each = 100.0 * (one.astype(np.float64) - other)
-    return interval_of(bootstrap(each, lambda drawn: drawn.mean(axis=-1))).told()
+    return mean_interval(100.0 * (one.astype(np.float64) - other)).with_verdict()
 
 
 if __name__ == "__main__":
-    main()
+    run_on_teacher(measure, {"--stsb": {"type": Path, "help": "folder of stsb-en-test.csv, stsb-de-test.csv, ..."}})

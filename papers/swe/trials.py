@@ -11,19 +11,15 @@ teachers needs --e5.
 
 from __future__ import annotations
 
-from papers.threads import set_threads
-
-set_threads(1, unless_set=True)
-
-from collections.abc import Sequence
+import argparse
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
 
+from papers.kit import Figure, Table, run_script
 from papers.local_tasks import evaluate
-from papers.options import make_parser
-from papers.pages import markdown_table, measured, print_block
 from pellucid import StaticEmbedder
 from pellucid.static import ExtractionSettings, PcaSettings, RefinementSettings
 from pellucid.static.training.distill import distill_extraction, subwords_of
@@ -168,25 +164,22 @@ class Maker:
         return {column: {**found.means, **by_set}[column] for column in tasks}
 
 
-def main() -> None:
-    """Make the models, measure, print the tables and write them into the page."""
-    parser = make_parser(
-        __doc__,
-        data="raw_english/ and the test sets",
-        work_dir="state, models and scores",
-        only=TABLES,
-        write=Path(__file__).with_name("steps.md"),
-    )
-    parser.add_argument("--e5", help="folder or hub id of multilingual-e5-small, for the table of the teachers")
-    arguments = parser.parse_args()
-    maker = Maker(arguments.data, arguments.work_dir, arguments.e5)
-    for name in arguments.only:
+def measure(options: argparse.Namespace) -> Iterator[tuple[str, Figure]]:
+    """Make the models and yield the tables."""
+    maker = Maker(options.data, options.work_dir, options.e5)
+    for name in options.only:
         columns = COLUMNS[name]
-        found = {title: maker.scores(model, columns) for model, title in TABLES[name].items()}
         head = ["", *(column if column in TYPES else column.removesuffix("Classification") for column in columns)]
-        table = markdown_table(head, [[title, *map(scores.get, columns)] for title, scores in found.items()])
-        print_block(f"papers/swe/trials.py {name}", f"{table}\n{measured()}", arguments.write)
+        rows = [[title, *map(maker.scores(model, columns).get, columns)] for model, title in TABLES[name].items()]
+        yield name, Table(head, rows)
 
 
 if __name__ == "__main__":
-    main()
+    run_script(
+        measure,
+        {"--e5": {"help": "folder or hub id of multilingual-e5-small, for the table of the teachers"}},
+        data="raw_english/ and the test sets",
+        work_dir="state, models and scores",
+        only=TABLES,
+        threads=1,
+    )

@@ -273,10 +273,6 @@ def test_figures_on_the_page_of_fidelity_stand_on_the_pages_it_links():
             assert any(re.search(there, page) for page in pages), f"{figure} of: {row}"
 
 
-def test_the_papers_rows_are_as_their_script_prints_them(opened):
-    assert opened("papers.fidelity").tables() in FIDELITY, "run: python -m papers.fidelity"
-
-
 def test_the_tables_of_files_are_the_modules_first_lines():
     page = runpy.run_path(str(ROOT / "docs/architecture_page.py"))["page"]()
     assert (ROOT / "docs/architecture.md").read_text(encoding="utf-8") == page, "run: make help-docs"

@@ -1,0 +1,439 @@
+"""How results are told: intervals and verdicts, tables, results as JSON, pages as templates, and one main for scripts.
+
+    python -m papers.kit
+
+writes all pages anew: papers/PAPER/PAGE.md is PAGE.md.template with each {{script.figure}} replaced by what the script
+measured, from papers/PAPER/results/script.json; {{script.figure.measured}} is the day and machine of it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import json
+import os
+import platform
+import re
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+PAPERS = Path(__file__).parent
+DATA = PAPERS.parents[1] / "shared" / "data"
+DRAWS = 1000
+"""Bootstrap samples."""
+
+MIN_SEEDS = 5
+"""With fewer, all have one sign by chance in more than one case of twenty."""
+
+VERDICTS = {True: "holds", False: "does not hold", None: "undecided"}
+THREAD_SETTINGS = ("OMP", "OPENBLAS", "MKL", "RAYON")
+
+# --- Claims -----------------------------------------------------------------------------------------------------------
+
+
+class Interval(NamedTuple):
+    """A value and the ends of its 95 % interval (or of all its seeds)."""
+
+    value: float
+    low: float
+    high: float
+
+    def above(self, bound: float = 0.0, n_seeds: int | None = None) -> bool | None:
+        """Return whether the value is above a bound: the rule of every page.
+
+        Args:
+            bound: what the claim says it is above.
+            n_seeds: how many seeds the interval is of, where it is of seeds alone.
+
+        Returns:
+            True if all of the interval is above, False if none of it, None (undecided) otherwise and for too few seeds.
+        """
+        if n_seeds is not None and n_seeds < MIN_SEEDS:
+            return None
+        return True if self.low > bound else False if self.high <= bound else None
+
+    def verdict(self, bound: float = 0.0, n_seeds: int | None = None) -> str:
+        """Return in Markdown what the interval says of the claim that the value is above a bound."""
+        return verdict(self.above(bound, n_seeds))
+
+    def signed(self) -> str:
+        """Write a difference."""
+        return f"{self.value:+.1f} ({self.low:+.1f} to {self.high:+.1f})"
+
+    def with_verdict(self) -> str:
+        """Write a difference and what it says of the claim that it is above 0."""
+        return f"{self.signed()}, {self.verdict()}"
+
+
+def verdict(holds: bool | None) -> str:
+    """Return the word for what was found of a claim, bold where it is decided."""
+    return VERDICTS[holds] if holds is None else f"**{VERDICTS[holds]}**"
+
+
+class Claim(NamedTuple):
+    """A claim and whether it holds here.
+
+    Attributes:
+        text: the claim.
+        holds: None is undecided.
+        measured: what it rests on here.
+        paper: what it rests on in the paper.
+        where: on which set or model, if it is tested more than once.
+    """
+
+    text: str
+    holds: bool | None
+    measured: str
+    paper: str = "-"
+    where: str = ""
+
+
+def by_claim(claims: Iterable[Claim]) -> dict[str, list[Claim]]:
+    """Return the tests of each claim."""
+    tests: dict[str, list[Claim]] = {}
+    for claim in claims:
+        tests.setdefault(claim.text, []).append(claim)
+    return tests
+
+
+def claim_summary(claims: Iterable[Claim]) -> str:
+    """Return a list that says of each claim tested more than once where it holds and where not."""
+    lines = []
+    for text, tests in by_claim(claims).items():
+        if len(tests) > 1:
+            places = {word: [test.where for test in tests if test.holds == holds] for holds, word in VERDICTS.items()}
+            counts = (f"{word} in {len(p)} of {len(tests)} ({'; '.join(p)})" for word, p in places.items() if p)
+            lines.append(wrapped(f"- {text}: {', '.join(counts)}.", indent="  "))
+    return "\n".join(lines)
+
+
+def resampled(count: int, draws: int = DRAWS) -> npt.NDArray[np.int64]:
+    """Return the items of bootstrap samples of `count` items, [draws, count]; always the same ones."""
+    import numpy as np
+
+    return np.random.default_rng(0).integers(0, count, (draws, count))
+
+
+def bootstrap(
+    items: npt.NDArray[Any], score: Callable[[npt.NDArray[Any]], npt.NDArray[Any]], draws: int = DRAWS
+) -> npt.NDArray[Any]:
+    """Return the score of items [count, ...], and then that of each bootstrap sample of them: [1 + draws].
+
+    Args:
+        items: what is drawn.
+        score: of items [samples, count, ...], one for each sample.
+        draws: how many samples.
+    """
+    import numpy as np
+
+    return np.concatenate([score(items[None]), score(items[resampled(len(items), draws)])])
+
+
+def interval_of(scores: npt.NDArray[Any]) -> Interval:
+    """Return the 95 % interval of a score from those of its bootstrap samples, [1 + draws]."""
+    import numpy as np
+
+    low, high = np.quantile(scores[1:], (0.025, 0.975))
+    return Interval(float(scores[0]), float(low), float(high))
+
+
+def mean_interval(items: npt.NDArray[Any]) -> Interval:
+    """Return the 95 % interval of the mean of items [count], by bootstrap."""
+    return interval_of(bootstrap(items, lambda drawn: drawn.mean(axis=1)))
+
+
+def interval_of_means(difference: float, *errors: float) -> Interval:
+    """Return the 95 % interval of a sum or difference of means with these standard errors."""
+    half = 1.96 * sum(error**2 for error in errors) ** 0.5
+    return Interval(difference, difference - half, difference + half)
+
+
+# --- Tables and pages -------------------------------------------------------------------------------------------------
+
+Cell = str | float | int | None
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table of results.
+
+    Attributes:
+        columns: the header.
+        rows: the cells of each row; a float is written with one decimal, None as a dash.
+        left: how many columns are text.
+    """
+
+    columns: Sequence[str]
+    rows: Sequence[Sequence[Cell]]
+    left: int = 1
+
+    def __str__(self) -> str:
+        """Return the table in Markdown."""
+        rule = "|".join(["---"] * self.left + ["---:"] * (len(self.columns) - self.left))
+        return f"| {' | '.join(self.columns)} |\n|{rule}|\n{self.lines()}"
+
+    def lines(self) -> str:
+        """Return the rows in Markdown, without the header."""
+        return "\n".join(f"| {' | '.join(map(cell_text, row))} |" for row in self.rows)
+
+    def cell(self, row: str, column: str) -> str:
+        """Return the cell of a row, named by its first cell or its first two, as it is shown.
+
+        Raises:
+            LookupError: there is no such cell.
+        """
+        columns = [name.strip("*") for name in self.columns]
+        for cells in ([cell_text(cell).strip("*") for cell in one] for one in self.rows):
+            if row in (cells[0], ", ".join(cells[:2])) and column in columns:
+                return cells[columns.index(column)]
+        raise LookupError(f"the table of {', '.join(self.columns)} has no row {row!r} with a column {column!r}")
+
+
+Figure = Table | str | float
+"""What a script measures and a page shows: a table, text or a number."""
+
+
+def markdown_table(header: Sequence[str], lines: Iterable[Sequence[Any]], left: int = 1) -> str:
+    """Return a table in Markdown, with a line break at its end."""
+    return f"{Table(header, list(lines), left)}\n"
+
+
+def cell_text(value: Cell) -> str:
+    """Write a cell: a float with one decimal, None as a dash."""
+    return "-" if value is None else f"{value:.1f}" if isinstance(value, float) else str(value)
+
+
+def wrapped(text: str, indent: str = "") -> str:
+    """Return a paragraph in lines of at most 120 characters, all but the first indented."""
+    from textwrap import fill
+
+    return fill(" ".join(text.split()), 120, break_long_words=False, break_on_hyphens=False, subsequent_indent=indent)
+
+
+def processor() -> str:
+    """Return the name of the processor."""
+    info = Path("/proc/cpuinfo")
+    names = re.findall(r"model name\s*: (.*)", info.read_text()) if info.exists() else []
+    return names[0] if names else platform.processor()
+
+
+def date_and_machine() -> str:
+    """Return when and on what figures are measured."""
+    return f"{datetime.date.today()} on {platform.machine()}, Python {platform.python_version()}"
+
+
+def measured() -> str:
+    """Say when and on what figures were measured."""
+    return f"Measured {date_and_machine()}."
+
+
+def results_path(script: str) -> Path:
+    """Return where the results of a script such as "swe.trials" are."""
+    *folders, name = script.removeprefix("papers.").split(".")
+    return PAPERS.joinpath(*folders, "results", f"{name}.json")
+
+
+@cache
+def read_results(path: Path) -> dict[str, dict[str, Any]]:
+    """Return name -> what was measured ("figure") and when ("measured")."""
+    results: dict[str, dict[str, Any]] = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    for entry in results.values():
+        if isinstance(entry["figure"], dict):
+            entry["figure"] = Table(**entry["figure"])
+    return results
+
+
+def write_results(path: Path, figures: Mapping[str, Figure], measured: str | None = None) -> None:
+    """Add figures to the results of a script; those of the same names are replaced."""
+    measured = measured or date_and_machine()
+    results = read_results(path) | {name: {"measured": measured, "figure": figure} for name, figure in figures.items()}
+    lines = (f"{_json(name)}: {{\n {_json(entry)[1:]}" for name, entry in results.items())
+    text = "{\n" + ",\n".join(lines) + "\n}"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(f"{text}\n", encoding="utf-8")
+    read_results.cache_clear()
+
+
+PLACEHOLDER = re.compile(r"\{\{([\w.]+?)\.([\w-]+)(?:\.(measured|rows)|\[([^]]+); ([^];]+)\])?\}\}")
+
+
+def _json(value: Any) -> str:
+    """Write JSON in one line, but each row of a table in a line of its own."""
+    if isinstance(value, Table):
+        rows = ",\n  ".join(map(_json, value.rows))
+        return f'{{"columns": {_json(value.columns)}, "left": {value.left}, "rows": [\n  {rows}]}}'
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{_json(name)}: {_json(entry)}" for name, entry in value.items()) + "}"
+    return json.dumps(value, ensure_ascii=False)
+
+
+def look_up(script: str, name: str, attribute: str | None = None, row: str = "", column: str = "") -> str:
+    """Return what a placeholder stands for.
+
+    Args:
+        script: such as "swe.trials".
+        name: of the figure.
+        attribute: "rows" for a table without its header, "measured" for the day and machine.
+        row: of a table, for one of its cells.
+        column: of the cell.
+
+    Raises:
+        LookupError: there is no such figure or cell.
+    """
+    results = read_results(results_path(script))
+    if name not in results:
+        raise LookupError(f"{results_path(script)} has no figure {name!r}")
+    figure = results[name]["figure"]
+    if row:
+        return str(figure.cell(row, column))
+    return results[name]["measured"] if attribute == "measured" else figure.lines() if attribute else str(figure)
+
+
+def render(template: Path) -> str:
+    """Return a page: its template with the figures in place."""
+    paper = ".".join(template.parent.relative_to(PAPERS).parts)
+    text = template.read_text(encoding="utf-8")
+    return PLACEHOLDER.sub(lambda found: look_up(f"{paper}.{found[1]}".strip("."), *found.groups()[1:]), text)
+
+
+def templates() -> list[Path]:
+    """Return the templates of all pages."""
+    return sorted(PAPERS.rglob("*.md.template"))
+
+
+def write_pages() -> None:
+    """Write all pages from their templates."""
+    for template in templates():
+        template.with_suffix("").write_text(render(template), encoding="utf-8")
+
+
+def write_block(page: Path, name: str, text: str) -> None:
+    """Replace what stands in a hand-written page between the comments `name` and `end of name`.
+
+    Raises:
+        LookupError: the page has no such comments.
+    """
+    begin, end = f"<!-- {name} -->", f"<!-- end of {name} -->"
+    content = page.read_text(encoding="utf-8")
+    if begin not in content or end not in content:
+        raise LookupError(f"{page} has no lines {begin!r} and {end!r}")
+    before, rest = content.split(begin, 1)
+    page.write_text(f"{before}{begin}\n\n{text.strip()}\n\n{end}{rest.split(end, 1)[1]}", encoding="utf-8")
+
+
+def print_block(name: str, text: str, page: Path | None) -> None:
+    """Print tables, and write them into a page's block `name` where a page is given."""
+    print(text, flush=True)
+    if page:
+        write_block(page, name, text)
+
+
+def print_page(text: str, page: Path | None) -> None:
+    """Print a page, and write it where one is given."""
+    print(text, flush=True)
+    if page:
+        page.write_text(text, encoding="utf-8")
+
+
+# --- Scripts ----------------------------------------------------------------------------------------------------------
+
+
+def make_parser(
+    description: str | None,
+    *,
+    data: str = "",
+    work_dir: str = "",
+    only: Iterable[str] = (),
+    write: Path | None = None,
+) -> argparse.ArgumentParser:
+    """Return a parser with those of the shared options that a script needs.
+
+    Args:
+        description: the script's own docstring.
+        data: what the folder of data holds, for --data.
+        work_dir: what is kept between runs, for --work-dir.
+        only: the parts that --only chooses from; without it all are chosen.
+        write: the page that --write replaces, or replaces the script's tables in, unless it names another.
+    """
+    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
+    if data:
+        parser.add_argument("--data", type=Path, default=DATA, help=f"folder with {data} [../shared/data]")
+    if work_dir:
+        parser.add_argument("--work-dir", type=Path, required=True, help=f"where {work_dir} are kept")
+    if parts := list(only):
+        parser.add_argument("--only", nargs="+", choices=parts, default=parts, help="these alone [all]")
+    if write:
+        name = "/".join(write.parts[-2:])
+        parser.add_argument(
+            "--write", nargs="?", type=Path, const=write, metavar="PAGE", help=f"into this page, too [{name}]"
+        )
+    return parser
+
+
+def set_threads(count: int | None, *, unless_set: bool = False) -> None:
+    """Set the number of threads of this process and those that it starts.
+
+    Libraries that are loaded later read it from the environment, those that are there are told.
+
+    Args:
+        count: of the libraries that compute with numbers; None leaves it as it is. Tokenizers always get one thread:
+            with more they warn at every fork.
+        unless_set: keep what the environment has.
+    """
+    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+    if count is None or (unless_set and "OMP_NUM_THREADS" in os.environ):
+        return
+    names = (*(f"{name}_NUM_THREADS" for name in THREAD_SETTINGS), "PELLUCID_THREADS")
+    os.environ.update(dict.fromkeys(names, str(count)))
+    if "numpy" in sys.modules:
+        from threadpoolctl import threadpool_limits
+
+        threadpool_limits(count)
+    if "torch" in sys.modules:
+        sys.modules["torch"].set_num_threads(count)
+
+
+def run_script(
+    measure: Callable[[argparse.Namespace], Iterable[tuple[str, Figure]]],
+    options: Mapping[str, Mapping[str, Any]] | None = None,
+    *,
+    data: str = "",
+    work_dir: str = "",
+    only: Iterable[str] = (),
+    threads: int | None = None,
+) -> None:
+    """Run a script: parse its options, print what it measures and, with --write, keep it and write the pages.
+
+    Args:
+        measure: options -> name and figure of each result, as they come.
+        options: name -> arguments of `add_argument`, beside the shared ones.
+        data: as `make_parser` has it.
+        work_dir: as there.
+        only: as there.
+        threads: as `set_threads` has them, unless OMP_NUM_THREADS is set.
+    """
+    set_threads(threads, unless_set=True)
+    script = sys.modules["__main__"]
+    parser = make_parser(script.__doc__, data=data, work_dir=work_dir, only=only)
+    parser.add_argument("--write", action="store_true", help="keep the results and write the pages")
+    for name, settings in (options or {}).items():
+        parser.add_argument(name, **settings)
+    chosen = parser.parse_args()
+    path = results_path(script.__spec__.name)  # type: ignore[union-attr]
+    for name, figure in measure(chosen):
+        print(f"{name}\n\n{figure}\n", flush=True)
+        if chosen.write:
+            write_results(path, {name: figure})
+            write_pages()
+
+
+if __name__ == "__main__":
+    write_pages()

@@ -1,0 +1,132 @@
+"""The rule by which a claim holds and its intervals; results written, read and shown; pages as their templates."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from papers import kit
+from papers.kit import (
+    Claim,
+    Interval,
+    Table,
+    bootstrap,
+    claim_summary,
+    interval_of,
+    interval_of_means,
+    mean_interval,
+    read_results,
+    resampled,
+    write_results,
+)
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "bound", "above", "said"),
+    [
+        (0.1, 0.9, 0, True, "**holds**"),
+        (-0.9, -0.1, 0, False, "**does not hold**"),
+        (-0.1, 0.1, 0, None, "undecided"),
+        (0.0, 0.1, 0, None, "undecided"),  # 0 is not above 0
+        (-0.1, 0.0, 0, False, "**does not hold**"),
+        (0.0, 0.0, 0, False, "**does not hold**"),
+        (70, 79, 80, False, "**does not hold**"),
+        (79, 81, 80, None, "undecided"),
+        (81, 90, 80, True, "**holds**"),
+    ],
+)
+def test_a_claim_holds_if_all_of_its_interval_is_above_the_bound(low, high, bound, above, said):
+    found = Interval((low + high) / 2, low, high)
+    assert found.above(bound) is above and found.verdict(bound) == said
+
+
+def test_what_is_not_a_number_decides_nothing():
+    assert Interval(np.nan, np.nan, np.nan).verdict() == "undecided"
+
+
+def test_samples_are_the_same_items_for_every_model():
+    worse = np.random.default_rng(0).uniform(size=60)
+
+    def score(items):
+        return 100 * items.mean(axis=-1)
+
+    found = bootstrap(worse, score)
+    assert found.shape == (1001,) and found[0] == pytest.approx(100 * worse.mean())
+    assert bootstrap(worse + 0.1, score) - found == pytest.approx(10)
+    assert found[1:].std() == pytest.approx(100 * worse.std() / np.sqrt(60), rel=0.15)
+    assert (resampled(7, 3) == resampled(7, 3)).all() and resampled(7, 3).max() < 7
+
+
+def test_the_interval_of_a_mean_is_two_standard_errors_to_each_side():
+    values = np.random.default_rng(1).normal(3, 1, 400)
+    drawn = interval_of(bootstrap(values, lambda items: items.mean(axis=-1)))
+    told = interval_of_means(values.mean(), values.std() / 20)
+    assert drawn == pytest.approx(told, abs=0.02) and drawn == mean_interval(values)
+    assert interval_of_means(1.0, 0.3, 0.4) == pytest.approx((1, 0.02, 1.98))  # errors of two means: 0.5
+    assert interval_of_means(1.0, 0.3, 0.4).with_verdict() == "+1.0 (+0.0 to +2.0), **holds**"
+
+
+def test_too_few_seeds_decide_nothing():
+    assert Interval(2, 1, 3).verdict(n_seeds=4) == "undecided" and Interval(2, 1, 3).verdict(n_seeds=5) == "**holds**"
+
+
+def test_a_claim_tested_several_times_is_summed_up():
+    claims = [Claim("A above B", True, "", where="x"), Claim("A above B", None, "", where="y"), Claim("C", True, "")]
+    assert claim_summary(claims) == "- A above B: holds in 1 of 2 (x), undecided in 1 of 2 (y)."
+
+
+CELLS = st.none() | st.integers(-99, 99) | st.text('ab|*{}\\\n"é')
+
+
+@given(
+    st.dictionaries(
+        st.text("ab-1", min_size=1), CELLS | st.lists(st.tuples(CELLS, CELLS)).map(lambda r: Table(["x", "y"], r))
+    )
+)
+def test_results_are_read_as_they_were_written(tmp_path_factory, figures):
+    path = tmp_path_factory.mktemp("kit") / "results" / "a.json"
+    write_results(path, figures)
+    write_results(path, {"one more": 1.0})
+    kept = {name: entry["figure"] for name, entry in read_results(path).items()}
+    assert {name: str(figure) for name, figure in kept.items()} == {
+        **{name: str(figure) for name, figure in figures.items()},
+        "one more": "1.0",
+    }
+
+
+def test_a_page_is_its_template_with_the_figures(tmp_path, monkeypatch):
+    monkeypatch.setattr(kit, "PAPERS", tmp_path)
+    table = Table(["model", "**score**"], [["**ours**", 1.26], ["a", None]])
+    write_results(kit.results_path("papers.swe.x"), {"scores": table, "n": 3}, "yesterday on x86")
+    page = "{{x.scores}}\n{{x.n}} {{x.scores[ours; score]}} {{x.scores.measured}}\n| p | 9 |\n{{x.scores.rows}}"
+    (tmp_path / "swe" / "p.md.template").write_text(page)
+    kit.write_pages()
+    rows = "| **ours** | 1.3 |\n| a | - |"
+    want = f"| model | **score** |\n|---|---:|\n{rows}\n3 1.3 yesterday on x86\n| p | 9 |\n{rows}"
+    assert (tmp_path / "swe" / "p.md").read_text() == want
+    for missing, message in (("{{x.m}}", "no figure 'm'"), ("{{x.scores[b; score]}}", "no row 'b'")):
+        (tmp_path / "swe" / "p.md.template").write_text(missing)
+        with pytest.raises(LookupError, match=message):
+            kit.write_pages()
+
+
+@pytest.mark.parametrize("template", kit.templates(), ids=lambda path: f"{path.parent.name}/{path.name}")
+def test_pages_are_as_templates_and_results_give_them(template):
+    assert template.with_suffix("").read_text(encoding="utf-8") == kit.render(template), "run: python -m papers.kit"
+
+
+@pytest.mark.parametrize("write", [True, False])
+def test_a_script_prints_and_keeps_what_it_measures(write, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(kit, "PAPERS", tmp_path)
+    monkeypatch.setattr(kit, "write_pages", lambda: None)
+    monkeypatch.setitem(sys.modules, "__main__", argparse.Namespace(
+        __doc__="Counts.", __spec__=argparse.Namespace(name="papers.swe.counts")))  # fmt: skip
+    monkeypatch.setattr(sys, "argv", ["x", "--times", "2", *["--write"] * write])
+    kit.run_script(lambda options: [("n", 3 * options.times)], {"--times": {"type": int}})
+    assert capsys.readouterr().out == "n\n\n6\n\n"
+    assert kit.results_path("swe.counts").exists() == write
