@@ -39,6 +39,14 @@ def stop_at_write(run: Callable[[], Any], number: int) -> None:
             run()
 
 
+def count_writes(run: Callable[[], Any]) -> int:
+    """Run to the end; return how many writes must reach the disk."""
+    with pytest.MonkeyPatch.context() as patch:
+        writes = _count(patch)
+        run()
+    return len(writes)
+
+
 def _count(patch: pytest.MonkeyPatch, last: int | None = None) -> list[int]:
     """Count the writes that must reach the disk, and stop at the last."""
     writes: list[int] = []

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from scipy import sparse
 
 import pellucid
+from families import cell, edit_table
 from pellucid.anchors.embedder import AnchorEmbedder
 from pellucid.core.dimensions import Dimension, Dimensions, Mixing, read_dimensions, write_dimensions
 from pellucid.core.embedder import Embedder
@@ -245,22 +246,6 @@ def test_edits_that_cannot_be(model: Embedder, edit, message: str) -> None:
 
 
 # --- dimensions.tsv as a person edits it
-
-
-def edit_table(folder: Path, change: Callable[[list[list[str]]], object]) -> None:
-    path = folder / "dimensions.tsv"
-    with open(path, encoding="utf-8", newline="") as file:
-        rows = list(csv.reader(file, dialect="excel-tab"))
-    changed = change(rows)
-    with open(path, "w", encoding="utf-8", newline="") as file:
-        csv.writer(file, dialect="excel-tab").writerows(rows if changed is None else changed)
-
-
-def cell(row: int, column: int, value: str) -> Callable[[list[list[str]]], None]:
-    def change(rows: list[list[str]]) -> None:
-        rows[row + 1][column] = value
-
-    return change
 
 
 def test_the_table_says_what_the_model_is(model: Embedder, tmp_path: Path) -> None:

@@ -252,13 +252,6 @@ def test_the_card_is_written_and_a_card_of_ones_own_is_kept(fruit, saved):
     assert len(pellucid.load(saved).vocabulary) == 5
 
 
-def test_the_config_says_who_wrote_it(saved):
-    ours = json.loads((saved / "config.json").read_text())["pellucid"]
-    assert ours["family"] == "static" and ours["format"] == 1 and ours["version"] == pellucid.__version__
-    present = {entry.name for entry in saved.iterdir()}
-    assert set(ours["files"]) == present - {"config.json", "README.md"}
-
-
 # --- checksums
 
 

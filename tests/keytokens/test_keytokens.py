@@ -8,8 +8,6 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from tiny_models import WORDS, byte_level, sentence_piece, states_of, tiny_model, word_piece
 
@@ -207,6 +205,7 @@ def test_a_k_out_of_range_is_refused(llama, k):
 
 def test_encode_keeps_the_largest_logits_above_zero(llama):
     rows = llama.encode(TEXTS)
+    assert llama.embed([]).shape == (0, 32)
     assert rows.shape == (4, len(llama.head)) and rows.dtype == np.float32 and rows[2].nnz == 0
     logits = by_hand(llama, llama.embed(TEXTS[0]))
     best = [n for n in np.argsort(-logits, kind="stable")[:20] if logits[n] > 0]
@@ -297,36 +296,6 @@ def test_strength_belongs_to_the_component(llama):
 
 # Explanations
 
-sentences = st.lists(st.sampled_from([*WORDS, "Horse,", "embedding", "naïve", "日本", "!", "Boy"]), max_size=8).map(
-    " ".join
-)
-
-
-@given(sentences, sentences)
-def test_rows_and_remainder_add_up_to_the_similarity(text1, text2):
-    model = embedder_once()
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        explanation = model.explain(text1, text2)
-        expected = float(model.similarity(model.encode([text1]), model.encode([text2]))[0, 0])
-    assert explanation.score == pytest.approx(expected, abs=1e-5) and not explanation.exact
-    assert {row.kind for row in explanation.rows} <= {"key token"}
-    total = sum(row.contribution for row in explanation.rows) + explanation.remainder
-    assert total == pytest.approx(explanation.score, abs=1e-6)
-    names = [row.name for row in explanation.rows]
-    assert len(set(names)) == len(names) and not any(name.startswith("…") for name in names)
-    for row in explanation.rows:
-        for start, end in row.spans1:
-            assert 0 <= start < end <= len(text1)
-
-
-_KEPT = []
-
-
-def embedder_once():
-    _KEPT[:] = _KEPT or [embedder("bert", headless=True, top_k=40)]
-    return _KEPT[0]
-
 
 def test_a_token_stands_where_the_text_has_its_word(mini):
     model = mini.with_settings(replace(mini.settings, top_k=None))
@@ -388,30 +357,6 @@ def same(first, second):
     return np.abs(first.encode(TEXTS) - second.encode(TEXTS)).max() < 1e-5
 
 
-def test_a_saved_model_opens_alike(tmp_path, llama):
-    model = llama.fitted(TEXTS, "component", strength=-1.0).scale({5: 0.25}).without(7)
-    model = model.with_settings(replace(model.settings, pooling="weighted_mean", signs="signed", top_k=9))
-    model.save_pretrained(tmp_path / "model")
-    opened = pellucid.load(tmp_path / "model")
-    assert isinstance(opened, pellucid.KeyTokenEmbedder) and same(model, opened)
-    assert opened.settings == model.settings and opened.dimensions.names == model.dimensions.names
-    assert (opened.adjustment.kind, opened.adjustment.strength) == ("component", -1.0)
-    assert opened.explain(TEXTS[0], TEXTS[1]).score == pytest.approx(model.explain(TEXTS[0], TEXTS[1]).score, abs=1e-5)
-
-
-def test_what_a_person_changed_in_the_table_is_honoured(tmp_path, llama):
-    llama.save_pretrained(tmp_path / "model")
-    table = tmp_path / "model" / "dimensions.tsv"
-    lines = table.read_text(encoding="utf-8").split("\n")
-    number = int(llama.decode(llama.embed(TEXTS[:1]), 1).ids[0, 0])
-    cells = lines[number + 1].split("\t")
-    lines[number + 1] = "\t".join([cells[0], "renamed", "0.5", *cells[3:]])
-    table.write_text("\n".join(lines), encoding="utf-8")
-    opened = pellucid.load(tmp_path / "model")
-    assert opened.dimensions[number].name == "renamed"
-    assert same(opened, llama.scale({number: 0.5}))
-
-
 @pytest.mark.usefixtures("outside_allowed")
 def test_a_given_head_is_saved_and_a_backbone_may_be_named(tmp_path, llama):
     rows = np.random.default_rng(0).normal(size=(len(llama.head), 32)).astype(np.float32)
@@ -425,35 +370,6 @@ def test_a_given_head_is_saved_and_a_backbone_may_be_named(tmp_path, llama):
     other = embedder("llama", changes={"seed": 5}).backbone
     with pytest.raises(ModelFolderError, match="is another model"):
         KeyTokenEmbedder.from_pretrained(tmp_path / "model", backbone=other)
-
-
-def test_an_interrupted_save_leaves_the_old_model(tmp_path, llama, monkeypatch):
-    llama.save_pretrained(tmp_path / "model")
-
-    def fails(*arguments):
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr("pellucid.keytokens.embedder.write_dimensions", fails)
-    with pytest.raises(KeyboardInterrupt):
-        llama.without(5).save_pretrained(tmp_path / "model")
-    assert same(pellucid.load(tmp_path / "model"), llama)
-    assert [entry.name for entry in tmp_path.iterdir()] == ["model"]
-
-
-@pytest.mark.parametrize("broken", ["settings", "adjustment", "offset", "facts"])
-def test_a_broken_folder_is_named(tmp_path, llama, broken):
-    llama.fitted(TEXTS, "mean").save_pretrained(tmp_path / "model")
-    path = tmp_path / "model" / "keytokens.json"
-    facts = json.loads(path.read_text())
-    if broken == "settings":
-        facts["settings"]["pooling"] = "max"
-    elif broken == "adjustment":
-        del facts["adjustment"]
-    elif broken == "offset":
-        facts["adjustment"]["kind"] = "none"
-    path.write_text("[" if broken == "facts" else json.dumps(facts))
-    with pytest.raises(ModelFolderError, match=r"keytokens\.json"):
-        pellucid.load(tmp_path / "model")
 
 
 # As a folder of sentence-transformers
@@ -570,10 +486,6 @@ def test_settings_saved_before_they_shared_a_base_still_open():
     saved = {"pooling": "prompt_eol", "template": None, "instructed_template": "{instruction} {text}", "max_length": 9}
     settings = KeyTokenSettings(**saved, start_token=True, end_token=False)
     assert settings.affixes(True) == ("", "") and settings.prepends_bos and not settings.is_shifted
-
-
-def test_no_texts_give_no_rows_but_all_columns(llama):
-    assert llama.encode([]).shape == (0, len(llama.head)) and llama.embed([]).shape == (0, 32)
 
 
 # A real language model

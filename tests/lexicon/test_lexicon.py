@@ -274,11 +274,6 @@ def test_truncation_is_counted_and_said(bert):
         np.testing.assert_allclose(dense(found)[1], dense(bert.encode("horse " * 62))[0], atol=1e-5)
 
 
-def test_lone_surrogates_are_read_as_replacement_characters(model):
-    assert dense(model.encode("horse \ud800")) == pytest.approx(dense(model.encode("horse \ufffd")))
-    assert model.explain("horse \ud800", "car").text1 == "horse \ufffd"
-
-
 def test_a_backbone_of_nan_is_said(bert):
     broken = Clusters(
         bert.clusters.assignment, bert.clusters.centroids * np.float32(np.nan), bert.clusters.names, bert.clusters.words
@@ -298,22 +293,6 @@ def test_clusters_of_another_model_are_refused(bert):
 
 
 # Explanations
-
-
-@pytest.mark.parametrize("settings", [{}, {"max_active_dims": 8}, {"pooling": "sum"}, {"pooling": "last"}])
-def test_rows_add_up_to_the_similarity(model, settings):
-    model = changed(model, **settings)
-    explanation = model.explain(TEXTS[0], TEXTS[1])
-    similarity = float(model.similarity(model.encode([TEXTS[0]]), model.encode([TEXTS[1]]))[0, 0])
-    assert explanation.exact and explanation.score == pytest.approx(similarity, abs=1e-6) and similarity > 0
-    assert sum(row.contribution for row in explanation.rows) == pytest.approx(similarity, abs=1e-6)
-    assert model.explain(TEXTS[0]).score == pytest.approx(1, abs=1e-6)
-    assert f"{len(model.explain(TEXTS[0]).rows)} dimensions adding" in str(
-        model.explain(TEXTS[0])
-    )  # clusters, no words
-    assert model.explain(TEXTS[0], "").score == 0 and model.explain("").rows == ()
-    assert model.describe("") == "nothing this model knows"
-    assert model.describe(TEXTS[0]).startswith("mostly about: ")
 
 
 @pytest.mark.parametrize("pooling", ["max", "sum"])
@@ -342,16 +321,6 @@ def test_words_that_did_not_fit_are_unknown(bert):
     explanation = bert.explain("man", text)
     assert explanation.unknown1 == () and len(explanation.unknown2) == 71 - 62
     assert explanation.unknown_words(2) == ["horse", "car"]
-
-
-def test_the_difference_of_two_explanations_is_one(bert):
-    gap = bert.explain(TEXTS[0], TEXTS[1]) - bert.explain(TEXTS[0], TEXTS[3])
-    assert gap.score == pytest.approx(sum(row.contribution for row in gap.rows), abs=1e-6)
-
-
-def test_explain_takes_texts_alone(bert):
-    with pytest.raises(InputError, match="explain takes texts, got int"):
-        bert.explain("a", 3)
 
 
 # Edits
@@ -396,16 +365,6 @@ def test_edits_do_to_coordinates_what_they_say(model, name):
     assert all(row.spans1 and row.spans2 for row in explanation.rows)
 
 
-@pytest.mark.parametrize("name", EDITS)
-def test_an_edited_model_is_saved_whole(bert, name, tmp_path):
-    after, _ = edited(bert)[name]
-    after.save_pretrained(tmp_path / "model")
-    again = pellucid.load(tmp_path / "model")
-    np.testing.assert_allclose(dense(again.encode(TEXTS)), dense(after.encode(TEXTS)), atol=1e-6)
-    assert again.dimensions.names == after.dimensions.names
-    assert [d.about for d in again.dimensions] == [d.about for d in after.dimensions]
-
-
 def test_a_merged_dimension_stands_where_its_strongest_cluster_fired(bert):
     weights = np.zeros((1, len(bert.clusters)), np.float32)
     weights[0, [3, 7]] = 1, 2
@@ -417,30 +376,6 @@ def test_a_merged_dimension_stands_where_its_strongest_cluster_fired(bert):
 
 
 # Folders
-
-
-def test_a_saved_model_opens_again(model, tmp_path):
-    told = changed(model, instruction="Find it.", max_active_dims=9)
-    told.save_pretrained(tmp_path / "model")
-    again = pellucid.load(tmp_path / "model")
-    assert isinstance(again, LexiconEmbedder) and again.settings == told.settings
-    assert dense(again.encode(TEXTS)) == pytest.approx(dense(told.encode(TEXTS)), abs=1e-6)
-    assert (again.clusters.assignment == model.clusters.assignment).all()
-    assert again.dimensions["man" if "man" in model.dimensions.names else 0].about
-    assert not [file for file in (tmp_path / "model").rglob("*") if file.suffix in (".bin", ".pt", ".pkl", ".pth")]
-
-
-def test_a_persons_changes_to_the_table_are_honoured(bert, tmp_path):
-    bert.save_pretrained(tmp_path / "model")
-    table = tmp_path / "model" / "dimensions.tsv"
-    lines = table.read_text(encoding="utf-8").splitlines()
-    number, _, _, about = lines[4].split("\t")
-    lines[4] = "\t".join([number, "My name", "0.5", about])
-    table.write_text("\n".join(lines) + "\n", encoding="utf-8")
-    again = pellucid.load(tmp_path / "model")
-    assert again.dimensions.names[3] == "My name"
-    expected = bert.scale({3: 0.5}).encode(TEXTS)
-    np.testing.assert_allclose(dense(again.encode(TEXTS)), dense(expected), atol=1e-6)
 
 
 def written_backbone(folder, model):
@@ -522,31 +457,6 @@ def test_an_adapter_is_stored_in_the_precision_asked_for_and_read_as_float32(mis
     with pytest.raises(InputError, match="holds numbers that float16 cannot; save it as float32"):
         model.save_pretrained(tmp_path / "large", backbone_name=name, dtype="float16")
     assert not (tmp_path / "large").exists()
-
-
-@pytest.mark.parametrize(
-    ("file", "change", "message"),
-    [
-        ("lexicon.json", {"words": []}, "does not describe a lexicon model"),
-        ("lexicon.json", {"settings": {"pooling": "none"}}, "does not describe a lexicon model: pooling"),
-        ("lexicon.json", {"settings": {"colour": 1}}, "does not describe a lexicon model"),
-        ("lexicon.json", {"about": [["a"]]}, "is not a dimension|1 dimensions"),
-    ],
-)
-def test_a_broken_folder_says_what_is_broken(bert, tmp_path, file, change, message):
-    bert.save_pretrained(tmp_path / "model")
-    path = tmp_path / "model" / file
-    path.write_text(json.dumps(json.loads(path.read_text()) | change))
-    with pytest.raises(ModelFolderError, match=message):
-        pellucid.load(tmp_path / "model")
-
-
-def test_a_truncated_tensor_file_is_refused(bert, tmp_path):
-    bert.save_pretrained(tmp_path / "model")
-    path = tmp_path / "model" / "lexicon.safetensors"
-    path.write_bytes(path.read_bytes()[:-10])
-    with pytest.raises(ModelFolderError, match=r"lexicon\.safetensors"):
-        pellucid.load(tmp_path / "model")
 
 
 def test_words_that_are_bars_or_formulas_come_back(bert, tmp_path):

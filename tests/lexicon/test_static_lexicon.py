@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import json
 import math
-import pickle
 import subprocess
 import sys
 
@@ -19,11 +18,10 @@ from typer.testing import CliRunner
 import pellucid
 from pellucid.cli import app as cli
 from pellucid.core.dimensions import Dimension, Dimensions
-from pellucid.errors import InputError, ModelFolderError
+from pellucid.errors import InputError
 from pellucid.lexicon import StaticLexiconEmbedder
 from pellucid.lexicon.static import WordClusters
 from pellucid.native.library import native
-from pellucid.persistence.store import read_tensors, write_tensors
 from pellucid.text.words import Vocabulary
 
 WORDS = ["bank", "loan", "mortgage", "river", "the", "new▁york", "ﬀ", "東京"]
@@ -140,18 +138,6 @@ def test_rows_of_an_explanation_add_up_and_name_the_word(model):
     assert model.describe("river loan", top_k=1).startswith("mostly about: water (")
 
 
-@given(text1=TEXT, text2=TEXT)
-def test_explanations_are_the_similarity(text1, text2):
-    plain = StaticLexiconEmbedder(Vocabulary(WORDS), sparse.csr_matrix(WEIGHTS), dimensions())
-    edited = plain.merge("money", "debts", name="finance").scale({"water": 0.5}).with_max_active_dims(2)
-    for model in (plain, edited):
-        why = model.explain(text1, text2)
-        rows = model.encode([text1, text2])
-        assert why.score == pytest.approx(float((rows[0] @ rows[1].T).toarray()[0, 0]), abs=1e-6)
-        assert math.fsum(row.contribution for row in why.rows) == pytest.approx(why.score, abs=1e-9)
-        assert all(row.spans1 and row.spans2 for row in why.rows)
-
-
 def test_edits(model):
     texts = ["the bank of the river", "a loan", "New York", ""]
     rows = model.encode(texts).toarray()
@@ -235,23 +221,6 @@ def test_a_saved_model_is_the_same(model, tmp_path, change):
         assert (tmp_path / "again" / name).read_bytes() == (tmp_path / "m" / name).read_bytes()
 
 
-def test_copies_are_the_same(model):
-    texts = ["the bank of the river", "a loan"]
-    expected = compiled(model, texts)
-    for twin in (copy.deepcopy(model), pickle.loads(pickle.dumps(model))):
-        assert abs(twin.encode(texts) - expected).max() <= 1e-6
-
-
-def test_names_and_scales_of_the_table_are_honoured(model, tmp_path):
-    model.save_pretrained(tmp_path / "m")
-    path = tmp_path / "m" / "dimensions.tsv"
-    path.write_text(path.read_text("utf-8").replace("0\tmoney\t1\t", "0\tcash\t0.5\t"), "utf-8")
-    opened = pellucid.load(tmp_path / "m")
-    assert opened.dimensions.names[0] == "cash"
-    expected = model.scale({"money": 0.5}).encode("bank loan")
-    assert opened.encode("bank loan").toarray() == pytest.approx(expected.toarray(), abs=1e-7)
-
-
 def test_parts_that_do_not_fit_are_refused():
     vocabulary, table = Vocabulary(WORDS), sparse.csr_matrix(WEIGHTS)
     for parts, complaint in (
@@ -266,68 +235,10 @@ def test_parts_that_do_not_fit_are_refused():
             StaticLexiconEmbedder(*parts)
 
 
-def _falling(starts):
-    """Starts whose differences, in 32 bits, are all above 0."""
-    broken = starts.copy()
-    broken[1:4] = 2**31 - 1, -(2**31), -1
-    return broken
-
-
-BROKEN = {
-    "starts": lambda t: t["starts"][::-1].copy(),
-    "clusters": lambda t: t["clusters"] + np.int16(4),
-    "weights": lambda t: t["weights"][:-1],
-    "scales": lambda t: -t["scales"],
-    "scales ": lambda t: np.full_like(t["scales"], np.inf),
-    "starts ": lambda t: t["starts"].astype(np.int64),
-    "starts  ": lambda t: _falling(t["starts"]),
-    "clusters ": lambda t: None,
-    "mixing_rows": lambda t: np.zeros(1, np.int32),
-}
-
-
-@pytest.mark.parametrize("name", BROKEN)
-def test_a_broken_table_is_refused(model, tmp_path, name):
-    model.save_pretrained(tmp_path / "m")
-    path = tmp_path / "m" / "lexicon.safetensors"
-    tensors = {key: np.array(tensor) for key, tensor in read_tensors(path)[0].items()}
-    changed = BROKEN[name](tensors)
-    tensors = {key: tensor for key, tensor in (tensors | {name.strip(): changed}).items() if tensor is not None}
-    write_tensors(path, tensors)
-    with pytest.raises(ModelFolderError, match=r"lexicon\.safetensors"):
-        pellucid.load(tmp_path / "m")
-
-
-@pytest.mark.parametrize("file", ["lexicon.safetensors", "words.txt", "dimensions.tsv", "config.json"])
-@pytest.mark.parametrize("damage", ["missing", "cut", "noise"])
-def test_a_damaged_file_is_our_error(model, tmp_path, file, damage):
-    model.save_pretrained(tmp_path / "m")
-    path = tmp_path / "m" / file
-    content = bytearray(path.read_bytes())
-    if damage == "missing":
-        path.unlink()
-    elif damage == "cut":
-        path.write_bytes(content[: len(content) // 2])
-    else:
-        content[len(content) // 2] ^= 0xFF
-        path.write_bytes(content)
-    with pytest.raises(ModelFolderError, match=str(tmp_path / "m")):
-        pellucid.load(tmp_path / "m")
-
-
-@pytest.mark.parametrize("key", ["clusters", "dimensions", "max_active_dims"])
-@pytest.mark.parametrize("value", [0, -1, 3, "4", None, True, 1 << 40])
-def test_a_config_that_does_not_fit_is_refused(model, tmp_path, key, value):
-    model.save_pretrained(tmp_path / "m")
-    config = tmp_path / "m" / "config.json"
-    described = json.loads(config.read_text())
-    described["pellucid"][key] = value
-    config.write_text(json.dumps(described))
-    if key == "max_active_dims" and value in (None, 3, 1 << 40) and value is not True:
-        assert pellucid.load(tmp_path / "m").max_active_dims == value
-    else:
-        with pytest.raises(ModelFolderError):
-            pellucid.load(tmp_path / "m")
+@pytest.mark.parametrize("value", [None, 3, 1 << 40])
+def test_any_number_of_dimensions_may_be_the_largest(model, tmp_path, value):
+    model.with_max_active_dims(value).save_pretrained(tmp_path / "m")
+    assert pellucid.load(tmp_path / "m").max_active_dims == value
 
 
 def test_it_needs_no_torch(model, tmp_path):

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import pellucid
-from families import STATIC, TRANSFORMER
+from families import FAMILIES, dense_rows
 from letters import LetterEmbedder
 from pellucid.index.index import Index
 from pellucid.static.embedder import StaticEmbedder
@@ -32,10 +32,6 @@ def of_words() -> StaticEmbedder:
     return StaticEmbedder(Vocabulary(list(words)), vectors)
 
 
-def dense(rows: Any) -> Any:
-    return rows.toarray() if hasattr(rows, "toarray") else rows
-
-
 def as_read(explanation: Any) -> Any:
     """Return an explanation with the words at its spans, in canonical form, in the place of the spans."""
     texts = explanation.text1, explanation.text2
@@ -54,9 +50,11 @@ def check_spans(text: str, spans: Any) -> None:
 
 
 def check_equivalent(model: Any, first: str, second: str) -> None:
-    rows = dense(model.encode([first, second, OTHER]))
+    rows = dense_rows(model.encode([first, second, OTHER]))
     np.testing.assert_array_equal(rows[0], rows[1])
-    np.testing.assert_array_equal(dense(model.encode_query([second]))[0], dense(model.encode_query([first]))[0])
+    np.testing.assert_array_equal(
+        dense_rows(model.encode_query([second]))[0], dense_rows(model.encode_query([first]))[0]
+    )
     assert as_read(model.explain(first, OTHER)) == as_read(model.explain(second, OTHER))
     assert as_read(model.explain(OTHER, first)) == as_read(model.explain(OTHER, second))
     assert model.coverage(first) == model.coverage(second) and model.describe(first) == model.describe(second)
@@ -66,20 +64,16 @@ def check_equivalent(model: Any, first: str, second: str) -> None:
 
 
 @pytest.mark.parametrize("language", EQUIVALENT)
-@pytest.mark.parametrize("name", [*STATIC, *TRANSFORMER])
-def test_composed_and_decomposed_texts_are_one_in_every_family(every_family, name, language):
-    if name not in every_family:
-        pytest.skip("needs torch")
-    check_equivalent(every_family[name], EQUIVALENT[language], decomposed(EQUIVALENT[language]))
+@pytest.mark.parametrize("name", FAMILIES)
+def test_composed_and_decomposed_texts_are_one_in_every_family(model, name, language):
+    check_equivalent(model, EQUIVALENT[language], decomposed(EQUIVALENT[language]))
 
 
-@pytest.mark.parametrize("name", [*STATIC, *TRANSFORMER])
-@settings(ODD, max_examples=15)
+@pytest.mark.parametrize("name", FAMILIES)
+@ODD
 @given(pair=equivalent_texts())
-def test_equivalent_texts_are_one_in_every_family(every_family, name, pair):
-    if name not in every_family:
-        pytest.skip("needs torch")
-    check_equivalent(every_family[name], *pair)
+def test_equivalent_texts_are_one_in_every_family(model, name, pair):
+    check_equivalent(model, *pair)
 
 
 @ODD
@@ -89,6 +83,7 @@ def test_equivalent_texts_are_one_in_a_static_model_and_in_a_family_of_ones_own(
     check_equivalent(LetterEmbedder(), *pair)
 
 
+@pytest.mark.full
 @settings(ODD, max_examples=10)
 @given(pair=equivalent_texts(), way=st.sampled_from(["words", "concepts", "tokens", "sentences"]))
 def test_equivalent_texts_are_one_in_the_reasons_of_an_encoder(every_family, pair, way):

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import pellucid
-from families import STATIC, TEXTS, TRANSFORMER, WORDS, static_model
+from families import FAMILIES, STATIC, TEXTS, WORDS, dense_rows, static_model
 from pellucid.text.words import Vocabulary
 
 MANY = [f"{first} {second}." for first in TEXTS for second in TEXTS] * 400  # enough to start the compiled encoder
@@ -30,14 +30,7 @@ def texts_of(name):
 
 
 def rows(model, texts):
-    found = model.encode(texts)
-    return found.toarray() if hasattr(found, "toarray") else found
-
-
-def chosen(models, name):
-    if name not in models:
-        pytest.skip("needs torch")
-    return models[name]
+    return dense_rows(model.encode(texts))
 
 
 def check(model, name, expected):
@@ -46,10 +39,10 @@ def check(model, name, expected):
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("name", STATIC + TRANSFORMER)
+@pytest.mark.parametrize("name", FAMILIES)
 @pytest.mark.parametrize("copied", [lambda m: pickle.loads(pickle.dumps(m)), copy.deepcopy, copy.copy])
 def test_a_copy_of_a_used_model_gives_equal_vectors(models, name, copied):
-    model, expected = chosen(models, name)
+    model, expected = models[name]
     other = copied(model)
     assert other is not model
     check(other, name, expected)
@@ -80,10 +73,10 @@ def test_workers_of_joblib_that_map_the_arrays_give_equal_vectors(models):
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("name", STATIC + TRANSFORMER)
+@pytest.mark.parametrize("name", FAMILIES)
 def test_threads_that_share_a_model_get_equal_vectors(models, name):
-    _, expected = chosen(models, name)
-    model = copy.deepcopy(models[name][0])  # not started: the threads do that too
+    model, expected = models[name]
+    model = copy.deepcopy(model)  # not started: the threads do that too
     texts = texts_of(name)
     with ThreadPoolExecutor(4) as pool:
         for found in pool.map(lambda _: rows(model, texts), range(8)):

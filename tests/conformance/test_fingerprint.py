@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import pellucid
-from families import ANCHORS, STATIC, TRANSFORMER, first_letters, static_model
+from families import ANCHORS, FAMILIES, first_letters, reopened, static_model
 from pellucid.anchors.embedder import AnchorEmbedder
 from pellucid.core.fingerprint import fingerprint, same_model
 from pellucid.ensemble.embedder import EnsembleEmbedder
@@ -27,33 +27,12 @@ from pellucid.text.words import Vocabulary
 from tiny_models import tiny_transformer
 
 
-def chosen(models, name):
-    if name not in models:
-        pytest.skip("needs torch")
-    return models[name]
-
-
 def same(first, second):
     return same_model(fingerprint(pellucid.load(first)), json.loads(json.dumps(fingerprint(pellucid.load(second)))))
 
 
-def encoder_of(model):
-    return getattr(model, "encoder", model)
-
-
-def reopened(model, folder):
-    """Save a model and open it, functions given again."""
-    model.save_pretrained(folder)
-    if isinstance(model, EnsembleEmbedder):
-        functions = (part for part in model.parts if getattr(encoder_of(part.model), "model", None) is first_letters)
-        given = {part.name: part.model for part in functions}
-        return EnsembleEmbedder.from_pretrained(folder, parts=given)
-    return type(model).from_pretrained(folder)
-
-
-@pytest.mark.parametrize("name", STATIC + TRANSFORMER)
-def test_copies_and_saved_models_have_the_fingerprint_of_the_first(every_family, name, tmp_path):
-    model = chosen(every_family, name)
+@pytest.mark.parametrize("name", FAMILIES)
+def test_copies_and_saved_models_have_the_fingerprint_of_the_first(model, name, tmp_path):
     for other in (copy.copy(model), copy.deepcopy(model), pickle.loads(pickle.dumps(model))):
         assert fingerprint(other) == fingerprint(model)
     once = reopened(model, tmp_path / "once")
@@ -71,6 +50,7 @@ def test_another_process_finds_the_same_fingerprints(every_family):
         assert pool.submit(fingerprints, every_family).result() == fingerprints(every_family)
 
 
+@pytest.mark.full
 def test_fingerprints_of_all_families_and_their_edits_differ(every_family, tmp_path):
     """Whatever changes a vector is refused: a dimension left out, scaled or merged, in every family."""
     found = []
@@ -219,7 +199,7 @@ def test_what_is_no_fingerprint_is_no_model():
 @pytest.mark.parametrize(
     "name",
     [
-        pytest.param(name, marks=pytest.mark.full) if name.startswith("static") else name
+        pytest.param(name, marks=pytest.mark.full) if name.startswith("static") or name == "lexicon-en" else name
         for name in bundled_models()
         if "minilm" not in name
     ],

@@ -12,11 +12,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 import scipy.sparse
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 import pellucid
+from families import FAMILIES, VARIANTS, dense_rows
 from letters import LetterEmbedder, SparseLetterEmbedder
 from pellucid import loading
 from pellucid.cli import app as cli
@@ -33,8 +34,7 @@ def letter_ensemble():
     return EnsembleEmbedder([LetterEmbedder(), SparseLetterEmbedder()], [0.25, 0.75])
 
 
-FAMILIES = [LetterEmbedder, SparseLetterEmbedder, letter_ensemble]
-each_family = pytest.mark.parametrize("family", FAMILIES)
+each_family = pytest.mark.parametrize("family", [LetterEmbedder, SparseLetterEmbedder, letter_ensemble])
 
 
 @each_family
@@ -57,18 +57,6 @@ def test_pairwise_is_the_diagonal_of_similarity(family):
 
 
 @each_family
-def test_no_texts_give_no_rows_but_all_columns(family):
-    assert family().encode([]).shape == (0, family().get_embedding_dimension())
-
-
-@each_family
-@pytest.mark.parametrize("bad", [None, 3, b"bytes", ["nested"]])
-def test_an_item_that_is_no_string_is_named(family, bad):
-    with pytest.raises(InputError, match="text 1 is"):
-        family().encode(["fine", bad])
-
-
-@each_family
 def test_similarity_of_texts_says_what_to_call(family):
     model = family()
     for texts in ("tea", ["tea", "milk"], np.array(["tea"])):
@@ -82,16 +70,6 @@ def test_queries_and_documents_are_encoded_alike_unless_a_family_says_otherwise(
     model = LetterEmbedder()
     assert (model.encode_query(["tea"]) == model.encode(["tea"])).all()
     assert (model.encode_document("tea") == model.encode("tea")).all()
-
-
-@each_family
-@given(text1=st.text(max_size=30), text2=st.text(max_size=30))
-def test_rows_add_up_to_the_similarity(family, text1, text2):
-    model = family()
-    explanation = model.explain(text1, text2)
-    expected = model.similarity(model.encode([text1]), model.encode([text2]))[0, 0]
-    assert explanation.score == pytest.approx(float(expected), abs=1e-6)
-    assert sum(row.contribution for row in explanation.rows) == pytest.approx(explanation.score, abs=1e-6)
 
 
 def test_describe_names_the_strongest_first():
@@ -216,9 +194,39 @@ def families(key_tokens, lexicon):
 
 ANY_TEXT = st.text(max_size=12) | (
     st.lists(
-        st.sampled_from(["a", "A", "man", "MAN", "Man", "new york", "New York", "zebra", "beach", "!"]), max_size=6
+        st.sampled_from(
+            ["a", "A", "man", "MAN", "new york", "New York", "zebra", "beach", "!", "\ud800", "\0", "日本"]
+        ),
+        max_size=6,
     )
 ).map(" ".join)
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", [*FAMILIES, *VARIANTS])
+@settings(suppress_health_check=list(HealthCheck))
+@given(first=ANY_TEXT, second=ANY_TEXT)
+def test_rows_add_up_to_the_similarity(model, name, first, second):
+    why = model.explain(first, second)
+    score = float(model.similarity(model.encode([first]), model.encode([second]))[0, 0])
+    assert why.score == pytest.approx(score, abs=1e-5)
+    assert math.fsum([*(row.contribution for row in why.rows), why.remainder]) == pytest.approx(why.score, abs=1e-6)
+    assert model.explain(second, first).score == pytest.approx(why.score, abs=1e-6)
+    alone = model.explain(first)
+    assert alone.score == pytest.approx(float(dense_rows(model.encode([first])).any()), abs=1e-5) or "ensemble" in name
+    assert not why.exact or abs(why.remainder) <= 1e-6
+    assert len({row.key for row in why.rows}) == len(why.rows)
+    for row in why.rows:
+        for text, spans in ((why.text1, row.spans1), (why.text2, row.spans2)):
+            assert all(0 <= start < end <= len(text) for start, end in spans)
+    if name.startswith("key tokens"):
+        assert not why.exact and {row.kind for row in why.rows} <= {"key token"}
+        assert not any(row.name.startswith("…") for row in why.rows)
+    if not dense_rows(model.encode([first])).any():
+        assert why.score == 0 and alone.rows == ()
+        assert name == "dense" or model.describe(first) == "nothing this model knows"
+    if name.startswith("static lexicon"):
+        assert all(row.spans1 and row.spans2 for row in why.rows)
 
 
 @pytest.mark.full
@@ -348,6 +356,34 @@ def test_a_second_text_that_is_missing_is_no_explanation_of_the_first(searching,
             searching[family].explain(QUERY, missing)
 
 
+@pytest.mark.parametrize("family", EVERY_FAMILY)
+def test_no_texts_give_no_rows_but_all_columns(searching, family):
+    model = searching[family]
+    for encode in (model.encode, model.encode_query, model.encode_document):
+        assert encode([]).shape == (0, model.get_embedding_dimension()) == (0, len(model.dimensions))
+
+
+@pytest.mark.parametrize("family", EVERY_FAMILY)
+@pytest.mark.parametrize("bad", [None, 3, b"bytes", ["nested"]])
+def test_an_item_that_is_no_string_is_named(searching, family, bad):
+    model = searching[family]
+    for encode in (model.encode, model.encode_query, model.encode_document):
+        with pytest.raises(InputError, match=f"text 1 is {type(bad).__name__}"):
+            encode(["fine", bad])
+
+
+@pytest.mark.filterwarnings("ignore:.*logit above 0")
+@pytest.mark.parametrize("family", EVERY_FAMILY)
+def test_lone_surrogates_are_read_as_replacement_characters(searching, family):
+    model = searching[family]
+    for role in (None, "query", "document"):
+        odd, plain = (dense_rows(encoded(model, [text], role)) for text in ("a horse \ud800", "a horse \ufffd"))
+        np.testing.assert_allclose(odd, plain, atol=1e-6)
+        assert np.isfinite(odd).all()
+    why = model.explain("a man \ud800", "\udfff on the beach")
+    assert (why.text1, why.text2) == ("a man \ufffd", "\ufffd on the beach")
+
+
 @pytest.mark.filterwarnings("ignore:.*logit above 0")
 @each_told
 def test_a_query_is_scored_otherwise_than_a_plain_text(searching, family):
@@ -382,15 +418,11 @@ def test_rank_orders_as_search_does(searching, family):
 @pytest.mark.parametrize("role", ["query", "document", None])
 def test_blocks_and_prompt_names_are_the_role(searching, family, role):
     model = searching[family]
-    expected = as_array(encoded(model, TEXTS, role))
-    blocks = [as_array(block) for block in model.encode_blocks(iter(TEXTS), role=role, block_size=2)]
+    expected = dense_rows(encoded(model, TEXTS, role))
+    blocks = [dense_rows(block) for block in model.encode_blocks(iter(TEXTS), role=role, block_size=2)]
     assert np.concatenate(blocks) == pytest.approx(expected, abs=1e-5)
-    assert as_array(model.encode(TEXTS, prompt_name=role)) == pytest.approx(expected, abs=1e-5)
-    assert as_array(encoded(model, TEXTS[0], role)).ravel() == pytest.approx(expected[0], abs=1e-5)
-
-
-def as_array(rows):
-    return rows.toarray() if hasattr(rows, "toarray") else rows
+    assert dense_rows(model.encode(TEXTS, prompt_name=role)) == pytest.approx(expected, abs=1e-5)
+    assert dense_rows(encoded(model, TEXTS[0], role)).ravel() == pytest.approx(expected[0], abs=1e-5)
 
 
 def test_a_role_that_is_none_is_told(searching):
@@ -558,7 +590,7 @@ def test_tensors_are_given_as_by_sentence_transformers(searching, family):
     tensor = model.encode(TEXTS, convert_to_tensor=True)
     assert tensor.is_sparse == hasattr(rows, "tocsr") and tensor.dtype == torch.float32
     assert (tensor.layout == torch.sparse_coo) == hasattr(rows, "tocsr")
-    assert tensor.to_dense().numpy() == pytest.approx(as_array(rows), abs=1e-6)
+    assert tensor.to_dense().numpy() == pytest.approx(dense_rows(rows), abs=1e-6)
     listed = model.encode(TEXTS, convert_to_numpy=False)
     assert isinstance(listed, list) and [tuple(row.shape) for row in listed] == [(rows.shape[1],)] * 3
     assert tuple(model.encode(TEXTS[0], convert_to_tensor=True).shape) == (rows.shape[1],)
@@ -589,11 +621,11 @@ def test_sparse_tensors_are_given_as_by_a_sparse_encoder(searching, family):
     from sentence_transformers.util import select_max_active_dims
 
     model = searching[family]
-    rows = as_array(model.encode([*TEXTS, ""]))
+    rows = dense_rows(model.encode([*TEXTS, ""]))
     for count in (None, 1, 3, 10_000):
         options = {"convert_to_sparse_tensor": True, "save_to_cpu": True, "max_active_dims": count}
         for role, encode in (("query", model.encode_query), ("document", model.encode_document), (None, model.encode)):
-            full = as_array(encoded(model, [*TEXTS, ""], role))
+            full = dense_rows(encoded(model, [*TEXTS, ""], role))
             kept = np.asarray(select_max_active_dims(full, count))
             tensor = encode([*TEXTS, ""], **options)
             assert (tensor.layout, tensor.dtype) == (torch.sparse_coo, torch.float32)
@@ -625,11 +657,11 @@ def test_what_is_of_sparse_rows_is_not_asked_of_dense_ones(searching, family):
 def test_rows_do_not_depend_on_the_batch_size(searching, family, monkeypatch):
     from pellucid.transformer import backbone
 
-    expected = as_array(searching[family].encode(TEXTS))
+    expected = dense_rows(searching[family].encode(TEXTS))
     sizes = []
     padded = backbone.Backbone.padded
     monkeypatch.setattr(backbone.Backbone, "padded", lambda b, read: sizes.append(len(read)) or padded(b, read))
-    assert as_array(searching[family].encode(TEXTS, batch_size=2)) == pytest.approx(expected, abs=1e-5)
+    assert dense_rows(searching[family].encode(TEXTS, batch_size=2)) == pytest.approx(expected, abs=1e-5)
     assert sizes == ([] if family == "anchors" else [2, 1])
 
 
@@ -641,8 +673,8 @@ def test_a_prompt_stands_before_every_text(searching):
     for name in ("lexicon", "keytokens", "dense", "anchors over lexicon"):
         with pytest.raises(InputError, match=r"prompt is 'a man '; .*with_instruction"):
             searching[name].encode(["boy"], prompt="a man ")
-        told_nothing = as_array(searching[name].encode_query(["a boy"], prompt=""))
-        assert told_nothing == pytest.approx(as_array(searching[name].encode_document(["a boy"])), abs=1e-6)
+        told_nothing = dense_rows(searching[name].encode_query(["a boy"], prompt=""))
+        assert told_nothing == pytest.approx(dense_rows(searching[name].encode_document(["a boy"])), abs=1e-6)
 
 
 def test_a_model_says_what_it_is(searching, tmp_path):
@@ -724,20 +756,6 @@ def test_roles_are_given_on_the_command_line(run, monkeypatch, searching, tmp_pa
     ):
         result = CliRunner().invoke(cli.app, arguments)
         assert result.exit_code == 2 and message in " ".join(result.stderr.split())
-
-
-def test_key_tokens_keep_the_contract(key_tokens, tmp_path):
-    texts = ["a man on the beach", "", "the sick boy"]
-    rows = key_tokens.encode(texts)
-    assert rows.shape == (3, key_tokens.get_embedding_dimension()) == (3, len(key_tokens.dimensions))
-    assert key_tokens.similarity(rows, rows).diagonal() == pytest.approx([1, 0, 1], abs=1e-5)
-    assert np.abs(key_tokens.encode_query(texts) - rows).max() == 0
-    blocks = list(key_tokens.encode_blocks(iter(texts), block_size=2))
-    assert [block.shape[0] for block in blocks] == [2, 1]
-    with pytest.raises(InputError, match="text 1 is"):
-        key_tokens.encode(["fine", 3])
-    key_tokens.without(10).save_pretrained(tmp_path / "model")
-    assert pellucid.load(tmp_path / "model").get_embedding_dimension() == rows.shape[1] - 1
 
 
 def test_every_command_works_for_key_tokens(run, key_tokens):

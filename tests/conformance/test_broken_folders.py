@@ -1,0 +1,479 @@
+"""A folder that is damaged, or describes no model: the same vectors or our error with the file, never anything else."""
+
+import copy
+import json
+import math
+import os
+import random
+import shutil
+import signal
+import warnings
+from contextlib import contextmanager
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+pytest.importorskip("transformers")
+sentence_transformers = pytest.importorskip("sentence_transformers")
+
+import pellucid  # noqa: E402
+from families import dense_rows, static_lexicon_model, static_model  # noqa: E402
+from fuzz import damage  # noqa: E402
+from pellucid.anchors.embedder import AnchorEmbedder  # noqa: E402
+from pellucid.ensemble.embedder import EnsembleEmbedder  # noqa: E402
+from pellucid.errors import ModelFolderError, PellucidError  # noqa: E402
+from pellucid.keytokens.adjustments import Adjustment  # noqa: E402
+from pellucid.keytokens.embedder import KeyTokenEmbedder  # noqa: E402
+from pellucid.keytokens.states import KeyTokenSettings  # noqa: E402
+from pellucid.lexicon import LexiconSettings  # noqa: E402
+from pellucid.lexicon.clusters import cluster_vocabulary  # noqa: E402
+from pellucid.lexicon.embedder import LexiconEmbedder  # noqa: E402
+from pellucid.persistence.store import read_tensors, write_tensors  # noqa: E402
+from pellucid.transformer.backbone import open_backbone, prepare  # noqa: E402
+from tiny_models import byte_level, sentence_piece, tiny_model, word_piece  # noqa: E402
+
+STATIC_FILES = ["model.safetensors", "words.txt", "config.json"]
+FILES = {  # those of the library itself, without which nothing opens
+    "static": STATIC_FILES, "int8": STATIC_FILES, "int4": STATIC_FILES,
+    "static lexicon": ["lexicon.safetensors", "words.txt", "config.json", "dimensions.tsv"],
+    "static anchors": ["anchors.json", "anchors/model.safetensors", "config.json", "dimensions.tsv"],
+    "lexicon": ["lexicon.safetensors", "lexicon.json", "config.json", "dimensions.tsv"],
+    "named": ["lexicon.safetensors", "lexicon.json", "config.json", "dimensions.tsv"],
+    "key tokens": ["keytokens.safetensors", "keytokens.json", "config.json", "dimensions.tsv"],
+    "anchors": ["anchors.json", "config.json", "dimensions.tsv"],
+    "ensemble": ["ensemble.json", "config.json"],
+    "static ensemble": ["ensemble.json", "config.json"],
+}  # fmt: skip
+TEXTS = ["The man is riding a horse.", "a doctor gave the sick boy medicine", "", "cars", "the apple, a pear"]
+SECONDS = 30  # no case may take longer
+
+
+def bert_backbone():
+    tokenizer = word_piece()
+    return prepare(tiny_model("bert", len(tokenizer)), tokenizer, attention="bidirectional", device="cpu")
+
+
+def llama_backbone():
+    tokenizer = sentence_piece()
+    return prepare(tiny_model("llama", len(tokenizer)), tokenizer, attention="causal", device="cpu")
+
+
+def stock(folder):
+    tokenizer = word_piece()
+    tiny_model("bert", len(tokenizer), headless=True).save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    modules = sentence_transformers.sentence_transformer.modules
+    transformer = modules.Transformer(str(folder))
+    return sentence_transformers.SentenceTransformer(
+        modules=[transformer, modules.Pooling(transformer.get_embedding_dimension())], device="cpu"
+    )
+
+
+def write_adapter_of(folder, base):
+    from peft import LoraConfig, get_peft_model
+
+    torch.manual_seed(0)
+    model = copy.deepcopy(base)
+    adapted = get_peft_model(model, LoraConfig(r=2, target_modules=["q_proj", "v_proj"]))
+    for name, weight in adapted.named_parameters():
+        if "lora_" in name:
+            torch.nn.init.normal_(weight, std=0.3)
+    adapted.save_pretrained(folder)
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory, module_fruit):
+    """A folder of each kind."""
+    root = tmp_path_factory.mktemp("whole")
+    bert, llama = bert_backbone(), llama_backbone()
+    model = LexiconEmbedder(bert, cluster_vocabulary(bert.head, bert.tokenizer, 12))
+    model.scale({model.dimensions.names[0]: 2.0}).save_pretrained(root / "lexicon")
+    llama.model.save_pretrained(root / "llama")
+    llama.tokenizer.save_pretrained(root / "llama")
+    write_adapter_of(root / "lora", llama.model)
+    named = open_backbone(root / "llama", adapter=root / "lora", device="cpu")
+    named = LexiconEmbedder(named, cluster_vocabulary(named.head, named.tokenizer, 12))
+    named.save_pretrained(root / "named", backbone_name=str(root / "llama"))
+    mean = Adjustment("mean", np.linspace(-1, 1, 32, dtype=np.float32), 0.0, 5)
+    tokens = KeyTokenEmbedder(llama, KeyTokenSettings(top_k=30, signs="signed"), adjustment=mean)
+    names = tokens.dimensions.names
+    tokens.merge(*names[40:42]).save_pretrained(root / "key tokens")
+    encoder = stock(root / "stock")
+    AnchorEmbedder(encoder, ["a horse", "the doctor", "cars"]).save_pretrained(root / "anchors")
+    EnsembleEmbedder({"named": named, "stock": encoder}).save_pretrained(root / "ensemble")
+    for name, dtype in (("static", "float32"), ("int8", "int8"), ("int4", "int4")):
+        module_fruit.save_pretrained(root / name, dtype=dtype, extra_words=["pears"])
+    anchors = AnchorEmbedder(module_fruit, ["apple", "apple and pear", "the car"])
+    anchors.save_pretrained(root / "static anchors")
+    words = static_model()
+    members = {"anchors": AnchorEmbedder(words, ["the cat", "bank loan"]), "static": words}
+    EnsembleEmbedder(members).save_pretrained(root / "static ensemble")
+    static_lexicon_model().save_pretrained(root / "static lexicon")
+    return root
+
+
+@pytest.fixture(scope="module")
+def expected(saved):
+    return {kind: vectors(saved / kind) for kind in FILES}
+
+
+@pytest.fixture
+def folder(saved, kind, tmp_path):
+    """A copy of the folder of a kind."""
+    shutil.copytree(saved / kind, tmp_path / "m")
+    return tmp_path / "m"
+
+
+def vectors(folder):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return dense_rows(pellucid.load(folder, allow_outside=True).encode(TEXTS))  # one names its backbone
+
+
+def refused(folder, message=None):
+    with pytest.raises(ModelFolderError, match=message) as error:
+        vectors(folder)
+    assert str(folder) in str(error.value)
+
+
+@contextmanager
+def in_time(what):
+    def stop(number, frame):
+        raise TimeoutError(what)
+
+    before = signal.signal(signal.SIGALRM, stop)
+    signal.alarm(SECONDS)
+    try:
+        yield
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def outcome(folder, expected, what, strict):
+    """Open and encode; return "same", "other" or our error's text, and let any other error through."""
+    with in_time(what):
+        try:
+            rows = vectors(folder)
+        except PellucidError as error:
+            return f"refused: {error}"
+    if rows.shape == expected.shape and np.array_equal(rows, expected):
+        return "same"
+    assert not strict, f"{what}: other vectors, and no error"
+    assert np.isfinite(rows).all() and len(rows) == len(TEXTS), what
+    return "other"
+
+
+def _noisy(content):
+    middle = len(content) // 2
+    return content[:middle] + bytes([content[middle] ^ 0xFF]) + content[middle + 1 :]
+
+
+# Files that are gone, cut short, or something else
+
+TORCH = ("lexicon", "named", "key tokens", "anchors", "ensemble")
+LOSSES = {
+    "gone": lambda path, content: None,
+    "empty": lambda path, content: path.write_bytes(b""),
+    "one byte": lambda path, content: path.write_bytes(content[:1]),
+    "half": lambda path, content: path.write_bytes(content[: len(content) // 2]),
+    "two bytes less": lambda path, content: path.write_bytes(content[:-2]),
+    "a pipe": lambda path, content: os.mkfifo(path),
+    "an endless device": lambda path, content: path.symlink_to("/dev/zero"),
+    "a folder": lambda path, content: path.mkdir(),
+    "another file": lambda path, content: path.write_bytes(path.with_name("config.json").read_bytes()[:-2])
+    if path.with_name("config.json").is_file() else path.write_bytes(b"{}"),
+    "noise": lambda path, content: path.write_bytes(_noisy(content)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", [pytest.param(kind, marks=[pytest.mark.full] * (kind in TORCH)) for kind in FILES])
+def test_a_file_that_is_lost_cut_or_no_file_is_refused_or_nobody_needs_it(folder, expected, kind):
+    for file in [file for file in sorted(folder.rglob("*")) if file.is_file() and file.name != "README.md"]:
+        content, name = file.read_bytes(), str(file.relative_to(folder))
+        for loss, lose in LOSSES.items():
+            file.unlink()
+            lose(file, content)
+            is_edit = loss == "noise" or name.endswith("dimensions.tsv")  # which may be another model
+            found = outcome(folder, expected[kind], f"{name}: {loss}", strict=not is_edit)
+            may_open = name not in FILES[kind] or (is_edit and loss in ("noise", "two bytes less"))
+            assert found.startswith("refused") or may_open, (name, loss)
+            if kind not in TORCH and loss in ("gone", "a pipe", "an endless device") and name in FILES[kind]:
+                assert name in found, (name, loss)
+            file.rmdir() if file.is_dir() and not file.is_symlink() else file.unlink(missing_ok=True)
+            file.write_bytes(content)
+
+
+@pytest.mark.parametrize("kind", ["static", "int8", "int4"])
+@pytest.mark.parametrize("file", STATIC_FILES)
+def test_a_file_that_is_gone_or_no_regular_file_is_named(folder, kind, file):
+    (folder / file).unlink()
+    refused(folder, file)
+    for make in (os.mkfifo, lambda path: os.symlink("/dev/zero", path), os.mkdir):
+        make(folder / file)
+        refused(folder, "not a regular file")
+        (folder / file).rmdir() if (folder / file).is_dir() else (folder / file).unlink()
+
+
+@pytest.mark.parametrize("kind", [pytest.param(kind, marks=[pytest.mark.full] * (kind in TORCH)) for kind in FILES])
+def test_with_checksums_nothing_but_a_file_stands_in_the_place_of_a_file(folder, kind, checksums):
+    checksums()
+    vectors(folder)
+    seen = set()
+    for file in [file for file in sorted(folder.rglob("*")) if file.is_file() and file.name != "README.md"]:
+        content = file.read_bytes()
+        seen.add(file.name)
+        for make in (os.mkfifo, lambda path: os.symlink("/dev/zero", path), os.mkdir):
+            file.unlink()
+            make(file)
+            refused(folder)
+            file.rmdir() if file.is_dir() and not file.is_symlink() else file.unlink()
+            file.write_bytes(content)
+    assert {"config.json", "dimensions.tsv"} <= seen
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("kind", FILES)
+def test_random_damage_gives_finite_vectors_or_our_error(saved, expected, tmp_path, kind):
+    counts, failures = {}, []
+    for seed in range(40):
+        shutil.rmtree(tmp_path / "m", ignore_errors=True)
+        shutil.copytree(saved / kind, tmp_path / "m")
+        rng = random.Random(f"{kind}{seed}")
+        what = damage.damage_folder(rng, tmp_path / "m", saved / kind)
+        try:
+            found = outcome(tmp_path / "m", expected[kind], f"{kind} {seed}: {what}", strict=False)
+            counts[found[:7]] = counts.get(found[:7], 0) + 1
+        except (KeyboardInterrupt, SystemExit):
+            raise
+        except BaseException as error:  # a panic of Rust code is no Exception
+            failures.append(f"{kind} {seed} {what}: {type(error).__name__}: {error!s:.300}")
+    assert not failures, "\n".join(failures)
+    assert counts["refused"] > 10
+
+
+# Numbers and settings that make no model
+
+
+def rewrite(path, changes):
+    tensors = {name: np.array(array) for name, array in read_tensors(path)[0].items()}
+    for name, value in changes.items():
+        tensors[name] = value(tensors) if callable(value) else value
+    write_tensors(path, {name: tensor for name, tensor in tensors.items() if tensor is not None})
+
+
+def change(path, where, value):
+    """Set the entry of a JSON file that `where` leads to; merge what is an object."""
+    whole = inner = json.loads(path.read_text())
+    for key in where[:-1]:
+        inner = inner[key]
+    owner = inner[where[-1]] if isinstance(value, dict) else None
+    inner[where[-1]] = {**owner, **value} if isinstance(owner, dict) and value else value
+    path.write_text(json.dumps(whole))
+
+
+def full(value, *shape, dtype=np.float32):
+    return np.full(shape, value, dtype)
+
+
+def falling(tensors):
+    """Starts whose differences, in 32 bits, are all above 0."""
+    broken = tensors["starts"].copy()
+    broken[1:4] = 2**31 - 1, -(2**31), -1
+    return broken
+
+
+ROWS = np.zeros((6, 3), np.float32)
+EYE = np.eye(3, dtype=np.float32)
+TABLES = {
+    ("lexicon", "lexicon.safetensors"): [
+        ("centroids", full(np.nan, 12, 32)), ("centroids", full(1e300, 12, 32, dtype=np.float64)),
+        ("centroids", full(1e30, 12, 32)), ("centroids", full(1, 12, 32, dtype=np.int32)),
+        ("centroids", full(1, 12, 31)), ("centroids", full(1, 11, 32)),
+        ("assignment", full(0.5, 86, dtype=np.float64)), ("assignment", full(12, 86, dtype=np.int32)),
+        ("bias", full(np.inf, 12)),
+        ("fingerprint", full(np.nan, 32)), ("fingerprint", full(0, 32)), ("fingerprint", full(1e19, 32)),
+    ],
+    ("key tokens", "keytokens.safetensors"): [
+        ("fingerprint", full(np.nan, 32)), ("fingerprint", full(0, 32)), ("fingerprint", full(0, 1, 32)),
+        ("fingerprint", full(0, 0)), ("offset", full(np.nan, 32)),
+        ("offset", full(1e300, 32, dtype=np.float64)), ("offset", full(0, 31)),
+        ("head", full(np.inf, 5, 32, dtype=np.float64)), ("mixing_rows", full(0, 3, dtype=np.int32)),
+        *(("mixing_values", lambda t, value=value: np.r_[value, t["mixing_values"][1:]], "broken mixing")
+          for value in (np.nan, np.inf, 1e300)),
+    ],
+    ("static lexicon", "lexicon.safetensors"): [
+        ("starts", lambda t: t["starts"][::-1].copy()), ("clusters", lambda t: t["clusters"] + np.int16(12)),
+        ("weights", lambda t: t["weights"][:-1]), ("scales", lambda t: -t["scales"]),
+        ("scales", lambda t: np.full_like(t["scales"], np.inf)),
+        ("starts", lambda t: t["starts"].astype(np.int64)), ("starts", falling), ("clusters", None),
+        ("mixing_rows", np.zeros(1, np.int32)),
+    ],
+    ("static anchors", "anchors/model.safetensors"): [
+        ("linear.weight", EYE * np.nan, "NaN or infinity"), ("linear.weight", None, "no table 'linear.weight'"),
+        ("linear.weight", EYE.astype(np.int8), "no table 'linear.weight'"),
+        ("linear.weight", EYE[0], "no table 'linear.weight'"), ("linear.weight", EYE[:0], "no table 'linear.weight'"),
+        ("linear.weight", EYE[:, :2], "'first_vector' of 2"),
+        *(("linear.weight", (np.diag([1, value, 1])).astype(dtype), "infinity")
+          for value in (np.nan, np.inf, -np.inf) for dtype in (np.float16, np.float32)),
+        ("linear.weight", np.diag([1, 1e16, 1]).astype(np.float32), "infinity"),
+    ],
+    **{(kind, "model.safetensors"): [
+        ("embeddings", None, "no table 'embeddings'"), ("embeddings", ROWS.ravel(), "no table 'embeddings'"),
+        ("embeddings", ROWS[:, :0], "no table 'embeddings'"),
+        ("embeddings", ROWS.astype(np.float64), "no table 'embeddings'"),
+        ("embeddings", ROWS.astype(np.int64), "no table 'embeddings'"), ("embeddings", ROWS[:-1], "5 words.*5 rows"),
+        ("embeddings", ROWS + np.nan, "NaN or infinite"),
+        ("embeddings", (ROWS + np.inf).astype(np.float16), "NaN or infinite"),
+        ("mapping", np.arange(7) + 100, "outside the 6 rows"), ("mapping", np.arange(7) - 1, "outside the 6 rows"),
+        ("mapping", np.zeros(7, np.float32), "must be integers"),
+        ("mapping", np.zeros((7, 1), np.int64), "must be integers"),
+        ({"mapping": np.zeros(0, np.int64), "weights": None, "embeddings": ROWS}, "must be integers"),
+        ({"embeddings": ROWS.astype(np.int8), "weights": None}, "without 'weights'"),
+        ("weights", np.ones(3, np.float32), "expected float32"),
+        ({"weights": np.ones(6, np.float64), "mapping": None}, "expected float32"),
+        ({"weights": np.full(6, np.nan, np.float32), "mapping": None}, "negative or non-finite"),
+        ({"weights": np.full(6, -1, np.float32), "mapping": None}, "negative or non-finite"),
+        ({"weights": np.full(6, 3e38, np.float32), "mapping": None}, "non-finite numbers, or such beyond"),
+        ("embeddings", ROWS - 2e30, "NaN or infinite, or beyond 1e\\+30"),
+        ("embeddings", ROWS.astype(np.float16) - np.inf, "NaN or infinite"),
+    ] for kind in ("static", "int8")},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("kind", "file"), TABLES)
+def test_numbers_that_make_no_model_are_refused(folder, kind, file):
+    content = (folder / file).read_bytes()
+    for changes, *more in TABLES[kind, file]:
+        if isinstance(changes, str):
+            changes = {changes: more.pop(0)}
+        rewrite(folder / file, changes)
+        refused(folder, *more)
+        (folder / file).write_bytes(content)
+
+
+SETTINGS, PARTS = ("settings",), ("parts", 0)
+NO_COUNTS = [0, -1, 3, "4", None, True, 1 << 40]
+DESCRIPTIONS = {
+    ("lexicon", "lexicon.json"): [
+        *((SETTINGS, setting) for setting in (
+            {"shift": 1}, {"end_token": 0.0}, {"max_length": True}, {"max_length": -5}, {"max_length": 10**9},
+            {"max_active_dims": "5"}, {"pooling": ["max"]}, {"unheard_of": 1})),
+        (("words",), [], "does not describe a lexicon model"),
+        (SETTINGS, {"pooling": "none"}, "does not describe a lexicon model: pooling"),
+        (SETTINGS, {"colour": 1}, "does not describe a lexicon model"),
+        (("about",), [["a"]], "is not a dimension|1 dimensions"),
+    ],
+    ("key tokens", "keytokens.json"): [
+        *((SETTINGS, setting, r"keytokens\.json") for setting in (
+            {"top_k": -1}, {"top_k": True}, {"special_tokens": 1}, {"normalize": "yes"}, {"pooling": "max"})),
+        (SETTINGS, {"top_k": 10**9}),
+        *((("adjustment",), changes, r"keytokens\.json") for changes in (
+            {"strength": math.nan}, {"strength": "1"}, {"strength": 10**400}, {"texts": -1}, {"kind": "none"})),
+        (("adjustment",), None, r"keytokens\.json"),
+    ],
+    ("key tokens", "config.json"): [
+        (("pellucid", "dimensions"), 10**12), (("pellucid", "dtype"), "float8"),
+    ],
+    ("named", "config.json"): [(("pellucid", "backbone"), "missing/x.json")],
+    ("anchors", "anchors.json"): [
+        *((("first_vector",), [value] * 32) for value in (math.inf, math.nan, 1e9)),
+    ],
+    ("static anchors", "anchors.json"): [
+        (("anchors",), [["a cat"]], "must hold 3 lists of texts"),
+        (("anchors",), [["a"], [], ["b"]], "must hold 3 lists"),
+        (("first_vector",), [1.0], "'first_vector' of 3"),
+        *((("first_vector",), [factor, 0.0, 0.0], "another model") for factor in (math.nan, math.inf, 1e300, 0.0)),
+    ],
+    ("static anchors", "config.json"): [(("pellucid", "encoder"), None, "names no encoder: None")],
+    ("static lexicon", "config.json"): [
+        *((("pellucid", key), value) for key in ("clusters", "dimensions") for value in NO_COUNTS),
+        *((("pellucid", "max_active_dims"), value) for value in (0, -1, "4", True)),
+    ],
+    ("ensemble", "ensemble.json"): [
+        *((PARTS, part) for part in (
+            {"weight": math.nan}, {"weight": 10**400}, {"weight": True}, {"weight": -1}, {"weight": "1"},
+            {"dimension": True}, {"fingerprint": {}}, {"fingerprint": {"stored": 10**400, "functions": []}},
+            {"fingerprint": {"stored": "00", "functions": [{}]}}, {"fingerprint": []}, {"fingerprint": None},
+            {"opened": "shell"}, {"opened": "pickle"}, {"name": 5}, {"name": "stock"})),
+        (("parts",), [], "does not describe an ensemble"), (("parts",), [1], "does not describe an ensemble"),
+    ],
+    ("static ensemble", "ensemble.json"): [
+        ((*PARTS, key), value)
+        for key in ("weight", "dimension") for value in (math.nan, math.inf, 1e101, 10**400, -1, "x", None, [])
+    ] + [((*PARTS, "fingerprint", "stored"), value)
+         for value in (math.nan, math.inf, 1e101, 10**400, -1, "x", None, [])],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("kind", "file"), DESCRIPTIONS)
+def test_settings_that_make_no_model_are_refused(folder, kind, file):
+    content = (folder / file).read_text()
+    for where, value, *message in DESCRIPTIONS[kind, file]:
+        change(folder / file, where, value)
+        refused(folder, *message)
+        (folder / file).write_text(content)
+
+
+@pytest.mark.parametrize(
+    ("kind", "file"),
+    [("ensemble", "ensemble.json"), ("key tokens", "keytokens.json"), ("static anchors", "anchors.json")],
+)
+@pytest.mark.parametrize("content", ["[]", "["])
+def test_a_description_that_is_no_object_is_refused(folder, kind, file, content):
+    (folder / file).write_text(content)
+    refused(folder, file.replace(".", r"\."))
+
+
+@pytest.mark.parametrize("kind", ["named"])
+def test_an_adapter_that_was_lost_is_missed(folder, kind):
+    """The bare transformer may be so near that its states alone do not tell."""
+    shutil.rmtree(folder / "adapter")
+    refused(folder, "was saved with an adapter")
+
+
+# Texts without tokens
+
+ODD = [
+    "",
+    " ",
+    "\n\t",
+    "\0",
+    "\ud800",
+    "[CLS]",
+    "[PAD][SEP]",
+    "<|endoftext|>",
+    "\u200b",
+    "\u0301",
+    "a" * 100_000,
+    "horse",
+]
+
+
+def gpt2_backbone():
+    tokenizer = byte_level()
+    return prepare(tiny_model("gpt2", len(tokenizer)), tokenizer, attention="causal", device="cpu")
+
+
+def embedders():
+    gpt2, bert = gpt2_backbone(), bert_backbone()
+    for pooling in ("mean", "weighted_mean", "last"):
+        yield KeyTokenEmbedder(gpt2, KeyTokenSettings(pooling=pooling, top_k=30, signs="signed"))
+        yield KeyTokenEmbedder(bert, KeyTokenSettings(pooling=pooling, top_k=30, signs="signed", normalize=True))
+    for backbone in (gpt2, bert):
+        clusters = cluster_vocabulary(backbone.head, backbone.tokenizer, 12)
+        for pooling in ("max", "sum", "last"):
+            yield LexiconEmbedder(backbone, clusters, LexiconSettings(pooling=pooling, shift=False, end_token=False))
+
+
+@pytest.mark.full
+@pytest.mark.filterwarnings("ignore:.*longer than")
+def test_texts_without_tokens_give_zero_rows_alone_and_in_any_batch():
+    for model in embedders():
+        assert not dense_rows(model.encode(["", ""])).any() and dense_rows(model.encode([""])).shape[0] == 1
+        batch = dense_rows(model.encode(ODD))
+        assert np.isfinite(batch).all() and not batch[0].any() and batch[-1].any()
+        for text, row in zip(ODD, batch, strict=True):
+            np.testing.assert_allclose(dense_rows(model.encode([text]))[0], row, atol=2e-5)
+        assert model.exdense_rows("", "").score == 0 and model.exdense_rows("", "horse").score == 0
