@@ -151,7 +151,7 @@ def test_an_exact_family_must_add_up() -> None:
 def test_the_dict_of_a_small_explanation_is_pinned(fruit: StaticEmbedder) -> None:
     assert fruit.explain("pear zebra").to_dict() == {
         "version": 2,
-        "summary": 'Mainly about "pear" (100%). Without a vector: "zebra".',
+        "summary": 'Mainly about "pear" (100%). Unknown words: "zebra".',
         "family": "static",
         "text1": "pear zebra",
         "text2": None,

@@ -72,6 +72,13 @@ def test_groups_are_a_partition_of_the_score(why: Explanation, k: int | None) ->
 
 
 @given(mixed() | explanations())
+def test_what_a_summary_says_that_mostly_raises_or_lowers_a_score_does(why: Explanation) -> None:
+    for sign, size in re.findall(r"it \(([+-])[\d.]+, (mostly|such as)", why.summary()):
+        values = [abs(g.contribution) for g in why.groups() if g.contribution * (1 if sign == "+" else -1) > 0]
+        assert (max(values) >= sum(values) / 2) == (size == "mostly")
+
+
+@given(mixed() | explanations())
 def test_what_was_written_as_json_has_the_same_groups(why: Explanation) -> None:
     read = Explanation.from_dict(why.to_dict())
     assert [group.name for group in read.groups()] == [group.name for group in why.groups()]
@@ -101,7 +108,7 @@ def test_a_phrase_of_text_1_names_those_that_it_matches() -> None:
     share1, share2 = (f"{group.share:.0%}" for group in (first, second))
     assert why.summary() == (
         f'Similarity {why.score:.2f}, mainly because "home loans" matches "mortgage" ({share1}) and "bank" matches '
-        f'"lender" ({share2}). Without a vector: "a".'
+        f'"lender" ({share2}). Unknown words: "a".'
     )
     gap = why - StaticEmbedder(Vocabulary(words), rows).explain("the bank, home loans", "the dog of the lender")
     assert gap.groups()[0].name == "home loans \u2192 mortgage, rather than lender" or gap.groups()[0].spans2
@@ -116,7 +123,7 @@ def test_rows_that_are_no_words_are_lines_of_their_own() -> None:
     assert len(why.groups(None)) == 8  # one adds nothing
     assert (
         why.summary() == 'Similarity 0.90, mainly from "d8" (56%) and "d7" (44%). '
-        '"d0" lowers it by 33%; 22% comes from 3 other dimensions.'
+        '"d0" lowers it by 0.30; 22% comes from 3 other dimensions.'
     )
     with pytest.raises(InputError, match="k is 0"):
         why.groups(0)
@@ -159,7 +166,7 @@ def test_small_scores_and_negative_ones_have_a_summary() -> None:
 
     assert (
         of({"dog": -0.3, "cat": 0.1})
-        == 'Similarity -0.20, mainly because "dog" is unlike "b" (150%). "cat" with "b" raises it by 50%.'
+        == 'Similarity -0.20, mainly because "dog" is unlike "b" (-0.30). "cat" with "b" raises it by 0.10.'
     )
     assert of({"dog": 0.3, "cat": -0.299}) == (
         'Similarity 0.00: what raises it (+0.30, mostly "dog" with "b") and what lowers it '
@@ -168,8 +175,93 @@ def test_small_scores_and_negative_ones_have_a_summary() -> None:
     context = Row(CONTEXT, (CONTEXT,), 0.6, 0.0, kind=CONTEXT)
     why = Explanation.from_terms("dense", ("x", "y"), 0.6, [context])
     assert why.summary() == (
-        "Similarity 0.60, of which nothing by itself carries 10%. 100% comes from how the words combine (context)."
+        "Similarity 0.60, of which no single phrase gives 10%. 100% comes from how the words combine (context)."
     )
+
+
+def paired(text1: str, text2: str, values: dict[tuple[str, str], float], **fields: str) -> Explanation:
+    """An explanation of word pairs, given by their words."""
+    rows = []
+    for (first, second), value in values.items():
+        spans = (
+            ((text.index(word), text.index(word) + len(word)),) for text, word in ((text1, first), (text2, second))
+        )
+        rows.append(Row(f"{first} \u00d7 {second}", (first, second), value, 0.0, *spans, kind=WORD_PAIR))
+    return Explanation.from_terms(fields.get("family", "static"), (text1, text2), sum(values.values()), rows)
+
+
+def test_each_phrase_of_a_summary_is_quoted_by_itself_and_said_once() -> None:
+    values = {("loan", "credit"): 0.3, ("loan", "rate"): 0.25, ("bank", "bank"): 0.2}
+    why = paired("loan, bank", "credit, rate, bank", values)
+    assert why.summary() == (
+        'Similarity 0.75, mainly because "loan" matches "credit" and "rate" (73%) and both say "bank" (27%).'
+    )
+    sentences = "The loan is a credit of a bank in the city of London, as people there said for a hundred years. "
+    sentences += (
+        "A loan, too, is what any person gives to another person who asks for it in the morning or late at night, "
+    )
+    sentences += "and says so. That is all that there is to say of it."
+    passage = paired("loan, dog", sentences, {("loan", "credit"): 0.4, ("loan", "gives"): 0.35, ("dog", "says"): 0.01})
+    assert passage.summary().count('"loan" matches') == 1 and "\u2026" in passage.summary()
+    assert all(group.name.partition(" \u2192 ")[2].removesuffix("\u2026") in sentences for group in passage.groups())
+    assert {group.name.split()[-1] for group in passage.groups()} == {"as\u2026", "who\u2026"}  # no word is cut
+
+
+def test_sums_of_several_lines_have_a_verb_in_the_plural() -> None:
+    words = [f"w{n}" for n in range(9)]
+    values = {(word, "x"): 0.3 - 0.04 * n for n, word in enumerate(words[:3])} | {(w, "x"): -0.05 for w in words[3:]}
+    summary = paired(", ".join(words), "x", values).summary()
+    assert re.search(r"\d other phrases lower it by 0\.\d\d\.$", summary)
+
+
+def test_a_line_of_a_difference_names_the_text_first_that_it_speaks_for() -> None:
+    query = "loan, dog"
+    nearer = paired(query, "credit, cat", {("loan", "credit"): 0.5, ("dog", "cat"): 0.1})
+    farther = paired(query, "rate, puppy", {("loan", "rate"): 0.1, ("dog", "puppy"): 0.3})
+    gap = nearer - farther
+    assert [group.name for group in gap.groups()] == [
+        "loan \u2192 credit, rather than rate",
+        "dog \u2192 puppy, rather than cat",
+    ]
+    assert gap.summary() == (
+        'Text 2 is closer to text 1 than text 3 is, by 0.20, mainly because "loan" is closer to '
+        '"credit" than to "rate" (+0.40). Text 3 is closer to "dog" (-0.20).'
+    )
+    assert (nearer - nearer).summary() == "Text 2 and text 3 are equally close to text 1."
+    assert nearer.less_mean([nearer]).summary() == "Text 2 and the other are equally close to text 1."
+
+
+def test_of_an_index_the_texts_are_query_and_documents() -> None:
+    why = paired("loan", "credit", {("loan", "credit"): 0.5}, family="index")
+    view = (why - paired("loan", "rate", {("loan", "rate"): 0.1}, family="index")).to_text()
+    assert "This document is closer to the query than the other document is, by 0.40" in view
+    assert "text 1" not in view + why.to_text(rows=True) and re.search(
+        r"\nquery +loan\n\ndocument +credit\n", why.to_text()
+    )
+
+
+def test_less_the_mean_of_others_each_phrase_has_one_line() -> None:
+    passage = "The loan is a credit of the bank. " * 9
+    why = paired("loan, dog", passage, {("loan", "credit"): 0.5, ("dog", "bank"): 0.1})
+    other = paired("loan, dog", "a rate", {("loan", "rate"): 0.2})
+    groups = why.less_mean([other, other]).groups()
+    assert [(group.kind, round(group.contribution, 6)) for group in groups] == [("phrase", 0.3), ("phrase", 0.1)]
+    assert why.groups()[0].kind == "sentence"
+
+
+@pytest.mark.parametrize("kind", ["sentence", WORD])
+def test_pieces_of_the_other_texts_are_one_named_line(kind: str) -> None:
+    def of(text: str, words: dict[str, float]) -> Explanation:
+        rows = [
+            Row(word, (word,), value, 0.0, (), ((text.index(word), text.index(word) + len(word)),), kind=kind)
+            for word, value in words.items()
+        ]
+        return Explanation.from_terms("index", ("q", text), sum(words.values()), rows)
+
+    gap = of("one. two.", {"one": 0.5, "two": 0.1}).less_mean([of("a. b.", {"a": 0.2, "b": 0.1}), of("c.", {"c": 0.1})])
+    (line,) = [group for group in gap.groups() if not any((group.spans1, group.spans2))]
+    assert line.name == f"{kind}s of the others" and line.contribution == pytest.approx(-0.2)
+    assert f"{kind}s of the others" in gap.to_text()
 
 
 @pytest.mark.parametrize(
@@ -185,11 +277,25 @@ def test_small_scores_and_negative_ones_have_a_summary() -> None:
         ("今日、東京。", ["今日", "東京"]),
         ("بنك، قرض", ["بنك", "قرض"]),
         ("one\ntwo", ["one", "two"]),
+        ("Adult tissue-resident cells", ["Adult", "tissue-resident cells"]),
         ("", []),
     ],
 )
 def test_phrases_end_where_a_person_would_pause(text: str, phrases: list[str]) -> None:
     assert phrases_of(text) == phrases
+
+
+@given(
+    st.lists(st.sampled_from(["home", "1,000", "low-cost", "U.S.", "the", "state-of-the-art", "a/b", ","]), max_size=9),
+    st.integers(0, 99),
+)
+def test_no_phrase_begins_or_ends_inside_a_word_or_a_number(pieces: list[str], seed: int) -> None:
+    text, other = " ".join(pieces), "home loans of 1,000 low-cost banks"
+    first, second = (words_of_text(either, spans_of(either)) for either in (text, other))
+    values = np.random.default_rng(seed).normal(size=(len(first.spans), len(second.spans)))
+    for matches in (match_words(values, first, second)[0], None):
+        phrases = cut_into_phrases(first, matches)
+        assert not any(start and first.is_tied[start - 1] for start in phrases.starts)
 
 
 @given(st.lists(st.sampled_from([*WORDS, "x1", "x2", ",", ".", "\n"]), max_size=30).map(" ".join), st.integers(0, 99))

@@ -25,7 +25,16 @@ import numpy.typing as npt
 
 from pellucid.errors import InputError
 from pellucid.explain.groups import Group
-from pellucid.explain.rows import WORD, WORD_PAIR, LazyRows, Measurement, Row, combined_measurement, sorted_with_shares
+from pellucid.explain.rows import (
+    SENTENCE,
+    WORD,
+    WORD_PAIR,
+    LazyRows,
+    Measurement,
+    Row,
+    combined_measurement,
+    sorted_with_shares,
+)
 from pellucid.explain.views.explanation import BESIDE_WORDS, ExplanationViews
 from pellucid.process import cached_property
 from pellucid.text.unicode import canonicalize, well_formed
@@ -215,18 +224,25 @@ class Explanation(ExplanationViews):
         for other in others:
             self._check_same_subject(other)
             for row in other.rows:
-                kept = row
-                if row.kind == WORD_PAIR:
-                    name = self.text1[slice(*row.spans1[0])] if row.spans1 else row.parts[0]
-                    kept = row._replace(name=f"{name} in the others", parts=(name,), key=("others", name), kind=WORD)
-                kept = rows.get(kept.key, kept._replace(contribution=0.0, spans2=()))
-                rows[kept.key] = kept._replace(contribution=kept.contribution - row.contribution / len(others))
+                term = self._row_in_others(row) if row.kind == WORD_PAIR or row.key not in rows else row
+                term = rows.get(term.key, term._replace(contribution=0.0, spans2=()))
+                rows[term.key] = term._replace(contribution=term.contribution - row.contribution / len(others))
         if not others:
             raise InputError("there are no other explanations to take the mean of")
         score = self.score - math.fsum(other.score for other in others) / len(others)
         exact = self.exact and all(other.exact for other in others)
         baseline = f"the mean of {len(others):,} others" if len(others) > 1 else "the other"
         return replace(self, score=score, rows=sorted_with_shares(rows.values(), score), exact=exact, baseline=baseline)
+
+    def _row_in_others(self, row: Row) -> Row:
+        """Return the row in which a row of other texts counts that has none of its own here."""
+        if row.kind == WORD_PAIR:
+            name = self.text1[slice(*row.spans1[0])] if row.spans1 else row.parts[0]
+            return row._replace(name=f"{name} in the others", parts=(name,), key=("others", name), kind=WORD)
+        if row.kind == SENTENCE or (row.kind == WORD and not row.spans1):  # a piece of another text
+            name = f"{row.kind}s of the others"
+            return row._replace(name=name, parts=(name,), key=("others", row.kind), spans1=())
+        return row
 
     def reasons(self, top_k: int) -> list[Row]:
         """Return the `top_k` rows that add the most; fewer where fewer add anything.

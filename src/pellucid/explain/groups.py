@@ -101,7 +101,7 @@ class WordSum(NamedTuple):
     name: str
     value: float
     partner: str  # the word of text 2 that gives most of it, "" for none
-    is_word: bool
+    span: Span | None  # where the word stands in text 1; None for a row that is no word
 
 
 class _Places(NamedTuple):
@@ -134,9 +134,19 @@ class GroupedRows:
     """The rows of one explanation by phrases, however many of these are shown."""
 
     def __init__(
-        self, rows: Sequence[Row], texts: Sequence[str], unknown: Sequence[Sequence[Span]], score: float
+        self,
+        rows: Sequence[Row],
+        texts: Sequence[str],
+        unknown: Sequence[Sequence[Span]],
+        score: float,
+        *,
+        by_sentence: bool = True,
     ) -> None:
-        """Take the rows, the texts, of each text the spans without a vector, and what the rows add up to."""
+        """Take the rows, the texts, of each text the spans without a vector, and what the rows add up to.
+
+        `by_sentence` says whether the sentences of a passage are lines: not where a mean was taken from the rows, as it
+        is of phrases of text 1 alone.
+        """
         self._texts, self._score = texts, score
         cells = _cells(rows, len(texts))
         self._rows = cells.others
@@ -147,8 +157,10 @@ class GroupedRows:
         self._cells, self._places, self._read, self._tables = cells, places, read, tables
         self._phrases = _phrases(read, tables)
         self._lead = 0  # the text whose segments are lines
-        if len(texts) == 2 and (sentences := _as_sentences(passage_sentences(texts[1]), self._words[1])).starts:
-            self._phrases[1], self._lead = sentences, 1
+        if len(texts) == 2 and by_sentence:
+            sentences = _as_sentences(passage_sentences(texts[1]), self._words[1])
+            if sentences.starts:
+                self._phrases[1], self._lead = sentences, 1
         of_words = zip(cells.tables, tables, places[1:], self._phrases[1:])
         self._sums = [self._summed(*table, places[0]) for table in of_words]
         self._alone = list(map(_by_segment, cells.alone, places, self._phrases))
@@ -195,8 +207,9 @@ class GroupedRows:
             best = int(table[position].argmax()) if table is not None and table.size else -1
             is_matched = table is not None and best >= 0 and table[position, best] > 0
             partner = phrase_text(self._texts[1], self._words[1][best]) if is_matched else ""
-            words.append(WordSum(phrase_text(self._texts[0], self._words[0][position]), sums[position], partner, True))
-        return words + [WordSum(row.name, row.contribution, "", False) for row in self._rows if _is_named(row)]
+            span = self._words[0][position]
+            words.append(WordSum(phrase_text(self._texts[0], span), sums[position], partner, span))
+        return words + [WordSum(row.name, row.contribution, "", None) for row in self._rows if _is_named(row)]
 
     def phrase_sums(self, text: int) -> dict[Span, float]:
         """Return what each phrase of a text (from 0) adds to the score, in text order."""
@@ -228,7 +241,8 @@ class GroupedRows:
         Phrases of other texts have a line where their words add by themselves.
         """
         lines: list[Group] = []
-        loose = math.fsum(row.contribution for row in self._rows if row.kind in (WORD, WORD_PAIR))
+        in_text = (row for row in self._rows if row.kind in (WORD, WORD_PAIR) and not _is_named(row))
+        loose = math.fsum(row.contribution for row in in_text)
         for text, of_text in enumerate(self._phrases):
             is_lead = text == self._lead
             sums = (self._segment_sums(text) if is_lead else self._alone[text]).tolist()
@@ -291,13 +305,17 @@ class GroupedRows:
 
 
 def name_pieces(texts: Sequence[str], group: Group) -> tuple[str, ...]:
-    """Return the name of a group in pieces: its phrases, and between two of them what joins them."""
-    if not group.is_of_text:
+    """Return the name of a group in pieces: its phrases, and between two of them what joins them.
+
+    Of texts 2 and 3 the one comes first that the group speaks for.
+    """
+    spans_of = list(zip(texts, (group.spans1, group.spans2, group.spans3)))
+    if not group.is_of_text or not any(spans for _, spans in spans_of):
         return (group.name,)
+    if len(texts) > 2 and group.contribution < 0:
+        spans_of = [spans_of[0], *spans_of[:0:-1]]
     pieces: list[str] = []
-    for between, text, spans in zip(
-        ("", " \u2192 ", ", rather than "), texts, (group.spans1, group.spans2, group.spans3)
-    ):
+    for between, (text, spans) in zip(("", " \u2192 ", ", rather than "), spans_of):
         for number, span in enumerate(spans):
             joint = ", " if number else between
             pieces += [*[joint] * bool(pieces), phrase_text(text, span)]
@@ -305,9 +323,12 @@ def name_pieces(texts: Sequence[str], group: Group) -> tuple[str, ...]:
 
 
 def phrase_text(text: str, span: Span) -> str:
-    """Return a phrase of a text on one line, cut where it is long."""
+    """Return a phrase of a text on one line; a long one is cut, behind a word where one ends soon before."""
     words = " ".join(text[slice(*span)].split())
-    return words if len(words) <= _MAX_NAME_CHARS else words[: _MAX_NAME_CHARS - 1].rstrip() + "\u2026"
+    if len(words) <= _MAX_NAME_CHARS:
+        return words
+    start, blank, _ = words[:_MAX_NAME_CHARS].rpartition(" ")
+    return (start if blank and 2 * len(start) > _MAX_NAME_CHARS else words[: _MAX_NAME_CHARS - 1].rstrip()) + "\u2026"
 
 
 def _n_shown(k: int | None, n_lines: int, n_fixed: int, *, has_loose: bool) -> int:
@@ -321,8 +342,10 @@ def _n_shown(k: int | None, n_lines: int, n_fixed: int, *, has_loose: bool) -> i
 
 
 def _is_named(row: Row) -> bool:
-    """Whether a row that is no word has a name of its own to be shown by."""
-    return row.kind not in (WORD, WORD_PAIR, CONTEXT, SHARED, REMAINDER)
+    """Whether a row that stands at no word has a name of its own to be shown by."""
+    if row.kind == WORD:
+        return not any(_spans(row))
+    return row.kind not in (WORD_PAIR, CONTEXT, SHARED, REMAINDER)
 
 
 def _spans(row: Row) -> tuple[tuple[Span, ...], ...]:

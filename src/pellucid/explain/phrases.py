@@ -186,6 +186,7 @@ def cut_into_phrases(words: WordsOfText, matches: list[int] | None = None) -> Ph
     for number, (start, end, _) in enumerate(runs):
         for word in range(words.content[start], words.content[end - 1] + 1):
             labels[word] = number
+    _join_tied(labels, words.is_tied)
     for word in range(n_words - 2, -1, -1):  # small words join what they stand before, else what they stand behind
         if labels[word] < 0 and not words.breaks[word]:
             labels[word] = labels[word + 1]
@@ -201,6 +202,16 @@ def cut_into_phrases(words: WordsOfText, matches: list[int] | None = None) -> Ph
     spans = [_shown_span(words, start, end) for start, end in zip(starts, ends)]
     numbers = [labels[start] for start in starts]
     return Phrases(starts, spans, [n >= 0 for n in numbers], [runs[n][2] if n >= 0 else -1 for n in numbers])
+
+
+def _join_tied(labels: list[int], is_tied: list[bool]) -> None:
+    """Give words that a mark ties together ("1,000", "tissue-resident") the phrase of the last content word of them."""
+    for word in range(len(labels) - 2, -1, -1):
+        if is_tied[word] and labels[word + 1] >= 0:
+            labels[word] = labels[word + 1]
+    for word in range(1, len(labels)):
+        if is_tied[word - 1] and labels[word] < 0:
+            labels[word] = labels[word - 1]
 
 
 def _shown_span(words: WordsOfText, start: int, end: int) -> Span:

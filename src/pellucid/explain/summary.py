@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from pellucid.explain.groups import COMMON, OTHER, OTHERS, Group, WordSum, phrase_text
-from pellucid.explain.rows import CONTEXT, REMAINDER
+from pellucid.explain.groups import COMMON, PHRASE, Group, WordSum, phrase_text
+from pellucid.explain.rows import NO_SCORE, REMAINDER
+from pellucid.text.words import Span
 
 _MIN_SHARE = 0.1  # of the score, from which a group is named
 _MAX_REASONS = 2  # groups named as reasons
@@ -24,6 +25,7 @@ class Summary(NamedTuple):
 
     Attributes:
         texts: the one, two or three texts.
+        labels: what these are called.
         score: what the groups add up to.
         groups: the groups.
         unknown: words without a vector.
@@ -33,6 +35,7 @@ class Summary(NamedTuple):
     """
 
     texts: Sequence[str]
+    labels: Sequence[str]
     score: float
     groups: Sequence[Group]
     unknown: Sequence[str]
@@ -43,121 +46,161 @@ class Summary(NamedTuple):
     def text(self) -> str:
         """Return the sentences."""
         lines = [group for group in self.groups if not group.is_sum]
-        sentences = [self._reasons(lines) if self.has_shares else self._balance(lines)]
+        sentences = [self._reasons(lines) if self.has_shares else self._balance()]
         if self.has_shares:
-            sentences.append("; ".join(self._rest(lines)))
+            sentences.append("; ".join(self._beside(lines)))
         if self.unknown:
             more = len(self.unknown) - _MAX_UNKNOWN
             named = [*map(_quoted, self.unknown[:_MAX_UNKNOWN]), *[f"{more:,} more"] * (more > 0)]
-            sentences.append(f"without a vector: {and_listed(named)}")
+            sentences.append(f"unknown words: {and_listed(named)}")
         return " ".join(f"{sentence[0].upper()}{sentence[1:]}." for sentence in sentences if sentence)
 
     def _opening(self) -> str:
-        if self.baseline:
-            side = "above" if self.score > 0 else "below"
-            return f"{self.subject} {_rounded(abs(self.score))} {side} {self.baseline}"
-        if len(self.texts) < 3:
+        if not self._is_difference:
             return f"{self.subject} {_rounded(self.score)}"
-        nearer, farther = (2, 3) if self.score > 0 else (3, 2)
-        return f"text {nearer} is closer to text 1 than text {farther} is, by {_rounded(abs(self.score))}"
+        if abs(self.score) <= NO_SCORE:
+            other = self.baseline or self.labels[2]
+            return f"{self.labels[1]} and {other} are equally close to {self.labels[0]}"
+        if self.baseline:
+            return f"{self.subject} {_size(self.score)} {'above' if self.score > 0 else 'below'} {self.baseline}"
+        nearer, farther = self.labels[1:] if self.score > 0 else self.labels[:0:-1]
+        return f"{nearer} is closer to {self.labels[0]} than {farther} is, by {_size(self.score)}"
 
     def _reasons(self, lines: Sequence[Group]) -> str:
         """Return the sentence that names the groups which give most of the score."""
         chosen = [line for line in lines if line.share >= _MIN_SHARE][:_MAX_REASONS]
         if not chosen:
-            return f"{self._opening()}, of which nothing by itself carries {_MIN_SHARE:.0%}"
+            unit = lines[0].kind if len({line.kind for line in lines}) == 1 else "line" if lines else PHRASE
+            return f"{self._opening()}, of which no single {unit} gives {_MIN_SHARE:.0%}"
         how = "mainly" if sum(line.share for line in chosen) >= 0.5 else "partly"
-        clauses = [self._clause(line) for line in chosen]
-        if all(clauses):
-            said = [f"{clause} ({self._amount(line)})" for clause, line in zip(clauses, chosen)]
-            return f"{self._opening()}, {how} because {and_listed(said)}"
+        if all(map(self._matches, chosen)):
+            return f"{self._opening()}, {how} because {and_listed(self._clauses(chosen))}"
         named = and_listed(f"{self._noun(line)} ({self._amount(line)})" for line in chosen)
         if len(self.texts) == 1:
             return f"{how} about {named}"
         return f"{self._opening()}, {how} from {named}"
 
-    def _balance(self, lines: Sequence[Group]) -> str:
+    def _balance(self) -> str:
         """Return a sentence of what raises and lowers a score in which both nearly cancel."""
         sides = []
-        for verb, sign in (("raises", 1), ("lowers", -1)):
-            of_sign = [g for g in self.groups if g.contribution * sign > 0]
-            mostly = next((line for line in lines if line.contribution * sign > 0), None)
-            total = f"{sum(g.contribution for g in of_sign):+.2f}"
-            named = f", mostly {self._noun(mostly)}" if mostly is not None else ""
-            sides.append(f"what {verb} it ({total}{named})")
-        opening = self._opening() if self.baseline else f"{self.subject} {_rounded(self.score)}"
-        return f"{opening}: {' and '.join(sides)} nearly cancel"
+        sides_of = ("raises it", "lowers it")
+        if len(self.texts) > 2:
+            sides_of = (f"speaks for {self.labels[1]}", f"speaks for {self.labels[2]}")
+        for verb, sign in zip(sides_of, (1, -1)):
+            of_sign = [group for group in self.groups if group.contribution * sign > 0]
+            if not of_sign:
+                continue
+            total, largest = sum(g.contribution for g in of_sign), max(of_sign, key=lambda g: abs(g.contribution))
+            how = "mostly" if 2 * abs(largest.contribution) >= abs(total) else "such as"
+            sides.append(f"what {verb} ({_signed(total)}, {how} {self._noun(largest)})")
+        if not sides:
+            return self._opening()
+        return f"{self._opening()}: {and_listed(sides)}" + " nearly cancel" * (len(sides) > 1)
 
-    def _rest(self, lines: Sequence[Group]) -> list[str]:
+    def _beside(self, lines: Sequence[Group]) -> list[str]:
         """Return what else has a large share: a phrase that speaks against the score, and what is in no phrase."""
-        said = []
+        clauses = []
         against = next((line for line in lines if line.share <= -_MIN_SHARE), None)
         if against is not None:
-            said.append(self._against(against))
+            clauses.append(self._against(against))
         for group in self.groups:
-            kind = OTHERS if group.kind.startswith(OTHER) else group.kind
-            if kind in (*_REST, OTHERS) and abs(group.share) >= _MIN_SHARE:
-                positive = f"{self._amount(group)} {_REST.get(kind, 'comes from')} {group.name}"
-                said.append(positive if group.share > 0 else f"{group.name} {self._moves(group)}")
-        return said
+            if group.is_sum and abs(group.share) >= _MIN_SHARE:
+                verb = "is" if group.kind in (COMMON, REMAINDER) else "comes from"
+                positive = f"{self._amount(group)} {verb} {group.name}"
+                clauses.append(positive if group.share > 0 else f"{group.name} {self._moves(group)}")
+        return clauses
 
     @property
     def _is_difference(self) -> bool:
         return bool(self.baseline) or len(self.texts) > 2
 
     def _amount(self, group: Group) -> str:
-        """Return what a group adds: its share or, of a difference, whose shares may be anything, the number."""
-        return f"{group.contribution:+.2f}" if self._is_difference else f"{group.share:.0%}"
+        """Return what a group adds: its share or, where shares may be anything, the number."""
+        return _signed(group.contribution) if self._is_difference or self.score < 0 else f"{group.share:.0%}"
 
     def _against(self, group: Group) -> str:
         """Return what a phrase takes from the score: in a difference it fits the other side better."""
-        first = self._phrases(group)[0]
-        if not self._is_difference or not group.is_of_text or not first:
+        phrases, *_ = self._phrases(group)
+        if not self._is_difference or not group.is_of_text or not phrases:
             return f"{self._noun(group)} {self._moves(group)}"
+        named = and_listed(phrases)
         if self.baseline:
-            return f"{first} counts more {f'in {self.baseline}' if self.score > 0 else 'here'} ({self._amount(group)})"
-        return f"text {3 if self.score > 0 else 2} is closer to {first} ({self._amount(group)})"
+            where = f"in {self.baseline}" if self.score > 0 else "here"
+            return f"{named} count{'s' * (len(phrases) < 2)} more {where} ({self._amount(group)})"
+        return f"{self.labels[2 if self.score > 0 else 1]} is closer to {named} ({self._amount(group)})"
 
     def _moves(self, group: Group) -> str:
-        """Return what a group does to the score."""
-        size = f"{abs(group.contribution):.2f}" if self._is_difference else f"{abs(group.share):.0%}"
-        return f"{'raises' if group.contribution > 0 else 'lowers'} it by {size}"
+        """Return what a group does to the score, in its unit: a share of the score would be read as one of the rest."""
+        is_plural = group.is_sum and (" and " in group.name or group.name.endswith("s"))
+        verb = "raise" if group.contribution > 0 else "lower"
+        return f"{verb}{'s' * (not is_plural)} it by {_size(group.contribution)}"
 
-    def _phrases(self, group: Group) -> list[str]:
-        """Return the phrases of each text that a group names, quoted; "" for none."""
+    def _phrases(self, group: Group) -> list[list[str]]:
+        """Return the phrases of each text that a group names, quoted."""
         spans = zip(self.texts, (group.spans1, group.spans2, group.spans3))
-        named = [", ".join(phrase_text(text, span) for span in own[:_MAX_PARTNERS]) for text, own in spans]
-        return [f'"{phrases}"' if phrases else "" for phrases in named]
+        return [[f'"{phrase_text(text, span)}"' for span in of_text[:_MAX_PARTNERS]] for text, of_text in spans]
 
-    def _clause(self, group: Group) -> str:
-        """Return that a phrase matches others; "" where the group is no match of phrases."""
-        if not group.is_of_text or not group.spans1 or not (group.spans2 or group.spans3):
-            return ""
-        first, *others = self._phrases(group)
+    @staticmethod
+    def _matches(group: Group) -> bool:
+        """Whether a group is a match of phrases."""
+        return group.is_of_text and bool(group.spans1) and bool(group.spans2 or group.spans3)
+
+    def _clauses(self, groups: Sequence[Group]) -> list[str]:
+        """Return that phrases match others; of groups that begin alike, this once."""
+        clauses: list[str] = []
+        for opening, rest in map(self._clause, groups):
+            if clauses and clauses[-1].startswith(opening):
+                clauses[-1] += f" and {rest}"
+            else:
+                clauses.append(f"{opening}{rest}")
+        return clauses
+
+    def _clause(self, group: Group) -> tuple[str, str]:
+        """Return that a phrase matches others, divided before these."""
+        phrases, *others = self._phrases(group)
+        first, s = and_listed(phrases), "es" * (len(phrases) < 2)
+        amount = f" ({self._amount(group)})"
         if self.baseline:
             how = "more" if group.contribution > 0 else "less"
-            return f"{first} matches {how} here, with {others[0]}"
+            return f"{first} match{s} {how} here, with ", and_listed(others[0]) + amount
+        is_or_are = "is" if len(phrases) < 2 else "are"
         if len(others) == 1:
-            return f"{first} {'matches' if group.contribution > 0 else 'is unlike'} {others[0]}"
+            if group.contribution > 0 and group.kind == PHRASE and [p.lower() for p in others[0]] == [first.lower()]:
+                return "both say ", first + amount
+            verb = f"match{s}" if group.contribution > 0 else f"{is_or_are} unlike"
+            return f"{first} {verb} ", and_listed(others[0]) + amount
         if not all(others):
-            return f"{first} matches {others[0] or others[1]} in text {2 if others[0] else 3}"
-        nearer, farther = others if group.contribution > 0 else others[::-1]
-        return f"{first} is closer to {nearer} than to {farther}"
+            label = self.labels[1 if others[0] else 2]
+            return f"{first} match{s} ", f"{and_listed(others[0] or others[1])} in {label}{amount}"
+        nearer, farther = map(and_listed, others if group.contribution > 0 else others[::-1])
+        return f"{first} {is_or_are} closer to ", f"{nearer} than to {farther}{amount}"
 
     def _noun(self, group: Group) -> str:
         """Return a group by its phrases, or by its name."""
+        if group.is_sum:
+            return group.name
         if not group.is_of_text:
             return _quoted(group.name)
-        return " with ".join([phrases for phrases in self._phrases(group) if phrases][:2])
-
-
-_REST = {CONTEXT: "comes from", COMMON: "is", REMAINDER: "is"}
-"""Kinds of groups that are no reasons by themselves, and what their share does."""
+        first, *others = self._phrases(group)
+        nearer_first = others[::-1] if len(others) > 1 and group.contribution < 0 else others
+        return " with ".join([and_listed(phrases) for phrases in (first, *nearer_first) if phrases][:2])
 
 
 def _rounded(value: float) -> str:
     written = f"{value:.2f}"
     return written.removeprefix("-") if float(written) == 0 else written
+
+
+def _size(value: float) -> str:
+    """Write the size of a number with two decimals, or with three where two would show nothing."""
+    size = abs(value)
+    return f"{size:.2f}" if size >= 0.005 else f"{size:.3f}" if size >= 0.0005 else "less than 0.001"
+
+
+def _signed(value: float) -> str:
+    """Write a number with its sign."""
+    written = _size(value)
+    return f"{'-' if value < 0 else '+'}{written}" if written[0].isdigit() else written
 
 
 def _quoted(words: str) -> str:
@@ -184,14 +227,18 @@ class HitsSummary:
     def __init__(self, hits: Sequence[HitWords], *, are_all: bool = True) -> None:
         """Take at least two hits, best first; `are_all` says whether there are no more."""
         self._hits, self._are_all = hits, are_all
-        self._names: dict[str, WordSum] = {}  # by lower case: as first written
+        names = _joined_names([word for hit in hits for word in hit.sums])
+        self._names: dict[str, str] = {}  # by lower case: as first written
+        self._are_words: set[str] = set()
         self._values: list[dict[str, float]] = []
         self._partners: list[dict[str, str]] = []
         for hit in hits:
             values, partners = dict[str, float](), dict[str, str]()
             for word in hit.sums:
-                key = word.name.lower()
-                self._names.setdefault(key, word)
+                name = word.name if word.span is None else names[word.span]
+                key = name.lower()
+                self._names.setdefault(key, name)
+                self._are_words |= {key} if word.span is not None else set()
                 values[key] = values.get(key, 0.0) + word.value
                 partners[key] = partners.get(key) or word.partner
             self._values.append(values)
@@ -212,11 +259,11 @@ class HitsSummary:
         return " ".join(f"{sentence[0].upper()}{sentence[1:]}." for sentence in sentences if sentence)
 
     def _common(self) -> str:
-        """Return what most hits match, and what none does."""
+        """Return what most hits match, and what has a small share of every score."""
         n_hits = len(self._hits)
         shared = [key for key in self._order if 2 * len(self._ranks[key]) > n_hits][:_MAX_SHARED]
         shared = shared or [key for key in self._order if len(self._ranks[key]) > 1][:1]
-        none = [key for key in self._order if not self._ranks[key] and self._names[key].is_word][:_MAX_SHARED]
+        small = [key for key in self._order if not self._ranks[key] and key in self._are_words][:_MAX_SHARED]
         clauses = []
         for number, key in enumerate(shared):
             count = len(self._ranks[key])
@@ -226,10 +273,10 @@ class HitsSummary:
             if number and count == len(self._ranks[shared[number - 1]]):
                 before = ""
             clauses.append(f"{before} {self._with_partners(key, range(n_hits))}".strip())
-        said = and_listed(clauses) if clauses else ""
-        if none and shared:
-            said += f"; none matches {and_listed(self._quoted(key) for key in none)}"
-        return said
+        common = and_listed(clauses) if clauses else ""
+        if small and shared:
+            common += f"; little comes from {and_listed((self._quoted(key) for key in small), 'or')}"
+        return common
 
     def _first(self) -> str:
         """Return what puts the first hit above the second."""
@@ -269,4 +316,15 @@ class HitsSummary:
         return f"{self._quoted(key)} (with {and_listed((_quoted(written[partner]) for partner in best), 'or')})"
 
     def _quoted(self, key: str) -> str:
-        return _quoted(self._names[key].name)
+        return _quoted(self._names[key])
+
+
+def _joined_names(words: Iterable[WordSum]) -> dict[Span, str]:
+    """Return for each place in the query the longest word there: one part's "G-CSF" is another's "G" and "CSF"."""
+    names = {word.span: word.name for word in words if word.span is not None}
+    joined, end, widest = dict[Span, str](), 0, (0, 0)
+    for span in sorted(names, key=lambda span: (span[0], -span[1])):
+        widest = span if span[0] >= end else widest
+        end = max(end, span[1])
+        joined[span] = names[widest]
+    return joined

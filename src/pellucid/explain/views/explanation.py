@@ -60,6 +60,8 @@ CONTEXT_WARN_RATIO = 0.25
 MIN_WARNED_CONTEXT = 0.05
 """A smaller context is no reason to warn, however small the score is."""
 _MANY_PAIRS = 200  # word pairs, about 14 words by 14; beyond, the sums of each word come first
+_INDEX_LABELS = ("the query", "this document", "the other document")
+"""What the texts are called where a hit is compared with another one."""
 GROUPS = 5
 """Phrases that a view shows."""
 
@@ -136,8 +138,10 @@ class ExplanationViews(Shown):
         unknown = [text[slice(*span)] for text, spans in zip(self.texts, self.unknown) for span in spans]
         subject = "Score" if self._is_of_index else "Similarity"
         groups = self.groups()
-        unknown_words = [*dict.fromkeys(unknown)]
-        return Summary(self.texts, self.score, groups, unknown_words, self._has_shares, subject, self.baseline).text()
+        words = [*dict.fromkeys(unknown)]
+        return Summary(
+            self.texts, self._labels, self.score, groups, words, self._has_shares, subject, self.baseline
+        ).text()
 
     def word_sums(self) -> list[WordSum]:
         """Return what each content word of text 1 adds, wherever it stands, and each row that is no word."""
@@ -145,7 +149,7 @@ class ExplanationViews(Shown):
 
     @cached_property
     def _grouped(self) -> GroupedRows:
-        return GroupedRows(self.rows, self.texts, self.unknown, self.score)
+        return GroupedRows(self.rows, self.texts, self.unknown, self.score, by_sentence=not self.baseline)
 
     @property
     def _is_of_index(self) -> bool:
@@ -227,6 +231,15 @@ class ExplanationViews(Shown):
 
     # --- What the views show ---
 
+    @property
+    def _labels(self) -> Sequence[str]:
+        """What the texts are called."""
+        if self.text2 is None:
+            return ("the text",)
+        if self._is_of_index:
+            return ("the query", "the document") if self.text3 is None else _INDEX_LABELS
+        return [f"text {number}" for number, _ in enumerate(self.texts, 1)]
+
     def _parts(
         self, top_k: int = 10, rows: bool = False, *, folded: bool = False, groups: bool = True, links: bool = False
     ) -> Iterator[AnyPart]:
@@ -234,10 +247,11 @@ class ExplanationViews(Shown):
         if top_k < 0:
             raise InputError(f"top_k is {top_k}; it must be at least 0")
         subject = "Score" if self._is_of_index else "Similarity"
+        labels = self._labels
         title = subject
         if self.text3 is not None:
             of = f"{subject} of" if self._is_of_index else f"{subject} to"
-            title = f"{of} text 2 less {of.lower()} text 3"
+            title = f"{of} {labels[1]} less {of.lower()} {labels[2]}"
         if self.text2 is None:
             title = "What the text is about"
         elif self.baseline:
@@ -245,13 +259,13 @@ class ExplanationViews(Shown):
         yield Heading(title, f"{self.score:.4f}", self.family if self._is_of_index else f"{self.family} model")
         if self.rows:
             yield Lead(self.summary())
-        labels = ["text"] if self.text2 is None else [f"text {number}" for number, _ in enumerate(self.texts, 1)]
         for label, coverage in zip(labels, self.coverage):
-            if warning := coverage_warning(coverage, "the text" if self.text2 is None else label):
+            if warning := coverage_warning(coverage, label):
                 yield Note(warning, is_warning=True)
         if warning := self._context_warning():
             yield Note(warning, is_warning=True)
         yield from map(Note, self._notes())
+        labels = [label.removeprefix("the ") for label in labels]  # beside the texts
         yield MarkedTexts(tuple(self._marked(number, label) for number, label in enumerate(labels, 1)))
         if not self.rows:
             return
@@ -369,14 +383,14 @@ class ExplanationViews(Shown):
     def _blank_texts(self) -> str:
         """Name the texts without any known word."""
         if len(self.texts) == 1:
-            return "the text"
+            return self._labels[0]
         blank = []
-        for number, (text, spans) in enumerate(zip(self.texts, self.unknown), 1):
+        for label, text, spans in zip(self._labels, self.texts, self.unknown):
             characters = list(text)
             for start, end in spans:
                 characters[start:end] = " " * (end - start)
             if not any(map(str.isalnum, characters)):
-                blank.append(f"text {number}")
+                blank.append(label)
         return " and ".join(blank) or "one of the texts"
 
     def _bars(self, title: str, kind: str, bars: list[tuple[str, float]], hidden: npt.NDArray[np.float64]) -> Bars:
@@ -408,8 +422,8 @@ class ExplanationViews(Shown):
         values = np.zeros((len(words1), len(words2)))
         for row in pairs:
             values[line[row.parts[0]], column[row.parts[1]]] += row.contribution
-        of_across = "text 2" if self.text3 is None else "text 2, then text 3"
-        return Matrix("text 1", of_across, tuple(words1), tuple(words2), values)
+        first, *others = (label.removeprefix("the ") for label in self._labels)
+        return Matrix(first, ", then ".join(others), tuple(words1), tuple(words2), values)
 
     def _marked(self, number: int, label: str) -> MarkedText:
         """Return a text with its phrases marked by what they add, on one scale for all texts."""
