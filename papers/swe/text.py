@@ -108,7 +108,7 @@ class Trials:
             state = work.load("sums") if "sums" in work else {}
             sums = np.array(state.get("sums", np.zeros((len(EDGES) - 1, len(words), width), np.float32)))
             seen = np.array(state.get("seen", np.zeros(len(words), np.int64)))
-            for start in range(work.facts.get("done", 0), len(batches), SAVED):
+            for start in range(work.metadata.get("done", 0), len(batches), SAVED):
                 for batch in batches[start : start + SAVED]:
                     for row, vector in self._read([texts[number] for number in batch], row_of):
                         if seen[row] < EDGES[-1]:

@@ -89,8 +89,8 @@ class Progress:
         if not (console.is_terminal or console.is_jupyter):  # a log file: rich would leave an empty line there
             if lasted >= _LINE_S:
                 total = "" if self.total is None else f" of {self.total:,}"
-                about = f"{self.description}: {self._done:,}{total} {self.unit} after {lasted:.0f} s {note}"
-                sys.stderr.write(about.rstrip() + "\n")
+                line = f"{self.description}: {self._done:,}{total} {self.unit} after {lasted:.0f} s {note}"
+                sys.stderr.write(line.rstrip() + "\n")
             self._next = (lasted // _LINE_S + 1) * _LINE_S
             return
         self._bar = RichProgress(*columns, console=console, transient=True)

@@ -532,7 +532,7 @@ def test_no_flipped_bit_of_a_shard_or_of_the_manifest_is_read(fruit, tmp_path, f
 def _claimed(folder: Path, **facts) -> None:
     """Write a manifest whose checksums fit what is there by now, as someone does who means it."""
     with WorkFolder(folder) as work:
-        shards = {name: {**known, "sha256": checksum(folder / name)} for name, known in work.facts["shards"].items()}
+        shards = {name: {**known, "sha256": checksum(folder / name)} for name, known in work.metadata["shards"].items()}
         work.commit({"shards": shards, **facts})
 
 
@@ -634,7 +634,7 @@ def test_a_shard_that_no_manifest_names_is_made_anew(fruit, corpus, tmp_path):
     paths = encode_corpus(fruit, corpus, tmp_path / "out", settings=SMALL)
     before = content(tmp_path / "out")
     with WorkFolder(tmp_path / "out") as work:
-        kept = {name: known for name, known in work.facts["shards"].items() if name != paths[1].name}
+        kept = {name: known for name, known in work.metadata["shards"].items() if name != paths[1].name}
         work.commit({"shards": kept, "complete": False})
     paths[1].write_bytes(b"half a shard")
     encode_corpus(fruit, corpus, tmp_path / "out", settings=SMALL)

@@ -191,7 +191,7 @@ def test_a_child_commits_nothing_to_the_run_of_its_parent(tmp_path):
         assert (tmp_path / "work" / "state.json").read_bytes() == state
         work.commit({"step": 2})
     with WorkFolder(tmp_path / "work") as work:
-        assert work.facts == {"step": 2}
+        assert work.metadata == {"step": 2}
 
 
 def test_a_child_has_locks_of_its_own(tmp_path):

@@ -631,14 +631,14 @@ def test_what_was_not_committed_does_not_count(tmp_path):
     with WorkFolder(tmp_path) as work:
         work.bind_settings({"n": 2})
         assert list(work.texts("corpus", ["c"], "texts.txt")) == ["c"]
-        assert "rows" not in work and "table" not in work and not work.facts
+        assert "rows" not in work and "table" not in work and not work.metadata
         work.append("rows", np.ones((1, 2), np.float16))
         work.save("table", {"x": np.ones(3)})
         work.commit({"step": 1})
         work.append("rows", np.zeros((5, 2), np.float16))
         work.save("table", {"x": np.zeros(3)})
     with WorkFolder(tmp_path) as work:
-        assert work.facts == {"step": 1} and work.rows("rows") == 1
+        assert work.metadata == {"step": 1} and work.rows("rows") == 1
         work.append("rows", np.full((1, 2), 2, np.float16))
         np.testing.assert_array_equal(work.array("rows"), [[1, 1], [2, 2]])
         np.testing.assert_array_equal(work.load("table")["x"], np.ones(3))
@@ -701,7 +701,7 @@ def test_the_second_run_in_a_folder_is_told_who_holds_it(tmp_path):
             pass
         first.commit({"step": 2})
     with WorkFolder(folder) as work:
-        assert work.facts == {"step": 2}
+        assert work.metadata == {"step": 2}
 
 
 def test_a_work_folder_that_cannot_be_written_says_so(tmp_path, monkeypatch):
@@ -717,4 +717,4 @@ def test_a_work_folder_that_cannot_be_written_says_so(tmp_path, monkeypatch):
             work.commit({"step": 1})
     monkeypatch.undo()
     with WorkFolder(tmp_path) as work:
-        assert not work.facts
+        assert not work.metadata

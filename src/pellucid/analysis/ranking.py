@@ -69,10 +69,10 @@ class WhyAbove:
                 raise InputError(f"rank {rank} is not in this list of {len(items)}")
         if below is not None:
             return self._explained(items[above - 1]) - self._explained(items[below - 1])
-        others = [item for rank, item in enumerate(items, 1) if rank != above]
-        if not others:
+        compared = [item for rank, item in enumerate(items, 1) if rank != above]
+        if not compared:
             raise InputError("this list has one item, and no other to compare it with")
-        return self._explained(items[above - 1]).less_mean(list(map(self._explained, others)))
+        return self._explained(items[above - 1]).less_mean(list(map(self._explained, compared)))
 
 
 @dataclass(frozen=True, repr=False)

@@ -170,7 +170,7 @@ def prepare_candidates(
         if not filtered.n_left:
             raise CorpusError(f"no candidate for an anchor: {filtered}. Add texts, or leave rules out (--unfiltered)")
         _encode(encoder, work, filtered.n_left, show_progress_bar)
-        filtered.dropped["encoded to zero"] = work.facts["zeros"]
+        filtered.dropped["encoded to zero"] = work.metadata["zeros"]
         return Candidates(work.array("vectors"), filtered, work.file("candidates"))
 
 
@@ -180,7 +180,7 @@ def _filtered(corpus: Corpus, settings: CandidateSettings, work: WorkFolder, sho
     if "candidates" in work:
         if is_path(corpus) or iter(corpus) is not corpus:  # type: ignore[arg-type]
             work.check_texts("corpus", read_texts(corpus), name)
-        return Filtered(work.facts["read"], dict(work.facts["dropped"]))
+        return Filtered(work.metadata["read"], dict(work.metadata["dropped"]))
     filtered = Filtered()
     with Progress("choosing candidates", enabled=show_progress_bar) as progress:
 
@@ -200,7 +200,7 @@ def _encode(encoder: Any, work: WorkFolder, n_candidates: int, show_progress_bar
     path = work.file("candidates")
     done, dimension = work.array("vectors").shape if "vectors" in work else (0, None)
     encoder = load(encoder)
-    record_model(work.facts, encoder, work.path)
+    record_model(work.metadata, encoder, work.path)
     texts = islice(read_texts(path), done, None)
     with Progress("encoding candidates", total=n_candidates, enabled=show_progress_bar) as progress:
         progress.advance(done)
@@ -208,7 +208,7 @@ def _encode(encoder: Any, work: WorkFolder, n_candidates: int, show_progress_bar
             rows = unit_vectors(encoder, shard, dimension=dimension)
             dimension = rows.shape[1]
             work.append("vectors", rows.astype(np.float16))
-            work.commit({"zeros": work.facts["zeros"] + int((~rows.any(axis=1)).sum())})
+            work.commit({"zeros": work.metadata["zeros"] + int((~rows.any(axis=1)).sum())})
             progress.advance(len(rows))
 
 

@@ -134,14 +134,14 @@ def encode_corpus(
         work.bind_settings(
             run_settings | {name: value for name in _OPTIONS if (value := getattr(file, name)) is not None}
         )
-        record_model(work.facts, checked_model.encoder, folder)
+        record_model(work.metadata, checked_model.encoder, folder)
         in_process = _in_this_process(checked_model.encoder, workers) and engine == "local"
         if not in_process and isinstance(model, (str, os.PathLike)):  # a worker elsewhere may be in another folder
             model = resolve_name(model)
             model = os.path.abspath(model) if Path(model).exists() else os.fspath(model)
         job = Job(
             checked_model.encoder if in_process else model, source.absolute(), folder.absolute(), field, id_field,
-            settings.role, settings.format, settings.shard_size, work.facts.get("texts", 0), uuid.uuid4().hex,
+            settings.role, settings.format, settings.shard_size, work.metadata.get("texts", 0), uuid.uuid4().hex,
             source_stamp, is_outside_allowed(),
         )  # fmt: skip
         return _completed(work, job, file, checked_model.dimension, workers, engine)
@@ -160,7 +160,7 @@ def _completed(work: WorkFolder, job: Job, file: CorpusFile, dimension: int, wor
     staged = job.folder / "corpus.parquet"
     if not job.texts:  # of a run that ended before it had counted its texts
         staged.unlink(missing_ok=True)
-    records = _finished(job, work.facts.get("shards", {}))
+    records = _finished(job, work.metadata.get("shards", {}))
     if not job.texts or len(records) < job.shards:
         job = _as_parquet(job, file, staged)
     names = [job.path(number).name for number in range(job.shards)]

@@ -249,7 +249,7 @@ def read_shards(folder: str | os.PathLike[str]) -> Iterator[Shard]:
     """
     folder = Path(folder)
     with WorkFolder(folder, alone=False) as work:
-        state = work.facts
+        state = work.metadata
     if "texts" not in state:
         raise InputError(f"{folder} holds no encoded corpus; encode_corpus writes one")
     if not state.get("complete"):

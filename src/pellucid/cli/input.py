@@ -311,8 +311,8 @@ def _is_file(name: str) -> bool:
 def _side_by_side(a: str, b: str, file_options: FileOptions) -> Iterator[Pair]:
     for number, (text1, text2) in enumerate(zip_longest(read(a, file_options), read(b, file_options)), 1):
         if text1 is None or text2 is None:
-            ended, other = (a, b) if text1 is None else (b, a)
-            raise InputError(f"{ended} ends before text {number} of {other}; the files need equally many texts")
+            ended, longer = (a, b) if text1 is None else (b, a)
+            raise InputError(f"{ended} ends before text {number} of {longer}; the files need equally many texts")
         yield text1, text2
 
 

@@ -167,8 +167,8 @@ def check_reasons(
     """
     role1, role2 = roles_of(roles, 2, "--roles")
     opened = encoder_with_reasons(model, "words")
-    given = list(tabbed_pairs(texts)) if pairs else read(texts, file_options)
-    show(opened.check_reasons(given, n, role1=role1, role2=role2), json, html)
+    texts_or_pairs = list(tabbed_pairs(texts)) if pairs else read(texts, file_options)
+    show(opened.check_reasons(texts_or_pairs, n, role1=role1, role2=role2), json, html)
 
 
 @commands.command()

@@ -89,10 +89,10 @@ def coalitions(
     steps: list[tuple[int, int, int, int]] = []  # of an estimate: a player, the set with it and the set before
     for pair in range(n_pairs):
         order = draw.permutation(n_players).tolist()
-        for one in (order, order[::-1]):
+        for direction in (order, order[::-1]):
             before = 0
-            for length, player in enumerate(one, 1):
-                number = numbers.setdefault(tuple(sorted(one[:length])), len(numbers))
+            for length, player in enumerate(direction, 1):
+                number = numbers.setdefault(tuple(sorted(direction[:length])), len(numbers))
                 steps.append((pair, player, number, before))
                 before = number
     members = np.zeros((len(numbers), n_players), np.bool_)
@@ -115,8 +115,8 @@ def _all_sets(n_players: int) -> Coalitions:
     for number, inside in enumerate(members):
         size = int(inside.sum())
         for player in range(n_players):
-            others = size - int(inside[player])
-            orders = math.factorial(others) * math.factorial(n_players - others - 1) / math.factorial(n_players)
+            n_others = size - int(inside[player])
+            orders = math.factorial(n_others) * math.factorial(n_players - n_others - 1) / math.factorial(n_players)
             weights[0, player, number] = orders if inside[player] else -orders
     return Coalitions(members, weights)
 
@@ -134,7 +134,7 @@ def players_of(text: str, words: Sequence[Span], max_players: int = MAX_PLAYERS)
     starts = cut_into_phrases(words_of_text(text, words)).starts
     phrases = [list(range(start, end)) for start, end in zip(starts, [*starts[1:], len(words)])]
     ends = [end for _, end in sentence_spans(text)]
-    sentences = [list(own) for _, own in groupby(phrases, lambda phrase: bisect_right(ends, words[phrase[0]][0]))]
+    sentences = [list(group) for _, group in groupby(phrases, lambda phrase: bisect_right(ends, words[phrase[0]][0]))]
     longest = max(map(len, sentences))
     length = next((n for n in range(1, longest) if sum(-(-len(s) // n) for s in sentences) <= max_players), longest)
     units = [unit for sentence in sentences for unit in _joined(sentence, -(-len(sentence) // length))]
@@ -374,11 +374,11 @@ def fewest_removals(passage: Passage, below: float) -> Counterfactual:
 
 
 def _counterfactual(
-    passage: Passage, variants: Variants, found: tuple[float, Sequence[int]], below: float, *, is_fewest: bool,
+    passage: Passage, variants: Variants, removal: tuple[float, Sequence[int]], below: float, *, is_fewest: bool,
     n_texts: int,
 ) -> Counterfactual:  # fmt: skip
     """Return what a set of players does when it is removed."""
-    score, players = found
+    score, players = removal
     removed = (RemovedWords(passage.text[slice(*span)], *span) for span in (variants.spans[p] for p in sorted(players)))
     shortened = variants.without_players(players)
     return Counterfactual(

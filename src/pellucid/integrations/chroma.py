@@ -56,9 +56,9 @@ class _StoredByName:
     def build_from_config(cls, config: dict[str, Any]) -> Any:
         """Return the function that `get_config` describes, unless its name stands for another model now."""
         cls.validate_config(config)
-        made = cls(config["model"])
-        made.validate_config_update(config, made.get_config())
-        return made
+        function = cls(config["model"])
+        function.validate_config_update(config, function.get_config())
+        return function
 
 
 @register_embedding_function

@@ -27,12 +27,12 @@ class _Embedder:
     @known_arguments
     def __init__(self, model: Any = "static-en") -> None:
         """Take a pellucid model, or the bundled name, folder or hub id of one."""
-        self._given = model
+        self._model_or_name = model
 
     @cached_property
     def model(self) -> Embedder:
         """The opened model."""
-        return open_model(self._given)
+        return open_model(self._model_or_name)
 
     def warm_up(self) -> None:
         """Open the model before the first run."""
@@ -40,7 +40,7 @@ class _Embedder:
 
     def to_dict(self) -> dict[str, Any]:
         """Return class and settings, for a pipeline's YAML; the model must have a name."""
-        stored: dict[str, Any] = default_to_dict(self, model=name_of(self._given))
+        stored: dict[str, Any] = default_to_dict(self, model=name_of(self._model_or_name))
         return stored
 
 
@@ -117,12 +117,12 @@ class PellucidRetriever:
             top_k: the number of documents.
             where: conditions on the metadata, as `Index.search` takes them.
         """
-        self._given, self.top_k, self.where = index, top_k, where
+        self._index_or_folder, self.top_k, self.where = index, top_k, where
 
     @cached_property
     def index(self) -> Index:
         """The opened index."""
-        return open_index(self._given)
+        return open_index(self._index_or_folder)
 
     def warm_up(self) -> None:
         """Open the index before the first run."""
@@ -130,7 +130,7 @@ class PellucidRetriever:
 
     def to_dict(self) -> dict[str, Any]:
         """Return class and settings, for a pipeline's YAML."""
-        folder = os.fspath(getattr(self._given, "folder", self._given))
+        folder = os.fspath(getattr(self._index_or_folder, "folder", self._index_or_folder))
         stored: dict[str, Any] = default_to_dict(self, index=folder, top_k=self.top_k, where=self.where)
         return stored
 
@@ -141,8 +141,10 @@ class PellucidRetriever:
         top_k = self.top_k if top_k is None else top_k
         where = self.where if where is None else where
         hits = self.index.search(query, top_k, where=where)
-        found = [Document(id=hit.id, content=hit.text, meta=metadata_of(hit, hits), score=hit.score) for hit in hits]
-        return {"documents": found}
+        documents = [
+            Document(id=hit.id, content=hit.text, meta=metadata_of(hit, hits), score=hit.score) for hit in hits
+        ]
+        return {"documents": documents}
 
 
 def _contents(documents: list[Document]) -> list[str]:

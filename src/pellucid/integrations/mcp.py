@@ -44,7 +44,7 @@ class Why(BaseModel):
     others: float = Field(description="The sum of all other terms.")
 
 
-class About(BaseModel):
+class TextDescription(BaseModel):
     """What a text is about."""
 
     description: str = Field(description="What pulls the text's embedding most.")
@@ -81,14 +81,14 @@ def create_server(models: Mapping[str, Embedder], index: Index | None = None) ->
     """Return a server with the tools explain and describe, and search with an index; the first model is the default."""
     if not models:
         raise InputError("no model is given to serve; name at least one, as static-en")
-    facts = f"The models are: {', '.join(models)}."
+    instructions = f"The models are: {', '.join(models)}."
     if index is not None:
-        facts += f" The index holds {len(index):,} documents; fields of the metadata: {index.info()['fields']}."
+        instructions += f" The index holds {len(index):,} documents; fields of the metadata: {index.info()['fields']}."
     tools = _Tools(models, index)
     calls: list[Callable[..., Any]] = [tools.explain, tools.describe]
     calls += [tools.search] if index is not None else []
     described = [_tool(call) for call in calls]
-    return MCPServer("pellucid", instructions=facts, version=VERSION, log_level="WARNING", tools=described)
+    return MCPServer("pellucid", instructions=instructions, version=VERSION, log_level="WARNING", tools=described)
 
 
 def _tool(call: Callable[..., Any]) -> Tool:
@@ -121,14 +121,19 @@ class _Tools:
         why = self._model(model).explain(text1, text2)
         reasons = [ScoreTerm(name=row.name, contribution=row.contribution) for row in why.reasons(top_k)]
         groups = [ScoreTerm(name=group.name, contribution=group.contribution) for group in why.groups()]
-        others = why.score - sum(row.contribution for row in reasons)
-        return Why(score=why.score, summary=why.summary(), groups=groups, reasons=reasons, others=others)
+        return Why(
+            score=why.score,
+            summary=why.summary(),
+            groups=groups,
+            reasons=reasons,
+            others=why.score - sum(reason.contribution for reason in reasons),
+        )
 
-    def describe(self, text: str, top_k: _Count = 5, model: _Model = None) -> About:
+    def describe(self, text: str, top_k: _Count = 5, model: _Model = None) -> TextDescription:
         """Describe in a line what a text is mostly about for a model, and how much of it the model knows."""
         check_explained(text)
         opened = self._model(model)
-        return About(description=opened.describe(text, top_k=top_k), coverage=float(opened.coverage(text)))
+        return TextDescription(description=opened.describe(text, top_k=top_k), coverage=float(opened.coverage(text)))
 
     def search(
         self,
@@ -150,12 +155,12 @@ class _Tools:
         check_explained(query)
         hits, documents = self._index.search(query, top_k, where=where, min_score=min_score), []
         for hit in hits:
-            facts = facts_of(hit)
-            words = dict.fromkeys(hit.text[word["start"] : word["end"]] for word in facts.pop("highlights"))
-            documents.append(FoundDocument(**facts, text=hit.text, metadata=hit.metadata, highlights=list(words)))
+            fields = facts_of(hit)
+            words = dict.fromkeys(hit.text[word["start"] : word["end"]] for word in fields.pop("highlights"))
+            documents.append(FoundDocument(**fields, text=hit.text, metadata=hit.metadata, highlights=list(words)))
         unknown, ignored = list(hits.unknown), list(hits.ignored)
-        facts = {"unknown": unknown, "ignored": ignored, "has_known_words": hits.has_known_words}
-        return FoundDocuments(summary=hits.summary(), documents=documents, **facts)
+        fields = {"unknown": unknown, "ignored": ignored, "has_known_words": hits.has_known_words}
+        return FoundDocuments(summary=hits.summary(), documents=documents, **fields)
 
     def _model(self, name: str | None) -> Embedder:
         if name is None:

@@ -27,22 +27,22 @@ KEY = "pellucid"
 """The key of a hit's facts in the metadata of other libraries, beside the user's own keys."""
 
 
-def refuse_unknown(names: Iterable[str], known: Collection[str]) -> None:
-    """Raise the error for the first of `names` that is not `known`, and name the nearest."""
+def refuse_unknown(names: Iterable[str], accepted: Collection[str]) -> None:
+    """Raise the error for the first of `names` that is not `accepted`, and name the nearest."""
     for name in names:
-        if name not in known:
-            shown = [other for other in known if other != "run_manager"]  # LangChain's own
+        if name not in accepted:
+            shown = [argument for argument in accepted if argument != "run_manager"]  # LangChain's own
             raise UnknownArgumentError(unknown_name("argument", name, shown))
 
 
 def known_arguments(call: _Call) -> _Call:
     """Return a function that refuses unknown keyword arguments as `refuse_unknown` does; its signature stays."""
     parameters = inspect.signature(call).parameters.values()
-    known = [p.name for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY) and p.name != "self"]
+    accepted = [p.name for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY) and p.name != "self"]
 
     @wraps(call)
     def checked(*arguments: Any, **named: Any) -> Any:
-        refuse_unknown(named, known)
+        refuse_unknown(named, accepted)
         return call(*arguments, **named)
 
     return checked  # type: ignore[return-value]
@@ -99,10 +99,10 @@ def sparse(rows: Any) -> list[tuple[list[int], list[float]]]:
             "the embeddings of this model are dense, and sparse ones are needed; take a lexicon or key-token model, or "
             "the adapter for dense embeddings"
         )
-    found = rows.tocsr()
-    found.sum_duplicates()  # also sorts
-    ends = found.indptr.tolist()
-    return [(found.indices[start:end].tolist(), found.data[start:end].tolist()) for start, end in pairwise(ends)]
+    matrix = rows.tocsr()
+    matrix.sum_duplicates()  # also sorts
+    ends = matrix.indptr.tolist()
+    return [(matrix.indices[start:end].tolist(), matrix.data[start:end].tolist()) for start, end in pairwise(ends)]
 
 
 def facts_of(hit: Hit) -> dict[str, Any]:
@@ -110,19 +110,19 @@ def facts_of(hit: Hit) -> dict[str, Any]:
 
     Of the groups only names and numbers are kept: names hold the phrases.
     """
-    found = hit.to_dict()
-    before = len(found["indexed"]) - len(hit.text)  # the title comes before the text
-    found["highlights"] = [
+    values = hit.to_dict()
+    before = len(values["indexed"]) - len(hit.text)  # the title comes before the text
+    values["highlights"] = [
         {"start": start - before, "end": end - before, "contribution": value}
         for start, end, value in hit.reasons.highlights()
         if start >= before
     ]
-    found["groups"] = [
-        {name: group[name] for name in ("name", "contribution", "share", "kind")} for group in found["groups"]
+    values["groups"] = [
+        {name: group[name] for name in ("name", "contribution", "share", "kind")} for group in values["groups"]
     ]
     for name in ("text", "metadata", "words", "indexed"):  # stored elsewhere, or in the highlights
-        del found[name]
-    return found
+        del values[name]
+    return values
 
 
 def metadata_of(hit: Hit, hits: Hits) -> dict[str, Any]:

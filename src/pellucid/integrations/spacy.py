@@ -14,7 +14,7 @@ from pellucid.process import cached_property
 
 try:
     from spacy.language import Language
-    from spacy.tokens import Doc, Token
+    from spacy.tokens import Doc, Span, Token
     from spacy.util import minibatch
 except ImportError as error:
     raise missing_extra("spacy", "spacy") from error
@@ -41,12 +41,12 @@ class PellucidComponent:
     @known_arguments
     def __init__(self, model: Any = "static-en", name: str = "pellucid") -> None:
         """Take a model, or its bundled name, folder or hub id, opened at the first use; `name` is the component's."""
-        self._given, self.name = model, name
+        self._model_or_name, self.name = model, name
 
     @cached_property
     def embedder(self) -> Embedder:  # spaCy asks whether there is a `model`, which would open it
         """The opened model."""
-        return open_model(self._given)
+        return open_model(self._model_or_name)
 
     def __call__(self, doc: Doc) -> Doc:
         """Give a document its vector."""
@@ -78,31 +78,31 @@ class PellucidComponent:
         self.embedder = open_model(path)
         return self
 
-    def _vector(self, given: Any) -> Vectors:
+    def _vector(self, span_like: Doc | Span | Token) -> Vectors:
         """Return the vector of a document, span or token."""
-        known, key = (given if isinstance(given, Doc) else given.doc).user_data, _key(given)
-        if key not in known:
-            known[key] = dense(self.embedder.encode([given.text]))[0]
-        vector: Vectors = known[key]
+        user_data, key = (span_like if isinstance(span_like, Doc) else span_like.doc).user_data, _key(span_like)
+        if key not in user_data:
+            user_data[key] = dense(self.embedder.encode([span_like.text]))[0]
+        vector: Vectors = user_data[key]
         return vector
 
-    def _has_vector(self, given: Any) -> bool:
-        return bool(self._vector(given).any())
+    def _has_vector(self, span_like: Doc | Span | Token) -> bool:
+        return bool(self._vector(span_like).any())
 
 
-def _key(given: Any) -> tuple[str, str, int, int]:
+def _key(span_like: Doc | Span | Token) -> tuple[str, str, int, int]:
     """Return the key of a document, span or token in the user data: where its text starts and ends."""
-    start = 0 if isinstance(given, Doc) else given.idx if isinstance(given, Token) else given.start_char
-    return (*_KIND, start, start + len(given.text))
+    start = 0 if isinstance(span_like, Doc) else span_like.idx if isinstance(span_like, Token) else span_like.start_char
+    return (*_KIND, start, start + len(span_like.text))
 
 
 def _similarity(first: Any, second: Any) -> float:
     """Return the cosine of two documents, spans or tokens, 0 if a vector is zero."""
-    mine, other = first.vector, second.vector
-    if mine.shape != other.shape:
+    first_vector, second_vector = first.vector, second.vector
+    if first_vector.shape != second_vector.shape:
         raise InputError(
-            f"{first.text!r:.40} has a vector of {len(mine)} numbers and {second.text!r:.40} one of {len(other)}; pass "
-            "both through the same pipeline"
+            f"{first.text!r:.40} has a vector of {len(first_vector)} numbers and {second.text!r:.40} one of "
+            f"{len(second_vector)}; pass both through the same pipeline"
         )
-    lengths = float(np.linalg.norm(mine) * np.linalg.norm(other))
-    return float(mine @ other) / lengths if lengths else 0.0
+    lengths = float(np.linalg.norm(first_vector) * np.linalg.norm(second_vector))
+    return float(first_vector @ second_vector) / lengths if lengths else 0.0

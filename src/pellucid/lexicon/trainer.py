@@ -407,7 +407,7 @@ class Watch(TrainerCallback):  # type: ignore[misc, unused-ignore]
 
 def _note_checkpoint(work: WorkFolder, folder: Path) -> None:
     """Add a checkpoint that was just written to the state, and remove those that are deleted."""
-    stored = work.facts.get("checkpoints", {})
+    stored = work.metadata.get("checkpoints", {})
     checkpoints = {name: digests for name, digests in stored.items() if (work.path / name).is_dir()}
     paths = (path for path in sorted(folder.iterdir()) if path.is_file())
     checkpoints[folder.name] = {p.name: checksum(p) for p in paths if not p.name.startswith(_RNG_STATE_PREFIX)}

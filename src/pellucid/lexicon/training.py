@@ -160,7 +160,7 @@ def train_module(
 ) -> None:
     """Train a module to the end, from the last checkpoint in `work`, and write the result to `work.path / TRAINED`."""
     last = last_checkpoint(work)
-    if (done := work.facts.get(TRAINED)) and (work.path / TRAINED).is_dir():
+    if (done := work.metadata.get(TRAINED)) and (work.path / TRAINED).is_dir():
         for name, digest in done.items():
             work.verify(work.path / TRAINED / name, digest)
         return  # the trainer would take one more step
@@ -417,7 +417,7 @@ def _items(part: Any) -> Iterator[str]:
 
 def last_checkpoint(work: WorkFolder) -> Path | None:
     """Return the newest checkpoint; one that was being written when the run was stopped does not count."""
-    checkpoints = work.facts.get("checkpoints")
+    checkpoints = work.metadata.get("checkpoints")
     if not checkpoints:
         return None
     newest: str = max(checkpoints, key=lambda name: int(name.removeprefix("checkpoint-")))

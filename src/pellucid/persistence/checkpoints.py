@@ -45,7 +45,7 @@ class WorkFolder:
 
     def __init__(self, path: str | os.PathLike[str], *, alone: bool = True) -> None:
         """Name the folder; `alone=False` is for a further process of the run, which neither locks nor writes."""
-        self.path, self.facts, self._alone = Path(os.path.expanduser(path)).absolute(), dict[str, Any](), alone
+        self.path, self.metadata, self._alone = Path(os.path.expanduser(path)).absolute(), dict[str, Any](), alone
         self._state: dict[str, Any] = {}
         self._digests: dict[str, _Digest] = {}
         self._appending: dict[str, Any] = {}
@@ -58,7 +58,7 @@ class WorkFolder:
                 self.path.mkdir(parents=True, exist_ok=True)
                 self._lock_file = stack.enter_context(locked(self.path))
             self._state = self._read()
-            self.facts = self._state["facts"]
+            self.metadata = self._state["facts"]
             if not (self.path / "state.json").exists():
                 self.commit()  # from here on a folder without a state has lost it
             self._lock = stack.pop_all()
@@ -105,9 +105,9 @@ class WorkFolder:
             )
         self._state["asked"] = settings
 
-    def commit(self, facts: Mapping[str, Any] | None = None) -> None:
-        """Make all that was read, saved and appended count, together with `facts`."""
-        self.facts.update(facts or {})
+    def commit(self, metadata: Mapping[str, Any] | None = None) -> None:
+        """Make all that was read, saved and appended count, together with `metadata`."""
+        self.metadata.update(metadata or {})
         for key, digest in self._digests.items():
             digest.note(self._state["texts"][key]["marks"])
         if self._alone:

@@ -64,10 +64,10 @@ def difference(explanations: Iterable[Explanation]) -> Explanation:
     return first - second[0] if second else first
 
 
-def less_mean(explanation: Explanation, others: Sequence[Explanation]) -> Explanation:
-    """Return an explanation less the mean of others, unless they have too many rows."""
-    _check_subtracted([explanation, *others])
-    return explanation.less_mean(others)
+def less_mean(explanation: Explanation, compared: Sequence[Explanation]) -> Explanation:
+    """Return an explanation less the mean of those compared with it, unless they have too many rows."""
+    _check_subtracted([explanation, *compared])
+    return explanation.less_mean(compared)
 
 
 def _check_subtracted(explanations: Sequence[Explanation]) -> None:
@@ -119,8 +119,8 @@ def limit_hits(hits: Hits, rows: int, models: int) -> dict[str, Any]:
             ]
         return values
 
-    facts = replace(hits, found=()).to_dict() | {"summary": hits.summary()}
-    return facts | {"hits": written(hits, plain, "ask for fewer hits or rows")}
+    summary = replace(hits, found=()).to_dict() | {"summary": hits.summary()}
+    return summary | {"hits": written(hits, plain, "ask for fewer hits or rows")}
 
 
 def written(items: Iterable[Any], plain: Callable[[Any], Any], way_out: str) -> list[orjson.Fragment]:

@@ -176,11 +176,11 @@ def model_routes(service: Service) -> APIRouter:
         """Take a similarity apart: rows that add up to it, as docs/schema.json describes them."""
         name = service.model_name(body.model)
         service.check_explained({"text1": body.text1, "text2": body.text2, "text3": body.text3})
-        others = [text for text in (body.text2, body.text3) if text is not None]
+        second_texts = [text for text in (body.text2, body.text3) if text is not None]
 
         def work() -> dict[str, Any]:
             model, roles = service.models[name], {"role1": body.role1, "role2": body.role2}
-            explanation = difference([model.explain(body.text1, other, **roles) for other in others])
+            explanation = difference([model.explain(body.text1, text, **roles) for text in second_texts])
             return explained(explanation, notes=body.notes)
 
         return answer(await service.run_in_pool(work))
@@ -203,9 +203,11 @@ def model_routes(service: Service) -> APIRouter:
         model = service.models[name]
 
         def work() -> dict[str, Any]:
-            about, coverage = model.describe(body.text, top_k=body.top_k), float(model.coverage(body.text))
-            said = {"text": body.text, "description": about, "coverage": round(coverage, 6)}
-            return said | ({"explanation": explained(model.explain(body.text), notes=True)} if body.explanation else {})
+            description, coverage = model.describe(body.text, top_k=body.top_k), float(model.coverage(body.text))
+            fields = {"text": body.text, "description": description, "coverage": round(coverage, 6)}
+            return fields | (
+                {"explanation": explained(model.explain(body.text), notes=True)} if body.explanation else {}
+            )
 
         return answer(await service.run_in_pool(work))
 
@@ -276,8 +278,8 @@ def index_routes(service: Service) -> APIRouter:
             hits = [index.score(body.query, id, weights=body.weights, word_weights=body.word_weights) for id in ids]
             for hit in hits:
                 check_pairs(body.query, [hit], models)
-            first, *others = [hit.measured() if body.measure else hit.explain() for hit in hits]
-            return explained(less_mean(first, others) if body.others else difference([first, *others]))
+            first, *compared = [hit.measured() if body.measure else hit.explain() for hit in hits]
+            return explained(less_mean(first, compared) if body.others else difference([first, *compared]))
 
         return answer(await service.run_in_pool(work))
 
@@ -295,8 +297,8 @@ def index_routes(service: Service) -> APIRouter:
             overview = current
             return {**index.info(), **current[1]}
 
-        facts = await service.run_in_pool(work)
-        return answer({name: value for name, value in facts.items() if name != "folder"})
+        info = await service.run_in_pool(work)
+        return answer({name: value for name, value in info.items() if name != "folder"})
 
     return router
 
@@ -337,15 +339,15 @@ def saving_routes(service: Service) -> APIRouter:
         service.saved_to()
         model = service.models[service.model_name(body.model)]
 
-        def edited() -> Embedder:
+        def edit() -> Embedder:
             if not (body.words or body.scale or body.without):
                 raise InputError("nothing would change; give scale, without or words")
             factors: dict[Which, float] = {name: factor for name, factor in body.scale.items()}
-            made = model.scale(factors) if factors else model
-            made = made.without(body.without) if body.without else made
-            return static_model(made, "words").reweight(body.words) if body.words else made
+            scaled = model.scale(factors) if factors else model
+            edited = scaled.without(body.without) if body.without else scaled
+            return static_model(edited, "words").reweight(body.words) if body.words else edited
 
-        await service.save_model(body.name, edited)
+        await service.save_model(body.name, edit)
         return answer({"name": body.name, "dimension": service.models[body.name].get_embedding_dimension()})
 
     @router.post("/index", response_model=dict[str, Any])

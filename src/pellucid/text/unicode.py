@@ -306,8 +306,8 @@ def _word_form(piece: str) -> _Piece | None:
     for start, end in _divisions(piece):
         form = _stable_form(piece[first:end])
         forms += [form[0], " "] if end < len(piece) else [form[0]]
-        starts += [first + place for place in form[1]] + [start] * (end < len(piece))
-        ends += [first + place for place in form[2]] + [end] * (end < len(piece))
+        starts += [first + offset for offset in form[1]] + [start] * (end < len(piece))
+        ends += [first + offset for offset in form[2]] + [end] * (end < len(piece))
         first = end
     text = "".join(forms)
     return None if text == piece else (text, tuple(starts), tuple(ends))
@@ -328,7 +328,7 @@ def _stable_form(piece: str) -> _Piece:
     before, (text, starts, ends) = piece, _fold_clusters(piece, blank="")
     while text != before and (_DIFFERENT.search(text) or not is_normalized("NFC", text)):  # else it does not change
         before, (text, first, last) = text, _fold_clusters(text, blank=" ")
-        starts, ends = tuple(starts[place] for place in first), tuple(ends[place - 1] for place in last)
+        starts, ends = tuple(starts[offset] for offset in first), tuple(ends[offset - 1] for offset in last)
     return text, starts, ends
 
 

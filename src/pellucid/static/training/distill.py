@@ -304,7 +304,7 @@ def store_sentences(
             if not done:
                 if opened is None:
                     opened = load(teacher)
-                    record_model(work.facts, opened, work.path)
+                    record_model(work.metadata, opened, work.path)
                 bags = Bags.from_sentences(shard, vocabulary)
                 usable = np.flatnonzero(np.diff(bags.offsets) >= 2)
                 if len(usable):

@@ -161,7 +161,7 @@ def shards(
     # What was appended and saved for a shard is committed when the next one is asked for.
     sentences = usable_sentences(_reread(corpus, work), settings)
     for index, shard in enumerate(iter(lambda: list(islice(sentences, size)), [])):
-        done = index < work.facts.get("shards_done", 0)
+        done = index < work.metadata.get("shards_done", 0)
         yield shard, done
         if not done:
             work.commit({"shards_done": index + 1})
@@ -196,7 +196,7 @@ def count_words(
     del options["batch_size"]  # changes the speed, not the result
     work.bind_settings({"teacher": fingerprint(EncoderEmbedder(teacher))["stored"], **options})
     if "words" in work:
-        return list(read_texts(work.file("words"))), work.facts["sentences"]
+        return list(read_texts(work.file("words"))), work.metadata["sentences"]
     counter: Counter[str] = Counter()
     total = 0
     with Progress("counting words", unit="sentences", enabled=show_progress_bar) as progress:

@@ -216,8 +216,8 @@ class TableTrainer:
             with torch.no_grad():
                 self.words.weight.copy_(tensors["words"])
             self.best = tensors["best"].numpy()
-            self.step, self.best_loss = work.facts["step"], work.facts["best_loss"]
-            self.evaluations_without_gain = work.facts["without_gain"]
+            self.step, self.best_loss = work.metadata["step"], work.metadata["best_loss"]
+            self.evaluations_without_gain = work.metadata["without_gain"]
             moments = {name: tensors[name] for name in ("exp_avg", "exp_avg_sq")}
             self.optimiser.state[self.words.weight] = {"step": self.step, **moments}
 
