@@ -53,7 +53,7 @@ class DenseEmbedder(TransformerEmbedder):
 
     family: ClassVar[str] = "dense"
     settings: LexiconSettings
-    _truncates: ClassVar[bool] = True  # as far as the transformer was trained for it
+    truncates: ClassVar[bool] = True  # as far as the transformer was trained for it
 
     def __init__(
         self, backbone: Backbone, settings: LexiconSettings | None = None, *, pooling: DensePooling = "last"
@@ -97,8 +97,9 @@ class DenseEmbedder(TransformerEmbedder):
         own = {"dimensions": self.get_embedding_dimension(), "pooling": self.pooling}
         return own | backbone_config(self.backbone, None)
 
-    def _identity(self) -> dict[str, Any]:
-        return {**super()._identity(), "pooling": self.pooling}
+    def identity(self) -> dict[str, Any]:
+        """Return all that the vectors depend on, for `fingerprint`."""
+        return {**super().identity(), "pooling": self.pooling}
 
     def get_embedding_dimension(self) -> int:
         """Return the length of a state."""

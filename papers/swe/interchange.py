@@ -111,7 +111,7 @@ def retrieval_table(model: Any, data: Path) -> Table:
         collection = read_collection(task)
         found = [dense_score((model.encode(collection.queries), model.encode(collection.documents)), collection)]
         words: set[str] = set()
-        plain, more = locate(model._source), 0
+        plain, more = locate(model.source), 0
         with TemporaryDirectory() as place:
             for texts in ([], collection.documents, collection.queries):
                 words |= {word.text for text in texts for word in split_words(text)}

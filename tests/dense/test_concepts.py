@@ -95,14 +95,14 @@ def test_rows_and_remainder_add_up(model, first, second, role):
 
 
 def test_the_remainder_is_the_product_of_what_is_left(model):
-    first, second = (model._units(model.encode([text]))[0].astype(np.float64) for text in ("abba", "cafe"))
+    first, second = (model.similarity_rows(model.encode([text]))[0].astype(np.float64) for text in ("abba", "cafe"))
     reasons = model.reasons
     rests = [v - reasons.common - reasons.parts("", None, v).vectors.sum(axis=0) for v in (first, second)]
     assert model.explain("abba", "cafe").remainder == pytest.approx(rests[0] @ rests[1], abs=1e-6)
 
 
 def test_a_search_shows_the_same_rows_and_the_remainder(model):
-    vector = model._units(model.encode(["a bad cafe"]))[0]
+    vector = model.similarity_rows(model.encode(["a bad cafe"]))[0]
     found = model.analyze("abba", "query").against(["a bad cafe"], [vector])(0)
     rows = [found.row(number) for number in range(len(found.values))]
     assert rows[-1].kind == REMAINDER
@@ -115,7 +115,7 @@ def test_weights_are_those_of_explanations(model):
     weights = model.reasons.weights(model.encode(texts)).toarray()
     assert np.abs(weights - np.tile(weights[:3], (200, 1))).max() < 1e-5
     for text, row in zip(texts[:3], weights):
-        parts = model.reasons.parts(text, None, model._units(model.encode([text]))[0].astype(np.float64))
+        parts = model.reasons.parts(text, None, model.similarity_rows(model.encode([text]))[0].astype(np.float64))
         found = {parts.row(n).name: np.linalg.norm(part) for n, part in enumerate(parts.vectors)}
         assert found == pytest.approx({name: weight for name, weight in zip(NAMES, row) if weight}, abs=1e-4)
     assert model.reasons.weights(np.zeros((0, 8), np.float32)).shape == (0, len(NAMES))

@@ -178,18 +178,18 @@ def test_a_default_prompt_is_read_too(tmp_path, prompt_name):
 def test_a_search_shows_the_same_rows(model):
     query, text = "a man on the beach", "the boy is riding!"
     asked = model.analyze(query, "query")
-    vector = model._units(model.encode_document([text]))[0]
+    vector = model.similarity_rows(model.encode_document([text]))[0]
     found = asked.against([text], [vector])(0)
-    score = float(model._units(model.encode_query([query]))[0] @ vector)
+    score = float(model.similarity_rows(model.encode_query([query]))[0] @ vector)
     assert found.values.sum() == pytest.approx(score, abs=1e-6)
     assert {text[slice(*span)] for span in found.spans.tolist()} == {"the", "boy", "is", "riding"}
 
 
 def test_another_vector_is_refused_with_its_cosine(model):
-    vector = model._units(model.encode(["swift cars"]))[0].astype(np.float64)
+    vector = model.similarity_rows(model.encode(["swift cars"]))[0].astype(np.float64)
     with pytest.raises(InputError, match=r"'the doctor' as a query has a cosine of \d\.\d+ to .*prompt or role"):
         model.reasons.parts("the doctor", "query", vector)
-    query = model._units(model.encode_query(["the doctor"]))[0].astype(np.float64)
+    query = model.similarity_rows(model.encode_query(["the doctor"]))[0].astype(np.float64)
     with pytest.raises(InputError, match="another model, prompt or role"):
         model.reasons.parts("the doctor", "document", query)
 

@@ -318,7 +318,7 @@ def test_a_rule_for_prefixes_is_one_in_both_paths(words: list[str], letters: int
         for word, row in zip(words, wanted)
     ]
     for text, counted in ((" ".join(words), counts), (" ".join(words * 300), counts * 300)):
-        known = model._coverage([text])[0][0]
+        known = model.coverage_and_gaps([text])[0][0]
         assert known.share == pytest.approx(sum(counted) / len(counted))
         assert _bulk(model).coverage([text]).tolist() == [np.float32(known.share)]
 

@@ -133,7 +133,7 @@ def test_the_compiled_path_agrees_with_the_readable_one(spelled: StaticEmbedder,
     assert np.abs(bulk.encode(texts) - plainly).max() < 1e-6  # from what it learnt
     alone = np.concatenate([bulk.encode([text]) for text in texts])
     assert np.abs(alone - plainly).max() < 1e-6
-    shares = [coverage.share for coverage, _ in model._coverage(texts)]
+    shares = [coverage.share for coverage, _ in model.coverage_and_gaps(texts)]
     assert np.allclose(bulk.coverage(texts), shares)
 
 
@@ -179,7 +179,9 @@ def test_one_long_text_of_unknown_words_is_read_in_parts(spelled: StaticEmbedder
     monkeypatch.setattr(bulk._Worker, "_fold_spelled", note)
     for _ in range(2):
         assert np.abs(encoder.encode(given) - model._encode_plainly(texts)).max() < 1e-5
-        assert np.allclose(encoder.coverage(texts), [coverage.share for coverage, _ in spelled._coverage(texts)])
+        assert np.allclose(
+            encoder.coverage(texts), [coverage.share for coverage, _ in spelled.coverage_and_gaps(texts)]
+        )
     assert encoder.words(texts[0]) is None and encoder.words("the bank") is None
     assert 50 <= most < 75
 

@@ -257,7 +257,7 @@ def _most_changed(
         if size[index] < 10**-_RANK_DECIMALS:
             return
         model = int(np.abs(difference[index]).argmax())
-        before, after = (models[n]._explain_texts(*pairs[index]) for n in (0, model))
+        before, after = (models[n].explain_unfitted(*pairs[index]) for n in (0, model))
         golden = float(gold[index]) if len(gold) else None
         change, rows = float(difference[index, model]), tuple(_row_changes(before, after, most[1]))
         text1, text2 = pairs[index]

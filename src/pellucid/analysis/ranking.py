@@ -97,7 +97,7 @@ class Ranking(WhyAbove, Report):
         return not self.coverage.known and not any(item.score for item in self.ranked)
 
     def _explained(self, item: Ranked) -> Explanation:
-        return self.model._explain_queries(self.queries[0], self.queries[item.rank])
+        return self.model.explain_queries(self.queries[0], self.queries[item.rank])
 
     def _parts(self) -> Iterator[AnyPart]:
         yield Heading("Nearest to", self.query, f"{self.family} model, {counted(self.documents, 'document')}")
@@ -149,8 +149,8 @@ def rank(model: Embedder, query: str, documents: Iterable[str], *, top_k: int = 
     order = np.argsort(-scores, kind="stable")[:top_k].tolist()
     queries, ranked = [analyzed_query], list[Ranked]()
     for position, index in enumerate(order, 1):
-        document = model._analyze([texts[index]], ["document"])[0].use_vector(rows[index])
-        best = TopRow.from_explanation(model._explain_queries(analyzed_query, document), reasons) if reasons else ()
+        document = model.analyze_texts([texts[index]], ["document"])[0].use_vector(rows[index])
+        best = TopRow.from_explanation(model.explain_queries(analyzed_query, document), reasons) if reasons else ()
         ranked.append(Ranked(position, index, texts[index], float(scores[index]), best, document.coverage_and_gaps[0]))
         queries.append(document)
     unknown = tuple(dict.fromkeys(canonicalize(query[start:end]) for start, end in gaps))

@@ -231,7 +231,8 @@ class AnchorEmbedder(Embedder):
         write_dimensions(folder / "dimensions.tsv", self.dimensions)
         return {"anchors": rows, "encoder_dimension": columns, "encoder": encoder_name or opened_with(self.encoder)}
 
-    def _identity(self) -> dict[str, Any]:
+    def identity(self) -> dict[str, Any]:
+        """Return all that the vectors depend on, for `fingerprint`."""
         return {"encoder": self.encoder, "vectors": self.vectors}
 
     def get_embedding_dimension(self) -> int:
@@ -282,7 +283,8 @@ class AnchorEmbedder(Embedder):
         """
         return self.encoder.tokenize(texts)
 
-    def _size(self) -> str:
+    def size_text(self) -> str:
+        """Return how large the model is, in the family's own units."""
         return f"{len(self.vectors):,} anchors"
 
     def _prompted(self, texts: list[str], prompt: str) -> tuple[list[str], Role]:
@@ -297,8 +299,9 @@ class AnchorEmbedder(Embedder):
         coordinates: Vectors = vectors @ self.vectors.T
         return coordinates
 
-    def _coverage(self, texts: list[str], role: Role = None) -> list[tuple[Coverage, tuple[Span, ...]]]:
-        return self.encoder._coverage(texts, role)
+    def coverage_and_gaps(self, texts: list[str], role: Role = None) -> list[tuple[Coverage, tuple[Span, ...]]]:
+        """Return for each text its coverage and the spans that are not known."""
+        return self.encoder.coverage_and_gaps(texts, role)
 
     def _strongest(self, text: str, top_k: int) -> str:
         """Return the anchors that `text` is closest to, with their coordinates (cosines, unless weighted)."""

@@ -265,7 +265,7 @@ def similarity(
     if low and total > 1:
         say(f"note: the model knows fewer than half of the words of a text in {low:,} of {total:,} pairs", err=True)
     elif total == 1:
-        for number, (text, (coverage, gaps)) in enumerate(zip(block[0], opened._coverage(list(block[0]))), 1):
+        for number, (text, (coverage, gaps)) in enumerate(zip(block[0], opened.coverage_and_gaps(list(block[0]))), 1):
             if warning := coverage_warning(coverage, f"text {number}", [text[start:end] for start, end in gaps]):
                 say(f"note: {warning}", err=True)
 

@@ -1,7 +1,7 @@
 """The contract of every family: sentence-transformers' names, `explain`, edits, opening and saving.
 
 A family implements `_encode` (texts and their role in, one row each out), reads and writes its own files, and overrides
-`_analyze` where it can explain more than products of coordinates. What is written against `Embedder` then works for it.
+`analyze_texts` where it can explain more than products of coordinates. Code written for `Embedder` then works for it.
 What the arguments of `encode` do to the rows is in `arrays.py`.
 """
 
@@ -82,8 +82,8 @@ class Embedder(ABC):
     """What `similarity` computes of two rows of `encode`, in sentence-transformers' words."""
 
     _normalizes: ClassVar[bool] = False  # whether `_encode` takes texts in any Unicode form; else they come in NFC
-    _truncates: ClassVar[bool] = False  # whether the first dimensions alone are a smaller model
-    _folder: Path | None = None  # that the model was opened from
+    truncates: ClassVar[bool] = False  # whether the first dimensions alone are a smaller model
+    folder: Path | None = None  # that the model was opened from
 
     @abstractmethod
     def _encode(self, texts: list[str], role: Role, *, batch_size: int, show_progress_bar: bool) -> Any:
@@ -103,9 +103,9 @@ class Embedder(ABC):
         Raises:
             InputError: `text` is not a string, or the role is unknown.
         """
-        return self._analyze(*validate_texts(text, role1=role))[0]
+        return self.analyze_texts(*validate_texts(text, role1=role))[0]
 
-    def _analyze(self, texts: list[str], roles: list[Role]) -> Sequence[Query]:
+    def analyze_texts(self, texts: list[str], roles: list[Role]) -> Sequence[Query]:
         """Read one or two checked texts; a family that knows more than products of coordinates overrides it."""
         rows = cache(lambda: self._encode_each(texts, roles))
 
@@ -130,7 +130,7 @@ class Embedder(ABC):
         Raises:
             InputError: a text is not a string, a role is unknown, or there would be too many rows.
         """
-        return self._explain_texts(text1, text2, role1, role2)
+        return self.explain_unfitted(text1, text2, role1, role2)
 
     def counterfactual(
         self, text1: str, text2: str, *, below: float, role1: Role = None, role2: Role = None
@@ -154,18 +154,18 @@ class Embedder(ABC):
 
         return counterfactual(self, text1, text2, below=below, role1=role1, role2=role2)
 
-    def _words_read(self, text: str, role: Role) -> list[Span]:
+    def known_word_spans(self, text: str, role: Role) -> list[Span]:
         """Return where the words of a text stand that the model knows."""
-        unknown = set(self._coverage([text], role)[0][1])
+        unknown = set(self.coverage_and_gaps([text], role)[0][1])
         return [span for word in split_words(text) if (span := (word.start, word.end)) not in unknown]
 
-    def _explain_texts(
+    def explain_unfitted(
         self, text1: str, text2: str = MISSING_TEXT, role1: Role = None, role2: Role = None
     ) -> Explanation:
         """Return what `explain` does; of an encoder without reasons at hand one row."""
-        return self._explain_queries(*self._analyze(*validate_texts(text1, text2, role1, role2)))
+        return self.explain_queries(*self.analyze_texts(*validate_texts(text1, text2, role1, role2)))
 
-    def _explain_queries(self, first: Query, *second: Query) -> Explanation:
+    def explain_queries(self, first: Query, *second: Query) -> Explanation:
         """Return the explanation of one text, or of two, that were read before."""
         from pellucid.explain.explanation import Explanation
 
@@ -196,7 +196,7 @@ class Embedder(ABC):
             model = cls._read(folder, config, **options)
         except InputError as error:
             raise ModelFolderError(f"{folder}: {error}") from error
-        model._folder = folder.absolute()  # the process may go to another folder
+        model.folder = folder.absolute()  # the process may go to another folder
         return model
 
     @classmethod
@@ -227,7 +227,7 @@ class Embedder(ABC):
         """Write the files of the model into an empty folder and return what `config.json` and the model card say."""
         raise InputError(f"a {self.family} model cannot be saved")
 
-    def _identity(self) -> Mapping[str, Any] | None:
+    def identity(self) -> Mapping[str, Any] | None:
         """Return all that the vectors depend on, for `fingerprint`; None to identify the model by its vectors."""
         return None
 
@@ -284,7 +284,7 @@ class Embedder(ABC):
         if not plain:
             texts, role = self._resolve_role_and_prompt(texts, options)
         bar = bool(options.show_progress_bar) and not single
-        rows = self._encode(self._in_form(texts), role, batch_size=options.batch_size, show_progress_bar=bar)
+        rows = self._encode(self.canonical_texts(texts), role, batch_size=options.batch_size, show_progress_bar=bar)
         if not plain:
             rows = options.applied(rows, self.device)
         return rows[0] if single else rows
@@ -311,7 +311,7 @@ class Embedder(ABC):
                 f"device is {str(options.device)!r:.40}, and this {self.family} model computes on {self.device!r}; "
                 "leave it out, or open the model there"
             )
-        if options.truncate_dim is not None and not self._truncates:
+        if options.truncate_dim is not None and not self.truncates:
             raise InputError(
                 f"truncate_dim is {options.truncate_dim}, and the first dimensions of a {self.family} model are no "
                 "better than the others; choose some by name or number with model.keep(...)"
@@ -359,12 +359,12 @@ class Embedder(ABC):
     def _encode_each(self, texts: list[str], roles: Sequence[Role]) -> Any:
         """Return one row for each of some texts, each in its own role."""
         if len(set(roles)) == 1:
-            forms = self._in_form(texts)
+            forms = self.canonical_texts(texts)
             return self._encode(forms, roles[0], batch_size=PLAIN.batch_size, show_progress_bar=False)
         rows = [self._encode_each([text], [role]) for text, role in zip(texts, roles, strict=True)]
         return vstack(rows)
 
-    def _in_form(self, texts: Any) -> Any:
+    def canonical_texts(self, texts: Any) -> Any:
         """Return checked texts as `_encode` takes them: equivalent strings are one text for every model."""
         return texts if self._normalizes else list(map(canonicalize, texts))
 
@@ -427,7 +427,7 @@ class Embedder(ABC):
     @property
     def model_card_data(self) -> ModelCardData:
         """What sentence-transformers' evaluators and `mine_hard_negatives` look for in a model."""
-        named = self._source or type(self).__name__
+        named = self.source or type(self).__name__
         named = named if named.count("/") == 1 else f"pellucid/{Path(named).name}"  # of two parts, as on the hub
         from pellucid.core.fingerprint import fingerprint
 
@@ -437,21 +437,21 @@ class Embedder(ABC):
         )
 
     @property
-    def _source(self) -> str:
+    def source(self) -> str:
         """The bundled name, hub id or folder the model was opened from; "" where it was not."""
-        if self._folder is None:
+        if self.folder is None:
             return ""
-        if self._folder.parent.name == "snapshots":  # of the hub's cache
-            return self._folder.parent.parent.name.removeprefix("models--").replace("--", "/")
-        return self._folder.name
+        if self.folder.parent.name == "snapshots":  # of the hub's cache
+            return self.folder.parent.parent.name.removeprefix("models--").replace("--", "/")
+        return self.folder.name
 
-    def _size(self) -> str:
+    def size_text(self) -> str:
         """Return how large the model is, in the family's own units."""
         return f"{self.get_embedding_dimension():,} dimensions"
 
     def __repr__(self) -> str:
         """Return one line: family, source and size."""
-        return f"{type(self).__name__}({': '.join(filter(None, (self._source, self._size())))})"
+        return f"{type(self).__name__}({': '.join(filter(None, (self.source, self.size_text())))})"
 
     def similarity(self, embeddings1: Any, embeddings2: Any) -> Any:
         """Return the cosine of every row of `embeddings1` to every row of `embeddings2`.
@@ -467,7 +467,7 @@ class Embedder(ABC):
         Raises:
             InputError: they are texts, which must be encoded first, or have different numbers of dimensions.
         """
-        first, second = self._units_of_both(embeddings1, embeddings2)
+        first, second = self._both_similarity_rows(embeddings1, embeddings2)
         product = first @ second.T
         cosines = np.asarray(product.todense() if hasattr(product, "todense") else product, dtype=np.float32)
         return match_container((embeddings1, embeddings2), cosines)
@@ -481,16 +481,16 @@ class Embedder(ABC):
         Raises:
             InputError: the two have different numbers of rows or dimensions.
         """
-        first, second = self._units_of_both(embeddings1, embeddings2)
+        first, second = self._both_similarity_rows(embeddings1, embeddings2)
         if first.shape[0] != second.shape[0]:
             raise InputError(f"similarity_pairwise needs equally many rows, got {first.shape[0]} and {second.shape[0]}")
         product = first.multiply(second) if hasattr(first, "multiply") else first * second
         cosines = np.asarray(product.sum(axis=1), dtype=np.float32).ravel()
         return match_container((embeddings1, embeddings2), cosines)
 
-    def _units_of_both(self, embeddings1: Any, embeddings2: Any) -> tuple[Any, Any]:
+    def _both_similarity_rows(self, embeddings1: Any, embeddings2: Any) -> tuple[Any, Any]:
         """Return the rows of two arguments at length 1, which must be of one model."""
-        first, second = self._units(embeddings1), self._units(embeddings2)
+        first, second = self.similarity_rows(embeddings1), self.similarity_rows(embeddings2)
         if first.shape[1] != second.shape[1]:
             raise InputError(
                 f"the embeddings have {first.shape[1]:,} and {second.shape[1]:,} dimensions; compare those of one model"
@@ -515,7 +515,7 @@ class Embedder(ABC):
         active = float(count) / rows.shape[0]
         return {"active_dims": active, "sparsity_ratio": 1.0 - active / rows.shape[1]}
 
-    def _units(self, embeddings: Any) -> Any:
+    def similarity_rows(self, embeddings: Any) -> Any:
         """Return embeddings of this model so that the product of two rows is their similarity."""
         return l2_normalize(embeddings)
 
@@ -543,9 +543,9 @@ class Embedder(ABC):
 
     def _known_fraction(self, texts: list[str], role: Role) -> Vectors:
         """Return the coverage of checked texts."""
-        return np.array([coverage.share for coverage, _ in self._coverage(texts, role)], np.float32)
+        return np.array([coverage.share for coverage, _ in self.coverage_and_gaps(texts, role)], np.float32)
 
-    def _coverage(self, texts: list[str], role: Role = None) -> list[tuple[Coverage, tuple[Span, ...]]]:
+    def coverage_and_gaps(self, texts: list[str], role: Role = None) -> list[tuple[Coverage, tuple[Span, ...]]]:
         """Return for each text its coverage and the spans that are not known; here, all is known."""
         return [words_before(text, len(text)) for text in texts]
 
@@ -558,7 +558,7 @@ class Embedder(ABC):
         if top_k < 1:
             raise InputError(f"top_k is {top_k}; it must be at least 1")
         validate_texts(text)
-        coverage = self._coverage([text])[0][0]
+        coverage = self.coverage_and_gaps([text])[0][0]
         strongest = self._strongest(text, top_k)
         if not (coverage.known and coverage.is_low):
             return strongest

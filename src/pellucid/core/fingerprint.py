@@ -51,7 +51,7 @@ IGNORED_SETTINGS = set(
 
 def fingerprint(model: Any) -> dict[str, Any]:
     """Return what tells a model from others, as JSON: "stored", a checksum, and "functions", known by vectors."""
-    if not hasattr(model, "_identity"):
+    if not hasattr(model, "names_dimensions"):  # an Embedder
         raise InputError(f"only an opened model has a fingerprint, got {type(model).__name__}; give pellucid.load(...)")
     model_checksum = _Checksum()
     model_checksum.add(model)
@@ -108,7 +108,7 @@ class _Checksum:
 
     def add(self, value: Any) -> None:
         """Add a model, or any part of one."""
-        if hasattr(value, "_identity"):
+        if hasattr(value, "names_dimensions"):  # an Embedder
             self._add_model(value)
         elif hasattr(value, "default_prompt_name"):  # of a SentenceTransformer
             self._add_stock(value)
@@ -147,7 +147,7 @@ class _Checksum:
         self.digest.update(json.dumps([kind, *values]).encode() + b"\n")
 
     def _add_model(self, model: Any) -> None:
-        parts = model._identity()
+        parts = model.identity()
         if model.family != "encoder":  # whose fingerprint is that of what it holds
             self._mark("model", model.family)
         if parts is not None:

@@ -98,7 +98,7 @@ class Query:
     @cached_property
     def unit(self) -> StoredVector:
         """`vector` as an index stores it, so that the product with another one is their similarity."""
-        row = self.model._units(self.vector)
+        row = self.model.similarity_rows(self.vector)
         if not hasattr(row, "tocsr"):
             return row[0]
         row.eliminate_zeros()
@@ -117,7 +117,7 @@ class Query:
         """How much of the text the model knows, and the spans that it does not."""
         if self._coverage_and_gaps is not None:
             return self._coverage_and_gaps()
-        coverage: tuple[Coverage, tuple[Span, ...]] = self.model._coverage([self.text], self.role)[0]
+        coverage: tuple[Coverage, tuple[Span, ...]] = self.model.coverage_and_gaps([self.text], self.role)[0]
         return coverage
 
     @cached_property
@@ -184,12 +184,12 @@ class Query:
 
     def _document(self, text: str) -> Query:
         """Return a document as the model reads it."""
-        document: Query = self.model._analyze([text], ["document"])[0]
+        document: Query = self.model.analyze_texts([text], ["document"])[0]
         return document
 
     def _explained(self, document: Query, weight: float) -> Terms:
         """Return the rows of the model's own explanation of one text, and its remainder as one more."""
-        explanation = self.model._explain_queries(self, document)
+        explanation = self.model.explain_queries(self, document)
         remainder = [] if explanation.exact else [REMAINDER_ROW._replace(contribution=explanation.remainder)]
         rows = (*explanation.rows, *remainder)
         values = np.array([row.contribution for row in rows]) * weight

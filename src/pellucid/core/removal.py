@@ -326,7 +326,7 @@ def counterfactual(
         return np.asarray(cosines, np.float64).ravel()
 
     (own_score,) = score([texts[1]]).tolist()
-    return fewest_removals(Passage(texts[1], model._words_read(texts[1], roles[1]), own_score, score), below)
+    return fewest_removals(Passage(texts[1], model.known_word_spans(texts[1], roles[1]), own_score, score), below)
 
 
 def fewest_removals(passage: Passage, below: float) -> Counterfactual:

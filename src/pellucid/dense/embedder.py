@@ -71,7 +71,7 @@ class EncoderEmbedder(Embedder):
     """
 
     family: ClassVar[str] = "encoder"
-    _truncates: ClassVar[bool] = True
+    truncates: ClassVar[bool] = True
 
     def __init__(self, model: Any, reasons: Reasons | str | Path | None = None, *, fit: bool = False) -> None:
         """Take an encoder; it is first asked for vectors when there are texts.
@@ -174,7 +174,7 @@ class EncoderEmbedder(Embedder):
             InputError: the way is unknown.
         """
         other = EncoderEmbedder(self.model, reasons, fit=self._fit)
-        other._dimension, other._folder, other._words = self._dimension, self._folder, other._words or self._words
+        other._dimension, other.folder, other._words = self._dimension, self.folder, other._words or self._words
         other._shared = self._shared
         return other
 
@@ -283,7 +283,7 @@ class EncoderEmbedder(Embedder):
         rows = at_length_1(checked_vectors([vector1, vector2], texts, self.name, None))
         reasons = self.reasons  # raises
         if sentence_vectors is None:
-            return self._explain_queries(*(EncoderQuery(self, *of) for of in zip(texts, roles, rows)))
+            return self.explain_queries(*(EncoderQuery(self, *of) for of in zip(texts, roles, rows)))
         if reasons is None:
             raise InputError('the model has no reasons, so what all texts share is unknown: with_reasons("sentences")')
         by_sentence = SentenceReasons(self, reasons.common)
@@ -291,7 +291,7 @@ class EncoderEmbedder(Embedder):
         query, document = (EncoderQuery(model, *of) for of in zip(texts, roles, rows))
         query.parts = by_sentence.parts_from(texts[0], roles[0], query.coordinates)
         document.parts = by_sentence.parts_from(texts[1], roles[1], document.coordinates, sentence_vectors)
-        return self._explain_queries(query, document)
+        return self.explain_queries(query, document)
 
     @property
     def is_sentence_transformer(self) -> bool:
@@ -401,32 +401,38 @@ class EncoderEmbedder(Embedder):
             return [TokenizedText(text, len(text)) for text in texts]
         return read_texts(self.model, texts, role)
 
-    def _coverage(self, texts: list[str], role: Role = None) -> list[tuple[Coverage, tuple[Span, ...]]]:
+    def coverage_and_gaps(self, texts: list[str], role: Role = None) -> list[tuple[Coverage, tuple[Span, ...]]]:
         """A SentenceTransformer reads the words that it has tokens for, before its maximum length; a function all.
 
         With reasons by words, those without a vector count as unknown.
         """
         return [nameable(text, self.reasons_at_hand) for text in self.tokenized(texts, role)]
 
-    def _words_read(self, text: str, role: Role) -> list[Span]:
+    def known_word_spans(self, text: str, role: Role) -> list[Span]:
+        """Return where the words of a text are that the model knows."""
         return words_to_leave_out(self.tokenized([text], role)[0])
 
-    def _units(self, embeddings: Any) -> Any:
+    def similarity_rows(self, embeddings: Any) -> Any:
+        """Return embeddings of this model so that the product of two rows is their similarity."""
         rows = to_2d_array(embeddings)
         return (
-            at_length_1(rows.astype(np.float32, copy=False)) if isinstance(rows, np.ndarray) else super()._units(rows)
+            at_length_1(rows.astype(np.float32, copy=False))
+            if isinstance(rows, np.ndarray)
+            else super().similarity_rows(rows)
         )
 
-    def _explain_queries(self, first: Query, *second: Query) -> Explanation:
+    def explain_queries(self, first: Query, *second: Query) -> Explanation:
+        """Return the explanation of one text, or of two, that were read before."""
         reasons = self.reasons_at_hand
         if isinstance(reasons, MeasuredReasons):
             reasons.prepare([query for query in (first, *second) if isinstance(query, EncoderQuery)])
-        return super()._explain_queries(first, *second)
+        return super().explain_queries(first, *second)
 
-    def _analyze(self, texts: list[str], roles: list[Role]) -> list[Query]:
+    def analyze_texts(self, texts: list[str], roles: list[Role]) -> list[Query]:
+        """Read one or two checked texts."""
         return [EncoderQuery(self, text, role) for text, role in zip(texts, roles)]
 
-    def _identity(self) -> Any:
+    def identity(self) -> Any:
         """Return the SentenceTransformer; None for a function, whose fingerprint is of its vectors."""
         return self.model if self.is_sentence_transformer else None
 

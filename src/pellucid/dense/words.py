@@ -368,7 +368,7 @@ def _fitted(table: StaticEmbedder, texts: list[str], vectors: Vectors, known: Ma
     wrong = rows[held] - own[held] @ matrix
     variance = float((rows[held] ** 2).sum())
     explained = 1.0 - float((wrong**2).sum()) / variance if variance > _EPS else 0.0
-    name = table._source if table._source in bundled_models() else "table"
+    name = table.source if table.source in bundled_models() else "table"
     reasons = WordReasons(table, {"map": matrix, "common": common}, Fit(name, len(texts), explained), known)
     return _calibrated(reasons, texts, vectors.astype(np.float64), np.flatnonzero(held))
 

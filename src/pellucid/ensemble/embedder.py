@@ -93,12 +93,12 @@ class Part:
         options: dict[str, Any] = {"batch_size": batch_size, "show_progress_bar": show_progress_bar}
         if isinstance(self.model, EncoderEmbedder):
             return unit_vectors(self.model, texts, role=role, **options)
-        return self.units(self.model._encode(self.model._in_form(texts), role, **options))
+        return self.units(self.model._encode(self.model.canonical_texts(texts), role, **options))
 
     def units(self, rows: Any) -> Any:
         """Return rows of the part's model at length 1 (or 0)."""
         if isinstance(self.model, EncoderEmbedder):
-            return self.model._units(rows)
+            return self.model.similarity_rows(rows)
         if isinstance(rows, np.ndarray) and rows.dtype == np.float32:
             squares = np.einsum("nd,nd->n", rows, rows)
             if ((np.abs(squares - 1) < _SQUARED_LENGTH_TOLERANCE) | (squares == 0)).all():  # no copy is needed
@@ -112,7 +112,7 @@ class EnsembleQuery(Query):
     def __init__(self, model: Any, text: str, role: Role) -> None:
         """Let each part read a checked text."""
         super().__init__(model, text, role)
-        self.members: list[Query] = [part.model._analyze([text], [role])[0] for part in model.parts]
+        self.members: list[Query] = [part.model.analyze_texts([text], [role])[0] for part in model.parts]
         self.needs_vectors = any(member.needs_vectors for member in self.members)
 
     @cached_property
@@ -157,7 +157,7 @@ class EnsembleQuery(Query):
         """Return the rows of every part's own explanation, times its weight."""
         texts = [self] if other_query is None else [self, other_query]
         members = list(zip(self.model.parts, *(text.members for text in texts)))  # type: ignore[attr-defined]
-        explanations = [part.model._explain_queries(*queries) for part, *queries in members if part.weight > 0]
+        explanations = [part.model.explain_queries(*queries) for part, *queries in members if part.weight > 0]
         parts = [part for part in self.model.parts if part.weight > 0]
         rows = [
             (part, explanation, row_number)
@@ -378,7 +378,8 @@ class EnsembleEmbedder(Embedder):
         write_json(folder / _RECORD, {"parts": records})
         return {"parts": ", ".join(self.names), "dimension": self.get_embedding_dimension()}
 
-    def _identity(self) -> dict[str, Any]:
+    def identity(self) -> dict[str, Any]:
+        """Return all that the vectors depend on, for `fingerprint`."""
         return {"weights": self.weights, "models": [part.model for part in self.parts]}
 
     def get_embedding_dimension(self) -> int:
@@ -417,8 +418,9 @@ class EnsembleEmbedder(Embedder):
         devices = {part.model.device for part in self.parts}
         return devices.pop() if len(devices) == 1 else "cpu"
 
-    def _size(self) -> str:
-        return f"{', '.join(self.names)}; {super()._size()}"
+    def size_text(self) -> str:
+        """Return how large the model is, in the family's own units."""
+        return f"{', '.join(self.names)}; {super().size_text()}"
 
     def _prompted(self, texts: list[str], prompt: str) -> tuple[list[str], Role]:
         prompted = [part.model._prompted(texts, prompt) for part in self.parts]
@@ -445,7 +447,7 @@ class EnsembleEmbedder(Embedder):
         rows.eliminate_zeros()  # of a part with weight 0
         return rows
 
-    def _units(self, embeddings: Any) -> Any:
+    def similarity_rows(self, embeddings: Any) -> Any:
         """Return embeddings of this model with every part's columns at their length, the root of its weight."""
         rows = to_2d_array(embeddings)
         if rows.shape[1] != self.get_embedding_dimension():
@@ -460,11 +462,13 @@ class EnsembleEmbedder(Embedder):
         ends = np.cumsum([part.dimension for part in self.parts]).tolist()
         return [slice(start, end) for start, end in zip([0, *ends], ends)]
 
-    def _analyze(self, texts: list[str], roles: list[Role]) -> list[Query]:
+    def analyze_texts(self, texts: list[str], roles: list[Role]) -> list[Query]:
+        """Read one or two checked texts."""
         return [EnsembleQuery(self, text, role) for text, role in zip(texts, roles, strict=True)]
 
-    def _coverage(self, texts: list[str], role: Role = None) -> list[tuple[Coverage, tuple[Span, ...]]]:
-        coverages = zip(*(part.model._coverage(texts, role) for part in self.parts if part.weight > 0))
+    def coverage_and_gaps(self, texts: list[str], role: Role = None) -> list[tuple[Coverage, tuple[Span, ...]]]:
+        """Return for each text its coverage and the spans that are not known."""
+        coverages = zip(*(part.model.coverage_and_gaps(texts, role) for part in self.parts if part.weight > 0))
         return [
             (  # of the part that knows least; what is unknown to every part
                 min((coverage for coverage, _ in by_part), key=attrgetter("share")),

@@ -337,7 +337,7 @@ def cache_key(model: Any) -> str:
     total = hashlib.sha256()
     total.update(f"{type(opened).__module__}.{type(opened).__qualname__} {version}".encode())
     total.update(f" {getattr(opened, 'truncate_dim', None)}".encode())
-    if isinstance(model, Embedder) and model._identity() is not None:
+    if isinstance(model, Embedder) and model.identity() is not None:
         total.update(json.dumps(fingerprint(model)).encode())
     elif hasattr(opened, "save_pretrained"):
         with temporary_folder() as scratch:

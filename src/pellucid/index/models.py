@@ -92,7 +92,7 @@ class Model:
     def _normalized(self, rows: Any) -> Any:
         """Return rows that the model gave at length 1, after checking them."""
         if isinstance(self.encoder, EncoderEmbedder):
-            return self.encoder._units(rows)
+            return self.encoder.similarity_rows(rows)
         if not np.isfinite(rows.data if hasattr(rows, "tocsr") else rows).all():
             raise InputError(f"the model {self.name!r} gave NaN or infinity; the batch was rejected")
         has_length_1 = isinstance(self.encoder, (StaticEmbedder, EnsembleEmbedder))

@@ -48,12 +48,12 @@ class _StoredByName(BaseModel):
     @field_serializer("model")
     def _stored(self, model: Any) -> str:
         """Return the model's name; without one its repr, since LlamaIndex writes it in events."""
-        return repr(model) if model._folder is None else name_of(model)
+        return repr(model) if model.folder is None else name_of(model)
 
     def model_post_init(self, context: Any) -> None:
         """Set `model_name`, if the model has a name."""
         super().model_post_init(context)
-        if self.model_name == "unknown" and self.model._folder is not None:
+        if self.model_name == "unknown" and self.model.folder is not None:
             self.model_name = name_of(self.model)
 
     @classmethod

@@ -66,7 +66,7 @@ def name_of(model: Embedder | str | os.PathLike[str]) -> str:
     """Return the name that opens a model again, for the settings of other libraries."""
     if isinstance(model, (str, os.PathLike)):
         return os.fspath(model)
-    folder = model._folder
+    folder = model.folder
     if folder is None:
         raise InputError(
             f"{model!r:.80} was not opened from a folder, so that it has no name to store. Save it with "

@@ -232,7 +232,7 @@ class KeyTokenEmbedder(TransformerEmbedder):
 
     def _copy(self) -> Self:
         model = copy(self)
-        model._folder = None  # it was opened from none
+        model.folder = None  # it was opened from none
         return model
 
     def encodings(self, texts: list[str], role: Role = None) -> list[Encoding]:
@@ -321,9 +321,10 @@ class KeyTokenEmbedder(TransformerEmbedder):
         write_dimensions(folder / "dimensions.tsv", self.dimensions)
         return {"dimensions": len(self.dimensions), **backbone_config(self.backbone, backbone_name)}
 
-    def _identity(self) -> dict[str, Any]:
+    def identity(self) -> dict[str, Any]:
+        """Return all that the vectors depend on, for `fingerprint`."""
         head = {"rows": self.head.rows(), "bias": self.head.bias} if self.given_head else None
-        return {**super()._identity(), "head": head, "offset": self.adjustment.offset, "mixing": self.mixing}
+        return {**super().identity(), "head": head, "offset": self.adjustment.offset, "mixing": self.mixing}
 
     def get_embedding_dimension(self) -> int:
         """Return the number of dimensions: of rows of the head, unless dimensions were dropped or merged."""
@@ -444,7 +445,8 @@ class KeyTokenEmbedder(TransformerEmbedder):
         product: Vectors = first @ second.T if is_dot else self.similarity(first, second)
         return product
 
-    def _size(self) -> str:
+    def size_text(self) -> str:
+        """Return how large the model is, in the family's own units."""
         return f"{self.get_embedding_dimension():,} tokens"
 
     def _encode(self, texts: list[str], role: Role, *, batch_size: int, show_progress_bar: bool) -> Any:
@@ -480,7 +482,7 @@ class KeyTokenEmbedder(TransformerEmbedder):
         logits.sort_indices()
         return logits
 
-    def _analyze(self, texts: list[str], roles: list[Role]) -> list[Query]:
+    def analyze_texts(self, texts: list[str], roles: list[Role]) -> list[Query]:
         """Read texts; they go through the transformer together, when that is needed."""
         encodings = [self.encodings([text], role)[0] for text, role in zip(texts, roles, strict=True)]
         units = cache(

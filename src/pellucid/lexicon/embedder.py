@@ -258,9 +258,10 @@ class LexiconEmbedder(TransformerEmbedder):
         write_dimensions(folder / _TABLE, self._dimensions, scales)
         return {"dimensions": len(self._dimensions), **backbone_config(self.backbone, backbone_name)}
 
-    def _identity(self) -> dict[str, Any]:
+    def identity(self) -> dict[str, Any]:
+        """Return all that the vectors depend on, for `fingerprint`."""
         clusters = {"centroids": self.clusters.centroids, "assignment": self.clusters.assignment}
-        return {**super()._identity(), **clusters, "bias": self.bias, "mixing": self.mixing}
+        return {**super().identity(), **clusters, "bias": self.bias, "mixing": self.mixing}
 
     def get_embedding_dimension(self) -> int:
         """Return the number of dimensions: of clusters, unless some were merged."""
@@ -280,7 +281,8 @@ class LexiconEmbedder(TransformerEmbedder):
         arguments = {"clusters": self.clusters, "settings": self.settings, "bias": self.bias, "mixed": mixed, **changes}
         return type(self)(self.backbone, **arguments)
 
-    def _size(self) -> str:
+    def size_text(self) -> str:
+        """Return how large the model is, in the family's own units."""
         return f"{len(self.clusters):,} clusters"
 
     def _encode(self, texts: list[str], role: Role, *, batch_size: int, show_progress_bar: bool) -> Any:
@@ -315,7 +317,7 @@ class LexiconEmbedder(TransformerEmbedder):
             raise InputError("the backbone gives NaN or infinity; open it with dtype='float32'")
         return sparse_units(sparse.csr_matrix(weights), self.mixing, self.settings.max_active_dims)
 
-    def _analyze(self, texts: list[str], roles: list[Role]) -> list[Query]:
+    def analyze_texts(self, texts: list[str], roles: list[Role]) -> list[Query]:
         """Read texts; they go through the transformer together, when that is needed."""
         encodings = [self._reader.read_as([text], role)[0] for text, role in zip(texts, roles, strict=True)]
         weighed = cache(lambda: self._weights(encodings))

@@ -198,7 +198,8 @@ class StaticLexiconEmbedder(Embedder):
         config |= prefix_config(self.vocabulary)
         return config if self.max_active_dims is None else config | {"max_active_dims": self.max_active_dims}
 
-    def _identity(self) -> dict[str, Any]:
+    def identity(self) -> dict[str, Any]:
+        """Return all that the vectors depend on, for `fingerprint`."""
         words = {"words": list(self.vocabulary.words), "subwords": self.vocabulary.subwords}
         table = {**self.table._asdict(), "mixing": self.mixing, "max_active_dims": self.max_active_dims}
         return {**words, **table, **prefix_config(self.vocabulary)}
@@ -261,7 +262,8 @@ class StaticLexiconEmbedder(Embedder):
         used, mixing = after_edit(self.mixing, edit)
         return self._like(table=self.table.take(used, self._clusters), dimensions=edit.dimensions, mixing=mixing)
 
-    def _size(self) -> str:
+    def size_text(self) -> str:
+        """Return how large the model is, in the family's own units."""
         return f"{len(self.vocabulary):,} words x {len(self._dimensions):,} clusters"
 
     def _encode(self, texts: list[str], role: Role, *, batch_size: int, show_progress_bar: bool) -> Any:
@@ -305,7 +307,9 @@ class StaticLexiconEmbedder(Embedder):
         rows = sparse.vstack([sparse.csr_matrix((0, self._clusters)), *sums], format="csr")
         return sparse_units(rows.log1p(), self.mixing, self.max_active_dims)
 
-    def _analyze(self, texts: list[str], roles: list[Role]) -> list[Query]:
+    def analyze_texts(self, texts: list[str], roles: list[Role]) -> list[Query]:
+        """Read one or two checked texts."""
+
         def query(text: str, role: Role) -> Query:
             words = _TextClusters(self, text)
 
@@ -323,7 +327,8 @@ class StaticLexiconEmbedder(Embedder):
 
         return list(map(query, texts, roles))
 
-    def _coverage(self, texts: list[str], role: Role = None) -> list[tuple[Coverage, tuple[Span, ...]]]:
+    def coverage_and_gaps(self, texts: list[str], role: Role = None) -> list[tuple[Coverage, tuple[Span, ...]]]:
+        """Return for each text its coverage and the spans that are not known."""
         return [(words.coverage, words.unknown) for words in (_TextClusters(self, text) for text in texts)]
 
 

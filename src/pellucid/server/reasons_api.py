@@ -167,7 +167,7 @@ def model_routes(service: Service) -> APIRouter:
         """List the models, the one that is used by default first."""
         return answer([
             {"name": name, "family": model.family, "dimension": model.get_embedding_dimension(),
-             "sparse": service.is_sparse[name], "size": model._size()}
+             "sparse": service.is_sparse[name], "size": model.size_text()}
             for name, model in service.models.items()
         ])  # fmt: skip
 

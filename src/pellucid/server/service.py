@@ -322,8 +322,8 @@ class Service:
         """Return dense rows, float32 [texts, dimensions]; refused where dimensions cannot be cut, or are too many."""
         model = self.models[name]
         width = model.get_embedding_dimension()
-        if dimensions is not None and dimensions != width and not (model._truncates and 1 <= dimensions <= width):
-            why = f"from 1 to {width}" if model._truncates else f"{width}, which cannot be cut: they have no order"
+        if dimensions is not None and dimensions != width and not (model.truncates and 1 <= dimensions <= width):
+            why = f"from 1 to {width}" if model.truncates else f"{width}, which cannot be cut: they have no order"
             raise ApiError(422, f"dimensions is {dimensions}; {name} has {why}", "dimensions")
         if len(texts) * width > _MAX_DENSE_NUMBERS:
             most = f"at most {_MAX_DENSE_NUMBERS // width:,} texts go in one request, or ask /embed_sparse"

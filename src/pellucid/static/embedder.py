@@ -129,7 +129,7 @@ class StaticEmbedder(Embedder):
     family: ClassVar[str] = "static"
     report: Report | None = None
     _normalizes: ClassVar[bool] = True
-    _truncates: ClassVar[bool] = True  # principal directions come first where they matter most
+    truncates: ClassVar[bool] = True  # principal directions come first where they matter most
 
     def __init__(
         self,
@@ -270,7 +270,7 @@ class StaticEmbedder(Embedder):
 
     def _write(self, folder: Path, *, dtype: str | None = None, extra_words: Iterable[str] = ()) -> dict[str, Any]:
         table = StoredTable(self.vocabulary, self.vectors, self.scales, dtype or self.dtype)
-        earlier = written_out(self._folder) if self._folder else ()
+        earlier = written_out(self.folder) if self.folder else ()
         speller = self._speller
         spell = None if speller is None else lambda words: speller.spell(words)[0]
         write_static(folder, table, extra_words=chain(extra_words, earlier), spell=spell)
@@ -280,7 +280,8 @@ class StaticEmbedder(Embedder):
         config = {"words": len(self.vocabulary), "dimension": self.get_embedding_dimension(), "dtype": table.dtype}
         return config | prefix_config(self.vocabulary)
 
-    def _identity(self) -> dict[str, Any]:
+    def identity(self) -> dict[str, Any]:
+        """Return all that the vectors depend on, for `fingerprint`."""
         words = {"words": list(self.vocabulary.words), "subwords": self.vocabulary.subwords, "spelling": self.spelling}
         before = self._unedited  # what spelling reads of a model whose dimensions were edited
         table = {"vectors": np.asarray(self.vectors), "scales": self.scales}
@@ -397,7 +398,8 @@ class StaticEmbedder(Embedder):
             "offsets": torch.from_numpy(starts),
         }
 
-    def _size(self) -> str:
+    def size_text(self) -> str:
+        """Return how large the model is, in the family's own units."""
         return f"{len(self.vocabulary):,} words x {self.get_embedding_dimension()}"
 
     def _read_texts(self, inputs: Any) -> Any:
@@ -461,7 +463,8 @@ class StaticEmbedder(Embedder):
         vectors[spelled_index >= 0] = spelled.vectors[spelled_index[spelled_index >= 0]]
         return vectors
 
-    def _analyze(self, texts: list[str], roles: list[Role]) -> list[Query]:
+    def analyze_texts(self, texts: list[str], roles: list[Role]) -> list[Query]:
+        """Read one or two checked texts."""
         return [WordQuery(self, text, role) for text, role in zip(texts, roles, strict=True)]
 
     def text_words(self, text: str) -> TextWords:
@@ -489,7 +492,8 @@ class StaticEmbedder(Embedder):
             return super()._known_fraction(texts, role)
         return self._bulk.coverage(texts)
 
-    def _coverage(self, texts: list[str], role: Role = None) -> list[tuple[Coverage, tuple[Span, ...]]]:
+    def coverage_and_gaps(self, texts: list[str], role: Role = None) -> list[tuple[Coverage, tuple[Span, ...]]]:
+        """Return for each text its coverage and the spans that are not known."""
         return [(words.coverage, words.unknown) for words in map(self.text_words, texts)]
 
     def nearest_words(self, word_or_text: str, *, top_k: int = 10) -> list[tuple[str, float]]:

@@ -77,7 +77,7 @@ class TransformerEmbedder(Embedder):
         """Return the same model with an instruction before each text that is not a document; "" for none."""
         return self.with_settings(replace(self.settings, instruction=instruction))
 
-    def _identity(self) -> dict[str, Any]:
+    def identity(self) -> dict[str, Any]:
         """Return what every family here depends on; one adds its own."""
         backbone = self.backbone
         read = {"attention": backbone.attention, "head_kind": backbone.head_kind, "settings": self.settings}
@@ -111,7 +111,8 @@ class TransformerEmbedder(Embedder):
             )
         return texts, "document"
 
-    def _coverage(self, texts: list[str], role: Role = None) -> list[tuple[Coverage, tuple[Span, ...]]]:
+    def coverage_and_gaps(self, texts: list[str], role: Role = None) -> list[tuple[Coverage, tuple[Span, ...]]]:
+        """Return for each text its coverage and the spans that are not known."""
         coverages: list[tuple[Coverage, tuple[Span, ...]]] = []
         for start in range(0, len(texts), _BLOCK_TEXTS):
             block = texts[start : start + _BLOCK_TEXTS]
