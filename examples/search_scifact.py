@@ -1,4 +1,4 @@
-"""Index abstracts, find out why a hit is wrong, mend it, and see what changed: `docs/search.md` tells the story.
+"""Index abstracts, find out why a hit is wrong, fix it, and see what changed; see `docs/search-measured.md`.
 
     python examples/search_scifact.py --data scifact
     python examples/search_scifact.py --data scifact --query 426 --word fox --factor 0

@@ -134,7 +134,7 @@ def test_rows_say_which_part_they_are_of(fruit):
 
 def test_a_part_that_cuts_rows_away_leaves_its_share_of_the_remainder(fruit):
     class Cutting(LetterEmbedder):
-        def _explain_queries(self, first, *second):
+        def explain_queries(self, first, *second):
             return Explanation.from_terms("", ("a", "b"), 0.8, [Row("a", ("a",), 0.5, 0.0)], exact=False)
 
     why = EnsembleEmbedder([fruit, Cutting()], [1, 3]).explain("apple", "pear")

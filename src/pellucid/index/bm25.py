@@ -21,7 +21,7 @@ import numpy.typing as npt
 K1, B = 1.2, 0.5
 """The best of BM25 alone on the training queries of SciFact, with the terms of before single letters; for every corpus.
 
-Other reasonable choices on these queries move the mean of four test sets by half a point (docs/search.md).
+Other reasonable choices on these queries move the mean of four test sets by half a point (docs/search-measured.md).
 """
 
 
