@@ -16,8 +16,7 @@ from pathlib import Path
 import numpy as np
 
 import pellucid
-from pellucid import audit, cards, compare
-from pellucid.core.embedder import Embedder
+from pellucid import Embedder, audit, cards, compare
 
 
 def read_table(path: Path) -> dict[str, list[str]]:

@@ -1,4 +1,4 @@
-r"""How often a static model's folder gives other libraries our vectors; prints the tables of docs/static.md.
+r"""How often a static model's folder gives other libraries our vectors; prints the tables of docs/static-measured.md.
 
     python -m papers.swe.interchange --data shared/data
 

@@ -1,4 +1,4 @@
-"""What docs/static.md says of languages in a table, and of adding, pruning, merging and retraining words of static-en.
+"""Figures of docs/static.md and static-measured.md: languages in a table; words added, pruned, merged and retrained.
 
     python -m papers.swe.vocabulary --data shared/data --only languages words prune merge retrain memory
 

@@ -247,9 +247,10 @@ class StaticEmbedder(Embedder):
         model2vec and sentence-transformers (6.2 or later, for the scales of int8) open the folder too; they refuse one
         of int4. They know the rule for unknown words only as far as it is written out: the vocabulary in any case (in a
         cased vocabulary: lower, Capitalised and UPPER), and `extra_words`. For the same vectors there, give the words
-        of your texts; docs/static.md has what is lost without (5.4 points of nDCG@10 on SciFact with static-en). They
-        cut scripts without spaces as we do, except words that mix scripts ("T恤") and stretches of more than 200
-        characters, which they do not know. They see no phrases: "new york" is two words to them.
+        of your texts; docs/static-measured.md has what is lost without (5.4 points of nDCG@10 on SciFact with
+        static-en). They segment scripts without spaces in the same way, except words that mix scripts ("T恤") and
+        stretches of more than 200 characters, which they do not know. They do not recognize phrases: "new york" is two
+        words to them.
 
         Args:
             path: the folder; a model that is there is replaced in one step, its own README.md kept. A folder that
