@@ -12,7 +12,7 @@ from pellucid.errors import MissingExtraError
 
 
 class _Absent(type):
-    """Makes a class that stands for a name whose extra is not installed: calling it says what to install."""
+    """The type of a name whose extra is not installed: using the name says what to install."""
 
     def __call__(cls, *args: Any, **options: Any) -> Any:
         raise MissingExtraError(cls.__doc__)

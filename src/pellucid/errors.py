@@ -1,4 +1,4 @@
-"""The errors: each message names the thing, the value it had and the way out."""
+"""The errors: each message names the thing, its value and what to do."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class IndexFolderError(PellucidError, ValueError):
 
 
 class ReadingError(ModelFolderError, IndexFolderError):
-    """A file is there and cannot be read now: too many open files, no permission, a failing disk. It is not damaged."""
+    """A file exists and cannot be read now: too many open files, no permission, a failing disk. It is not damaged."""
 
 
 class EngineError(PellucidError, ConnectionError):
@@ -91,7 +91,7 @@ def nearest_name(name: str, names: Iterable[str]) -> str | None:
 
 
 def unknown_name(kind: str, name: Any, names: Collection[str]) -> str:
-    """Return the message for a `name` of a `kind`, such as "field", that is none of `names`."""
+    """Return the message for a `name` of a `kind`, such as "field", that is not in `names`."""
     similar_name = nearest_name(str(name), names)
     hint = "the" if similar_name is None else f"did you mean {similar_name!r}? The"
     there = f"{hint} {kind}s are: {', '.join(names):.500}" if names else f"there are no {kind}s"

@@ -70,7 +70,7 @@ _process = object()
 
 
 def current_process() -> object:
-    """Return what stands for this process; a forked child has another, also where the system uses a number again."""
+    """Return an id of this process; a forked child has another, even if the system reuses a number."""
     return _process
 
 
@@ -158,7 +158,7 @@ class ProcessSetting:
         return get_ident() in self._inside
 
     def after_fork(self) -> None:
-        """Forget in a child the threads that are not there."""
+        """Forget the parent's threads in a forked child, which does not have them."""
         here = self._inside.pop(get_ident(), 0)
         other_threads = bool(self._inside)
         self._inside.clear()

@@ -22,7 +22,7 @@ _is_cancelled: ContextVar[Callable[[], bool] | None] = ContextVar("is_cancelled"
 
 
 class CancelledWorkError(Exception):
-    """Nobody waits for the result any more; only work inside `cancellable` raises it."""
+    """The result is no longer wanted; only work inside `cancellable` raises it."""
 
 
 @contextmanager

@@ -211,7 +211,7 @@ def topics(
 
 
 def _day(index: int, value: Any) -> date | None:
-    """Return the day of a date; None where there is none."""
+    """Return the day of a date; None for a missing date."""
     if value is None or value == "" or value != value:  # NaN, of pandas
         return None
     if isinstance(value, datetime):
@@ -256,9 +256,9 @@ def _describe(
     for topic in range(n):
         check_cancelled()
         members = np.flatnonzero(labels == topic)
-        others = sums.sum(axis=0) - sums[topic]
+        other_sum = sums.sum(axis=0) - sums[topic]
         mean = sums[topic] / sizes[topic]
-        direction = mean - others / max(int(sizes.sum() - sizes[topic]), 1)
+        direction = mean - other_sum / max(int(sizes.sum() - sizes[topic]), 1)
         cosines = np.asarray(rows[members] @ _unit(mean), np.float64).ravel()
         words = names.words(topic, direction)
         change = (0.0, 0.0, 0.0) if periods is None else periods.change(topic)

@@ -278,7 +278,7 @@ def _words(explanation: Explanation, side: int) -> list[tuple[list[tuple[int, in
 
 
 def _without(text: str, words: list[list[tuple[int, int]]]) -> str:
-    """Return the text with a space in the place of each of the words, given by their spans."""
+    """Return the text with a space instead of each of the words, given by their spans."""
     left = list(text)
     for start, end in (span for spans in words for span in spans):
         left[start:end] = [" "] + [""] * (end - start - 1)

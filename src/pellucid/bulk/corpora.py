@@ -136,15 +136,20 @@ def encode_corpus(
         )
         record_model(work.metadata, checked_model.encoder, folder)
         in_process = _in_this_process(checked_model.encoder, workers) and engine == "local"
-        if not in_process and isinstance(model, (str, os.PathLike)):  # a worker elsewhere may be in another folder
-            model = resolve_name(model)
-            model = os.path.abspath(model) if Path(model).exists() else os.fspath(model)
         job = Job(
-            checked_model.encoder if in_process else model, source.absolute(), folder.absolute(), field, id_field,
+            checked_model.encoder if in_process else _for_other_processes(model), source.absolute(), folder.absolute(), field, id_field,
             settings.role, settings.format, settings.shard_size, work.metadata.get("texts", 0), uuid.uuid4().hex,
             source_stamp, is_outside_allowed(),
         )  # fmt: skip
         return _completed(work, job, file, checked_model.dimension, workers, engine)
+
+
+def _for_other_processes(model: Any) -> Any:
+    """Return a model as a worker opens it, which may be in another folder: a path is absolute."""
+    if not isinstance(model, (str, os.PathLike)):
+        return model
+    name = resolve_name(model)
+    return os.path.abspath(name) if Path(name).exists() else os.fspath(name)
 
 
 def _file_of(corpus: Any, field: str, id_field: str | None) -> CorpusFile:

@@ -149,7 +149,7 @@ def _pellucid(
 def encode(
     file: Annotated[str, typer.Argument(help=f"{TextsHelp}; - is stdin.")] = "-",
     folder: Annotated[
-        Path | None, typer.Argument(help="A folder of shards to write, or to go on with, in place of --output.")
+        Path | None, typer.Argument(help="A folder of shards to write or resume, instead of --output.")
     ] = None,
     output_file: _Output = None,
     kind: Annotated[

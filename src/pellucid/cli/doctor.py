@@ -127,7 +127,9 @@ def _self_test() -> Iterator[Examined]:
     difference = abs(float(np.sum(why.contributions)) + why.remainder - why.score)
     adds_up = difference < 1e-6
     told = f"{model} explains {why.score:.4f} with {len(why.contributions)} rows"
-    yield Examined("self-test", f"{told}, which add up to it{'' if adds_up else f' but for {difference}'}", adds_up)
+    yield Examined(
+        "self-test", f"{told}, which add up to it{'' if adds_up else f' with an error of {difference}'}", adds_up
+    )
 
 
 def _hub() -> Iterator[Examined]:

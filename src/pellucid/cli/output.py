@@ -53,7 +53,7 @@ _CHANGED = {"edit": "model", "duplicates": "file"} | dict.fromkeys(
 
 
 def overwriting_on_request(command: Callable[..., None]) -> Callable[..., None]:
-    """Return a command with the option --overwrite, without which it replaces no file and no folder that is there."""
+    """Return a command with the option --overwrite, without which it replaces no existing file or folder."""
     outputs = [name for name in (*_OUTPUT_FOLDERS, *_OUTPUT_FILES) if name in signature(command).parameters]
     if not outputs or "overwrite" in signature(command).parameters:
         return command
@@ -260,7 +260,7 @@ def _json_floats(row: Iterable[np.float32]) -> str:
 
 @contextmanager
 def _open_npy(path: Path, dimension: int) -> Iterator[Write]:
-    """Write rows as they come; their number is filled in at the end, for which numpy's header has room."""
+    """Write rows one after another; their number is filled in at the end, since numpy's header has room for it."""
     import numpy as np
     from numpy.lib.format import write_array_header_1_0
 

@@ -102,6 +102,6 @@ def explore(view: str, state: dict[str, str], model: str = "static-en", index: P
 
 
 def _check_installed() -> None:
-    """Check that the packages of the server are there, before anything is opened."""
+    """Check that the packages of the server are installed, before anything is opened."""
     for module in ("fastapi", "uvicorn", "httptools", "orjson", "prometheus_client"):
         require(module, "serve")

@@ -62,7 +62,7 @@ def add(
 ) -> None:
     """Add words and phrases to a static model.
 
-    Without --sentences the teacher reads each by itself, which takes seconds. A phrase
+    Without --sentences the teacher reads each word alone, which takes seconds. A phrase
     replaces its words wherever they follow each other. The best teacher is the one that
     the model was made from. Needs pellucid[torch].
 

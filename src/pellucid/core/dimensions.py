@@ -300,7 +300,7 @@ def write_dimensions(path: Path, dimensions: Dimensions, scales: Sequence[float]
         rows.writerow(_COLUMNS)
         for n, item in enumerate(dimensions):
             row = [n, as_cell(item.name), 1 if scales is None else scales[n], as_cell(as_text(item.about))]
-            # Before Python 3.13 a lone carriage return, which ends a row for the reader, is not quoted by itself.
+            # Before Python 3.13 a lone carriage return, which ends a row for the reader, is not quoted automatically.
             (quoted if any("\r" in str(cell) for cell in row) else rows).writerow(row)
 
 

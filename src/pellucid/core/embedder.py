@@ -189,7 +189,7 @@ class Embedder(ABC):
 
     @classmethod
     def _open(cls, path_or_id: str | Path, **options: Any) -> Self:
-        """Find a folder, check it and read it; `given` are further arguments of a family's `_read`."""
+        """Find a folder, check it and read it; `options` are further arguments of a family's `_read`."""
         folder = locate(path_or_id)
         config = check_family(folder, cls.family)
         try:
@@ -218,7 +218,7 @@ class Embedder(ABC):
         self.save_pretrained(path)
 
     def _save(self, path: str | Path, *, config: Mapping[str, Any] | None = None, **options: Any) -> None:
-        """Write a folder in the place of `path`; `config` is the top of `config.json`, `given` goes to `_write`."""
+        """Replace the folder `path`; `config` is the top of `config.json`, `options` go to `_write`."""
         model_config: dict[str, Any] = {}
         with saving(path, self.family, model_config, config) as folder:
             model_config |= self._write(folder, **options)
@@ -617,7 +617,7 @@ class Embedder(ABC):
         return self._edited(renaming(self.dimensions, names))
 
     def merge(self, *dimensions: Which | Iterable[Which], name: str | None = None) -> Self:
-        """Return a model in which several dimensions are one, in the place of the first.
+        """Return a model with several dimensions merged into one, at the position of the first.
 
         Its coordinate is their sum over the square root of their number, so that merging equal ones changes no score.
 

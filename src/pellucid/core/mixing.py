@@ -108,7 +108,7 @@ def mixing_tensors(mixing: Any) -> dict[str, npt.NDArray[Any]]:
 
 
 def read_mixing(tensors: Mapping[str, npt.NDArray[Any]], sources: int, columns: int, path: Path) -> Mixing | None:
-    """Return the mixing [sources, columns] among the tensors of `path`, or None where there is none."""
+    """Return the mixing [sources, columns] among the tensors of `path`, or None."""
     parts = [tensors.get(f"mixing_{name}") for name in ("values", "rows", "columns")]
     if all(part is None for part in parts):
         if columns != sources:

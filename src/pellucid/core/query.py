@@ -33,7 +33,7 @@ EMPTY_SPANS: Integers = np.zeros((0, 2), np.int64)
 class Terms(NamedTuple):
     """The parts of a score as arrays, and a function that makes the row of a part when it is read."""
 
-    values: Floats  # [n]; they add up to the score, but for the remainder of a family that is not exact
+    values: Floats  # [n]; they add up to the score; a family that is not exact has a remainder, too
     row: Callable[[int], Row]  # number of a value -> its row, with a unique key; contribution and share are ignored
     marks: Floats = EMPTY_MARKS  # [m], contributions of spans of the second text, where several texts were asked about
     spans: Integers = EMPTY_SPANS  # [m, 2], start and end of each

@@ -101,7 +101,7 @@ class EdgeEngine(QdrantPoints):
         self._shard.update(edge.UpdateOperation.create_field_index(key, kind))
 
     def payloads(self, numbers: Collection[int]) -> dict[int, dict[str, Any]]:
-        """Return the payload of each point that is there."""
+        """Return the payload of each point that exists."""
         records = self._shard.retrieve(list(numbers), with_payload=True, with_vector=False)
         return {record.id: record.payload or {} for record in records}
 

@@ -146,7 +146,7 @@ class MilvusEngine(Engine):
     """One open collection; what a write has returned from is in the server's log, and level Strong sees it."""
 
     def __init__(self, client: Any, server: str, name: str, fields: _Fields, *, graph: bool) -> None:
-        """Take a client, and the name and the fields of a collection that is there; `graph` searches dense parts so."""
+        """Take a client, and the name and the fields of an existing collection; `graph` searches dense parts so."""
         self._client, self._server, self._name, self._fields = client, server, name, fields
         self.approximate: Collection[str] = tuple(fields.dense) if graph else ()
 

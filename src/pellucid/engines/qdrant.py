@@ -88,7 +88,7 @@ class QdrantEngine(QdrantPoints):
     _PAGE = 500  # a server takes requests up to 32 MB
 
     def __init__(self, client: Any, server: str, name: str, dense: Collection[str], *, exact: bool) -> None:
-        """Take a client and the name of a collection that is there, with its dense parts."""
+        """Take a client and the name of an existing collection, with its dense parts."""
         super().__init__(dense, exact=exact)
         self._client, self._server, self._name = client, server, name
 

@@ -275,8 +275,8 @@ def _read_part(folder: Path, index: int, record: dict[str, Any], model: Any) -> 
 class EnsembleEmbedder(Embedder):
     """A text is what several models make of it, side by side.
 
-    Embeddings are CSR where a part's are, otherwise a float32 array. A row has length 1, or less for a text that a part
-    knows nothing of; `similarity` gives the weighted mean of the parts' cosines for these too, and so does the dot
+    Embeddings are CSR where a part's are, otherwise a float32 array. A row has length 1, or less for a text in which
+    a part knows no word; `similarity` gives the weighted mean of the parts' cosines for these too, and so does the dot
     product in a search engine. The cosine there scores such a text by the parts that know it.
 
     The rows of an explanation are the rows of every part's own, times its weight: "part: row"; a part that is not a
@@ -488,7 +488,7 @@ class EnsembleEmbedder(Embedder):
         return sums
 
     def merged(self, texts: Iterable[str]) -> StaticEmbedder:
-        """Return one static table in the place of static parts: one look-up a word, nearly the same scores.
+        """Return one static table that replaces static parts: one look-up a word, nearly the same scores.
 
         An ensemble normalises each part, a table only the whole: with parts scaled by c_i, and m_i the length of a
         text's sum of vectors in part i, its weight there is c_i^2 m_i^2 / sum of c_j^2 m_j^2. The c_i make the weights

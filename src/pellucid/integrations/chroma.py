@@ -54,7 +54,7 @@ class _StoredByName:
 
     @classmethod
     def build_from_config(cls, config: dict[str, Any]) -> Any:
-        """Return the function that `get_config` describes, unless its name stands for another model now."""
+        """Return the function that `get_config` describes, unless its name is now that of another model."""
         cls.validate_config(config)
         function = cls(config["model"])
         function.validate_config_update(config, function.get_config())

@@ -30,7 +30,7 @@ _Model = Annotated[str | None, Field(description="One of the models that the ser
 class ScoreTerm(BaseModel):
     """A term of a score."""
 
-    name: str = Field(description="What it stands for: a word, a pair of words, or a dimension.")
+    name: str = Field(description="A word, a pair of words, or a dimension.")
     contribution: float = Field(description="What it adds to the score.")
 
 

@@ -2,7 +2,7 @@
 
 Measured is the local alignment rate of "A Text is Worth Several Tokens" (Eq. 7): the share of a text's own tokens T
 that are among the first |T| of its embedding. Alone it says little: an embedding whose first tokens are `the , and .`
-for every text finds some tokens of any. Hence the same for the embedding of another text, and for the head's rows
+for every text finds some tokens of any. So the same for the embedding of another text, and for the head's rows
 turned by a random orthogonal matrix, which keeps their lengths and angles and takes their meaning.
 """
 

@@ -1,4 +1,4 @@
-"""The folder of a saved model: where it is, what its `config.json` says, and whether all of it is there.
+"""The folder of a saved model: where it is, what its `config.json` says, and whether it is complete.
 
 `locate` finds the folder of a bundled name, a path or a hub id, and `identify` returns its kind. Its `config.json` has
 an object "pellucid": the family, the versions of the format and the library, the names of the model's files, and the
@@ -114,7 +114,7 @@ def _leads_inside(path: Path, folder: Path) -> bool:
 
 
 def resolve_name(name_or_path: Any) -> Any:
-    """Return a path without "~", and the hub id that an address of the hub, or a name without its owner, stands for.
+    """Return a path without "~", and the hub id that an address of the hub, or a name without its owner, means.
 
     "all-MiniLM-L6-v2" is "sentence-transformers/all-MiniLM-L6-v2", as in that library, where no file has the name.
     """
@@ -174,7 +174,7 @@ def identify(name_or_path: str | os.PathLike[str]) -> Kind:
 
 
 def _kind_of(path: Path, *, is_stock: bool) -> Kind:
-    """Return the kind that a `config.json` stands for; `is_stock`: sentence-transformers, unless it is ours."""
+    """Return the kind of model that a `config.json` describes; `is_stock`: sentence-transformers, unless it is ours."""
     config: Any = {}
     if path.is_file():
         try:
@@ -302,7 +302,7 @@ def check_family(folder: Path, family: str) -> dict[str, Any]:
 
 
 def verify_checksums(folder: Path, ours: Mapping[str, Any], *, most: float | None = None) -> None:
-    """Check that all recorded files are there, and their checksums where they have at most `most` bytes together."""
+    """Check that all recorded files exist, and their checksums where they have at most `most` bytes together."""
     recorded = _recorded(folder, ours)
     absent = next((name for name in recorded if not stat.S_ISREG(_kind(folder / name))), None)
     if absent is not None:

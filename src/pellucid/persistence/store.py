@@ -66,7 +66,7 @@ _LIMITS = {
     errno.EMFILE: "close files, or raise the limit of this process (ulimit -n)",
     errno.ENFILE: "close files, or raise the limit of the system",
     errno.ENOMEM: "free some memory, or raise the limit of this process (ulimit -v)",
-}  # what the process or the system has too little of, and the way out
+}  # what the process or the system is short of, and what to do
 _PATIENCE = 300  # seconds that a writer waits for another one of the same path
 _WINDOWS_LOCK_OFFSET = 1 << 20  # which byte of a lock file Windows locks: not the text, which others read
 PREVIOUS_NAME = "model"  # what the model before is called where it cannot be exchanged in one step
@@ -149,7 +149,7 @@ def temporary_folder(*, prefix: str = "pellucid-", parent: str | os.PathLike[str
 
 @contextmanager
 def translate_os_errors(path: Path) -> Iterator[None]:
-    """Turn the system's refusal to write into a WritingError that names the path, the reason and the way out."""
+    """Turn the system's refusal to write into a WritingError that names the path, the reason and what to do."""
     try:
         yield
     except PellucidError:
@@ -202,7 +202,7 @@ class LockFile:
     """An open lock file. The lock belongs to the process that took it: a forked child closes the file at once."""
 
     def __init__(self, path: Path) -> None:
-        """Open it, made where there is none."""
+        """Open it, and make it first if it does not exist."""
         self.path, self.is_locked, self._process = path, False, current_process()
         with without_forks():  # a child that did not know of the file would keep the lock for its life
             self._file = _open_lock(path)
@@ -227,7 +227,7 @@ class LockFile:
             )
 
     def take(self) -> bool:
-        """Try to lock it; return whether this process goes on, with the lock or on a file system without locks."""
+        """Try to lock it; return whether this process may write: it has the lock, or the file system has no locks."""
         try:
             _try_lock(self._file.fileno())
             self.is_locked = True
@@ -296,7 +296,7 @@ def _locked_file(
 
 
 def _open_lock(path: Path) -> FileIO:
-    """Open a lock file, made where there is none; a link, which may lead anywhere, or anything else is refused."""
+    """Open or make a lock file; a link, which may lead anywhere, or anything else is refused."""
     try:
         handle = os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o666)
         if stat.S_ISREG(os.fstat(handle).st_mode):
@@ -305,7 +305,7 @@ def _open_lock(path: Path) -> FileIO:
     except OSError as error:
         if error.errno in DISK_FULL_ERRNOS | _LIMITS.keys() or not os.path.lexists(path):
             raise
-    raise InputError(f"{path} must be a file, the lock of writers; remove what is there")
+    raise InputError(f"{path} must be a file, the lock of writers; remove it")
 
 
 def _try_lock(handle: int) -> None:
@@ -455,7 +455,7 @@ def _opened(path: Path) -> Iterator[Any]:
 
 
 def reading_error(path: Path, error: OSError | MemoryError) -> ReadingError:
-    """Return the error for a file or folder that the system does not let us read, with the way out."""
+    """Return the error for a file or folder that the system does not let us read, with what to do."""
     number = errno.ENOMEM if isinstance(error, MemoryError) else error.errno or 0
     hint = f"; {_LIMITS[number]}" if number in _LIMITS else ""
     return ReadingError(f"cannot read {path}: {getattr(error, 'strerror', None) or error}{hint}")
@@ -540,7 +540,7 @@ def open_tensors(path: Path) -> Iterator[Any]:
         with without_panic(path), safe_open(str(path), framework="np") as tensors:
             yield tensors
     except (OSError, MemoryError) as error:
-        with _opened(path):  # the library says of any file that it cannot open that there is none
+        with _opened(path):  # the library reports any file that it cannot open as missing
             raise reading_error(path, error) from error
     except SafetensorError as error:
         raise ModelFolderError(f"{path} is broken or truncated, by its safetensors header: {error}") from error

@@ -38,7 +38,7 @@ MAX_TOKENIZER = 1 << 26  # bytes; the largest published ones have half of it
 
 _MOST_PARTS = 32  # of a sequence of normalizers, or of what stands beside it
 _MOST_GROWTH = 64  # times a text may grow by the replacements of a tokenizer
-_LONGEST_PIECE = 64  # bytes that a character map may put in the place of a character
+_LONGEST_PIECE = 64  # bytes that a character map may replace a character with
 _LONGEST_TEXT = 1 << 15  # characters of any string in a part of a tokenizer
 _PARTS = {
     "normalizer": "BertNormalizer Strip StripAccents NFC NFD NFKC NFKD Sequence Lowercase Nmt Precompiled Replace "
@@ -138,7 +138,7 @@ def _check_part(part: dict[str, Any], role: str, kinds: list[str], path: Path, r
 
 
 def _check_map(encoded: Any, path: Path) -> None:
-    """Check that a map of characters does not put a long text in the place of one."""
+    """Check that a map of characters does not replace one with a long text."""
     try:
         content = base64.b64decode(encoded or "", validate=True)
         size = struct.unpack_from("<I", content)[0] if content else 0

@@ -29,7 +29,7 @@ def check_copy(file: CorpusFile, target: Path) -> None:
     """
     kind = file.kind
     if kind == ".xlsx":
-        raise InputError(f"{file} is a workbook, of which no copy is written; save it as .csv first")
+        raise InputError(f"{file} is a workbook, and copies of workbooks cannot be written; save it as .csv first")
     ending = CorpusFile(target, delimiter=file.delimiter)
     try:
         same = _SAME.get(ending.kind, ending.kind) == _SAME.get(kind, kind)

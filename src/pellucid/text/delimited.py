@@ -203,7 +203,7 @@ class _RowReader:
         return cells
 
     def _bare(self, cell: str | None) -> str | None:
-        """Return a cell without quotation marks, None where it says that there is none."""
+        """Return a cell without quotation marks; None for a missing value."""
         return None if cell == "\\N" or (cell == "NA" and self._dialect.quoted_names) else cell
 
     def _quoted_cells(self, line: str) -> Cells:

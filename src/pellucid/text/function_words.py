@@ -46,7 +46,7 @@ def function_words(words: Iterable[str]) -> FunctionWords:
 
 @cache
 def negations() -> frozenset[str]:
-    """Return the words that deny in any of the languages, but for those that are content words of another.
+    """Return the words that deny in any of the languages, except those that are content words of another.
 
     They act on other words and have little to say alone; an encoder's reasons leave what they do to the context.
     """

@@ -60,7 +60,7 @@ def batches_by_size(
 
 
 class NoValue(NamedTuple):
-    """Stands for a value of a file that Python cannot hold."""
+    """A value of a file that Python cannot represent."""
 
     reason: str
 

@@ -140,7 +140,7 @@ class NormalizedText:
 
     @property
     def offsets(self) -> tuple[Offsets, Offsets]:
-        """Where what each character stands for starts and ends in the original, both int64 [characters]."""
+        """Where the original of each character starts and ends, both int64 [characters]."""
         if self._offsets is None:
             boundaries = np.arange(len(self.text) + 1)
             self._offsets = (boundaries[:-1], boundaries[1:]) if self._form_of is None else self._compute_offsets()

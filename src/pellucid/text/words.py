@@ -236,12 +236,12 @@ def display_form(word: str) -> str:
 
 
 def as_phrase(form: str) -> str:
-    """Return text in word form as one entry of a vocabulary, with a joiner in the place of what divides its words."""
+    """Return text in word form as one entry of a vocabulary, with a joiner between its words."""
     return JOINER.join(filter(None, _BLANKS.split(form)))
 
 
 class PrefixRule(NamedTuple):
-    """Which prefixes of a word that has no row may stand for it: those with enough characters and enough of the word.
+    """Which prefixes may represent a word that has no row: those with enough characters and enough of the word.
 
     Characters are counted as the teacher's tokenizer writes them, which may be without accents. By the rule of the
     static-word-embeddings paper, the default, any prefix may.
@@ -255,7 +255,7 @@ class PrefixRule(NamedTuple):
     share: float = 0.0
 
     def allows(self, prefix: int, word: int) -> bool:
-        """Whether a prefix of so many characters may stand for a word of so many."""
+        """Whether a prefix of so many characters may represent a word of so many."""
         return prefix >= self.letters and prefix >= self.share * word
 
 
@@ -341,7 +341,7 @@ class Vocabulary:
         return self._subwords is not None
 
     def subwords_file(self) -> dict[str, Any]:
-        """Return the tokenizer as its JSON file describes it; {} if there is none."""
+        """Return the tokenizer as its JSON file describes it; {} without a file."""
         described = getattr(self._subwords, "described", None)
         return described() if described is not None else json.loads(self.subwords.to_str()) if self.subwords else {}
 

@@ -3,7 +3,7 @@
 transformers has one switch, `config.is_causal`. Most causal language models follow it, some with certain attention
 implementations only, and some ignore it silently. So it is set and then tested:
 
-    two rows of 8 tokens, equal but for the last one; h and h' are their last hidden states
+    two rows of 8 tokens, equal except for the last; h and h' are their last hidden states
     causal:         a position sees what comes before it, so h[i] = h'[i] for all i < 7
     bidirectional:  every position sees the last token, so h[i] != h'[i] for all i < 7
 

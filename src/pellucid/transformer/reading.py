@@ -200,7 +200,7 @@ class Reader:
         return self.read(texts, instructed=role != "document")
 
     def _tokenise_apart(self, text: str, affixes: tuple[str, ...]) -> _Tokenised:
-        """Tokenise a text that contains a special token's string by itself, so that the string stays text."""
+        """Tokenize a text that contains a special token's string separately, so that the string stays text."""
         before, *between, behind = (self._joint.encode(part, add_special_tokens=False).ids for part in affixes)
         text_encoding = self._plain.encode(text, add_special_tokens=False)
         spans = [(start, end) for start, end in text_encoding.offsets]

@@ -58,7 +58,7 @@ class _Piece(NamedTuple):
 
 
 def vocabulary_of(tokenizer: Any) -> tuple[list[str], set[int]]:
-    """Return the tokens of a tokenizer in order of their ids, "" where there is none, and the ids of special tokens."""
+    """Return the tokens of a tokenizer in order of their ids, "" for an unused id, and the ids of special tokens."""
     backend = tokenizer if isinstance(tokenizer, Tokenizer) else getattr(tokenizer, "backend_tokenizer", None)
     if backend is not None:
         ids = backend.get_vocab(with_added_tokens=True)

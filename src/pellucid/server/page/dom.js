@@ -131,7 +131,7 @@ function tinted(word, mark, most, hover) {
   return made;
 }
 
-/** Return a long text cut after some lines, and a button for the rest, which is there only where something is cut. */
+/** Return a long text cut after some lines, and a button for the rest, if something is cut. */
 export function cut(/** @type {HTMLElement} */ box) {
   box.classList.add("is-cut");
   const more = el("button", { type: "button", class: "link", "aria-expanded": "false", click: () => {

@@ -187,7 +187,7 @@ function named(/** @type {string} */ what, /** @type {string[]} */ words) {
   return words.length ? [el("p", { class: "note" }, `${what}: ${words.join(", ")}`)] : [];
 }
 
-/** Whether a row stands for something of the texts; what all texts have in common and what is left can be weighed by nobody. */
+/** Whether a row is about something in the texts: what all texts have in common and the remainder have no weight. */
 function isWeighable(/** @type {any} */ row) {
   return !["shared part", "context", "remainder"].includes(row.kind);
 }

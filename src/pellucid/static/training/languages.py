@@ -99,12 +99,7 @@ def distill_languages(
         ModelFolderError: the state in `work_dir` is damaged.
     """
     work_dir, pca = Path(work_dir), pca or PcaSettings()
-    check_pairs(corpora, parallel)
-    for code in corpora:
-        word_finder(code)  # is it a code, and is its segmenter there?
-    for codes, files in parallel.items():
-        if not sum(1 for _ in read_parallel(files, codes)):
-            raise CorpusError(f"{file_names(files)} holds no sentence pair for {'-'.join(codes)}")
+    _check_text(corpora, parallel)
     corpora = {code: _spooled(code, corpus, work_dir / code) for code, corpus in corpora.items()}
     teacher = open_teacher(teacher)
     pca.check(int(teacher[0].get_embedding_dimension()))
@@ -125,6 +120,16 @@ def distill_languages(
     return join_languages(
         brought, parallel, subwords, pca, tuning, work_dir=work_dir, show_progress_bar=show_progress_bar
     )
+
+
+def _check_text(corpora: Mapping[str, Corpus], parallel: Parallel) -> None:
+    """Check the codes of languages, that their segmenters are installed, and that all pairs have sentences."""
+    check_pairs(corpora, parallel)
+    for code in corpora:
+        word_finder(code)
+    for codes, files in parallel.items():
+        if not sum(1 for _ in read_parallel(files, codes)):
+            raise CorpusError(f"{file_names(files)} holds no sentence pair for {'-'.join(codes)}")
 
 
 def join_languages(
@@ -329,19 +334,11 @@ def add_languages(
     texts = [_read(codes, files, known_language) for codes, files in parallel.items()]
     if not texts:
         raise InputError("there is no parallel text; give some, such as {('en', 'de'): 'pairs.tsv'}")
-    frequent = [
-        _frequent(pairs.codes[1], pairs.new_sentences, vocabulary, min_count, model.vocabulary.cased) for pairs in texts
-    ]
+    cased = model.vocabulary.cased
+    frequent = [_frequent(pairs.codes[1], pairs.new_sentences, vocabulary, min_count, cased) for pairs in texts]
     new = dict.fromkeys(word for language_words in frequent for word in language_words if word not in model.vocabulary)
     grown = model.vocabulary.with_words([*model.vocabulary.words, *new])
-    bags = [
-        PairBags(
-            "-".join(pairs.codes),
-            Bags.from_sentences(pairs.known_sentences, grown),
-            Bags.from_sentences(pairs.new_sentences, grown),
-        )
-        for pairs in texts
-    ]
+    bags = [_bags_of_pairs(pairs, grown) for pairs in texts]
     vectors = _joined(model, texts, bags, len(grown))
     if tuning.steps:
         names = {"-".join(codes): file_names(files) for codes, files in parallel.items()}
@@ -349,12 +346,22 @@ def add_languages(
         run_settings = {"vocabulary": vocabulary, "min_count": min_count, "texts": names}
         with tuning_folder(folder, tuning, run_settings) as work:
             if work is not None:
-                for name, pairs in zip(names, texts, strict=True):
-                    work.note_texts(
-                        name, map("\t".join, zip(pairs.known_sentences, pairs.new_sentences, strict=True)), names[name]
-                    )
+                _note_texts(work, names, texts)
             vectors = tune_on_pairs(vectors, bags, tuning, work=work, show_progress_bar=show_progress_bar)
     return StaticEmbedder(grown, vectors)
+
+
+def _bags_of_pairs(pairs: _Pairs, vocabulary: Vocabulary) -> PairBags:
+    """Return the words of translated sentences, as rows of the vocabulary."""
+    sides = (pairs.known_sentences, pairs.new_sentences)
+    return PairBags("-".join(pairs.codes), *(Bags.from_sentences(sentences, vocabulary) for sentences in sides))
+
+
+def _note_texts(work: WorkFolder, names: Mapping[str, str], texts: Sequence[_Pairs]) -> None:
+    """Record what a run reads, so that it is resumed with the same texts alone."""
+    for (pair, file), pairs in zip(names.items(), texts, strict=True):
+        lines = map("\t".join, zip(pairs.known_sentences, pairs.new_sentences, strict=True))
+        work.note_texts(pair, lines, file)
 
 
 def anchored_words(

@@ -11,7 +11,7 @@ phrase whose words are all known gets the length of their sum, which is what the
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
@@ -30,7 +30,7 @@ from pellucid.explain.views.parts import AnyPart, Column, Heading, Note, TablePa
 from pellucid.explain.views.report import Report
 from pellucid.loading import load
 from pellucid.progress import Progress, length_batches
-from pellucid.static.bags import count_rows
+from pellucid.static.bags import RowCounts, count_rows
 from pellucid.static.embedder import StaticEmbedder, static_model
 from pellucid.static.folder import check_writable
 from pellucid.static.precision import common_scale, quantize
@@ -203,7 +203,7 @@ class Addition(Report):
 
     def _parts(self) -> Iterator[AnyPart]:
         yield Heading("Added", counted(len(self.added), "word or phrase", "words and phrases"), "static model")
-        how = "reads each by itself" if self.source == "words" else "reads them in context"
+        how = "reads each alone" if self.source == "words" else "reads them in context"
         yield Note(f"{self.words_before:,} words before, {self.words_after:,} now; as the teacher {how}.")
         yield from self.fit.parts()
         heads = (Column("added"), Column("occurrences", "number"), Column("length", "number"), Column("nearest words"))
@@ -248,13 +248,7 @@ def add_words(
     vocabulary = model.vocabulary.with_words(
         [*model.vocabulary.words, *(key for key in keys if key not in model.vocabulary)]
     )
-    for key, entry in entries.items():
-        entry_words = [word.text for word in vocabulary.split(entry)]
-        if len(entry_words) != 1 or vocabulary.row(entry_words[0]) != vocabulary.row(key):
-            spaced = " ".join(word.text for word in split_words(entry))
-            raise InputError(f"{entry!r:.60} would never be found in a text, which is cut into "
-                             f"{', '.join(entry_words)}; a phrase has only spaces between its words, as "
-                             f"{spaced!r:.60}")  # fmt: skip
+    _check_each_is_one_word(vocabulary, entries)
     opened = load(teacher)
     if sentences is None:
         rows = [row for row, word in enumerate(model.vocabulary.words) if word not in entries and split_words(word)]
@@ -269,11 +263,7 @@ def add_words(
         )
     mapping, quality = fit_space(source, model.word_vectors(fit_rows))
     mapped = mapping(vectors)
-    for index, key in enumerate(keys):  # a phrase whose words are all known gets the length of their sum
-        rows = [model.vocabulary.row(part) for part in key.split(JOINER)]
-        if len(rows) > 1 and min(rows) >= 0:
-            length = np.linalg.norm(model.word_vectors(rows).sum(axis=0))
-            mapped[index] *= length / max(float(np.linalg.norm(mapped[index])), 1e-12)
+    _scale_phrases(model, keys, mapped)
     extended = _with_rows(model, vocabulary, keys, mapped)
     added = tuple(
         AddedWord(display_form(key), count, float(np.linalg.norm(vector)), nearest)
@@ -282,6 +272,26 @@ def add_words(
     source_kind = "words" if sentences is None else "sentences"
     extended.report = Addition(source_kind, len(model.vocabulary), len(vocabulary), quality, added)
     return extended
+
+
+def _check_each_is_one_word(vocabulary: Vocabulary, entries: Mapping[str, str]) -> None:
+    """Check that the extended vocabulary reads each entry as the one word of its key."""
+    for key, entry in entries.items():
+        entry_words = [word.text for word in vocabulary.split(entry)]
+        if len(entry_words) != 1 or vocabulary.row(entry_words[0]) != vocabulary.row(key):
+            spaced = " ".join(word.text for word in split_words(entry))
+            raise InputError(f"{entry!r:.60} would never be found in a text, which is cut into "
+                             f"{', '.join(entry_words)}; a phrase has only spaces between its words, as "
+                             f"{spaced!r:.60}")  # fmt: skip
+
+
+def _scale_phrases(model: StaticEmbedder, keys: Sequence[str], vectors: Any) -> None:
+    """Give the vector of a phrase whose words are all known the length of their sum."""
+    for vector, key in zip(vectors, keys):
+        rows = [model.vocabulary.row(word) for word in key.split(JOINER)]
+        if len(rows) > 1 and min(rows) >= 0:
+            length = np.linalg.norm(model.word_vectors(rows).sum(axis=0))
+            vector *= length / max(float(np.linalg.norm(vector)), 1e-12)
 
 
 def _entries(vocabulary: Vocabulary, entries: Sequence[str], replace: bool) -> dict[str, str]:
@@ -375,7 +385,7 @@ def _sentences_with(keys: list[str], sentences: Corpus, words_of: Callable[[str]
     if missing:
         raise CorpusError(
             f"{counted(len(missing), 'entry is', 'entries are')} in no sentence, the first "
-            f"is {missing[0]!r}; give sentences that hold it, or none at all to have it read by itself"
+            f"is {missing[0]!r}; give sentences that contain it, or no sentences, so that it is read alone"
         )
     return texts
 
@@ -488,17 +498,7 @@ def prune(
         raise InputError("give a corpus, whose words stay, or max_words, or both")
     texts = None if texts is None else check_texts(texts)  # read several times: before, after, and a sample of both
     used = None if texts is None else count_rows(model.vocabulary, texts)
-    if used is None:
-        rows = np.arange(len(model.vocabulary))[:max_words]
-    else:
-        order = np.argsort(-used.counts, kind="stable")[:max_words]
-        rows = np.sort(order[used.counts[order] >= min_count])
-        if not used.tokens_in_vocabulary:
-            raise InputError(f"the corpus holds no word that the model knows, in {used.texts:,} texts with "
-                             f"{used.tokens:,} words")  # fmt: skip
-        if not len(rows):
-            raise InputError(f"no word of the model occurs {min_count:,} times in the corpus, the commonest "
-                             f"{used.counts.max():,} times")  # fmt: skip
+    rows = np.arange(len(model.vocabulary))[:max_words] if used is None else _used_rows(used, min_count, max_words)
     words = [model.vocabulary.words[row] for row in rows.tolist()]
     scales = None if model.scales is None else model.scales[rows]
     vocabulary = model.vocabulary.with_words(words)
@@ -522,6 +522,19 @@ def prune(
     lost = int((known_before & ~known_after).sum())
     pruned.report = Pruning(*sizes, used.texts, *shares, len(sample), unchanged, mean_cosine, lost)
     return pruned
+
+
+def _used_rows(used: RowCounts, min_count: int, max_words: int | None) -> Rows:
+    """Return the rows that a corpus uses often enough, at most `max_words`, ascending."""
+    order = np.argsort(-used.counts, kind="stable")[:max_words]
+    rows = np.sort(order[used.counts[order] >= min_count])
+    if not used.tokens_in_vocabulary:
+        raise InputError(f"the corpus holds no word that the model knows, in {used.texts:,} texts with "
+                         f"{used.tokens:,} words")  # fmt: skip
+    if not len(rows):
+        raise InputError(f"no word of the model occurs {min_count:,} times in the corpus, the commonest "
+                         f"{used.counts.max():,} times")  # fmt: skip
+    return rows
 
 
 def fit_spelling(model: StaticEmbedder) -> StaticEmbedder:
