@@ -137,7 +137,8 @@ def encode_corpus(
         record_model(work.metadata, checked_model.encoder, folder)
         in_process = _in_this_process(checked_model.encoder, workers) and engine == "local"
         job = Job(
-            checked_model.encoder if in_process else _for_other_processes(model), source.absolute(), folder.absolute(), field, id_field,
+            checked_model.encoder if in_process else _for_other_processes(model),
+            source.absolute(), folder.absolute(), field, id_field,
             settings.role, settings.format, settings.shard_size, work.metadata.get("texts", 0), uuid.uuid4().hex,
             source_stamp, is_outside_allowed(),
         )  # fmt: skip
