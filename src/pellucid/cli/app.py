@@ -13,7 +13,7 @@ import warnings
 from contextlib import ExitStack, suppress
 from copy import copy
 from pathlib import Path
-from typing import Annotated, Any, ClassVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import typer
 
@@ -49,6 +49,12 @@ from pellucid.cli.output import (
     show,
 )
 from pellucid.errors import VERSION, PellucidError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pellucid.core.arrays import Role
+    from pellucid.core.embedder import Embedder
 
 
 class Commands(Listed):
@@ -165,15 +171,14 @@ def encode(
 ) -> None:
     """Turn texts into embeddings.
 
-    Memory stays bounded however many texts there are. The output file appears when
-    it is complete; an interrupted run leaves none.
+    Memory use does not grow with the number of texts. The output file appears when it is
+    complete.
 
-    With a folder, embeddings and ids are written in shards of 65,536 texts by one or
-    several workers. Rerun the command to resume an interrupted run. Ids
-    are the numbers of the rows unless --id-field names a column.
+    With a FOLDER, embeddings and ids are written in shards of 65,536 texts. Rerun the
+    command to resume. Ids are row numbers unless --id-field names a column.
 
-    Some models encode queries in another way than documents, such as with an
-    instruction. Without --role a text is neither.
+    Some models encode queries differently from documents, e.g. with an instruction;
+    without --role a text is neither.
 
     \b
     Examples:
@@ -183,36 +188,38 @@ def encode(
       pellucid encode big.parquet shards --id-field key --workers 8
       cut -f 2 log.tsv | pellucid encode > embeddings.jsonl
     """
+    text_role = roles_of(role, 1, "--role")[0]
     if folder is None:
         for option, value in (("--id-field", id_field), ("--workers", workers), ("--engine", engine)):
             if value is not None:
                 raise typer.BadParameter("needs a folder of shards", param_hint=option)
-        from pellucid.cli.output import open_writer, output_format
-        from pellucid.progress import Progress
-
-        texts, chosen = read(file, file_options), output_format(output_file, kind)
-        text_role = roles_of(role, 1, "--role")[0]
-        opened = open_model(model)
-        encode_texts = {None: opened.encode, "query": opened.encode_query, "document": opened.encode_document}[
-            text_role
-        ]
-        shown = output_file is not None or not sys.stdout.isatty()  # not between the lines of the result
-        with open_writer(output_file, chosen, opened.get_embedding_dimension(), sys.stdout) as write:
-            with Progress("encoding", enabled=shown) as progress:
-                for block in blocks(texts):
-                    write(block, encode_texts(block))
-                    progress.advance(len(block))
+        _encode_to_file(open_model(model), read(file, file_options), output_file, kind, text_role)
         return
     if output_file is not None or file == "-":
         raise typer.BadParameter("a folder of shards needs a FILE, and no --output", param_hint="FOLDER")
     from pellucid.bulk import CorpusSettings, encode_corpus
 
-    settings = CorpusSettings(role=roles_of(role, 1, "--role")[0], format=kind or "parquet")
+    settings = CorpusSettings(role=text_role, format=kind or "parquet")
     shards = encode_corpus(
         model, corpus_file(file, file_options), folder, id_field=id_field, workers=workers or 1,
         engine=engine or "local", settings=settings,
     )  # fmt: skip
     say(f"{folder}: {len(shards):,} {'shards' if len(shards) > 1 else 'shard'}", err=True)
+
+
+def _encode_to_file(model: Embedder, texts: Iterator[str], path: Path | None, kind: str | None, role: Role) -> None:
+    """Write the embeddings of texts to a file, or to stdout without one."""
+    from pellucid.cli.output import open_writer, output_format
+    from pellucid.progress import Progress
+
+    file_kind = output_format(path, kind)
+    encode_texts = {None: model.encode, "query": model.encode_query, "document": model.encode_document}[role]
+    shows_bar = path is not None or not sys.stdout.isatty()  # not between the lines of the result
+    with open_writer(path, file_kind, model.get_embedding_dimension(), sys.stdout) as write:
+        with Progress("encoding", enabled=shows_bar) as progress:
+            for block in blocks(texts):
+                write(block, encode_texts(block))
+                progress.advance(len(block))
 
 
 @app.command()
@@ -322,16 +329,14 @@ def explain(
     a: Annotated[str, typer.Argument(help="The text to explain.")],
     b: Annotated[str | None, typer.Argument(help="A second text: explain the similarity of the two.")] = None,
     roles: _Roles = None,
-    than: Annotated[str | None, typer.Option(help="A third: explain why B is closer to A than this one is.")] = None,
+    than: Annotated[str | None, typer.Option(help="A third text: explain why B is closer to A.")] = None,
     reasons: Annotated[
         str | None,
         typer.Option(
             metavar="KIND", help="Of an encoder: words, tokens, sentences, concepts or measured. [default: words]"
         ),
     ] = None,
-    below: Annotated[
-        float | None, typer.Option(help="Show the fewest words of B without which the similarity is below this.")
-    ] = None,
+    below: Annotated[float | None, typer.Option(help="Fewest words of B to remove to get below this.")] = None,
     rows: Annotated[bool, typer.Option("--rows", help="Show rows below the phrases, such as pairs of words.")] = False,
     top_k: Annotated[int, typer.Option("--top-k", "-k", min=0, help="How many of them; the rest are totalled.")] = 10,
     plain: Annotated[bool, typer.Option("--plain", help="No colour and no styles, even in a terminal.")] = False,
@@ -344,19 +349,17 @@ def explain(
 ) -> None:
     """Show what a similarity is made of.
 
-    Phrases of A with those of B that they match; they and the rows below them (--rows)
-    add up to the similarity. With one text they are the pulls of its words
-    on its embedding, which add up to 1. With --roles query,document the similarity is
-    that of a search, for which some models encode texts in another way.
+    Phrases of A and the phrases of B that they match; they, like the rows of --rows, add
+    up to the similarity. For one text, each word's contribution to its embedding; they
+    add up to 1. --roles query,document explains the score of a search.
 
-    The rows of an encoder are estimated from its two vectors. --reasons measured leaves
-    out words and encodes the texts again: it says how many, and the standard error.
+    An encoder's rows are estimated from its two vectors. --reasons measured removes words
+    and encodes the texts again; it shows how many, and the standard error.
 
     \b
     Examples:
       pellucid explain "a loan for a house" "mortgage rates are rising"
       pellucid explain "a loan for a house" "mortgage rates" --than "a house with a garden"
-      pellucid explain "a loan for a house" "mortgage rates are rising" --rows -k 5
       pellucid explain "a loan for a house" --html loan.html
       pellucid explain "house loans" "How to borrow for a house" --roles query,document
       pellucid explain "a loan for a house" "a house and its garden, sold on a loan" --below 0.5

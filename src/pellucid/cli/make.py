@@ -65,17 +65,15 @@ def distill(
 ) -> None:
     """Make a static model of your own from a teacher and plain sentences.
 
-    Needs pellucid[torch]. An interrupted run resumes when the same command is given
-    again. More settings: pellucid.distill in Python.
+    Needs pellucid[torch]. Rerun the command to resume. Python has more settings:
+    pellucid.distill.
 
-    With --lang, once a language, and --parallel the model is one of several languages
-    and the teacher a multilingual one; --vocabulary then counts in each language.
-    More in docs/crosslingual.md.
+    For several languages, give --lang once a language, --parallel and a multilingual
+    teacher; --vocabulary then counts per language. See docs/crosslingual.md.
 
     \b
     Examples:
       pellucid distill corpus.txt --teacher sentence-transformers/all-MiniLM-L6-v2 -o my-model
-      pellucid explain "one text" "another" -m my-model
       pellucid distill --teacher sentence-transformers/LaBSE -o static-en-de \\
         --lang en=english.txt --lang de=german.txt --parallel en-de=pairs.tsv
     """

@@ -236,7 +236,7 @@ def rebuild(folder: _Folder, model: _Models = None) -> None:
 def search(
     folder: _Folder,
     query: Annotated[
-        str | None, typer.Argument(help="What to look for; without it, you are asked, or stdin is read.")
+        str | None, typer.Argument(help="Query text; prompted for, or read from stdin, if absent.")
     ] = None,
     top_k: TopKOption = 10,
     where: Annotated[
@@ -249,9 +249,9 @@ def search(
     min_score: Annotated[float | None, typer.Option(help="Leave out hits with a lower score.")] = None,
     reasons: Annotated[int, typer.Option(min=0, help="Reasons to show for each hit.")] = 3,
     rows: Annotated[bool, typer.Option("--rows", help="Show rows as reasons, such as pairs of words.")] = False,
-    why: Annotated[int | None, typer.Option(min=1, help="Say what sets this hit apart from the others.")] = None,
+    why: Annotated[int | None, typer.Option(min=1, help="Explain what sets this hit apart.")] = None,
     counterfactual: Annotated[
-        int | None, typer.Option(min=1, help="Show the fewest words that keep this hit above the next one.")
+        int | None, typer.Option(min=1, help="Fewest words to remove to rank this hit below the next.")
     ] = None,
     measure: Annotated[bool, typer.Option("--measure", help="Measure reasons by leaving out words.")] = False,
     json: JsonOption = False,
@@ -259,18 +259,17 @@ def search(
 ) -> None:
     """Find documents, and see why each was found.
 
-    The first lines say what the hits have in common with the query, and what sets them
-    apart. Every score is a sum; below a document are the phrases of the query with those
-    that they match, and what they add, or with --rows the largest terms. The words with
-    the largest parts are marked. Without a query, questions are read until an empty line.
+    The first lines say what the hits share with the query, and how they differ. Below each
+    document are the phrases of the query and what they match, or with --rows the largest
+    terms; they add up to the score.
 
-    The reasons of an encoder are estimated from the stored vectors. --measure encodes the
-    query and each hit again without some of their words, up to 139 texts for each, and
-    shows the standard error.
+    An encoder's reasons are estimated from the stored vectors. --measure encodes the query
+    and each hit again without some of their words (up to 139 texts each) and shows the
+    standard error.
 
-    Conditions are of the form FIELD>=VALUE, with >=, <=, >, <, = or !=, and all must hold.
-    A value is a number where the field holds numbers, and a string where it holds strings;
-    one in quotes is a string. Dates are 2024-05-31. pellucid index info shows the fields.
+    Filters are FIELD>=VALUE, with >=, <=, >, <, = or !=; all must hold. A value has the
+    type of its field; quote it to make it a string. Dates are 2024-05-31. See the fields
+    with pellucid index info.
 
     \b
     Examples:
