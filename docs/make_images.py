@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import pellucid
-from pellucid.explain.explanation import Explanation
+from pellucid.explain import Explanation
 from pellucid.explain.views.terminal import Lines
 
 TEXT1 = "The bank raised its interest rates again, and home buyers are worried."

@@ -14,8 +14,8 @@ from types import NoneType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 import pellucid
-from pellucid.explain.explanation import SCHEMA_VERSION, Explanation
-from pellucid.explain.groups import Group
+from pellucid.explain import Explanation, Group
+from pellucid.explain.explanation import SCHEMA_VERSION
 from pellucid.explain.views.report import VERSION, Report, data_fields
 
 PAGE = Path(__file__).with_name("schema.json")

@@ -45,7 +45,7 @@ PAGES = sorted(
 )
 INNER = {  # what these show is an inner part
     "docs/cli_page.py": {"pellucid.cli.app"},
-    "docs/schemas.py": {"pellucid.explain.views.report"},
+    "docs/schemas.py": {"pellucid.explain.explanation", "pellucid.explain.views.report"},
     "docs/make_images.py": {"pellucid.explain.views.terminal"},
 }
 SHOWN_BESIDE = {  # what public names give
