@@ -211,6 +211,13 @@ def model_routes(service: Service) -> APIRouter:
 
         return answer(await service.run_in_pool(work))
 
+    _add_dimensions(router, service)
+    return router
+
+
+def _add_dimensions(router: APIRouter, service: Service) -> None:
+    """Add the route that lists the dimensions of a model."""
+
     @router.get("/dimensions", response_model=DimensionList)
     async def dimensions(
         model: str | None = None,
@@ -218,7 +225,7 @@ def model_routes(service: Service) -> APIRouter:
         offset: Annotated[int, Query(ge=0)] = 0,
         limit: Annotated[int, Query(ge=0, le=1000)] = 100,
     ) -> Response:
-        """List dimensions of a model; `search` keeps those whose name or words hold it, in any case."""
+        """List dimensions of a model; `search` keeps those whose name or words contain it, in any case."""
         name = service.model_name(model)
         part = search.casefold()
 
@@ -231,8 +238,6 @@ def model_routes(service: Service) -> APIRouter:
             return {"model": name, "total": len(entries), "dimensions": entries[offset : offset + limit]}
 
         return answer(await service.run_in_pool(work))
-
-    return router
 
 
 def _score_scale(model: Embedder) -> dict[str, list[float]]:

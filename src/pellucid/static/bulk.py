@@ -35,7 +35,7 @@ from pellucid.static.spelling import SpelledRows, Speller, Unedited
 from pellucid.static.words import slice_for
 from pellucid.text.inputs import check_texts
 from pellucid.text.unicode import lowercase, may_change, normalize, unspaced_run, well_formed
-from pellucid.text.words import LONGEST_WORD, PART_SPELLED, Vocabulary, part_known
+from pellucid.text.words import MAX_WORD_CHARS, SPELLED_WORD_SHARE, Vocabulary, part_known
 
 _BLOCK_TEXTS = 1024
 _BLOCK_CHARACTERS = 1 << 18  # what a block needs fits a core's cache; a longer text is a block of its own
@@ -447,7 +447,7 @@ class _Worker(_Reader):
             spelled_index = np.maximum(rows - self._table.words, -1)
             is_like = np.append(~self._spelled.unknown, False)[spelled_index]
             partial_words = np.flatnonzero((rows == _SPELLED) | is_like).astype(np.int32)
-            partial_shares = np.full(len(partial_words), PART_SPELLED)
+            partial_shares = np.full(len(partial_words), SPELLED_WORD_SHARE)
             in_vocabulary &= spelled_index < 0
         in_vocabulary[partial_words] = False
         sums = np.bincount(np.searchsorted(ends, partial_words, side="right"), partial_shares, len(texts))
@@ -599,7 +599,7 @@ def _pieces(vocabulary: Vocabulary) -> Pieces:
     beginnings = [token for token in ascii_tokens if token[:2] != "##"]
     inside = [token[2:] for token in ascii_tokens if token[:2] == "##"]
     lower = normalizer.get("lowercase", False)
-    return Pieces(beginnings, inside, min(LONGEST_WORD, max_word_chars), lower=lower, prefixes=vocabulary.prefixes)
+    return Pieces(beginnings, inside, min(MAX_WORD_CHARS, max_word_chars), lower=lower, prefixes=vocabulary.prefixes)
 
 
 def _cuts_like_bert(file: dict[str, Any]) -> bool:

@@ -18,9 +18,9 @@ from pellucid.errors import InputError
 from pellucid.native.library import Spelling, native
 from pellucid.process import cached_property
 from pellucid.static.spelling import NEIGHBOURS, NgramIndex, Predicted, Speller, marked_codes
-from pellucid.text.words import LONGEST_WORD
+from pellucid.text.words import MAX_WORD_CHARS
 
-_MAX_MARKED_CHARS = LONGEST_WORD + 2  # characters of a word that can be spelled, and its marks
+_MAX_MARKED_CHARS = MAX_WORD_CHARS + 2  # characters of a word that can be spelled, and its marks
 
 
 class CompiledSpeller(Speller):

@@ -31,7 +31,7 @@ from pellucid.core.embedder import Vectors
 from pellucid.errors import InputError
 from pellucid.process import cached_property
 from pellucid.text.unicode import is_spelled_with_marks, lowercase
-from pellucid.text.words import LONGEST_WORD, Vocabulary
+from pellucid.text.words import MAX_WORD_CHARS, Vocabulary
 
 BITS = 18
 BUCKETS = 1 << BITS  # of hashed n-grams, one byte each
@@ -231,7 +231,7 @@ class SpelledRows:
 
 def can_spell(word: str) -> bool:
     """Whether `word` can be predicted from its spelling: only letters, more than most abbreviations have."""
-    if not MIN_NGRAM_CHARS < len(word) <= LONGEST_WORD:
+    if not MIN_NGRAM_CHARS < len(word) <= MAX_WORD_CHARS:
         return False
     return word.isalpha() or (not word.isascii() and is_spelled_with_marks(word))
 

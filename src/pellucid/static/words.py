@@ -26,7 +26,7 @@ from pellucid.static.spelling import SpelledRows
 from pellucid.text.unicode import lowercase, normalize
 from pellucid.text.words import (
     JOINER,
-    PART_SPELLED,
+    SPELLED_WORD_SHARE,
     Coverage,
     Span,
     Vocabulary,
@@ -80,7 +80,7 @@ class TextWords:
             if row < 0 or (row >= limit and is_unknown[row - limit]):
                 unknown.append(index)
             elif row >= limit:
-                partial.append((*self._display_pair(index, row), PART_SPELLED))
+                partial.append((*self._display_pair(index, row), SPELLED_WORD_SHARE))
             elif lower != lowercase(vocabulary.forms[row]):
                 partial.append((*self._display_pair(index, row), part_known(lower, vocabulary.forms[row])))
                 read_as.append((index, (row, lower)))

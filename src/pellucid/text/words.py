@@ -41,7 +41,7 @@ _Start = TypeVar("_Start")
 Item = TypeVar("Item")
 
 _PRE_TOKENIZER = BertPreTokenizer()
-LONGEST_WORD = 100  # characters; BERT's own tokenizer calls a longer word unknown
+MAX_WORD_CHARS = 100  # as BERT's own tokenizer has it: a longer word is unknown
 
 JOINER = "\u2581"
 """The character between the words of a phrase in a vocabulary: "new▁york"."""
@@ -79,9 +79,9 @@ Span = tuple[int, int]
 """Start and end of a part of a text, in characters."""
 
 LOW_COVERAGE = 0.5
-"""Share of a text's words; every view warns where a model knows less."""
+"""Share of a text's words; every view warns below it, since most of the text then counts for nothing."""
 
-PART_SPELLED = 0.5
+SPELLED_WORD_SHARE = 0.5
 """What a word counts in a coverage that is known by its spelling alone.
 
 About the mean cosine of its vector to the word's own, for words held out: 0.56 (`papers/swe/spelling.py --prefixes`).
@@ -292,8 +292,8 @@ class Vocabulary:
         self._subwords = subwords
         self.prefixes = PrefixRule() if prefixes is None else prefixes
         letters, share = self.prefixes
-        if type(letters) is not int or not 1 <= letters <= LONGEST_WORD:
-            raise InputError(f"a prefix of {letters!r:.40} letters is asked for; give 1 to {LONGEST_WORD}")
+        if type(letters) is not int or not 1 <= letters <= MAX_WORD_CHARS:
+            raise InputError(f"a prefix of {letters!r:.40} letters is asked for; give 1 to {MAX_WORD_CHARS}")
         if type(share) not in (int, float) or not 0 <= share <= 1:
             raise InputError(f"a prefix of {share!r:.40} of a word is asked for; give a share from 0 to 1")
         self._row = {word: row for row, word in enumerate(words)}
@@ -552,7 +552,7 @@ class Vocabulary:
                     break
 
     def _prefix_row(self, word: str) -> int:
-        if len(word) > LONGEST_WORD or self.subwords is None:
+        if len(word) > MAX_WORD_CHARS or self.subwords is None:
             return -1
         with without_panic("subwords.json"):
             encoding = self.subwords.encode(word, add_special_tokens=False)
