@@ -7,5 +7,6 @@ from pellucid._lazy import lazy
 if TYPE_CHECKING:
     from pellucid.core.dimensions import Dimension as Dimension, Dimensions as Dimensions
     from pellucid.core.embedder import Embedder as Embedder
+    from pellucid.core.pca import spectrum_of as spectrum_of
 else:
     __getattr__, __dir__, __all__ = lazy(__name__, __file__)
