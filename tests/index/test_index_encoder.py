@@ -205,3 +205,66 @@ def test_the_fewest_words_of_a_hit_put_it_below_another(tmp_path):
             assert index.score(QUERY, "shortened").score == pytest.approx(found.score_without, abs=0.02)  # other counts
         with pytest.raises(InputError, match="already"):
             hits[1].counterfactual(hits[0])
+
+
+STEER = {WORDS[3]: -0.5, f"{WORDS[12]} {WORDS[20]}": 0.3}
+
+
+@pytest.mark.parametrize("bm25", [False, True])
+def test_a_steered_query_is_the_sum_of_searches_and_its_reasons_say_so(tmp_path, bm25):
+    models = {"dense": Encoder(), "static": table()}
+    with Index.create(tmp_path / "index", models, bm25=bm25) as index:
+        index.add(texts(), ids=[f"d{n}" for n in range(260)])
+        index.fit_reasons(table=table())
+        hits = index.search(QUERY, 260, steer=STEER)
+        plain = {hit.id: hit for hit in index.search(QUERY, 260)}
+        moves = {text: {hit.id: hit for hit in index.search(text, 260)} for text in STEER}
+        for hit in hits[::40]:
+            expected = {name: plain[hit.id].parts[name] for name in hit.parts}
+            for name in ("dense", "static"):
+                expected[name] += sum(weight * moves[text][hit.id].parts[name] for text, weight in STEER.items())
+            assert hit.parts == pytest.approx(expected, abs=1e-6)
+            why = hit.explain()
+            assert why.exact and sum(row.contribution for row in why.rows) == pytest.approx(hit.score, abs=1e-6)
+            named = {row.name for row in why.rows if row.key[1] == "steer"}
+            assert named == {
+                f"{name}: {verb} of {text!r}" for name in ("dense", "static")
+                for verb, text in zip(("less", "more"), STEER)
+            }  # fmt: skip
+            assert sum(group.contribution for group in why.groups()) == pytest.approx(hit.score, abs=1e-6)
+            measured = hit.measured()
+            assert sum(row.contribution for row in measured.rows) == pytest.approx(hit.score, abs=1e-6)
+            assert index.score(QUERY, hit.id, steer=STEER).score == pytest.approx(hit.score, abs=1e-6)
+        before, after = rows_of(plain[hits[0].id]), rows_of(hits[0])
+        assert {key: after[key] for key in before} == pytest.approx(before, abs=1e-6)  # the query's own rows stay
+        assert index.search(QUERY, 5, steer={WORDS[3]: 0, WORDS[4]: 0.0}).to_dict() == index.search(QUERY, 5).to_dict()
+
+
+def test_a_steered_query_finds_less_of_what_it_is_steered_from(tmp_path):
+    with Index.create(tmp_path / "index", {"static": table()}, bm25=False) as index:
+        index.add([WORDS[0], f"{WORDS[0]} {WORDS[1]}", f"{WORDS[0]} {WORDS[2]}"], ids=["a", "b", "c"])
+        query = f"{WORDS[0]} {WORDS[1]} {WORDS[2]}"
+        ranks = [[hit.id for hit in index.search(query, steer={word: -0.8})] for word in WORDS[1:3]]
+        assert [rank.index("b") > rank.index("c") for rank in ranks] == [True, False]
+
+
+@pytest.mark.parametrize(
+    ("steer", "message"),
+    [
+        (["cars"], "give a dict"),
+        ("cars", "give a dict"),
+        ({"cars": "much"}, "'much'; give a text"),
+        ({"cars": float("nan")}, "from -10 to 10"),
+        ({"cars": 11}, "from -10 to 10"),
+        ({" ": 1}, "from -10 to 10"),
+        ({3: 1}, "from -10 to 10"),
+        ({"qqqq": -0.5}, "no dense model of this search knows a word of it"),
+    ],
+)
+def test_steering_refuses(tmp_path, steer, message):
+    with Index.create(tmp_path / "index", {"static": table()}) as index:
+        index.add(texts(5))
+        with pytest.raises(InputError, match=message):
+            index.search(QUERY, steer=steer)
+        with pytest.raises(InputError, match="no dense model"):
+            index.search(QUERY, weights={"bm25": 1}, steer={WORDS[1]: -0.5})

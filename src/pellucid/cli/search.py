@@ -246,6 +246,10 @@ def search(
         list[str] | None,
         typer.Option(help="A component of the score and its weight, e.g. bm25=1; components not listed get 0."),
     ] = None,
+    steer: Annotated[
+        list[str] | None,
+        typer.Option(help='Less or more of a text, e.g. --steer "cars=-0.5"; repeat for more.'),
+    ] = None,
     min_score: Annotated[float | None, typer.Option(help="Leave out hits with a lower score.")] = None,
     reasons: Annotated[int, typer.Option(min=0, help="Reasons to show for each hit.")] = 3,
     rows: Annotated[bool, typer.Option("--rows", help="Show rows as reasons, such as pairs of words.")] = False,
@@ -276,6 +280,7 @@ def search(
       pellucid search my-index "does aspirin prevent a heart attack?"
       pellucid search my-index "interest rates" --where "day>=2024-05-31" --where lang!=de
       pellucid search my-index "interest rates" --where "year>=2015" --weight bm25=1
+      pellucid search my-index "interest rates" --steer "stock markets=-0.5"
       pellucid search my-index "interest rates" --why 1
       pellucid search my-index "interest rates" --top-k 3 --measure
       pellucid search my-index "interest rates" --counterfactual 1
@@ -288,9 +293,10 @@ def search(
         return
     conditions = _conditions(where or [])
     weights = numbers_of(weight, "--weight", "PART=NUMBER, such as bm25=1") or None
+    moves = numbers_of(steer, "--steer", "TEXT=NUMBER, such as cars=-0.5") or None
     with _open(folder) as opened:
         for query_text in [query] if query is not None else _questions():
-            hits = opened.search(query_text, top_k, where=conditions, weights=weights, min_score=min_score)
+            hits = opened.search(query_text, top_k, where=conditions, weights=weights, steer=moves, min_score=min_score)
             hits = hits.measured() if measure else hits
             if counterfactual is not None:
                 show(_counterfactual(hits, counterfactual), json)

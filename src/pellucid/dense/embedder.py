@@ -19,10 +19,11 @@ from pellucid.core.query import Floats, Query
 from pellucid.dense.concepts import ConceptReasons
 from pellucid.dense.measured import MeasuredReasons, words_to_leave_out
 from pellucid.dense.reasons import EncoderQuery, Reasons, nameable
+from pellucid.dense.removing import projected_encoder, projected_reasons, projection
 from pellucid.dense.sentences import SentenceReasons
 from pellucid.dense.tokenized import TokenizedText, read_texts
 from pellucid.dense.tokens import TokenReasons
-from pellucid.dense.vectors import at_length_1, checked_vectors
+from pellucid.dense.vectors import at_length_1, checked_vectors, unit_vectors
 from pellucid.dense.words import (
     Fit,
     WordReasons,
@@ -38,6 +39,7 @@ from pellucid.persistence.store import writing_folder
 from pellucid.persistence.untrusted import without_bars
 from pellucid.process import cached_property, lock_of
 from pellucid.progress import Progress
+from pellucid.text.inputs import check_texts
 from pellucid.text.unicode import canonicalize
 from pellucid.text.words import Coverage, Span
 
@@ -177,6 +179,35 @@ class EncoderEmbedder(Embedder):
         other._dimension, other.folder, other._words = self._dimension, self.folder, other._words or self._words
         other._shared = self._shared
         return other
+
+    def without_direction(self, *texts: str) -> EncoderEmbedder:
+        """Return a model whose vectors do not have the direction of some texts; this model is unchanged.
+
+        A direction is the text's vector less what all texts have in common. It is projected out: the vector of every
+        text is at right angles to it, so no score rests on it. Other words of the same subject have directions of their
+        own; give several texts to remove more of it. Index vectors made before do not fit the new model. Words and
+        concepts that are at hand follow; `save_pretrained` writes a model that sentence-transformers opens as it is.
+
+        Args:
+            texts: such as "sports", or a few: "sports", "football", "tennis".
+
+        Raises:
+            InputError: none is given, one has no direction, or together they take all dimensions.
+        """
+        named = check_texts(texts)
+        if not named:
+            raise InputError('no text is given whose direction is to be removed: without_direction("sports")')
+        reasons = self.reasons_at_hand
+        common = self._mean_vector() if reasons is None else reasons.common
+        matrix = projection(unit_vectors(self, named) - common, named)
+        encoder = projected_encoder(self.model, matrix, is_sentence_transformer=self.is_sentence_transformer)
+        if isinstance(self._reasons, str):  # words that are to be fitted, or words and concepts fitted on first use
+            return EncoderEmbedder(encoder, self._reasons, fit=self._fit)
+        bare = EncoderEmbedder(encoder, None, fit=self._fit)
+        model = bare.with_reasons(projected_reasons(reasons, matrix, bare))
+        if isinstance(self._words, WordReasons):
+            model._words = projected_reasons(self._words, matrix, bare)
+        return model
 
     def fit_reasons(
         self,

@@ -46,6 +46,7 @@ from pellucid.index.settings import (
     precomputed_parts,
     settings_for,
     validate_min_score,
+    validate_steer,
     validate_weights,
     validate_word_weights,
 )
@@ -324,6 +325,7 @@ class Index(DocumentCollection):
         where: Any = None,
         weights: Weights = None,
         word_weights: Weights = None,
+        steer: Weights = None,
         min_score: float | None = None,
         rerank: Any = None,
         rerank_top: int = 50,
@@ -338,6 +340,9 @@ class Index(DocumentCollection):
             weights: of the parts for this search: {"bm25": 1} is only BM25. Brought to the sum 1.
             word_weights: what words of the query count in BM25, static models and other encoders: {"immune": 0.3}
                 multiplies their terms and pairs of words by 0.3. Models of other families read the query as it is.
+            steer: texts that the query is moved away from or to: {"cars": -0.5} subtracts half of what a search for
+                "cars" gives, {"price": 0.3} adds. It moves the vectors of dense models, and each text is a term of a
+                hit's reasons ("less of 'cars'"). BM25 and sparse models read the query as it is.
             min_score: the lowest score of a hit, with `rerank` of its scores; None for any. Scores compare across
                 queries, not across indexes.
             rerank: a second stage, which scores the first hits anew: a CrossEncoder of sentence-transformers, or a
@@ -364,7 +369,7 @@ class Index(DocumentCollection):
             if rerank is not None:
                 reranker = SecondStage(rerank, rerank_top, weights, list(snapshot.commit.state.settings["weights"]))
                 n_hits, first_weights, first_min_score = max(top_k, rerank_top), reranker.weights, -math.inf
-            plan = self._plan(query, snapshot, first_weights, word_weights)
+            plan = self._plan(query, snapshot, first_weights, word_weights, steer)
             try:
                 ranked, is_exact = search(
                     plan, min(n_hits, max(snapshot.commit.state.documents, 1)), conditions, first_min_score
@@ -383,7 +388,9 @@ class Index(DocumentCollection):
                 )  # fmt: skip
                 return hits if reranker is None else reranker.reranked(hits, top_k, n_hits, lowest_score)
 
-    def score(self, query: str, id: str | int, *, weights: Weights = None, word_weights: Weights = None) -> Hit:
+    def score(
+        self, query: str, id: str | int, *, weights: Weights = None, word_weights: Weights = None, steer: Weights = None
+    ) -> Hit:
         """Return one document as a hit, its score and the reasons, whether or not a search would find it.
 
         Raises:
@@ -391,12 +398,16 @@ class Index(DocumentCollection):
         """
         snapshot = self.snapshot()
         segment_index, row = self._locate(snapshot.commit, id)
-        return score_document(self._plan(well_formed(query), snapshot, weights, word_weights), segment_index, row)
+        plan = self._plan(well_formed(query), snapshot, weights, word_weights, steer)
+        return score_document(plan, segment_index, row)
 
-    def _plan(self, query: str, snapshot: Snapshot, weights: Weights, word_weights: Weights) -> QueryPlan:
+    def _plan(
+        self, query: str, snapshot: Snapshot, weights: Weights, word_weights: Weights, steer: Weights
+    ) -> QueryPlan:
         settings = snapshot.commit.state.settings
         shares = validate_weights(weights, list(settings["weights"]), settings["weights"])
-        return plan_query(query, shares, snapshot, validate_word_weights(word_weights, settings))
+        word_weights = validate_word_weights(word_weights, settings)
+        return plan_query(query, shares, snapshot, word_weights, steer=validate_steer(steer))
 
     def evaluate(
         self,

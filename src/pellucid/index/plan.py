@@ -7,7 +7,7 @@ have them, and what later gives the reasons of a hit.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -16,11 +16,12 @@ import numpy.typing as npt
 
 from pellucid.core.query import Query, Terms
 from pellucid.dense.reasons import EncoderQuery
+from pellucid.errors import InputError
 from pellucid.index.bm25 import query_weights
 from pellucid.index.commits import Commit
 from pellucid.index.engine import Engine, Vector
 from pellucid.index.models import Model
-from pellucid.index.reasons import Bm25Query, Passages
+from pellucid.index.reasons import Bm25Query, Directions, Passages, steering_row
 from pellucid.index.segments import hash_strings
 from pellucid.index.settings import BM25
 from pellucid.index.terms import Analyser, QueryTerms
@@ -64,6 +65,7 @@ class PlannedPart:
         needs_vectors: whether that takes the stored vectors of the passages.
         encoder_query: the query as an encoder reads it, where the part is one.
         is_reweighted: whether words of the query count more or less in its vector.
+        directions: that its vector was moved in, None for none.
     """
 
     vector: Any
@@ -71,6 +73,7 @@ class PlannedPart:
     needs_vectors: bool = False
     encoder_query: EncoderQuery | None = None
     is_reweighted: bool = False
+    directions: Directions | None = None
 
 
 @dataclass(frozen=True)
@@ -114,6 +117,7 @@ def plan_query(
     snapshot: Snapshot,
     word_weights: Mapping[str, float] = MappingProxyType({}),
     *,
+    steer: Mapping[str, float] = MappingProxyType({}),
     rows: Mapping[str, Vector | None] = MappingProxyType({}),
 ) -> QueryPlan:
     """Encode a query for each part that counts.
@@ -123,6 +127,7 @@ def plan_query(
         shares: the weights of all parts, which add up to 1.
         snapshot: what it is asked of.
         word_weights: what its words count, by word.
+        steer: texts that the vectors of dense models are moved to, or with a weight below 0 away from.
         rows: by model the query's row, where it is encoded already.
     """
     parts: dict[str, PlannedPart] = {}
@@ -158,9 +163,40 @@ def plan_query(
             unknown_spans.append(spans)
         if part is not None:
             parts[name] = part
+    if steer and parts:
+        parts = _steered(parts, steer, shares, snapshot)
     if not shares.get(BM25) and unknown_spans:
         unknown = _words_at(query, set.intersection(*unknown_spans))
     return QueryPlan(query, shares, snapshot, parts, terms, postings, unknown, ignored)
+
+
+def _steered(
+    parts: Mapping[str, PlannedPart], steer: Mapping[str, float], shares: Mapping[str, float], snapshot: Snapshot
+) -> dict[str, PlannedPart]:
+    """Return the parts with the vectors of dense models moved in the directions of texts, each a term of every hit."""
+    steered = dict(parts)
+    for name, part in parts.items():
+        if part.vector is None or isinstance(part.vector, tuple):  # BM25, sparse models
+            continue
+        units = dict(zip(steer, snapshot.models[name].vectors(list(steer), "query")))
+        moves = {text: shares[name] * steer[text] * unit for text, unit in units.items() if unit is not None}
+        if not moves:
+            continue
+        rows = tuple(steering_row(text, steer[text]) for text in moves)
+        directions = Directions(np.array(list(moves.values()), np.float64), rows)
+        steered[name] = replace(
+            part,
+            vector=(part.vector + directions.vectors.sum(axis=0)).astype(np.float32),
+            read_terms=directions.added_to(part.read_terms, name),
+            needs_vectors=True,
+            directions=directions,
+        )
+    if all(part.directions is None for part in steered.values()):
+        raise InputError(
+            f"steer has {', '.join(map(repr, steer)):.120}, and no dense model of this search knows a word of it. "
+            "Use other words, or give a dense part a weight above 0"
+        )
+    return steered
 
 
 def _bm25_weights(

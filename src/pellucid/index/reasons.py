@@ -9,13 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from operator import itemgetter
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from pellucid.core.query import EMPTY_MARKS, EMPTY_SPANS, Floats, Integers, Terms
 from pellucid.explain.explanation import Explanation
-from pellucid.explain.rows import WORD, JoinedRows, Row, combined_measurement
+from pellucid.explain.rows import DIMENSION, WORD, JoinedRows, PairTable, Row, combined_measurement
 from pellucid.index.bm25 import impacts
 from pellucid.index.engine import Vector
 from pellucid.index.words import WordCache
@@ -103,6 +104,42 @@ class Bm25Query:
         asked, stands = normalize(self._query[slice(*places[0])]).text, normalize(text[slice(*spans[0])]).text
         name = asked if lowercase(asked) == lowercase(stands) else f"{asked} ~ {stands}"
         return Row(name, (asked,), 0.0, 0.0, places, spans, (), (term,), WORD)
+
+
+class Directions(NamedTuple):
+    """What the vector of a query is moved by, times the weight of its part: [directions, dimension], and their rows."""
+
+    vectors: npt.NDArray[np.float64]
+    rows: tuple[Row, ...]
+
+    def after(self, terms: Terms, stored: Any) -> Terms:
+        """Return the terms of a passage and what each direction adds, given its stored vector."""
+        if stored is None:
+            return terms
+        values = self.vectors @ np.asarray(stored, np.float64)
+        if isinstance(terms.row, PairTable):
+            row: Callable[[int], Row] = terms.row.and_also(*self.rows)
+        else:
+            row = JoinedRows([(len(terms.values), terms.row), (len(self.rows), self.rows.__getitem__)])
+        score = None if terms.score is None else terms.score + float(values.sum())
+        return terms._replace(values=np.append(terms.values, values), row=row, score=score)
+
+    def added_to(
+        self, terms_of: Callable[[Passages], Callable[[int], Terms]], name: str
+    ) -> Callable[[Passages], Callable[[int], Terms]]:
+        """Return what gives the terms of passages by a part, with those of the directions."""
+
+        def with_directions(passages: Passages) -> Callable[[int], Terms]:
+            terms, stored = terms_of(passages), passages.stored(name)
+            return lambda number: self.after(terms(number), stored[number])
+
+        return with_directions
+
+
+def steering_row(text: str, weight: float) -> Row:
+    """Return the row of a text that a query is moved to or away from."""
+    name = f"{'more' if weight > 0 else 'less'} of {text!r:.60}"
+    return Row(name, (name,), 0.0, 0.0, key=("steer", text), kind=DIMENSION)
 
 
 class Reasons:

@@ -437,8 +437,10 @@ class HitReader:
         terms = {}
         for name, part in self.plan.parts.items():
             if part.encoder_query is not None:
-                query, weight = self._measured_query(name), self.plan.shares[name]
-                terms[name] = query.against(passages.texts, passages.stored(name), weight=weight)(0)
+                query, weight, stored = self._measured_query(name), self.plan.shares[name], passages.stored(name)
+                terms[name] = query.against(passages.texts, stored, weight=weight)(0)
+                if part.directions is not None:
+                    terms[name] = part.directions.after(terms[name], stored[0])
             else:
                 terms[name] = part.read_terms(passages)(0)
         return Reasons(self.plan.query, passages.texts[0], score, terms, named=len(self.plan.weights) > 1)

@@ -25,6 +25,7 @@ BM25 = "bm25"
 
 _STATIC_WEIGHT, _TRANSFORMER_WEIGHT = 0.3, 0.4  # of all models together, beside BM25
 MAX_WEIGHT = 1e6
+MAX_STEER = 10.0
 _PRECOMPUTED_KEY = "given_vectors"
 
 _FINGERPRINT = {"stored": str, "functions": [{"dimension": int, "probes": list}]}
@@ -144,6 +145,21 @@ def validate_word_weights(weights: Weights, settings: Mapping[str, Any]) -> dict
         if not isinstance(word, str) or not isinstance(factor, (int, float)) or not 0 <= factor <= MAX_WEIGHT:
             raise InputError(f"the weight of the word {word!r:.60} is {factor!r:.40}; give one from 0 to a million")
     return {normalize(word).text: float(factor) for word, factor in weights.items()}
+
+
+def validate_steer(steer: Weights) -> dict[str, float]:
+    """Return the texts that a query is moved to or away from, with their weights but for 0."""
+    if steer is None:
+        return {}
+    if not isinstance(steer, Mapping):
+        raise InputError(f'steer is {steer!r:.60}; give a dict: text -> weight, such as {{"cars": -0.5}}')
+    for text, weight in steer.items():
+        is_number = isinstance(weight, (int, float)) and not isinstance(weight, bool)
+        if not isinstance(text, str) or not text.strip() or not is_number or not abs(weight) <= MAX_STEER:
+            raise InputError(
+                f"the weight of {text!r:.60} in steer is {weight!r:.40}; give a text, and one from -10 to 10"
+            )
+    return {text: float(weight) for text, weight in steer.items() if weight}
 
 
 def validate_min_score(score: float | None) -> float:
