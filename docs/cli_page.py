@@ -1,9 +1,13 @@
-"""Write docs/cli.md from the commands' own --help: `make help-docs`. The tests hold the two equal."""
+"""Write docs/cli.md from the commands' own --help: `make help-docs`. A test compares the two."""
 
 from __future__ import annotations
 
+import re
+from collections import Counter
+from collections.abc import Set
 from itertools import chain
 from pathlib import Path
+from textwrap import fill
 
 from typer.main import get_command
 from typer.testing import CliRunner
@@ -12,26 +16,64 @@ from pellucid.cli.app import app
 
 PAGE = Path(__file__).with_name("cli.md")
 
+_SHARED_BY = 3  # commands with an option of the same help; from here on the page describes it once
+
 _HEAD = """<!-- Written by `make help-docs` from the commands' --help. Do not edit. -->
 
 # Command line
 
-`pellucid COMMAND --help` shows the same. Results go to stdout, everything else to stderr; exit codes are in
-[When something is wrong](errors.md#exit-codes-of-the-command-line).
+`pellucid COMMAND --help` shows a command with all its options; here, [options of many
+commands](#options-of-many-commands) are described once. Results go to stdout, everything else to stderr. See also [exit
+codes](errors.md#exit-codes-of-the-command-line).
 """
 
 
 def page() -> str:
-    """Return the page: the help of `pellucid`, then of each command."""
+    """Return the page: the help of `pellucid`, the options of many commands, and the help of each command."""
     commands = get_command(app).commands  # type: ignore[attr-defined]
     nested = ([name, *(f"{name} {inner}" for inner in getattr(c, "commands", ()))] for name, c in commands.items())
-    return _HEAD + "".join(_section(command) for command in ["", *chain.from_iterable(nested)])
+    texts = {command: help_text(command) for command in chain.from_iterable(nested)}
+    counts = Counter(chain.from_iterable(set(option_blocks(text).values()) for text in texts.values()))
+    commonest = {_by_name(option): option for option, _ in reversed(counts.most_common())}
+    shared = {option for option in commonest.values() if counts[option] >= _SHARED_BY}
+    rows = "".join(f"| `{flags}` | {description} |\n" for flags, description in sorted(shared, key=_by_name))
+    table = f"\n## Options of many commands\n\n| option | |\n|---|---|\n{rows}"
+    sections = "".join(_section(f"pellucid {command}", _without(text, shared)) for command, text in texts.items())
+    return _HEAD + _section("pellucid", help_text("")) + table + sections
 
 
-def _section(command: str) -> str:
-    arguments = [*command.split(), "--help"]
-    shown = CliRunner().invoke(app, arguments, prog_name="pellucid", env={"COLUMNS": "80"}).stdout
-    return f"\n## pellucid {command}".rstrip() + f"\n\n```text\n{shown.rstrip()}\n```\n"
+def help_text(command: str) -> str:
+    """Return what `pellucid COMMAND --help` prints, 80 characters wide."""
+    result = CliRunner().invoke(app, [*command.split(), "--help"], prog_name="pellucid", env={"COLUMNS": "80"})
+    return result.stdout.rstrip()
+
+
+def option_blocks(text: str) -> dict[str, tuple[str, str]]:
+    """Return the options of a help text: the lines of each, and its flags and description."""
+    blocks = re.findall(r"(?m)^  -.*\n?(?:^ {10,}.*\n?)*", text)
+    parts = ((block, re.split(r" {2,}", block.strip(), maxsplit=1)) for block in blocks)
+    return {block: (part[0], re.sub(r"\s+", " ", "".join(part[1:])).replace("|", "\\|")) for block, part in parts}
+
+
+def _by_name(option: tuple[str, str]) -> str:
+    """Return the long name of an option."""
+    return re.sub(r"^-\w, ", "", option[0]).split(" ")[0]
+
+
+def _without(text: str, shared: Set[tuple[str, str]]) -> str:
+    """Return a help text without the descriptions of shared options, which it names in one line."""
+    names = []
+    for block, option in option_blocks(text).items():
+        if option in shared:
+            text = text.replace(block, "", 1)
+            names += [name for name in (_by_name(option),) if name != "--help"]
+    text = re.sub(r"\nOptions:\s*$", "\n", text.rstrip() + "\n").rstrip()
+    also = fill(f"Also: {', '.join(names)}", 80, subsequent_indent="  ", break_on_hyphens=False)
+    return f"{text}\n\n{also}" if names else text
+
+
+def _section(title: str, text: str) -> str:
+    return f"\n## {title}\n\n```text\n{text}\n```\n"
 
 
 if __name__ == "__main__":

@@ -237,9 +237,8 @@ def similarity(
 ) -> None:
     """Print the similarity of two texts, or of each pair in two files.
 
-    The number is the cosine of their embeddings, from -1 to 1. Where the model knows
-    less than half of a text's words, a note on stderr says so; of a single pair also
-    which words are known only by a part ("covid" read as "co").
+    The cosine of their embeddings, from -1 to 1. A note on stderr says if the model knows
+    less than half of a text's words.
 
     \b
     Examples:
@@ -292,12 +291,11 @@ def duplicates(
 ) -> None:
     """Find the texts of a corpus that nearly repeat an earlier one.
 
-    A text is a duplicate if an earlier text that is kept has at least the threshold's
-    cosine to it. So every duplicate is that close to a kept text; two duplicates of
-    one text may be less alike. Each pair is shown with the words that differ.
+    A text is a duplicate if its cosine to an earlier text that stays is at least the
+    threshold. Each pair is shown with the words that differ.
 
-    --keep writes the remaining lines, or the remaining rows with all their columns under
-    the same header, to a file of the same format.
+    --keep writes the remaining lines or rows, with all columns, to a file of the same
+    format.
 
     \b
     Examples:
@@ -426,8 +424,8 @@ def evaluate(
 ) -> None:
     """Score a model with MTEB.
 
-    Scores are kept by a hash of weights and data, so that an interrupted run
-    resumes. A sentence-transformers folder or hub id can be scored for comparison.
+    Scores are cached, so rerun the command to resume. --model also takes a
+    sentence-transformers folder or hub id.
 
     \b
     Examples:
@@ -448,10 +446,8 @@ def models(json: JsonOption = False) -> None:
     Quality: STS is the mean of Spearman's correlations x 100 on STS12 to 15, STS-B
     and SICK-R, retrieval the mean nDCG@10 x 100 of SciFact, NPL, CISI and Cranfield.
 
-    The models have licences of their own; the code is under Apache-2.0. A model's
-    card lists the texts it was made from and their licences.
-
-    Any of these names, a folder or a Hugging Face hub id can follow --model.
+    Each model has its own licence; its card lists the texts it was made from. Use the
+    names with --model.
     """
     from pellucid.persistence.folder import bundled_models
 
@@ -472,9 +468,9 @@ def verify(
 ) -> None:
     """Check that the files of a model are those that were saved.
 
-    Every file is compared with its checksum in config.json, and every table is
-    searched for NaN and infinity. dimensions.tsv and README.md are meant to be
-    edited and may differ. The exit code is 1 if a file is not sound.
+    Files are compared with their checksums in config.json, and tables searched for NaN and
+    infinity. dimensions.tsv and README.md may be edited. The exit code is 1 if a file is
+    damaged.
 
     \b
     Examples:
@@ -498,7 +494,7 @@ def verify(
 def doctor(json: JsonOption = False) -> None:
     """Check this installation: versions, kernels, extras, models, and whether a score adds up.
 
-    Nothing is downloaded. The exit code is 1 if something does not work.
+    Downloads nothing. The exit code is 1 if something does not work.
     """
     from pellucid.cli.doctor import examine
 

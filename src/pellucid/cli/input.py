@@ -67,8 +67,8 @@ def _reading_option(name: str, default: Any, *names: str, **settings: Any) -> in
 _TEXT_OPTIONS = (
     _reading_option("field", "text", help="The column or key that holds the text."),
     _reading_option("encoding", None, help="Of the characters, such as cp1252. [default: UTF-8]"),
-    _reading_option("delimiter", None, help="Between cells: a character, or comma, tab, ... [default: found]"),
-    _reading_option("quoting", None, help="Of cells: csv, backslash or none. [default: found]"),
+    _reading_option("delimiter", None, help="Between cells: a character, or comma, tab, ... [default: detected]"),
+    _reading_option("quoting", None, help="Of cells: csv, backslash or none. [default: detected]"),
 )
 _DOCUMENT_OPTIONS = (
     _reading_option("id_field", "id", help="The column or key of the ids; without one, file and line."),

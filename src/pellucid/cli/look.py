@@ -76,7 +76,7 @@ def cards(
 ) -> None:
     """Show what dimensions do on a corpus: how often each fires, its strongest texts, correlated dimensions.
 
-    Without --dimension all are shown. --plot needs one dimension.
+    Shows all dimensions without --dimension; --plot needs one.
 
     \b
     Examples:
@@ -127,8 +127,8 @@ def deletion_test(
 ) -> None:
     """Test whether the scores of a model depend on the reasons that it gives.
 
-    The dimensions that an explanation puts first are removed, and as many random ones;
-    the first should lower the score more.
+    Removes the dimensions that an explanation puts first, and as many random ones; the
+    first should lower the score more.
 
     \b
     Examples:
@@ -156,9 +156,9 @@ def check_reasons(
 ) -> None:
     """Check how far the estimated reasons of an encoder can be trusted on your texts.
 
-    The order of words is compared with the measured one, for which texts are encoded
-    without some words; controls show whether words get credit that is not theirs. Of
-    single texts each is paired with the nearest other one.
+    Compares the order of words with the measured one, for which texts are encoded without
+    some words. Controls show whether words get credit that is not theirs. Single texts are
+    paired with their nearest neighbour.
 
     \b
     Examples:

@@ -1,4 +1,4 @@
-"""The commands that make models. Long runs resume when the same command is given again."""
+"""The commands that make models. Rerun a command to resume a long run."""
 
 from __future__ import annotations
 
@@ -127,13 +127,12 @@ def choose_anchors(
 ) -> None:
     """Make an anchor model: each dimension is the similarity to a known sentence.
 
-    Needs pellucid[anchors], and pellucid[torch] with a transformer as encoder. An
-    interrupted run resumes when the same command is given again; with another -n,
-    --method or --decorrelate it need not encode again.
+    Needs pellucid[anchors], and pellucid[torch] with a transformer as encoder. Rerun the
+    command to resume; another -n, --method or --decorrelate needs no new encoding.
 
-    --model is the encoder that compares a text with the anchors. The folder holds a copy
-    of it. Where that is a sentence-transformers
-    or a static model, plain sentence-transformers opens the folder too.
+    --model is the encoder that compares a text with the anchors, and is copied into the
+    folder. If it is a sentence-transformers or static model, plain sentence-transformers
+    opens the folder, too.
 
     \b
     Examples:
@@ -176,8 +175,7 @@ def train_lexicon(
 ) -> None:
     """Train a lexicon model: each dimension is a cluster of words.
 
-    Needs pellucid[torch]. docs/lexicon.md describes the rows. An interrupted run resumes
-    when the same command is given again.
+    Needs pellucid[torch]. docs/lexicon.md describes the rows. Rerun the command to resume.
 
     \b
     Examples:

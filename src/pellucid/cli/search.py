@@ -81,8 +81,8 @@ def build(
 ) -> None:
     """Make an index of the documents in files.
 
-    The folder appears when all documents are in it. A build that fails or is interrupted
-    leaves nothing, or with --overwrite the old index.
+    The folder appears when the index is complete. A build that fails leaves nothing, or
+    with --overwrite the old index.
 
     Columns other than id, title and text become metadata for pellucid search --where;
     what an object holds has a dotted name (meta.lang). --columns and --leave-out choose.
@@ -117,8 +117,7 @@ def add(
     """Add the documents in files; they replace those with the same ids.
 
     Other programs may search and change the index meanwhile. If a document is refused,
-    those before it stay. A column of a .csv or .tsv file has the type that it has in the
-    index, or is read as by pellucid index build.
+    those before it stay. Columns of .csv and .tsv files keep the types of the index.
 
     \b
     Examples:
@@ -171,8 +170,8 @@ def info(folder: _Folder, json: JsonOption = False) -> None:
 def verify(folder: _Folder) -> None:
     """Compare everything an index stores with its checksums and texts.
 
-    The vectors of a model are computed again for 200 documents. The index can be
-    searched meanwhile; changes wait. The exit code is 1 if something is wrong.
+    Computes the vectors of 200 documents again. Searches continue; changes wait. The exit
+    code is 1 if something is wrong.
     """
     with _open(folder) as opened:
         problems = opened.verify()
@@ -195,9 +194,8 @@ def evaluate(
 ) -> None:
     """Measure how well an index finds the documents that people judged right, with reasons for misses.
 
-    Queries and judgements have the format of BEIR. Weights are not measured on the
-    queries they were chosen on: each of five folds gets those that are best on the other
-    four. Needs pellucid[eval].
+    Queries and judgements are in BEIR's format. --tune measures each of five folds with the
+    weights that are best on the other four. Needs pellucid[eval].
 
     \b
     Examples:
@@ -218,8 +216,8 @@ def evaluate(
 def rebuild(folder: _Folder, model: _Models = None) -> None:
     """Compute all vectors of an index again from its texts, also with other models.
 
-    The old ones are used until all new ones are there, and then the new ones, also in
-    programs that have the index open. Changes wait.
+    Searches use the old vectors until all new ones are stored, also in programs that have
+    the index open. Changes wait.
 
     \b
     Examples:

@@ -31,17 +31,15 @@ def serve(
 ) -> None:
     """Serve models, and an index, over HTTP, with a page to explore them.
 
-    Requests without a model get the first one. There are OpenAI's
-    /v1/embeddings, the routes of text-embeddings-inference (/embed, /embed_sparse,
-    /similarity, /rerank), and our own with reasons: /explain, /describe, /dimensions,
-    /search. /openapi.json describes all of them.
+    Routes: OpenAI's /v1/embeddings, text-embeddings-inference's /embed, /embed_sparse,
+    /similarity and /rerank, and /explain, /describe, /dimensions and /search; see
+    /openapi.json. The first model is the default.
 
-    With --save-to the explorer can save edited models as new folders there, and weights
-    as settings of the index. Without it the server writes nothing.
+    With --save-to the explorer can save edited models there, and weights in the index.
+    Without it the server writes nothing.
 
-    Only this machine can reach the server, unless --host is given; then clients must
-    send a token, which is read from the environment variable PELLUCID_TOKEN.
-    Needs pellucid[serve].
+    Only this machine can reach the server unless you set --host; clients must then send
+    the token in the environment variable PELLUCID_TOKEN. Needs pellucid[serve].
 
     \b
     Examples:
@@ -70,8 +68,8 @@ def mcp(index: _Index = None, models: ModelsOption = ["static-en"]) -> None:  # 
     """Serve models, and an index, to an assistant (Model Context Protocol, over stdio).
 
     The tools are explain (why two texts are similar), describe (what a text is about)
-    and, with --index, search (documents with the reasons for their scores). Calls
-    without a model get the first one. Needs pellucid[mcp].
+    and, with --index, search (documents with the reasons for their scores). The first
+    model is the default. Needs pellucid[mcp].
 
     \b
     Examples:

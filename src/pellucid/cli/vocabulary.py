@@ -36,7 +36,7 @@ vocabulary = typer.Typer(
     cls=Listed,
     no_args_is_help=True,
     rich_markup_mode=None,
-    help="Change the words of a static model: add or spell some, prune to a domain, retrain, merge, learn languages.",
+    help="Change the words of a static model: add, spell, prune, retrain, languages.",
 )
 
 commands.add_typer(vocabulary, name="vocabulary")
@@ -63,8 +63,8 @@ def add(
     """Add words and phrases to a static model.
 
     Without --sentences the teacher reads each word alone, which takes seconds. A phrase
-    replaces its words wherever they follow each other. The best teacher is the one that
-    the model was made from. Needs pellucid[torch].
+    replaces its words where they follow each other. The best teacher is the model's own.
+    Needs pellucid[torch].
 
     \b
     Examples:
@@ -85,9 +85,9 @@ def add(
 def spell(output: NewModelOption, dtype: _Dtype = None, model: ModelOption = "static-en") -> None:
     """Give a static model vectors for unknown words, by their spelling.
 
-    An unknown word of letters gets a vector from known words with a similar spelling, and
-    a part of its own. A number or code gets a vector that is similar only to itself.
-    Known words keep theirs. --output may be the folder of the model.
+    An unknown word gets a vector from known words with a similar spelling; a number or code
+    gets one that is similar only to itself. Known words keep theirs. --output may be the
+    folder of the model.
 
     \b
     Examples:
@@ -115,8 +115,7 @@ def prune(
 ) -> None:
     """Make a static model smaller: keep the words that a domain uses.
 
-    Shows how many words of the texts are known before and after, and how far their
-    embeddings move.
+    Shows how many words are known before and after, and how far embeddings move.
 
     \b
     Examples:
@@ -146,8 +145,8 @@ def retrain(
 ) -> None:
     """Train the words of a static model on your own corpus.
 
-    Memory does not grow with the corpus; the teacher's vectors are on disk. An
-    interrupted run resumes when the same command is given again. Needs pellucid[torch].
+    Memory use does not grow with the corpus. Rerun the command to resume. Needs
+    pellucid[torch].
 
     \b
     Example:
@@ -184,8 +183,8 @@ def languages(
 ) -> None:
     """Teach a static model further languages from translated sentences.
 
-    Needs pellucid[torch], and pellucid[languages] for Chinese, Japanese and Thai. An
-    interrupted run resumes when the same command is given again.
+    Needs pellucid[torch], and pellucid[languages] for Chinese, Japanese and Thai. Rerun the
+    command to resume.
 
     \b
     Examples:
