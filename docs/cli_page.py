@@ -34,7 +34,7 @@ def page() -> str:
     nested = ([name, *(f"{name} {inner}" for inner in getattr(c, "commands", ()))] for name, c in commands.items())
     texts = {command: help_text(command) for command in chain.from_iterable(nested)}
     counts = Counter(chain.from_iterable(set(option_blocks(text).values()) for text in texts.values()))
-    commonest = {_by_name(option): option for option, _ in reversed(counts.most_common())}
+    commonest = {_by_name(option): option for option in sorted(counts, key=lambda option: (counts[option], option))}
     shared = {option for option in commonest.values() if counts[option] >= _SHARED_BY}
     rows = "".join(f"| `{flags}` | {description} |\n" for flags, description in sorted(shared, key=_by_name))
     table = f"\n## Options of many commands\n\n| option | |\n|---|---|\n{rows}"
