@@ -16,7 +16,6 @@ import time
 import numpy as np
 
 import pellucid
-import pellucid.index.commits as commits
 import pellucid.index.writer as writer
 
 PAIRS = 20
@@ -35,7 +34,7 @@ def text_of(version, size):
 
 def small():
     """Let merges come soon, and disks be as full as they like."""
-    commits._FANOUT = 2
+    writer.FANOUT = 2
     writer.MIN_FREE_BYTES = -(1 << 40)
 
 

@@ -23,7 +23,7 @@ from index_cases import CONDITIONS, CONDITIONS_METADATA, SparseLetters, brute_bm
 from pellucid import Index
 from pellucid.engines.edge import Edge
 from pellucid.errors import EngineError, IndexFolderError, InputError
-from pellucid.index import commits, writer
+from pellucid.index import writer
 from pellucid.index.engine import Condition, Generation, Point
 from pellucid.persistence.folder import allow_external
 from pellucid.static.embedder import StaticEmbedder
@@ -288,7 +288,7 @@ def test_a_crash_between_engine_and_commit_leaves_nothing(engine, tmp_path, frui
     index = Index.create(tmp_path / "index", {"fruit": fruit}, passage_characters=100, engine=engine)
     index.add(["an apple", "the car"], ids=["a", "b"])
     with monkeypatch.context() as crash:  # nothing of what would tidy up is done
-        crash.setattr(commits, "_write_state", lambda *arguments: 1 / 0)
+        crash.setattr(writer, "_write_state", lambda *arguments: 1 / 0)
         crash.setattr(writer, "_delete", lambda *arguments: None)
         with pytest.raises(ZeroDivisionError):
             index.add(["pear " * 200, "a pear"], ids=["a", "x"])

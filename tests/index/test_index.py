@@ -26,8 +26,8 @@ pytest.importorskip("Stemmer")
 
 import pellucid
 import pellucid.index.bm25 as bm25
-import pellucid.index.commits as commits
 import pellucid.index.terms as terms
+import pellucid.index.writer as writer
 from index_cases import CONDITIONS, CONDITIONS_METADATA, SparseLetters, brute_bm25
 from pellucid import Index
 from pellucid.anchors.embedder import AnchorEmbedder
@@ -771,7 +771,7 @@ def test_a_full_disk_is_told_before_anything_is_lost(index, monkeypatch):
 
 def test_a_failure_half_way_leaves_no_trace(index, monkeypatch):
     before = {document.id for document in index}
-    monkeypatch.setattr(commits, "_write_state", lambda *arguments: 1 / 0)
+    monkeypatch.setattr(writer, "_write_state", lambda *arguments: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         index.add(["a text of several passages " * 300, "another"], ids=["x", "y"])
     monkeypatch.undo()

@@ -21,6 +21,7 @@ pytest.importorskip("Stemmer")
 
 import pellucid
 import pellucid.index.commits as commits
+import pellucid.index.writer as writer_module
 from index_writer import look, opened, pairs, text_of, vectors, wrong_in
 from pellucid.errors import IndexFolderError, InputError, PellucidError, WritingError
 from pellucid.static.embedder import StaticEmbedder
@@ -33,7 +34,7 @@ LINUX = pytest.mark.skipif(sys.platform != "linux", reason="mounts and forks of 
 @pytest.fixture(autouse=True)
 def often(monkeypatch):
     """Merges come soon."""
-    monkeypatch.setattr(commits, "_FANOUT", 2)
+    monkeypatch.setattr(writer_module, "FANOUT", 2)
 
 
 def started(*arguments):
@@ -202,10 +203,10 @@ def test_a_file_that_goes_between_two_looks_is_one_of_an_earlier_commit(tmp_path
     """Wherever a merge removes a file while it is being opened, the reader takes the later commit."""
     folder = tmp_path / "index"
     with created(folder) as index:
-        for step in ("read_tensors", "find_file_problem", "checksum"):
+        segments = sys.modules["pellucid.index.segments"]
+        for module, step in ((segments, "read_tensors"), (commits.File, "find_problem"), (commits, "checksum")):
             index.delete([own.id for own in index])
             index.add([text_of(1, 1)] * 2, ids=["a0", "b0"], metadata=[{"version": 1}] * 2)
-            module = commits if step != "read_tensors" else sys.modules["pellucid.index.segments"]
             original, calls = getattr(module, step), []
 
             def late(*arguments, original=original, calls=calls):
@@ -287,7 +288,7 @@ def test_threads_of_one_index_and_of_two_lose_nothing(tmp_path):
 def test_a_commit_over_a_later_one_is_refused(tmp_path):
     """Where a lock is not seen, as on some network drives, no acknowledged document is written over."""
     with created(tmp_path / "index") as index:
-        writer = commits.Writer(tmp_path / "index", index._snapshot.commit)
+        writer = writer_module.Writer(tmp_path / "index", index._snapshot.commit)
         index.add(["abc"], ids=["theirs"])
         with pytest.raises(IndexFolderError, match="changed by another process"):
             writer.save(writer.commit.state)
@@ -295,7 +296,9 @@ def test_a_commit_over_a_later_one_is_refused(tmp_path):
         late = index._snapshot.commit
         with opened(tmp_path / "index") as other:
             other.add(["abc"], ids=["more"])
-        assert commits.Writer(tmp_path / "index", late).commit.state.documents == 2  # one that starts takes the later
+        assert (
+            writer_module.Writer(tmp_path / "index", late).commit.state.documents == 2
+        )  # one that starts takes the later
 
 
 # Copies, read-only media, full disks

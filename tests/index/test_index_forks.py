@@ -21,8 +21,8 @@ import pytest
 pytest.importorskip("Stemmer")
 
 import pellucid
-import pellucid.index.commits as commits
 import pellucid.index.segments as segments
+import pellucid.index.writer as writer_module
 from forking import HAS_FORK, in_fork
 from index_writer import look, pairs, text_of, vectors
 from pellucid.errors import InputError
@@ -34,7 +34,7 @@ pytestmark = [HAS_FORK, pytest.mark.filterwarnings("ignore:This process:Deprecat
 @pytest.fixture(autouse=True)
 def often(monkeypatch):
     """Merges come soon."""
-    monkeypatch.setattr(commits, "_FANOUT", 2)
+    monkeypatch.setattr(writer_module, "FANOUT", 2)
 
 
 @pytest.fixture
@@ -89,7 +89,7 @@ def writers(index, name, count=3):
 
 def test_no_thread_of_a_child_is_without_the_lock_of_another_one(tmp_path, monkeypatch):
     """One makes locks slowly, if it makes any; one is slow in its change; one begins last."""
-    index, lock, save = created(tmp_path / "index"), threading.RLock, commits.Writer.save
+    index, lock, save = created(tmp_path / "index"), threading.RLock, writer_module.Writer.save
     index.add(["abc"], ids=["first"])
 
     def slow_lock():
@@ -102,7 +102,7 @@ def test_no_thread_of_a_child_is_without_the_lock_of_another_one(tmp_path, monke
 
     def child():
         monkeypatch.setattr(threading, "RLock", slow_lock)
-        monkeypatch.setattr(commits.Writer, "save", slow_save)
+        monkeypatch.setattr(writer_module.Writer, "save", slow_save)
         threads = [threading.Thread(target=work, name=f"{n}") for n, work in enumerate(writers(index, "child", 3))]
         for thread in threads:
             thread.start()
@@ -211,10 +211,10 @@ def test_a_child_that_ends_leaves_all_of_an_open_index(tmp_path):
     script = """
     import os, sys, threading
     from pathlib import Path
-    import pellucid, pellucid.index.commits as commits
+    import pellucid, pellucid.index.writer as writer_module
     sys.path.insert(0, sys.argv[2])
     from index_writer import vectors
-    folder, begun, go_on, save = Path(sys.argv[1]), threading.Event(), threading.Event(), commits.Writer.save
+    folder, begun, go_on, save = Path(sys.argv[1]), threading.Event(), threading.Event(), writer_module.Writer.save
     def slow(*arguments):
         begun.set()
         go_on.wait(30)
@@ -223,7 +223,7 @@ def test_a_child_that_ends_leaves_all_of_an_open_index(tmp_path):
         return sorted((str(path), path.stat().st_mtime_ns) for path in folder.rglob("*"))
     with pellucid.Index.create(folder, {"letters": vectors}) as index:
         index.add(["abc"], ids=["a"])
-        commits.Writer.save = slow
+        writer_module.Writer.save = slow
         thread = threading.Thread(target=index.add, args=(["abc"],), kwargs={"ids": ["b"]})
         thread.start()
         begun.wait(30)

@@ -15,14 +15,16 @@ from hypothesis import strategies as st
 pytest.importorskip("Stemmer")
 
 import pellucid
+import pellucid.index.arrays as arrays
 import pellucid.index.commits as commits
 import pellucid.index.search as search
-import pellucid.index.segments as segments
+import pellucid.index.writer as writer_module
 from pellucid import Index
 from pellucid.errors import InputError
+from pellucid.index.arrays import arrays_from_documents, hash_strings
 from pellucid.index.documents import Document
 from pellucid.index.metadata import kind_of, parse_where, register, timestamp
-from pellucid.index.segments import Segment, hash_strings
+from pellucid.index.segments import Segment
 
 TEXT = st.text(st.characters(codec="utf-8"), max_size=12)
 DATES = st.sampled_from(["2024-05-31", "2023-01-01T10:00:00Z", "1999-12-31T23:59:59+02:00", "0001-01-01", "9999-12-31"])
@@ -89,13 +91,14 @@ class Reference:
             del self.held[number]
         self.held |= {document.number: (document, passages) for document, passages in made}
         every = [passage for _, passages in made for passage in passages]
-        return Segment.from_documents(
+        tensors = arrays_from_documents(
             [document for document, _ in made],
             [counted(text) for text, _, _ in every],
             {DENSE: [row for _, row, _ in every], OTHER: [row for _, _, row in every]},
             {DENSE: DIMENSION},
             self.fields,
-        ), going
+        )
+        return Segment(tensors), going
 
     def state(self, before):
         documents = [document for document, _ in self.held.values()]
@@ -113,8 +116,8 @@ def written(folder):
     """Return the writer of an empty index, without models of its own."""
     settings = SETTINGS | {"models": [model(DENSE, DIMENSION), model(OTHER, 51)]}
     folder.mkdir()
-    commits.first_commit(folder, commits.IndexState(settings))
-    return commits.Writer(folder, commits.read_commit(folder))
+    writer_module.first_commit(folder, commits.IndexState(settings))
+    return writer_module.Writer(folder, commits.read_commit(folder))
 
 
 def change(writer, reference, step):
@@ -186,7 +189,7 @@ def places_of(segment, passages):
 @settings(suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 def test_what_is_read_back_is_what_was_given_after_any_changes_and_merges(tmp_path_factory, steps, fanout, coarse):
     folder = tmp_path_factory.mktemp("segments") / "index"
-    with patch.object(commits, "_FANOUT", fanout), patch.object(segments, "COARSE_ROWS", coarse):
+    with patch.object(writer_module, "FANOUT", fanout), patch.object(arrays, "COARSE_ROWS", coarse):
         writer, reference = written(folder), Reference()
         reader = commits.read_commit(folder)
         for step in steps:
@@ -283,11 +286,11 @@ def test_conditions_are_those_of_plain_python(every, alternatives, cut, data):
         return
     documents = [Document(n, f"{n}", "", "", metadata, (0,)) for n, metadata in enumerate(every, 1)]
     parts = [part for part in (documents[:cut], documents[cut:]) if part]
-    made = [Segment.from_documents(part, [Counter()] * len(part), {}, {}, fields) for part in parts]
+    made = [Segment(arrays_from_documents(part, [Counter()] * len(part), {}, {}, fields)) for part in parts]
     expected = [any(all(holds(d.metadata, name, *test) for name, test in one.items()) for one in alternatives)
                 for d in documents]  # fmt: skip
     assert np.concatenate([segment.matching(parsed) for segment in made]).tolist() == expected
-    assert Segment.from_segments(made).matching(parsed).tolist() == expected
+    assert Segment.merged(made).matching(parsed).tolist() == expected
 
 
 # The best hits
@@ -346,9 +349,9 @@ def odd_rows(chance, count, dimension, how):
 @pytest.mark.parametrize("dimension", [4, pytest.param(256, marks=pytest.mark.full)])
 @pytest.mark.parametrize("how", ["plain", "ties", "close", "spiked", "negative", "norms", "zeros"])
 def test_the_hits_are_the_best_there_are_past_every_threshold(tmp_path, how, dimension, monkeypatch):
-    monkeypatch.setattr(segments, "COARSE_ROWS", 40)
+    monkeypatch.setattr(arrays, "COARSE_ROWS", 40)
     monkeypatch.setattr(search, "MIN_COARSE_PASSAGES", 60)
-    monkeypatch.setattr(commits, "_FANOUT", 2)
+    monkeypatch.setattr(writer_module, "FANOUT", 2)
     monkeypatch.setattr(search, "_CHUNK_SCORES", 8)
     chance, count = np.random.default_rng(dimension), 150
     rows = odd_rows(chance, count, dimension, how)
@@ -380,7 +383,7 @@ def test_equal_vectors_have_one_score_wherever_they_stand_and_come_in_the_order_
     tmp_path, dimension, coarse, monkeypatch
 ):
     """BLAS rounds the product of a row by its place in the matrix: it gave equal documents any order."""
-    monkeypatch.setattr(segments, "COARSE_ROWS", coarse)
+    monkeypatch.setattr(arrays, "COARSE_ROWS", coarse)
     monkeypatch.setattr(search, "MIN_COARSE_PASSAGES", coarse)
     chance, count = np.random.default_rng(dimension), 150
     kinds = chance.integers(0, 7, count)
@@ -397,7 +400,7 @@ def test_equal_vectors_have_one_score_wherever_they_stand_and_come_in_the_order_
 
 def test_coarse_codes_are_read_where_they_are_and_bound_what_they_leave_out(tmp_path, monkeypatch):
     """With 8 bits few passages are multiplied exactly; were the bound ignored, others would be found."""
-    monkeypatch.setattr(segments, "COARSE_ROWS", 100)
+    monkeypatch.setattr(arrays, "COARSE_ROWS", 100)
     monkeypatch.setattr(search, "MIN_COARSE_PASSAGES", 100)
     rows = odd_rows(np.random.default_rng(1), 2000, 32, "plain")
     multiplied = []

@@ -272,7 +272,7 @@ def signed(texts):
 def test_a_passage_that_shares_nothing_is_no_hit(tmp_path, coarse, monkeypatch):
     if coarse:
         monkeypatch.setattr("pellucid.index.search.MIN_COARSE_PASSAGES", 1)
-        monkeypatch.setattr("pellucid.index.segments.COARSE_ROWS", 1)
+        monkeypatch.setattr("pellucid.index.arrays.COARSE_ROWS", 1)
     with Index.create(tmp_path / "index", {"f": signed}, bm25=False, passage_characters=100) as index:
         documents = ["minus " * 16 + "\n\n" + "zero " * 19, "zero " * 5, "minus", *["zero"] * 40, "plus"]
         index.add(documents, ids=[str(n) for n in range(len(documents))])

@@ -25,7 +25,7 @@ from pellucid.dense.embedder import EncoderEmbedder
 from pellucid.dense.words import Fit, fit_words
 from pellucid.errors import EngineError, IndexFolderError, InputError, PellucidError, check_integer
 from pellucid.index.collection import DocumentCollection
-from pellucid.index.commits import FORMAT, IndexState, check_format, first_commit, read_commit, read_stamp
+from pellucid.index.commits import FORMAT, IndexState, check_format, read_commit, read_stamp
 from pellucid.index.engine import EngineSettings, resolve_engine, store_engine
 from pellucid.index.evaluation import IndexEvaluation, JudgedQueries, Queries, Relevant, evaluate
 from pellucid.index.hits import Hit, Hits, SecondStage
@@ -53,6 +53,7 @@ from pellucid.index.settings import (
 from pellucid.index.verification import find_problems
 from pellucid.index.writer import (
     bytes_on_disk,
+    first_commit,
     sample_passages,
     sweep,
     sweep_models,

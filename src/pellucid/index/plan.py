@@ -17,12 +17,12 @@ import numpy.typing as npt
 from pellucid.core.query import Query, Terms
 from pellucid.dense.reasons import EncoderQuery
 from pellucid.errors import InputError
+from pellucid.index.arrays import hash_strings
 from pellucid.index.bm25 import query_weights
 from pellucid.index.commits import Commit
 from pellucid.index.engine import Engine, Vector
 from pellucid.index.models import Model
 from pellucid.index.reasons import Bm25Query, Directions, Passages, steering_row
-from pellucid.index.segments import hash_strings
 from pellucid.index.settings import BM25
 from pellucid.index.terms import Analyser, QueryTerms
 from pellucid.index.words import CONTENT, IN_VOCABULARY, WordCache

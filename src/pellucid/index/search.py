@@ -19,14 +19,13 @@ import numpy.typing as npt
 from pellucid.core.query import Terms
 from pellucid.dense.reasons import EncoderQuery
 from pellucid.errors import EngineError, IndexFolderError, InputError, PellucidError
+from pellucid.index.arrays import Floats, Integers, Mask, corruption_error
 from pellucid.index.bm25 import impacts
-from pellucid.index.damage import corruption_error
 from pellucid.index.documents import PASSAGE_BITS
 from pellucid.index.engine import Engine, Vector, Where
 from pellucid.index.hits import Hit
 from pellucid.index.plan import QueryPlan
 from pellucid.index.reasons import Marked, Passages, Reasons, marked_spans
-from pellucid.index.segments import Floats, Integers, Mask
 from pellucid.index.settings import BM25
 from pellucid.native.library import multiply, native
 from pellucid.process import cached_property
@@ -71,7 +70,7 @@ def search(plan: QueryPlan, top_k: int, where: Where = (), min_score: float = -m
     try:
         if plan.snapshot.engine is not None:
             return _EngineSearch(plan, plan.snapshot.engine, where).search(top_k, min_score)
-        is_coarse = sum(segment.passages for segment in plan.snapshot.commit.segments) >= MIN_COARSE_PASSAGES
+        is_coarse = sum(segment.n_passages for segment in plan.snapshot.commit.segments) >= MIN_COARSE_PASSAGES
         best = _best_of_segments(plan, top_k, where, min_score, coarse=is_coarse)
         if best is None:
             best = _best_of_segments(plan, top_k, where, min_score, coarse=False) or []
@@ -130,7 +129,7 @@ class SegmentScores:
                 self.parts[name] = _multiplied(self.segment.dense(name), part.vector)
 
     def _sparse(self, name: str, dimensions: Integers, values: Floats) -> Floats:
-        scores = np.zeros(self.segment.passages, np.float32)
+        scores = np.zeros(self.segment.n_passages, np.float32)
         for dimension, value in zip(dimensions.tolist(), values):
             rows, coordinates = self.segment.sparse(name, dimension)
             scores[rows] += value * coordinates
@@ -147,8 +146,8 @@ class SegmentScores:
 
     def totals(self, allowed: Mask | None) -> tuple[Floats, Floats | None]:
         """Return a lower and an upper bound (None: the first is exact) of each document's score; -inf for no hit."""
-        total = np.zeros(self.segment.passages, np.float32)
-        is_shared = np.zeros(self.segment.passages, np.bool_)
+        total = np.zeros(self.segment.n_passages, np.float32)
+        is_shared = np.zeros(self.segment.n_passages, np.bool_)
         for name, values in self.parts.items():
             total += values
             is_shared |= self._has_vector[name] if name in self._error_bounds else values != 0
@@ -166,7 +165,7 @@ class SegmentScores:
         return self._best_of_documents(total - error), self._best_of_documents(total + error)
 
     def _best_of_documents(self, values: Floats) -> Floats:
-        if len(self.segment.ends) == self.segment.passages or not len(values):
+        if len(self.segment.ends) == self.segment.n_passages or not len(values):
             return values
         best: Floats = np.maximum.reduceat(values, np.concatenate([[0], self.segment.ends[:-1]]))
         return best
@@ -187,13 +186,13 @@ def _bm25_scores(plan: QueryPlan, segment_index: int) -> Floats:
     lists = [postings[term] for term in plan.terms]
     rows = np.concatenate([rows for rows, _ in lists])
     if not len(rows):
-        return np.zeros(segment.passages, np.float32)
-    if rows.max() >= segment.passages:
+        return np.zeros(segment.n_passages, np.float32)
+    if rows.max() >= segment.n_passages:
         raise corruption_error(segment.name, "bm25 points outside the passages")
     counts = np.concatenate([counts for _, counts in lists])
     weights = np.repeat(list(plan.terms.values()), [len(rows) for rows, _ in lists])
     values = weights * impacts(counts, segment.lengths[rows], plan.snapshot.commit.state.average)
-    return np.bincount(rows, values, segment.passages).astype(np.float32)
+    return np.bincount(rows, values, segment.n_passages).astype(np.float32)
 
 
 def _multiplied(rows: Floats, vector: Floats) -> Floats:
@@ -344,7 +343,7 @@ class _EngineSearch:
         for index, segment in enumerate(self._plan.snapshot.commit.segments):
             sizes = np.diff(segment.ends, prepend=0)
             starts = np.repeat((segment.numbers << PASSAGE_BITS) - segment.ends + sizes, sizes)
-            points.append(starts + np.arange(segment.passages))
+            points.append(starts + np.arange(segment.n_passages))
             values.append(_bm25_scores(self._plan, index))
             matching = segment.matching(self._where) if self._where else np.ones(len(sizes), np.bool_)
             is_allowed.append(np.repeat(matching, sizes))

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import numpy as np
 
-from pellucid.index.commits import File, find_file_problem
+from pellucid.index.arrays import hash_strings
 from pellucid.index.documents import Document, batches
 from pellucid.index.engine import Engine, Vector
 from pellucid.index.metadata import entries
 from pellucid.index.models import find_copy_mismatch
 from pellucid.index.plan import Snapshot
-from pellucid.index.segments import Segment, hash_strings
+from pellucid.index.segments import Segment
 from pellucid.index.settings import precomputed_parts
 from pellucid.index.writer import document_vectors, term_counts
 
@@ -26,7 +26,12 @@ _TOLERANCE = 1e-3  # another batch rounds differently
 def find_problems(folder: Path, snapshot: Snapshot) -> list[str]:
     """Return what is wrong with the index in a folder at one moment, nothing where all is well."""
     state, segments = snapshot.commit.state, snapshot.commit.segments
-    problems = [problem for file in state.files() if (problem := _file_problem(folder, file))]
+    problems = list[str]()
+    for file in state.files():
+        try:
+            problems += filter(None, [file.find_problem(folder)])
+        except FileNotFoundError:
+            problems.append(f"{file.name} is missing")
     copies = [(model, find_copy_mismatch(folder, model)) for model in state.settings["models"]]
     problems += [f"the model {model['name']!r}: {problem}" for model, problem in copies if problem]
     if problems:
@@ -60,13 +65,6 @@ def find_problems(folder: Path, snapshot: Snapshot) -> list[str]:
     if snapshot.engine is not None:
         problems += _check_points(snapshot.engine, segments, state.pending_deletes)
     return problems
-
-
-def _file_problem(folder: Path, file: File) -> str:
-    try:
-        return find_file_problem(folder, file)
-    except FileNotFoundError:
-        return f"{file.name} is missing"
 
 
 def _check_vectors(snapshot: Snapshot, segment: Segment, sample: Sequence[Document]) -> Iterator[str]:

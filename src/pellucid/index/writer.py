@@ -1,4 +1,4 @@
-"""Changes of an index: documents are added and deleted in one commit, in the segments and in an engine.
+"""Changes of an index: commits are made one after the other, each adds and deletes documents in segments and an engine.
 
 The engine is written first and flushed; then one commit makes a batch of documents visible, or nothing of it. A passage
 that the engine holds and no commit knows of is no hit. What must go from the engine after a commit is written down in
@@ -7,6 +7,10 @@ it (`IndexState.pending_deletes`) and removed by the next change, if a crash cam
 
 from __future__ import annotations
 
+import hashlib
+import json
+import os
+import secrets
 import shutil
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -16,11 +20,13 @@ from pathlib import Path
 from types import MappingProxyType
 
 import numpy as np
+import numpy.typing as npt
 
 from pellucid.dense.embedder import EncoderEmbedder
-from pellucid.errors import EngineError, IndexFolderError, WritingError
+from pellucid.errors import EngineError, IndexFolderError, ReadingError, WritingError
+from pellucid.index.arrays import arrays_from_documents
 from pellucid.index.bm25 import count_terms
-from pellucid.index.commits import Commit, IndexState, StoredSegment, Writer, find_file_problem
+from pellucid.index.commits import FORMAT_FILE, Commit, File, IndexState, StoredSegment, read_commit, read_stamp
 from pellucid.index.documents import PASSAGE_BITS, Document, batches, points_for
 from pellucid.index.engine import Engine, EngineSettings, Generation, Point, Vector, resolve_engine, store_engine
 from pellucid.index.metadata import Fields, entries, register
@@ -29,6 +35,14 @@ from pellucid.index.plan import Snapshot
 from pellucid.index.precomputed import Rows, remaining_precomputed, stored_rows
 from pellucid.index.segments import Segment
 from pellucid.index.settings import precomputed_parts, rebuilt_settings, with_precomputed
+from pellucid.persistence.store import checksum, write_tensors, writing
+from pellucid.process import current_process
+
+FANOUT = 4
+"""Segments of about one size become one."""
+
+MAX_MERGED_BYTES = 1 << 30
+"""Bytes of a merged segment: merging it takes seconds, and memory of twice that size."""
 
 MIN_FREE_BYTES = 64 << 20
 """Bytes that the disk must have left: files are mapped, and a full disk would end the process."""
@@ -37,6 +51,151 @@ N_SKIPPED_NUMBERS = 1000  # numbers that are not used after a write to an engine
 
 Counts = list[Counter[str]]
 """Of each passage how often each term stands in it; nothing without BM25."""
+
+
+# --- Commits ---
+
+
+def first_commit(folder: Path, state: IndexState) -> None:
+    """Make a folder an index, with a first commit."""
+    (folder / "segments").mkdir()
+    with writing(folder / "index.json") as tmp_path:
+        tmp_path.write_bytes(FORMAT_FILE)
+    _write_state(folder, state)
+
+
+def _write_state(folder: Path, state: IndexState) -> None:
+    """Put a commit in the place of the last one, with a later time than that: readers know it by its time."""
+    path, content = folder / "commit.json", json.dumps(state.to_json()).encode()
+    previous_mtime_ns = path.stat().st_mtime_ns if path.exists() else 0
+    with writing(path) as tmp_path:
+        digest = hashlib.sha256(content).hexdigest().encode()
+        tmp_path.write_bytes(b'{"sha256": "' + digest + b'",\n"state": ' + content + b"}\n")
+        if (
+            mtime_ns := tmp_path.stat().st_mtime_ns
+        ) <= previous_mtime_ns:  # clocks of files tick in milliseconds, or are set back
+            os.utime(tmp_path, ns=(mtime_ns, previous_mtime_ns + 1))
+
+
+class Writer:
+    """Makes commits, one after the other; the lock of the folder must be held."""
+
+    def __init__(self, folder: Path, commit: Commit) -> None:
+        """Take the present commit, which may be later than `commit`."""
+        late = read_stamp(folder) != commit.stamp
+        self.folder, self.commit = folder, read_commit(folder, commit) if late else commit
+        self._process = current_process()
+
+    def _check_process(self) -> None:
+        """Refuse to go on in a forked child with a change of its parent, which has the lock and goes on, too."""
+        if self._process is not current_process():
+            raise IndexFolderError(
+                f"{self.folder} was being changed when this process was forked; the process that began the change "
+                "makes it. Change the index in this process by a new call"
+            )
+
+    def save(self, state: IndexState, stored: Sequence[StoredSegment] | None = None) -> None:
+        """Make a commit of these segments, None for those of the last one; on disk when it returns."""
+        self._check_process()
+        if read_stamp(self.folder) != self.commit.stamp:
+            raise IndexFolderError(
+                f"{self.folder} was changed by another process that does not see the lock of this one; change an index "
+                "on network drives from one machine only"
+            )
+        stored = self.commit.stored() if stored is None else stored
+        files = tuple((file, deleted_file) for _, file, deleted_file in stored)
+        state = replace(state, segments=files, commit=self.commit.state.commit + 1)
+        _write_state(self.folder, state)
+        self.commit = Commit(state, tuple(segment for segment, _, _ in stored), read_stamp(self.folder))
+        self._sweep()
+
+    def change(self, state: IndexState, added: Segment | None, deleted: Mapping[int, npt.NDArray[np.int32]]) -> None:
+        """Make a commit with one more segment and rows deleted of others (by index), and merge what is due."""
+        stored = self.commit.stored()
+        for index, rows in deleted.items():
+            remaining, path = stored[index].segment.without(rows), self._new_path("-gone")
+            write_tensors(path, {"rows": remaining.deleted})
+            stored[index] = stored[index]._replace(segment=remaining, deleted=_describe_file(path))
+        if added is not None:
+            stored.append(self.write(added))
+        self.save(state, stored)
+        try:
+            if self.merge(stored):
+                self.save(state, stored)
+        except (WritingError, ReadingError):  # the change is made; a later one merges
+            self._sweep()
+
+    def compact(self, passages: int) -> None:
+        """Merge the last segments after so many passages were added at once; it costs no more than adding them did."""
+        stored, n_passages, n_bytes = self.commit.stored(), 0, 0
+        first = len(stored)
+        while first and n_passages + stored[first - 1].segment.n_passages <= 2 * passages:
+            first -= 1
+            n_passages, n_bytes = n_passages + stored[first].segment.n_passages, n_bytes + stored[first].file.bytes
+        if len(stored) - first > 1 and n_bytes <= MAX_MERGED_BYTES:
+            try:
+                self._merge(stored, slice(first, len(stored)))
+                self.save(self.commit.state, stored)
+            except (WritingError, ReadingError):  # what was added is there; a later change merges
+                self._sweep()
+
+    def merge(self, stored: list[StoredSegment]) -> bool:
+        """Merge what is due in a list of segments, which no commit names yet; return whether anything was."""
+        merged = False
+        while due := _due_merge(stored):
+            self._merge(stored, due)
+            merged = True
+        return merged
+
+    def _merge(self, stored: list[StoredSegment], due: slice) -> None:
+        for _, file, _ in stored[due]:  # damage must not go into a new file, with a checksum that is right
+            if not file.is_small and (problem := file.find_problem(self.folder)):
+                raise IndexFolderError(f"{problem}. What was added is safe; restore the file, or build anew")
+        merged = Segment.merged([segment for segment, _, _ in stored[due]])
+        stored[due] = [self.write(merged)] if len(merged.numbers) else []
+
+    def write(self, segment: Segment) -> StoredSegment:
+        """Write a segment; it is part of no commit yet."""
+        path = self._new_path()
+        return StoredSegment(segment.write(path), _describe_file(path))
+
+    def _new_path(self, kind: str = "") -> Path:
+        self._check_process()
+        name = f"{self.commit.state.commit + 1:06d}-{secrets.token_hex(4)}{kind}.safetensors"
+        return self.folder / "segments" / name
+
+    def _sweep(self) -> None:
+        """Remove files that the present commit does not name; who has them open still reads them."""
+        self._check_process()
+        used = {file.name for file in self.commit.state.files()}
+        with suppress(OSError):  # the commit is made; the next one tries again
+            for path in (self.folder / "segments").iterdir():
+                if path.name not in used:
+                    with suppress(OSError):  # open elsewhere, on Windows
+                        path.unlink()
+
+
+def _describe_file(path: Path) -> File:
+    return File(path.name, checksum(path), path.stat().st_size)
+
+
+def _due_merge(stored: Sequence[StoredSegment]) -> slice | None:
+    """Return neighbouring segments that should be one, None where there are none."""
+    for index, (segment, _, _) in enumerate(stored):
+        if len(segment.deleted) * 2 > len(segment.numbers):
+            return slice(index, index + 1)
+    # The last ones, where those after the first of them hold three times as much as it does: a document is written anew
+    # about once each time the documents grow four times, and few changes never move many documents.
+    due, n_after, n_bytes = None, 0, 0
+    for index, (segment, file, _) in reversed(list(enumerate(stored))):
+        n_bytes += file.bytes
+        if n_after >= (FANOUT - 1) * segment.n_passages and n_after and n_bytes <= MAX_MERGED_BYTES:
+            due = slice(index, len(stored))
+        n_after += segment.n_passages
+    return due
+
+
+# --- Documents come and go ---
 
 
 def term_counts(snapshot: Snapshot, documents: Iterable[Document]) -> Counts:
@@ -139,7 +298,7 @@ def _segment(
                 points.append(Point(point, vectors_of_passage, payload))
         snapshot.engine.put(points)
         vectors = {}
-    return Segment.from_documents(documents, counts, vectors, dimensions_and_signs(snapshot.models)[0], fields)
+    return Segment(arrays_from_documents(documents, counts, vectors, dimensions_and_signs(snapshot.models)[0], fields))
 
 
 def _delete(engine: Engine, pending_deletes: Iterable[tuple[int, int]]) -> None:
@@ -157,6 +316,9 @@ def repair(writer: Writer, engine: Engine) -> None:
     )  # a late write of the process that ended may still arrive
 
 
+# --- All vectors anew ---
+
+
 def write_rebuilt(
     writer: Writer,
     snapshot: Snapshot,
@@ -171,7 +333,7 @@ def write_rebuilt(
     folder, previous, models = writer.folder, writer.commit, snapshot.models
     _check_space(folder, MIN_FREE_BYTES + 2 * bytes_on_disk(folder))
     for file in previous.state.files():
-        if problem := find_file_problem(folder, file):
+        if problem := file.find_problem(folder):
             raise IndexFolderError(f"{problem}. Restore the file, or build the index anew from the documents")
     precomputed = remaining_precomputed(previous.state, models)
     if precomputed and previous_engine is None:

@@ -1,0 +1,449 @@
+"""The arrays of a segment: how they are made, merged and checked, and the error for a damaged file.
+
+A segment is a safetensors file of these arrays, in the order of the documents' numbers:
+
+    documents   number, id (with a table of hashes to find one), title, text, metadata, and where passages end
+    bm25        for each term the passages with it and how often, and the number of terms of each passage
+    vectors     for each dense part a row a passage; of large segments also in 8 bits, with the error of each row
+    sparse      for each sparse part the coordinates of each passage, and for each dimension the passages that have it
+    columns     for each field and kind of value of the metadata the documents and values, for conditions
+
+A folder may come from anyone, and a disk may fail: nothing is ever read outside of an array, and the error names the
+file.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from itertools import chain, pairwise
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from pellucid.errors import IndexFolderError, ModelFolderError
+from pellucid.index.documents import Document
+from pellucid.index.engine import Vector
+from pellucid.index.metadata import Fields, entries, timestamp
+from pellucid.persistence.store import is_sound
+
+Integers = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float32]
+Mask = npt.NDArray[np.bool_]
+
+Tensors = dict[str, npt.NDArray[Any]]
+"""The arrays of a segment by name."""
+
+STRINGS = ("id", "title", "text", "metadata")
+"""What a document has of strings."""
+
+COLUMN_KINDS, COLUMNS_PER_FIELD = "nsb", 4
+"""Numbers, strings and booleans of a field are columns of their own, with room for one more."""
+
+_TYPES = {
+    "numbers": "i8", "passages": "i8", "cuts": "i8", "id.hash": "i8", "id.order": "i8", "words.times": "f8",
+    "bm25.lengths": "i4", "bm25.values": "i4", "column.values": "f8", "vectors": "f4", "codes": "i1", "scales": "f4",
+    "errors": "f4", "sparse.values": "f4", "rows.indices": "i8", "rows.values": "f4",
+}  # fmt: skip
+_ENDINGS = {"data": "u1", "ends": "i8", "keys": "i8", "key_ends": "i8", "rows": "i4"}
+
+
+REPAIR_HINT = "Restore it, or build the index anew"
+"""What a user can do about damage."""
+
+COARSE_ROWS = 4000
+"""Passages from which a segment also holds its dense vectors in 8 bits."""
+
+
+def corruption_error(name: str, what: object) -> IndexFolderError:
+    """Return the error for a file that holds what it cannot."""
+    return IndexFolderError(f"{name} is damaged: {what}. {REPAIR_HINT}")
+
+
+@contextmanager
+def corruption_reported(name: str) -> Iterator[None]:
+    """Raise errors that damaged arrays cause as IndexFolderError."""
+    try:
+        yield
+    except IndexFolderError:
+        raise
+    except (
+        ModelFolderError, IndexError, KeyError, ValueError, TypeError, OverflowError, AttributeError, RecursionError
+    ) as error:  # fmt: skip
+        raise corruption_error(name, error) from error
+
+
+def hash_strings(strings: Iterable[str]) -> Integers:
+    """Return a 64-bit hash of each string, int64 [n]."""
+    digests = b"".join(hashlib.blake2b(s.encode("utf-8"), digest_size=8).digest() for s in strings)
+    return np.frombuffer(digests, "<i8").astype(np.int64)
+
+
+class Strings(NamedTuple):
+    """Many strings, as one array of bytes."""
+
+    data: npt.NDArray[np.uint8]  # UTF-8
+    ends: Integers  # [n], where each ends
+
+    @classmethod
+    def packed(cls, strings: Iterable[str]) -> Strings:
+        """Return strings as bytes."""
+        encoded = [string.encode("utf-8") for string in strings]
+        ends = np.cumsum([len(string) for string in encoded], dtype=np.int64)
+        return cls(np.frombuffer(b"".join(encoded), np.uint8), ends)
+
+    @classmethod
+    def of_kind(cls, tensors: Tensors, kind: str) -> Strings:
+        """Return those of a kind, one of STRINGS or "words", of the arrays of a segment."""
+        return cls(tensors[f"{kind}.data"], tensors[f"{kind}.ends"])
+
+    def at(self, index: int) -> str:
+        """Return one of them."""
+        return str(self.data.data[self.ends[index - 1] if index else 0 : self.ends[index]], "utf-8")
+
+
+# --- How they are made ---
+
+
+def arrays_from_documents(
+    documents: Sequence[Document],
+    counts: Sequence[Counter[str]],
+    vectors: Mapping[str, Sequence[Vector | None]],
+    dense: Mapping[str, int],
+    fields: Fields,
+) -> Tensors:
+    """Return the arrays of documents with rising numbers.
+
+    Args:
+        documents: at least one.
+        counts: of each passage how often each term stands in it; nothing without BM25.
+        vectors: by part a row for each passage.
+        dense: the dense parts with their dimensions.
+        fields: those of the index, with the fields of these documents.
+    """
+    texts = ([d.id for d in documents], [d.title for d in documents], [d.text for d in documents])
+    tensors: Tensors = {"numbers": np.array([d.number for d in documents], np.int64)}
+    for kind, strings in zip(STRINGS, (*texts, [json.dumps(d.metadata) for d in documents])):
+        tensors[f"{kind}.data"], tensors[f"{kind}.ends"] = Strings.packed(strings)
+    tensors["passages"] = np.cumsum([len(d.ends) for d in documents], dtype=np.int64)
+    tensors["cuts"] = np.array(list(chain.from_iterable(d.ends for d in documents)), np.int64)
+    tensors |= _hash_table(hash_strings(texts[0]))
+    if counts:
+        tensors |= _inverted_counts(counts)
+    for part, rows in vectors.items():
+        if part in dense:
+            stacked = np.zeros((len(tensors["cuts"]), dense[part]), np.float32)
+            for position, row in enumerate(rows):
+                if row is not None:
+                    stacked[position] = row
+            tensors |= _dense(part, stacked)
+        else:
+            tensors |= _sparse(part, rows)
+    return tensors | _columns([d.metadata for d in documents], fields)
+
+
+def merge_arrays(
+    tensors_list: Sequence[Tensors], live_rows: Sequence[Integers], live_passages: Sequence[Integers]
+) -> Tensors:
+    """Return the arrays of neighbouring segments as one, of the documents and passages of each that are live."""
+    documents, passages = list(zip(tensors_list, live_rows)), list(zip(tensors_list, live_passages))
+    tensors: Tensors = {"numbers": np.concatenate([t["numbers"][rows] for t, rows in documents])}
+    for kind in STRINGS:
+        strings = _joined([(Strings.of_kind(t, kind), rows) for t, rows in documents])
+        tensors[f"{kind}.data"], tensors[f"{kind}.ends"] = strings
+    sizes = [np.diff(t["passages"], prepend=0)[rows] for t, rows in documents]
+    tensors["passages"] = np.cumsum(np.concatenate(sizes), dtype=np.int64)
+    tensors["cuts"] = np.concatenate([t["cuts"][rows] for t, rows in passages])
+    tensors |= _hash_table(np.concatenate([t["id.hash"][np.argsort(t["id.order"])][rows] for t, rows in documents]))
+    tensors |= _merged_lists("column", tensors_list, [_new_positions(r, len(t["numbers"])) for t, r in documents])
+    if "bm25.lengths" in tensors_list[0]:
+        tensors |= _merged_lists("bm25", tensors_list, [_new_positions(r, len(t["cuts"])) for t, r in passages])
+        tensors["bm25.lengths"] = np.concatenate([t["bm25.lengths"][rows] for t, rows in passages])
+    for name in tensors_list[0]:
+        kind, _, part = name.partition(":")
+        if kind == "vectors":
+            tensors |= _dense(part, np.concatenate([t[name][rows] for t, rows in passages]))
+        elif kind == "rows" and name.endswith(".ends"):
+            tensors |= _merged_rows(part.removesuffix(".ends"), tensors_list, live_passages)
+    return tensors | _merged_dictionary([Strings.of_kind(t, "words") for t in tensors_list], tensors)
+
+
+def _hash_table(hashes: Integers) -> Tensors:
+    order = np.argsort(hashes, kind="stable")
+    return {"id.hash": hashes[order], "id.order": order.astype(np.int64)}
+
+
+def _inverted_counts(counts: Sequence[Counter[str]]) -> Tensors:
+    terms = list(dict.fromkeys(chain.from_iterable(counts)))
+    hash_by_term = dict(zip(terms, hash_strings(terms).tolist()))
+    keys = np.array([hash_by_term[term] for passage in counts for term in passage], np.int64)
+    rows = np.repeat(np.arange(len(counts)), [len(passage) for passage in counts])
+    values = np.array([n for passage in counts for n in passage.values()], np.int32)
+    lengths = np.array([sum(passage.values()) for passage in counts], np.int32)
+    return {"bm25.lengths": lengths, **_lists("bm25", keys, rows, values)}
+
+
+def _dense(part: str, rows: Floats) -> Tensors:
+    """Return the rows of a dense part, and for many of them 8 bits of each number with a bound of the error."""
+    tensors: Tensors = {f"vectors:{part}": rows}
+    if len(rows) >= COARSE_ROWS:
+        # A row x is scale * codes, and errors[i] >= |x - scale * codes|: with a query q of any length the product
+        # differs by at most |q| errors[i].
+        scales = np.abs(rows).max(axis=1) / np.float32(127)
+        scales[scales == 0] = 1
+        codes = np.rint(rows / scales[:, None]).astype(np.int8)
+        errors = np.empty(len(rows), np.float32)
+        for start in range(0, len(rows), COARSE_ROWS):  # in double precision, which takes memory
+            chunk = slice(start, start + COARSE_ROWS)
+            lost = rows[chunk].astype(np.float64) - codes[chunk] * scales[chunk, None].astype(np.float64)
+            errors[chunk] = np.nextafter(np.linalg.norm(lost, axis=1).astype(np.float32), np.float32(np.inf))
+        tensors |= {f"codes:{part}": codes, f"scales:{part}": scales.astype(np.float32), f"errors:{part}": errors}
+    return tensors
+
+
+def _sparse(part: str, rows: Sequence[Vector | None]) -> Tensors:
+    sides = [(np.zeros(0, np.int64), np.zeros(0, np.float32)) if row is None else row for row in rows]
+    sizes = [len(indices) for indices, _ in sides]
+    indices = np.concatenate([np.zeros(0, np.int64), *(np.asarray(indices, np.int64) for indices, _ in sides)])
+    values = np.concatenate([np.zeros(0, np.float32), *(np.asarray(values, np.float32) for _, values in sides)])
+    return _coordinates(part, np.array(sizes, np.int64), indices, values)
+
+
+def _coordinates(part: str, sizes: Integers, indices: Integers, values: Floats) -> Tensors:
+    """Return the coordinates of a sparse part, by passage and by dimension."""
+    forward: Tensors = {"ends": np.cumsum(sizes, dtype=np.int64), "indices": indices, "values": values}
+    lists = _lists(f"sparse:{part}", indices, np.repeat(np.arange(len(sizes)), sizes), values)
+    return {f"rows:{part}.{name}": array for name, array in forward.items()} | lists
+
+
+def _merged_rows(part: str, tensors_list: Sequence[Tensors], selected: Sequence[Integers]) -> Tensors:
+    sizes_list, indices, values = [], [], []
+    for tensors, passages in zip(tensors_list, selected):
+        sizes = np.diff(tensors[f"rows:{part}.ends"], prepend=0)
+        is_selected = np.repeat(_new_positions(passages, len(sizes)) >= 0, sizes)
+        sizes_list.append(sizes[passages])
+        indices.append(tensors[f"rows:{part}.indices"][is_selected])
+        values.append(tensors[f"rows:{part}.values"][is_selected])
+    return _coordinates(part, np.concatenate(sizes_list), np.concatenate(indices), np.concatenate(values))
+
+
+def _joined(several: Sequence[tuple[Strings, Integers]]) -> Strings:
+    """Return some strings of each of several arrays, one after the other."""
+    data, sizes = [], []
+    for strings, rows in several:
+        lengths = np.diff(strings.ends, prepend=0)
+        sizes.append(lengths[rows])
+        breaks = np.flatnonzero(np.diff(rows) != 1) + 1  # neighbours are copied together
+        for first, last in pairwise([0, *breaks.tolist(), len(rows)]):
+            if last > first:
+                start = strings.ends[rows[first]] - lengths[rows[first]]
+                data.append(strings.data[start : strings.ends[rows[last - 1]]])
+    none = np.zeros(0, np.uint8)
+    return Strings(np.concatenate([none, *data]), np.cumsum(np.concatenate(sizes), dtype=np.int64))
+
+
+def column_key(key: str) -> int:
+    """Return the key of a column's list, from the engine's key: the kind of its values and the number of the field."""
+    return int(key[1:]) * COLUMNS_PER_FIELD + COLUMN_KINDS.index(key[0])
+
+
+def column_kinds(keys: Integers) -> Integers:
+    """Return the kind of each column as its position in COLUMN_KINDS."""
+    return keys % COLUMNS_PER_FIELD
+
+
+def engine_key(column: int) -> str:
+    """Return the engine's key of a column."""
+    field, kind = divmod(column, COLUMNS_PER_FIELD)
+    return f"{COLUMN_KINDS[kind]}{field}"
+
+
+def _columns(metadata: Sequence[Mapping[str, Any]], fields: Fields) -> Tensors:
+    keys, rows, values = [], [], []
+    words: dict[str, int] = {}
+    for row, document_metadata in enumerate(metadata):
+        for key, items in entries(document_metadata, fields).items():
+            for item in items:
+                keys.append(column_key(key))
+                rows.append(row)
+                values.append(words.setdefault(item, len(words)) if isinstance(item, str) else item)
+    tensors = _lists("column", np.array(keys, np.int64), np.array(rows, np.int64), np.array(values, np.float64))
+    return tensors | _dictionary(words)
+
+
+def _dictionary(words: Iterable[str]) -> Tensors:
+    """Return the distinct strings of the metadata, and for dates their seconds since 1970; NaN for other strings."""
+    distinct = list(words)
+    times = np.array([np.nan if (seconds := timestamp(word)) is None else seconds for word in distinct], np.float64)
+    data, ends = Strings.packed(distinct)
+    return {"words.data": data, "words.ends": ends, "words.times": times}
+
+
+def _merged_dictionary(spelled: Sequence[Strings], tensors: Tensors) -> Tensors:
+    """Return the words that merged columns use, each once, and the columns with the numbers of these."""
+    number_by_word: dict[str, int] = {}
+    all_words = [strings.at(n) for strings in spelled for n in range(len(strings.ends))]
+    keys = np.repeat(tensors["column.keys"], np.diff(tensors["column.key_ends"], prepend=0))
+    values, strings_at = tensors["column.values"].copy(), np.flatnonzero(column_kinds(keys) != COLUMN_KINDS.index("n"))
+    used = values[strings_at].astype(np.int64)
+    values[strings_at] = [number_by_word.setdefault(all_words[n], len(number_by_word)) for n in used.tolist()]
+    return {"column.values": values} | _dictionary(number_by_word)
+
+
+# --- Lists: for each key (the hash of a term, a dimension, a column) rows, rising, and a value of each ---
+
+
+def _lists(prefix: str, keys: npt.NDArray[Any], rows: npt.NDArray[Any], values: npt.NDArray[Any]) -> Tensors:
+    """Return lists for the distinct `keys` of items in the order of their rows."""
+    order = np.argsort(keys, kind="stable")
+    distinct, starts = np.unique(keys[order], return_index=True)
+    ends = np.append(starts[1:], len(keys)).astype(np.int64) if len(distinct) else np.zeros(0, np.int64)
+    return {
+        f"{prefix}.keys": distinct.astype(np.int64),
+        f"{prefix}.key_ends": ends,
+        f"{prefix}.rows": rows[order].astype(np.int32),
+        f"{prefix}.values": values[order],
+    }
+
+
+def list_for(prefix: str, tensors: Tensors, key: int) -> tuple[npt.NDArray[np.uint32], npt.NDArray[Any]]:
+    """Return the rows and values of one key; rows are unsigned, since a damaged one must not count from the end."""
+    keys, ends = tensors[f"{prefix}.keys"], tensors[f"{prefix}.key_ends"]
+    position = int(keys.searchsorted(key))
+    if position == len(keys) or keys[position] != key:
+        return tensors[f"{prefix}.rows"][:0].view(np.uint32), tensors[f"{prefix}.values"][:0]
+    span = slice(int(ends[position - 1]) if position else 0, int(ends[position]))
+    return tensors[f"{prefix}.rows"][span].view(np.uint32), tensors[f"{prefix}.values"][span]
+
+
+def _merged_lists(prefix: str, tensors_list: Sequence[Tensors], positions_list: Sequence[Integers]) -> Tensors:
+    """Return the lists of several segments as one."""
+    keys, rows, values = [], [], []
+    before = words = 0
+    for tensors, new_positions in zip(tensors_list, positions_list):
+        sizes = np.diff(tensors[f"{prefix}.key_ends"], prepend=0)
+        new_rows = new_positions[tensors[f"{prefix}.rows"]]
+        is_selected = new_rows >= 0
+        key, value = np.repeat(tensors[f"{prefix}.keys"], sizes)[is_selected], tensors[f"{prefix}.values"][is_selected]
+        if prefix == "column":  # the words of each segment come one after the other until they are made one
+            value = np.where(column_kinds(key) != COLUMN_KINDS.index("n"), value + words, value)
+            words += len(tensors["words.ends"])
+        keys.append(key)
+        rows.append(new_rows[is_selected] + before)
+        values.append(value)
+        before += int((new_positions >= 0).sum())
+    return _lists(prefix, np.concatenate(keys), np.concatenate(rows), np.concatenate(values))
+
+
+def _new_positions(selected: Integers, size: int) -> Integers:
+    """Return where each of `size` rows comes to when only the `selected` ones are; -1 for those that are left out."""
+    positions = np.full(size, -1, np.int64)
+    positions[selected] = np.arange(len(selected))
+    return positions
+
+
+# --- How they are checked ---
+
+
+def _is_list_key(name: str) -> bool:
+    """Whether an array holds the keys of lists; a part of the score may be called "x.keys" too."""
+    return name.endswith(".keys") and (":" not in name or name.startswith("sparse:"))
+
+
+def _type_of(name: str) -> str:
+    """Return the type of an array by its name."""
+    kind, part, array_name = name.partition(":")
+    if kind in ("sparse", "rows"):
+        kind = f"{kind}.{array_name.rpartition('.')[2]}"
+    elif part and kind not in ("vectors", "codes", "scales", "errors"):
+        raise ValueError(f"nothing is called {name!r:.60}")
+    type_name = _TYPES.get(kind) or _ENDINGS.get(kind.rpartition(".")[2])
+    if type_name is None:
+        raise ValueError(f"nothing is called {name!r:.60}")
+    return type_name
+
+
+def check_arrays(tensors: Tensors) -> None:
+    """Check that arrays fit together, so that nothing is read at a wrong place; numbers are not looked at."""
+    for name, tensor in tensors.items():
+        dimensions = 2 if name.startswith(("vectors:", "codes:")) else 1
+        if tensor.dtype != np.dtype(_type_of(name)) or tensor.ndim != dimensions:
+            raise ValueError(f"{name} is of type {tensor.dtype} {tensor.shape}")
+    documents, passages = len(tensors["numbers"]), _check_ends("passages", tensors["passages"], None)
+    for kind in (*STRINGS, "words"):
+        _check_ends(f"{kind}.ends", tensors[f"{kind}.ends"], len(tensors[f"{kind}.data"]))
+    sizes = {"passages": documents, "id.hash": documents, "id.order": documents, "cuts": passages}
+    sizes |= {f"{kind}.ends": documents for kind in STRINGS} | {"words.times": len(tensors["words.ends"])}
+    for name in sorted({"column.keys", *filter(_is_list_key, tensors)}):
+        prefix = name.removesuffix(".keys")
+        keys, ends, rows = (tensors[f"{prefix}.{array}"] for array in ("keys", "key_ends", "rows"))
+        _check_ends(name, ends, len(rows))
+        _check_rising(name, keys)
+        sizes |= {f"{prefix}.key_ends": len(keys), f"{prefix}.values": len(rows)}
+    for name in tensors:
+        kind, _, part = name.partition(":")
+        if kind in ("vectors", "codes", "scales", "errors", "bm25.lengths"):
+            sizes[name] = passages
+        if kind == "codes" and tensors[name].shape != tensors[f"vectors:{part}"].shape:
+            raise ValueError(f"{name} has another number of dimensions than the vectors")
+        if kind == "codes":
+            sizes |= {f"scales:{part}": passages, f"errors:{part}": passages}
+        if kind == "rows" and name.endswith(".ends"):
+            array = name.removesuffix("ends")
+            indices = _check_ends(name, tensors[name], len(tensors[f"{array}indices"]))
+            sizes |= {name: passages, f"{array}values": indices}
+            sizes |= {f"sparse:{part.removesuffix('ends')}rows": indices}
+    for name, size in sizes.items():
+        if len(tensors[name]) != size:
+            raise ValueError(f"{name} has {len(tensors[name])} items, and {size} belong there")
+    if "bm25.lengths" in tensors and "bm25.keys" not in tensors:
+        raise ValueError("there are counts of terms, and no terms")
+    if not documents or tensors["numbers"][0] < 1 or tensors["passages"][0] < 1:
+        raise ValueError("there is no document, or one without passages")
+    for name in ("numbers", "passages"):  # a document has a passage, be it an empty one
+        _check_rising(name, tensors[name])
+    if not 0 <= tensors["id.order"].min() <= tensors["id.order"].max() < documents:
+        raise ValueError("id.order points outside the documents")
+
+
+def find_invalid_numbers(tensors: Tensors) -> str:
+    """Return which numbers cannot be right, "" where all can be; every number is read."""
+    documents, passages = len(tensors["numbers"]), len(tensors["cuts"])
+    for name, tensor in tensors.items():
+        if tensor.dtype.kind == "f" and name != "words.times" and not is_sound(tensor):
+            return f"{name} holds NaN or infinity"
+        if _is_list_key(name):
+            prefix, size = name.removesuffix(".keys"), documents if name == "column.keys" else passages
+            rows = tensors[f"{prefix}.rows"]
+            if len(rows) and not 0 <= rows.min() <= rows.max() < size:
+                return f"{prefix} points outside the documents"
+    first = np.zeros(passages, np.bool_)
+    first[0] = first[tensors["passages"][:-1]] = True
+    cuts, sizes = tensors["cuts"], np.diff(tensors["text.ends"], prepend=0)
+    falls = (cuts[first] < 0).any() or (np.diff(cuts)[~first[1:]] < 0).any()
+    if falls or (cuts[tensors["passages"] - 1] > sizes).any():
+        return "cuts are not within the texts"
+    for name in ("bm25.lengths", "bm25.values"):
+        if name in tensors and len(tensors[name]) and tensors[name].min() < 0:
+            return f"{name} holds a number below 0"
+    return ""
+
+
+def _check_rising(name: str, numbers: npt.NDArray[np.int64]) -> None:
+    """Check that numbers rise, each above the one before."""
+    if (numbers[1:] <= numbers[:-1]).any():
+        raise ValueError(f"{name} do not rise")
+
+
+def _check_ends(name: str, ends: npt.NDArray[np.int64], last: int | None) -> int:
+    """Return the last of some ends; check that they rise, and end at `last`."""
+    if len(ends) and (ends[0] < 0 or (ends[1:] < ends[:-1]).any()):
+        raise ValueError(f"{name} does not rise")
+    end = int(ends[-1]) if len(ends) else 0
+    if last is not None and end != last:
+        raise ValueError(f"{name} ends at {end}, and {last} are there")
+    return end
