@@ -321,7 +321,6 @@ def list_for(prefix: str, tensors: Tensors, key: int) -> tuple[npt.NDArray[np.ui
 
 
 def _merged_lists(prefix: str, tensors_list: Sequence[Tensors], positions_list: Sequence[Integers]) -> Tensors:
-    """Return the lists of several segments as one."""
     keys, rows, values = [], [], []
     before = words = 0
     for tensors, new_positions in zip(tensors_list, positions_list):
@@ -355,7 +354,6 @@ def _is_list_key(name: str) -> bool:
 
 
 def _type_of(name: str) -> str:
-    """Return the type of an array by its name."""
     kind, part, array_name = name.partition(":")
     if kind in ("sparse", "rows"):
         kind = f"{kind}.{array_name.rpartition('.')[2]}"

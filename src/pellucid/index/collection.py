@@ -26,7 +26,7 @@ from pellucid.index.documents import (
 )
 from pellucid.index.engine import EngineSettings, Generation, resolve_engine
 from pellucid.index.metadata import field_types
-from pellucid.index.models import Model, dimensions_and_signs, open_stored_models
+from pellucid.index.models import Model, engine_generation, open_stored_models
 from pellucid.index.plan import Snapshot
 from pellucid.index.precomputed import PrecomputedVectors, Rows, check_models_unchanged, stored_rows
 from pellucid.index.records import read_documents
@@ -83,8 +83,7 @@ class DocumentCollection:
         )
 
     def _generation(self) -> Generation:
-        state = self._snapshot.commit.state
-        return Generation(self.folder, state.engine, *dimensions_and_signs(self._snapshot.models))
+        return engine_generation(self.folder, self._snapshot.commit.state.engine, self._snapshot.models)
 
     def close(self) -> None:
         """Let the folder and the engine go; what was added is on disk already. Hits can still be explained."""
@@ -202,7 +201,6 @@ class DocumentCollection:
 
     @staticmethod
     def _locate(commit: Commit, id: str | int) -> tuple[int, int]:
-        """Return the segment and row of a document."""
         document_id = validate_id(id, "the id")
         rows = commit.rows_for([document_id])
         if not rows:

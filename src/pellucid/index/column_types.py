@@ -187,7 +187,7 @@ def scan_columns(
     """Look at the cells of some rows, by line and column.
 
     Returns:
-        what the columns hold that are not `known`, and the names of all that have a cell; the cells of known ones are
+        what the columns hold that are not in `column_types`, and the names of all that have a cell; the cells of known ones are
         checked.
     """
     scans: dict[str, ColumnScan] = {}

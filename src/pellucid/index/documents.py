@@ -81,7 +81,7 @@ def passage_ends(text: str, limit: int) -> tuple[int, ...]:
 
 
 def _break_near(text: str, target: int, first: int, last: int) -> int:
-    """Return the best place for a cut near `wish`: after a paragraph, else a line, a sentence, a word or a letter."""
+    """Return the best place for a cut near `target`: after a paragraph, else a line, a sentence, a word or a letter."""
     reach = (last - first) // 4
     for pattern in _BREAKS:
         ends = [match.end() for match in pattern.finditer(text, first, last) if abs(match.end() - target) <= reach]

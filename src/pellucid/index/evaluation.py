@@ -7,8 +7,10 @@ queries they were chosen on than on others: each of five folds is measured with 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import combinations, pairwise
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
@@ -236,27 +238,18 @@ class JudgedQueries:
 
     def measured(self, run: Mapping[str, Sequence[str]], names: Sequence[str]) -> list[Floats]:
         """Return trec_eval's measures of each query of a run, times 100; 0 for a query that has no hits."""
-        grades, ranked = {}, {}
-        for index, (query, grades_by_id) in enumerate(self.relevant.items()):
-            ids = dict.fromkeys([*grades_by_id, *run[query]])
-            short_ids = {
-                document_id: str(query_index) for query_index, document_id in enumerate(ids)
-            }  # ids that C code can read
-            grades[str(index)] = {short_ids[document_id]: grade for document_id, grade in grades_by_id.items()}
+        judged, ranked = {}, {}
+        for index, (query, grades) in enumerate(self.relevant.items()):
+            short_ids = {id: str(n) for n, id in enumerate(dict.fromkeys([*grades, *run[query]]))}  # C code reads them
+            judged[str(index)] = {short_ids[id]: grade for id, grade in grades.items()}
             if run[query]:  # sorted by score, equal ones in a way of its own: so scores fall by one a rank
-                ranked[str(index)] = {
-                    short_ids[document_id]: float(-rank) for rank, document_id in enumerate(run[query])
-                }
-        measures = _trec_eval()(grades, set(names)).evaluate(ranked)
-        keys = [name.replace(".", "_") for name in names]
-        return [
-            np.array([100 * measures.get(str(query_index), {}).get(key, 0.0) for query_index in range(len(grades))])
-            for key in keys
-        ]
+                ranked[str(index)] = {short_ids[id]: float(-rank) for rank, id in enumerate(run[query])}
+        measures = _trec_eval()(judged, set(names)).evaluate(ranked)
+        by_query = [measures.get(str(index), {}) for index in range(len(judged))]
+        return [np.array([100 * query.get(name.replace(".", "_"), 0.0) for query in by_query]) for name in names]
 
 
 def _trec_eval() -> Any:
-    """Return trec_eval's evaluator."""
     try:
         import pytrec_eval
     except ImportError as error:
@@ -267,56 +260,51 @@ def _trec_eval() -> Any:
 def evaluate(
     judged: JudgedQueries, top_k: int, recall_at: int, max_examples: int, tune: bool, advance: Callable[[int], None]
 ) -> IndexEvaluation:
-    """Measure each part alone and all together, and take apart at most `most` of the queries that were missed."""
+    """Measure each part alone and all together, and take apart up to `max_examples` of the queries that were missed."""
     tuned = _tuned(judged, top_k, advance) if tune else None
-    alone = {part: {part_name: float(part_name == part) for part_name in judged.weights} for part in judged.weights}
-    weights_by_name = {**(alone if len(alone) > 1 else {}), TOGETHER: judged.weights}
-    runs = {name: judged.run(weights, max(top_k, recall_at), advance) for name, weights in weights_by_name.items()}
+    weights_of = {TOGETHER: judged.weights}
+    if len(judged.weights) > 1:
+        alone = {part: {name: float(name == part) for name in judged.weights} for part in judged.weights}
+        weights_of = alone | weights_of
+    runs = {name: judged.run(weights, max(top_k, recall_at), advance) for name, weights in weights_of.items()}
     relevant = {query: {id for id, grade in grades.items() if grade > 0} for query, grades in judged.relevant.items()}
-    hit_queries = {name: {q for q, ids in relevant.items() if ids & set(run[q][:top_k])} for name, run in runs.items()}
-    missed = [query for query in judged.texts if query not in hit_queries[TOGETHER]]
+    answered = {name: {q for q, ids in relevant.items() if ids & set(run[q][:top_k])} for name, run in runs.items()}
+    missed = [query for query in judged.texts if query not in answered[TOGETHER]]
     rows = []
     for name, run in runs.items():
         first_ids = {query: ids[:recall_at] for query, ids in run.items()}
-        values = judged.measured(run, [f"ndcg_cut.{top_k}"]) + judged.measured(
-            first_ids, [f"recall.{recall_at}", "recip_rank"]
-        )
+        values = judged.measured(run, [f"ndcg_cut.{top_k}"])
+        values += judged.measured(first_ids, [f"recall.{recall_at}", "recip_rank"])
         ndcg, recall, mrr = (float(measure.mean()) for measure in values)
-        rescued = len(hit_queries[name] - hit_queries[TOGETHER])
+        rescued = len(answered[name] - answered[TOGETHER])
         rows.append(PartMeasures(name, judged.weights.get(name, 1.0), ndcg, recall, mrr, rescued))
     examples = []
     for query in missed[:max_examples]:
-        found_by = tuple(name for name, queries in hit_queries.items() if query in queries)
+        found_by = tuple(name for name, queries in answered.items() if query in queries)
         examples.append(_missed(judged, query, runs[TOGETHER][query][:recall_at], found_by))
         advance(1)
-    relevant_ids = set().union(*relevant.values())
-    absent = len(relevant_ids) - len(judged.snapshot.commit.rows_for(sorted(relevant_ids)))
+    commit, relevant_ids = judged.snapshot.commit, set().union(*relevant.values())
     return IndexEvaluation(
-        judged.snapshot.commit.state.documents, len(judged.texts), judged.left_out, absent, top_k, recall_at,
+        commit.state.documents, len(judged.texts), judged.left_out,
+        len(relevant_ids) - len(commit.rows_for(sorted(relevant_ids))), top_k, recall_at,
         tuple(rows), len(missed), tuple(examples), tuned,
     )  # fmt: skip
 
 
 def _missed(judged: JudgedQueries, query: str, run: Sequence[str], found_by: tuple[str, ...]) -> MissedQuery:
     """Return the relevant document that came nearest to the first hits, and what it lacked."""
-    relevant = [document_id for document_id, grade in judged.relevant[query].items() if grade > 0]
+    relevant = [id for id, grade in judged.relevant[query].items() if grade > 0]
     first = next(iter(judged.hits(query, judged.weights, 1)), None)
-    first_hit = (first.id, first.score) if first is not None else ("", 0.0)
-    locations = judged.snapshot.commit.rows_for(relevant)
-    scored = [
-        score_document(judged.plan(query, judged.weights), *locations[document_id])
-        for document_id in relevant
-        if document_id in locations
-    ]
-    if not scored:
+    first_hit = ("", 0.0) if first is None else (first.id, first.score)
+    plan, locations = judged.plan(query, judged.weights), judged.snapshot.commit.rows_for(relevant)
+    hits = [score_document(plan, *locations[id]) for id in relevant if id in locations]
+    if not hits:
         return MissedQuery(query, judged.texts[query], relevant[0], None, None, *first_hit, found_by, ())
-    best = max(scored, key=lambda hit: hit.score)
+    best = max(hits, key=lambda hit: hit.score)
     rank = run.index(best.id) + 1 if best.id in run else None
-    lacked: tuple[TopRow, ...] = ()
-    if first is not None:
-        rows = (first.explain() - best.explain()).rows
-        strongest = sorted((row for row in rows if row.contribution > 0), key=lambda row: -row.contribution)
-        lacked = tuple(TopRow(row.name, row.contribution) for row in strongest[:MAX_LACKED_ROWS])
+    gaps = [] if first is None else [r for r in (first.explain() - best.explain()).rows if r.contribution > 0]
+    strongest = sorted(gaps, key=lambda row: -row.contribution)[:MAX_LACKED_ROWS]
+    lacked = tuple(TopRow(row.name, row.contribution) for row in strongest)
     return MissedQuery(query, judged.texts[query], best.id, rank, best.score, *first_hit, found_by, lacked)
 
 
@@ -367,53 +355,37 @@ def _tuned(judged: JudgedQueries, top_k: int, advance: Callable[[int], None]) ->
     if len(judged.weights) < 2:
         raise InputError(f"the index has one part, {next(iter(judged.weights))!r:.60}; there are no weights to tune")
     if len(judged.texts) < MIN_TUNING_QUERIES:
-        raise InputError(
-            f"{len(judged.texts)} judged queries are too few to choose weights on; give {MIN_TUNING_QUERIES} or more"
-        )
-    candidate_weights = candidates(judged.weights)
-    values = np.array(  # [weights, queries]
-        [
-            judged.measured(judged.run(weights, top_k, advance), [f"ndcg_cut.{top_k}"])[0]
-            for weights in candidate_weights
-        ]
-    )
-    before, after = values[0], np.zeros(values.shape[1])
+        few = f"{len(judged.texts)} judged queries are too few to choose weights on"
+        raise InputError(f"{few}; give {MIN_TUNING_QUERIES} or more")
+    tried = candidates(judged.weights)
+    runs = (judged.run(weights, top_k, advance) for weights in tried)
+    ndcg = np.array([judged.measured(run, [f"ndcg_cut.{top_k}"])[0] for run in runs])  # [weights, queries]
+    distances = [sum(abs(weights[name] - tried[0][name]) for name in weights) for weights in tried]
+
+    def best(queries: Any) -> int:  # of equal ones the nearest to the index's own, which are the first
+        means = ndcg[:, queries].mean(axis=1)
+        return int(min(np.flatnonzero(means >= means.max() - 1e-9).tolist(), key=distances.__getitem__))
+
+    before, after = ndcg[0], np.zeros(ndcg.shape[1])
     folds = np.random.default_rng(0).permutation(len(after)) % N_FOLDS
     for fold in range(N_FOLDS):
-        after[folds == fold] = values[_best(values[:, folds != fold], candidate_weights)][folds == fold]
-    weights = tuple(PartWeight(*item) for item in candidate_weights[_best(values, candidate_weights)].items())
-    mean1, mean2, gain = (float(ndcg.mean()) for ndcg in (before, after, after - before))
-    return TunedWeights(weights, len(candidate_weights), mean1, mean2, gain, *interval(after - before))
+        after[folds == fold] = ndcg[best(folds != fold), folds == fold]
+    weights = tuple(PartWeight(*item) for item in tried[best(slice(None))].items())
+    means = (float(before.mean()), float(after.mean()), float((after - before).mean()))
+    return TunedWeights(weights, len(tried), *means, *interval(after - before))
 
 
 def candidates(index_weights: Mapping[str, float]) -> list[Mapping[str, float]]:
     """Return weights to try: those of the index first, then all in equal steps."""
-    choices = (list(_shares(len(index_weights), steps)) for steps in WEIGHT_STEPS)
-    shares = next(
-        choice for choice in choices if len(choice) <= MAX_WEIGHTS or len(choice) == len(index_weights)
-    )  # of one step is one part alone
-    tried = [{name: part / sum(parts) for name, part in zip(index_weights, parts)} for parts in shares]
-    return [index_weights, *(weights for weights in tried if _distance(weights, index_weights) > 1e-9)]
-
-
-def _shares(parts: int, total: int) -> Iterator[tuple[int, ...]]:
-    """Yield all ways to divide a total among some parts."""
-    if parts == 1:
-        yield (total,)
-        return
-    for first in range(total + 1):
-        yield from ((first, *shares) for shares in _shares(parts - 1, total - first))
-
-
-def _best(values: Floats, tried: Sequence[Mapping[str, float]]) -> int:
-    """Return which weights have the best mean; of equal ones the nearest to the index's own, which are the first."""
-    means = values.mean(axis=1)
-    best = np.flatnonzero(means >= means.max() - 1e-9).tolist()
-    return int(min(best, key=lambda number: _distance(tried[number], tried[0])))
-
-
-def _distance(first: Mapping[str, float], second: Mapping[str, float]) -> float:
-    return sum(abs(first[name] - second[name]) for name in first)
+    n_parts = len(index_weights)
+    steps = next(steps for steps in WEIGHT_STEPS if math.comb(steps + n_parts - 1, steps) <= MAX_WEIGHTS or steps == 1)
+    tried = [index_weights]
+    for bars in combinations(range(steps + n_parts - 1), n_parts - 1):  # between the steps of one part and the next
+        shares = [(last - first - 1) / steps for first, last in pairwise((-1, *bars, steps + n_parts - 1))]
+        weights = dict(zip(index_weights, shares))
+        if sum(abs(weights[name] - index_weights[name]) for name in weights) > 1e-9:
+            tried.append(weights)
+    return tried
 
 
 def interval(gains: Floats) -> tuple[float, float]:

@@ -166,7 +166,11 @@ def _field_tests(field: _Field, requested: Any) -> Iterator[list[list[Condition]
         if operator not in _OPERATORS:
             raise InputError(f"{field}: {unknown_name('operator', operator, _OPERATORS)}")
         if operator == "exists":
-            yield [_exists(field, value)]
+            if not isinstance(value, bool):
+                raise InputError(f"exists of {field} is {value!r:.40}; give True or False")
+            keys = _keys(field.number, field.kinds)
+            absent = [Condition(key, "exists", None, negated=True) for key in keys]
+            yield [[Condition(",".join(keys), "exists", None)] if value else absent]
         elif operator in _RANGES:
             yield [[_range(field, operator, _interpretations(value, field.kinds, ranged=True)[0])]]
         elif operator == "eq":
@@ -189,15 +193,6 @@ def _interpretations(value: Any, kinds: str, *, ranged: bool = False) -> list[An
         read += [truth] if truth is not None and "b" in kinds else []
         read += [text] if "s" in kinds or "d" in kinds else []
     return read or [next(meaning for meaning in (number, truth, text) if meaning is not None)]
-
-
-def _exists(field: _Field, value: Any) -> list[Condition]:
-    if not isinstance(value, bool):
-        raise InputError(f"exists of {field} is {value!r:.40}; give True or False")
-    keys = _keys(field.number, field.kinds)
-    if value:
-        return [Condition(",".join(keys), "exists", None)]
-    return [Condition(key, "exists", None, negated=True) for key in keys]
 
 
 def _equals(field: _Field, operator: str, values: list[Any]) -> list[list[Condition]]:
@@ -238,7 +233,11 @@ def _moments(text: str) -> dict[str, str]:
 def _range(field: _Field, operator: str, value: Any) -> Condition:
     what = f"the value for {field}"
     if isinstance(value, int) and abs(value) > MAX_INTEGER:  # the nearest float is compared as well
-        value = _as_float(value, what)
+        try:
+            value = float(value)
+        except OverflowError as error:
+            bits = value.bit_length()
+            raise InputError(f"{what} is an integer of {bits:,} bits; give a number up to 1e308") from error
     checked = _compared(value, what)
     kind = "" if isinstance(checked, list) else kind_of(checked)
     if kind not in ("n", "d"):
@@ -250,14 +249,6 @@ def _range(field: _Field, operator: str, value: Any) -> Condition:
     if kind == "n":
         return Condition(f"n{field.number}", "range", {operator: float(checked)})
     return Condition(f"s{field.number}", "dates", ({operator: checked},))
-
-
-def _as_float(value: int, what: str) -> float:
-    """Return an integer as the nearest float."""
-    try:
-        return float(value)
-    except OverflowError as error:
-        raise InputError(f"{what} is an integer of {value.bit_length():,} bits; give a number up to 1e308") from error
 
 
 def _compared(value: Any, what: str) -> Any:

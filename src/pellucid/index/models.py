@@ -28,6 +28,7 @@ from pellucid.dense.words import WordReasons
 from pellucid.ensemble.embedder import EnsembleEmbedder
 from pellucid.errors import IndexFolderError, InputError, ModelFolderError, ReadingError
 from pellucid.index.embedding_server import EmbeddingServer
+from pellucid.index.engine import Generation, Vector
 from pellucid.index.settings import BM25
 from pellucid.loading import load
 from pellucid.persistence.folder import bundled_models, resolve_name, resolve_reference
@@ -36,7 +37,6 @@ from pellucid.static.embedder import StaticEmbedder
 
 if TYPE_CHECKING:
     from pellucid.core.embedder import Embedder
-    from pellucid.index.engine import Vector
 
 MAX_VERIFIED_BYTES = 4 << 20  # bytes of a file of a copy up to which it is checked when it is opened
 
@@ -90,7 +90,6 @@ class Model:
         return self._normalized(getattr(self.encoder, f"encode_{role}" if role else "encode")(texts))
 
     def _normalized(self, rows: Any) -> Any:
-        """Return rows that the model gave at length 1, after checking them."""
         if isinstance(self.encoder, EncoderEmbedder):
             return self.encoder.similarity_rows(rows)
         if not np.isfinite(rows.data if hasattr(rows, "tocsr") else rows).all():
@@ -126,10 +125,10 @@ def are_all_static(models: Mapping[str, Model]) -> bool:
     return all(model.is_static for model in models.values())
 
 
-def dimensions_and_signs(models: Mapping[str, Model]) -> tuple[dict[str, int], dict[str, bool]]:
-    """Return the dense models with their dimensions, and the sparse ones with whether they can be negative."""
+def engine_generation(folder: Path, name: str, models: Mapping[str, Model]) -> Generation:
+    """Return the generation of an engine that holds the vectors of models."""
     dense = {name: model.dimension for name, model in models.items() if not model.sparse}
-    return dense, {name: model.signed for name, model in models.items() if model.sparse}
+    return Generation(folder, name, dense, {name: model.signed for name, model in models.items() if model.sparse})
 
 
 def store_models(folder: Path, models: Mapping[str, Model], copies: str) -> list[dict[str, Any]]:

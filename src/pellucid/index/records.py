@@ -178,7 +178,9 @@ def _read_rows(state: _ReadState) -> Iterator[Record]:
     if state.is_table:
         first: Iterable[FileRow] = ()
         if is_stream(file.source):  # of which the first rows decide
-            first = next(batches_by_size(rows, _FIRST_ROWS, _row_size), [])
+            first = next(
+                batches_by_size(rows, _FIRST_ROWS, lambda row: sum(len(cell or "") for cell in row.values.values())), []
+            )
             rows = chain(first, rows)
         else:
             first = file.rows(is_quiet=True)
@@ -188,10 +190,6 @@ def _read_rows(state: _ReadState) -> Iterator[Record]:
     source = f"{file}, {file.counted}"  # one string for all rows
     for row in rows:
         yield _record(row, types, state, source)
-
-
-def _row_size(row: FileRow) -> int:
-    return sum(len(cell or "") for cell in row.values.values())
 
 
 def _types_of(
@@ -218,7 +216,6 @@ def _types_of(
 
 
 def _record(row: FileRow, types: Mapping[str, ColumnType], state: _ReadState, source: str) -> Record:
-    """Return a row as a document."""
     file, number, where = state.file, row.number, (source, row.number)
     if not isinstance(row.values, dict):
         if row.values is not None and not isinstance(row.values, str):

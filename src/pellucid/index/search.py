@@ -309,7 +309,6 @@ class _EngineSearch:
             limit = limits[searched[0]] = 4 * limits[searched[0]]
 
     def _candidates(self, names: Iterable[str], limit: int) -> Products:
-        """Return the best passages of some parts."""
         queries = {name: self._plan.vectors[name] for name in names if name != BM25}
         candidates = self._engine.search(queries, limit, self._where) if queries else {}
         if BM25 in names:

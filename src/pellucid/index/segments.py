@@ -312,7 +312,6 @@ _COMPARED = {"gt": np.greater, "gte": np.greater_equal, "lt": np.less, "lte": np
 
 
 def _read(path: Path) -> Tensors:
-    """Return the arrays of a file."""
     try:
         return read_tensors(path)[0]
     except (ModelFolderError, OSError) as error:

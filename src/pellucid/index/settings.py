@@ -103,16 +103,20 @@ def settings_for(settings: Mapping[str, Any], models: Iterable[str], static: boo
     together = _STATIC_WEIGHT if static else _TRANSFORMER_WEIGHT
     together = (together if settings["bm25"] else 1.0) if names else 0.0
     default = {BM25: 1.0 - together, **{name: together / len(names) for name in names}}
-    weights = validate_weights(settings["weights"], [BM25] * settings["bm25"] + names, default)
+    weights = validate_weights(settings["weights"], _part_names(settings, names), default)
     return {**settings, "weights": weights, "analyser": _bm25_fingerprint(settings)}
 
 
 def rebuilt_settings(settings: Mapping[str, Any], models: Iterable[str], static: bool) -> dict[str, Any]:
     """Return the settings of an index for other models; weights stay if they can be used and are of the same parts."""
     names, usable = list(models), not _find_weight_problem(settings)
-    stays = usable and set(settings["weights"]) == {*[BM25] * settings["bm25"], *names}
+    stays = usable and set(settings["weights"]) == set(_part_names(settings, names))
     new = settings_for({**settings, "weights": settings["weights"] if stays else None}, names, static)
     return {**new, "word_weights": settings.get("word_weights", {}) if usable else {}}
+
+
+def _part_names(settings: Mapping[str, Any], models: list[str]) -> list[str]:
+    return [BM25, *models] if settings["bm25"] else models
 
 
 def _bm25_fingerprint(settings: Mapping[str, Any]) -> str:
@@ -188,7 +192,7 @@ def check_settings(settings: Mapping[str, Any], file: Path) -> None:
 
 def _find_weight_problem(settings: Mapping[str, Any]) -> str:
     """Return what is wrong with stored weights, "" where nothing is."""
-    weights, parts = settings.get("weights"), [BM25] * settings["bm25"] + [m["name"] for m in settings["models"]]
+    weights, parts = settings.get("weights"), _part_names(settings, [model["name"] for model in settings["models"]])
     if not isinstance(weights, dict) or set(weights) != set(parts):
         return f"weights are {weights!s:.200}, and the parts of the index {', '.join(parts)}"
     try:

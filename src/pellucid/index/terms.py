@@ -194,7 +194,9 @@ class Analyser:
             word_spans = [(0, len(text))] * bool(text)
         for piece, start in _around(text, word_spans):
             form = None if not is_whole and piece.isascii() else normalize(piece)
-            for token, at in [(piece, 0)] if form is None else _tokens(form.text):
+            for token, at in (
+                [(piece, 0)] if form is None else [(match[0], match.start()) for match in _TOKEN.finditer(form.text)]
+            ):
                 for part in self._parts(token):
                     term, first, last, acronym, in_capitals, _ = part
                     is_wanted = term and (requested is None or term in requested)
@@ -257,7 +259,9 @@ class Analyser:
     ) -> None:
         """Add what a word of a query is if it is meant as an acronym, for certain or perhaps."""
         is_keyword = tokens[index] == keyword
-        is_acronym = part.in_capitals and not _is_operator(tokens, index)
+        # Search engines take AND, OR and NOT between words for more than words.
+        is_operator = tokens[index] in _OPERATORS and index + 1 < len(tokens) and (index > 0 or tokens[index] == "NOT")
+        is_acronym = part.in_capitals and not is_operator
         if is_acronym and self._is_acronym(tokens, index, part.is_letter):
             query_terms.add(part.acronym, span, 1.0, query_terms.weights)
             return
@@ -278,7 +282,6 @@ class Analyser:
         return tokens[function_words[0]] if is_letter else ""  # vitamin a
 
     def _values(self, tokens: list[str]) -> list[_Value]:
-        """Return the term of each token."""
         values = list(map(self._terms_of.get, tokens))
         if None in values:
             return [self._learn(token) if value is None else value for token, value in zip(tokens, values)]
@@ -417,7 +420,6 @@ class Analyser:
             first = last
 
     def _key(self, word: str, sign: str = "") -> str:
-        """Return a word as a part of a name."""
         lowered = _fold_case(word)
         return self._stem(lowered) if len(lowered) > 1 and lowered.isalpha() and not sign else lowered + sign
 
@@ -435,11 +437,6 @@ def _around(text: str, words: Iterable[Sequence[int]]) -> Iterator[tuple[str, in
             end += 1
         yield text[start:end], start
         done = end
-
-
-def _tokens(text: str) -> list[tuple[str, int]]:
-    """Return what blanks divide, and where it starts."""
-    return [(match[0], match.start()) for match in _TOKEN.finditer(text)]
 
 
 def _line(form: NormalizedText, position: int) -> tuple[list[str], int]:
@@ -537,12 +534,6 @@ def _spelled(words: Sequence[str], joiners: Sequence[str]) -> str:
             joiner = "-" if name[-1].isdigit() and word[0].isdigit() else ""
         name += joiner + word
     return name
-
-
-def _is_operator(tokens: Sequence[str], index: int) -> bool:
-    """Whether a token of a query stands where search engines take AND, OR and NOT for more than words."""
-    token = tokens[index]
-    return token in _OPERATORS and index + 1 < len(tokens) and (index > 0 or token == "NOT")
 
 
 def _parts_of_run(run: str, at: int) -> Iterator[Part]:

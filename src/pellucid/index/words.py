@@ -101,7 +101,7 @@ class WordCache:
         return number
 
     def split(self, name: str, texts: list[str], words: WordList) -> WordList:
-        """Return the words of `texts` as a static model cuts them; `found` is what `read` returns."""
+        """Return the words of `texts` as a static model cuts them; `words` are what `read` returns."""
         vocabulary = self.models[name].vocabulary
         if name in self._phrase_models or (vocabulary.cuts_scripts and not all(map(str.isascii, texts))):
             return self._numbered([vocabulary.split(text) for text in texts])
@@ -130,7 +130,7 @@ class WordCache:
         return statuses
 
     def term_positions(self, texts: list[str], words: WordList, numbers: Mapping[str, int]) -> WordList:
-        """Return those of BM25's terms of `texts` that have a number, by it; `found` is what `read` returns."""
+        """Return those of BM25's terms of `texts` that have a number, by it; `words` are what `read` returns."""
         keys, key_numbers = self._keys[words.values], self._key_numbers
         keys_of_terms = [key_numbers[key] for term in numbers for key in self.analyser.keys(term) if key in key_numbers]
         words = words.select(np.isin(keys, [*keys_of_terms, _SEVERAL_TERMS]))

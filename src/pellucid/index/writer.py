@@ -28,9 +28,9 @@ from pellucid.index.arrays import arrays_from_documents
 from pellucid.index.bm25 import count_terms
 from pellucid.index.commits import FORMAT_FILE, Commit, File, IndexState, StoredSegment, read_commit, read_stamp
 from pellucid.index.documents import PASSAGE_BITS, Document, batches, points_for
-from pellucid.index.engine import Engine, EngineSettings, Generation, Point, Vector, resolve_engine, store_engine
+from pellucid.index.engine import Engine, EngineSettings, Point, Vector, resolve_engine, store_engine
 from pellucid.index.metadata import Fields, entries, register
-from pellucid.index.models import Model, are_all_static, dimensions_and_signs, store_models
+from pellucid.index.models import Model, are_all_static, engine_generation, store_models
 from pellucid.index.plan import Snapshot
 from pellucid.index.precomputed import Rows, remaining_precomputed, stored_rows
 from pellucid.index.segments import Segment
@@ -71,9 +71,8 @@ def _write_state(folder: Path, state: IndexState) -> None:
     with writing(path) as tmp_path:
         digest = hashlib.sha256(content).hexdigest().encode()
         tmp_path.write_bytes(b'{"sha256": "' + digest + b'",\n"state": ' + content + b"}\n")
-        if (
-            mtime_ns := tmp_path.stat().st_mtime_ns
-        ) <= previous_mtime_ns:  # clocks of files tick in milliseconds, or are set back
+        mtime_ns = tmp_path.stat().st_mtime_ns
+        if mtime_ns <= previous_mtime_ns:  # clocks of files tick in milliseconds, or are set back
             os.utime(tmp_path, ns=(mtime_ns, previous_mtime_ns + 1))
 
 
@@ -231,15 +230,11 @@ def replace_documents(
     commit, engine = writer.commit, snapshot.engine
     state, counts = commit.state, counts or []
     documents = [document._replace(number=number) for number, document in enumerate(documents, state.next)]
-    deleted = {
-        index: np.array([row for segment_index, row in replaced if segment_index == index])
-        for index in {index for index, _ in replaced}
-    }
-    deleted_passages = {index: commit.segments[index].passages_for(rows) for index, rows in deleted.items()}
-    removed = tuple(
-        (int(commit.segments[index].numbers[row]), commit.segments[index].size(row)) for index, row in replaced
-    )
-    deleted_terms = sum(commit.segments[index].terms_in(passages) for index, passages in deleted_passages.items())
+    segments = commit.segments
+    deleted = {index: np.array([row for i, row in replaced if i == index]) for index in {i for i, _ in replaced}}
+    deleted_passages = {index: segments[index].passages_for(rows) for index, rows in deleted.items()}
+    deleted_terms = sum(segments[index].terms_in(passages) for index, passages in deleted_passages.items())
+    removed = tuple((int(segments[index].numbers[row]), segments[index].size(row)) for index, row in replaced)
     settings = state.settings
     if not set(precomputed) <= set(precomputed_parts(settings)):
         settings = with_precomputed(settings, [*precomputed_parts(settings), *precomputed])
@@ -264,11 +259,9 @@ def replace_documents(
         writer.change(state_after, segment, deleted)
     except BaseException:
         uncommitted = tuple((document.number, len(document.ends)) for document in documents)
+        next_number = state_after.next + N_SKIPPED_NUMBERS
         with suppress(Exception):
-            skipped = replace(
-                state, next=state_after.next + N_SKIPPED_NUMBERS, pending_deletes=state.pending_deletes + uncommitted
-            )
-            writer.save(skipped)
+            writer.save(replace(state, next=next_number, pending_deletes=state.pending_deletes + uncommitted))
             _delete(engine, uncommitted)
         raise
     with suppress(EngineError):  # the change is made whether or not the engine answers now; it is tried again
@@ -292,13 +285,12 @@ def _segment(
         for document in documents:
             payload = entries(document.metadata, fields)
             for point in document.points():
-                vectors_of_passage = {
-                    name: rows[len(points)] for name, rows in vectors.items() if rows[len(points)] is not None
-                }
-                points.append(Point(point, vectors_of_passage, payload))
+                rows = {name: passage_rows[len(points)] for name, passage_rows in vectors.items()}
+                points.append(Point(point, {name: row for name, row in rows.items() if row is not None}, payload))
         snapshot.engine.put(points)
         vectors = {}
-    return Segment(arrays_from_documents(documents, counts, vectors, dimensions_and_signs(snapshot.models)[0], fields))
+    dimensions = {name: model.dimension for name, model in snapshot.models.items() if not model.sparse}
+    return Segment(arrays_from_documents(documents, counts, vectors, dimensions, fields))
 
 
 def _delete(engine: Engine, pending_deletes: Iterable[tuple[int, int]]) -> None:
@@ -311,9 +303,8 @@ def repair(writer: Writer, engine: Engine) -> None:
     state = writer.commit.state
     engine.delete(engine.numbers(state.next << PASSAGE_BITS))
     _delete(engine, state.pending_deletes)
-    writer.save(
-        replace(state, next=state.next + N_SKIPPED_NUMBERS)
-    )  # a late write of the process that ended may still arrive
+    # A late write of the process that ended may still arrive.
+    writer.save(replace(state, next=state.next + N_SKIPPED_NUMBERS))
 
 
 # --- All vectors anew ---
@@ -326,7 +317,7 @@ def write_rebuilt(
     engine_settings: EngineSettings | None,
     allow_outside: bool,
 ) -> Snapshot:
-    """Write all segments anew for the models of `now`, replace the old ones in one commit, and return what is new.
+    """Write all segments anew for the models of `snapshot`, replace the old ones in one commit, and return what is new.
 
     `previous_engine` is open, `engine_settings` are the settings of the one that holds the vectors from now on.
     """
@@ -337,25 +328,17 @@ def write_rebuilt(
             raise IndexFolderError(f"{problem}. Restore the file, or build the index anew from the documents")
     precomputed = remaining_precomputed(previous.state, models)
     if precomputed and previous_engine is None:
-        stored_engine = previous.state.settings["engine"]
-        is_same_kind = engine_settings is not None and engine_settings.kind == stored_engine["kind"]
-        previous_settings = (
-            engine_settings if is_same_kind else resolve_engine(None, stored_engine, allow_outside=allow_outside)
-        )
-        if previous_settings is not None:
+        stored_engine, former = previous.state.settings["engine"], engine_settings
+        if engine_settings is None or engine_settings.kind != stored_engine["kind"]:
+            former = resolve_engine(None, stored_engine, allow_outside=allow_outside)
+        if former is not None:
             precomputed_models = {name: models[name] for name in precomputed}
-            previous_engine = previous_settings.open(
-                Generation(folder, previous.state.engine, *dimensions_and_signs(precomputed_models))
-            )
+            previous_engine = former.open(engine_generation(folder, previous.state.engine, precomputed_models))
     settings = with_precomputed(rebuilt_settings(previous.state.settings, models, are_all_static(models)), precomputed)
     settings["engine"] = store_engine(engine_settings)
     settings["models"] = store_models(folder, models, f"models-{previous.state.commit + 1}")
     name = f"engine-{int(previous.state.engine.rpartition('-')[2]) + 1}"
-    engine = (
-        None
-        if engine_settings is None
-        else engine_settings.create(Generation(folder, name, *dimensions_and_signs(models)))
-    )
+    engine = None if engine_settings is None else engine_settings.create(engine_generation(folder, name, models))
     snapshot = snapshot._replace(engine=engine)
     stored, fields = list[StoredSegment](), Fields()
     documents = passages = terms = 0
@@ -371,9 +354,8 @@ def write_rebuilt(
         engine.flush()
         engine.optimize()
         engine.flush()
-    state = IndexState(
-        settings, previous.state.commit, previous.state.next, documents, passages, terms, fields, engine=name
-    )
+    counts_after = (documents, passages, terms)
+    state = IndexState(settings, previous.state.commit, previous.state.next, *counts_after, fields, engine=name)
     writer.save(state, stored)
     return snapshot._replace(commit=writer.commit)
 
@@ -381,7 +363,7 @@ def write_rebuilt(
 def sample_passages(
     commit: Commit, engine: Engine | None, name: str, encoder: EncoderEmbedder, max_passages: int
 ) -> tuple[list[str], list[Vector]]:
-    """Return at most `most` passages, evenly chosen, as far as an encoder reads them, and their stored vectors."""
+    """Return up to `max_passages` passages, evenly chosen, as an encoder reads them, and their stored vectors."""
     step, index = max(1, -(-commit.state.passages // max_passages)), 0
     texts, vectors = list[str](), list[Vector]()
     for block in batches(commit.documents()):
@@ -400,9 +382,8 @@ def sweep(
     """Remove copies of models and generations of engines that no search asks any more."""
     with suppress(EngineError, IndexFolderError):  # the next rebuild tries again; one that may not be asked stays
         previous_settings = resolve_engine(None, before.settings["engine"], allow_outside=allow_outside)
-        for engine in {
-            store_engine(e)["kind"]: e for e in (previous_settings, engine_settings) if e is not None
-        }.values():
+        by_kind = {store_engine(e)["kind"]: e for e in (previous_settings, engine_settings) if e is not None}
+        for engine in by_kind.values():
             engine.sweep(folder, after.engine)
     sweep_models(folder, after)
 
