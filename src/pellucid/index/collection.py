@@ -142,11 +142,6 @@ class DocumentCollection:
         if self._engine_settings is not None:
             self._snapshot = self._snapshot._replace(engine=self._engine_settings.open(self._generation()))
 
-    def _is_writable(self) -> bool:
-        """Whether this process may take the lock for changes: not on read-only media."""
-        lock = self.folder / ".lock"
-        return os.access(lock if lock.exists() else self.folder, os.W_OK)
-
     def _replace_models(self, snapshot: Snapshot, caller_models: dict[str, Any]) -> None:
         """Take a snapshot with other models, within a change."""
         with self._snapshot_lock:

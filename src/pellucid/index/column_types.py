@@ -187,8 +187,8 @@ def scan_columns(
     """Look at the cells of some rows, by line and column.
 
     Returns:
-        what the columns hold that are not in `column_types`, and the names of all that have a cell; the cells of known ones are
-        checked.
+        what the columns hold that are not in `column_types`, and the names of all that have a cell; the cells of those
+        in `column_types` are checked.
     """
     scans: dict[str, ColumnScan] = {}
     seen: set[str] = set()

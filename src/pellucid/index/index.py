@@ -5,7 +5,9 @@
 with weights that add up to 1. It is a sum over terms, pairs of words or dimensions, needs no other hit, and compares
 across queries. A document's score is that of its best passage.
 
-How it lies on disk: `commits.py` is the one commit point, `segments.py` holds documents and vectors.
+How it lies on disk, in the order to read: `documents.py` cuts texts into passages, `arrays.py` says what a file holds,
+`segments.py` is an open file, `commits.py` the one commit point, from which a reader opens everything, and `writer.py`
+makes every change. `collection.py` holds an index open; `plan.py` and `search.py` answer a query.
 """
 
 from __future__ import annotations
@@ -479,7 +481,9 @@ class Index(DocumentCollection):
         The terms of all documents are counted again, and 200 documents are encoded again. The index can be searched
         meanwhile, and not changed, unless it was opened with read_only=True or is on read-only media.
         """
-        if not self._read_only and self._is_writable():
+        lock = self.folder / ".lock"
+        is_writable = os.access(lock if lock.exists() else self.folder, os.W_OK)  # not on read-only media
+        if is_writable and not self._read_only:
             with self._exclusive_writer() as writer:
                 return find_problems(self.folder, self._snapshot._replace(commit=writer.commit))
         for _ in range(MAX_TRIES):

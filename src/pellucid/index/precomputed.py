@@ -1,8 +1,8 @@
 """Vectors that the user gives with the documents, so that nothing is embedded twice.
 
 A row belongs to a document and is used for each of its passages: it represents the whole, beside what BM25 and other
-models find in the passage. The index remembers which parts have such rows (`precomputed_parts`): a rebuild keeps them, and
-`verify` does not compare them with the texts.
+models find in the passage. The index remembers which parts have such rows (`precomputed_parts`): a rebuild keeps them,
+and `verify` does not compare them with the texts.
 """
 
 from __future__ import annotations

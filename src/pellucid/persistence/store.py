@@ -201,8 +201,8 @@ def locked(folder: Path, patience: float = 0.0) -> Iterator[LockFile]:
 class LockFile:
     """An open lock file. The lock belongs to the process that took it: a forked child closes the file at once.
 
-    The library filelock does less: it does not say who holds a lock, leaves its file beside what was written, and where a
-    file system has no locks (ENOLCK, EOPNOTSUPP) it fails, or takes a file for the lock that a killed process leaves.
+    The library filelock does less: it does not say who holds a lock, leaves its file beside what was written, and fails
+    where a file system has no locks (ENOLCK, EOPNOTSUPP) or takes a file for one, which a killed process leaves.
     """
 
     def __init__(self, path: Path) -> None:
