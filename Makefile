@@ -25,7 +25,7 @@ PYTHONS := $(foreach minor,10 11 12 13 14,python3.$(minor)) $(wildcard $(HOME)/.
 QUICK := tests/core/test_core_install.py tests/core/test_explanation.py tests/static/test_static.py \
 	tests/index/test_index_given.py
 
-.PHONY: help demo test lint format types full slow pythons package lowest fuzz fuzz-native plain docs help-docs constraints clean
+.PHONY: help demo test quick lint format types full slow pythons package lowest fuzz fuzz-native plain docs help-docs constraints clean
 .DELETE_ON_ERROR:
 
 help:  ## list the targets
@@ -34,7 +34,10 @@ help:  ## list the targets
 demo: $(VENV)/core.stamp  ## install the core and search, then explain a score and search this manual
 	@PATH="$(CURDIR)/$(BIN):$$PATH" HF_HUB_OFFLINE=1 sh examples/demo.sh
 
-test: lint types $(VENV)/test.stamp  ## install what the tests need; ruff, mypy, pytest
+test: $(VENV)/test.stamp  ## install what the tests need; ruff and mypy beside pytest
+	@$(MAKE) --no-print-directory --jobs=2 lint types quick
+
+quick: $(VENV)/test.stamp  ## the tests that take less than a second
 	$(BIN)/python -m pytest
 
 lint: $(VENV)/test.stamp  ## ruff: rules and format

@@ -97,6 +97,7 @@ def test_the_pairs_are_those_of_a_plain_comparison(model, monkeypatch, block, th
     check(duplicates(texts, model, threshold=threshold), plain(model, texts, threshold))
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("exact", [20, 60])
 def test_cells_find_what_a_plain_comparison_does(model, monkeypatch, exact):
     pytest.importorskip("faiss")
@@ -109,6 +110,7 @@ def test_cells_find_what_a_plain_comparison_does(model, monkeypatch, exact):
         check(found, plain(model, texts, threshold, same_numbers))
 
 
+@pytest.mark.full
 def test_cells_hold_the_rows_they_were_given(monkeypatch):
     pytest.importorskip("faiss")
     rows = np.random.default_rng(0).normal(size=(900, 8)).astype(np.float32)

@@ -476,4 +476,4 @@ def test_texts_without_tokens_give_zero_rows_alone_and_in_any_batch():
         assert np.isfinite(batch).all() and not batch[0].any() and batch[-1].any()
         for text, row in zip(ODD, batch, strict=True):
             np.testing.assert_allclose(dense_rows(model.encode([text]))[0], row, atol=2e-5)
-        assert model.exdense_rows("", "").score == 0 and model.exdense_rows("", "horse").score == 0
+        assert model.explain("", "").score == 0 and model.explain("", "horse").score == 0
