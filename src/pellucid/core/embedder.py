@@ -7,13 +7,12 @@ What the arguments of `encode` do to the rows is in `arrays.py`.
 
 from __future__ import annotations
 
-import uuid
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache, partial
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, ParamSpec, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -25,12 +24,12 @@ from pellucid.core.arrays import (
     Role,
     l2_normalize,
     match_container,
-    to_2d_array,
     validate_role,
     validate_texts,
     vstack,
 )
 from pellucid.core.dimensions import Dimension, Dimensions, merging, removal, renaming, scaling, selection
+from pellucid.core.interface import ToolInterface
 from pellucid.core.query import Query
 from pellucid.errors import InputError, ModelFolderError
 from pellucid.persistence.folder import check_family, locate, saving
@@ -53,15 +52,6 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
-class ModelCardData(NamedTuple):
-    """What sentence-transformers' evaluators and miners read of a model card: a name that no other weights have."""
-
-    base_model: str
-
-    def set_evaluation_metrics(self, evaluator: Any, metrics: Any, epoch: int = 0, step: int = 0) -> None:
-        """Take results that an evaluator also returns; they are not kept."""
-
-
 def same_arguments(method: Callable[P, T]) -> Callable[[Callable[..., T]], Callable[P, T]]:
     """Give a method that passes its arguments on to `method` the types and the signature of that."""
 
@@ -72,26 +62,18 @@ def same_arguments(method: Callable[P, T]) -> Callable[[Callable[..., T]], Calla
     return decorated
 
 
-class Embedder(ABC):
+class Embedder(ToolInterface):
     """A text embedding model whose scores can be taken apart."""
-
-    family: ClassVar[str]
-    """The name stored in `config.json`: which class opens the folder."""
 
     similarity_fn_name: ClassVar[str] = "cosine"
     """What `similarity` computes of two rows of `encode`, in sentence-transformers' words."""
 
     _normalizes: ClassVar[bool] = False  # whether `_encode` takes texts in any Unicode form; else they come in NFC
     truncates: ClassVar[bool] = False  # whether the first dimensions alone are a smaller model
-    folder: Path | None = None  # that the model was opened from
 
     @abstractmethod
     def _encode(self, texts: list[str], role: Role, *, batch_size: int, show_progress_bar: bool) -> Any:
         """Return one row for each of the checked `texts`; only a transformer looks at `batch_size`."""
-
-    @abstractmethod
-    def get_embedding_dimension(self) -> int:
-        """Return the number of dimensions of an embedding."""
 
     def analyze(self, text: str, role: Role = None) -> Query:
         """Read a text once: its vector, how much of it is known, and the terms of its similarity to any other.
@@ -368,83 +350,6 @@ class Embedder(ABC):
         """Return checked texts as `_encode` takes them: equivalent strings are one text for every model."""
         return texts if self._normalizes else list(map(canonicalize, texts))
 
-    def get_sentence_embedding_dimension(self) -> int:
-        """Return `get_embedding_dimension()`; the older name in sentence-transformers."""
-        return self.get_embedding_dimension()
-
-    @property
-    def device(self) -> str:
-        """Where the model computes, as torch names it: "cpu", "cuda:0"."""
-        return "cpu"
-
-    def to(self, device: Any) -> Self:
-        """Move the model to a device, such as "cpu" or "cuda", and return it.
-
-        Raises:
-            InputError: the family computes where it was opened.
-        """
-        if not self._computes_on(device):
-            raise InputError(
-                f"this {self.family} model computes on {self.device!r} and cannot be moved to {str(device)!r:.40}; "
-                "leave it there, or open a transformer on the other device"
-            )
-        return self
-
-    def _computes_on(self, device: Any) -> bool:
-        """Whether the model is on a device, which may be named without its number."""
-        return str(device) in (self.device, self.device.partition(":")[0])
-
-    @property
-    def tokenizer(self) -> Any:
-        """The tokenizer of the transformer that reads the texts, as transformers gives it.
-
-        Raises:
-            AttributeError: the model reads texts in another way.
-        """
-        raise AttributeError(
-            f"this {self.family} model has no tokenizer of transformers; explain(text) shows what it reads"
-        )
-
-    @property
-    def prompts(self) -> dict[str, str]:
-        """What the model puts before a text, by the name of the prompt; empty where it puts nothing."""
-        return {}
-
-    @property
-    def max_seq_length(self) -> float | None:
-        """How many tokens of a text are read at most; infinity without a limit, None where it is unknown."""
-        return None
-
-    def tokenize(self, texts: list[str]) -> dict[str, Any]:
-        """Return the ids that the model reads for `texts`, as torch tensors by name.
-
-        Raises:
-            InputError: the family has no tokenizer, or several.
-            MissingExtraError: torch is not installed.
-        """
-        raise InputError(f"a {self.family} model has no tokenizer of its own; explain(text) shows what it reads")
-
-    @property
-    def model_card_data(self) -> ModelCardData:
-        """What sentence-transformers' evaluators and `mine_hard_negatives` look for in a model."""
-        named = self.source or type(self).__name__
-        named = named if named.count("/") == 1 else f"pellucid/{Path(named).name}"  # of two parts, as on the hub
-        from pellucid.core.fingerprint import fingerprint
-
-        model_fingerprint = fingerprint(self)  # of a function it tells nothing for certain
-        return ModelCardData(
-            f"{named}@{uuid.uuid4().hex if model_fingerprint['functions'] else model_fingerprint['stored']}"
-        )
-
-    @property
-    def source(self) -> str:
-        """The bundled name, hub id or folder the model was opened from; "" where it was not."""
-        if self.folder is None:
-            return ""
-        if self.folder.parent.name == "snapshots":  # of the hub's cache
-            return self.folder.parent.parent.name.removeprefix("models--").replace("--", "/")
-        return self.folder.name
-
     def size_text(self) -> str:
         """Return how large the model is, in the family's own units."""
         return f"{self.get_embedding_dimension():,} dimensions"
@@ -496,24 +401,6 @@ class Embedder(ABC):
                 f"the embeddings have {first.shape[1]:,} and {second.shape[1]:,} dimensions; compare those of one model"
             )
         return first, second
-
-    @staticmethod
-    def sparsity(embeddings: Any) -> dict[str, float]:
-        """Return how sparse embeddings are, under the names of `SparseEncoder.sparsity`.
-
-        Args:
-            embeddings: in any form that `encode` gives.
-
-        Returns:
-            "active_dims": the mean number of dimensions of a row that are not zero; "sparsity_ratio": the share of all
-            values that are zero.
-        """
-        rows = to_2d_array(embeddings)
-        count = rows.count_nonzero() if hasattr(rows, "tocsr") else np.count_nonzero(rows)
-        if 0 in rows.shape:
-            return {"active_dims": 0.0, "sparsity_ratio": 1.0}
-        active = float(count) / rows.shape[0]
-        return {"active_dims": active, "sparsity_ratio": 1.0 - active / rows.shape[1]}
 
     def similarity_rows(self, embeddings: Any) -> Any:
         """Return embeddings of this model so that the product of two rows is their similarity."""
