@@ -46,7 +46,7 @@ class Letters:
 @pytest.fixture(scope="module")
 def model():
     dense = pellucid.load(Letters())
-    return dense.with_reasons(ConceptReasons.of_texts(dense, {n: n for n in NAMES}, ["abc", "def", "gh a"], most=3))
+    return dense.with_reasons(ConceptReasons.from_texts(dense, {n: n for n in NAMES}, ["abc", "def", "gh a"], most=3))
 
 
 def test_planted_concepts_are_found_again():
@@ -178,9 +178,9 @@ def test_words_of_a_table_become_concepts_of_one_meaning_each():
     table = StaticEmbedder(Vocabulary(words), vectors)
     arrays = {"map": np.eye(32), "common": np.zeros(32)}
     fitted = WordReasons(table, arrays, Fit("table", 1, 1.0), {})
-    reasons = ConceptReasons.of_words(pellucid.load(Letters()), fitted)
+    reasons = ConceptReasons.from_words(pellucid.load(Letters()), fitted)
     assert reasons.names == ["bank", "loan", "river"]
-    assert ConceptReasons.of_words(pellucid.load(Letters()), fitted, concepts=1).names == ["bank"]
+    assert ConceptReasons.from_words(pellucid.load(Letters()), fitted, concepts=1).names == ["bank"]
     assert repr(reasons) == "ConceptReasons(3 concepts, 16 a text)"
 
 
@@ -195,7 +195,7 @@ def test_the_commoner_of_two_words_stays():
 
 def test_texts_of_the_users_own_are_concepts(model):
     dense = pellucid.load(Letters())
-    reasons = ConceptReasons.of_texts(dense, ["abc", "fgh"], ["abc", "d", "e"])
+    reasons = ConceptReasons.from_texts(dense, ["abc", "fgh"], ["abc", "d", "e"])
     assert reasons.names == ["abc", "fgh"]
     found = dense.with_reasons(reasons).explain("abc abc", "aabbcc")
     assert found.rows[0].name == "abc"
@@ -208,7 +208,7 @@ def test_refusals(model):
     with pytest.raises(InputError, match="'law' is given twice"):
         ConceptReasons(["law", "law"], np.eye(2), np.zeros(2))
     with pytest.raises(InputError, match="no concept is given"):
-        ConceptReasons.of_texts(pellucid.load(Letters()), [], ["a"])
+        ConceptReasons.from_texts(pellucid.load(Letters()), [], ["a"])
     with pytest.raises(InputError, match="'b' has a vector without length"):
         ConceptReasons(["a", "b"], [[1, 0], [0, 0]], np.zeros(2))
     with pytest.raises(InputError, match="at least 1 concept"):
@@ -310,7 +310,7 @@ def test_concepts_are_saved_and_opened(learned, tmp_path):
     np.testing.assert_array_equal(opened.reasons.directions, learned.directions)
     texts = "the river of fish", "a band and its song"
     assert opened.explain(*texts).to_dict() == model.with_reasons(learned).explain(*texts).to_dict()
-    of_texts = ConceptReasons.of_texts(model, ["bank", "river"], subject_texts(20))
+    of_texts = ConceptReasons.from_texts(model, ["bank", "river"], subject_texts(20))
     of_texts.save_pretrained(tmp_path / "of_texts")
     assert ConceptReasons.from_pretrained(tmp_path / "of_texts", model).fit is None
     with pytest.raises(ModelFolderError, match="another model"):

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from pellucid import load
 from pellucid.anchors.embedder import AnchorEmbedder, anchor_vectors, read_anchors
-from pellucid.dense.embedder import FUNCTION, OURS, EncoderEmbedder, opened_with
+from pellucid.dense.embedder import FUNCTION, PELLUCID, EncoderEmbedder, opened_with
 from pellucid.dense.vectors import unit_vectors
 from pellucid.errors import InputError, ModelFolderError
 from pellucid.persistence.folder import bundled_models, identify
@@ -152,7 +152,7 @@ def test_roles_reach_the_encoders_that_know_them() -> None:
 def test_opening_by_name_or_folder(fruit: StaticEmbedder, tmp_path: Path) -> None:
     fruit.save_pretrained(tmp_path / "fruit")
     opened = load(tmp_path / "fruit")
-    assert isinstance(opened, StaticEmbedder) and opened_with(opened) == OURS
+    assert isinstance(opened, StaticEmbedder) and opened_with(opened) == PELLUCID
     with pytest.raises(ModelFolderError, match="no model 'no such model'"):
         load("no such model")
     (tmp_path / "broken").mkdir()

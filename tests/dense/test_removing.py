@@ -52,7 +52,7 @@ def test_no_vector_has_a_removed_direction_and_reasons_add_up(model, first, seco
     assert sum(row.contribution for row in why.rows) + why.remainder == pytest.approx(why.score, abs=1e-9)
     parts = [without.analyze(text).parts.vectors for text in (first, second)]
     assert max(np.abs(rows @ directions.T).max(initial=0) for rows in parts) < 1e-5  # no word has it either
-    concepts = ConceptReasons.of_texts(model, WORDS, ["ba bo do", "bi da"])
+    concepts = ConceptReasons.from_texts(model, WORDS, ["ba bo do", "bi da"])
     follow = model.with_reasons(concepts).without_direction(removed[0])
     direction = model._units(model.encode(removed[:1]))[0] - concepts.common
     assert np.abs(follow.reasons.directions @ direction).max() < 1e-4 * np.linalg.norm(direction)
@@ -66,7 +66,7 @@ def test_a_projection_by_hand():
 
 
 def test_a_concept_that_is_removed_is_gone(model):
-    reasons = ConceptReasons.of_texts(model, WORDS, ["ba bo", "do"])
+    reasons = ConceptReasons.from_texts(model, WORDS, ["ba bo", "do"])
     without = model.with_reasons(reasons).without_direction("bi")
     assert without.reasons.names == ["ba", "bo", "da", "do"]
     assert "bi" in reasons.names
@@ -113,7 +113,7 @@ def test_a_sentence_transformer_stays_one_and_is_saved(tmp_path: Path, normalize
         np.testing.assert_allclose(np.linalg.norm(without.encode(["the cat sat"]), axis=1), 1, atol=1e-5)
     why = without.explain("the cat sat", "the bank")
     assert sum(row.contribution for row in why.rows) == pytest.approx(why.score, abs=1e-6)
-    concepts = ConceptReasons.of_texts(without, ["cat", "loan"], ["the mat", "a river"])
+    concepts = ConceptReasons.from_texts(without, ["cat", "loan"], ["the mat", "a river"])
     without.with_reasons(concepts).save_pretrained(tmp_path / "saved")
     stock = sentence_transformers.SentenceTransformer(str(tmp_path / "saved"), device="cpu")
     np.testing.assert_allclose(stock.encode(["the cat sat"]), without.encode(["the cat sat"]), atol=1e-6)

@@ -42,7 +42,7 @@ def encoder(folder, *behind, kind="bert", tokenizer=None, length=24, pooling="me
 def taken_apart(model, *, spread=True):
     """Return the model with token reasons."""
     dense = pellucid.load(model)
-    return dense.with_reasons(TokenReasons.of(dense, TEXTS, spread=spread))
+    return dense.with_reasons(TokenReasons.from_model(dense, TEXTS, spread=spread))
 
 
 PROMPTS = {"query": "query: ", "passage": "the car: "}
@@ -234,11 +234,11 @@ def test_what_is_not_linear_is_refused(tmp_path):
 
 def test_others_are_refused(model):
     with pytest.raises(InputError, match="a function, which shows no states"):
-        TokenReasons.of(pellucid.load(lambda texts: np.ones((len(texts), 3))))
+        TokenReasons.from_model(pellucid.load(lambda texts: np.ones((len(texts), 3))))
     with pytest.raises(InputError, match="no encoder"):
-        TokenReasons.of(pellucid.load("static-en"))
+        TokenReasons.from_model(pellucid.load("static-en"))
     with pytest.raises(InputError, match="no texts are given"):
-        TokenReasons.of(model, [])
+        TokenReasons.from_model(model, [])
 
 
 def test_a_vector_that_is_no_mean_is_noticed(tmp_path):

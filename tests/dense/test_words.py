@@ -387,7 +387,7 @@ def test_an_encoder_of_several_languages_is_fitted_on_several() -> None:
 def test_a_text_that_the_encoder_knows_nothing_of_has_no_rows(shadow: EncoderEmbedder) -> None:
     """A vector of zeros is no sum of anything, least of all of what texts have in common turned round."""
     nothing, vector = np.zeros(24, np.float32), shadow.encode("ba be")
-    concepts = ConceptReasons.of_texts(shadow, NAMES[:10], sentences(20))
+    concepts = ConceptReasons.from_texts(shadow, NAMES[:10], sentences(20))
     for model in (shadow, shadow.with_reasons(concepts), shadow.with_reasons(None)):
         for first, second in ((nothing, vector), (vector, nothing), (nothing, nothing)):
             found = model.explain_vectors("ba be", first, "bo bu", second)

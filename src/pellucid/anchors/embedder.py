@@ -42,7 +42,7 @@ from pellucid.core.dimensions import (
 )
 from pellucid.core.embedder import Embedder, Vectors
 from pellucid.core.fingerprint import check_same
-from pellucid.dense.embedder import FUNCTION, OURS, STOCK, EncoderEmbedder, opened_with
+from pellucid.dense.embedder import FUNCTION, PELLUCID, SENTENCE_TRANSFORMERS, EncoderEmbedder, opened_with
 from pellucid.dense.vectors import unit_vectors
 from pellucid.errors import InputError, ModelFolderError, warn
 from pellucid.loading import load, open_sentence_transformer
@@ -187,7 +187,9 @@ class AnchorEmbedder(Embedder):
             vectors, dimensions = _with_edits(opened, vectors, anchor_texts, table)
         except InputError as error:
             raise ModelFolderError(f"{folder / 'dimensions.tsv'}: {error}") from error
-        return cls.from_parts(opened, vectors, dimensions, None if name in (STOCK, OURS, FUNCTION) else name)
+        return cls.from_parts(
+            opened, vectors, dimensions, None if name in (SENTENCE_TRANSFORMERS, PELLUCID, FUNCTION) else name
+        )
 
     def save_pretrained(self, path: str | Path, *, encoder_name: str | None = None) -> None:
         """Write the model to folder `path`, whole or not at all.
@@ -432,9 +434,9 @@ def _read_encoder(folder: Path, name: Any) -> Embedder:
         )
     if not isinstance(name, str):
         raise ModelFolderError(f"{folder / 'config.json'} names no encoder: {name!r:.40}")
-    if name == OURS:
+    if name == PELLUCID:
         return load(folder / _ENCODER)
-    if name == STOCK:  # the whole folder, of which the last module is the anchors
+    if name == SENTENCE_TRANSFORMERS:  # the whole folder, of which the last module is the anchors
         model = open_sentence_transformer(str(folder))
         if len(model) < 2 or type(model[-1]).__name__ != "Dense":
             kinds = ", ".join(type(module).__name__ for module in model)

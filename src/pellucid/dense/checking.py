@@ -227,8 +227,8 @@ class _Test:
         for part, value in enumerate((second.vectors @ first.vectors.sum(axis=0)).tolist()):
             spans = second.row(part).spans1
             estimated.update((span, estimated.get(span, 0.0) + value / len(spans)) for span in spans)
-        places = [measured.row(part).spans1 for part in range(len(true))]
-        values = np.array([sum(v for (a, b), v in estimated.items() if _within(a, b, spans)) for spans in places])
+        span_groups = [measured.row(part).spans1 for part in range(len(true))]
+        values = np.array([sum(v for (a, b), v in estimated.items() if _within(a, b, spans)) for spans in span_groups])
         if len(true) < _MIN_WORDS or not np.ptp(true) or not np.ptp(values):
             return None
         return spearman(values, true)
@@ -260,9 +260,11 @@ class _Test:
         """Return what is charged to words of the fall of a text's score with itself when a negation is taken out."""
         changed = []
         for n, (_, text) in enumerate(self._pairs):
-            gone = [(word.start, word.end) for word in split_words(text) if lowercase(word.text) in negations()]
-            if gone and len(split_words(text)) > len(gone):
-                changed.append((n, without(text, gone)))
+            negations_in_text = [
+                (word.start, word.end) for word in split_words(text) if lowercase(word.text) in negations()
+            ]
+            if negations_in_text and len(split_words(text)) > len(negations_in_text):
+                changed.append((n, without(text, negations_in_text)))
         return self._charged(changed)
 
     def _charged(self, changed: list[tuple[int, str]]) -> float | None:

@@ -113,7 +113,7 @@ class ConceptReasons(Reasons):
             raise InputError(f"most is {most!r:.20}; a text needs at least 1 concept")
 
     @classmethod
-    def of_words(
+    def from_words(
         cls, encoder: Embedder, words: WordReasons, *, concepts: int = _WORDS, most: int = 16
     ) -> ConceptReasons:
         """Return concepts that are words of word reasons' table: the commonest that carry content, one of each meaning.
@@ -137,7 +137,7 @@ class ConceptReasons(Reasons):
         )
 
     @classmethod
-    def of_texts(
+    def from_texts(
         cls,
         encoder: Embedder,
         concepts: Iterable[str] | Mapping[str, str],
@@ -296,7 +296,7 @@ class ConceptReasons(Reasons):
         found: dict[str, float] = {}
         rows: dict[str, Row] = {}
         for mine, other in ((first, second), (second, first)):
-            whole = other.whole if other.whole is not None else other.vectors.sum(axis=0)
+            whole = other.total if other.total is not None else other.vectors.sum(axis=0)
             pulls = mine.vectors @ (whole - other.vectors.sum(axis=0) / 2)
             for part, pull in enumerate(pulls.tolist()):
                 row = mine.row(part)

@@ -43,7 +43,7 @@ from pellucid.text.inputs import check_texts
 from pellucid.text.unicode import canonicalize
 from pellucid.text.words import Coverage, Span
 
-WAYS = ("words", "tokens", "sentences", "concepts", "measured")
+REASON_KINDS = ("words", "tokens", "sentences", "concepts", "measured")
 """How scores are taken apart, the default first."""
 
 _TURN_S = 1e-4  # between two batches, that a thread which waits for the lock needs to take it
@@ -59,7 +59,7 @@ if TYPE_CHECKING:
 CONCEPTS_FOLDER = "concepts"
 """Of a saved model, with the concepts that its scores are taken apart in."""
 
-OURS, STOCK, FUNCTION = "pellucid", "sentence-transformers", "function"
+PELLUCID, SENTENCE_TRANSFORMERS, FUNCTION = "pellucid", "sentence-transformers", "function"
 """What a model within another one is opened with, as their folders say: `load`, that library, or nothing."""
 
 
@@ -89,13 +89,13 @@ class EncoderEmbedder(Embedder):
             InputError: it is neither, or the reasons are unknown.
         """
         if not callable(model) or isinstance(model, type):  # as a SentenceTransformer is; a class makes objects
-            given = f"the class {model.__name__}: make an object" if isinstance(model, type) else type(model).__name__
+            kind = f"the class {model.__name__}: make an object" if isinstance(model, type) else type(model).__name__
             raise InputError(
                 "an encoder is a SentenceTransformer, a pellucid model, a callable, or the name or folder of a model; "
-                f"got {given}"
+                f"got {kind}"
             )
-        if isinstance(reasons, str) and reasons not in WAYS:
-            raise InputError(f"reasons are {reasons!r:.60}; they must be {', '.join(WAYS)}, or None")
+        if isinstance(reasons, str) and reasons not in REASON_KINDS:
+            raise InputError(f"reasons are {reasons!r:.60}; they must be {', '.join(REASON_KINDS)}, or None")
         self.model = model
         self._dimension: int | None = None
         self._fit = fit
@@ -123,7 +123,7 @@ class EncoderEmbedder(Embedder):
         if isinstance(self._reasons, (str, Path)):
             with lock_of(self):  # they are fitted once
                 if isinstance(self._reasons, (str, Path)):
-                    self._reasons = self._found(self._reasons)
+                    self._reasons = self._build_reasons(self._reasons)
         return self._reasons
 
     @property
@@ -137,19 +137,20 @@ class EncoderEmbedder(Embedder):
         fits = self._reasons in (WordReasons.kind, ConceptReasons.kind) and self._words is None
         return fits and not self._fit and not self.is_sentence_transformer
 
-    def _found(self, way: str | Path) -> Reasons:
-        if isinstance(way, Path):
-            return ConceptReasons.from_pretrained(way, self)
-        if way == "tokens":
-            return TokenReasons.of(self)
-        if way == "measured":
+    def _build_reasons(self, kind: str | Path) -> Reasons:
+        """Open the reasons of a folder, or make those of a kind."""
+        if isinstance(kind, Path):
+            return ConceptReasons.from_pretrained(kind, self)
+        if kind == "tokens":
+            return TokenReasons.from_model(self)
+        if kind == "measured":
             return MeasuredReasons(EncoderEmbedder(self.model), self._mean_vector())
-        if way == "sentences":
+        if kind == "sentences":
             return SentenceReasons(EncoderEmbedder(self.model), self._mean_vector())
         if isinstance(self._words, Path):
             self._words = WordReasons.from_pretrained(self._words, self)
         self._words = self._words or words_for(self)
-        return self._words if way == "words" else ConceptReasons.of_words(self, self._words)
+        return self._words if kind == "words" else ConceptReasons.from_words(self, self._words)
 
     def _mean_vector(self) -> Floats:
         """Return the mean vector of texts: that of word reasons where there are any, else of some hundred sentences."""
@@ -161,7 +162,7 @@ class EncoderEmbedder(Embedder):
         return self._shared["mean"]
 
     def with_reasons(self, reasons: Reasons | str | Path | None) -> EncoderEmbedder:
-        """Return a model of the same encoder whose scores are taken apart in another way; its vectors are the same.
+        """Return a model of the same encoder whose scores are taken apart differently; its vectors are the same.
 
         Args:
             reasons: "words" (pairs of words, without a pass of the encoder), "tokens" (pairs of words from the states
@@ -173,12 +174,12 @@ class EncoderEmbedder(Embedder):
                 None: the vector is one row.
 
         Raises:
-            InputError: the way is unknown.
+            InputError: the kind is unknown.
         """
-        other = EncoderEmbedder(self.model, reasons, fit=self._fit)
-        other._dimension, other.folder, other._words = self._dimension, self.folder, other._words or self._words
-        other._shared = self._shared
-        return other
+        model = EncoderEmbedder(self.model, reasons, fit=self._fit)
+        model._dimension, model.folder, model._words = self._dimension, self.folder, model._words or self._words
+        model._shared = self._shared
+        return model
 
     def without_direction(self, *texts: str) -> EncoderEmbedder:
         """Return a model whose vectors do not have the direction of some texts; this model is unchanged.
@@ -238,9 +239,9 @@ class EncoderEmbedder(Embedder):
         Raises:
             InputError: too few texts, other vectors than texts, or an encoder that gives one text two vectors.
         """
-        found = fit_words(self, texts, vectors, table=table, work_dir=work_dir, show_progress_bar=show_progress_bar)
-        self._words = self._reasons = found
-        return found.fit
+        reasons = fit_words(self, texts, vectors, table=table, work_dir=work_dir, show_progress_bar=show_progress_bar)
+        self._words = self._reasons = reasons
+        return reasons.fit
 
     def check_reasons(
         self,
@@ -314,12 +315,12 @@ class EncoderEmbedder(Embedder):
         rows = at_length_1(checked_vectors([vector1, vector2], texts, self.name, None))
         reasons = self.reasons  # raises
         if sentence_vectors is None:
-            return self.explain_queries(*(EncoderQuery(self, *of) for of in zip(texts, roles, rows)))
+            return self.explain_queries(*(EncoderQuery(self, *arguments) for arguments in zip(texts, roles, rows)))
         if reasons is None:
             raise InputError('the model has no reasons, so what all texts share is unknown: with_reasons("sentences")')
         by_sentence = SentenceReasons(self, reasons.common)
         model = self.with_reasons(by_sentence)
-        query, document = (EncoderQuery(model, *of) for of in zip(texts, roles, rows))
+        query, document = (EncoderQuery(model, *arguments) for arguments in zip(texts, roles, rows))
         query.parts = by_sentence.parts_from(texts[0], roles[0], query.coordinates)
         document.parts = by_sentence.parts_from(texts[1], roles[1], document.coordinates, sentence_vectors)
         return self.explain_queries(query, document)
@@ -504,7 +505,7 @@ class EncoderEmbedder(Embedder):
 
 
 def opened_with(model: Embedder) -> str:
-    """Return what opens a copy of `model`: `OURS`, `STOCK`, or `FUNCTION` where there can be no copy."""
+    """Return what opens a copy of `model`: `PELLUCID`, `SENTENCE_TRANSFORMERS`, or `FUNCTION` for no copy."""
     if not isinstance(model, EncoderEmbedder):
-        return OURS
-    return STOCK if model.is_sentence_transformer else FUNCTION
+        return PELLUCID
+    return SENTENCE_TRANSFORMERS if model.is_sentence_transformer else FUNCTION

@@ -60,7 +60,7 @@ class MeasuredReasons(Reasons):
     def __init__(
         self, encoder: Embedder, common: Floats, *, n_pairs: int = N_ORDER_PAIRS, max_players: int = MAX_PLAYERS
     ) -> None:
-        """Take a model and the mean vector of texts, float64 [dimension]; `of` makes it.
+        """Take a model and the mean vector of texts, float64 [dimension]; `from_model` makes it.
 
         Raises:
             InputError: `n_pairs` is below 2, which has no standard error, or `max_players` below 1.
@@ -71,7 +71,7 @@ class MeasuredReasons(Reasons):
         self.n_pairs, self.max_players = n_pairs, max_players
 
     @classmethod
-    def of(cls, encoder: Embedder, texts: Iterable[str] | None = None, **options: int) -> MeasuredReasons:
+    def from_model(cls, encoder: Embedder, texts: Iterable[str] | None = None, **options: int) -> MeasuredReasons:
         """Return the measured reasons of an encoder.
 
         Args:
@@ -162,9 +162,9 @@ class MeasuredReasons(Reasons):
         measurement = Measurement(first.n_texts + second.n_texts, root_mean_square(errors))
         return super().products(first, second)._replace(measurement=measurement)
 
-    def measurement(self, parts: Parts, other: Floats) -> Measurement:
+    def measurement(self, parts: Parts, vector: Floats) -> Measurement:
         """Return how the parts of one text were measured, where they are multiplied with a vector."""
-        return Measurement(parts.n_texts, root_mean_square(_errors(parts, other)))
+        return Measurement(parts.n_texts, root_mean_square(_errors(parts, vector)))
 
 
 def _errors(parts: Parts, other: Floats) -> Floats:

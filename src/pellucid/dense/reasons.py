@@ -34,7 +34,7 @@ class Parts(NamedTuple):
 
     vectors: Floats  # [parts, dimension]; they add up to the vector less `common`, and less the rest
     row: Callable[[int], Row]  # from the number of a part to its name, places and key, as `spans1`
-    whole: Floats | None = None  # the vector less `common`, where the products are asked for more than the parts say
+    total: Floats | None = None  # the vector less `common`, where the products are asked for more than the parts say
     spans: WordSpans | None = None  # where the parts stand, sooner than their rows are made
     importance: Callable[[Floats], list[tuple[Span, float]]] | None = None
     """From another text's vector to spans and how much the score falls without each, where that is not their sum."""
@@ -73,7 +73,7 @@ class Reasons(ABC):
         spans = None if first.spans is None or second.spans is None else (first.spans, second.spans)
         return Terms(table.ravel(), PairTable(first.row, second.row, table.shape, spans=spans), table.sum(axis=0))
 
-    def measurement(self, parts: Parts, other: Floats) -> Measurement | None:
+    def measurement(self, parts: Parts, vector: Floats) -> Measurement | None:
         """Return how the parts of one text were measured, where they are multiplied with a vector; None if not."""
         return None
 
@@ -130,34 +130,36 @@ class EncoderQuery(Query):
 
     def reweighted(self, factors: Mapping[str, float]) -> EncoderQuery:
         """Return the query in which some words count more or less: their parts of its vector are multiplied."""
-        found = [row.key[0].replace(JOINER, " ") for row in map(self.parts.row, range(len(self.parts.vectors)))]
-        times = np.array([factors.get(word, factors.get(word.lower(), 1.0)) for word in found])
+        words = [row.key[0].replace(JOINER, " ") for row in map(self.parts.row, range(len(self.parts.vectors)))]
+        times = np.array([factors.get(word, factors.get(word.lower(), 1.0)) for word in words])
         vectors = times[:, None] * self.parts.vectors
         moved = self.coordinates + (vectors - self.parts.vectors).sum(axis=0)
         query = EncoderQuery(self.model, self.text, self.role, moved.astype(np.float32))
         query.parts = Parts(vectors, self.parts.row)
         return query
 
-    def terms(self, other: Query | None = None) -> Terms:
+    def terms(self, other_query: Query | None = None) -> Terms:
         """Return a value for each pair of parts, and for what is shared; of one text for each part."""
         if self.model.reasons_at_hand is None:
-            return super().terms(other)
-        if not self.coordinates.any() or (isinstance(other, EncoderQuery) and not other.coordinates.any()):
-            return Terms(np.zeros(0), EMPTY_TERMS.row, score=0.0)  # the encoder knows nothing of a text
-        if isinstance(other, EncoderQuery):
-            check_pair_count(len(self.parts.vectors), len(other.parts.vectors))
-            return self._terms(other)
-        own, common = self.coordinates, self.model.reasons.common
-        pulls = self.parts.vectors @ (own - common)
-        shared, score = float((2 * own - common) @ common), float(own @ own)
-        measurement = self.model.reasons.measurement(self.parts, own - common)
+            return super().terms(other_query)
+        if not self.coordinates.any() or (isinstance(other_query, EncoderQuery) and not other_query.coordinates.any()):
+            return Terms(np.zeros(0), EMPTY_TERMS.row, score=0.0)  # a text without a known word
+        if isinstance(other_query, EncoderQuery):
+            check_pair_count(len(self.parts.vectors), len(other_query.parts.vectors))
+            return self._terms(other_query)
+        vector, common = self.coordinates, self.model.reasons.common
+        pulls = self.parts.vectors @ (vector - common)
+        shared, score = float((2 * vector - common) @ common), float(vector @ vector)
+        measurement = self.model.reasons.measurement(self.parts, vector - common)
         return self._completed(Terms(pulls, self.parts.row, measurement=measurement), shared, score)
 
-    def _terms(self, other: EncoderQuery) -> Terms:
+    def _terms(self, other_query: EncoderQuery) -> Terms:
         """Take the product with another text's vector apart."""
-        first, second, common = self.coordinates, other.coordinates, self.model.reasons.common
+        first, second, common = self.coordinates, other_query.coordinates, self.model.reasons.common
         shared = float(first @ common + second @ common - common @ common)
-        return self._completed(self.model.reasons.products(self.parts, other.parts), shared, float(first @ second))
+        return self._completed(
+            self.model.reasons.products(self.parts, other_query.parts), shared, float(first @ second)
+        )
 
     def _completed(self, terms: Terms, shared: float, score: float) -> Terms:
         """Return the terms with rows for what all texts have in common and, where words are named, for context."""

@@ -48,11 +48,11 @@ class SentenceReasons(Reasons):
     reads_all: ClassVar[bool] = True
 
     def __init__(self, encoder: Embedder, common: Floats) -> None:
-        """Take an encoder and the mean vector of texts; `of` makes the latter."""
+        """Take an encoder and the mean vector of texts; `from_model` makes the latter."""
         self.encoder, self.common = encoder, common
 
     @classmethod
-    def of(cls, encoder: Embedder, texts: Iterable[str] | None = None) -> SentenceReasons:
+    def from_model(cls, encoder: Embedder, texts: Iterable[str] | None = None) -> SentenceReasons:
         """Return the reasons of an encoder; `texts` are those whose mean is common, None for some of the package."""
         return cls(encoder, mean_vector(encoder, texts))
 
@@ -114,13 +114,13 @@ class SentenceReasons(Reasons):
         vectors = np.zeros((len(keys), len(centred)))
         row_of = {key: number for number, key in enumerate(keys)}
         np.add.at(vectors, [row_of[name] for name in names], parts)
-        return Parts(vectors, row, whole=centred)
+        return Parts(vectors, row, total=centred)
 
     def products(self, first: Parts, second: Parts) -> Terms:
         """Return what each sentence of text 2 adds, or of text 1 where text 2 has only one."""
         of_second = len(second.vectors) > 1
         lead, other = (second, first) if of_second else (first, second)
-        values = lead.vectors @ (other.vectors.sum(axis=0) if other.whole is None else other.whole)
+        values = lead.vectors @ (other.vectors.sum(axis=0) if other.total is None else other.total)
 
         def row(number: int) -> Row:
             sentence = lead.row(number)

@@ -21,7 +21,7 @@ from pellucid.text.words import Coverage, Span, split_words
 _PROMPTS = {"query": ("query",), "document": ("document", "passage", "corpus")}
 _BLOCK = 256  # texts tokenized together
 _WORD_MARKS = "\u2581\u0120 "  # in tokens, before a word: of SentencePiece, of byte-level BPE
-_NO_WORD = "."  # stands for a character that no token reads; never part of a word or a phrase
+_UNREAD_MARK = "."  # for a character that no token reads; never part of a word or a phrase
 
 
 def prompt_of(model: Any, role: Role) -> str:
@@ -39,10 +39,10 @@ class TokenizedText(NamedTuple):
 
     @property
     def visible(self) -> str:
-        """The text up to its end, of the same places, with dots for what is not read."""
+        """The text up to its end, with dots for what is not read."""
         characters = list(self.text[: self.end])
         for start, end in self.unread:
-            characters[start:end] = _NO_WORD * (end - start)
+            characters[start:end] = _UNREAD_MARK * (end - start)
         return "".join(characters)
 
     @property
@@ -62,8 +62,10 @@ class TokenizedText(NamedTuple):
             unknown += (unit for unit in units if unit in unread)
             n_known += bool(read) or not units
             if 0 < len(read) < len(units):
-                known = "".join(canonicalize(self.text[slice(*unit)]) for unit in read)
-                partly.append((word.text, known, len(known) / len(canonicalize(self.text[word.start : word.end]))))
+                read_text = "".join(canonicalize(self.text[slice(*unit)]) for unit in read)
+                partly.append(
+                    (word.text, read_text, len(read_text) / len(canonicalize(self.text[word.start : word.end])))
+                )
         return Coverage.from_words(n_known, len(words), partly), tuple(unknown)
 
 
@@ -100,10 +102,10 @@ def read_texts(model: Any, texts: Sequence[str], role: Role) -> list[TokenizedTe
 
 
 def _tokens(encoding: Any) -> Iterator[tuple[Span, int, str]]:
-    """Yield place, id and string of the tokens of a text, those included that overflow a tokenizer's own limit."""
+    """Yield span, id and string of the tokens of a text, those included that overflow a tokenizer's own limit."""
     for piece in (encoding, *encoding.overflowing):
-        whole = zip(piece.offsets, piece.ids, piece.tokens, piece.attention_mask, piece.special_tokens_mask)
-        yield from ((span, id, token) for span, id, token, is_real, is_special in whole if is_real and not is_special)
+        tokens = zip(piece.offsets, piece.ids, piece.tokens, piece.attention_mask, piece.special_tokens_mask)
+        yield from ((span, id, token) for span, id, token, is_real, is_special in tokens if is_real and not is_special)
 
 
 def _words_outside(spans: Sequence[Span], text: str) -> tuple[Span, ...]:

@@ -34,7 +34,7 @@ from pellucid.text.words import Span, spans_by
 SPECIAL, PUNCTUATION, UNKNOWN = "(special tokens)", "(punctuation)", "(unknown words)"
 """The parts that are no word of the text. A prompt's tokens are among the first, blanks among the second."""
 
-_NO_WORDS = {SPECIAL, PUNCTUATION, UNKNOWN}
+_SPECIAL_KEYS = {SPECIAL, PUNCTUATION, UNKNOWN}
 _POOLED = {"mean", "mean_sqrt_len_tokens", "weightedmean"}
 _APART = 1e-5  # of the cosine of an encoder's vector and the mean of its states from 1, over which it is no mean
 _EQUAL = (
@@ -56,11 +56,11 @@ class TokenReasons(Reasons):
     reads_all: ClassVar[bool] = True  # the encoder cuts the text itself
 
     def __init__(self, model: Any, common: Floats, *, spread: bool = True) -> None:
-        """Take a SentenceTransformer and the mean vector of texts, float64 [dimension]; `of` checks and makes both."""
+        """Take a SentenceTransformer and the mean vector of texts, float64 [dimension], as `from_model` makes them."""
         self.model, self.common, self.spread = model, common, spread
 
     @classmethod
-    def of(cls, encoder: Embedder, texts: Iterable[str] | None = None, *, spread: bool = True) -> TokenReasons:
+    def from_model(cls, encoder: Embedder, texts: Iterable[str] | None = None, *, spread: bool = True) -> TokenReasons:
         """Return the token reasons of an encoder.
 
         Args:
@@ -102,25 +102,25 @@ class TokenReasons(Reasons):
         tokens += (vector - self.common - tokens.sum(axis=0)) / len(
             tokens
         )  # less `common`, and rounding, in equal shares
-        places = [
-            (UNKNOWN, (0, 0)) if unknown and place[0] not in _NO_WORDS else place
-            for place, unknown in zip(_places(text, spans), is_unknown)
+        keyed_spans = [
+            (UNKNOWN, (0, 0)) if unknown and keyed_span[0] not in _SPECIAL_KEYS else keyed_span
+            for keyed_span, unknown in zip(_words_of_tokens(text, spans), is_unknown)
         ]
-        words = spans_by(dict.fromkeys(places))
-        number = {key: row for row, key in enumerate(words)}
+        words = spans_by(dict.fromkeys(keyed_spans))
+        row_by_key = {key: row for row, key in enumerate(words)}
         parts = np.zeros((len(words), tokens.shape[1]))
-        np.add.at(parts, [number[key] for key, _ in places], tokens)
+        np.add.at(parts, [row_by_key[key] for key, _ in keyed_spans], tokens)
         keys = list(words)
-        if self.spread and not words.keys() <= _NO_WORDS:
+        if self.spread and not words.keys() <= _SPECIAL_KEYS:
             parts, keys = _spread(parts, keys)
-        own = vector - self.common
-        own /= np.linalg.norm(own) or 1.0
-        along = parts @ own
-        parts -= _EQUAL * np.outer(along - along.mean(), own)
+        direction = vector - self.common
+        direction /= np.linalg.norm(direction) or 1.0
+        along = parts @ direction
+        parts -= _EQUAL * np.outer(along - along.mean(), direction)
 
         def row(part: int) -> Row:
             key = keys[part]
-            if key in _NO_WORDS:
+            if key in _SPECIAL_KEYS:
                 return Row(key, (key,), 0.0, 0.0, key=(key,), kind=WORD)
             name = canonicalize(text[slice(*words[key][0])])
             return Row(name, (name,), 0.0, 0.0, words[key], key=(key,), kind=WORD)
@@ -161,8 +161,8 @@ def states_of(model: Any, text: str, role: Role) -> tuple[Floats, list[Span], li
             states = _through(module, states)
     vectors = states[:, : model.truncate_dim].float().cpu().numpy().astype(np.float64)
     spans = [(start - len(prompt), end - len(prompt)) for _, (start, end) in read[left_out:]]
-    places = [form.span(max(start, 0), end) if end > 0 else (start, end) for start, end in spans]
-    return vectors, places, [id == model.tokenizer.unk_token_id for id, _ in read[left_out:]]
+    char_spans = [form.span(max(start, 0), end) if end > 0 else (start, end) for start, end in spans]
+    return vectors, char_spans, [id == model.tokenizer.unk_token_id for id, _ in read[left_out:]]
 
 
 def _task(role: Role) -> dict[str, str]:
@@ -221,29 +221,29 @@ def _cosine(first: Any, second: Any) -> float:
     return float(first @ second) / lengths if lengths else 1.0
 
 
-def _places(text: str, spans: list[Span]) -> list[tuple[str, Span]]:
+def _words_of_tokens(text: str, spans: list[Span]) -> list[tuple[str, Span]]:
     """Return the word that each token stands in, in lower case, and where that is; empty for other tokens."""
     words = list(text_units(text))
-    owner = np.full(len(text), -1)
-    for number, word in enumerate(words):
-        owner[slice(*word)] = number
-    whole = list(range(len(words)))  # the first of the words that a word is one with, since a token has a part of both
-    found: list[int] = []
+    word_at_char = np.full(len(text), -1)
+    for index, word in enumerate(words):
+        word_at_char[slice(*word)] = index
+    merged_into = list(range(len(words)))  # of words that one token has parts of, the first
+    word_of_token: list[int] = []
     for start, end in spans:
-        inside = [number for number in dict.fromkeys(owner[max(start, 0) : max(end, 0)].tolist()) if number >= 0]
-        found.append(inside[0] if inside else -1)
-        for number in inside:
-            whole[number] = whole[inside[0]]
-    ends = {first: end for first, (_, end) in zip(whole, words)}
+        inside = [index for index in dict.fromkeys(word_at_char[max(start, 0) : max(end, 0)].tolist()) if index >= 0]
+        word_of_token.append(inside[0] if inside else -1)
+        for index in inside:
+            merged_into[index] = merged_into[inside[0]]
+    ends = {first: end for first, (_, end) in zip(merged_into, words)}
 
-    def place(number: int, span: Span) -> tuple[str, Span]:
-        if number < 0:
+    def keyed_span(index: int, span: Span) -> tuple[str, Span]:
+        if index < 0:
             return PUNCTUATION if span[1] > max(span[0], 0) else SPECIAL, (0, 0)
-        first = whole[number]
+        first = merged_into[index]
         start, end = words[first][0], ends[first]
         return lowercase(canonicalize(text[start:end])), (start, end)
 
-    return list(map(place, found, spans))
+    return list(map(keyed_span, word_of_token, spans))
 
 
 def _spread(parts: Floats, keys: list[str]) -> tuple[Floats, list[str]]:
@@ -252,7 +252,7 @@ def _spread(parts: Floats, keys: list[str]) -> tuple[Floats, list[str]]:
     What unknown words add stays theirs: it says nothing of the others.
     """
     is_spread = np.array([key in (SPECIAL, PUNCTUATION) for key in keys])
-    lengths = np.linalg.norm(parts, axis=1) * [key not in _NO_WORDS for key in keys]
+    lengths = np.linalg.norm(parts, axis=1) * [key not in _SPECIAL_KEYS for key in keys]
     shares = lengths / lengths.sum() if lengths.any() else ~is_spread / (~is_spread).sum()
     parts = parts + np.outer(shares, parts[is_spread].sum(axis=0))
     return parts[~is_spread], [key for key, spread in zip(keys, is_spread) if not spread]

@@ -36,7 +36,7 @@ from pellucid.core.dimensions import Dimension, Dimensions, Edit, Mixing, select
 from pellucid.core.embedder import Embedder
 from pellucid.core.fingerprint import check_same, fingerprint
 from pellucid.core.query import EMPTY_TERMS, REMAINDER_ROW, Query, StoredVector, Terms
-from pellucid.dense.embedder import FUNCTION, OURS, STOCK, EncoderEmbedder, opened_with
+from pellucid.dense.embedder import FUNCTION, PELLUCID, SENTENCE_TRANSFORMERS, EncoderEmbedder, opened_with
 from pellucid.dense.vectors import unit_vectors
 from pellucid.errors import InputError, ModelFolderError
 from pellucid.explain.explanation import Explanation
@@ -256,7 +256,11 @@ def _read_part(folder: Path, index: int, record: dict[str, Any], model: Any) -> 
     instead = f"EnsembleEmbedder.from_pretrained(folder, parts={{{name!r:.80}: model}})"
     if model is None and kind == FUNCTION:
         raise ModelFolderError(f"{what} was a function, which no file can hold; give it: {instead}")
-    if model is None and kind not in (OURS, STOCK) and not (kind == _NAMED and isinstance(source, str)):
+    if (
+        model is None
+        and kind not in (PELLUCID, SENTENCE_TRANSFORMERS)
+        and not (kind == _NAMED and isinstance(source, str))
+    ):
         raise ModelFolderError(f"{what} is opened by {kind!r:.40}, which this version does not know")
     try:
         if model is None:
@@ -369,9 +373,9 @@ class EnsembleEmbedder(Embedder):
         for index, part in enumerate(self.parts):
             model, source = part.model, (sources or {}).get(part.name, part.source)
             kind = opened_with(model) if source is None else _NAMED
-            if kind == OURS:
+            if kind == PELLUCID:
                 model.save_pretrained(folder / f"part_{index}")
-            elif kind == STOCK and isinstance(model, EncoderEmbedder):
+            elif kind == SENTENCE_TRANSFORMERS and isinstance(model, EncoderEmbedder):
                 model.write_modules(folder / f"part_{index}")
             record = {"name": part.name, "weight": part.weight, "dimension": part.dimension, "source": source}
             records.append({**record, "opened": kind, "fingerprint": fingerprint(model)})
