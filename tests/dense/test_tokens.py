@@ -207,12 +207,12 @@ def test_a_prompt_that_is_left_out_may_leave_nothing(tmp_path):
 
 
 def test_characters_of_one_token_are_one_word():
-    from pellucid.dense.tokens import _places
+    from pellucid.dense.tokens import _words_of_tokens
 
-    assert _places("東京に", [(0, 2), (2, 3)]) == [("東京", (0, 2)), ("に", (2, 3))]
-    assert _places("a東b", [(0, 1), (1, 2), (2, 3)]) == [("a", (0, 1)), ("東", (1, 2)), ("b", (2, 3))]
-    assert _places("a-b", [(0, 1), (1, 3)]) == [("a", (0, 1)), ("b", (2, 3))]
-    assert _places("ab c", [(-5, 0), (0, 0), (0, 1), (1, 2), (2, 4)]) == [
+    assert _words_of_tokens("東京に", [(0, 2), (2, 3)]) == [("東京", (0, 2)), ("に", (2, 3))]
+    assert _words_of_tokens("a東b", [(0, 1), (1, 2), (2, 3)]) == [("a", (0, 1)), ("東", (1, 2)), ("b", (2, 3))]
+    assert _words_of_tokens("a-b", [(0, 1), (1, 3)]) == [("a", (0, 1)), ("b", (2, 3))]
+    assert _words_of_tokens("ab c", [(-5, 0), (0, 0), (0, 1), (1, 2), (2, 4)]) == [
         (SPECIAL, (0, 0)), (SPECIAL, (0, 0)), ("ab", (0, 2)), ("ab", (0, 2)), ("c", (3, 4)),
     ]  # fmt: skip
 
