@@ -211,11 +211,11 @@ def cell_text(value: Cell) -> str:
     return "-" if value is None else f"{value:.1f}" if isinstance(value, float) else str(value)
 
 
-def wrapped(text: str, indent: str = "") -> str:
-    """Return a paragraph in lines of at most 120 characters, all but the first indented."""
+def wrapped(text: str, indent: str = "", width: int = 120) -> str:
+    """Return a paragraph in lines of at most `width` characters, all but the first indented."""
     from textwrap import fill
 
-    return fill(" ".join(text.split()), 120, break_long_words=False, break_on_hyphens=False, subsequent_indent=indent)
+    return fill(" ".join(text.split()), width, break_long_words=False, break_on_hyphens=False, subsequent_indent=indent)
 
 
 def processor() -> str:

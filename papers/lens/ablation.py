@@ -2,24 +2,19 @@ r"""The ablation of the LENS paper (its table 5 and figure 3) on a small causal 
 
     python -m papers.lens.ablation --data shared/data --work-dir WORK --write
 
-Attention (one way, both ways) x pooling (last, sum, max); k of 1000 to 8000 and the whole vocabulary, with a teacher
-and without; the dense vector of the same model trained alike. What is trained on, and how, is the same in all of them
-and stands in `RECIPE`. Every run is kept in the work folder as JSON and not done again; a run takes about a minute on
-one core. `--develop` prints what the learning rate was chosen by: paraphrases held out of training, no test set.
+What is trained on, and how, is the same in all runs and stands in `RECIPE`. Every run is kept in the work folder as
+JSON and not done again; a run takes about a minute on one core. `--develop` prints what the learning rate was chosen
+by: paraphrases held out of training, no test set.
 """
 
 from __future__ import annotations
-
-from papers.kit import set_threads
-
-set_threads(1, unless_set=True)
 
 import argparse
 import hashlib
 import os
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -27,9 +22,9 @@ from typing import Any
 import numpy as np
 from scipy.stats import spearmanr
 
-from papers.kit import make_parser, print_page
+from papers.kit import Figure, run_script
 from papers.ldir.development import reciprocal_rank
-from papers.lens.ablation_page import SETS, Run, make_page
+from papers.lens.ablation_tables import SETS, Run, figures
 from papers.vector_cache import CachedEncoder, Vectors, unit_rows
 from pellucid import LexiconEmbedder, cluster_vocabulary, train_lexicon
 from pellucid.evaluation.tasks import read_table
@@ -302,25 +297,27 @@ def develop(arguments: argparse.Namespace) -> None:
             print(f"rate {rate:g}, {run.name}: {bench.result(run)['development']:.2f}", flush=True)
 
 
-def main() -> None:
-    """Do the runs that are not kept, print the tables, and write the page."""
-    page = Path(__file__).with_suffix(".md")
-    parser = make_parser(__doc__, data="sts/, parallel/ and lm/", work_dir="results", write=page)
-    parser.add_argument("--model", type=Path, help="the causal language model [DATA/lm/gpt-neo-3m-stories]")
-    parser.add_argument("--seeds", type=int, default=2, help="runs of each kind [2]")
-    parser.add_argument("--kept", action="store_true", help="do no run; take those that are kept")
-    parser.add_argument("--develop", action="store_true", help="print what the learning rate was chosen by")
-    arguments = parser.parse_args()
-    arguments.model = arguments.model or arguments.data / "lm" / "gpt-neo-3m-stories"
-    if arguments.develop:
-        develop(arguments)
+def measure(options: argparse.Namespace) -> Iterator[tuple[str, Figure]]:
+    """Do the runs that are not kept and yield what the page shows."""
+    options.model = options.model or options.data / "lm" / "gpt-neo-3m-stories"
+    if options.develop:
+        develop(options)
         return
-    bench = Bench(arguments.data, arguments.model, arguments.work_dir, RECIPE)
-    runs = planned(arguments.seeds)
-    results = [bench.result(run) for run in runs if not arguments.kept or bench.path(run).exists()]
-    facts = {**asdict(RECIPE), "pairs": len(bench.pairs), "rows": len(bench.rows), "planned": len(runs)}
-    print_page(make_page(results, facts), arguments.write)
+    bench = Bench(options.data, options.model, options.work_dir, RECIPE)
+    runs = planned(options.seeds)
+    yield from {"queries": f"{len(bench.rows):,}", "pairs": f"{len(bench.pairs):,}"}.items()
+    yield from figures(map(bench.result, runs), len(runs))
 
 
 if __name__ == "__main__":
-    main()
+    run_script(
+        measure,
+        {
+            "--model": {"type": Path, "help": "the causal language model [DATA/lm/gpt-neo-3m-stories]"},
+            "--seeds": {"type": int, "default": 2, "help": "runs of each kind [2]"},
+            "--develop": {"action": "store_true", "help": "print what the learning rate was chosen by"},
+        },
+        data="sts/, parallel/ and lm/",
+        work_dir="results",
+        threads=1,
+    )

@@ -9,16 +9,15 @@ and ceilings, what needs no training here, are measured on the same items.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import combinations
 from pathlib import Path
-from textwrap import fill
 from typing import Any
 
 import numpy as np
 
-from papers.kit import DRAWS, VERDICTS, bootstrap, interval_of, markdown_table
+from papers.kit import DRAWS, VERDICTS, Figure, Table, bootstrap, interval_of, run_script, wrapped
 from papers.lens.language_page import KINDS, Measured
 from papers.lens.samples import Items, Sample, score_of
 from pellucid.persistence.store import read_json, writing
@@ -212,23 +211,25 @@ def kept_rows(folder: Path, steps: int) -> dict[str, dict[int, Measured]]:
     return found
 
 
-def tables(folder: Path) -> str:
-    """Return what is said of all kept rows: claims, scores averaged over seeds, and differences with intervals."""
+def figures(folder: Path) -> Iterator[tuple[str, Figure]]:
+    """Yield what is said of all kept rows: claims, scores averaged over seeds, and differences with intervals."""
     every = {steps: kept_rows(folder, steps) for steps in STEPS}
     floors = {label: one for label in FLOORS if (one := kept_row(folder, floor_name(label))) is not None}
-    parts = [_table(steps, found | _alike(floors)) for steps, found in every.items() if found]
-    return "\n".join([*parts, _learnt(every)])
-
-
-def _learnt(every: Mapping[int, Mapping[str, Mapping[int, Measured]]]) -> str:
-    """Return what more batches bring: differences of the same row and seeds after more and after fewer."""
+    for steps, rows in every.items():
+        if rows:
+            found = rows | _alike(floors)
+            yield f"claims-{steps}", _said(found)
+            yield f"scores-{steps}", _scores_table(found)
+            differences = [_compared(found, *pair) for pair in COMPARED if _both(found, *pair)]
+            yield f"differences-{steps}", Table(_DIFFERENCE, differences)
     lines = []
     for label in MODELS:
         for fewer, more in combinations(STEPS, 2):
             pair = {f"{label}, {more:,} batches": every[more].get(label, {}), f"{fewer}": every[fewer].get(label, {})}
             if _both(pair, *pair):
                 lines.append(_compared(pair, *pair))
-    return f"What more batches bring:\n\n{markdown_table(_DIFFERENCE, lines)}" if lines else ""
+    if lines:
+        yield "more-batches", Table(_DIFFERENCE, lines)
 
 
 def _alike(floors: Mapping[str, Measured]) -> dict[str, dict[int, Measured]]:
@@ -246,13 +247,12 @@ def _said(found: Mapping[str, Mapping[int, Measured]]) -> str:
             said.setdefault(mean.verdict().strip("*"), []).append(
                 f"{claim}, {mean.signed()}, {seeds} seed{'s' * (seeds > 1)}"
             )
-    lines = [f"{judged.capitalize()}: {'; '.join(said[judged])}." for judged in VERDICTS.values() if judged in said]
-    return "".join(
-        f"{fill(line, 118, break_on_hyphens=False, initial_indent='- ', subsequent_indent='  ')}\n" for line in lines
-    )
+    judged = (f"{word.capitalize()}: {'; '.join(said[word])}." for word in VERDICTS.values() if word in said)
+    return "\n".join(wrapped(f"- {line}", indent="  ", width=118) for line in judged)
 
 
-def _table(steps: int, found: Mapping[str, Mapping[int, Measured]]) -> str:
+def _scores_table(found: Mapping[str, Mapping[int, Measured]]) -> Table:
+    """Return the means over seeds; floors first, in bold."""
     means = {label: over_seeds(list(seeds.values())) for label, seeds in found.items()}
     lines = [
         [
@@ -263,13 +263,7 @@ def _table(steps: int, found: Mapping[str, Mapping[int, Measured]]) -> str:
         ]
         for label, one in sorted(means.items(), key=lambda one: one[0] not in FLOORS)
     ]
-    differences = [_compared(found, *pair) for pair in COMPARED if _both(found, *pair)]
-    header = ["", "seeds", *KINDS, "mean", "coordinates of a text"]
-    return f"""After {steps:,} batches:
-
-{_said(found)}
-{markdown_table(header, lines)}
-{markdown_table(_DIFFERENCE, differences)}"""
+    return Table(["", "seeds", *KINDS, "mean", "coordinates of a text"], lines)
 
 
 def _compared(found: Mapping[str, Mapping[int, Measured]], better: str, worse: str) -> list[Any]:
@@ -299,3 +293,7 @@ def _over_both(found: Mapping[str, Mapping[int, Measured]], better: str, worse: 
 
 def _count(active: float | None) -> str | None:
     return None if active is None else f"{active:,.0f}"
+
+
+if __name__ == "__main__":
+    run_script(lambda options: figures(Path(__file__).with_name("results") / "smollm2"))

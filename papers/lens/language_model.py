@@ -1,24 +1,21 @@
 r"""The LENS paper's claims on SmolLM2: its 30 layers as lexicon models and as dense ones, all trained alike.
 
-    python -m papers.lens.language_model --data shared/data --model SMOLLM2 --e5 E5 --work-dir WORK \
-        --write
+    python -m papers.lens.language_model --data shared/data --model SMOLLM2 --e5 E5 --work-dir WORK --write
+    python -m papers.lens.kept_results --write
 
 `recipes/lexicon_smollm2.py` trains every model. Adapters, embeddings of the test texts and what was measured on them
-are kept in WORK, and a run that was stopped goes on; `--kept` writes the page of what there is. `--trials` measures the
-settings that were chosen from, on batches that no row is trained on. `--grid` makes other rows with three seeds each
-and keeps what every test item came to in a folder, from which it prints tables (with `--kept`, of what there is).
-`--floors MINILM` measures BM25, static-en, all-MiniLM-L6-v2 in that folder and lexicon-minilm on the same items.
+are kept in WORK, and a run that was stopped goes on. `--trials` measures the settings that were chosen from, on batches
+that no row is trained on. `--grid` makes other rows with three seeds each and keeps what every test item came to in
+`results/smollm2`, from which the second command makes tables. `--floors MINILM` measures BM25, static-en,
+all-MiniLM-L6-v2 in that folder and lexicon-minilm on the same items.
 """
 
 from __future__ import annotations
 
-from papers.kit import set_threads
-
-set_threads(1, unless_set=True)
-
+import argparse
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
@@ -30,11 +27,10 @@ from scipy import sparse
 from transformers import AutoTokenizer
 
 from papers.bm25 import bm25_table
-from papers.kit import bootstrap, make_parser, print_block, print_page
+from papers.kit import Figure, bootstrap, run_script
 from papers.lens.baselines import echo, promptreps, promptreps_dense
-from papers.lens.kept_results import FLOORS, PRUNED, floor_name, grid, keep, made_of, tables
+from papers.lens.kept_results import FLOORS, PRUNED, floor_name, grid, keep, made_of
 from papers.lens.language_page import (
-    BLOCK,
     CENTRED_ON,
     CLUSTERS,
     FAILING,
@@ -44,10 +40,10 @@ from papers.lens.language_page import (
     ROWS,
     TRIALS,
     Measured,
-    make_page,
+    figures,
 )
-from papers.lens.page import QUERIES
 from papers.lens.samples import Sample, samples
+from papers.lens.tables import QUERIES
 from papers.vector_cache import CachedEncoder, CachedSparseEncoder, distinct
 from pellucid import LexiconEmbedder, load
 from pellucid.core.arrays import l2_normalize
@@ -62,7 +58,6 @@ from recipes.lexicon_smollm2 import (
     TRAINING,
     Row,
     Source,
-    add_source,
     clusters_of,
     held_out,
     short_sentences,
@@ -354,49 +349,49 @@ def _bm25_rows(sample: Sample, texts: list[str], name: str) -> np.ndarray:
     return rows
 
 
-def main() -> None:
-    """Do the rows that are not kept and write the page."""
-    parser = make_parser(__doc__, write=Path(__file__).with_name("smollm2.md"))
-    add_source(parser)
-    parser.add_argument("--rows", nargs="*", choices=list(ROWS), default=list(ROWS), help="make these only [all]")
-    parser.add_argument("--prompted", nargs="*", choices=PROMPTED, default=[], help="rows that are not trained")
-    parser.add_argument("--trials", action="store_true", help="measure what the settings were chosen from")
-    parser.add_argument("--kept", action="store_true", help="make no row; take those that are kept")
-    parser.add_argument("--grid", type=Path, help="make the rows of three seeds, keep results in this folder")
-    parser.add_argument("--floors", type=Path, metavar="MINILM", help="measure what needs no training, for --grid")
-    arguments = parser.parse_args()
-    if arguments.grid and arguments.kept:
-        print_block(BLOCK, tables(arguments.grid), arguments.write)
-        return
-    bench = Bench(source_of(arguments))
-    if arguments.grid and arguments.floors:
-        floors(bench, arguments.floors, arguments.grid)
-        return
-    for row in grid() if arguments.grid else ():
-        if not (arguments.grid / f"{row.name}.json").exists():
+def measure(options: argparse.Namespace) -> Iterator[tuple[str, Figure]]:
+    """Do the rows that are not kept and yield what the page shows; of other rows keep the results alone."""
+    bench = Bench(source_of(options))
+    if options.floors:
+        floors(bench, options.floors, RESULTS)
+    for row in grid() if options.grid else ():
+        if not (RESULTS / f"{row.name}.json").exists():
             if not bench.path(row).exists():
                 bench.encode(row)
-            bench.keep(row, arguments.grid)
-    if arguments.grid:
-        print_block(BLOCK, tables(arguments.grid), arguments.write)
+            bench.keep(row, RESULTS)
+    if options.grid or options.floors:
         return
-    for label in [] if arguments.kept else arguments.rows:
+    for label in options.rows:
         if not bench.path(ROWS[label]).exists():
             bench.encode(ROWS[label])
-    for label in arguments.prompted:
+    for label in options.prompted:
         bench.measured(label, partial(prompted_rows, bench, label))
     done = {label: row for label, row in ROWS.items() if bench.path(row).exists()}
-    trials = {label: bench.source.work / "held-out" / f"{row.name}.json" for label, row in TRIALS.items()}
-    for label in TRIALS if arguments.trials else ():
+    for label in TRIALS if options.trials else ():
         held_out_losses(bench.source, TRIALS[label])
-    if arguments.write:
-        seconds = {label: read_json(bench.path(row))["training_seconds"] for label, row in done.items()}
-        losses = {label: read_json(path) for label, path in trials.items() if path.exists()}
-        shown = {"queries": strongest(bench), "clusters": cluster_words(bench.source)}
-        figures = {**shown, "seconds": seconds, "trials": losses}
-        print_page(make_page(all_measured(bench, done), figures), arguments.write)
-        print_block(BLOCK, tables(RESULTS), arguments.write)
+    paths = {label: bench.source.work / "held-out" / f"{row.name}.json" for label, row in TRIALS.items()}
+    shown = {
+        "queries": strongest(bench),
+        "clusters": cluster_words(bench.source),
+        "seconds": {label: read_json(bench.path(row))["training_seconds"] for label, row in done.items()},
+        "trials": {label: read_json(path) for label, path in paths.items() if path.exists()},
+    }
+    yield from figures(all_measured(bench, done), shown)
 
 
 if __name__ == "__main__":
-    main()
+    run_script(
+        measure,
+        {
+            "--model": {"type": Path, "required": True, "help": "folder of SmolLM2-135M-Instruct"},
+            "--e5": {"type": Path, "required": True, "help": "folder of multilingual-e5-small"},
+            "--rows": {"nargs": "*", "choices": list(ROWS), "default": list(ROWS), "help": "make these only [all]"},
+            "--prompted": {"nargs": "*", "choices": PROMPTED, "default": [], "help": "rows that are not trained"},
+            "--trials": {"action": "store_true", "help": "measure what the settings were chosen from"},
+            "--grid": {"action": "store_true", "help": "make the rows of three seeds and keep their results"},
+            "--floors": {"type": Path, "metavar": "MINILM", "help": "measure what needs no training"},
+        },
+        data="the test sets and text to train on",
+        work_dir="vectors, clusters and checkpoints",
+        threads=1,
+    )

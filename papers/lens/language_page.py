@@ -1,26 +1,22 @@
-"""The page of LENS on a language model: which of the paper's claims hold, each with a bootstrap interval."""
+"""LENS on a language model: its rows, and which of the paper's claims hold, each with a bootstrap interval."""
 
 from __future__ import annotations
 
 import datetime
 import os
 import platform
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from importlib.metadata import version
-from textwrap import fill
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from papers.kit import DRAWS, VERDICTS, Interval, interval_of, markdown_table, processor
-from papers.lens.page import PAPER_CLUSTERS, QUERIES
-from papers.lens.samples import CLASSES, PAIRS, QUESTIONS, RETRIEVAL, STS, TITLES
-from recipes.lexicon_smollm2 import ANSWER, FREQUENCIES, LENGTH, NEGATIVES, TRAINING, Row
-
-BLOCK = "papers/lens/kept_results.py"
-"""What stands between the comments of this name is written from the results of several seeds that are kept."""
+from papers.kit import VERDICTS, Figure, Interval, Table, interval_of, processor, wrapped
+from papers.lens.samples import CLASSES, RETRIEVAL, STS
+from papers.lens.tables import QUERIES
+from recipes.lexicon_smollm2 import Row
 
 CENTRED_ON = 200  # sentences whose mean state is taken away
 KEPT = (768, 512, 256)
@@ -124,7 +120,7 @@ class Measured:
         return np.mean([self.scores[name] for name, of in _KIND_OF.items() if of == kind], axis=0)
 
 
-class Claim(NamedTuple):
+class Comparison(NamedTuple):
     """A claim of the paper: one model is better than another; `paper` is what it rests on there.
 
     Attributes:
@@ -143,24 +139,28 @@ class Claim(NamedTuple):
 
 
 CLAIMS = (
-    Claim("lexicon no lower than dense (mean)", "lexicon", "dense", "-0.02 with 4,000, +0.39 with 8,000 clusters"),
-    Claim("lexicon no lower than dense (last)", "lexicon", "dense, last", "the same; the paper's dense model is this"),
-    Claim("clusters above all tokens", "lexicon", "all tokens", "figure 3, no numbers"),
-    Claim("8,000 clusters above 4,000", "8,000 clusters", "lexicon", "+0.41"),
-    Claim("both ways above one way", "lexicon", "one way", "+4.92"),
-    Claim("maximum above sum", "lexicon", "sum", "+0.69"),
-    Claim(
+    Comparison("lexicon no lower than dense (mean)", "lexicon", "dense", "-0.02 with 4,000, +0.39 with 8,000 clusters"),
+    Comparison(
+        "lexicon no lower than dense (last)", "lexicon", "dense, last", "the same; the paper's dense model is this"
+    ),
+    Comparison("clusters above all tokens", "lexicon", "all tokens", "figure 3, no numbers"),
+    Comparison("8,000 clusters above 4,000", "8,000 clusters", "lexicon", "+0.41"),
+    Comparison("both ways above one way", "lexicon", "one way", "+4.92"),
+    Comparison("maximum above sum", "lexicon", "sum", "+0.69"),
+    Comparison(
         "maximum above last",
         "lexicon",
         "last",
         "+0.92",
         "the thresholds were set for the maximum alone; with its own, above",
     ),
-    Claim("hybrid above lexicon", "hybrid", "lexicon", "+1.14 (retrieval)"),
-    Claim("hybrid above dense", "hybrid", "dense", "+1.33 (retrieval)"),
-    Claim("hybrid above two dense models of two seeds", "hybrid", "two dense", "-"),
-    Claim("a head set before training above the head as it is", "lexicon", "as in the paper", "proposed in part (5.5)"),
-    Claim("frequent clusters weighted down after training", "idf", "lexicon", "proposed (5.5)"),
+    Comparison("hybrid above lexicon", "hybrid", "lexicon", "+1.14 (retrieval)"),
+    Comparison("hybrid above dense", "hybrid", "dense", "+1.33 (retrieval)"),
+    Comparison("hybrid above two dense models of two seeds", "hybrid", "two dense", "-"),
+    Comparison(
+        "a head set before training above the head as it is", "lexicon", "as in the paper", "proposed in part (5.5)"
+    ),
+    Comparison("frequent clusters weighted down after training", "idf", "lexicon", "proposed (5.5)"),
 )
 SECOND = {
     "lexicon": "lexicon, second seed",
@@ -170,95 +170,39 @@ SECOND = {
 }
 
 
-def make_page(measured: Mapping[str, Measured], shown: Mapping[str, Any]) -> str:
-    """Return the page.
+def figures(measured: Mapping[str, Measured], shown: Mapping[str, Any]) -> Iterator[tuple[str, Figure]]:
+    """Yield what the page shows.
 
     Args:
         measured: label -> scores: those of `ROWS` that were made, "hybrid", "two dense", "idf" and "top-K".
-        shown: `queries` (text -> names of the strongest clusters), `clusters` (token ->
-            words of its cluster) and `seconds` (label -> processor time of the training).
+        shown: `queries` (text -> names of the strongest clusters), `clusters` (token -> words of its cluster),
+            `seconds` (label -> processor time of the training) and `trials` (label -> losses).
     """
-    parts = [_head(measured, shown), _SEEDS, _claims(measured), _table(measured), _kept(measured), _queries(shown)]
-    return "\n".join([*parts, _clusters(shown), _trials(shown), _foot(measured)])
-
-
-def _head(measured: Mapping[str, Measured], shown: Mapping[str, Any]) -> str:
-    row = ROWS["lexicon"]
-    samples = ", ".join(f"{name} {queries} queries in {most} documents" for name, (queries, most) in RETRIEVAL.items())
-    classes = ", ".join(f"{name} {learned} + {tested}" for name, (learned, tested) in CLASSES.items())
-    return f"""# Results: LENS on SmolLM2
-
-Written by `papers/lens/language_model.py` on {datetime.date.today().isoformat()}; Python
-{platform.python_version()}, torch {version("torch").partition("+")[0]}, one thread of a machine with {os.cpu_count()}
-cores ({processor()}), on which other programs ran.
-
-The claims of the LENS paper (*Enhancing Lexicon-Based Text Embeddings with Large Language Models*) on
-SmolLM2-135M-Instruct, whose weights at hand were unpacked from 4 bits: all its 30 layers, of which the last
-{row.upper} are trained (d = 576, 49,152 tokens, head tied to the input embeddings). The paper's model is Mistral 7B,
-all of it trained on millions of pairs; ours was trained for minutes, so that only the order of models can be compared,
-and that for so short a training.
-
-- **Training**, the same for every row (`recipes/lexicon_smollm2.py`): {row.steps} batches of {TRAINING.batch_size}
-  sentences or {TRAINING.batch_size} pairs; an adapter of rank {TRAINING.rank} on all linear layers of the last
-  {row.upper} layers, learning rate {row.learning_rate:g}, bfloat16. Sentences under open licences are trained towards
-  the cosines of two teachers side by side, MiniLM and multilingual-e5-small (from 4 bits, too; divergence, temperature
-  {TRAINING.similarity_temperature}); pairs (Tatoeba's paraphrases, MedQuAD's questions with the first {ANSWER} words of
-  an answer) by InfoNCE, temperature {TRAINING.temperature}, against the other pairs of the batch. No hard negatives, no
-  instructions.
-- **Attention.** "Both ways" is said of the trained layers. The {30 - row.upper} layers below them are not trained and
-  stay causal in all rows, as they were made (`open_backbone(..., attention={30 - row.upper})`); the paper has no such
-  layers. A start token stands before each text and is not pooled.
-- **The head** of the lexicon rows is not trained, but it is set before training, the same way for all of them. The
-  logits of a language model mean something only beside each other, and in this one nearly all are above 0: with
-  centroids as they are, every cluster fires in every text. So the mean centroid is taken away from each, and then from
-  each cluster's logit what it passes in one of ten of {FREQUENCIES} sentences, which is the paper's proposal of section
-  5.5 at its simplest. The row "as in the paper" has neither. A token's logits are those of the position before it.
-- **Sets**, samples of each, drawn once: {PAIRS} pairs of each of six STS sets;
-  {samples}
-  (the right ones and others at random, so that figures are higher than on the whole set); {QUESTIONS} questions of
-  WikiQA; {classes} texts of each class to learn from and to test; {TITLES} titles of
-  StackOverflow. A model reads {LENGTH} tokens of a text.
-- **Scores** x 100: Spearman's correlation, nDCG@10, mean average precision, accuracy of a logistic regression,
-  v-measure. "mean" is over the five kinds.
-- **Intervals** are 95 %, of {DRAWS:,} bootstrap samples of the pairs, queries and texts, the same ones for both models
-  of a difference. They do not cover the training's own chance{_seeds(measured)}.
-
-{_times(shown)}"""
-
-
-_SEEDS = f"""## Which claims hold, over seeds; floors and ceilings
-
-Other trainings of the same rows, each with three seeds where the table says so. What every test item came to is kept in
-`results/smollm2`, from which `--kept` prints this. Scores are means over the seeds; an interval is of items and seeds,
-both drawn with return, and a claim holds if it lies above 0. A quarter of this vocabulary, 12,300 clusters, is the
-paper's 8,000 of 32,000 tokens. "881 largest" are the largest coordinates alone, as many as a text has with 4,000
-clusters; "maximum" and "sum of 4,000 clusters" are put together from "all tokens" after the training.
-
-Rows asked for later: "of raw rows" groups the head's rows as they are, the paper's way, not by direction alone; "last"
-takes the end token's state, with thresholds set at such states; "20 layers both ways" trains twice as many layers;
-"pairs alone" is trained by InfoNCE on the pairs without any teacher, each with {NEGATIVES} hard negatives: texts of
-other pairs that static-en finds near. Rows whose file names a "dtype" were computed in it, the others in bfloat16.
-
-In bold stand floors and ceilings, for which nothing was trained here: on the same samples, by the same {LENGTH} tokens
-of a text ({LENGTH - 2} of its own). BM25 ranks, and has no other scores. All-MiniLM-L6-v2 is one of the two teachers.
-
-<!-- {BLOCK} -->
-<!-- end of {BLOCK} -->
-"""
-
-
-def _times(shown: Mapping[str, Any]) -> str:
-    found = [seconds for label, seconds in shown["seconds"].items() if ROWS[label].steps]
-    return (
-        f"A training took {min(found):.0f} to {max(found):.0f} s of processor time. The states of the lower layers are "
-        "computed once\nfor all rows and counted in the first that reads a text.\n"
-    )
-
-
-def _seeds(measured: Mapping[str, Measured]) -> str:
-    if any(label in measured for label in SECOND.values()):
-        return "; a second seed of some\n  rows shows how large that is"
-    return ":\n  there is one seed of each row, and a difference of a few points may be of the seed"
+    torch = version("torch").partition("+")[0]
+    machine = f"one thread of a machine with {os.cpu_count()} cores ({processor()})"
+    yield "written", wrapped(f"{datetime.date.today()}; Python {platform.python_version()}, torch {torch}, {machine}")
+    seconds = [seconds for label, seconds in shown["seconds"].items() if ROWS[label].steps]
+    yield "seconds", f"{min(seconds):.0f} to {max(seconds):.0f}"
+    yield from claim_figures(measured)
+    if moved := second_seed(measured):
+        yield "second-seed", moved
+    lines = []
+    for label, found in measured.items():
+        if not label.startswith("top-"):
+            active = None if found.active is None else f"{found.active:,.0f}"
+            lines.append([label, *(float(found.kind(kind)[0]) for kind in (*KINDS, "mean")), active])
+    yield "kinds", Table(["", *KINDS, "mean", "coordinates of a text"], lines)
+    sets = [[label, *(float(found.scores[name][0]) for name in _KIND_OF)] for label, found in measured.items()]
+    yield "sets", Table(["", *_KIND_OF], sets)
+    yield "largest", largest_table(measured)
+    queries = {**QUERIES, **FAILING}
+    columns = ["query", "trained", "trained, weighted down", "nothing trained", "LENS-8000, as printed"]
+    lines = [[text, *map("; ".join, shown["queries"][text]), printed] for text, printed in queries.items()]
+    yield "queries", Table(columns, lines, 5)
+    lines = [[token.strip(), ", ".join(shown["clusters"][token]), printed] for token, printed in CLUSTERS.items()]
+    yield "clusters", Table(["token", "its cluster among 4,000 of SmolLM2", "LENS-8000, as printed"], lines, 3)
+    lines = [[label, *(f"{loss:.2f}" for loss in losses)] for label, losses in shown["trials"].items()]
+    yield "trials", Table(["", "all", "sentences", "paraphrases", "questions"], lines)
 
 
 def _difference(measured: Mapping[str, Measured], better: str, worse: str, kind: str) -> Interval | None:
@@ -267,7 +211,8 @@ def _difference(measured: Mapping[str, Measured], better: str, worse: str, kind:
     return interval_of(measured[better].kind(kind) - measured[worse].kind(kind))
 
 
-def _claims(measured: Mapping[str, Measured]) -> str:
+def claim_figures(measured: Mapping[str, Measured]) -> Iterator[tuple[str, Figure]]:
+    """Yield which claims hold in short, and the table."""
     lines, said = [], {judged: list[str]() for judged in (*VERDICTS.values(), "not tested", "not run")}
     for claim in CLAIMS:
         found = [_difference(measured, claim.better, claim.worse, kind) for kind in ("mean", "STS", "retrieval")]
@@ -276,25 +221,13 @@ def _claims(measured: Mapping[str, Measured]) -> str:
         said[judged.strip("*")].append(f"{claim.text} ({claim.untested})" if claim.untested else claim.text)
         cells = [None if one is None else one.signed() for one in (*found, second)]
         lines.append([claim.text, claim.paper, *cells, judged])
-    header = ["the paper's claim", "the paper", "mean", "STS", "retrieval", "mean, second seed", ""]
-    texts = [f"{judged[0].upper()}{judged[1:]}: {'; '.join(claims)}." for judged, claims in said.items() if claims]
-    short = "\n".join(fill(line, 118, initial_indent="- ", subsequent_indent="  ") for line in texts)
-    return f"""## Which claims hold, of one seed
-
-Rows of one training each: an interval covers the chance of the items, not that of the training. Where a claim also
-stands above, over several seeds, that is what counts.
-
-{short}
-
-Points between the two models, with the interval. A claim holds if the interval of the mean lies above 0, does not hold
-if it lies below, and is undecided otherwise (an end printed as +0.0 lies above 0 by less). **What does not hold here,
-does not hold for a model of 135 million parameters after {ROWS["lexicon"].steps} batches**; the paper's is fifty times
-as large and its training far longer.
-
-{markdown_table(header, lines, left=2)}{_of_the_seed(measured)}"""
+    texts = [f"- {judged.capitalize()}: {'; '.join(claims)}." for judged, claims in said.items() if claims]
+    yield "summary", "\n".join(wrapped(line, indent="  ", width=118) for line in texts)
+    columns = ["the paper's claim", "the paper", "mean", "STS", "retrieval", "mean, second seed", ""]
+    yield "claims", Table(columns, lines, 2)
 
 
-def _of_the_seed(measured: Mapping[str, Measured]) -> str:
+def second_seed(measured: Mapping[str, Measured]) -> str:
     """Return how far a second seed moves a row: a difference of no more than that may be the seed's."""
     moved = [
         f'"{label}" by {{:+.1f}}, in STS by {{:+.1f}} and in retrieval by {{:+.1f}}'.format(
@@ -305,41 +238,14 @@ def _of_the_seed(measured: Mapping[str, Measured]) -> str:
     ]
     if not moved:
         return ""
-    text = (
-        f"A second seed moves the mean of {'; of '.join(moved)}. A difference of no more than that may be the seed's."
+    return wrapped(
+        f"A second seed moves the mean of {'; of '.join(moved)}. A difference of no more than that may be the seed's.",
+        width=118,
     )
-    return f"\n{fill(text, 118)}\n"
 
 
-def _table(measured: Mapping[str, Measured]) -> str:
-    lines = []
-    for label, found in measured.items():
-        if label.startswith("top-"):
-            continue
-        active = None if found.active is None else f"{found.active:,.0f}"
-        lines.append([label, *(float(found.kind(kind)[0]) for kind in (*KINDS, "mean")), active])
-    header = ["", *KINDS, "mean", "coordinates of a text"]
-    sets = [[label, *(float(found.scores[name][0]) for name in _KIND_OF)] for label, found in measured.items()]
-    return f"""## All rows
-
-"lexicon" is 4,000 clusters, both ways of attention, maximum; "one way", "sum", "last", "all tokens" and "8,000
-clusters" differ from it in that alone. "dense" is the mean of the text's states and "dense, last" the last one, both
-ways. "last" takes the state of the end token, for which the thresholds of the clusters were not set. "hybrid" is
-lexicon and dense side by side with equal weights, "idf" the lexicon model with each cluster times log(1 / its frequency
-among the test texts).
-
-Not trained are "echo", which reads a text twice and takes all tokens of the second time, and PromptReps, which asks for
-the one word that the text can be called by: of its answer a text's own tokens, as BM25 has them, and in the dense half
-the state. They read all layers one way, and about 90 tokens of a text, where the others read {LENGTH}. "echo" keeps its
-{LARGEST:,} largest coordinates.
-
-{markdown_table(header, lines)}
-Set by set:
-
-{markdown_table(["", *_KIND_OF], sets)}"""
-
-
-def _kept(measured: Mapping[str, Measured]) -> str:
+def largest_table(measured: Mapping[str, Measured]) -> Table:
+    """Return the share of the whole embedding's score that its largest coordinates have (Table 6)."""
     whole = measured["lexicon"]
     lines = []
     for most in KEPT:
@@ -347,57 +253,4 @@ def _kept(measured: Mapping[str, Measured]) -> str:
         shares = [100 * part.kind(kind) / whole.kind(kind) for kind in ("retrieval", "STS", "mean")]
         cells = ["{:.1f} % ({:.1f} to {:.1f})".format(*interval_of(share)) for share in shares]
         lines.append([f"{most}", f"{PAPER_KEPT[most]} %", *cells])
-    return f"""## Only the largest coordinates (Table 6)
-
-The share of the whole embedding's score that is left, without training. A text has {whole.active:,.0f} coordinates
-of 4,000 on average.
-
-{markdown_table(["kept", "paper, BEIR", "retrieval", "STS", "mean"], lines)}"""
-
-
-def _trials(shown: Mapping[str, Any]) -> str:
-    lines = [[label, *(f"{loss:.2f}" for loss in losses)] for label, losses in shown["trials"].items()]
-    header = ["", "all", "sentences", "paraphrases", "questions"]
-    return f"""## What the settings were chosen from
-
-Mean loss on 20 batches that no row is trained on (14 of sentences, 4 of paraphrases, 2 of medical questions), after
-{_TRIAL.steps} batches; lower is better. Where nothing else is said the learning rate is {_TRIAL.learning_rate:g}. What
-was best of the lexicon model was taken for all lexicon rows, and one rate for all rows; the test sets had no part in
-it. More was tried of the lexicon model than of the dense one, which has less to set.
-
-{markdown_table(header, lines)}"""
-
-
-def _queries(shown: Mapping[str, Any]) -> str:
-    paper = {**dict(zip(QUERIES, PAPER_CLUSTERS)), **FAILING}
-    lines = []
-    for text, printed in paper.items():
-        lines.append([text, *("; ".join(names) for names in shown["queries"][text]), printed])
-    header = ["query", "trained", "trained, weighted down", "nothing trained", "LENS-8000, as printed"]
-    return f"""## The paper's queries (Tables 3 and 8)
-
-The strongest clusters by name: of the row "lexicon"; of the same with each cluster times log(1 / its frequency among
-the test texts); and of the language model before any training, one way, summed over the tokens, less the mean state of
-{CENTRED_ON} sentences. The first five queries are the paper's good examples with their five strongest clusters; the
-others its failing ones, ten each, of which it prints those that fire for the letters of a word and not for its meaning.
-For the letters fire here, too, clusters of "hangar" (hang, har), "hypoxia" (hyp, hyper) and "lisbon" (bon); none of
-"tutoring". Weighted down, some of them make room for clusters that fit: of "hangar" for building and wings.
-
-{markdown_table(header, lines, left=5)}"""
-
-
-def _clusters(shown: Mapping[str, Any]) -> str:
-    lines = [[token.strip(), ", ".join(shown["clusters"][token]), printed] for token, printed in CLUSTERS.items()]
-    return f"""## Clusters (Tables 4 and 9)
-
-{markdown_table(["token", "its cluster among 4,000 of SmolLM2", "LENS-8000, as printed"], lines, left=3)}"""
-
-
-def _foot(measured: Mapping[str, Measured]) -> str:
-    missing = [f'"{label}"' for label in (*ROWS, *PROMPTED) if label not in measured]
-    left_out = f"Rows that were planned and not made:\n{', '.join(missing)}.\n\n" if missing else ""
-    return f"""## What was cut
-
-{left_out}Two thirds of the layers were not trained, and are causal. Texts are short and in English, and no row was
-trained on hard negatives.
-"""
+    return Table(["kept", "paper, BEIR", "retrieval", "STS", "mean"], lines)

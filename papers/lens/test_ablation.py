@@ -9,9 +9,6 @@ import pytest
 
 pytest.importorskip("sentence_transformers")
 
-FACTS = {"pairs": 9, "rows": 8, "words": 10, "negatives": 7, "development": 2, "steps": 3, "batch": 4, "group": 4}
-FACTS |= {"rate": 0.001, "planned": 49}
-
 
 @pytest.fixture
 def script(opened):
@@ -20,7 +17,7 @@ def script(opened):
 
 @pytest.fixture
 def pages(opened):
-    return opened("papers.lens.ablation_page")
+    return opened("papers.lens.ablation_tables")
 
 
 def test_development_pairs_share_no_sentence_with_training(script):
@@ -78,36 +75,38 @@ def paper_like(script, pages, scale, seeds=2):
 
 
 def test_a_paper_like_outcome_holds_with_seeds_enough(script, pages):
-    written = pages.make_page(paper_like(script, pages, 1, 5), FACTS)
-    assert "Table 5: 9 of 9 holds; Figure 3: 9 of 9 holds" in written
+    figures = dict(pages.figures(paper_like(script, pages, 1, 5), 49))
+    written = "\n".join(map(str, figures.values()))
+    assert figures["counts"] == "Table 5: 9 of 9 holds; Figure 3: 9 of 9 holds"
     assert "| both ways | max | 69.07 (1) | 88.92 (3) |" in written
     assert "+0.42 / -0.54 | +0.4 (+0.4 to +0.4)" in written
     assert "71.1 ± 1.6 (1)" in written
 
 
 def test_few_seeds_are_said_to_have_no_power(script, pages):
-    written = pages.make_page(paper_like(script, pages, 1), FACTS)
-    assert "next to no power" in written.partition("## Which")[0] and "where 18 and 0 came out" in written
-    assert "Table 5: 9 of 9 undecided" in written and "undecided, 2 of 2 above" in written
+    figures = dict(pages.figures(paper_like(script, pages, 1), 49))
+    assert "next to no power" in figures["power"] and "where 18 and 0 came out" in figures["power"]
+    assert "Table 5: 9 of 9 undecided" in figures["counts"]
+    assert "undecided, 2 of 2 above" in str(figures["findings"])
 
 
 def test_the_opposite_outcome_is_not(script, pages):
-    written = pages.make_page(paper_like(script, pages, -1, 5), FACTS)
-    assert "Table 5: 9 of 9 does not hold" in written
+    figures = dict(pages.figures(paper_like(script, pages, -1, 5), 49))
+    assert "Table 5: 9 of 9 does not hold" in figures["counts"]
 
 
 def test_seeds_that_disagree_leave_a_finding_open(pages):
-    assert pages.verdict([0.1] * 4) == "undecided" and pages.verdict([0.1] * 4 + [-0.1]) == "undecided"
-    assert pages.verdict([0.1] * 5) == "**holds**"
-    assert pages.verdict([-0.1] * 4 + [0.0]) == "**does not hold**"
-    assert pages.verdict([]) == "not measured"
+    assert pages.judge([0.1] * 4) == "undecided" and pages.judge([0.1] * 4 + [-0.1]) == "undecided"
+    assert pages.judge([0.1] * 5) == "**holds**"
+    assert pages.judge([-0.1] * 4 + [0.0]) == "**does not hold**"
+    assert pages.judge([]) == "not measured"
 
 
 def test_a_page_of_part_of_the_runs(script, pages):
     run = pages.Run("bi", "max", 8000)
-    written = pages.make_page([result(pages, run, 50.0)], FACTS)
-    assert "| both ways | max | 69.07 (1) | 88.92 (3) | - | 50.0 (1) | 50.0 | 50.0 | 50.0 |" in written
-    assert "9 of 9 not measured" in written and "(1 of 49 runs done)" in written
+    figures = dict(pages.figures([result(pages, run, 50.0)], 49))
+    assert "| both ways | max | 69.07 (1) | 88.92 (3) | - | 50.0 (1) | 50.0 | 50.0 | 50.0 |" in str(figures["pooling"])
+    assert "9 of 9 not measured" in figures["counts"] and figures["seeds"] == "1 (1 of 49 runs done)"
 
 
 def test_a_run_is_kept(script, pages, tmp_path, monkeypatch, capsys):

@@ -295,8 +295,9 @@ def test_the_table_of_results_compares_rows_by_the_seeds_that_both_have(opened, 
     items = {name: random.integers(0, 2, size=(40, count)).astype(float) for name, count in columns.items()}
     for row in results.grid()[:7]:
         results.keep(tmp_path, row.name, every, items, {"coordinates": None})
-    text = results.tables(tmp_path)
-    assert "After 96 batches" in text and "After 400" not in text
+    figures = dict(results.figures(tmp_path))
+    assert "scores-96" in figures and "scores-400" not in figures
+    text = str(figures["differences-96"])
     line = next(line for line in text.splitlines() if line.startswith("| 4,000 clusters - dense, mean"))
     assert line == f"| 4,000 clusters - dense, mean | 1 |{3 * ' +0.0 (+0.0 to +0.0) |'} +0.0 | **does not hold** |"
 
@@ -316,11 +317,13 @@ def test_floors_stand_beside_every_seed_and_bm25_only_where_it_ranks(opened, few
     ranking = [sample for sample in every if sample.name in (*pages.RETRIEVAL, "WikiQA")]
     found = items([sample.name for sample in ranking], 0.75)
     results.keep(tmp_path, results.floor_name("BM25, stemmed"), ranking, found, {"coordinates": None})
-    lines = {line.split(" | ")[0].strip("| "): line for line in results.tables(tmp_path).splitlines() if "|" in line}
+    figures = dict(results.figures(tmp_path))
+    text = "\n".join(map(str, figures.values()))
+    lines = {line.split(" | ")[0].strip("| "): line for line in text.splitlines() if "|" in line}
     assert lines["**BM25, stemmed**"].startswith("| **BM25, stemmed** | - | - | 75.0 | 75.0 | - | - | - |")
     assert "| -50.0 (-50.0 to -50.0) | - | retrieval: **does not hold** |" in lines["4,000 clusters - BM25, stemmed"]
     assert lines["4,000 clusters - static-en"].endswith("| **does not hold** |")
-    said = " ".join(results.tables(tmp_path).partition("\n|")[0].split())
+    said = " ".join(figures["claims-96"].split())
     assert "lexicon (4,000 clusters) above static-en, -15.0 (-15.0 to -15.0), 1 seed" in said
 
 
@@ -384,10 +387,10 @@ def test_the_page_judges_by_intervals(opened):
     queries = {text: [["a", "b"]] * 3 for text in (*pages.QUERIES, *pages.FAILING)}
     shown = {"queries": queries, "clusters": {token: ["c"] for token in pages.CLUSTERS}, "seconds": {"lexicon": 60.0}}
     shown["trials"] = {"lexicon, as in all rows": [0.5, 0.6, 0.4, 0.3]}
-    page = pages.make_page(found, shown)
-    lines = {line.split(" | ")[0].strip("| "): line for line in page.splitlines() if line.startswith("|")}
-    assert "**holds**" in lines["lexicon no lower than dense (mean)"] and "+10.0" in page
-    assert "undecided" in lines["clusters above all tokens"] and "not run" in lines["maximum above sum"]
-    assert lines["maximum above last"].endswith("| not tested |") and "Not tested: maximum above last" in page
-    assert 'Rows that were planned and not made:\n"one way", "sum"' in page
-    assert "| lexicon, as in all rows | 0.50 |" in page
+    figures = dict(pages.figures(found, shown))
+    lines = {row[0]: row for row in figures["claims"].rows}
+    assert lines["lexicon no lower than dense (mean)"][-1] == "**holds**"
+    assert lines["lexicon no lower than dense (mean)"][2].startswith("+10.0")
+    assert lines["clusters above all tokens"][-1] == "undecided" and lines["maximum above sum"][-1] == "not run"
+    assert lines["maximum above last"][-1] == "not tested" and "Not tested: maximum above last" in figures["summary"]
+    assert figures["trials"].rows[0][:2] == ["lexicon, as in all rows", "0.50"]

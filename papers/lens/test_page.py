@@ -15,7 +15,7 @@ MODEL = SimpleNamespace(
 
 @pytest.fixture
 def page(opened):
-    return opened("papers.lens.page")
+    return opened("papers.lens.tables")
 
 
 def rows(page, lexicon, dense):
@@ -35,12 +35,12 @@ def rows(page, lexicon, dense):
     [(71.0, 71.0, "71.00, no lower than"), (70.9, 71.0, "70.90, 99.9 % of"), (72.0, 71.0, "72.00, no lower than")],
 )
 def test_the_verdict_is_the_rows_own(page, lexicon, dense, said):
-    text = page.make_page(rows(page, lexicon, dense), MODEL, "181 of the 283")
-    assert said in text and "181 of the 283" in text
-    assert "| LENS-4000 | 60.76 | 60.86 | 57.92 | 87.93 | 88.13 | 84.35 |" in text  # as printed, not rounded
-    assert "| 256 | " in text and "| 50.0% |" in text  # half of the whole is left
-    assert "| BM25 | " in text and "| - |" in text  # it was not measured on STS
-    assert f"| {page.QUERIES[0]} | {page.QUERIES[0][:4]} 7; " in text  # the strongest first
+    figures = dict(page.figures(rows(page, lexicon, dense), MODEL))
+    assert said in figures["mean"]
+    assert "| 256 | " in str(figures["largest"]) and "| 50.0% |" in str(figures["largest"])  # half of the whole is left
+    assert figures["scores"].cell("BM25", "STS12") == "-"  # it was not measured on STS
+    query = next(iter(page.QUERIES))
+    assert figures["clusters"].cell(query, "lexicon-minilm").startswith(f"{query[:4]} 7; ")  # the strongest first
 
 
 def test_stemmed_bm25_finds_what_plain_does_not(opened):
@@ -53,9 +53,3 @@ def test_stemmed_bm25_finds_what_plain_does_not(opened):
         engine.index(corpus)
         found[name] = engine.search([{"id": "q", "text": "rice flight connections"}], top_k=2)["q"]["a"]
     assert found[bm25.PLAIN] == 0 < found[bm25.STEMMED]
-
-
-def test_the_anchor_page_prints_the_papers_rows_as_printed(opened):
-    anchors = opened("papers.ldir.page")
-    table = anchors._table_sts(anchors.Rows([]), (200, 500))
-    assert "| LDIR (500), as printed | 0.49 | 78.85 | 84.35 | 80.93 | 84.79 | 83.61 | 86.31 | 80.85 |" in table
