@@ -1,6 +1,7 @@
-r"""Run functions of the authors' published code beside ours on the same inputs; writes the table of papers/fidelity.md.
+r"""Run functions of the authors' published code beside ours on the same inputs, for a table of papers/fidelity.md.
 
-    python -m papers.authors_code --ldir LDIR --swe swe4semantics --lens LENS --key-tokens Text_aligns_tokens
+    python -m papers.authors_code --ldir LDIR --swe swe4semantics --lens LENS --key-tokens Text_aligns_tokens \
+        --write
 
 The folders are checkouts of github.com/szu-tera/LDIR, twadada/swe4semantics, Yibin-Lei/LENS and
 Arthurizijar/Text_aligns_tokens. Single functions are taken out of their files and run, so that none of their
@@ -9,11 +10,10 @@ requirements is needed; nothing of their code is kept here. Read what you run.
 
 from __future__ import annotations
 
+import argparse
 import ast
 import contextlib
-import datetime
 import io
-import platform
 import subprocess
 import typing
 from collections.abc import Iterator
@@ -26,7 +26,7 @@ import torch
 import torch.nn.functional as functional
 from sklearn.metrics.pairwise import cosine_similarity
 
-from papers.kit import make_parser, markdown_table, print_block
+from papers.kit import Figure, Table, run_script
 from papers.ldir.farthest import published_farthest_points
 from pellucid import AnchorEmbedder
 from pellucid.keytokens.head import top_tokens
@@ -34,21 +34,7 @@ from pellucid.lexicon.trainer import InBatchCandidates, candidate_loss
 from pellucid.static.training.tuning import similarity_loss, translation_loss
 from pellucid.transformer import max_pooled
 
-HEAD = ["the authors' function", "commit", "inputs", "ours beside theirs"]
-
 Row = tuple[str, str, str, str]
-
-
-def main() -> None:
-    """Compare, print the table and write it into the page."""
-    parser = make_parser(__doc__)
-    for name in ("ldir", "swe", "lens", "key-tokens"):
-        parser.add_argument(f"--{name}", type=Path, required=True, help="folder of the checkout")
-    given = parser.parse_args()
-    rows = [*ldir(given.ldir), *swe(given.swe), *lens(given.lens), *key_tokens(given.key_tokens)]
-    table = markdown_table(HEAD, rows, left=4)
-    stamp = f"Run {datetime.date.today()} on {platform.machine()}, CPU, torch {torch.__version__}."
-    print_block("papers/authors_code.py", f"{table}\n{stamp}", Path(__file__).with_name("fidelity.md"))
 
 
 def functions_of(path: Path, *names: str) -> SimpleNamespace:
@@ -165,5 +151,12 @@ def key_tokens(folder: Path) -> Iterator[Row]:
     yield "key tokens: Hit@10, LAR, GAR", commit_of(folder), "500 texts", f"{said}; {shown}"
 
 
+def measure(options: argparse.Namespace) -> Iterator[tuple[str, Figure]]:
+    """Yield the comparison."""
+    rows = [*ldir(options.ldir), *swe(options.swe), *lens(options.lens), *key_tokens(options.key_tokens)]
+    yield "functions", Table(["the authors' function", "commit", "inputs", "ours beside theirs"], rows, 4)
+
+
 if __name__ == "__main__":
-    main()
+    folder = {"type": Path, "required": True, "help": "folder of the checkout"}
+    run_script(measure, {f"--{name}": folder for name in ("ldir", "swe", "lens", "key-tokens")})

@@ -5,16 +5,16 @@ python -m papers.bm25 --data shared/data
 
 from __future__ import annotations
 
-import datetime
+import argparse
 import statistics
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from papers.kit import make_parser
+from papers.kit import Figure, Table, run_script
 from pellucid.evaluation.tasks import LocalTask, find_tasks
 
 PLAIN, STEMMED = "BM25", "BM25, stemmed"
@@ -97,16 +97,12 @@ def bm25_scores(data: Path) -> dict[str, dict[str, float]]:
     return {name: {task.name: bm25_score(task, name) for task in tasks} for name in (PLAIN, STEMMED)}
 
 
-def main() -> None:
-    """Print the table."""
-    scores = bm25_scores(make_parser(__doc__, data="retrieval/").parse_args().data)
-    print(f"nDCG@10 x 100, {datetime.date.today().isoformat()}, bm25s {version('bm25s')}; {SETTINGS}\n")
-    print(f"| | {' | '.join(scores[PLAIN])} | mean |")
-    print("|---|" + "---:|" * (len(scores[PLAIN]) + 1))
-    for name, row in scores.items():
-        cells = [*row.values(), statistics.fmean(row.values())]
-        print(f"| {name} | {' | '.join(f'{cell:.1f}' for cell in cells)} |")
+def measure(options: argparse.Namespace) -> Iterator[tuple[str, Figure]]:
+    """Yield the scores."""
+    scores = bm25_scores(options.data)
+    rows = [[name, *row.values(), statistics.fmean(row.values())] for name, row in scores.items()]
+    yield "scores", Table([f"nDCG@10 x 100, bm25s {version('bm25s')}; {SETTINGS}", *scores[PLAIN], "mean"], rows)
 
 
 if __name__ == "__main__":
-    main()
+    run_script(measure, data="retrieval/")

@@ -336,13 +336,6 @@ def print_block(name: str, text: str, page: Path | None) -> None:
         write_block(page, name, text)
 
 
-def print_page(text: str, page: Path | None) -> None:
-    """Print a page, and write it where one is given."""
-    print(text, flush=True)
-    if page:
-        page.write_text(text, encoding="utf-8")
-
-
 # --- Scripts ----------------------------------------------------------------------------------------------------------
 
 

@@ -11,6 +11,9 @@ import numpy as np
 from papers.vector_cache import Vectors, unit_rows
 from pellucid.evaluation.tasks import LocalTask, read_records, read_table
 
+TITLES = {"SciFact": "SciFact", "npl": "NPL", "cisi": "CISI", "cranfield": "Cranfield"}
+"""Name of a retrieval set at hand -> what pages call it."""
+
 
 @dataclass(frozen=True)
 class Collection:

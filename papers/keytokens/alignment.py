@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from papers.keytokens.rates import (
     AlignedText,
@@ -24,7 +23,7 @@ from papers.keytokens.rates import (
     measure,
 )
 from pellucid.errors import InputError
-from pellucid.explain.views.figure import Canvas, short_name
+from pellucid.explain.views.figure import Canvas
 from pellucid.explain.views.parts import AnyPart, Fold, Heading, MarkedWord, Note, TablePart, counted, numbers, percent
 from pellucid.explain.views.report import Report
 from pellucid.keytokens.adjustments import mean_adjustment
@@ -301,19 +300,6 @@ class KeyTokenComparison(Report):
     texts: tuple[str, ...]
     settings: tuple[SettingTokens, ...]
 
-    def plot(self, *, dark: bool = False) -> Figure:
-        """Return a matplotlib Figure: the tokens of each text by setting, and the cosines as heat maps."""
-        wide, lines = len(self.settings), max((len(a.tokens) for s in self.settings for a in s.texts), default=0)
-        tall = len(self.texts) * (0.5 + 0.2 * lines)
-        title, below = "What the same texts say", "bold: in the text; italic: of the same stem"
-        canvas = Canvas((2.6 + 2.0 * wide, 3.2 + tall), title, below, dark=dark)
-        grid = canvas.figure.add_gridspec(2, wide, height_ratios=[tall, 2.0])
-        for column, setting in enumerate(self.settings):
-            axes = canvas.panel(grid[0, column], short_name(setting.name, 34))
-            _write_tokens(canvas, axes, setting.texts, column == 0, lines)
-            _draw_cosines(canvas, canvas.panel(grid[1, column], "cosine"), np.array(setting.cosines))
-        return canvas.figure
-
     def _records(self) -> Sequence[ReadingRow]:
         return [
             ReadingRow(setting.name, aligned.text, rank, token.token, token.score, token.relation)
@@ -397,33 +383,3 @@ def _setting(name: str, model: KeyTokenEmbedder, texts: list[str], k: int, stems
     adjusted = model.adjustment.apply(embeddings)
     cosines = tuple(tuple(row) for row in model.similarity(adjusted, adjusted).tolist())
     return SettingTokens(name, model.settings.instruction, tuple(aligned_texts(given, k, stems=stems)), cosines)
-
-
-def _write_tokens(canvas: Canvas, axes: Axes, texts: Sequence[AlignedText], lead: bool, lines: int) -> None:
-    """Write the tokens of each text below one another, the text itself above them in the first column."""
-    colours = canvas.colours
-    axes.spines[:].set_visible(False)
-    axes.set(xlim=(0, 1), ylim=(len(texts) * (lines + 2.5), 0), xticks=[], yticks=[])
-    for number, aligned in enumerate(texts):
-        top = number * (lines + 2.5) + 1
-        if lead:
-            said = f"{number + 1}. {short_name(aligned.text, 70)}"
-            axes.text(0, top, said, fontsize=8, color=colours.ink, alpha=0.75, parse_math=False, va="center")
-        for line, token in enumerate(aligned.tokens, 1):
-            style = TOKEN_STYLE.get(token.relation, {})
-            options = {"fontsize": 9, "color": colours.adds if style else colours.ink, "va": "center", **style}
-            axes.text(0.04, top + line, short_name(token.token, LONGEST_TOKEN), parse_math=False, **options)
-
-
-def _draw_cosines(canvas: Canvas, axes: Axes, values: npt.NDArray[np.float64]) -> None:
-    from matplotlib.colors import LinearSegmentedColormap
-
-    numbers = [str(n) for n in range(1, len(values) + 1)]
-    shades = LinearSegmentedColormap.from_list("pellucid", [canvas.colours.paper, canvas.colours.adds])
-    axes.imshow(values, cmap=shades, vmin=0, vmax=1.6)
-    axes.set_xticks(range(len(numbers)), numbers)
-    axes.set_yticks(range(len(numbers)), numbers)
-    axes.tick_params(length=0)
-    axes.spines[:].set_visible(False)
-    for (line, column), value in np.ndenumerate(values):
-        axes.text(column, line, f"{value:.2f}", ha="center", va="center", fontsize=8, color=canvas.colours.ink)

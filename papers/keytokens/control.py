@@ -1,4 +1,4 @@
-r"""Is key-token search better than the same search without meaning? Writes a part of papers/keytokens/retrieval.md.
+r"""Is key-token search better than the same search without meaning?
 
     python -m papers.keytokens.control --data shared/data --work-dir WORK --e5 E5 --smollm2 SMOLLM2 --write
     python -m papers.keytokens.control --write          (draws the tables again from papers/keytokens/control)
@@ -9,10 +9,6 @@ and scores are kept in WORK, and a run that was killed goes on.
 """
 
 from __future__ import annotations
-
-from papers.kit import set_threads
-
-set_threads(None)
 
 import argparse
 import json
@@ -31,10 +27,8 @@ from scipy import sparse
 from papers.bm25 import PLAIN, STEMMED, Bm25
 from papers.keytokens.heads import random_head, rotated_head
 from papers.keytokens.index import KeyTokenIndex
-from papers.keytokens.language_page import Verdict, in_short
-from papers.keytokens.retrieval_page import SETS
-from papers.kit import Interval, interval_of, make_parser, markdown_table, print_block, resampled, wrapped
-from papers.retrieval_sets import dense_hits, read_collection
+from papers.kit import Claim, Figure, Interval, Table, claim_summary, interval_of, resampled, run_script
+from papers.retrieval_sets import TITLES, dense_hits, read_collection
 from papers.vector_cache import CachedEncoder, Vectors
 from pellucid import KeyTokenEmbedder
 from pellucid.evaluation.tasks import LocalTask, find_tasks
@@ -45,7 +39,6 @@ from pellucid.text.corpus import read_texts
 from pellucid.transformer import open_backbone
 
 KEPT = Path(__file__).with_name("control")
-BLOCK = "papers/keytokens/control.py"  # of the page
 KS, MS = (1000, 2000, 3000), (25, 50, 75, 100)
 OWN, ALIGNED, BOTH = "own", "aligned", "both"
 HEAD, ROTATED, RANDOM = "head", "rotated", "random"
@@ -381,7 +374,7 @@ def sentences(data: Path, codes: Sequence[str]) -> dict[str, list[str]]:
     return found
 
 
-def measure(options: argparse.Namespace) -> None:
+def measure_missing(options: argparse.Namespace) -> None:
     """Measure what is not yet known, and keep what the tables need."""
     tasks = {task.name: task for task in find_tasks(options.data) if task.kind == "Retrieval"}
     for name, source in sources(options.e5, options.smollm2).items():
@@ -414,30 +407,7 @@ def said_choice(chosen: Mapping[str, Any]) -> dict[str, str]:
 
 # --- The page ---------------------------------------------------------------------------------------------------------
 
-NAMES = {
-    "MiniLM": "MiniLM",
-    E5: "multilingual-e5-small (weights unpacked from 4 bits)",
-    "SmolLM2": "SmolLM2-135M-Instruct, PromptEOL (weights unpacked from 4 bits)",
-}
-_INTRO = """## The control: is it the meaning of the rows?
-
-Printed by `papers/keytokens/control.py`. A query's **own** tokens, its M **aligned** ones, or **both** (the paper's
-search), over three heads: the encoder's **head**; the same **rotated** by a random orthogonal matrix, which keeps every
-length and angle of the rows and takes their meaning; and **random** rows of the same lengths, several draws of
-the last two. Two protocols:
-
-- **ours**: adjustment (none, or the mean of the documents subtracted), K and M of each line chosen on SciFact's 809
-  training queries; for a control by its first draw.
-- **the paper's**: no adjustment; each set, and each draw, with the best K and M of the grid on its test queries, which
-  flatters every line.
-
-A set is cut to {sample:,} documents: all that are right for one of its queries, of the test or of the training, and
-others drawn at random; scores are higher than on the whole set. Figures are nDCG@10 x 100. Differences are of the same
-queries, with 95 % intervals by bootstrap over queries and draws; a claim holds, does not hold or is undecided by the
-rule of `papers/evidence.py`. Aligned tokens alone do not depend on what a row is called: any order of the rows finds
-the same. They test whether the directions of the head suit the embeddings, and only own tokens test whether the
-embedding says its tokens.
-"""
+NAMES = ("MiniLM", E5, "SmolLM2")
 
 
 def difference(ones: Any, others: Any) -> Interval:
@@ -456,49 +426,42 @@ def mean_of(values: Any) -> float:
     return float(np.mean(values)) / 10
 
 
-def cell_of(found: Interval) -> str:
-    """Write a difference with what it decides of the claim that it is above 0."""
-    return found.with_verdict()
-
-
 def lines_of(kept: Mapping[str, Any], protocol: str) -> Iterator[tuple[str, str, dict[str, Any]]]:
     """Yield of each set and kind of query tokens the name of both, the kind, and the values of each head."""
     for name, found in kept["sets"].items():
         for which in WHICH:
-            yield SETS[name], which, {kind: found[f"{protocol} | {kind} | {which}"] for kind in KINDS}
+            yield TITLES[name], which, {kind: found[f"{protocol} | {kind} | {which}"] for kind in KINDS}
 
 
-def control_table(kept: Mapping[str, Any], protocol: str) -> str:
+def control_table(kept: Mapping[str, Any], protocol: str) -> Table:
     """Return what the three heads find, and the differences."""
     lines = []
     for title, which, found in lines_of(kept, protocol):
         means = [mean_of(found[kind]) for kind in KINDS]
-        gains = [cell_of(difference(found[HEAD], found[kind])) for kind in (ROTATED, RANDOM)]
+        gains = [difference(found[HEAD], found[kind]).with_verdict() for kind in (ROTATED, RANDOM)]
         lines.append([f"{title}, {which}", *means, *gains])
-    return markdown_table(["", *KINDS, "head - rotated", "head - random"], lines)
+    return Table(["", *KINDS, "head - rotated", "head - random"], lines)
 
 
-def verdicts(all_kept: Mapping[str, Mapping[str, Any]]) -> str:
-    """Return of each claim on the head, its controls and its searches where it holds."""
-    found: dict[str, list[Verdict]] = {}
+def claims(all_kept: Mapping[str, Mapping[str, Any]]) -> Iterator[Claim]:
+    """Yield each claim on the head, its controls and its searches, wherever it was tested."""
 
-    def test(claim: str, where: str, ones: Any, others: Any) -> None:
+    def test(text: str, where: str, ones: Any, others: Any) -> Claim:
         gain = difference(ones, others)
-        found.setdefault(claim, []).append(Verdict(f"{claim}; {where}", gain.signed(), gain.above()))
+        return Claim(text, gain.above(), gain.signed(), where=where)
 
     for name, kept in all_kept.items():
         for protocol in (OURS, PAPERS):
-            for title, which, values in lines_of(kept, protocol):
+            every = list(lines_of(kept, protocol))
+            aligned = {title: values[HEAD] for title, which, values in every if which == ALIGNED}
+            for title, which, values in every:
                 where = f"{name} on {title}, {protocol}"
                 for kind, rows in ((ROTATED, "the head rotated"), (RANDOM, "random rows")):
-                    claim = f"Over the head, {_SEARCHES[which]} finds more than over {rows}"
-                    test(claim, where, values[HEAD], values[kind])
+                    text = f"Over the head, {_SEARCHES[which]} finds more than over {rows}"
+                    yield test(text, where, values[HEAD], values[kind])
                 if which == BOTH:
-                    (alone,) = (
-                        one[HEAD] for other, kind, one in lines_of(kept, protocol) if (other, kind) == (title, ALIGNED)
-                    )
-                    test("Over the head, both find more than aligned tokens alone", where, values[HEAD], alone)
-    return "".join(in_short(claim, some) for claim, some in found.items())
+                    text = "Over the head, both find more than aligned tokens alone"
+                    yield test(text, where, values[HEAD], aligned[title])
 
 
 _SEARCHES = {
@@ -508,109 +471,75 @@ _SEARCHES = {
 }
 
 
-def alignment_table(all_kept: Mapping[str, Mapping[str, Any]]) -> str:
+def alignment_table(all_kept: Mapping[str, Mapping[str, Any]]) -> Table:
     """Return which encoders are aligned with the tokens of their texts, more than the controls."""
     lines = []
     for name, kept in all_kept.items():
         for key, found in kept["alignment"].items():
-            gains = (
-                cell_of(Interval(*(100 * one[end] for end in ("gain", "low", "high")))) for one in found["controls"]
-            )
+            intervals = (Interval(*(100 * one[end] for end in ("gain", "low", "high"))) for one in found["controls"])
             language, _, adjustment = key.partition(" | ")
+            gains = (interval.with_verdict() for interval in intervals)
             lines.append([f"{name}, {language}", adjustment, 100 * found["rate"], *gains])
-    return markdown_table(
-        ["", "adjustment", "own tokens", "more than rotated", "more than of another text"], lines, left=2
-    )
+    return Table(["", "adjustment", "own tokens", "more than rotated", "more than of another text"], lines, 2)
 
 
-def user_table(all_kept: Mapping[str, Mapping[str, Any]]) -> str:
+def search_table(all_kept: Mapping[str, Mapping[str, Any]]) -> Table:
     """Return each search over the head, by our protocol, between BM25 and the encoder's dense search."""
     lines: list[list[Any]] = []
     for name, kept in all_kept.items():
         for title, found in kept["sets"].items():
-            lines += [
-                [
-                    f"{name} on {SETS[title]}: BM25 / stemmed",
-                    f"{mean_of(found[PLAIN]):.1f} / {mean_of(found[STEMMED]):.1f}",
-                    "-",
-                    "-",
-                ],
-                [
-                    f"{name} on {SETS[title]}: dense",
-                    mean_of(found["dense"]),
-                    cell_of(difference([found["dense"]], [found[PLAIN]])),
-                    "-",
-                ],
-            ]
+            where, dense, bm25 = f"{name} on {TITLES[title]}", [found["dense"]], [found[PLAIN]]
+            both = f"{mean_of(found[PLAIN]):.1f} / {mean_of(found[STEMMED]):.1f}"
+            lines.append([f"{where}: BM25 / stemmed", both, None, None])
+            lines.append([f"{where}: dense", mean_of(dense), difference(dense, bm25).with_verdict(), None])
             for which in WHICH:
                 values = found[f"{OURS} | {HEAD} | {which}"]
-                floor, ceiling = (difference(values, [found[beside]]) for beside in (PLAIN, "dense"))
-                lines.append([f"{name} on {SETS[title]}: {which}", mean_of(values), cell_of(floor), cell_of(ceiling)])
-    return markdown_table(["", "nDCG@10", "more than BM25", "more than dense"], lines)
+                gains = (difference(values, beside).with_verdict() for beside in (bm25, dense))
+                lines.append([f"{where}: {which}", mean_of(values), *gains])
+    return Table(["", "nDCG@10", "more than BM25", "more than dense"], lines)
 
 
-def chosen_table(all_kept: Mapping[str, Mapping[str, Any]]) -> str:
+def chosen_table(all_kept: Mapping[str, Mapping[str, Any]]) -> Table:
     """Return what was chosen on SciFact's training queries."""
     keys = ["dense", *(f"{kind} | {which}" for which in WHICH for kind in KINDS)]
-    rows = [[key.replace(" |", ",")] + [kept["chosen"][key] for kept in all_kept.values()] for key in keys]
-    return markdown_table(["", *all_kept], rows, left=1 + len(all_kept))
+    rows = [[key.replace(" |", ","), *(kept["chosen"][key] for kept in all_kept.values())] for key in keys]
+    return Table(["", *all_kept], rows, 1 + len(all_kept))
 
 
-def read_kept() -> dict[str, Any]:
-    """Return what was kept of each encoder."""
+def figures() -> Iterator[tuple[str, Figure]]:
+    """Yield what the page shows, from what was kept of each encoder."""
     paths = [KEPT / f"{name}.json" for name in NAMES]
-    return {path.stem: json.loads(path.read_text(encoding="utf-8")) for path in paths if path.exists()}
-
-
-def section() -> str:
-    """Return the part of the page."""
-    all_kept = read_kept()
-    parts = [wrapped(_INTRO.format(sample=SAMPLE)), verdicts(all_kept)]
+    all_kept = {path.stem: json.loads(path.read_text(encoding="utf-8")) for path in paths if path.exists()}
+    yield "claims", claim_summary(claims(all_kept))
     for name, kept in all_kept.items():
         read = f"first {kept['words']} words of a document" if kept["words"] else "first 256 tokens of a document"
-        sizes = "; ".join(f"{SETS[title]} {found['documents']:,} documents" for title, found in kept["sets"].items())
+        sizes = "; ".join(f"{TITLES[title]} {found['documents']:,} documents" for title, found in kept["sets"].items())
         draws = len(next(iter(kept["sets"].values()))[f"{OURS} | {RANDOM} | {OWN}"])
-        parts.append(f"### {NAMES[name]}\n\nReads the {read}; {sizes}; {draws} draws of each control. Ours:\n")
-        parts += [control_table(kept, OURS), "The paper's protocol:\n", control_table(kept, PAPERS)]
-    parts += ["### Are the embeddings aligned with their tokens?\n", wrapped(_ALIGNED), alignment_table(all_kept)]
-    parts += ["### Between BM25 and the dense model\n", wrapped(_USER), user_table(all_kept)]
-    parts += ["### Chosen on SciFact's training queries\n", chosen_table(all_kept)]
-    return "\n".join(parts).rstrip() + "\n"
+        yield f"{name}-sizes", f"Reads the {read}; {sizes}; {draws} draws of each control"
+        yield f"{name}-ours", control_table(kept, OURS)
+        yield f"{name}-paper", control_table(kept, PAPERS)
+    yield "alignment", alignment_table(all_kept)
+    yield "search", search_table(all_kept)
+    yield "chosen", chosen_table(all_kept)
 
 
-def block() -> str:
-    """Return the part between the comments by which the page is found again."""
-    return f"<!-- {BLOCK} -->\n\n{section()}\n<!-- end of {BLOCK} -->\n"
-
-
-_USER = """Our protocol, over the encoder's own head. BM25 reads the same documents, cut to 50 words where the encoder's
-are. The floor is BM25, which needs no model; the ceiling the dense search by the embeddings that key tokens are made
-of.
-"""
-
-_ALIGNED = f"""Measured by `pellucid.keytokens.token_alignment` on {SENTENCES} sentences: the share, in percent, of a
-text's own tokens T that are among the first |T| of its embedding (the paper's LAR), and how much more that is than
-with the head rotated ({DRAWS} draws) and with another text's embedding. E5's are in five languages: general English,
-and sentences of Tatoeba.
-"""
-
-
-def main() -> None:
-    """Measure where a folder to work in is given, and print the part of the page."""
-    page = Path(__file__).with_name("retrieval.md")
-    parser = make_parser(__doc__, data="retrieval/", write=page, only=NAMES)
-    parser.add_argument(
-        "--work-dir", type=Path, help="where vectors and scores are kept; without it nothing is measured"
-    )
-    parser.add_argument("--e5", type=Path, help="folder of multilingual-e5-small")
-    parser.add_argument("--smollm2", type=Path, help="folder of SmolLM2-135M-Instruct")
-    parser.add_argument("--sets", nargs="+", default=["SciFact"], choices=SETS, help="retrieval sets")
-    parser.add_argument("--draws", type=int, default=DRAWS, help="of each control")
-    options = parser.parse_args()
+def measure(options: argparse.Namespace) -> Iterator[tuple[str, Figure]]:
+    """Measure where a folder to work in is given, and yield what the page shows."""
     if options.work_dir:
-        measure(options)
-    print_block(BLOCK, section(), options.write)
+        measure_missing(options)
+    yield from figures()
 
 
 if __name__ == "__main__":
-    main()
+    run_script(
+        measure,
+        {
+            "--work-dir": {"type": Path, "help": "where vectors and scores are kept; without it nothing is measured"},
+            "--e5": {"type": Path, "help": "folder of multilingual-e5-small"},
+            "--smollm2": {"type": Path, "help": "folder of SmolLM2-135M-Instruct"},
+            "--sets": {"nargs": "+", "default": ["SciFact"], "choices": TITLES, "help": "retrieval sets"},
+            "--draws": {"type": int, "default": DRAWS, "help": "of each control"},
+        },
+        data="retrieval/",
+        only=NAMES,
+    )

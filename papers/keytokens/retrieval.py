@@ -1,24 +1,23 @@
-r"""Sparse retrieval from key tokens beside BM25 and the dense model; writes papers/keytokens/retrieval.md.
+r"""Sparse retrieval from key tokens beside BM25 and the dense model.
 
     python -m papers.keytokens.retrieval --data shared/data --work-dir WORK --write
 
-"A Text is Worth Several Tokens", section 5.1, on SciFact, NPL, CISI and Cranfield, for MiniLM decoded by several heads
-and, with --neo, for a small language model. What is left open by the paper is chosen on SciFact's training queries.
-Vectors and scores are kept in WORK, and a run that was killed goes on; the folders of WORK are those of
-papers/ldir/tables.py, which encodes the same texts.
+"A Text is Worth Several Tokens", section 5.1, for MiniLM decoded by several heads and, with --neo, for a small language
+model. What is left open by the paper is chosen on SciFact's training queries. Vectors and scores are kept in WORK, and
+a run that was killed goes on; the folders of WORK are those of papers/ldir/tables.py, which encodes the same texts.
 """
 
 from __future__ import annotations
 
-from papers.kit import set_threads
-
-set_threads(None)
-
+import argparse
+import datetime
 import json
 import lzma
+import platform
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property, partial
+from importlib.metadata import version
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -26,12 +25,10 @@ from typing import Any
 import numpy as np
 
 from papers.bm25 import PLAIN, STEMMED, Bm25
-from papers.keytokens.control import block
 from papers.keytokens.heads import random_head, text_head, token_head
 from papers.keytokens.index import KeyTokenIndex
-from papers.keytokens.retrieval_page import Sizes, make_page
-from papers.kit import make_parser, print_page
-from papers.retrieval_sets import Collection, dense_score, read_collection
+from papers.kit import Figure, Table, run_script
+from papers.retrieval_sets import TITLES, Collection, dense_score, read_collection
 from papers.vector_cache import CachedEncoder, Vectors, unit_rows
 from pellucid import KeyTokenEmbedder
 from pellucid.evaluation.tasks import LocalTask, find_tasks
@@ -44,7 +41,6 @@ KS, MS = (1000, 2000, 3000), (0, 25, 50, 75, 100)
 FIXED = (2000, 100)  # K and M at which adjustments are compared, set beforehand
 SENTENCES = 100_000  # that the text head is fitted on
 NEO = "GPT-Neo 3M"
-NEO_SETS = ("SciFact", "npl", "cisi", "cranfield")
 _TIMED = 50  # queries of a set
 
 
@@ -275,28 +271,135 @@ def test(bench: Bench, kept: Kept, name: str, kind: str, task: LocalTask) -> Non
         kept.get(f"size | {task.name}", lambda: len(read_collection(task).ids))
 
 
-def main() -> None:
-    """Measure what is not yet known and write the page."""
-    page = Path(__file__).with_suffix(".md")
-    parser = make_parser(__doc__, data="retrieval/, raw_english/ and lm/", work_dir="vectors and scores", write=page)
-    parser.add_argument("--heads", nargs="*", default=HEADS, choices=HEADS, help="heads for MiniLM")
-    parser.add_argument("--neo", nargs="*", default=[], choices=NEO_SETS, help="sets for the small language model")
-    arguments = parser.parse_args()
-    bench, kept = Bench(arguments.data, arguments.work_dir), Kept(arguments.work_dir / "keytoken-retrieval.json")
+# --- The tables -------------------------------------------------------------------------------------------------------
+
+Values = Mapping[str, Any]
+
+
+def grid_cell(values: Values, head: str, name: str, where: tuple[int, int] | None) -> dict[str, Any] | None:
+    """Return the cell of a grid at K and M, or the best."""
+    grid = values.get(f"grid | {head} | {name}")
+    if grid is None:
+        return None
+    if where is None:
+        best: dict[str, Any] = max((cell for cell in grid if cell["m"]), key=lambda cell: cell["ndcg"])
+        return best
+    return next(cell for cell in grid if (cell["k"], cell["m"]) == where)
+
+
+def figures(values: Values, chosen: Mapping[str, str], dimension: int, n_tokens: int) -> Iterator[tuple[str, Figure]]:
+    """Yield what the page shows.
+
+    Args:
+        values: what was measured, by name.
+        chosen: head -> adjustment.
+        dimension: of the dense embedding.
+        n_tokens: of the vocabulary that stand for text.
+    """
+    versions = ", ".join(f"{name} {version(name)}" for name in ("mteb", "bm25s"))
+    machine = f"Python {platform.python_version()},\n{platform.machine()}, processor time on one core, {versions}"
+    yield "written", f"{datetime.date.today()}; {machine}"
+    yield "chosen", ", ".join(f"{head}: {kind}" for head, kind in chosen.items())
+    yield "scores", scores_table(values, chosen)
+    shares = dense_shares(values, chosen)
+    rows = [[head, *(f"{share:.0%}" for share in pair)] for head, pair in shares.items()]
+    yield "meaning", Table(["share of dense", "M = 0", f"M = {FIXED[1]}"], rows)
+    yield from {"random": f"{shares['random rows'][1]:.0%}", "input": f"{shares[HEADS[0]][1]:.0%}"}.items()
+    for n, head in enumerate(chosen, 1):
+        yield f"grid-{n}", grid_table(values, head)
+    yield from cost_tables(values, dimension, n_tokens)
+    kinds = list(dict.fromkeys(key.split(" | ")[2] for key in values if key.startswith("development | ")))
+    heads = dict.fromkeys(key.split(" | ")[1] for key in values if key.startswith("development | "))
+    scores = [[head, *(values.get(f"development | {head} | {kind}", "") for kind in kinds)] for head in heads]
+    yield "adjustments", Table(["", *kinds], scores)
+
+
+def scores_table(values: Values, chosen: Mapping[str, str]) -> Table:
+    """Return nDCG@10 of BM25, the dense models and each head, with its share of the dense score."""
+
+    def row(label: str, scores: Sequence[float | None], full: Sequence[float | None] | None = None) -> list[str]:
+        cells = []
+        for n, score in enumerate(scores):
+            share = full[n] if full else None
+            cells.append("" if score is None else f"{score:.1f}" + (f" ({score / share:.0%})" if share else ""))
+        return [label, *cells]
+
+    kinds = {PLAIN: "bm25", STEMMED: "bm25 stemmed"}
+    rows = [row(of, [values.get(f"{key} | {name}", {}).get("ndcg") for name in TITLES]) for of, key in kinds.items()]
+    full = {encoder: [values.get(f"dense | {encoder} | {name}") for name in TITLES] for encoder in ("MiniLM", NEO)}
+    rows.append(row("**MiniLM, dense**", full["MiniLM"]))
+    for head in chosen:
+        encoder = NEO if head == NEO else "MiniLM"
+        if head == NEO:
+            rows.append(row(f"**{NEO}, dense, centred**", full[NEO]))
+        for where in (None, FIXED):
+            cells = [grid_cell(values, head, name, where) for name in TITLES]
+            place = f"K {where[0]}, M {where[1]}" if where else "best"
+            label = f"{'own head' if head == NEO else head}, {place}"
+            rows.append(row(label, [cell and cell["ndcg"] for cell in cells], full[encoder]))
+    return Table(["", *TITLES.values()], rows)
+
+
+def dense_shares(values: Values, chosen: Mapping[str, str]) -> dict[str, list[float]]:
+    """Return head -> mean share of the dense score over the sets, by the query's own tokens alone and by both."""
+    shares: dict[str, list[float]] = {}
+    for head in chosen:
+        names = [name for name in TITLES if f"grid | {head} | {name}" in values]
+        full = [values[f"dense | {NEO if head == NEO else 'MiniLM'} | {name}"] for name in names]
+        for m in (0, FIXED[1]):
+            cells = [grid_cell(values, head, name, (FIXED[0], m)) for name in names]
+            parts = [cell["ndcg"] / score for cell, score in zip(cells, full, strict=True) if cell]
+            shares.setdefault(head, []).append(sum(parts) / len(parts))
+    return shares
+
+
+def grid_table(values: Values, head: str) -> Table:
+    """Return nDCG@10 of a head for each set, K and M."""
+    rows = []
+    for name, title in TITLES.items():
+        for k in KS if f"grid | {head} | {name}" in values else ():
+            cells = (grid_cell(values, head, name, (k, m)) for m in MS)
+            rows.append([f"{title}, K = {k:,}", *(cell["ndcg"] for cell in cells if cell)])
+    return Table(["", *(f"M = {m}" for m in MS)], rows)
+
+
+def cost_tables(values: Values, dimension: int, n_tokens: int) -> Iterator[tuple[str, Figure]]:
+    """Yield FLOPs and milliseconds of a query over the input embeddings."""
+    decode = 2 * dimension * n_tokens
+    rows, times = [], []
+    for name, title in TITLES.items():
+        cell, took = grid_cell(values, HEADS[0], name, FIXED), values.get(f"time | {name}")
+        if cell is None or took is None:
+            continue
+        documents = values[f"size | {name}"]
+        dense = 2 * dimension * documents
+        enough = decode / (2 * dimension - cell["additions"] / documents)
+        share, whole = cell["additions"] / dense, (cell["additions"] + decode) / dense
+        row = [title, f"{documents:,}", f"{dense / 1e6:.2f}", f"{cell['additions'] / 1e6:.3f}", f"{share:.1%}"]
+        rows.append([*row, f"{whole:.0%}", f"{enough:,.0f}"])
+        milliseconds = (took["dense"], took["lists"], took["tokens"], values[f"bm25 | {name}"]["ms"])
+        times.append([title, *(f"{ms:.2f}" for ms in milliseconds)])
+    columns = ["", "documents", "dense, millions", "sparse, millions", "share", "with the head", "pays from"]
+    yield "flops", Table(columns, rows)
+    yield "times", Table(["", "dense", "lists", "query's tokens", "BM25"], times)
+
+
+def measure(options: argparse.Namespace) -> Iterator[tuple[str, Figure]]:
+    """Measure what is not yet known and yield what the page shows."""
+    bench, kept = Bench(options.data, options.work_dir), Kept(options.work_dir / "keytoken-retrieval.json")
     chosen = {}
-    for name in arguments.heads:
+    for name in HEADS:
         chosen[name] = develop(bench, kept, name)
         for task in bench.tasks:
             test(bench, kept, name, chosen[name], task)
-    if arguments.neo:
-        chosen[NEO] = develop(bench, kept, NEO) if "SciFact" in arguments.neo else "mean of the documents"
+    if options.neo:
+        chosen[NEO] = develop(bench, kept, NEO) if "SciFact" in options.neo else MEANS[1]
     for task in bench.tasks:
-        if task.name in arguments.neo:
+        if task.name in options.neo:
             test(bench, kept, NEO, chosen[NEO], task)
-    shown = len(bench.mini.head.shown)
-    sizes = Sizes(bench.mini.backbone.dimension, shown, KS, MS, FIXED)
-    print_page(make_page(kept.values, chosen, sizes, block()), arguments.write)
+    yield from figures(kept.values, chosen, bench.mini.backbone.dimension, len(bench.mini.head.shown))
 
 
 if __name__ == "__main__":
-    main()
+    neo = {"nargs": "*", "default": [], "choices": TITLES, "help": "sets for the small language model"}
+    run_script(measure, {"--neo": neo}, data="retrieval/, raw_english/ and lm/", work_dir="vectors and scores")

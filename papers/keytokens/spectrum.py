@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from papers.keytokens.alignment import LEGEND, draw_scores, draw_tokens, words_of
+from papers.keytokens.alignment import LEGEND, draw_scores, words_of
 from papers.keytokens.rates import EmbeddedTexts, ModelAlignment, Relations, Stems, measure_shifted
 from papers.spectra import level, project, shares, split
 from pellucid.core.pca import Moments, Spectrum, blocks
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-_MOST_BARS = 40  # components drawn as separate bars
 _SHOWN = 12  # components in a table
 
 
@@ -75,26 +74,6 @@ class Variation(Report):
     def first(self) -> float:
         """v_1, the amount lambda of the paper's adjustment h + lambda u_1."""
         return self.components[0].variation
-
-    def plot(self, *, dark: bool = False) -> Figure:
-        """Return a matplotlib Figure: v_j over the components (the paper's Figure 3)."""
-        below = f"{self.texts:,} texts; v\u2081 is {percent(self.dominance)} of the squared length of v"
-        title = f"{self.base} \u2192 {self.tuned}: variation in each principal component"
-        canvas = Canvas((7.0, 3.4), title, below, dark=dark)
-        across = "principal component of the backbone's embeddings"
-        axes, colours = canvas.panel(across=across, down="variation v\u2c7c"), canvas.colours
-        values = np.array([shift.variation for shift in self.components])
-        numbers = np.arange(1, len(values) + 1)
-        signs = [colours.adds if value > 0 else colours.lowers for value in values]
-        if len(values) <= _MOST_BARS:
-            axes.bar(numbers, values, color=signs)
-        else:
-            axes.vlines(numbers, 0, values, colors=signs, linewidth=1.4)
-        axes.axhline(0.0, color=colours.ink, linewidth=0.8)
-        axes.annotate(f"v\u2081 = {signed(values[0])}", (1, values[0]), xytext=(8, 0), textcoords="offset points",
-                      fontsize=8.5, color=colours.ink, va="center")  # fmt: skip
-        axes.margins(y=0.1)
-        return canvas.figure
 
     def _parts(self) -> Iterator[AnyPart]:
         yield Heading("Variation", f"{self.base} \u2192 {self.tuned}", counted(self.texts, "text"))
@@ -183,20 +162,6 @@ class Contributions(Report):
     top: tuple[Contribution, ...]
     by_rest: tuple[Contribution, ...]
     correlation: float
-
-    def plot(self, *, dark: bool = False) -> Figure:
-        """Return a matplotlib Figure: both parts of each score (the paper's Figure 4a)."""
-        below = "left: the tokens that score highest; right: those that do without the first component"
-        canvas = Canvas((9.0, 1.6 + 0.26 * max(len(self.top), 1)), self.text, below, dark=dark)
-        for number, rows in enumerate((self.top, self.by_rest), 1):
-            axes, colours = canvas.panel((1, 2, number), across="part of the score"), canvas.colours
-            places = np.arange(len(rows))
-            axes.barh(places - 0.19, [r.first for r in rows], 0.36, color=colours.lowers, label="first component")
-            axes.barh(places + 0.19, [r.rest for r in rows], 0.36, color=colours.adds, label="the other components")
-            draw_tokens(canvas, axes, rows)
-            axes.axvline(0.0, color=colours.ink, linewidth=0.8)
-        canvas.legend(canvas.figure.axes[0], loc="upper center", at=(0.5, -0.12), columns=2)
-        return canvas.figure
 
     def _parts(self) -> Iterator[AnyPart]:
         yield Heading("Scores by component of", self.text)

@@ -1,30 +1,25 @@
 r"""What embeddings of real models say in tokens, beside the key-tokens paper: alignment, spectrum, instructions.
 
-    python -m papers.keytokens.tables --data shared/data [--tuned FOLDER ...] [--images papers/keytokens]
+    python -m papers.keytokens.tables --data shared/data [--tuned FOLDER ...] [--images papers/keytokens] --write
 
-Prints Markdown. The texts are the image captions of STS14, which the small language model at hand knows the words of;
+The texts are the image captions of STS14, which the small language model at hand knows the words of;
 nothing is trained or chosen on them. The paper's numbers are for models of 1.3 to 7 billion parameters on Wikipedia.
 """
 
 from __future__ import annotations
 
-from papers.kit import set_threads
-
-set_threads(None)
-
-import platform
-import time
-from collections.abc import Sequence
+import argparse
+from collections.abc import Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from papers.keytokens.alignment import Alignment, align, compare_key_tokens, embedded_texts
 from papers.keytokens.spectrum import Sweep, Variation, contributions, sweep, variation
-from papers.kit import make_parser
+from papers.kit import Figure, Table, run_script
 from papers.spectra import level, shares
 from pellucid import KeyTokenEmbedder, LexiconEmbedder
-from pellucid.core.pca import spectrum_of
+from pellucid.core.pca import Spectrum, spectrum_of
 from pellucid.keytokens import KeyTokenSettings
 from pellucid.keytokens.head import top_tokens
 from pellucid.text.corpus import read_texts
@@ -36,12 +31,6 @@ TABLE_2 = (
     "Revealed in March 2003, it was released across Game Boy Advance, PlayStation 2, GameCube, Xbox and Microsoft "
     "Windows in November 2003"
 )
-PAPER_2 = {
-    "paper: GPT-Neo 1.3B": "_and , \\n _in _( . _the _as _on _for",
-    "paper: SGPT-nli": "_2003 2003 _03 _3 _March _game _released _three _games 03",
-    "paper: SGPT-msmarco": "_Advance _Game _Released _Releases _ADV Game _GAME _release _released _releases",
-    "paper: LLM2Vec 7B": "_release _releases _released _Release _revealed _releasing release _Xbox _game _reveal",
-}
 TABLE_4 = [
     "I really enjoyed the movie last night.",
     "I didn't enjoy the movie last night at all.",
@@ -51,9 +40,7 @@ INSTRUCTION = (
     "Classify the emotion expressed in the given Twitter message into one of the six emotions: anger, fear, joy, love, "
     "sadness, and surprise."
 )
-PAPER_4 = "paper, LLM2Vec 7B: cosine of 1 and 2 0.821, of 1 and 3 0.718; instructed 0.814 and 0.829"
 TABLE_5 = ["I like apples.", "I dislike apples."]
-PAPER_5 = "paper: SGPT-nli 0.419, SGPT-msmarco 0.816"
 
 
 def captions(data: Path) -> list[str]:
@@ -85,16 +72,14 @@ def embedders(data: Path, tuned: Sequence[Path]) -> dict[str, KeyTokenEmbedder]:
     return found
 
 
-def alignment_table(found: Alignment) -> str:
-    """Return the rates as Markdown."""
-    lines = [
-        "| model | Hit@10 | LAR | GAR | weighted LAR | in the text | same stem | unrelated | different tokens |",
-        "|---|---|---|---|---|---|---|---|---|",
-    ]
+def alignment_table(found: Alignment) -> Table:
+    """Return the rates, in percent."""
+    rows = []
     for m in found.models:
-        shares = (m.hit, m.lar, m.gar, m.weighted_lar, m.literal, m.stem or 0.0, m.unrelated or 0.0)
-        lines.append(f"| {m.name} | {' | '.join(f'{100 * share:.1f}' for share in shares)} | {m.distinct:,} |")
-    return "\n".join(lines)
+        rates = (m.hit, m.lar, m.gar, m.weighted_lar, m.literal, m.stem or 0.0, m.unrelated or 0.0)
+        rows.append([m.name, *(100 * rate for rate in rates), f"{m.distinct:,}"])
+    columns = ["model", "Hit@10", "LAR", "GAR", "weighted LAR", "in the text", "same stem", "unrelated"]
+    return Table([*columns, "different tokens"], rows, len(columns) + 1)
 
 
 def tokens_line(model: KeyTokenEmbedder, text: str, k: int = 10) -> str:
@@ -105,49 +90,48 @@ def tokens_line(model: KeyTokenEmbedder, text: str, k: int = 10) -> str:
     return " ".join(spelled).replace("|", "\\|")
 
 
-def table_2(models: dict[str, KeyTokenEmbedder], texts: list[str]) -> str:
-    """Return the paper's Table 2 with our rows."""
-    lines = ["| model | first 10 tokens |", "|---|---|"]
+def table_2(models: dict[str, KeyTokenEmbedder], texts: list[str]) -> Table:
+    """Return our rows of the paper's Table 2."""
+    rows = []
     for name, model in models.items():
-        lines.append(f"| {name} | `{tokens_line(model, TABLE_2)}` |")
-        lines.append(f"| {name}, centred | `{tokens_line(model.fitted(texts, 'mean'), TABLE_2)}` |")
-    return "\n".join([*lines, *(f"| {name} | `{tokens}` |" for name, tokens in PAPER_2.items())])
+        for title, one in ((name, model), (f"{name}, centred", model.fitted(texts, "mean"))):
+            rows.append([title, f"`{tokens_line(one, TABLE_2)}`"])
+    return Table(["model", "first 10 tokens"], rows, 2)
 
 
-def sweep_table(found: Sweep) -> str:
-    """Return the rates of a sweep as Markdown."""
-    lines = ["| factor | lambda | Hit@10 | LAR | GAR | weighted LAR |", "|---|---|---|---|---|---|"]
+def sweep_table(found: Sweep) -> Table:
+    """Return the rates of a sweep, in percent."""
+    rows = []
     for step in found.steps:
         a = step.alignment
-        shares = " | ".join(f"{100 * share:.1f}" for share in (a.hit, a.lar, a.gar, a.weighted_lar))
-        lines.append(f"| {step.factor:g} | {step.amount:+.2f} | {shares} |")
-    return "\n".join(lines)
+        rates = (100 * rate for rate in (a.hit, a.lar, a.gar, a.weighted_lar))
+        rows.append([f"{step.factor:g}", f"{step.amount:+.2f}", *rates])
+    return Table(["factor", "lambda", "Hit@10", "LAR", "GAR", "weighted LAR"], rows, 6)
 
 
-def variation_table(found: Sequence[Variation]) -> str:
-    """Return the first components of each variation as Markdown."""
-    lines = ["| from | to | v1 | share of v1 | v2 | v3 | v4 | v5 |", "|---|---|---|---|---|---|---|---|"]
+def variation_table(found: Sequence[Variation]) -> Table:
+    """Return the first components of each variation."""
+    rows = []
     for one in found:
-        values = [f"{shift.variation:+.2f}" for shift in one.components[:5]]
-        lines.append(f"| {one.base} | {one.tuned} | {values[0]} | {one.dominance:.0%} | {' | '.join(values[1:])} |")
-    return "\n".join(lines)
+        first, *others = (f"{shift.variation:+.2f}" for shift in one.components[:5])
+        rows.append([one.base, one.tuned, first, f"{one.dominance:.0%}", *others])
+    return Table(["from", "to", "v1", "share of v1", "v2", "v3", "v4", "v5"], rows, 8)
 
 
-def general_spectrum(data: Path, models: dict[str, KeyTokenEmbedder]) -> str:
-    """Return the spectrum and the variation over sentences of all kinds, as many texts as the paper takes."""
+def general_changes(data: Path, models: dict[str, KeyTokenEmbedder]) -> Iterator[tuple[str, Figure]]:
+    """Yield the spectrum and the variation over sentences of all kinds, as many texts as the paper takes."""
     texts = list(islice(read_texts(data / "raw_english/open_licence.txt.xz"), GENERAL))
-    base, started = f"{NEO}, mean", time.process_time()
+    base = f"{NEO}, mean"
     rows = {name: model.embed(texts) for name, model in models.items() if name == base or name.startswith("tuned")}
-    embedded, started = time.process_time() - started, time.process_time()
-    found = spectrum_of(rows[base])
-    moved = [variation(rows[base], other, names=(base, name)) for name, other in rows.items() if name != base]
-    spent = time.process_time() - started
+    yield "general-shares", said_shares(spectrum_of(rows[base]))
+    changes = [variation(rows[base], other, names=(base, name)) for name, other in rows.items() if name != base]
+    yield "general-changes", variation_table(changes)
+
+
+def said_shares(found: Spectrum) -> str:
+    """Say what the first components hold."""
     shown = ", ".join(f"{share:.1%}" for share in shares(found)[:5])
-    return (
-        f"Shares of the first five components: {shown}; the mean's part along the first: {level(found):+.2f}. "
-        f"Embedding took {embedded:.0f} s of processor time, spectrum and variations {spent:.2f} s.\n\n"
-        + variation_table(moved)
-    )
+    return f"{shown}; the mean's part along the first: {level(found):+.2f}"
 
 
 def cosines(found: Any) -> str:
@@ -160,63 +144,54 @@ def cosines(found: Any) -> str:
     return "\n".join(lines)
 
 
-def tokens_table(found: Any) -> str:
+def tokens_table(found: Any) -> Table:
     """Return the tokens of a comparison as a table of texts by settings."""
-    lines = [f"| text | {' | '.join(s.name for s in found.settings)} |", "|---" * (len(found.settings) + 1) + "|"]
-    for number, text in enumerate(found.texts):
-        cells = (" ".join(token.token for token in s.texts[number].tokens) for s in found.settings)
-        lines.append(f"| {text} | {' | '.join(cells)} |")
-    return "\n".join(lines)
+    rows = [
+        [text, *(" ".join(token.token for token in setting.texts[n].tokens) for setting in found.settings)]
+        for n, text in enumerate(found.texts)
+    ]
+    return Table(["text", *(setting.name for setting in found.settings)], rows, 1 + len(found.settings))
 
 
-def main() -> None:
-    """Print the tables."""
-    parser = make_parser(__doc__, data="sts/, raw_english/ and lm/")
-    parser.add_argument("--tuned", type=Path, nargs="*", default=[], help="tuned versions of the small model")
-    parser.add_argument("--images", type=Path, help="write the pictures into this folder")
-    options = parser.parse_args()
-    started = time.perf_counter()
+def measure(options: argparse.Namespace) -> Iterator[tuple[str, Figure]]:
+    """Yield the tables, and draw the pictures."""
     texts, models = captions(options.data), embedders(options.data, options.tuned)
-    print(f"{len(texts):,} captions; {platform.processor() or platform.machine()}, {time.strftime('%Y-%m-%d')}\n")
-
     aligned = align(models, texts, centred=True, examples=3)
-    print("### Alignment (the paper's Figure 2, which prints no numbers)\n\n" + alignment_table(aligned))
-    print("\n### Tokens of one text (Table 2)\n\n" + table_2(models, texts))
-
+    yield "rates", alignment_table(aligned)
+    yield "tokens", table_2(models, texts)
     base = models[f"{NEO}, mean"]
     rows = base.embed(texts)
     found, given = spectrum_of(rows), embedded_texts(base, texts, embeddings=rows)
-    shown = ", ".join(f"{share:.1%}" for share in shares(found)[:5])
-    print(f"\n### Spectrum of {NEO}, mean\n\nShares of the first five components: {shown}.")
-    print(f"The mean embedding's part along the first: {level(found):+.2f}.")
+    yield "shares", said_shares(found)
     pairs = [(f"{NEO}, last", f"{NEO}, prompt EOL")]
     pairs += [(f"{NEO}, mean", name) for name in models if name.startswith("tuned")]
-    moved = [variation(models[a].embed(texts), models[b].embed(texts), names=(a, b)) for a, b in pairs]
-    print(
-        "\n### Variation (Figure 3)\n\n"
-        + variation_table(moved)
-        + "\n\nthe authors' README, of 100 texts: GPT-Neo 1.3B to SGPT-nli, v1 = -50.02"
-    )
-    print(f"\n### The same on {GENERAL:,} general sentences\n\n{general_spectrum(options.data, models)}")
+    changes = [variation(models[a].embed(texts), models[b].embed(texts), names=(a, b)) for a, b in pairs]
+    yield "changes", variation_table(changes)
+    yield from general_changes(options.data, models)
     split, swept = contributions(found, given, text=2), sweep(found, given)
-    print(f"\n### Contributions (Figure 4a)\n\n{split.to_markdown()}")
-    print(f"### Sweep (Figure 4b)\n\n{sweep_table(swept)}")
-
+    yield "contributions", split.to_markdown()
+    yield "sweep", sweep_table(swept)
     told = {"no instruction": "", "instruction": INSTRUCTION}
     four = compare_key_tokens({NEO: base.fitted(texts, "mean")}, TABLE_4, instructions=told)
-    print(f"\n### Instructions (Table 4), {NEO} centred\n\n{tokens_table(four)}\n\n{cosines(four)}\n- {PAPER_4}")
-    kept = {name: model.fitted(texts, "mean") for name, model in models.items() if not name.endswith(("EOL", "last"))}
-    five = compare_key_tokens(kept, TABLE_5)
-    print(f"\n### Fine-tunings (Table 5), centred\n\n{tokens_table(five)}\n\n{cosines(five)}\n- {PAPER_5}")
+    yield "instructions", tokens_table(four)
+    yield "instruction-cosines", cosines(four)
+    centred = {
+        name: model.fitted(texts, "mean") for name, model in models.items() if not name.endswith(("EOL", "last"))
+    }
+    five = compare_key_tokens(centred, TABLE_5)
+    yield "likes", tokens_table(five)
+    yield "like-cosines", cosines(five)
     if options.images:
-        pictures = {"alignment": aligned, "contributions": split, "sweep": swept, "instructions": four}
-        pictures |= {"variation": moved[-1]}
-        for name, report in pictures.items():
-            for dark in (False, True):
-                path = options.images / f"{name}{'-dark' if dark else ''}.png"
-                report.plot(dark=dark).savefig(path, dpi=110)
-    print(f"\n{time.perf_counter() - started:.0f} s in all")
+        for name, report in {"alignment": aligned, "sweep": swept}.items():
+            report.plot().savefig(options.images / f"{name}.png", dpi=110)
 
 
 if __name__ == "__main__":
-    main()
+    run_script(
+        measure,
+        {
+            "--tuned": {"type": Path, "nargs": "*", "default": [], "help": "tuned versions of the small model"},
+            "--images": {"type": Path, "help": "write the pictures into this folder"},
+        },
+        data="sts/, raw_english/ and lm/",
+    )

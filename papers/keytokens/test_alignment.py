@@ -317,8 +317,6 @@ def test_the_same_texts_under_instructions_and_in_two_models(embedders):
     assert shown == [[names[n].text or f"<{n}>" for n in row] for row in expected.tolist()]
     assert "riding horse" in check_views(found)
     assert len(found.to_frame()) == 2 * 3 * 4
-    for dark in (False, True):
-        assert found.plot(dark=dark).axes
     two = compare_key_tokens(embedders, texts, k=2)
     assert [setting.name for setting in two.settings] == ["neo", "bert"]
     both = compare_key_tokens(embedders, texts, instructions=told, k=2)

@@ -147,7 +147,8 @@ def test_the_part_of_the_page_is_drawn_from_what_is_kept(tmp_path, monkeypatch):
     aligned = {"English | none": {"rate": 0.3, "controls": gained}}
     kept = {"words": 50, "chosen": chosen, "alignment": aligned, "sets": {"SciFact": found}}
     (tmp_path / "MiniLM.json").write_text(json.dumps(kept))
-    text = control.section()
+    figures = dict(control.figures())
+    text = "\n".join(map(str, figures.values()))
     gains = "+70.0 (+70.0 to +70.0), **holds** | +0.0 (+0.0 to +0.0), **does not hold** |"
     assert f"| SciFact, own | 80.0 | 10.0 | 80.0 | {gains}" in text
     beside = "+10.0 (+10.0 to +10.0), **holds** | -10.0 (-10.0 to -10.0), **does not hold** |"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import lzma
 import random
+from types import SimpleNamespace
 
 import pytest
 
@@ -56,30 +57,25 @@ def test_a_language_model_is_measured_and_a_second_run_asks_it_nothing(benchmark
 
     place, texts = folders
     tune(place / "model", list(zip(texts, texts)), place / "tuned", 1, 2)
-    arguments = [place / "model", "--tuned", place / "tuned", "--data", place / "data", "--work-dir", place / "work"]
-    few = ["--texts", "30", "--prompted", "10", "--swept", "8", "--skip", "20", "--sets", "little"]
-    written = place / "page.md"
-    monkeypatch.setattr("sys.argv", [str(one) for one in ("x", *arguments, *few, "--write", written)])
-    benchmark.main()
-    text = written.read_text(encoding="utf-8")
-    for said in ("| as it is, PromptEOL, centred |", "| tuned, mean |", "Table 3", "random rows", "paper: SGPT-nli"):
-        assert said in text
-    assert sum(text.count(f"| {said} |") for said in ("**holds**", "**does not hold**", "undecided")) == 23
-    assert "tuned: 2 steps of 32 pairs, adapters of the last 1 layers" in " ".join(text.split())
+    few = {"texts": 30, "prompted": 10, "swept": 8, "skip": 20, "words": 50, "sets": ["little"]}
+    folders = {"model": place / "model", "tuned": place / "tuned", "data": place / "data", "work_dir": place / "work"}
+    options = SimpleNamespace(**few, **folders)
+    figures = dict(benchmark.measure(options))
+    assert {"as it is, PromptEOL, centred", "tuned, mean"} <= {row[0] for row in figures["rates"].rows}
+    assert "little, as it is, random rows" in {row[0] for row in figures["retrieval"].rows}
+    assert len(figures["claims"].rows) == 23
+    assert "tuned: 2 steps of 32 pairs, adapters of the last 1 layers" in figures["tuning"]
     monkeypatch.setattr(benchmark, "pooled_embeddings", None)
-    benchmark.main()
-    assert written.read_text(encoding="utf-8") == text
+    assert dict(benchmark.measure(options)) == figures
 
 
 @pytest.mark.slow
 def test_without_a_tuned_model_what_needs_one_is_left_out(benchmark, folders, monkeypatch):
     place, _ = folders
-    options = ["--texts", "30", "--prompted", "10", "--swept", "8", "--skip", "0", "--sets"]
-    arguments = [place / "model", "--data", place / "data", "--work-dir", place / "work", *options]
-    monkeypatch.setattr("sys.argv", [str(one) for one in ("x", *arguments, "--write", place / "page.md")])
-    benchmark.main()
-    text = (place / "page.md").read_text(encoding="utf-8")
-    assert "There is no tuned version" in text and "Observation 1" not in text and "## Sparse retrieval" not in text
+    few = {"texts": 30, "prompted": 10, "swept": 8, "skip": 0, "words": 50, "sets": []}
+    folders = {"model": place / "model", "tuned": None, "data": place / "data", "work_dir": place / "work"}
+    figures = dict(benchmark.measure(SimpleNamespace(**few, **folders)))
+    assert not {"tuning", "retrieval"} & figures.keys() and "Observation 1" not in str(figures["claims"])
 
 
 @pytest.mark.slow
@@ -102,7 +98,7 @@ def test_a_difference_within_the_interval_is_undecided(page, other, tuned, holds
     given = {"plain": rates(0.3, 0.01, 0.1), "centred": rates(0.2, 0.01, 0.3)}
     given |= {f"{name}, of another text": rates(other, 0.01, 0.1, hit=0.5) for name in ("plain", "centred")}
     values = {"rates | as it is | mean | 9": given, "rates | tuned | mean | 9": {"plain": rates(tuned, 0.01, 0.2)}}
-    assert [one.holds for one in page.alignment_verdicts(values)] == holds
+    assert [one.holds for one in page.alignment_claims(values)] == holds
 
 
 def test_a_share_lies_in_its_interval_and_random_rows_are_held_against_it(page):
@@ -113,10 +109,5 @@ def test_a_share_lies_in_its_interval_and_random_rows_are_held_against_it(page):
         f"table 3 | cisi | as it is | mean | {rows}": {"dense": dense, "plain": half, "grid": grid}
         for rows in ("own", "random")
     }
-    kept, gain, literal = page.retrieval_verdicts(values, (2000, 100))
+    kept, gain, literal = page.retrieval_claims(values, (2000, 100))
     assert (kept.holds, gain.holds, literal.holds) == (False, False, False) and "50% [50, 50]" in kept.measured
-
-
-def test_a_claim_tested_more_than_once_is_told_in_short(page):
-    tests = [page.Verdict(f"It works; {name}", "1", holds) for name, holds in (("a", True), ("b", None), ("c", True))]
-    assert page.in_short("It works", tests) == "- It works: holds in 2 of 3 (a; c), undecided in 1 of 3 (b).\n"

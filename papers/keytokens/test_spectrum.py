@@ -116,13 +116,11 @@ def test_variation_is_the_mean_over_texts_of_the_part_along_each_component():
     assert [s.variation for s in halves.components] == pytest.approx([s.variation for s in found.components])
     assert "f → f-hat" in check_views(found)
     assert len(found.to_frame()) == 7 and "| 1 |" in found.to_markdown()
-    assert found.plot().axes and found.plot(dark=True).axes
 
 
 def test_a_model_that_was_not_tuned_does_not_vary():
     found = variation(embeddings(), embeddings())
     assert found.dominance == 0.0 and {shift.variation for shift in found.components} == {0.0}
-    assert found.plot().axes
 
 
 @pytest.mark.parametrize("other", [np.ones((60, 6)), np.ones((59, 7)), [np.ones((30, 7)), np.ones((30, 7))]])
@@ -147,7 +145,7 @@ def test_a_tokens_score_is_first_plus_rest():
     assert found.part == pytest.approx(part)
     assert found.correlation == pytest.approx(np.corrcoef(first, scores - first)[0, 1], abs=1e-4)
     check_views(found)
-    assert len(found.to_frame()) == 4 and found.plot().axes and found.plot(dark=True).axes
+    assert len(found.to_frame()) == 4
     for number in (60, -1):
         with pytest.raises(InputError, match="numbered from 0"):
             contributions(spectrum, texts, text=number, language=None)

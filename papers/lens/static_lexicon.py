@@ -5,18 +5,15 @@
 
 STS is Spearman's correlation x 100, retrieval nDCG@10 x 100 over all documents of SciFact, CISI, Cranfield and NPL.
 Speed is that of both sentences of every pair of STS12 to STS15 on one thread, by processor time, median of five
-interleaved rounds after one that is not counted. Prints Markdown.
+interleaved rounds after one that is not counted.
 """
 
 from __future__ import annotations
 
-from papers.kit import set_threads
-
-set_threads(1)
-
+import argparse
 import statistics
-import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +21,7 @@ import numpy as np
 
 import pellucid
 from benchmarks.static_speed import sts_texts
-from papers.kit import make_parser, markdown_table, processor
+from papers.kit import Figure, Table, processor, run_script
 from papers.retrieval_sets import read_collection
 from papers.sts import sts_spearman
 from pellucid.evaluation.tasks import find_tasks
@@ -58,33 +55,26 @@ def speeds(models: dict[str, Any], texts: list[str]) -> dict[str, float]:
     return {name: len(texts) / statistics.median(times[1:]) for name, times in taken.items()}
 
 
-def main() -> None:
-    """Measure and print."""
-    parser = make_parser(__doc__, data="sts/ and retrieval/")
-    parser.add_argument("--model", default="lexicon-en", help="the static lexicon model")
-    parser.add_argument("--static", default="static-en", help="the static model")
-    parser.add_argument("--backbone", help="all-MiniLM-L6-v2: print only how fast lexicon-minilm encodes 128 texts")
-    arguments = parser.parse_args()
-    if arguments.backbone:
-        model = pellucid.LexiconEmbedder.from_pretrained("lexicon-minilm", backbone=arguments.backbone)
-        fast = speeds({"lexicon-minilm": model}, sts_texts(arguments.data)[::256][:128])
-        print(f"lexicon-minilm: {fast['lexicon-minilm']:,.0f} texts/s, one thread of {processor()}")
+def measure(options: argparse.Namespace) -> Iterator[tuple[str, Figure]]:
+    """Yield the table; with --backbone only how fast lexicon-minilm is."""
+    if options.backbone:
+        model = pellucid.LexiconEmbedder.from_pretrained("lexicon-minilm", backbone=options.backbone)
+        fast = speeds({"lexicon-minilm": model}, sts_texts(options.data)[::256][:128])
+        yield "minilm-speed", f"{fast['lexicon-minilm']:,.0f} texts/s, one thread of {processor()}"
         return
-    names = (arguments.static, arguments.model)
-    models = {name: pellucid.load(name) for name in names}
+    models = {name: pellucid.load(name) for name in ("static-en", "lexicon-en")}
     both = pellucid.EnsembleEmbedder(list(models.values()), [0.5, 0.5])
-    fast = speeds(models, sts_texts(arguments.data))
+    fast, sts = speeds(models, sts_texts(options.data)), dict[str, float]()
     lines = []
     for name, model in {**models, "both, half each": both}.items():
-        sts = sts_spearman(lambda texts, model=model: _dense(model.encode(texts)), arguments.data)
-        found = retrieval(model, arguments.data)
+        sts = sts_spearman(lambda texts, model=model: _dense(model.encode(texts)), options.data)
+        found = retrieval(model, options.data)
         folder = locate(name) if name in models else None
         size = sum(file.stat().st_size for file in folder.rglob("*")) / 1e6 if folder else None
         scores = [*sts.values(), statistics.fmean(sts.values()), *found, statistics.fmean(found)]
-        print(name, [round(score, 2) for score in scores], file=sys.stderr, flush=True)
         lines.append([name, *scores, size, f"{fast[name]:,.0f}" if name in fast else None])
-    print(markdown_table(["", *sts, "STS", *RETRIEVAL, "retrieval", "MB", "texts/s"], lines))
-    print(f"\nSpeed: one thread of {processor()}.")
+    yield "scores", Table(["", *sts, "STS", *RETRIEVAL, "retrieval", "MB", "texts/s"], lines)
+    yield "processor", f"Speed: one thread of {processor()}."
 
 
 def _dense(rows: Any) -> Any:
@@ -92,4 +82,5 @@ def _dense(rows: Any) -> Any:
 
 
 if __name__ == "__main__":
-    main()
+    backbone = {"--backbone": {"help": "all-MiniLM-L6-v2: measure only how fast lexicon-minilm encodes 128 texts"}}
+    run_script(measure, backbone, data="sts/ and retrieval/", threads=1)

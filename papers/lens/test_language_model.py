@@ -18,7 +18,7 @@ from scipy.stats import spearmanr
 
 pytest.importorskip("sentence_transformers")
 
-from papers.kit import bootstrap
+from papers.kit import DRAWS, bootstrap
 from pellucid import LexiconEmbedder
 
 
@@ -378,7 +378,7 @@ def test_the_page_judges_by_intervals(opened):
     random = np.random.default_rng(0)
 
     def measured(score, active=None):
-        draws = {name: score + np.r_[0, random.normal(size=pages.DRAWS)] for name in pages._KIND_OF}
+        draws = {name: score + np.r_[0, random.normal(size=DRAWS)] for name in pages._KIND_OF}
         return pages.Measured(draws, active)
 
     labels = ["lexicon", "dense", "all tokens", "hybrid", *(f"top-{most}" for most in pages.KEPT)]
