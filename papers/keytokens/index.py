@@ -4,32 +4,15 @@ After "A Text is Worth Several Tokens", section 5.1. A document keeps the logits
 aligned with (Eq. 15). A query is a set: its own tokens, joined with the M it is most aligned with. The score is the sum
 of the document's logits over that set (Eq. 16), so a search reads a few lists of the index and adds.
 
-What the paper leaves open, and what is done here:
-
-- Special tokens are in neither set, and no document is aligned with them. Tokens of the instruction or of the template
-  are not the query's own.
-- Logits keep their sign (`signs="signed"`). If most are negative, as those of a language model that was not tuned may
-  be, sharing a token lowers a score, and the ranking is useless: fit an adjustment (`model.fitted`) or keep only
-  logits above 0 (`signs="positive"`).
-- A document that shares no token with the query is not found. The formula gives it 0.
-- Tokens are compared by their number: " Cake", "cake" and " cake" are three. `spellings=True` adds to a query's own
-  tokens all that read the same but for case and the space before.
-- Queries are read with the model's instruction, documents without.
-
-A ranking near the dense one does not show that key tokens work: random rows in place of the head give one, too. What
-`expand=0` finds does; papers/keytokens/retrieval.md measures both.
-
-A folder has two files: `config.json` with the settings of the index and of the model, and `index.safetensors` with the
-lists and the texts as UTF-8. The model is kept apart; another one is refused by its fingerprint.
+What the paper leaves open is listed in papers/keytokens/retrieval.md. A ranking near the dense one does not show that
+key tokens work: random rows in place of the head give one, too. What `expand=0` finds does.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, fields, replace
 from functools import cached_property
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, overload
 
 import numpy as np
@@ -37,15 +20,12 @@ import numpy.typing as npt
 
 from pellucid.core.arrays import Role
 from pellucid.core.embedder import Vectors
-from pellucid.core.fingerprint import fingerprint, same_model
-from pellucid.errors import InputError, ModelFolderError
+from pellucid.errors import InputError
 from pellucid.explain.explanation import Explanation
 from pellucid.explain.rows import KEY_TOKEN, Row
 from pellucid.keytokens.embedder import WordSpans, word_rows
 from pellucid.keytokens.head import TopTokens
 from pellucid.keytokens.states import SIGNS, Signs, own_tokens, state_width
-from pellucid.persistence import folder as model_folder
-from pellucid.persistence.store import checksum, read_json, read_tensors, write_json, write_tensors, writing_folder
 from pellucid.progress import Progress
 from pellucid.text.inputs import check_texts
 from pellucid.text.unicode import well_formed
@@ -54,9 +34,6 @@ from pellucid.transformer.tokenwords import Rank
 if TYPE_CHECKING:
     from pellucid.keytokens.embedder import KeyTokenEmbedder
 
-_CONFIG, _TENSORS, _KIND, _VERSION = "config.json", "index.safetensors", "key token index", 1
-_NEEDED = ("data", "indices", "indptr", "texts", "ends")
-_OF_QUERIES = ("top_k", "signs", "instruction", "instructed_template", "query_template")  # settings without a part here
 _BLOCK = 1_024  # documents decoded together
 
 
@@ -337,65 +314,6 @@ class KeyTokenIndex:
         reading = self.model.encodings([text], role)[0]
         return WordSpans(well_formed(text), own_tokens(reading), reading.spans, self.model.head.tokens)
 
-    def save(self, path: str | Path) -> None:
-        """Write the index to folder `path`, whole or not at all; the model is not in it.
-
-        Raises:
-            WritingError: it cannot be written.
-        """
-        texts = [text.encode("utf-8", "surrogatepass") for text in self.documents]
-        tensors = {
-            "data": np.asarray(self.weights.data, np.float32),
-            "indices": self.weights.indices.astype(np.int32),
-            "indptr": self.weights.indptr.astype(np.int64),
-            "texts": np.frombuffer(b"".join(texts), np.uint8),
-            "ends": np.cumsum([len(text) for text in texts], dtype=np.int64),
-        }
-        facts: dict[str, Any] = {"kind": _KIND, "version": _VERSION, "files": [_CONFIG, _TENSORS]}
-        facts |= {"top_k": self.top_k, "signs": self.signs, "settings": asdict(self.model.settings)}
-        facts["model"] = _fingerprint(self.model)
-        with writing_folder(path) as folder:
-            write_tensors(folder / _TENSORS, tensors)
-            facts["sha256"] = {_TENSORS: checksum(folder / _TENSORS)}
-            write_json(folder / _CONFIG, {"pellucid": facts})
-
-    @classmethod
-    def load(cls, path: str | Path, model: KeyTokenEmbedder) -> KeyTokenIndex:
-        """Open what `save` wrote.
-
-        Args:
-            path: the folder.
-            model: the model it was built with.
-
-        Raises:
-            ModelFolderError: nothing is there, or it is broken.
-            InputError: the index was built with another model, other settings or another adjustment.
-        """
-        from scipy import sparse
-
-        folder = Path(path)
-        facts = _read_facts(folder)
-        model_folder.verify_checksums(folder, facts, most=math.inf)  # all of it is read anyway
-        tensors, _ = read_tensors(folder / _TENSORS)
-        missing = [name for name in _NEEDED if name not in tensors]
-        if missing:
-            raise ModelFolderError(f"{folder / _TENSORS} holds no tensor {missing[0]!r}; the index is broken")
-        _check_model(folder, facts, model)
-        documents = _texts(folder, tensors)
-        ends = tensors["indptr"]
-        falls = ends.ndim == 1 and ends.size and (ends[0] < 0 or (ends[1:] < ends[:-1]).any())  # differences overflow
-        if ends.ndim != 1 or ends.dtype.kind != "i" or falls:  # scipy narrows them first
-            raise ModelFolderError(f"{folder / _TENSORS}: the lists are broken: their ends do not divide them")
-        parts = (tensors["data"], tensors["indices"], tensors["indptr"])
-        try:
-            weights = sparse.csr_matrix(parts, shape=(len(model.head), len(documents)))
-            weights.check_format(full_check=True)
-        except ValueError as error:
-            raise ModelFolderError(f"{folder / _TENSORS}: the lists are broken: {error}") from error
-        if not np.isfinite(weights.data).all():
-            raise ModelFolderError(f"{folder / _TENSORS}: the lists hold NaN or infinity")
-        return cls(model, documents, weights, facts["top_k"], facts["signs"])
-
 
 def _check_count(name: str, value: Any, least: int, most: int | None, model: KeyTokenEmbedder) -> None:
     if type(value) is int and value >= least and (most is None or value <= most):
@@ -433,51 +351,3 @@ def inverted(parts: list[Any], width: int) -> Any:
     empty = sparse.csr_matrix((0, width), dtype=np.float32)
     joined = sparse.vstack([empty, *parts], format="csr", dtype=np.float32)
     return joined.tocsc().T  # the same memory, rows for columns
-
-
-def _read_facts(folder: Path) -> dict[str, Any]:
-    facts = read_json(folder / _CONFIG)
-    facts = facts.get("pellucid") if isinstance(facts, dict) else None
-    if not isinstance(facts, dict) or facts.get("kind") != _KIND:
-        raise ModelFolderError(f"{folder} holds no key-token index; give the folder that KeyTokenIndex.save wrote")
-    if facts.get("version") != _VERSION:
-        raise ModelFolderError(f"{folder} is of version {facts.get('version')!r:.20}; this pellucid reads {_VERSION}")
-    if type(facts.get("top_k")) is not int or facts.get("signs") not in SIGNS:
-        raise ModelFolderError(f"{folder / _CONFIG} does not say how the index was built; it is broken")
-    return facts
-
-
-def _fingerprint(model: KeyTokenEmbedder) -> dict[str, Any]:
-    """Return what tells the model from others, as far as the embeddings of documents depend on it."""
-    plain: dict[str, Any] = {field.name: field.default for field in fields(model.settings) if field.name in _OF_QUERIES}
-    plain["top_k"] = None  # any number of tokens, whatever the head has
-    return fingerprint(model.with_settings(replace(model.settings, **plain)))
-
-
-def _check_model(folder: Path, facts: dict[str, Any], model: KeyTokenEmbedder) -> None:
-    """Refuse another model than the index was built with, and other settings that its embeddings depend on."""
-    settings = facts.get("settings")
-    now = {name: value for name, value in asdict(model.settings).items() if name not in _OF_QUERIES}
-    if not isinstance(settings, dict):
-        raise ModelFolderError(f"{folder / _CONFIG} does not say the settings of the model; the index is broken")
-    differing = [name for name, value in now.items() if settings.get(name) != value]
-    if differing:
-        raise InputError(
-            f"{folder} was built with other settings of the model (different: {', '.join(differing)}); "
-            "give the model it was built with, or build it again"
-        )
-    if not same_model(facts.get("model", {}), _fingerprint(model)):
-        raise InputError(
-            f"{folder} was built with another model, or with another adjustment or edit of it; give the model it was "
-            "built with, or build it again"
-        )
-
-
-def _texts(folder: Path, tensors: dict[str, npt.NDArray[Any]]) -> list[str]:
-    ends, blob = tensors["ends"].tolist(), tensors["texts"].tobytes()
-    if ends != sorted(ends) or (ends[-1] if ends else 0) != len(blob):
-        raise ModelFolderError(f"{folder / _TENSORS}: the texts are broken: their ends do not divide them")
-    try:
-        return [blob[a:b].decode("utf-8", "surrogatepass") for a, b in zip([0, *ends], ends)]
-    except UnicodeDecodeError as error:
-        raise ModelFolderError(f"{folder / _TENSORS}: a text is not UTF-8: {error}") from error

@@ -1,9 +1,6 @@
-"""Search with key tokens: Eq. 16 by hand and against a dense reference, explanations, folders, bad input."""
+"""Search with key tokens: Eq. 16 by hand and against a dense reference, explanations, bad input."""
 
 from __future__ import annotations
-
-import json
-import shutil
 
 import numpy as np
 import pytest
@@ -16,14 +13,12 @@ torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
 from papers.keytokens.index import Hit, KeyTokenIndex
-from pellucid.errors import InputError, ModelFolderError
+from pellucid.errors import InputError
 from pellucid.explain.explanation import Explanation
-from pellucid.keytokens.adjustments import Adjustment, mean_adjustment
+from pellucid.keytokens.adjustments import mean_adjustment
 from pellucid.keytokens.embedder import KeyTokenEmbedder
 from pellucid.keytokens.head import TopTokens
 from pellucid.keytokens.states import KeyTokenSettings
-from pellucid.persistence import folder as model_folder
-from pellucid.persistence.store import read_tensors, write_tensors
 from pellucid.transformer.backbone import prepare
 
 DOCUMENTS = ["The man is riding a horse.", "a doctor gave the sick boy medicine", "", "cars quickly, swift cars!"]
@@ -181,6 +176,11 @@ def test_an_explanation_names_the_tokens_and_where_they_stand(model):
     assert {(row.name, row.spans1) for row in joined.rows} == {("man", ()), ("horse", ()), ("car", ())}
 
 
+def test_an_index_of_nothing_finds_nothing(model, index):
+    assert KeyTokenIndex.build(model, [], top_k=3).search("a man") == []
+    assert repr(index) == "<KeyTokenIndex: 4 documents, 30 tokens each>"
+
+
 def test_every_shard_has_its_row(model):
     shards = [n for n, token in enumerate(model.head.tokens) if token.text.startswith("…")]
     assert shards
@@ -193,81 +193,6 @@ def test_a_document_outside_the_index_is_explained_as_the_index_would_hold_it(mo
     text = "a swift horse"
     own = KeyTokenIndex.build(model, [text], top_k=30).search("a horse", expand=10)[0]
     assert index.explain("a horse", text, expand=10).score == pytest.approx(own.score, abs=1e-6)
-
-
-# --- folders ----------------------------------------------------------------------------------------------------------
-
-
-def test_a_saved_index_is_the_same(model, index, tmp_path):
-    index.save(tmp_path / "index")
-    index.save(tmp_path / "index")  # over the older one
-    again = KeyTokenIndex.load(tmp_path / "index", model)
-    assert again.documents == DOCUMENTS and (again.top_k, again.signs) == (30, "signed")
-    assert again.search("a sick boy") == index.search("a sick boy")
-    assert len(again) == 4 and repr(again) == "<KeyTokenIndex: 4 documents, 30 tokens each>"
-
-
-def test_an_index_of_nothing_is_saved_too(model, tmp_path):
-    KeyTokenIndex.build(model, [], top_k=3).save(tmp_path / "index")
-    assert KeyTokenIndex.load(tmp_path / "index", model).search("a man") == []
-
-
-def test_another_model_is_refused(model, index, tmp_path):
-    index.save(tmp_path / "index")
-    with pytest.raises(InputError, match="max_length"):
-        KeyTokenIndex.load(tmp_path / "index", embedder(max_length=8))
-    offset = np.ones(model.backbone.dimension, np.float32)
-    with pytest.raises(InputError, match="another model, or with another adjustment"):
-        KeyTokenIndex.load(tmp_path / "index", model.with_adjustment(Adjustment("mean", offset)))
-    with pytest.raises(InputError, match="other settings"):
-        KeyTokenIndex.load(tmp_path / "index", MODELS["gpt2"])
-    KeyTokenIndex.load(tmp_path / "index", model.with_instruction("find"))  # queries alone are told
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        (lambda t: t.pop("ends"), "no tensor 'ends'"),
-        (lambda t: t["indices"].fill(99), "lists are broken"),
-        (lambda t: t["indptr"].fill(1), "lists are broken"),
-        (lambda t: t["indptr"].__setitem__(slice(5, 7), (2**40, -(2**40))), "lists are broken"),
-        (lambda t: t["indptr"].__setitem__(5, 2**40), "lists are broken"),
-        (lambda t: t["indptr"].__setitem__(slice(1, 4), (2**63 - 1, -(2**63), -1)), "lists are broken"),
-        (lambda t: t["data"].fill(np.nan), "NaN"),
-        (lambda t: t["ends"].fill(1), "texts are broken"),
-        (lambda t: t["texts"].fill(255), "not UTF-8"),
-    ],
-)
-def test_a_broken_folder_is_refused(model, index, tmp_path, change, message):
-    index.save(tmp_path / "index")
-    file = tmp_path / "index" / "index.safetensors"
-    tensors = {name: np.array(tensor) for name, tensor in read_tensors(file)[0].items()}
-    change(tensors)
-    write_tensors(file, tensors)
-    with pytest.raises(ModelFolderError, match=message):
-        KeyTokenIndex.load(tmp_path / "index", model)
-
-
-def test_the_lists_of_another_index_are_refused_however_large(model, index, tmp_path, checksums, monkeypatch):
-    checksums()
-    monkeypatch.setattr(model_folder, "_MAX_CHECKED_BYTES", 0)
-    index.save(tmp_path / "index")
-    KeyTokenIndex.build(model, DOCUMENTS[::-1], top_k=30).save(tmp_path / "other")
-    shutil.copy(tmp_path / "other" / "index.safetensors", tmp_path / "index")
-    with pytest.raises(ModelFolderError, match=r"index\.safetensors is not the file that was saved"):
-        KeyTokenIndex.load(tmp_path / "index", model)
-
-
-def test_what_is_no_index_is_refused(model, index, tmp_path):
-    with pytest.raises(ModelFolderError, match="not found"):
-        KeyTokenIndex.load(tmp_path / "nothing", model)
-    index.save(tmp_path / "index")
-    config = tmp_path / "index" / "config.json"
-    facts = json.loads(config.read_text())
-    for change, message in (({"version": 9}, "version 9"), ({"top_k": "x"}, "how"), ({"kind": "?"}, "no key-token")):
-        config.write_text(json.dumps({"pellucid": {**facts["pellucid"], **change}}))
-        with pytest.raises(ModelFolderError, match=message):
-            KeyTokenIndex.load(tmp_path / "index", model)
 
 
 # --- bad input --------------------------------------------------------------------------------------------------------

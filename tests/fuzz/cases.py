@@ -70,20 +70,20 @@ def all_kinds(subjects: Subjects) -> dict[str, Kind]:
         "static-lexicon": 20,
         "anchors": 2,
     }
-    shares = {"static": 3, "static-int8": 2, "static-int4": 2, "static-lexicon": 2, "anchors": 2, "index": 2}
+    shares = {"static": 3, "static-int8": 2, "static-int4": 2, "static-lexicon": 2, "anchors": 2}
     kinds = [Kind("damage", name, _damage(name), shares.get(name, 1)) for name in subjects.folders]
     kinds += [Kind("hostile", name, _hostile(name), shares.get(name, 1)) for name in subjects.folders]
     for name, tokenizer in _TOKENIZERS.items():
         if name in subjects.folders:
             kinds.append(Kind("hostile", f"{name}-tokenizer", _hostile(name, tokenizer), 3))
-    mapped = [name for name in subjects.folders if name in (*readable, "index")]  # torch maps weights by itself
+    mapped = [name for name in subjects.folders if name in readable]  # torch maps weights by itself
     kinds += [Kind("live", name, _live(name)) for name in mapped]
     kinds += [Kind("files", name, _file(name)) for name in subjects.files]
     for trouble, run in jobs.TROUBLES.items():
         for name in jobs.possible(subjects, jobs.RESUMED if trouble == "state" else jobs.JOBS):
             share = 3 if name in jobs.RESUMED or name.startswith("save-static") else 1
             kinds.append(Kind(trouble, name, _job(run, name), share))
-    kinds += [Kind("texts", name, _texts(name), readable.get(name, 1)) for name in subjects.models if name != "index"]
+    kinds += [Kind("texts", name, _texts(name), readable.get(name, 1)) for name in subjects.models]
     if "static" in subjects.models:
         kinds.append(Kind("texts", "search", _search, 10))
     kinds += [Kind(group, "search", _attack(run)) for group, run in indexes.ATTACKS.items()]

@@ -171,7 +171,7 @@ def _saving(name: str) -> Job:
 
     def rival(subjects: Subjects, folder: Path) -> None:
         """Save a model of other files, so that one of them among the first model's would be seen."""
-        names = [other for other in subjects.models if other != "index"]  # it has no card, and keeps that of a model
+        names = list(subjects.models)
         other = name if name == "index" else names[names.index(name) - 1]
         save(other, subjects.models[other][0], folder / "out", subjects.place)
 

@@ -25,7 +25,6 @@ from sentence_transformers.sentence_transformer import modules
 from transformers.utils.logging import disable_progress_bar
 
 import pellucid
-from papers.keytokens.index import KeyTokenIndex
 from pellucid.anchors.embedder import AnchorEmbedder, read_anchors
 from pellucid.cli.input import tabbed_pairs
 from pellucid.core.dimensions import Dimension, Dimensions
@@ -110,9 +109,6 @@ TEXTS = [*WORDS, " ".join(WORDS), "sick boy", "東京 京都に", "Medicines!", 
 
 def observe(opened: Any) -> tuple[Any, list[str]]:
     """Return what a model gives for fixed texts, float64, and the names of its dimensions."""
-    if isinstance(opened, KeyTokenIndex):
-        hits = opened.search(TEXTS, top_k=100)
-        return np.array([hit.score for found in hits for hit in found]), [h.text for found in hits for h in found]
     for model in (opened, getattr(opened, "encoder", None)):
         if hasattr(model, "_characters"):
             model._characters = 10**9  # so that the C kernels read the tables of static models
@@ -136,17 +132,13 @@ def build(place: Path, names: Collection[str] = ()) -> Subjects:
         opener = pellucid.load
         if name == "lexicon-adapter":
             opener = partial(pellucid.load, allow_outside=True)
-        elif name == "index":
-            opener = lambda at: KeyTokenIndex.load(at, models["keytokens"][0])  # noqa: E731
         folders[name] = Folder(name, path, other, opener, observe(opener(path)))
     return Subjects(place, folders, {file.name: file for file in _files(place)}, models, teacher)
 
 
 def save(name: str, model: Any, path: Path, place: Path) -> None:
     """Save a model of `MODELS` as its name says; `place` is where all was built."""
-    if name == "index":
-        model.save(path)
-    elif name in ("static-int8", "static-int4"):
+    if name in ("static-int8", "static-int4"):
         model.save_pretrained(path, dtype=name.removeprefix("static-"), extra_words=["medicines"])
     elif name == "lexicon-adapter":
         model.save_pretrained(path, backbone_name=str(place / "backbone"))
@@ -202,10 +194,6 @@ def _sparse(place: Path, teacher: Any, seed: int) -> KeyTokenEmbedder:
     return KeyTokenEmbedder(_backbone("bert", seed, headless=True), KeyTokenSettings(top_k=20))
 
 
-def _index(place: Path, teacher: Any, seed: int) -> KeyTokenIndex:
-    return KeyTokenIndex.build(_keytokens(place, teacher, 0), sentences(30, seed), top_k=20)
-
-
 MODELS: dict[str, Callable[[Path, Any, int], Any]] = {
     "static": _static,
     "static-int8": _static,
@@ -219,7 +207,6 @@ MODELS: dict[str, Callable[[Path, Any, int], Any]] = {
     "keytokens": _keytokens,
     "keytokens-sparse": _sparse,
     "ensemble": lambda *a: EnsembleEmbedder({"words": _static(*a), "clusters": _lexicon(*a)}, [1, 2]),
-    "index": _index,
 }
 """By name, the function that makes a model: (place, teacher, seed) -> model."""
 
