@@ -16,6 +16,7 @@ from pellucid.errors import VERSION, InputError, ModelFolderError, require
 from pellucid.persistence.folder import (
     allow_external,
     check_adapter,
+    hub_has_no_address,
     identify,
     local_folder,
     locate,
@@ -114,7 +115,8 @@ def open_sentence_transformer(name_or_path: str | os.PathLike[str]) -> Any:
         from sentence_transformers import SentenceTransformer
 
         safe, local = {"use_safetensors": True}, folder is not None
-        model = SentenceTransformer(spec, trust_remote_code=False, local_files_only=local, model_kwargs=safe)
+        offline = local or hub_has_no_address()
+        model = SentenceTransformer(spec, trust_remote_code=False, local_files_only=offline, model_kwargs=safe)
         if local:
             check_finite(model, spec)
             for module in model:

@@ -135,3 +135,13 @@ def test_pictures_and_hostile_names(tmp_path):
     effects = {row.name: row.effect for row in found.groups[0].rows}
     assert image.shape == (3, 2) and sorted(image[:, 0].tolist()) == pytest.approx(sorted(effects.values()))
     found.plot().savefig(tmp_path / "plot.png", dpi=40)
+
+
+def test_two_lists_are_a_group_and_the_others(model):
+    texts, others = ["a bank loan", "a mortgage"], ["a cat sleeps", "the dog barks"]
+    by_name = pellucid.contrast(model, {"group": texts, "others": others})
+    assert pellucid.contrast(model, texts, others).to_json() == by_name.to_json()
+    with pytest.raises(InputError, match="put the other texts into the mapping"):
+        pellucid.contrast(model, {"a": texts, "b": texts}, others)
+    with pytest.raises(InputError, match="at least two groups"):
+        pellucid.contrast(model, texts)

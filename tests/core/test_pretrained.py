@@ -162,12 +162,12 @@ def test_a_hub_id_is_downloaded_without_code(saved, monkeypatch):
 
     asked = {}
 
-    def download(repo_id, *, allow_patterns):
+    def download(repo_id, *, allow_patterns, local_files_only):
         asked[repo_id] = allow_patterns
         return str(saved)
 
     monkeypatch.setattr(huggingface_hub, "snapshot_download", download)
-    monkeypatch.setattr(huggingface_hub, "hf_hub_download", lambda repo, file: str(saved / file))
+    monkeypatch.setattr(huggingface_hub, "hf_hub_download", lambda repo, file, **_: str(saved / file))
     assert len(pellucid.load("owner/name").vocabulary) == 5
     assert set(asked) == {"owner/name"}
     assert not any(pattern.endswith((".py", ".bin", ".pkl", "*")) for pattern in asked["owner/name"])
@@ -178,6 +178,25 @@ def test_an_unreachable_hub_is_an_error_with_its_cause():
     script = "import pellucid\ntry: pellucid.load('owner/name')\nexcept pellucid.errors.ModelFolderError as e: print(e)"
     done = subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, text=True, check=True)
     assert "'owner/name'" in done.stdout and "cannot be reached" in done.stdout and "offline" in done.stdout
+
+
+def test_without_a_network_the_error_comes_at_once(monkeypatch, tmp_path):
+    """The hub's library tries six times, over half a minute; each kind of model is fetched by another of its calls."""
+    from huggingface_hub import constants
+
+    def no_address(*_, **__):
+        raise OSError(-2, "Name or service not known")
+
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path))
+    monkeypatch.setattr("socket.getaddrinfo", no_address)
+    monkeypatch.setattr("time.sleep", lambda seconds: pytest.fail("it tries again"))
+    for open_model in (pellucid.load, loading.open_sentence_transformer, pellucid.StaticEmbedder.from_pretrained):
+        with pytest.raises(ModelFolderError, match=r"owner/name") as raised:
+            open_model("owner/name")
+        assert len(str(raised.value).splitlines()) == 1
+    with pytest.raises(ModelFolderError, match=r"cannot be reached: its host has no address\. Check the network"):
+        pellucid.load("owner/name")
 
 
 @pytest.mark.parametrize("value", [None, 3, ["static-en"]])

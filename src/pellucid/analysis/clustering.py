@@ -300,7 +300,7 @@ class _Names:
         for text, label in zip(texts, labels.tolist(), strict=True):
             check_cancelled()
             if label >= 0:
-                self._counts[label].update(_terms(text))
+                self._counts[label].update(document_terms(text))
         self._all: Counter[str] = Counter()
         for counts in self._counts:
             self._all.update(counts)
@@ -337,7 +337,7 @@ class _Names:
         return math.log(inside / outside) / math.sqrt(1 / (here + prior) + 1 / (there + prior))
 
 
-def _terms(text: str) -> set[str]:
+def document_terms(text: str) -> set[str]:
     """Return the distinct content words of a text and its pairs of neighbouring content words, in lower case."""
     words = [lowercase(word.text) for word in split_words(text)]
     content = content_words(text) - function_words(words).words

@@ -242,12 +242,19 @@ class Contrasts(Report):
         ]
 
 
-def contrast(model: Embedder, groups: Mapping[str, Iterable[str]], *, examples: int = 5) -> Contrasts:
+def contrast(
+    model: Embedder,
+    groups: Mapping[str, Iterable[str]] | Iterable[str],
+    others: Iterable[str] | None = None,
+    *,
+    examples: int = 5,
+) -> Contrasts:
     """Find for each group of texts which dimensions and words set it apart from all the others.
 
     Args:
         model: any family. The embeddings of all texts are held in memory.
-        groups: name -> its texts; at least two groups, with two texts or more in each.
+        groups: name -> its texts; at least two groups, with two texts or more in each. Or the texts of one group.
+        others: the texts outside of that one group; the two are then called "group" and "others".
         examples: how many typical and untypical texts to name of each group, and three times as many words.
 
     Raises:
@@ -255,6 +262,10 @@ def contrast(model: Embedder, groups: Mapping[str, Iterable[str]], *, examples: 
             below 0.
     """
     check_integer("examples", examples, 0)
+    if others is not None and not isinstance(groups, Mapping):
+        groups = {"group": groups, "others": others}
+    elif others is not None:
+        raise InputError("groups is a mapping and others is given; put the other texts into the mapping")
     if not isinstance(groups, Mapping) or len(groups) < 2:
         size = len(groups) if isinstance(groups, Mapping) else f"a {type(groups).__name__}"
         raise InputError(f"at least two groups are needed, as a dict from the name of each to its texts; got {size}")

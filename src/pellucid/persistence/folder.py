@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import os
 import re
+import socket
 import stat
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -22,6 +23,8 @@ from fnmatch import fnmatch
 from itertools import islice
 from pathlib import Path, PurePosixPath
 from typing import Any, Literal, NamedTuple
+from urllib.parse import urlsplit
+from urllib.request import getproxies
 
 from pellucid.errors import VERSION, InputError, ModelFolderError, ReadingError
 from pellucid.persistence.store import broken_tensor, checksum, read_json, reading_error, write_json, writing_folder
@@ -166,7 +169,8 @@ def identify(name_or_path: str | os.PathLike[str]) -> Kind:
         return _kind_of(Path(cached), is_stock=True)
     with _hub_explained(text):
         try:
-            return _kind_of(Path(hf_hub_download(text, "config.json")), is_stock=True)
+            config = hf_hub_download(text, "config.json", local_files_only=hub_has_no_address())
+            return _kind_of(Path(config), is_stock=True)
         except EntryNotFoundError as error:
             if isinstance(error, LocalEntryNotFoundError):
                 raise
@@ -213,7 +217,21 @@ def locate(name_or_path: str | os.PathLike[str]) -> Path:
     from huggingface_hub import snapshot_download
 
     with _hub_explained(text):
-        return Path(snapshot_download(text, allow_patterns=_HUB_FILES))  # data, never code
+        # data, never code
+        return Path(snapshot_download(text, allow_patterns=_HUB_FILES, local_files_only=hub_has_no_address()))
+
+
+def hub_has_no_address() -> bool:
+    """Whether the name of the hub's host cannot be resolved; the hub's library would try for half a minute."""
+    from huggingface_hub import constants
+
+    if constants.HF_HUB_OFFLINE or getproxies():  # the library does not try, or the proxy resolves the name
+        return False
+    try:
+        socket.getaddrinfo(urlsplit(constants.ENDPOINT).hostname, 443)
+    except OSError:
+        return True
+    return False
 
 
 @contextmanager
@@ -226,7 +244,8 @@ def _hub_explained(repo: str) -> Iterator[None]:
     except LocalEntryNotFoundError as error:
         raise ModelFolderError(
             f"{repo!r} is not a folder here, is not in the hub's cache, and the hub cannot be reached: "
-            f"{error.__cause__ or error}. Check the network, or download it where there is one and give the folder"
+            f"{'its host has no address' if hub_has_no_address() else error.__cause__ or error}. Check the network, or "
+            "download it where there is one and give the folder"
         ) from error
     except (HfHubHTTPError, OSError, ValueError) as error:
         raise ModelFolderError(

@@ -348,7 +348,7 @@ def translate_load_errors(name: str) -> Iterator[None]:
             raise  # the user's own interruption
         if isinstance(error, ModuleNotFoundError) and error.name in ("torch", "transformers", "peft"):
             raise missing_extra(error.name, "torch") from error
-        raise ModelFolderError(f"transformers cannot open {name!r}: {error!s:.1000}") from error
+        raise ModelFolderError(f"transformers cannot open {name!r}: {' '.join(str(error).split()):.1000}") from error
 
 
 def _use_one_thread() -> Callable[[], object]:
