@@ -8,15 +8,16 @@ are one cluster). With KMeans in the place of HDBSCAN, which it also takes, its 
 The floor is a random cluster for each text.
 
 Names: the first three words of a topic as a classifier of the other half of the texts. A text counts as found when it
-holds one of them, and counts as right when its nearest mean is the topic's; F1, averaged over the topics. Words are ranked by
-log-odds times pull (what `topics` does), by each of the two alone, and by BERTopic's c-TF-IDF over the same clusters.
+holds one of them, and counts as right when its nearest mean is the topic's; F1, averaged over the topics. Words are
+ranked by log-odds times pull (what `topics` does), by each of the two alone, and by BERTopic's c-TF-IDF over the same
+clusters.
 The floor is the three commonest content words of the topic; the ceiling the three words with the best F1 on the texts
 that are judged.
 """
 
 from __future__ import annotations
 
-from papers.threads import set_threads
+from papers.kit import set_threads
 
 set_threads(1)
 
@@ -28,11 +29,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from papers.options import make_parser
-from papers.pages import markdown_table, measured, print_page
 from sklearn.metrics import normalized_mutual_info_score
 
 import pellucid
+from papers.kit import make_parser, markdown_table, measured, print_page
 from pellucid.analysis.clustering import Topics, document_terms
 
 PAGE = Path(__file__).with_suffix(".md")

@@ -137,11 +137,12 @@ def test_pictures_and_hostile_names(tmp_path):
     found.plot().savefig(tmp_path / "plot.png", dpi=40)
 
 
-def test_two_lists_are_a_group_and_the_others(model):
-    texts, others = ["a bank loan", "a mortgage"], ["a cat sleeps", "the dog barks"]
-    by_name = pellucid.contrast(model, {"group": texts, "others": others})
-    assert pellucid.contrast(model, texts, others).to_json() == by_name.to_json()
+def test_two_lists_are_a_group_and_the_others():
+    texts, others = ["a", "b"], ["c", "d"]
+    model = TableEmbedder({"a": [1, 0], "b": [0.8, 0.6], "c": [0, 1], "d": [0.6, 0.8]}, ["x", "y"])
+    by_name = contrast(model, {"group": texts, "others": others})
+    assert contrast(model, texts, others).to_json() == by_name.to_json()
     with pytest.raises(InputError, match="put the other texts into the mapping"):
-        pellucid.contrast(model, {"a": texts, "b": texts}, others)
+        contrast(model, {"first": texts, "second": texts}, others)
     with pytest.raises(InputError, match="at least two groups"):
-        pellucid.contrast(model, texts)
+        contrast(model, texts)

@@ -320,7 +320,7 @@ def test_every_file_of_a_folder_comes_from_the_hub(tmp_path: Path, fruit: Static
     blobs, snapshot = cache / "blobs", cache / "snapshots" / "0"
     model.save_pretrained(blobs)
 
-    def snapshot_download(repo_id: str, *, allow_patterns: list[str]) -> str:
+    def snapshot_download(repo_id: str, *, allow_patterns: list[str], local_files_only: bool) -> str:
         assert repo_id == "owner/anchors"
         names = [str(file.relative_to(blobs)) for file in blobs.rglob("*") if file.is_file()]
         for name in filter_repo_objects(names, allow_patterns=allow_patterns):
@@ -329,7 +329,7 @@ def test_every_file_of_a_folder_comes_from_the_hub(tmp_path: Path, fruit: Static
         return str(snapshot)
 
     monkeypatch.setattr("huggingface_hub.snapshot_download", snapshot_download)
-    monkeypatch.setattr("huggingface_hub.hf_hub_download", lambda repo, file: str(blobs / file))
+    monkeypatch.setattr("huggingface_hub.hf_hub_download", lambda repo, file, **_: str(blobs / file))
     monkeypatch.chdir(tmp_path)
     same(pellucid.load("owner/anchors"), model)
 

@@ -106,8 +106,10 @@ def test_other_addresses_and_names_without_an_owner_are_not_looked_up(never_onli
 def test_a_name_of_sentence_transformers_needs_no_owner(tmp_path, monkeypatch):
     """As in that library; a file of the name comes first, and a folder may not name what must be looked up."""
     asked = []
-    monkeypatch.setattr("huggingface_hub.try_to_load_from_cache", lambda repo, file: asked.append(repo))
-    monkeypatch.setattr("huggingface_hub.hf_hub_download", lambda repo, file: (_ for _ in ()).throw(OSError("away")))
+    monkeypatch.setattr("huggingface_hub.try_to_load_from_cache", lambda repo, file, **_: asked.append(repo))
+    monkeypatch.setattr(
+        "huggingface_hub.hf_hub_download", lambda repo, file, **_: (_ for _ in ()).throw(OSError("away"))
+    )
     multilingual = "paraphrase-multilingual-MiniLM-L12-v2"
     for name in ("all-MiniLM-L6-v2", "multi-qa-mpnet-base-dot-v1", "LaBSE", "gtr-t5-xl", multilingual):
         with pytest.raises(ModelFolderError, match=f"'sentence-transformers/{name}' is not a folder here"):

@@ -167,7 +167,7 @@ def test_a_pellucid_model_is_told_from_a_transformer(fruit: StaticEmbedder, tmp_
     (tmp_path / "bert").mkdir()
     (tmp_path / "bert" / "config.json").write_text('{"model_type": "bert"}')
     hub = {"me/fruit": tmp_path / "fruit", "me/bert": tmp_path / "bert"}
-    monkeypatch.setattr("huggingface_hub.hf_hub_download", lambda repo, file: str(hub[repo] / file))
+    monkeypatch.setattr("huggingface_hub.hf_hub_download", lambda repo, file, **_: str(hub[repo] / file))
     names = (tmp_path / "fruit", "me/fruit", tmp_path / "bert", "me/bert", "static-en")
     found = [identify(name) == "pellucid" for name in names]
     assert found[:4] == [True, True, False, False] and found[4] == ("static-en" in bundled_models())
