@@ -193,10 +193,9 @@ class _Test:
             [self._parts_of(pair[side], roles[side], vector) for pair, vector in zip(pairs, self._vectors[side])]
             for side in (0, 1)
         ]
-        common = reasons.common
         first, second = self._vectors
         self.scores: Floats = np.einsum("pd,pd->p", first, second)
-        self.shared: Floats = first @ common + second @ common - common @ common
+        self.shared: Floats = self.scores - np.einsum("pd,pd->p", *map(reasons.centred, self._vectors))
         self.of_words: Floats = np.array([_product(*parts) for parts in zip(*self._parts)])
 
     def _encoded(self, texts: list[str], role: Role) -> Floats:

@@ -63,6 +63,10 @@ class Reasons(ABC):
     def parts(self, text: str, role: Role, vector: Floats) -> Parts:
         """Return the parts of `text`, or of what the encoder reads of it; `vector` is of length 1."""
 
+    def centred(self, vectors: Floats) -> Floats:
+        """Return vectors at length 1 less what all texts have in common, [..., dimension] in and out."""
+        return vectors - self.common
+
     def words_without_part(self, text: str) -> tuple[Span, ...]:
         """Return the words of `text` that cannot have a part."""
         return ()
@@ -122,6 +126,11 @@ class EncoderQuery(Query):
         return self.unit.astype(np.float64)  # type: ignore[no-any-return]
 
     @cached_property
+    def centred(self) -> Floats:
+        """The vector at length 1 less what all texts have in common, float64 [dimension]."""
+        return self.model.reasons.centred(self.coordinates)  # type: ignore[no-any-return]
+
+    @cached_property
     def parts(self) -> Parts:
         """What the reasons make of the text."""
         reasons = self.model.reasons
@@ -147,19 +156,16 @@ class EncoderQuery(Query):
         if isinstance(other_query, EncoderQuery):
             check_pair_count(len(self.parts.vectors), len(other_query.parts.vectors))
             return self._terms(other_query)
-        vector, common = self.coordinates, self.model.reasons.common
-        pulls = self.parts.vectors @ (vector - common)
-        shared, score = float((2 * vector - common) @ common), float(vector @ vector)
-        measurement = self.model.reasons.measurement(self.parts, vector - common)
-        return self._completed(Terms(pulls, self.parts.row, measurement=measurement), shared, score)
+        centred, score = self.centred, float(self.coordinates @ self.coordinates)
+        measurement = self.model.reasons.measurement(self.parts, centred)
+        terms = Terms(self.parts.vectors @ centred, self.parts.row, measurement=measurement)
+        return self._completed(terms, score - float(centred @ centred), score)
 
     def _terms(self, other_query: EncoderQuery) -> Terms:
         """Take the product with another text's vector apart."""
-        first, second, common = self.coordinates, other_query.coordinates, self.model.reasons.common
-        shared = float(first @ common + second @ common - common @ common)
-        return self._completed(
-            self.model.reasons.products(self.parts, other_query.parts), shared, float(first @ second)
-        )
+        score = float(self.coordinates @ other_query.coordinates)
+        shared = score - float(self.centred @ other_query.centred)
+        return self._completed(self.model.reasons.products(self.parts, other_query.parts), shared, score)
 
     def _completed(self, terms: Terms, shared: float, score: float) -> Terms:
         """Return the terms with rows for what all texts have in common and, where words are named, for context."""

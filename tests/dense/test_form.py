@@ -1,0 +1,107 @@
+"""Directions of a vector that say the form of a text: they are common, and no word is credited with them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import pellucid
+from pellucid.dense.embedder import EncoderEmbedder
+from pellucid.dense.form import form_directions, text_form
+from pellucid.errors import ModelFolderError
+from pellucid.explain.rows import SHARED, WORD_PAIR
+from tests.dense.test_words import NAMES, WORDS, Shadow, sentences, table
+
+DIRECTION = np.eye(24)[3]
+
+
+class LongShadow(Shadow):
+    """A shadow whose vectors say, too, how long a text is."""
+
+    def __call__(self, texts: list[str]) -> np.ndarray:
+        lengths = np.log([max(len(text), 1) for text in texts])
+        return super().__call__(texts) + 0.6 * np.outer(lengths, DIRECTION)  # type: ignore[no-any-return]
+
+
+def fitted(shadow: Shadow) -> EncoderEmbedder:
+    model = pellucid.load(shadow)
+    model.fit_reasons(sentences(), table=table())
+    return model
+
+
+@pytest.fixture(scope="module")
+def long_shadow() -> EncoderEmbedder:
+    return fitted(LongShadow(noise=0.05))
+
+
+def held_out(count: int) -> np.ndarray:
+    return np.arange(count) % 8 == 0
+
+
+def test_the_direction_of_length_is_found_and_no_other() -> None:
+    texts = sentences()
+    plain, long = (shadow(texts) for shadow in (Shadow(noise=0.05), LongShadow(noise=0.05)))
+    assert len(form_directions(texts, plain - plain.mean(axis=0), held_out(len(texts)))) == 0
+    directions = form_directions(texts, long - long.mean(axis=0), held_out(len(texts)))
+    assert directions.shape == (1, 24)
+    assert abs(directions[0] @ DIRECTION) > 0.9
+    np.testing.assert_allclose(directions @ directions.T, np.eye(1), atol=1e-12)
+
+
+@pytest.mark.parametrize("count", [200, 600])
+@pytest.mark.parametrize("seed", range(3))
+def test_chance_is_no_form(count: int, seed: int) -> None:
+    rows = np.random.default_rng(seed).normal(size=(count, 24))
+    assert len(form_directions(sentences(count), rows - rows.mean(axis=0), held_out(count))) == 0
+
+
+def test_equal_vectors_have_no_form() -> None:
+    assert len(form_directions(sentences(200), np.zeros((200, 24)), held_out(200))) == 0
+    assert len(form_directions(["ba"] * 200, np.random.default_rng(0).normal(size=(200, 24)), held_out(200))) == 0
+
+
+@given(st.text())
+def test_the_form_of_any_text_is_finite(text: str) -> None:
+    features = text_form(text)
+    assert len(features) == 6
+    assert np.isfinite(features).all()
+    assert all(0 <= share <= 1 for share in features[1:])
+
+
+def test_words_of_other_texts_are_not_credited_with_the_length(long_shadow: EncoderEmbedder) -> None:
+    """Long texts of other words than those of the vectors: what they share is that they are long."""
+    rng = np.random.default_rng(5)
+    texts = [" ".join(rng.permutation(NAMES)[:12]) for _ in range(60)]
+    vectors = long_shadow.encode(texts)
+    credit = shared = score = 0.0
+    for number in range(0, 60, 2):
+        words = texts[(number + 20) % 60], texts[(number + 31) % 60]
+        why = long_shadow.explain_vectors(words[0], vectors[number], words[1], vectors[number + 1])
+        credit += sum(row.contribution for row in why.rows if row.kind == WORD_PAIR)
+        shared += sum(row.contribution for row in why.rows if row.kind == SHARED)
+        score += why.score
+    assert shared > 0.9 * score
+    assert abs(credit) < 0.03 * score
+
+
+@given(WORDS, WORDS)
+def test_rows_add_up_with_a_form(long_shadow: EncoderEmbedder, one: str, other: str) -> None:
+    for why in (long_shadow.explain(one, other), long_shadow.explain(one)):
+        assert sum(row.contribution for row in why.rows) == pytest.approx(why.score, abs=1e-6)
+
+
+def test_a_form_is_saved_and_one_that_cannot_be_is_refused(long_shadow: EncoderEmbedder, tmp_path: Path) -> None:
+    reasons = long_shadow.reasons
+    reasons.save_pretrained(tmp_path / "reasons")  # type: ignore[union-attr]
+    again = EncoderEmbedder(LongShadow(noise=0.05), tmp_path / "reasons")
+    assert again.explain("ba be", "bo") == long_shadow.explain("ba be", "bo")
+    for number, form in enumerate([np.ones((1, 25)), np.ones(24), np.full((1, 24), np.nan), np.full((1, 24), 1e300)]):
+        broken = type(reasons)(reasons.table, reasons.arrays, reasons.fit, reasons.fingerprint)  # type: ignore
+        broken.arrays = {**broken.arrays, "form": form}
+        broken.save_pretrained(tmp_path / str(number))
+        with pytest.raises(ModelFolderError, match=r"have \(|NaN"):
+            EncoderEmbedder(LongShadow(noise=0.05), tmp_path / str(number)).explain("ba")
