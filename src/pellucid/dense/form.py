@@ -17,7 +17,7 @@ from pellucid.core.query import Floats
 
 MIN_FORM_R2 = 0.5
 """Of the variance along a direction, explained by form; all-MiniLM-L6-v2 and static-en have none above 0.42."""
-_ENDS = tuple(".!?。！？")
+_ENDS = (".", "!", "?", "\u3002", "\uff01", "\uff1f")
 _EPS = 1e-9
 
 
