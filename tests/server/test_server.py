@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import base64
 import contextlib
-import http.client
 import json
 import re
 import signal
@@ -37,11 +36,6 @@ from pellucid.server.running import TimeoutProtocol
 from pellucid.server.service import Batcher
 from pellucid.static.embedder import StaticEmbedder
 from serving import Slow, ask, running, send_raw, started
-
-
-@pytest.fixture(scope="module")
-def static() -> StaticEmbedder:
-    return pellucid.load("static-en")
 
 
 @pytest.fixture(scope="module")
@@ -136,97 +130,6 @@ def test_info_and_state(url: str) -> None:
     assert "such" not in ask(url, "/metrics")[1]  # scanners must not fill the metrics
 
 
-@pytest.mark.parametrize(
-    ("path", "body", "status", "message"),
-    [
-        ("/embed", b'{"inputs": ', 400, "not JSON"),
-        ("/embed", {"inputs": []}, 400, "empty"),
-        ("/embed", {}, 422, "inputs: Field required"),
-        ("/embed", {"inputs": 3}, 422, "inputs is int"),
-        ("/embed", {"inputs": ["a", None]}, 422, "text 1 of inputs is NoneType"),
-        ("/embed", {"inputs": [1, 2]}, 422, "token ids"),
-        ("/embed", {"inputs": "a", "dimensions": 1000}, 422, "from 1 to 256"),
-        ("/embed", {"inputs": "a", "truncate": 0}, 422, "truncate"),
-        ("/embed", {"inputs": ["a"] * 101}, 422, "at most 100"),
-        ("/embed", {"inputs": "a" * 5001}, 422, "at most 5,000"),
-        ("/embed", b'{"inputs": "\\ud800"}', 400, "hex escape"),
-        ("/embed", b"[" * 40_000, 400, "recursion"),
-        ("/embed", b'{"inputs": "a", "other": ' + b'{"a":' * 9000, 400, "recursion"),
-        ("/embed", b'{"inputs": NaN}', 422, "inputs is float"),
-        ("/embed", b'{"inputs": "a", "dimensions": 1' + b"0" * 4000 + b"}", 422, "dimensions"),
-        ("/embed", b'{"inputs": "a", "dimensions": 1' + b"0" * 9000 + b"}", 400, "number"),
-        ("/embed", b"", 400, "not JSON"),
-        ("/embed", b"null", 422, "the body"),
-        (
-            "/rerank",
-            b'{"query": "a", "texts": [' + b"1," * 20_000 + b"1]}",
-            422,
-            "texts.0: Input should be",
-        ),
-        ("/why", {"query": "a", "id": "b", "weights": {f"w{n}": "" for n in range(2000)}}, 422, "at most 100 weights"),
-        ("/search", b'{"query": "a", "weights": {"bm25": NaN}}', 422, "finite"),
-        ("/embed", b'{"inputs": "' + b"a" * 60_000 + b'"}', 413, "50,000 bytes"),
-        ("/embed", b"\xff\xfe", 400, "not JSON"),
-        ("/embed_sparse", {"inputs": "a"}, 424, "dense rows"),
-        ("/explain", {"text1": "a", "text2": "b", "model": "none"}, 404, "no model 'none'"),
-        ("/explain", {"text1": "a " * 2400, "text2": "a " * 2400, "text3": "a " * 2400}, 422, "at most 10,000"),
-        ("/search", {"query": "a"}, 404, "pellucid serve --index"),
-        ("/nowhere", {}, 404, "Not Found"),
-        ("/../../etc/passwd", None, 404, "Not Found"),
-        ("/%2e%2e/%2e%2e/etc/passwd", None, 404, "Not Found"),
-        ("/explain", None, 405, "Method Not Allowed"),
-    ],
-)
-def test_bad_requests(url: str, path: str, body: Any, status: int, message: str) -> None:
-    found, error = ask(url, path, body)
-    assert found == status and message in error["error"] and error["error_type"][0].isupper()
-    if path == "/embed":
-        found, error = ask(url, "/v1/embeddings", _as_openai(body))
-        status = 400 if status == 422 else status  # as OpenAI's clients know it
-        assert found in (status, 200 if b"truncate" in json.dumps(str(body)).encode() else status)
-        assert found == 200 or set(error["error"]) == {"message", "type", "param", "code"}
-
-
-def _as_openai(body: Any) -> Any:
-    if isinstance(body, bytes):
-        return body.replace(b'"inputs"', b'"model": "static-en", "input"')
-    return {"model": "static-en", **{name.replace("inputs", "input"): value for name, value in body.items()}}
-
-
-def test_json_needs_its_header(url: str) -> None:
-    status, error = ask(url, "/embed", {"inputs": "a"}, {"content-type": "text/plain"})
-    assert status == 415 and "Content-Type: application/json" in error["error"]
-    assert ask(url, "/embed", {"inputs": "a"}, {"content-type": "Application/JSON; charset=utf-8"})[0] == 200
-
-
-def test_chunked_body_over_the_limit(url: str) -> None:
-    connection = http.client.HTTPConnection(url.removeprefix("http://"), timeout=30)
-    chunks = (b'{"inputs": "' if n == 0 else b"a" * 10_000 for n in range(20))
-    connection.request("POST", "/embed", chunks, {"content-type": "application/json"}, encode_chunked=True)
-    assert connection.getresponse().status == 413
-
-
-def test_token(fruit: StaticEmbedder) -> None:
-    with running({"fruit": fruit}, token="secret-ü") as url:
-        assert ask(url, "/health")[0] == 200
-        status, error = ask(url, "/embed", {"inputs": "a"})
-        assert status == 401 and "Bearer" in error["error"]
-        assert (
-            ask(url, "/v1/models", headers={"authorization": "Bearer wrong"})[1]["error"]["type"]
-            == "authentication_error"
-        )
-        right = "Bearer secret-ü".encode().decode("latin-1")
-        assert ask(url, "/v1/models", headers={"authorization": right})[0] == 200
-
-
-def test_other_hosts_are_refused(fruit: StaticEmbedder) -> None:
-    with running({"fruit": fruit}, hosts=("localhost", "127.0.0.1")) as url:
-        assert ask(url, "/health")[0] == 200
-        assert ask(url, "/health", headers={"host": "LOCALHOST:99"})[0] == 200
-        status, error = ask(url, "/v1/models", headers={"host": "evil.example"})
-        assert status == 400 and error["error"]["type"] == "invalid_request_error"
-
-
 def test_slow_body_and_slow_model_end_in_time(fruit: StaticEmbedder) -> None:
     with running({"slow": Slow(2.0)}, timeout=0.5) as url:
         host, port = url.removeprefix("http://").split(":")
@@ -235,45 +138,6 @@ def test_slow_body_and_slow_model_end_in_time(fruit: StaticEmbedder) -> None:
             assert half.recv(100).startswith(b"HTTP/1.1 408")
         status, error = ask(url, "/embed", {"inputs": "a"})
         assert status == 504 and "0.5 seconds" in error["error"]
-
-
-def test_methods(url: str) -> None:
-    for method, status in (("HEAD", 200), ("OPTIONS", 405), ("DELETE", 405), ("TRACE", 405)):
-        connection = http.client.HTTPConnection(url.removeprefix("http://"), timeout=30)
-        connection.request(method, "/health")
-        answer = connection.getresponse()
-        assert answer.status == status and answer.getheader("access-control-allow-origin") is None
-    assert send_raw(url, b"CONNECT evil:80 HTTP/1.1\r\nhost: a\r\n\r\n").startswith(b"HTTP/1.1 400")
-    assert send_raw(url, b"OPTIONS * HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n").startswith(b"HTTP/1.1 404")
-    smuggled = b"POST /embed HTTP/1.1\r\nhost: a\r\ncontent-length: 5\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n"
-    assert send_raw(url, smuggled).startswith(b"HTTP/1.1 400")
-
-
-def test_every_method_of_a_path_is_named(url: str) -> None:
-    connection = http.client.HTTPConnection(url.removeprefix("http://"), timeout=30)
-    connection.request("PUT", "/")
-    assert connection.getresponse().getheader("allow") == "GET, HEAD, POST"
-
-
-def test_pipelined_requests_are_answered_in_order(url: str) -> None:
-    bodies = [json.dumps({"inputs": "a " * number}).encode() for number in (1, 2000, 2, 0)]
-    head = b"POST /embed HTTP/1.1\r\nhost: a\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n%s"
-    last = b"GET /health HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n"
-    found = send_raw(url, b"".join(head % (len(body), body) for body in bodies) + last)
-    answers = [json.loads(part.split(b"\r\n\r\n")[1]) for part in found.split(b"HTTP/1.1 200 OK")[1:-1]]
-    expected = [ask(url, "/embed", body)[1] for body in bodies]
-    assert answers == expected
-
-
-def test_heads_and_frames_without_end(url: str) -> None:
-    head = b"GET /health HTTP/1.1\r\nhost: a\r\n"
-    assert send_raw(url, head + b"x: " + b"a" * 70_000).startswith(b"HTTP/1.1 431")
-    assert send_raw(url, head + b"x: y\r\n" * 12_000).startswith(b"HTTP/1.1 431")
-    chunked = b"POST /embed HTTP/1.1\r\nhost: a\r\ncontent-type: application/json\r\ntransfer-encoding: chunked\r\n\r\n"
-    for frames in (b"0\r\n" + b"trailer: x\r\n" * 8000, b"1\r\n \r\n" * 40_000):
-        with contextlib.suppress(ConnectionResetError, BrokenPipeError):
-            assert not send_raw(url, chunked + frames).startswith(b"HTTP/1.1 200")
-    assert ask(url, "/health")[0] == 200
 
 
 @pytest.mark.full
@@ -799,13 +663,6 @@ def test_its_own_schema(token: str | None, fruit: StaticEmbedder, tmp_path: Path
         found = subprocess.run([program, *command[1:]], cwd=tmp_path, capture_output=True, text=True, timeout=500)
         assert found.returncode == 0, found.stdout[-9000:]
         assert ask(url, "/health")[0] == 200
-
-
-@pytest.fixture
-def port() -> int:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        return int(free.getsockname()[1])
 
 
 @pytest.mark.full

@@ -1,51 +1,51 @@
-"""What requests may hold: known fields and parameters, plain JSON of a bounded size, and nothing twice."""
+"""Every route: token, hosts and methods; known fields and parameters, plain JSON of a bounded size, nothing twice."""
 
 from __future__ import annotations
 
 import gzip
+import http.client
 import json
 import re
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, nullcontext, suppress
-from pathlib import Path
+from contextlib import nullcontext, suppress
 from typing import Any
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy.sparse import csr_matrix
 
 pytest.importorskip("fastapi", reason="the server needs pellucid[serve]")
 
 import pellucid
 from pellucid.errors import nearest_name
-from pellucid.index.segments import Segment
-from pellucid.progress import CancelledWorkError, Progress, cancellable, check_cancelled
-from pellucid.server import ServerSettings, create_app, layout
+from pellucid.server import ServerSettings, create_app
 from pellucid.server.bodies import MAX_TESTS, MAX_WHERE_VALUES, ApiError, BodyCounter
 from pellucid.static.embedder import StaticEmbedder
-from serving import Slow, ask, connected, running, send_raw
+from serving import Slow, ask, running, send_raw
 
 STRANGE = "zzqx"
-
-
-@pytest.fixture(scope="module")
-def static() -> StaticEmbedder:
-    return pellucid.load("static-en")
 
 
 @pytest.fixture(scope="module")
 def url(static: StaticEmbedder, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     pytest.importorskip("Stemmer")
     folder = tmp_path_factory.mktemp("requests")
-    with pellucid.Index.create(folder / "index") as index:
+    with pellucid.Index.create(folder / "index", {"a": static}) as index:
         texts = ["mortgage rates are rising", "a dog in the park", "a river of gold"]
-        index.add(texts, ids=["a", "b", "c"], metadata=[{"lang": lang, "n": n} for n, lang in enumerate("xyz")])
+        metadata = [{"lang": lang, "n": n, "s": "x"} for n, lang in enumerate("xyz")]
+        index.add(texts, ids=["a", "b", "c"], metadata=metadata)
     options = {"index": str(folder / "index"), "save_to": str(folder / "models"), "max_body_bytes": 4 << 20}
     with running({"static-en": static}, **options) as at:
+        yield at
+
+
+@pytest.fixture(scope="module")
+def limited(static):
+    """A server without an index that takes 100 texts of 5,000 characters."""
+    limits = {"max_texts": 100, "max_characters": 5000, "max_body_bytes": 50_000}
+    with running({"static-en": static, "slow": Slow()}, **limits) as at:
         yield at
 
 
@@ -201,7 +201,7 @@ def test_other_contents_are_refused(url: str, headers: dict[str, str], said: str
     body = json.dumps({"inputs": "a"}).encode()
     status, answer = ask(url, "/embed", gzip.compress(body) if "gzip" in str(headers) else body, headers)
     assert status == 415 and said in answer["error"]
-    for right in ("application/json", 'application/json; charset="UTF-8"', "APPLICATION/JSON;charset=utf8;a=b"):
+    for right in ("Application/JSON", 'application/json; charset="UTF-8"', "APPLICATION/JSON;charset=utf8;a=b"):
         assert ask(url, "/embed", body, {"content-type": right})[0] == 200
 
 
@@ -325,11 +325,12 @@ def test_heads_have_64_kilobytes_however_they_arrive(url: str) -> None:
                 assert send_raw(url, head)[9:12] == status, size
     post = b"POST /embed HTTP/1.1\r\nhost: a\r\ncontent-type: application/json\r\ntransfer-encoding: chunked\r\n\r\n"
     body = b'{"inputs": ["%s"]}' % b'", "'.join([b"a" * 100_000] * 8)
-    for trailer in (b"x: y\r\n" * 20_000, b"x: " + b"y" * 100_000 + b"\r\n"):
+    frames = [b"%x\r\n%s\r\n0\r\n%s\r\n" % (len(body), body, trailer)
+              for trailer in (b"x: y\r\n" * 20_000, b"x: " + b"y" * 100_000 + b"\r\n")]  # fmt: skip
+    for chunks in (*frames, b"0\r\n" + b"trailer: x\r\n" * 8000, b"1\r\n \r\n" * 40_000):
         with suppress(ConnectionError):
-            assert not send_raw(url, post + b"%x\r\n%s\r\n0\r\n%s\r\n" % (len(body), body, trailer)).startswith(
-                b"HTTP/1.1 200"
-            )
+            assert not send_raw(url, post + chunks).startswith(b"HTTP/1.1 200")
+    assert ask(url, "/health")[0] == 200
 
 
 def test_what_came_before_a_head_that_is_too_large_is_answered(url: str) -> None:
@@ -339,145 +340,259 @@ def test_what_came_before_a_head_that_is_too_large_is_answered(url: str) -> None
     assert answer.startswith(b"HTTP/1.1 200") and answer.count(b"HTTP/1.1 431") == 1
 
 
-def test_half_sent_bodies_do_not_keep_others_out(static: StaticEmbedder) -> None:
-    head = b"POST /embed HTTP/1.1\r\nhost: a\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n"
-    with running({"static-en": static}, max_waiting=8, max_body_bytes=1 << 20, timeout=20) as url, ExitStack() as held:
-        for _ in range(30):
-            held.enter_context(connected(url)).sendall(head % 100 + b"{")
-        large = b'{"inputs": "' + b"a" * ((1 << 20) - 100)
-        for _ in range(8):
-            held.enter_context(connected(url)).sendall(head % (1 << 20) + large)
-        time.sleep(0.3)
-        assert ask(url, "/embed", {"inputs": "a"})[0] == 200
-        assert ask(url, "/models")[0] == 200
-
-
-def test_a_body_that_does_not_go_on_is_given_up(static: StaticEmbedder, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pellucid.server.guard._STALL_S", 0.2)
-    head = b"POST /embed HTTP/1.1\r\nhost: a\r\ncontent-type: application/json\r\n"
-    with running({"static-en": static}) as url:
-        for rest in (b"content-length: 10\r\n\r\n{", b"transfer-encoding: chunked\r\n\r\n5\r\n{"):
-            with connected(url) as half:
-                half.sendall(head + rest)
-                began = time.perf_counter()
-                assert half.recv(100).startswith(b"HTTP/1.1 408") and time.perf_counter() - began < 5
-
-
 # What nobody waits for any more
 
 
-def test_work_ends_with_its_request(static: StaticEmbedder, monkeypatch: pytest.MonkeyPatch) -> None:
-    ended = threading.Event()
-
-    def describe(self: Any, text: str, **_: Any) -> str:
-        try:
-            with Progress("thinking", enabled=False) as progress:
-                for _ in range(1000):
-                    time.sleep(0.01)
-                    progress.advance()
-        finally:
-            ended.set()
-        return "done"
-
-    with running({"static-en": static}, timeout=0.3) as url:
-        monkeypatch.setattr(StaticEmbedder, "describe", describe)
-        assert ask(url, "/describe", {"text": "a"})[0] == 504
-        assert ended.wait(1)
+# Hostile values, tokens, hosts, methods
 
 
-def test_encoding_ends_with_its_request(static: StaticEmbedder) -> None:
-    class Patient(Slow):
-        steps, ended = 0, threading.Event()
-
-        def _encode(self, texts: Any, role: Any, **options: Any) -> Any:
-            if "patience" in texts:
-                try:
-                    for _ in range(1000):
-                        check_cancelled()
-                        time.sleep(0.01)
-                finally:
-                    self.ended.set()
-            return super()._encode(texts, role, **options)
-
-    model = Patient(0)
-    with running({"patient": model}, timeout=0.3) as url:
-        assert ask(url, "/embed", {"inputs": "patience"})[0] == 504
-        assert model.ended.wait(1)
-        assert ask(url, "/embed", {"inputs": "a"})[0] == 200
+DEEP = 100_000
 
 
-@pytest.mark.full
-@pytest.mark.parametrize("form", [np.asarray, csr_matrix])
-def test_a_layout_is_the_same_from_a_process(
-    form: Any, static: StaticEmbedder, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    pytest.importorskip("sklearn")
-    rows = form(static.encode([f"{word} {n}" for n in range(5) for word in ("dog", "loan", "river", "cat")]))
-    points, members = layout.layout(rows, 3)
-    monkeypatch.setattr(layout, "_MIN_PROCESS_ROWS", 1)
-    points_there, members_there = layout.cancellable_layout(rows, 3)
-    np.testing.assert_allclose(points, points_there, atol=1e-6)
-    np.testing.assert_array_equal(members, members_there)
+def bodies() -> dict[str, dict[str, Any]]:
+    """Return an honest body for every route that takes one."""
+    return {
+        "/v1/embeddings": {"model": "static-en", "input": "a", "dimensions": 4},
+        "/embed": {"inputs": "a", "dimensions": 4},
+        "/similarity": {"inputs": {"source_sentence": "a", "sentences": ["b"]}},
+        "/rerank": {"query": "a", "texts": ["b"]},
+        "/explain": {"text1": "a loan", "text2": "a house"},
+        "/describe": {"text": "a loan", "top_k": 3},
+        "/search": {
+            "query": "river", "top_k": 3, "rows": 2, "where": {"n": {"gte": 1}}, "weights": {"bm25": 1},
+            "word_weights": {"river": 1},
+        },
+        "/why": {"query": "river", "id": "b", "weights": {"bm25": 1}},
+        "/map": {"texts": ["a loan", "b"] * 5, "clusters": 2, "limit": 10},
+        "/contrast": {"texts": ["a loan", "a house"] * 5, "members": [0, 2]},
+        "/models": {"name": "fruit", "words": {"loan": 0.5}, "scale": {}, "without": []},
+        "/index": {"weights": {"a": 1}, "word_weights": {}},
+    }  # fmt: skip
 
 
-def test_the_process_of_a_layout_ends_with_its_request(monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("sklearn")
-    monkeypatch.setattr(layout, "_MIN_PROCESS_ROWS", 1)
-    monkeypatch.setattr(layout, "_PROGRAM", "import time; time.sleep(60)")
-    began = time.perf_counter()
-    with pytest.raises(CancelledWorkError), cancellable(lambda: time.perf_counter() - began > 0.3):
-        layout.cancellable_layout(np.eye(20), 3)
-    assert time.perf_counter() - began < 10
-    monkeypatch.setattr(layout, "_PROGRAM", "raise SystemExit('no room')")
-    with pytest.raises(RuntimeError, match="no room"):
-        layout.cancellable_layout(np.eye(20), 3)
+@pytest.mark.parametrize(
+    "path", [pytest.param(path, marks=[pytest.mark.full] * (path in ("/models", "/map"))) for path in bodies()]
+)
+def test_hostile_json_is_refused(url: str, path: str) -> None:
+    honest = bodies()[path]
+    plain = json.dumps(honest).encode()
+    hostile = [
+        b"[" * DEEP, b'{"a":' * DEEP, b"[" * DEEP + b"]" * DEEP, b'{"a":' * DEEP + b"1" + b"}" * DEEP,
+        plain[:-1] + b', "other": ' + b"[" * DEEP + b"]" * DEEP + b"}",
+    ]  # fmt: skip
+    for name, value in honest.items():
+        for deep in (b"[" * DEEP + b"]" * DEEP, b'{"a":' * DEEP + b"1" + b"}" * DEEP, b"[" * 150 + b"]" * 150):
+            hostile.append(json.dumps({**honest, name: "DEEP"}).encode().replace(b'"DEEP"', deep))
+        odd = [
+            "NaN",
+            "Infinity",
+            "-Infinity",
+            "1e400",
+            "-1e400",
+            str(2**63),
+            str(-(2**63) - 1),
+            str(10**400),
+            "-1",
+            "1.5",
+        ]
+        inner = [{"x": "ODD"}, ["ODD"], "ODD"] if isinstance(value, (dict, list)) else ["ODD"]
+        inner += [{key: "ODD"} for key in value] if isinstance(value, dict) else []
+        inner += [{"n": {"gte": "ODD"}}, {"n": {"in": ["ODD", 1]}}, [{"n": "ODD"}]] if name == "where" else []
+        for odd_value in inner:
+            text = json.dumps({**honest, name: odd_value}).encode()
+            hostile += [text.replace(b'"ODD"', number.encode()) for number in odd]
+    for body in hostile:
+        status, error = ask(url, path, body)
+        assert 400 <= status < 500 or _may_be(path, body), (path, status, body[:200], str(error)[:200])
+        assert "error" in error or status == 200
+    assert ask(url, path, honest)[0] == 200 or path == "/models"
 
 
-def test_the_index_is_looked_through_once_a_commit(
-    static: StaticEmbedder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    pytest.importorskip("Stemmer")
-    read, iterate = [0], pellucid.Index.__iter__
-
-    def counted(self: Any) -> Iterator[Any]:
-        for document in iterate(self):
-            read[0] += 1
-            yield document
-
-    with pellucid.Index.create(tmp_path / "index") as index:
-        index.add([f"document {n}" for n in range(50)], metadata=[{"lang": "en", "n": f"{n}"} for n in range(50)])
-    monkeypatch.setattr(pellucid.Index, "__iter__", counted)
-    with running({"static-en": static}, index=str(tmp_path / "index"), read_only=True) as url:
-        first = ask(url, "/index")
-        assert first[0] == 200 and first[1]["values"] == {"lang": ["en"]} and first[1]["values are all"] is True
-        assert len(first[1]["examples"]) == 4 and read[0] == 50
-        assert all(ask(url, "/index") == first for _ in range(5)) and read[0] == 50
-        with pellucid.Index.open(tmp_path / "index") as index:
-            index.add(["une autre"], metadata=[{"lang": "fr"}])
-        assert ask(url, "/index")[1]["values"] == {"lang": ["en", "fr"]} and read[0] == 101
+def _may_be(path: str, body: bytes) -> bool:
+    """Whether a body with an odd number is a right one: large numbers and fractions are numbers where any may stand."""
+    return bool(re.search(rb'"(where|weights|word_weights|words)": [\[{]', body)) and not re.search(
+        rb"NaN|Inf|e400", body
+    )
 
 
-def test_the_limits_on_the_page_are_those_of_the_code() -> None:
-    page = (Path(__file__).parents[2] / "docs/server.md").read_text(encoding="utf-8")
-    settings = ServerSettings()
-    for limit in (MAX_TESTS, MAX_WHERE_VALUES, settings.max_texts, settings.max_characters, settings.max_waiting):
-        assert f"{limit:,}" in page
+@pytest.mark.parametrize("number", ["64.0", "6.4e1", "64"])
+def test_64_point_0_is_whole(url: str, number: str) -> None:
+    for path, text in (
+        ("/v1/embeddings", '{"model": "static-en", "input": "a", "dimensions": %s}'),
+        ("/embed", '{"inputs": "a", "dimensions": %s}'),
+        ("/search", '{"query": "river", "top_k": %s}'),
+    ):
+        status, found = ask(url, path, (text % number).encode())
+        assert status == 200, found
+    status, found = ask(url, "/v1/embeddings", b'{"model": "static-en", "input": "a", "dimensions": 64.5}')
+    assert (
+        status == 400 and found["error"]["type"] == "invalid_request_error" and found["error"]["param"] == "dimensions"
+    )
 
 
-def test_a_map_reads_only_the_documents_that_it_shows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("Stemmer")
-    read, document = list[str](), Segment.document
+def test_models_by_name(url: str) -> None:
+    assert ask(url, "/v1/models/static-en") == (
+        200,
+        {"id": "static-en", "object": "model", "created": 0, "owned_by": "pellucid"},
+    )
+    for path in ("/v1/models/gpt", "/v1/models/org/gpt", "/v1/models/org%2Fgpt"):
+        status, error = ask(url, path)
+        assert status == 404 and error["error"]["code"] == "model_not_found", path
+    with running({"org/fruit": pellucid.load("static-en")}) as other:
+        assert ask(other, "/v1/models/org/fruit")[0] == ask(other, "/v1/models/org%2Ffruit")[0] == 200
 
-    def counted(self: Segment, row: int) -> Any:
-        read.append(document(self, row).id)
-        return document(self, row)
 
-    with pellucid.Index.create(tmp_path / "index") as index:
-        for start in (0, 7, 9, 40):
-            index.add([f"document {n}" for n in range(start, start + 11)], ids=range(start, start + 11))
-        index.delete(["3", "41"])
-        ids = [document.id for document in index]
-        monkeypatch.setattr(Segment, "document", counted)
-        for step in range(1, len(ids) + 2):
-            assert [document.id for document in index.snapshot().commit.documents(step)] == ids[::step] == read
-            read.clear()
+def test_the_token_is_a_header_of_the_head(fruit: StaticEmbedder) -> None:
+    chunked = b"POST /embed HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\nconnection: close\r\n"
+    body = b"transfer-encoding: chunked\r\ntrailer: authorization\r\n\r\n%x\r\n%s\r\n0\r\n" % (15, b'{"inputs": "a"}')
+    right, wrong = b"authorization: Bearer secret\r\n", b"authorization: Bearer wrong\r\n"
+    with running({"fruit": fruit}, token="secret", hosts=("localhost", "127.0.0.1")) as url:
+        for head, trailer, status in (
+            (b"", right, b"401"),
+            (wrong, right, b"401"),
+            (right, wrong, b"200"),
+            (right, b"host: evil.example\r\n", b"200"),
+            (right, b"content-type: text/plain\r\n", b"200"),
+            (wrong + right, b"", b"401"),  # of two the first counts
+        ):
+            assert send_raw(url, chunked + head + body + trailer + b"\r\n")[9:12] == status, (head, trailer)
+        for scheme, status in (
+            ("bearer", 200),
+            ("BEARER", 200),
+            ("Bearer ", 200),
+            ("Basic", 401),
+            ("Bearersecret", 401),
+        ):
+            assert ask(url, "/v1/models", headers={"authorization": f"{scheme} secret"})[0] == status, scheme
+        assert ask(url, "/v1/models", headers={"authorization": "secret"})[0] == 401
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "status", "message"),
+    [
+        ("/embed", b'{"inputs": ', 400, "not JSON"),
+        ("/embed", {"inputs": []}, 400, "empty"),
+        ("/embed", {}, 422, "inputs: Field required"),
+        ("/embed", {"inputs": 3}, 422, "inputs is int"),
+        ("/embed", {"inputs": ["a", None]}, 422, "text 1 of inputs is NoneType"),
+        ("/embed", {"inputs": [1, 2]}, 422, "token ids"),
+        ("/embed", {"inputs": "a", "dimensions": 1000}, 422, "from 1 to 256"),
+        ("/embed", {"inputs": "a", "truncate": 0}, 422, "truncate"),
+        ("/embed", {"inputs": ["a"] * 101}, 422, "at most 100"),
+        ("/embed", {"inputs": "a" * 5001}, 422, "at most 5,000"),
+        ("/embed", b'{"inputs": "\\ud800"}', 400, "hex escape"),
+        ("/embed", b"[" * 40_000, 400, "recursion"),
+        ("/embed", b'{"inputs": "a", "other": ' + b'{"a":' * 9000, 400, "recursion"),
+        ("/embed", b'{"inputs": NaN}', 422, "inputs is float"),
+        ("/embed", b'{"inputs": "a", "dimensions": 1' + b"0" * 4000 + b"}", 422, "dimensions"),
+        ("/embed", b'{"inputs": "a", "dimensions": 1' + b"0" * 9000 + b"}", 400, "number"),
+        ("/embed", b"", 400, "not JSON"),
+        ("/embed", b"null", 422, "the body"),
+        (
+            "/rerank",
+            b'{"query": "a", "texts": [' + b"1," * 20_000 + b"1]}",
+            422,
+            "texts.0: Input should be",
+        ),
+        ("/why", {"query": "a", "id": "b", "weights": {f"w{n}": "" for n in range(2000)}}, 422, "at most 100 weights"),
+        ("/search", b'{"query": "a", "weights": {"bm25": NaN}}', 422, "finite"),
+        ("/embed", b'{"inputs": "' + b"a" * 60_000 + b'"}', 413, "50,000 bytes"),
+        ("/embed", b"\xff\xfe", 400, "not JSON"),
+        ("/embed_sparse", {"inputs": "a"}, 424, "dense rows"),
+        ("/explain", {"text1": "a", "text2": "b", "model": "none"}, 404, "no model 'none'"),
+        ("/explain", {"text1": "a " * 2400, "text2": "a " * 2400, "text3": "a " * 2400}, 422, "at most 10,000"),
+        ("/search", {"query": "a"}, 404, "pellucid serve --index"),
+        ("/nowhere", {}, 404, "Not Found"),
+        ("/../../etc/passwd", None, 404, "Not Found"),
+        ("/%2e%2e/%2e%2e/etc/passwd", None, 404, "Not Found"),
+        ("/explain", None, 405, "Method Not Allowed"),
+    ],
+)
+def test_bad_requests(limited: str, path: str, body: Any, status: int, message: str) -> None:
+    found, error = ask(limited, path, body)
+    assert found == status and message in error["error"] and error["error_type"][0].isupper()
+    if path == "/embed":
+        found, error = ask(limited, "/v1/embeddings", _as_openai(body))
+        status = 400 if status == 422 else status  # as OpenAI's clients know it
+        assert found in (status, 200 if b"truncate" in json.dumps(str(body)).encode() else status)
+        assert found == 200 or set(error["error"]) == {"message", "type", "param", "code"}
+
+
+def _as_openai(body: Any) -> Any:
+    if isinstance(body, bytes):
+        return body.replace(b'"inputs"', b'"model": "static-en", "input"')
+    return {"model": "static-en", **{name.replace("inputs", "input"): value for name, value in body.items()}}
+
+
+def test_chunked_body_over_the_limit(limited: str) -> None:
+    connection = http.client.HTTPConnection(limited.removeprefix("http://"), timeout=30)
+    chunks = (b'{"inputs": "' if n == 0 else b"a" * 10_000 for n in range(20))
+    connection.request("POST", "/embed", chunks, {"content-type": "application/json"}, encode_chunked=True)
+    assert connection.getresponse().status == 413
+
+
+def test_token(fruit: StaticEmbedder) -> None:
+    with running({"fruit": fruit}, token="secret-ü") as url:
+        assert ask(url, "/health")[0] == 200
+        status, error = ask(url, "/embed", {"inputs": "a"})
+        assert status == 401 and "Bearer" in error["error"]
+        assert (
+            ask(url, "/v1/models", headers={"authorization": "Bearer wrong"})[1]["error"]["type"]
+            == "authentication_error"
+        )
+        right = "Bearer secret-ü".encode().decode("latin-1")
+        assert ask(url, "/v1/models", headers={"authorization": right})[0] == 200
+
+
+def test_other_hosts_are_refused(fruit: StaticEmbedder) -> None:
+    with running({"fruit": fruit}, hosts=("localhost", "127.0.0.1")) as url:
+        assert ask(url, "/health")[0] == 200
+        assert ask(url, "/health", headers={"host": "LOCALHOST:99"})[0] == 200
+        status, error = ask(url, "/v1/models", headers={"host": "evil.example"})
+        assert status == 400 and error["error"]["type"] == "invalid_request_error"
+
+
+def test_methods(limited: str) -> None:
+    for method, status in (("HEAD", 200), ("OPTIONS", 405), ("DELETE", 405), ("TRACE", 405)):
+        connection = http.client.HTTPConnection(limited.removeprefix("http://"), timeout=30)
+        connection.request(method, "/health")
+        answer = connection.getresponse()
+        assert answer.status == status and answer.getheader("access-control-allow-origin") is None
+    assert send_raw(limited, b"CONNECT evil:80 HTTP/1.1\r\nhost: a\r\n\r\n").startswith(b"HTTP/1.1 400")
+    assert send_raw(limited, b"OPTIONS * HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n").startswith(b"HTTP/1.1 404")
+    smuggled = b"POST /embed HTTP/1.1\r\nhost: a\r\ncontent-length: 5\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n"
+    assert send_raw(limited, smuggled).startswith(b"HTTP/1.1 400")
+
+
+def test_every_method_of_a_path_is_named(limited: str) -> None:
+    connection = http.client.HTTPConnection(limited.removeprefix("http://"), timeout=30)
+    connection.request("PUT", "/")
+    assert connection.getresponse().getheader("allow") == "GET, HEAD, POST"
+
+
+def test_pipelined_requests_are_answered_in_order(limited: str) -> None:
+    bodies = [json.dumps({"inputs": "a " * number}).encode() for number in (1, 2000, 2, 0)]
+    head = b"POST /embed HTTP/1.1\r\nhost: a\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n%s"
+    last = b"GET /health HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n"
+    found = send_raw(limited, b"".join(head % (len(body), body) for body in bodies) + last)
+    answers = [json.loads(part.split(b"\r\n\r\n")[1]) for part in found.split(b"HTTP/1.1 200 OK")[1:-1]]
+    expected = [ask(limited, "/embed", body)[1] for body in bodies]
+    assert answers == expected
+
+
+GUARDED = create_app(ServerSettings(token="secret"), {"fruit": pellucid.load("static-en")}).openapi()["paths"]
+
+
+@pytest.fixture(scope="module")
+def guarded(static):
+    with running({"static-en": static}, token="secret") as at:
+        yield at
+
+
+@pytest.mark.parametrize(("path", "method"), OPERATIONS)
+def test_every_route_asks_for_the_token_unless_the_schema_says_that_it_is_open(guarded, path, method):
+    address, body = re.sub(r"\{\w+(:path)?\}", "static-en", path), {} if method == "post" else None
+    is_open = GUARDED[path][method]["security"] == []
+    for headers in (None, {"authorization": "Bearer wrong"}):
+        assert (ask(guarded, address, body, headers)[0] != 401) == is_open
+    assert ask(guarded, address, body, {"authorization": "Bearer secret"})[0] != 401

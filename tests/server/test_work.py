@@ -1,0 +1,165 @@
+"""What nobody waits for any more ends; what is slow keeps nobody out; what was read is not read again."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.sparse import csr_matrix
+
+pytest.importorskip("fastapi", reason="the server needs pellucid[serve]")
+
+import pellucid
+from pellucid.index.segments import Segment
+from pellucid.progress import CancelledWorkError, Progress, cancellable, check_cancelled
+from pellucid.server import ServerSettings, layout
+from pellucid.server.bodies import MAX_TESTS, MAX_WHERE_VALUES
+from pellucid.static.embedder import StaticEmbedder
+from serving import Slow, ask, connected, running
+
+
+def test_work_ends_with_its_request(static: StaticEmbedder, monkeypatch: pytest.MonkeyPatch) -> None:
+    ended = threading.Event()
+
+    def describe(self: Any, text: str, **_: Any) -> str:
+        try:
+            with Progress("thinking", enabled=False) as progress:
+                for _ in range(1000):
+                    time.sleep(0.01)
+                    progress.advance()
+        finally:
+            ended.set()
+        return "done"
+
+    with running({"static-en": static}, timeout=0.3) as url:
+        monkeypatch.setattr(StaticEmbedder, "describe", describe)
+        assert ask(url, "/describe", {"text": "a"})[0] == 504
+        assert ended.wait(1)
+
+
+def test_encoding_ends_with_its_request(static: StaticEmbedder) -> None:
+    class Patient(Slow):
+        steps, ended = 0, threading.Event()
+
+        def _encode(self, texts: Any, role: Any, **options: Any) -> Any:
+            if "patience" in texts:
+                try:
+                    for _ in range(1000):
+                        check_cancelled()
+                        time.sleep(0.01)
+                finally:
+                    self.ended.set()
+            return super()._encode(texts, role, **options)
+
+    model = Patient(0)
+    with running({"patient": model}, timeout=0.3) as url:
+        assert ask(url, "/embed", {"inputs": "patience"})[0] == 504
+        assert model.ended.wait(1)
+        assert ask(url, "/embed", {"inputs": "a"})[0] == 200
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("form", [np.asarray, csr_matrix])
+def test_a_layout_is_the_same_from_a_process(
+    form: Any, static: StaticEmbedder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("sklearn")
+    rows = form(static.encode([f"{word} {n}" for n in range(5) for word in ("dog", "loan", "river", "cat")]))
+    points, members = layout.layout(rows, 3)
+    monkeypatch.setattr(layout, "_MIN_PROCESS_ROWS", 1)
+    points_there, members_there = layout.cancellable_layout(rows, 3)
+    np.testing.assert_allclose(points, points_there, atol=1e-6)
+    np.testing.assert_array_equal(members, members_there)
+
+
+def test_the_process_of_a_layout_ends_with_its_request(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("sklearn")
+    monkeypatch.setattr(layout, "_MIN_PROCESS_ROWS", 1)
+    monkeypatch.setattr(layout, "_PROGRAM", "import time; time.sleep(60)")
+    began = time.perf_counter()
+    with pytest.raises(CancelledWorkError), cancellable(lambda: time.perf_counter() - began > 0.3):
+        layout.cancellable_layout(np.eye(20), 3)
+    assert time.perf_counter() - began < 10
+    monkeypatch.setattr(layout, "_PROGRAM", "raise SystemExit('no room')")
+    with pytest.raises(RuntimeError, match="no room"):
+        layout.cancellable_layout(np.eye(20), 3)
+
+
+def test_the_index_is_looked_through_once_a_commit(
+    static: StaticEmbedder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("Stemmer")
+    read, iterate = [0], pellucid.Index.__iter__
+
+    def counted(self: Any) -> Iterator[Any]:
+        for document in iterate(self):
+            read[0] += 1
+            yield document
+
+    with pellucid.Index.create(tmp_path / "index") as index:
+        index.add([f"document {n}" for n in range(50)], metadata=[{"lang": "en", "n": f"{n}"} for n in range(50)])
+    monkeypatch.setattr(pellucid.Index, "__iter__", counted)
+    with running({"static-en": static}, index=str(tmp_path / "index"), read_only=True) as url:
+        first = ask(url, "/index")
+        assert first[0] == 200 and first[1]["values"] == {"lang": ["en"]} and first[1]["values are all"] is True
+        assert len(first[1]["examples"]) == 4 and read[0] == 50
+        assert all(ask(url, "/index") == first for _ in range(5)) and read[0] == 50
+        with pellucid.Index.open(tmp_path / "index") as index:
+            index.add(["une autre"], metadata=[{"lang": "fr"}])
+        assert ask(url, "/index")[1]["values"] == {"lang": ["en", "fr"]} and read[0] == 101
+
+
+def test_the_limits_on_the_page_are_those_of_the_code() -> None:
+    page = (Path(__file__).parents[2] / "docs/server.md").read_text(encoding="utf-8")
+    settings = ServerSettings()
+    for limit in (MAX_TESTS, MAX_WHERE_VALUES, settings.max_texts, settings.max_characters, settings.max_waiting):
+        assert f"{limit:,}" in page
+
+
+def test_a_map_reads_only_the_documents_that_it_shows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("Stemmer")
+    read, document = list[str](), Segment.document
+
+    def counted(self: Segment, row: int) -> Any:
+        read.append(document(self, row).id)
+        return document(self, row)
+
+    with pellucid.Index.create(tmp_path / "index") as index:
+        for start in (0, 7, 9, 40):
+            index.add([f"document {n}" for n in range(start, start + 11)], ids=range(start, start + 11))
+        index.delete(["3", "41"])
+        ids = [document.id for document in index]
+        monkeypatch.setattr(Segment, "document", counted)
+        for step in range(1, len(ids) + 2):
+            assert [document.id for document in index.snapshot().commit.documents(step)] == ids[::step] == read
+            read.clear()
+
+
+def test_half_sent_bodies_do_not_keep_others_out(static: StaticEmbedder) -> None:
+    head = b"POST /embed HTTP/1.1\r\nhost: a\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n"
+    with running({"static-en": static}, max_waiting=8, max_body_bytes=1 << 20, timeout=20) as url, ExitStack() as held:
+        for _ in range(30):
+            held.enter_context(connected(url)).sendall(head % 100 + b"{")
+        large = b'{"inputs": "' + b"a" * ((1 << 20) - 100)
+        for _ in range(8):
+            held.enter_context(connected(url)).sendall(head % (1 << 20) + large)
+        time.sleep(0.3)
+        assert ask(url, "/embed", {"inputs": "a"})[0] == 200
+        assert ask(url, "/models")[0] == 200
+
+
+def test_a_body_that_does_not_go_on_is_given_up(static: StaticEmbedder, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pellucid.server.guard._STALL_S", 0.2)
+    head = b"POST /embed HTTP/1.1\r\nhost: a\r\ncontent-type: application/json\r\n"
+    with running({"static-en": static}) as url:
+        for rest in (b"content-length: 10\r\n\r\n{", b"transfer-encoding: chunked\r\n\r\n5\r\n{"):
+            with connected(url) as half:
+                half.sendall(head + rest)
+                began = time.perf_counter()
+                assert half.recv(100).startswith(b"HTTP/1.1 408") and time.perf_counter() - began < 5
