@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from itertools import pairwise
 
+import numpy as np
 import pytest
 from typer.testing import CliRunner
 
@@ -26,12 +27,99 @@ def run(fruit, tmp_path, monkeypatch):
     (tmp_path / "texts.txt").write_text("\n".join(LINES) + "\n")
     (tmp_path / "pairs.tsv").write_text("".join(f"{a}\t{b}\n" for a, b in pairwise(LINES)))
 
-    def run_command(*arguments, code=0):
-        result = CliRunner().invoke(app, list(map(str, arguments)), prog_name="pellucid")
+    def run_command(*arguments, code=0, stdin=None):
+        result = CliRunner().invoke(app, list(map(str, arguments)), prog_name="pellucid", input=stdin)
         assert result.exit_code == code, f"{result.exit_code}: {result.output} {result.exception!r}"
         return result
 
     return run_command
+
+
+@pytest.fixture
+def encoder(monkeypatch, fruit):
+    """The model that every command opens: an encoder with fitted reasons."""
+
+    def encode(texts):
+        return fruit.encode(texts) + 0.1
+
+    words = fruit.vocabulary.forms
+    model = pellucid.load(encode)
+    draw = np.random.default_rng(0)
+    texts = [" ".join(draw.choice(words, draw.integers(1, 6))) for _ in range(250)]
+    model.fit_reasons(texts, table=fruit, show_progress_bar=False)
+    monkeypatch.setattr("pellucid.cli.input.open_model", lambda *_: model)
+    return model
+
+
+PAIRS = [f"apple {b} and the {a} car\tthe {a} pear, a {b} bicycle of apple" for a in ("big", "old") for b in "xyz"]
+
+
+def test_reasons_are_checked_of_texts_and_of_pairs(run, encoder, tmp_path):
+    (tmp_path / "long.tsv").write_text("\n".join(PAIRS))
+    check = encoder.check_reasons([tuple(line.split("\t")) for line in PAIRS])
+    shown = " ".join(run("check-reasons", "long.tsv", "--pairs").stdout.split())
+    assert " ".join(check.verdict.split()) in shown and "Check of reasons agreement" in shown
+    record = json.loads(run("check-reasons", "long.tsv", "--pairs", "--json", "--roles", "query,document").stdout)
+    assert record["kind"] == "reasons-check" and record["pairs"] + record["skipped"] == len(PAIRS)
+    (tmp_path / "long.txt").write_text("\n".join(PAIRS).replace("\t", "\n"))
+    few = json.loads(run("check-reasons", "long.txt", "-n", 6, "--json").stdout)
+    assert few["pairs"] + few["skipped"] == 6
+    assert run("check-reasons", "-", "-n", 6, "--json", stdin=(tmp_path / "long.txt").read_text()).stdout
+    told = run("check-reasons", "long.tsv", "--pairs", "--html", "check.html")
+    assert told.stderr.endswith("wrote check.html\n") and "Check of reasons" in (tmp_path / "check.html").read_text()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message", "code"),
+    [
+        (["texts.txt", "-n", 4], "-n", 2),
+        (["nowhere.txt"], "nowhere.txt", 1),
+        (["texts.txt"], "are too few to find pairs among", 1),
+        (["texts.txt", "--pairs"], "tab", 1),
+        (["pairs.tsv", "--pairs", "--roles", "query,reader"], "reader", 2),
+    ],
+)
+def test_a_check_that_cannot_be_made_is_told(run, encoder, arguments, message, code):
+    assert message in run("check-reasons", *arguments, code=code).stderr
+
+
+def test_reasons_of_a_model_that_is_no_encoder_are_exact(run):
+    for command in (["check-reasons", "texts.txt"], ["explain", "apple", "pear", "--reasons", "measured"]):
+        told = run(*command, "-m", "fruit", code=1).stderr
+        assert "whose rows are exact" in told and "give one with --model" in " ".join(told.split())
+
+
+@pytest.mark.parametrize("kind", ["words", "measured", "sentences"])
+def test_a_command_takes_the_kind_of_reasons(run, encoder, kind):
+    shown = run("explain", "apple and pear", "the pear", "--reasons", kind).stdout
+    why = encoder.with_reasons(kind).explain("apple and pear", "the pear")
+    assert shown.split() == str(why).split()
+    assert ("texts read" in shown) == (kind == "measured")
+
+
+def test_the_fewest_words_that_hold_a_similarity_up(run, fruit):
+    texts = "apple pear", "the apple, a bicycle"
+    expected = fruit.counterfactual(*texts, below=0.5)
+    shown = run("explain", *texts, "--below", 0.5, "-m", "fruit").stdout
+    assert " ".join(str(expected).split()) == " ".join(shown.split()) and "it falls below 0.5" in shown
+    record = json.loads(run("explain", *texts, "--below", 0.5, "-m", "fruit", "--json").stdout)
+    assert record == json.loads(expected.to_json()) and record["score_without"] < 0.5 <= record["score"]
+    run("explain", *texts, "--below", 0.5, "-m", "fruit", "--html", "gone.html")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message", "code"),
+    [
+        (["apple pear", "--below", 0.5], "needs both A and B", 2),
+        (["apple pear", "apple car", "--below", 0.99], "is below 0.99 already", 1),
+        (["apple pear", "apple apple", "--below", 0.1], "no removal brings the score below 0.1", 1),
+        (["apple", "apple", "--below", 0.1], "fewer than two words", 1),
+        (["apple", "apple", "--below", "nan"], "below is nan; give a finite number", 1),
+        (["apple pear", "apple car", "--below", "x"], "x", 2),
+    ],
+)
+def test_a_counterfactual_that_cannot_be_found_is_told(run, arguments, message, code):
+    assert message in run("explain", *arguments, "-m", "fruit", code=code).stderr
 
 
 def test_dimensions_are_listed_by_number_and_name(run, fruit):

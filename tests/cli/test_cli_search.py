@@ -621,5 +621,9 @@ def test_search_measures_and_finds_the_words_that_keep_a_hit_up(tmp_path):
     assert shown.exit_code == 0 and "texts read" not in shown.output  # all is exact
     lines = run("search", tmp_path / "ix", "interest rate", "--counterfactual", "1")
     assert lines.exit_code == 0 and "it falls below" in lines.output and "interest" in lines.output
+    record = json.loads(run("search", tmp_path / "ix", "interest rate", "--counterfactual", "1", "--json").output)
+    assert record["kind"] == "counterfactual" and record["score_without"] < record["below"] <= record["score"]
+    run("search", tmp_path / "ix", "interest rate", "--counterfactual", "0", code=2)
+    run("search", tmp_path / "ix", "interest rate", "--why", "9", code=1)
     last = run("search", tmp_path / "ix", "interest rate", "-k", "1", "--counterfactual", "1", code=1)
     assert "hit 1 and the one after it" in last.output + last.stderr

@@ -61,9 +61,9 @@ def test_groups_are_a_partition_of_the_score(why: Explanation, k: int | None) ->
     assert [abs(line.contribution) for line in lines] == sorted((abs(g.contribution) for g in lines), reverse=True) or (
         np.allclose(np.diff([abs(line.contribution) for line in lines]).clip(min=0), 0, atol=1e-9)
     )
-    assert all(group.contribution for group in groups) and len({group.name for group in groups if group.is_sum}) < 5
+    assert all(group.contribution for group in groups) and len({group.name for group in groups if group.is_sum}) < 6
     if k is not None:
-        assert len(lines) <= k and len(groups) <= max(k + 2, 5)
+        assert len(lines) <= k and len(groups) <= max(k + 2, 6)
     for group in groups:
         for text, spans in zip((*why.texts, "", ""), (group.spans1, group.spans2, group.spans3)):
             assert all(0 <= start < end <= len(text) for start, end in spans)

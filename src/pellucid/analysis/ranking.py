@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -21,7 +22,7 @@ from pellucid.text.words import Coverage
 
 
 class TopRow(NamedTuple):
-    """One of the rows that add most to a score: its name and what it adds."""
+    """One of the rows or lines of phrases that add most to a score: its name and what it adds."""
 
     name: str
     contribution: float
@@ -31,6 +32,12 @@ class TopRow(NamedTuple):
         """Return the `count` rows that add most; fewer where fewer add anything."""
         return tuple(cls(row.name, row.contribution) for row in explanation.reasons(count))
 
+    @classmethod
+    def from_groups(cls, explanation: Explanation, count: int) -> tuple[TopRow, ...]:
+        """Return the same of the lines that a person reads: phrases, or rows that are not of words."""
+        lines = (line for line in explanation.groups(None) if not line.is_sum and line.contribution > 0)
+        return tuple(cls(line.name, line.contribution) for line in islice(lines, count))
+
 
 class Ranked(NamedTuple):
     """A document in its place."""
@@ -39,7 +46,7 @@ class Ranked(NamedTuple):
     document: int  # its number in the list that was ranked, from 0
     text: str
     score: float  # cosine to the query
-    reasons: tuple[TopRow, ...]  # the rows of the explanation that add most to the score
+    reasons: tuple[TopRow, ...]  # the phrases, or rows that are not of words, that add most to the score
     coverage: Coverage  # how much of the document the model knows
 
 
@@ -114,13 +121,13 @@ class Ranking(WhyAbove, Report):
             yield Note(f"Fewer than half of the words are known of {documents}.", is_warning=True)
         rows = []
         for item in self.ranked:
-            reasons = ", ".join(f"{reason.name} {signed(reason.contribution)}" for reason in item.reasons)
+            reasons = "; ".join(f"{reason.name} {signed(reason.contribution)}" for reason in item.reasons)
             rows.append((str(item.rank), f"{item.score:.4f}", max(item.score, 0.0), item.text, reasons))
         yield TablePart.of("", [*numbers("", "score"), ("", "bar"), "document", "mostly for"], rows)
 
 
 def rank(model: Embedder, query: str, documents: Iterable[str], *, top_k: int = 10, reasons: int = 3) -> Ranking:
-    """Return the documents nearest to `query`, each with the rows that add most to its score.
+    """Return the documents nearest to `query`, each with the phrases or rows that add most to its score.
 
     Scores are those of a search: `similarity` of `encode_query` and `encode_document`, taken apart in these roles.
 
@@ -129,7 +136,7 @@ def rank(model: Embedder, query: str, documents: Iterable[str], *, top_k: int = 
         query: a text.
         documents: the texts to rank; equal scores keep their order.
         top_k: how many to return.
-        reasons: rows named for each.
+        reasons: phrases named for each, or rows that are not of words.
 
     Raises:
         InputError: no documents, an item is not a string, `top_k` is below 1 or `reasons` below 0.
@@ -150,7 +157,7 @@ def rank(model: Embedder, query: str, documents: Iterable[str], *, top_k: int = 
     queries, ranked = [analyzed_query], list[Ranked]()
     for position, index in enumerate(order, 1):
         document = model.analyze_texts([texts[index]], ["document"])[0].use_vector(rows[index])
-        best = TopRow.from_explanation(model.explain_queries(analyzed_query, document), reasons) if reasons else ()
+        best = TopRow.from_groups(model.explain_queries(analyzed_query, document), reasons) if reasons else ()
         ranked.append(Ranked(position, index, texts[index], float(scores[index]), best, document.coverage_and_gaps[0]))
         queries.append(document)
     unknown = tuple(dict.fromkeys(canonicalize(query[start:end]) for start, end in gaps))

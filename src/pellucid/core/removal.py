@@ -336,8 +336,10 @@ def fewest_removals(passage: Passage, below: float) -> Counterfactual:
     back where it stays below. Of more than `MAX_PLAYERS` words, phrases or sentences are removed.
 
     Raises:
-        InputError: the score is below already, or stays above as long as a word is left.
+        InputError: `below` is not finite, or the score is below already, or stays above as long as a word is left.
     """
+    if not math.isfinite(below):
+        raise InputError(f"below is {below}; give a finite number")
     if not passage.own_score >= below:
         raise InputError(f"the score is {passage.own_score:.6g}, which is below {below:.6g} already")
     variants = passage.variants()

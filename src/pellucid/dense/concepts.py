@@ -132,6 +132,11 @@ class ConceptReasons(Reasons):
         directions = at_length_1((words.table.word_vectors(rows) @ words.arrays["map"]).astype(np.float32))
         names = [vocabulary[row] for row in rows]
         kept = _distinct(names, directions)
+        if not kept:
+            raise InputError(
+                f"no word of the table {words.table!r:.60} can be a concept: none of three letters carries content; "
+                "give concepts of your own: ConceptReasons.of_texts(model, names)"
+            )
         return cls(
             [names[number] for number in kept], directions[kept], words.common, most=most, fingerprint=words.fingerprint
         )

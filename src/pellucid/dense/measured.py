@@ -25,16 +25,13 @@ from pellucid.core.removal import (
     root_mean_square,
     standard_errors,
 )
-from pellucid.dense.reasons import EncoderQuery, Parts, Reasons
+from pellucid.dense.reasons import NO_WORDS, EncoderQuery, Parts, Reasons
 from pellucid.dense.tokenized import TokenizedText, text_units
 from pellucid.dense.vectors import at_length_1, check_vector_of_text, checked_vectors
 from pellucid.dense.words import mean_vector
 from pellucid.errors import InputError
 from pellucid.explain.rows import WORD, Measurement, Row
 from pellucid.text.words import Span
-
-NO_WORDS = "(no words)"
-"""The part of a text that has none."""
 
 
 def words_to_leave_out(read: TokenizedText) -> list[Span]:

@@ -45,6 +45,7 @@ OTHER = "other "
 CONTEXT_NAME = "how the words combine (context)"
 COMMON_NAME = "what any two texts have in common"
 REMAINDER_NAME = "what the rows leave out"
+ELSEWHERE_NAME = "words of other texts"
 
 MIN_PARTNER_SHARE = 0.2
 """Of what the words of the other text add to a line, from which a phrase of it is named."""
@@ -64,7 +65,7 @@ class Group(NamedTuple):
         contribution: what its rows add to the score.
         share: contribution / score, 0 where the score is 0 (below 1e-6).
         kind: "phrase", or "sentence" of a passage; the kind of the one row that it is ("dimension", "key token",
-            "embedding"); "other words" and the like, or "others", for the sum of those that have no line; "context",
+            "embedding"); "other words" and the like, or "others", for sums of those that have no line; "context",
             "common" or "remainder".
         spans1: where its phrase stands in text 1, in characters; of a sentence, the phrases of text 1 that it matches.
         spans2: where the phrases stand that it names of text 2; of a sentence, its own place.
@@ -225,7 +226,8 @@ class GroupedRows:
     def groups(self, k: int | None, remainder: float) -> list[Group]:
         """Return at most `k` lines, the largest first, then what is in none of them; all add up to the score."""
         lines, loose = self._phrase_lines()
-        lines += [self._line(row.name, row.contribution, row.kind, _spans(row)) for row in self._rows if _is_named(row)]
+        named = (self._line(row.name, row.contribution, row.kind, _spans(row)) for row in self._rows if _is_named(row))
+        lines += [line._replace(name="".join(name_pieces(self._texts, line))) for line in named]
         fixed = self._fixed(remainder)
         least = _ROUNDING * math.fsum([1.0, *(abs(line.contribution) for line in (*lines, *fixed))])
         lines = [line for line in lines if abs(line.contribution) > least]
@@ -241,7 +243,7 @@ class GroupedRows:
         Phrases of other texts have a line where their words add by themselves.
         """
         lines: list[Group] = []
-        in_text = (row for row in self._rows if row.kind in (WORD, WORD_PAIR) and not _is_named(row))
+        in_text = (row for row in self._rows if row.kind in (WORD, WORD_PAIR) and not _is_elsewhere(row))
         loose = math.fsum(row.contribution for row in in_text)
         for text, of_text in enumerate(self._phrases):
             is_lead = text == self._lead
@@ -282,7 +284,7 @@ class GroupedRows:
         return Group(name, value, share_of(value, self._score), kind, *spans)
 
     def _fixed(self, remainder: float) -> list[Group]:
-        """Return the lines for context, for what all texts have in common and for the remainder."""
+        """Return the lines for pieces of other texts, context, what all texts have in common and the remainder."""
         named = {
             CONTEXT: (CONTEXT_NAME, CONTEXT),
             SHARED: (COMMON_NAME, COMMON),
@@ -290,7 +292,18 @@ class GroupedRows:
         }
         sums = {kind: math.fsum(row.contribution for row in self._rows if row.kind == kind) for kind in named}
         sums[REMAINDER] += remainder
-        return [self._line(name, sums[kind], of) for kind, (name, of) in named.items()]
+        lines = self._elsewhere()
+        return lines + [self._line(name, sums[kind], of) for kind, (name, of) in named.items()]
+
+    def _elsewhere(self) -> list[Group]:
+        """Return a line for rows of pieces of texts that are not shown, or none."""
+        rows = [row for row in self._rows if _is_elsewhere(row)]
+        if not rows:
+            return []
+        kinds = {row.kind for row in rows}
+        kind = f"{OTHER}{kinds.pop()}s" if len(kinds) == 1 else OTHERS
+        name = rows[0].name if len(rows) == 1 else ELSEWHERE_NAME
+        return [self._line(name, math.fsum(row.contribution for row in rows), kind)]
 
     def _others(self, lines: Sequence[Group], loose: float) -> Group:
         """Return one line for those that are not shown, and for small words that are in no phrase."""
@@ -342,10 +355,13 @@ def _n_shown(k: int | None, n_lines: int, n_fixed: int, *, has_loose: bool) -> i
 
 
 def _is_named(row: Row) -> bool:
-    """Whether a row that stands at no word has a name of its own to be shown by."""
-    if row.kind == WORD:
-        return not any(_spans(row))
-    return row.kind not in (WORD_PAIR, CONTEXT, SHARED, REMAINDER)
+    """Whether a row that is no word has a name of its own to be shown by."""
+    return row.kind not in (WORD, WORD_PAIR, CONTEXT, SHARED, REMAINDER) and not _is_elsewhere(row)
+
+
+def _is_elsewhere(row: Row) -> bool:
+    """Whether a row is of pieces of texts that are not shown."""
+    return row.kind in (WORD, SENTENCE) and not any(_spans(row))
 
 
 def _spans(row: Row) -> tuple[tuple[Span, ...], ...]:

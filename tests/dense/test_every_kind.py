@@ -1,0 +1,142 @@
+"""What holds for reasons of every kind: rows and lines add up, spans lie in the texts, data forms, views, summaries."""
+
+from __future__ import annotations
+
+import json
+import math
+import pickle
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import pellucid
+from pellucid.dense.concepts import ConceptReasons
+from pellucid.dense.embedder import REASON_KINDS, EncoderEmbedder
+from pellucid.explain.explanation import Explanation
+from test_words import NAMES, Shadow, sentences, table
+
+SCHEMA = json.loads((Path(__file__).parents[2] / "docs/schema.json").read_text("utf-8"))
+QUERY = "ba be, the bo"
+PASSAGE = " ".join(f"{text}." for text in sentences(12, seed=3))
+TEXTS = [
+    "ba be bi",
+    "",
+    " \n\t",
+    "bo",
+    "Unbekannt xyz",
+    "ba ba be ba",
+    "1,000 ba-be \U0001f389 <b>bo</b> [red]be",
+    "| ba | be |\n|---|---|\n| bi | bo |",
+    "ba 日本。 da يد; de not di",
+    PASSAGE,
+]
+
+
+@pytest.fixture(scope="module")
+def model(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> EncoderEmbedder:
+    """An encoder of a few words with reasons of one kind, fitted where they are to be; for tokens a transformer."""
+    if request.param == "tokens":
+        pytest.importorskip("sentence_transformers")
+        from tiny_models import tiny_teacher
+
+        pieces = [*NAMES, "the", "not", ".", ","]
+        return pellucid.load(tiny_teacher(tmp_path_factory.mktemp("bert"), pieces, 16, length=64)).with_reasons(
+            "tokens"
+        )
+    encoder = pellucid.load(Shadow(noise=0.05))
+    encoder.fit_reasons(sentences(300), table=table(), show_progress_bar=False)
+    if request.param == "concepts":
+        return encoder.with_reasons(ConceptReasons.of_texts(encoder, NAMES[:30]))
+    return encoder.with_reasons(request.param)
+
+
+every_kind = pytest.mark.parametrize(
+    "model",
+    [pytest.param(kind, marks=[pytest.mark.full] * (kind == "tokens"), id=str(kind)) for kind in (*REASON_KINDS, None)],
+    indirect=True,
+)
+
+
+def explanations(model: EncoderEmbedder) -> Iterator[Explanation]:
+    for text in TEXTS:
+        yield model.explain(QUERY, text)
+        yield model.explain(text, "ba be")
+    yield model.explain(TEXTS[0])
+    first, second = model.explain(QUERY, TEXTS[0]), model.explain(QUERY, PASSAGE)
+    yield first - second
+    yield second - first
+    yield second.less_mean([first, model.explain(QUERY, TEXTS[7])])
+    yield first.less_mean([second])
+
+
+def check_lines(why: Explanation) -> None:
+    """The lines are a partition of the score, of pieces of the texts that do not begin or end inside a word."""
+    for k in (1, 3, None):
+        lines = why.groups(k)
+        assert math.fsum(line.contribution for line in lines) == pytest.approx(why.score, abs=2e-6)
+        if abs(why.score) > 1e-3:
+            assert math.fsum(line.share for line in lines) == pytest.approx(1, abs=2e-3)
+        assert len({(line.name, line.kind, *line[4:]) for line in lines}) == len(lines)
+        for line in lines:
+            assert line.name.strip()
+            for text, spans in zip((*why.texts, "", ""), line[4:]):
+                for start, end in spans:
+                    assert 0 <= start < end <= len(text) and text[start:end].strip()
+                    assert not re.search(r"[a-z]\x00[a-z]", f"{text[:start]}\x00{text[start:end]}\x00{text[end:]}")
+
+
+def check_summary(why: Explanation) -> None:
+    """It has no empty place, says the score, and no number that is not in the lines."""
+    summary = re.sub(r'"[^"]*"', "Q", why.summary())
+    lines = why.groups()
+    assert summary.endswith(".") and "  " not in summary and "\n" not in summary and "nan" not in summary
+    assert set(re.findall(r"\d+%", summary)) <= {f"{abs(line.share):.0%}" for line in lines} | {"10%"}
+    by = {float(size) for size in re.findall(r"(?:lowers?|raises?) it by (\d\.\d+)", summary)}
+    assert all(any(abs(abs(line.contribution) - size) < 0.0051 for line in lines) for size in by)
+
+
+@every_kind
+def test_reasons_of_every_kind_add_up_and_can_be_read(model: EncoderEmbedder) -> None:
+    jsonschema = pytest.importorskip("jsonschema")
+    validator = jsonschema.validators.validator_for(SCHEMA)(SCHEMA)
+    for why in explanations(model):
+        total = math.fsum(row.contribution for row in why.rows) + why.remainder
+        assert total == pytest.approx(why.score, abs=1e-9)
+        assert abs(why.remainder) < 1e-6 or not why.exact
+        check_lines(why)
+        check_summary(why)
+        record = json.loads(why.to_json())
+        assert len(why.rows) > 60 or not list(validator.iter_errors(record))
+        again = Explanation.from_dict(record)
+        assert again.summary() == why.summary() and [g.name for g in again.groups()] == [g.name for g in why.groups()]
+        assert pickle.loads(pickle.dumps(why)).groups() == why.groups()
+        assert "<b>bo" not in why.to_html(fragment=True) and "\x1b" not in why.to_text(width=40, rows=True)
+
+
+@every_kind
+def test_the_same_texts_have_the_same_reasons_in_copies_and_threads(model: EncoderEmbedder) -> None:
+    from concurrent.futures import ThreadPoolExecutor
+
+    why = model.explain(QUERY, TEXTS[6])
+    with ThreadPoolExecutor(4) as pool:
+        for other in pool.map(lambda _: model.with_reasons(model._reasons).explain(QUERY, TEXTS[6]), range(4)):
+            assert other.to_dict() == why.to_dict()
+    assert model.explain(QUERY, TEXTS[6]).to_dict() == why.to_dict()
+
+
+@every_kind
+def test_hits_have_the_score_and_reasons_of_every_kind(model: EncoderEmbedder, tmp_path: Path) -> None:
+    with pellucid.Index.create(tmp_path / "index", {"dense": model}) as index:
+        texts = [text for text in TEXTS if text.strip()]
+        index.add(texts, ids=[str(n) for n in range(len(texts))])
+        hits = index.search("ba be bo", top_k=3)
+        for why in (*(hit.explain() for hit in hits), hits[0].measured(), hits.why(1), hits.why(3), hits.why(1, 2)):
+            check_lines(why)
+            check_summary(why)
+            assert Explanation.from_dict(json.loads(why.to_json())).summary() == why.summary()
+        assert hits[0].measured().score == pytest.approx(hits[0].score, abs=1e-5)
+        assert hits.summary() and "  " not in hits.summary()
+        changed = hits[1].counterfactual(hits[1].score - 1e-3)
+        assert changed.score_without < hits[1].score - 1e-3 and changed.passage == hits[1].explain().text2
