@@ -48,7 +48,7 @@ def model(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     encoder = pellucid.load(Shadow(noise=0.05))
     encoder.fit_reasons(sentences(300), table=table(), show_progress_bar=False)
     if request.param == "concepts":
-        return encoder.with_reasons(ConceptReasons.of_texts(encoder, NAMES[:30]))
+        return encoder.with_reasons(ConceptReasons.from_texts(encoder, NAMES[:30]))
     return encoder.with_reasons(request.param)
 
 

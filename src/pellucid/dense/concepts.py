@@ -135,7 +135,7 @@ class ConceptReasons(Reasons):
         if not kept:
             raise InputError(
                 f"no word of the table {words.table!r:.60} can be a concept: none of three letters carries content; "
-                "give concepts of your own: ConceptReasons.of_texts(model, names)"
+                "give concepts of your own: ConceptReasons.from_texts(model, names)"
             )
         return cls(
             [names[number] for number in kept], directions[kept], words.common, most=most, fingerprint=words.fingerprint
