@@ -27,7 +27,7 @@ from pellucid.cli.input import (
     tabbed_pairs,
     values_of,
 )
-from pellucid.cli.output import json_line, say, show
+from pellucid.cli.output import json_line, open_table, say, show
 from pellucid.errors import InputError
 
 if TYPE_CHECKING:
@@ -275,7 +275,8 @@ def topics(
     ] = None,
     date: Annotated[str | None, typer.Option(help="The column of dates: shows how topics change.")] = None,
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="Write each text's topic to this .csv file.")
+        Path | None,
+        typer.Option("--output", "-o", help="Write the topic of each text to a .csv, .jsonl, .parquet or .xlsx file."),
     ] = None,
     json: JsonOption = False,
     html: HtmlOption = None,
@@ -306,17 +307,10 @@ def topics(
 
 
 def _write_labels(path: Path, result: Topics, texts: list[str]) -> None:
-    """Write a CSV file: row from 1, topic (-1 for none), its name, the text; Excel reads its UTF-8."""
-    import csv
-
-    from pellucid.core.dimensions import as_cell
-    from pellucid.persistence.store import writing
-
-    with writing(path) as tmp_path, open(tmp_path, "w", encoding="utf-8-sig", newline="") as file:
-        table = csv.writer(file)
-        table.writerow(["row", "topic", "name", "text"])
+    """Write a table: row from 1, index of its topic (none for no topic), name, text."""
+    with open_table(path, {"row": "number", "topic": "number", "name": "string", "text": "string"}) as write_row:
         for row, (label, text) in enumerate(zip(result.labels, texts, strict=True), 1):
-            table.writerow([row, label, as_cell(result.topics[label].name) if label >= 0 else "", as_cell(text)])
+            write_row([row, *((label, result.topics[label].name) if label >= 0 else (None, None)), text])
     say(f"wrote {path}", err=True)
 
 

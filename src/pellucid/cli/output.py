@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from functools import partial, wraps
 from inspect import Parameter, Signature, signature
@@ -321,3 +321,124 @@ def _open_parquet(path: Path, dimension: int) -> Iterator[Write]:
 
 
 _OPENERS = {"npy": _open_npy, "jsonl": _open_jsonl, "parquet": _open_parquet}
+
+
+TABLE_FORMATS = (".csv", ".tsv", ".jsonl", ".parquet", ".xlsx")
+
+Columns = Mapping[str, str]
+"""The columns of a table and what they hold: number, boolean, or anything else."""
+
+WriteRow = Callable[[Sequence[Any]], None]
+"""Takes a row: strings, numbers, booleans, None, and lists of these."""
+
+_PARQUET_ROWS = 5_000  # of a row group
+_MAX_CELL_CHARS = 32_767  # of a workbook
+
+
+@contextmanager
+def open_table(path: Path, columns: Columns) -> Iterator[WriteRow]:
+    """Yield the function that writes the rows of a table one at a time, whole or not at all.
+
+    CSV has a byte order mark, so that Excel reads its UTF-8; there and in workbooks what a spreadsheet would take for a
+    formula gets an apostrophe before it.
+
+    Raises:
+        InputError: the name does not end in one of `TABLE_FORMATS`.
+        MissingExtraError: pyarrow or openpyxl is not installed.
+    """
+    from pellucid.persistence.store import writing
+
+    openers = {".csv": _csv_table, ".tsv": _csv_table, ".jsonl": _jsonl_table, ".parquet": _parquet_table}
+    opener = (openers | {".xlsx": _xlsx_table}).get(path.suffix.lower())
+    if opener is None:
+        raise InputError(f"cannot write {path}; end its name in one of: {', '.join(TABLE_FORMATS)}")
+    with writing(path) as tmp_path, opener(tmp_path, columns, path.suffix.lower()) as write_row:
+        yield write_row
+
+
+def _cell(value: Any) -> Any:
+    """Return a value as a cell: lists as JSON, no formulas."""
+    from pellucid.core.dimensions import as_cell
+    from pellucid.text.unicode import well_formed
+
+    value = json.dumps(value, ensure_ascii=False) if isinstance(value, (list, tuple)) else value
+    return as_cell(well_formed(value)) if isinstance(value, str) else value
+
+
+@contextmanager
+def _csv_table(path: Path, columns: Columns, suffix: str) -> Iterator[WriteRow]:
+    import csv
+
+    delimiter = "\t" if suffix == ".tsv" else ","
+    with open(path, "w", encoding="utf-8-sig" if suffix == ".csv" else "utf-8", newline="") as file:
+        table = csv.writer(file, delimiter=delimiter)
+        table.writerow(map(_cell, columns))
+        yield lambda row: table.writerow(map(_cell, row))
+
+
+@contextmanager
+def _jsonl_table(path: Path, columns: Columns, _: str) -> Iterator[WriteRow]:
+    from pellucid.text.unicode import well_formed
+
+    with open(path, "w", encoding="utf-8", newline="\n") as file:
+        yield lambda row: print(
+            well_formed(json.dumps(dict(zip(columns, row, strict=True)), ensure_ascii=False)), file=file
+        )
+
+
+@contextmanager
+def _xlsx_table(path: Path, columns: Columns, _: str) -> Iterator[WriteRow]:
+    try:
+        from openpyxl import Workbook
+        from openpyxl.cell.cell import ILLEGAL_CHARACTERS_RE
+    except ImportError as error:
+        raise missing_extra("openpyxl", "xlsx") from error
+
+    def cells(row: Iterable[Any]) -> list[Any]:
+        written = map(_cell, row)
+        return [
+            ILLEGAL_CHARACTERS_RE.sub("", cell)[:_MAX_CELL_CHARS] if isinstance(cell, str) else cell for cell in written
+        ]
+
+    workbook = Workbook(write_only=True)
+    sheet = workbook.create_sheet("pellucid")
+    sheet.append(cells(columns))
+    yield lambda row: sheet.append(cells(row))
+    workbook.save(path)
+
+
+@contextmanager
+def _parquet_table(path: Path, columns: Columns, _: str) -> Iterator[WriteRow]:
+    """Write row groups of a few thousand rows."""
+    try:
+        import pyarrow as pa
+        from pyarrow.parquet import ParquetWriter
+    except ImportError as error:
+        raise missing_extra("pyarrow", "parquet") from error
+    types = {"number": pa.float64(), "boolean": pa.bool_()}
+    schema = pa.schema([(name, types.get(kind, pa.string())) for name, kind in columns.items()])
+    rows: list[list[Any]] = []
+
+    def flush() -> None:
+        values = ([row[index] for row in rows] for index in range(len(columns)))
+        writer.write_table(pa.Table.from_arrays(list(map(pa.array, values, schema.types)), schema=schema))
+        rows.clear()
+
+    def write_row(row: Sequence[Any]) -> None:
+        rows.append([
+            _as_text(value) if kind not in types and value is not None else value
+            for value, kind in zip(row, columns.values(), strict=True)
+        ])  # fmt: skip
+        if len(rows) == _PARQUET_ROWS:
+            flush()
+
+    with ParquetWriter(path, schema) as writer:
+        yield write_row
+        flush()
+
+
+def _as_text(value: Any) -> str:
+    """Return a value of a column that holds strings: others as JSON."""
+    from pellucid.text.unicode import well_formed
+
+    return well_formed(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from fnmatch import fnmatch
 from pathlib import Path
@@ -26,7 +26,7 @@ from pellucid.cli.input import (
     read,
     reads_documents,
 )
-from pellucid.cli.output import Listed, json_line, say, show, shown_json
+from pellucid.cli.output import Listed, json_line, open_table, say, show, shown_json
 from pellucid.errors import InputError
 
 if TYPE_CHECKING:
@@ -55,6 +55,10 @@ _FILES = ("index.json", "commit.json", "segments", "models-*", "reasons-*", "eng
 _PATIENCE = 60.0  # seconds to wait for a running change of an index that is replaced
 
 _Folder = Annotated[Path, typer.Argument(help="The index.")]
+_Where = Annotated[
+    list[str] | None,
+    typer.Option(help="Filter, e.g. year>=1990 or lang=en; repeat for more, all must hold. A|B is either value."),
+]
 _Files = Annotated[
     list[Path],
     typer.Argument(help=f"{TextsHelp}, or a folder of .txt and .md files."),
@@ -167,6 +171,69 @@ def info(folder: _Folder, json: JsonOption = False) -> None:
 
 
 @index.command()
+def export(
+    folder: _Folder,
+    output: Annotated[Path, typer.Option("--output", "-o", help="A .csv, .tsv, .jsonl, .parquet or .xlsx file.")],
+    where: _Where = None,
+    sort: Annotated[str | None, typer.Option(help="Field to sort by; without it, the order of adding.")] = None,
+    descending: Annotated[bool, typer.Option("--descending", help="Largest values first.")] = False,
+    offset: Annotated[int, typer.Option(min=0, help="Documents to skip.")] = 0,
+    limit: Annotated[int | None, typer.Option(min=1, help="Documents to write at most.")] = None,
+) -> None:
+    """Write documents to a table: id, title, text and a column for each field.
+
+    Memory does not grow with the number of documents. Filters are those of pellucid search.
+
+    \b
+    Examples:
+      pellucid index export my-index -o all.csv
+      pellucid index export my-index -o open.xlsx --where status=open --sort day --descending
+    """
+    from pellucid.index.listing import field_columns
+    from pellucid.index.metadata import field_types
+
+    with _open(folder) as opened:
+        fields = opened.snapshot().commit.state.fields
+        types = field_types(fields)
+        columns = {"id": "string", "title": "string", "text": "string"}
+        columns |= dict(zip(field_columns(fields), (types.get(name, "string") for name in fields)))
+        documents = opened.documents(
+            _conditions(where or []), sort=sort, descending=descending, offset=offset, limit=limit
+        )
+        with open_table(output, columns) as write_row:
+            for document in documents:
+                write_row([document.id, document.title, document.text, *map(document.metadata.get, fields)])
+    say(f"wrote {output}", err=True)
+
+
+@index.command()
+def count(
+    folder: _Folder,
+    by: Annotated[str | None, typer.Option(help="Count by the values of this field.")] = None,
+    where: _Where = None,
+    json: JsonOption = False,
+) -> None:
+    """Count documents, or those with each value of a field.
+
+    \b
+    Examples:
+      pellucid index count my-index --where "year>=2015"
+      pellucid index count my-index --by journal
+    """
+    from pellucid.explain.views.parts import visible
+
+    with _open(folder) as opened:
+        result = opened.count(_conditions(where or []), by=by)
+    if json:
+        typer.echo(json_line(result if by is None else [{"value": value, "count": n} for value, n in result.items()]))
+    elif by is None:
+        typer.echo(str(result))
+    else:
+        for value, n in result.items():
+            typer.echo(f"{n}\t{'(none)' if value is None else visible(str(value))}")
+
+
+@index.command()
 def verify(folder: _Folder) -> None:
     """Compare everything an index stores with its checksums and texts.
 
@@ -237,9 +304,7 @@ def search(
         str | None, typer.Argument(help="Query text; prompted for, or read from stdin, if absent.")
     ] = None,
     top_k: TopKOption = 10,
-    where: Annotated[
-        list[str] | None, typer.Option(help="Filter, e.g. year>=1990 or lang=en; repeat for more. See below.")
-    ] = None,
+    where: _Where = None,
     weight: Annotated[
         list[str] | None,
         typer.Option(help="A component of the score and its weight, e.g. bm25=1; components not listed get 0."),
@@ -256,6 +321,9 @@ def search(
         int | None, typer.Option(min=1, help="Fewest words to remove to rank this hit below the next.")
     ] = None,
     measure: Annotated[bool, typer.Option("--measure", help="Measure reasons by leaving out words.")] = False,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="Write the hits to this file: .csv, .jsonl, .parquet, .xlsx.")
+    ] = None,
     json: JsonOption = False,
     open: OpenOption = False,
 ) -> None:
@@ -282,6 +350,7 @@ def search(
       pellucid search my-index "interest rates" --why 1
       pellucid search my-index "interest rates" --top-k 3 --measure
       pellucid search my-index "interest rates" --counterfactual 1
+      pellucid search my-index "interest rates" -k 100 -o hits.xlsx
       pellucid search my-index < queries.txt --json > hits.jsonl
     """
     if open:
@@ -292,11 +361,15 @@ def search(
     conditions = _conditions(where or [])
     weights = numbers_of(weight, "--weight", "PART=NUMBER, such as bm25=1") or None
     moves = numbers_of(steer, "--steer", "TEXT=NUMBER, such as cars=-0.5") or None
-    with _open(folder) as opened:
+    with ExitStack() as stack:
+        opened = stack.enter_context(_open(folder))
+        write_hits = None if output is None else stack.enter_context(_hits_table(output, opened))
         for query_text in [query] if query is not None else _questions():
             hits = opened.search(query_text, top_k, where=conditions, weights=weights, steer=moves, min_score=min_score)
             hits = hits.measured() if measure else hits
-            if counterfactual is not None:
+            if write_hits is not None:
+                write_hits(hits)
+            elif counterfactual is not None:
                 show(_counterfactual(hits, counterfactual), json)
             elif why is not None:
                 show(hits.why(why), json, rows=rows)
@@ -304,6 +377,30 @@ def search(
                 typer.echo(shown_json(hits.to_json(indent=None)))
             else:
                 _show(hits, reasons, rows=rows)
+
+
+@contextmanager
+def _hits_table(path: Path, opened: Index) -> Iterator[Callable[[Hits], None]]:
+    """Yield the function that writes hits as rows: query, rank, document, score and its components, reason, fields."""
+    from pellucid.index.listing import field_columns
+    from pellucid.index.metadata import field_types
+
+    fields, components = opened.snapshot().commit.state.fields, list(opened.weights)
+    types = field_types(fields)
+    columns = dict.fromkeys(("query", "rank", "id", "title", "text", "score"), "string")
+    columns |= {"rank": "number", "score": "number"} | {f"score.{name}": "number" for name in components}
+    columns |= {"reason": "string"}
+    columns |= dict(zip(field_columns(fields), (types.get(name, "string") for name in fields)))
+    with open_table(path, columns) as write_row:
+
+        def write(hits: Hits) -> None:
+            for rank, hit in enumerate(hits, 1):
+                row = [hits.query, rank, hit.id, hit.title, hit.text, hit.score]
+                row += [hit.parts.get(name) for name in components]
+                write_row([*row, hit.summary(), *map(hit.metadata.get, fields)])
+
+        yield write
+    say(f"wrote {path}", err=True)
 
 
 def _counterfactual(hits: Hits, rank: int) -> Counterfactual:
@@ -406,8 +503,11 @@ def _conditions(options: list[str]) -> dict[str, Any] | None:
         value = match[3]
         quoted = len(value) > 1 and value[0] == value[-1] and value[0] in "'\""
         field_conditions, bound = conditions.setdefault(match[1].strip(), {}), value[1:-1] if quoted else AsHeld(value)
+        alternatives = [bound] if quoted or operator not in ("eq", "ne") else [AsHeld(v) for v in value.split("|")]
+        if len(alternatives) > 1 and operator == "eq":
+            operator, bound = "in", alternatives
         if operator == "ne":
-            field_conditions.setdefault("nin", []).append(bound)
+            field_conditions.setdefault("nin", []).extend(alternatives)
         elif operator in field_conditions:
             raise typer.BadParameter(f"{text!r} is given twice; conditions are ANDed", param_hint="--where")
         else:

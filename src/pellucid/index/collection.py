@@ -15,6 +15,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from pellucid.errors import IndexFolderError, InputError, PellucidError
+from pellucid.explain.views.report import frame
 from pellucid.index.commits import Commit, read_commit, read_stamp
 from pellucid.index.documents import (
     Document,
@@ -25,6 +26,7 @@ from pellucid.index.documents import (
     warn_left_out,
 )
 from pellucid.index.engine import EngineSettings, Generation, resolve_engine
+from pellucid.index.listing import DOCUMENT_COLUMNS, count_documents, field_columns, list_documents
 from pellucid.index.metadata import field_types
 from pellucid.index.models import Model, engine_generation, open_stored_models
 from pellucid.index.plan import Snapshot
@@ -39,6 +41,7 @@ from pellucid.progress import Progress
 from pellucid.text.corpus import CorpusFile
 
 if TYPE_CHECKING:
+    from pandas import DataFrame
     from typing_extensions import Self
 
 LOCK_TIMEOUT_S = 60.0  # that a change waits for another one
@@ -205,6 +208,53 @@ class DocumentCollection:
     def __iter__(self) -> Iterator[Document]:
         """Yield every document, in the order of adding, as they were when the iteration began."""
         return self.snapshot().commit.documents()
+
+    def documents(
+        self,
+        where: Any = None,
+        *,
+        sort: str | None = None,
+        descending: bool = False,
+        offset: int = 0,
+        limit: int | None = None,
+    ) -> Iterator[Document]:
+        """Yield the documents that meet conditions, without a query.
+
+        Args:
+            where: as in `search`; None for all documents.
+            sort: a field; numbers, then dates, then other strings, and last the documents without the field. None for
+                the order of adding. Of a list the first value counts.
+            descending: the largest values first; documents without the field stay last.
+            offset: how many to leave out at the beginning.
+            limit: how many at most; None for all.
+
+        Raises:
+            InputError: an unknown field, a condition that nothing can meet, or a number out of range.
+        """
+        return list_documents(self.snapshot().commit, where, sort, descending, offset, limit)
+
+    def count(self, where: Any = None, *, by: str | None = None) -> Any:
+        """Return how many documents meet conditions, or a dict from each value of a field to its documents.
+
+        Args:
+            where: as in `search`; None for all documents.
+            by: a field; the most frequent value first, None for documents without the field. A document with a list
+                counts once for each of its values.
+
+        Raises:
+            InputError: an unknown field, or a condition that nothing can meet.
+        """
+        return count_documents(self.snapshot().commit, where, by)
+
+    def to_frame(self, where: Any = None) -> DataFrame:
+        """Return the documents that meet conditions as a pandas DataFrame: id, title, text, and a column a field.
+
+        Raises:
+            MissingExtraError: pandas is not installed.
+        """
+        names = list(self.snapshot().commit.state.fields)
+        rows = ([d.id, d.title, d.text, *map(d.metadata.get, names)] for d in self.documents(where))
+        return frame(rows, [*DOCUMENT_COLUMNS, *field_columns(names)])
 
     def add(
         self,
