@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import pellucid
+from families import hashed
 from pellucid.anchors.embedder import AnchorEmbedder
 from pellucid.anchors.sampling import frame_points
 from pellucid.core.dimensions import Dimension, Dimensions
@@ -24,12 +25,6 @@ ANIMALS = ["cat", "dog", "cow"]
 def count_animals(texts: list[str]) -> np.ndarray:
     """How often each animal is in a text."""
     return np.array([[text.count(animal) for animal in ANIMALS] for text in texts], np.float32)
-
-
-def hashed(texts: list[str]) -> np.ndarray:
-    """Eight numbers that a text alone decides; zero for a blank one."""
-    rows = [np.random.default_rng(list(text.encode("utf-8"))).normal(size=8) * bool(text.strip()) for text in texts]
-    return np.array(rows)
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from scipy import sparse
 
 import pellucid
-from families import cell, edit_table
+from families import cell, edit_table, hashed
 from pellucid.anchors.embedder import AnchorEmbedder
 from pellucid.core.dimensions import Dimension, Dimensions, Mixing, read_dimensions, write_dimensions
 from pellucid.core.embedder import Embedder
@@ -25,12 +25,6 @@ from pellucid.text.words import Vocabulary
 
 WORDS = [f"w{chr(97 + n // 26)}{chr(97 + n % 26)}" for n in range(40)]
 PROBES = ["waa wab", "wac", "wad wae waf wba", "zebra", "", "wbb WBC wbn"]
-
-
-def hashed(texts: list[str]) -> np.ndarray:
-    """Eight numbers that a text alone decides; zero for a blank one."""
-    rows = [np.random.default_rng(list(text.encode("utf-8"))).normal(size=8) * bool(text.strip()) for text in texts]
-    return np.array(rows)
 
 
 def static(dtype: str = "float32") -> StaticEmbedder:

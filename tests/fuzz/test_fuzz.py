@@ -27,7 +27,8 @@ TROUBLED = {
     "writers": ["save-static"],
     "state": ["retrain", "distill", "retrain"],
 }
-FEW, MANY = 1, 5  # times the cases, and of each trouble the first jobs
+ROUNDS = 5  # times the cases, and of each trouble the first jobs
+pytestmark = pytest.mark.full
 
 
 @pytest.fixture(scope="module")
@@ -36,13 +37,13 @@ def built(tmp_path_factory):
     return subjects.build(tmp_path_factory.mktemp("fuzz"), MODELS)
 
 
-@pytest.fixture(scope="module", params=[FEW, pytest.param(MANY, marks=pytest.mark.full)])
-def results(built, request):
+@pytest.fixture(scope="module")
+def results(built):
     """All cases in one process, which measures an undisturbed job once."""
     kinds = cases.all_kinds(built)
-    wanted = [(kind, number) for kind in kinds.values() for number in range(request.param * CASES.get(kind.group, 0))]
+    wanted = [(kind, number) for kind in kinds.values() for number in range(ROUNDS * CASES.get(kind.group, 0))]
     for trouble, names in TROUBLED.items():
-        wanted += [(kinds[f"{trouble}/{name}"], number) for number, name in enumerate(names[: request.param])]
+        wanted += [(kinds[f"{trouble}/{name}"], number) for number, name in enumerate(names[:ROUNDS])]
     return list(run_all(wanted, 1, 0, built, kinds))
 
 

@@ -321,6 +321,7 @@ def test_refinement_recovers_what_the_teacher_weighs(neighbours: int) -> None:
     assert noise_length(refined) < 0.5
 
 
+@pytest.mark.full
 def test_pairs_come_together_while_the_teacher_is_followed() -> None:
     """Half of the words are those of another language, of which only pairs speak."""
     extraction = made_up_extraction()

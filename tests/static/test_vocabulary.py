@@ -440,6 +440,7 @@ def test_retraining_learns_the_teachers_similarities(world, corpus, tmp_path):
     np.testing.assert_array_equal(again.vectors, made.vectors)
 
 
+@pytest.mark.full
 def test_retraining_killed_and_resumed_equals_uninterrupted(world, corpus, tmp_path, monkeypatch):
     pytest.importorskip("torch")
     from pellucid.static.training import tuning
