@@ -119,7 +119,7 @@ class ConceptReasons(Reasons):
         """Return concepts that are words of word reasons' table: the commonest that carry content, one of each meaning.
 
         Words are left out that are no letters, that say little on their own ("more", "Tuesday"), and that another,
-        commoner one stands for: a cosine above 0.9, or above 0.6 and the same beginning ("bank", "banking").
+        commoner one represents: a cosine above 0.9, or above 0.6 and the same beginning ("bank", "banking").
 
         Args:
             encoder: the encoder; it is not asked.
@@ -131,14 +131,18 @@ class ConceptReasons(Reasons):
         rows = [row for row, word in enumerate(vocabulary) if content_words(word) == {word}][:concepts]
         directions = at_length_1((words.table.word_vectors(rows) @ words.arrays["map"]).astype(np.float32))
         names = [vocabulary[row] for row in rows]
-        kept = _distinct(names, directions)
-        if not kept:
+        selected = _distinct(names, directions)
+        if not selected:
             raise InputError(
                 f"no word of the table {words.table!r:.60} can be a concept: none of three letters carries content; "
                 "give concepts of your own: ConceptReasons.from_texts(model, names)"
             )
         return cls(
-            [names[number] for number in kept], directions[kept], words.common, most=most, fingerprint=words.fingerprint
+            [names[index] for index in selected],
+            directions[selected],
+            words.common,
+            most=most,
+            fingerprint=words.fingerprint,
         )
 
     @classmethod
@@ -213,8 +217,8 @@ class ConceptReasons(Reasons):
         directions = learned_directions(centred[~held_out], count, most, seed, show=show_progress_bar)
         weights = code_matrix(centred, directions, most)
         labels, aucs = name_concepts(table or table_for(corpus), corpus, weights, held_out)
-        rest = np.square(centred - weights @ directions)[held_out].sum() / np.square(centred[held_out]).sum()
-        fit = ConceptFit(len(corpus), 1 - float(rest), tuple(aucs))
+        unexplained = np.square(centred - weights @ directions)[held_out].sum() / np.square(centred[held_out]).sum()
+        fit = ConceptFit(len(corpus), 1 - float(unexplained), tuple(aucs))
         names = _unique_names(labels)
         return cls(names, directions, common, most=most, fit=fit, fingerprint=fingerprint(encoder))
 
@@ -229,8 +233,8 @@ class ConceptReasons(Reasons):
             raise InputError(
                 "these concepts were made of arrays, so that their encoder is not known: give fingerprint="
             )
-        facts = {"way": self.kind, "encoder": dict(self.fingerprint), "most": self.most}
-        with saving(path, "reasons", facts, has_card=False) as folder:
+        config = {"way": self.kind, "encoder": dict(self.fingerprint), "most": self.most}
+        with saving(path, "reasons", config, has_card=False) as folder:
             write_tensors(folder / "concepts.safetensors", {"directions": self.directions, "common": self.common})
             fit = None if self.fit is None else self.fit._asdict()
             write_json(folder / "concepts.json", {"names": self.names, "fit": fit})
@@ -255,8 +259,8 @@ class ConceptReasons(Reasons):
             ModelFolderError: nothing whole is there, or they are of another encoder.
         """
         folder = Path(path)
-        facts = check_family(folder, "reasons")
-        check_same(f"{encoder!r}, for the concepts in {folder},", fingerprint(encoder), facts.get("encoder"),
+        config = check_family(folder, "reasons")
+        check_same(f"{encoder!r}, for the concepts in {folder},", fingerprint(encoder), config.get("encoder"),
                    "Make them for this one: ConceptReasons.learned")  # fmt: skip
         try:
             arrays, _ = read_tensors(folder / "concepts.safetensors")
@@ -270,8 +274,8 @@ class ConceptReasons(Reasons):
                 raise ModelFolderError(f"{folder / 'concepts.safetensors'} holds NaN, infinity or too large numbers")
             if common.shape != (encoder.get_embedding_dimension(),):
                 raise ModelFolderError(f"{folder / 'concepts.safetensors'} has the wrong shape {common.shape}")
-            check_integer("most", facts["most"])
-            return cls(names, directions, common, most=facts["most"], fit=fit or None, fingerprint=facts["encoder"])
+            check_integer("most", config["most"])
+            return cls(names, directions, common, most=config["most"], fit=fit or None, fingerprint=config["encoder"])
         except (KeyError, TypeError, ValueError, InputError) as error:
             raise ModelFolderError(f"{folder} holds no whole concepts: {error}") from error
 
@@ -282,32 +286,32 @@ class ConceptReasons(Reasons):
 
     def is_named(self, concept: int) -> bool:
         """Whether a concept, by its number, has a name: all but learned ones whose name failed its test."""
-        return not self.names[concept].endswith(_NO_NAME)
+        return not self.names[concept].endswith(_UNNAMED_SUFFIX)
 
     def parts(self, text: str, role: Role, vector: Floats) -> Parts:
         """Return a part for each concept of the text."""
-        whole = vector - self.common
-        numbers, weights = (codes[0] for codes in sparse_codes(whole[None], self.directions, self.most))
+        centred = vector - self.common
+        numbers, weights = (codes[0] for codes in sparse_codes(centred[None], self.directions, self.most))
         numbers, weights = numbers[weights > 0], weights[weights > 0]
 
         def row(part: int) -> Row:
             name = self.names[int(numbers[part])]
             return Row(name, (name,), 0.0, 0.0, key=(name,), kind=DIMENSION)
 
-        return Parts(weights[:, None] * self.directions[numbers], row, whole)
+        return Parts(weights[:, None] * self.directions[numbers], row, centred)
 
     def products(self, first: Parts, second: Parts) -> Terms:
         """Return what each concept of one text or both adds to the product of two texts' vectors."""
-        found: dict[str, float] = {}
+        contributions: dict[str, float] = {}
         rows: dict[str, Row] = {}
-        for mine, other in ((first, second), (second, first)):
-            whole = other.total if other.total is not None else other.vectors.sum(axis=0)
-            pulls = mine.vectors @ (whole - other.vectors.sum(axis=0) / 2)
+        for text_parts, compared in ((first, second), (second, first)):
+            total = compared.total if compared.total is not None else compared.vectors.sum(axis=0)
+            pulls = text_parts.vectors @ (total - compared.vectors.sum(axis=0) / 2)
             for part, pull in enumerate(pulls.tolist()):
-                row = mine.row(part)
-                found[row.name] = found.get(row.name, 0.0) + pull
+                row = text_parts.row(part)
+                contributions[row.name] = contributions.get(row.name, 0.0) + pull
                 rows[row.name] = row
-        return Terms(np.array(list(found.values())), list(rows.values()).__getitem__)
+        return Terms(np.array(list(contributions.values())), list(rows.values()).__getitem__)
 
     def weights(self, vectors: Any) -> Any:
         """Return the weights of the concepts of many texts.
@@ -340,9 +344,9 @@ class ConceptReasons(Reasons):
         Raises:
             InputError: no concept has such a name, or as `weights`.
         """
-        gone = [self.number(name) for name in concepts]
+        removed = [self.number(name) for name in concepts]
         rows = self._checked(vectors)
-        return at_length_1(rows - self.weights(rows)[:, gone] @ self.directions[gone])
+        return at_length_1(rows - self.weights(rows)[:, removed] @ self.directions[removed])
 
     def number(self, name: str) -> int:
         """Return the number of a concept.
@@ -396,7 +400,7 @@ class ConceptReasons(Reasons):
         return at_length_1(checked_vectors(rows, [""] * len(rows), "stored vectors", len(self.common)))
 
 
-_NO_NAME = " (no name passed)"
+_UNNAMED_SUFFIX = " (no name passed)"
 
 
 def _unique_names(labels: Sequence[str | None]) -> list[str]:
@@ -404,28 +408,27 @@ def _unique_names(labels: Sequence[str | None]) -> list[str]:
     counts: dict[str, int] = {}
     names = []
     for number, label in enumerate(labels):
-        name = label or f"concept {number}{_NO_NAME}"
+        name = label or f"concept {number}{_UNNAMED_SUFFIX}"
         counts[name] = counts.get(name, 0) + 1
         names.append(name if counts[name] == 1 else f"{name} ({counts[name]})")
     return names
 
 
 def _distinct(names: Sequence[str], directions: Vectors) -> list[int]:
-    """Return the numbers of the words that no earlier one stands for."""
+    """Return the indices of the words that no earlier one represents."""
     is_kept = np.ones(len(names), np.bool_)
     for start in range(0, len(names), 1_000):
         cosines = directions[start : start + 1_000] @ directions[: start + 1_000].T
-        near = np.argwhere(cosines > _ALIKE)
-        for line, other in near.tolist():
-            number = start + line
-            if other < number and is_kept[other] and is_kept[number]:
-                is_kept[number] = cosines[line, other] <= _SAME and not _begin_alike(names[number], names[other])
+        for line, earlier in np.argwhere(cosines > _ALIKE).tolist():
+            index = start + line
+            if earlier < index and is_kept[earlier] and is_kept[index]:
+                is_kept[index] = cosines[line, earlier] <= _SAME and not _begin_alike(names[index], names[earlier])
     return np.flatnonzero(is_kept).tolist()
 
 
 def _begin_alike(first: str, second: str) -> bool:
     shorter, longer = sorted((first, second), key=len)
-    shared = next((place for place, letter in enumerate(shorter) if letter != longer[place]), len(shorter))
+    shared = next((index for index, letter in enumerate(shorter) if letter != longer[index]), len(shorter))
     return shared > _ENDING and len(longer) - shared <= _ENDING
 
 

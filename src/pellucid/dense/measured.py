@@ -121,16 +121,16 @@ class MeasuredReasons(Reasons):
             read = TokenizedText(text, len(text)) if read is None else read
             variants.append(Variants(text[: read.end], words_to_leave_out(read), self.n_pairs, self.max_players))
         needed: dict[Role, dict[str, int]] = {}
-        for (text, role, _), own in zip(texts, variants):
+        for (text, role, _), text_variants in zip(texts, variants):
             of_role = needed.setdefault(role, {})
-            for variant in (text, *own.texts[1:]):
+            for variant in (text, *text_variants.texts[1:]):
                 of_role.setdefault(variant, len(of_role))
         rows = {role: self._encoded(list(of_role), role) for role, of_role in needed.items()}
         measured = []
-        for (text, role, vector), own in zip(texts, variants):
-            numbers = [needed[role][variant] for variant in (text, *own.texts[1:])]
+        for (text, role, vector), text_variants in zip(texts, variants):
+            numbers = [needed[role][variant] for variant in (text, *text_variants.texts[1:])]
             row = rows[role][needed[role][text]]
-            measured.append((self._parts(own, text, role, vector, rows[role][numbers]), row))
+            measured.append((self._parts(text_variants, text, role, vector, rows[role][numbers]), row))
         return measured
 
     def _encoded(self, texts: list[str], role: Role) -> Any:
@@ -138,19 +138,21 @@ class MeasuredReasons(Reasons):
         encode = getattr(self.encoder, f"encode_{role}" if role else "encode")
         return checked_vectors(encode(texts), texts, repr(self.encoder), len(self.common))
 
-    def _parts(self, own: Variants, text: str, role: Role, vector: Floats | None, rows: Any) -> Parts:
+    def _parts(self, text_variants: Variants, text: str, role: Role, vector: Floats | None, rows: Any) -> Parts:
         """Return the parts of a text, given what the encoder gives for it and for its variants after it."""
         of_sets = np.concatenate([self.common[None], at_length_1(rows).astype(np.float64)])
-        of_sets[~of_sets.any(axis=1)] = self.common  # of a text that the encoder knows nothing of
+        of_sets[~of_sets.any(axis=1)] = self.common  # of a text without a known word
         if vector is not None and vector.any():
             check_vector_of_text(float(vector @ of_sets[1]), text, role)
             of_sets[1] = vector
-        if not own.players:
-            row = Row(NO_WORDS, (NO_WORDS,), 0.0, 0.0, key=(NO_WORDS,), kind=WORD)
+        if not text_variants.players:
+            row = Row(EMPTY_PART, (EMPTY_PART,), 0.0, 0.0, key=(EMPTY_PART,), kind=WORD)
             return Parts((of_sets[1] - self.common)[None], [row].__getitem__, n_texts=1)
-        values, estimates = own.coalitions.values(of_sets)
-        row_of, holds = own.rows()
-        return Parts(holds @ values, row_of.__getitem__, estimates=holds @ estimates, n_texts=len(set(own.texts)))
+        values, estimates = text_variants.coalitions.values(of_sets)
+        row_of, holds = text_variants.rows()
+        return Parts(
+            holds @ values, row_of.__getitem__, estimates=holds @ estimates, n_texts=len(set(text_variants.texts))
+        )
 
     def products(self, first: Parts, second: Parts) -> Terms:
         """Return what each pair of parts adds to the product of two texts' vectors."""
@@ -164,6 +166,6 @@ class MeasuredReasons(Reasons):
         return Measurement(parts.n_texts, root_mean_square(_errors(parts, vector)))
 
 
-def _errors(parts: Parts, other: Floats) -> Floats:
+def _errors(parts: Parts, vector: Floats) -> Floats:
     """Return the standard error of the product of each part with a vector, float64 [parts]."""
-    return standard_errors(parts.vectors[None] @ other if parts.estimates is None else parts.estimates @ other)
+    return standard_errors(parts.vectors[None] @ vector if parts.estimates is None else parts.estimates @ vector)

@@ -119,13 +119,15 @@ class SentenceReasons(Reasons):
     def products(self, first: Parts, second: Parts) -> Terms:
         """Return what each sentence of text 2 adds, or of text 1 where text 2 has only one."""
         of_second = len(second.vectors) > 1
-        lead, other = (second, first) if of_second else (first, second)
-        values = lead.vectors @ (other.vectors.sum(axis=0) if other.total is None else other.total)
+        lead, partner_parts = (second, first) if of_second else (first, second)
+        values = lead.vectors @ (
+            partner_parts.vectors.sum(axis=0) if partner_parts.total is None else partner_parts.total
+        )
 
         def row(number: int) -> Row:
             sentence = lead.row(number)
-            if len(other.vectors) == 1:
-                partner = other.row(0)
+            if len(partner_parts.vectors) == 1:
+                partner = partner_parts.row(0)
                 pair = (partner, sentence) if of_second else (sentence, partner)
                 key = tuple(row.key[0] for row in pair)
                 return sentence._replace(spans1=pair[0].spans1, spans2=pair[1].spans1, key=key)
