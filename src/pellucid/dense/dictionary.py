@@ -34,9 +34,9 @@ def sparse_codes(centred: Any, directions: Vectors, most: int) -> tuple[Integers
         directions: float32 [directions, dimension], of length 1.
         most: how many directions a text may have.
     """
-    near = centred.astype(np.float32) @ directions.T
+    similarities = centred.astype(np.float32) @ directions.T
     n_tried = min(_CANDIDATES_RATIO * most, len(directions))
-    numbers = np.argpartition(-near, n_tried - 1, axis=1)[:, :n_tried]
+    numbers = np.argpartition(-similarities, n_tried - 1, axis=1)[:, :n_tried]
     atoms = directions[numbers].astype(centred.dtype)  # [texts, tried, dimension]
     inner, pulls = atoms @ atoms.transpose(0, 2, 1), (atoms @ centred[:, :, None])[:, :, 0]
     weights, is_open = np.zeros_like(pulls), pulls > 0

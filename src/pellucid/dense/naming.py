@@ -29,7 +29,7 @@ MIN_FIRING_TEXTS = 5  # held out, for a name to be tested
 _MIN_WORD_TEXTS = 3  # that have a word, for it to be a name
 _CANDIDATES = 6  # words of each kind that are tried as names
 _MAX_WORDS, _MIN_GAIN = 3, 0.01  # of a name; by how much another word must raise the area
-_MAX_OTHERS = 1_000  # texts without the concept that a name is chosen on
+_MAX_SILENT_TEXTS = 1_000  # texts without the concept that a name is chosen on
 
 
 class NamedConcepts(NamedTuple):
@@ -83,8 +83,8 @@ def _words_in(table: StaticEmbedder, texts: Sequence[str], is_train: npt.NDArray
 
     pairs: list[tuple[int, int]] = []
     for line, position in enumerate(np.flatnonzero(is_train).tolist()):
-        found = {table.vocabulary.row(word.text) for word in table.vocabulary.split(texts[position])}
-        pairs += [(line, row) for row in found if row >= 0]
+        word_rows = {table.vocabulary.row(word.text) for word in table.vocabulary.split(texts[position])}
+        pairs += [(line, row) for row in word_rows if row >= 0]
     lines, all_rows = np.array(pairs, np.int64).reshape(-1, 2).T
     rows, columns, counts = np.unique(all_rows, return_inverse=True, return_counts=True)
     presence = sparse.csc_array((np.ones(len(lines), np.float32), (lines, columns)), (int(is_train.sum()), len(rows)))
@@ -114,11 +114,11 @@ def _best_name(
     vectors: Vectors, fires: npt.NDArray[np.bool_], word_vectors: Vectors, candidates: Integers
 ) -> list[int]:
     """Return the words whose sum is nearest to the texts with a concept, and not to others."""
-    others = np.flatnonzero(~fires)
-    others = others[:: max(1, len(others) // _MAX_OTHERS)]
-    if not fires.any() or not len(others):
+    silent = np.flatnonzero(~fires)
+    silent = silent[:: max(1, len(silent) // _MAX_SILENT_TEXTS)]
+    if not fires.any() or not len(silent):
         return []
-    texts = np.concatenate([np.flatnonzero(fires), others])
+    texts = np.concatenate([np.flatnonzero(fires), silent])
     is_firing = np.arange(len(texts)) < fires.sum()
     candidates = np.unique(candidates)
     products = vectors[texts] @ word_vectors[candidates].T  # [texts, candidates]

@@ -31,11 +31,11 @@ def projection(directions: Any, names: list[str]) -> Floats:
     basis = np.zeros((0, directions.shape[1]))
     for direction, name in zip(np.asarray(directions, np.float64), names):
         length = float(np.linalg.norm(direction))
-        rest = direction - basis.T @ (basis @ direction)
-        rest -= basis.T @ (basis @ rest)  # once more, against rounding
-        if np.linalg.norm(rest) <= _MIN_LENGTH * max(length, _MIN_LENGTH):
+        remainder = direction - basis.T @ (basis @ direction)
+        remainder -= basis.T @ (basis @ remainder)  # once more, against rounding
+        if np.linalg.norm(remainder) <= _MIN_LENGTH * max(length, _MIN_LENGTH):
             raise InputError(f"{name!r:.60} has no direction that can be removed: it is empty, or as others given")
-        basis = np.vstack([basis, rest / np.linalg.norm(rest)])
+        basis = np.vstack([basis, remainder / np.linalg.norm(remainder)])
     if len(basis) >= directions.shape[1]:
         raise InputError(f"{len(basis)} texts take all {directions.shape[1]} dimensions of the encoder; give fewer")
     matrix: Floats = np.eye(directions.shape[1]) - basis.T @ basis

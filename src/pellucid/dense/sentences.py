@@ -120,9 +120,8 @@ class SentenceReasons(Reasons):
         """Return what each sentence of text 2 adds, or of text 1 where text 2 has only one."""
         of_second = len(second.vectors) > 1
         lead, partner_parts = (second, first) if of_second else (first, second)
-        values = lead.vectors @ (
-            partner_parts.vectors.sum(axis=0) if partner_parts.total is None else partner_parts.total
-        )
+        total = partner_parts.vectors.sum(axis=0) if partner_parts.total is None else partner_parts.total
+        values = lead.vectors @ total
 
         def row(number: int) -> Row:
             sentence = lead.row(number)

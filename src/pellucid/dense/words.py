@@ -95,7 +95,7 @@ _N_PROBED, _MULTILINGUAL_SHARE = 100, 0.5  # translations looked for; share foun
 _MIN_EXPLAINED = 0.2  # of the variance; words that explain less are warned of
 _MIN_FULL_FIT = 0.1  # of an encoder whose vectors words hardly fit
 _EPS = 1e-9
-_N_AVERAGED = 256  # sentences whose mean stands for that of all texts
+_N_AVERAGED = 256  # sentences whose mean is taken for that of all texts
 _MAX_STORED = 1e15  # of a number in saved reasons
 _TENSORS = ("map", "common")
 _FORM = "form"  # a third, where the vectors say the form of a text
@@ -163,20 +163,22 @@ class WordReasons(Reasons):
         return f"WordReasons({self.fit.table}, {self.fit.texts:,} texts, R2 {self.fit.explained:.2f})"
 
     def parts(self, text: str, role: Role, vector: Floats) -> Parts:
-        """Return a part for each distinct word with a vector in the table, but for words that negate others."""
+        """Return a part for each distinct word with a vector in the table, except words that negate others."""
         table_words, oov_words = _words(self.table.vocabulary, text)
-        keys, places = list(table_words), [*table_words.values(), *oov_words.values()]
+        keys, words_by_part = list(table_words), [*table_words.values(), *oov_words.values()]
         mapped, centred = self._mapped(table_words), self.centred(vector)
 
         def row(number: int) -> Row:
-            words = places[number]
+            words = words_by_part[number]
             name, spans = display_form(words[0].text), tuple((word.start, word.end) for word in words)
             return Row(name, (name,), 0.0, 0.0, spans, key=(self.table.vocabulary.forms[keys[number]],), kind=WORD)
 
-        def importance(other: Floats) -> list[tuple[Span, float]]:
-            counts = np.array(list(map(len, places)), np.float64)
-            values = _importance(mapped, counts, centred, self.centred(other)).tolist()
-            return [((w.start, w.end), value / len(words)) for words, value in zip(places, values) for w in words]
+        def importance(vector2: Floats) -> list[tuple[Span, float]]:
+            counts = np.array(list(map(len, words_by_part)), np.float64)
+            values = _importance(mapped, counts, centred, self.centred(vector2)).tolist()
+            return [
+                ((w.start, w.end), value / len(words)) for words, value in zip(words_by_part, values) for w in words
+            ]
 
         def spans() -> list[tuple[Span, ...]]:
             return [tuple([word[1:] for word in words]) for words in table_words.values()]
@@ -190,8 +192,8 @@ class WordReasons(Reasons):
 
     def words_without_part(self, text: str) -> tuple[Span, ...]:
         """Return the words that the table lacks; those that negate others are known, though they have no part."""
-        others = _words(self.table.vocabulary, text)[1].items()
-        return tuple(sorted(word[1:] for lower, words in others if lower not in negations() for word in words))
+        oov_words = _words(self.table.vocabulary, text)[1].items()
+        return tuple(sorted(word[1:] for lower, words in oov_words if lower not in negations() for word in words))
 
     def _mapped(self, words: Mapping[int, Sequence[Word]]) -> Floats:
         """Return words in the encoder's space [words, dimension], over the length of the static sum."""
@@ -224,14 +226,14 @@ class WordReasons(Reasons):
             InputError: `path` holds something else.
             WritingError: it cannot be written.
         """
-        facts = {"way": self.kind, "encoder": self.fingerprint, "fit": vars(self.fit)}
-        with saving(path, "reasons", facts, has_card=False) as folder:
+        config = {"way": self.kind, "encoder": self.fingerprint, "fit": vars(self.fit)}
+        with saving(path, "reasons", config, has_card=False) as folder:
             write_tensors(folder / "reasons.safetensors", self.arrays)
             if self.card:
                 (folder / "check.md").write_text(self.card, encoding="utf-8")
             if self.fit.table not in bundled_models():
                 self.table.save_pretrained(folder / "table")
-            facts["table"] = fingerprint(self.table)
+            config["table"] = fingerprint(self.table)
 
     @classmethod
     def from_pretrained(cls, path: str | Path, encoder: Embedder) -> WordReasons:
@@ -245,17 +247,17 @@ class WordReasons(Reasons):
             ModelFolderError: nothing whole is there, or it was fitted to another encoder.
         """
         folder = Path(path)
-        facts = check_family(folder, "reasons")
-        check_same(f"{encoder!r}, for the reasons in {folder},", fingerprint(encoder), facts.get("encoder"),
+        config = check_family(folder, "reasons")
+        check_same(f"{encoder!r}, for the reasons in {folder},", fingerprint(encoder), config.get("encoder"),
                    "Fit them to this one: model.fit_reasons(texts)")  # fmt: skip
-        return cls._read(folder, facts, encoder)
+        return cls._read(folder, config, encoder)
 
     @classmethod
-    def _read(cls, folder: Path, facts: Mapping[str, Any], encoder: Embedder) -> WordReasons:
-        fit = _read_fit(folder, facts)
+    def _read(cls, folder: Path, config: Mapping[str, Any], encoder: Embedder) -> WordReasons:
+        fit = _read_fit(folder, config)
         try:
-            own = fit.table not in bundled_models()
-            table = StaticEmbedder.from_pretrained(folder / "table") if own else _bundled(fit.table)
+            is_bundled = fit.table in bundled_models()
+            table = _bundled(fit.table) if is_bundled else StaticEmbedder.from_pretrained(folder / "table")
             arrays, _ = read_tensors(folder / "reasons.safetensors")
             shapes = {name: arrays[name].shape for name in _TENSORS}
         except (KeyError, TypeError) as error:
@@ -270,20 +272,20 @@ class WordReasons(Reasons):
             raise ModelFolderError(
                 f"{folder / 'reasons.safetensors'} holds NaN, infinity or numbers beyond {_MAX_STORED:g}"
             )
-        check_same(f"{table!r}, the words of the reasons in {folder},", fingerprint(table), facts.get("table"),
+        check_same(f"{table!r}, the words of the reasons in {folder},", fingerprint(table), config.get("table"),
                    "Fit them again: model.fit_reasons(texts)")  # fmt: skip
-        return cls(table, arrays, fit, facts["encoder"])
+        return cls(table, arrays, fit, config["encoder"])
 
 
-def _read_fit(folder: Path, facts: Mapping[str, Any]) -> Fit:
+def _read_fit(folder: Path, config: Mapping[str, Any]) -> Fit:
     """Return the fit of saved reasons, checked."""
     try:
-        fit = Fit(**facts["fit"])
+        fit = Fit(**config["fit"])
     except (KeyError, TypeError) as error:
         raise ModelFolderError(f"{folder} holds no whole reasons: {error}") from error
     numbers = fit.explained, fit.full_fit, fit.context
     is_fit = type(fit.table) is str and type(fit.texts) is int and {*map(type, numbers)} <= {int, float}
-    if facts.get("way") != WordReasons.kind or not is_fit:
+    if config.get("way") != WordReasons.kind or not is_fit:
         raise ModelFolderError(f"{folder} holds no reasons by words: {fit!r:.200}")
     if not all(abs(number) < _MAX_STORED for number in numbers) or not 0 < fit.full_fit <= 1:
         raise ModelFolderError(f"{folder} holds no reasons that were fitted: {fit!r:.200}")
@@ -294,23 +296,23 @@ def _read_fit(folder: Path, facts: Mapping[str, Any]) -> Fit:
 def _words(vocabulary: Vocabulary, text: str) -> tuple[Mapping[int, list[Word]], Mapping[str, list[Word]]]:
     """Return the words of a text that have a part, by row of the table, and all others, in lower case."""
     table_words: dict[int, list[Word]] = {}
-    others: dict[str, list[Word]] = {}
+    oov_words: dict[str, list[Word]] = {}
     negation = negations()
     for word in vocabulary.split(text):
         lower = lowercase(word.text)
         if lower not in negation and (word.text in vocabulary or lower in vocabulary):
             table_words.setdefault(vocabulary.row(word.text), []).append(word)
         else:
-            others.setdefault(lower, []).append(word)
-    return table_words, others
+            oov_words.setdefault(lower, []).append(word)
+    return table_words, oov_words
 
 
 def _weighted(mapped: Floats, centred: Floats, ridge: float) -> Floats:
     """Return words [words, dimension] times the weights near 1 that fit the vector best."""
     if not len(mapped):
         return mapped
-    near = max(ridge * float(np.einsum("wd,wd->", mapped, mapped)) / len(mapped), _EPS)
-    return _solve(mapped, near, mapped @ centred + near)[:, None] * mapped
+    strength = max(ridge * float(np.einsum("wd,wd->", mapped, mapped)) / len(mapped), _EPS)
+    return _solve(mapped, strength, mapped @ centred + strength)[:, None] * mapped
 
 
 def _solve(rows: Floats, ridge: float, target: Floats) -> Floats:
@@ -322,8 +324,8 @@ def _solve(rows: Floats, ridge: float, target: Floats) -> Floats:
     return (target - rows @ inner) / ridge
 
 
-def _importance(mapped: Floats, counts: Floats, centred: Floats, other: Floats) -> Floats:
-    """Return an estimate of how much the score with `other` falls without each word: an order, not an account.
+def _importance(mapped: Floats, counts: Floats, centred: Floats, vector2: Floats) -> Floats:
+    """Return an estimate of how much the score with `vector2` falls without each word: an order, not an account.
 
     When a word goes, some of the context goes too: it is shared among the words by size here, and those beyond
     `mapped`, which have no vector, get a share as if they were large. What lies along the text's own vector changes its
@@ -334,10 +336,10 @@ def _importance(mapped: Floats, counts: Floats, centred: Floats, other: Floats) 
     oov = _OOV_WEIGHT * (sizes.max(initial=0.0) or 1.0) * counts[len(parts) :]
     shares = np.concatenate([_IMPORTANCE_CONTEXT * sizes, oov]) / ((sizes.sum() + oov.sum()) or 1.0)
     context, direction = centred - parts.sum(axis=0), centred / (_length(centred) or 1.0)
-    products, along = shares * (context @ other), shares * (context @ direction)
-    products[: len(parts)] += parts @ other
+    products, along = shares * (context @ vector2), shares * (context @ direction)
+    products[: len(parts)] += parts @ vector2
     along[: len(parts)] += parts @ direction
-    even: Floats = _IMPORTANCE_EVEN * (along.sum() / max(len(along), 1) - along) * float(direction @ other)
+    even: Floats = _IMPORTANCE_EVEN * (along.sum() / max(len(along), 1) - along) * float(direction @ vector2)
     total: Floats = products + even
     return total
 
@@ -367,7 +369,7 @@ def fit_words(
     else:
         rows = at_length_1(checked_vectors(vectors, texts, "vectors", None))
     tables = map(_bundled, names) if table is None else [static_model(table, "reasons")]
-    fitted = [_fitted(one, texts, rows, fingerprint(encoder)) for one in tables]
+    fitted = [_fitted(table, texts, rows, fingerprint(encoder)) for table in tables]
     best = max(fitted, key=lambda reasons: reasons.fit.explained)
     if best.fit.explained < _MIN_EXPLAINED:
         warn(
@@ -378,25 +380,29 @@ def fit_words(
     return best
 
 
-def _fitted(table: StaticEmbedder, texts: list[str], vectors: Vectors, known: Mapping[str, Any]) -> WordReasons:
+def _fitted(
+    table: StaticEmbedder, texts: list[str], vectors: Vectors, encoder_fingerprint: Mapping[str, Any]
+) -> WordReasons:
     """Fit one table, and judge it on texts held out."""
     rows = vectors.astype(np.float64)
     common = rows.mean(axis=0)
     rows -= common
-    own = table.encode(texts).astype(np.float64)
-    held = np.zeros(len(texts), np.bool_)
-    held[:: max(_HELD_OUT_EVERY, len(texts) // _MAX_HELD_OUT)] = True
-    form = form_directions(texts, rows, held)
+    embeddings = table.encode(texts).astype(np.float64)
+    is_held_out = np.zeros(len(texts), np.bool_)
+    is_held_out[:: max(_HELD_OUT_EVERY, len(texts) // _MAX_HELD_OUT)] = True
+    form = form_directions(texts, rows, is_held_out)
     rows -= rows @ form.T @ form
-    mine, theirs = own[~held], rows[~held]
-    matrix = np.linalg.solve(mine.T @ mine + _RIDGE * np.eye(own.shape[1]), mine.T @ theirs)
-    wrong = rows[held] - own[held] @ matrix
-    variance = float((rows[held] ** 2).sum())
-    explained = 1.0 - float((wrong**2).sum()) / variance if variance > _EPS else 0.0
+    fit_embeddings, fit_rows = embeddings[~is_held_out], rows[~is_held_out]
+    matrix = np.linalg.solve(
+        fit_embeddings.T @ fit_embeddings + _RIDGE * np.eye(embeddings.shape[1]), fit_embeddings.T @ fit_rows
+    )
+    residuals = rows[is_held_out] - embeddings[is_held_out] @ matrix
+    variance = float((rows[is_held_out] ** 2).sum())
+    explained = 1.0 - float((residuals**2).sum()) / variance if variance > _EPS else 0.0
     name = table.source if table.source in bundled_models() else "table"
     arrays = {"map": matrix, "common": common} | ({_FORM: form} if len(form) else {})
-    reasons = WordReasons(table, arrays, Fit(name, len(texts), explained), known)
-    return _calibrated(reasons, texts, vectors.astype(np.float64), np.flatnonzero(held))
+    reasons = WordReasons(table, arrays, Fit(name, len(texts), explained), encoder_fingerprint)
+    return _calibrated(reasons, texts, vectors.astype(np.float64), np.flatnonzero(is_held_out))
 
 
 def _calibrated(reasons: WordReasons, texts: list[str], vectors: Floats, held_out: Integers) -> WordReasons:
@@ -405,9 +411,9 @@ def _calibrated(reasons: WordReasons, texts: list[str], vectors: Floats, held_ou
     fits = [reasons.fit_cosine(texts[n], centred[n]) for n in held_out.tolist()]
     full_fit = min(max(FULL_FIT_RATIO * float(np.median(fits)), _MIN_FULL_FIT), 1.0)
     reasons.fit = replace(reasons.fit, full_fit=full_fit)
-    near = vectors[held_out] @ vectors.T
-    near[np.arange(len(held_out)), held_out] = -np.inf
-    pairs = list(zip(held_out.tolist(), near.argmax(axis=1).tolist()))
+    cosines = vectors[held_out] @ vectors.T
+    cosines[np.arange(len(held_out)), held_out] = -np.inf
+    pairs = list(zip(held_out.tolist(), cosines.argmax(axis=1).tolist()))
     sums = {n: reasons.parts(texts[n], None, vectors[n]).vectors.sum(axis=0) for pair in pairs for n in pair}
     scores = np.array([centred[a] @ centred[b] for a, b in pairs])
     contexts = scores - np.array([sums[a] @ sums[b] for a, b in pairs])
@@ -429,25 +435,25 @@ def words_for(encoder: Embedder, *, show_progress_bar: bool = True) -> WordReaso
     stored = stored_words(encoder, identity)
     if stored is not None:
         return stored
-    found = fit_words(encoder, show_progress_bar=show_progress_bar)
-    place = _kept() / hashlib.sha256(json.dumps(identity).encode()).hexdigest()[:16]
-    shutil.rmtree(place, ignore_errors=True)  # what is not whole
+    reasons = fit_words(encoder, show_progress_bar=show_progress_bar)
+    folder = _cache_folder() / hashlib.sha256(json.dumps(identity).encode()).hexdigest()[:16]
+    shutil.rmtree(folder, ignore_errors=True)  # what is not whole
     try:
-        found.save_pretrained(place)
+        reasons.save_pretrained(folder)
     except (WritingError, InputError) as error:
         warn(f"the reasons of {encoder!r} cannot be kept, and will be fitted again: {error}")
-    return found
+    return reasons
 
 
 def stored_words(encoder: Embedder, identity: Mapping[str, Any] | None = None) -> WordReasons | None:
     """Return the bundled or cached word reasons of an encoder, None without; `identity` is its fingerprint if known."""
-    identity, kept = identity or fingerprint(encoder), _kept()
-    for folder in (_BUNDLED / "minilm", *sorted(kept.glob("*"))):
+    identity = identity or fingerprint(encoder)
+    for folder in (_BUNDLED / "minilm", *sorted(_cache_folder().glob("*"))):
         try:
-            facts = read_config(folder)
+            config = read_config(folder)
         except ModelFolderError:  # of a newer version, or being written
             continue
-        if not same_model(identity, facts.get("encoder")):
+        if not same_model(identity, config.get("encoder")):
             continue
         try:
             ready = WordReasons._read(folder, check_family(folder, "reasons"), encoder)
@@ -473,7 +479,7 @@ def _bundled(name: str) -> StaticEmbedder:
     return StaticEmbedder.from_pretrained(name)
 
 
-def _kept() -> Path:
+def _cache_folder() -> Path:
     base = os.environ.get("XDG_CACHE_HOME")
     return (Path(base) if base else Path.home() / ".cache") / "pellucid" / "reasons"
 
@@ -481,13 +487,13 @@ def _kept() -> Path:
 def open_texts(encoder: Embedder) -> tuple[list[str], str]:
     """Return sentences that come with us to fit an encoder on, and the static model whose words they are.
 
-    English ones for an encoder to which a sentence and its translation are strangers; else of five languages.
+    English ones for an encoder that does not match translations; else of five languages.
     """
     english, pairs = _sentences()
     tried = pairs[:: max(1, len(pairs) // _N_PROBED)]
     first, second = (unit_vectors(encoder, [row[side] for row in tried]) for side in (0, 1))
-    found = float(((first @ second.T).argmax(axis=1) == np.arange(len(tried))).mean())
-    if found < _MULTILINGUAL_SHARE:
+    share_matched = float(((first @ second.T).argmax(axis=1) == np.arange(len(tried))).mean())
+    if share_matched < _MULTILINGUAL_SHARE:
         return english, TABLES[0]
     return [*english[: len(english) // 4], *(text for row in pairs for text in row)], TABLES[1]
 
@@ -510,8 +516,8 @@ def n_fit_texts() -> tuple[int, int]:
 def mean_vector(encoder: Embedder, texts: Iterable[str] | None = None) -> Floats:
     """Return the mean vector at length 1 of some texts, float64 [dimension]; None for sentences that come with us."""
     if texts is None:
-        known, _ = open_texts(encoder)
-        chosen = known[:: max(1, len(known) // _N_AVERAGED)]
+        texts_at_hand, _ = open_texts(encoder)
+        chosen = texts_at_hand[:: max(1, len(texts_at_hand) // _N_AVERAGED)]
     else:
         chosen = check_texts(islice(texts, MAX_FIT_TEXTS))
     if not chosen:
