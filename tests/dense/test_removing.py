@@ -43,7 +43,7 @@ TEXTS = st.lists(st.sampled_from(WORDS), min_size=1, max_size=6).map(" ".join)
 @given(TEXTS, TEXTS, st.lists(st.sampled_from(WORDS), min_size=1, max_size=3, unique=True))
 def test_no_vector_has_a_removed_direction_and_reasons_add_up(model, first, second, removed):
     without = model.without_direction(*removed)
-    directions = model._units(model.encode(removed)) - model.reasons.common
+    directions = model.similarity_rows(model.encode(removed)) - model.reasons.common
     assert np.abs(without.encode([first, second]) @ directions.T).max() < 1e-5
     why = without.explain(first, second)
     assert why.score == pytest.approx(
@@ -54,7 +54,7 @@ def test_no_vector_has_a_removed_direction_and_reasons_add_up(model, first, seco
     assert max(np.abs(rows @ directions.T).max(initial=0) for rows in parts) < 1e-5  # no word has it either
     concepts = ConceptReasons.from_texts(model, WORDS, ["ba bo do", "bi da"])
     follow = model.with_reasons(concepts).without_direction(removed[0])
-    direction = model._units(model.encode(removed[:1]))[0] - concepts.common
+    direction = model.similarity_rows(model.encode(removed[:1]))[0] - concepts.common
     assert np.abs(follow.reasons.directions @ direction).max() < 1e-4 * np.linalg.norm(direction)
 
 
@@ -104,7 +104,7 @@ def test_a_sentence_transformer_stays_one_and_is_saved(tmp_path: Path, normalize
     model = pellucid.load(tiny_transformer(tmp_path / "bert", normalize=normalize)).with_reasons("tokens")
     before = model.encode(["the cat sat"])
     without = model.without_direction("river bank")
-    direction = model._units(model.encode(["river bank"])) - model.reasons.common
+    direction = model.similarity_rows(model.encode(["river bank"])) - model.reasons.common
     for encode in (without.encode, without.encode_query):
         rows = encode(["the cat sat", "a loan of the bank"])
         assert np.abs(rows @ direction[0]).max() < 1e-5 * max(1, np.abs(rows).max())

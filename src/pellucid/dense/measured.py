@@ -25,7 +25,7 @@ from pellucid.core.removal import (
     root_mean_square,
     standard_errors,
 )
-from pellucid.dense.reasons import NO_WORDS, EncoderQuery, Parts, Reasons
+from pellucid.dense.reasons import EMPTY_PART, EncoderQuery, Parts, Reasons
 from pellucid.dense.tokenized import TokenizedText, text_units
 from pellucid.dense.vectors import at_length_1, check_vector_of_text, checked_vectors
 from pellucid.dense.words import mean_vector

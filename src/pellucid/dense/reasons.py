@@ -27,7 +27,7 @@ from pellucid.text.words import JOINER, Coverage, Span
 
 _COMMON = "what all texts have in common"
 _CONTEXT = "context: what the encoder makes of the words together"
-NO_WORDS = "(no words)"
+EMPTY_PART = "(no words)"
 """The part of a text that has none."""
 
 

@@ -20,7 +20,7 @@ import numpy as np
 from pellucid.core.arrays import Role
 from pellucid.core.embedder import Embedder, Vectors
 from pellucid.core.query import Floats, Terms
-from pellucid.dense.reasons import NO_WORDS, Parts, Reasons
+from pellucid.dense.reasons import EMPTY_PART, Parts, Reasons
 from pellucid.dense.vectors import at_length_1, checked_vectors, unit_vectors
 from pellucid.dense.words import mean_vector
 from pellucid.errors import InputError
@@ -108,7 +108,7 @@ class SentenceReasons(Reasons):
 
         def row(part: int) -> Row:
             char_spans = tuple(span for span in sentences[keys[part]] if keys[part])
-            name = canonicalize(phrase_text(text, char_spans[0])) if char_spans else NO_WORDS
+            name = canonicalize(phrase_text(text, char_spans[0])) if char_spans else EMPTY_PART
             return Row(name, (name,), 0.0, 0.0, char_spans, key=(keys[part],), kind=SENTENCE)
 
         vectors = np.zeros((len(keys), len(centred)))
