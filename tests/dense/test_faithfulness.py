@@ -155,6 +155,7 @@ def write_data(folder):
         (folder / "sts" / name / "test.tsv").write_text("\n".join(others) + "\n", encoding="utf-8")
 
 
+@pytest.mark.full
 def test_the_page(bench, ways, teacher, tmp_path, monkeypatch):
     write_data(tmp_path / "data")
     monkeypatch.setattr(bench, "sentence_transformer", lambda name, folder, device: teacher)

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import pellucid
@@ -127,7 +127,6 @@ WORDS = ["dog", "bites", "man", "not", "the", "Dog", "house,", "日本", "é", "
 TEXTS = st.lists(st.sampled_from(WORDS), max_size=9).map(" ".join)
 
 
-@settings(max_examples=25)
 @given(TEXTS, TEXTS)
 def test_rows_add_up_to_the_encoders_cosine_and_are_the_same_each_time(one: str, other: str) -> None:
     model = measured()
@@ -219,7 +218,6 @@ def test_a_function_is_asked_for_some_hundred_sentences_at_most() -> None:
     assert sum(map(len, encoder.calls)) - first <= 4 * 7
 
 
-@settings(max_examples=30)
 @given(st.integers(0, 400), st.sampled_from([". ", ", ", " ", "\n", "。"]), st.integers(1, 30))
 def test_long_texts_are_left_out_in_a_bounded_number_of_phrases(n_words: int, mark: str, most: int) -> None:
     text = "".join(f"word{n}{mark if n % 7 == 6 else ' '}" for n in range(n_words))
@@ -282,7 +280,6 @@ def test_settings_that_measure_nothing_are_refused() -> None:
 GAMES = st.lists(st.floats(-1, 1).map(lambda value: round(value, 3)), min_size=2, max_size=9)
 
 
-@settings(max_examples=60)
 @given(GAMES, st.floats(0.05, 0.95))
 def test_the_fewest_words_bring_a_score_below_and_none_is_in_vain(values: list[float], share: float) -> None:
     """Words that add up: then the fewest are the largest."""

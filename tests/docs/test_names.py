@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections import Counter
-from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 SOURCE = Path(__file__).resolve().parents[2] / "src" / "pellucid"
@@ -40,13 +40,16 @@ DEFENDED = {
 MAX_VAGUE_NAMES = 100
 
 
-def vague_names() -> Iterator[str]:
-    """Yield "path: name" for every variable, argument, attribute, function and class that is called vaguely."""
+@cache
+def vague_names() -> list[str]:
+    """Return "path: name" for every variable, argument, attribute, function and class that is called vaguely."""
+    names = []
     for path in sorted(SOURCE.rglob("*.py")):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             name = defined_name(node)
             if name.strip("_").lower() in VAGUE_NAMES or VAGUE_CONSTANT.fullmatch(name):
-                yield f"{path.relative_to(SOURCE).as_posix()}: {name.strip('_')}"
+                names.append(f"{path.relative_to(SOURCE).as_posix()}: {name.strip('_')}")
+    return names
 
 
 def defined_name(node: ast.AST) -> str:
