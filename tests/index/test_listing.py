@@ -140,3 +140,24 @@ def test_a_table_of_another_kind_is_refused_before_anything_is_written(tmp_path)
         index.add(["w"])
     ran = run("index", "export", tmp_path / "index", "-o", tmp_path / "out.doc", code=1)
     assert ".xlsx" in ran.output and not (tmp_path / "out.doc").exists()
+
+
+def test_a_cursor_is_not_shifted_by_changes(tmp_path, monkeypatch):
+    monkeypatch.setattr("pellucid.index.writer.FANOUT", 2)  # merges come soon
+    with Index.create(tmp_path / "index", {}) as index:
+        for n in range(40):
+            index.add([f"word {n}"], ids=[str(n)], metadata=[{"even": n % 2 == 0}])
+        seen, after = [], None
+        while page := list(index.documents({"even": True}, after=after, limit=6)):
+            seen += [document.id for document in page]
+            after = page[-1].number
+            index.delete(page[0].id)  # read, and gone
+            index.add(["another word"], metadata=[{"even": False}])
+        assert seen == [str(n) for n in range(0, 40, 2)]
+        numbers = [document.number for document in index]
+        assert numbers == sorted(numbers)
+        for wrong in ("x", -1, True, "9" * 30):
+            with pytest.raises(InputError, match="after is"):
+                index.documents(after=wrong)
+        with pytest.raises(InputError, match="offset with sort"):
+            index.documents(after=1, sort="even")

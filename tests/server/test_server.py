@@ -722,3 +722,23 @@ def test_the_wheel_holds_the_page(tmp_path: Path) -> None:
         inside = {Path(name).name for name in files.namelist() if name.startswith("pellucid/server/page/")}
         assert "pellucid/server/paraphrases.tsv" in files.namelist()
     assert inside == page and {"index.html", "explorer.js", "style.css"} <= page
+
+
+def test_documents_are_listed_counted_and_paged(static, tmp_path):
+    pytest.importorskip("Stemmer")
+    with pellucid.Index.create(tmp_path / "index", {"a": static}) as index:
+        metadata = [{"lang": "en" if n % 3 else "de", "n": n} for n in range(10)]
+        index.add([f"a dog {n}" for n in range(10)], ids=[str(n) for n in range(10)], metadata=metadata)
+    with running({"static-en": static}, index=str(tmp_path / "index")) as url:
+        body = {"where": {"lang": "en"}, "limit": 4, "count_by": ["lang"]}
+        status, page = ask(url, "/documents", body)
+        assert status == 200 and page["total"] == 6 and [d["id"] for d in page["documents"]] == ["1", "2", "4", "5"]
+        assert page["counts"] == {"lang": [{"value": "en", "documents": 6}]}
+        assert page["documents"][0] == {"id": "1", "title": "", "text": "a dog 1", "metadata": {"lang": "en", "n": 1}}
+        last = ask(url, "/documents", {**body, "after": page["next"]})[1]
+        assert [d["id"] for d in last["documents"]] == ["7", "8"] and last["next"] is None
+        sorted_page = ask(url, "/documents", {"sort": "n", "descending": True, "offset": 1, "limit": 2})[1]
+        assert [d["id"] for d in sorted_page["documents"]] == ["8", "7"]
+        assert ask(url, "/documents", {"limit": 0})[1] == {"total": 10, "documents": [], "next": None, "counts": {}}
+        for wrong in ({"sort": "m"}, {"after": "x"}, {"after": "1", "sort": "n"}, {"count_by": ["m"]}, {"limit": 1001}):
+            assert ask(url, "/documents", wrong)[0] == 422

@@ -26,7 +26,7 @@ from pellucid.index.documents import (
     warn_left_out,
 )
 from pellucid.index.engine import EngineSettings, Generation, resolve_engine
-from pellucid.index.listing import DOCUMENT_COLUMNS, count_documents, field_columns, list_documents
+from pellucid.index.listing import DOCUMENT_COLUMNS, count_documents, document_number, field_columns, list_documents
 from pellucid.index.metadata import field_types
 from pellucid.index.models import Model, engine_generation, open_stored_models
 from pellucid.index.plan import Snapshot
@@ -216,6 +216,7 @@ class DocumentCollection:
         sort: str | None = None,
         descending: bool = False,
         offset: int = 0,
+        after: int | str | None = None,
         limit: int | None = None,
     ) -> Iterator[Document]:
         """Yield the documents that meet conditions, without a query.
@@ -226,12 +227,19 @@ class DocumentCollection:
                 the order of adding. Of a list the first value counts.
             descending: the largest values first; documents without the field stay last.
             offset: how many to leave out at the beginning.
+            after: the `number` of the last document of the page before, a cursor that documents added or deleted since
+                do not shift; only in the order of adding.
             limit: how many at most; None for all.
 
         Raises:
             InputError: an unknown field, a condition that nothing can meet, or a number out of range.
         """
-        return list_documents(self.snapshot().commit, where, sort, descending, offset, limit)
+        commit = self.snapshot().commit
+        if after is None:
+            return list_documents(commit, where, sort, descending, offset, limit)
+        if sort is not None:
+            raise InputError("after needs the order of adding; give offset with sort")
+        return list_documents(commit, where, None, False, offset, limit, first_number=document_number(after) + 1)
 
     def count(self, where: Any = None, *, by: str | None = None) -> Any:
         """Return how many documents meet conditions, or a dict from each value of a field to its documents.

@@ -21,24 +21,35 @@ DOCUMENT_COLUMNS = ("id", "title", "text")
 _KIND_ORDER = "nbds"  # numbers, booleans, dates, other strings
 
 
-def documents_where(commit: Commit, where: Any) -> Iterator[tuple[int, int]]:
-    """Yield segment and row of the documents that meet the conditions of `Index.search`, in the order of adding."""
+def documents_where(commit: Commit, where: Any, first_number: int = 0) -> Iterator[tuple[int, int]]:
+    """Yield segment and row of the documents, from a number on, that meet the conditions of `Index.search`.
+
+    Numbers rise in the order of adding.
+    """
     conditions = parse_where(where, commit.state.fields)
     for segment_index, segment in enumerate(commit.segments):
         rows = segment.live_rows()
         if conditions:
             rows = rows[segment.matching(conditions)[rows]]
+        if first_number:
+            rows = rows[segment.numbers[rows] >= first_number]
         yield from ((segment_index, row) for row in rows.tolist())
 
 
 def list_documents(
-    commit: Commit, where: Any, sort: str | None, descending: bool, offset: int, limit: int | None
+    commit: Commit,
+    where: Any,
+    sort: str | None,
+    descending: bool,
+    offset: int,
+    limit: int | None,
+    first_number: int = 0,
 ) -> Iterator[Document]:
     """Yield documents as `Index.documents` says; only the values of the field that sorts them are held in memory."""
     check_integer("offset", offset, 0)
     if limit is not None:
         check_integer("limit", limit)
-    places = documents_where(commit, where)
+    places = documents_where(commit, where, first_number)
     if sort is not None:
         check_field(commit, sort)
         keyed = ((_sort_key(commit.segments[s].document(row).metadata.get(sort)), s, row) for s, row in places)
@@ -66,6 +77,13 @@ def count_documents(commit: Commit, where: Any, by: str | None) -> int | dict[An
         value = commit.segments[segment_index].document(row).metadata.get(by)
         counts.update(set(value) if isinstance(value, list) else [value])
     return dict(sorted(counts.items(), key=lambda item: (-item[1], item[0] is None, str(item[0]))))
+
+
+def document_number(after: int | str) -> int:
+    """Return the number that a cursor holds."""
+    if isinstance(after, bool) or not str(after).isascii() or not str(after).isdigit() or len(str(after)) > 18:
+        raise InputError(f"after is {after!r:.40}; give the number of a document, or the next of the page before")
+    return int(after)
 
 
 def field_columns(names: Iterable[str]) -> list[str]:

@@ -29,17 +29,19 @@ from pellucid.server.bodies import (
     answer,
     described,
 )
-from pellucid.server.bounds import check_pairs, difference, explained, less_mean, limit_hits
+from pellucid.server.bounds import check_pairs, difference, explained, less_mean, limit_hits, written
 from pellucid.server.service import Service
 from pellucid.static.embedder import static_model
 
 if TYPE_CHECKING:
+    from pellucid.index.documents import Document
     from pellucid.index.index import Index
 
 _Role = Literal["query", "document"]
 _EXAMPLES, _EXAMPLE_WORDS = 4, 10
 _OVERVIEW_DOCUMENTS = 5_000  # whose metadata and titles are read for what the page offers, once a commit
 _MAX_CHOICES = 20  # values of a field to choose from
+_MAX_COUNTED_VALUES = 1_000  # of a field, the most frequent
 _BM25 = "bm25"  # the part of a score that is not from a model
 _Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9]([A-Za-z0-9._-]{0,62}[A-Za-z0-9])?$")]
 
@@ -108,6 +110,22 @@ class SearchRequest(RequestBody):
     word_weights: Weights | None = Field(None, description="Of words of the query, for this search.")
     min_score: float | None = Field(None, allow_inf_nan=False, description="Leave out hits with a lower score.")
     rows: Integer = Field(0, ge=0, le=1000, description="Add so many rows of each hit, the largest.")
+
+
+class DocumentsRequest(RequestBody):
+    """The body of /documents: which documents to list, and fields to count by."""
+
+    where: Conditions = Field(None, description="Conditions on the metadata.")
+    sort: str | None = Field(None, description="The field to sort by; without it, the order of adding.")
+    descending: bool = Field(False, description="The largest values first.")
+    offset: Integer = Field(0, ge=0, description="Documents to skip.")
+    after: str | None = Field(
+        None, description="Without sort: the next of the page before. Documents added or deleted do not shift pages."
+    )
+    limit: Integer = Field(10, ge=0, le=1000, description="Documents at most; 0 only counts.")
+    count_by: Annotated[list[str], Field(max_length=20, fail_fast=True)] = Field(
+        [], description="Fields: count the documents with each of their values."
+    )
 
 
 class WhyRequest(RequestBody):
@@ -266,6 +284,28 @@ def index_routes(service: Service) -> APIRouter:
 
         return answer(await service.run_in_pool(work))
 
+    @router.post("/documents", response_model=dict[str, Any])
+    async def documents(body: DocumentsRequest) -> Response:
+        """List the documents that meet conditions, a page at a time, and count them, also by the values of fields."""
+        index = service.searched()
+        if body.after is not None and body.sort is not None:
+            raise ApiError(422, "after needs the order of adding; give offset with sort", "after")
+
+        def work() -> dict[str, Any]:
+            page: list[Document] = []
+            if body.limit:
+                options = {"sort": body.sort, "descending": body.descending, "offset": body.offset}
+                page = list(index.documents(body.where, after=body.after, limit=body.limit, **options))
+            plain = [_record(document) for document in page]
+            return {
+                "total": index.count(body.where),
+                "documents": written(plain, lambda record: record, "ask for fewer documents"),
+                "next": str(page[-1].number) if len(page) == body.limit and page and body.sort is None else None,
+                "counts": {name: _most_frequent(index.count(body.where, by=name)) for name in body.count_by},
+            }
+
+        return answer(await service.run_in_pool(work))
+
     @router.post("/why", response_model=dict[str, Any])
     async def why(body: WhyRequest) -> Response:
         """Explain the score of one document, or what puts it above another."""
@@ -306,6 +346,15 @@ def index_routes(service: Service) -> APIRouter:
         return answer({name: value for name, value in info.items() if name != "folder"})
 
     return router
+
+
+def _record(document: Document) -> dict[str, Any]:
+    """Return what /documents says of a document."""
+    return {"id": document.id, "title": document.title, "text": document.text, "metadata": document.metadata}
+
+
+def _most_frequent(counts: dict[Any, int]) -> list[dict[str, Any]]:
+    return [{"value": value, "documents": n} for value, n in islice(counts.items(), _MAX_COUNTED_VALUES)]
 
 
 def _overview(index: Index) -> dict[str, Any]:
