@@ -85,11 +85,7 @@ def components(
 
 @app.command()
 def ranks(
-    model: _Static,
-    texts: _MoreTexts = None,
-    words: _Words = 10_000,
-    json: JsonOption = False,
-    html: HtmlOption = None,
+    model: _Static, texts: _MoreTexts = None, words: _Words = 10_000, json: JsonOption = False, html: HtmlOption = None
 ) -> None:
     """Show the length of a static model's vectors by frequency; with a file of texts, by frequency in that (SWE)."""
     from papers.swe.norms import norms_by_rank

@@ -340,12 +340,7 @@ def print_block(name: str, text: str, page: Path | None) -> None:
 
 
 def make_parser(
-    description: str | None,
-    *,
-    data: str = "",
-    work_dir: str = "",
-    only: Iterable[str] = (),
-    write: Path | None = None,
+    description: str | None, *, data: str = "", work_dir: str = "", only: Iterable[str] = (), write: Path | None = None
 ) -> argparse.ArgumentParser:
     """Return a parser with those of the shared options that a script needs.
 

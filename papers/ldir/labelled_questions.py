@@ -20,7 +20,7 @@ import numpy.typing as npt
 
 from papers.kit import Figure, Table, run_script
 from papers.ldir.scored import Samples, Tests, difference, mean_of
-from papers.ldir.tables import TEACHER, open_encoders
+from papers.ldir.tables import open_encoders
 from papers.ldir.third_encoder import bundled_anchors, random_sentences
 from papers.local_tasks import find_tasks
 from papers.vector_cache import CachedEncoder, Vectors, unit_rows
@@ -132,7 +132,7 @@ def table(found: list[tuple[str, Samples]], count: int) -> tuple[str, Table]:
 
 def measure(options: argparse.Namespace) -> Iterator[tuple[str, Figure]]:
     """Train the heads and yield how well they answer, and the table."""
-    encode, given = open_encoders(options.work_dir, options.teacher)[0].encode, labelled(options.data)
+    encode, given = open_encoders(options.work_dir)[0].encode, labelled(options.data)
     heads = trained_heads(given, unit_rows(encode(given.texts)))
     tests = Tests(options.data, encode)
     claim, scores = table([(n, tests.sts(apply)) for n, apply in models(given, heads, encode)], len(given.questions))
@@ -146,4 +146,4 @@ def measure(options: argparse.Namespace) -> Iterator[tuple[str, Figure]]:
 
 
 if __name__ == "__main__":
-    run_script(measure, TEACHER, data="sts/, classification/ and raw_english/", work_dir="vectors")
+    run_script(measure, data="sts/, classification/ and raw_english/", work_dir="vectors")

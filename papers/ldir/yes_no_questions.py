@@ -196,7 +196,7 @@ class Bench:
     @cached_property
     def encoders(self) -> dict[str, CachedEncoder]:
         """MiniLM and static-en, their vectors kept on disk."""
-        return {one.name: one.encode for one in open_encoders(self.options.work_dir, None)}
+        return {one.name: one.encode for one in open_encoders(self.options.work_dir)}
 
     @cached_property
     def candidates(self) -> list[str]:

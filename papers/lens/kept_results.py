@@ -20,6 +20,7 @@ import numpy as np
 from papers.kit import DRAWS, VERDICTS, Figure, Table, bootstrap, interval_of, run_script, wrapped
 from papers.lens.language_page import KINDS, Measured
 from papers.lens.samples import Items, Sample, score_of
+from papers.lens.tables import PUBLISHED
 from pellucid.persistence.store import read_json, writing
 from recipes.lexicon_smollm2 import Row
 
@@ -54,43 +55,8 @@ FLOORS = ("BM25", "BM25, stemmed", "static-en", "all-MiniLM-L6-v2", "lexicon-min
 """What a trained row stands beside, on the same samples and as much of each text; BM25 ranks alone."""
 
 PRUNED = (881, 512, 256)  # coordinates; 881 is what a text has with 4,000 clusters on average
-CLAIMS = {
-    "lexicon (4,000 clusters) above dense (mean)": ("4,000 clusters", "dense, mean"),
-    "lexicon (12,300 clusters, the paper's share of the vocabulary) above dense (mean)": (
-        "12,300 clusters",
-        "dense, mean",
-    ),
-    "lexicon (24,600 clusters) above dense (mean)": ("24,600 clusters", "dense, mean"),
-    "lexicon (24,600 clusters) above dense (last)": ("24,600 clusters", "dense, last"),
-    "4,000 clusters above all tokens": ("4,000 clusters", "all tokens"),
-    "8,000 clusters above all tokens": ("8,000 clusters", "all tokens"),
-    "12,300 clusters above all tokens": ("12,300 clusters", "all tokens"),
-    "24,600 clusters above all tokens": ("24,600 clusters", "all tokens"),
-    "8,000 clusters above 4,000": ("8,000 clusters", "4,000 clusters"),
-    "24,600 clusters above 4,000": ("24,600 clusters", "4,000 clusters"),
-    "4,000 clusters above all tokens cut to as many coordinates": ("4,000 clusters", "all tokens, 881 largest"),
-    "clusters trained above clusters put together afterwards": ("4,000 clusters", f"all tokens, {MAXIMUM}"),
-    "clusters of directions above clusters of rows as they are": ("4,000 clusters", RAW),
-    "maximum above last, each with thresholds of its own": ("4,000 clusters", LAST),
-    "20 layers both ways above 10": (DEEPER, "4,000 clusters"),
-    "trained on pairs alone, lexicon (4,000 clusters) above dense (mean)": (
-        f"{PAIRS}4,000 clusters",
-        f"{PAIRS}dense, mean",
-    ),
-    "trained on pairs alone, lexicon (24,600 clusters) above dense (mean)": (
-        f"{PAIRS}24,600 clusters",
-        f"{PAIRS}dense, mean",
-    ),
-    "trained on pairs alone, 4,000 clusters above all tokens": (f"{PAIRS}4,000 clusters", f"{PAIRS}all tokens"),
-    "trained on pairs alone, 24,600 clusters above all tokens": (f"{PAIRS}24,600 clusters", f"{PAIRS}all tokens"),
-    "lexicon (4,000 clusters) above static-en": ("4,000 clusters", "static-en"),
-    "lexicon (12,300 clusters) above static-en": ("12,300 clusters", "static-en"),
-    "lexicon (24,600 clusters) above static-en": ("24,600 clusters", "static-en"),
-    "all tokens above static-en": ("all tokens", "static-en"),
-    "dense (mean) above static-en": ("dense, mean", "static-en"),
-    "lexicon (24,600 clusters) above lexicon-minilm": ("24,600 clusters", "lexicon-minilm"),
-}
-"""What is said in words; after the fewest batches rows have most seeds."""
+CLAIMS: dict[str, list[str]] = PUBLISHED["claims_over_seeds"]
+"""What is said in words, and the two rows it is about; after the fewest batches rows have most seeds."""
 
 COMPARED = (
     *CLAIMS.values(),

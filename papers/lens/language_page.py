@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from papers.kit import VERDICTS, Figure, Interval, Table, interval_of, processor, wrapped
 from papers.lens.samples import CLASSES, RETRIEVAL, STS
-from papers.lens.tables import QUERIES
+from papers.lens.tables import PUBLISHED, QUERIES
 from recipes.lexicon_smollm2 import Row
 
 CENTRED_ON = 200  # sentences whose mean state is taken away
@@ -72,26 +72,10 @@ _KIND_OF = {
     **dict.fromkeys(CLASSES, "classification"),
     "StackOverflow": "clustering",
 }
-FAILING = {
-    "how much does an average person make for tutoring": "(tuple, Tuple)",
-    "what county is rossville, ga in": "(count, Count), (COUNT), (SSL, ssl)",
-    "what causes tomato dry rot in tomatoes": "(tom), (Tom, Tommy), (rott, #rott)",
-    "what is a hangar": "(har, #har), (anger, angers), (tang)",
-}
+FAILING: dict[str, str] = PUBLISHED["failing_queries"]
 """The paper's failing queries and the clusters that fire for their letters (its Table 8)."""
 
-CLUSTERS = {
-    " quickly": "quickly, rapid, rapidly, swift",
-    " cannot": "cannot, impossible, Unable, Cannot, Unable",
-    " shows": "shows, shown, showed, showing",
-    " review": "review, Review, reviews, reviewed, Reviews",
-    " education": "educ, education, Educ, Education, educational, Edu",
-    " impact": "impact, Impact, impacts",
-    " television": "TV, television, tv, Television, televis",
-    " beautiful": "beautiful, lovely, gorgeous, handsome, beautifully",
-    " guy": "guy, guys, Guy, dude",
-    " star": "star, stars, Stars",
-}
+CLUSTERS: dict[str, str] = PUBLISHED["clusters"]
 """A token and the cluster that holds it in LENS-8000, as printed (its Tables 4 and 9)."""
 
 Draws = npt.NDArray[np.float64]
@@ -138,30 +122,7 @@ class Comparison(NamedTuple):
     untested: str = ""
 
 
-CLAIMS = (
-    Comparison("lexicon no lower than dense (mean)", "lexicon", "dense", "-0.02 with 4,000, +0.39 with 8,000 clusters"),
-    Comparison(
-        "lexicon no lower than dense (last)", "lexicon", "dense, last", "the same; the paper's dense model is this"
-    ),
-    Comparison("clusters above all tokens", "lexicon", "all tokens", "figure 3, no numbers"),
-    Comparison("8,000 clusters above 4,000", "8,000 clusters", "lexicon", "+0.41"),
-    Comparison("both ways above one way", "lexicon", "one way", "+4.92"),
-    Comparison("maximum above sum", "lexicon", "sum", "+0.69"),
-    Comparison(
-        "maximum above last",
-        "lexicon",
-        "last",
-        "+0.92",
-        "the thresholds were set for the maximum alone; with its own, above",
-    ),
-    Comparison("hybrid above lexicon", "hybrid", "lexicon", "+1.14 (retrieval)"),
-    Comparison("hybrid above dense", "hybrid", "dense", "+1.33 (retrieval)"),
-    Comparison("hybrid above two dense models of two seeds", "hybrid", "two dense", "-"),
-    Comparison(
-        "a head set before training above the head as it is", "lexicon", "as in the paper", "proposed in part (5.5)"
-    ),
-    Comparison("frequent clusters weighted down after training", "idf", "lexicon", "proposed (5.5)"),
-)
+CLAIMS = [Comparison(*claim) for claim in PUBLISHED["claims"]]
 SECOND = {
     "lexicon": "lexicon, second seed",
     "dense": "dense, second seed",

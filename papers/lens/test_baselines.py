@@ -16,15 +16,7 @@ from tiny_models import byte_level, sentence_piece, tiny_model, word_piece
 
 torch = pytest.importorskip("torch")
 
-from papers.lens.baselines import (
-    BASELINES,
-    ECHO_SETTINGS,
-    DenseEmbedder,
-    echo,
-    promptreps,
-    promptreps_dense,
-    splade,
-)
+from papers.lens.baselines import BASELINES, ECHO_SETTINGS, DenseEmbedder, echo, promptreps, promptreps_dense, splade
 from pellucid.errors import InputError, ModelFolderError
 from pellucid.lexicon import LexiconSettings
 from pellucid.lexicon.embedder import FUNCTION_WORDS, LexiconEmbedder, own_word_ids

@@ -49,10 +49,7 @@ from pellucid.text.corpus import read_texts
 from recipes.static_multi import open_e5
 
 SENTENCES, WORDS, POINTS = 20_000, 10_000, 200  # of a language; points of a map
-ENGLISH_STEPS = {
-    "extraction (3.1)": "extraction",
-    "PCA without the first 7 (3.2)": "d256-pca",
-}
+ENGLISH_STEPS = {"extraction (3.1)": "extraction", "PCA without the first 7 (3.2)": "d256-pca"}
 CLASSES = {
     "article": (0.37, 0.22), "preposition": (0.53, 0.33), "adverb": (0.71, 0.52), "numeral": (0.85, 0.66),
     "verb": (0.79, 0.67), "adjective": (0.87, 0.74), "noun": (0.91, 0.84), "proper noun": (1.00, 1.00),

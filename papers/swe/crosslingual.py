@@ -194,10 +194,7 @@ def _steps() -> Iterator[tuple[str, tuple[PcaSettings, TuningSettings]]]:
     untuned, tuned = TuningSettings(steps=0), TuningSettings(1_000, learning_rate=0.02, evaluate_every=250)
     yield "extraction (3.1)", (PcaSettings(level="none"), untuned)
     yield "PCA with them (no ABTT)", (PcaSettings(drop=0), untuned)
-    yield (
-        "PCA without the first components (3.2)",
-        (PcaSettings(dimensions=256 - _DROP, drop=_DROP), untuned),
-    )
+    yield ("PCA without the first components (3.2)", (PcaSettings(dimensions=256 - _DROP, drop=_DROP), untuned))
     yield "tuned on translations (3.3)", (PcaSettings(dimensions=256 - _DROP, drop=_DROP), tuned)
     yield "tuned, no ABTT", (PcaSettings(drop=0), tuned)
 

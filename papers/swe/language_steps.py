@@ -50,10 +50,7 @@ DISTILLED = {
 }
 """Model -> groups of languages; a batch is of one group."""
 
-TUNED = {
-    "3.2, then tuned on translations (3.3)": DROPPED,
-    "first components kept, then tuned": KEPT,
-}
+TUNED = {"3.2, then tuned on translations (3.3)": DROPPED, "first components kept, then tuned": KEPT}
 """Model -> the one that was tuned."""
 
 APART, TOGETHER = DISTILLED

@@ -20,9 +20,8 @@ from typing import Any
 import numpy as np
 
 from papers.kit import Figure, Table
-from papers.swe.bitext import f1_in_all, translation_scores
-from papers.swe.crosslingual import LANGUAGES, bucc, english_scores, percent, tatoeba
-from papers.swe.language_steps import run_on_teacher
+from papers.swe.crosslingual import LANGUAGES, english_scores, percent
+from papers.swe.language_steps import f1_bucc, f1_tatoeba, run_on_teacher
 from papers.swe.separation import language_separation
 from pellucid import StaticEmbedder
 from pellucid.static import ExtractionSettings, PcaSettings, TuningSettings, distill_languages
@@ -87,14 +86,12 @@ def model(arguments: argparse.Namespace, corpora: dict[str, Path], name: str) ->
 
 def row(name: str, found: StaticEmbedder, data: Path, corpora: dict[str, Path]) -> list[Any]:
     """Return the figures of a step: F1 to English on Tatoeba and BUCC, English STS, silhouette of languages."""
-    cells = [percent(translation_scores(found, *tatoeba(data, code)).f1) for code in LANGUAGES]
-    for code in ("de", "zh"):
-        sides, gold = bucc(data, code)
-        queries = [sides[0][one] for one, _ in gold]
-        cells.append(percent(f1_in_all(found, queries, sides[1], np.array([other for _, other in gold]))))
+    scores = [f1_tatoeba(data, found, code) for code in LANGUAGES]
+    scores += [f1_bucc(data, found, code) for code in ("de", "zh")]
     texts = {code: path.read_text(encoding="utf-8").splitlines()[:2_000] for code, path in corpora.items()}
     apart = language_separation(found, texts, drop=1).components[0].silhouette
-    return [name, *cells, percent(float(np.mean(english_scores(data, found)))), f"{apart:.3f}"]
+    scores.append(float(np.mean(english_scores(data, found))))
+    return [name, *map(percent, scores), f"{apart:.3f}"]
 
 
 if __name__ == "__main__":

