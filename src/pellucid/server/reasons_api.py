@@ -294,7 +294,7 @@ def index_routes(service: Service) -> APIRouter:
         def work() -> dict[str, Any]:
             page: list[Document] = []
             if body.limit:
-                options = {"sort": body.sort, "descending": body.descending, "offset": body.offset}
+                options: dict[str, Any] = {"sort": body.sort, "descending": body.descending, "offset": body.offset}
                 page = list(index.documents(body.where, after=body.after, limit=body.limit, **options))
             plain = [_record(document) for document in page]
             return {
