@@ -12,7 +12,10 @@ import pytest
 
 pytest.importorskip("sklearn")
 
+from typer.testing import CliRunner
+
 import pellucid
+from pellucid.cli import app as cli
 from pellucid.errors import InputError
 from pellucid.persistence.folder import locate
 
@@ -146,3 +149,25 @@ def test_views_and_json(model):
 def test_what_cannot_be_is_answered(model, texts, options, message):
     with pytest.raises(InputError, match=message):
         pellucid.topics(model, texts, **options)
+
+
+def test_the_command_reads_files_and_indexes(model, tmp_path):
+    pytest.importorskip("Stemmer")
+    texts, _ = reviews(60)
+    days = [f"{2019 + n // 12}-01-01" for n in range(60)]
+    table = "day,body\n" + "".join(f"{day},{text}\n" for day, text in zip(days, texts))
+    (tmp_path / "reviews.csv").write_text(table)
+    with pellucid.Index.create(tmp_path / "index", {}) as index:
+        index.add(texts, metadata=[{"day": day} for day in days])
+
+    def run(*arguments):
+        ran = CliRunner().invoke(cli.app, ["topics", *map(str, arguments), "-n", "2", "--json"])
+        assert ran.exit_code == 0, ran.output
+        return json.loads(ran.stdout)
+
+    labels = tmp_path / "labels.csv"
+    from_file = run(tmp_path / "reviews.csv", "--field", "body", "--date", "day", "-o", labels)
+    assert run(tmp_path / "index", "--date", "day") == from_file
+    assert from_file == json.loads(pellucid.topics(model, texts, n=2, dates=days).to_json())
+    assert len(labels.read_text(encoding="utf-8-sig").splitlines()) == 61
+    assert run(tmp_path / "index")["topics"][0]["periods"] == []

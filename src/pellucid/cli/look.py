@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -269,11 +269,11 @@ def contrast(
 @commands.command()
 @reads_texts
 def topics(
-    corpus: _Texts,
+    corpus: Annotated[str, typer.Argument(help=f"{TextsHelp}; - is stdin; or the folder of an index.")],
     n: Annotated[
         int | None, typer.Option("-n", "--topics", min=2, help="How many. [default: by the texts, 4 to 30]")
     ] = None,
-    date: Annotated[str | None, typer.Option(help="The column of dates: shows how topics change.")] = None,
+    date: Annotated[str | None, typer.Option(help="The column or field of dates: shows how topics change.")] = None,
     output: Annotated[
         Path | None,
         typer.Option("--output", "-o", help="Write the topic of each text to a .csv, .jsonl, .parquet or .xlsx file."),
@@ -292,18 +292,33 @@ def topics(
     Examples:
       pellucid topics reviews.csv --field body -n 12
       pellucid topics reviews.csv --field body --date published --plot topics.png
-      pellucid topics reviews.csv --field body -o labels.csv
+      pellucid topics my-index -o labels.csv
     """
-    from dataclasses import replace
-
     from pellucid.analysis.clustering import topics as find
 
-    texts = list(read(corpus, file_options))
-    dates = None if date is None else replace(corpus_file(corpus, file_options), field=date)
+    texts, dates = _dated_texts(corpus, date, file_options)
     result = find(open_model(model), texts, n=n, dates=dates)
     if output is not None:
         _write_labels(output, result, texts)
     show(result, json, html, plot)
+
+
+def _dated_texts(source: str, date: str | None, file_options: FileOptions) -> tuple[list[str], list[Any] | None]:
+    """Return the texts of a file or of an index, and their dates where a column or field of dates is named."""
+    from dataclasses import replace
+
+    if not (Path(source) / "index.json").is_file():
+        dates = None if date is None else list(replace(corpus_file(source, file_options), field=date))
+        return list(read(source, file_options)), dates
+    from pellucid.index import Index
+    from pellucid.index.listing import check_field
+
+    with Index.open(source, read_only=True) as index:
+        if date is not None:
+            check_field(index.snapshot().commit, date)
+        documents = list(index)
+    texts = [f"{document.title}\n{document.text}".strip() for document in documents]
+    return texts, None if date is None else [document.metadata.get(date) for document in documents]
 
 
 def _write_labels(path: Path, result: Topics, texts: list[str]) -> None:
