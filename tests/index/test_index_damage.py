@@ -347,6 +347,20 @@ def test_a_crafted_segment_is_refused(whole, sealed, tmp_path, monkeypatch, name
     is_refused(folder)
 
 
+@pytest.mark.parametrize("name", ["id.hash", "id.order", "id.data", "id.ends"])
+def test_ids_that_find_no_document_are_told(whole, tmp_path, name):
+    """A table of ids that is made wrong with a checksum that is right was a KeyError of `verify`."""
+
+    def change(tensors):
+        array = tensors[name]
+        array[:] = np.roll(array, 1) if name == "id.order" else array
+        array[len(array) // 2] += name != "id.order"
+
+    folder = copied(whole, tmp_path)
+    craft(folder, change)
+    assert any("is not found by its id" in problem for problem in verified(folder))
+
+
 GONE = {
     "a row too high": [10**6], "a row below 0": [-1, 0], "rows that fall": [2, 1], "a row twice": [1, 1],
     "a row too high between": [0, 10**6, 1], "none": [], "other rows": [0, 1, 2],

@@ -46,8 +46,11 @@ def find_problems(folder: Path, snapshot: Snapshot) -> list[str]:
             hash_by_term = dict(zip(terms_of_block, hash_strings(terms_of_block).tolist()))
             counted += [sum(hash_by_term[term] * n for term, n in passage.items()) % (1 << 64) for passage in counts]
             lengths += [sum(passage.values()) for passage in counts]
-            sample = [document for document in block if document.number % step == 0]
-            problems += _check_vectors(snapshot, segment, sample)
+            rows = segment.rows_for([document.id for document in block])
+            lost = [document.id for document in block if document.id not in rows]
+            problems += [f"document {id!r:.60} is not found by its id" for id in lost[:MAX_LISTED]]
+            sample = [document for document in block if document.number % step == 0 and document.id in rows]
+            problems += _check_vectors(snapshot, segment, sample, rows)
         if segment.has_bm25():
             stored = segment.signatures()[passages]
             differs = (stored != np.array(counted, np.uint64)) | (segment.lengths[passages] != lengths)
@@ -55,9 +58,7 @@ def find_problems(folder: Path, snapshot: Snapshot) -> list[str]:
                 problems.append(f"{segment.name}: the terms of passage {passage} are not those of its text")
         terms += sum(lengths)
         problems += _check_columns(segment, state.fields)
-    problems += [
-        f"document {document_id!r:.60} is there {n} times" for document_id, n in ids.most_common(MAX_LISTED) if n > 1
-    ]
+    problems += [f"document {id!r:.60} is there {n} times" for id, n in ids.most_common(MAX_LISTED) if n > 1]
     actual = (sum(ids.values()), sum(len(s.passages_for(s.live_rows())) for s in segments), terms)
     expected = (state.documents, state.passages, state.terms)
     if actual != expected:
@@ -67,8 +68,9 @@ def find_problems(folder: Path, snapshot: Snapshot) -> list[str]:
     return problems
 
 
-def _check_vectors(snapshot: Snapshot, segment: Segment, sample: Sequence[Document]) -> Iterator[str]:
-    rows = segment.rows_for([document.id for document in sample])
+def _check_vectors(
+    snapshot: Snapshot, segment: Segment, sample: Sequence[Document], rows: Mapping[str, int]
+) -> Iterator[str]:
     stored: Mapping[int, Mapping[str, Vector]] = {}
     if snapshot.engine is not None:
         stored = snapshot.engine.vectors([point for d in sample for point in d.points()], list(snapshot.models))
@@ -79,9 +81,9 @@ def _check_vectors(snapshot: Snapshot, segment: Segment, sample: Sequence[Docume
         for document in sample:
             first = segment.first_passage(rows[document.id])
             for number, point in enumerate(document.points()):
-                row = (
-                    segment.vector(name, first + number) if snapshot.engine is None else stored.get(point, {}).get(name)
-                )
+                row = stored.get(point, {}).get(name)
+                if snapshot.engine is None:
+                    row = segment.vector(name, first + number)
                 if not _are_close(row, next(vectors)):
                     yield f"the vector of {name} of passage {number} of {document.id!r:.60} is not that of its text"
 
