@@ -26,6 +26,7 @@ from pellucid.index.reasons import Bm25Query, Directions, Passages, steering_row
 from pellucid.index.settings import BM25
 from pellucid.index.terms import Analyser, QueryTerms
 from pellucid.index.words import CONTENT, IN_VOCABULARY, WordCache
+from pellucid.process import cached_property
 from pellucid.static.embedder import StaticEmbedder
 from pellucid.static.words import WordPairs
 from pellucid.text.unicode import lowercase
@@ -100,12 +101,12 @@ class QueryPlan:
     unknown: tuple[str, ...]
     ignored: tuple[str, ...]
 
-    @property
+    @cached_property
     def weights(self) -> dict[str, float]:
         """The weights of the parts that count."""
         return {name: weight for name, weight in self.shares.items() if weight > 0}
 
-    @property
+    @cached_property
     def vectors(self) -> dict[str, Any]:
         """The vectors of the query in the models; those with two sides are sparse."""
         return {name: part.vector for name, part in self.parts.items() if name != BM25}
