@@ -190,7 +190,7 @@ def test_scores_of_changed_passages_are_those_of_an_index_that_has_them(tmp_path
         hits = index.search(QUERY, 24)
         for number, text in enumerate(changed, 20):
             hit = index.score(QUERY, f"d{number}")
-            assert hits[0]._rescore([text]) == pytest.approx([hit.score], abs=1e-6)
+            assert hits[0]._source.scores([text]) == pytest.approx([hit.score], abs=1e-6)
 
 
 def test_the_fewest_words_of_a_hit_put_it_below_another(tmp_path):

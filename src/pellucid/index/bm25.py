@@ -39,7 +39,7 @@ def count_terms(counts: Iterable[Mapping[str, int]]) -> int:
 def query_weights(
     weights: Mapping[str, float], passages_with: Mapping[str, int], passages: int, max_score: float
 ) -> dict[str, float]:
-    """Return the query's half of BM25 for each of its terms that a passage has; the greatest score is `share`.
+    """Return the query's half of BM25 for each of its terms that a passage has; the greatest score is `max_score`.
 
     `weights` are how often each term stands in the query, or what it weighs there.
     """

@@ -140,7 +140,7 @@ def resolve_engine(
     any_kind: bool = False,
     allow_outside: bool = False,
 ) -> Any:
-    """Return the settings of the engine to open: the one given (with `other`, of any kind) or the one written down."""
+    """Return the settings of the engine to open: the one given (with `any_kind` of any kind) or the stored one."""
     if engine is None:
         stored_engine = None
         if stored["kind"] != LOCAL:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
-from typing import Any, ClassVar, NamedTuple, overload
+from typing import Any, ClassVar, NamedTuple, Protocol, overload
 
 import numpy as np
 
@@ -36,6 +35,19 @@ _NAMED = 5  # rows named in a table and in JSON
 _MAX_LISTED_WORDS, _MAX_WORD_CHARS = 20, 80  # in a note
 
 
+class ReasonSource(Protocol):
+    """What says why a hit has its score; that of a search keeps its commit readable as long as the hit lives."""
+
+    def reasons(self) -> Reasons:
+        """Return the terms of the score."""
+
+    def measured(self) -> Reasons:
+        """Return them with the parts of encoders, and of a reranker, measured by leaving words out."""
+
+    def scores(self, texts: list[str]) -> Floats:
+        """Return the scores that passages of these texts would have, float64 [texts]."""
+
+
 @dataclass(frozen=True)
 class Hit:
     """A document that was found.
@@ -60,9 +72,7 @@ class Hit:
     parts: dict[str, float]
     passage: int
     start: int
-    _why: Callable[[], Reasons] = field(repr=False, compare=False)
-    _measure: Callable[[], Reasons] = field(repr=False, compare=False)
-    _rescore: Callable[[list[str]], Floats] = field(repr=False, compare=False)
+    _source: ReasonSource = field(repr=False, compare=False)
     before: Hit | None = field(default=None, repr=False)
 
     @cached_property
@@ -73,7 +83,7 @@ class Hit:
             InputError: the stored vectors are needed, they lie in an engine, and the index was closed or the document
                 changed.
         """
-        return self._why()
+        return self._source.reasons()
 
     @cached_property
     def _explanation(self) -> Explanation:
@@ -85,7 +95,7 @@ class Hit:
 
     @cached_property
     def _measured_reasons(self) -> Reasons:
-        return self._measure()
+        return self._source.measured()
 
     def measured(self) -> Explanation:
         """Return the rows of the score as `explain` does, those of encoders and of a reranker measured.
@@ -115,7 +125,7 @@ class Hit:
         """
         threshold = below.score if isinstance(below, Hit) else float(below)
         text = self.reasons.text
-        return fewest_removals(Passage(text, list(text_units(text)), self.score, self._rescore), threshold)
+        return fewest_removals(Passage(text, list(text_units(text)), self.score, self._source.scores), threshold)
 
     def groups(self, k: int | None = GROUPS) -> list[Group]:
         """Return the score by phrases of the query with those of the document, as `Explanation.groups` does."""
@@ -136,8 +146,8 @@ class Hit:
         words = [{"start": start, "end": end, "contribution": value} for start, end, value in self.reasons.words()]
         plain = {name: getattr(self, name) for name in ("id", "score", "title", "text", "metadata", "passage", "start")}
         if self.before is not None:
-            known = {"score": self.before.score, "parts": dict(self.before.parts), "reasons": self.before._rows()}
-            plain["before"] = known
+            first_parts, first_rows = dict(self.before.parts), self.before._rows()
+            plain["before"] = {"score": self.before.score, "parts": first_parts, "reasons": first_rows}
         plain |= {"parts": dict(self.parts), **readable, "reasons": rows}
         return {**plain, "indexed": self.reasons.text, "words": words}
 
@@ -169,7 +179,7 @@ class Hits(WhyAbove, Report, Sequence[Hit]):
         query: what was asked.
         documents: how many the index holds.
         weights: of the parts of the score.
-        found: the hits.
+        hits: the documents, best first.
         exact: whether no other document can have a higher score; False where an engine searches a graph, or a search
             had to stop earlier.
         unknown: words of the query that no document has, or without BM25, that no model knows. BM25 counts them in what
@@ -185,7 +195,7 @@ class Hits(WhyAbove, Report, Sequence[Hit]):
     query: str
     documents: int
     weights: dict[str, float]
-    found: tuple[Hit, ...]
+    hits: tuple[Hit, ...]
     exact: bool
     unknown: tuple[str, ...] = ()
     ignored: tuple[str, ...] = ()
@@ -198,39 +208,39 @@ class Hits(WhyAbove, Report, Sequence[Hit]):
     def __getitem__(self, number: slice) -> tuple[Hit, ...]: ...
     def __getitem__(self, number: int | slice) -> Hit | tuple[Hit, ...]:
         """Return a hit by its number from 0."""
-        return self.found[number]
+        return self.hits[number]
 
     def __len__(self) -> int:
         """Return the number of hits."""
-        return len(self.found)
+        return len(self.hits)
 
     def _explained(self, item: Hit) -> Explanation:
         return item.explain()
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain dicts, lists, strings and numbers; `docs/search-schema.json` describes them."""
-        facts = {"query": self.query, "documents": self.documents, "weights": self.weights, "exact": self.exact}
-        facts |= {
+        result = {"query": self.query, "documents": self.documents, "weights": self.weights, "exact": self.exact}
+        result |= {
             "unknown": list(self.unknown), "ignored": list(self.ignored), "has_known_words": self.has_known_words,
         }  # fmt: skip
         if self.reranked:
-            facts["reranked"] = self.reranked
-        content = {"summary": self.summary(), "hits": [hit.to_dict() for hit in self.found]}
-        return {"version": VERSION, "kind": self.kind, **facts, **content}
+            result["reranked"] = self.reranked
+        content = {"summary": self.summary(), "hits": [hit.to_dict() for hit in self.hits]}
+        return {"version": VERSION, "kind": self.kind, **result, **content}
 
     def measured(self) -> Hits:
         """Return the same hits with measured reasons in every view, see `Hit.measured`; each is measured when read."""
-        return replace(self, found=tuple(replace(h, _why=partial(getattr, h, "_measured_reasons")) for h in self.found))
+        return replace(self, hits=tuple(replace(h, _source=_Measured(h)) for h in self.hits))
 
     def summary(self) -> str:
         """Return up to three sentences: what the hits have in common with the query, and what sets them apart.
 
         It is of the first ten; "" where there are no hits.
         """
-        if len(self.found) < 2:
-            return self.found[0].summary() if self.found else ""
-        first = [HitWords(hit.score, hit.explain().word_sums()) for hit in self.found[:_MAX_SUMMARIZED]]
-        return HitsSummary(first, are_all=len(first) == len(self.found)).text()
+        if len(self.hits) < 2:
+            return self.hits[0].summary() if self.hits else ""
+        first = [HitWords(hit.score, hit.explain().word_sums()) for hit in self.hits[:_MAX_SUMMARIZED]]
+        return HitsSummary(first, are_all=len(first) == len(self.hits)).text()
 
     def notes(self) -> list[tuple[str, bool]]:
         """Return what was not searched, and why nothing was found, in sentences; each with whether it is a warning."""
@@ -238,7 +248,7 @@ class Hits(WhyAbove, Report, Sequence[Hit]):
         if not self.has_known_words:
             what = "No word of the query is known" if self.unknown else "The query has no words to search for"
             notes.append((f"{what}, so there are no hits.", True))
-        elif not self.found:
+        elif not self.hits:
             notes.append(("No hits.", False))
         if self.unknown:
             where = "Not found in any document" if self.weights.get(BM25) else "Unknown to the model"
@@ -249,22 +259,22 @@ class Hits(WhyAbove, Report, Sequence[Hit]):
 
     def __repr__(self) -> str:
         """Return one short line."""
-        return f"<Hits for {self.query!r:.60}: {len(self.found)} of {counted(self.documents, 'document')}>"
+        return f"<Hits for {self.query!r:.60}: {len(self.hits)} of {counted(self.documents, 'document')}>"
 
     def _parts(self) -> Iterator[AnyPart]:
         how = " + ".join(f"{weight:.2g} {part}" for part, weight in self.weights.items())
-        facts = [how, counted(self.documents, "document")]
+        subtitles = [how, counted(self.documents, "document")]
         if self.reranked:
-            facts.append(f"the first {self.reranked:,} reranked")
+            subtitles.append(f"the first {self.reranked:,} reranked")
         if not self.exact and not self.reranked:
-            facts.append("better ones may have been missed")
-        yield Heading("Search", self.query, ", ".join(facts))
+            subtitles.append("better ones may have been missed")
+        yield Heading("Search", self.query, ", ".join(subtitles))
         if summary := self.summary():
             yield Lead(summary)
         for note, is_warning in self.notes():
             yield Note(note, is_warning=is_warning)
         rows = []
-        for rank, hit in enumerate(self.found, 1):
+        for rank, hit in enumerate(self.hits, 1):
             why = "; ".join(f"{group.name} {signed(group.contribution)}" for group in hit.lines())
             parts = " ".join(f"{part} {signed(value)}" for part, value in hit.parts.items())
             rows.append((str(rank), f"{hit.score:.4f}", parts, hit.id, well_formed(hit.title or hit.text), why))
@@ -274,7 +284,7 @@ class Hits(WhyAbove, Report, Sequence[Hit]):
     def _records(self) -> Sequence[HitRow]:
         return [
             HitRow(rank, h.id, h.score, h.title, h.text, tuple(group.name for group in h.lines()))
-            for rank, h in enumerate(self.found, 1)
+            for rank, h in enumerate(self.hits, 1)
         ]
 
 
@@ -292,95 +302,112 @@ class SecondStage:
     def __init__(self, rerank: Any, top: int, weights: Weights, parts: Sequence[str]) -> None:
         """Take a CrossEncoder or `score(query, texts)`, and the weights of a search over the parts of the index."""
         if not (callable(rerank) or hasattr(rerank, "predict")):
-            wanted = "a CrossEncoder, or a function of a query and a list of texts"
-            raise InputError(f"rerank is {rerank!r:.60}; give {wanted}")
+            hint = "give a CrossEncoder, or a function of a query and a list of texts"
+            raise InputError(f"rerank is {rerank!r:.60}; {hint}")
         check_integer("rerank_top", top)
         if RERANK in parts:
             raise InputError(f"a model of the index is called {RERANK!r}; rebuild it under another name to use rerank")
-        self._rerank, self._name = rerank, str(getattr(rerank, "__name__", type(rerank).__name__))
-        self.weights, self._share = weights, 1.0
+        self._rerank, self.name = rerank, str(getattr(rerank, "__name__", type(rerank).__name__))
+        self.weights, self.share = weights, 1.0
         if isinstance(weights, Mapping) and RERANK in weights:
-            every = validate_weights(weights, [*parts, RERANK], {})
-            self._share = every.pop(RERANK)
-            if not any(every.values()):
+            first_weights = validate_weights(weights, [*parts, RERANK], {})
+            self.share = first_weights.pop(RERANK)
+            if not any(first_weights.values()):
                 raise InputError(
                     f"weights name only {RERANK!r}; name the parts that find the documents, too, or leave weights "
                     "out: then its score replaces theirs"
                 )
-            self.weights = every
+            self.weights = first_weights
 
-    def reranked(self, hits: Hits, top_k: int, asked: int, min_score: float) -> Hits:
-        """Return the `top_k` best of hits by their new scores, equal ones in the old order; `asked` were wanted."""
-        new = [self._hit(hit, score) for hit, score in zip(hits, self._scores(hits))]
+    def reranked(self, hits: Hits, top_k: int, n_requested: int, min_score: float) -> Hits:
+        """Return the `top_k` best of hits by their new scores, equal ones in the old order."""
+        texts = [f"{hit.title}\n{hit.text}" if hit.title else hit.text for hit in hits]
+        names = [f"document {hit.id!r:.80}" for hit in hits]
+        scores = self.score(hits.query, texts, names).tolist() if texts else []
+        new = [self._hit(hit, score) for hit, score in zip(hits, scores)]
         new = [hit for hit in new if hit.score >= min_score]
         new.sort(key=lambda hit: -hit.score)
-        exact = hits.exact and len(hits) < asked
-        weights = self._mixed(hits.weights, self._share)
-        return replace(hits, weights=weights, found=tuple(new[:top_k]), exact=exact, reranked=len(hits))
+        exact = hits.exact and len(hits) < n_requested
+        weights = self._mixed(hits.weights, self.share)
+        return replace(hits, weights=weights, hits=tuple(new[:top_k]), exact=exact, reranked=len(hits))
 
-    def _mixed(self, parts: Mapping[str, float], own: float) -> dict[str, float]:
-        """Return the parts of before, as far as they count, and the one of the second stage."""
-        return {part: (1 - self._share) * value for part, value in parts.items() if self._share < 1} | {RERANK: own}
-
-    def _scores(self, hits: Hits) -> Any:
-        texts = [f"{hit.title}\n{hit.text}" if hit.title else hit.text for hit in hits]
-        return self._score(hits.query, texts, [f"document {hit.id!r:.80}" for hit in hits]).tolist() if texts else []
-
-    def _score(self, query: str, texts: list[str], names: Sequence[str]) -> Floats:
-        """Return the scores of some texts, which have `names` in messages."""
-        if hasattr(self._rerank, "predict"):
-            given = self._rerank.predict([(query, text) for text in texts])
-        else:
-            given = self._rerank(query, texts)
-        if hasattr(given, "detach"):  # a tensor
-            given = given.detach().float().cpu().numpy()
-        try:
-            scores = np.asarray(given, np.float64)
-        except (TypeError, ValueError) as error:
-            raise InputError(f"the reranker ({self._name}) gave no array of numbers: {error}") from error
-        if scores.shape != (len(texts),):
-            what = f"an array of shape {scores.shape} for {len(texts)} texts; it must give one score a text"
-            raise InputError(f"the reranker ({self._name}) gave {what}")
-        if (broken := np.flatnonzero(~np.isfinite(scores))).size:
-            what = f"{scores[broken[0]]} for {names[int(broken[0])]}"
-            raise InputError(f"the reranker ({self._name}) gave {what}")
-        return scores
+    def _mixed(self, parts: Mapping[str, float], value: float) -> dict[str, float]:
+        """Return the parts of before, as far as they count, and the value of the second stage."""
+        return {part: (1 - self.share) * before for part, before in parts.items() if self.share < 1} | {RERANK: value}
 
     def _hit(self, hit: Hit, score: float) -> Hit:
-        parts = self._mixed(hit.parts, self._share * score)
+        parts = self._mixed(hit.parts, self.share * score)
         total = sum(parts.values())
-        why = partial(self._reasons, hit, total, parts[RERANK])
-        measure = partial(self._measured, hit, total, score)
-        rescore = partial(self._rescored, hit)
-        return replace(hit, score=total, parts=parts, before=hit, _why=why, _measure=measure, _rescore=rescore)
+        return replace(hit, score=total, parts=parts, before=hit, _source=_Reranked(self, hit, total, score))
 
-    def _rescored(self, before: Hit, texts: list[str]) -> Floats:
-        """Return the scores that a hit would have with other passages."""
-        scores = self._share * self._score_shortened(before.reasons.query, texts)
-        return scores + (1 - self._share) * before._rescore(texts) if self._share < 1 else scores
+    def score(self, query: str, texts: list[str], names: Sequence[str]) -> Floats:
+        """Return the scores of some texts, which have `names` in messages."""
+        if hasattr(self._rerank, "predict"):
+            result = self._rerank.predict([(query, text) for text in texts])
+        else:
+            result = self._rerank(query, texts)
+        if hasattr(result, "detach"):  # a tensor
+            result = result.detach().float().cpu().numpy()
+        try:
+            scores = np.asarray(result, np.float64)
+        except (TypeError, ValueError) as error:
+            raise InputError(f"the reranker ({self.name}) gave no array of numbers: {error}") from error
+        if scores.shape != (len(texts),):
+            what = f"an array of shape {scores.shape} for {len(texts)} texts; it must give one score a text"
+            raise InputError(f"the reranker ({self.name}) gave {what}")
+        if (broken := np.flatnonzero(~np.isfinite(scores))).size:
+            what = f"{scores[broken[0]]} for {names[int(broken[0])]}"
+            raise InputError(f"the reranker ({self.name}) gave {what}")
+        return scores
 
-    def _reasons(self, before: Hit, score: float, own: float) -> Reasons:
-        """Return why a hit has its new score: the rows of before, as far as they count, and one more."""
-        name = f"the score of {self._name}, not taken apart"
+
+class _Reranked(NamedTuple):
+    """The reasons of a reranked hit: those of before, as far as they count, and the second stage's."""
+
+    stage: SecondStage
+    before: Hit
+    total: float
+    score: float  # of the second stage
+
+    def reasons(self) -> Reasons:
+        name, before = f"the score of {self.stage.name}, not taken apart", self.before.reasons
         row = Row(name, (name,), 0.0, 0.0, key=(name,), kind=EMBEDDING)
-        terms = self._terms_before(before.reasons)
-        terms[RERANK] = Terms(np.array([own]), lambda _: row)
-        return Reasons(before.reasons.query, before.reasons.text, score, terms, named=True)
+        terms = Terms(np.array([self.stage.share * self.score]), lambda _: row)
+        return Reasons(before.query, before.text, self.total, self._terms(before, terms), named=True)
 
-    def _measured(self, before: Hit, score: float, own: float) -> Reasons:
-        """Return the same with the reranker's score, `own`, taken apart by the words of the passage."""
-        query, text = before.reasons.query, before.reasons.text
+    def measured(self) -> Reasons:
+        before = self.before.reasons
+        query, text = before.query, before.text
+        passage = Passage(text, list(text_units(text)), self.score, self._score_shortened)
+        terms = passage_terms(passage, weight=self.stage.share)
+        if self.stage.share < 1:
+            before = self.before._measured_reasons
+        return Reasons(query, text, self.total, self._terms(before, terms), named=True)
 
-        terms = self._terms_before(before._measured_reasons) if self._share < 1 else {}
-        scores = partial(self._score_shortened, query)
-        terms[RERANK] = passage_terms(Passage(text, list(text_units(text)), own, scores), weight=self._share)
-        return Reasons(query, text, score, terms, named=True)
+    def scores(self, texts: list[str]) -> Floats:
+        share, scores = self.stage.share, self._score_shortened(texts)
+        return share * scores + (1 - share) * self.before._source.scores(texts) if share < 1 else share * scores
 
-    def _score_shortened(self, query: str, texts: list[str]) -> Floats:
-        """Return the scores of passages without some of their words."""
-        return self._score(query, texts, [f"a passage without some words, {text!r:.80}" for text in texts])
+    def _score_shortened(self, texts: list[str]) -> Floats:
+        names = [f"a passage without some words, {text!r:.80}" for text in texts]
+        return self.stage.score(self.before.reasons.query, texts, names)
 
-    def _terms_before(self, reasons: Reasons) -> dict[str, Terms]:
-        """Return the terms of a hit as it was found, as far as they count."""
-        rest = 1 - self._share
-        return {part: scaled_terms(terms, rest) for part, terms in reasons.terms.items()} if rest else {}
+    def _terms(self, before: Reasons, terms: Terms) -> dict[str, Terms]:
+        share = 1 - self.stage.share
+        scaled = {part: scaled_terms(part_terms, share) for part, part_terms in before.terms.items()} if share else {}
+        return scaled | {RERANK: terms}
+
+
+class _Measured(NamedTuple):
+    """The measured reasons of a hit, in the place of the others."""
+
+    hit: Hit
+
+    def reasons(self) -> Reasons:
+        return self.hit._measured_reasons
+
+    def measured(self) -> Reasons:
+        return self.hit._measured_reasons
+
+    def scores(self, texts: list[str]) -> Floats:
+        return self.hit._source.scores(texts)

@@ -159,7 +159,7 @@ def store_models(folder: Path, models: Mapping[str, Model], copies: str) -> list
 
 
 def store_reasons(folder: Path, name: str, reasons: WordReasons, subfolder: str) -> dict[str, Any]:
-    """Write fitted reasons of a model to folder/place, and return what `opened_models` finds them by."""
+    """Write fitted reasons of a model to folder/subfolder, and return what `open_stored_models` finds them by."""
     path = folder / subfolder / name
     path.parent.mkdir(exist_ok=True)
     reasons.save_pretrained(path)
@@ -168,7 +168,7 @@ def store_reasons(folder: Path, name: str, reasons: WordReasons, subfolder: str)
 
 
 def find_copy_mismatch(folder: Path, stored: Mapping[str, Any], max_bytes: float = math.inf) -> str:
-    """Return what is wrong with files, up to `largest` bytes, of the copy of a model or its reasons; "" for nothing."""
+    """Return what is wrong with files, up to `max_bytes` large, of the copy of a model or its reasons, or ""."""
     files = {folder / str(stored["copy"]) / name: digest for name, digest in stored["files"].items()}
     if reasons := stored.get("reasons"):
         files |= {folder / reasons["folder"] / name: digest for name, digest in reasons["files"].items()}

@@ -51,16 +51,16 @@ class Passages:
         return [vectors.get(model) for vectors in self._vectors]
 
     @cached_property
-    def _found(self) -> WordList:
+    def _word_list(self) -> WordList:
         return self._words.read(self.texts)
 
     def terms(self, numbers: Mapping[str, int]) -> WordList:
         """Return those of BM25's terms that have a number, by it."""
-        return self._words.term_positions(self.texts, self._found, numbers)
+        return self._words.term_positions(self.texts, self._word_list, numbers)
 
     def words(self, model: str) -> WordList:
         """Return the words as a static model cuts them, by number."""
-        return self._words.split(model, self.texts, self._found)
+        return self._words.split(model, self.texts, self._word_list)
 
     def rows(self, model: str) -> tuple[WordList, SpelledRows | None]:
         """Return the words that a static model knows, as rows of its table or, with spelling, beyond it."""
@@ -71,39 +71,40 @@ class Bm25Query:
     """The terms of BM25 that a query has."""
 
     def __init__(
-        self, query: str, places: Mapping[str, Sequence[Span]], weights: Mapping[str, float], average: float
+        self, query: str, query_spans: Mapping[str, Sequence[Span]], weights: Mapping[str, float], average: float
     ) -> None:
         """Take where the query's terms stand, those that count with their half of the score, and the mean length."""
-        self._query, self._places, self._average = query, places, average
+        self._query, self._query_spans, self._average = query, query_spans, average
         self._terms, self._weights = list(weights), np.array(list(weights.values()))
 
     def against(self, passages: Passages) -> Callable[[int], Terms]:
         """Return what gives the terms of each passage: a value for each that the query has, too."""
-        found = passages.terms({term: number for number, term in enumerate(self._terms)})
+        term_list = passages.terms({term: number for number, term in enumerate(self._terms)})
         lengths = passages.lengths[:, None]
-        counts = found.counts(len(self._terms))
-        every_value = self._weights * impacts(counts, lengths, self._average)
-        marks = (every_value / counts.clip(min=1))[found.texts(), found.values]
+        counts = term_list.counts(len(self._terms))
+        all_values = self._weights * impacts(counts, lengths, self._average)
+        marks = (all_values / counts.clip(min=1))[term_list.texts(), term_list.values]
         texts, present = np.nonzero(counts)
-        values, ends = every_value[texts, present], texts.searchsorted(np.arange(len(lengths)), "right")
+        values, ends = all_values[texts, present], texts.searchsorted(np.arange(len(lengths)), "right")
 
         def terms(passage: int) -> Terms:
-            own, mine = found.slice_for(passage), slice_for(ends, passage)
-            shown, which, spans = present[mine], found.values[own], found.spans[own]
+            span, value_span = term_list.slice_for(passage), slice_for(ends, passage)
+            shown, which, spans = present[value_span], term_list.values[span], term_list.spans[span]
 
             def row(number: int) -> Row:
                 term = int(shown[number])
                 return self._row(self._terms[term], passages.texts[passage], as_spans(spans[which == term]))
 
-            return Terms(values[mine], row, marks[own], spans)
+            return Terms(values[value_span], row, marks[span], spans)
 
         return terms
 
     def _row(self, term: str, text: str, spans: tuple[Span, ...]) -> Row:
-        places = tuple(self._places[term])
-        asked, stands = normalize(self._query[slice(*places[0])]).text, normalize(text[slice(*spans[0])]).text
-        name = asked if lowercase(asked) == lowercase(stands) else f"{asked} ~ {stands}"
-        return Row(name, (asked,), 0.0, 0.0, places, spans, (), (term,), WORD)
+        query_spans = tuple(self._query_spans[term])
+        query_word = normalize(self._query[slice(*query_spans[0])]).text
+        text_word = normalize(text[slice(*spans[0])]).text
+        name = query_word if lowercase(query_word) == lowercase(text_word) else f"{query_word} ~ {text_word}"
+        return Row(name, (query_word,), 0.0, 0.0, query_spans, spans, (), (term,), WORD)
 
 
 class Directions(NamedTuple):
@@ -159,7 +160,7 @@ class Reasons:
         """Take the terms of each part; `named` puts the part's name before those of its rows."""
         # `marked` returns what `marked_spans` does, where it was found for several passages at once.
         self.query, self.text, self.score = query, text, score
-        self.terms, self._named, self._given = dict(terms), named, marked
+        self.terms, self._named, self._marked_spans = dict(terms), named, marked
 
     @cached_property
     def _values(self) -> Floats:
@@ -204,7 +205,7 @@ class Reasons:
     @cached_property
     def _marked(self) -> Marked:
         """The spans and what each adds to the score, in text order."""
-        return self._given() if self._given is not None else marked_spans([self.terms])[0]
+        return self._marked_spans() if self._marked_spans is not None else marked_spans([self.terms])[0]
 
     def __len__(self) -> int:
         """Return the number of rows."""
@@ -237,11 +238,12 @@ class Reasons:
         return self._rows(number)._replace(contribution=value, share=value / self.score if self.score else 0.0)
 
 
-def marked_spans(every: Sequence[Mapping[str, Terms]]) -> list[Marked]:
+def marked_spans(terms_of_hits: Sequence[Mapping[str, Terms]]) -> list[Marked]:
     """Return for each hit the spans [n, 2] of its passage and what each adds to its score [n], in text order."""
-    several = [item for part in zip(*(own.values() for own in every)) for item in enumerate(part) if len(item[1].marks)]
+    by_part = zip(*(terms_by_part.values() for terms_by_part in terms_of_hits))
+    several = [item for terms in by_part for item in enumerate(terms) if len(item[1].marks)]
     if not several:
-        return [(EMPTY_SPANS, EMPTY_MARKS)] * len(every)
+        return [(EMPTY_SPANS, EMPTY_MARKS)] * len(terms_of_hits)
     spans, marks = (np.concatenate(arrays) for arrays in zip(*((terms.spans, terms.marks) for _, terms in several)))
     hits = np.repeat([hit for hit, _ in several], [len(terms.marks) for _, terms in several])
     reach = int(spans.max()) + 1
@@ -249,9 +251,9 @@ def marked_spans(every: Sequence[Mapping[str, Terms]]) -> list[Marked]:
     order = np.argsort(keys, kind="stable")  # each part's are in order already
     keys = keys[order]
     first = np.flatnonzero(np.concatenate([[True], keys[1:] != keys[:-1]]))
-    sums, kept = np.add.reduceat(marks[order], first), order[first]
-    spans, ends = spans[kept], hits[kept].searchsorted(np.arange(len(every)), "right")
-    return [(spans[slice_for(ends, hit)], sums[slice_for(ends, hit)]) for hit in range(len(every))]
+    sums, span_indices = np.add.reduceat(marks[order], first), order[first]
+    spans, ends = spans[span_indices], hits[span_indices].searchsorted(np.arange(len(terms_of_hits)), "right")
+    return [(spans[slice_for(ends, hit)], sums[slice_for(ends, hit)]) for hit in range(len(terms_of_hits))]
 
 
 def _triples(spans: Integers, values: Floats) -> list[tuple[int, int, float]]:

@@ -383,22 +383,35 @@ class _HitPassage(NamedTuple):
 
 def hits_for(plan: QueryPlan, passages: Sequence[tuple[PassageRef, Mapping[str, float]]]) -> list[Hit]:
     """Return passages as hits, each with what the parts add to its score."""
-    reader = HitReader(plan, [])
-    hits = []
+    reader, hits = HitReader(plan, []), []
     for index, (ref, products) in enumerate(passages):
         segment = plan.snapshot.commit.segments[ref.segment]
         document = segment.document(ref.row)
         passage = ref.passage - segment.first_passage(ref.row)
         parts = {name: products.get(name, 0.0) for name in plan.weights}
         total, start = sum(parts.values()), document.ends[passage - 1] if passage else 0
-        why, measure = (partial(read, index, total) for read in (reader.reasons, reader.measured))
         point = (document.number << PASSAGE_BITS) + passage
         reader.hits.append(_HitPassage(point, ref, document.indexed(passage)))
-        text, metadata = document.passage(passage), document.metadata
-        hits.append(
-            Hit(document.id, total, document.title, text, metadata, parts, passage, start, why, measure, reader.scores)
-        )
+        text, source = document.passage(passage), _FoundHit(reader, index, total)
+        hits.append(Hit(document.id, total, document.title, text, document.metadata, parts, passage, start, source))
     return hits
+
+
+class _FoundHit(NamedTuple):
+    """A hit of a search as the source of its reasons."""
+
+    reader: HitReader
+    position: int
+    total: float
+
+    def reasons(self) -> Reasons:
+        return self.reader.reasons(self.position, self.total)
+
+    def measured(self) -> Reasons:
+        return self.reader.measured(self.position, self.total)
+
+    def scores(self, texts: list[str]) -> npt.NDArray[np.float64]:
+        return self.reader.scores(texts)
 
 
 class HitReader:

@@ -119,7 +119,7 @@ def limit_hits(hits: Hits, rows: int, models: int) -> dict[str, Any]:
             ]
         return values
 
-    summary = replace(hits, found=()).to_dict() | {"summary": hits.summary()}
+    summary = replace(hits, hits=()).to_dict() | {"summary": hits.summary()}
     return summary | {"hits": written(hits, plain, "ask for fewer hits or rows")}
 
 
