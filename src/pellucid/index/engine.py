@@ -116,11 +116,7 @@ LOCAL = "local"
 
 _INSIDE = (LOCAL, "edge")  # which open nothing outside the folder
 
-ENGINES = {
-    "edge": "engines.edge.Edge",
-    "qdrant": "engines.qdrant.Qdrant",
-    "milvus": "engines.milvus.Milvus",
-}
+ENGINES = {"edge": "engines.edge.Edge", "qdrant": "engines.qdrant.Qdrant", "milvus": "engines.milvus.Milvus"}
 """Kind of an engine, and the class of its settings with the file it is in."""
 
 

@@ -32,14 +32,7 @@ from pellucid.index.engine import EngineSettings, resolve_engine, store_engine
 from pellucid.index.evaluation import IndexEvaluation, JudgedQueries, Queries, Relevant, evaluate
 from pellucid.index.hits import Hit, Hits, SecondStage
 from pellucid.index.metadata import KINDS, parse_where
-from pellucid.index.models import (
-    Model,
-    are_all_static,
-    open_models,
-    open_stored_models,
-    store_models,
-    store_reasons,
-)
+from pellucid.index.models import Model, are_all_static, open_models, open_stored_models, store_models, store_reasons
 from pellucid.index.plan import QueryPlan, Snapshot, plan_query
 from pellucid.index.search import score_document, search
 from pellucid.index.settings import (
@@ -53,14 +46,7 @@ from pellucid.index.settings import (
     validate_word_weights,
 )
 from pellucid.index.verification import find_problems
-from pellucid.index.writer import (
-    bytes_on_disk,
-    first_commit,
-    sample_passages,
-    sweep,
-    sweep_models,
-    write_rebuilt,
-)
+from pellucid.index.writer import bytes_on_disk, first_commit, sample_passages, sweep, sweep_models, write_rebuilt
 from pellucid.persistence.folder import allow_external, is_outside_allowed
 from pellucid.persistence.store import writing_folder
 from pellucid.progress import Progress

@@ -255,12 +255,7 @@ def _plan_static(
 
 
 def _plan_model(
-    query: str,
-    model: Model,
-    weight: float,
-    analyser: Analyser,
-    word_weights: Mapping[str, float],
-    row: Vector | None,
+    query: str, model: Model, weight: float, analyser: Analyser, word_weights: Mapping[str, float], row: Vector | None
 ) -> tuple[PlannedPart | None, set[Span] | None]:
     """Return what another model makes of a query, and the spans of the words it does not know; None for nothing."""
     model_query = model.analyze_query(query, row)
