@@ -190,7 +190,7 @@ class Hits(WhyAbove, Report, Sequence[Hit]):
     """
 
     kind: ClassVar[str] = "search"
-    table: ClassVar[str] = "found"
+    table: ClassVar[str] = "hits"
 
     query: str
     documents: int
