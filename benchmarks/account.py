@@ -1,12 +1,13 @@
-"""Whether the estimated reasons of an encoder are a true account; writes a block of docs/results-reasons.md.
+"""Whether the estimated reasons of an encoder are a true account; writes a block of docs/results-reasons.md for each.
 
-    python -m benchmarks.account --data DATA --write
-    python -m benchmarks.account --data DATA --mpnet FOLDER --me5 FOLDER --write     # and other encoders
+    python -m benchmarks.account --data DATA --work-dir work --write
+    python -m benchmarks.account --data DATA --work-dir work --mpnet FOLDER --me5 FOLDER --write     # other encoders
 
-The score of two texts less what all texts share is divided into terms of words and context. Three questions are asked:
+The score of two texts less what all texts share is divided into terms of words and context. Four questions are asked:
 how much of it words carry; whether words are credited only for what they do (controls: words of other texts, invented
-letters, random words, shuffled sentences, swapped roles, negations); and whether the words that matter are those whose
-removal lowers the score (leave-one-out). The constants of `pellucid.dense.words` were chosen on STS12 to 14.
+letters, random words, shuffled sentences, swapped roles, negations); whether the words that matter are those whose
+removal lowers the score (leave-one-out); and what, without a pass, tells the pairs where they do not. The constants of
+`pellucid.dense.words` were chosen on STS12 to 14.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.stats import spearmanr
+from scipy.stats import rankdata, spearmanr
 
 import pellucid
 from benchmarks.faithfulness import (
@@ -40,13 +41,17 @@ from benchmarks.faithfulness import (
 )
 from benchmarks.faithfulness_ways import Pair, Subject, leave_one_out
 from papers.kit import Interval, bootstrap, interval_of, make_parser, markdown_table, measured, print_block, processor
+from papers.vector_cache import CachedEncoder
 from pellucid.explain.rows import CONTEXT, SHARED, WORD_PAIR
 from pellucid.text.words import ENGLISH_STOP_WORDS
 
 BLOCK = "benchmarks/account.py"
 CONTROLS = Path(__file__).with_name("controls.tsv")
 N_PAIRS = {STS: 150, SICK: 150, SCIFACT: 50}
-N_CONTROLS = 60  # pairs with words of other texts; shuffled sentences
+N_FOREIGN, N_SHUFFLED = 500, 60  # pairs with words of other texts; sentences
+MAX_FOREIGN = 5.0  # % that words of other texts may be credited with
+MAX_SIGN = -0.3  # rank correlation of a sign of unfaithful pairs with agreement
+MIN_SPECIFIC = 0.05  # score less the shared part, below which context is not divided by it
 MIN_FALL = 0.05  # mean fall of the score below which its division says nothing
 INVENTED = ("xqzv wrtk plmv", "zzqx vvkp")
 
@@ -85,6 +90,15 @@ class Encoder:
         text1, text2 = words_of or (first, second)
         return account_of(self.model.explain_vectors(text1, vector1, text2, vector2))
 
+    def fit_cosine(self, first: str, second: str) -> float:
+        """Return how far the words of two texts, not weighted, point to where their vectors do."""
+        reasons = self.model.reasons
+        product = 1.0
+        for text, vector in zip((first, second), self.vectors([first, second])):
+            words, centred = reasons.table.encode(text) @ reasons.arrays["map"], reasons.centred(vector)
+            product *= float(words @ centred) / max(float(np.linalg.norm(words) * np.linalg.norm(centred)), 1e-9)
+        return product
+
     def word_values(self, pair: Pair) -> tuple[list[float], list[float]]:
         """Return what each word of text 2 adds to the score, and its importance."""
         vector1, vector2 = self.vectors([pair.first, pair.second])
@@ -110,17 +124,27 @@ def written(interval: Interval, places: int = 0) -> str:
     return f"{interval.value:.{places}f} ({interval.low:.{places}f} to {interval.high:.{places}f})"
 
 
-def pairs_line(name: str, encoder: Encoder, pairs: Sequence[Pair]) -> list[str]:
-    """Return a line of the table of pairs."""
+def pairs_line(name: str, encoder: Encoder, pairs: Sequence[Pair], signs: Signs) -> list[str]:
+    """Return a line of the table of pairs, and add to what may tell unfaithful ones."""
     accounts = [encoder.account(pair.first, pair.second) for pair in pairs]
     specific = [account.specific for account in accounts]
     agreements: tuple[list[float], list[float]] = ([], [])
+    signs.new_set()
     small: dict[str, tuple[list[float], list[float]]] = {"account": ([], []), "leave-one-out": ([], [])}
     for pair in pairs:
         truth = leave_one_out(encoder.vectors, pair).values
         added, importance = encoder.word_values(pair)
         for values, agreement in zip((added, importance), agreements):
             agreement.append(float(np.nan_to_num(spearmanr(values, truth)[0])))
+        account = accounts[len(agreements[0]) - 1]
+        signs.add(
+            {
+                "context over score less the shared part": abs(account.context) / max(account.specific, MIN_SPECIFIC),
+                "words point elsewhere than the vectors": 1 - encoder.fit_cosine(pair.first, pair.second),
+                "terms and importance disagree": -float(np.nan_to_num(np.corrcoef(added, importance)[0, 1])),
+            },
+            agreements[0][-1],
+        )
         is_small = [pair.second[slice(*spans[0])].lower() in ENGLISH_STOP_WORDS for spans in pair.words]
         for kind, values in (("account", added), ("leave-one-out", truth)):
             small[kind][0].append(float(np.dot(values, is_small)))
@@ -136,6 +160,39 @@ def pairs_line(name: str, encoder: Encoder, pairs: Sequence[Pair]) -> list[str]:
     ]
 
 
+class Signs:
+    """What may tell, without a pass, pairs whose words agree little with leave-one-out; ranks are within each set."""
+
+    def __init__(self) -> None:
+        """Start without pairs."""
+        self._sets: list[list[tuple[dict[str, float], float]]] = []
+
+    def new_set(self) -> None:
+        """Begin a set of pairs."""
+        self._sets.append([])
+
+    def add(self, signs: dict[str, float], agreement: float) -> None:
+        """Take the signs of a pair and how far the terms of its words agree with leave-one-out."""
+        self._sets[-1].append((signs, agreement))
+
+    def lines(self) -> Iterator[list[str]]:
+        """Yield a line for each sign: its rank correlation with agreement, and whether it is -0.3 or less."""
+        for name in self._sets[0][0][0]:
+            ranks = [
+                np.array([rankdata(values) / len(pairs) - 0.5 for values in zip(*[(s[name], a) for s, a in pairs])]).T
+                for pairs in self._sets
+            ]
+            correlation = interval_of(bootstrap(np.concatenate(ranks), _correlations))
+            holds = correlation.high <= MAX_SIGN
+            verdict = "**holds**" if holds else "undecided" if correlation.low <= MAX_SIGN else "**does not hold**"
+            yield [name, written(correlation, 2), verdict]
+
+
+def _correlations(drawn: Any) -> Any:
+    centred = drawn - drawn.mean(axis=1, keepdims=True)
+    return centred.prod(axis=2).sum(axis=1) / np.sqrt(np.square(centred).sum(axis=1).prod(axis=1))
+
+
 def foreign_words(encoder: Encoder, texts: Sequence[str]) -> Iterator[list[str]]:
     """Yield lines on pairs whose vectors are explained by words that are not theirs; 0 is right."""
     draw = random.Random(1)
@@ -148,15 +205,14 @@ def foreign_words(encoder: Encoder, texts: Sequence[str]) -> Iterator[list[str]]
     }
     for name, words_of in sources.items():
         accounts = []
-        while len(accounts) < N_CONTROLS:
+        while len(accounts) < N_FOREIGN:
             one, other, words = *draw.sample(texts, 2), words_of()
             if not {one, other} & set(words):
                 accounts.append(encoder.account(one, other, words))
-        yield [
-            name,
-            str(len(accounts)),
-            written(ratio([a.words for a in accounts], [abs(a.specific) for a in accounts])),
-        ]
+        credit = ratio([a.words for a in accounts], [abs(a.specific) for a in accounts])
+        holds = credit.high <= MAX_FOREIGN
+        verdict = "**holds**" if holds else "undecided" if credit.low <= MAX_FOREIGN else "**does not hold**"
+        yield [name, str(len(accounts)), written(credit, 1), verdict]
 
 
 def falls(encoder: Encoder, changes: dict[str, list[tuple[str, str]]]) -> Iterator[list[str]]:
@@ -184,38 +240,44 @@ def changes_of(pairs: Sequence[Pair]) -> dict[str, list[tuple[str, str]]]:
     shuffled = []
     for pair in pairs:
         words = pair.second.rstrip(" .").split()
-        if 8 <= len(words) <= 25 and len(shuffled) < N_CONTROLS:
+        if 8 <= len(words) <= 25 and len(shuffled) < N_SHUFFLED:
             shuffled.append((pair.second, " ".join(draw.sample(words, len(words))) + "."))
     rows = [line.split("\t") for line in CONTROLS.read_text(encoding="utf-8").splitlines()[1:]]
     named = {kind: [(a, b) for of, a, b in rows if of == kind] for kind in ("role swap", "negation")}
     return {"shuffled words": shuffled, **named}
 
 
-def page(encoder: Encoder, name: str, data: Path) -> str:
-    """Return the tables of an encoder."""
-    sets = {name: pairs_of(name, data, count) for name, count in N_PAIRS.items()}
+def page(encoder: Encoder, data: Path, names: Sequence[str]) -> str:
+    """Return the tables of an encoder on some sets of pairs."""
+    sets = {name: pairs_of(name, data, N_PAIRS[name]) for name in names}
+    similar = pairs_of(STS, data, N_PAIRS[STS])
     header = ["pairs", "number", "words, %", "size of context, %", "small words, % (account / leave-one-out)",
               "agreement of terms", "agreement of importance"]  # fmt: skip
-    texts = list(dict.fromkeys(text for pair in sets[STS] for text in pair[:2]))
+    texts = list(dict.fromkeys(text for pair in similar for text in pair[:2]))
+    signs = Signs()
     return "\n\n".join(
         [
-            f"### {name}\n\n{encoder.model.reasons!r}",
-            markdown_table(header, [pairs_line(name, encoder, pairs) for name, pairs in sets.items()]),
-            markdown_table(["explained by", "pairs", "credited to words, %"], list(foreign_words(encoder, texts))),
+            f"{encoder.model.reasons!r}",
+            markdown_table(header, [pairs_line(name, encoder, pairs, signs) for name, pairs in sets.items()]),
+            markdown_table(["sign of a pair whose order of words is wrong", "correlation", "-0.3 or less"],
+                           list(signs.lines())),
+            markdown_table(["explained by", "pairs", "credited to words, %", "at most 5 %"],
+                           list(foreign_words(encoder, texts))),
             markdown_table(["change", "texts", "mean fall", "in words, %", "in context, %"],
-                           list(falls(encoder, changes_of(sets[STS])))),
+                           list(falls(encoder, changes_of(similar)))),
         ]
     )  # fmt: skip
 
 
 def main() -> None:
     """Measure, print and perhaps write."""
-    parser = make_parser(__doc__, data="sts/ and retrieval/", only=[MINILM, MPNET, ME5, STATIC], write=PAGE)
+    names = [MINILM, MPNET, ME5, STATIC]
+    parser = make_parser(__doc__, data="sts/ and retrieval/", work_dir="vectors", only=names, write=PAGE)
+    parser.add_argument("--sets", nargs="+", choices=list(N_PAIRS), default=list(N_PAIRS), help="of pairs [all]")
     for name, option in FOLDERS.items():
         parser.add_argument(option, type=Path, metavar="FOLDER", help=f"where {name} is")
     parser.add_argument("--device", default="cpu", help="where encoders run [cpu]")
     options = parser.parse_args()
-    text = f"{measured()[:-1]}, {processor()}."
     for name in options.only:
         folder = getattr(options, FOLDERS[name][2:]) if name in FOLDERS else None
         if folder is None and name not in (MINILM, STATIC):
@@ -223,9 +285,10 @@ def main() -> None:
             continue
         model = None if name == STATIC else sentence_transformer(name, folder, options.device)
         embedder = pellucid.load(pellucid.load(STATIC).encode if model is None else model)
-        vectors = Subject(embedder.encode, model)
-        text += f"\n\n{page(Encoder(with_words(embedder, name, vectors), vectors), name, options.data)}"
-        print_block(BLOCK, text, options.write)
+        prompt = Subject(embedder.encode, model).prompt
+        vectors = Subject(CachedEncoder(f"{name}|{prompt}", embedder.encode, options.work_dir), model)
+        text = page(Encoder(with_words(embedder, name, vectors), vectors), options.data, options.sets)
+        print_block(f"{BLOCK} {name}", f"{measured()[:-1]}, {processor()}.\n\n{text}", options.write)
 
 
 if __name__ == "__main__":

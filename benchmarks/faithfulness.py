@@ -468,17 +468,16 @@ def trials(encoder: Encoder, data: Path, work: Path) -> str:
             model = pellucid.load(subject.model)
             model.fit_reasons(texts[::step], vectors[::step], table=pellucid.load(chosen), show_progress_bar=False)
             found[label] = [explained_by(model, WORDS, subject, pair) for pair in pairs]
-    fallen, scores = falls(subject, pairs, found), np.array([subject.scores(p.first, [p.second])[0] for p in pairs])
+    fallen = falls(subject, pairs, found)
     rows = []
     for label in fits:
-        shares = [ratio(fallen[label][:, column], fallen[YARDSTICK][:, column]) for column in range(len(FALLS))]
-        rest = ratio(np.abs([one.remainder for one in found[label]]), scores)
-        rows.append([label, *(f"{one.value:.1f} ({one.low:.1f} to {one.high:.1f})" for one in shares), _percent(rest)])
+        share = ratio(fallen[label][:, _TWO], fallen[YARDSTICK][:, _TWO])
+        rows.append([label, f"{share.value:.1f} ({share.low:.1f} to {share.high:.1f})"])
     return f"""The constants of word reasons were chosen on {encoder.name} and {len(pairs)} pairs of STS12 to
 STS14, of which none has a text of STS-B's test set, fitted on {len(texts):,} sentences. Fall of the score in % of
-leave-one-out's, and the mean size of context:
+leave-one-out's:
 
-""" + markdown_table(["words", *FALLS, "context"], rows)
+""" + markdown_table(["words", "two words"], rows)
 
 
 # The page
@@ -495,34 +494,17 @@ def difference(one: Rows, other: Rows) -> Interval:
     return interval_of(bootstrap(one - other, lambda rows: rows.mean(axis=-1)))
 
 
-def remainder(result: Result, scores: Rows) -> Interval | None:
-    """Return the mean size of what no term names over the mean score; None for a way that does not add up."""
-    rests = [one.remainder for one in result.found]
-    return None if None in rests else ratio(np.abs(np.array(rests, float)), scores[: len(rests)])
-
-
 def tables(measurement: Measurement) -> Iterator[str]:
-    """Yield both tables of an encoder on a set."""
+    """Yield the heading and the table of an encoder on a set; simpler forms of words are in its first set alone."""
     results, yardstick = measurement.results, measurement.results[YARDSTICK]
     yield (
         f"### {measurement.encoder}, {measurement.name}\n\n{len(measurement.pairs)} pairs, mean score "
         f"{measurement.scores.mean():.3f}, {np.mean([len(p.words) for p in measurement.pairs]):.1f} distinct words of "
-        f"text 2. Fall of the score, and in % of leave-one-out's:"
+        f"text 2; without two, the score falls by {yardstick.falls[:, _TWO].mean():.3f} (leave one word out)."
     )
-    rows = []
-    for way, result in results.items():
-        count = len(result.falls)
-        cells = []
-        for column in range(len(FALLS) * result.is_of_words):
-            share = ratio(result.falls[:, column], yardstick.falls[:count, column])
-            cells.append(
-                f"{result.falls[:, column].mean():.3f}, {share.value:.0f} ({share.low:.0f} to {share.high:.0f})"
-            )
-        if cells:
-            rows.append([_name(way, result, measurement), *cells])
-    yield markdown_table(["way", *FALLS], rows)
-    header = ["way", "agreement", "five rows", "context or remainder", "stable", "passes"]
-    yield markdown_table(header, [_other_cells(way, result, measurement) for way, result in results.items()])
+    shown = {way: result for way, result in results.items() if way not in SIMPLER or result.stable is not None}
+    header = ["way", "two words, %", "agreement", "five rows", "stable", "passes"]
+    yield markdown_table(header, [_cells(way, result, measurement) for way, result in shown.items()])
 
 
 def _name(way: str, result: Result, measurement: Measurement) -> str:
@@ -530,18 +512,20 @@ def _name(way: str, result: Result, measurement: Measurement) -> str:
     return (f"**{way}**" if way in OURS else way) + f" (first {len(result.falls)} pairs)" * few
 
 
-def _other_cells(way: str, result: Result, measurement: Measurement) -> list[Any]:
+def _cells(way: str, result: Result, measurement: Measurement) -> list[Any]:
     scores = measurement.scores[: len(result.found)]
-    rest = remainder(result, scores)
-    five = None
-    if rest is not None:
+    share = five = None
+    if result.is_of_words:
+        yardstick = measurement.results[YARDSTICK].falls[: len(result.falls), _TWO]
+        share = _percent(ratio(result.falls[:, _TWO], yardstick), 0)
+    if None not in [one.remainder for one in result.found]:
         own = scores - np.array([one.shared for one in result.found])
         five = f"{ratio(np.array([one.five for one in result.found], float), own).value:.0f} %"
     return [
         _name(way, result, measurement),
+        share,
         f"{result.agreement.mean():.2f}" if result.is_of_words else None,
         five,
-        None if rest is None else f"{rest.value:.1f} %",
         f"{result.stable.mean():.2f}" if result.stable is not None and result.is_of_words else None,
         f"{statistics.median(one.passes for one in result.found):,.0f}",
     ]
@@ -576,8 +560,8 @@ def ahead_at_its_cost(way: str, results: Mapping[str, Result]) -> tuple[str, Int
     return best, difference(results[way].falls[:count, _TWO], results[best].falls[:, _TWO])
 
 
-def _percent(interval: Interval) -> str:
-    return f"{interval.value:.1f} % ({interval.low:.1f} to {interval.high:.1f})"
+def _percent(interval: Interval, places: int = 1) -> str:
+    return f"{interval.value:.{places}f} % ({interval.low:.{places}f} to {interval.high:.{places}f})"
 
 
 def _signed(interval: Interval) -> str:
@@ -644,7 +628,7 @@ def times_table(encoder: Encoder, plan: Plan, data: Path) -> str:
     name = next(iter(plan.sets))
     pairs, lines = pairs_of(name, data, plan.sets[name]), []
     for label, way in {**{way: PEERS[way] for way in plan.ways}, **encoder.ways}.items():
-        if not way.is_timed:
+        if not way.is_timed or label in (RANDOM, *SIMPLER):
             continue
         times = timed(way, encoder.live, pairs)
         spent = interval_of(bootstrap(np.array(times), lambda rows: np.median(rows, axis=-1)))
