@@ -179,7 +179,8 @@ def test_the_page(bench, ways, teacher, tmp_path, monkeypatch):
         only=[bench.MINILM], data=tmp_path / "data", work_dir=tmp_path / "work", pairs=None, minilm=None, device="cpu"
     )
     ((name, page),) = bench.measured_by_encoder(arguments)
-    assert name == bench.MINILM and "| leave one word out | " in page and " 100 (100 to 100)" in page
+    assert name == bench.MINILM and "| leave one word out | 100 % (100 to 100) | 1.00 | " in page
+    assert page.count("| **words** | ") == 2 * page.count(f"| {ways.NOT_WEIGHTED} | ") == 2  # in the first set alone
     assert "words reach 97 % of leave-one-out's fall | all-MiniLM-L6-v2, STS-B" in page
     ((_, tried),) = bench.tried(arguments)
     assert "| all weights 1 | " in tried and "| fitted on 200 sentences | " in tried
