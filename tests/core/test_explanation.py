@@ -364,7 +364,7 @@ def test_the_sums_of_words_come_before_many_pairs() -> None:
         sums = [part for part in why._parts(4, rows=True, groups=False) if isinstance(part, Bars)]
         assert [part.title for part in sums] == ["Words of text 1", f"Words of {other}", "Word pairs"]
         for part in sums:
-            assert sum(value for _, value in (*part.bars, *part.rest)) == pytest.approx(why.score)
+            assert sum(value for _, value in (*part.bars, *part.sums)) == pytest.approx(why.score)
             assert len(part.bars) == 4
         for view in (why.to_text(rows=True), why.to_html(), why.to_markdown(rows=True)):
             places = [view.index(part.title) for part in sums]

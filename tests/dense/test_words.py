@@ -154,7 +154,7 @@ def test_pairs_of_words_are_a_matrix_beside_what_is_shared(shadow: EncoderEmbedd
         (matrix,) = (part for part in parts if isinstance(part, Matrix))
         assert matrix.values.sum() == pytest.approx(sum(r.contribution for r in found.rows if r.kind == WORD_PAIR))
         for bars in (part for part in parts if isinstance(part, Bars)):
-            assert sum(value for _, value in (*bars.bars, *bars.rest)) == pytest.approx(found.score)
+            assert sum(value for _, value in (*bars.bars, *bars.sums)) == pytest.approx(found.score)
     assert sum(isinstance(part, Bars) for part in many._parts(rows=True)) == 4
 
 

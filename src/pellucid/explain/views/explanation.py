@@ -169,7 +169,7 @@ class ExplanationViews(Shown):
             rows.append(Row("(remainder)", (), self.remainder, share, key=("(remainder)",), kind="remainder"))
         table = frame(rows, Row._fields)
         table.attrs = {"score": self.score, "texts": self.texts, "family": self.family, "exact": self.exact}
-        table.attrs["coverage"] = tuple(known.share for known in self.coverage)
+        table.attrs["coverage"] = tuple(coverage.share for coverage in self.coverage)
         return table
 
     def to_html(self, *, fragment: bool = False, top_k: int = 12) -> str:
@@ -250,8 +250,8 @@ class ExplanationViews(Shown):
         labels = self._labels
         title = subject
         if self.text3 is not None:
-            of = f"{subject} of" if self._is_of_index else f"{subject} to"
-            title = f"{of} {labels[1]} less {of.lower()} {labels[2]}"
+            prefix = f"{subject} of" if self._is_of_index else f"{subject} to"
+            title = f"{prefix} {labels[1]} less {prefix.lower()} {labels[2]}"
         if self.text2 is None:
             title = "What the text is about"
         elif self.baseline:
@@ -281,11 +281,11 @@ class ExplanationViews(Shown):
 
     def _group_bars(self, groups: Sequence[Group]) -> Bars:
         """Return the groups, first those that have a name of their own."""
-        of_lines, rest = ([group for group in groups if group.is_sum == is_sum] for is_sum in (False, True))
+        of_lines, sums = ([group for group in groups if group.is_sum == is_sum] for is_sum in (False, True))
         named = tuple((name_pieces(self.texts, group), group.contribution) for group in of_lines)
         of_text = {group.kind for group in of_lines if group.is_of_text}
         names = "sentences" if SENTENCE in of_text else "phrases" if of_text else self._kind_names
-        return Bars("", names, named, tuple((g.name, g.contribution) for g in rest), self.score, self._has_shares)
+        return Bars("", names, named, tuple((g.name, g.contribution) for g in sums), self.score, self._has_shares)
 
     def _linked(self, groups: Sequence[Group], labels: Sequence[str]) -> LinkedTexts:
         """Return the texts with the phrases that each group names."""
@@ -293,7 +293,9 @@ class ExplanationViews(Shown):
         for group in groups:
             if group.is_of_text:
                 spans = enumerate((group.spans1, group.spans2, group.spans3))
-                links.append(Link(tuple((text, span) for text, own in spans for span in own), group.contribution))
+                links.append(
+                    Link(tuple((text, span) for text, text_spans in spans for span in text_spans), group.contribution)
+                )
         return LinkedTexts(tuple(labels), self.texts, tuple(links))
 
     def _row_parts(self, top_k: int) -> Iterator[AnyPart]:
@@ -301,23 +303,23 @@ class ExplanationViews(Shown):
         matrix = self._matrix() if set(self._kinds) - set(BESIDE_WORDS) == {WORD_PAIR} else None
         many = matrix is not None and len(self.rows) > _MANY_PAIRS
         if matrix is not None and many:
-            for of, words, axis in ((matrix.of_down, matrix.down, 1), (matrix.of_across, matrix.across, 0)):
+            for text_name, words, axis in ((matrix.of_down, matrix.down, 1), (matrix.of_across, matrix.across, 0)):
                 sums = matrix.values.sum(axis=axis)  # what each word adds in all its pairs
                 order = np.argsort(-np.abs(sums), kind="stable")
                 shown = [(words[number], float(sums[number])) for number in order[:top_k].tolist()]
-                words_bars = self._bars(f"Words of {of}", WORD, shown, sums[order[top_k:]])
+                words_bars = self._bars(f"Words of {text_name}", WORD, shown, sums[order[top_k:]])
                 shared = [(kind, self._sum_of(kind)) for kind in self._kinds if kind in BESIDE_WORDS]
-                yield words_bars._replace(rest=(*shared, *words_bars.rest))
+                yield words_bars._replace(sums=(*shared, *words_bars.sums))
         names = [(row.name, row.contribution) for row in self.rows[:top_k]]
-        beside = [n for n in range(min(top_k, len(self.rows)), len(self.rows)) if self._row_kinds[n] in BESIDE_WORDS]
+        unsummed = [n for n in range(min(top_k, len(self.rows)), len(self.rows)) if self._row_kinds[n] in BESIDE_WORDS]
         bars = self._bars(
             "Word pairs" if many else "",
             self._kind,
             names,
-            np.delete(self.contributions[top_k:], np.array(beside, int) - top_k),
+            np.delete(self.contributions[top_k:], np.array(unsummed, int) - top_k),
         )
-        named = ((self.rows[n].name, self.rows[n].contribution) for n in beside)  # not hidden in a sum
-        yield bars._replace(rest=(*named, *bars.rest))
+        named = ((self.rows[n].name, self.rows[n].contribution) for n in unsummed)  # not hidden in a sum
+        yield bars._replace(sums=(*named, *bars.sums))
         if matrix is not None:
             yield matrix
 
@@ -378,7 +380,7 @@ class ExplanationViews(Shown):
 
     def _sum_of(self, kind: str) -> float:
         """Return what the rows of a kind add."""
-        return math.fsum(v for v, of in zip(self.contributions.tolist(), self._row_kinds) if of == kind)
+        return math.fsum(v for v, row_kind in zip(self.contributions.tolist(), self._row_kinds) if row_kind == kind)
 
     def _blank_texts(self) -> str:
         """Name the texts without any known word."""
@@ -395,13 +397,13 @@ class ExplanationViews(Shown):
 
     def _bars(self, title: str, kind: str, bars: list[tuple[str, float]], hidden: npt.NDArray[np.float64]) -> Bars:
         """Return the largest rows, the sum of the `hidden` ones and the remainder, which add up to the score."""
-        rest = []
+        sums = []
         if len(hidden):
-            rest.append((f"sum of {counted(len(hidden), 'more ' + kind)}", float(hidden.sum())))
+            sums.append((f"sum of {counted(len(hidden), 'more ' + kind)}", float(hidden.sum())))
         if not self.exact:
-            rest.append(("remainder: what the rows leave out", self.remainder))
+            sums.append(("remainder: what the rows leave out", self.remainder))
         names = "words" if kind in (WORD, WORD_PAIR) else self._kind_names
-        return Bars(title, names, tuple(bars), tuple(rest), self.score, self._has_shares)
+        return Bars(title, names, tuple(bars), tuple(sums), self.score, self._has_shares)
 
     @property
     def _kind_names(self) -> str:
@@ -422,14 +424,14 @@ class ExplanationViews(Shown):
         values = np.zeros((len(words1), len(words2)))
         for row in pairs:
             values[line[row.parts[0]], column[row.parts[1]]] += row.contribution
-        first, *others = (label.removeprefix("the ") for label in self._labels)
-        return Matrix(first, ", then ".join(others), tuple(words1), tuple(words2), values)
+        first, *second = (label.removeprefix("the ") for label in self._labels)
+        return Matrix(first, ", then ".join(second), tuple(words1), tuple(words2), values)
 
     def _marked(self, number: int, label: str) -> MarkedText:
         """Return a text with its phrases marked by what they add, on one scale for all texts."""
-        every, text, spans = self._marks, self.texts[number - 1], self.unknown[number - 1]
-        scale = max((abs(value) for sums in every for value in sums.values()), default=0.0) or 1.0
-        sums = every[number - 1]
+        marks, text, spans = self._marks, self.texts[number - 1], self.unknown[number - 1]
+        scale = max((abs(value) for sums in marks for value in sums.values()), default=0.0) or 1.0
+        sums = marks[number - 1]
         words = list(dict.fromkeys(text[start:end] for start, end in spans))
         notes = ["not in the vocabulary: " + listed(words)] if words else []
         if self.coverage and (read := self.coverage[number - 1].interpretations):

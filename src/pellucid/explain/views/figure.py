@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 _LINE_COLUMNS, _MAX_LINES, _LABEL_COLUMNS = 92, 12, 8  # of a text with links, in characters
 _GAP_LINES, _SUMMARY_CHARS = 3.0, 118  # between two such texts, and of a line above them
-_LONGEST = 46  # characters of a name beside a bar
+_MAX_NAME_CHARS = 46  # of a name beside a bar
 _MOST_NUMBERS = 300  # cells of a heat map; with more, a number in each is too small to read
 
 
@@ -85,9 +85,9 @@ class Canvas:
         heading = short_name(title, 90) + (f"\n{short_name(below, 120)}" if below else "")
         self.figure.suptitle(heading, x=0.01, ha="left", fontsize=10.5, color=self.colours.ink, parse_math=False)
 
-    def panel(self, place: Any = (1, 1, 1), title: str = "", across: str = "", down: str = "") -> Axes:
-        """Return axes at `place` (a grid's cell, or rows, columns and number), in the picture's colours."""
-        axes = self.figure.add_subplot(*place) if isinstance(place, tuple) else self.figure.add_subplot(place)
+    def panel(self, position: Any = (1, 1, 1), title: str = "", across: str = "", down: str = "") -> Axes:
+        """Return axes at `position` (a grid's cell, or rows, columns and number), in the picture's colours."""
+        axes = self.figure.add_subplot(*position) if isinstance(position, tuple) else self.figure.add_subplot(position)
         return self.styled(axes, title, across, down)
 
     def styled(self, axes: Axes, title: str = "", across: str = "", down: str = "") -> Axes:
@@ -106,7 +106,7 @@ class Canvas:
         """Draw the legend of axes without a frame; `loc` is the corner of it that is `at` a place of the axes."""
         axes.legend(fontsize=8, frameon=False, labelcolor=self.colours.ink, loc=loc, bbox_to_anchor=at, ncols=columns)
 
-    def names(self, axes: Axes, names: Sequence[str], longest: int = _LONGEST) -> None:
+    def names(self, axes: Axes, names: Sequence[str], longest: int = _MAX_NAME_CHARS) -> None:
         """Name the lines of horizontal bars, the first on top."""
         written = [short_name(text, longest) for text in names]
         axes.set_yticks(range(len(names)), written, fontsize=8.5, parse_math=False)
@@ -163,7 +163,7 @@ class Canvas:
         return reach
 
 
-def short_name(text: str, longest: int = _LONGEST) -> str:
+def short_name(text: str, longest: int = _MAX_NAME_CHARS) -> str:
     """Return a text as a picture can hold it: cut, and without control characters."""
     return shorten(visible(text), longest)
 
@@ -176,7 +176,7 @@ def picture(parts: Iterable[AnyPart], *, most: int, dark: bool = False) -> Figur
         return _linked_picture(parts, linked, dark=dark)
     matrix = next((part.folded(most) for part in parts if isinstance(part, Matrix)), None)
     bars = next((part for part in parts if isinstance(part, Bars)), None)
-    size = (7.0, 1.4 + 0.28 * (2 if bars is None else len(bars.bars) + len(bars.rest)))
+    size = (7.0, 1.4 + 0.28 * (2 if bars is None else len(bars.bars) + len(bars.sums)))
     if matrix is not None:
         size = max(2.6 + 0.5 * len(matrix.across), 5.0), 2.0 + 0.36 * len(matrix.down)
     heading = next(part for part in parts if isinstance(part, Heading))
@@ -213,11 +213,11 @@ def _draw_matrix(canvas: Canvas, axes: Axes, matrix: Matrix) -> None:
 
 def _draw_bars(canvas: Canvas, axes: Axes, bars: Bars) -> None:
     """Draw the bars and what is left, the first on top, so that all together are the total."""
-    written, values = zip(*bars.bars, *bars.rest)
+    written, values = zip(*bars.bars, *bars.sums)
     names = ["".join(name) for name in written]
     drawn = canvas.bars(axes, values, [f"{value:+.3f}" for value in values])
-    for rest in range(len(bars.bars), len(values)):
-        drawn[rest].set_alpha(0.45)
+    for index in range(len(bars.bars), len(values)):
+        drawn[index].set_alpha(0.45)
     canvas.names(axes, names)
     axes.set_xlabel("contribution to the score")
 
@@ -229,7 +229,7 @@ class _Lines(NamedTuple):
     starts: list[int]  # where each line starts in the text
 
     @classmethod
-    def of(cls, text: str) -> _Lines:
+    def from_text(cls, text: str) -> _Lines:
         """Lay out the start of a text, blanks as they are."""
         lines, starts, start = list[str](), list[int](), 0
         while start < len(text) and len(lines) < _MAX_LINES:
@@ -245,12 +245,12 @@ class _Lines(NamedTuple):
 
     def boxes(self, span: tuple[int, int]) -> list[tuple[int, int, int]]:
         """Return where a span stands: line, first and last column of each line that has a part of it."""
-        found = []
+        boxes = []
         for line, (written, start) in enumerate(zip(self.lines, self.starts)):
             first, last = max(span[0] - start, 0), min(span[1] - start, len(written))
             if first < last and written[first:last].strip():
-                found.append((line, _width(written[:first]), _width(written[:last].rstrip())))
-        return found
+                boxes.append((line, _width(written[:first]), _width(written[:last].rstrip())))
+        return boxes
 
 
 def _width(text: str) -> int:
@@ -260,17 +260,17 @@ def _width(text: str) -> int:
 
 def _fitting(text: str, columns: int) -> int:
     """Return how many characters of a text fit some columns, at least one."""
-    taken = 0
+    width = 0
     for number, sign in enumerate(text):
-        taken += _width(sign)
-        if taken > columns:
+        width += _width(sign)
+        if width > columns:
             return max(number, 1)
     return len(text)
 
 
 def _linked_picture(parts: Sequence[AnyPart], linked: LinkedTexts, *, dark: bool) -> Figure:
     """Draw texts one below the other; phrases of a link have one colour, and lines join them."""
-    laid_out = [_Lines.of(text) for text in linked.texts]
+    laid_out = [_Lines.from_text(text) for text in linked.texts]
     tops, height = [], 0.0
     for text in laid_out:
         tops.append(height)
@@ -278,12 +278,12 @@ def _linked_picture(parts: Sequence[AnyPart], linked: LinkedTexts, *, dark: bool
     height -= _GAP_LINES - 1
     heading, lead = (next((p for p in parts if isinstance(p, kind)), None) for kind in (Heading, Lead))
     title = f"{heading.title} {heading.value}" if isinstance(heading, Heading) else ""
-    said = [part.text.partition(":")[0] for part in parts if isinstance(part, Note) and part.is_warning]
-    said += textwrap.wrap(visible(lead.text), _SUMMARY_CHARS) if isinstance(lead, Lead) else []
-    above, tall = 0.45 + 0.16 * len(said), 0.27 * (height + 0.5)  # inches
+    lead_lines = [part.text.partition(":")[0] for part in parts if isinstance(part, Note) and part.is_warning]
+    lead_lines += textwrap.wrap(visible(lead.text), _SUMMARY_CHARS) if isinstance(lead, Lead) else []
+    above, tall = 0.45 + 0.16 * len(lead_lines), 0.27 * (height + 0.5)  # inches
     canvas = Canvas((9.0, above + tall), title, dark=dark)
     canvas.figure.set_layout_engine("none")
-    axes = canvas.styled(canvas.figure.add_axes((0.01, 0.0, 0.98, tall / (above + tall))), "\n".join(said))
+    axes = canvas.styled(canvas.figure.add_axes((0.01, 0.0, 0.98, tall / (above + tall))), "\n".join(lead_lines))
     axes.set_xlim(-_LABEL_COLUMNS, _LINE_COLUMNS)
     axes.set_ylim(height - 0.5, -1.0)
     axes.set_axis_off()
@@ -297,8 +297,8 @@ def _linked_picture(parts: Sequence[AnyPart], linked: LinkedTexts, *, dark: bool
     owners = _owners(linked.links)
     for number, link in enumerate(linked.links):
         colour = canvas.colours.series[number % len(canvas.colours.series)]
-        own = {phrase for phrase in link.phrases if owners[phrase] == number}
-        _draw_link(axes, link, laid_out, tops, colour, abs(link.value) / largest, own)
+        coloured = {phrase for phrase in link.phrases if owners[phrase] == number}
+        _draw_link(axes, link, laid_out, tops, colour, abs(link.value) / largest, coloured)
     return canvas.figure
 
 
@@ -323,17 +323,19 @@ def _write(axes: Axes, line: str, down: float, font: dict[str, Any]) -> None:
 
 def _draw_link(
     axes: Axes, link: Link, texts: Sequence[_Lines], tops: Sequence[float], colour: str, strength: float,
-    own: set[tuple[int, tuple[int, int]]],
+    coloured: set[tuple[int, tuple[int, int]]],
 ) -> None:  # fmt: skip
-    """Draw lines from the first phrase of a link to the others, and those that are its `own` in its colour."""
+    """Draw lines from the first phrase of a link to the others, and those that are `coloured` in its colour."""
     from matplotlib.patches import FancyBboxPatch
 
     ends: list[tuple[float, float]] = []
     for text, span in link.phrases:
         boxes = texts[text].boxes(span)
-        for line, first, last in boxes if (text, span) in own else ():
-            place = (first - 0.2, tops[text] + line - 0.42), last - first + 0.4, 0.84
-            box = FancyBboxPatch(*place, boxstyle="round,pad=0,rounding_size=0.25", facecolor=colour, alpha=0.3)
+        for line, first, last in boxes if (text, span) in coloured else ():
+            corner_and_size = (first - 0.2, tops[text] + line - 0.42), last - first + 0.4, 0.84
+            box = FancyBboxPatch(
+                *corner_and_size, boxstyle="round,pad=0,rounding_size=0.25", facecolor=colour, alpha=0.3
+            )
             axes.add_patch(box)
         if boxes:  # lines leave text 1 below its last part, and reach the others above their first
             line, first, last = boxes[0] if text else boxes[-1]

@@ -24,7 +24,7 @@ from pellucid.explain.views.parts import (
 
 _SPECIAL = re.compile(r"([\\`*\[\]<>|#~$&]|(?<!\w)_|_(?!\w))")  # an underscore inside a word is one
 _OPENING = re.compile(r"^(\d*)([-+=.)])")  # of a list, or the line below a heading
-_DEEPEST = 6  # level of a heading
+_MAX_HEADING_LEVEL = 6
 _LONGEST_TEXT = 1_500  # characters of an explained text
 
 
@@ -45,8 +45,8 @@ def _blocks(part: AnyPart, level: int) -> list[str]:
         return [f"**{written}**" if part.is_warning else written]
     if isinstance(part, Fold):
         title = " ".join(filter(None, (part.lead, part.summary)))
-        inner = [piece for child in part.parts for piece in _blocks(child, min(level + 2, _DEEPEST))]
-        return [f"{'#' * min(level + 1, _DEEPEST)} {markdown_text(title)}", *inner]
+        inner = [piece for child in part.parts for piece in _blocks(child, min(level + 2, _MAX_HEADING_LEVEL))]
+        return [f"{'#' * min(level + 1, _MAX_HEADING_LEVEL)} {markdown_text(title)}", *inner]
     if isinstance(part, MarkedTexts):
         return _texts(part)
     if isinstance(part, Histogram):
@@ -62,8 +62,8 @@ def _texts(part: MarkedTexts) -> list[str]:
     """Return each text, and below it, in words, what other media mark."""
     blocks = []
     for text in part.texts:
-        own = "".join(piece.text for piece in cut(text.pieces, _LONGEST_TEXT))
-        blocks.append(f"**{markdown_text(text.label)}:** {markdown_text(own)}".rstrip())
+        written = "".join(piece.text for piece in cut(text.pieces, _LONGEST_TEXT))
+        blocks.append(f"**{markdown_text(text.label)}:** {markdown_text(written)}".rstrip())
         blocks += [_paragraph(note) for note in (text.strongest, text.note) if note]
     return blocks
 
@@ -72,7 +72,7 @@ def _table(table: TablePart) -> str:
     shown = [n for n, column in enumerate(table.columns) if column.kind != "bar"]
     lines = [[markdown_text(table.columns[n].title) for n in shown]]
     lines.append(["---:" if table.columns[n].kind == "number" else "---" for n in shown])
-    lines += [[_cell(table.columns[n], row[n]) for n in shown] for row in (*table.rows, *table.rest)]
+    lines += [[_cell(table.columns[n], row[n]) for n in shown] for row in (*table.rows, *table.sums)]
     if table.foot:
         lines.append([_cell(table.columns[n], table.foot[n]) for n in shown])
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
@@ -95,5 +95,5 @@ def _paragraph(text: str) -> str:
 
 
 def markdown_text(text: str) -> str:
-    """Return `text` on one line, with what Markdown would read as its own escaped."""
+    """Return `text` on one line, with what Markdown would read as its written escaped."""
     return _SPECIAL.sub(r"\\\1", " ".join(visible(text).split()))

@@ -44,7 +44,7 @@ _LONGEST_TEXT = 20_000  # characters of a text whose words are marked
 _LONGEST_CELL = 600  # characters of a text in a table
 _LONGEST_WORD = 40  # characters of a word among others
 _MATRIX_WORDS = 16  # a side; more do not fit a screen
-_DEEPEST = 0.62  # opacity of the strongest tint; text on it keeps a contrast above 4.5 in both schemes
+_MAX_TINT_OPACITY = 0.62  # text on it keeps a contrast above 4.5 in both schemes
 _CONTROLS = {code: chr(0x2400 + code) for code in range(0x20) if chr(code) not in "\t\n\r"} | {
     code: 0xFFFD
     for code in (*range(0x7F, 0xA0), 0x202D, 0x202E)  # the last two turn the order of letters around
@@ -114,17 +114,17 @@ def _sign(value: float) -> str:
 
 def _tint(strength: float) -> str:
     """Return the class and tint of a strength from -1 to 1, as attributes."""
-    return f'class="{_sign(strength)}" style="--tint:{min(abs(strength), 1.0) * _DEEPEST:.2f}"'
+    return f'class="{_sign(strength)}" style="--tint:{min(abs(strength), 1.0) * _MAX_TINT_OPACITY:.2f}"'
 
 
 def _texts(part: MarkedTexts) -> str:
     """Return texts as the user wrote them, their words tinted by what they add, and what the tints mean."""
     lines = []
     for text in part.texts:
-        own = "".join(map(_piece, cut(text.pieces, _LONGEST_TEXT)))
+        pieces = "".join(map(_piece, cut(text.pieces, _LONGEST_TEXT)))
         note = f'<p class="dim" dir="auto">{safe(text.note)}</p>' if text.note else ""
         label = f'<p class="dim">{safe(text.label)}</p>'
-        lines.append(f'<div class="text">{label}<p class="own" dir="auto">{own}</p>{note}</div>')
+        lines.append(f'<div class="text">{label}<p class="own" dir="auto">{pieces}</p>{note}</div>')
     is_tinted = any(piece.kind == "word" for text in part.texts for piece in text.pieces)
     legend = (
         '<p class="legend"><mark class="for" style="--tint:.4">adds to the score</mark>&ensp;'
@@ -157,7 +157,7 @@ def _table(table: TablePart) -> str:
 
     head = "".join(f'<th class="{column.kind}">{safe(column.title)}</th>' for column in table.columns)
     head = f"<thead><tr>{head}</tr></thead>" if any(column.title for column in table.columns) else ""
-    rows = "".join(map(line, table.rows)) + "".join(line(row, ' class="rest"') for row in table.rest)
+    rows = "".join(map(line, table.rows)) + "".join(line(row, ' class="rest"') for row in table.sums)
     foot = f"<tfoot>{line(table.foot)}</tfoot>" if table.foot else ""
     return f'{title}<div class="scroll"><table class="report">{head}<tbody>{rows}</tbody>{foot}</table></div>'
 
@@ -198,8 +198,8 @@ def _bar(value: float, low: float, high: float) -> str:
     extent = (high - low) or 1.0
     left = (min(value, 0.0) - low) / extent
     sign = _sign(value)
-    place = f"left:{left:.1%};width:{abs(value) / extent:.1%}"
-    return f'<div><i class="{sign}" style="{place}"></i></div>' if sign else ""
+    style = f"left:{left:.1%};width:{abs(value) / extent:.1%}"
+    return f'<div><i class="{sign}" style="{style}"></i></div>' if sign else ""
 
 
 def _histogram(histogram: Histogram) -> str:
@@ -217,16 +217,16 @@ def _grid(matrix: Matrix) -> str:
     """Return a matrix as a heat map, with sums at the ends; a sum of many words has its number, but no tint."""
     pairs = matrix.pairs()
     scale = float(np.nanmax(np.abs(pairs), initial=0.0)) or 1.0
-    places = decimals(scale)
+    n_decimals = decimals(scale)
 
     def total(values: npt.NDArray[Any]) -> str:
-        return f'<td class="sum">{cell_number(float(values.sum()), places) or "0"}</td>'
+        return f'<td class="sum">{cell_number(float(values.sum()), n_decimals) or "0"}</td>'
 
     across = "".join(f'<th scope="col">{_name(word)}</th>' for word in matrix.across)
     body = []
     for word, values, tints in zip(matrix.down, matrix.values, (pairs / scale).tolist(), strict=True):
         cells = "".join(
-            f"<td {'' if math.isnan(tint) else _tint(tint)}>{cell_number(value, places)}</td>"
+            f"<td {'' if math.isnan(tint) else _tint(tint)}>{cell_number(value, n_decimals)}</td>"
             for value, tint in zip(values.tolist(), tints, strict=True)
         )
         body.append(f'<tr><th scope="row">{_name(word)}</th>{cells}{total(values)}</tr>')

@@ -113,7 +113,7 @@ class TablePart(NamedTuple):
     columns: tuple[Column, ...]
     rows: tuple[tuple[Any, ...], ...]
     foot: tuple[Any, ...] = ()
-    rest: tuple[tuple[Any, ...], ...] = ()
+    sums: tuple[tuple[Any, ...], ...] = ()
     """Lines below the rows, such as the sum of those left out."""
 
     @classmethod
@@ -123,14 +123,14 @@ class TablePart(NamedTuple):
         """Return a table; a column is a title, or a title and its kind; bars are scaled to the largest number."""
         heads = tuple(Column(column) if isinstance(column, str) else Column(*column) for column in columns)
         cells = list(map(list, rows))
-        for place in (number for number, head in enumerate(heads) if head.kind == "bar"):
-            for row, length in zip(cells, bars([row[place] for row in cells]), strict=True):
-                row[place] = length
+        for column in (index for index, head in enumerate(heads) if head.kind == "bar"):
+            for row, length in zip(cells, bars([row[column] for row in cells]), strict=True):
+                row[column] = length
         return cls(title, heads, tuple(map(tuple, cells)), foot)
 
 
 class Bars(NamedTuple):
-    """Named numbers, the largest first, that add up to `total` with `rest`; `names` is the title of their names.
+    """Named numbers, the largest first, that add up to `total` with `sums`; `names` is the title of their names.
 
     A name is a string, or for phrases a tuple of them with what stands between two of them.
     """
@@ -138,7 +138,7 @@ class Bars(NamedTuple):
     title: str
     names: str
     bars: tuple[tuple[str | tuple[str, ...], float], ...]
-    rest: tuple[tuple[str, float], ...]
+    sums: tuple[tuple[str, float], ...]
     total: float
     has_shares: bool = True
 
@@ -148,8 +148,8 @@ class Bars(NamedTuple):
         columns = (Column("contribution", "number"), Column("share", "number"), Column("", "bar"), names)
         lengths = bars([value for _, value in self.bars])
         rows = tuple(self._line(*bar, length) for bar, length in zip(self.bars, lengths, strict=True))
-        rest = tuple(self._line(*line) for line in self.rest)
-        return TablePart(self.title, columns, rows, self._line("score", self.total), rest)
+        sums = tuple(self._line(*line) for line in self.sums)
+        return TablePart(self.title, columns, rows, self._line("score", self.total), sums)
 
     def _line(self, name: str | tuple[str, ...], value: float, bar: float | None = None) -> tuple[Any, ...]:
         pieces = (name,) if isinstance(name, str) else name
@@ -211,12 +211,13 @@ AnyPart = Heading | Lead | Note | MarkedTexts | LinkedTexts | TablePart | Bars |
 def _fold(
     words: tuple[str, ...], values: npt.NDArray[np.float64], most: int
 ) -> tuple[tuple[str, ...], npt.NDArray[np.float64], int]:
-    others = len(words) - most
-    if others <= 1:  # one word takes no more room than a line for the others
+    n_folded = len(words) - most
+    if n_folded <= 1:  # one word takes no more room than a line for several
         return words, values, 0
-    kept = np.sort(np.argsort(-np.abs(values).sum(axis=1), kind="stable")[:most])
-    rest = values.sum(axis=0) - values[kept].sum(axis=0)
-    return (*(words[k] for k in kept), f"{others:,} more"), np.vstack([values[kept], rest]), others
+    shown = np.sort(np.argsort(-np.abs(values).sum(axis=1), kind="stable")[:most])
+    folded_sum = values.sum(axis=0) - values[shown].sum(axis=0)
+    names = (*(words[k] for k in shown), f"{n_folded:,} more")
+    return names, np.vstack([values[shown], folded_sum]), n_folded
 
 
 def marked(
@@ -280,9 +281,9 @@ def decimals(reach: float) -> int:
     return 2 if reach >= 0.05 else 3 if reach >= 0.005 else 4
 
 
-def cell_number(value: float, places: int) -> str:
+def cell_number(value: float, n_decimals: int) -> str:
     """Write a number into a heat map; nothing where it would be +0.00."""
-    return f"{value:+.{places}f}" if abs(value) >= 0.5 * 10**-places else ""
+    return f"{value:+.{n_decimals}f}" if abs(value) >= 0.5 * 10**-n_decimals else ""
 
 
 def bars(values: Sequence[float | None]) -> list[float | None]:
@@ -296,11 +297,11 @@ def numbers(*titles: str) -> list[tuple[str, str]]:
     return [(title, "number") for title in titles]
 
 
-def signed(value: float | None, places: int = 3) -> str:
+def signed(value: float | None, n_decimals: int = 3) -> str:
     """Write a number with its sign; a dash where there is none, and no sign on 0."""
     if value is None:
         return "\u2013"
-    written = f"{value:+.{places}f}"
+    written = f"{value:+.{n_decimals}f}"
     return written[1:] if float(written) == 0 else written
 
 

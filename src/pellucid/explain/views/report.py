@@ -115,8 +115,8 @@ class Report(Shown):
     def __repr__(self) -> str:
         """Return one short line: what the heading says."""
         heading: Any = next(self._parts())
-        about = ", ".join(filter(None, (heading.value, heading.after)))
-        return visible(f"<{type(self).__name__}: {shorten(about, _LONGEST_LINE)}>")
+        summary = ", ".join(filter(None, (heading.value, heading.after)))
+        return visible(f"<{type(self).__name__}: {shorten(summary, _LONGEST_LINE)}>")
 
 
 def frame(rows: Iterable[Any], columns: Sequence[str]) -> DataFrame:
@@ -139,13 +139,17 @@ def columns_of(kind: type) -> dict[str, str]:
     """Return the columns of a type of records, and for each the dotted name of the attribute that it shows."""
     hints, names = get_type_hints(kind), data_fields(kind) or []
     inner = {name: columns_of(hints[name]) for name in names if data_fields(hints[name])}
-    counts = Counter([name for name in names if name not in inner] + [name for some in inner.values() for name in some])
-    found: dict[str, str] = {}
+    counts = Counter(
+        [name for name in names if name not in inner] + [name for columns in inner.values() for name in columns]
+    )
+    paths: dict[str, str] = {}
     for name in names:
         prefix = f"{name}_" if any(counts[column] > 1 for column in inner.get(name, ())) else ""
-        some = {prefix + column: f"{name}.{path}" for column, path in inner[name].items()} if name in inner else {}
-        found |= some or {name: name}
-    return found
+        inner_paths = (
+            {prefix + column: f"{name}.{path}" for column, path in inner[name].items()} if name in inner else {}
+        )
+        paths |= inner_paths or {name: name}
+    return paths
 
 
 def _cell_value(value: Any) -> Any:

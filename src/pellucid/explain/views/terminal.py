@@ -147,7 +147,7 @@ class _TableColumn:
 
     def __init__(self, table: TablePart, number: int, options: ConsoleOptions) -> None:
         self.kind, self.title = table.columns[number].kind, visible(table.columns[number].title)
-        lines = (*table.rows, *table.rest)
+        lines = (*table.rows, *table.sums)
         self.cells = [_cell(row[number], self.kind, options) for row in lines]
         self.foot = Text(visible("".join(table.foot[number] or "")) if table.foot else "", style="bold")
         contents = [*self.cells, self.foot]
@@ -187,7 +187,7 @@ def _grid(table: TablePart, columns: list[_TableColumn], widths: list[int]) -> T
             Text(column.title), column.foot, justify="right" if column.kind == "number" else "left", overflow="fold",
             width=width,
         )  # fmt: skip
-    for number in range(len(table.rows) + len(table.rest)):
+    for number in range(len(table.rows) + len(table.sums)):
         drawn.add_row(*(column.cells[number] for column in columns), style="dim" if number >= len(table.rows) else "")
     return drawn
 
@@ -196,7 +196,7 @@ def _stacked(table: TablePart, columns: list[_TableColumn]) -> Table:
     """Return a table whose rows are blocks of lines, a title and a cell each."""
     grid = Table.grid("", "", padding=(0, 2, 0, 0))
     grid.columns[0].overflow = grid.columns[1].overflow = "fold"
-    blocks = [[column.cells[number] for column in columns] for number in range(len(table.rows) + len(table.rest))]
+    blocks = [[column.cells[number] for column in columns] for number in range(len(table.rows) + len(table.sums))]
     for number, cells in enumerate([*blocks, *([[column.foot for column in columns]] if table.foot else [])]):
         if number:
             grid.add_row()
@@ -229,9 +229,9 @@ def _words(words: Sequence[MarkedWord]) -> Text:
 
 def _bar(part: float, *, blocks: bool) -> Text:
     """Return a bar as long as `part` is large, in the colour of its sign."""
-    whole, left = divmod(round(min(abs(part), 1.0) * _BAR * 8), 8)
-    line = "\u2588" * whole + ("", *"\u258f\u258e\u258d\u258c\u258b\u258a\u2589")[left]
-    return Text(line if blocks else "#" * (whole + (left >= 4)), style=_FOR if part > 0 else _AGAINST)
+    n_blocks, eighths = divmod(round(min(abs(part), 1.0) * _BAR * 8), 8)
+    line = "\u2588" * n_blocks + ("", *"\u258f\u258e\u258d\u258c\u258b\u258a\u2589")[eighths]
+    return Text(line if blocks else "#" * (n_blocks + (eighths >= 4)), style=_FOR if part > 0 else _AGAINST)
 
 
 def _sparkline(histogram: Histogram, *, blocks: bool) -> Text:
