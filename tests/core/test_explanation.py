@@ -71,7 +71,7 @@ def test_the_words_of_a_table_of_pairs_add_up_as_its_rows_do(width1: int, width2
 
     made = PairTable(lambda number: word("a", number), lambda number: word("b", number), (width1, width2))
     if shared:
-        made = made.and_also(Row("common", ("common",), 0.0, 0.0, kind=SHARED))
+        made = made.with_terms(Row("common", ("common",), 0.0, 0.0, kind=SHARED))
     values = random.standard_normal(width1 * width2 + shared)
     whole = Explanation.from_terms("static", ("a text", "b text"), float(values.sum()), values, made)
     plain = Explanation("static", "a text", "b text", whole.score, tuple(whole.rows), True)

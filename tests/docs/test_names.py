@@ -37,7 +37,10 @@ DEFENDED = {
 }
 """Names that stay, and why: most are keys and options that people have in their files and programs."""
 
-MAX_VAGUE_NAMES = 100
+UNFINISHED = ("explain/", "index/")
+"""Packages in which some vague names are left, below the limit."""
+
+MAX_VAGUE_NAMES = 100  # of the source, those that are defended included
 
 
 @cache
@@ -66,13 +69,13 @@ def defined_name(node: ast.AST) -> str:
 def test_names_say_what_they_hold():
     counts = Counter(vague_names())
     undefended = sorted(f"{name} (x{count})" for name, count in counts.items() if name not in DEFENDED)
-    unfinished = [name for name in undefended if name.startswith(("explain/", "index/"))]
-    assert undefended == unfinished, "say what it holds, as CONTRIBUTING's table does, or defend it here with a reason"
+    elsewhere = [name for name in undefended if not name.startswith(UNFINISHED)]
+    assert not elsewhere, "say what it holds, as CONTRIBUTING's table does, or defend it here with a reason"
+    assert counts.total() <= MAX_VAGUE_NAMES, undefended
 
 
 def test_a_defended_name_is_used():
     assert not sorted(set(DEFENDED) - set(vague_names()))
-    assert sum(count for name, count in Counter(vague_names()).items() if name in DEFENDED) <= MAX_VAGUE_NAMES
 
 
 def test_every_kind_of_definition_is_looked_at():

@@ -180,7 +180,7 @@ class EncoderQuery(Query):
         def row(number: int) -> Row:
             return term_row(number) if number < n_terms else rows[number - n_terms]
 
-        all_rows = term_row.and_also(*rows) if isinstance(term_row, PairTable) else row
+        all_rows = term_row.with_terms(*rows) if isinstance(term_row, PairTable) else row
         is_exact = self.model.reasons.exact or self.model.reasons.has_context
         return terms._replace(values=np.append(terms.values, values), row=all_rows, score=score, exact=is_exact)
 

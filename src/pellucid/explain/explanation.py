@@ -44,7 +44,7 @@ SCHEMA_VERSION = 2
 """Version of the dict and JSON form. It changes when a key is renamed, removed or changes its meaning."""
 
 _NUMBERS = ("score", "contribution", "share", "remainder")
-_LARGEST = 1e300  # of them in JSON: their sum is finite, too
+_MAX_JSON_NUMBER = 1e300  # so that sums are finite, too
 _DERIVED = ("summary", "groups")  # in the dict form for its readers; when it is read back they are made anew
 _TOLERANCE = 1e-6  # relative to the sum of the rows' sizes; an exact family that misses this has a bug
 
@@ -161,58 +161,60 @@ class Explanation(ExplanationViews):
             rows: Sequence[Row] = LazyRows(np.asarray(terms, np.float64), make, score)
         else:
             rows = sorted_with_shares(terms, score)
-        made = cls(family, *texts, score, rows, exact, *unknown, coverage=coverage, measurement=measurement)
-        if exact and abs(score - float(made._values.sum())) > made._rounding:
-            raise InputError(f"the rows miss the score {score} by {made.remainder}; pass every term, or exact=False")
-        return made
+        explanation = cls(family, *texts, score, rows, exact, *unknown, coverage=coverage, measurement=measurement)
+        if exact and abs(score - float(explanation._values.sum())) > explanation._rounding:
+            raise InputError(
+                f"the rows miss the score {score} by {explanation.remainder}; pass every term, or exact=False"
+            )
+        return explanation
 
     @property
     def _rounding(self) -> float:
         """How far the rows of an exact explanation may miss the score."""
         return _TOLERANCE * max(1.0, self._size)
 
-    def __sub__(self, other: Explanation) -> Explanation:
+    def __sub__(self, subtracted: Explanation) -> Explanation:
         """Say why text 2 is closer to text 1 than the other explanation's text 2 is.
 
-        Rows of the same key are subtracted; a row that only `other` has counts with its sign turned.
+        Rows of the same key are subtracted; a row that only `subtracted` has counts with its sign turned.
 
         Raises:
             InputError: the two are not about the same text 1, or come from different families.
         """
-        if not isinstance(other, Explanation):
+        if not isinstance(subtracted, Explanation):
             return NotImplemented
-        self._check_same_subject(other)
+        self._check_same_subject(subtracted)
         rows = {row.key: row for row in self.rows}
-        for row in other.rows:
-            mine = rows.get(row.key, row._replace(contribution=0.0, spans2=()))
-            rows[row.key] = mine._replace(contribution=mine.contribution - row.contribution, spans3=row.spans2)
-        score = self.score - other.score
+        for row in subtracted.rows:
+            first = rows.get(row.key, row._replace(contribution=0.0, spans2=()))
+            rows[row.key] = first._replace(contribution=first.contribution - row.contribution, spans3=row.spans2)
+        score = self.score - subtracted.score
         return replace(
             self,
             score=score,
             rows=sorted_with_shares(rows.values(), score),
-            exact=self.exact and other.exact,
-            text3=other.text2,
-            unknown3=other.unknown2,
-            coverage=(*self.coverage, *other.coverage[1:]) if self.coverage and other.coverage else (),
-            measurement=combined_measurement([self.measurement, other.measurement]),
+            exact=self.exact and subtracted.exact,
+            text3=subtracted.text2,
+            unknown3=subtracted.unknown2,
+            coverage=(*self.coverage, *subtracted.coverage[1:]) if self.coverage and subtracted.coverage else (),
+            measurement=combined_measurement([self.measurement, subtracted.measurement]),
         )
 
-    def _check_same_subject(self, other: Explanation) -> None:
+    def _check_same_subject(self, subtracted: Explanation) -> None:
         """Check that another explanation can be taken from this one."""
-        if self.family != other.family:
-            raise InputError(f"a {other.family} explanation cannot be taken from a {self.family} one")
-        if self.text1 != other.text1:
+        if self.family != subtracted.family:
+            raise InputError(f"a {subtracted.family} explanation cannot be taken from a {self.family} one")
+        if self.text1 != subtracted.text1:
             raise InputError(
                 "both explanations must have the same text 1 "
-                f"({self.text1!r:.60} is not {other.text1!r:.60}); explain(a, b) - explain(a, c)"
+                f"({self.text1!r:.60} is not {subtracted.text1!r:.60}); explain(a, b) - explain(a, c)"
             )
-        if None in (self.text2, other.text2) or self.text3 is not None or other.text3 is not None:
+        if None in (self.text2, subtracted.text2) or self.text3 is not None or subtracted.text3 is not None:
             raise InputError("only explanations of two texts can be subtracted")
-        if self.baseline or other.baseline:
+        if self.baseline or subtracted.baseline:
             raise InputError("an explanation from which a mean was taken cannot be subtracted")
 
-    def less_mean(self, others: Sequence[Explanation]) -> Explanation:
+    def less_mean(self, compared: Sequence[Explanation]) -> Explanation:
         """Return this explanation less the mean of others about the same text 1: what sets text 2 apart from theirs.
 
         What a word of text 1 adds with the words of the other texts is one row. Rows of the same key are subtracted.
@@ -221,17 +223,17 @@ class Explanation(ExplanationViews):
             InputError: there are no others, or they are not about the same text 1 or come from different families.
         """
         rows = {row.key: row for row in self.rows}
-        for other in others:
-            self._check_same_subject(other)
-            for row in other.rows:
+        for explanation in compared:
+            self._check_same_subject(explanation)
+            for row in explanation.rows:
                 term = self._row_in_others(row) if row.kind == WORD_PAIR or row.key not in rows else row
                 term = rows.get(term.key, term._replace(contribution=0.0, spans2=()))
-                rows[term.key] = term._replace(contribution=term.contribution - row.contribution / len(others))
-        if not others:
+                rows[term.key] = term._replace(contribution=term.contribution - row.contribution / len(compared))
+        if not compared:
             raise InputError("there are no other explanations to take the mean of")
-        score = self.score - math.fsum(other.score for other in others) / len(others)
-        exact = self.exact and all(other.exact for other in others)
-        baseline = f"the mean of {len(others):,} others" if len(others) > 1 else "the other"
+        score = self.score - math.fsum(explanation.score for explanation in compared) / len(compared)
+        exact = self.exact and all(explanation.exact for explanation in compared)
+        baseline = f"the mean of {len(compared):,} others" if len(compared) > 1 else "the other"
         return replace(self, score=score, rows=sorted_with_shares(rows.values(), score), exact=exact, baseline=baseline)
 
     def _row_in_others(self, row: Row) -> Row:
@@ -266,9 +268,9 @@ class Explanation(ExplanationViews):
 
     @cached_property
     def _sums_by_span(self) -> tuple[dict[Span, float], ...]:
-        known = self.rows.sums_by_span() if isinstance(self.rows, LazyRows) else None
-        if known is not None:
-            return *known, {}
+        sums_by_word = self.rows.sums_by_span() if isinstance(self.rows, LazyRows) else None
+        if sums_by_word is not None:
+            return *sums_by_word, {}
         sums: tuple[dict[Span, float], ...] = ({}, {}, {})
         for row in self.rows:
             for of_text, spans in zip(sums, (row.spans1, row.spans2, row.spans3), strict=True):
@@ -311,17 +313,17 @@ class Explanation(ExplanationViews):
                 is outside its text, two rows are the same term, or rows and remainder do not add up to the score.
         """
         if not isinstance(value, Mapping) or value.get("version") != SCHEMA_VERSION:
-            found = value.get("version") if isinstance(value, Mapping) else type(value).__name__
-            raise InputError(f"explanation has version {found!r}; this pellucid reads version {SCHEMA_VERSION}")
+            version = value.get("version") if isinstance(value, Mapping) else type(value).__name__
+            raise InputError(f"explanation has version {version!r}; this pellucid reads version {SCHEMA_VERSION}")
         content = {key: item for key, item in value.items() if key not in ("version", *_DERIVED)}
         try:
             for name in ("rows", "coverage"):
                 if not isinstance(content[name], (list, tuple)):
                     raise TypeError(f"{name!r} is {content[name]!r:.60}")
-            wanted = dict.fromkeys(Row._fields)
-            if any(row.keys() != wanted.keys() for row in content["rows"]):
-                raise KeyError(f"a row has other keys than {', '.join(wanted)}")
-            content["rows"] = tuple(Row(*(_read(name, row[name]) for name in wanted)) for row in content["rows"])
+            row_fields = dict.fromkeys(Row._fields)
+            if any(row.keys() != row_fields.keys() for row in content["rows"]):
+                raise KeyError(f"a row has other keys than {', '.join(row_fields)}")
+            content["rows"] = tuple(Row(*(_read(name, row[name]) for name in row_fields)) for row in content["rows"])
             content["coverage"] = tuple(map(_coverage, content["coverage"]))
             if content.get("measurement") is not None:
                 content["measurement"] = Measurement(**content["measurement"])
@@ -371,7 +373,7 @@ def _fits(name: str, value: Any, texts: Sequence[str | None]) -> bool:
     if name in ("family", "text1", "text2", "text3", "name", "kind", "baseline"):
         return (type(value) is str and well_formed(value) == value) or (value is None and name in ("text2", "text3"))
     if name in _NUMBERS:
-        return type(value) is float and abs(value) <= _LARGEST
+        return type(value) is float and abs(value) <= _MAX_JSON_NUMBER
     if name == "exact":
         return type(value) is bool
     if name[:-1] in ("spans", "unknown") and name[-1] in "123":

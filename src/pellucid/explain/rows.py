@@ -17,7 +17,7 @@ SENTENCE, SHARED, CONTEXT, REMAINDER = "sentence", "shared part", "context", "re
 """The kinds of rows. EMBEDDING is the one row of a model that cannot say more, SHARED what all texts have in common,
 CONTEXT what an encoder makes of the words of a text together."""
 
-NO_SCORE = 1e-6  # below this, a score is rounding of float32 embeddings, and shares of it mean nothing
+SCORE_EPS = 1e-6  # below this, a score is rounding of float32 embeddings, and shares of it mean nothing
 
 
 READ_AS = " (read as "
@@ -68,10 +68,13 @@ class Measurement(NamedTuple):
 
 def combined_measurement(measurements: Iterable[Measurement | None]) -> Measurement | None:
     """Return the measurement of a sum or difference of scores; None where none of them was measured."""
-    measured = [one for one in measurements if one is not None]
+    measured = [measurement for measurement in measurements if measurement is not None]
     if not measured:
         return None
-    return Measurement(sum(one.n_texts for one in measured), math.hypot(*(one.standard_error for one in measured)))
+    return Measurement(
+        sum(measurement.n_texts for measurement in measured),
+        math.hypot(*(measurement.standard_error for measurement in measured)),
+    )
 
 
 class LazyRows(Sequence[Row]):
@@ -97,7 +100,7 @@ class LazyRows(Sequence[Row]):
     def _row(self, number: int) -> Row:
         name, parts, _, _, spans1, spans2, spans3, key, kind = self._make(number)
         value, score = float(self.values[number]), self._score
-        share = value / score if abs(score) > NO_SCORE else 0.0
+        share = value / score if abs(score) > SCORE_EPS else 0.0
         return Row(name, parts, value, share, spans1, spans2, spans3, key or (name, *parts), kind)
 
     def sums_by_span(self) -> tuple[dict[Span, float], dict[Span, float]] | None:
@@ -130,9 +133,9 @@ class LazyRows(Sequence[Row]):
         """Go through all rows, which are made once."""
         return iter(self._rows)
 
-    def __eq__(self, other: object) -> bool:
+    def __eq__(self, value: object) -> bool:
         """Compare with other `LazyRows`, or with a tuple of rows."""
-        return self._rows == tuple(other) if isinstance(other, (tuple, LazyRows)) else NotImplemented
+        return self._rows == tuple(value) if isinstance(value, (tuple, LazyRows)) else NotImplemented
 
     def __hash__(self) -> int:
         """Hash as the tuple of rows does."""
@@ -185,11 +188,11 @@ class JoinedRows:
             start += length
             if isinstance(make, PairTable):
                 table = make.words(of_part)
-                others = table.others
+                more = table.others
             else:
                 table = WordTable(np.zeros((0, 0)), (), (), ())
-                others = tuple(make(n)._replace(contribution=v) for n, v in enumerate(of_part.tolist()))
-            tables.append(table._replace(others=tuple(self._named(part, row) for row in others)))
+                more = tuple(make(n)._replace(contribution=v) for n, v in enumerate(of_part.tolist()))
+            tables.append(table._replace(others=tuple(self._named(part, row) for row in more)))
         return tables
 
 
@@ -209,13 +212,13 @@ class PairTable:
         `spans` give where all words of each text stand sooner than their rows do.
         """
         self._first, self._second, self._shape, self._more, self._spans = first, second, shape, more, spans
-        self._made: tuple[dict[int, Row], dict[int, Row]] = {}, {}  # the rows of single words that were needed so far
+        self._word_rows: tuple[dict[int, Row], dict[int, Row]] = {}, {}  # of single words, as far as they were needed
 
     def _word(self, text: int, number: int) -> Row:
         """Return a word of text 0 or 1."""
-        row = self._made[text].get(number)
+        row = self._word_rows[text].get(number)
         if row is None:
-            row = self._made[text][number] = (self._first, self._second)[text](number)
+            row = self._word_rows[text][number] = (self._first, self._second)[text](number)
         return row
 
     def __call__(self, number: int) -> Row:
@@ -226,7 +229,7 @@ class PairTable:
         first, second = divmod(number, self._shape[1])
         return pair_row(self._word(0, first), self._word(1, second))
 
-    def and_also(self, *rows: Row) -> PairTable:
+    def with_terms(self, *rows: Row) -> PairTable:
         """Return the same with more rows after the table."""
         return PairTable(self._first, self._second, self._shape, (*self._more, *rows), self._spans)
 
@@ -240,17 +243,17 @@ class PairTable:
                 [self._word(text, number).spans1 for number in range(length)] for text, length in enumerate(self._shape)
             )
         more = zip(self._more, values[pairs:].tolist())
-        others = tuple(row._replace(contribution=value) for row, value in more)
-        return WordTable(values[:pairs].reshape(self._shape), spans1, spans2, others)
+        more_rows = tuple(row._replace(contribution=value) for row, value in more)
+        return WordTable(values[:pairs].reshape(self._shape), spans1, spans2, more_rows)
 
     def sums(self, values: npt.NDArray[np.float64]) -> tuple[dict[Span, float], dict[Span, float]]:
         """Return what each place in either text adds, in text order; a word's sum is split evenly among its places."""
         table = values[: self._shape[0] * self._shape[1]].reshape(self._shape)
         first, second = ({}, {})  # type: tuple[dict[Span, float], dict[Span, float]]
-        for text, (found, sums) in enumerate(((first, table.sum(axis=1)), (second, table.sum(axis=0)))):
+        for text, (sums_by_span, sums) in enumerate(((first, table.sum(axis=1)), (second, table.sum(axis=0)))):
             for number, value in enumerate(sums.tolist() if table.size else []):
                 spans = self._word(text, number).spans1
-                found.update((span, found.get(span, 0.0) + value / len(spans)) for span in spans)
+                sums_by_span.update((span, sums_by_span.get(span, 0.0) + value / len(spans)) for span in spans)
         return dict(sorted(first.items())), dict(sorted(second.items()))
 
 
@@ -262,7 +265,7 @@ def pair_row(first: Row, second: Row) -> Row:
 
 def share_of(value: float, score: float) -> float:
     """Return `value / score`; 0 where the score is rounding alone."""
-    return value / score if abs(score) > NO_SCORE else 0.0
+    return value / score if abs(score) > SCORE_EPS else 0.0
 
 
 def sorted_with_shares(terms: Iterable[Row], score: float) -> tuple[Row, ...]:

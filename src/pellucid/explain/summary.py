@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from pellucid.explain.groups import COMMON, PHRASE, Group, WordSum, phrase_text
-from pellucid.explain.rows import NO_SCORE, REMAINDER
+from pellucid.explain.rows import REMAINDER, SCORE_EPS
 from pellucid.text.words import Span
 
 _MIN_SHARE = 0.1  # of the score, from which a group is named
@@ -58,7 +58,7 @@ class Summary(NamedTuple):
     def _opening(self) -> str:
         if not self._is_difference:
             return f"{self.subject} {_rounded(self.score)}"
-        if abs(self.score) <= NO_SCORE:
+        if abs(self.score) <= SCORE_EPS:
             other = self.baseline or self.labels[2]
             return f"{self.labels[1]} and {other} are equally close to {self.labels[0]}"
         if self.baseline:

@@ -119,7 +119,7 @@ class Directions(NamedTuple):
             return terms
         values = self.vectors @ np.asarray(stored, np.float64)
         if isinstance(terms.row, PairTable):
-            row: Callable[[int], Row] = terms.row.and_also(*self.rows)
+            row: Callable[[int], Row] = terms.row.with_terms(*self.rows)
         else:
             row = JoinedRows([(len(terms.values), terms.row), (len(self.rows), self.rows.__getitem__)])
         score = None if terms.score is None else terms.score + float(values.sum())

@@ -14,8 +14,8 @@ from pellucid.errors import InputError, check_integer
 from pellucid.explain.groups import Group, GroupedRows, WordSum, name_pieces
 from pellucid.explain.rows import (
     CONTEXT,
-    NO_SCORE,
     REMAINDER,
+    SCORE_EPS,
     SENTENCE,
     SHARED,
     WORD,
@@ -342,7 +342,7 @@ class ExplanationViews(Shown):
     @property
     def _has_shares(self) -> bool:
         """Whether shares of the score mean anything: not where large terms of both signs nearly cancel."""
-        return abs(self.score) > max(NO_SCORE, _CANCELLED * self._size)
+        return abs(self.score) > max(SCORE_EPS, _CANCELLED * self._size)
 
     def _notes(self) -> Iterator[str]:
         """Yield sentences about what the numbers are based on."""
