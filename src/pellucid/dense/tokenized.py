@@ -6,6 +6,7 @@ another thread tokenizes with it at that moment.
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Iterator, Sequence
 from itertools import islice
@@ -21,6 +22,7 @@ from pellucid.text.words import Coverage, Span, split_words
 _PROMPTS = {"query": ("query",), "document": ("document", "passage", "corpus")}
 _BLOCK = 256  # texts tokenized together
 _WORD_MARKS = "\u2581\u0120 "  # in tokens, before a word: of SentencePiece, of byte-level BPE
+_BLANKS = re.compile(r"[\t-\r ]*")  # never part of a word
 _UNREAD_MARK = "."  # for a character that no token reads; never part of a word or a phrase
 
 
@@ -40,6 +42,8 @@ class TokenizedText(NamedTuple):
     @property
     def visible(self) -> str:
         """The text up to its end, with dots for what is not read."""
+        if not self.unread:
+            return self.text[: self.end]
         characters = list(self.text[: self.end])
         for start, end in self.unread:
             characters[start:end] = _UNREAD_MARK * (end - start)
@@ -52,6 +56,8 @@ class TokenizedText(NamedTuple):
         Of a word in a script without spaces a part may be read; it counts by its characters.
         """
         words, unread, unknown = split_words(self.text), set(self.unread), list[Span]()
+        if not unread and self.end >= len(self.text):
+            return Coverage(len(words), len(words)), ()
         n_known, partly = 0, list[tuple[str, str, float]]()
         for word in words:
             if word.start >= self.end:
@@ -77,7 +83,7 @@ def read_texts(model: Any, texts: Sequence[str], role: Role) -> list[TokenizedTe
         return [TokenizedText(text, len(text)) for text in texts]
     prompt, backend = prompt_of(model, role), tokenizer.backend_tokenizer
     room = longest - tokenizer.num_special_tokens_to_add() if isinstance(longest, int) else sys.maxsize
-    lowers = getattr(model[0], "do_lower_case", False)
+    lowers, unk_token_id = getattr(model[0], "do_lower_case", False), tokenizer.unk_token_id
     tokenized: list[TokenizedText] = []
     for start in range(0, len(texts), _BLOCK):
         block = texts[start : start + _BLOCK]
@@ -93,10 +99,11 @@ def read_texts(model: Any, texts: Sequence[str], role: Role) -> list[TokenizedTe
                 last_read = max((span[1] for span, _, _ in tokens[:room]), default=0)
                 end = form.span(0, max(0, last_read - len(prompt)))[1]
             spans = [
-                form.span(max(first - len(prompt), 0), max(last - len(prompt), 0))
+                (max(first - len(prompt), 0), max(last - len(prompt), 0))
                 for (first, last), id, token in tokens[:room]
-                if id != tokenizer.unk_token_id and token.strip(_WORD_MARKS)
+                if id != unk_token_id and token.strip(_WORD_MARKS)
             ]
+            spans = spans if form.is_original else [form.span(*span) for span in spans]
             tokenized.append(TokenizedText(text, end, _words_outside(spans, text[:end])))
     return tokenized
 
@@ -110,11 +117,12 @@ def _tokens(encoding: Any) -> Iterator[tuple[Span, int, str]]:
 
 def _words_outside(spans: Sequence[Span], text: str) -> tuple[Span, ...]:
     """Return where the words of a text stand, or the characters of scripts without spaces, that no span touches."""
+    starts, ends = [*(start for start, _ in spans), len(text)], [0, *(end for _, end in spans)]
+    if _BLANKS.fullmatch("".join([text[end:start] for end, start in zip(ends, starts)])):
+        return ()  # a character that is in no span stands in one of these gaps
     is_inside = np.zeros(len(text), np.bool_)
     for start, end in spans:
         is_inside[start:end] = True
-    if is_inside.all():
-        return ()
     return tuple(unit for unit in text_units(text) if not is_inside[slice(*unit)].any())
 
 

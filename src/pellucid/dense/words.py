@@ -297,14 +297,21 @@ def _words(vocabulary: Vocabulary, text: str) -> tuple[Mapping[int, list[Word]],
     """Return the words of a text that have a part, by row of the table, and all others, in lower case."""
     table_words: dict[int, list[Word]] = {}
     oov_words: dict[str, list[Word]] = {}
-    negation = negations()
     for word in vocabulary.split(text):
-        lower = lowercase(word.text)
-        if lower not in negation and (word.text in vocabulary or lower in vocabulary):
-            table_words.setdefault(vocabulary.row(word.text), []).append(word)
+        row, lower = _row_and_lower(vocabulary, word.text)
+        if row >= 0:
+            table_words.setdefault(row, []).append(word)
         else:
             oov_words.setdefault(lower, []).append(word)
     return table_words, oov_words
+
+
+@lru_cache(maxsize=1 << 14)  # words: those of a corpus are met again and again
+def _row_and_lower(vocabulary: Vocabulary, word: str) -> tuple[int, str]:
+    """Return the row of a word that has a part, else -1, and the word in lower case."""
+    lower = lowercase(word)
+    has_part = lower not in negations() and (word in vocabulary or lower in vocabulary)
+    return vocabulary.row(word) if has_part else -1, lower
 
 
 def _weighted(mapped: Floats, centred: Floats, ridge: float) -> Floats:
@@ -319,7 +326,9 @@ def _solve(rows: Floats, ridge: float, target: Floats) -> Floats:
     """Return x of (rows @ rows.T + ridge) x = target, for a matrix [words, d]; memory is linear in the words."""
     n_words, d = rows.shape
     if n_words <= d:
-        return np.linalg.solve(rows @ rows.T + ridge * np.eye(n_words), target).astype(np.float64, copy=False)
+        gram = rows @ rows.T
+        gram.flat[:: n_words + 1] += ridge
+        return np.linalg.solve(gram, target).astype(np.float64, copy=False)
     inner = np.linalg.solve(rows.T @ rows + ridge * np.eye(d), rows.T @ target)  # by Woodbury's identity
     return (target - rows @ inner) / ridge
 

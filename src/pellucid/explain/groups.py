@@ -35,6 +35,7 @@ from pellucid.explain.rows import (
     WordTable,
     share_of,
 )
+from pellucid.process import cached_property
 from pellucid.text.sentences import passage_sentences
 from pellucid.text.words import Span
 
@@ -154,14 +155,12 @@ class GroupedRows:
         places = [_places(words, spans) for words, spans in zip(cells.words, unknown)]
         self._words = [own.spans for own in places]
         tables = [_at_places(table, places[0], other) for table, other in zip(cells.tables, places[1:])]
-        read = [words_of_text(text, own.spans, set(gaps)) for text, own, gaps in zip(texts, places, unknown)]
+        read = [words_of_text(text, own.spans, gaps) for text, own, gaps in zip(texts, places, unknown)]
         self._cells, self._places, self._read, self._tables = cells, places, read, tables
-        self._phrases = _phrases(read, tables)
-        self._lead = 0  # the text whose segments are lines
-        if len(texts) == 2 and by_sentence:
-            sentences = _as_sentences(passage_sentences(texts[1]), self._words[1])
-            if sentences.starts:
-                self._phrases[1], self._lead = sentences, 1
+        is_by_sentence = by_sentence and len(texts) == 2
+        sentences = _as_sentences(passage_sentences(texts[1]), self._words[1]) if is_by_sentence else None
+        self._lead = int(sentences is not None and bool(sentences.starts))  # the text whose segments are lines
+        self._phrases = _phrases(read, tables, sentences if self._lead else None)
         of_words = zip(cells.tables, tables, places[1:], self._phrases[1:])
         self._sums = [self._summed(*table, places[0]) for table in of_words]
         self._alone = list(map(_by_segment, cells.alone, places, self._phrases))
@@ -225,38 +224,59 @@ class GroupedRows:
 
     def groups(self, k: int | None, remainder: float) -> list[Group]:
         """Return at most `k` lines, the largest first, then what is in none of them; all add up to the score."""
-        lines, loose = self._phrase_lines()
-        named = (self._line(row.name, row.contribution, row.kind, _spans(row)) for row in self._rows if _is_named(row))
-        lines += [line._replace(name="".join(name_pieces(self._texts, line))) for line in named]
+        lines, loose = self._sorted_lines
         fixed = self._fixed(remainder)
         least = _ROUNDING * math.fsum([1.0, *(abs(line.contribution) for line in (*lines, *fixed))])
         lines = [line for line in lines if abs(line.contribution) > least]
-        lines.sort(key=lambda line: (-round(abs(line.contribution), 12), line.spans1 or line.spans2 or ((0, 0),)))
         fixed = [line for line in fixed if abs(line.contribution) > least]
-        shown = _n_shown(k, len(lines), len(fixed), has_loose=abs(loose) > least)
-        others = self._others(lines[shown:], loose)
-        return [*lines[:shown], *(line for line in (others,) if abs(line.contribution) > least), *fixed]
+        n_shown = _n_shown(k, len(lines), len(fixed), has_loose=abs(loose) > least)
+        others = self._others(lines[n_shown:], loose)
+        shown = map(self._named_line, lines[:n_shown])
+        return [*shown, *(line for line in (others,) if abs(line.contribution) > least), *fixed]
+
+    @cached_property
+    def _sorted_lines(self) -> tuple[list[Group], float]:
+        """All lines, the largest first, those of text without a name, and what is in none."""
+        lines, loose = self._phrase_lines()
+        named = (self._line(row.name, row.contribution, row.kind, _spans(row)) for row in self._rows if _is_named(row))
+        lines += [line._replace(name="".join(name_pieces(self._texts, line))) for line in named]
+        sizes = [round(abs(line.contribution), 12) for line in lines]
+        if self._lead and len(set(sizes)) < len(sizes):  # equal lines stand in the order of their phrases of text 1
+            lines = list(map(self._named_line, lines))
+        lines.sort(key=lambda line: (-round(abs(line.contribution), 12), line.spans1 or line.spans2 or ((0, 0),)))
+        return lines, loose
 
     def _phrase_lines(self) -> tuple[list[Group], float]:
         """Return a line for each phrase of text 1 or sentence of a passage, and what is in none.
 
-        Phrases of other texts have a line where their words add by themselves.
+        Phrases of other texts have a line where their words add by themselves. Lines have no name and no partners until
+        they are shown.
         """
         lines: list[Group] = []
         in_text = (row for row in self._rows if row.kind in (WORD, WORD_PAIR) and not _is_elsewhere(row))
         loose = math.fsum(row.contribution for row in in_text)
         for text, of_text in enumerate(self._phrases):
-            is_lead = text == self._lead
-            sums = (self._segment_sums(text) if is_lead else self._alone[text]).tolist()
+            sums = (self._segment_sums(text) if text == self._lead else self._alone[text]).tolist()
+            kind = SENTENCE if text == 1 and self._lead else PHRASE
             for number, (value, is_phrase) in enumerate(zip(sums, of_text.is_phrase)):
                 if not is_phrase or not value:
                     loose += value
                     continue
-                spans: list[tuple[Span, ...]] = self._partners(number, value) if is_lead else [(), (), ()]
+                spans: list[tuple[Span, ...]] = [(), (), ()]
                 spans[text] = (of_text.spans[number],)
-                line = self._line("", value, SENTENCE if text == 1 and self._lead else PHRASE, spans)
-                lines.append(line._replace(name="".join(name_pieces(self._texts, line))))
+                lines.append(self._line("", value, kind, spans))
         return lines, loose
+
+    def _named_line(self, line: Group) -> Group:
+        """Return a line with its name and its partners."""
+        if line.name or not line.is_of_text:
+            return line
+        if of_lead := line[4 + self._lead]:
+            number = self._phrases[self._lead].spans.index(of_lead[0])
+            spans = self._partners(number, line.contribution)
+            spans[self._lead] = of_lead
+            line = Group(*line[:4], *spans)
+        return line._replace(name="".join(name_pieces(self._texts, line)))
 
     def _partners(self, number: int, value: float) -> list[tuple[Span, ...]]:
         """Return for each text the phrases that give most of a line, none of the text whose line it is.
@@ -393,7 +413,10 @@ def _joined_cells(cells: _Cells, table: WordTable) -> _Cells:
         words.append(list(index))
     values = np.zeros((len(words[0]), len(words[1])))
     values[: len(cells.words[0]), : len(cells.words[1])] = cells.tables[0]
-    np.add.at(values, np.ix_(*numbers), table.values)
+    if all(len({*of_text}) == len(of_text) for of_text in numbers):
+        values[np.ix_(*numbers)] += table.values
+    else:
+        np.add.at(values, np.ix_(*numbers), table.values)
     alone = [np.concatenate([before, np.zeros(len(of) - len(before))]) for before, of in zip(cells.alone, words)]
     return _Cells(words, [values], alone, cells.others)
 
@@ -429,22 +452,26 @@ def _cells_by_row(rows: Iterable[Row], n_texts: int) -> _Cells:
 
 def _places(words: Sequence[tuple[Span, ...]], unknown: Sequence[Span]) -> _Places:
     """Return where words stand, and words without a vector: they are parts of phrases, too."""
-    every = [(start, end, word, 1.0 / len(spans)) for word, spans in enumerate(words) for start, end in spans]
-    every += [(start, end, -1, 0.0) for start, end in unknown]
-    every.sort()
+    occurrences = [(start, end, word) for word, spans in enumerate(words) for start, end in spans]
+    occurrences += [(start, end, -1) for start, end in unknown]
+    occurrences.sort()
     spans: list[Span] = []
     of_words: list[int] = []
-    for start, end, _, _ in every:
-        if spans and start < spans[-1][1]:
-            spans[-1] = spans[-1][0], max(end, spans[-1][1])
+    numbers: list[int] = []
+    last = 0
+    for start, end, word in occurrences:
+        if start < last:
+            last = max(end, last)
+            spans[-1] = spans[-1][0], last
         else:
             spans.append((start, end))
-        of_words.append(len(spans) - 1)
-    if unknown:
-        of_words = [place for place, (_, _, word, _) in zip(of_words, every) if word >= 0]
-        every = [occurrence for occurrence in every if occurrence[2] >= 0]
-    numbers = np.array([occurrence[2] for occurrence in every], np.int64)
-    return _Places(spans, np.array(of_words, np.int64), numbers, np.array([o[3] for o in every], np.float64))
+            last = end
+        if word >= 0:
+            of_words.append(len(spans) - 1)
+            numbers.append(word)
+    of_occurrences = np.array(numbers, np.int64)
+    shares = np.array([1.0 / max(len(of_word), 1) for of_word in words], np.float64)[of_occurrences]
+    return _Places(spans, np.array(of_words, np.int64), of_occurrences, shares)
 
 
 def _at_places(table: Floats, first: _Places, other: _Places) -> Floats | None:
@@ -461,14 +488,23 @@ def _at_places(table: Floats, first: _Places, other: _Places) -> Floats | None:
     return at_places
 
 
-def _phrases(read: Sequence[WordsOfText], tables: Sequence[Floats | None]) -> list[Phrases]:
-    """Return the texts as phrases; those of text 1 by what they match in text 2, those of text 3 by text 1."""
+def _phrases(
+    read: Sequence[WordsOfText], tables: Sequence[Floats | None], sentences: Phrases | None
+) -> list[Phrases]:
+    """Return the texts as phrases; those of text 1 by what they match in text 2, those of text 3 by text 1.
+
+    Text 2 is cut into sentences where these are given.
+    """
     matches: list[list[int] | None] = [None] * len(read)
     for number, table in enumerate(tables):
         if table is not None and table.size:
-            first, matches[number + 1] = match_words(-table if number else table, read[0], read[number + 1])
+            values, of_both = -table if number else table, sentences is None
+            first, matches[number + 1] = match_words(values, read[0], read[number + 1], of_both=of_both)
             matches[0] = matches[0] or first
-    return [cut_into_phrases(words, own) for words, own in zip(read, matches)]
+    return [
+        cut_into_phrases(words, of_text) if sentences is None or text != 1 else sentences
+        for text, (words, of_text) in enumerate(zip(read, matches))
+    ]
 
 
 def _as_sentences(sentences: Sequence[Span], words: Sequence[Span]) -> Phrases:

@@ -12,7 +12,7 @@ that every content word is in a phrase. How well people agree with the matches i
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from functools import lru_cache
+from functools import cache, lru_cache
 from itertools import pairwise
 from typing import NamedTuple
 from unicodedata import category
@@ -36,6 +36,8 @@ MAX_JOINED_WORDS = 3
 MAX_CHAIN = 3
 """Content words without a match that join the match after them."""
 
+_MAX_CACHED_CHARS = 20_000  # of a text whose words are remembered
+_BLANKS = ("", " ")  # between words that belong together
 _TIE_DECIMALS = 9  # of a match; what differs by less is rounding
 _INNER_MARKS = frozenset("'\u2019\"\u201c\u201d\u201e\u00ab\u00bb-\u2010\u2011\u2013/&%#@*_\u00b7\u30fb")
 _TYING_MARKS = _INNER_MARKS | frozenset(".")  # without a blank: "don't", "U.S.", "low-dose"
@@ -77,22 +79,35 @@ def words_of_text(text: str, spans: Sequence[Span], unknown: Collection[Span] = 
         spans: where the words stand, in order and without overlap.
         unknown: those without a vector; they are in phrases, but not at their ends.
     """
+    arguments = text, tuple(spans), tuple(unknown)
+    if len(text) > _MAX_CACHED_CHARS:
+        return _words_of_text(*arguments)
+    return _cached_words_of_text(*arguments)
+
+
+def _words_of_text(text: str, spans: tuple[Span, ...], unknown: tuple[Span, ...]) -> WordsOfText:
+    """Return the same without remembering it."""
     words = [text[start:end].lower() for start, end in spans]
     small, joining, negation = function_words(words)
     content = [position for position, word in enumerate(words) if word not in small] or list(range(len(words)))
     named = {*content, *(position for position, word in enumerate(words) if word in negation)}
-    named -= {position for position, span in enumerate(spans) if span in unknown} if unknown else set()
+    if unknown:
+        without_vector = set(unknown)
+        named -= {position for position, span in enumerate(spans) if span in without_vector}
     gaps = [text[end:start] for (_, end), (start, _) in pairwise(spans)]
     is_tied = [
-        gap in _TYING_MARKS or (gap in (",", ":") and word.isdigit() and after.isdigit())
-        for gap, (word, after) in zip(gaps, pairwise(words))
+        gap in _TYING_MARKS or (gap in (",", ":") and words[position].isdigit() and words[position + 1].isdigit())
+        for position, gap in enumerate(gaps)
     ]
-    breaks = [not tied and gap not in ("", " ") and ends_phrase(gap) for gap, tied in zip(gaps, is_tied)]
+    breaks = [not tied and gap not in _BLANKS and ends_phrase(gap) for gap, tied in zip(gaps, is_tied)]
     touches = [
         (after == word + 1 or words[word + 1] in joining) and True not in breaks[word:after]
         for word, after in pairwise(content)
     ]
     return WordsOfText(spans, content, named, touches, breaks, is_tied)
+
+
+_cached_words_of_text = lru_cache(maxsize=32)(_words_of_text)  # the hits of a search have one text 1, the query
 
 
 @lru_cache(maxsize=1024)
@@ -101,13 +116,16 @@ def ends_phrase(gap: str) -> bool:
     return any(mark == "\n" or (mark not in _INNER_MARKS and category(mark)[0] == "P") for mark in gap)
 
 
-def match_words(values: Floats, first: WordsOfText, second: WordsOfText) -> tuple[list[int], list[int]]:
+def match_words(
+    values: Floats, first: WordsOfText, second: WordsOfText, *, of_both: bool = True
+) -> tuple[list[int], list[int]]:
     """Return the match of each content word of two texts, -1 for none; words of one number match.
 
     Args:
         values: what each pair of words adds to the score, float64 [words of text 1, words of text 2].
         first: the words of text 1.
         second: the words of text 2.
+        of_both: whether words of text 2 join their neighbours, too; not where nobody asks for its phrases.
     """
     table = np.maximum(values[np.ix_(first.content, second.content)], 0.0)
     largest = float(table.max(initial=0.0))
@@ -122,7 +140,7 @@ def match_words(values: Floats, first: WordsOfText, second: WordsOfText) -> tupl
     _join_neighbours(pairs, first.touches, second.touches, matches1, matches2)
     return (
         _with_neighbours(matches1, matches2, strength, first.touches),
-        _with_neighbours(matches2, matches1, strength.T, second.touches),
+        _with_neighbours(matches2, matches1, strength.T, second.touches) if of_both else matches2,
     )
 
 
@@ -161,8 +179,9 @@ def _with_neighbours(matches: list[int], others: list[int], strength: Floats, to
     of_others = np.array(others)
     joined, chains = matches[:], [0] * len(matches)
 
-    def fit(word: int, match: int) -> float:
-        return float(strength[word, of_others == match].max(initial=0.0))
+    @cache
+    def fits(match: int) -> list[float]:
+        return np.round(strength[:, of_others == match].max(axis=1, initial=0.0), _TIE_DECIMALS).tolist()  # type: ignore[no-any-return]
 
     for word in range(len(matches) - 1, -1, -1):
         if joined[word] >= 0:
@@ -171,7 +190,7 @@ def _with_neighbours(matches: list[int], others: list[int], strength: Floats, to
         after = joined[word + 1] if is_near else -1
         before = matches[word - 1] if word and touches[word - 1] else -1
         if after >= 0 and before >= 0:
-            joined[word] = max((after, before), key=lambda match: (round(fit(word, match), _TIE_DECIMALS), match))
+            joined[word] = max((after, before), key=lambda match: (fits(match)[word], match))
         else:
             joined[word] = max(after, before)
         chains[word] = chains[word + 1] + 1 if after >= 0 else 1

@@ -6,6 +6,7 @@ A passage is a text so long that its sentences, not its words, are what an expla
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
 from pellucid.text.words import Span
 
@@ -24,6 +25,7 @@ _ABBREVIATION = re.compile(
 _OPENING = "([\"'\u201c\u00ab"
 _MAX_ABBREVIATION_CHARS = 20  # that are looked at before a full stop
 _MAX_BLANKS = 60  # that are looked over after a mark
+_MAX_CACHED_CHARS = 20_000  # of a text whose sentences are remembered
 _WIDE = re.compile("[\u2e80-\u9fff\uac00-\ud7ff\uf900-\ufaff]")
 
 
@@ -69,5 +71,8 @@ def passage_sentences(text: str) -> list[Span]:
     """Return the sentences of a passage; none of a text that is short or has one sentence."""
     if len(text) < MIN_PASSAGE_CHARS and len(text) + 2 * len(_WIDE.findall(text)) < MIN_PASSAGE_CHARS:
         return []
-    spans = sentence_spans(text)
-    return spans if len(spans) > 1 else []
+    spans = _cached_spans(text) if len(text) <= _MAX_CACHED_CHARS else sentence_spans(text)
+    return list(spans) if len(spans) > 1 else []
+
+
+_cached_spans = lru_cache(maxsize=32)(sentence_spans)  # lines, highlights and views ask for them one after the other

@@ -50,6 +50,7 @@ _ASCII_PIECE = re.compile(r"[^\t-\r !-/:-@\[-`{-~]+|[!-/:-@\[-`{-~]")  # BERT's 
 _BETWEEN_ASCII_MARKS = re.compile(r"[^\t-\r !-/:-@\[-`{-~]+")  # what no ASCII mark or blank divides
 _ASCII_MARKS = frozenset("!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~")
 _BLANKS = re.compile(r"[^\S\x1c-\x1f]+")  # Python has four control characters among them, which belong to words
+_MAX_CACHED_CHARS = 20_000  # of a text whose words are remembered
 _SIMPLE = re.compile(r"[^\W_]+")  # letters and digits; every character that separates words ends such a run
 
 # English function words; other languages rely on idf, or on a list of the user's own.
@@ -115,7 +116,12 @@ def split_words(text: str) -> list[Word]:
 
 
 def _split(text: str) -> list[Word]:
-    """Return the words of a text that is in word form."""
+    """Return the words of a text that is in word form; those of a text that was just read are remembered."""
+    return list(_cached_words(text)) if len(text) <= _MAX_CACHED_CHARS else _find_words(text)
+
+
+def _find_words(text: str) -> list[Word]:
+    """Find the words of a text that is in word form."""
     words = []
     for match in _BETWEEN_ASCII_MARKS.finditer(text):
         piece, start = match[0], match.start()
@@ -125,6 +131,11 @@ def _split(text: str) -> list[Word]:
             pieces = _PRE_TOKENIZER.pre_tokenize_str(piece)
             words += [Word(p, start + s, start + e) for p, (s, e) in pieces if e - s > 1 or not _is_punctuation(p)]
     return words
+
+
+@lru_cache(maxsize=32)  # an explanation asks for the words of a text three times: its coverage, tokens and vectors
+def _cached_words(text: str) -> tuple[Word, ...]:
+    return tuple(_find_words(text))
 
 
 def _in_original(words: list[Word], form: NormalizedText) -> list[Word]:
