@@ -271,7 +271,8 @@ class GroupedRows:
         """Return a line with its name and its partners."""
         if line.name or not line.is_of_text:
             return line
-        if of_lead := line[4 + self._lead]:
+        of_lead = (line.spans1, line.spans2)[self._lead]
+        if of_lead:
             number = self._phrases[self._lead].spans.index(of_lead[0])
             spans = self._partners(number, line.contribution)
             spans[self._lead] = of_lead
@@ -488,9 +489,7 @@ def _at_places(table: Floats, first: _Places, other: _Places) -> Floats | None:
     return at_places
 
 
-def _phrases(
-    read: Sequence[WordsOfText], tables: Sequence[Floats | None], sentences: Phrases | None
-) -> list[Phrases]:
+def _phrases(read: Sequence[WordsOfText], tables: Sequence[Floats | None], sentences: Phrases | None) -> list[Phrases]:
     """Return the texts as phrases; those of text 1 by what they match in text 2, those of text 3 by text 1.
 
     Text 2 is cut into sentences where these are given.

@@ -20,6 +20,7 @@ from unicodedata import category
 import numpy as np
 import numpy.typing as npt
 
+from pellucid.process import cached_property
 from pellucid.text.function_words import function_words
 from pellucid.text.words import Span
 
@@ -46,17 +47,63 @@ Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
 
 
-class WordsOfText(NamedTuple):
-    """The words of a text in order, and how they hang together."""
+class WordsOfText:
+    """The words of a text in order, and how they hang together, which is found when it is first asked for.
 
-    spans: Sequence[Span]
-    content: list[int]  # the content words, by their positions among the words
-    named: set[int]  # those with a vector, and negations: a phrase is shown from the first to the last of them
-    touches: list[bool]  # for each content word but the last: whether it and the next may be one phrase
-    breaks: list[bool]  # for each word but the last: whether punctuation stands after it
-    is_tied: list[bool]  # for each word but the last: whether a mark without a blank ties it to the next ("don't")
+    Attributes:
+        spans: where the words stand.
+        content: the content words, by their positions among the words.
+    """
 
-    @property
+    def __init__(self, text: str, spans: Sequence[Span], unknown: Collection[Span]) -> None:
+        """Take a text, where its words stand, and where those without a vector do."""
+        self.spans, self._text, self._unknown = spans, text, unknown
+        if text.isascii():
+            lowered = text.lower()
+            self._words = [lowered[start:end] for start, end in spans]
+        else:
+            self._words = [text[start:end].lower() for start, end in spans]
+        self._small = function_words(self._words)
+        small = self._small.words
+        content = [position for position, word in enumerate(self._words) if word not in small]
+        self.content = content or list(range(len(spans)))
+
+    @cached_property
+    def named(self) -> set[int]:
+        """Those with a vector, and negations: a phrase is shown from the first to the last of them."""
+        negation, unknown = self._small.negation, set(self._unknown)
+        named = {*self.content, *(position for position, word in enumerate(self._words) if word in negation)}
+        return named - {position for position, span in enumerate(self.spans) if span in unknown} if unknown else named
+
+    @cached_property
+    def touches(self) -> list[bool]:
+        """For each content word but the last: whether it and the next may be one phrase."""
+        words, breaks, joining = self._words, self.breaks, self._small.joining
+        return [
+            not breaks[word] if after == word + 1 else words[word + 1] in joining and True not in breaks[word:after]
+            for word, after in pairwise(self.content)
+        ]
+
+    @cached_property
+    def breaks(self) -> list[bool]:
+        """For each word but the last: whether punctuation stands after it."""
+        return [gap not in _BLANKS and not tied and ends_phrase(gap) for gap, tied in zip(self._gaps, self.is_tied)]
+
+    @cached_property
+    def is_tied(self) -> list[bool]:
+        """For each word but the last: whether a mark without a blank ties it to the next ("don't")."""
+        words = self._words
+        return [
+            gap in _TYING_MARKS or (gap in (",", ":") and words[position].isdigit() and words[position + 1].isdigit())
+            for position, gap in enumerate(self._gaps)
+        ]
+
+    @cached_property
+    def _gaps(self) -> list[str]:
+        text = self._text
+        return [text[end:start] for (_, end), (start, _) in pairwise(self.spans)]
+
+    @cached_property
     def places(self) -> Floats:
         """Where each content word stands, from 0 to 1."""
         return (np.array(self.content) + 0.5) / max(len(self.spans), 1)
@@ -79,35 +126,11 @@ def words_of_text(text: str, spans: Sequence[Span], unknown: Collection[Span] = 
         spans: where the words stand, in order and without overlap.
         unknown: those without a vector; they are in phrases, but not at their ends.
     """
-    arguments = text, tuple(spans), tuple(unknown)
-    if len(text) > _MAX_CACHED_CHARS:
-        return _words_of_text(*arguments)
-    return _cached_words_of_text(*arguments)
+    find = WordsOfText if len(text) > _MAX_CACHED_CHARS else _cached_words_of_text
+    return find(text, tuple(spans), tuple(unknown))
 
 
-def _words_of_text(text: str, spans: tuple[Span, ...], unknown: tuple[Span, ...]) -> WordsOfText:
-    """Return the same without remembering it."""
-    words = [text[start:end].lower() for start, end in spans]
-    small, joining, negation = function_words(words)
-    content = [position for position, word in enumerate(words) if word not in small] or list(range(len(words)))
-    named = {*content, *(position for position, word in enumerate(words) if word in negation)}
-    if unknown:
-        without_vector = set(unknown)
-        named -= {position for position, span in enumerate(spans) if span in without_vector}
-    gaps = [text[end:start] for (_, end), (start, _) in pairwise(spans)]
-    is_tied = [
-        gap in _TYING_MARKS or (gap in (",", ":") and words[position].isdigit() and words[position + 1].isdigit())
-        for position, gap in enumerate(gaps)
-    ]
-    breaks = [not tied and gap not in _BLANKS and ends_phrase(gap) for gap, tied in zip(gaps, is_tied)]
-    touches = [
-        (after == word + 1 or words[word + 1] in joining) and True not in breaks[word:after]
-        for word, after in pairwise(content)
-    ]
-    return WordsOfText(spans, content, named, touches, breaks, is_tied)
-
-
-_cached_words_of_text = lru_cache(maxsize=32)(_words_of_text)  # the hits of a search have one text 1, the query
+_cached_words_of_text = lru_cache(maxsize=32)(WordsOfText)  # the hits of a search have one text 1, the query
 
 
 @lru_cache(maxsize=1024)
@@ -137,7 +160,7 @@ def match_words(
     near[table < MIN_OF_BEST_PAIR * largest] = 0.0
     pairs = _best_pairs(near)
     matches1, matches2 = [-1] * len(first.content), [-1] * len(second.content)
-    _join_neighbours(pairs, first.touches, second.touches, matches1, matches2)
+    _join_neighbours(pairs, first, second, matches1, matches2)
     return (
         _with_neighbours(matches1, matches2, strength, first.touches),
         _with_neighbours(matches2, matches1, strength.T, second.touches) if of_both else matches2,
@@ -158,14 +181,14 @@ def _best_pairs(near: Floats) -> dict[int, int]:
 
 
 def _join_neighbours(
-    pairs: dict[int, int], touches1: list[bool], touches2: list[bool], matches1: list[int], matches2: list[int]
+    pairs: dict[int, int], first: WordsOfText, second: WordsOfText, matches1: list[int], matches2: list[int]
 ) -> None:
     """Number the matches: a pair belongs to the one before it if the two are neighbours in both texts."""
     number = -1
     for word in sorted(pairs):
         partner, before = pairs[word], pairs.get(word - 1)
-        is_joined = before is not None and touches1[word - 1] and abs(partner - before) == 1
-        if not (is_joined and before is not None and touches2[min(partner, before)]):
+        is_joined = before is not None and abs(partner - before) == 1 and first.touches[word - 1]
+        if not (is_joined and before is not None and second.touches[min(partner, before)]):
             number += 1
         matches1[word] = matches2[partner] = number
 

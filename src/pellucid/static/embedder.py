@@ -479,7 +479,9 @@ class StaticEmbedder(Embedder):
                 return Word(form.text[start:end], *form.span(start, end))
 
             unmatched = [(index, lowercase(word(index).text)) for index in word_rows.unmatched]
-            return TextWords(vocabulary, word_rows.rows, word, unmatched)
+            return TextWords(
+                vocabulary, word_rows.rows, word, unmatched, char_spans=lambda: form.spans(word_rows.spans)
+            )
         words = vocabulary.split(text)
         texts = [word.text for word in words]
         lowered = [(index, lowercase(word)) for index, word in enumerate(texts) if word not in vocabulary]

@@ -65,11 +65,15 @@ class TextWords:
         word: Callable[[int], Word],
         unmatched: Iterable[tuple[int, str]],
         spelled: SpelledRows | None = None,
+        char_spans: Callable[[], Integers] | None = None,
     ) -> None:
-        """Take the row of each word, -1 for an unknown one, and what turns its number into the word."""
+        """Take the row of each word, -1 for an unknown one, and what turns its number into the word.
+
+        `char_spans` gives where all words stand, [words, 2], sooner than `word` does.
+        """
         # `unmatched` are those that may have no row, or that of another word, such as of their beginning: index and
         # lower case.
-        self._vocabulary, self._word, self.spelled = vocabulary, word, spelled
+        self._vocabulary, self._word, self.spelled, self._char_spans = vocabulary, word, spelled, char_spans
         self._rows = codes = np.array(rows, np.int64)
         limit, is_unknown = len(vocabulary), [] if spelled is None else spelled.unknown.tolist()
         unknown: list[int] = []
@@ -112,8 +116,11 @@ class TextWords:
     def spans(self) -> list[tuple[Span, ...]]:
         """Return where each distinct word stands."""
         positions, ends = self._word_positions
-        words = [self._word(position)[1:] for position in positions.tolist()]
-        return [tuple(words[start:end]) for start, end in pairwise([0, *ends.tolist()])]
+        if self._char_spans is None:
+            words = tuple(self._word(position)[1:] for position in positions.tolist())
+        else:
+            words = as_spans(self._char_spans()[positions])
+        return [words[start:end] for start, end in pairwise([0, *ends.tolist()])]
 
     def row(self, index: int) -> Row:
         """Return a distinct word, named as it is first written, without a contribution."""

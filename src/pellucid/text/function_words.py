@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple
@@ -38,10 +37,9 @@ def function_words(words: Iterable[str]) -> FunctionWords:
     Of several languages that fit equally well the first of the table is taken. English is, too, where only one word
     speaks for another language: "man" is a function word of German alone.
     """
-    languages, languages_of = _table()
-    counts = Counter(language for word in set(words) for language in languages_of.get(word, ()))
-    best = max(languages, key=lambda language: counts[language])
-    return languages[best if counts[best] >= MIN_EVIDENCE else next(iter(languages))]
+    languages, distinct = _table(), set(words)
+    counts = [len(distinct & language.words) for language in languages]
+    return languages[counts.index(max(counts)) if max(counts) >= MIN_EVIDENCE else 0]
 
 
 @cache
@@ -50,21 +48,18 @@ def negations() -> frozenset[str]:
 
     They act on other words and have little to say alone; an encoder's reasons leave what they do to the context.
     """
-    return frozenset().union(*(language.negation for language in _table()[0].values())) - _NOT_EVERYWHERE
+    return frozenset().union(*(language.negation for language in _table())) - _NOT_EVERYWHERE
 
 
 @cache
-def _table() -> tuple[Mapping[str, FunctionWords], Mapping[str, list[str]]]:
-    """Return the function words by language, and the languages of each word."""
+def _table() -> list[FunctionWords]:
+    """Return the function words of each language, in the order of the file."""
     lines = Path(__file__).with_suffix(".tsv").read_text(encoding="utf-8").splitlines()
     cells = (line.split("\t") for line in lines if not line.startswith("#"))
     lists = {(language, kind): frozenset(words.split()) for language, kind, words in cells}
     lists["english", "words"] |= ENGLISH_STOP_WORDS
-    languages: dict[str, FunctionWords] = {}
-    languages_of: dict[str, list[str]] = {}
+    languages: list[FunctionWords] = []
     for language in dict.fromkeys(language for language, _ in lists):
         joining, negation = lists[language, "joining"], lists[language, "negation"]
-        languages[language] = FunctionWords(lists[language, "words"] | joining | negation, joining, negation)
-        for word in languages[language].words:
-            languages_of.setdefault(word, []).append(language)
-    return languages, languages_of
+        languages.append(FunctionWords(lists[language, "words"] | joining | negation, joining, negation))
+    return languages
