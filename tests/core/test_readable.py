@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,10 +14,12 @@ from hypothesis import strategies as st
 
 import pellucid
 from pellucid.errors import InputError
+from pellucid.explain import groups, phrases
 from pellucid.explain.explanation import Explanation
 from pellucid.explain.phrases import MAX_JOINED_WORDS, cut_into_phrases, match_words, words_of_text
 from pellucid.explain.rows import CONTEXT, REMAINDER, SHARED, WORD, WORD_PAIR, Row
 from pellucid.static.embedder import StaticEmbedder
+from pellucid.text import words
 from pellucid.text.function_words import function_words, negations
 from pellucid.text.words import Vocabulary, split_words
 from test_explanation import HOSTILE, anchors, explanations
@@ -365,3 +369,46 @@ def test_there_is_one_list_of_negations(words: str) -> None:
 
 def test_a_negation_of_one_language_is_no_content_word_of_another() -> None:
     assert not {"sin", "mai", "sem"} & negations() and "sin" in function_words(["el", "sin", "la"]).negation
+
+
+def test_what_a_text_says_is_found_once_for_an_explanation(monkeypatch: pytest.MonkeyPatch) -> None:
+    counts: Counter[str] = Counter()
+
+    def count(module: Any, name: str) -> None:
+        function = getattr(module, name)
+
+        def counted(*arguments: Any, **options: Any) -> Any:
+            counts[name] += 1
+            return function(*arguments, **options)
+
+        monkeypatch.setattr(module, name, counted)
+
+    count(words, "_find_words")
+    text = "A sentence that is found once, whoever asks for its words."
+    vocabulary = words.Vocabulary(["sentence", "words"])
+    assert [word.text for word in words.split_words(text)] == [word.text for word in vocabulary.split(text)]
+    words.split_words(text).clear()  # a list of the caller's own
+    assert len(words.split_words(text)) == 11 and counts["_find_words"] == 1
+
+    count(phrases, "function_words")
+    count(groups, "cut_into_phrases")
+    passages = ["The bank lends money. " * 8 + f"Rates of the loan rise {n} times a year. " * 4 for n in range(4)]
+    model = pellucid.load("static-en")
+    for passage in passages:
+        why = model.explain("which loan rates rise at my bank", passage)
+        why.summary()
+        assert why.groups(5)[0].kind == "sentence"
+    assert counts["function_words"] == 1 + len(passages)  # those of text 1 once
+    assert counts["cut_into_phrases"] == len(passages)  # not of the passages, whose lines are sentences
+
+
+def test_fewer_lines_are_the_first_of_all_with_the_same_names() -> None:
+    model = pellucid.load("static-en")
+    second = "A woman plays the old guitar in a park. " * 5 + "Two dogs run after a ball, and a man sings with her."
+    for other in (second, second[:120], "A man plays."):
+        why = model.explain("a man is playing an old guitar while two dogs run", other)
+        lines = [line for line in why.groups(None) if line.is_of_text]
+        for k in (1, 2, 5):
+            shown = [line for line in why.groups(k) if line.is_of_text]
+            assert shown and shown == lines[: len(shown)]
+        assert all(line.name for line in lines) and any(" → " in line.name for line in lines)

@@ -18,7 +18,7 @@ import pellucid
 from pellucid import EnsembleEmbedder, Index
 from pellucid.dense import words as word_reasons
 from pellucid.dense.embedder import EncoderEmbedder
-from pellucid.dense.tokenized import TokenizedText, read_texts, word_units
+from pellucid.dense.tokenized import TokenizedText, read_texts, text_units, word_units, words_outside
 from pellucid.dense.tokens import UNKNOWN
 from pellucid.dense.words import WordReasons, n_fit_texts, open_texts
 from pellucid.errors import InputError
@@ -349,3 +349,12 @@ def test_threads_use_an_encoder_at_once(transformer: Any, monkeypatch: pytest.Mo
     finally:
         sys.setswitchinterval(before)
     assert problems == []
+
+
+@given(st.text("ab .\n\t\u00a0\x1c\u3000日é", max_size=30), st.lists(st.tuples(st.integers(0, 30), st.integers(0, 6))))
+def test_words_outside_tokens_are_those_that_no_span_touches(text: str, pieces: list[tuple[int, int]]) -> None:
+    spans = [(start, min(start + length, len(text))) for start, length in pieces if start + min(length, 1) <= len(text)]
+    inside = {position for span in spans for position in range(*span)}
+    expected = tuple(unit for unit in text_units(text) if inside.isdisjoint(range(*unit)))
+    assert words_outside(spans, text) == expected
+    assert words_outside(sorted(spans), text) == expected

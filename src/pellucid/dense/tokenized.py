@@ -104,7 +104,7 @@ def read_texts(model: Any, texts: Sequence[str], role: Role) -> list[TokenizedTe
                 if id != unk_token_id and token.strip(_WORD_MARKS)
             ]
             spans = spans if form.is_original else [form.span(*span) for span in spans]
-            tokenized.append(TokenizedText(text, end, _words_outside(spans, text[:end])))
+            tokenized.append(TokenizedText(text, end, words_outside(spans, text[:end])))
     return tokenized
 
 
@@ -115,7 +115,7 @@ def _tokens(encoding: Any) -> Iterator[tuple[Span, int, str]]:
         yield from ((span, id, token) for span, id, token, is_real, is_special in tokens if is_real and not is_special)
 
 
-def _words_outside(spans: Sequence[Span], text: str) -> tuple[Span, ...]:
+def words_outside(spans: Sequence[Span], text: str) -> tuple[Span, ...]:
     """Return where the words of a text stand, or the characters of scripts without spaces, that no span touches."""
     starts, ends = [*(start for start, _ in spans), len(text)], [0, *(end for _, end in spans)]
     if _BLANKS.fullmatch("".join([text[end:start] for end, start in zip(ends, starts)])):
