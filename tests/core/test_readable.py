@@ -16,8 +16,10 @@ import pellucid
 from pellucid.errors import InputError
 from pellucid.explain import groups, phrases
 from pellucid.explain.explanation import Explanation
+from pellucid.explain.groups import WordSum
 from pellucid.explain.phrases import MAX_JOINED_WORDS, cut_into_phrases, match_words, words_of_text
 from pellucid.explain.rows import CONTEXT, REMAINDER, SHARED, WORD, WORD_PAIR, Row
+from pellucid.explain.summary import HitsSummary, HitWords
 from pellucid.static.embedder import StaticEmbedder
 from pellucid.text import words
 from pellucid.text.function_words import function_words, negations
@@ -360,6 +362,28 @@ def test_phrases_agree_with_those_of_people() -> None:
     why = [model.explain(" ".join(one.first), " ".join(one.second)) for one in sentences]
     found = [token_pairs(one, own._grouped.matched_words()) for own, one in zip(why, sentences)]
     assert float(f1(found, [one.pairs for one in sentences]).partition(" ")[0]) >= 0.74
+
+
+def hit_words(score: float, **values: float) -> HitWords:
+    """What words of the query "G-CSF role cells" add to a hit."""
+    spans = {"G-CSF": (0, 5), "G": (0, 1), "CSF": (2, 5), "role": (6, 10), "cells": (11, 16)}
+    names = {name.replace("-", "_"): name for name in spans}
+    return HitWords(score, [WordSum(names[name], value, "", spans[names[name]]) for name, value in values.items()])
+
+
+def test_a_word_of_the_query_has_one_name_in_all_hits() -> None:
+    hits = [hit_words(0.4, G_CSF=0.3, cells=0.1), hit_words(0.3, G=0.02, CSF=0.28), hit_words(0.3, G_CSF=0.3)]
+    summary = HitsSummary(hits).text()
+    assert summary.startswith('All 3 hits match "G-CSF".') and "CSF" not in summary.replace("G-CSF", "")
+
+
+def test_what_adds_little_to_every_hit_is_not_said_to_match_none() -> None:
+    hits = [hit_words(0.8, G_CSF=0.5, cells=0.25, role=0.05), hit_words(0.5, G_CSF=0.45, cells=0.08)]
+    summary = HitsSummary(hits).text()
+    assert summary.startswith('Both hits match "G-CSF"; little comes from "role".') and "only it" not in summary
+    assert 'leads by 0.30, mainly by "cells"' in summary
+    only = HitsSummary([hits[0], hit_words(0.5, G_CSF=0.48, cells=0.02)]).text()
+    assert 'leads by 0.30: only it matches "cells"' in only
 
 
 @pytest.mark.parametrize("words", ["not never", "nicht niemand", "ne jamais", "nunca", "non", "не", "不 無", "ない"])

@@ -303,15 +303,16 @@ class Counterfactual(Report):
     def _parts(self) -> Iterator[AnyPart]:
         words = counted(len(self.removed), "word" if all(len(r.text.split()) < 2 for r in self.removed) else "part")
         yield Heading("Counterfactual", f"{self.score:.4f} \u2192 {self.score_without:.4f}", f"without {words}")
-        bound = "no fewer can do it" if self.is_fewest else "a smaller set may have been missed"
+        bound = "no smaller set does it" if self.is_fewest else "a smaller set may have been missed"
+        removed = listed([f'"{phrase_text(part.text, (0, len(part.text)))}"' for part in self.removed], length=70)
         yield Note(
-            f"Without {listed([part.text for part in self.removed])} it falls below {self.below:.4f}; {bound}. "
+            f"Without {removed} the score falls below {self.below:.4f}; {bound}. "
             f"{counted(self.n_texts, 'shortened passage')} scored."
         )
         sums = {(part.start, part.end): -1.0 for part in self.removed}
         yield MarkedTexts((MarkedText("removed", tuple(marked(self.passage, sums, (), 1.0))),))
         rows = ((phrase_text(part.text, (0, len(part.text))), f"{part.start:,}") for part in self.removed)
-        yield TablePart.of("", ["removed", *numbers("at")], rows)
+        yield TablePart.of("", ["removed", *numbers("at character")], rows)
 
 
 def counterfactual(

@@ -16,6 +16,7 @@ _MAX_UNKNOWN = 3  # words without a vector that are named
 _MAX_NAME_CHARS = 80  # of a dimension's name
 _MAX_SHARED = 3  # words of a query, and words that one of them matches, named for a page of hits
 _MIN_OF_BEST_HIT = 0.4  # of what a word gives to the hit that matches it best; with less, a hit does not match it
+_MAX_OF_ONLY_HIT = 0.1  # of what a word gives to the first hit, up to which the others do not match it at all
 _MIN_GAP = 0.05  # of the first hit's score; a smaller lead is none
 _MUCH_MORE = 1.5  # times what the first hit has of a word, from which a later one is named for it
 
@@ -48,7 +49,7 @@ class Summary(NamedTuple):
         lines = [group for group in self.groups if not group.is_sum]
         sentences = [self._reasons(lines) if self.has_shares else self._balance()]
         if self.has_shares:
-            sentences.append("; ".join(self._beside(lines)))
+            sentences.append("; ".join(self._further_clauses(lines)))
         if self.unknown:
             more = len(self.unknown) - _MAX_UNKNOWN
             named = [*map(_quoted, self.unknown[:_MAX_UNKNOWN]), *[f"{more:,} more"] * (more > 0)]
@@ -59,8 +60,8 @@ class Summary(NamedTuple):
         if not self._is_difference:
             return f"{self.subject} {_rounded(self.score)}"
         if abs(self.score) <= SCORE_EPS:
-            other = self.baseline or self.labels[2]
-            return f"{self.labels[1]} and {other} are equally close to {self.labels[0]}"
+            compared = self.baseline or self.labels[2]
+            return f"{self.labels[1]} and {compared} are equally close to {self.labels[0]}"
         if self.baseline:
             return f"{self.subject} {_size(self.score)} {'above' if self.score > 0 else 'below'} {self.baseline}"
         nearer, farther = self.labels[1:] if self.score > 0 else self.labels[:0:-1]
@@ -97,7 +98,7 @@ class Summary(NamedTuple):
             return self._opening()
         return f"{self._opening()}: {and_listed(sides)}" + " nearly cancel" * (len(sides) > 1)
 
-    def _beside(self, lines: Sequence[Group]) -> list[str]:
+    def _further_clauses(self, lines: Sequence[Group]) -> list[str]:
         """Return what else has a large share: a phrase that speaks against the score, and what is in no phrase."""
         clauses = []
         against = next((line for line in lines if line.share <= -_MIN_SHARE), None)
@@ -148,31 +149,31 @@ class Summary(NamedTuple):
     def _clauses(self, groups: Sequence[Group]) -> list[str]:
         """Return that phrases match others; of groups that begin alike, this once."""
         clauses: list[str] = []
-        for opening, rest in map(self._clause, groups):
+        for opening, partners in map(self._clause, groups):
             if clauses and clauses[-1].startswith(opening):
-                clauses[-1] += f" and {rest}"
+                clauses[-1] += f" and {partners}"
             else:
-                clauses.append(f"{opening}{rest}")
+                clauses.append(f"{opening}{partners}")
         return clauses
 
     def _clause(self, group: Group) -> tuple[str, str]:
-        """Return that a phrase matches others, divided before these."""
-        phrases, *others = self._phrases(group)
+        """Return that a phrase matches partners, divided before these."""
+        phrases, *partners = self._phrases(group)
         first, s = and_listed(phrases), "es" * (len(phrases) < 2)
         amount = f" ({self._amount(group)})"
         if self.baseline:
             how = "more" if group.contribution > 0 else "less"
-            return f"{first} match{s} {how} here, with ", and_listed(others[0]) + amount
+            return f"{first} match{s} {how} here, with ", and_listed(partners[0]) + amount
         is_or_are = "is" if len(phrases) < 2 else "are"
-        if len(others) == 1:
-            if group.contribution > 0 and group.kind == PHRASE and [p.lower() for p in others[0]] == [first.lower()]:
+        if len(partners) == 1:
+            if group.contribution > 0 and group.kind == PHRASE and [p.lower() for p in partners[0]] == [first.lower()]:
                 return "both say ", first + amount
             verb = f"match{s}" if group.contribution > 0 else f"{is_or_are} unlike"
-            return f"{first} {verb} ", and_listed(others[0]) + amount
-        if not all(others):
-            label = self.labels[1 if others[0] else 2]
-            return f"{first} match{s} ", f"{and_listed(others[0] or others[1])} in {label}{amount}"
-        nearer, farther = map(and_listed, others if group.contribution > 0 else others[::-1])
+            return f"{first} {verb} ", and_listed(partners[0]) + amount
+        if not all(partners):
+            label = self.labels[1 if partners[0] else 2]
+            return f"{first} match{s} ", f"{and_listed(partners[0] or partners[1])} in {label}{amount}"
+        nearer, farther = map(and_listed, partners if group.contribution > 0 else partners[::-1])
         return f"{first} {is_or_are} closer to ", f"{nearer} than to {farther}{amount}"
 
     def _noun(self, group: Group) -> str:
@@ -181,8 +182,8 @@ class Summary(NamedTuple):
             return group.name
         if not group.is_of_text:
             return _quoted(group.name)
-        first, *others = self._phrases(group)
-        nearer_first = others[::-1] if len(others) > 1 and group.contribution < 0 else others
+        first, *partners = self._phrases(group)
+        nearer_first = partners[::-1] if len(partners) > 1 and group.contribution < 0 else partners
         return " with ".join([and_listed(phrases) for phrases in (first, *nearer_first) if phrases][:2])
 
 
@@ -268,7 +269,9 @@ class HitsSummary:
         for number, key in enumerate(shared):
             count = len(self._ranks[key])
             first = "" if self._are_all else "the first "
-            of_all = f"all {first}{n_hits:,}" if count == n_hits else f"{count:,} of {first}{n_hits:,}"
+            of_all = f"{count:,} of {first}{n_hits:,}"
+            if count == n_hits:
+                of_all = "both" if n_hits == 2 else f"all {first}{n_hits:,}"
             before = f"{of_all}{'' if number else ' hits'} match"
             if number and count == len(self._ranks[shared[number - 1]]):
                 before = ""
@@ -289,14 +292,15 @@ class HitsSummary:
         opening = f"the first leads by {_rounded(gap)}"
         if not key or gaps[key] < _MIN_SHARE * gap:
             return opening
-        if self._ranks[key] == [0]:
+        largest_later = max(values.get(key, 0.0) for values in self._values[1:])
+        if largest_later < _MAX_OF_ONLY_HIT * self._largest[key]:
             return f"{opening}: only it matches {self._with_partners(key, [0])}"
         return f"{opening}, mainly by {self._with_partners(key, [0])}"
 
     def _later(self) -> str:
         """Return what a later hit matches better than the first does."""
         for key in self._order[:_MAX_SHARED]:
-            values = [own.get(key, 0.0) for own in self._values]
+            values = [of_hit.get(key, 0.0) for of_hit in self._values]
             best = max(range(len(values)), key=values.__getitem__)
             if best and self._has(best, key) and values[best] >= _MUCH_MORE * max(values[0], 0.0):
                 return f"hit {best + 1} matches {self._with_partners(key, [best])} best"
