@@ -16,7 +16,7 @@ def page(opened):
 
 
 @pytest.fixture
-def benchmark(opened, monkeypatch):
+def script(opened, monkeypatch):
     for name in ("torch", "peft", "simplemma", "pytrec_eval", "bm25s"):
         pytest.importorskip(name)
     found = opened("papers.keytokens.language_model")
@@ -52,7 +52,7 @@ def folders(tmp_path):
 
 
 @pytest.mark.slow
-def test_a_language_model_is_measured_and_a_second_run_asks_it_nothing(benchmark, folders, monkeypatch):
+def test_a_language_model_is_measured_and_a_second_run_asks_it_nothing(script, folders, monkeypatch):
     from papers.keytokens.tuning import tune
 
     place, texts = folders
@@ -60,29 +60,29 @@ def test_a_language_model_is_measured_and_a_second_run_asks_it_nothing(benchmark
     few = {"texts": 30, "prompted": 10, "swept": 8, "skip": 20, "words": 50, "sets": ["little"]}
     folders = {"model": place / "model", "tuned": place / "tuned", "data": place / "data", "work_dir": place / "work"}
     options = SimpleNamespace(**few, **folders)
-    figures = dict(benchmark.measure(options))
+    figures = dict(script.measure(options))
     assert {"as it is, PromptEOL, centred", "tuned, mean"} <= {row[0] for row in figures["rates"].rows}
     assert "little, as it is, random rows" in {row[0] for row in figures["retrieval"].rows}
     assert len(figures["claims"].rows) == 23
     assert "tuned: 2 steps of 32 pairs, adapters of the last 1 layers" in figures["tuning"]
-    monkeypatch.setattr(benchmark, "pooled_embeddings", None)
-    assert dict(benchmark.measure(options)) == figures
+    monkeypatch.setattr(script, "pooled_embeddings", None)
+    assert dict(script.measure(options)) == figures
 
 
 @pytest.mark.slow
-def test_without_a_tuned_model_what_needs_one_is_left_out(benchmark, folders, monkeypatch):
+def test_without_a_tuned_model_what_needs_one_is_left_out(script, folders, monkeypatch):
     place, _ = folders
     few = {"texts": 30, "prompted": 10, "swept": 8, "skip": 0, "words": 50, "sets": []}
     folders = {"model": place / "model", "tuned": None, "data": place / "data", "work_dir": place / "work"}
-    figures = dict(benchmark.measure(SimpleNamespace(**few, **folders)))
+    figures = dict(script.measure(SimpleNamespace(**few, **folders)))
     assert not {"tuning", "retrieval"} & figures.keys() and "Observation 1" not in str(figures["claims"])
 
 
 @pytest.mark.slow
-def test_several_poolings_of_one_pass_are_those_of_each_alone(benchmark, folders):
+def test_several_poolings_of_one_pass_are_those_of_each_alone(script, folders):
     place, texts = folders
-    encoders = benchmark.Encoders(place / "model", place / "work")
-    for name in benchmark.POOLINGS:
+    encoders = script.Encoders(place / "model", place / "work")
+    for name in script.POOLINGS:
         assert encoders.rows(name, texts) == pytest.approx(encoders.models[name].embed(texts), abs=0.05)
 
 
