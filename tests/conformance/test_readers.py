@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import gzip
 import io
 import json
@@ -12,8 +13,10 @@ import resource
 import subprocess
 import sys
 import threading
+import time
 import tracemalloc
 import warnings
+import zipfile
 from pathlib import Path
 
 import pyarrow as pa
@@ -29,6 +32,7 @@ from pellucid.static.folder import read_text_vectors
 from pellucid.static.training.parallel import read_parallel
 from pellucid.text import CorpusFile, corpus, lines
 from pellucid.text.corpus import is_path, read_texts
+from pellucid.text.json_rows import json_items
 from pellucid.text.lines import read_lines
 
 TEXTS = ["the apple", "", "a\u2028b\u0085c\x0cd\x1ce", "lone\rreturn", " pear ", "", "école"]
@@ -301,13 +305,6 @@ def test_damaged_files_give_texts_or_our_error_in_bounded_time_and_memory(tmp_pa
     assert (done.returncode, done.stdout) == (0, ""), done.stderr[-2000:]
 
 
-if __name__ == "__main__":
-    warnings.simplefilter("ignore")
-    most = 4 << 30
-    resource.setrlimit(resource.RLIMIT_AS, (most, most))
-    print("\n".join(damage(Path(sys.argv[1]), int(sys.argv[2]), int((sys.argv[3:] or ["0"])[0]))), end="")
-
-
 @pytest.mark.parametrize("name", ["a.csv", "a.tsv", "a.csv.gz"])
 def test_a_table_gives_a_column(tmp_path, name):
     mark = "\t" if "tsv" in name else ","
@@ -343,3 +340,110 @@ def test_a_table_with_a_column_twice_is_refused(tmp_path):
         list(read_texts(tmp_path / "c.csv"))
     (tmp_path / "c.csv").write_text("id,text,,\n1,a,,\n")  # as spreadsheets write empty columns
     assert list(read_texts(tmp_path / "c.csv")) == ["a"]
+
+
+# --- Limits -----------------------------------------------------------------------------------------------------------
+
+
+def test_the_limit_of_the_csv_module_is_left_alone(tmp_path):
+    limit = csv.field_size_limit()
+    for name in "ab":
+        (tmp_path / f"{name}.csv").write_text("text\nshort\n" + "x" * 200_000 + "\n")
+    first, second = (iter(CorpusFile(tmp_path / f"{name}.csv")) for name in "ab")
+    assert next(first) == next(second) == "short" and csv.field_size_limit() == limit
+    assert len(next(first)) == len(next(second)) == 200_000 and csv.field_size_limit() == limit
+
+
+@pytest.mark.full
+@pytest.mark.parametrize(
+    ("name", "start", "repeated"),
+    [("x.jsonl.gz", b"", b"\n"), ("x.jsonl.gz", b"", b" \r\n"), ("x.txt.gz", b"", b"\n"),
+     ("x.csv.gz", b"a,text\n", b"\n"), ("x.csv.xz", b'a,text\n1,"', b"a\n"), ("x.json.gz", b"[", b" \n")],
+)  # fmt: skip
+def test_packed_files_of_nearly_nothing_end_soon(tmp_path, name, start, repeated):
+    from pellucid.index.records import read_documents
+
+    pack = {".gz": gzip.compress, ".xz": lzma.compress}[name[-3:]]
+    content = start + repeated * ((200 << 20) // len(repeated))
+    (tmp_path / name).write_bytes(pack(content))
+    del content
+    tracemalloc.start()
+    begun = time.process_time()
+    with pytest.raises(CorpusError):
+        list(read_documents(tmp_path / name))
+    assert time.process_time() - begun < 20
+    assert tracemalloc.get_traced_memory()[1] < 300 << 20
+    tracemalloc.stop()
+
+
+def test_long_cells_and_items_are_refused_before_memory_is_filled(tmp_path, monkeypatch):
+    from pellucid.text import delimited, json_rows
+
+    for module in (lines, delimited, json_rows):
+        monkeypatch.setattr(module, "MAX_LINE_BYTES", 1000)
+    (tmp_path / "x.csv").write_text('text\n"' + "a\n" * 2000 + '"\n')
+    with pytest.raises(CorpusError, match=r"line 2: a quotation mark opens a cell, and none closes it within 1,000"):
+        list(CorpusFile(tmp_path / "x.csv"))
+    (tmp_path / "x.json").write_text('["' + "a" * 2_000_000 + '", "b"')
+    with pytest.raises(CorpusError, match=r"item 1: not JSON, or one value of more than 1,000"):
+        list(CorpusFile(tmp_path / "x.json"))
+
+
+@pytest.mark.full
+def test_an_array_of_json_is_read_an_item_at_a_time(tmp_path):
+    with open(tmp_path / "x.json", "w") as file:
+        file.write("[")
+        file.writelines(f'{{"text": "text {n}", "n": {n}}},\n' for n in range(100_000))
+        file.write('"end"]')
+    tracemalloc.start()
+    assert sum(1 for _ in CorpusFile(tmp_path / "x.json")) == 100_001
+    assert tracemalloc.get_traced_memory()[1] < 8 << 20
+    tracemalloc.stop()
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3),
+    max_leaves=5,
+)
+
+
+@given(st.lists(JSON, max_size=5), st.integers(1, 40), st.sampled_from([None, 2]), st.data())
+def test_arrays_of_json_are_read_wherever_chunks_end(tmp_path_factory, values, size, indent, data):
+    path = tmp_path_factory.mktemp("json") / "x.json"
+    content = json.dumps(values, indent=indent, ensure_ascii=False).encode("utf-8", "surrogatepass")
+    try:
+        content.decode()
+    except UnicodeDecodeError:
+        content = json.dumps(values, indent=indent).encode()
+    path.write_bytes(content)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(lines, "_CHUNK_BYTES", size)
+        rows = [value for _, value in json_items(path, encoding=None, is_row=lambda row: True)]
+    assert rows == values
+    path.write_bytes(content[: data.draw(st.integers(0, len(content) - 1))])  # cut
+    try:
+        list(json_items(path, encoding=None, is_row=lambda row: True))
+    except CorpusError as error:
+        assert "x.json" in str(error)
+
+
+def test_archives(tmp_path):
+    with zipfile.ZipFile(tmp_path / "x.zip", "w") as archive:
+        archive.writestr("folder/rows.csv", "text\na\n")
+        archive.writestr("__MACOSX/folder/._rows.csv", "junk")
+    assert list(CorpusFile(tmp_path / "x.zip")) == ["a"]
+    with zipfile.ZipFile(tmp_path / "x.zip", "a") as archive:
+        archive.writestr("more.csv", "text\nb\n")
+    with pytest.raises(CorpusError, match=r"holds 2 files \(folder/rows.csv, more.csv\); unpack it"):
+        list(CorpusFile(tmp_path / "x.zip"))
+    (tmp_path / "y.csv.zip").write_bytes(b"PK no zip")
+    with pytest.raises(CorpusError, match=r"y\.csv\.zip cannot be read: File is not a zip file"):
+        list(CorpusFile(tmp_path / "y.csv.zip"))
+
+
+if __name__ == "__main__":
+    warnings.simplefilter("ignore")
+    most = 4 << 30
+    resource.setrlimit(resource.RLIMIT_AS, (most, most))
+    print("\n".join(damage(Path(sys.argv[1]), int(sys.argv[2]), int((sys.argv[3:] or ["0"])[0]))), end="")
