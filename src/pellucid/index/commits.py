@@ -101,9 +101,7 @@ class IndexState:
     fields: dict[str, tuple[int, str]] = field(default_factory=dict)  # name -> (number, kinds of values)
     segments: tuple[tuple[File, File | None], ...] = ()  # each with the file of the rows that are deleted
     engine: str = "engine-1"  # the generation, where vectors lie elsewhere
-    pending_deletes: tuple[
-        tuple[int, int], ...
-    ] = ()  # number and passages of documents that must still go from the engine
+    pending_deletes: tuple[tuple[int, int], ...] = ()  # number and passages of documents to delete from the engine
 
     def files(self) -> list[File]:
         """Return the files of all segments."""
@@ -125,9 +123,7 @@ class IndexState:
         """Return what `to_json` made and JSON has kept."""
         fields = dict(value)
         fields["fields"] = {name: (number, kinds) for name, (number, kinds) in fields["fields"].items()}
-        fields["segments"] = tuple(
-            (File(*file), rows_file and File(*rows_file)) for file, rows_file in fields["segments"]
-        )
+        fields["segments"] = tuple((File(*file), rows and File(*rows)) for file, rows in fields["segments"])
         fields["pending_deletes"] = tuple((number, passages) for number, passages in fields.pop("garbage"))
         state = cls(**fields)
         state._check()
