@@ -93,8 +93,7 @@ def encode_corpus(
 ) -> list[Path]:
     """Encode a file of any number of texts into a folder of shards, in bounded memory.
 
-    Repeat the call with the same arguments to resume an interrupted run: finished shards are kept, and the result is
-    that of a run without a stop. `read_shards` reads the folder back.
+    Repeat the call to resume an interrupted run: finished shards stay. `read_shards` reads the folder back.
 
     Args:
         model: a bundled name, a folder, a hub id, a pellucid model or a SentenceTransformer.
@@ -105,8 +104,7 @@ def encode_corpus(
         field: the key or column of the texts, in a file named by a path.
         id_field: of the ids, strings or integers; None for the numbers of the rows, from 0.
         workers: that encode at the same time. Here they are threads for a static model and processes for others.
-        engine: "local"; "ray" for Ray Data, "spark" for PySpark, on the cluster that is connected to, otherwise on
-            this machine. Their workers must reach `corpus` and `folder` at the same paths.
+        engine: "local"; or "ray" or "spark" on the connected cluster, whose workers must reach the same paths.
         settings: how; None for Parquet shards of 65,536 texts, encoded as `encode` does.
 
     Returns:
@@ -114,8 +112,7 @@ def encode_corpus(
 
     Raises:
         CorpusError: the corpus is absent, empty, damaged, or holds something else than texts; what is encoded stays.
-        InputError: an argument is out of range; or `folder` holds another run's shards (the message says what differs),
-            or other files.
+        InputError: an argument is out of range; or `folder` holds another run's shards, or other files.
         ModelFolderError: the model or a shard is damaged.
         WritingError: no space or no permission; what is encoded stays.
         MissingExtraError: pyarrow, ray or pyspark is not installed.

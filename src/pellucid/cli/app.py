@@ -358,7 +358,6 @@ def explain(
     Examples:
       pellucid explain "a loan for a house" "mortgage rates are rising"
       pellucid explain "a loan for a house" "mortgage rates" --than "a house with a garden"
-      pellucid explain "a loan for a house" --html loan.html
       pellucid explain "house loans" "How to borrow for a house" --roles query,document
       pellucid explain "a loan for a house" "a house and its garden, sold on a loan" --below 0.5
       pellucid explain "a loan" "mortgage rates" -m sentence-transformers/all-MiniLM-L6-v2 --reasons measured

@@ -49,30 +49,30 @@ def list_documents(
     check_integer("offset", offset, 0)
     if limit is not None:
         check_integer("limit", limit)
-    places = documents_where(commit, where, first_number)
+    document_rows = documents_where(commit, where, first_number)
     if sort is not None:
         check_field(commit, sort)
-        keyed = ((_sort_key(commit.segments[s].document(row).metadata.get(sort)), s, row) for s, row in places)
+        keyed = ((_sort_key(commit.segments[s].document(row).metadata.get(sort)), s, row) for s, row in document_rows)
         with_value: list[Any] = []
         without: list[Any] = []
         for key, segment_index, row in keyed:
             check_cancelled()
             (without if key is None else with_value).append((key, segment_index, row))
         with_value.sort(key=lambda item: item[0], reverse=descending)  # equal values stay in the order of adding
-        places = ((segment_index, row) for _, segment_index, row in [*with_value, *without])
-    for segment_index, row in islice(places, offset, None if limit is None else offset + limit):
+        document_rows = ((segment_index, row) for _, segment_index, row in [*with_value, *without])
+    for segment_index, row in islice(document_rows, offset, None if limit is None else offset + limit):
         check_cancelled()
         yield commit.segments[segment_index].document(row)
 
 
 def count_documents(commit: Commit, where: Any, by: str | None) -> int | dict[Any, int]:
     """Return how many documents meet the conditions, or how many of them have each value of a field."""
-    places = documents_where(commit, where)
+    document_rows = documents_where(commit, where)
     if by is None:
-        return sum(1 for _ in places)
+        return sum(1 for _ in document_rows)
     check_field(commit, by)
     counts: Counter[Any] = Counter()
-    for segment_index, row in places:
+    for segment_index, row in document_rows:
         check_cancelled()
         value = commit.segments[segment_index].document(row).metadata.get(by)
         counts.update(set(value) if isinstance(value, list) else [value])

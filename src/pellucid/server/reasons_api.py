@@ -284,27 +284,7 @@ def index_routes(service: Service) -> APIRouter:
 
         return answer(await service.run_in_pool(work))
 
-    @router.post("/documents", response_model=dict[str, Any])
-    async def documents(body: DocumentsRequest) -> Response:
-        """List the documents that meet conditions, a page at a time, and count them, also by the values of fields."""
-        index = service.searched()
-        if body.after is not None and body.sort is not None:
-            raise ApiError(422, "after needs the order of adding; give offset with sort", "after")
-
-        def work() -> dict[str, Any]:
-            page: list[Document] = []
-            if body.limit:
-                options: dict[str, Any] = {"sort": body.sort, "descending": body.descending, "offset": body.offset}
-                page = list(index.documents(body.where, after=body.after, limit=body.limit, **options))
-            plain = [_record(document) for document in page]
-            return {
-                "total": index.count(body.where),
-                "documents": written(plain, lambda record: record, "ask for fewer documents"),
-                "next": str(page[-1].number) if len(page) == body.limit and page and body.sort is None else None,
-                "counts": {name: _most_frequent(index.count(body.where, by=name)) for name in body.count_by},
-            }
-
-        return answer(await service.run_in_pool(work))
+    _add_documents(router, service)
 
     @router.post("/why", response_model=dict[str, Any])
     async def why(body: WhyRequest) -> Response:
@@ -346,6 +326,32 @@ def index_routes(service: Service) -> APIRouter:
         return answer({name: value for name, value in info.items() if name != "folder"})
 
     return router
+
+
+def _add_documents(router: APIRouter, service: Service) -> None:
+    """Add the route that lists and counts documents."""
+
+    @router.post("/documents", response_model=dict[str, Any])
+    async def documents(body: DocumentsRequest) -> Response:
+        """List the documents that meet conditions, a page at a time, and count them, also by the values of fields."""
+        index = service.searched()
+        if body.after is not None and body.sort is not None:
+            raise ApiError(422, "after needs the order of adding; give offset with sort", "after")
+
+        def work() -> dict[str, Any]:
+            page: list[Document] = []
+            if body.limit:
+                options: dict[str, Any] = {"sort": body.sort, "descending": body.descending, "offset": body.offset}
+                page = list(index.documents(body.where, after=body.after, limit=body.limit, **options))
+            plain = [_record(document) for document in page]
+            return {
+                "total": index.count(body.where),
+                "documents": written(plain, lambda record: record, "ask for fewer documents"),
+                "next": str(page[-1].number) if len(page) == body.limit and page and body.sort is None else None,
+                "counts": {name: _most_frequent(index.count(body.where, by=name)) for name in body.count_by},
+            }
+
+        return answer(await service.run_in_pool(work))
 
 
 def _record(document: Document) -> dict[str, Any]:

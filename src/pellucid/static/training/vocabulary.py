@@ -228,8 +228,8 @@ def add_words(
         words: entries. Several words are a phrase, which replaces them wherever they follow each other.
         teacher: a SentenceTransformer or its folder or hub id, best the one that the model was made from; without
             sentences any encoder.
-        sentences: texts that hold the entries, with others for the map; a file or an iterable. Read are 100 that hold
-            an entry, and 5,000 others. None lets the teacher read each entry by itself.
+        sentences: a file or an iterable of texts: 100 that hold an entry are read, and 5,000 others for the map. None
+            lets the teacher read each entry alone.
         replace: give words that the model has already a new vector, instead of refusing them.
         prompt: put before each text for the teacher.
         show_progress_bar: show bars for what takes longer than two seconds.
@@ -245,9 +245,8 @@ def add_words(
     static_model(model, "adding words")
     entries = _entries(model.vocabulary, check_texts([words] if isinstance(words, str) else words), replace)
     keys = list(entries)
-    vocabulary = model.vocabulary.with_words(
-        [*model.vocabulary.words, *(key for key in keys if key not in model.vocabulary)]
-    )
+    new_keys = [key for key in keys if key not in model.vocabulary]
+    vocabulary = model.vocabulary.with_words([*model.vocabulary.words, *new_keys])
     _check_each_is_one_word(vocabulary, entries)
     opened = load(teacher)
     if sentences is None:
