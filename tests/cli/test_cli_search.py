@@ -114,6 +114,9 @@ def test_conditions_and_weights(folder):
         0,
         1,
     }
+    assert "no dense model of this search" in run("search", folder, "car", "--steer", "qqq=-1", code=1).stderr
+    assert ids("--steer", "apple=-0.5") == ids()  # the model knows no word of the query
+    assert "is not TEXT=NUMBER" in run("search", folder, "x", "--steer", "cars", code=2).stderr
     assert "yaer" in run("search", folder, "x", "--where", "yaer=1", code=1).stderr
     assert "is not FIELD>=VALUE" in run("search", folder, "x", "--where", "year", code=2).stderr
     assert "is not PART=NUMBER" in run("search", folder, "x", "--weight", "bm25", code=2).stderr

@@ -61,16 +61,17 @@ def name_concepts(
     candidates = np.hstack(
         [_commoner(presence, train), _nearest(word_vectors, weights[~held_out].T @ vectors[~held_out])]
     )
+    train_vectors, test_vectors = vectors[~held_out], vectors[held_out]
     names: list[str | None] = []
     aucs: list[float | None] = []
     for concept in range(has.shape[1]):
         fires = np.zeros(len(texts), np.bool_)
         fires[has.indices[slice(*has.indptr[concept : concept + 2])]] = True
-        chosen = _best_name(vectors[~held_out], fires[~held_out], word_vectors, candidates[concept])
+        chosen = _best_name(train_vectors, fires[~held_out], word_vectors, candidates[concept])
         n_firing = int(fires[held_out].sum())
         auc = None
         if len(chosen) and MIN_FIRING_TEXTS <= n_firing < held_out.sum():
-            auc = float(_areas(vectors[held_out] @ word_vectors[chosen].sum(axis=0), fires[held_out]))
+            auc = float(_areas(test_vectors @ word_vectors[chosen].sum(axis=0), fires[held_out]))
         passed = auc is not None and auc >= MIN_NAME_AUC
         names.append(", ".join(display_form(table.vocabulary.forms[rows[n]]) for n in chosen) if passed else None)
         aucs.append(auc)

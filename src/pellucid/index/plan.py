@@ -164,7 +164,7 @@ def plan_query(
             unknown_spans.append(spans)
         if part is not None:
             parts[name] = part
-    if steer and parts:
+    if steer:
         parts = _steered(parts, steer, shares, snapshot)
     if not shares.get(BM25) and unknown_spans:
         unknown = _words_at(query, set.intersection(*unknown_spans))
@@ -175,24 +175,25 @@ def _steered(
     parts: Mapping[str, PlannedPart], steer: Mapping[str, float], shares: Mapping[str, float], snapshot: Snapshot
 ) -> dict[str, PlannedPart]:
     """Return the parts with the vectors of dense models moved in the directions of texts, each a term of every hit."""
-    steered = dict(parts)
-    for name, part in parts.items():
-        if part.vector is None or isinstance(part.vector, tuple):  # BM25, sparse models
+    steered, is_known = dict(parts), False
+    for name, weight in shares.items():
+        if weight <= 0 or name == BM25 or snapshot.models[name].sparse:
             continue
         units = dict(zip(steer, snapshot.models[name].vectors(list(steer), "query")))
-        moves = {text: shares[name] * steer[text] * unit for text, unit in units.items() if unit is not None}
-        if not moves:
+        moves = {text: weight * steer[text] * unit for text, unit in units.items() if unit is not None}
+        is_known |= bool(moves)
+        if not moves or name not in parts:  # a model that knows no word of the query finds nothing
             continue
         rows = tuple(steering_row(text, steer[text]) for text in moves)
         directions = Directions(np.array(list(moves.values()), np.float64), rows)
         steered[name] = replace(
-            part,
-            vector=(part.vector + directions.vectors.sum(axis=0)).astype(np.float32),
-            read_terms=directions.added_to(part.read_terms, name),
+            parts[name],
+            vector=(parts[name].vector + directions.vectors.sum(axis=0)).astype(np.float32),
+            read_terms=directions.added_to(parts[name].read_terms, name),
             needs_vectors=True,
             directions=directions,
         )
-    if all(part.directions is None for part in steered.values()):
+    if not is_known:
         raise InputError(
             f"steer has {', '.join(map(repr, steer)):.120}, and no dense model of this search knows a word of it. "
             "Use other words, or give a dense part a weight above 0"
