@@ -2,7 +2,7 @@
 
 A line holds all that a phrase of text 1 adds, whatever words of text 2 it meets, and names the phrases that give most
 of it. What is in no line stands in lines for other words, for context, for what all texts have in common and for the
-remainder, so that the lines add up to the score. A row whose words stand in several places is split evenly among them.
+remainder, so that the lines add up to the score. A row whose words stand in several places is split evenly.
 Of a passage, a long text 2 of several sentences, lines are sentences, and name the phrases of text 1 that they match.
 """
 
@@ -53,7 +53,7 @@ MIN_PARTNER_SHARE = 0.2
 MAX_PARTNERS = 3
 LINES_BEYOND = 2
 """Lines beside those of phrases; where more are needed, there are fewer phrases."""
-_MAX_CELLS = 1_000_000  # pairs of places, 100 bytes each; beyond, phrases are not matched, and none of text 2 is named
+_MAX_CELLS = 1_000_000  # pairs of words, 100 bytes each; beyond, phrases are not matched, and none of text 2 is named
 _MAX_NAME_CHARS = 60  # of a phrase in a name
 _ROUNDING = 1e-9  # of the sum of the rows' sizes; a line that adds less is left out
 
@@ -106,7 +106,7 @@ class WordSum(NamedTuple):
     span: Span | None  # where the word stands in text 1; None for a row that is no word
 
 
-class _Places(NamedTuple):
+class _WordPositions(NamedTuple):
     """Where the words of a text stand."""
 
     spans: list[Span]  # in order, without overlap; overlapping words share one
@@ -152,18 +152,18 @@ class GroupedRows:
         self._texts, self._score = texts, score
         cells = _cells(rows, len(texts))
         self._rows = cells.others
-        places = [_places(words, spans) for words, spans in zip(cells.words, unknown)]
-        self._words = [own.spans for own in places]
-        tables = [_at_places(table, places[0], other) for table, other in zip(cells.tables, places[1:])]
-        read = [words_of_text(text, own.spans, gaps) for text, own, gaps in zip(texts, places, unknown)]
-        self._cells, self._places, self._read, self._tables = cells, places, read, tables
+        positions = [_positions(words, spans) for words, spans in zip(cells.words, unknown)]
+        self._words = [own.spans for own in positions]
+        tables = [_at_places(table, positions[0], other) for table, other in zip(cells.tables, positions[1:])]
+        read = [words_of_text(text, own.spans, gaps) for text, own, gaps in zip(texts, positions, unknown)]
+        self._cells, self._positions, self._read, self._tables = cells, positions, read, tables
         is_by_sentence = by_sentence and len(texts) == 2
         sentences = _as_sentences(passage_sentences(texts[1]), self._words[1]) if is_by_sentence else None
         self._lead = int(sentences is not None and bool(sentences.starts))  # the text whose segments are lines
         self._phrases = _phrases(read, tables, sentences if self._lead else None)
-        of_words = zip(cells.tables, tables, places[1:], self._phrases[1:])
-        self._sums = [self._summed(*table, places[0]) for table in of_words]
-        self._alone = list(map(_by_segment, cells.alone, places, self._phrases))
+        of_words = zip(cells.tables, tables, positions[1:], self._phrases[1:])
+        self._sums = [self._summed(*table, positions[0]) for table in of_words]
+        self._alone = list(map(_by_segment, cells.alone, positions, self._phrases))
         if self._lead:
             self._join_sentences()
 
@@ -179,7 +179,7 @@ class GroupedRows:
                 self._rows.append(row)
 
     def _summed(
-        self, table: Floats, at_places: Floats | None, other: _Places, of_other: Phrases, first: _Places
+        self, table: Floats, at_places: Floats | None, other: _WordPositions, of_other: Phrases, first: _WordPositions
     ) -> _Sums:
         """Return what the segments of text 1 and those of another text add."""
         if at_places is None:
@@ -201,7 +201,7 @@ class GroupedRows:
         """Return what each content word of text 1 adds, wherever it stands, and each row that has a name of its own."""
         table = next(iter(self._tables), None)
         values = sum((table.sum(axis=1) for table in self._cells.tables), self._cells.alone[0])
-        sums = _by_place(values, self._places[0]).tolist()
+        sums = _by_place(values, self._positions[0]).tolist()
         words: list[WordSum] = []
         for position in self._read[0].content:
             best = int(table[position].argmax()) if table is not None and table.size else -1
@@ -401,7 +401,7 @@ def _cells(rows: Sequence[Row], n_texts: int) -> _Cells:
 
 
 def _joined_cells(cells: _Cells, table: WordTable) -> _Cells:
-    """Return cells of two texts with those of one more table; words at the same places are one."""
+    """Return cells of two texts with those of one more table; words at the same positions are one."""
     if not table.values.size:
         return cells
     if not any(cells.words):
@@ -429,17 +429,17 @@ def _cells_by_row(rows: Iterable[Row], n_texts: int) -> _Cells:
     single: list[list[tuple[int, float]]] = [[], [], []]
     others: list[Row] = []
     for row in rows:
-        found = [text for text, spans in enumerate(_spans(row)[:n_texts]) if spans]
-        if row.kind not in (WORD, WORD_PAIR) or not found:
+        in_texts = [text for text, spans in enumerate(_spans(row)[:n_texts]) if spans]
+        if row.kind not in (WORD, WORD_PAIR) or not in_texts:
             others.append(row)
             continue
-        words = {text: numbers[text].setdefault(_spans(row)[text], len(numbers[text])) for text in found}
+        words = {text: numbers[text].setdefault(_spans(row)[text], len(numbers[text])) for text in in_texts}
         # of a word in texts 2 and 3, the text is named whose share of the row is the larger
         other = 2 if 2 in words and (row.contribution < 0 or 1 not in words) else 1
         if 0 in words and other in words:
             paired[other - 1].append((words[0], words[other], row.contribution))
         else:
-            single[found[0]].append((words[found[0]], row.contribution))
+            single[in_texts[0]].append((words[in_texts[0]], row.contribution))
     tables = [np.zeros((len(numbers[0]), len(of_other))) for of_other in numbers[1:]]
     for table, cells in zip(tables, paired):
         for first, second, value in cells:
@@ -451,7 +451,7 @@ def _cells_by_row(rows: Iterable[Row], n_texts: int) -> _Cells:
     return _Cells([list(words) for words in numbers], tables, alone, others)
 
 
-def _places(words: Sequence[tuple[Span, ...]], unknown: Sequence[Span]) -> _Places:
+def _positions(words: Sequence[tuple[Span, ...]], unknown: Sequence[Span]) -> _WordPositions:
     """Return where words stand, and words without a vector: they are parts of phrases, too."""
     occurrences = [(start, end, word) for word, spans in enumerate(words) for start, end in spans]
     occurrences += [(start, end, -1) for start, end in unknown]
@@ -472,10 +472,10 @@ def _places(words: Sequence[tuple[Span, ...]], unknown: Sequence[Span]) -> _Plac
             numbers.append(word)
     of_occurrences = np.array(numbers, np.int64)
     shares = np.array([1.0 / max(len(of_word), 1) for of_word in words], np.float64)[of_occurrences]
-    return _Places(spans, np.array(of_words, np.int64), of_occurrences, shares)
+    return _WordPositions(spans, np.array(of_words, np.int64), of_occurrences, shares)
 
 
-def _at_places(table: Floats, first: _Places, other: _Places) -> Floats | None:
+def _at_places(table: Floats, first: _WordPositions, other: _WordPositions) -> Floats | None:
     """Return what each place of text 1 and each of another text add together; None where these are too many."""
     if max(len(first.words), len(first.spans)) * max(len(other.words), len(other.spans)) > _MAX_CELLS:
         return None
@@ -514,12 +514,12 @@ def _as_sentences(sentences: Sequence[Span], words: Sequence[Span]) -> Phrases:
     return Phrases(starts, spans, [True] * len(starts), [-1] * len(starts))
 
 
-def _by_segment(values: Floats, places: _Places, phrases: Phrases) -> Floats:
+def _by_segment(values: Floats, positions: _WordPositions, phrases: Phrases) -> Floats:
     """Return what each segment of a text adds, given what each of its words does."""
-    return np.add.reduceat(_by_place(values, places), phrases.starts) if phrases.starts else np.zeros(0)
+    return np.add.reduceat(_by_place(values, positions), phrases.starts) if phrases.starts else np.zeros(0)
 
 
-def _by_place(values: Floats, places: _Places) -> Floats:
+def _by_place(values: Floats, positions: _WordPositions) -> Floats:
     """Return what the words at each span of a text add, given what each word does."""
-    sums = np.bincount(places.of_words, values[places.words] * places.shares, len(places.spans))
+    sums = np.bincount(positions.of_words, values[positions.words] * positions.shares, len(positions.spans))
     return sums.astype(np.float64, copy=False)

@@ -104,7 +104,7 @@ class WordsOfText:
         return [text[end:start] for (_, end), (start, _) in pairwise(self.spans)]
 
     @cached_property
-    def places(self) -> Floats:
+    def positions(self) -> Floats:
         """Where each content word stands, from 0 to 1."""
         return (np.array(self.content) + 0.5) / max(len(self.spans), 1)
 
@@ -156,7 +156,7 @@ def match_words(
         return [-1] * len(first.content), [-1] * len(second.content)
     best = np.sqrt(table.max(axis=1)), np.sqrt(table.max(axis=0))
     strength = table / (np.multiply.outer(*best) + np.finfo(np.float64).tiny)
-    near = strength * (1.0 - DISTANCE_WEIGHT * np.abs(np.subtract.outer(first.places, second.places)))
+    near = strength * (1.0 - DISTANCE_WEIGHT * np.abs(np.subtract.outer(first.positions, second.positions)))
     near[table < MIN_OF_BEST_PAIR * largest] = 0.0
     pairs = _best_pairs(near)
     matches1, matches2 = [-1] * len(first.content), [-1] * len(second.content)
@@ -172,11 +172,11 @@ def _best_pairs(near: Floats) -> dict[int, int]:
     rows, columns = np.nonzero(near >= MIN_MATCH)
     order = np.argsort(-np.round(near[rows, columns], _TIE_DECIMALS), kind="stable")
     pairs: dict[int, int] = {}
-    taken: set[int] = set()
+    used_columns: set[int] = set()
     for row, column in zip(rows[order].tolist(), columns[order].tolist()):
-        if row not in pairs and column not in taken:
+        if row not in pairs and column not in used_columns:
             pairs[row] = column
-            taken.add(column)
+            used_columns.add(column)
     return pairs
 
 
