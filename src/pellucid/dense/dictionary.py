@@ -3,8 +3,7 @@
 A code is found greedily, each time the direction nearest to what is left, with all weights fitted anew by least squares
 and none negative: orthogonal matching pursuit. Directions are learned by turns: codes for the directions, then the
 directions that fit the codes best by least squares (method of optimal directions, Engan et al. 1999). This is the
-decoder of a sparse autoencoder with at most k features a text; its encoder is replaced by the pursuit, which fits
-vectors of new texts better, see docs/results-reasons.md.
+decoder of a sparse autoencoder with at most k features a text; the pursuit takes the place of its encoder.
 """
 
 from __future__ import annotations
