@@ -31,7 +31,7 @@ from pellucid.evaluation.tasks import find_tasks
 
 BLOCK = "benchmarks/reasons_speed.py"
 ROUNDS = 5
-N_PAIRS, N_QUERIES, N_DOCUMENTS, N_HITS = 100, 20, 120, 10
+N_PAIRS, N_QUERIES, N_DOCUMENTS, N_HITS = 50, 8, 40, 10
 LONG_CHARS = 9_000  # of a passage
 _CACHES = ("_cached_words", "_cached_words_of_text", "_cached_spans", "_words")  # of texts that were just read
 
