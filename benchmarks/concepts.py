@@ -37,7 +37,7 @@ from pellucid.dense import ConceptReasons, EncoderEmbedder
 from pellucid.dense.dictionary import learned_directions
 from pellucid.dense.naming import MIN_NAME_AUC
 from pellucid.dense.removing import projection
-from pellucid.dense.words import WordReasons, _encoded
+from pellucid.dense.words import WordReasons, encode_resumable
 from pellucid.evaluation.tasks import find_tasks, read_table
 from pellucid.static.embedder import StaticEmbedder
 from pellucid.text.words import split_words
@@ -204,7 +204,7 @@ class Subject:
             self.model.fit_reasons(self.texts[:4_000], self.vectors[:4_000], table=static, show_progress_bar=False)
         else:
             self.model = EncoderEmbedder(sentence_transformer(name, None), "words")
-            self.vectors = unit(_encoded(self.model, english(options.data), options.work_dir / name, True))
+            self.vectors = unit(encode_resumable(self.model, english(options.data), options.work_dir / name, True))
             self.vectors = self.vectors[: len(self.texts)]
         assert isinstance(self.model.reasons, WordReasons)
         self.words = self.model.reasons

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
 import itertools
 import json
 import os
@@ -116,6 +117,34 @@ def test_a_large_context_is_warned_of_in_every_view() -> None:
     assert "the rest is context" not in str(Explanation.from_terms("encoder", ("ba", "be"), 1.0, large))
     small = [pair._replace(contribution=0.01), Row("context", ("context",), 0.04, 0.0, kind=CONTEXT)]
     assert "the rest is context" not in str(Explanation.from_terms("encoder", ("ba", "be"), 0.05, small))
+
+
+@given(WORDS, WORDS)
+def test_agreement_is_the_correlation_of_two_estimates_of_text_2(
+    shadow: EncoderEmbedder, text1: str, text2: str
+) -> None:
+    why = shadow.explain(text1, text2)
+    vectors = shadow.encode([text1, text2])
+    spans, values = zip(*shadow.reasons.parts(text2, None, vectors[1]).importance(vectors[0])) if text2 else ((), ())
+    added = [why.word_contributions(2).get(span, 0.0) for span in spans]
+    if why.agreement is None:
+        assert len(spans) < 3 or min(np.std(added), np.std(values)) <= 1e-4 * max(np.abs([added, values]).max(), 1e-9)
+        return
+    by_hand = np.corrcoef(added, values)[0, 1]
+    assert why.agreement == pytest.approx(by_hand, abs=0.02)  # texts of a batch differ by rounding
+    assert Explanation.from_dict(json.loads(why.to_json())).agreement == why.agreement
+
+
+def test_estimates_that_disagree_are_warned_of_in_every_view(shadow: EncoderEmbedder) -> None:
+    why = dataclasses.replace(shadow.explain("ba be bi", "ba bo bu da"), agreement=0.43)
+    for shown in (str(why), why.to_html(), why.to_markdown()):
+        assert "two estimates of what they are worth disagree (correlation +0.43)" in " ".join(shown.split())
+    assert "Do not rely" not in str(dataclasses.replace(why, agreement=0.71))
+    other = shadow.explain("ba be bi", "da de di")
+    assert (why - other).agreement is None and why.less_mean([other]).agreement is None
+    for wrong in (1.5, "0.4", True):
+        with pytest.raises(InputError):
+            Explanation.from_dict(why.to_dict() | {"agreement": wrong})
 
 
 def test_words_of_other_texts_are_credited_with_nothing(shadow: EncoderEmbedder) -> None:

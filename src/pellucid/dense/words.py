@@ -374,7 +374,7 @@ def fit_words(
         )
     if vectors is None:
         _check_steady(encoder)
-        rows = _encoded(encoder, texts, work_dir, show_progress_bar)
+        rows = encode_resumable(encoder, texts, work_dir, show_progress_bar)
     else:
         rows = at_length_1(checked_vectors(vectors, texts, "vectors", None))
     tables = map(_bundled, names) if table is None else [static_model(table, "reasons")]
@@ -535,7 +535,7 @@ def mean_vector(encoder: Embedder, texts: Iterable[str] | None = None) -> Floats
     return mean
 
 
-def _encoded(encoder: Embedder, texts: list[str], work_dir: str | Path | None, show: bool) -> Vectors:
+def encode_resumable(encoder: Embedder, texts: list[str], work_dir: str | Path | None, show: bool) -> Vectors:
     """Return the vectors of texts at length 1; with a work folder, those of an earlier run are used."""
     starts = range(0, len(texts), _SHARD_TEXTS)
     with Progress("fitting reasons", total=len(texts), enabled=show) as progress, _half_precision(encoder):

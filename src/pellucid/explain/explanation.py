@@ -43,7 +43,7 @@ from pellucid.text.words import Coverage, Span
 SCHEMA_VERSION = 2
 """Version of the dict and JSON form. It changes when a key is renamed, removed or changes its meaning."""
 
-_NUMBERS = ("score", "contribution", "share", "remainder")
+_NUMBERS = ("score", "contribution", "share", "remainder", "agreement")
 _MAX_JSON_NUMBER = 1e300  # so that sums are finite, too
 _DERIVED = ("summary", "groups")  # in the dict form for its readers; when it is read back they are made anew
 _TOLERANCE = 1e-6  # relative to the sum of the rows' sizes; an exact family that misses this has a bug
@@ -68,6 +68,8 @@ class Explanation(ExplanationViews):
         coverage: for each text, how much of it the model knew; () where the family does not say.
         baseline: what was taken from the score, "the mean of 9 others"; "" for nothing.
         measurement: how the rows were measured, where that is by leaving words out; else None.
+        agreement: how two estimates of what the words of text 2 are worth agree, their correlation; None where there
+            are not two. The less they agree, the less single words can be relied on.
     """
 
     family: str
@@ -83,6 +85,7 @@ class Explanation(ExplanationViews):
     coverage: tuple[Coverage, ...] = ()
     baseline: str = ""
     measurement: Measurement | None = None
+    agreement: float | None = None
 
     def __post_init__(self) -> None:
         """Make the texts writable as UTF-8 (spans keep their meaning), give rows keys, and check all."""
@@ -198,6 +201,7 @@ class Explanation(ExplanationViews):
             unknown3=subtracted.unknown2,
             coverage=(*self.coverage, *subtracted.coverage[1:]) if self.coverage and subtracted.coverage else (),
             measurement=combined_measurement([self.measurement, subtracted.measurement]),
+            agreement=None,
         )
 
     def _check_same_subject(self, subtracted: Explanation) -> None:
@@ -234,7 +238,8 @@ class Explanation(ExplanationViews):
         score = self.score - math.fsum(explanation.score for explanation in compared) / len(compared)
         exact = self.exact and all(explanation.exact for explanation in compared)
         baseline = f"the mean of {len(compared):,} others" if len(compared) > 1 else "the other"
-        return replace(self, score=score, rows=sorted_with_shares(rows.values(), score), exact=exact, baseline=baseline)
+        sorted_rows = sorted_with_shares(rows.values(), score)
+        return replace(self, score=score, rows=sorted_rows, exact=exact, baseline=baseline, agreement=None)
 
     def _row_in_others(self, row: Row) -> Row:
         """Return the row in which a row of other texts counts that has none of its own here."""
@@ -372,6 +377,8 @@ def _fits(name: str, value: Any, texts: Sequence[str | None]) -> bool:
         return type(value) is tuple and all(_fits("name", part, texts) for part in value)
     if name in ("family", "text1", "text2", "text3", "name", "kind", "baseline"):
         return (type(value) is str and well_formed(value) == value) or (value is None and name in ("text2", "text3"))
+    if name == "agreement":
+        return value is None or (type(value) is float and abs(value) <= 1)
     if name in _NUMBERS:
         return type(value) is float and abs(value) <= _MAX_JSON_NUMBER
     if name == "exact":

@@ -59,6 +59,10 @@ CONTEXT_WARN_RATIO = 0.25
 """Context over the score less what all texts share, from which views warn: four times its mean size for MiniLM."""
 MIN_WARNED_CONTEXT = 0.05
 """A smaller context is no reason to warn, however small the score is."""
+AGREEMENT_WARN = 0.7
+"""A lower correlation of two estimates is warned of; chosen on pairs of MiniLM. docs/results-reasons.md has how well it
+tells pairs whose words agree little with leave-one-out."""
+_HOW_TO_MEASURE = 'Measure it: model.with_reasons("measured"), or measured() of a hit.'
 _MANY_PAIRS = 200  # word pairs, about 14 words by 14; beyond, the sums of each word come first
 _INDEX_LABELS = ("the query", "this document", "the other document")
 """What the texts are called where a hit is compared with another one."""
@@ -82,6 +86,7 @@ class ExplanationViews(Shown):
     coverage: tuple[Coverage, ...]
     baseline: str
     measurement: Measurement | None
+    agreement: float | None
 
     @property
     def texts(self) -> tuple[str, ...]:
@@ -262,8 +267,8 @@ class ExplanationViews(Shown):
         for label, coverage in zip(labels, self.coverage):
             if warning := coverage_warning(coverage, label):
                 yield Note(warning, is_warning=True)
-        if warning := self._context_warning():
-            yield Note(warning, is_warning=True)
+        if warnings := [*self._account_warnings()]:
+            yield Note(" ".join([*warnings, _HOW_TO_MEASURE]), is_warning=True)
         yield from map(Note, self._notes())
         labels = [label.removeprefix("the ") for label in labels]  # beside the texts
         yield MarkedTexts(tuple(self._marked(number, label) for number, label in enumerate(labels, 1)))
@@ -364,19 +369,21 @@ class ExplanationViews(Shown):
             how = f"the standard error of what a word adds is {error:.4f}" if error else "no sampling error"
             yield f"Measured by leaving words out: {counted(n_texts, 'text')} read, {how}."
 
-    def _context_warning(self) -> str:
-        """Return a sentence that the words account for too little of the score; "" where they account for enough."""
-        if CONTEXT not in self._kinds:
-            return ""
-        context, specific = self._sum_of(CONTEXT), self.score - self._sum_of(SHARED)
-        if abs(context) <= max(CONTEXT_WARN_RATIO * abs(specific), MIN_WARNED_CONTEXT):
-            return ""
+    def _account_warnings(self) -> Iterator[str]:
+        """Yield sentences that words account for too little of the score, or that two estimates of them disagree."""
         unit = SENTENCE if SENTENCE in self._kinds else WORD
-        return (
-            f"The {unit}s account for {specific - context:+.2f} of {specific:+.2f}; the rest is context, which "
-            f"no {unit} explains. "
-            'Measure it: model.with_reasons("measured"), or measured() of a hit.'
-        )
+        if CONTEXT in self._kinds:
+            context, specific = self._sum_of(CONTEXT), self.score - self._sum_of(SHARED)
+            if abs(context) > max(CONTEXT_WARN_RATIO * abs(specific), MIN_WARNED_CONTEXT):
+                yield (
+                    f"The {unit}s account for {specific - context:+.2f} of {specific:+.2f}; the rest is context, which "
+                    f"no {unit} explains."
+                )
+        if self.agreement is not None and self.agreement < AGREEMENT_WARN:
+            yield (
+                f"Do not rely on single {unit}s here: two estimates of what they are worth disagree "
+                f"(correlation {self.agreement:+.2f})."
+            )
 
     def _sum_of(self, kind: str) -> float:
         """Return what the rows of a kind add."""
