@@ -49,7 +49,11 @@ function placed(/** @type {number} */ score, /** @type {Scale} */ usual) {
   const [low, high] = [Math.min(0, score, usual.unrelated[0]), Math.max(1, score)];
   const at = (/** @type {number} */ value) => `${(100 * (value - low)) / (high - low)}%`;
   const inner = (/** @type {number[]} */ values, /** @type {number} */ share) => values[Math.round(share * (values.length - 1))];
-  const below = (/** @type {number[]} */ values) => `${values.filter((value) => value < score).length} of ${values.length}`;
+  const against = (/** @type {number[]} */ values, /** @type {string} */ name) => {
+    const below = values.filter((value) => value < score).length;
+    if (below === 0) return `below all ${name}`;
+    return below === values.length ? `above all ${name}` : `above ${below} of ${values.length} ${name}`;
+  };
   const lines = kinds.map((kind) => {
     const [from, to] = [inner(usual[kind], 0.05), inner(usual[kind], 0.95)];
     const band = el("span", { class: `band ${kind}`, title: `nine in ten: ${from.toFixed(2)} to ${to.toFixed(2)}` });
@@ -59,7 +63,8 @@ function placed(/** @type {number} */ score, /** @type {Scale} */ usual) {
     needle.style.left = at(score);
     return [el("span", { class: "note" }, kind === "unrelated" ? "unrelated sentences" : "paraphrases"), el("div", { class: "strip", "aria-hidden": "true" }, band, needle)];
   });
-  return [el("p", {}, `Higher than ${below(usual.unrelated)} pairs of unrelated sentences and ${below(usual.paraphrases)} paraphrases.`),
+  const said = `${against(usual.unrelated, "unrelated pairs")}, ${against(usual.paraphrases, "paraphrases")}.`;
+  return [el("p", {}, said[0].toUpperCase() + said.slice(1)),
     el("div", { class: "scale" }, ...lines.flat()),
     el("p", { class: "note" }, "The bars: nine in ten scores that this model gives to such pairs, in English; the line: this score.")];
 }
