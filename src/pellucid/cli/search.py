@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from fnmatch import fnmatch
 from pathlib import Path
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from pellucid.index.hits import Hit, Hits
     from pellucid.index.index import Index
     from pellucid.text.corpus import CorpusFile
+    from pellucid.text.words import Span
 
 commands = typer.Typer()
 index = typer.Typer(
@@ -516,7 +517,7 @@ def _conditions(options: list[str]) -> dict[str, Any] | None:
 
 
 def _show(hits: Hits, reasons: int, *, rows: bool) -> None:
-    """Print hits for people: important words are underlined, or in brackets without colour."""
+    """Print hits for people: phrases that reasons name are underlined, or in brackets without colour; or words."""
     from rich.console import Console
     from rich.text import Text
 
@@ -533,8 +534,12 @@ def _show(hits: Hits, reasons: int, *, rows: bool) -> None:
         if hit.title:
             heading.append("  " + visible(shorten(hit.title, _TITLE)))
         heading.append(f"   {parts}" if len(hit.parts) > 1 else "", style="dim")
-        lines = [heading, Text("     ").append_text(_marked(hit, brackets=not console.is_terminal))]
-        terms = hit.reasons.top(reasons) if rows else hit.lines(reasons)
+        phrases = [] if rows else hit.lines(reasons)
+        terms = hit.reasons.top(reasons) if rows else phrases
+        spans = (
+            [span[:2] for span in hit.reasons.highlights()] if rows else [s for line in phrases for s in line.spans2]
+        )
+        lines = [heading, Text("     ").append_text(_marked(hit, spans, brackets=not console.is_terminal))]
         named = [f"{visible(term.name)} {term.contribution:+.3f}" for term in terms]
         lines += [Text("     " + "; ".join(named), style="dim")] if named else []
         if measured := hit.explain().measurement:
@@ -546,8 +551,8 @@ def _show(hits: Hits, reasons: int, *, rows: bool) -> None:
         console.print("better ones may have been missed", style="dim")
 
 
-def _marked(hit: Hit, brackets: bool) -> Text:
-    """Return the part of the passage with the largest contributions, with its words marked."""
+def _marked(hit: Hit, spans: Iterable[Span], brackets: bool) -> Text:
+    """Return the part of the passage with the largest contributions, with the phrases or words at `spans` marked."""
     from rich.text import Text
 
     from pellucid.explain.views.parts import visible
@@ -555,7 +560,7 @@ def _marked(hit: Hit, brackets: bool) -> Text:
     text, words = re.sub(r"\s", " ", hit.reasons.text), hit.reasons.words()
     start, end = snippet(text, words, _SNIPPET)
     shown = Text("\u2026 " if start else "")
-    for begin, stop, _ in hit.reasons.highlights():
+    for begin, stop in sorted(set(spans)):
         if start <= begin and stop <= end:
             word = visible(text[begin:stop])
             shown.append(visible(text[start:begin]))
