@@ -99,7 +99,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ]
         (path / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
     lines = [f'd{n},"{text}","{text}",1.10' for n, text in enumerate(s.replace('"', "") for s in SENTENCES)]
-    (path / "reviews.csv").write_text("id,review,text,version\n" + "\n".join(lines) + "\n", encoding="utf-8")
+    dated = [f"{line},{2020 + n % 5}-05-01" for n, line in enumerate(lines)]
+    (path / "reviews.csv").write_text("id,review,text,version,published\n" + "\n".join(dated) + "\n", encoding="utf-8")
     (path / "more.csv").write_text("id,title,text,version\n" + "\n".join(lines) + "\n", encoding="utf-8")
     pairs = "".join(f"{first}\t{second}\n" for first, second in zip(SENTENCES[:20], SENTENCES[20:]))
     (path / "pairs.tsv").write_text(pairs, encoding="utf-8")

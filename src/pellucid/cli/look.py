@@ -290,8 +290,8 @@ def topics(
 
     \b
     Examples:
-      pellucid topics reviews.csv --field body -n 12
-      pellucid topics reviews.csv --field body --date published --plot topics.png
+      pellucid topics reviews.csv --field review -n 12
+      pellucid topics reviews.csv --field review --date published --plot topics.png
       pellucid topics my-index -o labels.csv
     """
     from pellucid.analysis.clustering import topics as find

@@ -188,7 +188,7 @@ def export(
     \b
     Examples:
       pellucid index export my-index -o all.csv
-      pellucid index export my-index -o open.xlsx --where status=open --sort day --descending
+      pellucid index export my-index -o english.xlsx --where lang=en --sort day --descending
     """
     from pellucid.index.listing import field_columns
     from pellucid.index.metadata import field_types
@@ -219,7 +219,7 @@ def count(
     \b
     Examples:
       pellucid index count my-index --where "year>=2015"
-      pellucid index count my-index --by journal
+      pellucid index count my-index --by lang
     """
     from pellucid.explain.views.parts import visible
 

@@ -133,11 +133,16 @@ def text_units(text: str) -> Iterator[Span]:
 
 
 def word_units(text: str, start: int, end: int) -> Iterator[Span]:
-    """Yield where a word of a text stands; in scripts without spaces each of its characters."""
-    for run in unspaced_run.finditer(text, start, end):
-        if run.start() > start:
-            yield start, run.start()
-        yield from ((run.start() + first, run.start() + last) for first, last in graphemes(run[0]))
-        start = run.end()
-    if start < end:
+    """Yield where a word of a text stands; in scripts without spaces each of its grapheme clusters."""
+    if unspaced_run.search(text, start, end) is None:
         yield start, end
+        return
+    unit_start = start
+    for first, last in graphemes(text[start:end]):
+        if unspaced_run.match(text, start + first):
+            if unit_start < start + first:
+                yield unit_start, start + first
+            yield start + first, start + last
+            unit_start = start + last
+    if unit_start < end:
+        yield unit_start, end
