@@ -293,7 +293,9 @@ def test_the_fewest_words_bring_a_score_below_and_none_is_in_vain(values: list[f
     if not falls:
         return
     below = whole - share * sum(falls)
-    needed = next(k for k in range(1, len(falls) + 1) if whole - sum(falls[:k]) < below + 1e-12)
+    needed = next((k for k in range(1, len(falls) + 1) if whole - sum(falls[:k]) < below - 1e-9), None)
+    if needed is None:  # the threshold is what all of them leave, but for rounding
+        return
     own = passage(" ".join(words), score)
     found = fewest_removals(own, below)
     assert len(found.removed) <= needed + 1 and found.is_fewest == (len(found.removed) <= 2)
