@@ -27,8 +27,9 @@ def _on_letters(text: str) -> str:
     several, script = [], ""
     for character in text:
         kind, own = unicodedata.category(character), _script(character)
-        if kind[0] == "M" or character in "\uff9e\uff9f":
-            if own == script:
+        if kind[0] == "M" or character in "\uff9e\uff9f\u0e33\u0eb3":  # letters that end a cluster are like marks
+            stands_apart = bool(several) and unicodedata.category(several[-1]) == "Cf"
+            if own == script and not (stands_apart and character in "\uff9e\uff9f"):
                 several.append(character)
             continue
         several.append(character)
