@@ -190,14 +190,11 @@ def export(
       pellucid index export my-index -o all.csv
       pellucid index export my-index -o english.xlsx --where lang=en --sort day --descending
     """
-    from pellucid.index.listing import field_columns
-    from pellucid.index.metadata import field_types
+    from pellucid.index.listing import DOCUMENT_COLUMNS, field_columns
 
     with _open(folder) as opened:
         fields = opened.snapshot().commit.state.fields
-        types = field_types(fields)
-        columns = {"id": "string", "title": "string", "text": "string"}
-        columns |= dict(zip(field_columns(fields), (types.get(name, "string") for name in fields)))
+        columns = dict.fromkeys(DOCUMENT_COLUMNS, "string") | field_columns(fields)
         documents = opened.documents(
             _conditions(where or []), sort=sort, descending=descending, offset=offset, limit=limit
         )
@@ -384,14 +381,11 @@ def search(
 def _hits_table(path: Path, opened: Index) -> Iterator[Callable[[Hits], None]]:
     """Yield the function that writes hits as rows: query, rank, document, score and its components, reason, fields."""
     from pellucid.index.listing import field_columns
-    from pellucid.index.metadata import field_types
 
     fields, components = opened.snapshot().commit.state.fields, list(opened.weights)
-    types = field_types(fields)
-    columns = dict.fromkeys(("query", "rank", "id", "title", "text", "score"), "string")
-    columns |= {"rank": "number", "score": "number"} | {f"score.{name}": "number" for name in components}
-    columns |= {"reason": "string"}
-    columns |= dict(zip(field_columns(fields), (types.get(name, "string") for name in fields)))
+    columns = {"query": "string", "rank": "number", "id": "string", "title": "string", "text": "string"}
+    columns |= {"score": "number"} | {f"score.{name}": "number" for name in components} | {"reason": "string"}
+    columns |= field_columns(fields)
     with open_table(path, columns) as write_row:
 
         def write(hits: Hits) -> None:

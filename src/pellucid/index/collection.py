@@ -26,7 +26,7 @@ from pellucid.index.documents import (
     warn_left_out,
 )
 from pellucid.index.engine import EngineSettings, Generation, resolve_engine
-from pellucid.index.listing import DOCUMENT_COLUMNS, count_documents, document_number, field_columns, list_documents
+from pellucid.index.listing import DOCUMENT_COLUMNS, count_documents, field_columns, list_documents
 from pellucid.index.metadata import field_types
 from pellucid.index.models import Model, engine_generation, open_stored_models
 from pellucid.index.plan import Snapshot
@@ -234,12 +234,15 @@ class DocumentCollection:
         Raises:
             InputError: an unknown field, a condition that nothing can meet, or a number out of range.
         """
-        commit = self.snapshot().commit
-        if after is None:
-            return list_documents(commit, where, sort, descending, offset, limit)
-        if sort is not None:
-            raise InputError("after needs the order of adding; give offset with sort")
-        return list_documents(commit, where, None, False, offset, limit, first_number=document_number(after) + 1)
+        return list_documents(
+            self.snapshot().commit,
+            where,
+            sort=sort,
+            descending=descending,
+            offset=offset,
+            after=after,
+            limit=limit,
+        )
 
     def count(self, where: Any = None, *, by: str | None = None) -> Any:
         """Return how many documents meet conditions, or a dict from each value of a field to its documents.
@@ -260,9 +263,10 @@ class DocumentCollection:
         Raises:
             MissingExtraError: pandas is not installed.
         """
-        names = list(self.snapshot().commit.state.fields)
-        rows = ([d.id, d.title, d.text, *map(d.metadata.get, names)] for d in self.documents(where))
-        return frame(rows, [*DOCUMENT_COLUMNS, *field_columns(names)])
+        commit = self.snapshot().commit
+        fields = commit.state.fields
+        rows = ([d.id, d.title, d.text, *map(d.metadata.get, fields)] for d in list_documents(commit, where))
+        return frame(rows, [*DOCUMENT_COLUMNS, *field_columns(fields)])
 
     def add(
         self,

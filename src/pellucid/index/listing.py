@@ -12,71 +12,90 @@ import numpy as np
 from pellucid.errors import InputError, check_integer, unknown_name
 from pellucid.index.commits import Commit
 from pellucid.index.documents import Document
-from pellucid.index.metadata import kind_of, parse_where, timestamp
+from pellucid.index.metadata import Fields, field_types, kind_of, parse_where, timestamp
+from pellucid.index.segments import Segment
 from pellucid.progress import check_cancelled
 
 DOCUMENT_COLUMNS = ("id", "title", "text")
 """Of a table of documents, before those of the fields."""
 
+DocumentRow = tuple[Segment, int]
+"""Where a document is stored."""
+
 _KIND_ORDER = "nbds"  # numbers, booleans, dates, other strings
-
-
-def documents_where(commit: Commit, where: Any, first_number: int = 0) -> Iterator[tuple[int, int]]:
-    """Yield segment and row of the documents, from a number on, that meet the conditions of `Index.search`.
-
-    Numbers rise in the order of adding.
-    """
-    conditions = parse_where(where, commit.state.fields)
-    for segment_index, segment in enumerate(commit.segments):
-        rows = segment.live_rows()
-        if conditions:
-            rows = rows[segment.matching(conditions)[rows]]
-        if first_number:
-            rows = rows[segment.numbers[rows] >= first_number]
-        yield from ((segment_index, row) for row in rows.tolist())
 
 
 def list_documents(
     commit: Commit,
-    where: Any,
-    sort: str | None,
-    descending: bool,
-    offset: int,
-    limit: int | None,
-    first_number: int = 0,
+    where: Any = None,
+    *,
+    sort: str | None = None,
+    descending: bool = False,
+    offset: int = 0,
+    after: int | str | None = None,
+    limit: int | None = None,
 ) -> Iterator[Document]:
-    """Yield documents as `Index.documents` says; only the values of the field that sorts them are held in memory."""
+    """Return the documents of a commit as `Index.documents` says; only what sorts them is held in memory."""
     check_integer("offset", offset, 0)
     if limit is not None:
         check_integer("limit", limit)
-    document_rows = documents_where(commit, where, first_number)
+    if after is not None and sort is not None:
+        raise InputError("after needs the order of adding; give offset with sort")
+    document_rows = _rows_where(commit, where, 0 if after is None else document_number(after) + 1)
     if sort is not None:
         check_field(commit, sort)
-        keyed = ((_sort_key(commit.segments[s].document(row).metadata.get(sort)), s, row) for s, row in document_rows)
-        with_value: list[Any] = []
-        without: list[Any] = []
-        for key, segment_index, row in keyed:
-            check_cancelled()
-            (without if key is None else with_value).append((key, segment_index, row))
-        with_value.sort(key=lambda item: item[0], reverse=descending)  # equal values stay in the order of adding
-        document_rows = ((segment_index, row) for _, segment_index, row in [*with_value, *without])
-    for segment_index, row in islice(document_rows, offset, None if limit is None else offset + limit):
-        check_cancelled()
-        yield commit.segments[segment_index].document(row)
+        document_rows = _sorted_rows(document_rows, sort, descending)
+    return _read(islice(document_rows, offset, None if limit is None else offset + limit))
 
 
 def count_documents(commit: Commit, where: Any, by: str | None) -> int | dict[Any, int]:
     """Return how many documents meet the conditions, or how many of them have each value of a field."""
-    document_rows = documents_where(commit, where)
     if by is None:
-        return sum(1 for _ in document_rows)
+        return sum(len(rows) for _, rows in _matches(commit, where))
     check_field(commit, by)
     counts: Counter[Any] = Counter()
-    for segment_index, row in document_rows:
-        check_cancelled()
-        value = commit.segments[segment_index].document(row).metadata.get(by)
+    for document in _read(_rows_where(commit, where)):
+        value = document.metadata.get(by)
         counts.update(set(value) if isinstance(value, list) else [value])
     return dict(sorted(counts.items(), key=lambda item: (-item[1], item[0] is None, str(item[0]))))
+
+
+def _matches(commit: Commit, where: Any) -> Iterator[tuple[Segment, Any]]:
+    """Yield each segment with the rows of its documents that meet the conditions of `Index.search`."""
+    conditions = parse_where(where, commit.state.fields)
+    for segment in commit.segments:
+        rows = segment.live_rows()
+        yield segment, rows[segment.matching(conditions)[rows]] if conditions else rows
+
+
+def _rows_where(commit: Commit, where: Any, first_number: int = 0) -> Iterator[DocumentRow]:
+    """Yield these one by one, from a document's number on; numbers rise in the order of adding."""
+    for segment, rows in _matches(commit, where):
+        if first_number:
+            rows = rows[segment.numbers[rows] >= first_number]
+        yield from ((segment, row) for row in rows.tolist())
+
+
+def _sorted_rows(document_rows: Iterable[DocumentRow], field: str, descending: bool) -> Iterator[DocumentRow]:
+    """Yield rows by the values of a field, equal ones in the order of adding; those without a value come last."""
+    with_value: list[tuple[Any, DocumentRow]] = []
+    without: list[DocumentRow] = []
+    for segment, row in document_rows:
+        check_cancelled()
+        key = _sort_key(segment.document(row).metadata.get(field))
+        if key is None:
+            without.append((segment, row))
+        else:
+            with_value.append((key, (segment, row)))
+    with_value.sort(key=lambda item: item[0], reverse=descending)
+    yield from (document_row for _, document_row in with_value)
+    yield from without
+
+
+def _read(document_rows: Iterable[DocumentRow]) -> Iterator[Document]:
+    for segment, row in document_rows:
+        check_cancelled()
+        yield segment.document(row)
 
 
 def document_number(after: int | str) -> int:
@@ -86,9 +105,11 @@ def document_number(after: int | str) -> int:
     return int(after)
 
 
-def field_columns(names: Iterable[str]) -> list[str]:
-    """Return the columns of fields; one that is called like a column of every document is metadata.NAME."""
-    return [f"metadata.{name}" if name in DOCUMENT_COLUMNS else name for name in names]
+def field_columns(fields: Fields) -> dict[str, str]:
+    """Return the columns of fields and what they hold; one called like a column of all documents is metadata.NAME."""
+    types = field_types(fields)
+    names = {name: f"metadata.{name}" if name in DOCUMENT_COLUMNS else name for name in fields}
+    return {column: types.get(name, "string") for name, column in names.items()}
 
 
 def check_field(commit: Commit, name: str) -> None:

@@ -339,16 +339,18 @@ def _add_documents(router: APIRouter, service: Service) -> None:
             raise ApiError(422, "after needs the order of adding; give offset with sort", "after")
 
         def work() -> dict[str, Any]:
+            from pellucid.index.listing import count_documents, list_documents
+
+            commit = index.snapshot().commit  # a change in between would make the total another one's
             page: list[Document] = []
             if body.limit:
                 options: dict[str, Any] = {"sort": body.sort, "descending": body.descending, "offset": body.offset}
-                page = list(index.documents(body.where, after=body.after, limit=body.limit, **options))
-            plain = [_record(document) for document in page]
+                page = list(list_documents(commit, body.where, after=body.after, limit=body.limit, **options))
             return {
-                "total": index.count(body.where),
-                "documents": written(plain, lambda record: record, "ask for fewer documents"),
+                "total": count_documents(commit, body.where, None),
+                "documents": written(page, _record, "ask for fewer documents"),
                 "next": str(page[-1].number) if len(page) == body.limit and page and body.sort is None else None,
-                "counts": {name: _most_frequent(index.count(body.where, by=name)) for name in body.count_by},
+                "counts": {name: _most_frequent(count_documents(commit, body.where, name)) for name in body.count_by},
             }
 
         return answer(await service.run_in_pool(work))
@@ -359,7 +361,7 @@ def _record(document: Document) -> dict[str, Any]:
     return {"id": document.id, "title": document.title, "text": document.text, "metadata": document.metadata}
 
 
-def _most_frequent(counts: dict[Any, int]) -> list[dict[str, Any]]:
+def _most_frequent(counts: Any) -> list[dict[str, Any]]:
     return [{"value": value, "documents": n} for value, n in islice(counts.items(), _MAX_COUNTED_VALUES)]
 
 
