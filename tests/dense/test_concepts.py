@@ -10,14 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import pellucid
-from pellucid.dense.concepts import ConceptReasons, _begin_alike, _distinct
+from pellucid.dense.concepts import ConceptReasons, _distinct
 from pellucid.dense.dictionary import learned_directions
 from pellucid.dense.words import Fit, WordReasons
 from pellucid.errors import InputError, ModelFolderError
 from pellucid.explain.rows import DIMENSION, REMAINDER, SHARED
 from pellucid.persistence.store import checksum
 from pellucid.static.embedder import StaticEmbedder
-from pellucid.text.words import Vocabulary
+from pellucid.text.words import Vocabulary, differ_by_ending
 from tables import HOSTILE, check_views
 
 NAMES = ["bank", "river", "music", "law", "sport", "food"]
@@ -188,9 +188,9 @@ def test_the_commoner_of_two_words_stays():
     rows = unit(np.array([[1.0, 0, 0], [0, 1, 0], [1, 0.1, 0], [0.1, 1, 0.05], [0.7, 0, 0.7]]))
     assert _distinct(["a", "b", "c", "d", "e"], rows) == [0, 1, 4]
     assert _distinct(["walk", "b", "c", "d", "walked"], rows) == [0, 1]
-    assert _begin_alike("bank", "banking")
-    assert not _begin_alike("bank", "bankruptcy")
-    assert not _begin_alike("car", "cars")  # too little is the same
+    assert differ_by_ending("bank", "banking")
+    assert not differ_by_ending("bank", "bankruptcy")
+    assert not differ_by_ending("car", "cars")  # too little is the same
 
 
 def test_texts_of_the_users_own_are_concepts(model):

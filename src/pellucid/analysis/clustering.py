@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 import numpy as np
 
 from pellucid.analysis.coordinates import Example, Floats, Integers, known_rows, unit_blocks
+from pellucid.analysis.groups import cosines_along, extreme_examples
 from pellucid.core.arrays import l2_normalize, vstack
 from pellucid.core.embedder import Embedder
 from pellucid.errors import InputError, check_integer, require
@@ -28,7 +29,7 @@ from pellucid.explain.views.report import Report
 from pellucid.progress import check_cancelled
 from pellucid.text.function_words import function_words
 from pellucid.text.unicode import lowercase
-from pellucid.text.words import content_words, split_words
+from pellucid.text.words import content_words, differ_by_ending, split_words
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -42,7 +43,6 @@ _TESTED_WORDS = 60  # of a topic, those with the largest log-odds; each is encod
 _MIN_WORD_TEXTS = 3  # that hold a word, and
 _MIN_WORD_SHARE = 0.01  # of the topic's texts
 _PRIOR_TEXTS = 500  # that the prior counts for
-_ENDING_LETTERS, _STEM_LETTERS = 3, 4  # words that differ in no more than an ending are one
 _MAX_YEARS, _MAX_MONTHS = 3, 3  # above 3 years a period is a year, above 3 months a month, else a day
 _95_PERCENT = 1.959963984540054
 
@@ -259,7 +259,7 @@ def _describe(
         other_sum = sums.sum(axis=0) - sums[topic]
         mean = sums[topic] / sizes[topic]
         direction = mean - other_sum / max(int(sizes.sum() - sizes[topic]), 1)
-        cosines = np.asarray(rows[members] @ _unit(mean), np.float64).ravel()
+        cosines = cosines_along(rows[members], mean)
         words = names.words(topic, direction)
         change = (0.0, 0.0, 0.0) if periods is None else periods.change(topic)
         yield Topic(
@@ -269,25 +269,9 @@ def _describe(
             float(cosines.mean()),
             *change,
             tuple(words),
-            _typical([texts[index] for index in members.tolist()], cosines, examples),
+            extreme_examples([texts[index] for index in members.tolist()], cosines, examples)[0],
             () if periods is None else periods.of_topic(topic),
         )
-
-
-def _unit(vector: Floats) -> Floats:
-    """Return a vector at length 1; zero stays zero."""
-    length = float(np.linalg.norm(vector))
-    return vector / length if length else vector
-
-
-def _typical(texts: list[str], cosines: Floats, n_examples: int) -> tuple[Example, ...]:
-    """Return the distinct texts with the largest cosines."""
-    cosine_of: dict[str, float] = {}
-    for index in np.argsort(-cosines, kind="stable").tolist():
-        if len(cosine_of) == n_examples:
-            break
-        cosine_of.setdefault(texts[index], float(cosines[index]))
-    return tuple(Example(text, cosine) for text, cosine in cosine_of.items())
 
 
 class _Names:
@@ -318,7 +302,7 @@ class _Names:
         if not tested:
             return []
         rows = l2_normalize(self._model.encode([word for _, word in tested]))
-        pulls = np.asarray(rows @ _unit(direction), np.float64).ravel()
+        pulls = cosines_along(rows, direction)
         items = [
             TopicWord(word, here, self._all[word] - here, z, float(pull))
             for (z, word), pull in zip(tested, pulls.tolist(), strict=True)
@@ -350,21 +334,11 @@ def _distinct(items: Sequence[TopicWord]) -> list[TopicWord]:
     selected: list[TopicWord] = []
     for item in items:
         new = item.word.split()
-        if not any(_same_word(a, b) for earlier in selected for a in earlier.word.split() for b in new):
+        if not any(a == b or differ_by_ending(a, b) for earlier in selected for a in earlier.word.split() for b in new):
             selected.append(item)
         if len(selected) == _MAX_WORDS:
             break
     return selected
-
-
-def _same_word(first: str, second: str) -> bool:
-    """Whether two words differ in no more than an ending."""
-    common = 0
-    for a, b in zip(first, second):
-        if a != b:
-            break
-        common += 1
-    return first == second or (common >= _STEM_LETTERS and max(len(first), len(second)) - common <= _ENDING_LETTERS)
 
 
 class _Periods:

@@ -77,7 +77,7 @@ def _separations(rows: Any, members: Sequence[Mask]) -> list[Separation]:
     return separations
 
 
-def _along(rows: Any, direction: Floats) -> Floats:
+def cosines_along(rows: Any, direction: Floats) -> Floats:
     """Return the cosine of each unit row to `direction`; 0 where its length is rounding."""
     length = float(np.linalg.norm(direction))
     if length <= _DEVIATION_EPS:
@@ -285,7 +285,9 @@ def contrast(
     contrasts = []
     for (name, group_texts), member, apart in zip(texts.items(), members, _separations(rows, members), strict=True):
         direction = apart.mean - apart.mean_others
-        typical, untypical = _examples(group_texts, _along(rows[np.flatnonzero(member)], direction), examples)
+        typical, untypical = extreme_examples(
+            group_texts, cosines_along(rows[np.flatnonzero(member)], direction), examples
+        )
         group_contrast = Contrast(
             family=model.family,
             group=str(name),
@@ -326,7 +328,7 @@ class _Pulls:
         if new:
             rows = l2_normalize(self._model.encode(new))
             self._rows.update((word, rows[[index]]) for index, word in enumerate(new))
-        pulls = _along(vstack([self._rows[word] for word in chosen]), direction)
+        pulls = cosines_along(vstack([self._rows[word] for word in chosen]), direction)
         best = [n for n in np.argsort(-pulls, kind="stable")[:max_words].tolist() if pulls[n] > 0]
         return [ContrastWord(chosen[n], float(pulls[n]), here[chosen[n]], there[chosen[n]]) for n in best]
 
@@ -344,11 +346,11 @@ def _rows(model: Embedder, apart: Separation) -> Iterator[ContrastRow]:
         yield ContrastRow(names[index], *(column[index] for column in columns))
 
 
-def _examples(texts: list[str], cosines: Floats, n_examples: int) -> tuple[tuple[Example, ...], tuple[Example, ...]]:
+def extreme_examples(texts: list[str], cosines: Floats, count: int) -> tuple[tuple[Example, ...], tuple[Example, ...]]:
     """Return the distinct texts with the largest cosines, and those with the smallest that are not among them."""
     order = np.argsort(-cosines, kind="stable").tolist()
     ranked = list(dict.fromkeys(texts[index] for index in order))
     value = {texts[index]: float(cosines[index]) for index in order}
-    best = ranked[:n_examples]
-    last = ranked[len(best) :][::-1][:n_examples]
+    best = ranked[:count]
+    last = ranked[len(best) :][::-1][:count]
     return tuple(Example(text, value[text]) for text in best), tuple(Example(text, value[text]) for text in last)

@@ -46,11 +46,10 @@ from pellucid.static.embedder import StaticEmbedder
 from pellucid.text.corpus import Corpus, read_texts
 from pellucid.text.inputs import check_texts
 from pellucid.text.unicode import canonicalize
-from pellucid.text.words import content_words
+from pellucid.text.words import content_words, differ_by_ending
 
 _WORDS = 8_000  # of a table that are tried as concepts, the commonest
 _SAME, _ALIKE = 0.9, 0.6  # cosines of words that are one concept; the second where they begin alike
-_ENDING = 3  # letters at most behind what two such words have in common
 _95_PERCENT = 1.959963984540054
 _HELD_OUT_EVERY = 4  # one text in so many is not learned from, but tests the names
 _MIN_TEXTS_PER_CONCEPT = 6  # to learn from
@@ -422,14 +421,8 @@ def _distinct(names: Sequence[str], directions: Vectors) -> list[int]:
         for line, earlier in np.argwhere(cosines > _ALIKE).tolist():
             index = start + line
             if earlier < index and is_kept[earlier] and is_kept[index]:
-                is_kept[index] = cosines[line, earlier] <= _SAME and not _begin_alike(names[index], names[earlier])
+                is_kept[index] = cosines[line, earlier] <= _SAME and not differ_by_ending(names[index], names[earlier])
     return np.flatnonzero(is_kept).tolist()
-
-
-def _begin_alike(first: str, second: str) -> bool:
-    shorter, longer = sorted((first, second), key=len)
-    shared = next((index for index, letter in enumerate(shorter) if letter != longer[index]), len(shorter))
-    return shared > _ENDING and len(longer) - shared <= _ENDING
 
 
 class Drift(NamedTuple):

@@ -37,6 +37,8 @@ from pellucid.text.unicode import (
     unspaced_run,
 )
 
+MAX_ENDING_CHARS = 3
+"""Behind what two forms of a word have in common."""
 _Start = TypeVar("_Start")
 Item = TypeVar("Item")
 
@@ -234,6 +236,13 @@ def content_words(text: str) -> set[str]:
 def _letters() -> re.Pattern[str]:
     """Return the pattern of letters in a row, with their combining marks."""
     return re.compile(_LETTERS.format(marks()))
+
+
+def differ_by_ending(first: str, second: str) -> bool:
+    """Whether two words begin with the same four letters or more, and at most three are left of the longer one."""
+    shorter, longer = sorted((first, second), key=len)
+    shared = next((index for index, letter in enumerate(shorter) if letter != longer[index]), len(shorter))
+    return shared > MAX_ENDING_CHARS and len(longer) - shared <= MAX_ENDING_CHARS
 
 
 def is_phrase(word: str) -> bool:
