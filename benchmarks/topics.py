@@ -32,7 +32,7 @@ import numpy as np
 from sklearn.metrics import normalized_mutual_info_score
 
 import pellucid
-from papers.kit import make_parser, markdown_table, measured, print_page
+from papers.kit import make_parser, markdown_table, measured
 from pellucid.analysis.clustering import Topics, document_terms
 
 PAGE = Path(__file__).with_suffix(".md")
@@ -157,10 +157,10 @@ def main() -> None:
         2,
     )
     about = (__doc__ or "").partition("--write")[2].strip().split("\n\n")
-    print_page(
-        f"# Topics\n\n`python -m benchmarks.topics`. {measured()}\n\n{about[0]}\n\n{clusters}\n{about[1]}\n\n{names}",
-        options.write,
-    )
+    page = f"# Topics\n\n`python -m benchmarks.topics`. {measured()}\n\n{about[0]}\n\n{clusters}\n{about[1]}\n\n{names}"
+    print(page)
+    if options.write:
+        options.write.write_text(page, encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -18,6 +18,7 @@ import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
+from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -233,6 +234,24 @@ def date_and_machine() -> str:
 def measured() -> str:
     """Say when and on what figures were measured."""
     return f"Measured {date_and_machine()}."
+
+
+def written(*packages: str) -> str:
+    """Say when, on how many cores and with which versions of these packages figures are written."""
+    versions = (f"{name} {version(name).partition('+')[0]}" for name in packages)
+    system = f"{datetime.date.today()}; Python {platform.python_version()}, {os.cpu_count()} cores"
+    return ", ".join([system, *versions])
+
+
+def read_or_make(path: Path, make: Callable[[], Any]) -> Any:
+    """Return the JSON in a file; where it is not there, it is made and written first."""
+    from pellucid.persistence.store import read_json, write_json
+
+    if not path.exists():
+        value = make()
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_json(path, value)
+    return read_json(path)
 
 
 def results_path(script: str) -> Path:

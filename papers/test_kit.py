@@ -99,6 +99,12 @@ def test_results_are_read_as_they_were_written(tmp_path_factory, figures):
     }
 
 
+def test_what_is_kept_is_made_once(tmp_path):
+    path, made = tmp_path / "folder" / "a.json", []
+    values = [kit.read_or_make(path, lambda: made.append(1) or {"x": [1.5]}) for _ in range(2)]
+    assert values == [{"x": [1.5]}] * 2 and len(made) == 1
+
+
 def test_a_page_is_its_template_with_the_figures(tmp_path, monkeypatch):
     monkeypatch.setattr(kit, "PAPERS", tmp_path)
     table = Table(["model", "**score**"], [["**ours**", 1.26], ["a", None]])
