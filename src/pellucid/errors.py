@@ -56,10 +56,38 @@ class MissingExtraError(PellucidError, ImportError):
     """An optional dependency is not installed; the message holds the pip line."""
 
 
-def check_integer(name: str, value: object, least: int = 1) -> None:
-    """Check that an argument is an integer, and at least `least`."""
-    if not isinstance(value, int) or isinstance(value, bool) or value < least:
-        raise InputError(f"{name} is {value!r:.40}; it must be an integer from {least} up")
+def check_number(
+    name: str, value: object, *, least: float = -math.inf, most: float = math.inf, above: float = -math.inf,
+    below: float = math.inf, integer: bool = False, optional: bool = False,
+) -> None:  # fmt: skip
+    """Check that an argument is a finite number, at `least`, at `most`, `above` and `below` what is given."""
+    if value is None and optional:
+        return
+    is_number = isinstance(value, Integral if integer else Real) and not isinstance(value, bool)
+    number: Any = value
+    if is_number and abs(number) <= sys.float_info.max and least <= number <= most and above < number < below:
+        return
+    ends = {"at least": least, "above": above, "at most": most, "below": below}
+    limits = " and ".join(f"{end} {limit:g}" for end, limit in ends.items() if math.isfinite(limit))
+    expected = f"{'an integer' if integer else 'a number'}, {limits or 'finite'}{', or None' * optional}"
+    raise InputError(f"{name} is {value!r:.40}; it must be {expected}")
+
+
+def check_integer(name: str, value: object, least: int = 1, most: float = math.inf, *, optional: bool = False) -> None:
+    """Check that an argument is an integer, at `least` and at `most` what is given."""
+    check_number(name, value, least=least, most=most, integer=True, optional=optional)
+
+
+def check_numbers(settings: Any, *names: str, **limits: Any) -> None:
+    """Check attributes of `settings`, with the limits that `check_number` takes."""
+    for name in names:
+        check_number(name, getattr(settings, name), **limits)
+
+
+def check_choice(name: str, value: object, allowed: Collection[Any]) -> None:
+    """Check that an argument is one of the `allowed` values; 1 does not pass for True."""
+    if not any(value == choice and type(value) is type(choice) for choice in allowed):
+        raise InputError(f"{name} is {value!r:.40}; it must be one of {', '.join(map(str, allowed))}")
 
 
 _SYNONYMS = (  # words of other libraries and servers for one argument
@@ -132,31 +160,6 @@ def warn(message: str) -> None:
     while frame.f_back is not None and str(frame.f_globals.get("__name__")).partition(".")[0] == "pellucid":
         level, frame = level + 1, frame.f_back
     warnings.warn(message, stacklevel=level)
-
-
-def check_numbers(
-    settings: Any, *names: str, least: float = -math.inf, above: float = -math.inf, below: float = math.inf,
-    integer: bool = False, optional: bool = False,
-) -> None:  # fmt: skip
-    """Check attributes of `settings`: finite numbers from `least` up, between `above` and `below`."""
-    for name in names:
-        value = getattr(settings, name)
-        if value is None and optional:
-            continue
-        is_number = not isinstance(value, bool) and isinstance(value, Integral if integer else Real)
-        if not (is_number and abs(value) <= sys.float_info.max and value >= least and above < value < below):
-            ends = {"at least": least, "above": above, "below": below}
-            limits = " and ".join(f"{end} {number:g}" for end, number in ends.items() if math.isfinite(number))
-            expected = f"{'a whole number, ' * integer}{limits or 'finite'}{', or None' * optional}"
-            raise InputError(f"{name} is {value!r:.40}; it must be {expected}")
-
-
-def check_choice(settings: Any, allowed: tuple[Any, ...], *names: str) -> None:
-    """Check that attributes of `settings` are among the `allowed` values; 1 does not pass for True."""
-    for name in names:
-        value = getattr(settings, name)
-        if not any(value == choice and type(value) is type(choice) for choice in allowed):
-            raise InputError(f"{name} is {value!r:.40}; it must be one of {', '.join(map(str, allowed))}")
 
 
 @contextmanager

@@ -211,9 +211,9 @@ def test_an_audit_of_a_clean_model_says_so():
     ("settings", "complaint"),
     [
         ({"dead_rate": -0.1}, "dead_rate"),
-        ({"duplicate": 0.2}, "between 0.5 and 1"),
+        ({"duplicate": 0.2}, "at least 0.5 and at most 1"),
         ({"crowded_share": float("nan")}, "nan"),
-        ({"duplicate_texts": 1}, "from 2 up"),
+        ({"duplicate_texts": 1}, "at least 2"),
     ],
 )
 def test_thresholds_out_of_range_are_refused(settings, complaint):
@@ -240,7 +240,7 @@ def test_other_bad_input_is_refused():
         cards(model, list(FOUR), top_k=0)
     with pytest.raises(InputError, match="examples is 0"):
         cards(model, list(FOUR), 0, examples=0)[0]
-    with pytest.raises(InputError, match="verdict 'dull' is unknown"):
+    with pytest.raises(InputError, match="verdict is 'dull'; it must be one of dead"):
         audit(model, list(FOUR)).findings_for("dull")
     with pytest.raises(InputError, match="not finite for one of texts 0 to 1"):
         audit(TableEmbedder({"a": [np.nan, 1], "b": [1, 1]}), ["a", "b"])

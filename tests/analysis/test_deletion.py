@@ -100,7 +100,7 @@ def test_a_word_goes_wherever_it_stands(fruit):
         (["ab"], {}, "every pair must be two texts"),
         ([("t0", "t1"), ("t0", 3)], {}, "pair 1 holds 3"),
         ([("t0", "t1")] * 2, {"top_k": 0}, "top_k is 0"),
-        ([("t0", "t1")] * 2, {"top_k": 9}, "top_k is 9; it must be at least 1 and at most 6"),
+        ([("t0", "t1")] * 2, {"top_k": 9}, "top_k is 9; it must be an integer, at least 1 and at most 6"),
         ([("t0", "t1")] * 2, {"draws": 0}, "draws is 0"),
         ([("t0", "t1")] * 2, {"units": "letters"}, "units is 'letters'"),
         ([("t0", "t1")] * 2, {"units": "words"}, "have no places in the text"),

@@ -138,7 +138,7 @@ def test_views_and_json(model):
     [
         (["a text"] * 9, {}, "at least 10 texts, got 9"),
         (["a text"] * 20, {"n": 11}, "at most 10 topics"),
-        (["a text"] * 20, {"n": 1}, "n is 1; it must be an integer from 2"),
+        (["a text"] * 20, {"n": 1}, "n is 1; it must be an integer, at least 2"),
         (["a text"] * 20, {"n": 2, "dates": ["2024-01-01"]}, "1 dates for 20 texts"),
         (["a text"] * 20, {"n": 2, "dates": ["May 5"] * 20}, "date 0 is 'May 5'; give ISO 8601"),
         (["a text"] * 20, {"n": 2, "dates": [None] * 20}, "0 texts with a topic have a date"),

@@ -423,7 +423,7 @@ def test_texts_that_encode_to_zero_are_dropped_and_counted():
     ("change", "message"),
     [
         ({"n": 0}, "n is 0"),
-        ({"method": "best"}, "no method 'best'; choose one of kmeans, frame, fps, uniform"),
+        ({"method": "best"}, "method is 'best'; it must be one of kmeans, frame, fps, uniform"),
         ({"corpus": ["no sentence"]}, "no candidate for an anchor: 0 of 1 texts left"),
         ({"corpus": "missing.txt"}, "missing.txt"),
         ({"encoder": "all-MiniLM"}, "no model .all-MiniLM."),

@@ -448,7 +448,7 @@ def test_tokens_added_to_an_embedders_tokenizer_need_no_row():
 
 
 def test_top_k_and_widths_out_of_range_are_refused(llama):
-    with pytest.raises(InputError, match="top_k is 100,000"):
+    with pytest.raises(InputError, match="top_k is 100000; it must be an integer, at least 1 and at most"):
         llama.with_settings(replace(llama.settings, top_k=100_000))
     with pytest.raises(InputError, match=r"not \[n, 32\]"):
         llama.decode(np.ones((2, 5)), 3)

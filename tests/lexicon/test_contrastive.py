@@ -572,7 +572,7 @@ def test_bad_input_is_refused_before_anything_starts(tmp_path):
     ("changes", "message"),
     [
         ({"temperature": 0}, "temperature is 0; it must be above 0"),
-        ({"batch_size": 1}, "batch_size is 1; it must be at least 2"),
+        ({"batch_size": 1}, "batch_size is 1; it must be an integer, at least 2"),
         ({"learning_rate": float("nan")}, "learning_rate is nan"),
         ({"max_steps": 0}, "max_steps is 0"),
         ({"chunk": 0}, "chunk is 0"),

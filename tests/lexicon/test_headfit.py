@@ -103,7 +103,7 @@ def test_the_fitted_head_knows_its_own_words_better_than_the_plain_one(backbone,
 
 @pytest.mark.parametrize("firing", [0, 1, -0.5, float("nan")])
 def test_a_share_of_no_use_is_refused(backbone, clusters, firing):
-    with pytest.raises(InputError, match="share between 0 and 1"):
+    with pytest.raises(InputError, match="above 0 and below 1"):
         fit_head(backbone, clusters, TEXTS, firing=firing)
 
 

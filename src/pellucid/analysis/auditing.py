@@ -7,14 +7,14 @@ should be like the texts that the model is for. "Fires" is defined in `coordinat
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 
 from pellucid.analysis.coordinates import Floats, Spread, column_chunks, correlations, spread
 from pellucid.core.embedder import Embedder
-from pellucid.errors import InputError, check_integer
+from pellucid.errors import check_choice, check_integer, check_number, check_numbers
 from pellucid.explain.views.figure import Canvas, short_name
 from pellucid.explain.views.parts import AnyPart, Heading, Note, TablePart, counted, percent, quoted, signed
 from pellucid.explain.views.report import Report
@@ -57,13 +57,10 @@ class Thresholds:
 
     def __post_init__(self) -> None:
         """Check the ranges."""
-        for name in (f.name for f in fields(self) if f.type == "float"):
-            low = 0.5 if name == "duplicate" else 0.0
-            if not low <= getattr(self, name) <= 1:
-                raise InputError(f"{name} is {getattr(self, name)!r}; it must be between {low:g} and 1")
-        check_integer("duplicate_texts", self.duplicate_texts, 2)
+        check_numbers(self, "dead_rate", "crowded_rate", "crowded_share", least=0, most=1)
+        check_number("duplicate", self.duplicate, least=0.5, most=1)
+        check_numbers(self, "duplicate_texts", "least_texts", least=2, integer=True)
         check_integer("unclear_words", self.unclear_words, 0)
-        check_integer("least_texts", self.least_texts, 2)
 
 
 class Finding(NamedTuple):
@@ -114,8 +111,7 @@ class Audit(Report):
         Raises:
             InputError: there is no such verdict.
         """
-        if verdict not in KINDS:
-            raise InputError(f"verdict {verdict!r} is unknown; there are {', '.join(KINDS)}")
+        check_choice("verdict", verdict, KINDS)
         return [finding for finding in self.findings if finding.verdict == verdict]
 
     def cleaned(self, model: Embedder, verdicts: Iterable[str] = ("dead", "duplicate")) -> Embedder:

@@ -13,7 +13,7 @@ import numpy as np
 
 from pellucid.analysis.coordinates import Floats, spearman
 from pellucid.core.embedder import Embedder
-from pellucid.errors import InputError
+from pellucid.errors import InputError, check_integer
 from pellucid.explain.views.figure import Canvas, short_name
 from pellucid.explain.views.parts import AnyPart, Heading, Note, TablePart, counted, numbers, percent, signed
 from pellucid.explain.views.report import Report, frame
@@ -205,8 +205,8 @@ def compare(
     goldens = np.array([] if gold is None else gold, np.float64)
     if gold is not None and (goldens.shape != (len(pairs),) or not np.isfinite(goldens).all()):
         raise InputError(f"gold must be {len(pairs)} finite numbers, one a pair, got shape {goldens.shape}")
-    if top_k < 0 or rows < 0:
-        raise InputError(f"top_k is {top_k} and rows {rows}; both must be at least 0")
+    check_integer("top_k", top_k, 0)
+    check_integer("rows", rows, 0)
     scores = np.stack([pair_scores(model, pairs) for model in models], axis=1)  # [pairs, models]
     ranked = np.round(scores, _RANK_DECIMALS)
     columns = range(1, len(models))

@@ -23,7 +23,7 @@ import numpy.typing as npt
 
 from pellucid.core.arrays import l2_normalize, vstack
 from pellucid.core.embedder import Embedder
-from pellucid.errors import InputError
+from pellucid.errors import InputError, check_number
 from pellucid.explain.views.parts import AnyPart, Heading, Note, TablePart, counted, numbers, percent
 from pellucid.explain.views.report import Report
 from pellucid.progress import Progress
@@ -328,8 +328,7 @@ class Frequencies(Report):
         Raises:
             InputError: `strength` is negative or so large that the factors leave the numbers.
         """
-        if not 0 <= strength < math.inf:
-            raise InputError(f"strength is {strength!r:.40}; it must be 0 or more")
+        check_number("strength", strength, least=0)
         with np.errstate(over="ignore"):
             weights = np.array([item.idf for item in self.measured]) ** strength
         mean = float(weights.mean())
@@ -345,8 +344,7 @@ class Frequencies(Report):
 
     def common(self, above: float) -> list[str]:
         """Return the dimensions that fire on more than the share `above` of the texts, the commonest first."""
-        if not 0 <= above <= 1:
-            raise InputError(f"above is {above!r:.40}; it is a share of the texts, between 0 and 1")
+        check_number("above", above, least=0, most=1)
         return [item.name for item in self._by_rate() if item.rate > above]
 
     def pruned(self, model: Embedder, above: float) -> Embedder:

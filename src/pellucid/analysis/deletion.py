@@ -11,6 +11,7 @@ score was right. Random rows are a weak opponent: a passed test only rules out e
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache
@@ -22,7 +23,7 @@ from pellucid.analysis.comparing import Pair, check_pairs
 from pellucid.analysis.coordinates import Floats, Integers
 from pellucid.core.arrays import l2_normalize
 from pellucid.core.embedder import Embedder
-from pellucid.errors import InputError
+from pellucid.errors import InputError, check_choice, check_integer
 from pellucid.explain.views.figure import Canvas
 from pellucid.explain.views.parts import AnyPart, Heading, Note, TablePart, counted, numbers, percent, signed
 from pellucid.explain.views.report import Report
@@ -152,13 +153,11 @@ def deletion_test(
             `draws` is below 1, `top_k` is above the number of dimensions, or the explanations have no words.
     """
     pairs = check_pairs(pairs)
-    if units not in UNITS:
-        raise InputError(f"units is {units!r}; it must be one of {', '.join(UNITS)}")
-    most = model.get_embedding_dimension() if units == "dimensions" else top_k
-    for name, value, limit in (("top_k", top_k, most), ("draws", draws, draws)):
-        if not 1 <= value <= limit:
-            raise InputError(f"{name} is {value}; it must be at least 1" + (f" and at most {limit}" * (limit == most)))
-    ks = sorted({k for k in (*_CURVE_KS, top_k) if units == "words" or k < most or k == top_k})
+    check_choice("units", units, UNITS)
+    most = model.get_embedding_dimension() if units == "dimensions" else math.inf
+    check_integer("top_k", top_k, most=most)
+    check_integer("draws", draws)
+    ks = sorted({k for k in (*_CURVE_KS, top_k) if k < most or k == top_k})
     fall = _fall_of_embeddings if units == "dimensions" else _fall_of_texts
     random = np.random.default_rng(seed)
     done = [item for item in fall(model, pairs, ks, draws, random) if item is not None]

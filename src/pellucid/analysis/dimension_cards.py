@@ -174,7 +174,7 @@ def cards(
         InputError: a dimension is unknown, `top_k` or `examples` is below 1, or the model knows fewer than two texts.
     """
     check_integer("examples", examples)
-    check_integer("top_k", 1 if top_k is None else top_k)
+    check_integer("top_k", top_k, optional=True)
     all_dimensions = model.dimensions
     indices = sorted(all_dimensions.numbers([range(len(all_dimensions)) if dimensions is None else dimensions]))
     measured = spread(model, texts, examples=examples, dimensions=indices, seed=seed)

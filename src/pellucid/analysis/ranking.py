@@ -11,7 +11,7 @@ import numpy as np
 
 from pellucid.core.embedder import Embedder
 from pellucid.core.query import Query
-from pellucid.errors import InputError
+from pellucid.errors import InputError, check_integer
 from pellucid.explain.explanation import Explanation
 from pellucid.explain.views.explanation import coverage_warning
 from pellucid.explain.views.parts import AnyPart, Heading, Note, TablePart, counted, numbers, signed
@@ -148,8 +148,8 @@ def rank(model: Embedder, query: str, documents: Iterable[str], *, top_k: int = 
         raise InputError(f"the query is {query!r:.40} ({type(query).__name__}); it must be a string")
     if not texts:
         raise InputError("no documents are given")
-    if top_k < 1 or reasons < 0:
-        raise InputError(f"top_k is {top_k} and reasons {reasons}; they must be at least 1 and 0")
+    check_integer("top_k", top_k)
+    check_integer("reasons", reasons, 0)
     analyzed_query, rows = model.analyze(query, "query"), model.encode_document(texts)
     coverage, gaps = analyzed_query.coverage_and_gaps
     scores = model.similarity(analyzed_query.vector, rows)[0]

@@ -24,7 +24,7 @@ import numpy.typing as npt
 
 from pellucid.core.fingerprint import record_model
 from pellucid.dense.vectors import unit_vectors
-from pellucid.errors import CorpusError, InputError, check_numbers, missing_extra
+from pellucid.errors import CorpusError, InputError, check_integer, check_number, missing_extra
 from pellucid.loading import load
 from pellucid.persistence.checkpoints import WorkFolder
 from pellucid.progress import Progress
@@ -100,10 +100,9 @@ class CandidateSettings:
         """
         if self.words is not None and not 1 <= self.words[0] <= self.words[1]:
             raise InputError(f"words is {self.words}; give the fewest and the most, such as (3, 60), or None")
-        if self.near_duplicates is not None and not 0 < self.near_duplicates <= 1:
-            raise InputError(f"near_duplicates is {self.near_duplicates}; give a cosine in (0, 1], or None")
-        check_numbers(self, "max_candidates", least=1, integer=True, optional=True)
-        check_numbers(self, "content_words", least=0, integer=True)
+        check_number("near_duplicates", self.near_duplicates, above=0, most=1, optional=True)
+        check_integer("max_candidates", self.max_candidates, optional=True)
+        check_integer("content_words", self.content_words, 0)
 
 
 @dataclass

@@ -44,7 +44,7 @@ from pellucid.core.embedder import Embedder, Vectors
 from pellucid.core.fingerprint import check_same
 from pellucid.dense.embedder import FUNCTION, PELLUCID, SENTENCE_TRANSFORMERS, EncoderEmbedder, opened_with
 from pellucid.dense.vectors import unit_vectors
-from pellucid.errors import InputError, ModelFolderError, warn
+from pellucid.errors import InputError, ModelFolderError, check_number, warn
 from pellucid.loading import load, open_sentence_transformer
 from pellucid.persistence.folder import resolve_reference
 from pellucid.persistence.store import is_sound, read_json, read_regular, read_tensors, write_json, write_tensors
@@ -327,8 +327,7 @@ class AnchorEmbedder(Embedder):
         Raises:
             InputError: `strength` is not between 0 and 1.
         """
-        if not 0 <= strength <= 1:
-            raise InputError(f"strength is {strength}; it must be between 0 and 1")
+        check_number("strength", strength, least=0, most=1)
         left, sizes, right = np.linalg.svd(self.vectors.astype(np.float64), full_matrices=False)
         is_nonzero = sizes > sizes.max() * 1e-6
         vectors = (left[:, is_nonzero] * sizes[is_nonzero] ** (1 - strength)) @ right[is_nonzero]

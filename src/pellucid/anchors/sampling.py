@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from pellucid.anchors.candidates import Candidates, CandidateSettings, prepare_candidates
 from pellucid.core.arrays import l2_normalize
-from pellucid.errors import InputError, missing_extra
+from pellucid.errors import InputError, check_choice, check_integer, missing_extra
 from pellucid.persistence.store import temporary_folder
 from pellucid.text.corpus import Corpus
 
@@ -65,9 +65,8 @@ def choose_anchors(
         CorpusError: the corpus cannot be read, or no text of it passes the filter.
         MissingExtraError: a rule or method needs a package that is not installed.
     """
-    _check_number(n)
-    if method not in METHODS:
-        raise InputError(f"no method {method!r}; choose one of {', '.join(METHODS)}")
+    check_integer("n", n)
+    check_choice("method", method, METHODS)
     with (
         nullcontext(Path(work_dir)) if work_dir is not None else temporary_folder(prefix="pellucid-anchors-")
     ) as folder:
@@ -76,11 +75,6 @@ def choose_anchors(
         texts = candidates.texts(rows)
         del candidates  # closes the map before a temporary folder goes
     return texts
-
-
-def _check_number(n: int) -> None:
-    if isinstance(n, bool) or not isinstance(n, (int, np.integer)) or n < 1:
-        raise InputError(f"n is {n!r}; give the number of anchors, from 1 up")
 
 
 def _pick(candidates: Candidates, n: int, method: str, seed: int, nearest: float | None) -> Rows:
@@ -174,7 +168,7 @@ def uniform_points(vectors: npt.NDArray[Any], n: int, *, seed: int = 0) -> Rows:
 
 
 def _check_enough(n: int, count: int) -> None:
-    _check_number(n)
+    check_integer("n", n)
     if n > count:
         raise InputError(f"{n} points asked for, but there are only {count} vectors to choose from. Ask for fewer")
 

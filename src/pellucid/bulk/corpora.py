@@ -76,7 +76,7 @@ class CorpusSettings:
     def __post_init__(self) -> None:
         """Check the values."""
         validate_role(self.role)
-        check_choice(self, tuple(ENDINGS), "format")
+        check_choice("format", self.format, ENDINGS)
         check_integer("shard_size", self.shard_size)
 
 
@@ -120,8 +120,7 @@ def encode_corpus(
     settings, folder = settings or CorpusSettings(), Path(folder)
     file = _file_of(corpus, field, id_field)
     source, field = file.source, file.field
-    if engine not in _ENGINES:
-        raise InputError(f"engine is {engine!r:.40}; it must be one of {', '.join(_ENGINES)}")
+    check_choice("engine", engine, _ENGINES)
     check_integer("workers", workers)
     _check_paths(source, folder, field, id_field)
     checked_model = Model("model", model)

@@ -10,7 +10,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from pellucid.errors import InputError, require
+from pellucid.errors import InputError, check_choice, check_integer, check_numbers, require
 from pellucid.text.inputs import refuse_tables
 
 Role = Literal["query", "document"] | None
@@ -47,18 +47,14 @@ class EncodeOptions(NamedTuple):
             raise InputError(f"prompt_name is {self.prompt_name!r:.60}; a model has the prompts 'query' and 'document'")
         if not isinstance(self.prompt, str | None):
             raise InputError(f"prompt is {self.prompt!r:.60}; it must be a string")
-        for name in ("batch_size", "truncate_dim", "max_active_dims"):
-            value = getattr(self, name)
-            may_lack = name != "batch_size" and value is None
-            if not (may_lack or (isinstance(value, int | np.integer) and value >= 1)):
-                raise InputError(f"{name} is {value!r:.40}; it must be a whole number of 1 or more")
+        check_integer("batch_size", self.batch_size)
+        check_numbers(self, "truncate_dim", "max_active_dims", least=1, integer=True, optional=True)
         if self.output_value != "sentence_embedding":
             raise InputError(
                 f"output_value is {self.output_value!r:.40}; only 'sentence_embedding' is given. "
                 "What single words or tokens do is in explain(text)"
             )
-        if self.precision not in (None, *PRECISIONS):
-            raise InputError(f"precision is {self.precision!r:.40}; it must be one of {', '.join(PRECISIONS)}")
+        check_choice("precision", self.precision, (None, *PRECISIONS))
         for name in ("pool", "chunk_size"):
             if getattr(self, name) is not None:
                 raise InputError(

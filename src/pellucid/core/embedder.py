@@ -31,7 +31,7 @@ from pellucid.core.arrays import (
 from pellucid.core.dimensions import Dimension, Dimensions, merging, removal, renaming, scaling, selection
 from pellucid.core.interface import ToolInterface
 from pellucid.core.query import Query
-from pellucid.errors import InputError, ModelFolderError
+from pellucid.errors import InputError, ModelFolderError, check_integer
 from pellucid.persistence.folder import check_family, locate, saving
 from pellucid.persistence.store import temporary_folder
 from pellucid.progress import Progress
@@ -325,8 +325,7 @@ class Embedder(ToolInterface):
                 unknown, or `block_size` is below 1.
         """
         items = iterate_texts(texts)
-        if block_size < 1:
-            raise InputError(f"block_size is {block_size}; it must be at least 1")
+        check_integer("block_size", block_size)
         read = (text.as_py() for text in texts) if is_arrow(texts) else items
         return self._encode_blocks(read, validate_role(role), block_size, show_progress_bar)
 
@@ -442,8 +441,7 @@ class Embedder(ToolInterface):
         Raises:
             InputError: `text` is not a string, or `top_k` is below 1.
         """
-        if top_k < 1:
-            raise InputError(f"top_k is {top_k}; it must be at least 1")
+        check_integer("top_k", top_k)
         validate_texts(text)
         coverage = self.coverage_and_gaps([text])[0][0]
         strongest = self._strongest(text, top_k)

@@ -17,7 +17,7 @@ import numpy.typing as npt
 from pellucid.analysis.comparing import check_pairs
 from pellucid.analysis.coordinates import average_ranks
 from pellucid.ensemble.embedder import make_parts
-from pellucid.errors import InputError
+from pellucid.errors import InputError, check_integer
 from pellucid.text.inputs import check_texts
 
 _WEIGHT_STEPS = (0.2, 0.1, 0.05, 0.02, 0.01)
@@ -110,10 +110,9 @@ def fit_ranking_weights(
     Raises:
         InputError: nothing is given, the lengths differ, a query has no relevant document, or one is out of range.
     """
+    check_integer("k", k)
     queries, documents, relevant = check_texts(queries), check_texts(documents), list(relevant)
     count, n_top = len(documents), min(k, len(documents))
-    if k < 1:
-        raise InputError(f"k is {k}; it must be at least 1")
     if not queries or not count or len(relevant) != len(queries):
         raise InputError(f"{len(queries)} queries over {count} documents need as many mappings, got {len(relevant)}")
     gains = np.zeros((len(queries), count), np.float32)

@@ -112,7 +112,7 @@ class EmbeddingServer:
         if key is not None and not (isinstance(key, str) and _ENVIRONMENT_NAME.fullmatch(key)):
             raise InputError("key is no name of an environment variable; set one to the key, and give its name")
         check_integer("batch_size", batch_size)
-        check_integer("dimension", 1 if dimension is None else dimension)
+        check_integer("dimension", dimension, optional=True)
         if isinstance(timeout, bool) or not isinstance(timeout, (int, float)) or not 0 < timeout < 1e6:
             raise InputError(f"timeout is {timeout!r:.40}; it must be seconds above 0")
         self.url, self.model, self.dimension, self.batch_size, self.timeout = url, model, dimension, batch_size, timeout

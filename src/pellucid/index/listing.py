@@ -37,8 +37,7 @@ def list_documents(
 ) -> Iterator[Document]:
     """Return the documents of a commit as `Index.documents` says; only what sorts them is held in memory."""
     check_integer("offset", offset, 0)
-    if limit is not None:
-        check_integer("limit", limit)
+    check_integer("limit", limit, optional=True)
     if after is not None and sort is not None:
         raise InputError("after needs the order of adding; give offset with sort")
     document_rows = _rows_where(commit, where, 0 if after is None else document_number(after) + 1)

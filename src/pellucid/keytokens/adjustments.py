@@ -15,7 +15,7 @@ import numpy as np
 
 from pellucid.core.embedder import Vectors
 from pellucid.core.pca import spectrum_of
-from pellucid.errors import InputError, check_choice, check_numbers
+from pellucid.errors import InputError, check_choice, check_integer, check_number
 
 AdjustmentKind = Literal["none", "mean", "component"]
 ADJUSTMENTS = ("none", "mean", "component")
@@ -44,12 +44,12 @@ class Adjustment:
         Raises:
             InputError: they do not, or the offset is not a row of finite numbers.
         """
-        check_choice(self, ADJUSTMENTS, "kind")
+        check_choice("kind", self.kind, ADJUSTMENTS)
         if (self.offset is None) != (self.kind == "none"):
             wants = "has no" if self.kind == "none" else "needs an"
             raise InputError(f"an adjustment of kind {self.kind!r} {wants} offset")
-        check_numbers(self, "strength", above=-1e18, below=1e18)
-        check_numbers(self, "texts", least=0, integer=True)
+        check_number("strength", self.strength, above=-1e18, below=1e18)
+        check_integer("texts", self.texts, 0)
         if self.offset is not None:
             offset = np.asarray(self.offset, np.float32)
             if offset.ndim != 1 or not np.isfinite(offset).all():
@@ -86,8 +86,7 @@ def component_adjustment(embeddings: Vectors, strength: float | None = None) -> 
     first = spectrum_of(rows).first  # points to the side of the mean
     if strength is None:  # brings the mean embedding's part along it to 0
         strength = -float(rows.mean(axis=0) @ first)
-    if not np.isfinite(strength):
-        raise InputError(f"strength is {strength!r:.40}; it must be a finite number")
+    check_number("strength", strength)
     return Adjustment("component", (strength * first).astype(np.float32), float(strength), len(rows))
 
 

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pellucid.core.embedder import Vectors
-from pellucid.errors import InputError
+from pellucid.errors import InputError, check_integer
 from pellucid.explain.views.parts import AnyPart, Heading, Note, TablePart, counted, numbers, percent
 from pellucid.explain.views.report import Report
 from pellucid.keytokens.embedder import KeyTokenEmbedder
@@ -110,8 +110,7 @@ def token_alignment(model: KeyTokenEmbedder, texts: Iterable[str], *, draws: int
             `draws` is below 1.
     """
     check_decoder("the model", model)
-    if type(draws) is not int or draws < 1:
-        raise InputError(f"draws is {draws!r:.40}; it must be a whole number from 1")
+    check_integer("draws", draws)
     checked_texts = check_texts(texts)
     distinct = list(dict.fromkeys(checked_texts))
     tokens_by_text = {

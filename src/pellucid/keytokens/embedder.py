@@ -30,7 +30,7 @@ from pellucid.core.dimensions import Dimensions, Edit, mixed, renaming, write_di
 from pellucid.core.embedder import Vectors
 from pellucid.core.mixing import mixed_rows, mixing_tensors, read_mixed
 from pellucid.core.query import Query, Terms
-from pellucid.errors import InputError, ModelFolderError, warn
+from pellucid.errors import InputError, ModelFolderError, check_choice, check_integer, warn
 from pellucid.explain.rows import KEY_TOKEN, Row
 from pellucid.keytokens.adjustments import Adjustment, component_adjustment, mean_adjustment
 from pellucid.keytokens.head import TokenHead, TopTokens
@@ -222,8 +222,7 @@ class KeyTokenEmbedder(TransformerEmbedder):
 
     def _set(self, backbone: Backbone, settings: KeyTokenSettings, adjustment: Adjustment) -> None:
         """Set the transformer, settings and adjustment, after checking that they fit the head."""
-        if settings.top_k is not None and settings.top_k > len(self.head.shown):
-            raise InputError(f"top_k is {settings.top_k:,}; the head has {len(self.head.shown):,} text tokens")
+        check_integer("top_k", settings.top_k, most=len(self.head.shown), optional=True)
         width = state_width(backbone)
         if adjustment.offset is not None and len(adjustment.offset) != width:
             raise InputError(f"the adjustment is of {len(adjustment.offset)} dimensions and the embeddings of {width}")
@@ -367,8 +366,7 @@ class KeyTokenEmbedder(TransformerEmbedder):
         Raises:
             InputError: too few texts, an unknown adjustment, or `strength` given for another one.
         """
-        if adjustment not in ("mean", "component"):
-            raise InputError(f"adjustment is {adjustment!r:.40}; it must be one of mean, component")
+        check_choice("adjustment", adjustment, ("mean", "component"))
         if adjustment == "mean" and strength is not None:
             raise InputError("strength belongs to the adjustment 'component', not to 'mean'")
         rows = self.embed(check_texts(texts), show_progress_bar=show_progress_bar)

@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from pellucid.core.dimensions import Dimension, Dimensions
 from pellucid.core.embedder import Vectors
-from pellucid.errors import InputError
+from pellucid.errors import InputError, check_integer
 from pellucid.process import cached_property
 from pellucid.transformer.tokenwords import Rank, tokens_of_rows, unused_name
 
@@ -80,8 +80,7 @@ class TokenHead:
 
     def check_k(self, k: int) -> None:
         """Check that a number of tokens is from 1 to all of them."""
-        if type(k) is not int or not 1 <= k <= len(self.shown):
-            raise InputError(f"k is {k!r:.40}; it must be a whole number from 1 to the {len(self.shown):,} tokens")
+        check_integer("k", k, most=len(self.shown))
 
     def top_words(self, ids: Sequence[int], scores: Sequence[float], k: int) -> list[tuple[str, float]]:
         """Return the first `k` different words among some tokens, best first, with their scores."""
@@ -148,8 +147,7 @@ def checked(embeddings: npt.ArrayLike, head: Any, k: int) -> Rows:
             f"embeddings of shape {rows.shape} do not fit a head of shape {tuple(head.shape)}; the second numbers must "
             "be equal. A head belongs to the backbone that the embeddings come from"
         )
-    if type(k) is not int or not 1 <= k <= head.shape[0]:
-        raise InputError(f"k is {k!r:.40}; it must be a whole number from 1 to the {head.shape[0]:,} rows of the head")
+    check_integer("k", k, most=head.shape[0])
     if not np.isfinite(rows).all():
         broken = int(np.argmin(np.isfinite(rows).all(axis=1)))
         raise InputError(f"embedding {broken} holds NaN or infinity; leave its text out")

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from pellucid.core.embedder import Vectors
-from pellucid.errors import InputError, check_choice, check_numbers
+from pellucid.errors import InputError, check_choice, check_integer
 from pellucid.transformer.attention import base_states, is_causal_lm, lm_head_logits
 from pellucid.transformer.backbone import Backbone
 from pellucid.transformer.reading import Encoding, ReadingSettings
@@ -71,12 +71,13 @@ class KeyTokenSettings(ReadingSettings):
             InputError: a value is not allowed; the message names it.
         """
         super().__post_init__()
-        check_choice(self, KEY_POOLINGS, "pooling")
-        check_choice(self, SIGNS, "signs")
-        check_choice(self, ("cosine", "dot"), "similarity")
-        check_choice(self, (True, False), "start_token", "through_end", "normalize")
-        check_choice(self, (True, False, None), "special_tokens")
-        check_numbers(self, "top_k", least=1, integer=True, optional=True)
+        check_choice("pooling", self.pooling, KEY_POOLINGS)
+        check_choice("signs", self.signs, SIGNS)
+        check_choice("similarity", self.similarity, ("cosine", "dot"))
+        for name in ("start_token", "through_end", "normalize"):
+            check_choice(name, getattr(self, name), (True, False))
+        check_choice("special_tokens", self.special_tokens, (True, False, None))
+        check_integer("top_k", self.top_k, optional=True)
 
     @property
     def prepends_bos(self) -> bool:

@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from pellucid.core import arrays
 from pellucid.core.dimensions import Dimension, Dimensions, as_text, read_dimensions, write_dimensions
-from pellucid.errors import InputError, ModelFolderError, missing_extra
+from pellucid.errors import InputError, ModelFolderError, check_integer, check_number, missing_extra
 from pellucid.persistence.store import read_json, read_tensors, write_json, write_tensors
 from pellucid.process import cached_property, ignored_warnings
 from pellucid.progress import Progress
@@ -188,8 +188,7 @@ def cluster_vocabulary(
         assignment[clustered] = np.arange(len(clustered))
         return named_clusters(assignment, rows[clustered], rows, tokens)
     chosen = rows[clustered]
-    if isinstance(k, bool) or not isinstance(k, (int, np.integer)) or k < 1:
-        raise InputError(f"the number of clusters is {k!r:.40}; it must be a whole number above 0, or None")
+    check_integer("k", k, optional=True)
     different = len({row.tobytes() for row in chosen}) if k <= len(chosen) else len(chosen)
     if k > different:
         raise InputError(
@@ -314,8 +313,7 @@ def fit_head(
         InputError: `firing` is not between 0 and 1, the clusters are not of this backbone, or the texts have too few
             tokens to fit a map.
     """
-    if not 0 < firing < 1:
-        raise InputError(f"firing is {firing!r:.20}; it must be a share between 0 and 1, such as 0.02")
+    check_number("firing", firing, above=0, below=1)
     targets = _targets(backbone)
     if clusters.assignment.shape != (len(targets),):
         raise InputError(

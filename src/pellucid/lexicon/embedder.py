@@ -33,7 +33,7 @@ from pellucid.core.dimensions import Dimensions, Edit, write_dimensions
 from pellucid.core.embedder import Vectors
 from pellucid.core.mixing import after_edit, diagonal_scales, mixing_tensors, read_mixed, sparse_units, strongest_source
 from pellucid.core.query import Query, SpanFinder
-from pellucid.errors import InputError, ModelFolderError, check_choice, check_numbers
+from pellucid.errors import InputError, ModelFolderError, check_choice, check_integer
 from pellucid.lexicon.clusters import Clusters
 from pellucid.persistence.store import read_json, read_tensors, write_json, write_tensors
 from pellucid.process import cached_property
@@ -84,10 +84,11 @@ class LexiconSettings(ReadingSettings):
         super().__post_init__()
         if self.template is None:
             raise InputError("template is None; it must be a string")
-        check_choice(self, POOLINGS, "pooling")
-        check_choice(self, (True, False, None), "shift")
-        check_choice(self, (True, False), "takes_instruction", "own_words")
-        check_numbers(self, "max_active_dims", least=1, integer=True, optional=True)
+        check_choice("pooling", self.pooling, POOLINGS)
+        check_choice("shift", self.shift, (True, False, None))
+        check_choice("takes_instruction", self.takes_instruction, (True, False))
+        check_choice("own_words", self.own_words, (True, False))
+        check_integer("max_active_dims", self.max_active_dims, optional=True)
 
     @property
     def prepends_bos(self) -> bool:

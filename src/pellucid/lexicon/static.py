@@ -40,7 +40,7 @@ from pellucid.core.mixing import (
     strongest_source,
 )
 from pellucid.core.query import Query, SpanFinder
-from pellucid.errors import InputError, ModelFolderError, check_numbers, require
+from pellucid.errors import InputError, ModelFolderError, check_integer, require
 from pellucid.native.library import SparseTable, native
 from pellucid.persistence.store import is_sound, read_tensors, write_tensors
 from pellucid.process import cached_property
@@ -153,7 +153,7 @@ class StaticLexiconEmbedder(Embedder):
         self._bulk: BulkRows | None = None  # made when first needed
         self._kernel_table: SparseTable | None = None
         self._characters = 0  # encoded without it
-        check_numbers(self, "max_active_dims", least=1, integer=True, optional=True)
+        check_integer("max_active_dims", max_active_dims, optional=True)
         _check_table(self.table, len(vocabulary), self._clusters)
 
     def __getstate__(self) -> dict[str, Any]:
@@ -242,8 +242,7 @@ class StaticLexiconEmbedder(Embedder):
         Raises:
             InputError: there is no such dimension, or `top_k` is below 1.
         """
-        if top_k < 1:
-            raise InputError(f"top_k is {top_k}; it must be at least 1")
+        check_integer("top_k", top_k)
         index = self._dimensions.number(dimension)
         rows = self._all_rows()
         weights = (rows if self.mixing is None else rows @ self.mixing).tocsc()[:, [index]].toarray().ravel()

@@ -34,7 +34,7 @@ from pellucid.core.dimensions import (
 )
 from pellucid.core.embedder import Embedder, Vectors
 from pellucid.core.query import Query
-from pellucid.errors import InputError, require
+from pellucid.errors import InputError, check_integer, require
 from pellucid.native.library import native
 from pellucid.persistence.folder import locate
 from pellucid.persistence.store import is_sound
@@ -504,8 +504,7 @@ class StaticEmbedder(Embedder):
 
         >>> # model.nearest_words("mortgage", top_k=2)  ->  [("mortgage", 1.0), ("mortgages", 0.93)]
         """
-        if top_k < 1:
-            raise InputError(f"top_k is {top_k}; it must be at least 1")
+        check_integer("top_k", top_k)
         vectors = self.word_vectors(np.arange(len(self.vocabulary)))
         scores = self.similarity(self.encode(word_or_text), vectors)[0]
         best = np.argsort(-scores, kind="stable")[:top_k]

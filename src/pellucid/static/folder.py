@@ -41,7 +41,7 @@ from tokenizers.pre_tokenizers import BertPreTokenizer
 
 from pellucid.core.embedder import Vectors
 from pellucid.core.mixing import mixing_tensors, read_mixing
-from pellucid.errors import InputError, ModelFolderError
+from pellucid.errors import InputError, ModelFolderError, check_integer
 from pellucid.persistence.store import (
     is_sound,
     read_json,
@@ -439,8 +439,7 @@ def read_text_vectors(
     """Read word vectors as text, plain or compressed: at most `max_words` words, and float32 [words, dimension]."""
     # A word that is blank or occurs again is skipped with a warning: of the latter the first vector counts.
     path = Path(path)
-    if max_words is not None and max_words < 1:
-        raise InputError(f"max_words is {max_words}; it must be at least 1, or None for all")
+    check_integer("max_words", max_words, optional=True)
     lines = enumerate(_lines(path), 1)
     _, first = next(lines, (1, b""))
     dimension, promised = _first_line(first, path)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tokenizers import Tokenizer
 
-from pellucid.errors import InputError, check_choice, check_numbers, without_panic
+from pellucid.errors import InputError, check_choice, check_integer, without_panic
 from pellucid.text.unicode import NormalizedText, canonicalize_with_offsets
 from pellucid.text.words import Coverage, Span, split_words, words_before
 
@@ -54,7 +54,7 @@ class ReadingSettings:
         Raises:
             InputError: a value is not allowed; the message names it.
         """
-        check_choice(self, (True, False, None), "end_token")
+        check_choice("end_token", self.end_token, (True, False, None))
         if not isinstance(self.instruction, str):
             raise InputError(f"instruction is {self.instruction!r:.40}; it must be a string")
         for name in ("template", "query_template", "instructed_template"):
@@ -65,7 +65,7 @@ class ReadingSettings:
                 raise InputError(f"{name} is {template!r:.40}; it must be a string")
             if template.count(_TEXT) not in (1, 2):
                 raise InputError(f"{name} is {template!r:.80}; it must hold {_TEXT} once, or twice to give it twice")
-        check_numbers(self, "max_length", least=1, integer=True, optional=True)
+        check_integer("max_length", self.max_length, optional=True)
 
     @property
     def prepends_bos(self) -> bool:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from pellucid.errors import InputError, check_integer
+from pellucid.errors import check_integer
 from pellucid.explain.groups import Group, GroupedRows, WordSum, name_pieces
 from pellucid.explain.rows import (
     CONTEXT,
@@ -132,8 +132,7 @@ class ExplanationViews(Shown):
         Raises:
             InputError: `k` is below 1.
         """
-        if k is not None:
-            check_integer("k", k)
+        check_integer("k", k, optional=True)
         return self._grouped.groups(k, 0.0 if self.exact else self.remainder)
 
     def summary(self) -> str:
@@ -225,8 +224,7 @@ class ExplanationViews(Shown):
         """
         from pellucid.explain.views.figure import picture
 
-        if max_words < 1:
-            raise InputError(f"max_words is {max_words}; it must be at least 1")
+        check_integer("max_words", max_words)
         return picture(self._parts(max_words, rows=rows, groups=not rows, links=not rows), most=max_words, dark=dark)
 
     def __repr__(self) -> str:
@@ -249,8 +247,7 @@ class ExplanationViews(Shown):
         self, top_k: int = 10, rows: bool = False, *, folded: bool = False, groups: bool = True, links: bool = False
     ) -> Iterator[AnyPart]:
         """Yield what every medium shows: the groups, `top_k` rows or neither; `links` of phrases are for pictures."""
-        if top_k < 0:
-            raise InputError(f"top_k is {top_k}; it must be at least 0")
+        check_integer("top_k", top_k, 0)
         subject = "Score" if self._is_of_index else "Similarity"
         labels = self._labels
         title = subject

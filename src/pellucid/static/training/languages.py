@@ -28,7 +28,7 @@ import numpy.typing as npt
 
 from pellucid.core.arrays import l2_normalize
 from pellucid.core.embedder import Vectors
-from pellucid.errors import CorpusError, InputError
+from pellucid.errors import CorpusError, InputError, check_integer
 from pellucid.persistence.checkpoints import WorkFolder
 from pellucid.static.bags import Bags
 from pellucid.static.embedder import StaticEmbedder, static_model
@@ -405,8 +405,7 @@ def _read(codes: Languages, files: ParallelFiles, known_language: str) -> _Pairs
 def _frequent(language: str, sentences: Sequence[str], max_words: int, min_count: int, cased: bool) -> list[str]:
     """Return the words of a new language, most frequent first, in lower case unless the known words are cased."""
     for name, value in (("vocabulary", max_words), ("min_count", min_count)):
-        if value < 1:
-            raise InputError(f"{name} is {value}; it must be at least 1")
+        check_integer(name, value)
     find = word_finder(language)
     counts: Counter[str] = Counter()
     for sentence in sentences:

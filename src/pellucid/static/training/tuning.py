@@ -29,7 +29,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pellucid.core.embedder import Vectors
-from pellucid.errors import CorpusError, InputError, check_numbers
+from pellucid.errors import CorpusError, InputError, check_integer, check_numbers
 from pellucid.persistence.checkpoints import WorkFolder
 from pellucid.progress import Progress
 from pellucid.static.bags import Bags
@@ -72,9 +72,9 @@ class TuningSettings:
 
     def __post_init__(self) -> None:
         """Check the values."""
-        check_numbers(self, "steps", "seed", least=0)
-        check_numbers(self, "evaluate_every", "patience", least=1)
-        check_numbers(self, "batch_size", least=2)
+        check_numbers(self, "steps", "seed", least=0, integer=True)
+        check_numbers(self, "evaluate_every", "patience", least=1, integer=True)
+        check_integer("batch_size", self.batch_size, 2)
         check_numbers(self, "temperature", "learning_rate", above=0)
 
 
