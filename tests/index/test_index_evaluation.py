@@ -17,7 +17,7 @@ from pellucid import Index
 from pellucid.cli import app as cli
 from pellucid.errors import CorpusError, InputError, MissingExtraError
 from pellucid.index import read_qrels, read_queries
-from pellucid.index.evaluation import candidates, interval
+from pellucid.index.evaluation import candidates
 from tables import check_views
 
 DOCUMENTS = {
@@ -208,12 +208,6 @@ def test_weights_to_try_are_few_and_add_up(count):
     tried = candidates(own)
     assert tried[0] == own and len(tried) <= 72
     assert all(sum(weights.values()) == pytest.approx(1) and set(weights) == set(own) for weights in tried)
-
-
-def test_the_interval_of_equal_gains_is_a_point():
-    assert interval(np.full(30, 1.5)) == (1.5, 1.5)
-    low, high = interval(np.random.default_rng(0).normal(size=400))
-    assert low < 0 < high and high - low == pytest.approx(0.196, rel=0.2)
 
 
 # --- Files and the command ---

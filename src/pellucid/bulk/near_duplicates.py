@@ -231,7 +231,7 @@ class _Finder:
     def __init__(self, model: Embedder, threshold: float, same_numbers: bool) -> None:
         self.model, self.threshold, self.same_numbers = model, threshold, same_numbers
         self.representatives = array("q")  # for each text the number of the one kept in its place; -1 for a kept one
-        self.scores = array("f")  # for each text its score to that one; 2 for equal texts
+        self.is_equal = bytearray()  # for each text 1 where an earlier one is equal to it
         self.unknown = 0  # different texts without a known word
         self._index_by_hash: dict[int, int] = {}  # hash of a text -> its number
         self._nearest = Nearest()
@@ -242,14 +242,14 @@ class _Finder:
         """Compare the next texts with those that are kept, and with each other."""
         start = len(self.representatives)
         self.representatives.extend([-1] * len(texts))
-        self.scores.extend([0.0] * len(texts))
+        self.is_equal.extend(bytes(len(texts)))
         new = []
         for index, text in enumerate(texts, start):
             first = self._index_by_hash.setdefault(_hash(text), index)
             if first == index:
                 new.append(index)
             else:
-                self.representatives[index], self.scores[index] = first, 2.0
+                self.representatives[index], self.is_equal[index] = first, True
         if new:
             self._compare(new, [texts[index - start] for index in new])
 
@@ -270,9 +270,8 @@ class _Finder:
         representatives = np.full(len(indices), -1, np.int64)
         representatives[positions >= 0] = np.frombuffer(self._kept_indices, np.int64)[positions[positions >= 0]]
         is_kept = _take_in_order(similarities, self.threshold, indices, representatives, scores)
-        decided = (values[~is_kept].tolist() for values in (indices, representatives, scores))
-        for index, representative, score in zip(*decided):
-            self.representatives[index], self.scores[index] = representative, score
+        for index, representative in zip(indices[~is_kept].tolist(), representatives[~is_kept].tolist()):
+            self.representatives[index] = representative
         if is_kept.any():
             self._nearest.add(rows[np.flatnonzero(is_kept)])
             self._kept_indices.extend(indices[is_kept].tolist())
@@ -315,7 +314,7 @@ def _take_in_order(
 def _report(finder: _Finder, corpus: Corpus, field: str, reasons: int) -> Duplicates:
     """Read the texts of all pairs again, score the pairs anew, and describe them."""
     representatives = np.frombuffer(finder.representatives, np.int64).copy()
-    equal = np.frombuffer(finder.scores, np.float32) == 2
+    equal = np.frombuffer(finder.is_equal, np.bool_)
     needed = np.zeros(len(representatives), np.bool_)
     needed[representatives >= 0] = needed[representatives[representatives >= 0]] = True
     texts = _texts_for(corpus, field, needed)
@@ -354,7 +353,6 @@ def _report(finder: _Finder, corpus: Corpus, field: str, reasons: int) -> Duplic
 
 
 def _texts_for(corpus: Corpus, field: str, needed: Flags) -> dict[int, str]:
-    """Return the needed texts by their indices."""
     texts: dict[int, str] = {}
     index = -1
     for index, text in enumerate(read_texts(corpus, field=field)):

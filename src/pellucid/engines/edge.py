@@ -52,10 +52,17 @@ class Edge(EngineSettings):
                 shutil.rmtree(generation_folder, ignore_errors=True)
 
 
+def _request(vector: Any, name: str, limit: int, chosen: Any, params: Any) -> Any:
+    return edge.QueryRequest(limit, query=edge.Query.Nearest(vector, using=name), filter=chosen, params=params)
+
+
 class EdgeEngine(QdrantPoints):
     """One open shard of Qdrant Edge; one process at a time."""
 
-    _CLASSES = QdrantClasses(edge, edge.RangeFloat, edge.RangeDateTime, edge.IsEmptyCondition)
+    _CLASSES = QdrantClasses(
+        edge, edge.RangeFloat, edge.RangeDateTime, edge.Point, edge.IsEmptyCondition,
+        has_id=lambda numbers: edge.HasIdCondition(set(numbers)), request=_request,
+    )  # fmt: skip
     _PAGE = 1000  # points written or read at once
 
     def __init__(self, shard: Any, dense: Collection[str], *, exact: bool) -> None:
@@ -100,19 +107,9 @@ class EdgeEngine(QdrantPoints):
         kind = edge.PayloadSchemaType.Float if key[0] == "n" else edge.PayloadSchemaType.Keyword
         self._shard.update(edge.UpdateOperation.create_field_index(key, kind))
 
-    def payloads(self, numbers: Collection[int]) -> dict[int, dict[str, Any]]:
-        """Return the payload of each point that exists."""
-        records = self._shard.retrieve(list(numbers), with_payload=True, with_vector=False)
-        return {record.id: record.payload or {} for record in records}
-
-    def keys(self) -> list[str]:
-        """Return the keys of the payload that filters are fast by."""
-        return list(self._shard.info().payload_schema)
-
-    def _upsert(self, points: list[tuple[int, dict[str, Any], dict[str, Any]]]) -> None:
-        edge_points = [edge.Point(*point) for point in points]
+    def _upsert(self, points: list[Any]) -> None:
         with _writing():
-            self._shard.update(edge.UpdateOperation.upsert_points(edge_points))
+            self._shard.update(edge.UpdateOperation.upsert_points(points))
 
     def _delete(self, numbers: list[Any]) -> None:
         self._shard.update(edge.UpdateOperation.delete_points(numbers))
@@ -125,13 +122,6 @@ class EdgeEngine(QdrantPoints):
     def _retrieve(self, numbers: list[int], names: list[str]) -> list[Any]:
         records: list[Any] = self._shard.retrieve(numbers, with_payload=False, with_vector=names)
         return records
-
-    def _having(self, numbers: list[Any]) -> Any:
-        return edge.HasIdCondition(set(numbers))
-
-    def _request(self, name: str, vector: Any, limit: int, chosen: Any, exact: bool) -> Any:
-        params = edge.SearchParams(exact=True) if exact else None
-        return edge.QueryRequest(limit, query=edge.Query.Nearest(vector, using=name), filter=chosen, params=params)
 
     def _query(self, requests: list[Any]) -> list[Any]:
         hit_lists: list[Any] = self._shard.query_batch(edge.QueryBatchRequest(requests))

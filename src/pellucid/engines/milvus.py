@@ -72,13 +72,12 @@ class Milvus(RemoteSettings):
     def _drop(self, client: Any, name: str) -> None:
         client.drop_collection(name)
 
-    def _create_collection(self, client: Any, name: str, generation: Generation) -> MilvusEngine:
+    def _create_collection(self, client: Any, name: str, generation: Generation) -> None:
         if signed := [name for name, negative in generation.sparse.items() if negative]:
             raise InputError(f"the model {signed[0]!r:.60} gives negative sparse values, which Milvus cannot hold")
         fields = _Fields(generation)
         client.create_collection(name, schema=fields.schema(), num_shards=self.shards, consistency_level="Strong")
         client.create_index(name, fields.indexes(self.graph, lite="lite" in client.get_server_version()))
-        return self._load_collection(client, name, generation)
 
     def _load_collection(self, client: Any, name: str, generation: Generation) -> MilvusEngine:
         client.load_collection(name, replica_number=self.replicas)

@@ -6,7 +6,7 @@ Qdrant's client and Qdrant Edge are two libraries with the same classes under ne
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, Protocol
@@ -53,7 +53,8 @@ class RemoteSettings(EngineSettings, Protocol):
                 raise InputError(f"{self._server} has a collection {existing[0]!r}; give another name, or delete it")
             if name in existing:
                 self._drop(client, name)
-            return self._create_collection(client, name, generation)
+            self._create_collection(client, name, generation)
+            return self._load_collection(client, name, generation)
 
     def open(self, generation: Generation) -> Any:
         with translate_errors(self._server):
@@ -83,17 +84,20 @@ class RemoteSettings(EngineSettings, Protocol):
     def _client(self) -> Any: ...
     def _collection_names(self, client: Any) -> list[str]: ...
     def _drop(self, client: Any, name: str) -> None: ...
-    def _create_collection(self, client: Any, name: str, generation: Generation) -> Any: ...
+    def _create_collection(self, client: Any, name: str, generation: Generation) -> None: ...
     def _load_collection(self, client: Any, name: str, generation: Generation) -> Any: ...
 
 
 class QdrantClasses(NamedTuple):
-    """The classes of one of the two libraries, by what they are for."""
+    """The classes of one of the two libraries, by what they are for, and functions where their arguments differ."""
 
     module: Any  # with those of one name in both
     range: Any  # of numbers
     dates: Any  # a range of dates
-    empty: Any  # makes the condition that a key is absent
+    point: Any  # of a number, vectors and a payload
+    empty: Callable[[str], Any]  # the condition that a key is absent
+    has_id: Callable[[list[int]], Any]  # the condition that a point is one of these
+    request: Callable[..., Any]  # of a query's vector
 
     def filter(self, where: Where) -> Any:
         """Return the filter that a search has."""
@@ -135,8 +139,8 @@ class QdrantPoints(Engine, Protocol):
 
     def put(self, points: Iterable[Point]) -> None:
         for block in blocks(points, self._PAGE):
-            rows = [(p.number, {n: self._to_client(v) for n, v in p.vectors.items()}, dict(p.payload)) for p in block]
-            self._upsert(rows)
+            vectors = [{name: self._to_client(vector) for name, vector in point.vectors.items()} for point in block]
+            self._upsert([self._CLASSES.point(p.number, v, dict(p.payload)) for p, v in zip(block, vectors)])
 
     def delete(self, numbers: Iterable[int]) -> None:
         for block in blocks(numbers, self._PAGE):
@@ -162,17 +166,17 @@ class QdrantPoints(Engine, Protocol):
     def products(
         self, queries: Mapping[str, Vector], numbers: Mapping[str, Collection[int]]
     ) -> dict[str, dict[int, float]]:
-        searches = {}
+        classes, searches = self._CLASSES, {}
         for name, vector in queries.items():
             if ids := list(numbers.get(name, ())):
-                searches[name] = vector, len(ids), self._CLASSES.module.Filter(must=[self._having(ids)]), True
+                searches[name] = vector, len(ids), classes.module.Filter(must=[classes.has_id(ids)]), True
         return self._run(searches)
 
     def _run(self, searches: Mapping[str, tuple[Vector, int, Any, bool]]) -> dict[str, dict[int, float]]:
-        requests = [
-            self._request(name, self._to_client(vector), limit, chosen, exact and not isinstance(vector, tuple))
-            for name, (vector, limit, chosen, exact) in searches.items()
-        ]
+        requests = []
+        for name, (vector, limit, chosen, exact) in searches.items():
+            params = self._CLASSES.module.SearchParams(exact=True) if exact and not isinstance(vector, tuple) else None
+            requests.append(self._CLASSES.request(self._to_client(vector), name, limit, chosen, params))
         hit_lists = self._query(requests) if requests else []
         return {name: {hit.id: hit.score for hit in hits} for name, hits in zip(searches, hit_lists)}
 
@@ -182,12 +186,10 @@ class QdrantPoints(Engine, Protocol):
             return self._CLASSES.module.SparseVector(indices=indices, values=values)
         return vector.tolist()
 
-    def _upsert(self, points: list[tuple[int, dict[str, Any], dict[str, Any]]]) -> None: ...
+    def _upsert(self, points: list[Any]) -> None: ...
     def _delete(self, numbers: list[int]) -> None: ...
     def _scroll(self, at: int) -> tuple[list[Any], int | None]: ...
     def _retrieve(self, numbers: list[int], names: list[str]) -> list[Any]: ...
-    def _having(self, numbers: list[int]) -> Any: ...
-    def _request(self, name: str, vector: Any, limit: int, chosen: Any, exact: bool) -> Any: ...
     def _query(self, requests: list[Any]) -> list[Any]: ...
 
 

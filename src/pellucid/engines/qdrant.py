@@ -60,7 +60,7 @@ class Qdrant(RemoteSettings):
     def _drop(self, client: Any, name: str) -> None:
         client.delete_collection(name)
 
-    def _create_collection(self, client: Any, name: str, generation: Generation) -> QdrantEngine:
+    def _create_collection(self, client: Any, name: str, generation: Generation) -> None:
         dot = models.Distance.DOT
         dense = {part: models.VectorParams(size=size, distance=dot) for part, size in generation.dense.items()}
         client.create_collection(
@@ -71,20 +71,27 @@ class Qdrant(RemoteSettings):
             replication_factor=self.replicas,
             write_consistency_factor=self.replicas // 2 + 1,
         )
-        return self._load_collection(client, name, generation)
 
     def _load_collection(self, client: Any, name: str, generation: Generation) -> QdrantEngine:
         return QdrantEngine(client, self._server, name, generation.dense, exact=self.exact)
 
 
-def _empty(key: str) -> Any:
-    return models.IsEmptyCondition(is_empty=models.PayloadField(key=key))
+def _point(number: int, vectors: dict[str, Any], payload: dict[str, Any]) -> Any:
+    return models.PointStruct(id=number, vector=vectors, payload=payload)
+
+
+def _request(vector: Any, name: str, limit: int, chosen: Any, params: Any) -> Any:
+    return models.QueryRequest(query=vector, using=name, limit=limit, filter=chosen, params=params)
 
 
 class QdrantEngine(QdrantPoints):
     """One open collection."""
 
-    _CLASSES = QdrantClasses(models, models.Range, models.DatetimeRange, _empty)
+    _CLASSES = QdrantClasses(
+        models, models.Range, models.DatetimeRange, _point,
+        empty=lambda key: models.IsEmptyCondition(is_empty=models.PayloadField(key=key)),
+        has_id=lambda numbers: models.HasIdCondition(has_id=numbers), request=_request,
+    )  # fmt: skip
     _PAGE = 500  # a server takes requests up to 32 MB
 
     def __init__(self, client: Any, server: str, name: str, dense: Collection[str], *, exact: bool) -> None:
@@ -99,11 +106,8 @@ class QdrantEngine(QdrantPoints):
         kind = models.PayloadSchemaType.FLOAT if key[0] == "n" else models.PayloadSchemaType.KEYWORD
         self._ask(self._client.create_payload_index, field_name=key, field_schema=kind, wait=True)
 
-    def _upsert(self, points: list[tuple[int, dict[str, Any], dict[str, Any]]]) -> None:
-        qdrant_points = [
-            models.PointStruct(id=number, vector=vectors, payload=payload) for number, vectors, payload in points
-        ]
-        self._ask(self._client.upsert, points=qdrant_points, wait=True)
+    def _upsert(self, points: list[Any]) -> None:
+        self._ask(self._client.upsert, points=points, wait=True)
 
     def _delete(self, numbers: list[int]) -> None:
         self._ask(self._client.delete, points_selector=models.PointIdsList(points=list(numbers)), wait=True)
@@ -116,13 +120,6 @@ class QdrantEngine(QdrantPoints):
     def _retrieve(self, numbers: list[int], names: list[str]) -> list[Any]:
         options: dict[str, Any] = {"ids": numbers, "with_payload": False, "with_vectors": names or False}
         return list(self._ask(self._client.retrieve, **options))
-
-    def _having(self, numbers: list[int]) -> Any:
-        return models.HasIdCondition(has_id=list(numbers))
-
-    def _request(self, name: str, vector: Any, limit: int, chosen: Any, exact: bool) -> Any:
-        params = models.SearchParams(exact=True) if exact else None
-        return models.QueryRequest(query=vector, using=name, limit=limit, filter=chosen, params=params)
 
     def _query(self, requests: list[Any]) -> list[Any]:
         return [answer.points for answer in self._ask(self._client.query_batch_points, requests=requests)]

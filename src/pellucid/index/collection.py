@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sized
 from contextlib import ExitStack, contextmanager, suppress
 from itertools import chain
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from pellucid.errors import IndexFolderError, InputError, PellucidError
@@ -101,9 +100,7 @@ class DocumentCollection:
         """Return the index; leaving the block closes it."""
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         """Close it."""
         self.close()
 
@@ -386,15 +383,9 @@ class DocumentCollection:
         commit = self.snapshot().commit
         if precomputed_parts(commit.state.settings):
             return batch
-        stored = commit.rows_for([document.id for document in batch])
-
-        def is_stored(document: Document) -> bool:
-            if document.id not in stored:
-                return False
-            segment, row = stored[document.id]
-            return commit.segments[segment].document(row)[1:] == document[1:]
-
-        return [document for document in batch if not is_stored(document)]
+        rows = commit.rows_for([document.id for document in batch]).items()
+        stored = {id: commit.segments[segment].document(row)[1:] for id, (segment, row) in rows}
+        return [document for document in batch if stored.get(document.id) != document[1:]]
 
     def _store(
         self,
@@ -405,10 +396,8 @@ class DocumentCollection:
     ) -> None:
         """Make documents visible, which replace those of the same ids, all or none; `stored` rows were made before."""
         snapshot, rows = self.snapshot(), {**(stored_rows or {}), **precomputed_rows}
-        counts, vectors = (
-            term_counts(snapshot, batch),
-            document_vectors(snapshot.models, batch, rows),
-        )  # others may write
+        counts = term_counts(snapshot, batch)  # others may write
+        vectors = document_vectors(snapshot.models, batch, rows)
         with self._exclusive_writer() as writer:
             check_models_unchanged(rows, models_before, self._snapshot.models)
             if self._snapshot.models is not snapshot.models:  # rebuilt meanwhile
@@ -444,18 +433,13 @@ class DocumentCollection:
         with self._exclusive_writer() as writer:
             segment, row = self._locate(writer.commit, id)
             document = writer.commit.segments[segment].document(row)
-            columns = (
-                [document.text if text is None else text],
-                [document.id],
-                [document.title if title is None else title],
-            )
-            left_out: dict[str, str] = {}
-            records = records_from_columns(*columns, [document.metadata if metadata is None else metadata], left_out)
+            text, title = document.text if text is None else text, document.title if title is None else title
+            metadata = document.metadata if metadata is None else metadata
+            records = records_from_columns([text], [document.id], [title], [metadata])
             changed = list(validate_documents(records, writer.commit.state.settings["passage_characters"]))
-            precomputed_names = precomputed_parts(writer.commit.state.settings)
-            stored_names = (
-                list(self._snapshot.models) if self._snapshot.engine is None else precomputed_names
-            )  # others can be made anew
+            stored_names = precomputed_names = precomputed_parts(writer.commit.state.settings)
+            if self._snapshot.engine is None:  # of an engine others can be made anew
+                stored_names = list(self._snapshot.models)
             is_same = (changed[0].text, changed[0].title) == (document.text, document.title)
             stored = dict(
                 stored_rows(writer.commit, self._snapshot.engine, stored_names if is_same else [], [document])

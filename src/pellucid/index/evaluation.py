@@ -17,12 +17,13 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from pellucid.analysis.deletion import confidence_interval
 from pellucid.analysis.ranking import TopRow
 from pellucid.errors import CorpusError, InputError, missing_extra
 from pellucid.explain.views.parts import AnyPart, Heading, Note, TablePart, counted, numbers, signed
 from pellucid.explain.views.report import Report
 from pellucid.index.engine import Vector
-from pellucid.index.hits import Hit
+from pellucid.index.hits import Hits
 from pellucid.index.plan import QueryPlan, Snapshot, plan_query
 from pellucid.index.search import score_document, search
 from pellucid.index.settings import validate_word_weights
@@ -46,7 +47,6 @@ MAX_LACKED_ROWS = 3  # of what a missed document lacked
 BATCH_QUERIES = 256  # queries encoded at once
 N_FOLDS = 5
 MIN_TUNING_QUERIES = 20  # queries that weights are chosen on
-N_RESAMPLES = 5_000
 WEIGHT_STEPS = (10, 5, 4, 2, 1)  # into which a weight is divided; the first that gives few enough
 MAX_WEIGHTS = 70  # weights that are tried
 MAX_GRADE = 1000  # the largest grade; trec_eval counts up to it, and ends the process where it is too large
@@ -115,7 +115,7 @@ class TunedWeights(NamedTuple):
         before: nDCG with the index's own weights, times 100.
         after: that of each fold of the queries with the weights that are best on the other folds.
         gain: the difference.
-        low: the lower end of its 95 % interval, over resampled queries.
+        low: the lower end of its 95 % interval (Student's t over the queries).
         high: the upper end.
     """
 
@@ -224,9 +224,9 @@ class JudgedQueries:
         text = self.texts[query]
         return plan_query(text, weights, self.snapshot, self._word_weights, rows=self._rows[text])
 
-    def hits(self, query: str, weights: Mapping[str, float], top_k: int) -> list[Hit]:
+    def hits(self, query: str, weights: Mapping[str, float], top_k: int) -> Hits:
         """Return the first hits of a query by its id."""
-        return search(self.plan(query, weights), min(top_k, max(self.snapshot.commit.state.documents, 1)))[0]
+        return search(self.plan(query, weights), top_k)
 
     def run(self, weights: Mapping[str, float], top_k: int, advance: Callable[[int], None]) -> dict[str, list[str]]:
         """Return the ids of the first hits of each query, best first."""
@@ -360,40 +360,30 @@ def _tuned(judged: JudgedQueries, top_k: int, advance: Callable[[int], None]) ->
     tried = candidates(judged.weights)
     runs = (judged.run(weights, top_k, advance) for weights in tried)
     ndcg = np.array([judged.measured(run, [f"ndcg_cut.{top_k}"])[0] for run in runs])  # [weights, queries]
-    distances = [sum(abs(weights[name] - tried[0][name]) for name in weights) for weights in tried]
 
-    def best(queries: Any) -> int:  # of equal ones the nearest to the index's own, which are the first
-        means = ndcg[:, queries].mean(axis=1)
-        return int(min(np.flatnonzero(means >= means.max() - 1e-9).tolist(), key=distances.__getitem__))
+    def best(queries: Any) -> int:  # of equal ones the first, which is the nearest to the index's weights
+        return int(ndcg[:, queries].mean(axis=1).round(9).argmax())
 
     before, after = ndcg[0], np.zeros(ndcg.shape[1])
     folds = np.random.default_rng(0).permutation(len(after)) % N_FOLDS
     for fold in range(N_FOLDS):
         after[folds == fold] = ndcg[best(folds != fold), folds == fold]
     weights = tuple(PartWeight(*item) for item in tried[best(slice(None))].items())
-    means = (float(before.mean()), float(after.mean()), float((after - before).mean()))
-    return TunedWeights(weights, len(tried), *means, *interval(after - before))
+    gain = confidence_interval(after - before)
+    return TunedWeights(weights, len(tried), float(before.mean()), float(after.mean()), *gain)
 
 
 def candidates(index_weights: Mapping[str, float]) -> list[Mapping[str, float]]:
-    """Return weights to try: those of the index first, then all in equal steps."""
+    """Return weights to try: those of the index, then all in equal steps, the nearest to these first."""
     n_parts = len(index_weights)
     steps = next(steps for steps in WEIGHT_STEPS if math.comb(steps + n_parts - 1, steps) <= MAX_WEIGHTS or steps == 1)
-    tried = [index_weights]
+    by_distance: list[tuple[float, dict[str, float]]] = []
     for bars in combinations(range(steps + n_parts - 1), n_parts - 1):  # between the steps of one part and the next
         shares = [(last - first - 1) / steps for first, last in pairwise((-1, *bars, steps + n_parts - 1))]
         weights = dict(zip(index_weights, shares))
-        if sum(abs(weights[name] - index_weights[name]) for name in weights) > 1e-9:
-            tried.append(weights)
-    return tried
-
-
-def interval(gains: Floats) -> tuple[float, float]:
-    """Return where 95 % of the means of resampled queries lie."""
-    draws = np.random.default_rng(0)
-    means = [gains[draws.integers(len(gains), size=len(gains))].mean() for _ in range(N_RESAMPLES)]
-    low, high = np.percentile(means, [2.5, 97.5])
-    return float(low), float(high)
+        by_distance.append((sum(abs(weights[name] - index_weights[name]) for name in weights), weights))
+    by_distance.sort(key=lambda item: item[0])
+    return [index_weights, *(weights for distance, weights in by_distance if distance > 1e-9)]
 
 
 # --- Files ---

@@ -254,11 +254,10 @@ class Index(DocumentCollection):
         with self._exclusive_writer() as writer:
             models = dict(self._snapshot.models if models is None else models)
             previous_state = writer.commit.state
-            snapshot, previous_engine = (
-                Snapshot.from_commit(writer.commit, models),
-                self._snapshot.engine,
-            )  # which closes with its last search
-            snapshot = write_rebuilt(writer, snapshot, previous_engine, self._engine_settings, self._allow_outside)
+            snapshot = write_rebuilt(
+                writer, Snapshot.from_commit(writer.commit, models), self._snapshot.engine, self._engine_settings,
+                self._allow_outside,
+            )  # fmt: skip  # the previous engine closes with its last search
             self._replace_models(snapshot, {name: model.encoder for name, model in models.items()})
             self._needs_repair = False
             sweep(self.folder, previous_state, writer.commit.state, self._engine_settings, self._allow_outside)
@@ -360,22 +359,14 @@ class Index(DocumentCollection):
                 n_hits, first_weights, first_min_score = max(top_k, rerank_top), reranker.weights, -math.inf
             plan = self._plan(query, snapshot, first_weights, word_weights, steer)
             try:
-                ranked, is_exact = search(
-                    plan, min(n_hits, max(snapshot.commit.state.documents, 1)), conditions, first_min_score
-                )
+                hits = search(plan, n_hits, conditions, first_min_score)
             except EngineError:
                 if self.snapshot().commit.state.engine == snapshot.commit.state.engine:
                     raise
                 continue  # a rebuild has removed the engine that was asked
-            if (
-                snapshot.engine is None or self.snapshot().commit is snapshot.commit
-            ):  # else an engine may have lost a document
-                documents = snapshot.commit.state.documents
-                hits = Hits(
-                    query, documents, dict(plan.shares), tuple(ranked), is_exact, plan.unknown, plan.ignored,
-                    has_known_words=bool(plan.parts),
-                )  # fmt: skip
-                return hits if reranker is None else reranker.reranked(hits, top_k, n_hits, lowest_score)
+            if snapshot.engine is not None and self.snapshot().commit is not snapshot.commit:
+                continue  # the engine may have lost a document
+            return hits if reranker is None else reranker.reranked(hits, top_k, n_hits, lowest_score)
 
     def score(
         self, query: str, id: str | int, *, weights: Weights = None, word_weights: Weights = None, steer: Weights = None

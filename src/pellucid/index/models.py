@@ -139,7 +139,7 @@ def store_models(folder: Path, models: Mapping[str, Model], copies: str) -> list
         if copied:
             copy = folder / copies / name
             model.encoder.save_pretrained(copy)
-            files = {path.relative_to(copy).as_posix(): checksum(path) for path in copy.rglob("*") if path.is_file()}
+            files = _checksums(copy)
         entry = {
             "name": name,
             "source": model.source,
@@ -163,8 +163,11 @@ def store_reasons(folder: Path, name: str, reasons: WordReasons, subfolder: str)
     path = folder / subfolder / name
     path.parent.mkdir(exist_ok=True)
     reasons.save_pretrained(path)
-    files = {file.relative_to(path).as_posix(): checksum(file) for file in path.rglob("*") if file.is_file()}
-    return {"folder": f"{subfolder}/{name}", "files": files}
+    return {"folder": f"{subfolder}/{name}", "files": _checksums(path)}
+
+
+def _checksums(folder: Path) -> dict[str, str]:
+    return {file.relative_to(folder).as_posix(): checksum(file) for file in folder.rglob("*") if file.is_file()}
 
 
 def find_copy_mismatch(folder: Path, stored: Mapping[str, Any], max_bytes: float = math.inf) -> str:

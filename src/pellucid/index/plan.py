@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from pellucid.core.query import Query, Terms
+from pellucid.core.query import Terms
 from pellucid.dense.reasons import EncoderQuery
 from pellucid.errors import InputError
 from pellucid.index.arrays import hash_strings
@@ -275,21 +275,20 @@ def _plan_model(
         unweighted_row = model_query.unit
         model_query = model_query.reweighted(word_weights)
         is_reweighted = not np.allclose(unweighted_row, model_query.unit, atol=1e-6)
-    vector, factor = model_query.unit, np.float32(weight)
+    query_terms, vector, factor = model_query, model_query.unit, np.float32(weight)
+
+    def read_terms(passages: Passages) -> Callable[[int], Terms]:
+        stored = passages.stored(model.name) if query_terms.needs_vectors else None
+        return query_terms.against(passages.texts, stored, weight=weight)
+
     part = PlannedPart(
         (vector[0], vector[1] * factor) if isinstance(vector, tuple) else vector * factor,
-        _term_reader(model.name, model_query, weight),
+        read_terms,
         needs_vectors=model_query.needs_vectors,
         encoder_query=model_query if isinstance(model_query, EncoderQuery) else None,
         is_reweighted=is_reweighted,
     )
     return part, unknown
-
-
-def _term_reader(name: str, query: Query, weight: float) -> TermReader:
-    return lambda passages: query.against(
-        passages.texts, passages.stored(name) if query.needs_vectors else None, weight=weight
-    )
 
 
 def _has_known_word(statuses: Sequence[int]) -> bool:

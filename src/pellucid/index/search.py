@@ -23,7 +23,7 @@ from pellucid.index.arrays import Floats, Integers, Mask, corruption_error
 from pellucid.index.bm25 import impacts
 from pellucid.index.documents import PASSAGE_BITS
 from pellucid.index.engine import Engine, Vector, Where
-from pellucid.index.hits import Hit
+from pellucid.index.hits import Hit, Hits
 from pellucid.index.plan import QueryPlan
 from pellucid.index.reasons import Marked, Passages, Reasons, marked_spans
 from pellucid.index.settings import BM25
@@ -63,10 +63,19 @@ class ScoredPassage(NamedTuple):
     parts: dict[str, float]
 
 
-def search(plan: QueryPlan, top_k: int, where: Where = (), min_score: float = -math.inf) -> tuple[list[Hit], bool]:
-    """Return the best documents of those with `min_score` or more, and whether no other can be better."""
-    if not plan.parts:
-        return [], True
+def search(plan: QueryPlan, top_k: int, where: Where = (), min_score: float = -math.inf) -> Hits:
+    """Return the best documents of those with `min_score` or more."""
+    n_documents = plan.snapshot.commit.state.documents
+    best, is_exact = _find_best(plan, min(top_k, max(n_documents, 1)), where, min_score) if plan.parts else ([], True)
+    hits = tuple(hit for hit in best if hit.score >= min_score)
+    return Hits(
+        plan.query, n_documents, dict(plan.shares), hits, is_exact, plan.unknown, plan.ignored,
+        has_known_words=bool(plan.parts),
+    )  # fmt: skip
+
+
+def _find_best(plan: QueryPlan, top_k: int, where: Where, min_score: float) -> tuple[list[Hit], bool]:
+    """Return the best documents, some below `min_score` perhaps, and whether no other can be better."""
     try:
         if plan.snapshot.engine is not None:
             return _EngineSearch(plan, plan.snapshot.engine, where).search(top_k, min_score)
@@ -74,8 +83,7 @@ def search(plan: QueryPlan, top_k: int, where: Where = (), min_score: float = -m
         best = _best_of_segments(plan, top_k, where, min_score, coarse=is_coarse)
         if best is None:
             best = _best_of_segments(plan, top_k, where, min_score, coarse=False) or []
-        hits = hits_for(plan, [(passage.ref, passage.parts) for passage in best])
-        return [hit for hit in hits if hit.score >= min_score], True
+        return hits_for(plan, [(passage.ref, passage.parts) for passage in best]), True
     except PellucidError:
         raise
     except (IndexError, ValueError) as error:
@@ -304,7 +312,7 @@ class _EngineSearch:
             searched = [name for name in lowest if limits[name] < MAX_CANDIDATES]
             if is_certain or not searched:
                 is_exact = is_certain and not any(name in self._engine.approximate for name in vectors)
-                return [hit for hit in hits if hit.score >= min_score], is_exact
+                return hits, is_exact
             searched = [max(searched, key=lambda n: (n == BM25 or isinstance(vectors[n], tuple), lowest[n]))]
             limit = limits[searched[0]] = 4 * limits[searched[0]]
 

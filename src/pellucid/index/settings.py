@@ -65,25 +65,27 @@ def check_types(settings: dict[str, Any]) -> None:
     if settings["passage_characters"] < 1:
         raise ValueError("passages have no length")
     for model in settings["models"]:
-        name, copy, files = f"{model['name']!r:.60}", model["copy"], map(Path, model["files"])
-        if copy is not None and (not re.fullmatch(r"models-[0-9]{1,15}/[^/\0]+", copy) or copy.endswith(("/.", "/.."))):
-            raise ValueError(f"the copy of the model {name} is at {copy!r:.60}")
-        if any(file.is_absolute() or ".." in file.parts for file in files):
-            raise ValueError(f"the copy of {name} has files outside of it")
+        name = f"{model['name']!r:.60}"
+        _check_subfolder(f"the copy of the model {name}", "models", model["copy"], model["files"])
         if (reasons := model.get("reasons")) is not None:
-            if not _fits(reasons, {"folder": str, "files": {}}) or not _fits(reasons["files"], {str: str}):
+            if not _fits(reasons, {"folder": str, "files": {str: str}}):
                 raise ValueError(f"the reasons of the model {name} are {reasons!s:.60}")
-            subfolder, paths = reasons["folder"], map(Path, reasons["files"])
-            if not re.fullmatch(r"reasons-[0-9]{1,15}/[^/\0]+", subfolder) or subfolder.endswith(("/.", "/..")):
-                raise ValueError(f"the reasons of the model {name} are at {subfolder!r:.60}")
-            if any(file.is_absolute() or ".." in file.parts for file in paths):
-                raise ValueError(f"the reasons of {name} have files outside of their folder")
+            _check_subfolder(f"the reasons of the model {name}", "reasons", reasons["folder"], reasons["files"])
         for function in model["fingerprint"]["functions"]:
             for numbers, values in function["probes"]:
                 if not (_fits(numbers, [int]) and _fits(values, [float])):
                     raise ValueError(f"the fingerprint of the model {name} holds something else")
     if len({model["name"] for model in settings["models"]}) < len(settings["models"]):
         raise ValueError("two models have one name")
+
+
+def _check_subfolder(what: str, kind: str, subfolder: str | None, files: Iterable[str]) -> None:
+    """Check that what is stored beside the segments is in a subfolder of the index, and has its files there."""
+    pattern = rf"{kind}-[0-9]{{1,15}}/[^/\0]+"
+    if subfolder is not None and (not re.fullmatch(pattern, subfolder) or subfolder.endswith(("/.", "/.."))):
+        raise ValueError(f"{what} is at {subfolder!r:.60}")
+    if any(Path(file).is_absolute() or ".." in Path(file).parts for file in files):
+        raise ValueError(f"{what} has files outside of it")
 
 
 def precomputed_parts(settings: Mapping[str, Any]) -> list[str]:

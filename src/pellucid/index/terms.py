@@ -191,7 +191,7 @@ class Analyser:
         spans: list[Span] = []
         is_whole = word_spans is None or "\u00ad" in text  # which may join what blanks divide
         if word_spans is None or is_whole:
-            word_spans = [(0, len(text))] * bool(text)
+            word_spans = [(0, len(text))] if text else []
         for piece, start in _around(text, word_spans):
             form = None if not is_whole and piece.isascii() else normalize(piece)
             for token, at in (
@@ -402,7 +402,8 @@ class Analyser:
         if not (is_confusable and word.isalpha() and len(word) <= MAX_ACRONYM_LETTERS):
             return [part]
         if unit.is_initials or (is_letter and word.isupper() and not is_alone):  # U.S., A/B
-            return [part] * bool(term) + [Part(word.upper(), unit.start, unit.end)]
+            acronym = Part(word.upper(), unit.start, unit.end)
+            return [part, acronym] if term else [acronym]
         return [part._replace(acronym=word.upper(), in_capitals=word.isupper())]
 
     def _joined(self, units: Sequence[_Unit], joiners: Sequence[str]) -> Iterator[tuple[str, Span]]:
