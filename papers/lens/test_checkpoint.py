@@ -1,26 +1,31 @@
-"""The LENS authors' checkpoints: what their example gives, how clusters are named, files that could do harm."""
+"""The LENS authors' checkpoints: what their example gives, names of clusters, harmful files, task instructions."""
 
 from __future__ import annotations
 
 import copy
-import warnings
 import zipfile
 
 import numpy as np
 import pytest
 
-from tiny_models import random_adapter, sentence_piece, tiny_model
+from tasks import Planar
+from tiny_models import sentence_piece, tiny_model
 
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 
-import pellucid
-from papers.lens.checkpoint import _read_array, name_clusters, open_checkpoint
+from papers.lens.checkpoint import (
+    INSTRUCTIONS,
+    _read_head,
+    evaluate_instructed,
+    instruction_for,
+    name_clusters,
+    open_checkpoint,
+)
+from papers.test_local_tasks import WRITERS
 from pellucid.errors import InputError, ModelFolderError
+from pellucid.lexicon import LexiconSettings
 from pellucid.lexicon.clusters import cluster_vocabulary
-from pellucid.transformer.backbone import unchanged_names
-
-TEXTS = ["The man is riding a horse.", "a doctor gave the sick boy medicine", "", "cars quickly, swift cars!"]
 
 
 def by_the_readme(model, tokenizer, head, texts, instruction=None):
@@ -42,83 +47,54 @@ def by_the_readme(model, tokenizer, head, texts, instruction=None):
 
 @pytest.fixture(scope="module")
 def authors(tmp_path_factory):
-    """A tiny Mistral with the three added tokens, written as published and as trained, and its centroids."""
+    """A tiny Mistral with the three added tokens, its centroids in either place, and what it was made from."""
     root = tmp_path_factory.mktemp("authors")
     tokenizer = sentence_piece()
-    base = tiny_model("mistral", len(tokenizer), sliding_window=None)
-    base.save_pretrained(root / "base")
+    model = tiny_model("mistral", len(tokenizer), sliding_window=None)
+    model.save_pretrained(root / "base")
     tokenizer.save_pretrained(root / "base")
-    random_adapter(root / "trained" / "checkpoint-20", root / "base")
-    (root / "trained" / "checkpoint-3").mkdir()
-    (root / "trained" / "checkpoint-3" / "adapter_config.json").write_text("{}")
     tokenizer.add_special_tokens({"additional_special_tokens": ["<instruct>", "<query>", "<response>"]})
-    base.resize_token_embeddings(len(tokenizer), mean_resizing=False)
+    model.resize_token_embeddings(len(tokenizer), mean_resizing=False)
     centroids = torch.nn.Linear(32, 12, bias=False)
     torch.nn.init.normal_(centroids.weight, std=0.5)
-    tokenizer.save_pretrained(root / "trained")
-    (root / "trained" / "embedding").mkdir()
-    torch.save(base.get_input_embeddings(), root / "trained" / "embedding" / "input_emb.pth")
-    torch.save(centroids, root / "trained" / "embedding" / "lm_head.pth")
-    import peft
-
-    with unchanged_names():
-        merged = peft.PeftModel.from_pretrained(base, root / "trained" / "checkpoint-20").merge_and_unload()
     for form in ("published", "beside"):
-        merged.lm_head = centroids if form == "published" else torch.nn.Linear(32, len(tokenizer), bias=False)
-        merged.save_pretrained(root / form)
+        model.lm_head = centroids if form == "published" else torch.nn.Linear(32, len(tokenizer), bias=False)
+        model.save_pretrained(root / form)
         tokenizer.save_pretrained(root / form)
     torch.save(copy.deepcopy(centroids).half(), root / "beside" / "lm_head.pth")
-    reference = merged.model
+    reference = model.model
     reference.config.is_causal = False
     return root, reference.eval(), tokenizer, centroids.weight.detach()
 
 
-@pytest.mark.usefixtures("outside_allowed")
-@pytest.mark.parametrize("form", ["published", "beside", "trained"])
+@pytest.mark.parametrize("form", ["published", "beside"])
 @pytest.mark.parametrize("instruction", [None, "Find the horse."])
+@pytest.mark.filterwarnings("ignore:the checkpoint holds")
 def test_the_authors_checkpoints_give_what_their_example_gives(authors, form, instruction):
     root, reference, tokenizer, head = authors
     texts = ["the man is riding a horse", "quickly a car", "the sick boy gave the doctor a horse on the beach"]
     expected = by_the_readme(reference, tokenizer, head, texts, instruction)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)
-        model = open_checkpoint(root / form)
-    found = model.with_instruction(instruction or "").encode(texts)
+    found = open_checkpoint(root / form).with_instruction(instruction or "").encode(texts)
     np.testing.assert_allclose(found.toarray(), expected, atol=2e-3 if form == "beside" else 1e-5)
     assert found.shape == (3, 12) and expected.any(axis=1).all()
 
 
-@pytest.mark.usefixtures("outside_allowed")
 def test_the_authors_clusters_are_named_by_the_model_they_came_from(authors):
     root, *_ = authors
     with pytest.warns(UserWarning, match="clusters are called by numbers; give the model it was trained from"):
         nameless = open_checkpoint(root / "published")
     assert nameless.dimensions.names[0] == "cluster 0"
     named = open_checkpoint(root / "published", backbone=root / "base")
-    trained = open_checkpoint(root / "trained")
-    assert named.dimensions.names == trained.dimensions.names
     words = [word for dimension in named.dimensions for word in dimension.about]
     assert {"horse", "doctor", "medicine"} <= set(words) and not {"<instruct>", "</s>"} & set(words)
 
 
-@pytest.mark.usefixtures("outside_allowed")
-def test_an_authors_model_is_saved_as_ours(authors, tmp_path):
-    root, *_ = authors
-    model = open_checkpoint(root / "trained")
-    model.save_pretrained(tmp_path / "model")
-    again = pellucid.load(tmp_path / "model")
-    np.testing.assert_allclose(again.encode(TEXTS).toarray(), model.encode(TEXTS).toarray(), atol=1e-6)
-
-
 @pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
-def test_a_saved_layer_or_array_is_read(tmp_path, dtype):
+def test_a_saved_layer_or_tensor_is_read(tmp_path, dtype):
     linear = torch.nn.Linear(8, 5, bias=False).to(getattr(torch, dtype))
-    expected = linear.weight.detach().float().numpy()
-    torch.save(linear, tmp_path / "layer.pth")
-    torch.save(linear.weight, tmp_path / "tensor.pth")
-    np.save(tmp_path / "array.npy", expected)
-    for name in ("layer.pth", "tensor.pth", "array.npy"):
-        assert (_read_array(tmp_path / name, 8) == expected).all()
+    for name, saved in {"layer.pth": linear, "tensor.pth": linear.weight}.items():
+        torch.save(saved, tmp_path / name)
+        assert (_read_head(tmp_path / name, 8) == linear.weight.detach().float().numpy()).all()
 
 
 def test_a_harmful_or_broken_pickle_is_refused_and_not_run(tmp_path):
@@ -135,24 +111,16 @@ def test_a_harmful_or_broken_pickle_is_refused_and_not_run(tmp_path):
         archive.writestr("a/data.pkl", b"\x80\x02K\x01")
         archive.writestr("a/data/0", b"\0" * 64)
     found = {"harm": "torch.save", "two": "holds list", "huge": "one array", "narrow": "any x 8"}
-    for name, message in (found | {"none": "torch.save", "odd": "torch.save", "gone": "not found"}).items():
+    for name, message in (found | {"none": "torch.save", "odd": "torch.save"}).items():
         with pytest.raises(ModelFolderError, match=message):
-            _read_array(tmp_path / f"{name}.pth", 8)
+            _read_head(tmp_path / f"{name}.pth", 8)
     assert not (tmp_path / "harmed").exists()
 
 
 def test_a_checkpoint_without_centroids_says_where_it_looked(authors, tmp_path):
     root, *_ = authors
-    with pytest.raises(ModelFolderError, match=r"no centroids: no lm_head\.weight .* none of lm_head\.pth"):
+    with pytest.raises(ModelFolderError, match=r"no centroids: no lm_head\.weight .* no lm_head\.pth"):
         open_checkpoint(root / "base")
-
-
-@pytest.mark.parametrize("content", ["null", "[]", "5"])
-def test_an_adapter_file_of_the_authors_form_that_is_no_object_is_refused(tmp_path, content):
-    (tmp_path / "checkpoint-1").mkdir()
-    (tmp_path / "checkpoint-1" / "adapter_config.json").write_text(content)
-    with pytest.raises(ModelFolderError, match="is an adapter; give the name"):
-        open_checkpoint(tmp_path)
 
 
 def test_published_centroids_get_names():
@@ -166,3 +134,96 @@ def test_published_centroids_get_names():
     assert with_dead.names[4] == "empty cluster 4" and with_dead.sizes[4] == 0
     with pytest.raises(InputError, match="3 dimensions and rows of 4"):
         name_clusters(np.ones((2, 3)), rows, tokens)
+
+
+# Task instructions
+
+SCIFACT, STS = (instruction_for(*task) for task in (("SciFact", "Retrieval"), ("STS12", "STS")))
+
+
+class Told(Planar):
+    """Writes down what each of its texts was read as."""
+
+    def __init__(self, instruction="", seen=None):
+        super().__init__()
+        self.settings = LexiconSettings(instruction=instruction, takes_instruction=True)
+        self.seen = [] if seen is None else seen
+
+    def with_instruction(self, instruction):
+        return Told(instruction, self.seen)
+
+    def save_pretrained(self, path):
+        super().save_pretrained(path)
+        (path / "instruction.txt").write_text(self.settings.instruction)
+
+    def _encode(self, texts, role, *, batch_size, show_progress_bar):
+        self.seen += [("document", "") if role == "document" else ("told", self.settings.instruction)] * len(texts)
+        return super()._encode(texts, role, batch_size=batch_size, show_progress_bar=show_progress_bar)
+
+
+@pytest.mark.full
+def test_every_task_of_the_benchmark_has_an_instruction():
+    import mteb
+
+    tasks, expected = INSTRUCTIONS["tasks"], set()
+    for task in mteb.get_benchmark("MTEB(eng, v1)").tasks:
+        name, prompt = task.metadata.name, task.metadata.prompt
+        expected |= {name, *(member.metadata.name for member in getattr(task, "tasks", []))}
+        prompt = prompt["query"] if isinstance(prompt, dict) else prompt
+        if prompt is not None and name != "TRECCOVID":  # MTEB adds "on COVID-19" to the paper's
+            assert tasks[name] == prompt.removesuffix(".") + "."
+        if task.metadata.type == "STS":
+            assert tasks[name] == STS
+    assert len(expected) == 56 + 12
+    assert set(tasks) == expected | {"AIR-Bench"}
+    assert all(text.endswith(".") and text[0].isupper() and text == text.strip() for text in tasks.values())
+
+
+def test_tasks_that_the_authors_code_forgets():
+    tasks = INSTRUCTIONS["tasks"]
+    (forums,) = {tasks[name] for name in tasks if name.startswith("CQADupstack")}
+    assert forums.startswith(
+        "Given a question, retrieve detailed question descriptions from Stackexchange that are dup"
+    )
+    assert tasks["SummEval"] == "Given a news summary, retrieve other semantically similar summaries."
+    assert tasks["TRECCOVID"] == "Given a query, retrieve documents that answer the query."
+    assert SCIFACT == "Given a scientific claim, retrieve documents that support or refute the claim."
+    assert STS == "Retrieve semantically similar text."
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "meant"),
+    [
+        ("scifact", "Retrieval", "SciFact"),
+        ("trec-covid", "Retrieval", "TRECCOVID"),
+        ("fiqa", "Retrieval", "FiQA2018"),
+        ("quora", "Retrieval", "QuoraRetrieval"),
+        ("mtop_intent", "Classification", "MTOPIntentClassification"),
+        ("twenty-newsgroups", "Clustering", "TwentyNewsgroupsClustering"),
+        ("TwitterURL", "PairClassification", "TwitterURLCorpus"),
+        ("AIR-Bench_24.04_qa_law", "Retrieval", "AIR-Bench"),
+    ],
+)
+def test_folders_are_known_by_their_tasks_names(name, kind, meant):
+    assert instruction_for(name, kind) == INSTRUCTIONS["tasks"][meant]
+
+
+def test_other_tasks_are_told_their_types():
+    assert instruction_for("npl", "Retrieval") == "Retrieve text based on user query."
+    assert instruction_for("npl", "SpeedReading") == ""
+    assert set(INSTRUCTIONS["aliases"].values()) <= set(INSTRUCTIONS["tasks"])
+
+
+@pytest.mark.parametrize("kind", WRITERS)
+def test_queries_and_texts_are_told_and_documents_are_not(kind, tmp_path):
+    WRITERS[kind](tmp_path / "data")
+    model = Told()
+    (row,) = evaluate_instructed(model, tmp_path / "data", cache_dir=tmp_path / "cache").rows
+    instruction = instruction_for(row.task, kind)
+    documents = {("document", "")} if kind in ("Retrieval", "Reranking") else set()
+    assert instruction and set(model.seen) == {("told", instruction)} | documents
+
+
+def test_a_model_trained_without_instructions_is_refused(tmp_path):
+    with pytest.raises(InputError, match=r"Planar was trained without instructions; score it with pellucid\.evaluate"):
+        evaluate_instructed(Planar(), tmp_path)
