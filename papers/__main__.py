@@ -54,16 +54,14 @@ def align(
 def letters(
     model: Annotated[str, typer.Argument(help="A lexicon model: a bundled name, a folder, or a hub id.")],
     texts: _Texts = "-",
-    encoder: Annotated[str | None, typer.Option(help="A model whose meaning counts. [default: MODEL's own]")] = None,
+    encoder: Annotated[str, typer.Option(help="A model whose meaning counts.")] = "static-en",
     json: JsonOption = False,
     html: HtmlOption = None,
 ) -> None:
     """Find clusters of a lexicon model that fire for the letters of a word, not for its meaning (LENS, section 5.5)."""
     from papers.lens.letters import lexical_firing
-    from pellucid.loading import load
 
-    meaning = None if encoder is None else load(encoder)
-    show(lexical_firing(_model(model), read(texts), encoder=meaning), json, html, None)
+    show(lexical_firing(_model(model), read(texts), encoder=encoder), json, html, None)
 
 
 @app.command()

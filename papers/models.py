@@ -22,8 +22,8 @@ def open_any(spec: str | Path) -> Any:
 
     Args:
         spec: a pellucid model (bundled name, folder or hub id); a sentence-transformers model (folder or hub id);
-            "wordllama" or "wordllama:128" (dimensions); "model2vec:FOLDER_OR_ID"; "baseline:NAME:FOLDER_OR_ID", of a
-            transformer what `open_baseline` makes; "vectors:FILE", a word2vec, GloVe or fastText text file.
+            "wordllama" or "wordllama:128" (dimensions); "model2vec:FOLDER_OR_ID"; "vectors:FILE", a word2vec, GloVe or
+            fastText text file.
 
     Returns:
         The opened model: an `Embedder`, a `SentenceTransformer`, a `WordLlama` or a `StaticModel`.
@@ -37,10 +37,6 @@ def open_any(spec: str | Path) -> Any:
         return _open_wordllama(rest)
     if kind == "model2vec" and colon:
         return _open_model2vec(rest)
-    if kind == "baseline" and colon:
-        from papers.lens.baselines import open_baseline
-
-        return open_baseline(rest)
     if kind == "vectors" and colon:
         from pellucid.static.embedder import StaticEmbedder
 

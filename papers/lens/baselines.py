@@ -13,23 +13,21 @@ None of them is trained here: the papers' SPLADE and Mistral-SPLADE are, and tra
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 
 from pellucid.core.arrays import Role, l2_normalize
-from pellucid.core.embedder import Embedder, Vectors
+from pellucid.core.embedder import Vectors
 from pellucid.errors import InputError, ModelFolderError
 from pellucid.lexicon import LexiconSettings
 from pellucid.lexicon.clusters import Clusters, cluster_vocabulary
 from pellucid.lexicon.embedder import LexiconEmbedder
 from pellucid.persistence.store import read_json, write_json
-from pellucid.transformer.attention import is_causal_lm
-from pellucid.transformer.backbone import Backbone, open_backbone, read_transformer_config
+from pellucid.transformer.backbone import Backbone
 from pellucid.transformer.embedder import TransformerEmbedder, backbone_config, finite, read_backbone, write_backbone
 from pellucid.transformer.reading import Encoding
 
@@ -222,36 +220,6 @@ def promptreps_dense(backbone: Backbone, *, max_length: int | None = None) -> De
         InputError: as there.
     """
     return DenseEmbedder(backbone, _asking(backbone, max_length), pooling="last")
-
-
-BASELINES: dict[str, Callable[[Backbone], Embedder]] = {
-    "splade": splade,
-    "echo": echo,
-    "promptreps": promptreps,
-    "promptreps-dense": promptreps_dense,
-    "dense-last": partial(DenseEmbedder, pooling="last"),
-    "dense-mean": partial(DenseEmbedder, pooling="mean"),
-}
-"""Name -> what makes the baseline of a backbone."""
-
-
-def open_baseline(spec: str) -> Embedder:
-    """Open a transformer and make a baseline of it.
-
-    Args:
-        spec: a name of `BASELINES`, a colon, and a folder or hub id, as "echo:mistralai/Mistral-7B-v0.1". Causal
-            language models keep their causal attention.
-
-    Raises:
-        InputError: there is no such baseline, or it cannot be made of this model.
-        ModelFolderError: no transformer is there.
-        MissingExtraError: torch or transformers is not installed.
-    """
-    name, _, place = spec.partition(":")
-    if name not in BASELINES or not place:
-        raise InputError(f"no baseline {spec!r}: give NAME:FOLDER_OR_ID, the name one of {', '.join(BASELINES)}")
-    causal = is_causal_lm(read_transformer_config(place))
-    return BASELINES[name](open_backbone(place, attention="causal" if causal else "bidirectional"))
 
 
 def _unclustered(backbone: Backbone) -> Clusters:

@@ -183,7 +183,7 @@ def figures(folder: Path) -> Iterator[tuple[str, Figure]]:
     floors = {label: one for label in FLOORS if (one := kept_row(folder, floor_name(label))) is not None}
     for steps, rows in every.items():
         if rows:
-            found = rows | _alike(floors)
+            found = rows | {label: dict.fromkeys(SEEDS, one) for label, one in floors.items()}  # the same for all seeds
             yield f"claims-{steps}", _said(found)
             yield f"scores-{steps}", _scores_table(found)
             differences = [_compared(found, *pair) for pair in COMPARED if _both(found, *pair)]
@@ -196,11 +196,6 @@ def figures(folder: Path) -> Iterator[tuple[str, Figure]]:
                 lines.append(_compared(pair, *pair))
     if lines:
         yield "more-batches", Table(_DIFFERENCE, lines)
-
-
-def _alike(floors: Mapping[str, Measured]) -> dict[str, dict[int, Measured]]:
-    """Return floors as rows, the same for all seeds."""
-    return {label: dict.fromkeys(SEEDS, one) for label, one in floors.items()}
 
 
 def _said(found: Mapping[str, Mapping[int, Measured]]) -> str:
@@ -225,7 +220,7 @@ def _scores_table(found: Mapping[str, Mapping[int, Measured]]) -> Table:
             f"**{label}**" if label in FLOORS else label,
             None if label in FLOORS else len(found[label]),
             *(float(one.kind(kind)[0]) if one.has(kind) else None for kind in (*KINDS, "mean")),
-            _count(one.active),
+            None if one.active is None else f"{one.active:,.0f}",
         ]
         for label, one in sorted(means.items(), key=lambda one: one[0] not in FLOORS)
     ]
@@ -255,10 +250,6 @@ def _over_both(found: Mapping[str, Mapping[int, Measured]], better: str, worse: 
     """Return two rows over the seeds that both have."""
     first, second = (over_seeds(list(side)) for side in zip(*_both(found, better, worse)))
     return first, second
-
-
-def _count(active: float | None) -> str | None:
-    return None if active is None else f"{active:,.0f}"
 
 
 if __name__ == "__main__":

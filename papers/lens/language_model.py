@@ -27,9 +27,9 @@ from scipy import sparse
 from transformers import AutoTokenizer
 
 from papers.bm25 import bm25_table
-from papers.kit import Figure, bootstrap, run_script
+from papers.kit import Figure, read_or_make, run_script
 from papers.lens.baselines import echo, promptreps, promptreps_dense
-from papers.lens.kept_results import FLOORS, PRUNED, floor_name, grid, keep, made_of
+from papers.lens.kept_results import FLOORS, PRUNED, floor_name, grid, keep, kept_row, made_of
 from papers.lens.language_page import (
     CENTRED_ON,
     CLUSTERS,
@@ -87,7 +87,8 @@ class Bench:
         start = time.process_time()
         model = trained(self.source, row)
         seconds, start = time.process_time() - start, time.process_time()
-        self._kept(row, lambda texts: model.encode(texts, batch_size=64, show_progress_bar=False))
+        encode = partial(model.encode, batch_size=64, show_progress_bar=False)
+        self.embeddings(row.name, encode, dense=row.clusters == 0)
         model.backbone.lower.save()
         self.path(row).parent.mkdir(exist_ok=True)
         reading = time.process_time() - start
@@ -100,47 +101,34 @@ class Bench:
         kind = CachedEncoder if dense else CachedSparseEncoder
         return kind(name, encode, self.source.work / "vectors")(self.texts)
 
-    def _kept(self, row: Row, encode: Callable[[list[str]], Any]) -> Any:
-        return self.embeddings(row.name, encode, dense=row.clusters == 0)
-
     def rows(self, row: Row) -> Any:
         """Return the kept embeddings of all test texts."""
-        return self._kept(row, _refuse)
+        return self.embeddings(row.name, _refuse, dense=row.clusters == 0)
 
-    def keep(self, row: Row, folder: Path) -> None:
-        """Write what every test item came to, with a row's embeddings and with what is made of them after the fact."""
+    def keep_row(self, row: Row) -> None:
+        """Keep what every test item came to, with a row's embeddings and with what is made of them after the fact."""
         whole, facts = self.rows(row), {"row": asdict(row), **read_json(self.path(row))}
         made: dict[str, Callable[[], Any]] = {}
         if row.clusters is None:
             made |= {f"top-{most}": partial(pruned, whole, most) for most in PRUNED}
             made |= {f"4000-{way}": partial(grouped, self.source, whole, way) for way in ("maximum", "sum")}
         for end in made_of(row).values():
-            self._keep(folder, f"{row.name}-{end}", made[end](), facts)
-        self._keep(folder, row.name, whole, facts)  # the last one: what is written of a row is not made again
+            self.keep(RESULTS, f"{row.name}-{end}", made[end](), facts)
+        self.keep(RESULTS, row.name, whole, facts)  # the last one: what is written of a row is not made again
 
-    def _keep(self, folder: Path, name: str, rows: Any, facts: dict[str, Any]) -> None:
+    def keep(self, folder: Path, name: str, rows: Any, facts: dict[str, Any]) -> None:
+        """Keep what every test item comes to by embeddings of all test texts."""
         items = {s.name: s.items(rows[[self.place[text] for text in s.texts]]) for s in self.samples}
         active = round(rows.nnz / len(self.texts), 1) if sparse.issparse(rows) else None
         keep(folder, name, self.samples, items, {**facts, "coordinates": active})
 
-    def measured_path(self, name: str) -> Path:
-        """Return where the scores of some embeddings are kept."""
-        return self.source.work / "measured" / f"{name}.json"
-
     def measured(self, name: str, rows: Callable[[], Any]) -> Measured:
-        """Return the scores of some embeddings of the test texts, with bootstrap samples of each; made once."""
-        path = self.measured_path(name)
-        if not path.exists():
-            embeddings = rows()
-            found = {}
-            for sample in self.samples:
-                items = sample.items(embeddings[[self.place[text] for text in sample.texts]])
-                found[sample.name] = bootstrap(items, sample.score).round(3).tolist()
-            active = embeddings.nnz / len(self.texts) if sparse.issparse(embeddings) else None
-            path.parent.mkdir(exist_ok=True)
-            write_json(path, {"scores": found, "active": active})
-        kept = read_json(path)
-        return Measured({name: np.array(scores) for name, scores in kept["scores"].items()}, kept["active"])
+        """Return the scores of some embeddings of the test texts, with bootstrap samples of each; measured once."""
+        folder = self.source.work / "items"
+        if (found := kept_row(folder, name)) is None:
+            self.keep(folder, name, rows(), {})
+            found = kept_row(folder, name)
+        return found
 
 
 def _refuse(texts: list[str]) -> Any:
@@ -152,16 +140,21 @@ def held_out_losses(source: Source, row: Row) -> list[float]:
 
     Of sentences it is the divergence from the teachers, 0 for a model that has their cosines.
     """
-    path = source.work / "held-out" / f"{row.name}.json"
-    if not path.exists():
+
+    def losses() -> list[float]:
         model, found = trained(source, row), dict[str, list[float]]()
         for kind, texts, others in held_out(source):
             found.setdefault(kind, []).append(_loss(model, texts, others))
         model.backbone.lower.save()
-        path.parent.mkdir(exist_ok=True)
         every = [loss for part in found.values() for loss in part]
-        write_json(path, [float(np.mean(part)) for part in (every, *found.values())])
-    return list(read_json(path))
+        return [float(np.mean(part)) for part in (every, *found.values())]
+
+    return list(read_or_make(held_out_path(source, row), losses))
+
+
+def held_out_path(source: Source, row: Row) -> Path:
+    """Return where a row's losses are kept."""
+    return source.work / "held-out" / f"{row.name}.json"
 
 
 def _loss(model: Any, texts: list[str], others: Any) -> float:
@@ -180,10 +173,9 @@ def _array(rows: Any) -> np.ndarray:
     return np.asarray(rows.toarray() if sparse.issparse(rows) else rows, np.float32)
 
 
-def side_by_side(first: Any, second: Any) -> Any:
+def side_by_side(*models: Any) -> Any:
     """Return two models' embeddings as one, of which each has the weight 1/2."""
-    parts = [math.sqrt(0.5) * sparse.csr_matrix(rows) for rows in (first, second)]
-    return sparse.hstack(parts, format="csr")
+    return sparse.hstack([math.sqrt(0.5) * sparse.csr_matrix(rows) for rows in models], format="csr")
 
 
 def pruned(rows: Any, most: int) -> Any:
@@ -237,7 +229,7 @@ def all_measured(bench: Bench, done: Mapping[str, Row]) -> dict[str, Measured]:
         made["two dense"] = lambda: side_by_side(dense, bench.rows(done[other]))
     whole = ROWS["lexicon"].name
     found |= {label: bench.measured(f"{whole}-{label}", rows) for label, rows in made.items()}
-    asked = [label for label in PROMPTED if bench.measured_path(label).exists()]
+    asked = [label for label in PROMPTED if (bench.source.work / "items" / f"{label}.json").exists()]
     return found | {label: bench.measured(label, partial(prompted_rows, bench, label)) for label in asked}
 
 
@@ -253,10 +245,7 @@ def prompted(source: Source, label: str) -> Any:
 
 def prompted_rows(bench: Bench, label: str) -> Any:
     """Return the embeddings of all test texts by a prompted row; kept."""
-
-    def encode(texts: list[str]) -> Any:
-        return prompted(bench.source, label).encode(texts, batch_size=64, show_progress_bar=False)
-
+    encode = partial(prompted(bench.source, label).encode, batch_size=64, show_progress_bar=False)
     return bench.embeddings(label, encode, dense=label.endswith("dense half"))
 
 
@@ -282,8 +271,8 @@ def strongest(bench: Bench) -> dict[str, list[list[str]]]:
 
     Of each query: in the trained model, the same weighted down by frequency, and in the model before any training.
     """
-    path = bench.source.work / "queries.json"
-    if not path.exists():
+
+    def names() -> dict[str, list[list[str]]]:
         asked = {**dict.fromkeys(QUERIES, 5), **dict.fromkeys(FAILING, 10)}
         model = trained(bench.source, ROWS["lexicon"])
         rows = model.encode(list(asked)).toarray()
@@ -294,8 +283,9 @@ def strongest(bench: Bench) -> dict[str, list[list[str]]]:
         for n, (text, most) in enumerate(asked.items()):
             orders = [np.argsort(-weights)[:most] for weights in (rows[n], rows[n] * seldom, plain[n])]
             found[text] = [[model.dimensions.names[j] for j in order] for order in orders]
-        write_json(path, found)
-    return dict(read_json(path))
+        return found
+
+    return dict(read_or_make(bench.source.work / "queries.json", names))
 
 
 def cluster_words(source: Source) -> dict[str, list[str]]:
@@ -314,29 +304,19 @@ def as_read(source: Source, texts: list[str]) -> list[str]:
     return [text[: offsets[-1][1]] if offsets else text for text, offsets in zip(texts, read["offset_mapping"])]
 
 
-def floors(bench: Bench, minilm: Path, folder: Path) -> None:
-    """Keep what the test items come to without a trained language model, by as much of each text.
-
-    Args:
-        bench: the samples.
-        minilm: all-MiniLM-L6-v2.
-        folder: of all results.
-    """
+def floors(bench: Bench, minilm: Path) -> None:
+    """Keep what the test items come to without a trained language model, by as much of each text."""
     texts = as_read(bench.source, bench.texts)
     cut = [(len(text.split()), len(read.split())) for text, read in zip(bench.texts, texts) if len(read) < len(text)]
     facts = {"texts": len(texts), "cut": len(cut), "words": round(float(np.mean([read for _, read in cut])), 1)}
     models = [load("static-en"), load(str(minilm)), LexiconEmbedder.from_pretrained("lexicon-minilm", backbone=minilm)]
     for label, model in zip(FLOORS[2:], models):
-        rows = model.encode(texts)
-        found = l2_normalize(rows)
-        items = {s.name: s.items(found[[bench.place[text] for text in s.texts]]) for s in bench.samples}
-        active = round(rows.nnz / len(texts), 1) if sparse.issparse(rows) else None
-        keep(folder, floor_name(label), bench.samples, items, {**facts, "coordinates": active})
+        bench.keep(RESULTS, floor_name(label), l2_normalize(model.encode(texts)), facts)
     read = dict(zip(bench.texts, texts))
     ranking = [sample for sample in bench.samples if sample.queries]
     for label in FLOORS[:2]:
         items = {s.name: s.items(_bm25_rows(s, [read[text] for text in s.texts], label)) for s in ranking}
-        keep(folder, floor_name(label), ranking, items, {**facts, "coordinates": None})
+        keep(RESULTS, floor_name(label), ranking, items, {**facts, "coordinates": None})
 
 
 def _bm25_rows(sample: Sample, texts: list[str], name: str) -> np.ndarray:
@@ -353,12 +333,12 @@ def measure(options: argparse.Namespace) -> Iterator[tuple[str, Figure]]:
     """Do the rows that are not kept and yield what the page shows; of other rows keep the results alone."""
     bench = Bench(source_of(options))
     if options.floors:
-        floors(bench, options.floors, RESULTS)
+        floors(bench, options.floors)
     for row in grid() if options.grid else ():
         if not (RESULTS / f"{row.name}.json").exists():
             if not bench.path(row).exists():
                 bench.encode(row)
-            bench.keep(row, RESULTS)
+            bench.keep_row(row)
     if options.grid or options.floors:
         return
     for label in options.rows:
@@ -369,7 +349,7 @@ def measure(options: argparse.Namespace) -> Iterator[tuple[str, Figure]]:
     done = {label: row for label, row in ROWS.items() if bench.path(row).exists()}
     for label in TRIALS if options.trials else ():
         held_out_losses(bench.source, TRIALS[label])
-    paths = {label: bench.source.work / "held-out" / f"{row.name}.json" for label, row in TRIALS.items()}
+    paths = {label: held_out_path(bench.source, row) for label, row in TRIALS.items()}
     shown = {
         "queries": strongest(bench),
         "clusters": cluster_words(bench.source),

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import datetime
-import os
-import platform
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from importlib.metadata import version
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from papers.kit import VERDICTS, Figure, Interval, Table, interval_of, processor, wrapped
+from papers.kit import VERDICTS, Figure, Interval, Table, interval_of, processor, wrapped, written
 from papers.lens.samples import CLASSES, RETRIEVAL, STS
 from papers.lens.tables import PUBLISHED, QUERIES
 from recipes.lexicon_smollm2 import Row
@@ -139,9 +135,7 @@ def figures(measured: Mapping[str, Measured], shown: Mapping[str, Any]) -> Itera
         shown: `queries` (text -> names of the strongest clusters), `clusters` (token -> words of its cluster),
             `seconds` (label -> processor time of the training) and `trials` (label -> losses).
     """
-    torch = version("torch").partition("+")[0]
-    machine = f"one thread of a machine with {os.cpu_count()} cores ({processor()})"
-    yield "written", wrapped(f"{datetime.date.today()}; Python {platform.python_version()}, torch {torch}, {machine}")
+    yield "written", wrapped(f"{written('torch')}, one thread of {processor()}")
     seconds = [seconds for label, seconds in shown["seconds"].items() if ROWS[label].steps]
     yield "seconds", f"{min(seconds):.0f} to {max(seconds):.0f}"
     yield from claim_figures(measured)

@@ -5,23 +5,31 @@ piece. Two things can be measured over a corpus, and the report has both for eac
 
     lookalike   the share of its firings by a word that is not the cluster's own, shares a piece of letters with one of
                 the cluster's first words, and is no nearer to them in meaning than words and clusters drawn at random
-    alike       how much more alike two texts are that it fires on, through different words, than any two texts; with
-                the cluster itself left out of the comparison. At 0 or below, sharing the cluster means nothing
+    alike       how much more alike two texts are that it fires on, through different words, than any two texts; at 0
+                or below, sharing the cluster means nothing
 
-Meaning is the model's own without the cluster in question, or that of another encoder, which has other blind spots.
+Meaning is that of another encoder, which has other blind spots than the model.
+
+    python -m papers.lens.letters --data shared/data
+
+prints the example of docs/lexicon.md, `lexicon-minilm`, in about a minute.
 """
 
 from __future__ import annotations
 
+import argparse
 import warnings
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from difflib import SequenceMatcher
+from itertools import islice
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
+from papers.kit import Figure, run_script
+from papers.models import minilm_path
 from pellucid.analysis.coordinates import Floats, Integers, known_rows
 from pellucid.core.dimensions import Dimension
 from pellucid.core.embedder import Embedder
@@ -32,16 +40,16 @@ from pellucid.explain.views.report import Report
 from pellucid.lexicon.embedder import LexiconEmbedder
 from pellucid.loading import load
 from pellucid.progress import Progress, length_batches
+from pellucid.text.corpus import read_texts
 from pellucid.text.inputs import check_texts
 from pellucid.text.unicode import well_formed
 
 VERDICTS = ("lookalike", "scattered")
 _BATCH = 32  # texts of one forward pass
-_ACTIVE = 256  # coordinates kept of a text or word, where the model keeps more
+_ACTIVE = 256  # coordinates kept of a text, where the model keeps more
 _FIRST = 3  # words of a cluster that say what it means
 _PAIRS = 4_096  # compared at once
 _SHARD = "…"  # as `tokenwords` marks a piece of a word
-_NOTHING = 1e-6  # of a vector's length; less is rounding
 _SHOWN = 20  # clusters in a view
 _WORDS = 5  # words of each in a view
 _DRAWN = 5_000  # pairs of a word and a cluster, or of texts, that "at random" rests on
@@ -72,7 +80,9 @@ def fired_words(model: LexiconEmbedder, texts: Sequence[str], top_k: int) -> tup
     """
     from scipy import sparse
 
-    model = _sparser(model, max(top_k, _ACTIVE))
+    n_active = max(top_k, _ACTIVE)  # so that thousands of texts fit into memory
+    n_active = min(n_active, model.settings.max_active_dims or n_active)
+    model = model.with_settings(replace(model.settings, max_active_dims=n_active))
     # As `encode` does, but the tokens that fired are kept, and not only their weights.
     readings = model._reader.read(texts, instructed=True)
     batches = list(length_batches([len(reading.ids) for reading in readings], _BATCH))
@@ -94,12 +104,6 @@ def fired_words(model: LexiconEmbedder, texts: Sequence[str], top_k: int) -> tup
         )
     order = np.argsort(np.concatenate([*batches, np.zeros(0, np.int64)]))
     return sparse.vstack(parts, format="csr")[order], sorted(firings, key=lambda f: (f.text, -f.weight))
-
-
-def _sparser(model: LexiconEmbedder, most: int) -> LexiconEmbedder:
-    """Return the model with at most so many coordinates a text, so that thousands of texts fit into memory."""
-    most = min(most, model.settings.max_active_dims or most)
-    return model.with_settings(replace(model.settings, max_active_dims=most))
 
 
 def _strongest(row: Any, where: Any, number: int, text: str, top_k: int) -> list[Firing]:
@@ -152,80 +156,14 @@ def shared_piece(word: str, other: str) -> str:
     return word[:start] if start >= max(_START, min(len(word), len(other)) / 3) else ""
 
 
-class Meaning:
-    """How alike texts and words are: by the model's coordinates without one of them, or by an encoder."""
-
-    def __init__(self, model: LexiconEmbedder, rows: Any, texts: Sequence[str], encoder: Embedder | None) -> None:
-        """Take the model, its `rows` of the texts, and the encoder that counts, or None."""
-        self._model, self._encoder = _sparser(model, _ACTIVE), encoder
-        self.name = (
-            "the model's own" if encoder is None else f"that of {getattr(encoder, 'name', type(encoder).__name__)}"
-        )
-        self._texts: Any = rows if encoder is None else unit_vectors(encoder, list(texts))
-        self._words: Any = None
-        self._numbers: dict[str, int] = {}
-
-    def draw(self, first: Integers, second: Integers) -> None:
-        """Take the pairs of texts that "any two" means, by number."""
-        self._drawn = (first, second)
-        self._any_two = _cosines(self._texts, first, second, None)
-        self._columns = self._texts.tocsc() if self._encoder is None else None
-
-    def any_two(self, dimension: int | None = None) -> float:
-        """Return the mean cosine of the texts drawn; of the model's own coordinates all but `dimension` count."""
-        if dimension is None or self._columns is None:
-            return float(self._any_two.mean())
-        column = self._columns[:, [dimension]].toarray().ravel().astype(np.float64)
-        return float(_without(self._any_two, *(column[numbers] for numbers in self._drawn)).mean())
-
-    def learn(self, words: Iterable[str]) -> None:
-        """Encode the words that are compared."""
-        listed = sorted(words)
-        self._numbers = {word: number for number, word in enumerate(listed)}
-        self._words = self._model.encode(listed) if self._encoder is None else unit_vectors(self._encoder, listed)
-
-    def texts_alike(self, pairs: Integers, dimension: int) -> Floats:
-        """Return the cosines of `pairs` of texts, by number; of the model's own coordinates all but one count."""
-        left_out = np.full(len(pairs), dimension) if self._encoder is None else None
-        return _cosines(self._texts, pairs[:, 0], pairs[:, 1], left_out)
-
-    def related(self, pairs: Sequence[tuple[str, Sequence[str], int]]) -> Floats:
-        """Return for each word, words of a cluster and number of it the largest cosine; NaN where one is unknown."""
-        known, number = known_rows(self._words), self._numbers
-        found = np.full(len(pairs), np.nan)
-        flat = [
-            (n, number[word], number[other], j)
-            for n, (word, of, j) in enumerate(pairs)
-            for other in of
-            if known[number[word]] and known[number[other]]
-        ]
-        if flat:
-            place, first, second, left_out = np.array(flat).T
-            cosines = _cosines(self._words, first, second, left_out if self._encoder is None else None)
-            np.fmax.at(found, place, cosines)
-        return found
-
-
-def _cosines(units: Any, first: Integers, second: Integers, left_out: Integers | None) -> Floats:
-    """Return the cosines of rows of length 1 (or 0), each pair without one coordinate where it is given."""
-    found = np.zeros(len(first))
-    for start in range(0, len(first), _PAIRS):
-        some = slice(start, start + _PAIRS)
-        a, b = units[first[some]], units[second[some]]
+def _cosines(units: Any, pairs: Integers) -> Floats:
+    """Return the cosines of pairs [n, 2] of rows of length 1 (or 0)."""
+    cosines = np.zeros(len(pairs))
+    for start in range(0, len(pairs), _PAIRS):
+        a, b = (units[rows] for rows in pairs[start : start + _PAIRS].T)
         product = a.multiply(b) if hasattr(a, "multiply") else a * b
-        cosines = np.asarray(product.sum(axis=1), np.float64).ravel()
-        if left_out is not None:
-            rows = np.arange(a.shape[0])
-            u, v = (np.asarray(side[rows, left_out[some]], np.float64).ravel() for side in (a, b))
-            cosines = _without(cosines, u, v)
-        found[some] = cosines
-    return found
-
-
-def _without(cosines: Floats, u: Floats, v: Floats) -> Floats:
-    """Return the cosines of vectors of length 1 after one coordinate, `u` here and `v` there, is taken out."""
-    rest = np.sqrt(np.clip((1 - u**2) * (1 - v**2), 0, None))
-    return np.divide(cosines - u * v, rest, out=np.zeros_like(rest), where=rest > _NOTHING)
+        cosines[start : start + _PAIRS] = np.asarray(product.sum(axis=1), np.float64).ravel()
+    return cosines
 
 
 @dataclass(frozen=True)
@@ -245,19 +183,6 @@ class FiringThresholds:
     lookalike: float = 0.5
     unrelated: float = 0.95
     pairs: int = 45
-
-    def __post_init__(self) -> None:
-        """Check the ranges.
-
-        Raises:
-            InputError: a count is below 1, or a share is not above 0 and at most 1.
-        """
-        for name in ("top_k", "texts", "pairs"):
-            if getattr(self, name) < 1:
-                raise InputError(f"{name} is {getattr(self, name)!r}; it must be at least 1")
-        for name in ("lookalike", "unrelated"):
-            if not 0 < getattr(self, name) <= 1:
-                raise InputError(f"{name} is {getattr(self, name)!r}; it must be above 0 and at most 1")
 
 
 class FiringWord(NamedTuple):
@@ -308,7 +233,7 @@ class LexicalFiring(Report):
     Attributes:
         family: the family of the model.
         texts: the number of texts.
-        meaning: whose: "its own", or the class of the encoder.
+        meaning: whose.
         mean_score: mean cosine of two texts drawn at random.
         chance: share of random pairs of a word and a cluster that would pass for lookalikes.
         thresholds: what the verdicts were made with.
@@ -327,28 +252,13 @@ class LexicalFiring(Report):
     measured: tuple[FiringCluster, ...]
 
     def of(self, verdict: str) -> list[FiringCluster]:
-        """Return the clusters with a verdict: "lookalike" or "scattered".
-
-        Raises:
-            InputError: there is no such verdict.
-        """
-        if verdict not in VERDICTS:
-            raise InputError(f"verdict {verdict!r:.40} is unknown; there are {', '.join(VERDICTS)}")
+        """Return the clusters with a verdict: "lookalike" or "scattered"."""
         return [cluster for cluster in self.measured if verdict in cluster.verdict.split(", ")]
 
     @property
     def names(self) -> list[str]:
         """The clusters with a verdict, for `model.without(*report.names)`."""
         return [cluster.name for cluster in self.measured if cluster.verdict]
-
-    def cleaned(self, model: Embedder, verdicts: Iterable[str] = VERDICTS) -> Embedder:
-        """Return `model` without the clusters of some verdicts; whether it is better is for `compare` to say.
-
-        Raises:
-            InputError: an unknown verdict, the model lacks one of the clusters, or none would be left.
-        """
-        gone = list(dict.fromkeys(cluster.name for verdict in verdicts for cluster in self.of(verdict)))
-        return model.without(*gone) if gone else model
 
     def _parts(self) -> Iterator[AnyPart]:
         limits = self.thresholds
@@ -370,20 +280,19 @@ class LexicalFiring(Report):
 
 
 def _table(title: str, clusters: Sequence[FiringCluster]) -> TablePart:
-    rows = ((c.name, _said(c.words, _WORDS), f"{c.texts:,}", percent(c.lookalike), signed(c.alike)) for c in clusters)
+    """Return the table of some clusters; a star marks lookalike words."""
+    rows = []
+    for c in clusters:
+        words = ", ".join(f"{w.word}{'*' if w.lookalike else ''} ({w.texts})" for w in c.words[:_WORDS])
+        rows.append((c.name, words, f"{c.texts:,}", percent(c.lookalike), signed(c.alike)))
     return TablePart.of(title, ["cluster", "fired by", *numbers("texts", "lookalike", "alike")], rows)
-
-
-def _said(words: Sequence[FiringWord], most: int) -> str:
-    """Write the words with their numbers of texts; a star marks lookalikes."""
-    return ", ".join(f"{w.word}{'*' if w.lookalike else ''} ({w.texts})" for w in words[:most])
 
 
 def lexical_firing(
     model: Embedder,
     texts: Iterable[str],
     *,
-    encoder: Any = None,
+    encoder: Any = "static-en",
     thresholds: FiringThresholds | None = None,
     seed: int = 0,
 ) -> LexicalFiring:
@@ -392,8 +301,7 @@ def lexical_firing(
     Args:
         model: a lexicon model, with "max" or "sum" pooling.
         texts: like those the model is for, some thousands; they are held in memory.
-        encoder: whose meaning counts, what `pellucid.load` takes; None takes the model's
-            own, which may have learnt the same mistakes.
+        encoder: whose meaning counts, what `pellucid.load` takes.
         thresholds: where verdicts begin; None takes the defaults.
         seed: of the random pairs.
 
@@ -402,107 +310,119 @@ def lexical_firing(
             fewer than two of the texts, or an item is no string.
     """
     limits = thresholds or FiringThresholds()
-    model = _checked(model)
-    texts = check_texts(texts)
-    rows, firings = fired_words(model, texts, limits.top_k)
-    known = np.flatnonzero(np.diff(rows.indptr))
-    if len(known) < 2:
-        raise InputError(f"at least two texts that the model knows something of are needed, got {len(known)}")
-    meaning = Meaning(model, rows, texts, None if encoder is None else load(encoder))
-    random = np.random.default_rng(seed)
-    first, second = random.choice(known, (2, _DRAWN))
-    meaning.draw(first[first != second], second[first != second])
-    words = _WordPairs(model, firings, meaning, limits, random)
-    measured = [
-        _cluster(dimension, group, words, meaning, limits)
-        for dimension, group in _by_dimension(firings).items()
-        if len(group) >= limits.texts
-    ]
-    return LexicalFiring(
-        family=model.family,
-        texts=len(known),
-        meaning=meaning.name,
-        mean_score=meaning.any_two(),
-        chance=words.chance,
-        thresholds=limits,
-        measured=tuple(sorted(measured, key=lambda c: (not c.verdict, -c.texts, c.name))),
-    )
-
-
-def _checked(model: Embedder) -> LexiconEmbedder:
-    """Return the model, if it can say what fired."""
     if not isinstance(model, LexiconEmbedder):
         raise InputError(f"only a lexicon model has clusters that words fire, got {type(model).__name__}")
     if model.settings.pooling == "last":
         raise InputError("after 'last' pooling no word is known to have fired a cluster; use 'max' or 'sum'")
     if not any(item.about for item in model.dimensions):
         raise InputError("the model's clusters have no words; open it with the backbone it was trained from")
-    return model
-
-
-def _by_dimension(firings: Sequence[Firing]) -> dict[int, list[Firing]]:
-    found: dict[int, list[Firing]] = {}
+    texts, encoder = check_texts(texts), load(encoder)
+    rows, firings = fired_words(model, texts, limits.top_k)
+    known = np.flatnonzero(np.diff(rows.indptr))
+    if len(known) < 2:
+        raise InputError(f"at least two texts that the model knows something of are needed, got {len(known)}")
+    vectors, random = unit_vectors(encoder, list(texts)), np.random.default_rng(seed)
+    drawn = random.choice(known, (2, _DRAWN)).T
+    any_two = float(_cosines(vectors, drawn[drawn[:, 0] != drawn[:, 1]]).mean())
+    words, chance = _judged_words(model, firings, encoder, limits, random)
+    by_dimension: dict[int, list[Firing]] = {}
     for firing in firings:
-        found.setdefault(firing.dimension, []).append(firing)
-    return found
+        by_dimension.setdefault(firing.dimension, []).append(firing)
+    measured = [
+        _cluster(model.dimensions.names[dimension], group, words, vectors, any_two, limits)
+        for dimension, group in by_dimension.items()
+        if len(group) >= limits.texts
+    ]
+    return LexicalFiring(
+        family=model.family,
+        texts=len(known),
+        meaning=f"that of {getattr(encoder, 'name', type(encoder).__name__)}",
+        mean_score=any_two,
+        chance=chance,
+        thresholds=limits,
+        measured=tuple(sorted(measured, key=lambda c: (not c.verdict, -c.texts, c.name))),
+    )
 
 
-class _WordPairs:
-    """What the pairs of a firing word and a cluster have in common, compared with random pairs."""
+def _judged_words(
+    model: LexiconEmbedder,
+    firings: Sequence[Firing],
+    encoder: Embedder,
+    limits: FiringThresholds,
+    random: np.random.Generator,
+) -> tuple[dict[tuple[str, int], FiringWord], float]:
+    """Return each word and the cluster it fired, compared with random pairs, and the share of lookalikes in those."""
+    dimensions = sorted({firing.dimension for firing in firings})
+    own = {j: own_words(model.dimensions[j]) for j in dimensions}
+    first = {j: first_words(model.dimensions[j]) for j in dimensions}
+    meant = {j: first_words(model.dimensions[j], whole=True) for j in dimensions}
+    pairs = sorted({(f.word, f.dimension) for f in firings if f.word not in own[f.dimension]})
+    spoken = sorted({firing.word for firing in firings})
+    chosen = zip(random.integers(len(spoken), size=_DRAWN), random.integers(len(dimensions), size=_DRAWN))
+    at_random = [(spoken[a], dimensions[b]) for a, b in chosen]
+    at_random = [(word, j) for word, j in at_random if word not in own[j] and first[j]]
+    every = [*pairs, *at_random]
+    values = _related([(word, meant[j]) for word, j in every], encoder)
+    floor = np.sort(values[len(pairs) :])
+    floor = floor[~np.isnan(floor)]
+    ranks = np.searchsorted(floor, values, side="right") / max(len(floor), 1)
+    judged = []
+    for (word, j), value, rank in zip(every, values, ranks, strict=True):
+        piece = max((shared_piece(word, other) for other in first[j]), key=len, default="")
+        related = None if np.isnan(value) else float(rank)
+        is_lookalike = bool(piece) and related is not None and related <= limits.unrelated
+        judged.append(FiringWord(word, 0, piece, related, is_lookalike))
+    chance = sum(word.lookalike for word in judged[len(pairs) :]) / max(len(floor), 1)
+    return dict(zip(pairs, judged, strict=False)), chance
 
-    def __init__(
-        self,
-        model: LexiconEmbedder,
-        firings: Sequence[Firing],
-        meaning: Meaning,
-        limits: FiringThresholds,
-        random: np.random.Generator,
-    ) -> None:
-        self.names, self._limit = model.dimensions.names, limits.unrelated
-        dimensions = sorted({firing.dimension for firing in firings})
-        self.own = {j: own_words(model.dimensions[j]) for j in dimensions}
-        self.first = {j: first_words(model.dimensions[j]) for j in dimensions}
-        meant = {j: first_words(model.dimensions[j], whole=True) for j in dimensions}
-        pairs = sorted({(f.word, f.dimension) for f in firings if f.word not in self.own[f.dimension]})
-        spoken = sorted({firing.word for firing in firings})
-        chosen = zip(random.integers(len(spoken), size=_DRAWN), random.integers(len(dimensions), size=_DRAWN))
-        others = [(spoken[a], dimensions[b]) for a, b in chosen]
-        others = [(word, j) for word, j in others if word not in self.own[j] and self.first[j]]
-        meaning.learn({word for word, _ in [*pairs, *others]} | {w for words in meant.values() for w in words})
-        values = meaning.related([(word, meant[j], j) for word, j in [*pairs, *others]])
-        floor = np.sort(values[len(pairs) :])
-        floor = floor[~np.isnan(floor)]
-        ranks = np.searchsorted(floor, values, side="right") / max(len(floor), 1)
-        judged = [
-            self._judged(*pair, None if np.isnan(value) else float(rank))
-            for pair, value, rank in zip([*pairs, *others], values, ranks, strict=True)
-        ]
-        self._found = dict(zip(pairs, judged, strict=False))
-        self.chance = sum(word.lookalike for word in judged[len(pairs) :]) / max(len(floor), 1)
 
-    def _judged(self, word: str, dimension: int, related: float | None) -> FiringWord:
-        piece = max((shared_piece(word, other) for other in self.first[dimension]), key=len, default="")
-        return FiringWord(word, 0, piece, related, bool(piece) and related is not None and related <= self._limit)
-
-    def of(self, word: str, dimension: int, texts: int) -> FiringWord:
-        """Return what is known of a word that fired a cluster in so many texts."""
-        found = self._found.get((word, dimension), FiringWord(word, 0, "", 1.0, False))
-        return found._replace(texts=texts)
+def _related(pairs: Sequence[tuple[str, Sequence[str]]], encoder: Embedder) -> Floats:
+    """Return for each word and words of a cluster the largest cosine; NaN where the encoder knows none of them."""
+    words = sorted({word for word, _ in pairs} | {other for _, others in pairs for other in others})
+    vectors, index = unit_vectors(encoder, words), {word: n for n, word in enumerate(words)}
+    known, related = known_rows(vectors), np.full(len(pairs), np.nan)
+    flat = [
+        (n, index[word], index[other])
+        for n, (word, others) in enumerate(pairs)
+        for other in others
+        if known[index[word]] and known[index[other]]
+    ]
+    if flat:
+        positions = np.array(flat)
+        np.fmax.at(related, positions[:, 0], _cosines(vectors, positions[:, 1:]))
+    return related
 
 
 def _cluster(
-    dimension: int, firings: Sequence[Firing], words: _WordPairs, meaning: Meaning, limits: FiringThresholds
+    name: str,
+    firings: Sequence[Firing],
+    words: Mapping[tuple[str, int], FiringWord],
+    vectors: Any,
+    any_two: float,
+    limits: FiringThresholds,
 ) -> FiringCluster:
-    """Return what was measured of one cluster."""
-    counts = Counter(firing.word for firing in firings)
-    spoken = tuple(words.of(word, dimension, count) for word, count in counts.most_common())
+    """Return what was measured of one cluster; a word that is not among `words` is the cluster's own."""
+    counts, dimension = Counter(firing.word for firing in firings), firings[0].dimension
+    spoken = tuple(
+        words.get((word, dimension), FiringWord(word, 0, "", 1.0, False))._replace(texts=count)
+        for word, count in counts.most_common()
+    )
     share = sum(word.texts for word in spoken if word.lookalike) / len(firings)
     strongest = sorted(firings, key=lambda firing: -firing.weight)[:_STRONGEST]
     pairs = [(a.text, b.text) for n, a in enumerate(strongest) for b in strongest[:n] if a.word != b.word]
-    alike = None
-    if pairs:
-        alike = float(meaning.texts_alike(np.array(pairs), dimension).mean()) - meaning.any_two(dimension)
+    alike = float(_cosines(vectors, np.array(pairs)).mean()) - any_two if pairs else None
     verdicts = [VERDICTS[0]] if share >= limits.lookalike else []
     if alike is not None and alike <= 0 and len(pairs) >= limits.pairs:
         verdicts.append(VERDICTS[1])
-    return FiringCluster(words.names[dimension], ", ".join(verdicts), len(firings), share, alike, len(pairs), spoken)
+    return FiringCluster(name, ", ".join(verdicts), len(firings), share, alike, len(pairs), spoken)
+
+
+def measure(options: argparse.Namespace) -> Iterator[tuple[str, Figure]]:
+    """Yield the report on the first sentences of the corpus of static-en."""
+    model = LexiconEmbedder.from_pretrained("lexicon-minilm", backbone=minilm_path())
+    texts = islice(read_texts(options.data / "raw_english" / "open_licence.txt.xz"), 3_000)
+    yield "firing", str(lexical_firing(model, texts))
+
+
+if __name__ == "__main__":
+    run_script(measure, data="raw_english/")

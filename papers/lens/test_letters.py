@@ -16,7 +16,6 @@ import pellucid
 from papers.__main__ import app as papers_app
 from papers.lens.letters import (
     FiringThresholds,
-    Meaning,
     fired_words,
     first_words,
     lexical_firing,
@@ -220,27 +219,6 @@ def test_firing_words_of_an_edited_model_are_those_of_its_parts():
     assert [(f.dimension, f.word) for f in firings] == [(0, "car")]
 
 
-def test_cosines_leave_the_cluster_out():
-    model = lexicon([["x"], ["y"], ["z"]], {"car": [1, 3, 0], "man": [2, 0, 1], "horse": [0, 1, 1]})
-    texts = ["car", "man", "horse"]
-    rows, _ = fired_words(model, texts, 3)
-    meaning = Meaning(model, rows, texts, None)
-    full = dense(rows).astype(float)
-    for j in range(3):
-        rest = np.delete(full, j, axis=1)
-        rest /= np.linalg.norm(rest, axis=1, keepdims=True)
-        pairs = np.array([[0, 1], [0, 2], [1, 2]])
-        np.testing.assert_allclose(
-            meaning.texts_alike(pairs, j), (rest[pairs[:, 0]] * rest[pairs[:, 1]]).sum(1), atol=1e-6
-        )
-        meaning.draw(pairs[:, 0], pairs[:, 1])
-        assert meaning.any_two(j) == pytest.approx((rest @ rest.T)[np.triu_indices(3, 1)].mean(), abs=1e-6)
-    meaning.learn(["car", "man", "sick"])
-    expected = 0.0  # without x: (3, 0) and (0, 1)
-    assert meaning.related([("car", ["man"], 0)])[0] == pytest.approx(expected, abs=1e-6)
-    assert np.isnan(meaning.related([("car", ["sick"], 0)])[0])  # a word the model knows nothing of
-
-
 WORDS = {"car": 0, "cars": 0, "vehicle": 0, "doctor": 1, "sick": 1, "medicine": 1, "horse": 2, "beach": 2, "boy": 3}
 
 
@@ -287,9 +265,6 @@ def test_lookalikes_and_scattered_clusters_are_told_apart():
     assert by_name["health, medicine"].verdict == by_name["vehicle"].verdict == ""
     assert found.names == ["of, horse", "cards, carton, boy"]  # the commonest first
     assert found.of("lookalike") == [cards] and found.meaning == "that of by_topic"
-    model = failing()
-    assert found.cleaned(model).dimensions.names == ["health, medicine", "vehicle"]
-    assert found.cleaned(model, ["scattered"]).dimensions.names == model.without("of, horse").dimensions.names
 
 
 def test_own_words_and_related_words_are_no_lookalikes():
@@ -303,12 +278,6 @@ def test_own_words_and_related_words_are_no_lookalikes():
     assert not any(word.lookalike for word in words.values())
 
 
-def test_its_own_meaning_serves_without_an_encoder():
-    found = lexical_firing(failing(), TOPICS, thresholds=FiringThresholds(top_k=2, texts=2, pairs=3))
-    assert found.meaning == "the model's own" and 0 < found.mean_score < 1
-    assert lexical_firing(failing(), TOPICS, thresholds=FiringThresholds(top_k=2, texts=2, pairs=3)) == found
-
-
 @pytest.mark.parametrize(
     ("call", "message"),
     [
@@ -316,9 +285,6 @@ def test_its_own_meaning_serves_without_an_encoder():
         (lambda _: lexical_firing(failing(), ["the", "the"]), "at least two texts .* got 0"),
         (lambda _: lexical_firing(failing(), ["the", 3]), "text 1 is int"),
         (lambda _: lexical_firing(lexicon([[], []], {"car": [1, 1]}), ["car", "car"]), "clusters have no words"),
-        (lambda _: FiringThresholds(top_k=0), "top_k is 0"),
-        (lambda _: FiringThresholds(lookalike=2), "lookalike is 2"),
-        (lambda _: lexical_firing(failing(), TOPICS).of("dead"), "verdict 'dead' is unknown"),
     ],
 )
 def test_bad_input_is_named(fruit, call, message):
