@@ -20,7 +20,6 @@ from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from difflib import get_close_matches
 from fnmatch import fnmatch
-from itertools import islice
 from pathlib import Path, PurePosixPath
 from typing import Any, Literal, NamedTuple
 from urllib.parse import urlsplit
@@ -46,11 +45,7 @@ _OWNED_NAME = re.compile(  # of models on the hub whose owner is sentence-transf
 )
 _HUB_FILES = ["*.json", "*.safetensors", "*.txt", "*.tsv", "*.model", "README.md"]
 _EDITABLE = ("README.md", "dimensions.tsv")  # by people: they have no checksum
-_MAX_CHECKED_BYTES = (
-    4 << 20
-)  # bytes; the files of a model that has no more are compared with their checksums at opening
-_MAX_ENTRIES = 100_000  # files in a model's folder
-_MAX_DEPTH = 8  # folders within folders: ensembles of ensembles, and links that lead back
+_MAX_CHECKED_BYTES = 4 << 20  # the files of a model that has no more are compared with their checksums at opening
 _TEXT_ENDINGS = (".txt", ".vec", ".w2v", ".gz", ".xz")
 _MAX_CONFIG = 1 << 20  # bytes
 _CARD_MARK = "<!-- Written by pellucid at each save; remove this line to keep a card of your own. -->"
@@ -320,15 +315,15 @@ def check_family(folder: Path, family: str) -> dict[str, Any]:
     return ours
 
 
-def verify_checksums(folder: Path, ours: Mapping[str, Any], *, most: float | None = None) -> None:
-    """Check that all recorded files exist, and their checksums where they have at most `most` bytes together."""
+def verify_checksums(folder: Path, ours: Mapping[str, Any]) -> None:
+    """Check that all recorded files exist, and their checksums where they are small together."""
     recorded = _recorded(folder, ours)
     absent = next((name for name in recorded if not stat.S_ISREG(_kind(folder / name))), None)
     if absent is not None:
         raise ModelFolderError(
             f"{folder / absent} is missing or not a regular file: the model is not whole. Download or copy it again"
         )
-    if sum((folder / name).stat().st_size for name in recorded) > (_MAX_CHECKED_BYTES if most is None else most):
+    if sum((folder / name).stat().st_size for name in recorded) > _MAX_CHECKED_BYTES:
         return
     for name, expected in recorded.items():
         if checksum(folder / name) != expected:
@@ -340,32 +335,25 @@ def verify_checksums(folder: Path, ours: Mapping[str, Any], *, most: float | Non
 
 def refuse_special_files(folder: Path) -> None:
     """Check that a folder holds no pipe or device, which may block for ever, and no link that leads out of it."""
-    left = _MAX_ENTRIES
-    inside = [(folder, 0)]
-    while inside:
-        here, depth = inside.pop()
+    folders, seen = [folder], {folder.resolve()}
+    while folders:
+        here = folders.pop()
         try:
-            with os.scandir(here) as entries:
-                paths = [Path(entry.path) for entry in islice(entries, left + 1)]
+            paths = list(here.iterdir())
         except OSError as error:
             raise reading_error(here, error) from error
-        for entry in paths:
-            left -= 1
-            if left < 0:
+        for path in paths:
+            kind, is_inside = _kind(path), not path.is_symlink() or _leads_inside(path, folder)
+            if kind and not stat.S_ISDIR(kind) and not stat.S_ISREG(kind):
+                raise ModelFolderError(f"{path} is not a regular file")
+            if kind and not is_inside and not _OUTSIDE.get():
                 raise ModelFolderError(
-                    f"{folder} holds more than {_MAX_ENTRIES:,} files; it is not the folder of a model"
-                )
-            kind = _kind(entry)
-            if stat.S_ISDIR(kind):
-                if depth < _MAX_DEPTH and not entry.name.startswith("."):
-                    inside.append((entry, depth + 1))
-            elif kind and not stat.S_ISREG(kind):
-                raise ModelFolderError(f"{entry} is not a regular file")
-            if kind and entry.is_symlink() and not _OUTSIDE.get() and not _leads_inside(entry, folder):
-                raise ModelFolderError(
-                    f"{entry} is a link that leads out of the folder. Put a copy in its place or, if you trust the "
+                    f"{path} is a link that leads out of the folder. Put a copy in its place or, if you trust the "
                     f"folder: pellucid.load({str(folder)!r}, allow_outside=True)"
                 )
+            if stat.S_ISDIR(kind) and is_inside and not path.name.startswith(".") and path.resolve() not in seen:
+                seen.add(path.resolve())
+                folders.append(path)
 
 
 def _kind(path: Path) -> int:

@@ -1,4 +1,4 @@
-"""Checks of an untrusted folder before transformers and sentence-transformers open it.
+"""Checks of an untrusted folder before transformers and sentence-transformers open it; SECURITY.md says against what.
 
 These libraries trust it: they allocate the sizes in `config.json`, make absent weights random, may run code, and run a
 tokenizer as described, with regular expressions of exponential time and replacements that multiply a text. Failures in
@@ -36,10 +36,10 @@ from pellucid.process import ProcessSetting
 TOKENIZER = "tokenizer.json"
 MAX_TOKENIZER = 1 << 26  # bytes; the largest published ones have half of it
 
-_MOST_PARTS = 32  # of a sequence of normalizers, or of what stands beside it
-_MOST_GROWTH = 64  # times a text may grow by the replacements of a tokenizer
-_LONGEST_PIECE = 64  # bytes that a character map may replace a character with
-_LONGEST_TEXT = 1 << 15  # characters of any string in a part of a tokenizer
+_MAX_PARTS = 32  # of a sequence of normalizers, or of what stands beside it
+_MAX_GROWTH = 64  # times a text may grow by the replacements of a tokenizer
+_MAX_PIECE_BYTES = 64  # bytes that a character map may replace a character with
+_MAX_STRING_CHARS = 1 << 15  # characters of any string in a part of a tokenizer
 _PARTS = {
     "normalizer": "BertNormalizer Strip StripAccents NFC NFD NFKC NFKD Sequence Lowercase Nmt Precompiled Replace "
     "Prepend ByteLevel",
@@ -55,11 +55,18 @@ _JSON = (
     "model.safetensors.index.json sentence_bert_config.json"
 ).split()
 _INDEX = "model.safetensors.index.json"
-_COUNTED = re.compile("layer|expert|label|block|stage|depth")  # settings that say how often something is made
-_LEAST_COUNT = 1000  # that such a setting may be, whatever the number of tensors
+_COUNT_KEYS = re.compile("layer|expert|label|block|stage|depth")  # settings that say how often something is made
+_MIN_COUNT_LIMIT = 1000  # that such a setting may be, whatever the number of tensors
 EXTRA_PARAMS = 1 << 27  # numbers a model may hold beside its weights, such as masks
-_GROUP = re.compile(r"\((?:\?(?:[imsx-]*:|[=!]|<[=!]|[imsx-]+\)))?")
-_QUANTIFIER = re.compile(r"[*+?]|\{\d*(?:,\d*)?\}")
+_MAX_REGEX_CHARS = 4_096
+_ESCAPE = re.compile(r"\\(?:[pP]\{[^{}]*\}|[^1-9gkXR])", re.DOTALL)
+_CLASS = re.compile(r"\[[^\[\]]*\]")
+_FLAGS = re.compile(r"\(\?[imsx-]+\)")
+_GROUP = re.compile(
+    r"\((?:\?(?:[imsx-]*:|[=!]|<[=!]))?((?!\?)[^()]*)\)([*+?]|\{\d*(?:,\d*)?\})?"
+)  # content, repetition
+_VARIABLE = re.compile(r"[*+|]|\{\d{4}|\{\d*,")
+_FIXED = re.compile(r"\?|\{\d{1,3}\}")
 
 
 class StoredTokenizer:
@@ -93,12 +100,12 @@ def check_tokenizer(described: Any, path: Path, *, regexes: bool = False) -> Non
     growth = 1.0
     for role, kinds in _PARTS.items():
         parts = list(_parts(described.get(role), f"{path}: {role}"))
-        if len(parts) > _MOST_PARTS:
-            raise ModelFolderError(f"{path}: {role} has more than {_MOST_PARTS} parts")
+        if len(parts) > _MAX_PARTS:
+            raise ModelFolderError(f"{path}: {role} has more than {_MAX_PARTS} parts")
         for part in parts:
             _check_part(part, role, kinds.split(), path, regexes)
         growth *= math.prod(map(_growth, parts))
-    if growth > _MOST_GROWTH:
+    if growth > _MAX_GROWTH:
         raise ModelFolderError(f"{path}: its replacements may make a text {growth:,.0f} times as long")
 
 
@@ -111,8 +118,8 @@ def _parts(part: Any, path: str, depth: int = 0) -> Iterator[dict[str, Any]]:
     yield part
     for key in ("normalizers", "pretokenizers", "processors", "decoders"):
         inner = part.get(key, [])
-        if not isinstance(inner, list) or len(inner) > _MOST_PARTS:
-            raise ModelFolderError(f"{path} has no list of at most {_MOST_PARTS} {key}")
+        if not isinstance(inner, list) or len(inner) > _MAX_PARTS:
+            raise ModelFolderError(f"{path} has no list of at most {_MAX_PARTS} {key}")
         for item in inner:
             yield from _parts(item, path, depth + 1)
 
@@ -130,8 +137,8 @@ def _check_part(part: dict[str, Any], role: str, kinds: list[str], path: Path, r
         return
     pattern = part.get("pattern")
     pattern = pattern if isinstance(pattern, dict) else {"String": pattern}
-    if any(len(value) > _LONGEST_TEXT for value in (*part.values(), *pattern.values()) if isinstance(value, str)):
-        raise ModelFolderError(f"{path}: {role} {kind} holds a string of more than {_LONGEST_TEXT:,} characters")
+    if any(len(value) > _MAX_STRING_CHARS for value in (*part.values(), *pattern.values()) if isinstance(value, str)):
+        raise ModelFolderError(f"{path}: {role} {kind} holds a string of more than {_MAX_STRING_CHARS:,} characters")
     regex = pattern.get("Regex")
     if regexes and isinstance(regex, str) and not is_safe_regex(regex):
         raise ModelFolderError(f"{path}: {role} has a regular expression that may take endless time: {regex!r:.80}")
@@ -144,8 +151,8 @@ def _check_map(encoded: Any, path: Path) -> None:
         size = struct.unpack_from("<I", content)[0] if content else 0
     except (ValueError, TypeError, struct.error) as error:
         raise ModelFolderError(f"{path}: its map of characters is broken: {error}") from error
-    if max(map(len, content[4 + size :].split(b"\0"))) > _LONGEST_PIECE:
-        raise ModelFolderError(f"{path}: its map of characters has entries of more than {_LONGEST_PIECE} bytes")
+    if max(map(len, content[4 + size :].split(b"\0"))) > _MAX_PIECE_BYTES:
+        raise ModelFolderError(f"{path}: its map of characters has entries of more than {_MAX_PIECE_BYTES} bytes")
 
 
 def _growth(part: dict[str, Any]) -> float:
@@ -163,40 +170,21 @@ def _growth(part: dict[str, Any]) -> float:
 
 def is_safe_regex(pattern: str) -> bool:
     """Whether a regular expression cannot take exponential time: no repeated group holds a repetition or a choice."""
-    groups, inside, position = [False], 0, 0
-    while position < len(pattern):
-        letter = pattern[position]
-        width, closed = 1, None
-        if letter == "\\":
-            width = 2
-            if not inside and pattern[position + 1 : position + 2] in tuple("123456789kgXR"):
-                return False
-        elif letter == "[":
-            inside += 1
-        elif letter == "]" and inside:
-            inside -= 1
-        elif not inside and letter == "(":
-            head = _GROUP.match(pattern, position)
-            width = len(head[0]) if head else 1
-            if pattern[position + 1 : position + 2] == "?" and width == 1:
-                return False  # of a kind that is not known
-            if not pattern[position : position + width].endswith(")") or width == 1:
-                groups.append(False)
-        elif not inside and letter == ")":
-            closed = groups.pop()
-            if not groups:
-                return False
-        elif not inside and letter == "|":
-            groups[-1] = True
-        quantifier = _QUANTIFIER.match(pattern, position + width) if not inside and letter not in "(|" else None
-        if quantifier and not re.fullmatch(r"\?|\{\d{1,3}\}", quantifier[0]):
-            if closed or len(quantifier[0]) > 9:
-                return False
-            groups[-1] = True
-        elif closed:
-            groups[-1] = True
-        position += width + (len(quantifier[0]) if quantifier else 0)
-    return len(groups) == 1 and not inside
+    if len(pattern) > _MAX_REGEX_CHARS:
+        return False
+    rest, n_classes = _CLASS.subn("a", _ESCAPE.sub("a", pattern))
+    while n_classes:  # one in another
+        rest, n_classes = _CLASS.subn("a", rest)
+    if "\\" in rest or "[" in rest:  # a reference to a group, or a class without end
+        return False
+    rest = _FLAGS.sub("", rest)
+    while group := _GROUP.search(rest):  # an innermost one
+        is_repeated = bool(group[2]) and not _FIXED.fullmatch(group[2])
+        varies = _VARIABLE.search(group[1]) is not None
+        if is_repeated and varies:
+            return False
+        rest = rest[: group.start()] + ("+" if is_repeated or varies else "a") + rest[group.end() :]
+    return "(" not in rest and ")" not in rest
 
 
 def check_folder(folder: Path) -> None:
@@ -277,7 +265,7 @@ def _check_module(folder: Path) -> None:
 def _check_config(config: Any, tensors: int, path: Path) -> None:
     """Check that no setting makes far more of something than there are tensors, or names code."""
     for key, value in config.items() if isinstance(config, dict) else ():
-        if _COUNTED.search(key) and type(value) is int and value > max(_LEAST_COUNT, tensors):
+        if _COUNT_KEYS.search(key) and type(value) is int and value > max(_MIN_COUNT_LIMIT, tensors):
             raise ModelFolderError(f"{path}: {key} is {value!r:.40}, and the weights beside it are {tensors} tensors")
         if "implementation" in key and "/" in str(value):
             raise ModelFolderError(f"{path}: {key} names code from elsewhere, {value!r:.80}; remove it")
