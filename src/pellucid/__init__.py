@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from pellucid import engines as engines, errors as errors
     from pellucid.analysis import (
         audit as audit,
+        bias as bias,
         cards as cards,
         compare as compare,
         contrast as contrast,

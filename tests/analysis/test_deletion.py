@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy.stats import t
 
-from pellucid.analysis.deletion import _student, deletion_test
+from pellucid.analysis.deletion import deletion_test, student_quantile
 from pellucid.errors import InputError
 from tables import TableEmbedder, check_views, random_table, units
 
@@ -22,7 +22,8 @@ def cosine(a, b):
 
 @pytest.mark.parametrize("freedom", [1, 2, 3, 10, 100, 10_000])
 def test_the_intervals_reach_as_far_as_student_s_distribution(freedom):
-    assert _student(freedom) == pytest.approx(t.ppf(0.975, freedom), rel=1e-7)
+    assert student_quantile(freedom) == pytest.approx(t.ppf(0.975, freedom), rel=1e-7)
+    assert student_quantile(freedom, 0.999) == pytest.approx(t.ppf(0.9995, freedom), rel=1e-5)
 
 
 def test_the_fall_without_the_top_dimensions_is_that_of_the_definition():

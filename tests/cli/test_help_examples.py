@@ -105,6 +105,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     pairs = "".join(f"{first}\t{second}\n" for first, second in zip(SENTENCES[:20], SENTENCES[20:]))
     (path / "pairs.tsv").write_text(pairs, encoding="utf-8")
     (path / "log.tsv").write_text(pairs, encoding="utf-8")
+    scored = "".join(f"{line}\t{n % 5}\n" for n, line in enumerate(pairs.splitlines()))
+    (path / "sts.tsv").write_text(f"sentence1\tsentence2\tscore\n{scored}", encoding="utf-8")
     for name in ("corpus", "big"):
         parquet.write_table(pa.table({"key": list(range(40)), "text": SENTENCES}), path / f"{name}.parquet")
     (path / "queries.jsonl").write_text('{"_id": "q1", "text": "the bank"}\n{"_id": "q2", "text": "trains"}\n')

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import pellucid
+from pellucid.core.pca import projection
 from pellucid.dense.concepts import ConceptReasons
-from pellucid.dense.removing import projection
 from pellucid.dense.words import Fit, WordReasons
 from pellucid.errors import InputError
 from pellucid.static.embedder import StaticEmbedder
@@ -77,7 +77,7 @@ def test_refusals(model):
         model.without_direction()
     with pytest.raises(InputError, match="'ba' has no direction"):
         model.without_direction("ba", "ba")
-    with pytest.raises(InputError, match="2 texts take all 2 dimensions"):
+    with pytest.raises(InputError, match="2 directions take all 2 dimensions"):
         projection(np.eye(2), ["a", "b"])
 
 

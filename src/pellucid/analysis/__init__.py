@@ -1,4 +1,4 @@
-"""What a model of any family does: audit, cards, comparison, ranking, contrast, topics, deletion test, frequencies."""
+"""What a model of any family does: audit, bias, cards, comparison, ranking, contrast, topics, deletion, frequencies."""
 
 from typing import TYPE_CHECKING
 
@@ -6,6 +6,7 @@ from pellucid._lazy import lazy
 
 if TYPE_CHECKING:
     from pellucid.analysis.auditing import Thresholds as Thresholds, audit as audit
+    from pellucid.analysis.bias_audit import bias as bias
     from pellucid.analysis.clustering import topics as topics
     from pellucid.analysis.comparing import compare as compare
     from pellucid.analysis.coordinates import document_frequencies as document_frequencies

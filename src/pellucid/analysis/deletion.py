@@ -287,18 +287,22 @@ def _without(text: str, words: list[list[tuple[int, int]]]) -> str:
 def confidence_interval(values: Floats) -> Interval:
     """Return the mean over pairs and its 95 % interval."""
     mean, error = float(values.mean()), float(values.std(ddof=1) / np.sqrt(len(values)))
-    reach = _student(len(values) - 1) * error
+    reach = student_quantile(len(values) - 1) * error
     return Interval(mean, mean - reach, mean + reach)
 
 
+def student_quantile(freedom: int, coverage: float = 0.95) -> float:
+    """Return how far a share `coverage` of Student's t distribution reaches to either side."""
+    angles, inside = _student(freedom)
+    return float(np.sqrt(freedom) * np.tan(np.interp(coverage * inside[-1], inside, angles)))
+
+
 @cache
-def _student(freedom: int) -> float:
-    """Return how far 95 % of Student's t distribution reach to either side, by adding up its density."""
-    angles = np.linspace(0, np.pi / 2, 1_000_001)  # t = sqrt(freedom) tan(angle)
+def _student(freedom: int) -> tuple[Floats, Floats]:
+    """Return angles, with t = sqrt(freedom) tan(angle), and the density added up to each."""
+    angles = np.linspace(0, np.pi / 2, 1_000_001)
     density = np.cos(angles) ** (freedom - 1)
-    inside = np.cumsum(density[1:] + density[:-1])
-    angle = np.interp(0.95 * inside[-1], inside, angles[1:])
-    return float(np.sqrt(freedom) * np.tan(angle))
+    return angles[1:], np.cumsum(density[1:] + density[:-1])
 
 
 def _interval(interval: Interval) -> str:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import typer
 
-from pellucid.cli import look, make, search, serving, vocabulary
+from pellucid.cli import auditing, look, make, search, serving, vocabulary
 from pellucid.cli.input import (
     FILE_DEFAULTS,
     AsTextOption,
@@ -67,6 +67,7 @@ class Commands(Listed):
             "dimensions",
             "cards",
             "audit",
+            "bias",
             "contrast",
             "topics",
             "compare",
@@ -507,7 +508,7 @@ def doctor(json: JsonOption = False) -> None:
         raise typer.Exit(1)
 
 
-for _part in (look, make, vocabulary, search, serving):  # each registers its own commands
+for _part in (look, auditing, make, vocabulary, search, serving):  # each registers its own commands
     app.registered_commands += _part.commands.registered_commands
     app.registered_groups += _part.commands.registered_groups
 for _commands in (app, *(group.typer_instance for group in app.registered_groups)):

@@ -143,6 +143,8 @@ class Mixing(NamedTuple):
 
     def applied(self, rows: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
         """Return coordinates [n, dimensions before] times this matrix, float64 [n, dimensions after]."""
+        if self._is_dense:
+            return rows.astype(np.float64) @ self.toarray()
         coordinates = np.zeros((len(rows), self.shape[1]))
         columns, first = np.unique(self.columns, return_index=True)
         coordinates[:, columns] = rows[:, self.sources[first]] * self.factors[first]
@@ -156,6 +158,10 @@ class Mixing(NamedTuple):
         Raises:
             InputError: a factor of it is too large.
         """
+        if self._is_dense or later._is_dense:
+            product = Mixing.from_dense(self.toarray() @ later.toarray())
+            _check_mixed(product.factors)
+            return product
         first, last = (np.searchsorted(later.sources, self.columns, side) for side in ("left", "right"))
         counts = last - first
         entries = np.repeat(np.arange(len(counts)), counts)
@@ -167,9 +173,22 @@ class Mixing(NamedTuple):
         _check_mixed(product.factors)
         return product
 
+    @classmethod
+    def from_dense(cls, matrix: npt.NDArray[np.float64]) -> Mixing:
+        """Take a matrix [dimensions before, dimensions after]."""
+        sources, columns = np.nonzero(matrix)
+        return cls(sources.astype(np.int64), columns.astype(np.int64), matrix[sources, columns], matrix.shape)
+
+    @property
+    def _is_dense(self) -> bool:
+        """Whether most places have an entry, as where a direction is removed."""
+        return 2 * len(self.factors) > self.shape[0] * self.shape[1]
+
     def toarray(self) -> npt.NDArray[np.float64]:
         """Return the matrix with its zeros."""
-        return self.applied(np.eye(self.shape[0]))
+        matrix = np.zeros(self.shape)
+        matrix[self.sources, self.columns] = self.factors
+        return matrix
 
     def matrix(self) -> Any:
         """Return the matrix as SciPy's CSR array."""

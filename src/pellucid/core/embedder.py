@@ -28,8 +28,19 @@ from pellucid.core.arrays import (
     validate_texts,
     vstack,
 )
-from pellucid.core.dimensions import Dimension, Dimensions, merging, removal, renaming, scaling, selection
+from pellucid.core.dimensions import (
+    Dimension,
+    Dimensions,
+    Edit,
+    Mixing,
+    merging,
+    removal,
+    renaming,
+    scaling,
+    selection,
+)
 from pellucid.core.interface import ToolInterface
+from pellucid.core.pca import pair_directions, projection
 from pellucid.core.query import Query
 from pellucid.errors import InputError, ModelFolderError, check_integer
 from pellucid.persistence.folder import check_family, locate, saving
@@ -42,7 +53,7 @@ from pellucid.text.words import split_words, words_before
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-    from pellucid.core.dimensions import Edit, Which
+    from pellucid.core.dimensions import Which
     from pellucid.core.removal import Counterfactual
     from pellucid.explain.explanation import Explanation
     from pellucid.text.words import Coverage, Span
@@ -514,6 +525,66 @@ class Embedder(ToolInterface):
             InputError: a dimension is unknown, fewer than two are given, or the name is taken.
         """
         return self._edited(merging(self.dimensions, dimensions, name))
+
+    def without_direction(self, *texts: str | tuple[str, str], n_directions: int | None = None) -> Self:
+        """Return a model whose vectors lack what sets the texts of some pairs apart; this model is unchanged.
+
+        The main directions in which the two texts of the pairs differ are projected out, so that no score rests on
+        them. What other words say of the same stays in part: `pellucid.bias` measures how much. Vectors of an index
+        made before do not fit the new model.
+
+        Args:
+            texts: pairs of texts: ("he", "she"), ("the man", "the woman"). An encoder takes single texts, too.
+            n_directions: how many directions of the pairs are removed: the first principal components of their
+                differences. None removes one.
+
+        Raises:
+            InputError: none is given, the pairs do not differ, nothing would be left, or the family has no directions.
+        """
+        matrix = self._projection(texts, n_directions, None)
+        return self._edited(Edit(self.dimensions, Mixing.from_dense(matrix)))
+
+    def _projection(self, texts: Sequence[Any], n_directions: int | None, common: Any) -> npt.NDArray[np.float64]:
+        """Return the matrix [dimension, dimension] that takes out the directions of texts, less `common`, and of pairs.
+
+        Without `common` single texts are refused.
+        """
+        singles = [text for text in texts if isinstance(text, str)]
+        pairs = [pair for pair in texts if not isinstance(pair, str)]
+        if not texts or (singles and common is None) or any(len(pair) != 2 for pair in pairs):
+            raise InputError(
+                f"a direction of a {self.family} model is given by pairs of texts that differ in it: "
+                'without_direction(("he", "she"), ("the man", "the woman"))'
+            )
+        if n_directions is not None and (n_directions < 1 or not pairs):
+            raise InputError(f"n_directions is {n_directions}; it is 1 or more, of the directions of pairs")
+        checked = check_texts([*singles, *(text for pair in pairs for text in pair)])
+        rows = self.similarity_rows(self.encode(checked))
+        if not isinstance(rows, np.ndarray):
+            raise InputError(
+                f"the dimensions of a {self.family} model are words, and a direction cannot be removed from them; drop "
+                "those that stand for it: model.without(...), or pellucid edit --without"
+            )
+        alone, of_pairs = rows[: len(singles)], rows[len(singles) :]
+        directions = pair_directions(of_pairs[::2], of_pairs[1::2], n_directions or 1) if pairs else of_pairs
+        if pairs and not len(directions):
+            raise InputError(f"the texts of {pairs[0]!r:.80} have one vector; give pairs that the model tells apart")
+        names = [*singles, *(f"direction {number}" for number in range(1, len(directions) + 1))]
+        return projection(np.vstack([alone - common if singles else alone, directions]), names)
+
+    def reweight(self, factors: Mapping[str, float]) -> Self:
+        """Return a model in which some words count more or less: of the static family, whose words have vectors.
+
+        Args:
+            factors: word -> factor.
+
+        Raises:
+            InputError: the family has no vectors of words.
+        """
+        raise InputError(
+            f"words of a {self.family} model have no vectors of their own that could be weighted; remove what they say "
+            'with model.without_direction(("he", "she"), ...), or weight the dimensions: model.scale(...)'
+        )
 
     def _edited(self, edit: Edit) -> Self:
         """Return this model after `edit`; what a family implements to make its dimensions editable."""

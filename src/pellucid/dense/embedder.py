@@ -20,11 +20,11 @@ from pellucid.core.query import Floats, Query
 from pellucid.dense.concepts import ConceptReasons
 from pellucid.dense.measured import MeasuredReasons, words_to_leave_out
 from pellucid.dense.reasons import EncoderQuery, Reasons, nameable
-from pellucid.dense.removing import projected_encoder, projected_reasons, projection
+from pellucid.dense.removing import projected_encoder, projected_reasons
 from pellucid.dense.sentences import SentenceReasons
 from pellucid.dense.tokenized import TokenizedText, read_texts
 from pellucid.dense.tokens import TokenReasons
-from pellucid.dense.vectors import at_length_1, checked_vectors, unit_vectors
+from pellucid.dense.vectors import at_length_1, checked_vectors
 from pellucid.dense.words import (
     Fit,
     WordReasons,
@@ -40,7 +40,6 @@ from pellucid.persistence.store import writing_folder
 from pellucid.persistence.untrusted import without_bars
 from pellucid.process import cached_property, lock_of
 from pellucid.progress import Progress
-from pellucid.text.inputs import check_texts
 from pellucid.text.unicode import canonicalize
 from pellucid.text.words import Coverage, Span
 
@@ -182,26 +181,30 @@ class EncoderEmbedder(Embedder):
         model._shared = self._shared
         return model
 
-    def without_direction(self, *texts: str) -> EncoderEmbedder:
-        """Return a model whose vectors do not have the direction of some texts; this model is unchanged.
+    def without_direction(self, *texts: str | tuple[str, str], n_directions: int | None = None) -> EncoderEmbedder:
+        """Return a model whose vectors do not have the direction of some texts, or what sets pairs of texts apart.
 
-        A direction is the text's vector less what all texts have in common. It is projected out: the vector of every
-        text is at right angles to it, so no score rests on it. Other words of the same subject have directions of their
-        own; give several texts to remove more of it. Index vectors made before do not fit the new model. Words and
+        The direction of a text is its vector less what all texts have in common; that of pairs is the main direction in
+        which their texts differ. It is projected out: the vector of every text is at right angles to it, so no score
+        rests on it. Other words of the same subject have directions of their own; give several to remove more of it,
+        and measure what stays with `pellucid.bias`. Index vectors made before do not fit the new model. Words and
         concepts that are at hand follow; `save_pretrained` writes a model that sentence-transformers opens as it is.
 
         Args:
-            texts: such as "sports", or a few: "sports", "football", "tennis".
+            texts: such as "sports", "football"; or pairs: ("he", "she"), ("the man", "the woman").
+            n_directions: how many directions of the pairs are removed: the first principal components of their
+                differences. None removes one.
 
         Raises:
             InputError: none is given, one has no direction, or together they take all dimensions.
         """
-        named = check_texts(texts)
-        if not named:
+        if not texts:
             raise InputError('no text is given whose direction is to be removed: without_direction("sports")')
         reasons = self.reasons_at_hand
-        common = self._mean_vector() if reasons is None else reasons.common
-        matrix = projection(unit_vectors(self, named) - common, named)
+        common: Any = 0.0  # of pairs nothing is subtracted
+        if any(isinstance(text, str) for text in texts):
+            common = self._mean_vector() if reasons is None else reasons.common
+        matrix = self._projection(texts, n_directions, common)
         encoder = projected_encoder(self.model, matrix, is_sentence_transformer=self.is_sentence_transformer)
         if isinstance(self._reasons, str):  # words that are to be fitted, or words and concepts fitted on first use
             return EncoderEmbedder(encoder, self._reasons, fit=self._fit)

@@ -1,4 +1,4 @@
-"""An encoder without the direction of some texts: vectors and reasons projected on what is at right angles to it.
+"""An encoder without some directions: vectors and reasons projected on what is at right angles to them.
 
 The projection is linear, so it is one more module of a SentenceTransformer, stock `Dense`: the model is saved, opened
 and served as before. A function is wrapped. What other words say of the same subject stays in part; the effect is
@@ -13,33 +13,12 @@ import numpy as np
 
 from pellucid.core.embedder import Embedder, Vectors
 from pellucid.core.fingerprint import fingerprint
+from pellucid.core.pca import MIN_DIRECTION_LENGTH
 from pellucid.core.query import Floats
 from pellucid.dense.concepts import ConceptReasons
 from pellucid.dense.vectors import checked_vectors
 from pellucid.dense.words import WordReasons
 from pellucid.errors import InputError
-
-_MIN_LENGTH = 1e-3  # of a direction beyond those before it, and of a concept that is left
-
-
-def projection(directions: Any, names: list[str]) -> Floats:
-    """Return the symmetric matrix float64 [dimension, dimension] that takes directions [texts, dimension] out of a row.
-
-    Raises:
-        InputError: a text has no direction of its own, or nothing would be left.
-    """
-    basis = np.zeros((0, directions.shape[1]))
-    for direction, name in zip(np.asarray(directions, np.float64), names):
-        length = float(np.linalg.norm(direction))
-        remainder = direction - basis.T @ (basis @ direction)
-        remainder -= basis.T @ (basis @ remainder)  # once more, against rounding
-        if np.linalg.norm(remainder) <= _MIN_LENGTH * max(length, _MIN_LENGTH):
-            raise InputError(f"{name!r:.60} has no direction that can be removed: it is empty, or as others given")
-        basis = np.vstack([basis, remainder / np.linalg.norm(remainder)])
-    if len(basis) >= directions.shape[1]:
-        raise InputError(f"{len(basis)} texts take all {directions.shape[1]} dimensions of the encoder; give fewer")
-    matrix: Floats = np.eye(directions.shape[1]) - basis.T @ basis
-    return matrix
 
 
 def projected_encoder(model: Any, matrix: Floats, *, is_sentence_transformer: bool) -> Any:
@@ -103,7 +82,7 @@ def projected_reasons(reasons: Any, matrix: Floats, encoder: Embedder) -> Any:
     if not isinstance(reasons, ConceptReasons):
         return None if reasons is None else reasons.kind
     directions = reasons.directions @ matrix
-    selected = np.flatnonzero(np.linalg.norm(directions, axis=1) > _MIN_LENGTH).tolist()
+    selected = np.flatnonzero(np.linalg.norm(directions, axis=1) > MIN_DIRECTION_LENGTH).tolist()
     names, fit = [reasons.names[n] for n in selected], reasons.fit
     if fit is not None:
         fit = fit._replace(aucs=tuple(fit.aucs[n] for n in selected))

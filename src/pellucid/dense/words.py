@@ -26,7 +26,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import lzma
 import math
 import os
 import shutil
@@ -58,6 +57,7 @@ from pellucid.static.embedder import StaticEmbedder, static_model
 from pellucid.text.corpus import Corpus, read_texts
 from pellucid.text.function_words import negations
 from pellucid.text.inputs import check_texts
+from pellucid.text.sentences import bundled_sentences
 from pellucid.text.unicode import lowercase
 from pellucid.text.words import Span, Vocabulary, Word, display_form
 
@@ -498,7 +498,7 @@ def open_texts(encoder: Embedder) -> tuple[list[str], str]:
 
     English ones for an encoder that does not match translations; else of five languages.
     """
-    english, pairs = _sentences()
+    english, pairs = bundled_sentences()
     tried = pairs[:: max(1, len(pairs) // _N_PROBED)]
     first, second = (unit_vectors(encoder, [row[side] for row in tried]) for side in (0, 1))
     share_matched = float(((first @ second.T).argmax(axis=1) == np.arange(len(tried))).mean())
@@ -507,17 +507,9 @@ def open_texts(encoder: Embedder) -> tuple[list[str], str]:
     return [*english[: len(english) // 4], *(text for row in pairs for text in row)], TABLES[1]
 
 
-@cache
-def _sentences() -> tuple[list[str], list[list[str]]]:
-    """Return the sentences that come with us: English ones, and pairs with a translation."""
-    with lzma.open(_BUNDLED / "sentences.tsv.xz", "rt", encoding="utf-8") as file:
-        rows = [line.split("\t") for line in file.read().splitlines()]
-    return [text for text, translation in rows if not translation], [row for row in rows if row[1]]
-
-
 def n_fit_texts() -> tuple[int, int]:
     """Return how many texts are encoded to fit reasons without texts: of an English encoder, and of another."""
-    english, pairs = _sentences()
+    english, pairs = bundled_sentences()
     n_checked = 4 * len(PROBES) + 2 * len(pairs[:: max(1, len(pairs) // _N_PROBED)])
     return len(english) + n_checked, len(english) // 4 + 2 * len(pairs) + n_checked
 

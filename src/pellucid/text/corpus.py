@@ -253,6 +253,45 @@ class CorpusFile:
             return self._parquet_rows(names)
         return self._sheet_rows(names) if kind == ".xlsx" else self._table_rows(names, is_quiet)
 
+    def column_names(self) -> list[str]:
+        """Return the names of the columns, "" where one has none; of JSON the keys of the first row.
+
+        Raises:
+            CorpusError: the file is absent or broken, or has no columns.
+        """
+        if self.is_table:
+            return self.table(is_quiet=True).names
+        if self.kind == ".xlsx":
+            return ["" if name is None else str(name).strip() for name in next(sheet_rows(self.source), (0, []))[1]]
+        names: list[str] = []
+        if self.kind == ".parquet":
+            from pellucid.text.parquet import parquet_rows  # of an extra
+
+            def note(schema: Any) -> list[str]:
+                names.extend(schema.names)
+                return names
+
+            next(parquet_rows(self.source, note), None)
+            return names
+        if self.kind != ".txt":
+            names = [
+                str(name) for row in self.rows(is_quiet=True) if isinstance(row.values, dict) for name in row.values
+            ]
+        return list(dict.fromkeys(names))
+
+    def cells(self, names: Sequence[str]) -> Iterator[tuple[FileRow, list[str]]]:
+        """Yield the rows that are not empty, each with its cells in some columns as text, "" for none.
+
+        Raises:
+            CorpusError: as for `rows`.
+        """
+        file = replace(self, field=names[0])
+        for row in file.rows(names, skip_blank=True):
+            values = row.values if isinstance(row.values, dict) else {}
+            cells = ["" if values.get(name) is None else str(values[name]).strip() for name in names]
+            if any(cells):
+                yield row, cells
+
     def _text_lines(self, skip_blank: bool) -> Iterator[FileRow]:
         lines = LineReader(self.source, encoding=self.encoding)
         self._refuse_table(lines.peek(1))

@@ -5,8 +5,10 @@ A passage is a text so long that its sentences, not its words, are what an expla
 
 from __future__ import annotations
 
+import lzma
 import re
-from functools import lru_cache
+from functools import cache, lru_cache
+from pathlib import Path
 
 from pellucid.text.words import Span
 
@@ -76,3 +78,12 @@ def passage_sentences(text: str) -> list[Span]:
 
 
 _cached_spans = lru_cache(maxsize=32)(sentence_spans)  # lines, highlights and views ask for them one after the other
+
+
+@cache
+def bundled_sentences() -> tuple[list[str], list[list[str]]]:
+    """Return the sentences that come with us: English ones, and pairs with a translation."""
+    path = Path(__file__).parent.parent / "bundled" / "reasons" / "sentences.tsv.xz"
+    with lzma.open(path, "rt", encoding="utf-8") as file:
+        rows = [line.split("\t") for line in file.read().splitlines()]
+    return [text for text, translation in rows if not translation], [row for row in rows if row[1]]

@@ -1,0 +1,263 @@
+"""An audit for bias as a report: swap tests with templates, your texts and proxies, before and after a removal.
+
+`swaps.py` has the pairs and texts, `effects.py` says what is computed. No number here proves that a model is fair, or
+that anybody was discriminated against: docs/bias.md has the limits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from pellucid.analysis.effects import BiasMeasurement, Cost, Estimate, Lean, Probe, Summary, SwapTest
+from pellucid.analysis.swaps import PROXY_LISTS, Pairs, read_pairs, read_scored_pairs, read_targets
+from pellucid.core.embedder import Embedder
+from pellucid.errors import check_integer
+from pellucid.explain.views.parts import (
+    AnyPart,
+    Fold,
+    Heading,
+    Lead,
+    Note,
+    TablePart,
+    counted,
+    listed,
+    numbers,
+    percent,
+    signed,
+)
+from pellucid.explain.views.report import Report, frame
+from pellucid.text.corpus import Corpus, read_texts
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+_N_NAMED = 3  # targets at each end that a sentence names
+_CHANCE = 0.5  # of a probe
+
+
+@dataclass(frozen=True, repr=False)
+class Bias(Report):
+    """Whether a model puts targets nearer to one group than to another, before and after a direction is removed."""
+
+    kind: ClassVar[str] = "bias"
+    model: str
+    pairs: str  # the name of the list or file
+    groups: tuple[str, str]
+    source: str  # where the pairs are from
+    targets: str  # where the targets are from
+    n_directions: int  # that are removed
+    tests: tuple[SwapTest, ...]  # of the pairs in templates, of your texts, of proxies
+    probes: tuple[Probe, ...]
+    costs: tuple[Cost, ...]
+    notes: tuple[str, ...]  # what was left out or guessed
+    fit_pairs: tuple[tuple[str, str], ...]  # texts by whose differences the direction is fitted
+
+    def without_direction(self, model: Embedder) -> Embedder:
+        """Return a model without the direction of the groups, fitted on all pairs in all templates.
+
+        Args:
+            model: the model that was tested.
+
+        Raises:
+            InputError: no direction can be removed from models of its family.
+        """
+        return model.without_direction(*self.fit_pairs, n_directions=self.n_directions)
+
+    def findings(self) -> list[str]:
+        """Return what was measured in plain sentences."""
+        sentences = [_finding(test, self.groups) for test in self.tests[:1]]
+        sentences += [_finding(test, self.groups) for test in self.tests[1:] if test.n_templates == 0]
+        sentences += _removal_findings(self)
+        return sentences
+
+    def to_frame(self) -> DataFrame:
+        """Return a row for each target of each test: its effect with the interval, before and after the removal."""
+        rows = [
+            (test.name, lean.target, lean.expected, *lean.effect, lean.is_clear, *(lean.effect_after or (None,) * 3))
+            for test in self.tests
+            for lean in test.leans
+        ]
+        columns = "texts target expected effect low high is_clear effect_after low_after high_after".split()
+        return frame(rows, columns)
+
+    def _parts(self) -> Iterator[AnyPart]:
+        yield Heading("Bias", f"{self.groups[0]} - {self.groups[1]}", f"{self.model}, {self.pairs}")
+        for finding in self.findings():
+            yield Lead(finding)
+        yield _summary_table(self.tests)
+        for test in self.tests:
+            yield Fold(f"Each target: {test.name}", tuple(_leans(test, self.groups)), is_open=test is self.tests[0])
+        if self.probes:
+            rows = [(probe.name, *_share(probe.before), *_share(probe.after)) for probe in self.probes]
+            columns = ["texts", *numbers("before", "95 %", "after", "95 % after")]
+            yield TablePart.of("Groups that a linear probe tells right, chance 50 %", columns, rows)
+        if self.costs:
+            measures = [(cost.measure, f"{cost.before:.3f}", f"{cost.after:.3f}") for cost in self.costs]
+            yield TablePart.of("What the removal costs", ["measure", *numbers("before", "after")], measures)
+        yield Note(f"Pairs: {self.source}. Targets: {self.targets}.")
+        for note in self.notes:
+            yield Note(note)
+
+
+def _summary_table(tests: Iterable[SwapTest]) -> TablePart:
+    rows = []
+    for test in tests:
+        for stage, summary in (("before", test.before), ("after", test.after)):
+            if summary is not None:
+                clear = f"{summary.n_clear} of {len(test.leans)}"
+                rows.append((test.name, stage, clear, _written(summary.spread), _written(summary.correlation, 2)))
+    columns = ["texts", "removal", *numbers("lean clearly", "spread of leans", "r with expected")]
+    return TablePart.of("Swap tests", columns, rows)
+
+
+def _leans(test: SwapTest, groups: tuple[str, str]) -> Iterator[AnyPart]:
+    rows = []
+    for lean in test.leans:
+        clear = f"{groups[0] if lean.effect.value > 0 else groups[1]}" if lean.is_clear else ""
+        after = "\u2013" if lean.effect_after is None else _written(lean.effect_after)
+        rows.append((lean.target, _written(lean.effect), lean.effect.value, clear, after, "*" * lean.is_clear_after))
+    columns = ["target", ("lean and 95 % interval", "number"), ("", "bar"), "nearer to", ("after", "number"), ""]
+    yield TablePart.of("", columns, rows)
+    summary = test.before
+    size = "" if summary.effect_size is None else f" WEAT's effect size d is {summary.effect_size:+.2f}."
+    yield Note(
+        f"Mean over targets {_written(summary.mean)}; a text moves by {summary.text_distance:.3f} (1 - cosine).{size}"
+    )
+    yield Note(
+        f"+ is nearer to {groups[0]}, - to {groups[1]}; * still clear after the removal. For comparison: similarities "
+        f"of one text to different targets have a standard deviation of {test.target_spread:.3f}."
+    )
+
+
+def _finding(test: SwapTest, groups: tuple[str, str]) -> str:
+    """Return what a swap test says of the model as it is."""
+    summary, clear = test.before, [lean for lean in test.leans if lean.is_clear]
+    where = f"With {counted(test.n_pairs, 'text') if not test.n_templates else test.name}"
+    if not clear:
+        seen = max(max(abs(lean.effect.low), abs(lean.effect.high)) for lean in test.leans)
+        return (
+            f"{where}, none of {len(test.leans)} targets is clearly nearer to {groups[0]} or {groups[1]}. This does "
+            f"not show that there is no bias: leans of up to {seen:.3f} are compatible with what was measured."
+        )
+    ends = []
+    of_first = [lean for lean in clear if lean.effect.value > 0]
+    of_second = [lean for lean in clear[::-1] if lean.effect.value < 0]
+    for group, leans in zip(groups, (of_first, of_second)):
+        if leans:
+            named = listed([lean.target for lean in leans[:_N_NAMED]])
+            ends.append(f"{len(leans)} to {group} (most: {named}, {signed(leans[0].effect.value)})")
+    text = f"{where}, {len(clear)} of {len(test.leans)} targets are clearly nearer to one group: {'; '.join(ends)}."
+    if summary.correlation is not None and summary.correlation.low * summary.correlation.high > 0:
+        text += f" The leans go with the expected numbers: r = {_written(summary.correlation, 2)}."
+    if test.target_spread > 0:
+        share = summary.spread.value / test.target_spread
+        text += f" A typical lean is {share:.0%} of the usual difference between targets."
+    return text
+
+
+def _removal_findings(bias: Bias) -> Iterator[str]:
+    """Yield what the removal of the direction changes, and what still differs."""
+    first = bias.tests[0]
+    if first.after is None:
+        yield "Removal was not tested: the model has sparse dimensions, or there are too few pairs."
+        return
+    fall = 1 - first.after.spread.value / first.before.spread.value if first.before.spread.value > 0 else 0.0
+    what = counted(bias.n_directions, "direction")
+    yield (
+        f"Without {what} fitted on other pairs, {first.after.n_clear} of {len(first.leans)} targets still lean "
+        f"clearly, and the spread of the leans falls by {fall:.0%}."
+    )
+    for test in bias.tests[1:]:
+        if test.after is not None:
+            yield _remainder(test, test.after, bias.groups)
+    for probe in bias.probes:
+        if probe.after is not None:
+            verdict = "can still be read" if probe.after.low > _CHANCE else "could not be shown to be read"
+            yield (
+                f"The group {verdict} from {probe.name}: a linear probe is right in {percent(probe.after.value)} of "
+                f"held-out texts (before: {percent(probe.before.value)}; chance: 50%)."
+            )
+
+
+def _remainder(test: SwapTest, after: Summary, groups: tuple[str, str]) -> str:
+    """Return what is left of the leans of a swap test whose words the direction was not fitted on."""
+    text = (
+        f"{test.name[:1].upper()}{test.name[1:]}: the spread of the leans is {after.spread.value:.3f} after the "
+        f"removal, {test.before.spread.value:.3f} before; {after.n_clear} of {len(test.leans)} still lean clearly"
+    )
+    ends = [max(test.leans, key=lambda lean: _after(lean)), min(test.leans, key=lambda lean: _after(lean))]
+    named = (f"{lean.target} by {signed(_after(lean))} to {group}" for lean, group in zip(ends, groups))
+    if after.spread.low > 0:
+        text += f", the most {' and '.join(named)}"
+    return f"{text}."
+
+
+def _after(lean: Lean) -> float:
+    return lean.effect_after.value if lean.effect_after is not None else 0.0
+
+
+def _written(estimate: Estimate | None, n_decimals: int = 3) -> str:
+    if estimate is None:
+        return "\u2013"
+    low, high = (signed(value, n_decimals) for value in estimate[1:])
+    return f"{signed(estimate.value, n_decimals)} [{low}, {high}]"
+
+
+def _share(estimate: Estimate | None) -> tuple[str, str]:
+    if estimate is None:
+        return "\u2013", "\u2013"
+    return percent(estimate.value), f"{estimate.low:.0%} to {estimate.high:.0%}"
+
+
+def bias(
+    model: Embedder,
+    pairs: Pairs = "gender",
+    *,
+    texts: Corpus | None = None,
+    targets: Any = "occupations",
+    proxies: Pairs | None = None,
+    sts: Any = None,
+    n_directions: int = 1,
+) -> Bias:
+    """Test whether a model puts targets nearer to one group than to another, and what a removal leaves and costs.
+
+    Args:
+        model: any family; of those with sparse embeddings nothing is removed.
+        pairs: words for the groups: "gender", "names" or "nationality"; a file whose first two columns are headed by
+            the groups and hold a word of each; or an iterable of pairs of words.
+        texts: your texts, a file or an iterable; those that hold words of the pairs are tested in both forms.
+        targets: what both groups are compared with: "occupations" or "adjectives"; a file; or an iterable of texts,
+            such as queries or advertisements.
+        proxies: other pairs of the same attribute, by which it may still be read; None takes names for "gender".
+        sts: pairs of texts with the similarity that people gave them, to see what the removal costs: a file with
+            columns sentence1, sentence2 and score, or an iterable of triples.
+        n_directions: how many directions are removed.
+
+    Returns:
+        Effects with intervals, what a probe reads, and costs; nothing in it proves fairness or discrimination.
+
+    Raises:
+        InputError: the model knows fewer than two pairs or targets, or no text holds a word of the pairs.
+        CorpusError: a file cannot be read.
+    """
+    check_integer("n_directions", n_directions, 1)
+    word_pairs = read_pairs(pairs)
+    target_rows, target_source = read_targets(targets)
+    measurement = BiasMeasurement(model, word_pairs, target_rows, n_directions)
+    tests, probes = [measurement.test_templates(word_pairs)], [measurement.probe(word_pairs)]
+    if texts is not None:
+        tests.append(measurement.test_texts(word_pairs, read_texts(texts)))
+    proxies = PROXY_LISTS.get(word_pairs.name) if proxies is None else proxies
+    if proxies is not None:
+        proxy_pairs = read_pairs(proxies)
+        tests.append(measurement.test_templates(proxy_pairs))
+        probes.append(measurement.probe(proxy_pairs))
+    return Bias(
+        model=model.source or repr(model), pairs=word_pairs.name, groups=word_pairs.groups, source=word_pairs.source,
+        targets=target_source, n_directions=n_directions, tests=tuple(tests),
+        probes=tuple(probe for probe in probes if probe is not None),
+        costs=tuple(measurement.costs([] if sts is None else read_scored_pairs(sts))),
+        notes=tuple(measurement.notes), fit_pairs=tuple(measurement.fit_pairs),
+    )  # fmt: skip

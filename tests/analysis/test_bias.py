@@ -1,0 +1,233 @@
+"""Swap tests find a planted bias of its size, claim none where there is none, and removal is judged on other words."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import pellucid
+from pellucid.analysis.effects import BiasMeasurement
+from pellucid.analysis.swaps import PAIR_LISTS, TARGET_LISTS, Target, read_pairs, read_scored_pairs, read_targets
+from pellucid.errors import CorpusError, InputError
+from pellucid.static.embedder import StaticEmbedder
+from pellucid.text.corpus import CorpusFile
+from pellucid.text.words import Vocabulary
+
+N_PAIRS, N_TARGETS, WIDTH, STRENGTH = 16, 8, 48, 0.6
+PAIRS = [(f"he{n}", f"she{n}") for n in range(N_PAIRS)]
+PROXIES = [(f"bob{n}", f"ann{n}") for n in range(N_PAIRS)]
+TARGETS = [f"job{n}" for n in range(N_TARGETS)]
+
+
+def planted(seed: int, leans: list[float], *, proxy_strength: float = 0.0) -> StaticEmbedder:
+    """A model in which cos(target, he) - cos(target, she) is 2 * STRENGTH * lean on average, by one direction.
+
+    Proxies also differ along a second direction, in which the targets lean as much.
+    """
+    random = np.random.default_rng(seed)
+
+    def noise(n: int) -> np.ndarray:
+        rows = random.normal(size=(n, WIDTH))
+        rows[:, :2] = 0
+        return rows / np.linalg.norm(rows, axis=1, keepdims=True)
+
+    def along(direction: int, strengths: np.ndarray) -> np.ndarray:
+        rows = np.zeros((len(strengths), WIDTH))
+        rows[:, direction] = strengths
+        return rows + np.sqrt(1 - strengths**2)[:, None] * noise(len(strengths))
+
+    sides = np.repeat([STRENGTH, -STRENGTH], N_PAIRS)
+    proxies = along(1, np.repeat([proxy_strength, -proxy_strength], N_PAIRS))
+    targets = along(0, np.array(leans))
+    targets[:, 1] = leans
+    words = [a for a, _ in PAIRS] + [b for _, b in PAIRS] + [a for a, _ in PROXIES] + [b for _, b in PROXIES] + TARGETS
+    table = np.vstack([along(0, sides), proxies, targets])
+    return StaticEmbedder(Vocabulary(words), table.astype(np.float32))
+
+
+LEANS = [0.3, 0.2, 0.1, 0.0, 0.0, -0.1, -0.2, -0.3]
+
+
+def effects_of(seed: int, leans: list[float]):
+    measurement = BiasMeasurement(planted(seed, leans), read_pairs(PAIRS), list(map(Target, TARGETS)), 1)
+    return {lean.target: lean for lean in measurement.test_templates(measurement.pairs).leans}
+
+
+@pytest.mark.full
+def test_a_planted_bias_is_covered_by_its_interval_and_none_is_claimed_without_one():
+    n_covered = n_false = n_hits = 0
+    for seed in range(60):
+        leans = effects_of(seed, LEANS)
+        for name, lean in zip(TARGETS, LEANS):
+            true = 2 * STRENGTH * lean / np.hypot(1, lean)  # the second direction lengthens a target
+            n_covered += leans[name].effect.low <= true <= leans[name].effect.high
+        n_hits += leans["job0"].is_clear + leans["job7"].is_clear
+        n_false += any(lean.is_clear for lean in effects_of(1000 + seed, [0.0] * N_TARGETS).values())
+    assert n_covered / (60 * N_TARGETS) == pytest.approx(0.95, abs=0.035)
+    assert n_hits >= 114  # of 120 targets with a lean of 0.36
+    assert n_false <= 7  # of 60 models without bias, 5 % are expected: P(> 7) = 0.6 %
+
+
+def test_the_report_says_what_is_there_and_what_a_removal_leaves():
+    model = planted(1, LEANS, proxy_strength=0.6)
+    report = pellucid.bias(model, PAIRS, targets=TARGETS, proxies=PROXIES)
+    pairs, proxies = report.tests
+    assert pairs.before.n_clear >= 4 and pairs.after.n_clear == 0
+    assert pairs.after.spread.value < 0.2 * pairs.before.spread.value
+    assert proxies.after.n_clear >= 4  # along the other direction
+    by_pairs, by_proxies = report.probes
+    assert by_pairs.before.value > 0.9 and by_pairs.after.value < 0.7
+    assert by_proxies.after.low > 0.5
+    assert "job0" in str(report) and "can still be read from pairs in templates" in " ".join(report.findings())
+    assert report.to_dict()["kind"] == "bias" and "<h2>" in report.to_html() and report.to_markdown()
+    table = report.to_frame()
+    assert len(table) == 2 * N_TARGETS and (table["low"] < table["effect"]).all()
+
+
+def test_a_model_without_the_direction_is_saved_and_its_rows_add_up(tmp_path: Path):
+    model = planted(2, LEANS)
+    report = pellucid.bias(model, PAIRS, targets=TARGETS)
+    without = report.without_direction(model)
+    gap = without.encode([f"{a} is here." for a, _ in PAIRS]) - without.encode([f"{b} is here." for _, b in PAIRS])
+    assert np.abs(gap.mean(axis=0)).max() < 0.2 * STRENGTH
+    without.save_pretrained(tmp_path / "model")
+    again = pellucid.load(tmp_path / "model")
+    np.testing.assert_array_equal(again.encode(TARGETS), without.encode(TARGETS))
+    why = again.explain("he1 job1 job2", "she2 job3")
+    assert sum(row.contribution for row in why.rows) + why.remainder == pytest.approx(why.score, abs=1e-6)
+    assert why.score == pytest.approx(
+        again.similarity(*map(again.encode, ("he1 job1 job2", "she2 job3"))).item(), abs=1e-6
+    )
+
+
+@given(st.lists(st.sampled_from(TARGETS + [w for p in PAIRS for w in p]), min_size=1, max_size=5).map(" ".join))
+def test_no_vector_has_a_direction_that_was_removed(text):
+    model = planted(3, LEANS)
+    without = model.without_direction(*PAIRS[:5], n_directions=2)
+    rows = model.encode([word for pair in PAIRS[:5] for word in pair]).astype(np.float64)
+    differences = rows[::2] - rows[1::2]
+    differences /= np.linalg.norm(differences, axis=1, keepdims=True)
+    directions = np.linalg.svd(differences)[2][:2]
+    assert np.abs(directions @ without.encode(text)).max() < 1e-5
+
+
+def test_your_texts_are_swapped():
+    model = planted(4, LEANS)
+    texts = [f"{a} was here" for a, _ in PAIRS] + ["nothing to swap", "job1"]
+    report = pellucid.bias(model, PAIRS, texts=texts, targets=TARGETS)
+    assert report.tests[1].n_pairs == N_PAIRS
+    assert report.tests[1].leans[0].effect.value == pytest.approx(report.tests[0].leans[0].effect.value, abs=1e-6)
+    assert "16 of 18 texts" in " ".join(report.notes)
+    with pytest.raises(InputError, match="0 of 1 texts hold a word"):
+        pellucid.bias(model, PAIRS, texts=["job1"], targets=TARGETS)
+
+
+def test_words_are_swapped_in_their_case_and_guesses_are_counted():
+    pairs = read_pairs("gender")
+    text = "He took HIS new hat. The hat is his, said the Policeman to him."
+    swapped = pairs.swapped(text)
+    assert swapped.first == text
+    assert swapped.second == "She took HER new hat. The hat is hers, said the Policewoman to her."
+    assert (swapped.n_words, swapped.n_guessed) == (5, 2)
+    assert pairs.swapped("I met her yesterday in her own car.").first == "I met him yesterday in his own car."
+    names = read_pairs("names")
+    assert names.swapped("Will Amber and amber mix, JESSICA?").first == "Will Andrew and amber mix, MICHAEL?"
+    assert read_pairs([("彼", "彼女")]).swapped("彼は来た。").second == "彼女は来た。"
+
+
+@given(st.text(max_size=60))
+def test_a_text_without_words_of_the_list_stays(text):
+    pairs = read_pairs([("qqx", "qqy")])
+    assert pairs.swapped(text).first == pairs.swapped(text).second or "qq" in text.lower()
+
+
+@pytest.mark.parametrize("name", PAIR_LISTS)
+def test_lists_of_pairs(name):
+    pairs = read_pairs(name)
+    assert len([row for row in pairs.rows if row.phrase]) >= 16
+    text = " ".join(pairs.words)
+    assert not pairs.spans(pairs.swapped(text).first) or all(
+        side == 0 for *_, side in pairs.spans(pairs.swapped(text).first)
+    )
+
+
+@pytest.mark.parametrize("name", TARGET_LISTS)
+def test_lists_of_targets(name):
+    targets, _ = read_targets(name)
+    assert len({target.text for target in targets}) == 40
+
+
+def written_by_pandas(frame, kind: str, path: Path) -> None:
+    {
+        "csv": lambda: frame.to_csv(path),
+        "excel.csv": lambda: frame.to_csv(path, sep=";", index=False, encoding="utf-8-sig"),
+        "tsv": lambda: frame.to_csv(path, sep="\t", index=False, encoding="utf-16"),
+        "mac.csv": lambda: path.write_bytes(frame.to_csv(index=False).replace("\n", "\r").encode("utf-8")),
+        "jsonl": lambda: frame.to_json(path, orient="records", lines=True),
+        "json": lambda: frame.to_json(path, orient="records"),
+        "parquet": lambda: frame.to_parquet(path),
+        "xlsx": lambda: frame.to_excel(path),
+        "txt": lambda: frame.to_csv(path, sep="\t", index=False),
+    }[kind]()
+
+
+@pytest.mark.parametrize("kind", ["csv", "excel.csv", "tsv", "mac.csv", "jsonl", "json", "parquet", "xlsx", "txt"])
+def test_pairs_of_any_file(kind, tmp_path: Path):
+    pandas = pytest.importorskip("pandas")
+    if kind in ("parquet", "xlsx"):
+        pytest.importorskip({"parquet": "pyarrow", "xlsx": "openpyxl"}[kind])
+    path = tmp_path / f"pairs.{kind}"
+    written_by_pandas(pandas.DataFrame({"Männer": ["er", "Herr Ö"], "Frauen": ["sie", "Frau Ö"]}), kind, path)
+    pairs = read_pairs(path)
+    assert pairs.groups == ("Männer", "Frauen")
+    assert [row[:2] for row in pairs.rows] == [("er", "sie"), ("Herr Ö", "Frau Ö")]
+
+
+def test_scored_pairs_of_a_file(tmp_path: Path):
+    path = tmp_path / "sts.tsv"
+    path.write_text("score\tsentence1\tsentence2\n1\ta\tb\n2.5\tc\td\n\te\tf\n3\tg\th\n")
+    assert read_scored_pairs(path) == [("a", "b", 1.0), ("c", "d", 2.5), ("g", "h", 3.0)]
+    with pytest.raises(CorpusError, match="give two texts and a number"):
+        read_scored_pairs([("a", "b", "much")])
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("he\nshe\n", "one column"),
+        ("a,b\nhe,\n", "line 2: a pair is a word of each group"),
+        ("a,b\nhe,He\n", "a pair is a word of each group"),
+        ("a,b\n", "holds no pairs"),
+        ("a,b\nhe,she\nshe,him\n", "'she' stands for both groups"),
+        ("a,b,phrase\nhe,she,the\n", "has no {} for the word"),
+        ("", "empty"),
+    ],
+)
+def test_files_that_hold_no_pairs(content, message, tmp_path: Path):
+    path = tmp_path / "pairs.csv"
+    path.write_text(content)
+    with pytest.raises((CorpusError, InputError), match=message):
+        read_pairs(path)
+    assert issubclass(CorpusError, Exception)
+
+
+def test_refusals(tmp_path: Path):
+    model = planted(5, LEANS)
+    with pytest.raises(InputError, match="did you mean 'gender'"):
+        pellucid.bias(model, "gendre")
+    with pytest.raises(InputError, match="the model knows 0 of 40 targets"):
+        pellucid.bias(model, PAIRS)
+    with pytest.raises(InputError, match="n_directions is 0"):
+        pellucid.bias(model, PAIRS, targets=TARGETS, n_directions=0)
+    with pytest.raises(InputError, match="given by pairs of texts"):
+        model.without_direction("he1")
+    with pytest.raises(InputError, match="one vector"):
+        model.without_direction(("he1", "he1"))
+    two = pellucid.bias(model, PAIRS[:2], targets=TARGETS)
+    assert two.tests[0].after is None and not two.probes
+    assert "not tested" in " ".join(two.findings())
+    assert CorpusFile(tmp_path / "x.csv").field == "text"
