@@ -124,7 +124,7 @@ def compare(model: StaticEmbedder, count: int, among: set[str] | None) -> Iterat
     table, truth = l2_normalize(vectors[rest]), l2_normalize(vectors[out])
     vocabulary = model.vocabulary.with_words(kept)
     known = {word.lower(): number for number, word in enumerate(kept)}
-    speller = Speller(vocabulary, lambda rows: vectors[rest[rows]], ngram_weights(kept, vectors[rest]))
+    speller = Speller(vocabulary, vectors[rest], None, ngram_weights(kept, vectors[rest]))
     compounds = np.array([len(by_split(known, word.lower())) > 1 for word in unknown])
 
     def found(find: Callable[[str], Iterable[int]]) -> npt.NDArray[Any]:
@@ -140,11 +140,11 @@ def compare(model: StaticEmbedder, count: int, among: set[str] | None) -> Iterat
     yield row("longest known prefix", found(lambda w: by_prefix(known, w.lower())))
     yield row("fewest known words", split := found(lambda w: by_split(known, w.lower())))
     lower = [word.lower() for word in unknown]
-    own = speller.predict(lower).sums
+    own = speller.predict_plainly(lower).sums
     yield row("spelling", own)
     for neighbours, strength in _TRIED:
         with patch.multiple(spelling, NEIGHBOURS=neighbours, RIDGE=strength):
-            yield row(f"spelling, {neighbours} neighbours, ridge {strength:g}", speller.predict(lower).sums)
+            yield row(f"spelling, {neighbours} neighbours, ridge {strength:g}", speller.predict_plainly(lower).sums)
     parts = l2_normalize(split)
     yield row("spelling and, by 0.1, the fewest known words", own + 0.1 * parts)
     for buckets in _BUCKETS:
@@ -371,10 +371,11 @@ def speed(model: StaticEmbedder, data: Path) -> Iterator[tuple[str, float, float
             yield f"{len(texts):,} {name}, {new:,} new words, {what}", rates[0], rates[1]
     rare = [word for word in model.vocabulary.words[len(model.vocabulary) // 2 :] if word.isalpha() and len(word) > 3]
     sample = [f"{word}x" for word in rare[:200]]
-    speller = Speller(model.vocabulary, model.word_vectors, ngram_weights(model.vocabulary.words, _vectors(model)))
-    speller.spell(sample[:1])  # makes its index
+    vectors = _vectors(model)
+    speller = Speller(model.vocabulary, vectors, None, ngram_weights(model.vocabulary.words, vectors))
+    speller.predict_plainly(sample[:1])  # makes its index
     start = time.process_time()
-    speller.spell(sample)
+    speller.predict_plainly(sample)
     readable, compiled = time.process_time() - start, _seconds(_started(spelled), sample)
     yield "microseconds a new word, compiled", np.nan, 1e6 * compiled / len(sample)
     yield "microseconds a new word, readable", np.nan, 1e6 * readable / len(sample)

@@ -23,7 +23,6 @@ from pellucid.anchors.sampling import farthest_points
 from pellucid.errors import InputError
 from pellucid.native.library import FarthestPoints, Spelling
 from pellucid.static.bulk import BulkRows
-from pellucid.static.likeness import CompiledSpeller
 from pellucid.static.precision import PackedRows, pack, quantize
 from pellucid.static.spelling import BUCKETS, NEIGHBOURS, Predicted, Speller
 from pellucid.text.words import Vocabulary
@@ -43,7 +42,7 @@ def rows_of(count: int, dimension: int, kind: str, seed: int = 0) -> np.ndarray:
     return rows.astype(kind)
 
 
-def speller_of(dimension: int, kind: str, seed: int = 0, words: int = 400) -> CompiledSpeller:
+def speller_of(dimension: int, kind: str, seed: int = 0, words: int = 400) -> Speller:
     """A speller for made-up words of few letters, and a table of `kind`."""
     rng = np.random.default_rng(seed)
     letters = np.array(list(LETTERS))
@@ -55,13 +54,10 @@ def speller_of(dimension: int, kind: str, seed: int = 0, words: int = 400) -> Co
         scales = rng.random(len(known)).astype(np.float32)
         numbers = np.clip(table * 40, -127, 127).astype(np.int8) if kind == "int8" else quantize(table, "int4")[0]
         stored: Any = numbers if kind == "int8" else PackedRows(pack(numbers), dimension)
-        read = numbers * scales[:, None]
     else:
         stored = table.astype(kind)
-        read = stored.astype(np.float32)
     weights = rng.integers(0, 256, BUCKETS).astype(np.uint8)
-    plain = Speller(Vocabulary(known), lambda rows: read[rows], weights)
-    return CompiledSpeller(plain, stored.view(np.int16) if kind == "float16" else stored, scales)
+    return Speller(Vocabulary(known), stored, scales, weights)
 
 
 def unknown_words(count: int, seed: int = 1) -> list[str]:
@@ -209,7 +205,7 @@ def test_c_agrees_with_the_readable_speller(kind: str, dimension: int) -> None:
     compiled = speller_of(dimension, kind)
     words = [*unknown_words(100), *HOSTILE]
     found = compiled.predict(words)
-    assert_agree(found, Speller.predict(compiled, words))
+    assert_agree(found, compiled.predict_plainly(words))
     alone = [compiled.predict([word]) for word in words]
     for name in ("neighbours", "shares", "sums"):  # what comes before a word changes nothing
         assert np.array_equal(np.concatenate([getattr(one, name) for one in alone]), getattr(found, name))
@@ -226,10 +222,9 @@ def test_c_agrees_for_any_words(alphabet: str, data: st.DataObject, weight: int)
     known = sorted(set(data.draw(st.lists(words, min_size=1, max_size=60))))
     weights = np.random.default_rng(len(known)).integers(0, weight + 1, BUCKETS).astype(np.uint8)
     table = np.random.default_rng(0).standard_normal((len(known), 9)).astype(np.float32)
-    plain = Speller(Vocabulary(known), lambda rows: table[rows], weights)
-    compiled = CompiledSpeller(plain, table, None)
+    speller = Speller(Vocabulary(known), table, None, weights)
     asked = data.draw(st.lists(words, max_size=20)) + known[:5]
-    assert_agree(compiled.predict(asked), plain.predict(asked))
+    assert_agree(speller.predict(asked), speller.predict_plainly(asked))
 
 
 @pytest.mark.native
@@ -249,15 +244,14 @@ def test_many_beginnings_are_found_as_one_by_one(words: list[str]) -> None:
 def test_no_words_and_no_known_words() -> None:
     compiled = speller_of(5, "float32")
     assert compiled.predict([]).neighbours.shape == (0, NEIGHBOURS)
-    plain = Speller(Vocabulary(["1", "2"]), lambda rows: np.zeros((len(rows), 3), np.float32), compiled.weights)
-    none = CompiledSpeller(plain, np.zeros((2, 3), np.float32), None).predict(["token", ""])
+    none = Speller(Vocabulary(["1", "2"]), np.zeros((2, 3), np.float32), None, compiled.weights).predict(["token", ""])
     assert (none.neighbours == -1).all() and not none.sums.any()
 
 
 @pytest.mark.native
 def test_an_index_that_points_outside_is_refused() -> None:
     compiled = speller_of(3, "float32")
-    index, table, scales = compiled.index, compiled._vectors, compiled._scales
+    index, table, scales = compiled.index, compiled.vectors, compiled.scales
     assert scales is None and Spelling(index, table, None, 10)
     low, high = index.members.copy(), index.members.copy()
     low[0], high[-1] = -1, len(index.rows)
@@ -285,7 +279,7 @@ def test_an_index_that_points_outside_is_refused() -> None:
 @pytest.mark.native
 def test_words_that_do_not_fit_the_memory_are_refused() -> None:
     compiled = speller_of(3, "float32")
-    spelling = Spelling(compiled.index, compiled._vectors, compiled._scales, 10)
+    spelling = Spelling(compiled.index, compiled.vectors, compiled.scales, 10)
     codes, near = np.zeros(200, np.uint32), np.full((1, NEIGHBOURS), -1, np.int32)
     shares, sums = np.zeros((1, NEIGHBOURS)), np.zeros((1, 3))
     spelling.predict(codes, np.array([0, 9]), near, shares, sums)

@@ -333,7 +333,7 @@ def test_counts_of_met_picks_that_are_no_counts_read_nothing_outside(met: list[i
 
 def test_an_index_of_ngrams_whose_differences_overflow_is_refused() -> None:
     compiled = speller_of(3, "float32")
-    index, table = compiled.index, compiled._vectors
+    index, table = compiled.index, compiled.vectors
     starts = index.starts.copy()
     starts[1:4] = 2**31 - 1, -(2**31), -1
     assert (np.diff(starts[:5]) >= 0).all()
@@ -351,13 +351,13 @@ def test_an_index_of_ngrams_whose_differences_overflow_is_refused() -> None:
 @given(st.lists(st.integers(-(2**63), 2**63 - 1) | st.integers(-1, 12), min_size=1, max_size=4))
 def test_words_to_spell_lie_inside_their_codes(ends: list[int]) -> None:
     compiled = speller_of(3, "float32")
-    spelling = Spelling(compiled.index, compiled._vectors, None, 10)
+    spelling = Spelling(compiled.index, compiled.vectors, None, 10)
     words = len(ends) - 1
     memory = np.full((words, NEIGHBOURS), -1, np.int32), np.zeros((words, NEIGHBOURS)), np.zeros((words, 3))
     given_codes = np.full(12, 2**32 - 1, np.uint32), np.array(ends, np.int64)
     if ends == sorted(ends) and 0 <= ends[0] and ends[-1] <= 12:
         spelling.predict(*given_codes, *memory)
-        assert memory[0].max(initial=-1) < len(compiled._vectors)
+        assert memory[0].max(initial=-1) < len(compiled.vectors)
     else:
         with pytest.raises(InputError, match="words end outside"):
             spelling.predict(*given_codes, *memory)

@@ -189,7 +189,7 @@ def test_an_index_of_ngrams_that_changes_is_compared_when_it_is_read(name: str, 
     for share in (0.02, 1.0):
         array[rng.random(len(array)) < share] = np.array(value).astype(array.dtype)
         with suppress(InputError), np.errstate(all="ignore"):
-            assert compiled.predict(words).neighbours.max(initial=-1) < len(compiled._vectors)
+            assert compiled.predict(words).neighbours.max(initial=-1) < len(compiled.vectors)
 
 
 def test_members_that_are_repeated_leave_room() -> None:
@@ -235,7 +235,7 @@ def _calls() -> dict[str, tuple[np.ndarray, list[Any], Callable[[], Any]]]:
     index, spelled = compiled.index, unknown_words(40)
     codes, cuts = np.full(200, 97, np.uint32), np.array([0, 9, 50])
     memory = np.full((2, NEIGHBOURS), -1, np.int32), np.zeros((2, NEIGHBOURS)), np.zeros((2, 7))
-    spelling = Spelling(index, compiled._vectors, None, 60)
+    spelling = Spelling(index, compiled.vectors, None, 60)
     wide, far = [2**62, -(2**62)], [2**31 - 1, -(2**31)]
     return {
         "columns": (parts[1], [[0, 3, 1, 2, 3], 2**15 - 1], lambda: sparse.pool(_rows(0, 1), texts)),

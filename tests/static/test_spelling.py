@@ -99,28 +99,6 @@ def test_the_beginning_makes_up_for_a_poor_fit(spelled: StaticEmbedder) -> None:
 
 
 @pytest.mark.native
-def test_the_compiled_speller_agrees_with_the_readable_one() -> None:
-    from pellucid.static.bulk import BulkEncoder
-
-    rng = np.random.default_rng(3)
-    letters = np.array(list("aabcnßüд"))
-    words = sorted({"".join(rng.choice(letters, rng.integers(4, 9))) for _ in range(600)} | {"na" * 50, "a" * 100})
-    model = fit_spelling(StaticEmbedder(Vocabulary(words), rng.standard_normal((len(words), 70)).astype(np.float32)))
-    unknown = ["".join(rng.choice(letters, rng.integers(4, 12))) for _ in range(200)]  # few letters: ties are common
-    unknown += ["na" * 49, "an" * 50, "a" * 99, "qqqq", "", "ab\u0301cd", "a\ud800bc"]
-    plain, compiled = model._speller, BulkEncoder(model.vocabulary, model.vectors, None, model._speller).speller
-    one, other = plain.predict(unknown), compiled.predict(unknown)
-    assert np.array_equal(one.neighbours, other.neighbours)
-    assert np.abs(one.shares - other.shares).max() < 1e-9
-    assert np.abs(one.sums - other.sums).max() < 1e-6
-    for (vectors, parts), (vector, part) in zip([plain.spell(unknown)], [compiled.spell(unknown)]):
-        assert np.abs(vectors - vector).max() < 1e-5
-        assert np.array_equal(parts, part)
-    alone = np.concatenate([compiled.predict([word]).sums for word in unknown])
-    assert np.array_equal(alone, other.sums)
-
-
-@pytest.mark.native
 @pytest.mark.parametrize("dtype", ["float32", "float16", "int8"])
 def test_the_compiled_path_agrees_with_the_readable_one(spelled: StaticEmbedder, tmp_path, dtype: str) -> None:
     spelled.save_pretrained(tmp_path / "model", dtype=dtype)

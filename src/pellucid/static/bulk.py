@@ -28,10 +28,9 @@ from pellucid.errors import InputError
 from pellucid.native.library import PADDING, Pieces, Table, WordIndex, WordReader, join_texts
 from pellucid.process import cached_property
 from pellucid.progress import Progress
-from pellucid.static.folder import is_known_sound, not_finite
-from pellucid.static.likeness import CompiledSpeller
-from pellucid.static.precision import PackedRows
-from pellucid.static.spelling import SpelledRows, Speller, Unedited
+from pellucid.static.folder import not_finite
+from pellucid.static.precision import as_kernel_array, is_known_sound, kernel_table
+from pellucid.static.spelling import SpelledRows, Speller
 from pellucid.static.words import slice_for
 from pellucid.text.inputs import check_texts
 from pellucid.text.unicode import lowercase, may_change, normalize, unspaced_run, well_formed
@@ -214,17 +213,16 @@ class BulkEncoder(BulkRows):
         vectors: Any,
         scales: Vectors | None,
         speller: Speller | None = None,
-        unedited: Unedited | None = None,
     ) -> None:
         """Take the table of a `StaticEmbedder` without copying it, and index the vocabulary."""
         if len(vocabulary) != len(vectors):
             raise InputError(f"the vocabulary has {len(vocabulary):,} words by now and the table {len(vectors):,} rows")
         super().__init__(vocabulary, spells=speller is not None)
-        table = read = _kernel_table(vectors, scales)
-        if unedited is not None:
-            read = _kernel_table(*unedited[:2])
-        self.table, self._sound = Table(*table[:2]), table[2] and read[2]
-        self.speller = None if speller is None else CompiledSpeller(speller, *read[:2], self._beginnings)
+        *table, self._sound = kernel_table(vectors, scales)
+        self.table, self.speller = Table(*table), speller
+        if speller is not None:
+            self._sound = self._sound and is_known_sound(speller.vectors, speller.scales)
+            speller.beginnings = self._beginnings
 
     @cached_property
     def _by_beginning(self) -> BulkRows:
@@ -569,21 +567,6 @@ def _checked_size(size: int) -> int:
     if size >= _MAX_BLOCK_BYTES:
         raise InputError(f"a text has {size} bytes; split texts of 2 GB and more")
     return size
-
-
-def as_kernel_array(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Return an array whose numbers lie one after another, each where the processor wants it; a copy if need be."""
-    return np.require(np.asarray(array), requirements=["C", "A"])
-
-
-def _kernel_table(vectors: Any, scales: Vectors | None) -> tuple[Any, Vectors | None, bool]:
-    """Return a table as the C functions read it, and whether its numbers are known to be finite."""
-    sound = is_known_sound(vectors, scales)
-    if isinstance(vectors, PackedRows):
-        vectors = PackedRows(as_kernel_array(vectors.halves), vectors.shape[1])
-    else:  # a NaN of float16 may be read as another number
-        vectors = as_kernel_array(vectors.astype(np.float32) if not sound and vectors.dtype == np.float16 else vectors)
-    return vectors, None if scales is None else as_kernel_array(scales), sound
 
 
 def _pieces(vocabulary: Vocabulary) -> Pieces:

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -189,14 +188,13 @@ class StaticEmbedder(Embedder):
         if self.spelling is None:
             return None
         if self._unedited is None:
-            return Speller(self.vocabulary, self.word_vectors, self.spelling)
+            return Speller(self.vocabulary, self.vectors, self.scales, self.spelling)
         vectors, scales, _, mixing = self._unedited
-        return Speller(self.vocabulary, partial(floats, vectors, scales), self.spelling, mixing)
+        return Speller(self.vocabulary, vectors, scales, self.spelling, mixing)
 
     def spelled_rows(self) -> SpelledRows | None:
         """Return where words outside the vocabulary get rows, beyond those of the table; None without spelling."""
-        speller = self._speller if self._bulk is None else self._bulk.speller
-        return None if speller is None else SpelledRows(speller, self.vectors.shape[1])
+        return None if self._speller is None else SpelledRows(self._speller, self.vectors.shape[1])
 
     @classmethod
     def from_pretrained(cls, path_or_id: str | Path) -> StaticEmbedder:
@@ -429,7 +427,7 @@ class StaticEmbedder(Embedder):
         if self._bulk is None and native() is not None:
             from pellucid.static.bulk import BulkEncoder  # tokenizers takes a while to import
 
-            self._bulk = BulkEncoder(self.vocabulary, self.vectors, self.scales, self._speller, self._unedited)
+            self._bulk = BulkEncoder(self.vocabulary, self.vectors, self.scales, self._speller)
         return self._bulk
 
     def _encode_plainly(self, texts: Sequence[str]) -> Vectors:

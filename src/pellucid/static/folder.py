@@ -52,7 +52,7 @@ from pellucid.persistence.store import (
     writing,
 )
 from pellucid.persistence.untrusted import MAX_TOKENIZER, StoredTokenizer
-from pellucid.static.precision import MAX_ABS_VALUE, PackedRows, StoredTable, convert, pack
+from pellucid.static.precision import MAX_ABS_VALUE, MAX_NAN_CHECK_BYTES, PackedRows, StoredTable, convert, pack
 from pellucid.static.spelling import BUCKETS, Unedited
 from pellucid.text.lines import UNPACKERS, UNREADABLE
 from pellucid.text.unicode import UNSPACED, lowercase, unspaced_run, well_formed
@@ -63,7 +63,6 @@ STOCK_CONFIG = {"model_type": "model2vec", "architectures": ["StaticModel"], "no
 
 _STOCK_DTYPES = ("float32", "float16", "int8")
 _MAX_WORDS_BYTES = 1 << 30
-_MAX_NAN_CHECK_BYTES = 1 << 26  # a float table up to this size is searched for NaN; a larger one would be read whole
 _MAX_PIECE_CHARS = 200  # characters; WordPiece takes the square of it, and calls what is longer unknown
 _TENSORS, _SPELLING = "model.safetensors", "spelling.safetensors"
 _LETTERS, _SHARE = "prefix_letters", "prefix_share"  # of a prefix that a word is read as, in config.json
@@ -281,7 +280,7 @@ def _float_or_int8(path: Path, tensors: Mapping[str, npt.NDArray[Any]]) -> npt.N
     vectors = tensors.get("embeddings")
     if vectors is None or vectors.ndim != 2 or str(vectors.dtype) not in _STOCK_DTYPES or not vectors.shape[1]:
         return None
-    if vectors.dtype != np.int8 and vectors.nbytes <= _MAX_NAN_CHECK_BYTES and not is_sound(vectors, MAX_ABS_VALUE):
+    if vectors.dtype != np.int8 and vectors.nbytes <= MAX_NAN_CHECK_BYTES and not is_sound(vectors, MAX_ABS_VALUE):
         raise ModelFolderError(
             f"{path} holds vectors that are NaN or infinite, or beyond {MAX_ABS_VALUE:g}; make or download the model "
             "again"
@@ -409,14 +408,6 @@ def _check_scales(scales: npt.NDArray[Any], path: Path, name: str, count: int) -
             f"{path}: {name!r} holds negative or non-finite numbers, or such beyond {MAX_ABS_VALUE / 127:.0e}; it was "
             "tampered with"
         )
-
-
-def is_known_sound(vectors: Any, scales: npt.NDArray[np.float32] | None) -> bool:
-    """Whether the numbers of a table are finite and can be added up; False where one of float32 is too large to say."""
-    if scales is not None:
-        return is_sound(scales, MAX_ABS_VALUE / 127)
-    searched = vectors.nbytes <= _MAX_NAN_CHECK_BYTES or vectors.dtype == np.float16
-    return searched and is_sound(vectors, MAX_ABS_VALUE)
 
 
 def not_finite(text: str) -> InputError:

@@ -23,6 +23,9 @@ DTYPES = ("float32", "float16", "int8", "int4")
 MAX_ABS_VALUE = 1e30
 """No number of a table is larger: the sum of any text's vectors stays within float32."""
 
+MAX_NAN_CHECK_BYTES = 1 << 26
+"""A float table up to this size is searched for NaN; a larger one would be read whole."""
+
 _CHUNK_ROWS = 8192  # rows converted at a time
 _MAX_INTEGERS = {"int8": 127, "int4": 7}
 _ZERO = 8  # the half byte of a zero
@@ -228,3 +231,26 @@ def unpack(packed: Packed, dimension: int) -> Integers:
     halves[..., ::2], halves[..., 1::2] = packed & 15, packed >> 4
     halves -= _ZERO
     return np.ascontiguousarray(halves.view(np.int8)[..., :dimension])
+
+
+def is_known_sound(vectors: Any, scales: Vectors | None) -> bool:
+    """Whether the numbers of a table are finite and can be added up; False where one of float32 is too large to say."""
+    if scales is not None:
+        return is_sound(scales, MAX_ABS_VALUE / 127)
+    searched = vectors.nbytes <= MAX_NAN_CHECK_BYTES or vectors.dtype == np.float16
+    return searched and is_sound(vectors, MAX_ABS_VALUE)
+
+
+def as_kernel_array(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Return an array whose numbers lie one after another, each where the processor wants it; a copy if need be."""
+    return np.require(np.asarray(array), requirements=["C", "A"])
+
+
+def kernel_table(vectors: Any, scales: Vectors | None) -> tuple[Any, Vectors | None, bool]:
+    """Return a table as the C functions read it, and whether its numbers are known to be finite."""
+    sound = is_known_sound(vectors, scales)
+    if isinstance(vectors, PackedRows):
+        vectors = PackedRows(as_kernel_array(vectors.halves), vectors.shape[1])
+    else:  # a NaN of float16 may be read as another number
+        vectors = as_kernel_array(vectors.astype(np.float32) if not sound and vectors.dtype == np.float16 else vectors)
+    return vectors, None if scales is None else as_kernel_array(scales), sound

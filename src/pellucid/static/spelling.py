@@ -13,7 +13,8 @@ such as a number, a code or an abbreviation, has the whole of that vector and no
 The rest is the word's own part: a direction that no other word has, made from a hash of it. By it "A320" is similar to
 "A320" and to nothing else.
 
-This is the readable form; `likeness.py` is the one in C for many words.
+Predictions come from native/spelling.c. `predict_plainly` defines what it computes and serves where there is no C library.
+Which known words are most similar is decided by whole numbers and one division, so that both choose the same ones.
 """
 
 from __future__ import annotations
@@ -29,7 +30,9 @@ from pellucid.core.arrays import l2_normalize
 from pellucid.core.dimensions import Mixing
 from pellucid.core.embedder import Vectors
 from pellucid.errors import InputError
+from pellucid.native.library import Spelling, native
 from pellucid.process import cached_property
+from pellucid.static.precision import floats, kernel_table
 from pellucid.text.unicode import is_spelled_with_marks, lowercase
 from pellucid.text.words import MAX_WORD_CHARS, Vocabulary
 
@@ -44,6 +47,7 @@ _LENGTH = 1.4  # of a predicted vector, in typical lengths
 _FULL_LENGTH = 0.9  # of a sum; a shorter one's vector is shorter by as much, and its beginning counts for the rest
 _MIN_LENGTH = 0.25  # of a sum; a word with a shorter one and no known beginning counts as unknown
 _UNIQUE_LENGTH, _UNIQUE_LENGTH_ALONE = 0.5, 1.0  # typical lengths of a word's own part, beside a predicted one or not
+_MAX_MARKED_CHARS = MAX_WORD_CHARS + 2  # characters of a word that can be spelled, and its marks
 _MAX_NAMED_WORDS = 3  # known words that an explanation names
 _CHUNK_WORDS = 4_096  # words spelled at once: 20 MB
 _SAMPLE = 2_000  # words whose median length is the typical one
@@ -71,22 +75,37 @@ class Unedited(NamedTuple):
 
 
 class Speller:
-    """Finds vectors for words by their spelling, for one table of word vectors."""
+    """Finds vectors for words by their spelling, for one table of word vectors; for any number of threads.
+
+    Attributes:
+        beginnings: finds the rows of many words' beginnings; None looks up one word after the other.
+    """
 
     def __init__(
         self,
         vocabulary: Vocabulary,
-        vectors_for: Callable[[_Ints], Vectors],
+        vectors: Any,
+        scales: Vectors | None,
         weights: npt.NDArray[np.uint8],
         mixing: Mixing | None = None,
     ) -> None:
         """Take the table; the index of its n-grams is made at the first word."""
-        self.vocabulary, self.vectors_for, self.weights, self.mixing = vocabulary, vectors_for, weights, mixing
+        self.vocabulary, self.vectors, self.scales = vocabulary, vectors, scales
+        self.weights, self.mixing = weights, mixing
+        self.beginnings: Callable[[Sequence[str]], _Ints] | None = None
+        self._idle: list[Spelling] = []
+
+    def vectors_for(self, rows: _Ints) -> Vectors:
+        """Return rows of the table, float32 [rows, dimension]."""
+        return floats(self.vectors, self.scales, rows)
 
     @cached_property
     def index(self) -> NgramIndex:
         """Which known words hold an n-gram."""
-        return NgramIndex.from_words(self.vocabulary.words, self.weights)
+        index = NgramIndex.from_words(self.vocabulary.words, self.weights)
+        if index.rows.max(initial=-1) >= len(self.vectors):
+            raise InputError(f"the vocabulary has grown beyond the {len(self.vectors):,} rows of its table")
+        return index
 
     @cached_property
     def _typical(self) -> float:
@@ -114,23 +133,47 @@ class Speller:
 
     def _beginnings(self, words: Sequence[str]) -> _Ints:
         """Return the row of each word's beginning, -1 where none is known."""
+        if self.beginnings is not None and self.vocabulary.has_subwords:
+            return self.beginnings(words)
         return np.array([self.vocabulary.row(word) for word in words], np.int64)
 
     def predict(self, words: Sequence[str]) -> Predicted:
         """Return predictions for words from the known ones; none for an empty one."""
-        dimension = self.vectors_for(np.zeros(0, np.int64)).shape[1]
-        neighbours = np.full((len(words), NEIGHBOURS), -1, np.int32)
-        shares, sums = np.zeros(neighbours.shape), np.zeros((len(words), dimension))
-        for index, word in enumerate(words):
+        if native() is None:
+            return self.predict_plainly(words)
+        codes, ends = marked_codes(words)
+        predicted = self._no_predictions(len(words))
+        spelling = self._spelling(int(np.diff(ends).max(initial=0)))
+        spelling.predict(codes, ends, *predicted)
+        self._idle.append(spelling)
+        return predicted
+
+    def _spelling(self, max_chars: int) -> Spelling:
+        """Return memory for words of so many characters that no other thread uses."""
+        try:
+            spelling = self._idle.pop()
+            if spelling.max_chars >= max_chars:
+                return spelling
+        except IndexError:
+            pass
+        table = kernel_table(self.vectors, self.scales)
+        return Spelling(self.index, *table[:2], max(max_chars, _MAX_MARKED_CHARS))
+
+    def _no_predictions(self, words: int) -> Predicted:
+        shape = (words, NEIGHBOURS)
+        return Predicted(np.full(shape, -1, np.int32), np.zeros(shape), np.zeros((words, self.vectors.shape[1])))
+
+    def predict_plainly(self, words: Sequence[str]) -> Predicted:
+        """Return what `predict` does, but for rounding: what native/spelling.c computes, in a form to read."""
+        predicted = self._no_predictions(len(words))
+        for word, neighbours, shares, total in zip(words, *predicted):
             nearest = self._nearest(word) if word else np.zeros(0, np.int64)
             if len(nearest):
-                rows = self.index.rows[nearest]
-                neighbours[index, : len(rows)] = rows
-                shares[index, : len(rows)] = self._shares(
-                    [*(lowercase(self.vocabulary.words[row]) for row in rows.tolist()), word]
-                )
-                sums[index] = shares[index, : len(rows)] @ l2_normalize(self.vectors_for(rows), np.float64)
-        return Predicted(neighbours, shares, sums)
+                rows, count = self.index.rows[nearest], len(nearest)
+                neighbours[:count] = rows
+                shares[:count] = self._shares([*(lowercase(self.vocabulary.words[row]) for row in rows.tolist()), word])
+                total[:] = shares[:count] @ l2_normalize(self.vectors_for(rows), np.float64)
+        return predicted
 
     def _nearest(self, word: str) -> _Ints:
         """Return the known words, as numbers in the index, that are most similar to `word`."""
