@@ -43,7 +43,7 @@ from benchmarks.faithfulness_ways import Pair, Subject, leave_one_out
 from papers.kit import Interval, bootstrap, interval_of, make_parser, markdown_table, measured, print_block, processor
 from papers.vector_cache import CachedEncoder
 from pellucid.explain.rows import CONTEXT, SHARED, WORD_PAIR
-from pellucid.text.words import ENGLISH_STOP_WORDS
+from pellucid.text.function_words import ENGLISH_STOP_WORDS
 
 BLOCK = "benchmarks/account.py"
 CONTROLS = Path(__file__).with_name("controls.tsv")

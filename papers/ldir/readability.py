@@ -32,7 +32,7 @@ from papers.vector_cache import CachedEncoder, Vectors, distinct, unit_rows
 from pellucid.anchors import CandidateSettings, frame_points, kmeans_points, prepare_candidates, uniform_points
 from pellucid.evaluation.evaluating import cache_key
 from pellucid.evaluation.tasks import find_tasks
-from pellucid.text.words import content_words
+from pellucid.text.function_words import content_words
 
 PAIRS, HELD_OUT, TOP = 250, 2_000, 5
 _POOL = 4_096  # candidates that facility location looks at

@@ -17,7 +17,8 @@ from pellucid.errors import InputError, ModelFolderError
 from pellucid.explain.rows import DIMENSION, REMAINDER, SHARED
 from pellucid.persistence.store import checksum
 from pellucid.static.embedder import StaticEmbedder
-from pellucid.text.words import Vocabulary, differ_by_ending
+from pellucid.text.function_words import differ_by_ending
+from pellucid.text.words import Vocabulary
 from tables import HOSTILE, check_views
 
 NAMES = ["bank", "river", "music", "law", "sport", "food"]

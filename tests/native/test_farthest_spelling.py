@@ -21,7 +21,8 @@ from hypothesis import strategies as st
 from pellucid.anchors.farthest import PlainPoints, Search, SearchState
 from pellucid.anchors.sampling import farthest_points
 from pellucid.errors import InputError
-from pellucid.native.library import FarthestPoints, Spelling
+from pellucid.native.kernels import FarthestPoints
+from pellucid.native.spelling import Spelling
 from pellucid.static.bulk import BulkRows
 from pellucid.static.precision import PackedRows, pack, quantize
 from pellucid.static.spelling import BUCKETS, NEIGHBOURS, Predicted, Speller

@@ -19,18 +19,18 @@ from hypothesis import strategies as st
 
 from pellucid.anchors.farthest import SearchState
 from pellucid.errors import InputError
-from pellucid.native.library import (
+from pellucid.native.kernels import (
     PADDING,
     FarthestPoints,
     Pieces,
     SparseTable,
-    Spelling,
     Table,
     WordIndex,
     WordReader,
     join_texts,
     multiply,
 )
+from pellucid.native.spelling import Spelling
 from pellucid.static.bulk import BulkEncoder, Utf8Texts
 from pellucid.static.embedder import StaticEmbedder
 from pellucid.static.precision import PackedRows

@@ -16,7 +16,7 @@ import pytest
 
 import hatch_build
 from pellucid.errors import InputError
-from pellucid.native import library
+from pellucid.native import kernels, library
 from pellucid.static.embedder import StaticEmbedder
 
 ROOT = Path(__file__).parents[2]
@@ -170,7 +170,7 @@ def test_a_wrong_level_is_refused_at_every_use(
 @pytest.mark.native
 def test_threads_that_open_it_at_once_all_get_it(folder: Path) -> None:
     with ThreadPoolExecutor(8) as pool:
-        found = list(pool.map(lambda _: library.WordIndex(["a", "b"]).starts.tolist(), range(64)))
+        found = list(pool.map(lambda _: kernels.WordIndex(["a", "b"]).starts.tolist(), range(64)))
     assert found == [[0, 1, 2]] * 64
 
 

@@ -22,10 +22,9 @@ import pytest
 import pellucid
 from pellucid.anchors.sampling import farthest_points
 from pellucid.errors import InputError, PellucidError
-from pellucid.native.library import (
+from pellucid.native.kernels import (
     FarthestPoints,
     SparseTable,
-    Spelling,
     Table,
     distinct_values,
     group_words,
@@ -33,6 +32,7 @@ from pellucid.native.library import (
     multiply,
     pair_products,
 )
+from pellucid.native.spelling import Spelling
 from pellucid.persistence import store
 from pellucid.persistence.folder import bundled_models
 from pellucid.static.embedder import StaticEmbedder

@@ -56,7 +56,7 @@ def test_nothing_outside_given_memory_is_read_or_written(environment: dict[str, 
 @pytest.mark.full
 def test_the_sanitizers_would_tell(environment: dict[str, str]) -> None:
     program = (
-        "import numpy as np; from pellucid.native.library import Table, library\n"
+        "import numpy as np; from pellucid.native.kernels import Table; from pellucid.native.library import library\n"
         "table = Table(np.ones((3, 64), np.float32), None)\n"
         "library().pooling_multiply(*(np.ones(9, np.float32).ctypes.data,) * 2, 3, 64, *(np.ones(9).ctypes.data,) * 2)"
     )

@@ -21,7 +21,7 @@ from tokenizers.normalizers import BertNormalizer
 from tokenizers.pre_tokenizers import BertPreTokenizer
 
 from pellucid.errors import InputError
-from pellucid.native.library import distinct_values, group_words, pair_products
+from pellucid.native.kernels import distinct_values, group_words, pair_products
 from pellucid.persistence.store import read_tensors, write_tensors
 from pellucid.static import bulk
 from pellucid.static.bulk import BulkEncoder, BulkRows, Utf8Texts

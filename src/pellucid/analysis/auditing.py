@@ -18,7 +18,7 @@ from pellucid.errors import check_choice, check_integer, check_number, check_num
 from pellucid.explain.views.figure import Canvas, short_name
 from pellucid.explain.views.parts import AnyPart, Heading, Note, TablePart, counted, percent, quoted, signed
 from pellucid.explain.views.report import Report
-from pellucid.text.words import content_words
+from pellucid.text.function_words import content_words
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

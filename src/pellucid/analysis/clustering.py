@@ -27,9 +27,9 @@ from pellucid.explain.views.figure import Canvas
 from pellucid.explain.views.parts import AnyPart, Fold, Heading, Note, TablePart, counted, numbers, percent, signed
 from pellucid.explain.views.report import Report
 from pellucid.progress import check_cancelled
-from pellucid.text.function_words import function_words
+from pellucid.text.function_words import content_words, differ_by_ending, function_words
 from pellucid.text.unicode import lowercase
-from pellucid.text.words import content_words, differ_by_ending, split_words
+from pellucid.text.words import split_words
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

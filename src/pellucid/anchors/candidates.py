@@ -29,8 +29,8 @@ from pellucid.loading import load
 from pellucid.persistence.checkpoints import WorkFolder
 from pellucid.progress import Progress
 from pellucid.text.corpus import Corpus, is_path, read_texts
+from pellucid.text.function_words import content_words
 from pellucid.text.unicode import canonicalize
-from pellucid.text.words import content_words
 
 _RULES = 3  # version of the rules, kept with candidates on disk: raise it with any change of what passes
 _MAX_CHARS = 2_000  # a longer text is not looked at closely

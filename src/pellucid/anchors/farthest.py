@@ -29,7 +29,8 @@ import numpy as np
 import numpy.typing as npt
 
 from pellucid.errors import InputError
-from pellucid.native.library import FarthestPoints, native
+from pellucid.native.kernels import FarthestPoints
+from pellucid.native.library import native
 from pellucid.static.bulk import default_threads
 
 LANES = 32  # vectors are padded with zeros to a multiple of it

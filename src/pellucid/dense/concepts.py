@@ -44,9 +44,9 @@ from pellucid.persistence.folder import check_family, read_config, saving
 from pellucid.persistence.store import is_sound, read_json, read_tensors, write_json, write_tensors
 from pellucid.static.embedder import StaticEmbedder
 from pellucid.text.corpus import Corpus, read_texts
+from pellucid.text.function_words import content_words, differ_by_ending
 from pellucid.text.inputs import check_texts
 from pellucid.text.unicode import canonicalize
-from pellucid.text.words import content_words, differ_by_ending
 
 _WORDS = 8_000  # of a table that are tried as concepts, the commonest
 _SAME, _ALIKE = 0.9, 0.6  # cosines of words that are one concept; the second where they begin alike

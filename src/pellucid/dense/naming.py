@@ -18,7 +18,8 @@ from pellucid.core.embedder import Vectors
 from pellucid.core.query import Floats, Integers
 from pellucid.dense.vectors import at_length_1
 from pellucid.static.embedder import StaticEmbedder
-from pellucid.text.words import content_words, display_form
+from pellucid.text.function_words import content_words
+from pellucid.text.words import display_form
 
 MIN_NAME_AUC = 0.9
 """How often a text with the concept must be nearer to its name than one without, on texts held out.

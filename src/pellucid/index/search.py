@@ -27,7 +27,8 @@ from pellucid.index.hits import Hit, Hits
 from pellucid.index.plan import QueryPlan
 from pellucid.index.reasons import Marked, Passages, Reasons, marked_spans
 from pellucid.index.settings import BM25
-from pellucid.native.library import multiply, native
+from pellucid.native.kernels import multiply
+from pellucid.native.library import native
 from pellucid.process import cached_property
 
 MIN_CANDIDATES, MAX_CANDIDATES = 20, 12_800

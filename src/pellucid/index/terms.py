@@ -28,8 +28,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from pellucid.errors import InputError, missing_extra
+from pellucid.text.function_words import ENGLISH_STOP_WORDS
 from pellucid.text.unicode import HANGUL, UNSPACED, NormalizedText, cluster_ends, lowercase, marks, normalize
-from pellucid.text.words import ENGLISH_STOP_WORDS, Span
+from pellucid.text.words import Span
 
 NAME_WEIGHT = 1.0
 """What the names of a chunk of a query weigh together, where one of its words weighs 1."""

@@ -41,7 +41,8 @@ from pellucid.core.mixing import (
 )
 from pellucid.core.query import Query, SpanFinder
 from pellucid.errors import InputError, ModelFolderError, check_integer, require
-from pellucid.native.library import SparseTable, native
+from pellucid.native.kernels import SparseTable
+from pellucid.native.library import native
 from pellucid.persistence.store import is_sound, read_tensors, write_tensors
 from pellucid.process import cached_property
 from pellucid.static.folder import prefix_config, read_vocabulary, write_vocabulary
@@ -283,7 +284,7 @@ class StaticLexiconEmbedder(Embedder):
         """Encode texts block by block with compiled functions."""
         from scipy import sparse
 
-        from pellucid.static.bulk import as_kernel_array
+        from pellucid.static.precision import as_kernel_array
 
         k = self._clusters
         if self._kernel_table is None:

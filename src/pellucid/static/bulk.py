@@ -25,7 +25,7 @@ from tokenizers.pre_tokenizers import BertPreTokenizer
 
 from pellucid.core.embedder import Vectors
 from pellucid.errors import InputError
-from pellucid.native.library import PADDING, Pieces, Table, WordIndex, WordReader, join_texts
+from pellucid.native.kernels import PADDING, Pieces, Table, WordIndex, WordReader, join_texts
 from pellucid.process import cached_property
 from pellucid.progress import Progress
 from pellucid.static.folder import not_finite

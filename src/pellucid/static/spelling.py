@@ -13,7 +13,7 @@ such as a number, a code or an abbreviation, has the whole of that vector and no
 The rest is the word's own part: a direction that no other word has, made from a hash of it. By it "A320" is similar to
 "A320" and to nothing else.
 
-Predictions come from native/spelling.c. `predict_plainly` defines what it computes and serves where there is no C library.
+Predictions come from native/spelling.c. `predict_plainly` defines what it computes, and serves where there is no C.
 Which known words are most similar is decided by whole numbers and one division, so that both choose the same ones.
 """
 
@@ -30,7 +30,8 @@ from pellucid.core.arrays import l2_normalize
 from pellucid.core.dimensions import Mixing
 from pellucid.core.embedder import Vectors
 from pellucid.errors import InputError
-from pellucid.native.library import Spelling, native
+from pellucid.native.library import native
+from pellucid.native.spelling import Spelling
 from pellucid.process import cached_property
 from pellucid.static.precision import floats, kernel_table
 from pellucid.text.unicode import is_spelled_with_marks, lowercase

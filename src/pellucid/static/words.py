@@ -19,7 +19,8 @@ from pellucid.core.arrays import Role
 from pellucid.core.query import Query, Terms
 from pellucid.errors import InputError
 from pellucid.explain.rows import READ_AS, WORD, PairTable, Row
-from pellucid.native.library import distinct_values, group_words, native, pair_products
+from pellucid.native.kernels import distinct_values, group_words, pair_products
+from pellucid.native.library import native
 from pellucid.process import cached_property
 from pellucid.static.folder import not_finite
 from pellucid.static.spelling import SpelledRows
@@ -200,7 +201,7 @@ def _stacked(vectors_for: Callable[..., npt.NDArray[np.float32]], words1: TextWo
 def plain_pair_products(
     vectors: npt.NDArray[np.float32], counts: npt.NDArray[np.float64], first: int
 ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
-    """Return what `native.library.pair_products` does, in the same order of sums."""
+    """Return what `native.kernels.pair_products` does, in the same order of sums."""
     words, dimension = vectors.shape
     wide = np.zeros((words, -(-dimension // _LANES) * _LANES))
     wide[:, :dimension] = vectors

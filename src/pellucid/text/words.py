@@ -18,7 +18,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
-from functools import cache, lru_cache
+from functools import lru_cache
 from itertools import count, pairwise
 from typing import Any, NamedTuple, TypeVar
 
@@ -32,13 +32,10 @@ from pellucid.text.unicode import (
     cluster_ends,
     is_word_form,
     lowercase,
-    marks,
     normalize,
     unspaced_run,
 )
 
-MAX_ENDING_CHARS = 3
-"""Behind what two forms of a word have in common."""
 _Start = TypeVar("_Start")
 Item = TypeVar("Item")
 
@@ -52,37 +49,14 @@ _ASCII_PIECE = re.compile(r"[^\t-\r !-/:-@\[-`{-~]+|[!-/:-@\[-`{-~]")  # BERT's 
 _BETWEEN_ASCII_MARKS = re.compile(r"[^\t-\r !-/:-@\[-`{-~]+")  # what no ASCII mark or blank divides
 _ASCII_MARKS = frozenset("!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~")
 _BLANKS = re.compile(r"[^\S\x1c-\x1f]+")  # Python has four control characters among them, which belong to words
-_MAX_CACHED_CHARS = 20_000  # of a text whose words are remembered
+_MAX_CACHED_CHARS = 20_000  # of a text whose words are remembered: 0.5 MB, of the 32 texts together 16 MB
 _SIMPLE = re.compile(r"[^\W_]+")  # letters and digits; every character that separates words ends such a run
-
-# English function words; other languages rely on idf, or on a list of the user's own.
-ENGLISH_STOP_WORDS = frozenset(
-    """a about above after again against all am an and any are as at be because been before being below between both
-    but by can did do does doing don down during each few for from further had has have having he her here hers herself
-    him himself his how i if in into is it its itself just me more most my myself no nor not now of off on once only or
-    other our ours ourselves out over own same she should so some such than that the their theirs them themselves then
-    there these they this those through to too under until up us very was we were what when where which while who whom
-    why will with you your yours yourself yourselves""".split()
-)
-# English words of speech and dates that carry as little content.
-GENERIC_WORDS = ENGLISH_STOP_WORDS | frozenset(
-    """accessed also always another anything away back big came come could done else even ever every everything first
-    get gets getting give glad goes going gone good got great guess happen happened hello help hey ill isn keep kind
-    know let like little long lot made make makes many may maybe mean might much must need never new nice nothing okay
-    one please pretty put really right said same saw say says see seem seems shall since someone something soon sorry
-    still sure take takes tell thank thanks thing things think today told tomorrow too took try two upon use used want
-    wants way well went whether within without would yeah year years yes yesterday yet
-    january february march april june july august september october november december
-    monday tuesday wednesday thursday friday saturday sunday""".split()
-)
-_LETTERS = r"(?:[^\W\d_]|[{}])+"
-
 
 Span = tuple[int, int]
 """Start and end of a part of a text, in characters."""
 
 LOW_COVERAGE = 0.5
-"""Share of a text's words; every view warns below it, since most of the text then counts for nothing."""
+"""Share of a text's words; every view warns below it: more than half of the text then counts for nothing."""
 
 SPELLED_WORD_SHARE = 0.5
 """What a word counts in a coverage that is known by its spelling alone.
@@ -93,7 +67,8 @@ About the mean cosine of its vector to the word's own, for words held out: 0.56 
 PARTIAL_WORD_THRESHOLD = 2 / 3
 """A word is named in notes with what it is read as if this part of it is known, or less.
 
-Above are mostly other forms of a word ("mappings" read as "mapping"), and names that lack their last sign.
+Above are mostly other forms of a word ("mappings" read as "mapping"), and names that lack their last sign. How many
+words of real texts that names: `papers/swe/spelling.py --prefixes`.
 """
 
 
@@ -105,7 +80,7 @@ class Word(NamedTuple):
     end: int
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=4096)  # Unicode 16 has 855 marks of punctuation; the other characters asked about are symbols
 def _is_punctuation(mark: str) -> bool:
     """Whether BERT's pre-tokenizer isolates the character `mark` inside a word."""
     return len(_PRE_TOKENIZER.pre_tokenize_str(f"a{mark}a")) == 3
@@ -224,25 +199,6 @@ def words_before(text: str, end: int) -> tuple[Coverage, tuple[Span, ...]]:
     words = split_words(text)
     left_out = tuple((word.start, word.end) for word in words if word.start >= end)
     return Coverage(len(words) - len(left_out), len(words)), left_out
-
-
-def content_words(text: str) -> set[str]:
-    """Return the lower-case words that carry content: no (English) function words, dates, numbers or short words."""
-    words = {lowercase(word) for word in _letters().findall(normalize(text).text)}
-    return {word for word in words - GENERIC_WORDS if len(word) > 2 or unspaced_run.match(word)}
-
-
-@cache
-def _letters() -> re.Pattern[str]:
-    """Return the pattern of letters in a row, with their combining marks."""
-    return re.compile(_LETTERS.format(marks()))
-
-
-def differ_by_ending(first: str, second: str) -> bool:
-    """Whether two words begin with the same four letters or more, and at most three are left of the longer one."""
-    shorter, longer = sorted((first, second), key=len)
-    shared = next((index for index, letter in enumerate(shorter) if letter != longer[index]), len(shorter))
-    return shared > MAX_ENDING_CHARS and len(longer) - shared <= MAX_ENDING_CHARS
 
 
 def is_phrase(word: str) -> bool:
