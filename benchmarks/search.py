@@ -46,7 +46,7 @@ import pellucid.index.bm25 as bm25
 from benchmarks import search_peers as peers
 from papers.kit import make_parser
 from papers.retrieval_sets import Collection, read_collection
-from papers.vector_cache import CachedEncoder, CachedSparseEncoder, Vectors
+from papers.vector_cache import CachedEncoder, Vectors
 from pellucid.engines import Edge
 from pellucid.evaluation.tasks import find_tasks
 from pellucid.index.plan import QueryPlan, plan_query
@@ -225,7 +225,7 @@ def key_tokens(kept: Path) -> pellucid.KeyTokenEmbedder:
 def keeping(model: Any, name: str, kept: Path) -> Any:
     """Return a model of one way to read queries and documents that encodes each text once."""
     encode = model._encode
-    rows = CachedSparseEncoder(name, lambda texts: encode(texts, None, batch_size=32, show_progress_bar=False), kept)
+    rows = CachedEncoder(name, lambda texts: encode(texts, None, batch_size=32, show_progress_bar=False), kept)
     model._encode = lambda texts, role, *, batch_size, show_progress_bar: rows(texts)
     return model
 

@@ -13,30 +13,33 @@ import numpy.typing as npt
 from scipy import sparse
 
 Vectors = npt.NDArray[np.float32]
+_CSR = ("data", "indices", "indptr", "shape")
 _SHARD = 2048  # texts encoded between two writes: what an interruption costs at most
 
 
 class CachedEncoder:
-    """A callable, list of texts -> rows, that asks the encoder only for texts it has not met.
+    """A callable, list of texts -> float32 or CSR rows, that asks the encoder only for texts it has not met.
 
     Attributes:
         name: tells encoders apart: the folder of the vectors is named by it.
+        opened: the model that encodes, where it was given.
     """
 
-    def __init__(self, name: str, encode: Callable[[list[str]], Any], folder: Path) -> None:
+    def __init__(self, name: str, encode: Callable[[list[str]], Any], folder: Path, opened: Any = None) -> None:
         """Read what `folder` holds of this encoder.
 
         Args:
             name: of the encoder, with its revision; another name is another cache.
-            encode: texts -> float32 [texts, d]; called only for unknown texts.
+            encode: texts -> float32 [texts, d] or CSR; called only for unknown texts.
             folder: where the vectors of all encoders are kept.
+            opened: the model that encodes.
         """
-        self.name = name
+        self.name, self.opened = name, opened
         self._encode = encode
         self._folder = folder / hashlib.sha256(name.encode()).hexdigest()[:16]
         self._folder.mkdir(parents=True, exist_ok=True)
         self._place: dict[bytes, int] = {}
-        self._rows: Any = np.zeros((0, 0), np.float32)
+        self._rows: Any = None
         self._read: set[str] = set()
         self._refresh()
 
@@ -55,53 +58,42 @@ class CachedEncoder:
         for start in range(0, len(ordered), _SHARD):
             keys = ordered[start : start + _SHARD]
             rows = self._encode([missing[key] for key in keys])
+            rows = rows if sparse.issparse(rows) else np.asarray(rows, np.float32)
             self._write(np.frombuffer(b"".join(keys), np.uint8).reshape(-1, 16), rows)
         if missing:
             self._refresh()
 
     def _write(self, keys: npt.NDArray[np.uint8], rows: Any) -> None:
         path = self._folder / f"{hashlib.sha256(keys.tobytes()).hexdigest()[:16]}.npz"
-        aside = path.with_suffix(f".{os.getpid()}.tmp")
-        with open(aside, "wb") as file:
-            np.savez(file, keys=keys, **self._arrays(rows))
-        aside.replace(path)
-
-    def _arrays(self, rows: Any) -> dict[str, Any]:
-        return {"rows": np.asarray(rows, np.float32)}
-
-    def _rows_in(self, shard: Any) -> Any:
-        return shard["rows"]
-
-    def _joined(self, blocks: list[Any]) -> Any:
-        return np.concatenate(blocks)
+        tmp_path = path.with_suffix(f".{os.getpid()}.tmp")
+        arrays = {"rows": rows} if not sparse.issparse(rows) else {name: getattr(rows, name) for name in _CSR}
+        with open(tmp_path, "wb") as file:
+            np.savez(file, keys=keys, **arrays)
+        tmp_path.replace(path)
 
     def _refresh(self) -> None:
         """Take in the shards that were written since the last look."""
-        new = [path for path in sorted(self._folder.glob("*.npz")) if path.name not in self._read]
-        total = self._rows.shape[0]
+        total = 0 if self._rows is None else self._rows.shape[0]
         blocks = [self._rows] if total else []
-        for path in new:
+        for path in sorted(self._folder.glob("*.npz")):
+            if path.name in self._read:
+                continue
             with np.load(path) as shard:
-                keys, rows = shard["keys"], self._rows_in(shard)
+                keys, rows = shard["keys"], _rows_in(shard)
             self._place.update((key.tobytes(), total + i) for i, key in enumerate(keys))
             blocks.append(rows)
             total += len(keys)
             self._read.add(path.name)
-        if new:
-            self._rows = self._joined(blocks)
+        if len(blocks) > 1:
+            self._rows = sparse.vstack(blocks, format="csr") if sparse.issparse(blocks[0]) else np.concatenate(blocks)
+        elif blocks:
+            self._rows = blocks[0]
 
 
-class CachedSparseEncoder(CachedEncoder):
-    """The same for an encoder of CSR rows."""
-
-    def _arrays(self, rows: Any) -> dict[str, Any]:
-        return {"data": rows.data, "indices": rows.indices, "indptr": rows.indptr, "shape": rows.shape}
-
-    def _rows_in(self, shard: Any) -> Any:
-        return sparse.csr_matrix((shard["data"], shard["indices"], shard["indptr"]), shape=tuple(shard["shape"]))
-
-    def _joined(self, blocks: list[Any]) -> Any:
-        return sparse.vstack(blocks, format="csr")
+def _rows_in(shard: Any) -> Any:
+    if "rows" in shard:
+        return shard["rows"]
+    return sparse.csr_matrix((shard["data"], shard["indices"], shard["indptr"]), shape=tuple(shard["shape"]))
 
 
 def _key(text: str) -> bytes:

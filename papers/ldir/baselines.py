@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from papers.local_tasks import NamedEncoder
 from papers.vector_cache import Vectors, unit_rows
 from pellucid.evaluation.tasks import LocalTask, read_records, read_sts, read_table
 
@@ -73,24 +74,12 @@ def cognitive_load(model: Coordinates, task: LocalTask) -> float:
 # --- Words ------------------------------------------------------------------------------------------------------------
 
 
-class BagOfWords:
-    """Counts of words, lower case, two letters or more; the vocabulary is that of the set it is scored on."""
+def bag_of_words(texts: list[str]) -> NamedEncoder:
+    """Return counts of the words of `texts`, lower case, two letters or more; sparse float32 [texts, words]."""
+    from sklearn.feature_extraction.text import CountVectorizer
 
-    def __init__(self, texts: list[str]) -> None:
-        """Collect the words of `texts`."""
-        from sklearn.feature_extraction.text import CountVectorizer
-
-        self._counter = CountVectorizer(dtype=np.float32).fit(texts)
-
-    def encode(self, texts: list[str]) -> Any:
-        """Return a sparse float32 matrix [texts, words]."""
-        return self._counter.transform(texts)
-
-    def save_pretrained(self, path: str | Path) -> None:
-        """Write the vocabulary, for `evaluate` to tell models apart by."""
-        folder = Path(path)
-        folder.mkdir(parents=True)
-        (folder / "words.txt").write_text("\n".join(self._counter.get_feature_names_out()), encoding="utf-8")
+    counter = CountVectorizer(dtype=np.float32).fit(texts)
+    return NamedEncoder("\n".join(counter.get_feature_names_out()), counter.transform)
 
 
 def texts_of(task: LocalTask) -> list[str]:

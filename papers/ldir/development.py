@@ -15,9 +15,9 @@ from __future__ import annotations
 
 import json
 import lzma
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -29,31 +29,24 @@ PAIRS, HELD_OUT, ANSWERS = 4000, 8192, 2000
 _RANKS = (1, 5, 30)  # neighbours paired with a held-out sentence, beside a random one
 
 
-@dataclass(frozen=True)
-class Development:
-    """The encoded split; all arrays float32 [texts, d] at length 1 unless said otherwise.
+class Pairs(NamedTuple):
+    """Rows at length 1, float32 [texts, d]: row i of `left` belongs to the rows of `right` that `relevant` marks."""
 
-    Attributes:
-        a: English sentences.
-        b: the paraphrase of each row of `a`.
-        left: held-out sentences.
-        right: a sentence to compare with each row of `left`.
-        questions: medical questions.
-        answers: the answer to each.
-        claims: SciFact's training claims.
-        abstracts: SciFact's abstracts.
-        relevant: bool [claims, abstracts].
-    """
-
-    a: Vectors
-    b: Vectors
     left: Vectors
     right: Vectors
-    questions: Vectors
-    answers: Vectors
-    claims: Vectors
-    abstracts: Vectors
-    relevant: npt.NDArray[np.bool_]
+    relevant: npt.NDArray[np.bool_]  # [left, right]
+
+
+class Development(NamedTuple):
+    """The encoded split.
+
+    Attributes:
+        pairs: name of a figure -> what is found again.
+        graded: held-out sentences, and a sentence to compare with each; float32 [texts, d] at length 1.
+    """
+
+    pairs: dict[str, Pairs]
+    graded: tuple[Vectors, Vectors]
 
 
 def development_score(split: Development, transform: Callable[[Vectors], Vectors]) -> dict[str, float]:
@@ -64,21 +57,16 @@ def development_score(split: Development, transform: Callable[[Vectors], Vectors
         transform: float32 [texts, d] -> [texts, n], as `lambda x: x @ anchors.T`.
 
     Returns:
-        paraphrase, fidelity, medquad and scifact (see the module's text), x 100.
+        paraphrase, medquad, scifact and fidelity (see the module's text), x 100.
     """
 
     def unit(rows: Vectors) -> Vectors:
         return unit_rows(transform(rows))
 
-    own = np.einsum("ij,ij->i", split.left, split.right)
-    model = np.einsum("ij,ij->i", unit(split.left), unit(split.right))
-    matched = np.eye(len(split.a), dtype=bool)
-    return {
-        "paraphrase": 100 * reciprocal_rank(unit(split.a), unit(split.b), matched),
-        "fidelity": 100 * float(spearmanr(own, model)[0]),
-        "medquad": 100 * reciprocal_rank(unit(split.questions), unit(split.answers), np.eye(ANSWERS, dtype=bool)),
-        "scifact": 100 * reciprocal_rank(unit(split.claims), unit(split.abstracts), split.relevant),
-    }
+    ranks = {name: reciprocal_rank(unit(left), unit(right), r) for name, (left, right, r) in split.pairs.items()}
+    own = np.einsum("ij,ij->i", *split.graded)
+    model = np.einsum("ij,ij->i", *map(unit, split.graded))
+    return {name: 100 * float(value) for name, value in {**ranks, "fidelity": spearmanr(own, model)[0]}.items()}
 
 
 def reciprocal_rank(queries: Vectors, documents: Vectors, relevant: npt.NDArray[np.bool_]) -> float:
@@ -96,12 +84,16 @@ def development_split(data: Path, encode: Callable[[list[str]], Vectors]) -> Dev
         data: the folder that holds parallel/, raw_english/, retrieval_train/ and retrieval/.
         encode: list of texts -> rows; best one that keeps them.
     """
-    a, b = (unit_rows(encode(list(side))) for side in zip(*paraphrases(data)))
-    left, right = graded_pairs(unit_rows(encode(held_out(data))))
-    questions, answers = (unit_rows(encode(list(side))) for side in zip(*medquad(data)))
     claims, abstracts, relevant = scifact_claims(data)
-    encoded = unit_rows(encode(claims)), unit_rows(encode(abstracts))
-    return Development(a, b, left, right, questions, answers, *encoded, relevant)
+    pairs = {"paraphrase": matched(paraphrases(data), encode), "medquad": matched(medquad(data), encode)}
+    pairs["scifact"] = Pairs(unit_rows(encode(claims)), unit_rows(encode(abstracts)), relevant)
+    return Development(pairs, graded_pairs(unit_rows(encode(held_out(data)))))
+
+
+def matched(texts: Sequence[tuple[str, str]], encode: Callable[[list[str]], Vectors]) -> Pairs:
+    """Return pairs of texts of which each belongs to its partner alone."""
+    left, right = (unit_rows(encode(list(side))) for side in zip(*texts))
+    return Pairs(left, right, np.eye(len(left), dtype=bool))
 
 
 def paraphrases(data: Path, count: int = PAIRS) -> list[tuple[str, str]]:

@@ -21,12 +21,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 import pellucid
 from papers.kit import Figure, Table, run_script
 from papers.ldir.baselines import decorrelated, texts_of
-from papers.ldir.development import medquad, paraphrases, reciprocal_rank, scifact_claims
+from papers.ldir.development import Pairs, matched, medquad, paraphrases, reciprocal_rank, scifact_claims
 from papers.ldir.scored import GROUPS, Samples, Tests, beginnings, difference, mean_of
 from papers.ldir.tables import Encoder, faithfulness, open_encoders
 from papers.local_tasks import find_tasks
@@ -58,14 +57,6 @@ KINDS = (
 )
 
 
-class Pairs(NamedTuple):
-    """Pairs of one source: row i of `left` belongs to the rows of `right` that `relevant` marks."""
-
-    left: Vectors
-    right: Vectors
-    relevant: npt.NDArray[np.bool_]  # [left, right]
-
-
 class Material(NamedTuple):
     """What weights are learnt from, and what tells when to stop; rows of one encoder at length 1."""
 
@@ -82,13 +73,9 @@ def read_material(data: Path, encoder: Encoder) -> Material:
     claims, abstracts, relevant = scifact_claims(data)
     half = len(claims) // 2
 
-    def matched(pairs: Sequence[tuple[str, str]]) -> Pairs:
-        left, right = (unit_rows(encoder.encode(list(side))) for side in zip(*pairs))
-        return Pairs(left, right, np.eye(len(left), dtype=bool))
-
     asked, found = unit_rows(encoder.encode(claims)), unit_rows(encoder.encode(beginnings(abstracts)))
-    choose = [matched(sentences[: PAIRS[0]]), matched(answered[: QUESTIONS[0]])]
-    learn = [matched(sentences[PAIRS[0] :]), matched(answered[QUESTIONS[0] :])]
+    choose = [matched(sentences[: PAIRS[0]], encoder.encode), matched(answered[: QUESTIONS[0]], encoder.encode)]
+    learn = [matched(sentences[PAIRS[0] :], encoder.encode), matched(answered[QUESTIONS[0] :], encoder.encode)]
     return Material(
         [*learn, Pairs(asked[:half], found, relevant[:half])], [*choose, Pairs(asked[half:], found, relevant[half:])]
     )
@@ -207,7 +194,9 @@ def models(encoder: Encoder, material: Material, work: Path) -> Iterator[Model]:
     axes = np.linalg.eigh(rows.T @ rows)[1].T.astype(np.float32)  # one weight each says more than of the raw columns
     yield from _with_learnt(ITSELF, axes, None, learner)
     for n in SIZES:
-        bundled = pellucid.AnchorEmbedder.from_pretrained(f"anchors-{encoder.folder}-{n}", encoder=encoder.opened)
+        bundled = pellucid.AnchorEmbedder.from_pretrained(
+            f"anchors-{encoder.folder}-{n}", encoder=encoder.encode.opened
+        )
         anchors = unit_rows(encoder.encode([dimension.about[0] for dimension in bundled.dimensions]))
         for strength in (*STARTS, WHOLE):
             name = f"{n} anchors" + (f", decorrelated at {strength:g}" if strength else "")

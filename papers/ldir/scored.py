@@ -97,7 +97,7 @@ def drawn_counts(count: int) -> Vectors:
 
 
 def spearman(ones: Vectors, others: Vectors, counts: Vectors) -> Vectors:
-    """Return Spearman's correlation of two columns of ranks in each sample, [samples].
+    """Return Spearman's correlation of two columns of ranks in each sample, [samples]; 0 where one is constant.
 
     Args:
         ones: what `ranks_of` returns of the one values.
@@ -106,7 +106,8 @@ def spearman(ones: Vectors, others: Vectors, counts: Vectors) -> Vectors:
     """
     sides = (ones, others), (ones, ones), (others, others)
     product, first, second = (np.einsum("sn,sn->s", counts * one, other) for one, other in sides)
-    return np.asarray(product / np.sqrt(first * second), np.float64)
+    lengths = np.sqrt(first * second)
+    return np.divide(product, lengths, out=np.zeros(len(product)), where=lengths > 0)
 
 
 def ranks_of(values: npt.NDArray[Any], counts: Vectors) -> Vectors:

@@ -9,30 +9,26 @@ anchors and scores are kept in WORK, and a run that was killed goes on. Scores a
 from __future__ import annotations
 
 import argparse
-import datetime
 import hashlib
 import inspect
 import json
-import os
-import platform
 import statistics
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from importlib.metadata import version
+from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 import pellucid
 from papers.bm25 import PLAIN as PLAIN_BM25
 from papers.bm25 import STEMMED, bm25_scores
-from papers.kit import Figure, Table, cell_text, run_script
-from papers.ldir.baselines import BINARY, PLAIN, VARIANTS, BagOfWords, Coordinates, cognitive_load, texts_of
+from papers.kit import Figure, Table, cell_text, read_or_make, run_script, written
+from papers.ldir.baselines import BINARY, PLAIN, VARIANTS, Coordinates, bag_of_words, cognitive_load, texts_of
 from papers.ldir.development import Development, development_score, development_split
 from papers.ldir.scored import GROUPS
 from papers.local_tasks import evaluate, find_tasks
-from papers.models import minilm_path
+from papers.models import kept_encoder, minilm_path
 from papers.vector_cache import CachedEncoder, Vectors, unit_rows
 from pellucid import AnchorEmbedder, choose_anchors
 from pellucid.anchors import (
@@ -68,21 +64,12 @@ Row = dict[str, Any]
 """encoder, method, n, variant; scores (task -> x 100), development, load and faithful where measured."""
 
 
-@dataclass(frozen=True)
-class Encoder:
-    """An encoder and what is kept of it.
-
-    Attributes:
-        name: as in the page.
-        folder: the name of its folder of candidates.
-        encode: list of texts -> rows, kept on disk.
-        opened: the encoder itself.
-    """
+class Encoder(NamedTuple):
+    """An encoder: its name as in the page, the name of its folder of candidates, and its vectors, kept on disk."""
 
     name: str
     folder: str
     encode: CachedEncoder
-    opened: Any
 
 
 class Bench:
@@ -93,52 +80,44 @@ class Bench:
         self.encoder, self.data, self.work = encoder, data, work
         self.corpus = data / "raw_english" / "open_licence.txt.xz"
         self.tasks = {kind: [t for t in find_tasks(data) if t.kind == kind] for kind in KINDS}
-        self._split: Development | None = None
-        self._sample: Vectors | None = None
 
-    def score(self, model: Any, kinds: Sequence[str]) -> dict[str, float]:
-        """Return task -> MTEB's main score x 100."""
-        return self.score_on(model, [task.name for kind in kinds for task in self.tasks[kind]])
-
-    def score_on(self, model: Any, names: Sequence[str]) -> dict[str, float]:
-        """The same for named tasks."""
-        if not names:
-            return {}
-        results = evaluate(model, data=self.data, tasks=names, cache_dir=self.work / "scores", show_progress_bar=False)
-        return {row.task: row.score for row in results.rows}
+    def score(self, model: Any, names: Sequence[str] = KINDS) -> dict[str, float]:
+        """Return MTEB's main score x 100 of each task, by the names of tasks or of their kinds."""
+        scores = self.work / "scores"
+        results = evaluate(model, data=self.data, tasks=names, cache_dir=scores, show_progress_bar=False)
+        return {row.task: row.score for row in results.rows if row.type in KINDS}
 
     def anchors(self, method: str, n: int, seed: int = 0) -> list[str]:
         """Return anchor texts, chosen once and kept."""
         most = n if method == "kmeans" else max(SIZES)  # of the other methods the first m are the choice for m
         code = hashlib.sha256(inspect.getsource(CHOOSERS[method]).encode()).hexdigest()[:8]
         path = self.work / "chosen" / f"{self.encoder.folder}-{method}-{most}-{seed}-{code}.json"
-        if not path.exists():
-            path.parent.mkdir(exist_ok=True)
-            settings: dict[str, Any] = {"settings": CANDIDATES, "work_dir": self.work / self.encoder.folder}
-            settings |= {"method": method, "seed": seed, "show_progress_bar": False}
-            chosen = choose_anchors(self.encoder.encode, self.corpus, most, **settings)
-            path.write_text(json.dumps(chosen, indent=0, ensure_ascii=False), encoding="utf-8")
-        return list(json.loads(path.read_text(encoding="utf-8"))[:n])
+        settings: dict[str, Any] = {"settings": CANDIDATES, "work_dir": self.work / self.encoder.folder}
+        settings |= {"method": method, "seed": seed, "show_progress_bar": False}
+        chosen = read_or_make(path, lambda: choose_anchors(self.encoder.encode, self.corpus, most, **settings))
+        return list(chosen[:n])
 
     def model(self, method: str, n: int, variant: str = PLAIN, seed: int = 0) -> Coordinates:
         """Return the coordinates that `variant` makes of anchors chosen by `method`."""
         vectors = unit_rows(self.encoder.encode(self.anchors(method, n, seed)))
-        return VARIANTS[variant](self.encoder.encode, vectors, self.sample())
+        return VARIANTS[variant](self.encoder.encode, vectors, self.sample)
 
+    @cached_property
     def sample(self) -> Vectors:
-        """Return rows of the corpus at length 1, for means, deviations and medians."""
-        if self._sample is None:
-            folder = self.work / self.encoder.folder
-            given = (self.encoder.encode, self.corpus, CANDIDATES, folder)
-            candidates = prepare_candidates(*given, show_progress_bar=False)
-            self._sample = unit_rows(np.asarray(candidates.vectors[:_SAMPLE], np.float32))
-        return self._sample
+        """Rows of the corpus at length 1, for means, deviations and medians."""
+        folder = self.work / self.encoder.folder
+        candidates = prepare_candidates(self.encoder.encode, self.corpus, CANDIDATES, folder, show_progress_bar=False)
+        return unit_rows(np.asarray(candidates.vectors[:_SAMPLE], np.float32))
 
-    def development(self, model: Coordinates) -> dict[str, float]:
-        """Return the scores on the development split."""
-        if self._split is None:
-            self._split = development_split(self.data, self.encoder.encode)
-        return development_score(self._split, model.apply)
+    @cached_property
+    def split(self) -> Development:
+        """The development split."""
+        return development_split(self.data, self.encoder.encode)
+
+    def measured(self, model: Coordinates, method: str, n: int, variant: str = PLAIN) -> Row:
+        """Return a row with the scores of a model, also on the development split."""
+        row: Row = {"encoder": self.encoder.name, "method": method, "n": n, "variant": variant}
+        return {**row, "scores": self.score(model), "development": development_score(self.split, model.apply)}
 
 
 def plan() -> list[tuple[str, int, str]]:
@@ -153,8 +132,7 @@ def plan() -> list[tuple[str, int, str]]:
 def rows_of(bench: Bench) -> Iterator[Row]:
     """Measure one row of the page after the other."""
     own = Coordinates(bench.encoder.encode, np.eye(bench.encoder.encode(["a"]).shape[1], dtype=np.float32))
-    about = {"encoder": bench.encoder.name, "method": ENCODER, "n": len(own.matrix), "variant": PLAIN}
-    yield {**about, "scores": bench.score(own, KINDS), "development": bench.development(own)}
+    yield bench.measured(own, ENCODER, len(own.matrix))
     for n in CLOSER:
         yield _bundled_row(bench, n)
     for method, n, variant in plan():
@@ -163,25 +141,20 @@ def rows_of(bench: Bench) -> Iterator[Row]:
 
 def _bundled_row(bench: Bench, n: int) -> Row:
     encoder, name = bench.encoder, f"anchors-{bench.encoder.folder}-{n}"
-    bundled = AnchorEmbedder.from_pretrained(name, encoder=encoder.opened)
+    bundled = AnchorEmbedder.from_pretrained(name, encoder=encoder.encode.opened)
     model = Coordinates(encoder.encode, bundled.vectors)
     texts = bench.anchors("uniform", 20)
     if not np.allclose(bundled.encode(texts), model.encode(texts), atol=1e-4):
         raise SystemExit(f"{name}: coordinates from kept vectors differ from the model's; empty --work-dir")
-    row: Row = {"encoder": encoder.name, "method": name, "n": n, "variant": PLAIN, "scores": bench.score(model, KINDS)}
-    faithful = float(bundled.faithfulness().mean())
-    return {**row, "development": bench.development(model), "faithful": faithful}
+    return {**bench.measured(model, name, n), "faithful": float(bundled.faithfulness().mean())}
 
 
 def _row(bench: Bench, method: str, n: int, variant: str) -> Row:
     model = bench.model(method, n, variant)
-    row: Row = {"encoder": bench.encoder.name, "method": method, "n": n, "variant": variant}
-    row["scores"] = bench.score(model, KINDS)
-    row["development"] = bench.development(model)
+    row = bench.measured(model, method, n, variant)
     if method == "uniform":  # the mean over seeds
         again = [bench.score(bench.model(method, n, variant, seed), ["STS"]) for seed in range(1, SEEDS)]
-        means = {task: float(np.mean([row["scores"][task], *(a[task] for a in again)])) for task in again[0]}
-        row["scores"] = {**row["scores"], **means}
+        row["scores"] |= {task: float(np.mean([row["scores"][task], *(a[task] for a in again)])) for task in again[0]}
     if not model.rule:
         row["faithful"] = faithfulness(model.matrix, bench.model(method, n).matrix)
     if variant in BINARY:
@@ -198,7 +171,7 @@ def word_rows(bench: Bench) -> Iterator[Row]:
     """Measure bag of words on STS and retrieval, BM25 on retrieval."""
     counts: dict[str, float] = {}
     for task in bench.tasks["STS"] + bench.tasks["Retrieval"]:  # dense for KMeans, the counts would fill the memory
-        counts |= bench.score_on(BagOfWords(texts_of(task)), [task.name])
+        counts |= bench.score(bag_of_words(texts_of(task)), [task.name])
     yield {"encoder": "", "method": "bag of words", "n": None, "variant": "", "scores": counts}
     for name, scores in bm25_scores(bench.data).items():
         yield {"encoder": "", "method": name, "n": None, "variant": "", "scores": scores}
@@ -206,17 +179,11 @@ def word_rows(bench: Bench) -> Iterator[Row]:
 
 def open_encoders(work: Path) -> list[Encoder]:
     """Return MiniLM and static-en, their vectors kept in `work`."""
-    from sentence_transformers import SentenceTransformer
-
-    dense, static = SentenceTransformer(minilm_path(), device="cpu"), pellucid.load("static-en")
-    kept = work / "vectors"
-
-    def encode(texts: list[str]) -> Vectors:
-        return np.asarray(dense.encode(texts, batch_size=64, show_progress_bar=False), np.float32)
-
+    kept, static = work / "vectors", pellucid.load("static-en")
+    minilm = kept_encoder(minilm_path(), kept, "all-MiniLM-L6-v2")
     return [
-        Encoder("MiniLM", "minilm", CachedEncoder("all-MiniLM-L6-v2", encode, kept), dense),
-        Encoder("static-en", "en", CachedEncoder(f"static-en {cache_key(static)}", static.encode, kept), static),
+        Encoder("MiniLM", "minilm", minilm),
+        Encoder("static-en", "en", CachedEncoder(f"static-en {cache_key(static)}", static.encode, kept, static)),
     ]
 
 
@@ -228,13 +195,13 @@ class Rows:
 
     def __init__(self, rows: Iterable[Row]) -> None:
         """Take in the rows."""
-        self._rows = {(r["encoder"], r["method"], r["n"], r["variant"]): r for r in rows}
+        self._rows = {
+            (r["encoder"], r["method"], None if r["method"] == ENCODER else r["n"], r["variant"]): r for r in rows
+        }
         self.encoders = list(dict.fromkeys(r["encoder"] for r in self._rows.values() if r["encoder"]))
 
     def get(self, encoder: str, method: str, n: int | None = None, variant: str = PLAIN) -> Row | None:
-        """Return a row, or None where it was not measured."""
-        if method == ENCODER:
-            return next((r for r in self._rows.values() if (r["encoder"], r["method"]) == (encoder, method)), None)
+        """Return a row, or None where it was not measured; of an encoder itself without its number of dimensions."""
         return self._rows.get((encoder, method, n, variant))
 
     def present(self, keys: Iterable[tuple[Any, ...]]) -> list[Row]:
@@ -244,12 +211,6 @@ class Rows:
     def bundled(self, encoder: str, n: int) -> str:
         """Return the name of the bundled model of `n` anchors, or "" where it was not measured."""
         return next((m for (e, m, k, _) in self._rows if (e, k) == (encoder, n) and m.startswith("anchors-")), "")
-
-    def variants(self, encoder: str, n: int) -> list[str]:
-        """Return the variants of `n` frame anchors: none, decorrelated by strength, the others."""
-        names = [v for (e, m, size, v) in self._rows if (e, m, size) == (encoder, "frame", n)]
-        decorrelated = sorted(name for name in names if name.startswith("decorrelated"))
-        return [PLAIN, *decorrelated, *(name for name in names if name not in (PLAIN, *decorrelated))]
 
     def ratio(self, encoder: str, n: int) -> str | None:
         """Return the number of anchors over the encoder's dimensions."""
@@ -287,9 +248,7 @@ def caption(row: Row) -> str:
 
 def figures(rows: Rows) -> Iterator[tuple[str, Figure]]:
     """Yield what the page shows."""
-    versions = f"mteb {version('mteb')}, bm25s {version('bm25s')}"
-    system = f"Python {platform.python_version()}, {os.cpu_count()} cores"
-    yield "written", f"{datetime.date.today()}; {system}, {versions}"
+    yield "written", written("mteb", "bm25s")
     for name, method in (("bm25", PLAIN_BM25), ("bm25-stemmed", STEMMED)):
         yield name, cell_text(rows.mean("retrieval", "", method, None, ""))
     yield "kept", kept_table(rows)
@@ -383,7 +342,7 @@ def variants_table(rows: Rows, encoder: str) -> Table:
     keys.append((encoder, ENCODER))
     for n in CLOSER:
         keys += [(encoder, "fps", n, PLAIN), (encoder, "fps", n, OURS)]
-        keys += [(encoder, "frame", n, variant) for variant in rows.variants(encoder, n)]
+        keys += [(encoder, "frame", n, variant) for variant in VARIANTS]
         keys += [(encoder, "kmeans", n, variant) for variant in (MORE, WHOLE)]
         keys.append((encoder, rows.bundled(encoder, n), n))
     keys += [(encoder, "frame", 1000, PLAIN), (encoder, "frame", 1000, OURS)]

@@ -24,6 +24,7 @@ def test_correlations_of_samples_are_those_of_the_items_drawn():
     assert found[0] == pytest.approx(spearmanr(ones, others)[0])
     for sample, drawn in zip(found[1:20], resampled(80)):
         assert sample == pytest.approx(spearmanr(ones[drawn], others[drawn])[0])
+    assert not spearman(ranks_of(np.ones(80), counts), ranks_of(others, counts), counts).any()
 
 
 def test_only_the_beginning_of_a_document_is_read():

@@ -7,7 +7,6 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from scipy.stats import spearmanr
 
 TEXTS = ["A man is riding a horse.", "the doctor gave medicine", "cars on the beach", "a sick boy", "a swift car"]
 
@@ -19,7 +18,7 @@ def script(opened, monkeypatch):
     found = opened("papers.ldir.yes_no_questions")
     few = dict(zip(("Is it about a horse?", "Is it about health?", "Is there a beach?", "Is there a boy?"), TEXTS))
     monkeypatch.setattr(found, "QUESTIONS", few)
-    for name, value in {"CANDIDATES": 12, "SAVED": 3, "SIZES": (2,), "DRAWS": 20, "_SUBSETS": 2}.items():
+    for name, value in {"CANDIDATES": 12, "SAVED": 3, "SIZES": (2,), "_SUBSETS": 2}.items():
         monkeypatch.setattr(found, name, value)
     return found
 
@@ -63,13 +62,6 @@ def test_an_answer_is_that_of_the_whole_prompt(script, model, wording):
 def test_the_share_of_other_texts_whose_answer_is_lower(script):
     values = np.array([[3, 0, 1], [2, 5, 1], [1, 6, 1]], np.float32)
     assert script.known_shares(values) == pytest.approx([1, 0.5, 0.5])
-
-
-def test_correlations_row_by_row_are_scipys(script):
-    drawn = np.random.default_rng(0)
-    ones, others = drawn.integers(0, 5, (6, 40)).astype(np.float32), drawn.standard_normal((6, 40))
-    assert script.spearman(ones, others) == pytest.approx([spearmanr(*rows)[0] for rows in zip(ones, others)])
-    assert script.spearman(np.ones((1, 4)), others[:1, :4]) == pytest.approx([0])
 
 
 @pytest.mark.full

@@ -22,7 +22,8 @@ from papers.ldir.baselines import decorrelated
 from papers.ldir.learnt import SIZES, STARTS, WHOLE
 from papers.ldir.scored import Samples, Tests, difference, mean_of
 from papers.ldir.tables import faithfulness
-from papers.vector_cache import CachedEncoder, Vectors, unit_rows
+from papers.models import kept_encoder
+from papers.vector_cache import Vectors, unit_rows
 from pellucid.persistence.folder import locate
 from pellucid.persistence.store import read_json
 from pellucid.text.corpus import read_texts
@@ -86,14 +87,8 @@ def table(found: Sequence[tuple[Model, Samples]]) -> Table:
 
 def measure(options: argparse.Namespace) -> Iterator[tuple[str, Figure]]:
     """Yield the table."""
-    from sentence_transformers import SentenceTransformer
-
-    e5 = SentenceTransformer(options.e5, device="cpu")
-
-    def encode(texts: list[str]) -> Vectors:
-        return np.asarray(e5.encode(texts, prompt="query: ", batch_size=32, show_progress_bar=False), np.float32)
-
-    cached = CachedEncoder("multilingual-e5-small", encode, options.work_dir / "vectors")
+    vectors = options.work_dir / "vectors"
+    cached = kept_encoder(options.e5, vectors, "multilingual-e5-small", prompt="query: ")
     tests = Tests(options.data, cached)
     corpus = options.data / "raw_english" / "open_licence.txt.xz"
     scores = [(m, tests.sts(lambda rows, m=m: rows @ m.matrix.T - m.mean)) for m in models(cached, corpus)]  # type: ignore[misc]

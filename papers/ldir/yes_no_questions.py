@@ -18,11 +18,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from scipy.stats import rankdata
 
 from papers.keytokens.language_model import Encoders
-from papers.kit import DRAWS, Figure, Table, interval_of, measured, processor, resampled, run_script, wrapped
-from papers.ldir.baselines import BINARY, PLAIN, BagOfWords, top_tenth
+from papers.kit import Figure, Table, interval_of, measured, processor, run_script, wrapped
+from papers.ldir.baselines import BINARY, PLAIN, bag_of_words, top_tenth
+from papers.ldir.scored import Samples, drawn_counts, mean_of, ranks_of, spearman
 from papers.ldir.tables import open_encoders
 from papers.vector_cache import CachedEncoder, Vectors, distinct, unit_rows
 from pellucid.anchors import farthest_points
@@ -243,7 +243,7 @@ def rows_of(bench: Bench, wording: str) -> Iterator[tuple[str, Vectors]]:
         yield f"{name} itself", unit_rows(encode(bench.texts))
     states = bench.states.rows("mean", bench.texts)
     yield STATES, states - states.mean(axis=0)
-    yield "bag of words", BagOfWords(bench.texts).encode(bench.texts).toarray()
+    yield "bag of words", bag_of_words(bench.texts).encode(bench.texts).toarray()
 
 
 def named(name: str, given: Mapping[str, Vectors]) -> Iterator[tuple[str, Vectors]]:
@@ -263,25 +263,16 @@ def cosines(encode: CachedEncoder, texts: list[str], others: list[str]) -> Vecto
     return found
 
 
-def correlations(bench: Bench, rows: Vectors, draws: int) -> dict[str, Vectors]:
+def correlations(bench: Bench, rows: Vectors) -> Samples:
     """Return set -> Spearman's correlation x 100 of the pairs' cosines, then of each bootstrap sample."""
     place = {text: n for n, text in enumerate(bench.texts)}
     units, found = unit_rows(rows), {}
     for name, (one, other, gold) in bench.pairs.items():
         sides = [units[[place[text] for text in texts]] for texts in (one, other)]
-        values = (sides[0] * sides[1]).sum(axis=1)
-        drawn = np.concatenate([np.arange(len(gold))[None], resampled(len(gold), draws)])
-        found[name] = 100 * spearman(values[drawn], gold[drawn])
+        counts = drawn_counts(len(gold))
+        values = ranks_of((sides[0] * sides[1]).sum(axis=1), counts)
+        found[name] = 100 * spearman(values, ranks_of(gold, counts), counts)
     return found
-
-
-def spearman(ones: Vectors, others: Vectors) -> Vectors:
-    """Return Spearman's correlation row by row; 0 where a row is constant."""
-    ranks = [rankdata(values, axis=1) for values in (ones, others)]
-    ranks = [values - values.mean(axis=1, keepdims=True) for values in ranks]
-    lengths = np.prod([np.linalg.norm(values, axis=1) for values in ranks], axis=0)
-    product = (ranks[0] * ranks[1]).sum(axis=1)
-    return np.asarray(np.divide(product, lengths, out=np.zeros(len(product)), where=lengths > 0), np.float32)
 
 
 # --- The page ---------------------------------------------------------------------------------------------------------
@@ -311,12 +302,14 @@ def summary(found: Mapping[str, Mapping[str, Vectors]], count: int, share: float
     names = [f"questions ({count}), centred", STATES, f"MiniLM: anchors ({count}), centred"]
     names += [f"static-en: anchors ({count}), centred", f"MiniLM: anchors ({count}), {BINARY[1]}"]
     names += [f"static-en: anchors ({count}), {BINARY[1]}", "bag of words"]
-    questions, states, anchors, static, binary, static_binary, words = (f"{mean(found[name])[0]:.1f}" for name in names)
+    questions, states, anchors, static, binary, static_binary, words = (
+        f"{mean_of(found[name])[0]:.1f}" for name in names
+    )
     verdict = {
         True: "The answers are better than words counted.",
         False: "A model of this size answers too badly: counting words is better.",
         None: "Whether they beat words counted is undecided.",
-    }[interval_of(mean(found[names[0]]) - mean(found["bag of words"])).above()]
+    }[interval_of(mean_of(found[names[0]]) - mean_of(found["bag of words"])).above()]
     return wrapped(
         f"""with the best wording, a known yes is above {100 * share:.0f} % of the other answers (chance: 50).
         The {count} answers as an embedding have {questions}; the mean of the same model's states, which asks nothing,
@@ -330,16 +323,11 @@ def scores_table(found: Mapping[str, Mapping[str, Vectors]], main: str) -> Table
     """Return the correlations of every row, and how far the row `main` is from them."""
     lines: list[list[Any]] = []
     for name, sets in found.items():
-        here, less = interval_of(mean(sets)), interval_of(mean(found[main]) - mean(sets))
+        here, less = interval_of(mean_of(sets)), interval_of(mean_of(found[main]) - mean_of(sets))
         cells: list[Any] = ["{:.1f} [{:.1f}, {:.1f}]".format(*here), "{:+.1f} [{:.1f}, {:.1f}]".format(*less)]
         cells[1:] = cells[1:] if name != main else [None]
         lines.append([name, *(float(values[0]) for values in sets.values()), *cells])
     return Table(["model (dimensions)", *SETS.values(), "mean", f"{main}, less this"], lines)
-
-
-def mean(sets: Mapping[str, Vectors]) -> Vectors:
-    """Return the mean over the sets, of the pairs and of every bootstrap sample."""
-    return np.asarray(np.mean(list(sets.values()), axis=0))
 
 
 def sizes_table(bench: Bench, wording: str) -> Table:
@@ -356,7 +344,7 @@ def sizes_table(bench: Bench, wording: str) -> Table:
         cells = []
         for size in (*SIZES, values.shape[1]):
             drawn = [np.random.default_rng(n).permutation(values.shape[1])[:size] for n in range(_SUBSETS)]
-            cells.append(float(np.mean([mean(correlations(bench, centred[:, some], 0))[0] for some in drawn])))
+            cells.append(float(np.mean([mean_of(correlations(bench, centred[:, some]))[0] for some in drawn])))
         lines.append((name, *cells))
     return Table(["number", *map(str, (*SIZES, len(bench.questions)))], lines)
 
@@ -366,7 +354,7 @@ def measure(options: argparse.Namespace) -> Iterator[tuple[str, Figure]]:
     options.work_dir.mkdir(parents=True, exist_ok=True)
     bench = Bench(options)
     count, (best, share, known) = len(bench.questions), known_figures(bench)
-    correlated = {name: correlations(bench, rows, DRAWS) for name, rows in rows_of(bench, best)}
+    correlated = {name: correlations(bench, rows) for name, rows in rows_of(bench, best)}
     yield "machine", f"{measured()} {processor()}"
     yield "summary", summary(correlated, count, share)
     yield from known.items()

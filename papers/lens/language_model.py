@@ -44,7 +44,7 @@ from papers.lens.language_page import (
 )
 from papers.lens.samples import Sample, samples
 from papers.lens.tables import QUERIES
-from papers.vector_cache import CachedEncoder, CachedSparseEncoder, distinct
+from papers.vector_cache import CachedEncoder, distinct
 from pellucid import LexiconEmbedder, load
 from pellucid.core.arrays import l2_normalize
 from pellucid.core.mixing import largest_coordinates
@@ -87,8 +87,7 @@ class Bench:
         start = time.process_time()
         model = trained(self.source, row)
         seconds, start = time.process_time() - start, time.process_time()
-        encode = partial(model.encode, batch_size=64, show_progress_bar=False)
-        self.embeddings(row.name, encode, dense=row.clusters == 0)
+        self.embeddings(row.name, partial(model.encode, batch_size=64, show_progress_bar=False))
         model.backbone.lower.save()
         self.path(row).parent.mkdir(exist_ok=True)
         reading = time.process_time() - start
@@ -96,14 +95,13 @@ class Bench:
         write_json(self.path(row), facts)
         print(f"{row.name}: {seconds:.0f} s of processor time for the training", flush=True)
 
-    def embeddings(self, name: str, encode: Callable[[list[str]], Any], *, dense: bool) -> Any:
+    def embeddings(self, name: str, encode: Callable[[list[str]], Any]) -> Any:
         """Return the embeddings of all test texts under a name; those that are not kept yet are made."""
-        kind = CachedEncoder if dense else CachedSparseEncoder
-        return kind(name, encode, self.source.work / "vectors")(self.texts)
+        return CachedEncoder(name, encode, self.source.work / "vectors")(self.texts)
 
     def rows(self, row: Row) -> Any:
         """Return the kept embeddings of all test texts."""
-        return self.embeddings(row.name, _refuse, dense=row.clusters == 0)
+        return self.embeddings(row.name, _refuse)
 
     def keep_row(self, row: Row) -> None:
         """Keep what every test item came to, with a row's embeddings and with what is made of them after the fact."""
@@ -245,8 +243,9 @@ def prompted(source: Source, label: str) -> Any:
 
 def prompted_rows(bench: Bench, label: str) -> Any:
     """Return the embeddings of all test texts by a prompted row; kept."""
-    encode = partial(prompted(bench.source, label).encode, batch_size=64, show_progress_bar=False)
-    return bench.embeddings(label, encode, dense=label.endswith("dense half"))
+    return bench.embeddings(
+        label, partial(prompted(bench.source, label).encode, batch_size=64, show_progress_bar=False)
+    )
 
 
 def whole_model(source: Source, texts: list[str]) -> LexiconEmbedder:

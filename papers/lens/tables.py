@@ -26,7 +26,7 @@ from papers.kit import Figure, Table, run_script, written
 from papers.local_tasks import NamedEncoder, evaluate, find_tasks
 from papers.models import kept_encoder, minilm_path
 from papers.retrieval_sets import trained_on
-from papers.vector_cache import CachedEncoder, CachedSparseEncoder
+from papers.vector_cache import CachedEncoder
 from pellucid.core.arrays import l2_normalize
 from pellucid.core.mixing import largest_coordinates
 from pellucid.evaluation.tasks import read_sts
@@ -95,7 +95,7 @@ def measured_rows(options: argparse.Namespace, model: pellucid.LexiconEmbedder, 
     start, trained = kept_encoder(minilm, vectors, "all-MiniLM-L6-v2"), kept_encoder(options.dense, vectors)
     files = sorted(locate("lexicon-minilm").rglob("*.safetensors"))
     digest = hashlib.sha256(b"".join(hashlib.sha256(file.read_bytes()).digest() for file in files)).hexdigest()
-    rows = CachedSparseEncoder(f"lexicon-minilm {digest}", model.encode, vectors)
+    rows = CachedEncoder(f"lexicon-minilm {digest}", model.encode, vectors)
     check_hybrid(model, trained, hybrid(lexicon(rows), dense(trained), 0.5))
 
     def score(scored: NamedEncoder, tasks: Sequence[str] = tuple(TASKS)) -> dict[str, float]:
