@@ -21,9 +21,9 @@ from scipy.stats import spearmanr
 
 import pellucid
 from papers.kit import Figure, Table, interval_of, run_script
-from papers.ldir.baselines import decorrelated
+from papers.ldir.baselines import bundled_anchors, decorrelated
 from papers.ldir.development import graded_pairs, held_out
-from papers.ldir.readability import HELD_OUT, PAIRS, TOP, Corpus, shared_words
+from papers.ldir.readability import HELD_OUT, TOP, Corpus, paired, shared_words
 from papers.ldir.scored import drawn_counts
 from papers.local_tasks import find_tasks
 from papers.retrieval_sets import dense_hits, read_collection
@@ -159,7 +159,8 @@ class Bench:
         """Open the models."""
         self.data, self.model = data, pellucid.load("static-en")
         self._known: dict[tuple[str, ...], Vectors] = {}
-        self.old, self.more = (self._bundled(n) for n in (N, MORE))
+        texts = [bundled_anchors(f"anchors-en-{n}") for n in (N, MORE)]
+        self.old, self.more = (Anchors(some, self.rows(some)) for some in texts)
         self.general = graded_pairs(self.rows(held_out(data)))
 
     def rows(self, texts: Sequence[str]) -> Vectors:
@@ -169,23 +170,20 @@ class Bench:
             self._known[key] = unit_rows(np.asarray(self.model.encode(list(key)), np.float32))
         return self._known[key]
 
-    def _bundled(self, n: int) -> Anchors:
-        texts = [item.about[0] for item in pellucid.AnchorEmbedder.from_pretrained(f"anchors-en-{n}").dimensions]
-        return Anchors(texts, self.rows(texts))
-
     def in_domain(self, domain: Domain) -> Iterator[Row]:
         """Yield the encoder, the anchors as they are, and resampled."""
         every = distinct(candidate_texts(domain.texts))
         every = [every[n] for n in np.random.default_rng(0).permutation(len(every)).tolist()]
         apart, sentences = every[:HELD_OUT], every[HELD_OUT:]
         rows, pairs = self.rows(sentences), paired(apart, self.rows(apart))
+        both = (self.rows(pairs.left), self.rows(pairs.right))
 
         def row(name: str, anchors: Anchors | None, old: Anchors | None = None) -> Row:
             def encode(texts: list[str]) -> Vectors:
                 return anchors.coordinates(self.rows(texts)) if anchors else self.rows(texts)
 
             sts = float(np.mean(list(sts_spearman(encode, self.data).values())))
-            words = words_in_common(anchors, pairs) if anchors else None
+            words = words_in_common(anchors, pairs, both) if anchors else None
             given = (graded_pairs(self.rows(apart), len(apart)), self.general)
             here, there = (drift(old, anchors, some) if old and anchors else None for some in given)
             return Row(
@@ -206,28 +204,19 @@ class Bench:
                               resampled_anchors(old, source, rows, share), old)  # fmt: skip
 
 
-class Paired(NamedTuple):
-    """Texts of the domain that no anchor is taken from, each with its fifth nearest."""
-
-    left: list[str]
-    right: list[str]
-    rows: tuple[Vectors, Vectors]
-
-
-def paired(texts: list[str], rows: Vectors) -> Paired:
-    """Pair the first of some texts with others of them."""
-    fifth = np.argsort(-(rows[:PAIRS] @ rows.T), axis=1, kind="stable")[:, 5].tolist()  # the first is the text itself
-    return Paired(texts[:PAIRS], [texts[n] for n in fifth], (rows[:PAIRS], rows[fifth]))
-
-
-def words_in_common(anchors: Anchors, pairs: Paired) -> Vectors:
+def words_in_common(anchors: Anchors, texts: Corpus, rows: tuple[Vectors, Vectors]) -> Vectors:
     """Return how many anchors share a content word with a pair, in per cent: [2, pairs].
 
     First of the anchors that add most to its score, then of all, which is what chance gives.
+
+    Args:
+        anchors: of a model.
+        texts: the pairs.
+        rows: the encoder's rows of both sides.
     """
-    products = np.prod([anchors.coordinates(rows) for rows in pairs.rows], axis=0)
+    products = np.prod([anchors.coordinates(side) for side in rows], axis=0)
     top = np.argsort(-products, axis=1, kind="stable")[:, :TOP]
-    shared = shared_words(anchors.texts, Corpus([], pairs.rows[0], pairs.left, pairs.right))
+    shared = shared_words(anchors.texts, texts)
     return 100 * np.stack([np.take_along_axis(shared, top, axis=1).mean(axis=1), shared.mean(axis=1)])
 
 

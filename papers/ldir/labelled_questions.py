@@ -19,9 +19,10 @@ import numpy as np
 import numpy.typing as npt
 
 from papers.kit import Figure, Table, run_script
+from papers.ldir.baselines import bundled_anchors
 from papers.ldir.scored import Samples, Tests, difference, mean_of
 from papers.ldir.tables import open_encoders
-from papers.ldir.third_encoder import bundled_anchors, random_sentences
+from papers.ldir.third_encoder import random_sentences
 from papers.local_tasks import find_tasks
 from papers.vector_cache import CachedEncoder, Vectors, unit_rows
 from pellucid.anchors import farthest_points
@@ -111,7 +112,7 @@ def models(given: Labelled, heads: Heads, encode: CachedEncoder) -> Iterator[tup
         "the questions' words": [wording(question) for question in given.questions],
         FARTHEST: [given.texts[row] for row in farthest_points(rows, count)],
         "of the same texts, at random": [given.texts[row] for row in np.random.default_rng(2).permutation(len(rows))],
-        "the first of anchors-minilm-200": bundled_anchors(200),
+        "the first of anchors-minilm-200": bundled_anchors("anchors-minilm-200"),
     }
     for name, texts in others.items():
         yield f"{count} anchors, less the mean, {name}", less(unit_rows(encode(texts[:count])))

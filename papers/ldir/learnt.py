@@ -16,15 +16,13 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable, Iterator, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
-import pellucid
 from papers.kit import Figure, Table, run_script
-from papers.ldir.baselines import decorrelated, texts_of
+from papers.ldir.baselines import bundled_anchors, decorrelated, texts_of
 from papers.ldir.development import Pairs, matched, medquad, paraphrases, reciprocal_rank, scifact_claims
 from papers.ldir.scored import GROUPS, Samples, Tests, beginnings, difference, mean_of
 from papers.ldir.tables import Encoder, faithfulness, open_encoders
@@ -35,7 +33,6 @@ from papers.vector_cache import Vectors, unit_rows
 SIZES = (200, 500)
 STARTS = (0.0, 0.5)  # strengths of decorrelation that weights are learnt over; at 0 the anchors are as they are
 WHOLE = 1.0  # the strength at which no overlap is left
-SEEDS = 1
 PAIRS, QUESTIONS = (2_000, 6_000), (1_000, 3_000)  # those to choose on come first, the others are learnt from
 ANSWER = 40  # words of an answer
 TEMPERATURE, BATCH, STEPS, LOOK = 0.05, 256, 180, 30
@@ -95,14 +92,13 @@ def chosen_by(choose: Sequence[Pairs], matrix: Vectors) -> float:
     return 100 * float(np.mean(ranks))
 
 
-def learnt(start: Vectors, material: Material, kind: Kind, seed: int = 0) -> tuple[Vectors, float]:
+def learnt(start: Vectors, material: Material, kind: Kind) -> tuple[Vectors, float]:
     """Learn a metric over the rows of `start`.
 
     Args:
         start: float32 [n, d].
         material: rows of the same encoder.
         kind: of the metric and what it is learnt from.
-        seed: of the batches and of V.
 
     Returns:
         The root of the metric times `start`, float32 [n, d], where it did best on the pairs to choose on, and how it
@@ -110,7 +106,7 @@ def learnt(start: Vectors, material: Material, kind: Kind, seed: int = 0) -> tup
     """
     import torch
 
-    random = torch.Generator().manual_seed(seed)
+    random = torch.Generator().manual_seed(0)
     sources = []
     for pairs in material.learn:
         sides = pairs.left, pairs.right[pairs.relevant.argmax(axis=1)]
@@ -169,64 +165,52 @@ class Model(NamedTuple):
     Attributes:
         name: as in the table.
         start: the name of the model that the weights are learnt over; "" where nothing is learnt.
-        matrices: float32 [n, d], one for each seed.
-        is_learnt: whether a matrix is not what it started from.
-        chosen: its mean reciprocal rank x 100 on the pairs to choose on, mean over seeds.
-        faithful: mean cosine between rows and anchors, mean over seeds; None of an encoder.
+        matrix: float32 [n, d].
+        is_learnt: whether the matrix is not what it started from.
+        chosen: its mean reciprocal rank x 100 on the pairs to choose on.
+        faithful: mean cosine between rows and anchors; None of an encoder.
     """
 
     name: str
     start: str
-    matrices: list[Vectors]
+    matrix: Vectors
     is_learnt: bool
     chosen: float
     faithful: float | None
 
 
 ITSELF = "itself"
-Learner = Callable[[str, Vectors, Kind | None, int], tuple[Vectors, float]]
 
 
 def models(encoder: Encoder, material: Material, work: Path) -> Iterator[Model]:
-    """Yield the encoder, the anchors and what is learnt over either, in the order of the table."""
-    learner = partial(_kept, material=material, work=work / "learnt" / encoder.folder)
+    """Yield the encoder, the anchors and what is learnt over either, in the order of the table; made once."""
+
+    def with_learnt(name: str, start: Vectors, anchors: Vectors | None) -> Iterator[Model]:
+        def faithful(matrix: Vectors) -> float | None:
+            return None if anchors is None else faithfulness(matrix, anchors)
+
+        yield Model(name, "", start, False, chosen_by(material.choose, start), faithful(start))
+        for kind in KINDS if not name.endswith(f"at {WHOLE:g}") else ():
+            if anchors is not None or not kind.imitates:
+                path = work / "learnt" / encoder.folder / f"{name}-{kind.name}-0.npz".replace(" ", "_")
+                matrix, value = _kept(path, start, material, kind)
+                is_learnt = not np.array_equal(matrix, start)
+                yield Model(f"{name}: {kind.name}", name, matrix, is_learnt, value, faithful(matrix))
+
     rows = np.concatenate([side for pairs in material.learn for side in pairs[:2]])
     axes = np.linalg.eigh(rows.T @ rows)[1].T.astype(np.float32)  # one weight each says more than of the raw columns
-    yield from _with_learnt(ITSELF, axes, None, learner)
+    yield from with_learnt(ITSELF, axes, None)
     for n in SIZES:
-        bundled = pellucid.AnchorEmbedder.from_pretrained(
-            f"anchors-{encoder.folder}-{n}", encoder=encoder.encode.opened
-        )
-        anchors = unit_rows(encoder.encode([dimension.about[0] for dimension in bundled.dimensions]))
+        anchors = unit_rows(encoder.encode(bundled_anchors(f"anchors-{encoder.folder}-{n}")))
         for strength in (*STARTS, WHOLE):
             name = f"{n} anchors" + (f", decorrelated at {strength:g}" if strength else "")
-            yield from _with_learnt(name, decorrelated(anchors, strength), anchors, learner)
+            yield from with_learnt(name, decorrelated(anchors, strength), anchors)
 
 
-def _with_learnt(name: str, start: Vectors, anchors: Vectors | None, learner: Learner) -> Iterator[Model]:
-    def model(kind: Kind | None) -> Model:
-        found = [learner(name, start, kind, seed) for seed in range(SEEDS if kind else 1)]
-        matrices, values = [matrix for matrix, _ in found], [value for _, value in found]
-        faithful = None if anchors is None else float(np.mean([faithfulness(m, anchors) for m in matrices]))
-        title, of = (f"{name}: {kind.name}", name) if kind else (name, "")
-        is_learnt = any(not np.array_equal(matrix, start) for matrix in matrices)
-        return Model(title, of, matrices, is_learnt, float(np.mean(values)), faithful)
-
-    yield model(None)
-    if not name.endswith(f"at {WHOLE:g}"):
-        yield from (model(kind) for kind in KINDS if not (anchors is None and kind.imitates))
-
-
-def _kept(
-    name: str, start: Vectors, kind: Kind | None, seed: int, *, material: Material, work: Path
-) -> tuple[Vectors, float]:
-    """Return what `learnt` does, or of no kind the start and how it does; learnt once and kept."""
-    if kind is None:
-        return start, chosen_by(material.choose, start)
-    path = work / f"{name}-{kind.name}-{seed}.npz".replace(" ", "_")
+def _kept(path: Path, start: Vectors, material: Material, kind: Kind) -> tuple[Vectors, float]:
     if not path.exists():
         path.parent.mkdir(parents=True, exist_ok=True)
-        matrix, value = learnt(start, material, kind, seed)
+        matrix, value = learnt(start, material, kind)
         np.savez(path, matrix=matrix, value=value)
         print(path.stem, f"{value:.1f}", flush=True)
     with np.load(path) as kept:
@@ -234,7 +218,7 @@ def _kept(
 
 
 class Line(NamedTuple):
-    """A model and its scores, means over its seeds."""
+    """A model and its scores."""
 
     model: Model
     sts: Samples
@@ -244,11 +228,10 @@ class Line(NamedTuple):
 def scored(model: Model, tests: Tests) -> Line:
     """Score a model on the test sets."""
 
-    def mean(name: str) -> Samples:
-        each = [getattr(tests, name)(lambda rows, matrix=matrix: rows @ matrix.T) for matrix in model.matrices]
-        return {task: np.mean([samples[task] for samples in each], axis=0) for task in each[0]}
+    def apply(rows: Vectors) -> Vectors:
+        return rows @ model.matrix.T
 
-    return Line(model, mean("sts"), mean("retrieval"))
+    return Line(model, tests.sts(apply), tests.retrieval(apply))
 
 
 # --- The page ---------------------------------------------------------------------------------------------------------

@@ -13,8 +13,7 @@ import datetime
 import hashlib
 import json
 import lzma
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -96,21 +95,19 @@ CHOOSERS: dict[str, Callable[..., Rows]] = {
 }  # fmt: skip
 
 
-@dataclass
-class Corpus:
-    """A corpus with its candidates, and pairs of texts that are none of them.
+class Corpus(NamedTuple):
+    """Pairs of texts that no anchor is taken from, and candidates for anchors with their vectors at length 1."""
 
-    Attributes:
-        texts: the candidates.
-        vectors: float32 [candidates, d] at length 1.
-        left: texts.
-        right: to each the fifth nearest of the texts held out.
-    """
-
-    texts: list[str]
-    vectors: Vectors
     left: list[str]
     right: list[str]
+    texts: Sequence[str] = ()
+    vectors: Vectors | None = None
+
+
+def paired(texts: list[str], rows: Vectors) -> Corpus:
+    """Pair the first of some texts with their fifth nearest of them."""
+    fifth = np.argsort(-(rows[:PAIRS] @ rows.T), axis=1, kind="stable")[:, 5].tolist()  # the first is the text itself
+    return Corpus(texts[:PAIRS], [texts[n] for n in fifth])
 
 
 def read_corpora(data: Path) -> Iterator[tuple[str, list[str] | Path, list[str], CandidateSettings]]:
@@ -148,10 +145,8 @@ class Bench:
         vectors = unit_rows(np.asarray(candidates.vectors, np.float32))
         held = [text for text in distinct(held) if len(content_words(text)) > 1]
         held = [held[i] for i in np.random.default_rng(0).permutation(len(held))[:HELD_OUT]]
-        rows = unit_rows(self.encode(held))
-        cosines = rows[:PAIRS] @ rows.T
-        fifth = np.argsort(-cosines, axis=1)[:, 5].tolist()  # the first is the text itself
-        return Corpus(candidates.texts(np.arange(len(vectors))), vectors, held[:PAIRS], [held[i] for i in fifth])
+        pairs = paired(held, unit_rows(self.encode(held)))
+        return pairs._replace(texts=candidates.texts(np.arange(len(vectors))), vectors=vectors)
 
     def row(self, corpus: Corpus, choice: Choice, *, sets: bool) -> dict[str, float]:
         """Measure one model: readability, and with `sets` STS and retrieval."""

@@ -72,7 +72,7 @@ def test_anchors_over_a_third_encoder_are_read_with_and_without_the_mean(monkeyp
 
     texts = [f"text {n}" for n in range(6)]
     monkeypatch.setattr(module, "SIZES", (2, 4))
-    monkeypatch.setattr(module, "bundled_anchors", lambda n: texts[:n])
+    monkeypatch.setattr(module, "bundled_anchors", lambda name: texts[: int(name.split("-")[-1])])
     monkeypatch.setattr(module, "random_sentences", lambda corpus, count: texts[::-1])
     vectors = dict(zip(texts, np.random.default_rng(0).normal(size=(6, 5)).astype(np.float32)))
     found = {m.name: m for m in module.models(lambda some: np.array([vectors[text] for text in some]), None)}

@@ -18,14 +18,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from papers.kit import Figure, Table, run_script
-from papers.ldir.baselines import decorrelated
+from papers.ldir.baselines import bundled_anchors, decorrelated
 from papers.ldir.learnt import SIZES, STARTS, WHOLE
 from papers.ldir.scored import Samples, Tests, difference, mean_of
 from papers.ldir.tables import faithfulness
 from papers.models import kept_encoder
 from papers.vector_cache import Vectors, unit_rows
-from pellucid.persistence.folder import locate
-from pellucid.persistence.store import read_json
 from pellucid.text.corpus import read_texts
 
 RANDOM = max(SIZES)
@@ -43,7 +41,7 @@ class Model(NamedTuple):
 
 def models(encode: Any, corpus: Path) -> Iterator[Model]:
     """Yield e5 itself and anchors over it, each as it is and less the mean."""
-    known = {n: bundled_anchors(n) for n in SIZES}
+    known = {n: bundled_anchors(f"anchors-minilm-{n}") for n in SIZES}
     general = random_sentences(corpus, RANDOM)
     kinds = {"anchors": known, "random sentences": {n: general[:n] for n in SIZES}}
     sample = unit_rows(encode(general))
@@ -54,11 +52,6 @@ def models(encode: Any, corpus: Path) -> Iterator[Model]:
             for strength in (*STARTS, WHOLE):
                 name = f"{n} {kind}" + (f", decorrelated at {strength:g}" if strength else "")
                 yield from _both(name, decorrelated(anchors, strength), sample, anchors)
-
-
-def bundled_anchors(n: int) -> list[str]:
-    """Return the sentences of the bundled anchors-minilm."""
-    return [anchor[0] for anchor in read_json(locate(f"anchors-minilm-{n}") / "anchors.json")["anchors"]]
 
 
 def random_sentences(corpus: Path, count: int) -> list[str]:
