@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import gc
 import json
 
 import pytest
@@ -12,10 +13,13 @@ from typer.testing import CliRunner
 
 pytest.importorskip("Stemmer")
 
-from index_cases import CONDITIONS, CONDITIONS_METADATA
+from index_cases import CONDITIONS, CONDITIONS_METADATA, SparseLetters
 from pellucid import Index
 from pellucid.cli import app as cli
 from pellucid.errors import InputError
+from pellucid.explain.explanation import Explanation
+from pellucid.index.hits import Hit
+from pellucid.index.search import HITS_READ_TOGETHER
 
 VALUES = [3, 1.5, None, "2024-01-02", "zebra", 1.5, "2023-12-31", "apple", [2, 9], True]
 
@@ -161,3 +165,136 @@ def test_a_cursor_is_not_shifted_by_changes(tmp_path, monkeypatch):
                 index.documents(after=wrong)
         with pytest.raises(InputError, match="offset with sort"):
             index.documents(after=1, sort="even")
+
+
+MIXED = [{"v": 1}, {"v": True}, {"v": "1"}, {"v": [1, 1, 2]}, {"v": 1.0}, {}, {"v": "2024-01-02"}, {"v": False}]
+
+
+@pytest.fixture(scope="module")
+def mixed(tmp_path_factory):
+    with Index.create(tmp_path_factory.mktemp("listing") / "mixed", {}) as index:
+        index.add(["word"] * 3, ids=list("abc"), metadata=MIXED[:3])
+        index.add(["word"] * 6, ids=list("defghx"), metadata=[*MIXED[3:], {"v": "gone"}])
+        index.delete("x")
+        yield index
+
+
+def test_counts_keep_kinds_apart(mixed):
+    ran = run("index", "count", mixed.folder, "--by", "v", "--json")
+    counts = {json.dumps(one["value"]): one["documents"] for one in json.loads(ran.stdout)}
+    assert counts == {"1": 3, "true": 1, '"1"': 1, "2": 1, "null": 1, '"2024-01-02"': 1, "false": 1}
+    assert mixed.count(by="v")["2024-01-02"] == 1 and "gone" not in mixed.count(by="v")
+
+
+@pytest.mark.parametrize(
+    ("where", "ids"),
+    [("v=1|true", "abcde"), ("v=2|2024-01-02", "dg"), ("v=", "f"), ("v!=", "abcdegh"), ("v!=1|true", "fgh")],
+)
+def test_typed_conditions_of_mixed_fields(mixed, where, ids):
+    lines = run("search", mixed.folder, "--where", where, "--json", "-k", 20).stdout.splitlines()
+    assert "".join(json.loads(line)["id"] for line in lines if line.startswith("{")) == ids
+
+
+def test_an_empty_value_says_what_to_ask(mixed):
+    with pytest.raises(InputError, match="exists"):
+        mixed.count({"v": ""})
+
+
+@pytest.mark.parametrize("suffix", ["csv", "parquet", "xlsx", "jsonl"])
+def test_lists_and_any_field_names_are_exported(tmp_path, suffix):
+    pandas = pytest.importorskip("pandas")
+    fields = {"query": 7, "score": 0.5, "rank": 3, "reason": "r", "title": "t", "metadata.title": "u", "größe": 2.5,
+              "名前": "東京", "n": [1, 2], "single": [4]}  # fmt: skip
+    with Index.create(tmp_path / "index", {}) as index:
+        index.add(["an apple", "an apple pie"], ids=["a", "b"], metadata=[fields, {"single": 5}])
+        assert len(set(index.to_frame().columns)) == 3 + len(fields)
+    for name, command in (
+        ("hits", ["search", tmp_path / "index", "apple"]),
+        ("all", ["index", "export", tmp_path / "index"]),
+    ):
+        path = tmp_path / f"{name}.{suffix}"
+        run(*command, "-o", path)
+        read = {"csv": pandas.read_csv, "parquet": pandas.read_parquet, "xlsx": pandas.read_excel}
+        frame = pandas.read_json(path, lines=True) if suffix == "jsonl" else read[suffix](path)
+        row = frame[frame["id"] == "a"].iloc[0]
+        assert len(frame) == 2 and row["größe"] == 2.5 and row["名前"] == "東京" and "1" in str(row["n"])
+        assert row["metadata.metadata.title" if "metadata.metadata.title" in frame else "metadata.title"] in ("t", "u")
+        if name == "hits":
+            assert row["metadata.score"] == 0.5 and row["metadata.rank"] == 3 and row["rank"] in (1, 2)
+            assert "apple" in row["reason"] and row["metadata.reason"] == "r" and row["query"] == "apple"
+
+
+@given(offset=st.integers(0, 12), top_k=st.integers(1, 12))
+def test_pages_of_hits_are_slices_of_the_whole(sortable, offset, top_k):
+    whole = [(hit.id, hit.score) for hit in sortable.search("word", 100)]
+    page = sortable.search("word", top_k, offset=offset)
+    assert [(hit.id, hit.score) for hit in page] == whole[offset : offset + top_k]
+    assert [hit.id for hit in sortable.stream("word", top_k, offset=offset)] == [hit.id for hit in page]
+    reranked = sortable.search("word", top_k, offset=offset, rerank=lambda query, texts: [1.0] * len(texts))
+    assert [hit.id for hit in reranked] == [hit.id for hit in page]
+    if len(page) > 1:
+        assert page.why(offset + 1, offset + 2).score == 0 and page.explain(offset + 1).score == page[0].score
+        with pytest.raises(InputError, match="not in this list"):
+            page.explain(offset)
+
+
+def test_hits_stream_in_constant_memory(tmp_path):
+    with Index.create(tmp_path / "index", {}) as index:
+        index.add([f"apple number {n}" for n in range(500)])
+        alive = 0
+        for n, hit in enumerate(index.stream("apple", 500)):
+            assert "apple" in hit.summary()
+            if n % 50 == 49:
+                gc.collect()
+                alive = max(alive, sum(isinstance(thing, (Hit, Explanation)) for thing in gc.get_objects()))
+        assert n == 499 and alive <= 4 * HITS_READ_TOGETHER
+
+
+def test_hits_have_the_stored_vectors(tmp_path):
+    with Index.create(tmp_path / "index", {"letters": SparseLetters()}) as index:
+        index.add(["apple", "pear"], ids=["a", "p"])
+        hit = index.search("apple", 1)[0]
+        dimensions, values = hit.vectors["letters"]
+        assert dimensions.tolist() == [0, 4, 11, 15] and (values**2).sum() == pytest.approx(1)
+
+
+def test_a_page_of_hits_names_query_models_reasons_and_fields(tmp_path):
+    with Index.create(tmp_path / "index") as index:
+        index.add(["a loan <b>", "a house"], ids=["<i>", "h"], metadata=[{"<u>": "x"}, {}])
+    run("search", tmp_path / "index", "loans & <s>", "--html", tmp_path / "hits.html")
+    page = (tmp_path / "hits.html").read_text("utf-8")
+    assert not any(tag in page for tag in ("<b>", "<u>", "<s>", "<script", "http://"))
+    for shown in ("loans &amp; &lt;s&gt;", "&lt;u&gt;: x", "static-en is static-en (", "because", "Score 0."):
+        assert shown in page
+    assert "<details open>" in page
+
+
+def test_documents_are_listed_without_a_query(sortable):
+    ran = run("search", sortable.folder, "--sort", "v", "-k", 3, "--offset", 1)
+    assert [line.split()[1] for line in ran.stdout.splitlines() if line[:3].strip().isdigit()] == ["5", "8", "0"]
+    assert "10 documents match" in ran.output
+    assert "leave out the query" in run("search", sortable.folder, "word", "--sort", "v", code=2).output
+
+
+def test_nearest_texts_and_duplicates_are_tables(tmp_path):
+    (tmp_path / "texts.csv").write_text("text,day\na house loan,2024-01-01\na dog,2024-01-02\na house loan!,x\n")
+    run("rank", "loan", tmp_path / "texts.csv", "-o", tmp_path / "ranked.jsonl", "-k", 2)
+    ranked = [json.loads(line) for line in (tmp_path / "ranked.jsonl").read_text().splitlines()]
+    assert [row["rank"] for row in ranked] == [1, 2] and {row["row"] for row in ranked} == {1, 3}
+    assert all("loan" in row["reason"] for row in ranked)
+    run("duplicates", tmp_path / "texts.csv", "-o", tmp_path / "pairs.csv", "--reasons", 1)
+    with open(tmp_path / "pairs.csv", encoding="utf-8-sig") as file:
+        (pair,) = csv.DictReader(file)
+    assert (pair["row"], pair["kept_row"]) == ("3", "1") and float(pair["score"]) >= 0.9 and "loan" in pair["reasons"]
+    run("rank", "loan", tmp_path / "texts.csv", "-o", tmp_path / "x.doc", code=1)
+
+
+def test_topics_read_texts_and_dates_of_stdin_once(monkeypatch, tmp_path):
+    pytest.importorskip("sklearn")
+    words = ["a house loan from the bank", "the dog runs in the park"] * 10
+    content = "text,day\n" + "".join(f"{text},2024-{1 + n % 12:02d}-01\n" for n, text in enumerate(words))
+    (tmp_path / "stdin").write_text(content)
+    monkeypatch.setattr("pellucid.cli.input.STDIN", str(tmp_path / "stdin"))
+    ran = run("topics", "-", "--delimiter", ",", "--date", "day", "-n", 2, "--json")
+    assert json.loads(ran.stdout)["topics"][0]["periods"]
+    assert "no column 'dya'" in run("topics", tmp_path / "stdin", "--delimiter", ",", "--date", "dya", code=1).output

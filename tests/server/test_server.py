@@ -742,3 +742,22 @@ def test_documents_are_listed_counted_and_paged(static, tmp_path):
         assert ask(url, "/documents", {"limit": 0})[1] == {"total": 10, "documents": [], "next": None, "counts": {}}
         for wrong in ({"sort": "m"}, {"after": "x"}, {"after": "1", "sort": "n"}, {"count_by": ["m"]}, {"limit": 1001}):
             assert ask(url, "/documents", wrong)[0] == 422
+
+
+def test_documented_requests_filter_page_and_give_vectors(tmp_path):
+    """Every curl of the manual's part on searching is answered."""
+    page = (Path(__file__).parents[2] / "docs" / "server.md").read_text("utf-8")
+    requests = re.findall(r"curl -s http://127.0.0.1:8080/(search|documents) [^{]*-d '([^']*)'", page)
+    assert [route for route, _ in requests] == ["search", "documents", "documents"]
+    folder = tmp_path / "index"
+    with pellucid.Index.create(folder) as index:
+        fields = [{"year": 2000 + n, "lang": "en", "status": "open", "day": f"2024-01-{n + 1:02d}"} for n in range(30)]
+        index.add([f"interest rates {n}" for n in range(30)], metadata=fields)
+    with running({"static-en": pellucid.load("static-en")}, index=str(folder)) as url:
+        found, listed, cursor = [ask(url, f"/{route}", json.loads(body))[1] for route, body in requests]
+        assert found["offset"] == 10 and len(found["hits"]) == 5
+        assert len(found["hits"][0]["vectors"]["static-en"]) == 256
+        assert [one["metadata"]["day"] for one in listed["documents"]][:2] == ["2024-01-10", "2024-01-09"]
+        assert listed["counts"]["status"] == [{"value": "open", "documents": 30}] and cursor["documents"] == []
+        pages = [ask(url, "/search", {"query": "rates", "offset": start})[1]["hits"] for start in (0, 10, 20)]
+        assert len({hit["id"] for page in pages for hit in page}) == 30

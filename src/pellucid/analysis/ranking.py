@@ -54,6 +54,7 @@ class WhyAbove:
     """A ranked list that explains its order; its items are in the field that `table` names."""
 
     table: ClassVar[str]
+    offset: int = 0  # ranks before the list
 
     def _explained(self, item: Any) -> Explanation:
         """Return the explanation of an item's score."""
@@ -70,16 +71,28 @@ class WhyAbove:
         Raises:
             InputError: a rank is not in the list, or there is no other.
         """
-        items = getattr(self, self.table)
-        for rank in (above, below):
-            if rank is not None and not 1 <= rank <= len(items):
-                raise InputError(f"rank {rank} is not in this list of {len(items)}")
+        explanation = self.explain(above)
         if below is not None:
-            return self._explained(items[above - 1]) - self._explained(items[below - 1])
-        compared = [item for rank, item in enumerate(items, 1) if rank != above]
+            return explanation - self.explain(below)
+        compared = [self._explained(item) for rank, item in self._items().items() if rank != above]
         if not compared:
             raise InputError("this list has one item, and no other to compare it with")
-        return self._explained(items[above - 1]).less_mean(list(map(self._explained, compared)))
+        return explanation.less_mean(compared)
+
+    def explain(self, rank: int) -> Explanation:
+        """Return what the score at a rank is made of; the first rank is 1, or the one after those left out.
+
+        Raises:
+            InputError: the rank is not in the list.
+        """
+        items = self._items()
+        if rank not in items:
+            first = f", whose first rank is {self.offset + 1}" if self.offset else ""
+            raise InputError(f"rank {rank} is not in this list of {len(items)}{first}")
+        return self._explained(items[rank])
+
+    def _items(self) -> dict[int, Any]:
+        return dict(enumerate(getattr(self, self.table), self.offset + 1))
 
 
 @dataclass(frozen=True, repr=False)

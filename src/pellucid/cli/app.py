@@ -27,6 +27,7 @@ from pellucid.cli.input import (
     ModelOption,
     OpenOption,
     PlotOption,
+    TableOption,
     TextsHelp,
     blocks,
     corpus_file,
@@ -42,11 +43,13 @@ from pellucid.cli.input import (
 from pellucid.cli.output import (
     Listed,
     OneValueEach,
+    check_table,
     json_line,
     model_summary,
     overwriting_on_request,
     say,
     show,
+    write_table,
 )
 from pellucid.errors import VERSION, PellucidError
 
@@ -285,6 +288,7 @@ def duplicates(
     same_numbers: Annotated[bool, typer.Option("--same-numbers", help="Keep a text whose numbers differ.")] = False,
     reasons: Annotated[int, typer.Option(min=0, help="Rows of the explanation to name for each pair.")] = 0,
     keep: Annotated[Path | None, typer.Option(help="Write the corpus without its duplicates to this file.")] = None,
+    output: TableOption = None,
     json: JsonOption = False,
     html: HtmlOption = None,
     model: ModelOption = "static-en",
@@ -296,13 +300,13 @@ def duplicates(
     threshold. Each pair is shown with the words that differ.
 
     --keep writes the remaining lines or rows, with all columns, to a file of the same
-    format.
+    format, --output the pairs.
 
     \b
     Examples:
       pellucid duplicates corpus.txt --threshold 0.95
       pellucid duplicates corpus.parquet --same-numbers --keep deduplicated.parquet
-      pellucid duplicates questions.jsonl --field question --reasons 3 --json
+      pellucid duplicates questions.jsonl --field question --reasons 3 -o pairs.csv
     """
     from pellucid.bulk.near_duplicates import duplicates as find
     from pellucid.bulk.near_duplicates import write_kept
@@ -310,6 +314,7 @@ def duplicates(
 
     if keep is not None and file == "-":
         raise typer.BadParameter("needs a file as input, not stdin", param_hint="--keep")
+    check_table(output)
     source = corpus_file(file, file_options)
     if keep is not None:
         check_copy(source, keep)  # now: the comparison takes long
@@ -320,7 +325,17 @@ def duplicates(
     if keep is not None:
         write_kept(source, result, keep, overwrite=True)  # as was asked before
         say(f"wrote {keep}: {len(result.representative_indices):,} of {result.texts:,} texts", err=True)
-    show(result, json, html)
+    if output is not None:
+        columns = dict.fromkeys(("row", "kept_row", "score"), "number")
+        columns |= dict.fromkeys(("text", "kept_text", "difference", "reasons"), "string")
+        reasons_of = (", ".join(f"{r.name} {r.contribution:+.3f}" for r in pair.reasons) for pair in result.pairs)
+        pairs = (
+            [p.duplicate + 1, p.kept + 1, p.score, p.duplicate_text, p.kept_text, p.difference, why]
+            for p, why in zip(result.pairs, reasons_of, strict=True)
+        )
+        write_table(output, columns, pairs)
+    if output is None or json or html is not None:
+        show(result, json, html)
 
 
 @app.command()

@@ -44,6 +44,9 @@ AsTextOption = Annotated[bool, typer.Option("--text", help="Take the arguments a
 JsonOption = Annotated[bool, typer.Option("--json", help="Write JSON.")]
 HtmlOption = Annotated[Path | None, typer.Option(help="Write a self-contained HTML page to this file.")]
 PlotOption = Annotated[Path | None, typer.Option(help="Write a picture to this file: .png, .svg, .pdf.")]
+TableOption = Annotated[
+    Path | None, typer.Option("--output", "-o", help="Write a table: .csv, .tsv, .jsonl, .parquet or .xlsx.")
+]
 OpenOption = Annotated[bool, typer.Option("--open", help="Open the explorer in a browser instead.")]
 _TEACHER = "A sentence-transformers or pellucid model: folder, name or hub id."
 TeacherOption = Annotated[str, _option("--teacher", help=_TEACHER)]
@@ -88,6 +91,7 @@ FILE_DEFAULTS: FileOptions = MappingProxyType({})
 Pair = tuple[str, str]
 _Item = TypeVar("_Item", str, Pair)
 
+STDIN = "/dev/stdin"
 _BLOCK_TEXTS = 16_384
 _ROLES: dict[str, Role] = {"query": "query", "document": "document", "none": None}
 _FILE_ENDINGS = tuple(
@@ -158,7 +162,7 @@ def corpus_file(source: str | Path, file_options: FileOptions) -> CorpusFile:
             options[name] = [column.strip() for value in options[name] for column in value.split(",")]
     if "types" in options:
         options["types"] = values_of(options["types"], "--type", "COLUMN=TYPE, such as stars=number")
-    return CorpusFile("/dev/stdin" if source == "-" else source, **options)
+    return CorpusFile(STDIN if source == "-" else source, **options)
 
 
 def corpus_of(source: str, file_options: FileOptions) -> CorpusFile | Iterator[str]:

@@ -15,6 +15,7 @@ from pellucid.cli.input import (
     ModelOption,
     ModelsOption,
     PlotOption,
+    TableOption,
     TextsHelp,
     TopKOption,
     corpus_file,
@@ -27,7 +28,7 @@ from pellucid.cli.input import (
     tabbed_pairs,
     values_of,
 )
-from pellucid.cli.output import json_line, open_table, say, show
+from pellucid.cli.output import check_table, json_line, say, show, write_table
 from pellucid.errors import InputError
 
 if TYPE_CHECKING:
@@ -225,6 +226,7 @@ def rank(
     query: Annotated[str, typer.Argument(help="Query text.")],
     texts: _Texts = "-",
     top_k: TopKOption = 10,
+    output: TableOption = None,
     json: JsonOption = False,
     html: HtmlOption = None,
     model: ModelOption = "static-en",
@@ -233,12 +235,20 @@ def rank(
     """List the texts nearest to a query, each with its reasons.
 
     \b
-    Example:
+    Examples:
       pellucid rank "cheap flights to Rome" offers.txt
+      pellucid rank "cheap flights to Rome" offers.csv --field offer -k 100 -o nearest.csv
     """
     from pellucid.analysis.ranking import rank as make
 
-    show(make(open_model(model), query, read(texts, file_options), top_k=top_k), json, html)
+    check_table(output)
+    ranking = make(open_model(model), query, read(texts, file_options), top_k=top_k)
+    if output is not None:
+        columns = {"rank": "number", "row": "number", "text": "string", "score": "number", "reason": "string"}
+        rows = ([r.rank, r.document + 1, r.text, r.score, ranking.explain(r.rank).summary()] for r in ranking.ranked)
+        write_table(output, columns, rows)
+    if output is None or json or html is not None:
+        show(ranking, json, html)
 
 
 @commands.command()
@@ -274,10 +284,7 @@ def topics(
         int | None, typer.Option("-n", "--topics", min=2, help="How many. [default: by the texts, 4 to 30]")
     ] = None,
     date: Annotated[str | None, typer.Option(help="The column or field of dates: shows how topics change.")] = None,
-    output: Annotated[
-        Path | None,
-        typer.Option("--output", "-o", help="Write the topic of each text to a .csv, .jsonl, .parquet or .xlsx file."),
-    ] = None,
+    output: TableOption = None,
     json: JsonOption = False,
     html: HtmlOption = None,
     plot: PlotOption = None,
@@ -286,7 +293,8 @@ def topics(
 ) -> None:
     """Find the topics of many texts, each named by the words that set it apart.
 
-    Texts without a word that the model knows have no topic.
+    Texts without a word that the model knows have no topic. --output writes the topic of
+    each text.
 
     \b
     Examples:
@@ -305,11 +313,16 @@ def topics(
 
 def _dated_texts(source: str, date: str | None, file_options: FileOptions) -> tuple[list[str], list[Any] | None]:
     """Return the texts of a file or of an index, and their dates where a column or field of dates is named."""
-    from dataclasses import replace
-
     if not (Path(source) / "index.json").is_file():
-        dates = None if date is None else list(replace(corpus_file(source, file_options), field=date))
-        return list(read(source, file_options)), dates
+        if date is None:
+            return list(read(source, file_options)), None
+        file = corpus_file(source, file_options)
+        rows = [(file.text_of(row), row.values) for row in file.rows([file.field, date])]
+        if not any(isinstance(values, dict) and date in values for _, values in rows):
+            raise InputError(
+                f"{source} has no column {date!r:.80}; name one with --date, for stdin with --delimiter too"
+            )
+        return [text for text, _ in rows], [values.get(date) for _, values in rows]
     from pellucid.index import Index
     from pellucid.index.listing import check_field
 
@@ -323,10 +336,10 @@ def _dated_texts(source: str, date: str | None, file_options: FileOptions) -> tu
 
 def _write_labels(path: Path, result: Topics, texts: list[str]) -> None:
     """Write a table: row from 1, index of its topic (none for no topic), name, text."""
-    with open_table(path, {"row": "number", "topic": "number", "name": "string", "text": "string"}) as write_row:
-        for row, (label, text) in enumerate(zip(result.labels, texts, strict=True), 1):
-            write_row([row, *((label, result.topics[label].name) if label >= 0 else (None, None)), text])
-    say(f"wrote {path}", err=True)
+    columns = {"row": "number", "topic": "number", "name": "string", "text": "string"}
+    labels = ((label, result.topics[label].name) if label >= 0 else (None, None) for label in result.labels)
+    rows = ([row, *label, text] for row, (label, text) in enumerate(zip(labels, texts, strict=True), 1))
+    write_table(path, columns, rows)
 
 
 @commands.command()

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from functools import partial, wraps
 from inspect import Parameter, Signature, signature
+from itertools import chain, islice
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Annotated, Any, ClassVar
 
@@ -328,16 +329,21 @@ TABLE_FORMATS = (".csv", ".tsv", ".jsonl", ".parquet", ".xlsx")
 Columns = Mapping[str, str]
 """The columns of a table and what they hold: number, boolean, or anything else."""
 
-WriteRow = Callable[[Sequence[Any]], None]
-"""Takes a row: strings, numbers, booleans, None, and lists of these."""
+Rows = Iterable[Sequence[Any]]
+"""Rows of a table: strings, numbers, booleans, None, and lists of these."""
 
 _PARQUET_ROWS = 5_000  # of a row group
 _MAX_CELL_CHARS = 32_767  # of a workbook
 
 
-@contextmanager
-def open_table(path: Path, columns: Columns) -> Iterator[WriteRow]:
-    """Yield the function that writes the rows of a table one at a time, whole or not at all.
+def check_table(path: Path | None) -> None:
+    """Check the name of a table, before what is written takes long."""
+    if path is not None and path.suffix.lower() not in TABLE_FORMATS:
+        raise InputError(f"cannot write {path}; end its name in one of: {', '.join(TABLE_FORMATS)}")
+
+
+def write_table(path: Path, columns: Columns, rows: Rows) -> None:
+    """Write rows to a table one at a time, whole or not at all, and say so on stderr.
 
     CSV has a byte order mark, so that Excel reads its UTF-8; there and in workbooks what a spreadsheet would take for a
     formula gets an apostrophe before it.
@@ -348,12 +354,14 @@ def open_table(path: Path, columns: Columns) -> Iterator[WriteRow]:
     """
     from pellucid.persistence.store import writing
 
-    openers = {".csv": _csv_table, ".tsv": _csv_table, ".jsonl": _jsonl_table, ".parquet": _parquet_table}
-    opener = (openers | {".xlsx": _xlsx_table}).get(path.suffix.lower())
-    if opener is None:
-        raise InputError(f"cannot write {path}; end its name in one of: {', '.join(TABLE_FORMATS)}")
-    with writing(path) as tmp_path, opener(tmp_path, columns, path.suffix.lower()) as write_row:
-        yield write_row
+    check_table(path)
+    writers: dict[str, Callable[[Path, Columns, Rows], None]] = {
+        ".csv": partial(_write_delimited, ","), ".tsv": partial(_write_delimited, "\t"), ".jsonl": _write_jsonl,
+        ".parquet": _write_parquet, ".xlsx": _write_xlsx,
+    }  # fmt: skip
+    with writing(path) as tmp_path:
+        writers[path.suffix.lower()](tmp_path, columns, rows)
+    say(f"wrote {path}", err=True)
 
 
 def _cell(value: Any) -> Any:
@@ -365,29 +373,24 @@ def _cell(value: Any) -> Any:
     return as_cell(well_formed(value)) if isinstance(value, str) else value
 
 
-@contextmanager
-def _csv_table(path: Path, columns: Columns, suffix: str) -> Iterator[WriteRow]:
+def _write_delimited(delimiter: str, path: Path, columns: Columns, rows: Rows) -> None:
     import csv
 
-    delimiter = "\t" if suffix == ".tsv" else ","
-    with open(path, "w", encoding="utf-8-sig" if suffix == ".csv" else "utf-8", newline="") as file:
+    with open(path, "w", encoding="utf-8-sig" if delimiter == "," else "utf-8", newline="") as file:
         table = csv.writer(file, delimiter=delimiter)
-        table.writerow(map(_cell, columns))
-        yield lambda row: table.writerow(map(_cell, row))
+        table.writerows(list(map(_cell, row)) for row in chain([list(columns)], rows))
 
 
-@contextmanager
-def _jsonl_table(path: Path, columns: Columns, _: str) -> Iterator[WriteRow]:
+def _write_jsonl(path: Path, columns: Columns, rows: Rows) -> None:
     from pellucid.text.unicode import well_formed
 
     with open(path, "w", encoding="utf-8", newline="\n") as file:
-        yield lambda row: print(
-            well_formed(json.dumps(dict(zip(columns, row, strict=True)), ensure_ascii=False)), file=file
-        )
+        for row in rows:
+            record = dict(zip(columns, row, strict=True))
+            file.write(well_formed(json.dumps(record, ensure_ascii=False)) + "\n")
 
 
-@contextmanager
-def _xlsx_table(path: Path, columns: Columns, _: str) -> Iterator[WriteRow]:
+def _write_xlsx(path: Path, columns: Columns, rows: Rows) -> None:
     try:
         from openpyxl import Workbook
         from openpyxl.cell.cell import ILLEGAL_CHARACTERS_RE
@@ -402,13 +405,12 @@ def _xlsx_table(path: Path, columns: Columns, _: str) -> Iterator[WriteRow]:
 
     workbook = Workbook(write_only=True)
     sheet = workbook.create_sheet("pellucid")
-    sheet.append(cells(columns))
-    yield lambda row: sheet.append(cells(row))
+    for row in chain([list(columns)], rows):
+        sheet.append(cells(row))
     workbook.save(path)
 
 
-@contextmanager
-def _parquet_table(path: Path, columns: Columns, _: str) -> Iterator[WriteRow]:
+def _write_parquet(path: Path, columns: Columns, rows: Rows) -> None:
     """Write row groups of a few thousand rows."""
     try:
         import pyarrow as pa
@@ -417,28 +419,21 @@ def _parquet_table(path: Path, columns: Columns, _: str) -> Iterator[WriteRow]:
         raise missing_extra("pyarrow", "parquet") from error
     types = {"number": pa.float64(), "boolean": pa.bool_()}
     schema = pa.schema([(name, types.get(kind, pa.string())) for name, kind in columns.items()])
-    rows: list[list[Any]] = []
-
-    def flush() -> None:
-        values = ([row[index] for row in rows] for index in range(len(columns)))
-        writer.write_table(pa.Table.from_arrays(list(map(pa.array, values, schema.types)), schema=schema))
-        rows.clear()
-
-    def write_row(row: Sequence[Any]) -> None:
-        rows.append([
-            _as_text(value) if kind not in types and value is not None else value
-            for value, kind in zip(row, columns.values(), strict=True)
-        ])  # fmt: skip
-        if len(rows) == _PARQUET_ROWS:
-            flush()
-
+    remaining = iter(rows)
     with ParquetWriter(path, schema) as writer:
-        yield write_row
-        flush()
+        while block := list(islice(remaining, _PARQUET_ROWS)):
+            values = (
+                [_typed(row[index], kind in types) for row in block] for index, kind in enumerate(columns.values())
+            )
+            writer.write_table(pa.Table.from_arrays(list(map(pa.array, values, schema.types)), schema=schema))
 
 
-def _as_text(value: Any) -> str:
-    """Return a value of a column that holds strings: others as JSON."""
+def _typed(value: Any, is_typed: bool) -> Any:
+    """Return a value of a column of numbers or booleans, or of one of strings, where others are JSON."""
     from pellucid.text.unicode import well_formed
 
+    if is_typed:
+        return value[0] if isinstance(value, (list, tuple)) else value  # of one item: more would be another type
+    if value is None:
+        return None
     return well_formed(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from fnmatch import fnmatch
 from pathlib import Path
@@ -19,6 +19,7 @@ from pellucid.cli.input import (
     HtmlOption,
     JsonOption,
     OpenOption,
+    TableOption,
     TextsHelp,
     TopKOption,
     corpus_file,
@@ -26,7 +27,7 @@ from pellucid.cli.input import (
     read,
     reads_documents,
 )
-from pellucid.cli.output import Listed, json_line, open_table, say, show, shown_json
+from pellucid.cli.output import Listed, check_table, json_line, say, show, shown_json, write_table
 from pellucid.errors import InputError
 
 if TYPE_CHECKING:
@@ -60,6 +61,9 @@ _Where = Annotated[
     list[str] | None,
     typer.Option(help="Filter, e.g. year>=1990 or lang=en; repeat for more, all must hold. A|B is either value."),
 ]
+_Sort = Annotated[str | None, typer.Option(help="Field to sort documents by; without it, the order of adding.")]
+_Descending = Annotated[bool, typer.Option("--descending", help="Largest values first.")]
+_Offset = Annotated[int, typer.Option(min=0, help="How many to skip.")]
 _Files = Annotated[
     list[Path],
     typer.Argument(help=f"{TextsHelp}, or a folder of .txt and .md files."),
@@ -176,9 +180,9 @@ def export(
     folder: _Folder,
     output: Annotated[Path, typer.Option("--output", "-o", help="A .csv, .tsv, .jsonl, .parquet or .xlsx file.")],
     where: _Where = None,
-    sort: Annotated[str | None, typer.Option(help="Field to sort by; without it, the order of adding.")] = None,
-    descending: Annotated[bool, typer.Option("--descending", help="Largest values first.")] = False,
-    offset: Annotated[int, typer.Option(min=0, help="Documents to skip.")] = 0,
+    sort: _Sort = None,
+    descending: _Descending = False,
+    offset: _Offset = 0,
     limit: Annotated[int | None, typer.Option(min=1, help="Documents to write at most.")] = None,
 ) -> None:
     """Write documents to a table: id, title, text and a column for each field.
@@ -190,18 +194,9 @@ def export(
       pellucid index export my-index -o all.csv
       pellucid index export my-index -o english.xlsx --where lang=en --sort day --descending
     """
-    from pellucid.index.listing import DOCUMENT_COLUMNS, field_columns
-
     with _open(folder) as opened:
-        fields = opened.snapshot().commit.state.fields
-        columns = dict.fromkeys(DOCUMENT_COLUMNS, "string") | field_columns(fields)
-        documents = opened.documents(
-            _conditions(where or []), sort=sort, descending=descending, offset=offset, limit=limit
-        )
-        with open_table(output, columns) as write_row:
-            for document in documents:
-                write_row([document.id, document.title, document.text, *map(document.metadata.get, fields)])
-    say(f"wrote {output}", err=True)
+        page = {"sort": sort, "descending": descending, "offset": offset, "limit": limit}
+        _write_documents(output, opened, _conditions(where or []), page)
 
 
 @index.command()
@@ -219,16 +214,18 @@ def count(
       pellucid index count my-index --by lang
     """
     from pellucid.explain.views.parts import visible
+    from pellucid.index.listing import count_documents, count_values
 
     with _open(folder) as opened:
-        result = opened.count(_conditions(where or []), by=by)
+        commit, conditions = opened.snapshot().commit, _conditions(where or [])
+    if by is None:
+        typer.echo(str(count_documents(commit, conditions)))
+        return
+    counts = count_values(commit, conditions, by)
     if json:
-        typer.echo(json_line(result if by is None else [{"value": value, "count": n} for value, n in result.items()]))
-    elif by is None:
-        typer.echo(str(result))
-    else:
-        for value, n in result.items():
-            typer.echo(f"{n}\t{'(none)' if value is None else visible(str(value))}")
+        typer.echo(json_line([{"value": value, "documents": n} for value, n in counts]))
+    for value, n in () if json else counts:
+        typer.echo(f"{n}\t{'(none)' if value is None else visible(str(value))}")
 
 
 @index.command()
@@ -299,10 +296,13 @@ def rebuild(folder: _Folder, model: _Models = None) -> None:
 def search(
     folder: _Folder,
     query: Annotated[
-        str | None, typer.Argument(help="Query text; prompted for, or read from stdin, if absent.")
+        str | None, typer.Argument(help="Query text; - reads queries from stdin. Without it, prompts, or lists.")
     ] = None,
     top_k: TopKOption = 10,
+    offset: _Offset = 0,
     where: _Where = None,
+    sort: _Sort = None,
+    descending: _Descending = False,
     weight: Annotated[
         list[str] | None,
         typer.Option(help="A component of the score and its weight, e.g. bm25=1; components not listed get 0."),
@@ -319,9 +319,8 @@ def search(
         int | None, typer.Option(min=1, help="Fewest words to remove to rank this hit below the next.")
     ] = None,
     measure: Annotated[bool, typer.Option("--measure", help="Measure reasons by leaving out words.")] = False,
-    output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="Write the hits to this file: .csv, .jsonl, .parquet, .xlsx.")
-    ] = None,
+    output: TableOption = None,
+    html: HtmlOption = None,
     json: JsonOption = False,
     open: OpenOption = False,
 ) -> None:
@@ -336,8 +335,9 @@ def search(
     standard error.
 
     Filters are FIELD>=VALUE, with >=, <=, >, <, = or !=; all must hold. A value has the
-    type of its field; quote it to make it a string. Dates are 2024-05-31. See the fields
-    with pellucid index info.
+    type of its field; quote it to make it a string. Dates are 2024-05-31. FIELD= is
+    documents without the field. See the fields with pellucid index info. With filters or
+    --sort and no query, the documents are listed.
 
     \b
     Examples:
@@ -349,6 +349,8 @@ def search(
       pellucid search my-index "interest rates" --top-k 3 --measure
       pellucid search my-index "interest rates" --counterfactual 1
       pellucid search my-index "interest rates" -k 100 -o hits.xlsx
+      pellucid search my-index "interest rates" --html hits.html
+      pellucid search my-index --where status=open --sort day --descending
       pellucid search my-index < queries.txt --json > hits.jsonl
     """
     if open:
@@ -356,53 +358,93 @@ def search(
 
         explore("search", {"q": query or ""}, index=folder)
         return
-    conditions = _conditions(where or [])
-    weights = numbers_of(weight, "--weight", "PART=NUMBER, such as bm25=1") or None
-    moves = numbers_of(steer, "--steer", "TEXT=NUMBER, such as cars=-0.5") or None
-    with ExitStack() as stack:
-        opened = stack.enter_context(_open(folder))
-        write_hits = None if output is None else stack.enter_context(_hits_table(output, opened))
-        for query_text in [query] if query is not None else _questions():
-            hits = opened.search(query_text, top_k, where=conditions, weights=weights, steer=moves, min_score=min_score)
-            hits = hits.measured() if measure else hits
-            if write_hits is not None:
-                write_hits(hits)
-            elif counterfactual is not None:
-                show(_counterfactual(hits, counterfactual), json)
-            elif why is not None:
-                show(hits.why(why), json, rows=rows)
-            elif json:
-                typer.echo(shown_json(hits.to_json(indent=None)))
-            else:
-                _show(hits, reasons, rows=rows)
+    check_table(output)
+    page: dict[str, Any] = {"sort": sort, "descending": descending, "offset": offset, "limit": top_k}
+    is_list = query is None and bool(where or sort or descending or offset)
+    if not is_list and (sort or descending):
+        raise typer.BadParameter("hits are in the order of their scores; leave out the query", param_hint="--sort")
+    options: dict[str, Any] = {
+        "offset": offset,
+        "where": _conditions(where or []),
+        "weights": numbers_of(weight, "--weight", "PART=NUMBER, such as bm25=1") or None,
+        "steer": numbers_of(steer, "--steer", "TEXT=NUMBER, such as cars=-0.5") or None,
+        "min_score": min_score,
+    }
+    with _open(folder) as opened:
+        if is_list and output is not None:
+            _write_documents(output, opened, options["where"], page)
+        elif is_list:
+            _show_documents(opened, options["where"], page, json=json)
+        elif output is not None and not measure:
+            streams = ((text, opened.stream(text, top_k, **options)) for text in _queries(query))
+            _write_hits(output, opened, streams, offset)
+        else:
+            for text in _queries(query):
+                hits = opened.search(text, top_k, **options)
+                hits = hits.measured() if measure else hits
+                if output is not None:
+                    _write_hits(output, opened, [(text, hits)], offset)
+                elif counterfactual is not None:
+                    show(_counterfactual(hits, counterfactual), json)
+                elif why is not None:
+                    show(hits.why(why), json, html, rows=rows)
+                elif html is not None:
+                    show(hits, json, html)
+                elif json:
+                    typer.echo(shown_json(hits.to_json(indent=None)))
+                else:
+                    _show(hits, reasons, rows=rows)
 
 
-@contextmanager
-def _hits_table(path: Path, opened: Index) -> Iterator[Callable[[Hits], None]]:
-    """Yield the function that writes hits as rows: query, rank, document, score and its components, reason, fields."""
+def _write_documents(path: Path, opened: Index, where: Any, page: dict[str, Any]) -> None:
+    """Write documents as rows: id, title, text, fields."""
+    from pellucid.index.listing import DOCUMENT_COLUMNS, field_columns, list_documents
+
+    commit = opened.snapshot().commit
+    columns = dict.fromkeys(DOCUMENT_COLUMNS, "string") | field_columns(commit)
+    documents = list_documents(commit, where, **page)
+    fields = commit.state.fields
+    write_table(path, columns, ([d.id, d.title, d.text, *map(d.metadata.get, fields)] for d in documents))
+
+
+def _write_hits(path: Path, opened: Index, hits_by_query: Iterable[tuple[str, Iterable[Hit]]], offset: int) -> None:
+    """Write hits as rows: query, rank, document, score and its components, reason, fields."""
     from pellucid.index.listing import field_columns
 
-    fields, components = opened.snapshot().commit.state.fields, list(opened.weights)
+    commit, components = opened.snapshot().commit, list(opened.weights)
     columns = {"query": "string", "rank": "number", "id": "string", "title": "string", "text": "string"}
     columns |= {"score": "number"} | {f"score.{name}": "number" for name in components} | {"reason": "string"}
-    columns |= field_columns(fields)
-    with open_table(path, columns) as write_row:
+    rows = (
+        (query, rank, hit.id, hit.title, hit.text, hit.score, *map(hit.parts.get, components), hit.summary(),
+         *map(hit.metadata.get, commit.state.fields))
+        for query, hits in hits_by_query
+        for rank, hit in enumerate(hits, offset + 1)
+    )  # fmt: skip
+    write_table(path, columns | field_columns(commit, columns), rows)
 
-        def write(hits: Hits) -> None:
-            for rank, hit in enumerate(hits, 1):
-                row = [hits.query, rank, hit.id, hit.title, hit.text, hit.score]
-                row += [hit.parts.get(name) for name in components]
-                write_row([*row, hit.summary(), *map(hit.metadata.get, fields)])
 
-        yield write
-    say(f"wrote {path}", err=True)
+def _show_documents(opened: Index, where: Any, page: dict[str, Any], *, json: bool) -> None:
+    """Print documents: id, title, the beginning of the text, and the fields."""
+    from pellucid.explain.views.parts import shorten, visible
+
+    for number, document in enumerate(opened.documents(where, **page), page["offset"] + 1):
+        if json:
+            record = {"id": document.id, "title": document.title, "text": document.text, "metadata": document.metadata}
+            typer.echo(json_line(record))
+            continue
+        title = f"  {visible(shorten(document.title, _TITLE))}" if document.title else ""
+        fields = "; ".join(f"{name}: {value}" for name, value in document.metadata.items())
+        text = visible(shorten(" ".join(document.text.split()), _SNIPPET))
+        typer.echo("\n     ".join(filter(None, (f"{number:>3}  {visible(document.id)}{title}", text, visible(fields)))))
+    say(f"{opened.count(where):,} documents match", err=True)
 
 
 def _counterfactual(hits: Hits, rank: int) -> Counterfactual:
     """Return what puts the hit of a rank below the next one."""
-    if rank >= len(hits):
+    position = rank - 1 - hits.offset
+    if not 0 <= position < len(hits) - 1:
         raise InputError(f"there are {len(hits)} hits; --counterfactual {rank} needs hit {rank} and the one after it")
-    return hits[rank - 1].counterfactual(hits[rank])
+    return hits[position].counterfactual(hits[position + 1])
 
 
 def _open(folder: Path) -> Index:
@@ -470,9 +512,12 @@ def _files(files: list[Path], file_options: FileOptions) -> list[CorpusFile]:
     return [corpus_file(file, file_options) for file in files]
 
 
-def _questions() -> Iterator[str]:
-    """Yield the lines of stdin, or what a person types until an empty line."""
-    if not sys.stdin.isatty():
+def _queries(query: str | None) -> Iterator[str]:
+    """Yield the query of a command, else the lines of stdin, or what a person types until an empty line."""
+    if query not in (None, "-"):
+        yield query
+        return
+    if query == "-" or not sys.stdin.isatty():
         yield from (line for line in read("-") if line.strip())
         return
     while True:
@@ -496,6 +541,9 @@ def _conditions(options: list[str]) -> dict[str, Any] | None:
         if match is None or operator is None:
             raise typer.BadParameter(f"{text!r} is not FIELD>=VALUE, with >=, <=, >, <, = or !=", param_hint="--where")
         value = match[3]
+        if not value and operator in ("eq", "ne"):
+            conditions.setdefault(match[1].strip(), {})["exists"] = operator == "ne"
+            continue
         quoted = len(value) > 1 and value[0] == value[-1] and value[0] in "'\""
         field_conditions, bound = conditions.setdefault(match[1].strip(), {}), value[1:-1] if quoted else AsHeld(value)
         alternatives = [bound] if quoted or operator not in ("eq", "ne") else [AsHeld(v) for v in value.split("|")]
@@ -522,7 +570,7 @@ def _show(hits: Hits, reasons: int, *, rows: bool) -> None:
         console.print(Text(visible(summary)), soft_wrap=not console.is_terminal)
     for note, is_warning in hits.notes():
         console.print(Text(visible(note), style="yellow" if is_warning else "dim"), soft_wrap=not console.is_terminal)
-    for rank, hit in enumerate(hits, 1):
+    for rank, hit in enumerate(hits, hits.offset + 1):
         parts = " + ".join(f"{name} {value:.3f}" for name, value in hit.parts.items())
         heading = Text(f"{rank:>3}  {hit.score:.4f}  ").append(visible(hit.id), style="bold")
         if hit.title:

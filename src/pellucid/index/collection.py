@@ -25,7 +25,7 @@ from pellucid.index.documents import (
     warn_left_out,
 )
 from pellucid.index.engine import EngineSettings, Generation, resolve_engine
-from pellucid.index.listing import DOCUMENT_COLUMNS, count_documents, field_columns, list_documents
+from pellucid.index.listing import DOCUMENT_COLUMNS, count_documents, count_values, field_columns, list_documents
 from pellucid.index.metadata import field_types
 from pellucid.index.models import Model, engine_generation, open_stored_models
 from pellucid.index.plan import Snapshot
@@ -252,7 +252,13 @@ class DocumentCollection:
         Raises:
             InputError: an unknown field, or a condition that nothing can meet.
         """
-        return count_documents(self.snapshot().commit, where, by)
+        commit = self.snapshot().commit
+        if by is None:
+            return count_documents(commit, where)
+        counts: dict[Any, int] = {}
+        for value, n in count_values(commit, where, by):
+            counts[value] = counts.get(value, 0) + n  # 1 and True are one key of a dict
+        return counts
 
     def to_frame(self, where: Any = None) -> DataFrame:
         """Return the documents that meet conditions as a pandas DataFrame: id, title, text, and a column a field.
@@ -263,7 +269,7 @@ class DocumentCollection:
         commit = self.snapshot().commit
         fields = commit.state.fields
         rows = ([d.id, d.title, d.text, *map(d.metadata.get, fields)] for d in list_documents(commit, where))
-        return frame(rows, [*DOCUMENT_COLUMNS, *field_columns(fields)])
+        return frame(rows, [*DOCUMENT_COLUMNS, *field_columns(commit)])
 
     def add(
         self,

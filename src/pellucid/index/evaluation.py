@@ -226,7 +226,7 @@ class JudgedQueries:
 
     def hits(self, query: str, weights: Mapping[str, float], top_k: int) -> Hits:
         """Return the first hits of a query by its id."""
-        return search(self.plan(query, weights), top_k)
+        return search(self.plan(query, weights), top_k).hits()
 
     def run(self, weights: Mapping[str, float], top_k: int, advance: Callable[[int], None]) -> dict[str, list[str]]:
         """Return the ids of the first hits of each query, best first."""

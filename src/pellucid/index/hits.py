@@ -12,13 +12,29 @@ from pellucid.analysis.ranking import WhyAbove
 from pellucid.core.query import Floats, Terms, scaled_terms
 from pellucid.core.removal import Counterfactual, Passage, fewest_removals, passage_terms
 from pellucid.dense.tokenized import text_units
+from pellucid.errors import VERSION as PELLUCID_VERSION
 from pellucid.errors import InputError, check_integer
 from pellucid.explain.explanation import Explanation
 from pellucid.explain.groups import Group
 from pellucid.explain.rows import CONTEXT, EMBEDDING, SHARED, Row
 from pellucid.explain.summary import HitsSummary, HitWords
 from pellucid.explain.views.explanation import GROUPS
-from pellucid.explain.views.parts import AnyPart, Column, Heading, Lead, Note, TablePart, counted, listed, signed
+from pellucid.explain.views.parts import (
+    AnyPart,
+    Column,
+    Fold,
+    Heading,
+    Lead,
+    MarkedText,
+    MarkedTexts,
+    Note,
+    TablePart,
+    counted,
+    listed,
+    marked,
+    shorten,
+    signed,
+)
 from pellucid.explain.views.report import VERSION, Report
 from pellucid.index.reasons import Reasons
 from pellucid.index.settings import BM25, Weights, validate_weights
@@ -33,6 +49,7 @@ HIT_GROUPS = 3
 _MAX_SUMMARIZED = 10  # hits
 _NAMED = 5  # rows named in a table and in JSON
 _MAX_LISTED_WORDS, _MAX_WORD_CHARS = 20, 80  # in a note
+_NAME_CHARS = 80  # of a document in the table of a page
 
 
 class ReasonSource(Protocol):
@@ -46,6 +63,9 @@ class ReasonSource(Protocol):
 
     def scores(self, texts: list[str]) -> Floats:
         """Return the scores that passages of these texts would have, float64 [texts]."""
+
+    def vectors(self) -> dict[str, Any]:
+        """Return the stored vectors of the passage, by model."""
 
 
 @dataclass(frozen=True)
@@ -127,6 +147,17 @@ class Hit:
         text = self.reasons.text
         return fewest_removals(Passage(text, list(text_units(text)), self.score, self._source.scores), threshold)
 
+    @property
+    def vectors(self) -> dict[str, Any]:
+        """The stored vector of the passage, by model: float32 [dimension], of a sparse model dimensions and values.
+
+        A model that knows no word of the passage has none.
+
+        Raises:
+            InputError: as for `reasons`.
+        """
+        return self._source.vectors()
+
     def groups(self, k: int | None = GROUPS) -> list[Group]:
         """Return the score by phrases of the query with those of the document, as `Explanation.groups` does."""
         return self._explanation.groups(k)
@@ -138,6 +169,20 @@ class Hit:
     def lines(self, k: int = HIT_GROUPS) -> list[Group]:
         """Return the `k` largest groups that are phrases or named rows, which tables show."""
         return [group for group in self.groups(max(k, 1)) if not group.is_sum][:k]
+
+    def _page_parts(self, scale: float, *, has_legend: bool) -> Iterator[AnyPart]:
+        """Yield what a page shows of the hit below its name; `scale` is the contribution of a fully tinted word."""
+        yield Lead(self.summary())
+        spans = {(start, end): value for start, end, value in self.reasons.words()}
+        start = len(self.title) + 1 if self.title else 0  # the title is the name
+        passage = f", from character {self.start:,}" if self.start else ""
+        below = {(a - start, b - start): value for (a, b), value in spans.items() if a >= start}
+        pieces = tuple(marked(self.reasons.text[start:], below, (), scale))
+        yield MarkedTexts((MarkedText(f"document {self.id}{passage}", pieces),), has_legend)
+        if self.metadata:
+            yield Note("; ".join(f"{name}: {listed_value(value)}" for name, value in self.metadata.items()))
+        parts = " + ".join(f"{part} {value:.3f}" for part, value in self.parts.items())
+        yield Fold(f"Score {self.score:.3f} = {parts}", (self._explanation._group_bars(self.groups(None)),))
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain dicts, lists, strings and numbers: the hit, its strongest reasons and the words to highlight."""
@@ -187,6 +232,8 @@ class Hits(WhyAbove, Report, Sequence[Hit]):
         ignored: words of the query that BM25 leaves out: stop words, and signs that are no names. Models may read them.
         has_known_words: whether a document has a word of the query, or a model knows one; else there are no hits.
         reranked: how many of the first hits were scored anew, 0 where that was not asked for.
+        offset: how many better hits were left out.
+        models: name of a part -> source of its model and the first digits of its fingerprint.
     """
 
     kind: ClassVar[str] = "search"
@@ -201,6 +248,8 @@ class Hits(WhyAbove, Report, Sequence[Hit]):
     ignored: tuple[str, ...] = ()
     has_known_words: bool = True
     reranked: int = 0
+    offset: int = 0
+    models: Mapping[str, str] = field(default_factory=dict)
 
     @overload
     def __getitem__(self, number: int) -> Hit: ...
@@ -220,11 +269,14 @@ class Hits(WhyAbove, Report, Sequence[Hit]):
     def to_dict(self) -> dict[str, Any]:
         """Return plain dicts, lists, strings and numbers; `docs/search-schema.json` describes them."""
         result = {"query": self.query, "documents": self.documents, "weights": self.weights, "exact": self.exact}
+        result["models"] = dict(self.models)
         result |= {
             "unknown": list(self.unknown), "ignored": list(self.ignored), "has_known_words": self.has_known_words,
         }  # fmt: skip
         if self.reranked:
             result["reranked"] = self.reranked
+        if self.offset:
+            result["offset"] = self.offset
         content = {"summary": self.summary(), "hits": [hit.to_dict() for hit in self.hits]}
         return {"version": VERSION, "kind": self.kind, **result, **content}
 
@@ -261,6 +313,35 @@ class Hits(WhyAbove, Report, Sequence[Hit]):
         """Return one short line."""
         return f"<Hits for {self.query!r:.60}: {len(self.hits)} of {counted(self.documents, 'document')}>"
 
+    def to_html(self, *, fragment: bool = False) -> str:
+        """Return a self-contained HTML page without scripts: query, models, and each hit with reason, text and fields.
+
+        Args:
+            fragment: leave out the page around it, to be placed inside another page.
+        """
+        from pellucid.explain.views.page import page
+
+        return page(self._page_parts(), fragment=fragment)
+
+    def _page_parts(self) -> Iterator[AnyPart]:
+        *head, _ = self._parts()
+        yield from head
+        rows = [
+            (str(rank), hit.score, f"{hit.score:.3f}", shorten(hit.title or hit.text, _NAME_CHARS))
+            for rank, hit in self._items().items()
+        ]
+        yield TablePart.of("", [("", "number"), ("", "bar"), ("score", "number"), "document"], rows)
+        scale = max((abs(value) for hit in self.hits for _, _, value in hit.reasons.words()), default=0.0) or 1.0
+        for rank, hit in self._items().items():
+            yield Fold(
+                hit.title or hit.id,
+                tuple(hit._page_parts(scale, has_legend=rank == self.offset + 1)),
+                lead=str(rank),
+                is_open=True,
+            )
+        models = ", ".join(f"{name} is {source}" for name, source in self.models.items()) or "none"
+        yield Note(f"Models: {models}. pellucid {PELLUCID_VERSION}.")
+
     def _parts(self) -> Iterator[AnyPart]:
         how = " + ".join(f"{weight:.2g} {part}" for part, weight in self.weights.items())
         subtitles = [how, counted(self.documents, "document")]
@@ -274,7 +355,7 @@ class Hits(WhyAbove, Report, Sequence[Hit]):
         for note, is_warning in self.notes():
             yield Note(note, is_warning=is_warning)
         rows = []
-        for rank, hit in enumerate(self.hits, 1):
+        for rank, hit in enumerate(self.hits, self.offset + 1):
             why = "; ".join(f"{group.name} {signed(group.contribution)}" for group in hit.lines())
             parts = " ".join(f"{part} {signed(value)}" for part, value in hit.parts.items())
             rows.append((str(rank), f"{hit.score:.4f}", parts, hit.id, well_formed(hit.title or hit.text), why))
@@ -284,8 +365,13 @@ class Hits(WhyAbove, Report, Sequence[Hit]):
     def _records(self) -> Sequence[HitRow]:
         return [
             HitRow(rank, h.id, h.score, h.title, h.text, tuple(group.name for group in h.lines()))
-            for rank, h in enumerate(self.hits, 1)
+            for rank, h in enumerate(self.hits, self.offset + 1)
         ]
+
+
+def listed_value(value: Any) -> str:
+    """Return a value of a field as people read it."""
+    return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
 
 
 def _words(words: Sequence[str]) -> str:
@@ -384,6 +470,9 @@ class _Reranked(NamedTuple):
             before = self.before._measured_reasons
         return Reasons(query, text, self.total, self._terms(before, terms), named=True)
 
+    def vectors(self) -> dict[str, Any]:
+        return self.before.vectors
+
     def scores(self, texts: list[str]) -> Floats:
         share, scores = self.stage.share, self._score_shortened(texts)
         return share * scores + (1 - share) * self.before._source.scores(texts) if share < 1 else share * scores
@@ -408,6 +497,9 @@ class _Measured(NamedTuple):
 
     def measured(self) -> Reasons:
         return self.hit._measured_reasons
+
+    def vectors(self) -> dict[str, Any]:
+        return self.hit.vectors
 
     def scores(self, texts: list[str]) -> Floats:
         return self.hit._source.scores(texts)

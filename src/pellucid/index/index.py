@@ -12,10 +12,9 @@ makes every change. `collection.py` holds an index open; `plan.py` and `search.p
 
 from __future__ import annotations
 
-import math
 import os
 import shutil
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import replace
 from pathlib import Path
@@ -32,9 +31,17 @@ from pellucid.index.engine import EngineSettings, resolve_engine, store_engine
 from pellucid.index.evaluation import IndexEvaluation, JudgedQueries, Queries, Relevant, evaluate
 from pellucid.index.hits import Hit, Hits, SecondStage
 from pellucid.index.metadata import KINDS, parse_where
-from pellucid.index.models import Model, are_all_static, open_models, open_stored_models, store_models, store_reasons
+from pellucid.index.models import (
+    Model,
+    are_all_static,
+    model_source,
+    open_models,
+    open_stored_models,
+    store_models,
+    store_reasons,
+)
 from pellucid.index.plan import QueryPlan, Snapshot, plan_query
-from pellucid.index.search import score_document, search
+from pellucid.index.search import RankedPassages, score_document, search
 from pellucid.index.settings import (
     Weights,
     check_settings,
@@ -310,6 +317,7 @@ class Index(DocumentCollection):
         query: str,
         top_k: int = 10,
         *,
+        offset: int = 0,
         where: Any = None,
         weights: Weights = None,
         word_weights: Weights = None,
@@ -323,6 +331,7 @@ class Index(DocumentCollection):
         Args:
             query: a text.
             top_k: how many.
+            offset: how many of the best to leave out: 10 for the second page of ten.
             where: conditions on the metadata: {"year": {"gte": 1990}, "lang": "en"} for all of them, a list of such for
                 any; the operators are eq, ne, in, nin, gt, gte, lt, lte and exists.
             weights: of the parts for this search: {"bm25": 1} is only BM25. Brought to the sum 1.
@@ -337,7 +346,7 @@ class Index(DocumentCollection):
                 function `score(query, texts)` that gives a number a text (title and best passage). It replaces score
                 and order; `hit.before` is what was found. With a weight of its own among `weights` it is a part like
                 the others: {**index.weights, "rerank": 1} is half and half.
-            rerank_top: how many of the first hits it scores, at least `top_k`.
+            rerank_top: how many of the first hits it scores, at least `top_k` + `offset`.
 
         Returns:
             at most `top_k` hits, best first; fewer where fewer share anything with the query, and none where no
@@ -346,27 +355,65 @@ class Index(DocumentCollection):
         Raises:
             InputError: an argument has a value that cannot be used; or the index is closed.
         """
+        check_integer("top_k", top_k)
+        check_integer("offset", offset, 0)
+        if rerank is None:
+            ranked = self._ranked(query, top_k + offset, where, weights, word_weights, steer, min_score)
+            return ranked.hits(offset)
+        stage = SecondStage(rerank, rerank_top, weights, list(self.weights))
+        n_hits = max(top_k + offset, rerank_top)
+        ranked = self._ranked(query, n_hits, where, stage.weights, word_weights, steer, None)
+        lowest_score = validate_min_score(min_score)
+        reranked = stage.reranked(ranked.hits(), top_k + offset, n_hits, lowest_score)
+        return replace(reranked, hits=reranked.hits[offset:], offset=offset)
+
+    def stream(
+        self,
+        query: str,
+        top_k: int = 10,
+        *,
+        offset: int = 0,
+        where: Any = None,
+        weights: Weights = None,
+        word_weights: Weights = None,
+        steer: Weights = None,
+        min_score: float | None = None,
+    ) -> Iterator[Hit]:
+        """Return an iterator over the hits of a search, see `search`; memory does not grow with what is read of them.
+
+        Raises:
+            InputError: as in `search`.
+        """
+        check_integer("top_k", top_k)
+        check_integer("offset", offset, 0)
+        return self._ranked(query, top_k + offset, where, weights, word_weights, steer, min_score).stream(offset)
+
+    def _ranked(
+        self,
+        query: str,
+        n_hits: int,
+        where: Any,
+        weights: Weights,
+        word_weights: Weights,
+        steer: Weights,
+        min_score: float | None,
+    ) -> RankedPassages:
+        """Return the best passages of a search."""
         if not isinstance(query, str):
             raise InputError(f"the query is {query!r:.40} ({type(query).__name__}); it must be a string")
-        check_integer("top_k", top_k)
         lowest_score, query = validate_min_score(min_score), well_formed(query)
         while True:
             snapshot = self.snapshot()
             conditions = parse_where(where, snapshot.commit.state.fields)
-            reranker, n_hits, first_weights, first_min_score = None, top_k, weights, lowest_score
-            if rerank is not None:
-                reranker = SecondStage(rerank, rerank_top, weights, list(snapshot.commit.state.settings["weights"]))
-                n_hits, first_weights, first_min_score = max(top_k, rerank_top), reranker.weights, -math.inf
-            plan = self._plan(query, snapshot, first_weights, word_weights, steer)
+            plan = self._plan(query, snapshot, weights, word_weights, steer)
             try:
-                hits = search(plan, n_hits, conditions, first_min_score)
+                ranked = search(plan, n_hits, conditions, lowest_score)
             except EngineError:
                 if self.snapshot().commit.state.engine == snapshot.commit.state.engine:
                     raise
                 continue  # a rebuild has removed the engine that was asked
-            if snapshot.engine is not None and self.snapshot().commit is not snapshot.commit:
-                continue  # the engine may have lost a document
-            return hits if reranker is None else reranker.reranked(hits, top_k, n_hits, lowest_score)
+            if snapshot.engine is None or self.snapshot().commit is snapshot.commit:
+                return ranked  # else the engine may have lost a document
 
     def score(
         self, query: str, id: str | int, *, weights: Weights = None, word_weights: Weights = None, steer: Weights = None
@@ -429,10 +476,7 @@ class Index(DocumentCollection):
         """Return facts about the index: counts, parts and weights, fields of the metadata, bytes on disk."""
         state = self.snapshot().commit.state
         settings = state.settings
-        sources = {
-            m["name"]: m["source"] or m.get("server") or ("a copy" if m["copy"] else "given")
-            for m in settings["models"]
-        }
+        sources = {model["name"]: model_source(model) for model in settings["models"]}
         sources |= {name: f"{sources[name]}, with given vectors" for name in precomputed_parts(settings)}
         return {
             "folder": str(self.folder),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from itertools import islice
 from typing import Any
 
@@ -12,7 +12,7 @@ import numpy as np
 from pellucid.errors import InputError, check_integer, unknown_name
 from pellucid.index.commits import Commit
 from pellucid.index.documents import Document
-from pellucid.index.metadata import Fields, field_types, kind_of, parse_where, timestamp
+from pellucid.index.metadata import column_keys, field_types, kind_of, parse_where, timestamp
 from pellucid.index.segments import Segment
 from pellucid.progress import check_cancelled
 
@@ -47,16 +47,35 @@ def list_documents(
     return _read(islice(document_rows, offset, None if limit is None else offset + limit))
 
 
-def count_documents(commit: Commit, where: Any, by: str | None) -> int | dict[Any, int]:
-    """Return how many documents meet the conditions, or how many of them have each value of a field."""
-    if by is None:
-        return sum(len(rows) for _, rows in _matches(commit, where))
-    check_field(commit, by)
-    counts: Counter[Any] = Counter()
-    for document in _read(_rows_where(commit, where)):
-        value = document.metadata.get(by)
-        counts.update(set(value) if isinstance(value, list) else [value])
-    return dict(sorted(counts.items(), key=lambda item: (-item[1], item[0] is None, str(item[0]))))
+def count_documents(commit: Commit, where: Any) -> int:
+    """Return how many documents meet the conditions."""
+    return sum(len(rows) for _, rows in _matches(commit, where))
+
+
+def count_values(commit: Commit, where: Any, field: str) -> list[tuple[Any, int]]:
+    """Return the values of a field with the number of documents that have each, the most frequent first."""
+    check_field(commit, field)
+    counts: Counter[tuple[str, Any]] = Counter()  # by kind too: 1 and True are two values
+    for segment, rows in _matches(commit, where):
+        check_cancelled()
+        is_match = np.zeros(len(segment.numbers), np.bool_)
+        is_match[rows] = True
+        has_value = np.zeros_like(is_match)
+        for key in column_keys(*commit.state.fields[field]):
+            owners, values = segment.column(key)
+            has_value[owners] = True
+            matching = is_match[owners]
+            counts.update((key[0], v) for _, v in set(zip(owners[matching].tolist(), values[matching].tolist())))
+        counts["", None] += int((is_match & ~has_value).sum())
+    pairs = ((_plain(kind, value), n) for (kind, value), n in counts.items() if n)
+    return sorted(pairs, key=lambda item: (-item[1], item[0] is None, str(item[0])))
+
+
+def _plain(kind: str, value: Any) -> Any:
+    """Return a value of a column as it was added; a whole number as an integer."""
+    if kind == "b":
+        return value == "true"
+    return int(value) if kind == "n" and value.is_integer() else value
 
 
 def _matches(commit: Commit, where: Any) -> Iterator[tuple[Segment, Any]]:
@@ -104,11 +123,18 @@ def document_number(after: int | str) -> int:
     return int(after)
 
 
-def field_columns(fields: Fields) -> dict[str, str]:
-    """Return the columns of fields and what they hold; one called like a column of all documents is metadata.NAME."""
-    types = field_types(fields)
-    names = {name: f"metadata.{name}" if name in DOCUMENT_COLUMNS else name for name in fields}
-    return {column: types.get(name, "string") for name, column in names.items()}
+def field_columns(commit: Commit, reserved: Collection[str] = DOCUMENT_COLUMNS) -> dict[str, str]:
+    """Return the columns of fields and what they hold; one called like a reserved column is metadata.NAME."""
+    columns: dict[str, str] = {}
+    types = field_types(commit.state.fields)
+    for name, (number, kinds) in commit.state.fields.items():
+        column = name
+        while column in reserved or column in columns or (column != name and column in types):
+            column = f"metadata.{column}"
+        owners = (segment.column(key)[0] for segment in commit.segments for key in column_keys(number, kinds))
+        has_lists = any((rows[1:] == rows[:-1]).any() for rows in owners)
+        columns[column] = "list" if has_lists else types.get(name, "string")
+    return columns
 
 
 def check_field(commit: Commit, name: str) -> None:

@@ -54,8 +54,8 @@ def register(metadata: Mapping[str, Any], fields: Fields) -> list[str]:
             number, kinds = fields.setdefault(name, (len(fields), ""))
             if kind not in kinds:
                 fields[name] = (number, kinds + kind)
-                if len(_keys(number, kinds + kind)) > len(_keys(number, kinds)):
-                    new += _keys(number, kind)
+                if len(column_keys(number, kinds + kind)) > len(column_keys(number, kinds)):
+                    new += column_keys(number, kind)
     return new
 
 
@@ -65,7 +65,7 @@ def field_types(fields: Fields) -> dict[str, str]:
     return {name: kinds_of[kinds] for name, (_, kinds) in fields.items() if kinds in kinds_of}
 
 
-def _keys(number: int, kinds: str) -> list[str]:
+def column_keys(number: int, kinds: str) -> list[str]:
     """Return the engine's keys of a field that has held values of these kinds."""
     return [f"{kind}{number}" for kind in dict.fromkeys(kinds.replace("d", "s"))]
 
@@ -168,7 +168,7 @@ def _field_tests(field: _Field, requested: Any) -> Iterator[list[list[Condition]
         if operator == "exists":
             if not isinstance(value, bool):
                 raise InputError(f"exists of {field} is {value!r:.40}; give True or False")
-            keys = _keys(field.number, field.kinds)
+            keys = column_keys(field.number, field.kinds)
             absent = [Condition(key, "exists", None, negated=True) for key in keys]
             yield [[Condition(",".join(keys), "exists", None)] if value else absent]
         elif operator in _RANGES:
@@ -211,10 +211,7 @@ def _equals(field: _Field, operator: str, values: list[Any]) -> list[list[Condit
     tests = [Condition(key, test, tuple(items)) for (key, test), items in groups.items()]
     if operator in ("ne", "nin"):
         return [[test._replace(negated=True) for test in tests]]
-    keys = {key for key, _ in groups}
-    if len(keys) > 1:
-        raise InputError(f"in of {field} mixes kinds: {checked!r:.60}; give a list of conditions instead")
-    if not keys & set(_keys(field.number, field.kinds)) or (
+    if not {key for key, _ in groups} & set(column_keys(field.number, field.kinds)) or (
         field.kinds == "d" and all(kind_of(item) == "s" for item in checked)
     ):
         raise field.refused(operator, checked[0])
@@ -257,4 +254,6 @@ def _compared(value: Any, what: str) -> Any:
         plain: Plain | list[Plain] | None = plain_value(value, what)
         if plain is not None and not isinstance(plain, Mapping):
             return plain
+    if value == "":
+        raise InputError(f'{what} is "", which no document holds; {{"exists": False}} is for those without the field')
     raise InputError(f"{what} is {value!r:.60} ({type(value).__name__}); give a string, a number, a boolean or a date")

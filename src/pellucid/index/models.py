@@ -158,6 +158,11 @@ def store_models(folder: Path, models: Mapping[str, Model], copies: str) -> list
     return stored
 
 
+def model_source(stored: Mapping[str, Any]) -> str:
+    """Return where a stored model comes from, in words."""
+    return str(stored["source"] or stored.get("server") or ("a copy" if stored["copy"] else "given"))
+
+
 def store_reasons(folder: Path, name: str, reasons: WordReasons, subfolder: str) -> dict[str, Any]:
     """Write fitted reasons of a model to folder/subfolder, and return what `open_stored_models` finds them by."""
     path = folder / subfolder / name

@@ -8,7 +8,7 @@ exactly. Where an engine holds the vectors, each part brings its best passages i
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache, partial
 from itertools import islice
 from typing import Any, NamedTuple
@@ -24,6 +24,7 @@ from pellucid.index.bm25 import impacts
 from pellucid.index.documents import PASSAGE_BITS
 from pellucid.index.engine import Engine, Vector, Where
 from pellucid.index.hits import Hit, Hits
+from pellucid.index.models import model_source
 from pellucid.index.plan import QueryPlan
 from pellucid.index.reasons import Marked, Passages, Reasons, marked_spans
 from pellucid.index.settings import BM25
@@ -64,19 +65,41 @@ class ScoredPassage(NamedTuple):
     parts: dict[str, float]
 
 
-def search(plan: QueryPlan, top_k: int, where: Where = (), min_score: float = -math.inf) -> Hits:
+PassageParts = tuple[PassageRef, dict[str, float]]
+"""A passage and what the parts add to its score."""
+
+
+class RankedPassages(NamedTuple):
+    """The best passages of documents, best first."""
+
+    plan: QueryPlan
+    passages: list[PassageParts]
+    is_exact: bool = True  # whether no other can be better
+
+    def hits(self, offset: int = 0) -> Hits:
+        """Return the hits from a rank on."""
+        plan, state = self.plan, self.plan.snapshot.commit.state
+        models = {m["name"]: f"{model_source(m)} ({m['fingerprint']['stored'][:12]})" for m in state.settings["models"]}
+        return Hits(
+            plan.query, state.documents, dict(plan.shares), tuple(hits_for(plan, self.passages[offset:])),
+            self.is_exact, plan.unknown, plan.ignored, has_known_words=bool(plan.parts), offset=offset, models=models,
+        )  # fmt: skip
+
+    def stream(self, offset: int = 0) -> Iterator[Hit]:
+        """Yield the hits from a rank on, those whose reasons are read together at a time."""
+        for start in range(offset, len(self.passages), HITS_READ_TOGETHER):
+            yield from hits_for(self.plan, self.passages[start : start + HITS_READ_TOGETHER])
+
+
+def search(plan: QueryPlan, top_k: int, where: Where = (), min_score: float = -math.inf) -> RankedPassages:
     """Return the best documents of those with `min_score` or more."""
-    n_documents = plan.snapshot.commit.state.documents
-    best, is_exact = _find_best(plan, min(top_k, max(n_documents, 1)), where, min_score) if plan.parts else ([], True)
-    hits = tuple(hit for hit in best if hit.score >= min_score)
-    return Hits(
-        plan.query, n_documents, dict(plan.shares), hits, is_exact, plan.unknown, plan.ignored,
-        has_known_words=bool(plan.parts),
-    )  # fmt: skip
+    top_k = min(top_k, max(plan.snapshot.commit.state.documents, 1))
+    best = _find_best(plan, top_k, where, min_score) if plan.parts else RankedPassages(plan, [])
+    return best._replace(passages=[(ref, parts) for ref, parts in best.passages if sum(parts.values()) >= min_score])
 
 
-def _find_best(plan: QueryPlan, top_k: int, where: Where, min_score: float) -> tuple[list[Hit], bool]:
-    """Return the best documents, some below `min_score` perhaps, and whether no other can be better."""
+def _find_best(plan: QueryPlan, top_k: int, where: Where, min_score: float) -> RankedPassages:
+    """Return the best documents, some below `min_score` perhaps."""
     try:
         if plan.snapshot.engine is not None:
             return _EngineSearch(plan, plan.snapshot.engine, where).search(top_k, min_score)
@@ -84,12 +107,16 @@ def _find_best(plan: QueryPlan, top_k: int, where: Where, min_score: float) -> t
         best = _best_of_segments(plan, top_k, where, min_score, coarse=is_coarse)
         if best is None:
             best = _best_of_segments(plan, top_k, where, min_score, coarse=False) or []
-        return hits_for(plan, [(passage.ref, passage.parts) for passage in best]), True
+        return RankedPassages(plan, [(passage.ref, _all_parts(plan, passage.parts)) for passage in best])
     except PellucidError:
         raise
     except (IndexError, ValueError) as error:
         problem = f"a file of the index is damaged ({error}); find out which: pellucid index verify"
         raise IndexFolderError(problem) from error
+
+
+def _all_parts(plan: QueryPlan, products: Mapping[str, float]) -> dict[str, float]:
+    return {name: products.get(name, 0.0) for name in plan.weights}
 
 
 def score_document(plan: QueryPlan, segment_index: int, row: int) -> Hit:
@@ -285,7 +312,7 @@ class _EngineSearch:
     def __init__(self, plan: QueryPlan, engine: Engine, where: Where) -> None:
         self._plan, self._engine, self._where = plan, engine, where
 
-    def search(self, top_k: int, min_score: float) -> tuple[list[Hit], bool]:
+    def search(self, top_k: int, min_score: float) -> RankedPassages:
         """Return the best documents that the parts bring, and whether no other can be better."""
         # Each part brings its best passages; what another part has brought gets its product with this one. What no part
         # has brought scores at most the last of each list together. Unless the hits are above that, one part brings
@@ -307,13 +334,13 @@ class _EngineSearch:
                 products[name] |= more
             if missing.get(BM25):
                 products[BM25] |= self._bm25_products(missing[BM25])
-            hits = self._committed_hits(products, _best_points(products, points), top_k)
-            last_score = hits[-1].score if len(hits) == top_k else -math.inf
+            ranked = self._committed(products, _best_points(products, points), top_k)
+            last_score = sum(ranked[-1][1].values()) if len(ranked) == top_k else -math.inf
             is_certain = not lowest or max(last_score, min_score) >= sum(lowest.values())
             searched = [name for name in lowest if limits[name] < MAX_CANDIDATES]
             if is_certain or not searched:
                 is_exact = is_certain and not any(name in self._engine.approximate for name in vectors)
-                return hits, is_exact
+                return RankedPassages(self._plan, ranked, is_exact)
             searched = [max(searched, key=lambda n: (n == BM25 or isinstance(vectors[n], tuple), lowest[n]))]
             limit = limits[searched[0]] = 4 * limits[searched[0]]
 
@@ -329,10 +356,10 @@ class _EngineSearch:
             candidates[BM25] = dict(zip(points[rows].tolist(), values[rows].tolist()))
         return candidates
 
-    def _committed_hits(self, products: Products, points: list[int], top_k: int) -> list[Hit]:
+    def _committed(self, products: Products, points: list[int], top_k: int) -> list[PassageParts]:
         """Return the first `top_k` passages that are part of a document: others are not committed, or were removed."""
         commit = self._plan.snapshot.commit
-        committed: list[tuple[PassageRef, dict[str, float]]] = []
+        committed: list[PassageParts] = []
         waiting = iter(points)
         while len(committed) < top_k and (block := list(islice(waiting, top_k - len(committed)))):
             rows = commit.rows_for_numbers([point >> PASSAGE_BITS for point in block])
@@ -341,8 +368,9 @@ class _EngineSearch:
                     segment, row = rows[point >> PASSAGE_BITS]
                     first = commit.segments[segment].first_passage(row)
                     ref = PassageRef(segment, row, first + (point & ((1 << PASSAGE_BITS) - 1)))
-                    committed.append((ref, {name: values.get(point, 0.0) for name, values in products.items()}))
-        return hits_for(self._plan, committed)
+                    parts = {name: values.get(point, 0.0) for name, values in products.items()}
+                    committed.append((ref, _all_parts(self._plan, parts)))
+        return committed
 
     @cached_property
     def _bm25(self) -> tuple[Integers, Floats, Mask]:
@@ -397,7 +425,7 @@ def hits_for(plan: QueryPlan, passages: Sequence[tuple[PassageRef, Mapping[str, 
         segment = plan.snapshot.commit.segments[ref.segment]
         document = segment.document(ref.row)
         passage = ref.passage - segment.first_passage(ref.row)
-        parts = {name: products.get(name, 0.0) for name in plan.weights}
+        parts = _all_parts(plan, products)
         total, start = sum(parts.values()), document.ends[passage - 1] if passage else 0
         point = (document.number << PASSAGE_BITS) + passage
         reader.hits.append(_HitPassage(point, ref, document.indexed(passage)))
@@ -421,6 +449,9 @@ class _FoundHit(NamedTuple):
 
     def scores(self, texts: list[str]) -> npt.NDArray[np.float64]:
         return self.reader.scores(texts)
+
+    def vectors(self) -> dict[str, Vector]:
+        return self.reader.vectors(self.position)
 
 
 class HitReader:
@@ -479,16 +510,20 @@ class HitReader:
                 total += [float(read(index).values.sum()) for index in range(len(texts))]
         return total
 
+    def vectors(self, index: int) -> dict[str, Vector]:
+        """Return the stored vectors of a hit, by model."""
+        return self._stored_vectors([self.hits[index]], list(self.plan.snapshot.models))[0]
+
     def _passages(self, hits: Sequence[_HitPassage]) -> Passages:
         """Return the passages of some hits, with what is stored of them."""
         segments, words = self.plan.snapshot.commit.segments, self.plan.snapshot.words
         refs = [hit.ref for hit in hits] if BM25 in self.plan.parts else []
         lengths = [segments[ref.segment].lengths[ref.passage] for ref in refs]
-        return Passages([hit.text for hit in hits], words, self._stored_vectors(hits), lengths)
-
-    def _stored_vectors(self, hits: Sequence[_HitPassage]) -> list[dict[str, Vector]]:
-        """Return the stored vectors of some hits by part, as they were when the search was made."""
         names = [name for name, part in self.plan.parts.items() if part.needs_vectors]
+        return Passages([hit.text for hit in hits], words, self._stored_vectors(hits, names), lengths)
+
+    def _stored_vectors(self, hits: Sequence[_HitPassage], names: Sequence[str]) -> list[dict[str, Vector]]:
+        """Return the stored vectors of some hits by model, as they were when the search was made."""
         snapshot = self.plan.snapshot
         if snapshot.engine is None or not names:
             segments = snapshot.commit.segments

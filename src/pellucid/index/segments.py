@@ -227,6 +227,15 @@ class Segment:
             np.add.at(sums, self._tensors["bm25.rows"], keys * self._tensors["bm25.values"].astype(np.uint64))
         return sums
 
+    def column(self, key: str) -> tuple[npt.NDArray[np.uint32], Any]:
+        """Return the documents that have values under an engine's key, rising, and the values: numbers, or strings."""
+        rows, values = list_for("column", self._tensors, column_key(key))
+        if key.startswith("n"):
+            return rows, values
+        with corruption_reported(self.name):
+            codes, positions = np.unique(values.astype(np.int64), return_inverse=True)
+            return rows, np.array([self._strings["words"].at(int(code)) for code in codes], object)[positions]
+
     def column_items(self) -> Iterator[tuple[int, str, Any]]:
         """Yield row, key and value of every entry of the metadata that conditions see."""
         sizes = np.diff(self._tensors["column.key_ends"], prepend=0)

@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import orjson
 
 from pellucid.explain.explanation import Explanation
@@ -101,8 +102,8 @@ def _max_words(text: str) -> int:
     return words + len(set("".join(runs))) + sum(map(len, runs)) // 2  # of one character, and of two or more
 
 
-def limit_hits(hits: Hits, rows: int, models: int) -> dict[str, Any]:
-    """Return `Hits.to_dict`, with the largest `rows` rows of each hit."""
+def limit_hits(hits: Hits, rows: int, models: int, *, with_vectors: bool) -> dict[str, Any]:
+    """Return `Hits.to_dict`, with the largest `rows` rows of each hit, and its vectors if asked for."""
     check_pairs(hits.query, hits, models)
 
     def plain(hit: Hit) -> dict[str, Any]:
@@ -117,10 +118,19 @@ def limit_hits(hits: Hits, rows: int, models: int) -> dict[str, Any]:
                 }
                 for row in hit.reasons.top(rows)
             ]
+        if with_vectors:
+            values["vectors"] = {name: _plain_vector(vector) for name, vector in hit.vectors.items()}
         return values
 
     summary = replace(hits, hits=()).to_dict() | {"summary": hits.summary()}
     return summary | {"hits": written(hits, plain, "ask for fewer hits or rows")}
+
+
+def _plain_vector(vector: Any) -> Any:
+    """Return a vector as JSON has it; a sparse one in the form of /embed_sparse."""
+    if not isinstance(vector, tuple):
+        return np.ascontiguousarray(vector)
+    return [{"index": index, "value": value} for index, value in zip(vector[0].tolist(), vector[1].tolist())]
 
 
 def written(items: Iterable[Any], plain: Callable[[Any], Any], way_out: str) -> list[orjson.Fragment]:

@@ -105,11 +105,13 @@ class SearchRequest(RequestBody):
 
     query: str
     top_k: Integer = Field(10, ge=1, le=100)
+    offset: Integer = Field(0, ge=0, description="How many of the best hits to leave out: 10 for the second page.")
     where: Conditions = Field(None, description="Conditions on the metadata.")
     weights: Weights | None = Field(None, description="Of the parts of the score, for this search.")
     word_weights: Weights | None = Field(None, description="Of words of the query, for this search.")
     min_score: float | None = Field(None, allow_inf_nan=False, description="Leave out hits with a lower score.")
     rows: Integer = Field(0, ge=0, le=1000, description="Add so many rows of each hit, the largest.")
+    with_vectors: bool = Field(False, description="Add the stored vectors of each hit.")
 
 
 class DocumentsRequest(RequestBody):
@@ -279,8 +281,10 @@ def index_routes(service: Service) -> APIRouter:
 
         def work() -> dict[str, Any]:
             weights: dict[str, Any] = {"weights": body.weights, "word_weights": body.word_weights}
-            hits = index.search(body.query, body.top_k, where=body.where, min_score=body.min_score, **weights)
-            return limit_hits(hits, body.rows, len(index.weights.keys() - {_BM25}))
+            page: dict[str, Any] = {"offset": body.offset, "where": body.where, "min_score": body.min_score}
+            hits = index.search(body.query, body.top_k, **page, **weights)
+            n_models = len(index.weights.keys() - {_BM25})
+            return limit_hits(hits, body.rows, n_models, with_vectors=body.with_vectors)
 
         return answer(await service.run_in_pool(work))
 
@@ -339,7 +343,7 @@ def _add_documents(router: APIRouter, service: Service) -> None:
             raise ApiError(422, "after needs the order of adding; give offset with sort", "after")
 
         def work() -> dict[str, Any]:
-            from pellucid.index.listing import count_documents, list_documents
+            from pellucid.index.listing import count_documents, count_values, list_documents
 
             commit = index.snapshot().commit  # a change in between would make the total another one's
             page: list[Document] = []
@@ -347,10 +351,16 @@ def _add_documents(router: APIRouter, service: Service) -> None:
                 options: dict[str, Any] = {"sort": body.sort, "descending": body.descending, "offset": body.offset}
                 page = list(list_documents(commit, body.where, after=body.after, limit=body.limit, **options))
             return {
-                "total": count_documents(commit, body.where, None),
+                "total": count_documents(commit, body.where),
                 "documents": written(page, _record, "ask for fewer documents"),
                 "next": str(page[-1].number) if len(page) == body.limit and page and body.sort is None else None,
-                "counts": {name: _most_frequent(count_documents(commit, body.where, name)) for name in body.count_by},
+                "counts": {
+                    name: [
+                        {"value": value, "documents": n}
+                        for value, n in count_values(commit, body.where, name)[:_MAX_COUNTED_VALUES]
+                    ]
+                    for name in body.count_by
+                },
             }
 
         return answer(await service.run_in_pool(work))
@@ -359,10 +369,6 @@ def _add_documents(router: APIRouter, service: Service) -> None:
 def _record(document: Document) -> dict[str, Any]:
     """Return what /documents says of a document."""
     return {"id": document.id, "title": document.title, "text": document.text, "metadata": document.metadata}
-
-
-def _most_frequent(counts: Any) -> list[dict[str, Any]]:
-    return [{"value": value, "documents": n} for value, n in islice(counts.items(), _MAX_COUNTED_VALUES)]
 
 
 def _overview(index: Index) -> dict[str, Any]:

@@ -131,7 +131,7 @@ def _texts(part: MarkedTexts) -> str:
         '<mark class="against" style="--tint:.4">lowers it</mark>&ensp;'
         '<span class="unknown">not in the vocabulary</span></p>'
     )
-    return "\n".join([*lines, legend if is_tinted else ""])
+    return "\n".join([*lines, legend if is_tinted and part.has_legend else ""])
 
 
 def _piece(piece: Piece) -> str:

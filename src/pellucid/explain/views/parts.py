@@ -71,6 +71,7 @@ class MarkedTexts(NamedTuple):
     """Texts whose marks are on one scale."""
 
     texts: tuple[MarkedText, ...]
+    has_legend: bool = True
 
 
 class Link(NamedTuple):
