@@ -4,19 +4,21 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-PIP := $(BIN)/python -m pip --disable-pip-version-check
+# Twice quiet: notes about folders of wheels are not about pellucid. What is imported is compiled then.
+PIP := $(BIN)/python -m pip --disable-pip-version-check -qq
+WORKERS := --numprocesses=2 --dist=loadfile
 
 # PyPI's torch brings several GB of CUDA packages on Linux; the tests need the CPU build alone. The first form takes a
 # build that pip already knows under its own name, the second asks PyTorch's index for it.
 TORCH := 2.13.0
 TORCH_INDEX := https://download.pytorch.org/whl/cpu
-install-torch = $(1) install --quiet 'torch==$(TORCH)+cpu' 2>/dev/null \
-	  || $(1) install --quiet 'torch==$(TORCH)' --extra-index-url $(TORCH_INDEX)
+install-torch = $(1) install --no-compile 'torch==$(TORCH)+cpu' 2>/dev/null \
+	  || $(1) install --no-compile 'torch==$(TORCH)' --extra-index-url $(TORCH_INDEX)
 
 # The versions that CI takes, for Python 3.11 on Linux; where they cannot be had, the newest that pyproject.toml allows.
 UNPINNED ?=
-pip-install = $(if $(UNPINNED),$(PIP) install --quiet $(1),$(PIP) install --quiet --constraint constraints.txt $(1) \
-	  || $(PIP) install --quiet $(1))
+pip-install = $(if $(UNPINNED),$(PIP) install --no-compile $(1),$(PIP) install --no-compile --constraint constraints.txt $(1) \
+	  || $(PIP) install --no-compile $(1))
 
 NATIVE := hatch_build.py $(wildcard src/pellucid/native/*.[ch])
 LOWEST := $(VENV)-lowest
@@ -38,7 +40,7 @@ test: $(VENV)/test.stamp  ## install what the tests need; ruff and mypy beside p
 	@$(MAKE) --no-print-directory --jobs=2 lint types quick
 
 quick: $(VENV)/test.stamp  ## the tests that take less than a second
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest $(WORKERS)
 
 lint: $(VENV)/test.stamp  ## ruff: rules and format
 	$(BIN)/ruff check .
@@ -82,7 +84,7 @@ package:  ## build the sdist and from it the wheel, check both, and run the test
 
 lowest:  ## the tests with the oldest direct dependencies that pyproject.toml allows; torch stays as it is
 	$(PYTHON) -m venv --clear $(LOWEST)
-	$(call install-torch,$(LOWEST)/bin/python -m pip --disable-pip-version-check)
+	$(call install-torch,$(LOWEST)/bin/python -m pip --disable-pip-version-check -qq)
 	$(LOWEST)/bin/python -m pip --disable-pip-version-check install --quiet uv
 	$(LOWEST)/bin/uv pip install --quiet --python $(LOWEST)/bin/python --resolution lowest-direct \
 	  --only-binary sudachipy -r pyproject.toml --extra test 'torch==$(TORCH)'

@@ -212,6 +212,7 @@ def started(tmp_path, pipe):
     raise AssertionError("nothing was committed")
 
 
+@pytest.mark.full
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")
 @pytest.mark.parametrize("options", [(), ("--overwrite",)])
 def test_an_interrupted_build_leaves_nothing(tmp_path, rows, fruit, options):
@@ -253,6 +254,7 @@ def test_a_killed_build_is_no_index_and_is_cleared_away(tmp_path, rows, fruit, o
         assert len(index) == 2 and not index.verify()
 
 
+@pytest.mark.full
 def test_a_build_that_fails_late_leaves_what_was_there(tmp_path, folder):
     (tmp_path / "bad.jsonl").write_text('{"text": "a"}\n' * 1500 + "{")
     for target, options in (("new", []), ("index", ["--overwrite"])):
@@ -616,6 +618,7 @@ def test_reading_a_table_leaves_the_limits_of_csv_as_they_were(tmp_path):
     assert csv.field_size_limit() == before
 
 
+@pytest.mark.full
 def test_search_measures_and_finds_the_words_that_keep_a_hit_up(tmp_path):
     file = tmp_path / "d.txt"
     file.write_text("the bank raised the interest rate\ninterest rates of a bank\nthe river bank\n", "utf-8")

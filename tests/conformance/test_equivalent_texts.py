@@ -128,6 +128,7 @@ def searched(folder: Any, held: str, asked: str) -> Any:
     return (hits[0].id, hits[0].score, hits[0].parts), rows, hits
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("kind", [*SAME_WORDS, *EQUIVALENT])
 def test_a_search_finds_the_same_words_and_marks_them(tmp_path, kind):
     pytest.importorskip("Stemmer")

@@ -135,6 +135,7 @@ def others_wait(path: Path, writer: Writer) -> bool:
     return any(error in in_fork(write) for error in ("has been writing it", "is in use by"))
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("how", ["exit", "end", "exec"])
 @pytest.mark.parametrize("writer", WRITERS)
 def test_a_child_that_leaves_the_blocks_of_its_parent_takes_nothing_with_it(tmp_path, writer, how):

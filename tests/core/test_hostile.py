@@ -12,8 +12,7 @@ import pellucid
 from pellucid.anchors.embedder import AnchorEmbedder
 from pellucid.ensemble.embedder import EnsembleEmbedder
 from pellucid.errors import InputError, ModelFolderError
-from pellucid.static import embedder
-from pellucid.static import folder as interchange
+from pellucid.static import embedder, precision
 from pellucid.static.embedder import StaticEmbedder
 from pellucid.text.words import Vocabulary
 
@@ -101,7 +100,7 @@ def test_a_scale_that_is_no_factor_is_refused_by_its_line(saved, scale):
 @pytest.mark.parametrize("searched", [1 << 26, 0])
 def test_a_table_too_large_to_be_searched_never_gives_a_number_that_is_none(bulk, value, dtype, searched, monkeypatch):
     """The text that meets it is named; the others are encoded."""
-    monkeypatch.setattr(interchange, "_MAX_NAN_CHECK_BYTES", searched)
+    monkeypatch.setattr(precision, "MAX_NAN_CHECK_BYTES", searched)
     monkeypatch.setattr(embedder, "_COMPILE_MIN_CHARS", 0 if bulk else 1 << 30)
     vectors, scales = np.ones((3, 70), np.float32), None
     if dtype == "int8":

@@ -71,6 +71,7 @@ def folders(tmp_path: Path, fruit: StaticEmbedder) -> dict[str, Path]:
     return folders
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("kind", "work"),
     [

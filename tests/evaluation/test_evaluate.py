@@ -147,6 +147,7 @@ def test_the_hubs_data(tmp_path: Path, fruit: StaticEmbedder, monkeypatch: pytes
     assert loaded == ["STS12"]
 
 
+@pytest.mark.full
 def test_a_hub_out_of_reach(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     import mteb
 

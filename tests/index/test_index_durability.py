@@ -244,6 +244,7 @@ def test_a_clock_that_is_set_back_hides_no_commit(tmp_path):
 # Several writers
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("count", [12, pytest.param(150, marks=pytest.mark.slow)])
 def test_no_acknowledged_document_of_two_writers_is_lost(tmp_path, count):
     with created(tmp_path / "index") as index:

@@ -353,6 +353,7 @@ def _add(index, name):
         assert len(index.search("loan")) > 0
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("forks", [6, pytest.param(100, marks=pytest.mark.slow)])
 def test_forks_at_any_moment_search_and_add_and_lose_nothing(tmp_path, forks):
     """A thread changes the index while the process forks; parent and child both read and write."""

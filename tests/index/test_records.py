@@ -229,6 +229,7 @@ def test_columns_of_parquet_of_every_type(tmp_path):
         assert any(f"'{name}'" in line for line in said), name
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("kind", ["csv", "parquet", "jsonl"])
 def test_reading_takes_time_in_proportion_to_the_columns(tmp_path, kind):
     def seconds(count):

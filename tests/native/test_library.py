@@ -55,6 +55,7 @@ def _encoded_at(level: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
 
 
+@pytest.mark.full
 def test_every_level_of_the_processor_gives_the_same_bits() -> None:
     from pellucid.native.library import LEVELS
 
@@ -66,6 +67,7 @@ def test_every_level_of_the_processor_gives_the_same_bits() -> None:
         assert f"PELLUCID_NATIVE is '{level}', and this processor can do" in outcomes[level].stderr
 
 
+@pytest.mark.full
 def test_without_the_library_python_does_the_same_work_and_says_so_once() -> None:
     done, in_c = _encoded_at("off"), _encoded_at("")
     assert done.returncode == 0 and "False" not in done.stdout

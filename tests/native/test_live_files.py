@@ -78,6 +78,7 @@ def ask(model: Any) -> Any:
     return rows.toarray() if hasattr(rows, "toarray") else rows
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("change", CHANGES)
 @pytest.mark.parametrize("name", BUNDLED)
 def test_a_bundled_model_whose_files_change_in_place_lives_on(tmp_path: Path, name: str, change: str) -> None:
@@ -139,6 +140,7 @@ def test_a_small_model_is_what_was_read_and_a_mapped_one_lives_on(
         np.testing.assert_array_equal(ask(model), before)
 
 
+@pytest.mark.full
 def test_a_lexicon_is_read_whatever_its_size(tmp_path: Path) -> None:
     if "lexicon-en" not in BUNDLED:
         pytest.skip("the bundled model lexicon-en is not in this checkout")

@@ -55,6 +55,7 @@ def check_sum(found: Any) -> None:
     assert Explanation.from_dict({key: value for key, value in found.items() if key != "notes"}).to_text()
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("notes", [True, False])
 def test_rows_beyond_the_limit_are_one_row(url: str, static: StaticEmbedder, words: list[str], *, notes: bool) -> None:
     texts = {"text1": " ".join(words[:300]), "text2": " ".join(words[200:500])}
@@ -88,6 +89,7 @@ def test_differences_of_too_many_rows_are_refused(url: str, words: list[str]) ->
         assert status == 422 and "at most 100,000 are subtracted" in error["error"], path
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("count", [300, 1000, 1650])
 def test_few_words_that_stand_often_are_explained_in_bounded_memory(static: StaticEmbedder, count: int) -> None:
     """Their places make millions of pairs, though there are few rows."""

@@ -24,6 +24,7 @@ from pellucid.static.embedder import StaticEmbedder
 from serving import Slow, ask, connected, running
 
 
+@pytest.mark.full
 def test_work_ends_with_its_request(static: StaticEmbedder, monkeypatch: pytest.MonkeyPatch) -> None:
     ended = threading.Event()
 

@@ -482,6 +482,7 @@ def test_retraining_stopped_anywhere_ends_like_one_that_was_not(world, corpus, t
     assert assert_damage_is_refused(run, tmp_path / "runs" / "0") == 6
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("write", [15, None])
 def test_a_corpus_replaced_by_one_of_its_size_is_not_retrained_on(world, corpus, tmp_path, monkeypatch, write):
     pytest.importorskip("torch")
