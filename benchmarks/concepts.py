@@ -34,8 +34,7 @@ from papers.kit import bootstrap, interval_of, make_parser, markdown_table, meas
 from papers.retrieval_sets import read_collection
 from pellucid.core.pca import spectrum_of
 from pellucid.dense import ConceptReasons, EncoderEmbedder
-from pellucid.dense.dictionary import learned_directions
-from pellucid.dense.naming import MIN_NAME_AUC
+from pellucid.dense.learning import MIN_NAME_AUC, learned_directions
 from pellucid.dense.removing import projection
 from pellucid.dense.words import WordReasons, encode_resumable
 from pellucid.evaluation.tasks import find_tasks, read_table
@@ -148,7 +147,7 @@ def pair_cells(way: Way, pairs: Pairs) -> list[str]:
 
 
 class Reader:
-    """A static model that reads texts and names without the encoder, as `pellucid.dense.naming` does."""
+    """A static model that reads texts and names without the encoder, as `pellucid.dense.learning` does."""
 
     def __init__(self, texts: list[str]) -> None:
         """Take the texts that names are tested on."""

@@ -19,7 +19,7 @@ import sys
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
 from functools import cache
 from threading import RLock, get_ident
 from typing import TYPE_CHECKING, Any, Protocol
@@ -30,28 +30,18 @@ import numpy as np
 if TYPE_CHECKING or sys.version_info >= (3, 12):
     from functools import cached_property as cached_property
 else:
+    import functools
 
-    class cached_property:
-        """As in functools, without the lock that it has up to Python 3.11.
+    class cached_property(functools.cached_property):
+        """As in functools, without the lock that all objects of a class share up to Python 3.11.
 
-        All objects of a class share that lock, so that a child that is forked while a thread computes the property of
-        one of them would wait for it for ever. Here two threads may compute the same value.
+        A child that is forked while a thread holds it would wait for it for ever. Two threads may compute one value.
         """
 
         def __init__(self, function: Any) -> None:
             """Take what computes the value."""
-            self._function, self.__doc__ = function, function.__doc__
-
-        def __set_name__(self, owner: type, name: str) -> None:
-            """Learn the name under which the value is kept."""
-            self._name = name
-
-        def __get__(self, instance: Any, owner: type | None = None) -> Any:
-            """Compute and keep the value; from then on it is found first."""
-            if instance is None:
-                return self
-            value = vars(instance)[self._name] = self._function(instance)
-            return value
+            super().__init__(function)
+            self.lock = nullcontext()
 
 
 class ForkAware(Protocol):

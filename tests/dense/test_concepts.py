@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import pellucid
 from pellucid.dense.concepts import ConceptReasons, _distinct
-from pellucid.dense.dictionary import learned_directions
+from pellucid.dense.learning import learned_directions
 from pellucid.dense.words import Fit, WordReasons
 from pellucid.errors import InputError, ModelFolderError
 from pellucid.explain.rows import DIMENSION, REMAINDER, SHARED

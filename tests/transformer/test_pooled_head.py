@@ -191,59 +191,6 @@ def test_memory_does_not_grow_with_positions_times_clusters():
     assert largest <= 12 << 20  # what comes out takes 6 MB
 
 
-_KERNEL = """
-import torch
-from pellucid.transformer.pooled_head import _largest
-from pellucid.transformer.pooled_triton import largest
-for dtype in (torch.float32, torch.float16):  # the interpreter cannot multiply bfloat16
-    for texts, length, depth, clusters in ((1, 1, 1, 1), (9, 20, 24, 70), (2, 150, 80, 130)):
-        make = torch.Generator().manual_seed(texts)
-        hidden = torch.randn(texts, length, depth, generator=make).to(dtype)
-        weight = torch.randn(clusters, depth, generator=make).to(dtype)
-        mask = torch.rand(texts, length, generator=make) < 0.4
-        mask[0], mask[-1, -1] = False, True
-        for bias in (None, torch.randn(clusters, generator=make)):
-            values, argmax = largest(hidden, mask, weight, bias)
-            expected, position = _largest(hidden.float(), mask, weight.float(), bias)
-            torch.testing.assert_close(values, expected, rtol=1e-4, atol=1e-4)
-            assert (argmax == position).float().mean() > 0.999
-hidden[0, 0, 0], mask[0, 0] = float("nan"), True
-assert largest(hidden, mask, weight)[0][0].isinf().all()
-"""
-
-
-def test_the_kernel_in_tritons_interpreter():
-    pytest.importorskip("triton")
-    environment = {**os.environ, "TRITON_INTERPRET": "1"}
-    done = subprocess.run([sys.executable, "-c", _KERNEL], env=environment, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr[-2000:]
-
-
-_COMPILED = """
-from triton import compile
-from triton.backends.compiler import GPUTarget
-from triton.compiler import ASTSource
-from pellucid.transformer.pooled_triton import _largest
-kinds = ["*bf16", "*u8", "*bf16", "*fp32", "*fp32", "*i64", *["i32"] * 4]
-sizes = {"BIASED": True, "TEXTS": 8, "POSITIONS": 128, "CLUSTERS": 256, "DEPTH": 64, "PRECISION": "tf32"}
-signature = dict(zip(_largest.arg_names, kinds)) | dict.fromkeys(sizes, "constexpr")
-aligned = {(number,): [["tt.divisibility", 16]] for number in (0, 2, 9)}
-source = ASTSource(_largest, signature, sizes, aligned)
-for capability, memory in ((90, 227), (80, 163)):
-    made = compile(source, target=GPUTarget("cuda", capability, 32), options={"num_warps": 8, "num_stages": 3})
-    assert made.metadata.shared <= memory << 10
-    assert ("wgmma.mma_async" if capability == 90 else "mma.sync") in made.asm["ptx"]
-"""
-
-
-def test_the_kernel_compiles_for_devices_that_are_not_here():
-    """The interpreter accepts what the compiler does not."""
-    triton = pytest.importorskip("triton", minversion="3.4")
-    environment = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
-    done = subprocess.run([sys.executable, "-c", _COMPILED], env=environment, capture_output=True, text=True)
-    assert done.returncode == 0, (triton.__version__, done.stderr[-2000:])
-
-
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_cuda_gives_what_the_cpu_gives(dtype):

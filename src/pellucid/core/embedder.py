@@ -268,8 +268,11 @@ class Embedder(ToolInterface):
                 argument asks for.
             MissingExtraError: tensors are asked for, and torch is not installed.
         """
-        arguments = locals()
-        options = EncodeOptions(**{name: arguments[name] for name in EncodeOptions._fields})
+        options = EncodeOptions(
+            prompt_name, prompt, batch_size, show_progress_bar, output_value, precision, convert_to_numpy,
+            convert_to_tensor, device, normalize_embeddings, truncate_dim, pool, chunk_size,
+            convert_to_sparse_tensor, save_to_cpu, max_active_dims,
+        )  # fmt: skip
         single = isinstance(inputs, str)
         role: Role = None
         plain = options == PLAIN

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -32,9 +32,6 @@ from pellucid.text.function_words import negations
 from pellucid.text.inputs import check_texts
 from pellucid.text.unicode import lowercase
 from pellucid.text.words import Span, split_words
-
-if TYPE_CHECKING:
-    from pellucid.dense.embedder import EncoderEmbedder
 
 MIN_AGREEMENT = 0.5
 """Rank correlation with measured values below which reasons are not to be shown; random words have 0."""
@@ -93,9 +90,9 @@ class ReasonsCheck(Report):
 
 
 def check_reasons(
-    model: EncoderEmbedder, texts_or_pairs: Any, n: int, *, role1: Role, role2: Role, show_progress_bar: bool
+    model: Any, texts_or_pairs: Any, n: int, *, role1: Role, role2: Role, show_progress_bar: bool
 ) -> ReasonsCheck:
-    """Compare the reasons of an encoder with measured ones; see `EncoderEmbedder.check_reasons`."""
+    """Compare the reasons of an `EncoderEmbedder` with measured ones; see its method `check_reasons`."""
     check_integer("n", n, _MIN_PAIRS)
     reasons = model.reasons
     if reasons is None or reasons.kind not in ("words", "tokens"):
@@ -151,7 +148,7 @@ def _verdict(agreement: Interval, foreign: Interval | None, n_pairs: int) -> tup
     )
 
 
-def _pairs_of(model: EncoderEmbedder, texts_or_pairs: Any, n: int) -> list[Pair]:
+def _pairs_of(model: Any, texts_or_pairs: Any, n: int) -> list[Pair]:
     """Return at most `n` pairs: those that are given, or texts each with the nearest other one."""
     first: Any = None
     if isinstance(texts_or_pairs, Sequence) and not isinstance(texts_or_pairs, str):
@@ -181,7 +178,7 @@ class _Test:
     """Pairs of texts with their vectors, and their parts by the reasons that are checked."""
 
     def __init__(
-        self, model: EncoderEmbedder, reasons: Reasons, measured: MeasuredReasons, pairs: list[Pair],
+        self, model: Any, reasons: Reasons, measured: MeasuredReasons, pairs: list[Pair],
         roles: tuple[Role, Role],
     ) -> None:  # fmt: skip
         """Encode the texts of the pairs."""

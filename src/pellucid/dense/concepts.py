@@ -9,7 +9,7 @@ penalty on the weights.) Of near-synonyms one is chosen, perhaps not the one tha
 may find words alike that only look alike.
 
 Directions are those of words, of texts of your own, or learned from a corpus so that few are enough for each of its
-texts (`dictionary.py`); learned ones have names that were tested (`naming.py`).
+texts, with names that were tested (`learning.py`).
 
 In a score, a concept is one row: what the concepts leave of both texts is the remainder,
 
@@ -31,8 +31,7 @@ from pellucid.core.arrays import Role
 from pellucid.core.embedder import Embedder, Vectors
 from pellucid.core.fingerprint import check_same, fingerprint
 from pellucid.core.query import Floats, Terms
-from pellucid.dense.dictionary import code_matrix, learned_directions, sparse_codes
-from pellucid.dense.naming import name_concepts
+from pellucid.dense.learning import code_matrix, learned_directions, name_concepts, sparse_codes
 from pellucid.dense.reasons import Parts, Reasons
 from pellucid.dense.vectors import at_length_1, checked_vectors, unit_vectors
 from pellucid.dense.words import MAX_FIT_TEXTS, MIN_FIT_TEXTS, WordReasons, mean_vector, table_for

@@ -112,14 +112,7 @@ class EncoderEmbedder(Embedder):
         Raises:
             InputError: they would have to be fitted by calling a function with thousands of texts.
         """
-        if self._needs_fit:
-            english, several = n_fit_texts()
-            raise InputError(
-                f"{self.name} is a function, and its reasons are not fitted: it would be called with {english:,} short "
-                f"texts ({several:,} if it reads several languages), up to 1,024 at a time. Allow it: "
-                "pellucid.load(function, fit=True). Or fit on texts whose vectors you have, 200 or more: "
-                "model.fit_reasons(texts, vectors). Or do without: model.with_reasons(None)"
-            )
+        self._check_fit()
         if isinstance(self._reasons, (str, Path)):
             with lock_of(self):  # they are fitted once
                 if isinstance(self._reasons, (str, Path)):
@@ -136,6 +129,17 @@ class EncoderEmbedder(Embedder):
         """Whether the reasons are to be fitted to a function that may not be called for it."""
         fits = self._reasons in (WordReasons.kind, ConceptReasons.kind) and self._words is None
         return fits and not self._fit and not self.is_sentence_transformer
+
+    def _check_fit(self) -> None:
+        """Check that no function would have to be called to fit the reasons."""
+        if self._needs_fit:
+            english, several = n_fit_texts()
+            raise InputError(
+                f"{self.name} is a function, and its reasons are not fitted: it would be called with {english:,} short "
+                f"texts ({several:,} if it reads several languages), up to 1,024 at a time. Allow it: "
+                "pellucid.load(function, fit=True). Or fit on texts whose vectors you have, 200 or more: "
+                "model.fit_reasons(texts, vectors). Or do without: model.with_reasons(None)"
+            )
 
     def _build_reasons(self, kind: str | Path) -> Reasons:
         """Open the reasons of a folder, or make those of a kind."""
@@ -290,7 +294,7 @@ class EncoderEmbedder(Embedder):
             InputError: as there, or the encoder is a function whose reasons are not fitted.
         """
         validate_texts(text1, text2, role1, role2)
-        _ = self.reasons  # raises
+        self._check_fit()
         return super().explain(text1, text2, role1=role1, role2=role2)
 
     def explain_vectors(
@@ -317,7 +321,7 @@ class EncoderEmbedder(Embedder):
                 "of one encoder"
             )
         rows = at_length_1(checked_vectors([vector1, vector2], texts, self.name, None))
-        reasons = self.reasons  # raises
+        reasons = self.reasons
         if sentence_vectors is None:
             return self.explain_queries(*(EncoderQuery(self, *arguments) for arguments in zip(texts, roles, rows)))
         if reasons is None:

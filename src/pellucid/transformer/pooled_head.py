@@ -117,11 +117,6 @@ class _MaxPooled(torch.autograd.Function):  # type: ignore[misc, unused-ignore]
 
 def _largest(hidden: Any, mask: Any, weight: Any, bias: Any) -> tuple[Any, Any]:
     """Return the largest logit over the allowed positions (0 without any), float32 [B, k], and its position, int64."""
-    if hidden.is_cuda:
-        from pellucid.transformer import pooled_triton  # slow to import
-
-        if pooled_triton.AVAILABLE:
-            return pooled_triton.largest(hidden, mask, weight, bias)
     values = hidden.new_zeros((len(weight), len(hidden)), dtype=torch.float32)
     argmax = torch.zeros_like(values, dtype=torch.int64)
     for group in _groups(hidden, mask):
