@@ -151,17 +151,19 @@ class EncoderEmbedder(Embedder):
             return MeasuredReasons(EncoderEmbedder(self.model), self._mean_vector())
         if kind == "sentences":
             return SentenceReasons(EncoderEmbedder(self.model), self._mean_vector())
+        words = self._words = self._words_at_hand() or words_for(self)
+        return words if kind == "words" else ConceptReasons.from_words(self, words)
+
+    def _words_at_hand(self) -> WordReasons | None:
+        """Return the word reasons of this model, opened where they are in a folder; None where it has none yet."""
         if isinstance(self._words, Path):
             self._words = WordReasons.from_pretrained(self._words, self)
-        self._words = self._words or words_for(self)
-        return self._words if kind == "words" else ConceptReasons.from_words(self, self._words)
+        return self._words
 
     def _mean_vector(self) -> Floats:
         """Return the mean vector of texts: that of word reasons where there are any, else of some hundred sentences."""
         if "mean" not in self._shared:
-            if isinstance(self._words, Path):
-                self._words = WordReasons.from_pretrained(self._words, self)
-            words = self._words or (stored_words(self) if self.is_sentence_transformer else None)
+            words = self._words_at_hand() or (stored_words(self) if self.is_sentence_transformer else None)
             self._shared["mean"] = mean_vector(self) if words is None else words.common
         return self._shared["mean"]
 
@@ -497,10 +499,9 @@ class EncoderEmbedder(Embedder):
         is_stock = identify(Path(path)) == "sentence-transformers"  # that library overwrites the files of an older one
         with writing_folder(path, (lambda _: {"reasons", CONCEPTS_FOLDER}) if is_stock else None) as folder:
             self.write_modules(folder, create_model_card=create_model_card)
-            if isinstance(self._words, Path):
-                self._words = WordReasons.from_pretrained(self._words, self)
-            if self._words is not None and not self._words.is_ready_made:
-                self._words.save_pretrained(folder / "reasons")
+            words = self._words_at_hand()
+            if words is not None and not words.is_ready_made:
+                words.save_pretrained(folder / "reasons")
             if isinstance(self._reasons, (Path, ConceptReasons)):
                 concepts = self.reasons
                 if isinstance(concepts, ConceptReasons) and concepts.fingerprint is not None:

@@ -36,7 +36,6 @@ from pellucid.explain.rows import (
     sorted_with_shares,
 )
 from pellucid.explain.views.explanation import BESIDE_WORDS, ExplanationViews
-from pellucid.process import cached_property
 from pellucid.text.unicode import canonicalize, well_formed
 from pellucid.text.words import Coverage, Span
 
@@ -72,21 +71,6 @@ class Explanation(ExplanationViews):
             are not two. The less they agree, the less single words can be relied on.
     """
 
-    family: str
-    text1: str
-    text2: str | None
-    score: float
-    rows: Sequence[Row]
-    exact: bool = True
-    unknown1: tuple[Span, ...] = ()
-    unknown2: tuple[Span, ...] = ()
-    text3: str | None = None
-    unknown3: tuple[Span, ...] = ()
-    coverage: tuple[Coverage, ...] = ()
-    baseline: str = ""
-    measurement: Measurement | None = None
-    agreement: float | None = None
-
     def __post_init__(self) -> None:
         """Make the texts writable as UTF-8 (spans keep their meaning), give rows keys, and check all."""
         for name in ("text1", "text2", "text3"):
@@ -106,28 +90,6 @@ class Explanation(ExplanationViews):
             )
         if len(self.coverage) not in (0, len(self.texts)):
             raise InputError(f"{len(self.texts)} texts and {len(self.coverage)} coverages; give one a text, or none")
-
-    @cached_property
-    def contributions(self) -> npt.NDArray[np.float64]:
-        """What each row adds to the score, float64 [rows], without making rows."""
-        return self.rows.contributions if isinstance(self.rows, LazyRows) else self._values
-
-    @property
-    def _values(self) -> npt.NDArray[np.float64]:
-        """The contributions in any order: sorting would take longer than everything else before rows are read."""
-        if isinstance(self.rows, LazyRows):
-            return self.rows.values
-        return np.array([row.contribution for row in self.rows], np.float64)
-
-    @cached_property
-    def _size(self) -> float:
-        """The sum of the rows' sizes."""
-        return float(np.abs(self._values).sum())
-
-    @cached_property
-    def remainder(self) -> float:
-        """The score less the sum of the rows."""
-        return math.fsum([self.score, *(-self.contributions).tolist()])
 
     @classmethod
     def from_terms(
@@ -270,18 +232,6 @@ class Explanation(ExplanationViews):
         """
         self._check_number(text)
         return dict(self._sums_by_span[text - 1])
-
-    @cached_property
-    def _sums_by_span(self) -> tuple[dict[Span, float], ...]:
-        sums_by_word = self.rows.sums_by_span() if isinstance(self.rows, LazyRows) else None
-        if sums_by_word is not None:
-            return *sums_by_word, {}
-        sums: tuple[dict[Span, float], ...] = ({}, {}, {})
-        for row in self.rows:
-            for of_text, spans in zip(sums, (row.spans1, row.spans2, row.spans3), strict=True):
-                for span in spans:
-                    of_text[span] = of_text.get(span, 0.0) + row.contribution / len(spans)
-        return tuple(dict(sorted(of_text.items())) for of_text in sums)
 
     def unknown_words(self, text: int = 1) -> list[str]:
         """Return the distinct words of text 1, 2 or 3 that the model has no vector for, in text order.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,6 +21,7 @@ from pellucid.explain.rows import (
     SHARED,
     WORD,
     WORD_PAIR,
+    LazyRows,
     Measurement,
     Row,
     share_of,
@@ -70,23 +72,24 @@ GROUPS = 5
 """Phrases that a view shows."""
 
 
+@dataclass(frozen=True, repr=False)
 class ExplanationViews(Shown):
-    """What `Explanation` shows; it has the fields that are declared here."""
+    """What `Explanation`, which describes the fields, holds and shows."""
 
     family: str
     text1: str
     text2: str | None
-    text3: str | None
-    unknown1: tuple[Span, ...]
-    unknown2: tuple[Span, ...]
-    unknown3: tuple[Span, ...]
     score: float
     rows: Sequence[Row]
-    exact: bool
-    coverage: tuple[Coverage, ...]
-    baseline: str
-    measurement: Measurement | None
-    agreement: float | None
+    exact: bool = True
+    unknown1: tuple[Span, ...] = ()
+    unknown2: tuple[Span, ...] = ()
+    text3: str | None = None
+    unknown3: tuple[Span, ...] = ()
+    coverage: tuple[Coverage, ...] = ()
+    baseline: str = ""
+    measurement: Measurement | None = None
+    agreement: float | None = None
 
     @property
     def texts(self) -> tuple[str, ...]:
@@ -98,25 +101,39 @@ class ExplanationViews(Shown):
         """The spans of texts 1, 2 and 3 that the model has no vector for."""
         return self.unknown1, self.unknown2, self.unknown3
 
-    @property
+    @cached_property
     def contributions(self) -> npt.NDArray[np.float64]:
         """What each row adds to the score, float64 [rows], without making rows."""
-        raise NotImplementedError
+        return self.rows.contributions if isinstance(self.rows, LazyRows) else self._values
 
     @property
-    def remainder(self) -> float:
-        """The score less the sum of the rows."""
-        raise NotImplementedError
+    def _values(self) -> npt.NDArray[np.float64]:
+        """The contributions in any order: sorting would take longer than everything else before rows are read."""
+        if isinstance(self.rows, LazyRows):
+            return self.rows.values
+        return np.array([row.contribution for row in self.rows], np.float64)
 
-    @property
+    @cached_property
     def _size(self) -> float:
         """The sum of the rows' sizes."""
-        raise NotImplementedError
+        return float(np.abs(self._values).sum())
 
-    @property
+    @cached_property
+    def remainder(self) -> float:
+        """The score less the sum of the rows."""
+        return math.fsum([self.score, *(-self.contributions).tolist()])
+
+    @cached_property
     def _sums_by_span(self) -> tuple[dict[Span, float], ...]:
-        """What rows add by their places in each text."""
-        raise NotImplementedError
+        sums_by_word = self.rows.sums_by_span() if isinstance(self.rows, LazyRows) else None
+        if sums_by_word is not None:
+            return *sums_by_word, {}
+        sums: tuple[dict[Span, float], ...] = ({}, {}, {})
+        for row in self.rows:
+            for of_text, spans in zip(sums, (row.spans1, row.spans2, row.spans3), strict=True):
+                for span in spans:
+                    of_text[span] = of_text.get(span, 0.0) + row.contribution / len(spans)
+        return tuple(dict(sorted(of_text.items())) for of_text in sums)
 
     def groups(self, k: int | None = GROUPS) -> list[Group]:
         """Return the rows as a few lines that add up to the score: phrases of text 1 with those that they match.
