@@ -122,7 +122,7 @@ class Dimensions:
 class Mixing(NamedTuple):
     """A sparse matrix [dimensions before, dimensions after]: its entries by row, then by column, each place once.
 
-    SciPy is not needed here: the families with dense vectors do without it.
+    It is what edits did to the dimensions of a model of any family. The families with dense vectors do without SciPy.
     """
 
     sources: npt.NDArray[np.int64]  # [entries] the dimensions before
@@ -160,17 +160,21 @@ class Mixing(NamedTuple):
         """
         if self._is_dense or later._is_dense:
             product = Mixing.from_dense(self.toarray() @ later.toarray())
-            _check_mixed(product.factors)
-            return product
-        first, last = (np.searchsorted(later.sources, self.columns, side) for side in ("left", "right"))
-        counts = last - first
-        entries = np.repeat(np.arange(len(counts)), counts)
-        later_entries = np.arange(len(entries)) + np.repeat(first - (np.cumsum(counts) - counts), counts)
-        factors = self.factors[entries] * later.factors[later_entries]
-        product = Mixing.from_entries(
-            self.sources[entries], later.columns[later_entries], factors, (self.shape[0], later.shape[1])
-        )
-        _check_mixed(product.factors)
+        else:
+            first, last = (np.searchsorted(later.sources, self.columns, side) for side in ("left", "right"))
+            counts = last - first
+            entries = np.repeat(np.arange(len(counts)), counts)
+            later_entries = np.arange(len(entries)) + np.repeat(first - (np.cumsum(counts) - counts), counts)
+            factors = self.factors[entries] * later.factors[later_entries]
+            product = Mixing.from_entries(
+                self.sources[entries], later.columns[later_entries], factors, (self.shape[0], later.shape[1])
+            )
+        largest = float(np.abs(product.factors).max(initial=0))
+        if not largest <= _MAX_MIXED_FACTOR:
+            raise InputError(
+                f"the edits together multiply a dimension by {largest:g}, and at most {_MAX_MIXED_FACTOR:g} is kept; "
+                "scale less, or begin from the model as it was"
+            )
         return product
 
     @classmethod
@@ -183,6 +187,17 @@ class Mixing(NamedTuple):
     def _is_dense(self) -> bool:
         """Whether most places have an entry, as where a direction is removed."""
         return 2 * len(self.factors) > self.shape[0] * self.shape[1]
+
+    def without_zeros(self) -> Mixing:
+        """Return the same matrix without entries that are 0."""
+        is_entry = self.factors != 0
+        return Mixing(self.sources[is_entry], self.columns[is_entry], self.factors[is_entry], self.shape)
+
+    @property
+    def is_identity(self) -> bool:
+        """Whether it changes nothing."""
+        has_diagonal = self.shape == (len(self.sources), len(self.sources)) and (self.sources == self.columns).all()
+        return bool(has_diagonal and (self.factors == 1).all())
 
     def toarray(self) -> npt.NDArray[np.float64]:
         """Return the matrix with its zeros."""
@@ -203,26 +218,12 @@ class Edit(NamedTuple):
     dimensions: Dimensions
     mixing: Mixing
 
+    def after(self, before: Mixing | None) -> Mixing:
+        """Return the mixing of earlier edits, None where there were none, and this one."""
+        return self.mixing if before is None else before.then(self.mixing)
+
 
 # The edits; what each refuses, with an InputError, the methods of `Embedder` say.
-
-
-def mixed(before: Any, edit: Edit) -> Any:
-    """Return the mixing of earlier edits (None where there were none) and one more, sparse float64 CSR."""
-    from scipy import sparse
-
-    mixing = edit.mixing.matrix() if before is None else sparse.csr_array(before @ edit.mixing.matrix())
-    _check_mixed(mixing.data)
-    return mixing
-
-
-def _check_mixed(factors: npt.NDArray[np.float64]) -> None:
-    largest = float(np.abs(factors).max(initial=0))
-    if not largest <= _MAX_MIXED_FACTOR:
-        raise InputError(
-            f"the edits together multiply a dimension by {largest:g}, and at most {_MAX_MIXED_FACTOR:g} is kept; "
-            "scale less, or begin from the model as it was"
-        )
 
 
 def removal(dimensions: Dimensions, which: Iterable[Which | Iterable[Which]]) -> Edit:

@@ -114,9 +114,6 @@ class _Checksum:
             self._add_stock(value)
         elif isinstance(value, np.ndarray):
             self._add_array(value)
-        elif hasattr(value, "tocsr"):
-            entries = value.tocoo()
-            self._add_mixing(Mixing.from_entries(entries.row, entries.col, entries.data, entries.shape))
         elif isinstance(value, Mixing):
             self._add_mixing(value)
         elif hasattr(value, "state_dict"):
@@ -171,11 +168,11 @@ class _Checksum:
             self.digest.update(np.ascontiguousarray(block, little).reshape(-1).view(np.uint8).data)
 
     def _add_mixing(self, mixing: Mixing) -> None:
-        before, after = mixing.shape
-        sources, columns, factors = (part[mixing.factors != 0] for part in mixing[:3])
-        if before == after == len(sources) and (sources == columns).all() and (factors == 1).all():
-            self.add(None)  # a mixing that changes nothing counts as no mixing
+        mixing = mixing.without_zeros()
+        if mixing.is_identity:
+            self.add(None)  # it counts as no mixing
             return
+        sources, columns, factors, (before, after) = mixing
         self._mark("sparse", [before, after])
         for part in (np.searchsorted(sources, np.arange(before + 1)), columns, factors):
             self._add_array(part)

@@ -1,8 +1,8 @@
 """Sparse rows of weights as embeddings: mixed by the edits of dimensions, pruned, at length 1.
 
 The weights of a text belong to sources: clusters of a lexicon, tokens of a vocabulary. Each source is a dimension until
-edits scale, drop or merge some; then weights are multiplied with a mixing, sparse float64 [sources, dimensions], else
-None. On disk it is three tensors, or, where it only scales, the scales in `dimensions.tsv`.
+edits scale, drop or merge some; then weights are multiplied with a `Mixing` [sources, dimensions], else it is None. On
+disk it is three tensors, or, where it only scales, the scales in `dimensions.tsv`.
 """
 
 from __future__ import annotations
@@ -14,25 +14,25 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pellucid.core.dimensions import MAX_SCALE, Dimensions, Edit, Mixing, mixed, read_dimensions, scaling
+from pellucid.core.dimensions import MAX_SCALE, Dimensions, Edit, Mixing, read_dimensions, scaling
 from pellucid.errors import ModelFolderError
 
 MAX_TABLE_VALUE = 1e18
 """Of a number in a table: its square is one in float32."""
 
 
-def mixed_rows(weights: Any, mixing: Any) -> Any:
+def mixed_rows(weights: Any, mixing: Mixing | None) -> Any:
     """Return the coordinates that weights of sources, CSR [texts, sources], give: CSR without zeros."""
     from scipy import sparse
 
     if mixing is None:
         return weights
-    rows = sparse.csr_matrix(weights @ mixing)
+    rows = sparse.csr_matrix(weights @ mixing.matrix())
     rows.eliminate_zeros()
     return rows
 
 
-def sparse_units(weights: Any, mixing: Any, max_active_dims: int | None) -> Any:
+def sparse_units(weights: Any, mixing: Mixing | None, max_active_dims: int | None) -> Any:
     """Return weights of sources as pruned embeddings of length 1, float32 CSR [texts, dimensions]."""
     rows = mixed_rows(weights, mixing)
     if max_active_dims is not None:
@@ -55,55 +55,43 @@ def largest_coordinates(rows: Any, top_k: int) -> Any:
     return rows
 
 
-def strongest_source(mixing: Any, weights: npt.NDArray[Any]) -> Callable[[int], int]:
+def strongest_source(mixing: Mixing | None, weights: npt.NDArray[Any]) -> Callable[[int], int]:
     """Return the function from a dimension to the source with the largest part in it, of one text's weights."""
     if mixing is None:
         return lambda dimension: dimension
-    columns = mixing.tocsc()
 
     def source(dimension: int) -> int:
-        part = slice(columns.indptr[dimension], columns.indptr[dimension + 1])
-        sources = columns.indices[part]
-        return int(sources[np.argmax(weights[sources] * columns.data[part])])
+        is_part = mixing.columns == dimension
+        sources = mixing.sources[is_part]
+        return int(sources[np.argmax(weights[sources] * mixing.factors[is_part])])
 
     return source
 
 
-def after_edit(mixing: Any, edit: Edit) -> tuple[npt.NDArray[np.int64], Any]:
+def after_edit(mixing: Mixing | None, edit: Edit) -> tuple[npt.NDArray[np.int64], Mixing | None]:
     """Return which sources an edit leaves in use, and the mixing of these; None where each is a dimension as it is."""
-    from scipy import sparse
-
-    new_mixing = mixed(mixing, edit)
-    new_mixing.eliminate_zeros()
-    used = np.flatnonzero(np.diff(new_mixing.indptr))
-    new_mixing = new_mixing[used]
-    same = new_mixing.shape[0] == new_mixing.shape[1] and abs(new_mixing - sparse.eye_array(len(used))).nnz == 0
-    return used, None if same else new_mixing
+    sources, columns, factors, (_, count) = edit.after(mixing).without_zeros()
+    used, numbers = np.unique(sources, return_inverse=True)
+    new_mixing = Mixing(numbers, columns, factors, (len(used), count))
+    return used, None if new_mixing.is_identity else new_mixing
 
 
-def diagonal_scales(mixing: Any) -> list[float] | None:
+def diagonal_scales(mixing: Mixing | None) -> list[float] | None:
     """Return what each dimension is multiplied by where the mixing does nothing else, and the table takes it."""
-    if mixing is None or mixing.shape[0] != mixing.shape[1]:
+    if mixing is None or not mixing._replace(factors=np.ones(len(mixing.factors))).is_identity:
         return None
-    entries = mixing.tocoo()
-    if entries.nnz != mixing.shape[0] or (entries.row != entries.col).any():
-        return None
-    values: list[float] = mixing.diagonal().tolist()
+    values: list[float] = mixing.factors.tolist()
     return values if 0 <= min(values) and max(values) <= MAX_SCALE else None
 
 
-def mixing_tensors(mixing: Any) -> dict[str, npt.NDArray[Any]]:
+def mixing_tensors(mixing: Mixing | None) -> dict[str, npt.NDArray[Any]]:
     """Return a mixing as tensors to write, none for None."""
     if mixing is None:
         return {}
-    entries = mixing
-    if not isinstance(mixing, Mixing):
-        matrix = mixing.tocoo()
-        entries = Mixing(matrix.row, matrix.col, matrix.data, matrix.shape)
     return {
-        "mixing_rows": entries.sources.astype(np.int32),
-        "mixing_columns": entries.columns.astype(np.int32),
-        "mixing_values": entries.factors.astype(np.float64),
+        "mixing_rows": mixing.sources.astype(np.int32),
+        "mixing_columns": mixing.columns.astype(np.int32),
+        "mixing_values": mixing.factors.astype(np.float64),
     }
 
 
@@ -134,12 +122,10 @@ def read_mixing(tensors: Mapping[str, npt.NDArray[Any]], sources: int, columns: 
 def read_mixed(
     tensors: Mapping[str, npt.NDArray[Any]], sources: int, columns: int, path: Path,
     saved: Sequence[tuple[str, ...]] | None = None,
-) -> tuple[Any, Dimensions]:  # fmt: skip
+) -> tuple[Mixing | None, Dimensions]:  # fmt: skip
     """Return the mixing and the dimensions of a saved model, with names and scales of its `dimensions.tsv`."""
-    saved_mixing = read_mixing(tensors, sources, columns, path)
-    mixing = None if saved_mixing is None else saved_mixing.matrix()
+    mixing = read_mixing(tensors, sources, columns, path)
     dimensions, scales = read_dimensions(path.parent / "dimensions.tsv", columns, saved)
     if set(scales) != {1.0}:
-        scaled = scaling(dimensions, dict(enumerate(scales))).mixing.matrix()
-        mixing = scaled if mixing is None else mixing @ scaled
+        mixing = scaling(dimensions, dict(enumerate(scales))).after(mixing)
     return mixing, dimensions

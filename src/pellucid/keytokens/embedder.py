@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 import numpy as np
 
 from pellucid.core.arrays import PLAIN, Role, l2_normalize, validate_role, validate_texts
-from pellucid.core.dimensions import Dimensions, Edit, mixed, renaming, write_dimensions
+from pellucid.core.dimensions import Dimensions, Edit, Mixing, renaming, write_dimensions
 from pellucid.core.embedder import Vectors
 from pellucid.core.mixing import mixed_rows, mixing_tensors, read_mixed
 from pellucid.core.query import Query, Terms
@@ -83,7 +83,7 @@ def word_rows(
     """Return the terms of a score, one a word, of dimensions and what each adds; shards in no text are left out."""
     rows: dict[str, Row] = {}
     names, spelled = model.dimensions.names, model.head.dimensions.names
-    columns = None if model.mixing is None else model.mixing.tocsc()
+    columns = None if model.mixing is None else model.mixing.matrix().tocsc()
     for dimension_id, value in zip(dimension_ids, values, strict=True):
         sources = (
             [dimension_id]
@@ -174,7 +174,7 @@ class KeyTokenEmbedder(TransformerEmbedder):
         given_head: whether the head is another model's than the backbone's.
         settings: how texts are read, pooled and decoded, everything decided.
         adjustment: what is added to an embedding before it is decoded.
-        mixing: sparse float64 [V, dimensions] by which the tokens' logits are multiplied, or None; edits make one.
+        mixing: the `Mixing` [V, dimensions] by which the tokens' logits are multiplied, or None; edits make one.
     """
 
     family: ClassVar[str] = "keytokens"
@@ -216,7 +216,7 @@ class KeyTokenEmbedder(TransformerEmbedder):
                 f"the rows of the head have {self.head.dimension} dimensions and the embeddings of the backbone "
                 f"{backbone.dimension}; give the head of the language model that the backbone was made from"
             )
-        self.mixing: Any = None
+        self.mixing: Mixing | None = None
         self._mixed_dimensions: Dimensions | None = None
         self._set(backbone, settings or KeyTokenSettings(), adjustment or Adjustment())
 
@@ -267,8 +267,7 @@ class KeyTokenEmbedder(TransformerEmbedder):
             return model
         if mixing is None:
             return model._edited(renaming(dimensions, {}))
-        mixing.eliminate_zeros()
-        model.mixing, model._mixed_dimensions = mixing, dimensions
+        model.mixing, model._mixed_dimensions = mixing.without_zeros(), dimensions
         return model
 
     def save_pretrained(
@@ -327,7 +326,7 @@ class KeyTokenEmbedder(TransformerEmbedder):
 
     def get_embedding_dimension(self) -> int:
         """Return the number of dimensions: of rows of the head, unless dimensions were dropped or merged."""
-        return len(self.head) if self.mixing is None else int(self.mixing.shape[1])
+        return len(self.head) if self.mixing is None else self.mixing.shape[1]
 
     @property
     def dimensions(self) -> Dimensions:
@@ -494,8 +493,6 @@ class KeyTokenEmbedder(TransformerEmbedder):
         ]
 
     def _edited(self, edit: Edit) -> Self:
-        mixing = mixed(self.mixing, edit)
-        mixing.eliminate_zeros()
         model = self._copy()
-        model.mixing, model._mixed_dimensions = mixing, edit.dimensions
+        model.mixing, model._mixed_dimensions = edit.after(self.mixing).without_zeros(), edit.dimensions
         return model

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from pellucid.core.dimensions import Mixing
 from pellucid.core.embedder import Vectors
 from pellucid.errors import InputError
 from pellucid.keytokens.head import TokenHead
@@ -27,7 +28,9 @@ _MODULES = "sentence_transformers.models"
 _RELU = "torch.nn.modules.activation.ReLU"
 
 
-def check_expressible(backbone: Backbone, settings: KeyTokenSettings, mixing: Any, backbone_name: str | None) -> None:
+def check_expressible(
+    backbone: Backbone, settings: KeyTokenSettings, mixing: Mixing | None, backbone_name: str | None
+) -> None:
     """Check that stock modules can express a model; the message gives every reason why not."""
     tokenizer = backbone.tokenizer
     reasons = {
@@ -45,7 +48,7 @@ def check_expressible(backbone: Backbone, settings: KeyTokenSettings, mixing: An
             mixing is not None and settings.top_k is not None
         ),
         "the tokenizer has no token to pad with": not any(_fillers(tokenizer)),
-        "its dimensions were merged": mixing is not None and (np.diff(mixing.tocsc().indptr) > 1).any(),
+        "its dimensions were merged": mixing is not None and (np.bincount(mixing.columns) > 1).any(),
         "a decoder that reads in both directions may be opened as a causal one": (
             backbone.predicts_next and backbone.attention != "causal"
         ),
@@ -91,7 +94,7 @@ def _fillers(tokenizer: Any) -> list[str | None]:
     return [tokenizer.pad_token, tokenizer.eos_token, tokenizer.bos_token, tokenizer.unk_token]
 
 
-def linear_layer(head: TokenHead, offset: Vectors | None, mixing: Any) -> tuple[Vectors, Vectors | None]:
+def linear_layer(head: TokenHead, offset: Vectors | None, mixing: Mixing | None) -> tuple[Vectors, Vectors | None]:
     """Return the weight [dimensions, d] and bias of a head after an adjustment's offset and a mixing of its tokens."""
     weight = np.zeros((len(head), head.dimension), np.float32)  # 0 for tokens that are never decoded to
     weight[head.shown] = head.rows()[head.shown]
@@ -101,6 +104,7 @@ def linear_layer(head: TokenHead, offset: Vectors | None, mixing: Any) -> tuple[
         bias = np.zeros(len(head), np.float32)
         bias[head.shown] = head_bias[head.shown] + (0 if offset is None else weight[head.shown] @ offset)
     if mixing is not None:
-        weight = np.asarray(mixing.T @ weight, np.float32)
-        bias = None if bias is None else np.asarray(mixing.T @ bias, np.float32)
+        columns = mixing.matrix().T
+        weight = np.asarray(columns @ weight, np.float32)
+        bias = None if bias is None else np.asarray(columns @ bias, np.float32)
     return np.ascontiguousarray(weight), bias

@@ -29,7 +29,7 @@ import numpy.typing as npt
 from tokenizers import Tokenizer
 
 from pellucid.core.arrays import Role
-from pellucid.core.dimensions import Dimensions, Edit, write_dimensions
+from pellucid.core.dimensions import Dimensions, Edit, Mixing, write_dimensions
 from pellucid.core.embedder import Vectors
 from pellucid.core.mixing import after_edit, diagonal_scales, mixing_tensors, read_mixed, sparse_units, strongest_source
 from pellucid.core.query import Query, SpanFinder
@@ -164,7 +164,7 @@ class LexiconEmbedder(TransformerEmbedder):
         clusters: its head: centroids, names and words.
         settings: how texts are read and pooled, everything decided.
         bias: float32 [k], added to the clusters' logits, or None.
-        mixing: sparse float64 [k, dimensions] by which the weights are multiplied after pooling, or None; scaling and
+        mixing: the `Mixing` [k, dimensions] by which the weights are multiplied after pooling, or None; scaling and
             merging dimensions make one.
     """
 
@@ -178,7 +178,7 @@ class LexiconEmbedder(TransformerEmbedder):
         settings: LexiconSettings | None = None,
         *,
         bias: npt.NDArray[np.float32] | Literal["head"] | None = "head",
-        mixed: tuple[Any, Dimensions] | None = None,
+        mixed: tuple[Mixing, Dimensions] | None = None,
     ) -> None:
         """Put a head of clusters on a backbone.
 
@@ -188,7 +188,7 @@ class LexiconEmbedder(TransformerEmbedder):
             settings: None takes the paper's.
             bias: added to the clusters' logits, [k]; "head" takes the mean of what the backbone's head adds to the
                 tokens of a cluster, where it adds anything; None adds nothing.
-            mixed: a mixing, sparse [k, dimensions], and as many dimensions; None where the clusters are the dimensions.
+            mixed: a mixing [k, dimensions], and as many dimensions; None where the clusters are the dimensions.
 
         Raises:
             InputError: the parts do not fit together, or the settings do not fit the tokenizer.
@@ -200,7 +200,7 @@ class LexiconEmbedder(TransformerEmbedder):
                 "cluster the head of this backbone"
             )
         self.clusters, self.bias = clusters, _checked_bias(bias, backbone, clusters)
-        self.mixing: Any = mixed and mixed[0]
+        self.mixing = None if mixed is None else mixed[0]
         self._dimensions = mixed[1] if mixed else clusters.dimensions
         if self.mixing is not None and self.mixing.shape != (len(clusters), len(self._dimensions)):
             raise InputError(

@@ -28,12 +28,13 @@ import numpy as np
 import numpy.typing as npt
 
 from pellucid.core.arrays import Role
-from pellucid.core.dimensions import Dimensions, Edit, write_dimensions
+from pellucid.core.dimensions import Dimensions, Edit, Mixing, write_dimensions
 from pellucid.core.embedder import Embedder
 from pellucid.core.mixing import (
     MAX_TABLE_VALUE,
     after_edit,
     diagonal_scales,
+    mixed_rows,
     mixing_tensors,
     read_mixed,
     sparse_units,
@@ -118,7 +119,7 @@ class StaticLexiconEmbedder(Embedder):
     Attributes:
         vocabulary: the words, and the rule that finds a row for any word.
         table: which clusters each word fires, and how strongly.
-        mixing: sparse float64 [k, dimensions] by which the weights are multiplied after pooling, or None; scaling and
+        mixing: the `Mixing` [k, dimensions] by which the weights are multiplied after pooling, or None; scaling and
             merging dimensions make one.
         max_active_dims: only so many of the largest coordinates of a text are kept; None keeps all.
     """
@@ -131,7 +132,7 @@ class StaticLexiconEmbedder(Embedder):
         vocabulary: Vocabulary,
         table: WordClusters | Any,
         dimensions: Dimensions,
-        mixing: Any = None,
+        mixing: Mixing | None = None,
         max_active_dims: int | None = None,
     ) -> None:
         """Take the parts as they are.
@@ -140,7 +141,7 @@ class StaticLexiconEmbedder(Embedder):
             vocabulary: the words.
             table: their clusters; a SciPy sparse matrix [words, k] of weights that are not negative is rounded to one.
             dimensions: what the coordinates are called; without `mixing` they are the clusters.
-            mixing: sparse float64 [k, dimensions].
+            mixing: [k, dimensions].
             max_active_dims: coordinates kept of a text.
 
         Raises:
@@ -164,7 +165,7 @@ class StaticLexiconEmbedder(Embedder):
     @property
     def _clusters(self) -> int:
         """The number of clusters, k."""
-        return len(self._dimensions) if self.mixing is None else int(self.mixing.shape[0])
+        return len(self._dimensions) if self.mixing is None else self.mixing.shape[0]
 
     @classmethod
     def _read(cls, folder: Path, config: Mapping[str, Any]) -> Self:
@@ -246,7 +247,7 @@ class StaticLexiconEmbedder(Embedder):
         check_integer("top_k", top_k)
         index = self._dimensions.number(dimension)
         rows = self._all_rows()
-        weights = (rows if self.mixing is None else rows @ self.mixing).tocsc()[:, [index]].toarray().ravel()
+        weights = mixed_rows(rows, self.mixing).tocsc()[:, [index]].toarray().ravel()
         best = np.argsort(-weights, kind="stable")[:top_k]
         return [(display_form(self.vocabulary.words[row]), float(weights[row])) for row in best if weights[row] > 0]
 
@@ -254,7 +255,11 @@ class StaticLexiconEmbedder(Embedder):
         return self.table.rows(np.arange(len(self.vocabulary)), self._clusters)
 
     def _like(self, **changes: Any) -> Self:
-        arguments = {"mixing": self.mixing, "max_active_dims": self.max_active_dims, "dimensions": self._dimensions}
+        arguments: dict[str, Any] = {
+            "mixing": self.mixing,
+            "max_active_dims": self.max_active_dims,
+            "dimensions": self._dimensions,
+        }
         arguments |= {"table": self.table, **changes}
         return type(self)(self.vocabulary, **arguments)
 
