@@ -4,19 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-import numpy as np
 import pytest
 
 from pellucid.errors import InputError
 from pellucid.static.embedder import StaticEmbedder
-
-
-@pytest.mark.parametrize("block_size", [1, 3, 10, 65_536])
-def test_blocks_together_are_the_whole(fruit: StaticEmbedder, block_size: int) -> None:
-    texts = ["the apple", "pear", "", "bicycle the car", "zzz"] * 2
-    blocks = list(fruit.encode_blocks(iter(texts), block_size=block_size))
-    assert [len(block) for block in blocks[:-1]] == [block_size] * (len(blocks) - 1)
-    np.testing.assert_array_equal(np.concatenate(blocks), fruit.encode(texts))
 
 
 def test_no_text_gives_no_block(fruit: StaticEmbedder) -> None:

@@ -62,6 +62,20 @@ for _, thing in inspect.getmembers(package):
     assert done.returncode == 0, done.stderr
 
 
+def test_what_is_heavy_is_imported_when_it_is_needed(fruit, tmp_path):
+    fruit.save_pretrained(tmp_path / "fruit")
+    script = (
+        "import sys, pellucid.explain.explanation as explanation, pellucid\n"
+        "pellucid.load('static-en').encode(['a loan']), pellucid.load(sys.argv[1]).encode('the apple')\n"
+        "print(*sys.modules)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script, tmp_path / "fruit"], capture_output=True, text=True, check=True
+    )
+    heavy = {"scipy", "torch", "transformers", "huggingface_hub", "rich", "matplotlib", "pandas"}
+    assert not (heavy | {"pellucid.static.training", "pellucid.explain.views.page"}) & set(done.stdout.split())
+
+
 def test_an_absent_name_says_what_to_install_where_it_is_used():
     done = without_extras("""
 import inspect

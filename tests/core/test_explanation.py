@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import ast
 import copy
 import gc
 import json
 import pickle
 import re
-import subprocess
 import sys
 import types
 import weakref
@@ -24,7 +22,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tokenizers import Tokenizer, models, pre_tokenizers
 
-import pellucid
 from pellucid.errors import InputError, MissingExtraError
 from pellucid.explain.explanation import Explanation
 from pellucid.explain.rows import SHARED, PairTable, Row
@@ -387,14 +384,6 @@ def test_markdown_shows_any_text_as_text(fruit: StaticEmbedder, text: str) -> No
     assert "**text 1:** apple zebra" in fruit.explain("apple zebra", "pear").to_markdown()
     assert "not in the vocabulary: zebra" in fruit.explain("apple zebra", "pear").to_markdown()
     assert "| +0.4000 | 80.0% | home loans |" in anchors().to_markdown()
-
-
-def test_views_know_no_result() -> None:
-    """What draws parts lies below what has them; an import back up, for types even, would be a circle."""
-    for path in (Path(pellucid.__file__).parent / "views").glob("*.py"):
-        imports = [node for node in ast.walk(ast.parse(path.read_text("utf-8"))) if isinstance(node, ast.ImportFrom)]
-        own = {node.module for node in imports if node.module and node.module.startswith("pellucid")}
-        assert all(re.match(r"pellucid\.(views\.|errors$|unicode$)", module) for module in own), (path, own)
 
 
 def test_a_coverage_that_cannot_be_is_refused(fruit: StaticEmbedder) -> None:
@@ -760,12 +749,3 @@ def test_numbers_of_texts_and_rows_are_checked(fruit: StaticEmbedder) -> None:
         fruit.explain("apple").word_contributions(2)
     with pytest.raises(InputError, match="top_k is -1"):
         fruit.explain("apple").to_html(top_k=-1)
-
-
-def test_importing_explanations_loads_no_view() -> None:
-    code = (
-        "import sys, pellucid.static.embedder, pellucid.explain.explanation;"
-        "print([m for m in ('rich', 'matplotlib', 'pandas', 'torch') if m in sys.modules])"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "[]"

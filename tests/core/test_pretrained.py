@@ -40,14 +40,6 @@ def never_online(monkeypatch):
     monkeypatch.setattr(huggingface_hub, "snapshot_download", lambda *_, **__: pytest.fail("went to the hub"))
 
 
-def test_load_opens_what_was_saved(fruit, saved):
-    for opened in (pellucid.load(saved), pellucid.load(str(saved)), StaticEmbedder.from_pretrained(saved)):
-        assert type(opened) is StaticEmbedder
-        assert opened.vocabulary.words == fruit.vocabulary.words
-        np.testing.assert_array_equal(opened.vectors, fruit.vectors)
-        np.testing.assert_array_equal(opened.encode(TEXTS), fruit.encode(TEXTS))
-
-
 def test_a_tilde_is_the_home_wherever_a_path_is_given(fruit, tmp_path, monkeypatch):
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     (tmp_path / "home").mkdir()
@@ -201,12 +193,6 @@ def test_without_a_network_the_error_comes_at_once(monkeypatch, tmp_path):
         pellucid.load("owner/name")
 
 
-@pytest.mark.parametrize("value", [None, 3, ["static-en"]])
-def test_load_wants_a_name_or_an_encoder(value):
-    with pytest.raises(InputError, match="name or folder of a model; got"):
-        pellucid.load(value)
-
-
 @pytest.mark.parametrize(
     ("config", "message"),
     [
@@ -235,23 +221,6 @@ def test_another_familys_folder_is_refused_by_the_class(saved):
     write_json(saved / "config.json", {"pellucid": {"family": "anchors", "format": 1}})
     with pytest.raises(ModelFolderError, match="family 'anchors', not 'static'"):
         StaticEmbedder.from_pretrained(saved)
-
-
-def test_a_new_family_is_one_file_and_one_line(saved, monkeypatch):
-    """A module registered in FAMILIES is opened by `load`, with nothing else told about it."""
-    import types
-
-    class EchoEmbedder:
-        @classmethod
-        def from_pretrained(cls, path):
-            return f"opened {Path(path).name}"
-
-    module = types.ModuleType("pellucid.echo")
-    module.EchoEmbedder = EchoEmbedder
-    monkeypatch.setitem(sys.modules, "pellucid.echo", module)
-    monkeypatch.setitem(loading.FAMILIES, "echo", "echo.EchoEmbedder")
-    write_json(saved / "config.json", {"pellucid": {"family": "echo", "format": 1}})
-    assert pellucid.load(saved) == "opened fruit"
 
 
 def test_every_family_in_the_table_exists():
@@ -387,14 +356,6 @@ def test_the_files_of_the_bundled_models_are_as_they_were_made(name):
     assert sum(file.state == "ok" for file in states) >= 3
 
 
-def test_a_model_may_be_saved_over_the_folder_it_is_mapped_from(saved):
-    opened = pellucid.load(saved)
-    before = opened.encode(TEXTS)
-    opened.save_pretrained(saved, dtype="int8")
-    np.testing.assert_array_equal(opened.encode(TEXTS), before)  # still the old table
-    assert pellucid.load(saved).vectors.dtype == np.int8
-
-
 def test_mistyped_keywords_are_errors(fruit, saved):
     for call in (
         lambda: pellucid.load(saved, dtyp="int8"),
@@ -403,12 +364,3 @@ def test_mistyped_keywords_are_errors(fruit, saved):
     ):
         with pytest.raises(TypeError, match="unexpected keyword"):
             call()
-
-
-def test_opening_imports_neither_torch_nor_the_hub(saved):
-    script = (
-        "import sys, pellucid; pellucid.load(sys.argv[1]).encode('the apple');"
-        "print([m for m in ('torch', 'scipy', 'huggingface_hub', 'transformers') if m in sys.modules])"
-    )
-    done = subprocess.run([sys.executable, "-c", script, str(saved)], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "[]"

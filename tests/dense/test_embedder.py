@@ -97,7 +97,7 @@ def test_a_change_of_dimension_is_refused() -> None:
         grows.encode(["cat", "dog"])
 
 
-@pytest.mark.parametrize("encoder", [None, 5, ["cat"], np.eye(3)])
+@pytest.mark.parametrize("encoder", [None, 5, ["cat"], np.eye(3), StaticEmbedder])
 def test_what_is_no_encoder_is_told_what_one_is(encoder) -> None:
     with pytest.raises(InputError, match=r"an encoder is a SentenceTransformer, .* got"):
         load(encoder)

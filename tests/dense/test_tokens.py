@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import pickle
-from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -262,16 +261,6 @@ def test_half_precision_stays_exact(tmp_path):
     model = taken_apart(encoder(tmp_path).bfloat16())
     found = model.explain(*TEXTS[:2])
     assert_adds_up(found, found.score)
-
-
-def test_threads_see_what_one_does(model):
-    def contributions(number):
-        return [row.contribution for row in model.explain(TEXTS[number % 4], TEXTS[(number + 1) % 4]).rows]
-
-    expected = [contributions(number) for number in range(4)]
-    with ThreadPoolExecutor(4) as workers:
-        for number, found in enumerate(workers.map(contributions, range(24))):
-            np.testing.assert_allclose(found, expected[number % 4], atol=1e-6)
 
 
 def test_copies_say_the_same(model):

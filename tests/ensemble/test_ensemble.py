@@ -267,7 +267,7 @@ def test_a_sentence_transformer_as_part(fruit, tmp_path):
         ([lengths, lengths], [1], "2 models need as many"),
         ([lengths, lengths], [-1, 2], "none negative"),
         ([lengths], [0], "one above 0"),
-        ([lengths], [float("nan")], "none negative"),
+        *(([lengths] * 2, [1, weight], "none negative") for weight in (np.nan, np.inf, 1e308, 10**400, "x", None)),
         ({"a: b": lengths}, None, "without ': ' in it"),
         ({"": lengths}, None, "a name is one line"),
         ([5], None, "an encoder is a SentenceTransformer"),

@@ -30,7 +30,7 @@ from pellucid.text.words import display_form
 CHUNK_TEXTS = 256  # whose codes are found at once
 _CANDIDATES_RATIO = 3  # of directions tried to those selected, the nearest; more fit better, with stranger names
 _SWEEPS = 8  # over the weights of a text, each time a direction is added
-_ROUNDS = 6  # of learning; after six the variance explained rises by less than 1 point a round
+_ROUNDS = 6  # of learning
 _MIN_FIRING_TEXTS = 5  # of a direction; another text takes the place of a rarer one
 _RIDGE = 1e-3  # of the least squares, in texts
 

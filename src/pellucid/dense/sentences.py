@@ -12,7 +12,6 @@ sizes are near the Shapley values of leaving sentences out. docs/results-reasons
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any, ClassVar
 
 import numpy as np
@@ -22,7 +21,6 @@ from pellucid.core.embedder import Embedder, Vectors
 from pellucid.core.query import Floats, Terms
 from pellucid.dense.reasons import EMPTY_PART, Parts, Reasons
 from pellucid.dense.vectors import at_length_1, checked_vectors, unit_vectors
-from pellucid.dense.words import mean_vector
 from pellucid.errors import InputError
 from pellucid.explain.groups import phrase_text
 from pellucid.explain.rows import SENTENCE, Row
@@ -48,13 +46,8 @@ class SentenceReasons(Reasons):
     reads_all: ClassVar[bool] = True
 
     def __init__(self, encoder: Embedder, common: Floats) -> None:
-        """Take an encoder and the mean vector of texts; `from_model` makes the latter."""
+        """Take an encoder and the mean vector of texts, float64 [dimension], such as that of other reasons."""
         self.encoder, self.common = encoder, common
-
-    @classmethod
-    def from_model(cls, encoder: Embedder, texts: Iterable[str] | None = None) -> SentenceReasons:
-        """Return the reasons of an encoder; `texts` are those whose mean is common, None for some of the package."""
-        return cls(encoder, mean_vector(encoder, texts))
 
     def __repr__(self) -> str:
         """Return one line."""

@@ -210,7 +210,7 @@ def make_parts(models: Sequence[Any] | Mapping[str, Any], weights: Sequence[floa
             raise InputError(f"a part is called {name!r:.60}; a name is one line of text without {BETWEEN!r} in it")
     parts = tuple(map(Part, named, named.values(), normalized_weights(weights, len(named))))
     for part in parts:
-        part.dimension  # noqa: B018  # a function that gives no rows is refused now
+        part.model.get_embedding_dimension()  # a function that gives no rows is refused now
     return parts
 
 

@@ -99,8 +99,8 @@ class LazyRows(Sequence[Row]):
 
     def _row(self, number: int) -> Row:
         name, parts, _, _, spans1, spans2, spans3, key, kind = self._make(number)
-        value, score = float(self.values[number]), self._score
-        share = value / score if abs(score) > SCORE_EPS else 0.0
+        value = float(self.values[number])
+        share = share_of(value, self._score)
         return Row(name, parts, value, share, spans1, spans2, spans3, key or (name, *parts), kind)
 
     def sums_by_span(self) -> tuple[dict[Span, float], dict[Span, float]] | None:
