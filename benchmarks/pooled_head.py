@@ -5,6 +5,7 @@
     python -m benchmarks.pooled_head --long          also four times the texts and twice the tokens (3 GB of memory)
 
 Peers: the order of the LENS paper's code (all logits, log(1 + relu), mask, maximum); the same with the maximum first;
+that in slices under torch.utils.checkpoint, which takes as little memory;
 sentence-transformers' Dense and SpladePooling; and the bare matrix product, which none of them can beat. Rounds are
 interleaved after one that is not counted; medians are shown, by the clock and by the processor's time, the latter being
 the fairer one where other programs share the machine. Memory is the most the process holds during a call beyond what
@@ -41,12 +42,14 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
+from torch.utils.checkpoint import checkpoint
 
 from papers.kit import processor
 from pellucid.transformer import max_pooled
 
 _Pool = Callable[[Any, Any, Any], Any]
 _OURS, _PAPER, _FIRST, _BARE = "pellucid", "the paper's order", "maximum first", "matrix product alone"
+_CHECKPOINTED, _SLICE_ROWS = "maximum first, checkpointed", 1_024  # clusters in a slice
 _STOCK = f"sentence-transformers {version('sentence-transformers')}"
 
 
@@ -89,6 +92,12 @@ def maximum_first(hidden: Any, mask: Any, weight: Any) -> Any:
     """All logits, masked, the maximum, then saturated."""
     logits = (hidden @ weight.t()).masked_fill(~mask[..., None], float("-inf"))
     return torch.log1p(torch.relu(logits.amax(dim=1)))
+
+
+def checkpointed(hidden: Any, mask: Any, weight: Any) -> Any:
+    """The maximum first, a slice of clusters at a time, whose logits are computed again for the gradient."""
+    slices = [checkpoint(maximum_first, hidden, mask, rows, use_reentrant=False) for rows in weight.split(_SLICE_ROWS)]
+    return torch.cat(slices, dim=1)
 
 
 def bare(hidden: Any, mask: Any, weight: Any) -> Any:
@@ -138,6 +147,7 @@ class Batch:
             _OURS: lambda *given: max_pooled(*given)[0],
             _PAPER: paper_order,
             _FIRST: maximum_first,
+            _CHECKPOINTED: checkpointed,
             _STOCK: stock(shape, self.weight),
         }
 
