@@ -35,7 +35,7 @@ def kept_encoder(path: str | Path, folder: Path, name: str | None = None, **opti
     opened = SentenceTransformer(str(path), device="cpu")
 
     def encode(texts: list[str]) -> Vectors:
-        return np.asarray(opened.encode(texts, batch_size=64, show_progress_bar=False, **options), np.float32)
+        return np.asarray(opened.encode(texts, **{"batch_size": 64, "show_progress_bar": False, **options}), np.float32)
 
     return CachedEncoder(name or f"{Path(path).name} {cache_key(opened)}", encode, folder, opened)
 

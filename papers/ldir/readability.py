@@ -24,7 +24,7 @@ import pellucid
 from papers.kit import Figure, Table, run_script
 from papers.ldir.baselines import decorrelated
 from papers.ldir.development import held_out
-from papers.models import minilm_path
+from papers.models import kept_encoder, minilm_path
 from papers.retrieval_sets import dense_score, read_collection
 from papers.sts import sts_spearman
 from papers.vector_cache import CachedEncoder, Vectors, distinct, unit_rows
@@ -130,12 +130,15 @@ class Bench:
     """The encoder, the judge, and what was measured before."""
 
     def __init__(self, data: Path, work: Path) -> None:
-        """Open the encoder; the judge is opened when it is asked."""
+        """Open the encoder and the judge."""
+        import torch
+
         self.data, self.work = data, work
         self.static = pellucid.load("static-en")
         self.fingerprint = cache_key(self.static)
         self.encode = CachedEncoder(f"static-en {self.fingerprint}", self.static.encode, work / "vectors")
-        self.judge = CachedEncoder("MiniLM bfloat16", _open_judge(), work / "vectors")
+        self.judge = kept_encoder(minilm_path(), work / "vectors", "MiniLM bfloat16", batch_size=32)
+        self.judge.opened.to(torch.bfloat16).max_seq_length = 64
         self.tasks = [task for task in find_tasks(data) if task.kind == "Retrieval"]
 
     def corpus(self, name: str, texts: Any, held: list[str], settings: CandidateSettings) -> Corpus:
@@ -207,23 +210,6 @@ def shared_words(anchors: list[str], corpus: Corpus) -> npt.NDArray[np.bool_]:
     of_anchors = [stems(anchor) for anchor in anchors]
     of_pairs = [stems(a) | stems(b) for a, b in zip(corpus.left, corpus.right)]
     return np.array([[not pair.isdisjoint(anchor) for anchor in of_anchors] for pair in of_pairs])
-
-
-def _open_judge() -> Callable[[list[str]], Vectors]:
-    opened: list[Any] = []
-
-    def encode(texts: list[str]) -> Vectors:
-        if not opened:
-            import torch
-            from sentence_transformers import SentenceTransformer
-
-            model = SentenceTransformer(minilm_path(), device="cpu")
-            opened.append(model.to(torch.bfloat16))
-            opened[0].max_seq_length = 64
-        rows = opened[0].encode(texts, batch_size=32, convert_to_tensor=True, show_progress_bar=False)
-        return np.asarray(rows.float().cpu(), np.float32)
-
-    return encode
 
 
 def measure(bench: Bench) -> dict[str, dict[str, dict[str, float]]]:

@@ -18,7 +18,6 @@ prints the example of docs/lexicon.md, `lexicon-minilm`, in about a minute.
 from __future__ import annotations
 
 import argparse
-import warnings
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -39,7 +38,7 @@ from pellucid.explain.views.parts import AnyPart, Heading, Note, TablePart, coun
 from pellucid.explain.views.report import Report
 from pellucid.lexicon.embedder import LexiconEmbedder
 from pellucid.loading import load
-from pellucid.progress import Progress, length_batches
+from pellucid.progress import Progress
 from pellucid.text.corpus import read_texts
 from pellucid.text.inputs import check_texts
 from pellucid.text.unicode import well_formed
@@ -66,56 +65,39 @@ class Firing(NamedTuple):
     weight: float
 
 
-def fired_words(model: LexiconEmbedder, texts: Sequence[str], top_k: int) -> tuple[Any, list[Firing]]:
-    """Return the embeddings of `texts` and what fired the strongest clusters of each.
+def fired_words(model: LexiconEmbedder, texts: Sequence[str], top_k: int) -> tuple[list[int], list[Firing]]:
+    """Return the texts that fire anything, by number, and what fired the strongest clusters of each.
 
     Args:
         model: with a pooling that knows what fired.
-        texts: any number.
+        texts: any number; of each as much counts as the model reads.
         top_k: clusters of each text.
 
     Returns:
-        L2-normalised rows, CSR float32 [texts, dimensions], with at most 256 coordinates (more if `top_k` is), and the
-        firings, text by text, the strongest first. Firings by what is no word (a mark of punctuation) are left out.
+        The firings text by text, the strongest first, with coordinates of rows of length 1, of which at most 256
+        (more if `top_k` is) are kept. Firings by what is no word (a mark of punctuation) are left out.
     """
-    from scipy import sparse
-
-    n_active = max(top_k, _ACTIVE)  # so that thousands of texts fit into memory
+    n_active = max(top_k, _ACTIVE)
     n_active = min(n_active, model.settings.max_active_dims or n_active)
     model = model.with_settings(replace(model.settings, max_active_dims=n_active))
-    # As `encode` does, but the tokens that fired are kept, and not only their weights.
-    readings = model._reader.read(texts, instructed=True)
-    batches = list(length_batches([len(reading.ids) for reading in readings], _BATCH))
-    parts, firings = [sparse.csr_matrix((0, model.get_embedding_dimension()), dtype=np.float32)], []
+    order = sorted(range(len(texts)), key=lambda number: len(texts[number]))  # those of a batch are of like lengths
+    known, firings = list[int](), list[Firing]()
     with Progress("encoding", total=len(texts)) as progress:
-        for chosen in batches:
-            weights, fired = model._weights([readings[n] for n in chosen])
-            rows = model._mixed(weights)
-            parts.append(rows)
-            for place, number in enumerate(chosen):
-                text = well_formed(texts[number])
-                where = model._span_finder(text, readings[number], weights[place], fired[place])
-                firings += _strongest(rows[[place]], where, number, text, top_k)
-            progress.advance(len(chosen))
-    cut = sum(reading.cut > 0 for reading in readings)
-    if cut:
-        warnings.warn(
-            f"{cut} of {len(texts)} texts are longer than the model reads; their ends say nothing", stacklevel=3
-        )
-    order = np.argsort(np.concatenate([*batches, np.zeros(0, np.int64)]))
-    return sparse.vstack(parts, format="csr")[order], sorted(firings, key=lambda f: (f.text, -f.weight))
-
-
-def _strongest(row: Any, where: Any, number: int, text: str, top_k: int) -> list[Firing]:
-    """Return the firings of one text's row."""
-    found = []
-    for n in np.argsort(-row.data, kind="stable")[:top_k].tolist():
-        dimension = int(row.indices[n])
-        for start, end in where(dimension):
-            word = text[start:end].casefold()
-            if any(map(str.isalnum, word)):
-                found.append(Firing(number, dimension, word, float(row.data[n])))
-    return found
+        for first in range(0, len(order), _BATCH):
+            numbers = order[first : first + _BATCH]
+            queries = model.analyze_texts([well_formed(texts[number]) for number in numbers], [None] * len(numbers))
+            for number, query in zip(numbers, queries, strict=True):
+                row, find_spans = query.coordinates, query.span_finder
+                assert find_spans is not None  # every lexicon model has one
+                known += [number] * bool(row.nnz)
+                for n in np.argsort(-row.data, kind="stable")[:top_k].tolist():
+                    dimension = int(row.indices[n])
+                    for start, end in find_spans(dimension):
+                        word = query.text[start:end].casefold()
+                        if any(map(str.isalnum, word)):
+                            firings.append(Firing(number, dimension, word, float(row.data[n])))
+            progress.advance(len(numbers))
+    return sorted(known), sorted(firings, key=lambda f: (f.text, -f.weight))
 
 
 def own_words(dimension: Dimension) -> frozenset[str]:
@@ -317,8 +299,7 @@ def lexical_firing(
     if not any(item.about for item in model.dimensions):
         raise InputError("the model's clusters have no words; open it with the backbone it was trained from")
     texts, encoder = check_texts(texts), load(encoder)
-    rows, firings = fired_words(model, texts, limits.top_k)
-    known = np.flatnonzero(np.diff(rows.indptr))
+    known, firings = fired_words(model, texts, limits.top_k)
     if len(known) < 2:
         raise InputError(f"at least two texts that the model knows something of are needed, got {len(known)}")
     vectors, random = unit_vectors(encoder, list(texts)), np.random.default_rng(seed)

@@ -15,11 +15,6 @@ def script(opened):
     return opened("papers.lens.ablation")
 
 
-@pytest.fixture
-def pages(opened):
-    return opened("papers.lens.ablation_tables")
-
-
 def test_development_pairs_share_no_sentence_with_training(script):
     pairs = [
         ("A cat", "One cat"),
@@ -38,8 +33,8 @@ def test_a_query_has_all_its_paraphrases(script):
     assert [(row.query, row.pos) for row in rows] == [("a", ("b", "e")), ("c", ("d",))]
 
 
-def test_sets_are_parts_of_the_test_files(script, shared, pages):
-    sizes = {name: len(script.scored_pairs(shared / "data", name)[2]) for name in pages.SETS}
+def test_sets_are_parts_of_the_test_files(script, shared):
+    sizes = {name: len(script.scored_pairs(shared / "data", name)[2]) for name in script.SETS}
     assert list(sizes.values()) == [750, 750, 750, 450, 375, 375]
     firsts, seconds, scores = script.scored_pairs(shared / "data", "STS12 MSRvid")
     assert not {"A man with a hard hat is dancing."} - {*firsts, *seconds}
@@ -56,26 +51,26 @@ def test_every_model_is_planned_once_and_the_first_seed_first(script):
     }
 
 
-def result(pages, run, score):
-    return {**asdict(run), "scores": dict.fromkeys(pages.SETS, score), "development": 50.0, "seconds": 60.0}
+def result(script, run, score):
+    return {**asdict(run), "scores": dict.fromkeys(script.SETS, score), "development": 50.0, "seconds": 60.0}
 
 
-def paper_like(script, pages, scale, seeds=2):
+def paper_like(script, scale, seeds=2):
     """Results in the paper's order, the differences times `scale`."""
     found = []
     for run in script.planned(seeds):
-        if (run.attention, run.pooling) in pages.PAPER and not run.dense:
-            score = 60 + scale * (pages.PAPER[run.attention, run.pooling][0] - 60)
+        if (run.attention, run.pooling) in script.PAPER and not run.dense:
+            score = 60 + scale * (script.PAPER[run.attention, run.pooling][0] - 60)
         else:
             score = 55.0
         better = {None: 0, 1000: 1, 2000: 2, 4000: 3, 8000: 4}[run.k] if not run.dense else 0
         taught = (0.5 if run.k else -0.5) if run.taught else 0
-        found.append(result(pages, run, score + scale * (better + taught) / 100 + run.seed))
+        found.append(result(script, run, score + scale * (better + taught) / 100 + run.seed))
     return found
 
 
-def test_a_paper_like_outcome_holds_with_seeds_enough(script, pages):
-    figures = dict(pages.figures(paper_like(script, pages, 1, 5), 49))
+def test_a_paper_like_outcome_holds_with_seeds_enough(script):
+    figures = dict(script.figures(paper_like(script, 1, 5), 49))
     written = "\n".join(map(str, figures.values()))
     assert figures["counts"] == "Table 5: 9 of 9 holds; Figure 3: 9 of 9 holds"
     assert "| both ways | max | 69.07 (1) | 88.92 (3) |" in written
@@ -83,34 +78,34 @@ def test_a_paper_like_outcome_holds_with_seeds_enough(script, pages):
     assert "71.1 ± 1.6 (1)" in written
 
 
-def test_few_seeds_are_said_to_have_no_power(script, pages):
-    figures = dict(pages.figures(paper_like(script, pages, 1), 49))
+def test_few_seeds_are_said_to_have_no_power(script):
+    figures = dict(script.figures(paper_like(script, 1), 49))
     assert "next to no power" in figures["power"] and "where 18 and 0 came out" in figures["power"]
     assert "Table 5: 9 of 9 undecided" in figures["counts"]
     assert "undecided, 2 of 2 above" in str(figures["findings"])
 
 
-def test_the_opposite_outcome_is_not(script, pages):
-    figures = dict(pages.figures(paper_like(script, pages, -1, 5), 49))
+def test_the_opposite_outcome_is_not(script):
+    figures = dict(script.figures(paper_like(script, -1, 5), 49))
     assert "Table 5: 9 of 9 does not hold" in figures["counts"]
 
 
-def test_seeds_that_disagree_leave_a_finding_open(pages):
-    assert pages.judge([0.1] * 4) == "undecided" and pages.judge([0.1] * 4 + [-0.1]) == "undecided"
-    assert pages.judge([0.1] * 5) == "**holds**"
-    assert pages.judge([-0.1] * 4 + [0.0]) == "**does not hold**"
-    assert pages.judge([]) == "not measured"
+def test_seeds_that_disagree_leave_a_finding_open(script):
+    assert script.judge([0.1] * 4) == "undecided" and script.judge([0.1] * 4 + [-0.1]) == "undecided"
+    assert script.judge([0.1] * 5) == "**holds**"
+    assert script.judge([-0.1] * 4 + [0.0]) == "**does not hold**"
+    assert script.judge([]) == "not measured"
 
 
-def test_a_page_of_part_of_the_runs(script, pages):
-    run = pages.Run("bi", "max", 8000)
-    figures = dict(pages.figures([result(pages, run, 50.0)], 49))
+def test_a_page_of_part_of_the_runs(script):
+    run = script.Run("bi", "max", 8000)
+    figures = dict(script.figures([result(script, run, 50.0)], 49))
     assert "| both ways | max | 69.07 (1) | 88.92 (3) | - | 50.0 (1) | 50.0 | 50.0 | 50.0 |" in str(figures["pooling"])
     assert "9 of 9 not measured" in figures["counts"] and figures["seeds"] == "1 (1 of 49 runs done)"
 
 
-def test_a_run_is_kept(script, pages, tmp_path, monkeypatch, capsys):
-    run = pages.Run("bi", "max", 8000)
+def test_a_run_is_kept(script, tmp_path, monkeypatch, capsys):
+    run = script.Run("bi", "max", 8000)
     bench = script.Bench.__new__(script.Bench)
     bench.kept, bench.recipe = tmp_path, replace(script.RECIPE, steps=1)
     bench.sets = {"STS12 MSRvid": (["a", "b", "c"], ["a", "b", "d"], np.array([2.0, 1.0, 0.0]))}
