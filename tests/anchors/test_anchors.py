@@ -15,7 +15,6 @@ from pellucid.anchors.embedder import AnchorEmbedder
 from pellucid.anchors.sampling import frame_points
 from pellucid.core.dimensions import Dimension, Dimensions
 from pellucid.errors import InputError, ModelFolderError
-from pellucid.persistence.store import read_tensors
 from pellucid.static.embedder import StaticEmbedder
 from tiny_models import tiny_transformer
 
@@ -77,17 +76,6 @@ def test_an_explanation_by_hand(animals: AnchorEmbedder) -> None:
     assert {row.kind for each in (why, alone) for row in each.rows} == {"dimension"}
     assert {row.name: row.contribution for row in alone.rows} == pytest.approx({"a cat": 2 / 3, "a cat, a dog": 1 / 3})
     assert alone.score == pytest.approx(1)
-
-
-def test_a_text_of_nothing_has_no_rows(animals: AnchorEmbedder) -> None:
-    assert animals.explain("car").rows == () and animals.explain("car").score == 0
-    assert animals.explain("car", "cat").score == 0
-    assert animals.describe("car") == animals.describe("") == "nothing this model knows"
-
-
-def test_a_difference_of_explanations_says_why_one_ranks_above(animals: AnchorEmbedder) -> None:
-    gap = animals.explain("cat", "dog") - animals.explain("cat", "cow and cat")
-    assert sum(row.contribution for row in gap.rows) == pytest.approx(gap.score)
 
 
 def test_describe_names_the_closest_anchors(animals: AnchorEmbedder) -> None:
@@ -280,12 +268,6 @@ def test_a_static_encoder_is_copied(tmp_path: Path, fruit: StaticEmbedder, dtype
     same(pellucid.load(tmp_path / "model"), model.without("the car"))
 
 
-def test_an_anchor_model_may_be_an_encoder(tmp_path: Path, fruit: StaticEmbedder) -> None:
-    model = AnchorEmbedder(AnchorEmbedder(fruit, ["apple pear", "the car"]), ["apple", "pear car"])
-    model.save_pretrained(tmp_path / "model")
-    same(pellucid.load(tmp_path / "model"), model)
-
-
 def test_a_bundled_encoder_is_kept_by_name(tmp_path: Path) -> None:
     model = AnchorEmbedder(pellucid.load("static-en"), ["the bank lends money", "a boat on the river"])
     model.save_pretrained(tmp_path / "model", encoder_name="static-en")
@@ -337,14 +319,6 @@ def test_a_folder_names_its_encoder(tmp_path: Path, fruit: StaticEmbedder) -> No
     (tmp_path / "model" / "config.json").write_text(json.dumps(config))
     with pytest.raises(ModelFolderError, match="names no encoder: None"):
         pellucid.load(tmp_path / "model")
-
-
-def test_a_fingerprint_tells_models_of_functions_apart(animals: AnchorEmbedder) -> None:
-    from pellucid.core.fingerprint import fingerprint
-
-    assert fingerprint(animals) == fingerprint(AnchorEmbedder(count_animals, animals.dimensions.names))
-    others = [animals.without(0), animals.scale({1: 0.5}), AnchorEmbedder(lambda t: count_animals(t)[:, ::-1], "a cat")]
-    assert len({str(fingerprint(model)) for model in [animals, *others]}) == 4
 
 
 # --- plain sentence-transformers
@@ -517,11 +491,3 @@ def test_frame_points_refuse_rows_that_are_not_finite() -> None:
         vectors[1, 2] = value
         with pytest.raises(InputError, match="row 1 of the vectors holds NaN"):
             frame_points(vectors, 2)
-
-
-def test_saved_vectors_are_one_stock_tensor(tmp_path: Path, fruit: StaticEmbedder) -> None:
-    model = AnchorEmbedder(fruit, ["apple", "car"])
-    model.save_pretrained(tmp_path / "model")
-    tensors, _ = read_tensors(tmp_path / "model" / "anchors" / "model.safetensors")
-    assert list(tensors) == ["linear.weight"]
-    np.testing.assert_array_equal(tensors["linear.weight"], model.vectors)

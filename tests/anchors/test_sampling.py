@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-import time
 from itertools import islice, pairwise
 from pathlib import Path
 
@@ -512,43 +509,6 @@ def test_as_much_of_a_corpus_is_proven_as_was_read(tmp_path):
     assert choose_anchors(encode, others, 3, method="fps", settings=settings, work_dir=tmp_path) == chosen
     with pytest.raises(InputError, match="texts 1 to 20 are not the same"):
         choose_anchors(encode, SENTENCES[1:], 3, method="fps", settings=settings, work_dir=tmp_path)
-
-
-KILLED = """
-import sys, time
-sys.path[:0] = [sys.argv[1], sys.argv[1] + "/.."]
-from test_sampling import *
-candidatestore._SHARD_TEXTS = 10
-choose_anchors(lambda texts: time.sleep(0.05) or encode(texts), SENTENCES, 9, method="fps", work_dir=sys.argv[2])
-"""
-
-
-@pytest.mark.full
-def test_a_run_killed_at_any_moment_goes_on(tmp_path):
-    script = tmp_path / "killed.py"
-    script.write_text(KILLED)
-    folder, random = tmp_path / "work", np.random.default_rng(0)
-    command = [sys.executable, str(script), str(Path(__file__).parent), str(folder)]
-    grown = [0]
-    for _ in range(3):
-        process = subprocess.Popen(command, stderr=subprocess.DEVNULL)
-        while process.poll() is None and _size(folder) == grown[-1]:
-            time.sleep(0.002)
-        with pytest.raises(InputError, match=f"work is in use by process {process.pid} since 20"):
-            choose_anchors(encode, SENTENCES, 9, method="fps", work_dir=folder)
-        time.sleep(random.uniform(0, 0.08))
-        process.kill()
-        process.wait()
-        grown.append(_size(folder))
-    assert 0 < grown[1] < grown[3] < 2 * 64 * len(SENTENCES)
-    assert choose_anchors(encode, SENTENCES, 9, method="fps", work_dir=folder) == choose_anchors(
-        encode, SENTENCES, 9, method="fps"
-    )
-
-
-def _size(folder):
-    path = folder / "vectors.state.bin"
-    return path.stat().st_size if path.exists() else 0
 
 
 def test_from_a_file_and_a_static_model(tmp_path, fruit):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import warnings
 from dataclasses import replace
 
@@ -321,16 +320,6 @@ def test_shards_are_shown_as_the_word_of_the_text_or_not_at_all(mini):
     assert explanation.remainder > 0.05 and explanation.remainder <= unseen + 1e-6
 
 
-def test_describe_and_views(llama):
-    assert llama.describe("") == "nothing this model knows"
-    assert llama.describe(TEXTS[0]).startswith("mostly about: ")
-    explanation = llama.explain(TEXTS[0], TEXTS[1])
-    assert "remainder" in str(explanation) and explanation.to_html()
-    assert pellucid.Explanation.from_dict(json.loads(explanation.to_json())) == explanation
-    with pytest.raises(InputError, match="explain takes texts"):
-        llama.explain(3)
-
-
 # Edits
 
 
@@ -505,16 +494,3 @@ def test_key_tokens_of_a_small_real_model_name_what_the_text_is_about(shared):
     fitted = model.fitted(texts, "mean")
     assert {"cake", "birthday", "baked"} <= {name for name, _ in fitted.key_tokens(cake, 6)}
     assert fitted.explain(cake, "She made cookies and pie.").score > fitted.explain(cake, "The car is fast.").score
-
-
-def test_a_merged_dimension_comes_back_with_what_it_is_about(llama, tmp_path):
-    """As several tokens, also where one is the bar between them or a backslash."""
-    names = llama.dimensions.names
-    spelled = {dimension.about[0]: dimension.name for dimension in llama.dimensions if dimension.about}
-    merged = llama.merge(spelled["|"], spelled["\\"], spelled["="], name="signs").merge(names[50], names[60])
-    merged.save_pretrained(tmp_path / "model")
-    after = KeyTokenEmbedder.from_pretrained(tmp_path / "model")
-    assert list(after.dimensions) == list(merged.dimensions)
-    assert set(after.dimensions["signs"].about) == {"|", "\\", "="}
-    llama.save_pretrained(tmp_path / "plain")
-    assert KeyTokenEmbedder.from_pretrained(tmp_path / "plain").mixing is None

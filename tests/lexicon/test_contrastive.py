@@ -163,7 +163,7 @@ def test_texts_that_belong_to_a_row_and_fillers_are_excluded():
 
 
 def test_the_similarity_loss_is_smallest_at_the_teachers_cosines():
-    loss = SimilarityLoss(None, temperature=0.1, chunk=None)
+    loss = SimilarityLoss(None, replace(QUICK, similarity_temperature=0.1))
     teacher = torch.tensor([[1.0, 0.0], [0.8, 0.6], [0.0, 2.0]])
     at = float(loss.value([torch.nn.functional.normalize(teacher)], teacher))
     units = torch.nn.functional.normalize(teacher).double().numpy()
@@ -184,9 +184,8 @@ def columns(batch):
     ]
 
 
-def loss_of(module, **changes):
-    options = {"temperature": 0.02, "in_batch": True, "distillation": 1.0, "chunk": None, **changes}
-    return CandidateLoss(module, **options)
+def loss_of(module, chunk=None, in_batch=True):
+    return CandidateLoss(module, replace(QUICK, chunk=chunk), in_batch=in_batch)
 
 
 @pytest.mark.parametrize("kind", ["bert", "llama"])
@@ -571,7 +570,7 @@ def test_bad_input_is_refused_before_anything_starts(tmp_path):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"temperature": 0}, "temperature is 0; it must be above 0"),
+        ({"temperature": 0}, "temperature is 0; it must be a number, above 0"),
         ({"batch_size": 1}, "batch_size is 1; it must be an integer, at least 2"),
         ({"learning_rate": float("nan")}, "learning_rate is nan"),
         ({"max_steps": 0}, "max_steps is 0"),

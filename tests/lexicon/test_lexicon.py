@@ -203,13 +203,6 @@ def test_embeddings_are_the_formula(model, pooling):
     assert model.encode([]).shape == (0, len(model.dimensions))
 
 
-def test_many_texts_keep_their_order(bert):
-    texts = [" ".join(["car", "horse", "the man"][: n % 4]) for n in range(90)]
-    found = dense(bert.encode(texts))
-    for n in (0, 1, 2, 3, 50, 89):
-        np.testing.assert_allclose(found[n], dense(bert.encode(texts[n]))[0], atol=1e-5)
-
-
 def test_a_clusters_bias_is_the_mean_of_its_tokens(bert):
     with torch.no_grad():
         bert.backbone.model.get_output_embeddings().bias.copy_(torch.arange(len(bert.backbone.tokenizer)).float())
@@ -457,14 +450,3 @@ def test_an_adapter_is_stored_in_the_precision_asked_for_and_read_as_float32(mis
     with pytest.raises(InputError, match="holds numbers that float16 cannot; save it as float32"):
         model.save_pretrained(tmp_path / "large", backbone_name=name, dtype="float16")
     assert not (tmp_path / "large").exists()
-
-
-def test_words_that_are_bars_or_formulas_come_back(bert, tmp_path):
-    names = bert.dimensions.names
-    merged = bert.rename({names[0]: "=SUM(1)", names[1]: "-", names[2]: "a | b"}).merge(names[3], names[4])
-    merged.save_pretrained(tmp_path / "model")
-    assert list(LexiconEmbedder.from_pretrained(tmp_path / "model").dimensions) == list(merged.dimensions)
-    odd = replace(bert.clusters, words=[("|", "\\", "a | b", "=1"), *bert.clusters.words[1:]])
-    model = LexiconEmbedder(bert.backbone, odd)
-    model.save_pretrained(tmp_path / "odd")
-    assert list(LexiconEmbedder.from_pretrained(tmp_path / "odd").dimensions) == list(model.dimensions)

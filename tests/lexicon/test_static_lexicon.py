@@ -199,28 +199,6 @@ def test_the_words_that_fire_a_dimension(model):
         model.firing_words("money", top_k=0)
 
 
-@pytest.mark.parametrize("change", ["plain", "merged", "scaled", "pruned"])
-def test_a_saved_model_is_the_same(model, tmp_path, change):
-    changed = {
-        "plain": lambda: model,
-        "merged": lambda: model.merge("money", "debts").scale({"water": 3}),
-        "scaled": lambda: model.scale({"water": 0.5}),
-        "pruned": lambda: model.without("cities").with_max_active_dims(1),
-    }[change]()
-    changed.save_pretrained(tmp_path / "m")
-    opened = pellucid.load(tmp_path / "m")
-    assert isinstance(opened, StaticLexiconEmbedder) and repr(opened).startswith("StaticLexiconEmbedder(m: 8 words")
-    texts = ["the bank of the river", "a LOAN", "New York", "東京都", "", "zebra"]
-    assert (opened.encode(texts) != changed.encode(texts)).nnz == 0
-    assert compiled(opened, texts).toarray() == pytest.approx(changed.encode(texts).toarray(), abs=1e-6)
-    assert opened.dimensions.names == changed.dimensions.names and opened.max_active_dims == changed.max_active_dims
-    assert [item.about for item in opened.dimensions] == [item.about for item in changed.dimensions]
-    assert all(file.sound for file in pellucid.verify(tmp_path / "m"))
-    opened.save_pretrained(tmp_path / "again")
-    for name in ("lexicon.safetensors", "words.txt", "dimensions.tsv"):
-        assert (tmp_path / "again" / name).read_bytes() == (tmp_path / "m" / name).read_bytes()
-
-
 def test_parts_that_do_not_fit_are_refused():
     vocabulary, table = Vocabulary(WORDS), sparse.csr_matrix(WEIGHTS)
     for parts, complaint in (
@@ -250,14 +228,6 @@ def test_it_needs_no_torch(model, tmp_path):
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert done.stdout.startswith("2 mostly about: ")
-
-
-def test_an_index_searches_with_it(model, tmp_path):
-    pytest.importorskip("Stemmer")
-    with pellucid.Index.create(tmp_path / "index", models={"lexicon": model}) as index:
-        index.add(["the bank of the river", "a loan and a mortgage", "New York"], ids=list("abc"))
-        hits = index.search("mortgage")
-        assert hits[0].id == "b" and hits[0].explain()
 
 
 def small_clusters(k=6, width=3):

@@ -44,7 +44,6 @@ _MIN_WORD_TEXTS = 3  # that hold a word, and
 _MIN_WORD_SHARE = 0.01  # of the topic's texts
 _PRIOR_TEXTS = 500  # that the prior counts for
 _MAX_YEARS, _MAX_MONTHS = 3, 3  # above 3 years a period is a year, above 3 months a month, else a day
-_95_PERCENT = 1.959963984540054
 
 
 class TopicWord(NamedTuple):
@@ -367,21 +366,12 @@ class _Periods:
 
     def change(self, topic: int) -> tuple[float, float, float]:
         """Return the share in the later half less that in the earlier, with Newcombe's interval (method 10, 1998)."""
-        (early, late), totals = self._halves[:, topic].tolist(), self._halves.sum(axis=1).tolist()
+        from scipy.stats import binomtest
+
+        counts, totals = self._halves[:, topic].tolist(), self._halves.sum(axis=1).tolist()
         if not all(totals):
             return 0.0, -1.0, 1.0
-        (p1, low1, high1), (p2, low2, high2) = _wilson(early, totals[0]), _wilson(late, totals[1])
-        difference = p2 - p1
-        return (
-            difference,
-            difference - math.hypot(p2 - low2, high1 - p1),
-            difference + math.hypot(high2 - p2, p1 - low1),
-        )
-
-
-def _wilson(count: int, total: int) -> tuple[float, float, float]:
-    """Return a share and its 95 % interval (Wilson's score)."""
-    share, z = count / total, _95_PERCENT
-    center = (share + z * z / (2 * total)) / (1 + z * z / total)
-    half = z / (1 + z * z / total) * math.sqrt(share * (1 - share) / total + z * z / (4 * total * total))
-    return share, max(center - half, 0.0), min(center + half, 1.0)
+        (p1, p2), tests = np.divide(counts, totals).tolist(), map(binomtest, counts, totals)
+        (low1, high1), (low2, high2) = (test.proportion_ci(0.95, "wilson") for test in tests)
+        low, high = math.hypot(p2 - low2, high1 - p1), math.hypot(high2 - p2, p1 - low1)
+        return p2 - p1, p2 - p1 - low, p2 - p1 + high

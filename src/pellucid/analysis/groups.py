@@ -267,8 +267,7 @@ def contrast(
     elif others is not None:
         raise InputError("groups is a mapping and others is given; put the other texts into the mapping")
     if not isinstance(groups, Mapping) or len(groups) < 2:
-        size = len(groups) if isinstance(groups, Mapping) else f"a {type(groups).__name__}"
-        raise InputError(f"at least two groups are needed, as a dict from the name of each to its texts; got {size}")
+        raise InputError(f"at least two groups are needed, as a dict from each name to its texts: {groups!r:.60}")
     encoded = {name: list(unit_blocks(model, texts)) for name, texts in groups.items()}
     texts = {name: [text for block, _ in blocks for text in block] for name, blocks in encoded.items()}
     for name, group_texts in texts.items():

@@ -13,12 +13,11 @@ import math
 import os
 import platform
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from difflib import get_close_matches
 from importlib import metadata
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -26,8 +25,10 @@ from pellucid.core.arrays import l2_normalize
 from pellucid.core.embedder import Embedder
 from pellucid.core.fingerprint import fingerprint
 from pellucid.dense.embedder import EncoderEmbedder
-from pellucid.errors import InputError, ModelFolderError, missing_extra
+from pellucid.errors import InputError, ModelFolderError, missing_extra, nearest_name, unknown_name
 from pellucid.evaluation.tasks import HubTask, LocalTask, find_tasks, quiet
+from pellucid.explain.views.parts import AnyPart, Heading, TablePart, counted, numbers
+from pellucid.explain.views.report import Report
 from pellucid.loading import load
 from pellucid.persistence.store import read_json, temporary_folder, write_json
 from pellucid.process import kept_random_states
@@ -54,9 +55,12 @@ class TaskScore:
     scores: Mapping[str, float] = field(default_factory=dict, repr=False)
 
 
-@dataclass(frozen=True)
-class Results:
+@dataclass(frozen=True, repr=False)
+class Results(Report):
     """A model's scores, one row a task."""
+
+    kind: ClassVar[str] = "evaluation"
+    table: ClassVar[str] = "rows"
 
     model: str
     rows: tuple[TaskScore, ...]
@@ -69,19 +73,13 @@ class Results:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the model's name, the rows and the means as plain values, fit for JSON."""
-        return {"model": self.model, "rows": [asdict(row) for row in self.rows], "means": self.means}
+        return super().to_dict() | {"means": self.means}
 
-    def to_markdown(self) -> str:
-        """Return the rows and the means as a Markdown table, scores x 100 with one decimal."""
-        from pellucid.explain.views.markdown import markdown_text
-
-        lines = [f"| {markdown_text(self.model)} | type | metric | score |", "|---|---|---|---:|"]
-        lines += [
-            f"| {markdown_text(row.task)} | {markdown_text(row.type)} | {markdown_text(row.metric)} | {row.score:.1f} |"
-            for row in self.rows
-        ]
-        lines += [f"| **mean** | {name} | | **{mean:.1f}** |" for name, mean in self.means.items()]
-        return "\n".join(lines) + "\n"
+    def _parts(self) -> Iterator[AnyPart]:
+        yield Heading("Evaluation", self.model, f"{counted(len(self.rows), 'task')}, scores x 100")
+        rows = [(row.task, row.type, row.metric, f"{row.score:.1f}") for row in self.rows]
+        rows += [("mean", name, "", f"{mean:.1f}") for name, mean in self.means.items()]
+        yield TablePart.of("", ["task", "type", "metric", *numbers("score")], rows)
 
 
 @kept_random_states()  # MTEB seeds them
@@ -152,10 +150,7 @@ def choose_local(tasks: Sequence[LocalTask], requested: Sequence[str] | None) ->
     labels = {task: {task.name.lower(), task.folder.name.lower(), task.kind.lower()} for task in tasks}
     for name in requested:
         if not any(name.lower() in names for names in labels.values()):
-            known_names = [task.name for task in tasks] + [*dict.fromkeys(task.kind for task in tasks)]
-            raise InputError(
-                f"no task {name!r} in the data folder{_nearest(name, known_names)}. There are {', '.join(known_names)}"
-            )
+            raise InputError(unknown_name("task", name, [*dict.fromkeys(n for t in tasks for n in (t.name, t.kind))]))
     lower_names = {name.lower() for name in requested}
     return [task for task in tasks if labels[task] & lower_names]
 
@@ -173,15 +168,11 @@ def _choose_hub(names: Sequence[str] | None) -> list[HubTask]:
     chosen: dict[str, None] = {}
     for name in names:
         if name.lower() not in types and name.lower() not in name_by_lower:
-            raise InputError(f"MTEB has no English task {name!r}{_nearest(name, list(name_by_lower.values()))}")
+            similar_name = nearest_name(name, name_by_lower.values())
+            hint = f"; did you mean {similar_name!r}?" if similar_name else ""
+            raise InputError(f"MTEB has no English task {name!r}{hint}")
         chosen.update(dict.fromkeys(types.get(name.lower()) or [name_by_lower[name.lower()]]))
     return list(map(HubTask, chosen))
-
-
-def _nearest(name: str, options: Sequence[str]) -> str:
-    lower = {option.lower(): option for option in options}
-    close = get_close_matches(name.lower(), list(lower), n=1)
-    return f"; did you mean {lower[close[0]]!r}?" if close else ""
 
 
 def _cached_score(model: Any, weights: str, task: LocalTask | HubTask, folder: Path) -> TaskScore:

@@ -256,13 +256,14 @@ def candidate_loss(
 
 
 class _Cached(CachedLossMixin, torch.nn.Module):  # type: ignore[misc, unused-ignore]
-    """A loss over embeddings that are made at once, or `chunk` texts at a time with cached gradients."""
+    """A loss over embeddings that are made at once, or `settings.chunk` texts at a time with cached gradients."""
 
-    def __init__(self, model: Any, chunk: int | None) -> None:
+    def __init__(self, model: Any, settings: Any, *, in_batch: bool = True) -> None:
+        """Take the model, `TrainingSettings`, and whether other rows' texts are negatives."""
         super().__init__()
-        self.model = model
-        self.uses_gradient_cache = chunk is not None
-        self.mini_batch_size = chunk or 0
+        self.model, self.settings, self.in_batch = model, settings, in_batch
+        self.uses_gradient_cache = settings.chunk is not None
+        self.mini_batch_size = settings.chunk or 0
 
     def forward(self, sentence_features: Any, labels: torch.Tensor) -> torch.Tensor:
         """Return the loss of a batch as the collator makes it."""
@@ -296,13 +297,6 @@ class _Cached(CachedLossMixin, torch.nn.Module):  # type: ignore[misc, unused-ig
 class CandidateLoss(_Cached):
     """`candidate_loss` for the trainer of sentence-transformers; negatives come from all devices."""
 
-    def __init__(
-        self, model: Any, *, temperature: float, in_batch: bool, distillation: float, chunk: int | None
-    ) -> None:
-        """Take the model and what `candidate_loss` takes; `chunk` texts are embedded at once, None for all."""
-        super().__init__(model, chunk)
-        self.temperature, self.in_batch, self.distillation = temperature, in_batch, distillation
-
     def targets(self, columns: list[dict[str, Any]], labels: torch.Tensor) -> Any:
         """Return the teacher's scores, and what tells which candidates are negatives."""
         queries, texts = columns
@@ -321,9 +315,9 @@ class CandidateLoss(_Cached):
             queries,
             texts,
             InBatchCandidates(excluded_candidates(numbers, fillers, positives, own_positive), scores),
-            temperature=self.temperature,
+            temperature=self.settings.temperature,
             in_batch=self.in_batch,
-            distillation=self.distillation,
+            distillation=self.settings.distillation,
             first=first,
         )
 
@@ -331,14 +325,10 @@ class CandidateLoss(_Cached):
 class SimilarityLoss(_Cached):
     """Trains the cosines among a batch of texts towards those of a teacher's vectors, which are the labels [B, d]."""
 
-    def __init__(self, model: Any, *, temperature: float, chunk: int | None) -> None:
-        """Take the model, what cosines of both are divided by, and how many texts are embedded at once."""
-        super().__init__(model, chunk)
-        self.temperature = temperature
-
     def value(self, embeddings: list[torch.Tensor], targets: Any) -> torch.Tensor:
         """Return the cross-entropy between rows of the two cosine matrices, diagonals left out."""
-        return similarity_loss(embeddings[0], functional.normalize(targets.float(), dim=1), self.temperature)
+        teacher = functional.normalize(targets.float(), dim=1)
+        return similarity_loss(embeddings[0], teacher, self.settings.similarity_temperature)
 
 
 class LexiconTrainer(SentenceTransformerTrainer):  # type: ignore[misc, unused-ignore]

@@ -220,16 +220,10 @@ def _trainer(
         args=_arguments(work.path, settings, on_cpu=module.head.device.type == "cpu"),
         train_dataset=DatasetDict({n: Dataset.from_dict({"number": range(len(part))}) for n, part in sets.items()}),
         loss={
-            name: CandidateLoss(
-                student,
-                temperature=settings.temperature,
-                in_batch=part.in_batch,
-                distillation=settings.distillation,
-                chunk=settings.chunk,
-            )
-            if isinstance(part, TrainingSet)
-            else SimilarityLoss(student, temperature=settings.similarity_temperature, chunk=settings.chunk)
-            for name, part in sets.items()
+            name: CandidateLoss(student, settings, in_batch=training_set.in_batch)
+            if isinstance(training_set, TrainingSet)
+            else SimilarityLoss(student, settings)
+            for name, training_set in sets.items()
         },
         data_collator=collator,
         callbacks=[Watch(collator, progress, work)],
@@ -316,9 +310,10 @@ def _take_over(adapted: Any, folder: Path, settings: TrainingSettings) -> None:
     config, tensors = read_adapter(folder)
     requested = {"r": settings.rank, "lora_alpha": settings.alpha}
     stored = {name: config.get(name) for name in requested}
-    if stored != requested or not _is_plain((config, tensors)):
+    if stored != requested or config.get("use_rslora") or not _is_plain((config, tensors)):
         raise InputError(
-            f"the adapter in {folder} has {stored}; to start from it, train with rank and alpha like these"
+            f"the adapter in {folder} has {stored}; to start from it, train with rank and alpha like these. It must be "
+            "low-rank factors alone, without rslora, DoRA or patterns"
         )
     loaded = set_peft_model_state_dict(adapted, tensors)
     missing = [name for name in loaded.missing_keys if ".lora_" in name]

@@ -227,34 +227,26 @@ def _as_row(value: Any) -> TrainingRow:
     for name in ("query", "pos"):
         if value.get(name) is None:
             raise RowError(f"{name!r} is missing")
-    return TrainingRow(
-        value["query"],
-        _listed(value, "pos"),
-        _listed(value, "neg"),
-        _scores(value, "pos_scores", value.get("neg_scores")),
-        _scores(value, "neg_scores", value.get("pos_scores")),
-        value.get("prompt") or "",
-        value.get("type") or "retrieval",
-    )
+    pos, neg = _listed(value, "pos", "texts"), _listed(value, "neg", "texts") or ()
+    pos_scores, neg_scores = (_listed(value, name, "numbers") for name in ("pos_scores", "neg_scores"))
+    if not pos_scores and not neg_scores:
+        pos_scores = neg_scores = None
+    elif neg_scores is None and not neg:  # a row without negatives may leave their scores out
+        neg_scores = ()
+    prompt, kind = value.get("prompt") or "", value.get("type") or "retrieval"
+    return TrainingRow(value["query"], pos or (), neg, pos_scores, neg_scores, prompt, kind)
 
 
-def _listed(value: dict[str, Any], name: str) -> tuple[Any, ...]:
-    texts = value.get(name) or []
-    if isinstance(texts, str):
-        return (texts,)
-    if not isinstance(texts, list):
-        raise RowError(f"{name!r} is {texts!r:.40}, which is not a list of texts")
-    return tuple(texts)
-
-
-def _scores(value: dict[str, Any], name: str, other_scores: Any) -> tuple[Any, ...] | None:
-    """Return a list of scores, empty where a row without negatives leaves theirs out, or None without scores."""
-    scores = value.get(name)
-    if scores is None or (scores == [] and not other_scores):
-        return () if other_scores and not value.get(name.removesuffix("_scores")) else None
-    if not isinstance(scores, list):
-        raise RowError(f"{name!r} is {scores!r:.40}, which is not a list of numbers")
-    return tuple(scores)
+def _listed(value: dict[str, Any], name: str, items: str) -> tuple[Any, ...] | None:
+    """Return a field's list of `items`, None where it is absent or empty; a text alone is a list of one."""
+    content = value.get(name)
+    if content in (None, "", []):
+        return None
+    if isinstance(content, list):
+        return tuple(content)
+    if isinstance(content, str) and items == "texts":
+        return (content,)
+    raise RowError(f"{name!r} is {content!r:.40}, which is not a list of {items}")
 
 
 def write_rows(path: str | os.PathLike[str], rows: Iterable[TrainingRow], *, overwrite: bool = False) -> None:
