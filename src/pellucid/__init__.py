@@ -24,6 +24,7 @@ if TYPE_CHECKING:
         deletion_test as deletion_test,
         document_frequencies as document_frequencies,
         rank as rank,
+        report as report,
         topics as topics,
     )
     from pellucid.anchors import AnchorEmbedder as AnchorEmbedder, choose_anchors as choose_anchors

@@ -157,8 +157,7 @@ def test_lists_of_pairs(name):
 
 @pytest.mark.parametrize("name", TARGET_LISTS)
 def test_lists_of_targets(name):
-    targets, _ = read_targets(name)
-    assert len({target.text for target in targets}) == 40
+    assert len({target.text for target in read_targets(name).rows}) == 40
 
 
 def written_by_pandas(frame, kind: str, path: Path) -> None:
@@ -231,3 +230,50 @@ def test_refusals(tmp_path: Path):
     assert two.tests[0].after is None and not two.probes
     assert "not tested" in " ".join(two.findings())
     assert CorpusFile(tmp_path / "x.csv").field == "text"
+
+
+def test_a_report_has_findings_first_and_stands_alone(tmp_path: Path):
+    model = planted(6, LEANS)
+    texts = [f"{a} was here" for a, _ in PAIRS]
+    report = pellucid.report(model, texts, pairs=PAIRS, targets=TARGETS, title="Two <groups>", corpus="letters")
+    page, text = report.to_html(), report.to_markdown()
+    assert "<script" not in page and "http" not in page.replace("http-equiv", "")
+    assert "Two &lt;groups&gt;" in page and page.count('class="interval"') > N_TARGETS
+    order = [text.index(part) for part in ("Two", "letters: 16 texts", "## Findings", "## Limits", "## Appendix")]
+    assert order == sorted(order)
+    assert "legal advice" in text and "fingerprint" in text.lower()
+    assert report.to_dict()["biases"][0]["kind"] == "bias"
+    with pytest.raises(InputError, match="no pairs are named"):
+        pellucid.report(model, pairs=[], targets=TARGETS)
+
+
+def test_texts_without_words_of_the_pairs_are_no_error_in_a_report():
+    report = pellucid.report(planted(7, LEANS), ["nothing here"] * 3, pairs=PAIRS, targets=TARGETS)
+    assert [test.name for test in report.biases[0].tests] == ["pairs in templates"]
+
+
+@pytest.mark.full
+def test_the_commands_write_reports_of_models_and_indexes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    pytest.importorskip("Stemmer")
+    from typer.testing import CliRunner
+
+    from pellucid.cli.app import app
+
+    monkeypatch.chdir(tmp_path)
+    planted(8, LEANS).save_pretrained("model")
+    Path("pairs.csv").write_text("men;women\n" + "".join(f"{a};{b}\n" for a, b in PAIRS))
+    Path("jobs.txt").write_text("\n".join(TARGETS))
+    Path("letters.csv").write_text("id,body\n" + "".join(f"{n},{a} was here\n" for n, (a, _) in enumerate(PAIRS)))
+    common = ["--pairs", "pairs.csv", "--targets", "jobs.txt"]
+    run = CliRunner().invoke
+    result = run(app, ["bias", "model", *common, "--texts", "letters.csv", "--field", "body", "-o", "without"])
+    assert result.exit_code == 0 and "men - women" in result.output, result.output
+    after = run(app, ["bias", "without", *common, "--json"])
+    assert after.exit_code == 0 and '"n_clear": 0' in after.output
+    with pellucid.Index.create("index", pellucid.load("model")) as index:
+        index.add([f"{a} was here" for a, _ in PAIRS])
+    result = run(app, ["report", "index", *common, "--html", "r.html", "--markdown", "r.md"])
+    assert result.exit_code == 0, result.output
+    assert "the index index: 16 texts" in Path("r.md").read_text() and Path("r.html").exists()
+    refused = run(app, ["report", "model", *common, "--markdown", "r.md"])
+    assert refused.exit_code == 1 and "--overwrite" in refused.output

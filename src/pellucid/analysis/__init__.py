@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from pellucid.analysis.deletion import deletion_test as deletion_test
     from pellucid.analysis.dimension_cards import cards as cards
     from pellucid.analysis.groups import contrast as contrast
+    from pellucid.analysis.model_report import report as report
     from pellucid.analysis.ranking import rank as rank
 else:
     __getattr__, __dir__, __all__ = lazy(__name__, __file__)

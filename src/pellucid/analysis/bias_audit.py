@@ -47,6 +47,7 @@ class Bias(Report):
     groups: tuple[str, str]
     source: str  # where the pairs are from
     targets: str  # where the targets are from
+    expected: str  # what the numbers are that the effects may go with, "" for none
     n_directions: int  # that are removed
     tests: tuple[SwapTest, ...]  # of the pairs in templates, of your texts, of proxies
     probes: tuple[Probe, ...]
@@ -67,8 +68,8 @@ class Bias(Report):
 
     def findings(self) -> list[str]:
         """Return what was measured in plain sentences."""
-        sentences = [_finding(test, self.groups) for test in self.tests[:1]]
-        sentences += [_finding(test, self.groups) for test in self.tests[1:] if test.n_templates == 0]
+        sentences = [_finding(test, self.groups, self.expected) for test in self.tests[:1]]
+        sentences += [_finding(test, self.groups, self.expected) for test in self.tests[1:] if test.n_templates == 0]
         sentences += _removal_findings(self)
         return sentences
 
@@ -115,10 +116,10 @@ def _summary_table(tests: Iterable[SwapTest]) -> TablePart:
 def _leans(test: SwapTest, groups: tuple[str, str]) -> Iterator[AnyPart]:
     rows = []
     for lean in test.leans:
-        clear = f"{groups[0] if lean.effect.value > 0 else groups[1]}" if lean.is_clear else ""
-        after = "\u2013" if lean.effect_after is None else _written(lean.effect_after)
-        rows.append((lean.target, _written(lean.effect), lean.effect.value, clear, after, "*" * lean.is_clear_after))
-    columns = ["target", ("lean and 95 % interval", "number"), ("", "bar"), "nearer to", ("after", "number"), ""]
+        nearer = groups[lean.effect.value < 0] if lean.is_clear else ""
+        after = _written(lean.effect_after) + "*" * lean.is_clear_after
+        rows.append((lean.target, _written(lean.effect), lean.effect, nearer, after, lean.effect_after))
+    columns = ["target", ("lean, 95 %", "number"), ("", "interval"), "nearer to", ("after", "number"), ("", "interval")]
     yield TablePart.of("", columns, rows)
     summary = test.before
     size = "" if summary.effect_size is None else f" WEAT's effect size d is {summary.effect_size:+.2f}."
@@ -131,15 +132,15 @@ def _leans(test: SwapTest, groups: tuple[str, str]) -> Iterator[AnyPart]:
     )
 
 
-def _finding(test: SwapTest, groups: tuple[str, str]) -> str:
+def _finding(test: SwapTest, groups: tuple[str, str], expected: str) -> str:
     """Return what a swap test says of the model as it is."""
-    summary, clear = test.before, [lean for lean in test.leans if lean.is_clear]
-    where = f"With {counted(test.n_pairs, 'text') if not test.n_templates else test.name}"
+    summary, clear, n_targets = test.before, [lean for lean in test.leans if lean.is_clear], len(test.leans)
+    where = f"Swapping words ({test.name})"
     if not clear:
         seen = max(max(abs(lean.effect.low), abs(lean.effect.high)) for lean in test.leans)
         return (
-            f"{where}, none of {len(test.leans)} targets is clearly nearer to {groups[0]} or {groups[1]}. This does "
-            f"not show that there is no bias: leans of up to {seen:.3f} are compatible with what was measured."
+            f"{where} brings none of {n_targets} targets clearly nearer to {groups[0]} or {groups[1]}. This does not "
+            f"show that there is no bias: leans of up to {seen:.3f} are compatible with what was measured."
         )
     ends = []
     of_first = [lean for lean in clear if lean.effect.value > 0]
@@ -147,50 +148,49 @@ def _finding(test: SwapTest, groups: tuple[str, str]) -> str:
     for group, leans in zip(groups, (of_first, of_second)):
         if leans:
             named = listed([lean.target for lean in leans[:_N_NAMED]])
-            ends.append(f"{len(leans)} to {group} (most: {named}, {signed(leans[0].effect.value)})")
-    text = f"{where}, {len(clear)} of {len(test.leans)} targets are clearly nearer to one group: {'; '.join(ends)}."
+            ends.append(f"{len(leans)} to {group} (most of all {named}, by up to {abs(leans[0].effect.value):.3f})")
+    text = f"{where} shows that {len(clear)} of {n_targets} targets are clearly nearer to one group: {', '.join(ends)}."
     if summary.correlation is not None and summary.correlation.low * summary.correlation.high > 0:
-        text += f" The leans go with the expected numbers: r = {_written(summary.correlation, 2)}."
+        text += f" The leans go with {expected or 'the expected numbers'}: r = {_written(summary.correlation, 2)}."
     if test.target_spread > 0:
         share = summary.spread.value / test.target_spread
-        text += f" A typical lean is {share:.0%} of the usual difference between targets."
+        text += f" They are {share:.0%} as large as the usual differences in similarity between targets."
     return text
 
 
 def _removal_findings(bias: Bias) -> Iterator[str]:
     """Yield what the removal of the direction changes, and what still differs."""
-    first = bias.tests[0]
-    if first.after is None:
-        yield "Removal was not tested: the model has sparse dimensions, or there are too few pairs."
+    if bias.tests[0].after is None:
+        yield "Removal was not tested: the model's dimensions are words, or there are fewer than three pairs."
         return
-    fall = 1 - first.after.spread.value / first.before.spread.value if first.before.spread.value > 0 else 0.0
-    what = counted(bias.n_directions, "direction")
-    yield (
-        f"Without {what} fitted on other pairs, {first.after.n_clear} of {len(first.leans)} targets still lean "
-        f"clearly, and the spread of the leans falls by {fall:.0%}."
-    )
-    for test in bias.tests[1:]:
+    yield f"{counted(bias.n_directions, 'direction').capitalize()} removed, fitted on other pairs than are tested:"
+    for test in bias.tests:
         if test.after is not None:
             yield _remainder(test, test.after, bias.groups)
     for probe in bias.probes:
         if probe.after is not None:
-            verdict = "can still be read" if probe.after.low > _CHANCE else "could not be shown to be read"
-            yield (
-                f"The group {verdict} from {probe.name}: a linear probe is right in {percent(probe.after.value)} of "
-                f"held-out texts (before: {percent(probe.before.value)}; chance: 50%)."
+            shares = (
+                f"{percent(probe.after.value)} of held-out texts (before {percent(probe.before.value)}, chance 50%)"
             )
+            if probe.after.low > _CHANCE:
+                yield f"The group can still be read from {probe.name}: a linear classifier tells it in {shares}."
+            else:
+                yield f"From {probe.name}, a linear classifier tells the group in {shares}: not clearly above chance."
 
 
 def _remainder(test: SwapTest, after: Summary, groups: tuple[str, str]) -> str:
-    """Return what is left of the leans of a swap test whose words the direction was not fitted on."""
+    """Return what is left of the leans of a swap test."""
+    before = test.before.spread.value
+    change = f", {1 - after.spread.value / before:.0%} less" if before > after.spread.value else ""
+    name = f"{test.name[:1].upper()}{test.name[1:]}"
     text = (
-        f"{test.name[:1].upper()}{test.name[1:]}: the spread of the leans is {after.spread.value:.3f} after the "
-        f"removal, {test.before.spread.value:.3f} before; {after.n_clear} of {len(test.leans)} still lean clearly"
+        f"{name}: {after.n_clear} of {len(test.leans)} targets are still clearly nearer to one group; the size "
+        f"of the leans goes from {before:.3f} to {after.spread.value:.3f}{change}"
     )
     ends = [max(test.leans, key=lambda lean: _after(lean)), min(test.leans, key=lambda lean: _after(lean))]
-    named = (f"{lean.target} by {signed(_after(lean))} to {group}" for lean, group in zip(ends, groups))
+    named = (f"{lean.target} by {abs(_after(lean)):.3f} to {group}" for lean, group in zip(ends, groups))
     if after.spread.low > 0:
-        text += f", the most {' and '.join(named)}"
+        text += f", the largest {' and '.join(named)}"
     return f"{text}."
 
 
@@ -244,8 +244,8 @@ def bias(
     """
     check_integer("n_directions", n_directions, 1)
     word_pairs = read_pairs(pairs)
-    target_rows, target_source = read_targets(targets)
-    measurement = BiasMeasurement(model, word_pairs, target_rows, n_directions)
+    compared = read_targets(targets)
+    measurement = BiasMeasurement(model, word_pairs, compared.rows, n_directions)
     tests, probes = [measurement.test_templates(word_pairs)], [measurement.probe(word_pairs)]
     if texts is not None:
         tests.append(measurement.test_texts(word_pairs, read_texts(texts)))
@@ -256,7 +256,7 @@ def bias(
         probes.append(measurement.probe(proxy_pairs))
     return Bias(
         model=model.source or repr(model), pairs=word_pairs.name, groups=word_pairs.groups, source=word_pairs.source,
-        targets=target_source, n_directions=n_directions, tests=tuple(tests),
+        targets=compared.source, expected=compared.expected, n_directions=n_directions, tests=tuple(tests),
         probes=tuple(probe for probe in probes if probe is not None),
         costs=tuple(measurement.costs([] if sts is None else read_scored_pairs(sts))),
         notes=tuple(measurement.notes), fit_pairs=tuple(measurement.fit_pairs),

@@ -256,14 +256,13 @@ class BiasMeasurement:
 
     def _in_vocabulary(self, items: Sequence[Any], texts: Sequence[Sequence[str]], noun: str) -> list[Any]:
         """Return the items all of whose texts the model knows something of."""
-        flat = [text for group in texts for text in group]
-        coverage = iter(self.model.coverage(flat).tolist()) if flat else iter(())
-        is_covered = [min(next(coverage) for _ in group) > 0 for group in texts]
+        rows = self._rows([text for group in texts for text in group])
+        in_vocabulary = iter([bool(row.any()) for row in rows])
+        is_covered = [all([next(in_vocabulary) for _ in group]) for group in texts]
         oov = [" / ".join(group) for group, covered in zip(texts, is_covered) if not covered]
-        if len(items) - len(oov) < 2:
-            raise InputError(
-                f"the model knows {len(items) - len(oov)} of {len(items)} {noun}s; at least two are needed"
-            )
+        n_covered = len(items) - len(oov)
+        if n_covered < 2:
+            raise InputError(f"the model knows {n_covered} of {len(items)} {noun}s; at least two are needed")
         if oov:
             self.notes.append(f"Left out, as the model does not know the words: {', '.join(oov):.300}.")
         return [item for item, covered in zip(items, is_covered) if covered]

@@ -78,6 +78,14 @@ class Target(NamedTuple):
     """A number that the effect may go with, such as the share of women in an occupation."""
 
 
+class Targets(NamedTuple):
+    """What both groups are compared with."""
+
+    rows: list[Target]
+    source: str  # what they are
+    expected: str = ""  # what their numbers are, "" for none
+
+
 class SwappedText(NamedTuple):
     """A text with all its words of the list turned to the first group, and to the second."""
 
@@ -239,8 +247,8 @@ def read_pairs(pairs: Pairs) -> WordPairs:
     return WordPairs("pairs", ("first", "second"), tuple(rows), "your pairs")
 
 
-def read_targets(targets: Any) -> tuple[list[Target], str]:
-    """Return targets and what they are.
+def read_targets(targets: Any) -> Targets:
+    """Return targets.
 
     Args:
         targets: "occupations" or "adjectives"; a file, a text a line or a table whose first column holds them and whose
@@ -253,14 +261,15 @@ def read_targets(targets: Any) -> tuple[list[Target], str]:
     if isinstance(targets, (str, PathLike, CorpusFile)):
         is_list = isinstance(targets, str) and targets in TARGET_LISTS
         file = CorpusFile(_LISTS / f"{targets}.tsv") if is_list else _file(targets, TARGET_LISTS, "list of targets")
+        read = _targets_of_file(file)
         source = TARGET_LISTS[str(targets)] if is_list else f"texts of {file.source.name}"
-        rows = list(_targets_of_file(file))
+        read = read._replace(source=source)
     else:
-        rows, source = [Target(text) for text in check_texts(targets)], "your texts"
-    rows = list({target.text: target for target in rows if target.text.strip()}.values())
+        read = Targets([Target(text) for text in check_texts(targets)], "your texts")
+    rows = list({target.text: target for target in read.rows if target.text.strip()}.values())
     if not rows:
         raise InputError("there are no targets; give texts that both groups are compared with")
-    return rows, source
+    return read._replace(rows=rows)
 
 
 def read_scored_pairs(sts: Any) -> list[tuple[str, str, float]]:
@@ -325,19 +334,19 @@ def _pairs_of_file(file: CorpusFile) -> WordPairs:
     return WordPairs(file.source.name, (names[0], names[1]), tuple(rows), f"pairs of {file.source.name}")
 
 
-def _targets_of_file(file: CorpusFile) -> Iterable[Target]:
+def _targets_of_file(file: CorpusFile) -> Targets:
     if file.kind == ".txt":
-        yield from map(Target, file)
-        return
-    names = _named_columns(file)
+        return Targets(list(map(Target, file)), "")
+    names = _named_columns(file)[:2]
     if not names:
         raise CorpusError(f"{file.path} has no columns with a name; the first one holds the targets")
-    for row, (text, *numbers) in file.cells(names[:2]):
+    rows: list[Target] = []
+    for row, (text, *numbers) in file.cells(names):
         try:
-            expected = float(numbers[0]) if numbers and numbers[0] else None
+            rows.append(Target(text, float(numbers[0]) if numbers and numbers[0] else None))
         except ValueError:
             raise CorpusError(f"{file.locate(row)}: {numbers[0]!r:.40} in {names[1]!r:.40} is no number") from None
-        yield Target(text, expected)
+    return Targets(rows, "", names[1] if len(names) > 1 else "")
 
 
 def _named_columns(file: CorpusFile) -> list[str]:

@@ -71,6 +71,7 @@ class Commands(Listed):
             "cards",
             "audit",
             "bias",
+            "report",
             "contrast",
             "topics",
             "compare",

@@ -1,14 +1,18 @@
-"""The command that tests a model for bias."""
+"""The commands that test a model for bias, and write a report on it."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from pellucid.cli.input import FILE_DEFAULTS, FileOptions, HtmlOption, JsonOption, corpus_file, open_model, reads_texts
 from pellucid.cli.output import say, show
+from pellucid.errors import InputError
+
+if TYPE_CHECKING:
+    from pellucid.core.embedder import Embedder
 
 commands = typer.Typer()
 
@@ -61,3 +65,59 @@ def bias(
         result.without_direction(opened).save_pretrained(output)
         say(f"wrote {output}: {directions} of the directions of {result.pairs} removed", err=True)
     show(result, json, html)
+
+
+@commands.command()
+@reads_texts
+def report(
+    model: Annotated[str, typer.Argument(help="A model: bundled name, folder or hub id; or the folder of an index.")],
+    texts: _TextsOption = None,
+    pairs: Annotated[list[str] | None, typer.Option(help="As for bias; repeat for more. [default: gender]")] = None,
+    targets: _TargetsOption = "occupations",
+    sts: _StsOption = None,
+    title: Annotated[str | None, typer.Option(help="Of the report. [default: the model's name]")] = None,
+    json: JsonOption = False,
+    html: HtmlOption = None,
+    markdown: Annotated[Path | None, typer.Option(help="Write the report as Markdown to this file.")] = None,
+    file_options: FileOptions = FILE_DEFAULTS,
+) -> None:
+    """Write a report on a model or an index: what it is, bias, dimensions, limits; findings first.
+
+    Of an index the first model and the documents are reported on. The report is for people
+    who do not work with the model: sentences and figures first, statistics in an appendix.
+
+    \b
+    Examples:
+      pellucid report static-en --html report.html --markdown report.md
+      pellucid report my-index --pairs gender --pairs nationality --html report.html
+      pellucid report my-encoder --texts letters.csv --field body --title "Letters, 2026"
+    """
+    from pellucid.analysis.model_report import report as measure
+    from pellucid.persistence.store import writing
+
+    corpus: Any = None if texts is None else corpus_file(texts, file_options)
+    if (Path(model) / "index.json").is_file():
+        opened, documents = _model_and_documents(Path(model))
+        name = f"the index {Path(model).name}"
+        result = measure(opened, corpus or documents, pairs=pairs or "gender", targets=targets, sts=sts,
+                         corpus=None if corpus else name, title=title or f"Report on {name}")  # fmt: skip
+    else:
+        result = measure(open_model(model), corpus, pairs=pairs or "gender", targets=targets, sts=sts, title=title)
+    if markdown is not None:
+        with writing(markdown) as tmp_path:
+            tmp_path.write_text(result.to_markdown(), encoding="utf-8")
+        say(f"wrote {markdown}", err=True)
+    if html is not None or markdown is None or json:
+        show(result, json, html)
+
+
+def _model_and_documents(folder: Path) -> tuple[Embedder, list[str]]:
+    """Return the first model of an index, and the texts of its documents."""
+    from pellucid.index import Index
+
+    with Index.open(folder, read_only=True) as index:
+        models = [model.encoder for model in index.snapshot().models.values()]
+        if not models:
+            raise InputError(f"{folder} has no model, only BM25; name a model, and give the texts with --texts")
+        documents = [f"{document.title}\n{document.text}".strip() for document in index]
+        return models[0], documents

@@ -47,7 +47,8 @@ def _store_once(option: Any, store: Callable[[Any, Any], None], value: Any, stat
     store(value, state)
 
 
-_OUTPUT_FOLDERS, _OUTPUT_FILES = ("output",), ("output_file", "html", "plot", "keep")  # parameters of commands
+_OUTPUT_FOLDERS = ("output",)  # parameters of commands
+_OUTPUT_FILES = ("output_file", "html", "markdown", "plot", "keep")
 _CHANGED = {"edit": "model", "duplicates": "file"} | dict.fromkeys(
     ("add", "spell", "prune", "retrain", "languages"), "model"
 )  # commands that change what a parameter names, where the output has the same name

@@ -69,7 +69,7 @@ def _texts(part: MarkedTexts) -> list[str]:
 
 
 def _table(table: TablePart) -> str:
-    shown = [n for n, column in enumerate(table.columns) if column.kind != "bar"]
+    shown = [n for n, column in enumerate(table.columns) if column.kind not in ("bar", "interval")]
     lines = [[markdown_text(table.columns[n].title) for n in shown]]
     lines.append(["---:" if table.columns[n].kind == "number" else "---" for n in shown])
     lines += [[_cell(table.columns[n], row[n]) for n in shown] for row in (*table.rows, *table.sums)]

@@ -172,6 +172,8 @@ def _span(values: Sequence[Any]) -> tuple[float, float]:
 def _cell(column: Column, value: Any, span: tuple[float, float]) -> str:
     if column.kind == "bar":
         return f'<td class="bar">{_bar(value, *span) if isinstance(value, float) else ""}</td>'
+    if column.kind == "interval":
+        return f'<td class="interval">{_interval(*value) if value else ""}</td>'
     if column.kind == "words":
         return f'<td class="words" dir="auto">{" ".join(map(_word, value))}</td>'
     if column.kind == "phrases":
@@ -200,6 +202,15 @@ def _bar(value: float, low: float, high: float) -> str:
     sign = _sign(value)
     style = f"left:{left:.1%};width:{abs(value) / extent:.1%}"
     return f'<div><i class="{sign}" style="{style}"></i></div>' if sign else ""
+
+
+def _interval(value: float, low: float, high: float) -> str:
+    """Return a number from -1 to 1 as a dot on its interval, 0 in the middle; faint where the interval holds 0."""
+    sign = _sign(value) if low * high > 0 else "unclear"
+    style = f"left:{50 + 50 * low:.1f}%;width:{50 * (high - low):.1f}%"
+    return (
+        f'<div><i class="{sign}" style="{style}"></i><b class="{sign}" style="left:{50 + 50 * value:.1f}%"></b></div>'
+    )
 
 
 def _histogram(histogram: Histogram) -> str:

@@ -99,8 +99,8 @@ class MarkedWord(NamedTuple):
 class Column(NamedTuple):
     """A column of a table.
 
-    Its kind is "number", "text", "bar" (from -1 to 1), "code", "words" (tuples of MarkedWord), or "phrases": texts of a
-    direction each, with what stands between two of them.
+    Its kind is "number", "text", "bar" (from -1 to 1), "interval" (a number and the ends of its interval, from -1 to
+    1), "code", "words" (tuples of MarkedWord), or "phrases": texts of a direction each, with what stands between two.
     """
 
     title: str
@@ -121,12 +121,20 @@ class TablePart(NamedTuple):
     def of(
         cls, title: str, columns: Iterable[Sequence[str]], rows: Iterable[Sequence[Any]], foot: tuple[Any, ...] = ()
     ) -> TablePart:
-        """Return a table; a column is a title, or a title and its kind; bars are scaled to the largest number."""
+        """Return a table; a column is a title, or a title and its kind.
+
+        Bars are scaled to the largest number of their column, intervals to the largest of all such columns.
+        """
         heads = tuple(Column(column) if isinstance(column, str) else Column(*column) for column in columns)
         cells = list(map(list, rows))
         for column in (index for index, head in enumerate(heads) if head.kind == "bar"):
             for row, length in zip(cells, bars([row[column] for row in cells]), strict=True):
                 row[column] = length
+        intervals = [index for index, head in enumerate(heads) if head.kind == "interval"]
+        reach = max((abs(end) for row in cells for index in intervals for end in row[index] or ()), default=0.0) or 1.0
+        for row in cells:
+            for column in intervals:
+                row[column] = row[column] and tuple(end / reach for end in row[column])
         return cls(title, heads, tuple(map(tuple, cells)), foot)
 
 

@@ -132,9 +132,9 @@ def _style(piece: Piece) -> str:
 
 def _table(table: TablePart, options: ConsoleOptions) -> RenderableType:
     """Return a table that fits, so that no column is lost: with headers on several lines, without bars, or stacked."""
-    shown = [n for n, c in enumerate(table.columns) if c.kind != "bar" or options.max_width >= MIN_BAR_WIDTH]
-    without_bars = [n for n in shown if table.columns[n].kind != "bar"]
     columns = [_TableColumn(table, number, options) for number in range(len(table.columns))]
+    shown = [n for n, c in enumerate(columns) if c.kind != "bar" or options.max_width >= MIN_BAR_WIDTH]
+    without_bars = [n for n in shown if columns[n].kind != "bar"]
     for numbers, is_wrapped in ((shown, False), (shown, True), (without_bars, False), (without_bars, True)):
         selected = [columns[number] for number in numbers]
         if widths := _fitting_widths(selected, options.max_width, is_wrapped=is_wrapped):
@@ -147,6 +147,7 @@ class _TableColumn:
 
     def __init__(self, table: TablePart, number: int, options: ConsoleOptions) -> None:
         self.kind, self.title = table.columns[number].kind, visible(table.columns[number].title)
+        self.kind = "bar" if self.kind == "interval" else self.kind
         lines = (*table.rows, *table.sums)
         self.cells = [_cell(row[number], self.kind, options) for row in lines]
         self.foot = Text(visible("".join(table.foot[number] or "")) if table.foot else "", style="bold")
@@ -208,6 +209,7 @@ def _stacked(table: TablePart, columns: list[_TableColumn]) -> Table:
 
 def _cell(value: Any, kind: str, options: ConsoleOptions) -> Text:
     if kind == "bar":
+        value = value[0] if isinstance(value, tuple) else value  # of an interval
         return _bar(value or 0.0, blocks=not options.ascii_only)
     if kind == "words":
         return _words(value)
