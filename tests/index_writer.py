@@ -1,17 +1,6 @@
-"""A process that changes an index until it is killed, and says on stdout what was committed; or one that reads it.
-
-Documents come and go in pairs: `a3` and `b3` always hold the text of one version, so that whoever sees two versions has
-seen half of a commit.
-"""
+"""Changes of an index that show half of a commit: documents come and go in pairs, of which both hold one version."""
 
 from __future__ import annotations
-
-import json
-import os
-import random
-import signal
-import sys
-import time
 
 import numpy as np
 
@@ -19,7 +8,6 @@ import pellucid
 import pellucid.index.writer as writer
 
 PAIRS = 20
-_OPERATIONS = ("open", "os.rename", "os.remove", "os.truncate", "os.chmod", "os.mkdir", "os.utime", "mmap.__new__")
 
 
 def vectors(texts):
@@ -36,6 +24,10 @@ def small():
     """Let merges come soon, and disks be as full as they like."""
     writer.FANOUT = 2
     writer.MIN_FREE_BYTES = -(1 << 40)
+
+
+def created(folder):
+    return pellucid.Index.create(folder, {"letters": vectors}, passage_characters=400)
 
 
 def opened(folder, **settings):
@@ -59,38 +51,6 @@ def pairs(index, changes, *, version):
         index.rebuild()
     else:
         index.configure(word_weights={"abc": version % 7 + 1})
-
-
-def write(folder, seed, kill_at):
-    """Change it for ever, or until the file operation of this number; 0 for never."""
-    small()
-    changes, count = random.Random(seed), 0
-
-    def watch(event, arguments):
-        nonlocal count
-        if event in _OPERATIONS and str(folder) in str(arguments[0]):
-            count += 1
-            if count == kill_at:
-                os.kill(os.getpid(), signal.SIGKILL)
-
-    with opened(folder) as index:
-        print("open", flush=True)
-        sys.addaudithook(watch)
-        version = seed * 1_000_000
-        while True:
-            version += 1
-            for change in pairs(index, changes, version=version):
-                print(json.dumps(change), flush=True)
-            print("done", flush=True)
-
-
-def add(folder, name, count):
-    """Add documents one by one and say each when it is there."""
-    small()
-    with opened(folder) as index:
-        for number in range(int(count)):
-            index.add([f"text {name} {number} abc"], ids=[f"{name}-{number}"])
-            print(f"{name}-{number}", flush=True)
 
 
 def wrong_in(documents):
@@ -118,25 +78,3 @@ def look(index):
         if abs(sum(row.contribution for row in hit.reasons.top(100)) - hit.score) > 1e-5:
             return f"the reasons of {hit.id} do not add up to {hit.score}"
     return wrong_in(index) and f"an iteration: {wrong_in(index)}"
-
-
-def read(folder, seconds):
-    """Look again and again; say how often, or what is wrong."""
-    looks, seen, end = 0, set(), time.monotonic() + float(seconds)
-    with opened(folder, read_only=True) as index:
-        print("open", flush=True)
-        while time.monotonic() < end:
-            if problem := look(index):
-                print(problem, flush=True)
-                sys.exit(1)
-            looks += 1
-            seen.add(index._snapshot.commit.state.commit)
-    print(f"looked {looks} {len(seen)}", flush=True)
-
-
-if __name__ == "__main__":
-    what, *rest = sys.argv[1:]
-    if what == "write":
-        write(rest[0], int(rest[1]), int(rest[2]))
-    else:
-        {"add": add, "read": read}[what](*rest)

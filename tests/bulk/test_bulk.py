@@ -12,6 +12,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -339,16 +340,6 @@ def test_damage_is_named_and_mended(fruit, corpus, tmp_path, form):
         paths[2].unlink(missing_ok=True)
         encode_corpus(fruit, corpus, tmp_path / "out", settings=settings)
         assert content(tmp_path / "out") == before
-
-
-def test_a_changed_number_is_noticed(fruit, corpus, tmp_path):
-    path = encode_corpus(fruit, corpus, tmp_path / "out")[0]
-    damaged = bytearray(path.read_bytes())
-    place = damaged.find(compiled(fruit)(some_texts(50))[1:].tobytes()[:12])
-    damaged[place] ^= 1
-    path.write_bytes(damaged)
-    with pytest.raises(ModelFolderError, match="damaged"):
-        list(read_shards(tmp_path / "out"))
 
 
 def test_an_unfinished_run_is_not_read(fruit, tmp_path):
@@ -767,12 +758,10 @@ def test_a_column_that_is_there_twice_is_named(fruit, tmp_path):
         pq.write_table(table, tmp_path / "c.parquet")
         with pytest.raises(CorpusError, match=rf"c\.parquet has several columns '{column}'"):
             encode_corpus(fruit, tmp_path / "c.parquet", tmp_path / "out", **options)
-    others = pa.table([pa.array(["a"]), pa.array(["b"]), pa.array(["c"])], names=["x", "x", "text"])
-    pq.write_table(others, tmp_path / "d.parquet")
-    assert list(read_texts(tmp_path / "d.parquet")) == ["c"]
-    pq.write_table(pa.table([pa.array(["a"]), pa.array(["b"])], names=["text", "text"]), tmp_path / "e.parquet")
-    with pytest.raises(CorpusError, match="several columns 'text'"):
-        list(read_texts(tmp_path / "e.parquet"))
+    for names, message in [(["text", "text"], "several columns 'text'"), (["x", "x", "text"], "")]:
+        pq.write_table(pa.table([pa.array(["a"])] * len(names), names=names), tmp_path / "d.parquet")
+        with pytest.raises(CorpusError, match=message) if message else nullcontext():
+            assert list(read_texts(tmp_path / "d.parquet")) == ["a"]
 
 
 def test_more_shards_than_anybody_wants_are_refused(fruit, tmp_path, monkeypatch):

@@ -355,23 +355,6 @@ def test_what_is_left_of_a_text_file(model, tmp_path, names):
         assert file.read() == "\n".join(LEFT) + "\n"
 
 
-def test_what_is_left_of_json_lines_and_parquet_has_all_columns(model, tmp_path):
-    pa = pytest.importorskip("pyarrow")
-    from pyarrow import parquet
-
-    lines = [json.dumps({"id": n, "said": text}) for n, text in enumerate(CORPUS)]
-    (tmp_path / "a.jsonl").write_text("\n".join(lines) + "\n", encoding="utf-8")
-    found = duplicates(tmp_path / "a.jsonl", model, field="said")
-    write_kept(tmp_path / "a.jsonl", found, tmp_path / "b.jsonl")
-    left = (tmp_path / "b.jsonl").read_text(encoding="utf-8").splitlines()
-    assert left == [lines[n] for n in (0, 2, 4, 5)]
-    parquet.write_table(pa.table({"id": pa.array(range(6), pa.int16()), "said": CORPUS}), tmp_path / "a.parquet")
-    found = duplicates(tmp_path / "a.parquet", model, field="said")
-    write_kept(tmp_path / "a.parquet", found, tmp_path / "b.parquet")
-    table = parquet.read_table(tmp_path / "b.parquet")
-    assert table["id"].type == pa.int16() and table["id"].to_pylist() == [0, 2, 4, 5]
-
-
 def test_another_corpus_or_format_is_refused_and_nothing_written(model, tmp_path):
     source, target = tmp_path / "a.txt", tmp_path / "b.txt"
     source.write_text("\n".join(CORPUS) + "\n", encoding="utf-8")

@@ -3,9 +3,10 @@
     PYTHONPATH=tests python -m fuzz --cases 10000 --kills 300 --seed 0
     PYTHONPATH=tests python -m fuzz --only kill/distill:17 --seed 0
 
-`subjects.py` builds tiny models and files, `damage.py` breaks them, `jobs.py` interrupts work, `texts.py` makes texts,
-`pool.py` runs cases in a few long-lived processes and ends those that hang. What a case does depends on the seed, its
-kind and its number alone, but for the moment of a kill by the clock. Linux only.
+`subjects.py` builds tiny models and files, `damage.py` breaks them, `jobs.py` interrupts work in `processes.py`,
+`indexes.py` attacks an index, `texts.py` makes texts, `pool.py` runs cases in a few long-lived processes and ends those
+that hang. What a case does depends on the seed, its kind and its number alone, but for the moment of a kill by the
+clock. Linux only.
 """
 
 import os

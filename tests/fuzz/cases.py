@@ -14,8 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from fuzz import damage, indexes, jobs, texts
-from fuzz.jobs import Failed
-from fuzz.subjects import Folder, Subjects, copy, observe
+from fuzz.damage import copy
+from fuzz.processes import Failed, described, unmount
+from fuzz.subjects import Folder, Subjects, observe
 from pellucid.errors import PellucidError
 from pellucid.persistence import store
 
@@ -189,7 +190,7 @@ def _attack(run: Callable[..., str]) -> Callable[[random.Random, Subjects, Path]
         try:
             return run(rng, subjects, place)
         finally:
-            jobs.unmount(place)
+            unmount(place)
 
     return attack
 
@@ -199,7 +200,7 @@ def _job(trouble: Callable[..., str], name: str) -> Callable[[random.Random, Sub
         try:
             return trouble(rng, subjects, name, place)
         finally:
-            jobs.unmount(place)
+            unmount(place)
 
     return run
 
@@ -243,9 +244,9 @@ def run_case(kind: Kind, number: int, seed: int, subjects: Subjects, place: Path
     except PellucidError as error:
         what, how = "", f"{getattr(error, 'said', '')}: refused: {error}"
     except MemoryError as error:
-        what, how = "memory", f"{getattr(error, 'said', '')}: {jobs.described(error)}"
+        what, how = "memory", f"{getattr(error, 'said', '')}: {described(error)}"
     except BaseException as error:
-        what, how = "raw error", f"{getattr(error, 'said', '')}: {jobs.described(error)}"
+        what, how = "raw error", f"{getattr(error, 'said', '')}: {described(error)}"
     seconds = time.perf_counter() - started
     if _reached and kind.group in SLOW and kind.group != "texts":
         what, how = "reached out", f"{how}: {sorted(set(_reached))}"

@@ -21,6 +21,11 @@ from typing import Any
 Change = Callable[[random.Random, bytes], bytes]
 
 
+def copy(source: Path, target: Path) -> None:
+    """Copy a folder, sharing the bytes of its files: what changes one must write a new file."""
+    shutil.copytree(source, target, copy_function=os.link)
+
+
 def damage_folder(rng: random.Random, folder: Path, other: Path) -> str:
     """Break one file of a model folder, seldom two; return what was done. `other` is another model like it."""
     files = sorted(file for file in folder.rglob("*") if file.is_file() and file.name != "README.md")

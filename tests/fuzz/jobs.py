@@ -8,17 +8,12 @@ just that and leave no `.part`.
 
 from __future__ import annotations
 
-import ctypes
-import json
 import os
 import random
-import select
 import shutil
-import signal
 import sys
 import tempfile
 import time
-import traceback
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cache
@@ -26,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from fuzz import damage
+from fuzz.processes import Failed, allow, check_ended, in_child, mount
 from fuzz.subjects import MODELS, ROWS, TRAINING, Subjects, digest, save, sentences
 from pellucid.anchors import candidates as candidatestore
 from pellucid.anchors.candidates import CandidateSettings
@@ -42,27 +38,6 @@ from pellucid.static.training.languages import distill_languages
 from pellucid.static.training.tuning import RefinementSettings, TuningSettings
 from pellucid.static.training.vocabulary import add_words
 
-LIMIT = 120  # seconds of one run in a child
-_OPERATIONS = ("open", "os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.truncate", "os.chmod", "mmap.__new__")
-
-
-class Failed(Exception):
-    """A promise was broken; `what` is how the table counts it."""
-
-    def __init__(self, what: str, detail: str) -> None:
-        super().__init__(detail)
-        self.what = what
-
-
-@dataclass(frozen=True)
-class Ended:
-    """How a child ended: done, refused (our error), raw (another), killed, crashed or hanging."""
-
-    how: str
-    detail: str = ""
-    operations: int = 0
-    seconds: float = 0.0
-
 
 @dataclass(frozen=True)
 class Job:
@@ -72,76 +47,6 @@ class Job:
     before: Callable[[Subjects, Path], None] = lambda subjects, folder: None
     rival: Callable[[Subjects, Path], None] | None = None
     """What the second writer does; None does the same."""
-
-
-def in_child(
-    work: Callable[[], None], *, kill_at: int | None = None, kill_after: float | None = None, start: int | None = None
-) -> Callable[[], Ended]:
-    """Start `work` in a forked process and return the function that waits for its end.
-
-    Args:
-        work: what is done.
-        kill_at: the number of the file operation at which the process kills itself.
-        kill_after: seconds after which it is killed.
-        start: a pipe whose end tells the process to begin.
-    """
-    reader, writer = os.pipe()
-    child = os.fork()
-    if not child:
-        os.close(reader)
-        end_with_parent()
-        _run(work, writer, kill_at, start)
-    os.close(writer)
-    return lambda: _ended(child, reader, kill_after)
-
-
-def _run(work: Callable[[], None], writer: int, kill_at: int | None, start: int | None) -> None:
-    """Do the work in the child and report; never returns."""
-    if start is not None:
-        os.read(start, 1)
-    count = 0
-
-    def watch(event: str, arguments: Any) -> None:
-        nonlocal count
-        if event in _OPERATIONS and not (event == "open" and str(arguments[0]).endswith((".py", ".pyc"))):
-            count += 1
-            if count == kill_at:
-                os.kill(os.getpid(), signal.SIGKILL)
-
-    sys.addaudithook(watch)
-    how, detail, started = "done", "", time.perf_counter()
-    try:
-        work()
-    except PellucidError as error:
-        how, detail = "refused", f"{type(error).__name__}: {error}"
-    except BaseException as error:
-        how, detail = "raw", described(error)
-    report = {"how": how, "detail": detail[:2000], "operations": count, "seconds": time.perf_counter() - started}
-    os.write(writer, json.dumps(report).encode())
-    os._exit(0)
-
-
-def _ended(child: int, reader: int, kill_after: float | None) -> Ended:
-    limit = LIMIT if kill_after is None else kill_after
-    ready = select.select([reader], [], [], limit)[0]
-    if not ready:
-        os.kill(child, signal.SIGKILL)
-    said = os.read(reader, 1 << 16)
-    os.close(reader)
-    _, status = os.waitpid(child, 0)
-    if said:
-        return Ended(**json.loads(said))
-    if not ready:
-        return Ended("hanging" if kill_after is None else "killed", f"no end after {limit:.1f} s")
-    return Ended("killed" if os.WTERMSIG(status) == signal.SIGKILL else "crashed", f"ended by signal {status}")
-
-
-def described(error: BaseException) -> str:
-    """Return an error's type, where in the library it came out, and what it says."""
-    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if "/pellucid/" in frame.filename]
-    place = frames[-1] if frames else None
-    where = f"{place.filename.partition('/pellucid/')[2]}:{place.name}" if place else "outside the library"
-    return f"{type(error).__name__} in {where}: {str(error)[:300]}"
 
 
 # Jobs
@@ -320,7 +225,7 @@ def kill(rng: random.Random, subjects: Subjects, name: str, place: Path) -> str:
             how = {"kill_after": rng.random() * expected.seconds}
         ended = in_child(lambda: JOBS[name].run(subjects, folder), **how)()
         said.append(f"{how} {ended.how}")
-        _check_ended(ended, allowed=("done", "killed"))
+        check_ended(ended, allowed=("done", "killed"))
         _check_whole(folder, expected)
     _check_next(subjects, name, folder, expected)
     return ", ".join(said)
@@ -332,21 +237,21 @@ def full(rng: random.Random, subjects: Subjects, name: str, place: Path) -> str:
     share = rng.random()
     if os.geteuid() == 0:
         folder.mkdir()
-        _mount(folder, "size=64m")
+        mount(folder, "size=64m")
         JOBS[name].before(subjects, folder)
         held = sum(-(-file.stat().st_size // 4096) * 4096 for file in folder.rglob("*") if file.is_file())
         room = int(share * (2 * expected.bytes + 65536))
-        _mount(folder, f"size={max(4096, held + room)}", again=True)
+        mount(folder, f"size={max(4096, held + room)}", again=True)
         limit = None
     else:
         _begin(subjects, name, folder)
         limit = int(share * expected.bytes)
     ended = in_child(lambda: _with_limit(subjects, name, folder, limit))()
-    _check_ended(ended, allowed=("done", "refused"))
+    check_ended(ended, allowed=("done", "refused"))
     _check_whole(folder, expected)
     _check_no_parts(folder)
     if limit is None:
-        _mount(folder, "size=64m", again=True)
+        mount(folder, "size=64m", again=True)
     _check_next(subjects, name, folder, expected)
     return f"{share:.0%} of the room: {ended.how}: {ended.detail}"
 
@@ -364,15 +269,15 @@ def readonly(rng: random.Random, subjects: Subjects, name: str, place: Path) -> 
     expected, folder = whole(subjects, name, place.parent), place / "job"
     folder.mkdir()
     if os.geteuid() == 0:
-        _mount(folder, "size=64m")
+        mount(folder, "size=64m")
     JOBS[name].before(subjects, folder)
     begun = rng.random() < 0.5
     if begun:
         in_child(lambda: JOBS[name].run(subjects, folder), kill_at=rng.randint(1, expected.operations))()
-    _allow(folder, writing=False)
+    allow(folder, writing=False)
     ended = in_child(lambda: JOBS[name].run(subjects, folder))()
-    _allow(folder, writing=True)
-    _check_ended(ended, allowed=("done", "refused") if begun else ("refused",))
+    allow(folder, writing=True)
+    check_ended(ended, allowed=("done", "refused") if begun else ("refused",))
     _check_whole(folder, expected)
     _check_next(subjects, name, folder, expected)
     return f"{'begun' if begun else 'new'}: {ended.how}: {ended.detail}"
@@ -392,7 +297,7 @@ def writers(rng: random.Random, subjects: Subjects, name: str, place: Path) -> s
     os.close(waiting)
     os.close(start)
     for ended in how:
-        _check_ended(ended, allowed=("done", "refused"))
+        check_ended(ended, allowed=("done", "refused"))
     if not any(ended.how == "done" for ended in how):
         raise Failed("none was let in", f"{[ended.detail for ended in how]}")
     if _out(folder) not in (expected.after, expected.rival):
@@ -426,7 +331,7 @@ def state(rng: random.Random, subjects: Subjects, name: str, place: Path) -> str
         return "no state yet"
     ended = in_child(lambda: JOBS[name].run(subjects, folder))()
     try:
-        _check_ended(ended, allowed=("done", "refused"))
+        check_ended(ended, allowed=("done", "refused"))
         if ended.how == "done" and _out(folder) != wanted:
             raise Failed("silent change", "the job went on from it to another result")
     except Failed as failed:
@@ -442,12 +347,6 @@ def _other_corpus(rng: random.Random, subjects: Subjects, name: str, folder: Pat
         (place / "en.txt").write_text("".join(lines))
     in_child(lambda: JOBS[name].run(subjects, fresh))()
     return "another corpus of equal size", _out(fresh)
-
-
-def _check_ended(ended: Ended, allowed: tuple[str, ...]) -> None:
-    if ended.how not in allowed:
-        what = {"raw": "raw error", "hanging": "hang", "done": "not refused"}.get(ended.how, ended.how)
-        raise Failed(what, ended.detail)
 
 
 def _check_whole(folder: Path, expected: Whole) -> None:
@@ -469,44 +368,6 @@ def _check_no_parts(folder: Path) -> None:
     parts = [str(path.relative_to(folder)) for path in folder.rglob("*.part")]
     if parts:
         raise Failed("left over", f"{parts} after a later run")
-
-
-# Processes and disks
-
-_LIBC = ctypes.CDLL(None, use_errno=True)
-_PARENT_DEATH_SIGNAL = 1
-_READ_ONLY, _REMOUNT, _PRIVATE, _RECURSIVE, _NEW_NAMESPACE, _DETACH = 1, 32, 1 << 18, 1 << 14, 0x20000, 2
-
-
-def end_with_parent() -> None:
-    """Let this process be killed when the one that forked it ends."""
-    _LIBC.prctl(_PARENT_DEATH_SIGNAL, signal.SIGKILL)
-
-
-def own_mounts() -> None:
-    """Let mounts made from now on be seen by this process and its children alone, and end with them."""
-    if os.geteuid() == 0 and _LIBC.unshare(_NEW_NAMESPACE) == 0:
-        _LIBC.mount(b"none", b"/", None, _RECURSIVE | _PRIVATE, None)
-
-
-def _mount(folder: Path, options: str, *, again: bool = False, flags: int = 0) -> None:
-    flags |= _REMOUNT if again else 0
-    if _LIBC.mount(b"tmpfs", os.fsencode(folder), b"tmpfs", flags, options.encode()):
-        raise OSError(ctypes.get_errno(), f"cannot mount a small disk: {os.strerror(ctypes.get_errno())}")
-
-
-def unmount(place: Path) -> None:
-    """Let go of the disk of a case."""
-    _LIBC.umount2(os.fsencode(place / "job"), _DETACH)
-
-
-def _allow(folder: Path, *, writing: bool) -> None:
-    if os.geteuid() == 0:
-        _mount(folder, "size=64m", again=True, flags=0 if writing else _READ_ONLY)
-        return
-    for path in [folder, *folder.rglob("*")]:
-        if path.is_dir():
-            path.chmod(0o755 if writing else 0o555)
 
 
 TROUBLES: dict[str, Callable[[random.Random, Subjects, str, Path], str]] = {

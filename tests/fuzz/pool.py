@@ -13,11 +13,11 @@ from multiprocessing import Pipe
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
 
-from fuzz import cases, jobs
+from fuzz import cases, processes
 from fuzz.cases import Kind, Result, run_case
 from fuzz.subjects import Subjects
 
-_LONGEST = 8 * jobs.LIMIT  # seconds of a case of several children, each with a limit of its own
+_LONGEST = 8 * processes.LIMIT  # seconds of a case of several children, each with a limit of its own
 
 
 class Worker:
@@ -70,11 +70,11 @@ def _nothing(*arguments: object) -> str:
 def _serve(pipe: Connection, place: Path, seed: int, subjects: Subjects, kinds: dict[str, Kind]) -> None:
     """Run what is asked for until the pipe closes; never returns."""
     os.setpgid(0, 0)
-    jobs.end_with_parent()
+    processes.end_with_parent()
     silence = os.open(os.devnull, os.O_WRONLY)
     for stream in (1, 2):
         os.dup2(silence, stream)
-    jobs.own_mounts()
+    processes.own_mounts()
     cases.watch()
     place.mkdir()
     try:

@@ -6,9 +6,7 @@ import gzip
 import hashlib
 import json
 import lzma
-import os
 import random
-import shutil
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from functools import partial
@@ -293,8 +291,3 @@ def digest(path: Path) -> str:
         if file.is_file():
             found.update(hashlib.sha256(file.read_bytes()).digest())
     return found.hexdigest()
-
-
-def copy(source: Path, target: Path) -> None:
-    """Copy a folder, sharing the bytes of its files: what changes one must write a new file."""
-    shutil.copytree(source, target, copy_function=os.link)

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 import pellucid
-from fuzz.jobs import Failed
+from fuzz.processes import Failed
 from pellucid.index.terms import Analyser
 from pellucid.native.library import native
 from pellucid.text.unicode import canonicalize, graphemes, well_formed

@@ -218,9 +218,7 @@ STATES = {
     "a model at an absolute path": put_model("copy", "/tmp"),
     "a model of a number": put_model("copy", 5),
     "no fingerprint": put_model("fingerprint", {}),
-    "an odd fingerprint": put_model(
-        "fingerprint", {"stored": "", "functions": [{"dimension": 4, "probes": [[["a"], [1.0]]]}]}
-    ),
+    "an odd fingerprint": put_model("fingerprint", ODD_FINGERPRINT),
     "another dimension": lambda state: state["settings"]["models"][0].update(dimension=3),
     "a model without a name": put_model("name", None),
     "no models": put_setting("models", None),
@@ -367,14 +365,14 @@ GONE = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", GONE)
-def test_crafted_rows_that_are_gone_are_refused(whole, tmp_path, name):
-    folder = copied(whole, tmp_path)
-    craft(folder, lambda t: t.__setitem__("rows", np.array(GONE[name], np.int32)), gone=True)
-    is_refused(folder)
+def put_rows(rows):
+    return lambda tensors: tensors.__setitem__("rows", np.array(rows, np.int32))
 
 
-@pytest.mark.parametrize("change", [without("rows"), typed("rows", "f4"), typed("rows", "i8")])
+GONE_FILES = [*map(put_rows, GONE.values()), without("rows"), typed("rows", "f4"), typed("rows", "i8")]
+
+
+@pytest.mark.parametrize("change", GONE_FILES, ids=[*GONE, "no rows", "rows of floats", "rows of int64"])
 def test_crafted_files_of_rows_that_are_gone_are_refused(whole, tmp_path, change):
     def changed(tensors):
         change(tensors)

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import errno
-import json
 import os
 import random
 import shutil
-import signal
 import subprocess
 import sys
 import threading
 import time
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -22,13 +18,11 @@ pytest.importorskip("Stemmer")
 import pellucid
 import pellucid.index.commits as commits
 import pellucid.index.writer as writer_module
-from index_writer import look, opened, pairs, text_of, vectors, wrong_in
-from pellucid.errors import IndexFolderError, InputError, PellucidError, WritingError
+from forking import in_fork
+from index_writer import created, look, opened, pairs, text_of, vectors
+from pellucid.errors import IndexFolderError, InputError, PellucidError
 from pellucid.static.embedder import StaticEmbedder
 from pellucid.text.words import Vocabulary
-
-PROGRAM = Path(__file__).parents[1] / "index_writer.py"
-LINUX = pytest.mark.skipif(sys.platform != "linux", reason="mounts and forks of Linux")
 
 
 @pytest.fixture(autouse=True)
@@ -37,166 +31,34 @@ def often(monkeypatch):
     monkeypatch.setattr(writer_module, "FANOUT", 2)
 
 
-def started(*arguments):
-    command = [sys.executable, str(PROGRAM), *map(str, arguments)]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env={**os.environ, "OMP_NUM_THREADS": "1"})
+@pytest.mark.skipif(sys.platform != "linux", reason="forks and mounts of Linux")
+@pytest.mark.parametrize(
+    ("attack", "seed"),
+    [
+        ("kill", 0),
+        ("kill", 1),
+        ("writers", 0),
+        ("readers", 0),
+        ("forks", 0),
+        ("full", 0),
+        ("readonly", 0),
+        ("readonly", 2),
+    ],
+)
+def test_what_was_acknowledged_is_there_and_whole_after_an_attack(tmp_path, attack, seed):
+    """One round of each attack of `make fuzz`, which says what is asserted; a mount ends with the child."""
 
+    def work():
+        from fuzz.indexes import ATTACKS
+        from fuzz.processes import own_mounts
 
-def created(folder):
-    return pellucid.Index.create(folder, {"letters": vectors}, passage_characters=400)
+        own_mounts()
+        return bool(ATTACKS[f"index-{attack}"](random.Random(seed), None, tmp_path))
 
-
-def killed_writer(folder, seed, *, delay=0.0, operation=0):
-    """Run the writer until its death, `delay` seconds after it has opened or at a file operation; what it said."""
-    process = started("write", folder, seed, operation)
-    assert process.stdout.readline() == "open\n"
-    if not operation:
-        time.sleep(delay)
-        process.send_signal(signal.SIGKILL)
-    said = process.stdout.read().splitlines()
-    assert process.wait() == -signal.SIGKILL
-    return said
-
-
-def applied(documents, change):
-    """The documents after a change: id -> text."""
-    if change["kind"] == "add":
-        return documents | dict.fromkeys(change["ids"], text_of(change["version"], change["size"]))
-    if change["kind"] == "delete":
-        return {own: text for own, text in documents.items() if own not in change["ids"]}
-    return documents
-
-
-def allowed(documents, said):
-    """What the index may hold after the lines that a killed writer said: its last change may have been made or not."""
-    whole = [json.loads(line) for line in said if line.startswith("{") and line.endswith("}")]
-    done = said.count("done")
-    for change in whole[:done]:
-        documents = applied(documents, change)
-    return [documents] + [applied(documents, change) for change in whole[done : done + 1]]
-
-
-def survive(folder, kills, seed):
-    """Kill writers, by the clock and at file operations; nothing acknowledged is lost, and all is sound."""
-    chance = random.Random(seed)
-    created(folder).close()
-    documents = {}
-    for kill in range(kills):
-        how = {"operation": chance.randint(1, 400)} if kill % 2 else {"delay": chance.uniform(0, 0.5)}
-        said = killed_writer(folder, 1000 * seed + kill, **how)
-        with opened(folder) as index:
-            found = {document.id: document.text for document in index}
-            assert found in allowed(documents, said), how
-            assert look(index) == "" and index.verify() == []
-            documents = found
-            assert len(index) == len(documents)
-        names = {path.name for path in folder.iterdir()}
-        assert names >= {"commit.json", "index.json", "segments"}
-    with opened(folder) as index:  # the next commit removes all that is left over
-        index.add(["abc"], ids=["last"])
-        used = {file.name for pair in index._snapshot.commit.state.segments for file in pair if file}
-    assert {path.name for path in (folder / "segments").iterdir()} == used
-    assert [path.name for path in folder.glob(".*") if path.name != ".lock"] == []
-
-
-@pytest.mark.parametrize("kills", [2, pytest.param(8, marks=pytest.mark.full)])
-def test_what_was_committed_outlives_kills_at_random_moments(tmp_path, kills):
-    survive(tmp_path / "index", kills, seed=1)
-
-
-@pytest.mark.slow
-def test_what_was_committed_outlives_a_hundred_kills(tmp_path):
-    survive(tmp_path / "index", kills=100, seed=2)
+    assert in_fork(work, 120) == "True"
 
 
 # Readers beside a writer
-
-
-def read_beside(folder, seconds, kills, seed):
-    """Let four readers look while one writes; kill readers and writers, and start others. Return looks and commits."""
-    created(folder).close()
-    chance, looks, commits_seen, killed = random.Random(seed), 0, 0, 0
-    writer = started("write", folder, seed, 0)
-    readers = [started("read", folder, seconds) for _ in range(4)]
-    for process in (writer, *readers):
-        assert process.stdout.readline() == "open\n"
-    drain = threading.Thread(target=lambda: writer.stdout.read())
-    drain.start()
-    end = time.monotonic() + seconds
-    while killed < kills:
-        time.sleep(max(0.0, (end - time.monotonic()) / (2 * (kills - killed))) * chance.random())
-        if killed % 3 == 2:
-            writer.kill()
-            writer.wait()
-            drain.join()
-            writer = started("write", folder, seed + 1000 + killed, 0)
-            assert writer.stdout.readline() == "open\n"
-            drain = threading.Thread(target=lambda own=writer: own.stdout.read())
-            drain.start()
-        else:
-            place = chance.randrange(len(readers))
-            if readers[place].poll() is None:
-                readers[place].kill()
-                readers[place].communicate()
-            elif readers[place].returncode != -signal.SIGKILL:
-                looks, commits_seen = counted(readers[place], looks, commits_seen)
-            readers[place] = started("read", folder, max(0.5, end - time.monotonic()))
-            assert readers[place].stdout.readline() == "open\n"
-        killed += 1
-    for reader in readers:
-        looks, commits_seen = counted(reader, looks, commits_seen)
-    writer.kill()
-    writer.wait()
-    drain.join()
-    with opened(folder) as index:
-        assert look(index) == "" and index.verify() == []
-    return looks, commits_seen
-
-
-def counted(reader, looks, commits_seen):
-    said = reader.communicate()[0].split()
-    assert reader.returncode == 0, " ".join(said)
-    return looks + int(said[1]), max(commits_seen, int(said[2]))
-
-
-@pytest.mark.parametrize("kills", [1, pytest.param(20, marks=pytest.mark.full)])
-def test_readers_see_one_commit_while_another_process_writes(tmp_path, kills):
-    looks, commits_seen = read_beside(tmp_path / "index", 1 + kills, kills, seed=3)
-    assert looks > 0 and commits_seen > 1
-
-
-@pytest.mark.slow
-def test_readers_see_one_commit_through_a_hundred_kills(tmp_path):
-    looks, commits_seen = read_beside(tmp_path / "index", 150, 100, seed=4)
-    assert looks > 100 and commits_seen > 50
-
-
-@pytest.mark.full
-def test_a_reader_that_opens_meets_no_file_that_a_merge_removes(tmp_path):
-    """Opening again and again while every commit removes files: the later commit is taken, no error is told."""
-    folder, stop, problems, opens = tmp_path / "index", threading.Event(), [], 0
-    index = created(folder)
-    index.add([text_of(0, 1)] * 2, ids=["a0", "b0"], metadata=[{"version": 0}] * 2)
-
-    def write():
-        version = 0
-        while not stop.is_set():
-            version += 1
-            index.add([text_of(version, 1)] * 2, ids=["a0", "b0"], metadata=[{"version": version}] * 2)
-
-    writer = threading.Thread(target=write)
-    writer.start()
-    end = time.monotonic() + 3
-    try:
-        while time.monotonic() < end:
-            commit = commits.read_commit(folder)
-            problems += [problem for problem in [wrong_in(commit.documents())] if problem]
-            opens += 1
-    finally:
-        stop.set()
-        writer.join()
-    assert problems == [] and opens > 20
-    assert index.verify() == []
 
 
 def test_a_file_that_goes_between_two_looks_is_one_of_an_earlier_commit(tmp_path, monkeypatch):
@@ -242,21 +104,6 @@ def test_a_clock_that_is_set_back_hides_no_commit(tmp_path):
 
 
 # Several writers
-
-
-@pytest.mark.full
-@pytest.mark.parametrize("count", [12, pytest.param(150, marks=pytest.mark.slow)])
-def test_no_acknowledged_document_of_two_writers_is_lost(tmp_path, count):
-    with created(tmp_path / "index") as index:
-        writers = [started("add", tmp_path / "index", name, count) for name in ("one", "two")]
-        own = [f"own-{number}" for number in range(5)]
-        for name in own:
-            index.add([f"text {name} abc"], ids=[name])
-        said = [writer.communicate()[0].split() for writer in writers]
-        assert [writer.returncode for writer in writers] == [0, 0]
-        assert [len(one) for one in said] == [count, count]
-        assert {document.id for document in index} == {*said[0], *said[1], *own}
-        assert index.verify() == []
 
 
 def test_threads_of_one_index_and_of_two_lose_nothing(tmp_path):
@@ -386,39 +233,6 @@ def test_what_is_opened_read_only_is_not_written(tmp_path):
     assert facts(tmp_path / "index") == before
 
 
-@pytest.fixture
-def disk(tmp_path):
-    """A small file system of its own, and what makes it read-only, writable, or of another size; for root."""
-    if sys.platform != "linux" or os.geteuid():
-        pytest.skip("needs root, for a small file system")
-    place = tmp_path / "disk"
-    place.mkdir()
-
-    def mount(*options):
-        ran = subprocess.run(
-            ["mount", "-t", "tmpfs", "-o", ",".join(options), "tmpfs", str(place)], capture_output=True
-        )
-        if ran.returncode:
-            pytest.skip("file systems cannot be mounted here")
-
-    mount("size=256m")
-    yield place, mount
-    subprocess.run(["umount", "-l", str(place)], check=False)
-
-
-def test_an_index_on_read_only_media_is_searched_and_not_changed(disk):
-    place, mount = disk
-    with created(place / "index") as index:
-        index.add([text_of(1, 60)] * 2, ids=["a0", "b0"], metadata=[{"version": 1}] * 2)
-    mount("remount", "ro")
-    for read_only in (True, False):
-        with opened(place / "index", read_only=read_only) as index:
-            assert look(index) == ""
-            with pytest.raises((WritingError, InputError)):
-                index.add(["y"], ids=["x"])
-            assert look(index) == "" and index.verify() == []
-
-
 def test_what_is_wrong_is_found_on_media_that_cannot_be_written(tmp_path, monkeypatch):
     """Also a file that is not there; where another process removes one meanwhile, the next commit is looked at."""
     with created(tmp_path / "index") as index:
@@ -444,35 +258,6 @@ def test_what_is_wrong_is_found_on_media_that_cannot_be_written(tmp_path, monkey
 
         monkeypatch.setattr("pellucid.index.index.find_problems", looked_at)
         assert reader.verify() == [] and len(reader) == 4
-
-
-@pytest.mark.parametrize("seed", [0, *(pytest.param(n, marks=pytest.mark.full) for n in range(1, 20))])
-def test_a_full_disk_leaves_what_was_there(disk, monkeypatch, seed):
-    """Whatever it is that finds no room: a segment, a merge, a rebuild, a commit."""
-    place, mount = disk
-    monkeypatch.setattr("pellucid.index.writer.MIN_FREE_BYTES", -(1 << 40))
-    chance, refused = random.Random(seed), 0
-    index = created(place / "index")
-    documents = {}
-    for version in range(1, 40):
-        used = sum(-(-path.stat().st_size // 4096) * 4096 for path in place.rglob("*") if path.is_file())
-        tight = version > 3 and version % 2
-        mount("remount", f"size={used + chance.randrange(0, 20_000) if tight else 256 << 20}")
-        try:
-            (change,) = pairs(index, chance, version=version)
-            documents = applied(documents, change)
-        except WritingError as error:
-            refused += 1
-            assert error.errno == errno.ENOSPC and "Nothing that was there is changed" in str(error)
-        assert {document.id: document.text for document in index} == documents
-        assert look(index) == ""
-        with opened(place / "index", read_only=True) as reader:
-            assert look(reader) == "" and {document.id: document.text for document in reader} == documents
-    mount("remount", "size=256m")
-    index.add([text_of(99, 1)] * 2, ids=["a0", "b0"], metadata=[{"version": 99}] * 2)
-    assert look(index) == "" and index.verify() == [] and refused
-    used = {file.name for pair in index._snapshot.commit.state.segments for file in pair if file}
-    assert {path.name for path in (place / "index" / "segments").iterdir()} == used
 
 
 # Making one
@@ -519,36 +304,6 @@ def test_an_index_that_is_open_stays_the_same_wherever_the_process_goes(tmp_path
         assert len(index) == 2
     with pellucid.Index.open("../my-index") as index:
         assert [hit.id for hit in index.search("loan")] == ["a"]
-
-
-def test_an_index_opened_twice_in_one_process_is_one(tmp_path):
-    with created(tmp_path / "index") as first, opened(tmp_path / "index") as second:
-        first.add(["abc"], ids=["a"])
-        second.add(["abc"], ids=["b"])
-        assert len(first) == len(second) == 2
-        first.delete("b")
-        assert "b" not in second
-
-
-def test_of_many_that_create_one_index_one_has_it(tmp_path):
-    folder, problems, start = tmp_path / "index", [], threading.Barrier(8)
-
-    def create(number):
-        start.wait()
-        try:
-            with pellucid.Index.create(folder, {"letters": vectors}) as index:
-                index.add(["abc"], ids=[f"d{number}"])
-        except InputError as error:
-            problems.append(error)
-
-    threads = [threading.Thread(target=create, args=(number,)) for number in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert len(problems) == 7 and all("is not empty" in str(error) for error in problems)
-    with opened(folder) as index:
-        assert len(index) == 1 and index.verify() == []
 
 
 def test_a_folder_with_something_else_is_never_replaced(tmp_path):
