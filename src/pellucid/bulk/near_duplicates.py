@@ -28,7 +28,7 @@ from pellucid.analysis.ranking import TopRow
 from pellucid.bulk.signs import find_numbers, find_signed_names
 from pellucid.core.arrays import l2_normalize, to_2d_array
 from pellucid.core.embedder import Embedder
-from pellucid.errors import CorpusError, InputError, check_integer, missing_extra
+from pellucid.errors import CorpusError, InputError, check_integer, check_number, missing_extra
 from pellucid.explain.explanation import Explanation
 from pellucid.explain.views.parts import AnyPart, Heading, Note, TablePart, counted, listed, numbers, percent
 from pellucid.explain.views.report import Report
@@ -209,8 +209,7 @@ def duplicates(
         InputError: there is no text, `threshold` or `reasons` is out of range, or the model gives NaN.
         MissingExtraError: the corpus is large, and faiss is not installed: `pellucid[scale]`.
     """
-    if not isinstance(threshold, int | float) or not 0 < threshold <= 1:
-        raise InputError(f"threshold is {threshold!r:.40}; it must be a cosine above 0 and up to 1")
+    check_number("threshold", threshold, above=0, most=1)
     check_integer("reasons", reasons, 0)
     model = load(model)
     corpus = texts if is_path(texts) else list(read_texts(texts, field=field))

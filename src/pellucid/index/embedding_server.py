@@ -29,12 +29,13 @@ import numpy as np
 
 from pellucid.core.arrays import Role
 from pellucid.core.embedder import Vectors
-from pellucid.errors import VERSION, EngineError, InputError, check_integer, require, warn
+from pellucid.errors import VERSION, EngineError, InputError, check_integer, check_number, require, warn
 from pellucid.text.inputs import check_texts
 from pellucid.text.unicode import well_formed
 
 MAX_TRIES = 3
 RETRY_STATUSES = (408, 429, 500, 502, 503, 504)
+MAX_TIMEOUT_S = 1e6
 MAX_PAUSE_S = 20.0  # a server may ask for more in Retry-After
 MAX_ANSWER_BYTES = 256 << 20
 MAX_ANSWER_BYTES_PER_TEXT = 1 << 20  # 30,000 numbers, written out in full
@@ -113,8 +114,7 @@ class EmbeddingServer:
             raise InputError("key is no name of an environment variable; set one to the key, and give its name")
         check_integer("batch_size", batch_size)
         check_integer("dimension", dimension, optional=True)
-        if isinstance(timeout, bool) or not isinstance(timeout, (int, float)) or not 0 < timeout < 1e6:
-            raise InputError(f"timeout is {timeout!r:.40}; it must be seconds above 0")
+        check_number("timeout", timeout, above=0, most=MAX_TIMEOUT_S)
         self.url, self.model, self.dimension, self.batch_size, self.timeout = url, model, dimension, batch_size, timeout
         self._key, self._roles = key, _check_roles(roles)
         self._width = 0  # of the vectors, once there were some
@@ -223,7 +223,7 @@ class EmbeddingServer:
             return late
 
     def _check_key(self) -> None:
-        """Check that the key, if there is one, can stand in a header: errors of HTTP libraries would quote it."""
+        """Check that a header can hold the key: errors of HTTP libraries would quote it, and so would a frame."""
         if not _read_key(self._key).isascii() or not _read_key(self._key).isprintable():
             raise InputError(f"the environment variable {self._key} holds what no HTTP header can; set it again")
 

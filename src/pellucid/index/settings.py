@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from pellucid.errors import IndexFolderError, InputError
+from pellucid.errors import IndexFolderError, InputError, check_number
 from pellucid.index.bm25 import fingerprint
 from pellucid.index.terms import Analyser
 from pellucid.text.unicode import normalize
@@ -170,11 +170,8 @@ def validate_steer(steer: Weights) -> dict[str, float]:
 
 def validate_min_score(score: float | None) -> float:
     """Return the lowest score that a hit may have; None for any."""
-    if score is None:
-        return -math.inf
-    if isinstance(score, bool) or not isinstance(score, (int, float)) or not math.isfinite(score):
-        raise InputError(f"min_score is {score!r:.40}; give a number such as 0.3, or None for hits of any score")
-    return float(score)
+    check_number("min_score", score, optional=True)
+    return -math.inf if score is None else float(score)
 
 
 def check_settings(settings: Mapping[str, Any], file: Path) -> None:
