@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import multiprocessing
 import os
 import pickle
 import subprocess
@@ -300,31 +299,6 @@ def test_an_open_index_is_neither_copied_nor_pickled(tmp_path):
     for work in (copy.copy, copy.deepcopy, pickle.dumps):
         with pytest.raises(InputError, match=r"opens it by its folder: pellucid\.Index\.open\('.*index'\)"):
             work(index)
-
-
-@pytest.mark.full
-@pytest.mark.parametrize("method", ["fork", "forkserver", "spawn"])
-def test_workers_of_any_kind_lose_nothing(tmp_path, method):
-    """Those that are forked use the index that their parent has open, as under a server that loads before it forks."""
-    index = pellucid.Index.create(tmp_path / "index", "static-en")
-    context = multiprocessing.get_context(method)
-    given = index if method == "fork" else tmp_path / "index"
-    workers = [context.Process(target=_add, args=(given, name)) for name in "abcd"]
-    for worker in workers:
-        worker.start()
-    for worker in workers:
-        worker.join(100)
-    assert [worker.exitcode for worker in workers] == [0] * 4
-    assert {document.id for document in index} == {f"{name}-{n}" for name in "abcd" for n in range(12)}
-    assert index.verify() == []
-
-
-def _add(index, name):
-    if not isinstance(index, pellucid.Index):
-        index = pellucid.Index.open(index)
-    for n in range(0, 12, 3):
-        assert not at_once(*[lambda k=k: index.add(["a loan"], ids=[f"{name}-{k}"]) for k in range(n, n + 3)])
-        assert len(index.search("loan")) > 0
 
 
 def test_a_child_forked_while_a_property_is_computed_can_compute_it(tmp_path, monkeypatch):

@@ -230,7 +230,6 @@ def _check_paths(source: Path, folder: Path, field: str, id_field: str | None) -
 
 
 def _check_columns(source: Path, field: str, id_field: str | None) -> None:
-    """Check that a Parquet file has the columns."""
     with Table(source) as table:
         schema = table.schema
         table.check_once([field] if id_field is None else [field, id_field])
@@ -347,7 +346,6 @@ class _Shards:
 
 
 def _returned(row: Any) -> ShardRecord:
-    """Return the record of a shard, or raise its error."""
     if row["error"]:
         name, _, message = row["error"].partition(": ")
         raise getattr(errors, name)(message)
@@ -399,7 +397,6 @@ def _on_spark(job: Job, pending: list[int], workers: int) -> Iterator[ShardRecor
 
 
 def _local_spark(builder: Any, workers: int) -> Any:
-    """Start Spark on this machine."""
     builder = builder.master(f"local[{workers}]").config("spark.driver.host", "127.0.0.1")
     builder = builder.config("spark.driver.bindAddress", "127.0.0.1").config("spark.ui.enabled", "false")
     try:

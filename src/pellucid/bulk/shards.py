@@ -179,7 +179,6 @@ class _Rows:
 
 
 def _write_parquet(path: Path, batches: Iterator[Any]) -> None:
-    """Write record batches as Parquet."""
     writer: Any = None
     try:
         for batch in batches:

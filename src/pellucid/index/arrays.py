@@ -432,7 +432,6 @@ def find_invalid_numbers(tensors: Tensors) -> str:
 
 
 def _check_rising(name: str, numbers: npt.NDArray[np.int64]) -> None:
-    """Check that numbers rise, each above the one before."""
     if (numbers[1:] <= numbers[:-1]).any():
         raise ValueError(f"{name} do not rise")
 

@@ -366,7 +366,6 @@ class DocumentCollection:
         skip_stored: bool,
         show_progress_bar: bool,
     ) -> int:
-        """Store documents batch by batch, and return how many were stored."""
         count = stored = passages = commits = 0
         with Progress("indexing", unit="documents", enabled=show_progress_bar) as progress:
             for batch in batches(documents):

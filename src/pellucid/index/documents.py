@@ -129,7 +129,8 @@ def validate_documents(records: Iterable[Record], max_chars: int) -> Iterator[Do
     for record in records:
         text, title, document_id = well_formed(record.text), well_formed(record.title), record.id
         if document_id is None:
-            document_id = content_id(title, text, record.metadata)
+            content = json.dumps([title, text, record.metadata], sort_keys=True).encode()
+            document_id = blake2b(content, digest_size=16).hexdigest()
             repeats[document_id] += 1
             document_id += f"-{repeats[document_id]}" * (repeats[document_id] > 1)
         else:
@@ -198,12 +199,6 @@ def _as_rows(table: Any) -> Any:
     if hasattr(table, "iter_rows"):
         return table.iter_rows(named=True)
     return table.to_pylist() if hasattr(table, "to_pylist") else table
-
-
-def content_id(title: str, text: str, metadata: Mapping[str, Any]) -> str:
-    """Return the id of a document that has none: a hash of all that it holds."""
-    content = json.dumps([title, text, metadata], sort_keys=True).encode()
-    return blake2b(content, digest_size=16).hexdigest()
 
 
 def batches(documents: Iterable[Document]) -> Iterator[list[Document]]:

@@ -351,7 +351,6 @@ def _checked(queries: Queries, relevant: Relevant) -> tuple[dict[str, str], dict
 
 
 def _tuned(judged: JudgedQueries, top_k: int, advance: Callable[[int], None]) -> TunedWeights:
-    """Choose weights on the queries, and measure such a choice in folds."""
     if len(judged.weights) < 2:
         raise InputError(f"the index has one part, {next(iter(judged.weights))!r:.60}; there are no weights to tune")
     if len(judged.texts) < MIN_TUNING_QUERIES:

@@ -170,7 +170,6 @@ def _number(value: int | float) -> Plain | None:
 
 
 def _converted(value: Any, what: str) -> Any:
-    """Return a value of another class as a plain one."""
     if isinstance(value, np.generic):
         return _of_numpy(value, what)
     if isinstance(value, Decimal):

@@ -409,7 +409,6 @@ def bytes_on_disk(folder: Path) -> int:
 
 
 def _check_space(folder: Path, min_bytes: int) -> None:
-    """Check that so many bytes of the disk are free."""
     free = shutil.disk_usage(folder).free
     if free < min_bytes:
         raise WritingError(
