@@ -13,35 +13,32 @@ from __future__ import annotations
 import argparse
 import json
 import lzma
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
-import numpy.typing as npt
-from scipy import sparse
 
-from papers.bm25 import PLAIN, STEMMED, Bm25
+from papers.bm25 import PLAIN, STEMMED
 from papers.keytokens.heads import random_head, rotated_head
-from papers.keytokens.index import KeyTokenIndex
+from papers.keytokens.index import ALIGNED, BOTH, OWN, Cell, searches
+from papers.keytokens.retrieval import Kept, bm25, bm25_ndcg
 from papers.kit import Claim, Figure, Interval, Table, claim_summary, interval_of, resampled, run_script
 from papers.models import minilm_path
-from papers.retrieval_sets import TITLES, dense_hits, read_collection
+from papers.retrieval_sets import TITLES, Collection, dense_hits, read_collection
 from papers.vector_cache import CachedEncoder, Vectors
 from pellucid import KeyTokenEmbedder
 from pellucid.evaluation.tasks import LocalTask, find_tasks
 from pellucid.keytokens import Adjustment, KeyTokenSettings, token_alignment
 from pellucid.keytokens.adjustments import mean_adjustment
-from pellucid.persistence.store import read_json, write_json
 from pellucid.text.corpus import read_texts
 from pellucid.transformer import open_backbone
 
 KEPT = Path(__file__).with_name("control")
 KS, MS = (1000, 2000, 3000), (25, 50, 75, 100)
-OWN, ALIGNED, BOTH = "own", "aligned", "both"
 HEAD, ROTATED, RANDOM = "head", "rotated", "random"
 WHICH, KINDS = (OWN, ALIGNED, BOTH), (HEAD, ROTATED, RANDOM)
 NONE, MEAN, CENTRED = "none", "mean of the documents", "mean of the sentences"
@@ -51,173 +48,77 @@ SAMPLE = 1000  # documents of a set
 SENTENCES = 100  # of a language, for the alignment
 LANGUAGES = {"de": "German", "fr": "French", "ja": "Japanese", "zh": "Chinese"}
 E5 = "e5"
-_BLOCK = 128  # documents decoded together
-
-
-class Cell(NamedTuple):
-    """How documents are found: the tokens of a query that count, K tokens of a document, M aligned ones of a query."""
-
-    which: str
-    k: int
-    m: int
-
-
-_TOLD = ((OWN, 0), (ALIGNED, 100), (BOTH, 100))  # while it runs, at K 2,000
-CELLS = [Cell(which, k, m) for k in KS for which in (OWN, ALIGNED, BOTH) for m in (MS if which != OWN else (0,))]
+CELLS = [Cell(which, k, m) for k in KS for which in WHICH for m in (MS if which != OWN else (0,))]
+_TOLD = (Cell(OWN, 2000, 0), Cell(ALIGNED, 2000, 100), Cell(BOTH, 2000, 100))  # while it runs
 
 
 # --- The encoders -----------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Source:
-    """An encoder to be measured.
+@dataclass(eq=False)
+class Encoder:
+    """An encoder, its vectors and its heads.
 
     Attributes:
+        name: of the encoder.
         folder: of its weights.
         settings: how it reads, pools and decodes.
-        attention: of a language model; None for an encoder.
+        work: where vectors are kept.
         words: how many first words of a document are read; None for all that the encoder can read.
-        documents: of how many documents a set is made: all that are right for a query, and others drawn at random;
-            None for all.
+        attention: as `open_backbone` has it.
     """
 
-    folder: str
+    name: str
+    folder: str | Path
     settings: KeyTokenSettings
-    attention: Any = None
+    work: Path
     words: int | None = None
-    documents: int | None = None
-
-
-def sources(e5: Path | None, smollm2: Path | None) -> dict[str, Source]:
-    """Return the encoders by name; the last two where their folders are given."""
-    minilm = minilm_path()
-    found = {"MiniLM": Source(minilm, KeyTokenSettings(normalize=True, max_length=256), documents=SAMPLE)}
-    if e5:
-        settings = KeyTokenSettings(normalize=True, template="passage: {text}", query_template="query: {text}")
-        found[E5] = Source(str(e5), settings, words=50, documents=SAMPLE)
-    if smollm2:
-        settings = KeyTokenSettings(pooling="prompt_eol", start_token=True)
-        found["SmolLM2"] = Source(str(smollm2), settings, "causal", 50, SAMPLE)
-    return found
-
-
-class Encoder:
-    """An encoder, its vectors and its heads."""
-
-    def __init__(self, name: str, source: Source, work: Path) -> None:
-        """Open nothing yet."""
-        self.name, self.source = name, source
-        self._caches = {
-            role: CachedEncoder(f"{name}, {role}", partial(self._embed, role=role), work / "vectors")
-            for role in ("query", "document")
-        }
+    attention: Any = "bidirectional"
 
     @cached_property
     def model(self) -> KeyTokenEmbedder:
         """The embedder, decoded by its own head or its input embeddings."""
-        options = {} if self.source.attention is None else {"attention": self.source.attention}
-        return KeyTokenEmbedder(open_backbone(self.source.folder, device="cpu", **options), self.source.settings)
+        return KeyTokenEmbedder(open_backbone(self.folder, device="cpu", attention=self.attention), self.settings)
 
-    def _embed(self, texts: list[str], role: Any) -> Vectors:
-        return self.model.embed(texts, role=role)
+    @cached_property
+    def _caches(self) -> dict[str, CachedEncoder]:
+        return {
+            role: CachedEncoder(
+                f"{self.name}, {role}",
+                lambda texts, role=role: self.model.embed(texts, role=role),
+                self.work / "vectors",
+            )
+            for role in ("query", "document")
+        }
 
     def embed(self, texts: list[str], role: str) -> Vectors:
         """Return the embeddings of texts, float32 [n, d]."""
         return np.asarray(self._caches[role](texts), np.float32)
 
-    def head(self, kind: str, draw: int) -> Vectors:
-        """Return the rows of the text tokens, float32 [n, d]; of a control, one draw of it."""
-        makers = {ROTATED: rotated_head, RANDOM: random_head}
-        rows = makers[kind](self.model, draw) if kind in makers else self.model.head.rows()
-        return rows[self.model.head.shown]
-
-    def own(self, texts: list[str]) -> Any:
-        """Return the tokens of queries as CSR [n, text tokens] of ones."""
-        index = KeyTokenIndex.build(self.model, [], top_k=1)
-        place = {token: n for n, token in enumerate(self.model.head.shown.tolist())}
-        return ones([[place[t] for t in tokens.tolist()] for tokens in index.query_tokens(texts, expand=0)], len(place))
+    def over(self, kind: str, draw: int) -> KeyTokenEmbedder:
+        """Return the embedder over its head, or over a control of it, of which this is one draw."""
+        if kind == HEAD:
+            return self.model
+        rows = {ROTATED: rotated_head, RANDOM: random_head}[kind](self.model, draw)
+        return KeyTokenEmbedder(self.model.backbone, self.model.settings, head=rows)
 
 
-def ones(rows: Sequence[Sequence[int]], width: int) -> Any:
-    """Return sets of numbers as CSR float32 [n, width] of ones."""
-    ends = np.cumsum([0, *map(len, rows)])
-    columns = np.array([n for row in rows for n in row], np.int64)
-    return sparse.csr_matrix((np.ones(len(columns), np.float32), columns, ends), shape=(len(rows), width))
-
-
-# --- Search -----------------------------------------------------------------------------------------------------------
-
-
-def largest(rows: Vectors, head: Vectors, k: int) -> tuple[npt.NDArray[np.int64], Vectors]:
-    """Return the k tokens of the largest logits of each embedding, best first: ids and logits [n, k]."""
-    import torch
-
-    weight, found = torch.from_numpy(head), []
-    for start in range(0, len(rows), _BLOCK):
-        found.append(torch.topk(torch.from_numpy(rows[start : start + _BLOCK]) @ weight.T, k, dim=1))
-    values, ids = (torch.cat(part).numpy() for part in zip(*found, strict=True))
-    return ids, values
-
-
-def searched(
-    own: Any, aligned: npt.NDArray[np.int64], top: tuple[npt.NDArray[np.int64], Vectors], cells: Sequence[Cell] = CELLS
-) -> Iterator[tuple[Cell, Vectors]]:
-    """Yield the scores (Eq. 16) of all documents for all queries in each cell, [queries, documents].
-
-    Args:
-        own: the queries' own tokens, CSR [queries, tokens] of ones.
-        aligned: their aligned tokens, best first, at least as many as the largest M.
-        top: ids and logits of the documents' tokens, best first, at least as many as the largest K.
-        cells: what is asked; the M of one K ascend.
-
-    Yields:
-        each cell with its scores; -inf where a document shares no token with the query.
-    """
-    ids, logits = top
-    for k in dict.fromkeys(cell.k for cell in cells):
-        ends = np.arange(len(ids) + 1) * k
-        parts = (logits[:, :k].ravel(), ids[:, :k].ravel(), ends)
-        lists = sparse.csr_matrix(parts, shape=(len(ids), own.shape[1])).T.tocsr()
-        for which in dict.fromkeys(cell.which for cell in cells if cell.k == k):
-            sums = np.full((own.shape[0], len(ids)), -np.inf, np.float32)
-            if which in (OWN, BOTH):
-                add(sums, own, lists)
-            before = 0
-            for cell in (cell for cell in cells if (cell.k, cell.which) == (k, which)):
-                more = ones(aligned[:, before : cell.m].tolist(), own.shape[1])
-                add(sums, more - more.multiply(own) if which == BOTH else more, lists)
-                before = cell.m
-                yield cell, sums
-
-
-def add(sums: Vectors, tokens: Any, lists: Any) -> None:
-    """Add the logits of sets of tokens [queries, tokens], in lists [tokens, documents], to sums; -inf counts as 0."""
-    tokens = sparse.csr_matrix(tokens)
-    tokens.eliminate_zeros()
-    found = (tokens @ lists).tocoo()
-    before = sums[found.row, found.col]
-    sums[found.row, found.col] = np.where(np.isneginf(before), 0, before) + found.data
-
-
-def hits(scores: Vectors, ids: Sequence[str]) -> list[dict[str, float]]:
-    """Return the ten best documents of each query that were found at all."""
-    most = min(10, scores.shape[1])
-    best = np.argpartition(-scores, most - 1, axis=1)[:, :most]
-    values = np.take_along_axis(scores, best, axis=1)
-    return [
-        {ids[n]: score for n, score in zip(row, found, strict=True) if score > -np.inf}
-        for row, found in zip(best.tolist(), values.tolist(), strict=True)
-    ]
+def encoders(options: argparse.Namespace) -> Iterator[Encoder]:
+    """Yield the encoders; the last two where their folders are given."""
+    yield Encoder("MiniLM", minilm_path(), KeyTokenSettings(normalize=True, max_length=256), options.work_dir)
+    if options.e5:
+        settings = KeyTokenSettings(normalize=True, template="passage: {text}", query_template="query: {text}")
+        yield Encoder(E5, options.e5, settings, options.work_dir, 50)
+    if options.smollm2:
+        settings = KeyTokenSettings(pooling="prompt_eol", start_token=True)
+        yield Encoder("SmolLM2", options.smollm2, settings, options.work_dir, 50, "causal")
 
 
 # --- Measurements -----------------------------------------------------------------------------------------------------
 
 
-def sampled(ids: Sequence[str], right: Collection[str], count: int | None) -> list[int]:
-    """Return the places of `count` documents in their order: all right ones, and others drawn at random; None: all."""
-    if count is None or count >= len(ids):
-        return list(range(len(ids)))
+def sampled(ids: Sequence[str], right: set[str], count: int) -> list[int]:
+    """Return the places of `count` documents in their order: all right ones, and others drawn at random."""
     drawn = np.random.default_rng(0).permutation(len(ids)).tolist()
     return sorted(sorted(drawn, key=lambda n: ids[n] not in right)[: max(count, len(right))])
 
@@ -225,15 +126,15 @@ def sampled(ids: Sequence[str], right: Collection[str], count: int | None) -> li
 class Set:
     """A retrieval set as an encoder reads it, with the training queries of SciFact behind the test queries."""
 
-    def __init__(self, encoder: Encoder, task: LocalTask, work: Path) -> None:
+    def __init__(self, encoder: Encoder, task: LocalTask) -> None:
         """Read it."""
-        self.encoder, self.name, self.work = encoder, task.name, work / "scores"
+        self.encoder, self.name, self.work = encoder, task.name, encoder.work / "scores"
         parts = [read_collection(task)] + ([read_collection(task, "train")] if task.name == "SciFact" else [])
         right = {document for part in parts for found in part.relevant.values() for document in found}
-        chosen = sampled(parts[0].ids, right, encoder.source.documents)
-        texts = [" ".join(parts[0].documents[n].split()[: encoder.source.words]) for n in chosen]
-        if encoder.source.words is None:
-            texts = [parts[0].documents[n] for n in chosen]
+        chosen = sampled(parts[0].ids, right, SAMPLE)
+        texts = [parts[0].documents[n] for n in chosen]
+        if encoder.words:
+            texts = [" ".join(text.split()[: encoder.words]) for text in texts]
         self.parts = [replace(part, ids=[part.ids[n] for n in chosen], documents=texts) for part in parts]
 
     @cached_property
@@ -241,19 +142,6 @@ class Set:
         """The embeddings of all queries and of the documents."""
         queries = [text for part in self.parts for text in part.queries]
         return self.encoder.embed(queries, "query"), self.encoder.embed(self.parts[0].documents, "document")
-
-    @cached_property
-    def own(self) -> Any:
-        """The queries' own tokens."""
-        return self.encoder.own([text for part in self.parts for text in part.queries])
-
-    def each(self, scores: Vectors) -> Vectors:
-        """Return nDCG@10 x 100 of each query, those of the test first; of these alone, where scores are of these."""
-        found, values, start = hits(scores, self.parts[0].ids), [], 0
-        for part in self.parts[: 1 if len(scores) == self.tested else None]:
-            values += part.each_ndcg(found[start : start + len(part.queries)])
-            start += len(part.queries)
-        return np.array(values, np.float32)
 
     def grid(self, kind: str, draw: int, adjustment: str) -> Vectors:
         """Return nDCG@10 x 100 of each query for each of `CELLS`, [cells, queries]; measured once.
@@ -263,35 +151,37 @@ class Set:
         path = self.work / f"{self.encoder.name}-{self.name}-{kind}-{draw}-{adjustment.split()[0]}.npy"
         if not path.exists():
             path.parent.mkdir(parents=True, exist_ok=True)
-            offset = self.rows[1].mean(axis=0) if adjustment == MEAN else np.float32(0)
-            queries, documents = (part - offset for part in self.rows)
-            head = self.encoder.head(kind, draw)
-            top = largest(documents, head, max(KS))
-            asked = slice(None if draw == 0 else self.tested)
-            aligned = largest(queries[asked], head, max(MS))[0]
-            each = {cell: self.each(sums) for cell, sums in searched(self.own[asked], aligned, top)}
-            np.save(path, np.stack([each[cell] for cell in CELLS]))
-            print(path.stem, *(f"{which} {each[Cell(which, 2000, m)].mean():.1f}" for which, m in _TOLD), flush=True)
-        found: Vectors = np.load(path)
-        return found
+            queries, documents = self.rows
+            model = self.encoder.over(kind, draw).with_adjustment(
+                mean_adjustment(documents) if adjustment == MEAN else Adjustment()
+            )
+            found: dict[Cell, list[float]] = {cell: [] for cell in CELLS}
+            for part, where in self.split(self.parts[: None if draw == 0 else 1]):
+                for cell, index, tokens in searches(model, part.queries, (queries[where], documents), CELLS):
+                    hits = [{part.ids[n]: score for n, score in index.hits(ids)} for ids in tokens]
+                    found[cell] += part.each_ndcg(hits)
+            np.save(path, np.array([found[cell] for cell in CELLS], np.float32))
+            print(path.stem, *(f"{cell.which} {np.mean(found[cell]):.1f}" for cell in _TOLD), flush=True)
+        grid: Vectors = np.load(path)
+        return grid
+
+    def split(self, parts: Sequence[Collection]) -> Iterator[tuple[Collection, slice]]:
+        """Yield the sets of queries with where their rows are."""
+        start = 0
+        for part in parts:
+            yield part, slice(start, start + len(part.queries))
+            start += len(part.queries)
 
     def dense(self, adjustment: str) -> Vectors:
         """Return nDCG@10 x 100 of each query by the cosines of the embeddings."""
         offset = self.rows[1].mean(axis=0) if adjustment == MEAN else np.float32(0)
         queries, documents = (rows - offset for rows in self.rows)
-        values, start = [], 0
-        for part in self.parts:
-            values += part.each_ndcg(dense_hits((queries[start : start + len(part.queries)], documents), part))
-            start += len(part.queries)
-        return np.array(values, np.float32)
+        each = (part.each_ndcg(dense_hits((queries[where], documents), part)) for part, where in self.split(self.parts))
+        return np.array(list(chain.from_iterable(each)), np.float32)
 
     def bm25(self, name: str) -> Vectors:
         """Return nDCG@10 x 100 of each test query by BM25 on the same texts."""
-        part, engine = self.parts[0], Bm25(name)
-        engine.index([{"id": i, "text": text} for i, text in zip(part.ids, part.documents, strict=True)])
-        asked = [{"id": query, "text": text} for query, text in zip(part.relevant, part.queries, strict=True)]
-        found = engine.search(asked, top_k=10)
-        return np.array(part.each_ndcg([found[query] for query in part.relevant]), np.float32)
+        return np.array(bm25_ndcg(*bm25(self.parts[0], name), self.parts[0]), np.float32)
 
     @property
     def tested(self) -> int:
@@ -345,19 +235,18 @@ def tenths(values: Vectors) -> list[int]:
     return [round(value) for value in (10 * values).tolist()]
 
 
-def alignments(encoder: Encoder, data: Path, work: Path) -> dict[str, Any]:
+def alignments(encoder: Encoder, data: Path) -> dict[str, Any]:
     """Return what `token_alignment` says of an encoder, over sentences of each language it is for; measured once."""
-    path = work / f"{encoder.name}-alignment.json"
-    found: dict[str, Any] = read_json(path) if path.exists() else {}
+    kept = Kept(encoder.work / f"{encoder.name}-alignment.json")
+
+    def report(texts: list[str], adjustment: str) -> dict[str, Any]:
+        model = encoder.model.fitted(texts, "mean") if adjustment == CENTRED else encoder.model
+        return token_alignment(model, texts).to_dict()
+
     for language, texts in sentences(data, list(LANGUAGES) if encoder.name == E5 else []).items():
-        if f"{language} | {CENTRED}" in found:
-            continue
-        moved = mean_adjustment(encoder.model.embed(texts))
-        for kind, adjustment in ((NONE, Adjustment()), (CENTRED, moved)):
-            report = token_alignment(encoder.model.with_adjustment(adjustment), texts)
-            found[f"{language} | {kind}"] = report.to_dict()
-        write_json(path, found)
-    return found
+        for adjustment in (NONE, CENTRED):
+            kept.get(f"{language} | {adjustment}", partial(report, texts, adjustment))
+    return kept.values
 
 
 def sentences(data: Path, codes: Sequence[str]) -> dict[str, list[str]]:
@@ -376,17 +265,16 @@ def sentences(data: Path, codes: Sequence[str]) -> dict[str, list[str]]:
 def measure_missing(options: argparse.Namespace) -> None:
     """Measure what is not yet known, and keep what the tables need."""
     tasks = {task.name: task for task in find_tasks(options.data) if task.kind == "Retrieval"}
-    for name, source in sources(options.e5, options.smollm2).items():
-        if name not in options.only:
+    for encoder in encoders(options):
+        if encoder.name not in options.only:
             continue
-        encoder = Encoder(name, source, options.work_dir)
-        chosen = choose(Set(encoder, tasks["SciFact"], options.work_dir))
-        kept: dict[str, Any] = {"words": source.words, "chosen": said_choice(chosen), "sets": {}, "alignment": {}}
+        chosen = choose(Set(encoder, tasks["SciFact"]))
+        kept: dict[str, Any] = {"words": encoder.words, "chosen": said_choice(chosen), "sets": {}, "alignment": {}}
         for title in options.sets:
-            kept["sets"][title] = measured(Set(encoder, tasks[title], options.work_dir), chosen, options.draws)
-            keep(name, kept)
-        kept["alignment"] = alignments(encoder, options.data, options.work_dir)
-        keep(name, kept)
+            kept["sets"][title] = measured(Set(encoder, tasks[title]), chosen, options.draws)
+            keep(encoder.name, kept)
+        kept["alignment"] = alignments(encoder, options.data)
+        keep(encoder.name, kept)
 
 
 def keep(name: str, kept: Mapping[str, Any]) -> None:

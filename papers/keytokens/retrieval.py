@@ -26,14 +26,14 @@ import numpy as np
 
 from papers.bm25 import PLAIN, STEMMED, Bm25
 from papers.keytokens.heads import random_head, text_head, token_head
-from papers.keytokens.index import KeyTokenIndex
+from papers.keytokens.index import BOTH, Cell, KeyTokenIndex, query_tokens, searches
 from papers.kit import Figure, Table, run_script
 from papers.models import minilm_path
 from papers.retrieval_sets import TITLES, Collection, dense_score, read_collection
 from papers.vector_cache import CachedEncoder, Vectors, unit_rows
 from pellucid import KeyTokenEmbedder
 from pellucid.evaluation.tasks import LocalTask, find_tasks
-from pellucid.keytokens import Adjustment, KeyTokenSettings, TopTokens
+from pellucid.keytokens import Adjustment, KeyTokenSettings
 from pellucid.keytokens.adjustments import component_adjustment, mean_adjustment
 from pellucid.persistence.store import read_json, write_json
 from pellucid.transformer import open_backbone
@@ -138,37 +138,37 @@ def sparse_scores(
     model: KeyTokenEmbedder, rows: tuple[Vectors, Vectors], collection: Collection, ks: Sequence[int], ms: Sequence[int]
 ) -> Iterator[dict[str, Any]]:
     """Yield nDCG@10, of each query and in all, and the additions a query for each K and M, of one decoding."""
-    queries, documents = rows
-    top = model.decode(documents, max(ks))
-    asked = {
-        m: KeyTokenIndex.build(model, [], top_k=min(ks)).query_tokens(collection.queries, expand=m, embeddings=queries)
-        for m in ms
-    }
-    for k in ks:
-        part = TopTokens(top.ids[:, :k], top.scores[:, :k])
-        index = KeyTokenIndex.from_top_tokens(model, collection.documents, part)
-        for m in ms:
-            hits = [index.hits(tokens, 10) for tokens in asked[m]]
-            found = [{collection.ids[hit.document]: hit.score for hit in some} for some in hits]
-            each = collection.each_ndcg(found)
-            cell = {
-                "k": k,
-                "m": m,
-                "ndcg": float(np.mean(each)),
-                "each": each,
-                "tokens": float(np.mean([len(t) for t in asked[m]])),
-            }
-            yield {**cell, "additions": float(np.mean([index.additions(tokens) for tokens in asked[m]]))}
+    cells = [Cell(BOTH, k, m) for k in ks for m in ms]
+    for cell, index, tokens in searches(model, collection.queries, rows, cells):
+        each = collection.each_ndcg([{collection.ids[n]: score for n, score in index.hits(ids)} for ids in tokens])
+        yield {
+            "k": cell.k,
+            "m": cell.m,
+            "ndcg": float(np.mean(each)),
+            "each": each,
+            "tokens": float(np.mean([len(ids) for ids in tokens])),
+            "additions": float(np.mean([index.additions(ids) for ids in tokens])),
+        }
 
 
-def bm25_rows(collection: Collection, name: str) -> dict[str, float]:
-    """Return BM25's nDCG@10, plain or stemmed, and the processor time of a query in milliseconds."""
+def bm25(collection: Collection, name: str) -> tuple[Bm25, list[dict[str, str]]]:
+    """Return BM25 over the documents of a set, plain or stemmed, and the set's queries as it reads them."""
     engine = Bm25(name)
     engine.index([{"id": i, "text": text} for i, text in zip(collection.ids, collection.documents)])
-    asked = [{"id": query, "text": text} for query, text in zip(collection.relevant, collection.queries)]
-    found = engine.search(asked, top_k=10)
-    times = [_milliseconds(partial(engine.search, [query], top_k=10)) for query in asked[:_TIMED]]
-    return {"ndcg": collection.ndcg([found[query] for query in collection.relevant]), "ms": float(np.median(times))}
+    return engine, [{"id": query, "text": text} for query, text in zip(collection.relevant, collection.queries)]
+
+
+def bm25_ndcg(engine: Bm25, queries: list[dict[str, str]], collection: Collection) -> list[float]:
+    """Return nDCG@10 x 100 of each query by BM25."""
+    found = engine.search(queries, top_k=10)
+    return collection.each_ndcg([found[query] for query in collection.relevant])
+
+
+def bm25_figures(collection: Collection, name: str) -> dict[str, float]:
+    """Return BM25's nDCG@10, plain or stemmed, and the processor time of a query in milliseconds."""
+    engine, queries = bm25(collection, name)
+    times = [_milliseconds(partial(engine.search, [query], top_k=10)) for query in queries[:_TIMED]]
+    return {"ndcg": float(np.mean(bm25_ndcg(engine, queries, collection))), "ms": float(np.median(times))}
 
 
 def _milliseconds(call: Callable[[], Any]) -> float:
@@ -183,7 +183,7 @@ def timings(
     """Return median processor times of a query in milliseconds, its embedding known: dense, decoding, adding up."""
     queries, documents = rows
     units = unit_rows(documents)
-    index = KeyTokenIndex.build(model, collection.documents, top_k=k, embeddings=documents)
+    index, cell = KeyTokenIndex(model.decode(documents, k), len(model.head)), Cell(BOTH, k, m)
 
     def dense(row: Vectors) -> Any:
         cosines = units @ row
@@ -192,12 +192,8 @@ def timings(
 
     found: dict[str, list[float]] = {"dense": [], "tokens": [], "lists": []}
     for text, row in list(zip(collection.queries, queries))[:_TIMED]:
-        tokens = index.query_tokens([text], expand=m, embeddings=row[None])[0]
-        calls = {
-            "dense": partial(dense, row),
-            "tokens": partial(index.query_tokens, [text], expand=m, embeddings=row[None]),
-            "lists": partial(index.hits, tokens, 10),
-        }
+        read = partial(query_tokens, model, [text], row[None], [cell])
+        calls = {"dense": partial(dense, row), "tokens": read, "lists": partial(index.hits, read()[cell][0])}
         for name, call in calls.items():
             found[name].append(_milliseconds(call))
     return {name: float(np.median(times)) for name, times in found.items()}
@@ -261,8 +257,8 @@ def test(bench: Bench, kept: Kept, name: str, kind: str, task: LocalTask) -> Non
         collection, rows, model = prepared()
         return timings(model, rows, collection, *FIXED)
 
-    kept.get(f"bm25 | {task.name}", lambda: bm25_rows(read_collection(task), PLAIN))
-    kept.get(f"bm25 stemmed | {task.name}", lambda: bm25_rows(read_collection(task), STEMMED))
+    kept.get(f"bm25 | {task.name}", lambda: bm25_figures(read_collection(task), PLAIN))
+    kept.get(f"bm25 stemmed | {task.name}", lambda: bm25_figures(read_collection(task), STEMMED))
     kept.get(f"dense | {encoder} | {task.name}", dense)
     kept.get(f"grid | {name} | {task.name}", grid)
     if name == HEADS[0]:

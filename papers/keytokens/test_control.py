@@ -1,4 +1,4 @@
-"""The control of key-token search, in small: its scores are the index's, what is chosen and drawn, and its tables."""
+"""The control of key-token search, in small: its heads, what is measured, chosen and drawn, and its tables."""
 
 from __future__ import annotations
 
@@ -15,15 +15,14 @@ pytest.importorskip("pytrec_eval")
 pytest.importorskip("bm25s")
 
 from papers.keytokens import control
-from papers.keytokens.control import ALIGNED, BOTH, HEAD, OWN, RANDOM, ROTATED, Cell, Encoder, Source
+from papers.keytokens.control import BOTH, HEAD, OWN, RANDOM, ROTATED
 from papers.keytokens.heads import random_head, rotated_head
-from papers.keytokens.index import KeyTokenIndex
+from papers.keytokens.index import Cell, searches
 from pellucid import KeyTokenEmbedder
+from pellucid.evaluation.tasks import find_tasks
 from pellucid.keytokens import KeyTokenSettings
+from pellucid.keytokens.adjustments import mean_adjustment
 from pellucid.transformer.backbone import prepare
-
-QUERIES = ["the man is riding a horse", "swift cars"]
-DOCUMENTS = ["The man is riding a horse.", "a doctor gave the sick boy medicine", "cars quickly, swift cars!"]
 
 
 @pytest.fixture(scope="module")
@@ -32,13 +31,6 @@ def model():
     headless = tiny_model("bert", len(tokenizer), headless=True)
     backbone = prepare(headless, tokenizer, attention="bidirectional", head_kind="input")
     return KeyTokenEmbedder(backbone, KeyTokenSettings(normalize=True, top_k=20))
-
-
-@pytest.fixture
-def encoder(model, tmp_path):
-    made = Encoder("tiny", Source("nowhere", model.settings), tmp_path)
-    made.__dict__["model"] = model
-    return made
 
 
 def test_a_turned_head_has_the_lengths_and_angles_of_its_own_and_each_draw_another_direction(model):
@@ -51,46 +43,38 @@ def test_a_turned_head_has_the_lengths_and_angles_of_its_own_and_each_draw_anoth
     assert not np.allclose(drawn, random_head(model, 0))
 
 
-def scores_of_the_index(model, cell):
-    rows = model.embed(DOCUMENTS, role="document")
-    index = KeyTokenIndex.build(model, DOCUMENTS, top_k=cell.k, embeddings=rows)
-    aligned = model.decode(model.embed(QUERIES, role="query"), max(cell.m, 1)).ids[:, : cell.m]
-    own = index.query_tokens(QUERIES, expand=0)
-    found = np.full((len(QUERIES), len(DOCUMENTS)), -np.inf)
-    for n, tokens in enumerate(own):
-        several = {OWN: tokens, ALIGNED: aligned[n], BOTH: list(dict.fromkeys([*tokens, *aligned[n]]))}
-        numbers, sums = index.scores(several[cell.which])
-        found[n, numbers] = sums
-    return found
-
-
-def test_the_scores_are_those_of_the_index(model, encoder):
-    cells = [
-        Cell(which, k, m) for k in (5, 40) for which in (OWN, ALIGNED, BOTH) for m in ((3, 9) if which != OWN else (0,))
-    ]
-    head, rows = encoder.head(HEAD, 0), model.embed(DOCUMENTS, role="document")
-    aligned = control.largest(model.embed(QUERIES, role="query"), head, 9)[0]
-    found = {
-        cell: sums.copy()
-        for cell, sums in control.searched(encoder.own(QUERIES), aligned, control.largest(rows, head, 40), cells)
-    }
-    assert list(found) == sorted(found, key=cells.index) and len(found) == len(cells)
-    for cell, sums in found.items():
-        expected = scores_of_the_index(model, cell)
-        assert (np.isneginf(sums) == np.isneginf(expected)).all(), cell
-        assert sums == pytest.approx(expected, abs=1e-4), cell
-
-
-def test_what_shares_no_token_is_not_found():
-    scores = np.array([[1.0, -np.inf, -2.0]], np.float32)
-    assert control.hits(scores, ["a", "b", "c"]) == [{"a": 1.0, "c": -2.0}]
-
-
 def test_a_sample_of_documents_has_all_right_ones():
     ids = [f"d{n}" for n in range(50)]
     chosen = control.sampled(ids, {"d3", "d40"}, 10)
     assert chosen == sorted(chosen) and len(set(chosen)) == 10 and {3, 40} <= set(chosen)
-    assert control.sampled(ids, set(), None) == control.sampled(ids, set(), 99) == list(range(50))
+    assert control.sampled(ids, set(), 99) == list(range(50))
+
+
+def test_a_grid_holds_each_querys_ndcg_of_each_cell_and_is_measured_once(model, tmp_path, monkeypatch):
+    documents = ["the man is riding a horse", "a doctor gave the sick boy medicine", "swift cars"]
+    folder = tmp_path / "retrieval/little"
+    (folder / "qrels").mkdir(parents=True)
+    for name, texts in (("corpus", documents), ("queries", ["horse", "boy medicine"])):
+        lines = (json.dumps({"_id": f"{name}{n}", "title": "", "text": text}) for n, text in enumerate(texts))
+        (folder / f"{name}.jsonl").write_text("\n".join(lines))
+    (folder / "qrels/test.tsv").write_text("query-id\tcorpus-id\tscore\nqueries0\tcorpus0\t1\nqueries1\tcorpus1\t1\n")
+    encoder = control.Encoder("tiny", "nowhere", model.settings, tmp_path / "work")
+    encoder.__dict__["model"] = model
+    cells = [Cell(OWN, 40, 0), Cell(BOTH, 40, 3)]
+    monkeypatch.setattr(control, "CELLS", cells)
+    monkeypatch.setattr(control, "_TOLD", cells)
+    monkeypatch.setattr(control, "dense_hits", lambda rows, part: [{part.ids[0]: 1.0} for _ in rows[0]])
+    little = control.Set(encoder, *find_tasks(tmp_path))
+    found = little.grid(HEAD, 0, control.MEAN)
+    rows = model.embed(["horse", "boy medicine"], role="query"), model.embed(documents, role="document")
+    moved = model.with_adjustment(mean_adjustment(rows[1]))
+    for line, (_, index, tokens) in zip(found, searches(moved, ["horse", "boy medicine"], rows, cells), strict=True):
+        ranked = [[number for number, _ in index.hits(ids)] for ids in tokens]
+        expected = [100 / np.log2(row.index(n) + 2) if n in row else 0 for n, row in enumerate(ranked)]
+        assert line == pytest.approx(expected, abs=1e-3)
+    monkeypatch.setattr(control, "searches", None)
+    assert (little.grid(HEAD, 0, control.MEAN) == found).all()
+    assert little.dense(control.NONE).tolist() == [100, 0] and little.tested == 2
 
 
 class Two:

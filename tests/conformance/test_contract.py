@@ -428,19 +428,6 @@ def test_coverage_follows_the_role(searching, family):
     assert [known.share for known in why.coverage] == pytest.approx([query, document])
 
 
-def test_a_key_token_index_explains_its_scores_with_an_instruction(searching):
-    from papers.keytokens.index import KeyTokenIndex
-
-    model = searching["keytokens"]
-    index = KeyTokenIndex.build(model, TEXTS, top_k=40)
-    for hit in index.search(QUERY, expand=10):
-        why = index.explain(QUERY, hit.document, expand=10)
-        assert why.score == pytest.approx(hit.score, abs=1e-5)
-        assert [known.share for known in why.coverage] == [
-            model.coverage(QUERY, role="query"), model.coverage(hit.text, role="document"),
-        ]  # fmt: skip
-
-
 # sentence-transformers' arguments of `encode`
 
 REFUSED = {
