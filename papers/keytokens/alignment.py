@@ -9,19 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from itertools import combinations
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 import numpy as np
 
-from papers.keytokens.rates import (
-    AlignedText,
-    EmbeddedTexts,
-    ModelAlignment,
-    Stems,
-    aligned_texts,
-    decoded_texts,
-    measure,
-)
+from papers.keytokens.rates import AlignedText, EmbeddedTexts, ModelAlignment, Stems, decoded_texts, measure
+from papers.kit import Table
 from pellucid.errors import InputError
 from pellucid.explain.views.figure import Canvas
 from pellucid.explain.views.parts import AnyPart, Fold, Heading, MarkedWord, Note, TablePart, counted, numbers, percent
@@ -29,6 +23,7 @@ from pellucid.explain.views.report import Report
 from pellucid.keytokens.adjustments import mean_adjustment
 from pellucid.keytokens.alignment import check_decoder
 from pellucid.keytokens.embedder import KeyTokenEmbedder
+from pellucid.keytokens.head import top_tokens
 from pellucid.text.inputs import check_texts
 
 if TYPE_CHECKING:
@@ -38,28 +33,7 @@ if TYPE_CHECKING:
     from pellucid.core.embedder import Vectors
 
 
-LONGEST_TOKEN = 16  # characters, in a picture
-TOKEN_STYLE: dict[str, dict[str, Any]] = {"literal": {"fontweight": "bold"}, "stem": {"fontstyle": "italic"}}
-"""How a picture writes a token, by its relation to the text."""
-
-
-def same_texts(given: Mapping[str, EmbeddedTexts]) -> int:
-    """Return how many texts all models were given.
-
-    Raises:
-        InputError: there is no model, or they were given different texts.
-    """
-    if not given:
-        raise InputError("no model to look at; give at least one")
-    (first, one), *others = given.items()
-    for name, other in others:
-        if list(other.texts) != list(one.texts):
-            raise InputError(f"{name!r:.60} was given other texts than {first!r:.60}; rates are compared on the same")
-    return len(one.texts)
-
-
-MARK_OF = {"literal": "strong", "stem": "faint"}
-LEGEND = "* stands in the text, ~ has the stem or lemma of a word there; the others are not literally related."
+_MARKS = {"literal": "strong", "stem": "faint"}
 
 
 @dataclass(frozen=True, repr=False)
@@ -121,7 +95,8 @@ class Alignment(Report):
         )
         yield self._classes()
         if first.examples:
-            yield Note(LEGEND if first.stem is not None else "* stands in the text.")
+            others = ", ~ has the stem or lemma of a word there; the others are not literally related"
+            yield Note(f"* stands in the text{'' if first.stem is None else others}.")
         for number in range(min(len(model.examples) for model in self.models)):
             yield self._example(number)
 
@@ -143,14 +118,14 @@ class Alignment(Report):
         return TablePart.of(f"what the first {self.k} tokens are", columns, rows)
 
     def _example(self, number: int) -> Fold:
-        rows = ((model.name, words_of(model.examples[number])) for model in self.models)
+        rows = ((model.name, _marked(model.examples[number])) for model in self.models)
         shown = TablePart.of("", ["model", (f"first {self.k} tokens", "words")], rows)
         return Fold(self.models[0].examples[number].text, (shown,), is_open=number < 3)
 
 
-def words_of(aligned: AlignedText) -> tuple[MarkedWord, ...]:
+def _marked(aligned: AlignedText) -> tuple[MarkedWord, ...]:
     """Return the tokens as words marked by how they are related to the text."""
-    return tuple(MarkedWord(token.token, MARK_OF.get(token.relation, "")) for token in aligned.tokens)
+    return tuple(MarkedWord(token.token, _MARKS.get(token.relation, "")) for token in aligned.tokens)
 
 
 def align_embeddings(
@@ -169,10 +144,14 @@ def align_embeddings(
             of a model do not fit together.
         MissingExtraError: snowballstemmer or simplemma is not installed.
     """
-    same_texts(given)
+    if not given:
+        raise InputError("no model to look at; give at least one")
+    (first, one), *others = given.items()
+    for name, other in others:
+        if list(other.texts) != list(one.texts):
+            raise InputError(f"{name!r:.60} was given other texts than {first!r:.60}; rates are compared on the same")
     stems = None if language is None else Stems(language)
-    found = (measure(name, one, k, stems=stems, examples=examples) for name, one in given.items())
-    return Alignment(k, tuple(found))
+    return Alignment(k, tuple(measure(name, one, k, stems=stems, examples=examples) for name, one in given.items()))
 
 
 def align(
@@ -201,27 +180,20 @@ def align(
         MissingExtraError: snowballstemmer or simplemma is not installed.
     """
     read = check_texts(texts)
+    settings: dict[str, KeyTokenEmbedder] = {}
+    for name, model in models.items():
+        plain = check_decoder(name, model)
+        settings[name] = plain if instruction is None else plain.with_instruction("")
+        if instruction is not None:
+            settings[f"{name}, instructed"] = plain.with_instruction(instruction)
     given: dict[str, EmbeddedTexts] = {}
-    for name, model in _with_and_without(models, instruction).items():
-        embeddings = check_decoder(name, model).embed(read)
+    for name, model in settings.items():
+        embeddings = model.embed(read)
         given[name] = embedded_texts(model, read, embeddings=embeddings)
         if centred:
             moved = model.with_adjustment(mean_adjustment(embeddings))
             given[f"{name}, centred"] = embedded_texts(moved, read, embeddings=embeddings)
     return align_embeddings(given, k=k, language=language, examples=examples)
-
-
-def _with_and_without(
-    models: Mapping[str, KeyTokenEmbedder], instruction: str | None
-) -> Mapping[str, KeyTokenEmbedder]:
-    """Return the models as they are, or each without and with an instruction."""
-    if instruction is None:
-        return models
-    both: dict[str, KeyTokenEmbedder] = {}
-    for name, model in models.items():
-        both |= {name: check_decoder(name, model).with_instruction("")}
-        both |= {f"{name}, instructed": model.with_instruction(instruction)}
-    return both
 
 
 def embedded_texts(
@@ -243,92 +215,18 @@ def embedded_texts(
     return decoded_texts(model.backbone, model.head, texts, model.adjustment.apply(embeddings))
 
 
-def draw_scores(canvas: Canvas, axes: Axes, aligned: AlignedText) -> None:
-    """Draw the scores of a text's tokens as bars, unrelated ones faint."""
-    drawn = canvas.bars(axes, [token.score for token in aligned.tokens])
-    strong = {"literal": 1.0, "stem": 0.6}
-    for bar, token in zip(drawn, aligned.tokens, strict=True):
-        bar.set_alpha(strong.get(token.relation, 0.3))
-    draw_tokens(canvas, axes, aligned.tokens)
-
-
-def draw_tokens(canvas: Canvas, axes: Axes, rows: Sequence[Any]) -> None:
-    """Name bars by tokens, those in the text bold and those of the same stem in italics."""
-    canvas.names(axes, [row.token for row in rows], LONGEST_TOKEN)
-    for label, row in zip(axes.get_yticklabels(), rows, strict=True):
-        label.set(**TOKEN_STYLE.get(row.relation, {}))
-
-
 class SettingTokens(NamedTuple):
-    """What the texts say to one model under one instruction.
+    """What texts say to one model under one instruction.
 
     Attributes:
         name: of the model, of the instruction, or of both.
-        instruction: the task given to the model; "" for none.
-        texts: each text with its first tokens.
-        cosines: of every text's embedding with every other's, adjusted as the model is.
+        tokens: of each text the first tokens.
+        cosines: of every text's embedding with every other's, adjusted as the model is, [texts, texts].
     """
 
     name: str
-    instruction: str
-    texts: tuple[AlignedText, ...]
-    cosines: tuple[tuple[float, ...], ...]
-
-
-class ReadingRow(NamedTuple):
-    """A token of a text under a setting, as a row of a table."""
-
-    setting: str
-    text: str
-    rank: int
-    token: str
-    score: float
-    relation: str
-
-
-@dataclass(frozen=True, repr=False)
-class KeyTokenComparison(Report):
-    """The key tokens and cosines of the same texts under several settings.
-
-    Attributes:
-        texts: the texts.
-        settings: models under instructions, in the order given.
-    """
-
-    kind: ClassVar[str] = "keytokens"
-
-    texts: tuple[str, ...]
-    settings: tuple[SettingTokens, ...]
-
-    def _records(self) -> Sequence[ReadingRow]:
-        return [
-            ReadingRow(setting.name, aligned.text, rank, token.token, token.score, token.relation)
-            for setting in self.settings
-            for aligned in setting.texts
-            for rank, token in enumerate(aligned.tokens, 1)
-        ]
-
-    def _parts(self) -> Iterator[AnyPart]:
-        yield Heading(
-            "Key tokens of", counted(len(self.texts), "text"), f"under {counted(len(self.settings), 'setting')}"
-        )
-        for setting in self.settings:
-            if setting.instruction:
-                yield Note(f"{setting.name}: {setting.instruction}")
-        yield Note(LEGEND)
-        for number, text in enumerate(self.texts):
-            rows = ((setting.name, words_of(setting.texts[number])) for setting in self.settings)
-            shown = TablePart.of("", ["setting", ("first tokens", "words")], rows)
-            yield Fold(text, (shown,), lead=str(number + 1), is_open=True)
-        if len(self.texts) > 1:
-            yield self._cosines()
-
-    def _cosines(self) -> TablePart:
-        pairs = [(i, j) for i in range(len(self.texts)) for j in range(i + 1, len(self.texts))]
-        rows = (
-            (f"{i + 1} and {j + 1}", *(f"{setting.cosines[i][j]:.3f}" for setting in self.settings)) for i, j in pairs
-        )
-        return TablePart.of("cosines", ["texts", *numbers(*(setting.name for setting in self.settings))], rows)
+    tokens: list[list[str]]
+    cosines: list[list[float]]
 
 
 def compare_key_tokens(
@@ -337,49 +235,45 @@ def compare_key_tokens(
     *,
     instructions: Mapping[str, str] | None = None,
     k: int = 5,
-    language: str = "en",
-) -> KeyTokenComparison:
-    """Show what the same texts say to each model, or to each model under each instruction (Tables 4 and 5).
+) -> list[SettingTokens]:
+    """Return what the same texts say to each model, or to each model under each instruction (Tables 4 and 5).
 
     Args:
         models: name -> model: one for its instructions, or fine-tunings of one backbone.
         texts: a few.
         instructions: name -> instruction, "" for none; None leaves each model's own.
         k: tokens of each text.
-        language: whose stems and lemmas are compared, a key of `LANGUAGES`.
 
     Raises:
-        InputError: there is no model, no instruction or no text, a model is of another family, or `k` or the language
-            is not valid.
-        MissingExtraError: snowballstemmer or simplemma is not installed.
+        InputError: a model is of another family, or `k` is out of range.
     """
-    read = check_texts(texts)
-    if not models or not read or instructions == {}:
-        raise InputError(
-            f"{len(models)} models, {len(read)} texts and "
-            f"{'their own' if instructions is None else len(instructions)} instructions; at least one of each is needed"
-        )
-    stems = Stems(language)
-    settings = [_setting(name, model, read, k, stems) for name, model in _under(models, instructions)]
-    return KeyTokenComparison(tuple(read), tuple(settings))
-
-
-def _under(
-    models: Mapping[str, KeyTokenEmbedder], instructions: Mapping[str, str] | None
-) -> Iterator[tuple[str, KeyTokenEmbedder]]:
-    """Yield each model under each instruction, named by what differs."""
+    read, settings = check_texts(texts), dict[str, KeyTokenEmbedder]()
     for name, model in models.items():
-        check_decoder(name, model)
         for title, instruction in (instructions or {}).items():
-            both = title if len(models) == 1 else f"{name}, {title}"
-            yield both, model.with_instruction(instruction)
+            settings[title if len(models) == 1 else f"{name}, {title}"] = model.with_instruction(instruction)
         if instructions is None:
-            yield name, model
+            settings[name] = model
+    found = []
+    for name, model in settings.items():
+        embeddings = model.embed(read)
+        given, adjusted = embedded_texts(model, read, embeddings=embeddings), model.adjustment.apply(embeddings)
+        ids = top_tokens(given.embeddings, given.head, k).ids.tolist()
+        tokens = [list(map(given.name, row)) for row in ids]
+        found.append(SettingTokens(name, tokens, model.similarity(adjusted, adjusted).tolist()))
+    return found
 
 
-def _setting(name: str, model: KeyTokenEmbedder, texts: list[str], k: int, stems: Stems) -> SettingTokens:
-    embeddings = model.embed(texts)
-    given = embedded_texts(model, texts, embeddings=embeddings)
-    adjusted = model.adjustment.apply(embeddings)
-    cosines = tuple(tuple(row) for row in model.similarity(adjusted, adjusted).tolist())
-    return SettingTokens(name, model.settings.instruction, tuple(aligned_texts(given, k, stems=stems)), cosines)
+def tokens_table(texts: Sequence[str], settings: Sequence[SettingTokens]) -> Table:
+    """Return the tokens of texts by settings."""
+    rows = [[text, *(" ".join(setting.tokens[n]) for setting in settings)] for n, text in enumerate(texts)]
+    return Table(["text", *(setting.name for setting in settings)], rows, 1 + len(settings))
+
+
+def cosine_lines(settings: Sequence[SettingTokens]) -> str:
+    """Return the cosines of texts, one line a setting."""
+    lines = []
+    for setting in settings:
+        pairs = combinations(range(len(setting.cosines)), 2)
+        cosines = ", ".join(f"{i + 1} and {j + 1} {setting.cosines[i][j]:.3f}" for i, j in pairs)
+        lines.append(f"- {setting.name}: {cosines}")
+    return "\n".join(lines)

@@ -22,24 +22,20 @@ from typing import Any
 
 import numpy as np
 
-from papers.keytokens.alignment import align_embeddings, compare_key_tokens, embedded_texts
+from papers.keytokens.alignment import (
+    align_embeddings,
+    compare_key_tokens,
+    cosine_lines,
+    embedded_texts,
+    tokens_table,
+)
 from papers.keytokens.heads import random_head
 from papers.keytokens.language_page import figures
 from papers.keytokens.pooling import pooled_embeddings
 from papers.keytokens.rates import EmbeddedTexts
 from papers.keytokens.retrieval import FIXED, KS, MS, Kept, sparse_scores
-from papers.keytokens.spectrum import sweep, variation
-from papers.keytokens.tables import (
-    INSTRUCTION,
-    TABLE_2,
-    TABLE_4,
-    TABLE_5,
-    cosines,
-    sweep_table,
-    tokens_line,
-    tokens_table,
-    variation_table,
-)
+from papers.keytokens.spectrum import sweep, sweep_table, variation, variation_table
+from papers.keytokens.tables import INSTRUCTION, TABLE_2, TABLE_4, TABLE_5, tokens_line
 from papers.keytokens.tuning import BATCH, NOTE, STEPS
 from papers.kit import Figure, processor, run_script
 from papers.retrieval_sets import dense_hits, read_collection
@@ -205,7 +201,7 @@ def spectrum(bench: Bench) -> dict[str, Any]:
     if TUNED in pair:
         moved.insert(0, variation(pair[PLAIN], pair[TUNED], names=(PLAIN, TUNED)))
     facts = {"shares": shares(found)[:5].tolist(), "level": level(found), "table": vars(variation_table(moved))}
-    return {**facts, "first": moved[0].first, "dominance": moved[0].dominance}
+    return {**facts, "first": moved[0].components[0].variation, "dominance": moved[0].dominance}
 
 
 def adjusted(bench: Bench) -> dict[str, Any]:
@@ -220,9 +216,9 @@ def adjusted(bench: Bench) -> dict[str, Any]:
         "first component": replace(given, embeddings=first),
         "rest": replace(given, embeddings=rest),
     }
-    unit = variation(pair[PLAIN], pair[TUNED]).first if TUNED in pair else None
+    unit = variation(pair[PLAIN], pair[TUNED]).components[0].variation if TUNED in pair else None
     swept = sweep(found, given, unit=unit, examples=0)
-    steps = {f"{step.factor:g}": {**step.alignment._asdict(), "examples": ()} for step in swept.steps}
+    steps = {f"{step.factor:g}": {**step.alignment._asdict(), "examples": ()} for step in swept}
     return {"texts": len(texts), "parts": rates_of(parts), "table": vars(sweep_table(swept)), "steps": steps}
 
 
@@ -271,9 +267,12 @@ def table_3(bench: Bench, task: Any, line: tuple[str, str, str]) -> dict[str, An
 def comparison(models: dict[str, KeyTokenEmbedder], texts: list[str], told: dict[str, str] | None) -> dict[str, Any]:
     """Return tokens and cosines of a few texts."""
     found = compare_key_tokens(models, texts, instructions=told)
-    values = {one.name: [list(row) for row in one.cosines] for one in found.settings}
-    first = {one.name: [text.tokens[0].token for text in one.texts] for one in found.settings}
-    return {"tokens": vars(tokens_table(found)), "lines": cosines(found), "cosines": values, "first": first}
+    return {
+        "tokens": vars(tokens_table(texts, found)),
+        "lines": cosine_lines(found),
+        "cosines": {one.name: one.cosines for one in found},
+        "first": {one.name: [tokens[0] for tokens in one.tokens] for one in found},
+    }
 
 
 def measure_missing(bench: Bench) -> None:

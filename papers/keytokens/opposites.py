@@ -16,8 +16,8 @@ from pathlib import Path
 
 import numpy as np
 
-from papers.keytokens.alignment import compare_key_tokens
-from papers.keytokens.tables import TABLE_5, cosines, tokens_table
+from papers.keytokens.alignment import compare_key_tokens, cosine_lines, tokens_table
+from papers.keytokens.tables import TABLE_5
 from papers.keytokens.tuning import BATCH, NOTE, STEPS
 from papers.kit import Figure, Table, mean_interval, run_script
 from papers.vector_cache import Vectors, unit_rows
@@ -54,8 +54,8 @@ def pair_cosines(model: KeyTokenEmbedder) -> tuple[Vectors, Vectors]:
 def figures(models: Mapping[str, KeyTokenEmbedder]) -> Iterator[tuple[str, Figure]]:
     """Yield the paper's pair, the cosines over all things, and what they say of the claims."""
     five = compare_key_tokens(models, TABLE_5)
-    yield "tokens", tokens_table(five)
-    yield "cosines-of-two", cosines(five)
+    yield "tokens", tokens_table(TABLE_5, five)
+    yield "cosines-of-two", cosine_lines(five)
     found = {name: pair_cosines(model) for name, model in models.items()}
     lines = []
     for name, (opposite, other) in found.items():

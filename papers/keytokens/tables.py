@@ -14,13 +14,21 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from papers.keytokens.alignment import Alignment, align, compare_key_tokens, embedded_texts
-from papers.keytokens.spectrum import Sweep, Variation, contributions, sweep, variation
+from papers.keytokens.alignment import (
+    Alignment,
+    align,
+    compare_key_tokens,
+    cosine_lines,
+    embedded_texts,
+    tokens_table,
+)
+from papers.keytokens.spectrum import SweepStep, contributions, sweep, sweep_table, variation, variation_table
 from papers.kit import Figure, Table, run_script
 from papers.models import minilm_path
 from papers.spectra import level, shares
 from pellucid import KeyTokenEmbedder, LexiconEmbedder
 from pellucid.core.pca import Spectrum, spectrum_of
+from pellucid.explain.views.figure import Canvas
 from pellucid.keytokens import KeyTokenSettings
 from pellucid.keytokens.head import top_tokens
 from pellucid.text.corpus import read_texts
@@ -98,25 +106,6 @@ def table_2(models: dict[str, KeyTokenEmbedder], texts: list[str]) -> Table:
     return Table(["model", "first 10 tokens"], rows, 2)
 
 
-def sweep_table(found: Sweep) -> Table:
-    """Return the rates of a sweep, in percent."""
-    rows = []
-    for step in found.steps:
-        a = step.alignment
-        rates = (100 * rate for rate in (a.hit, a.lar, a.gar, a.weighted_lar))
-        rows.append([f"{step.factor:g}", f"{step.amount:+.2f}", *rates])
-    return Table(["factor", "lambda", "Hit@10", "LAR", "GAR", "weighted LAR"], rows, 6)
-
-
-def variation_table(found: Sequence[Variation]) -> Table:
-    """Return the first components of each variation."""
-    rows = []
-    for one in found:
-        first, *others = (f"{shift.variation:+.2f}" for shift in one.components[:5])
-        rows.append([one.base, one.tuned, first, f"{one.dominance:.0%}", *others])
-    return Table(["from", "to", "v1", "share of v1", "v2", "v3", "v4", "v5"], rows, 8)
-
-
 def general_changes(data: Path, models: dict[str, KeyTokenEmbedder]) -> Iterator[tuple[str, Figure]]:
     """Yield the spectrum and the variation over sentences of all kinds, as many texts as the paper takes."""
     texts = list(islice(read_texts(data / "raw_english/open_licence.txt.xz"), GENERAL))
@@ -133,23 +122,30 @@ def said_shares(found: Spectrum) -> str:
     return f"{shown}; the mean's part along the first: {level(found):+.2f}"
 
 
-def cosines(found: Any) -> str:
-    """Return the cosines of a comparison, one line a setting."""
-    lines = []
-    for setting in found.settings:
-        pairs = [(i, j) for i in range(len(found.texts)) for j in range(i + 1, len(found.texts))]
-        said = ", ".join(f"{i + 1} and {j + 1} {setting.cosines[i][j]:.3f}" for i, j in pairs)
-        lines.append(f"- {setting.name}: {said}")
-    return "\n".join(lines)
-
-
-def tokens_table(found: Any) -> Table:
-    """Return the tokens of a comparison as a table of texts by settings."""
-    rows = [
-        [text, *(" ".join(token.token for token in setting.texts[n].tokens) for setting in found.settings)]
-        for n, text in enumerate(found.texts)
-    ]
-    return Table(["text", *(setting.name for setting in found.settings)], rows, 1 + len(found.settings))
+def draw_sweep(steps: Sequence[SweepStep]) -> Any:
+    """Return a matplotlib Figure: the rates over all steps, and tokens and scores of a text at some (Figure 4b)."""
+    text = steps[0].alignment.examples[0].text
+    canvas = Canvas((9.4, 5.6), "The first principal component, taken away step by step", text)
+    grid = canvas.figure.add_gridspec(2, 4, height_ratios=[1, 1.15])
+    axes = canvas.panel(grid[0, :], across=f"\u03bb in units of {steps[-1].amount / steps[-1].factor:+.3f}", down="%")
+    factors = [step.factor for step in steps]
+    rates = {"hit": "Hit@10", "lar": "LAR", "gar": "GAR", "weighted_lar": "weighted LAR"}
+    for (rate, label), colour in zip(rates.items(), canvas.colours.series, strict=False):
+        values = [100 * getattr(step.alignment, rate) for step in steps]
+        axes.plot(factors, values, color=colour, marker="o", markersize=3.5, linewidth=1.5, label=label)
+    canvas.legend(axes, loc="center left", at=(1.0, 0.5))
+    best = max(steps, key=lambda step: step.alignment.weighted_lar).factor
+    shown = [step for step in steps if step.factor in (0.0, best, 0.95, 1.05)]
+    styles: dict[str, Any] = {"literal": {"fontweight": "bold"}, "stem": {"fontstyle": "italic"}}
+    for column, step in enumerate(shown):
+        tokens = step.alignment.examples[0].tokens
+        axes = canvas.panel(grid[1, column], f"\u03bb = {step.amount:+.2f}", "score")
+        bars = canvas.bars(axes, [token.score for token in tokens])
+        canvas.names(axes, [token.token for token in tokens], 16)
+        for bar, label, token in zip(bars, axes.get_yticklabels(), tokens, strict=True):
+            bar.set_alpha({"literal": 1.0, "stem": 0.6}.get(token.relation, 0.3))
+            label.set(**styles.get(token.relation, {}))
+    return canvas.figure
 
 
 def measure(options: argparse.Namespace) -> Iterator[tuple[str, Figure]]:
@@ -167,22 +163,22 @@ def measure(options: argparse.Namespace) -> Iterator[tuple[str, Figure]]:
     changes = [variation(models[a].embed(texts), models[b].embed(texts), names=(a, b)) for a, b in pairs]
     yield "changes", variation_table(changes)
     yield from general_changes(options.data, models)
-    split, swept = contributions(found, given, text=2), sweep(found, given)
-    yield "contributions", split.to_markdown()
+    yield "contributions", contributions(found, given, text=2)
+    swept = sweep(found, given)
     yield "sweep", sweep_table(swept)
     told = {"no instruction": "", "instruction": INSTRUCTION}
     four = compare_key_tokens({NEO: base.fitted(texts, "mean")}, TABLE_4, instructions=told)
-    yield "instructions", tokens_table(four)
-    yield "instruction-cosines", cosines(four)
+    yield "instructions", tokens_table(TABLE_4, four)
+    yield "instruction-cosines", cosine_lines(four)
     centred = {
         name: model.fitted(texts, "mean") for name, model in models.items() if not name.endswith(("EOL", "last"))
     }
     five = compare_key_tokens(centred, TABLE_5)
-    yield "likes", tokens_table(five)
-    yield "like-cosines", cosines(five)
+    yield "likes", tokens_table(TABLE_5, five)
+    yield "like-cosines", cosine_lines(five)
     if options.images:
-        for name, report in {"alignment": aligned, "sweep": swept}.items():
-            report.plot().savefig(options.images / f"{name}.png", dpi=110)
+        for name, figure in {"alignment": aligned.plot(), "sweep": draw_sweep(swept)}.items():
+            figure.savefig(options.images / f"{name}.png", dpi=110)
 
 
 if __name__ == "__main__":

@@ -11,9 +11,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from papers.keytokens import alignment
-from papers.keytokens.alignment import align, align_embeddings, compare_key_tokens, embedded_texts
-from papers.keytokens.rates import EmbeddedTexts, aligned_texts, literal_tokens, measure, shifted_top_tokens
+from papers.keytokens.alignment import (
+    align,
+    align_embeddings,
+    compare_key_tokens,
+    cosine_lines,
+    embedded_texts,
+    tokens_table,
+)
+from papers.keytokens.rates import EmbeddedTexts, literal_tokens, measure
 from pellucid.errors import InputError, MissingExtraError
 from pellucid.keytokens import head as decoding
 from pellucid.keytokens.head import HeadRows, top_tokens
@@ -59,9 +65,6 @@ def test_chunks_and_blocks_give_what_sorting_gives_ties_included(data, texts, vo
     found = top_tokens(rows, head, k, chunk=chunk)
     assert (found.ids == by_sorting(rows, head, k)).all() and found.ids.shape == found.scores.shape == (texts, k)
     assert (found.scores == np.take_along_axis(rows @ head.T, found.ids, axis=1)).all()
-    direction, amounts = np.array(data.draw(st.lists(whole, min_size=width, max_size=width)), float), [0.0, -2.0, 0.5]
-    for amount, moved in zip(amounts, shifted_top_tokens(rows, head, k, direction, amounts, chunk=chunk)):
-        assert (moved.ids == by_sorting(rows + amount * direction, head, k)).all()
 
 
 def test_more_texts_than_a_block_and_numbers_of_every_size(monkeypatch):
@@ -98,8 +101,6 @@ def test_a_head_of_torch_in_half_precision_and_one_with_a_bias():
 def test_what_cannot_be_decoded_is_told(embeddings, k, said):
     with pytest.raises(InputError, match=said):
         top_tokens(embeddings, np.zeros((4, 3)), k)
-    with pytest.raises(InputError, match=said):
-        shifted_top_tokens(embeddings, np.zeros((4, 3)), k, np.zeros(3), [1.0])
 
 
 def test_a_head_with_holes_is_told():
@@ -107,13 +108,6 @@ def test_a_head_with_holes_is_told():
     head[4] = np.nan
     with pytest.raises(InputError, match="among its rows 4 to 4"):
         top_tokens([[1.0]], head, 1, chunk=2)
-
-
-def test_no_amount_and_a_direction_of_another_width():
-    with pytest.raises(InputError, match="no amount"):
-        shifted_top_tokens([[1.0]], np.ones((2, 1)), 1, [1.0], [])
-    with pytest.raises(InputError, match="direction"):
-        shifted_top_tokens([[1.0]], np.ones((2, 1)), 1, [1.0, 2.0], [0.0])
 
 
 def test_the_rates_of_three_texts_on_paper():
@@ -176,7 +170,7 @@ def test_a_word_that_the_tokenizer_cut_in_two_still_has_its_stem():
 
 def test_a_token_without_a_name_goes_by_its_number():
     texts = EmbeddedTexts(["x"], np.array([[0.0, 1.0]]), [{0}], np.eye(2), readable(["x"]))
-    (one,) = aligned_texts(texts, 2)
+    (one,) = measure("m", texts, 2, stems=None).examples
     assert [(token.token, token.relation) for token in one.tokens] == [("<1>", ""), ("x", "literal")]
 
 
@@ -303,33 +297,21 @@ def test_align_with_and_without_an_instruction(embedders):
 
 
 def test_the_same_texts_under_instructions_and_in_two_models(embedders):
-    pytest.importorskip("simplemma")
-    texts = [text for text in TEXTS if text]
+    texts, model = [text for text in TEXTS if text], embedders["neo"]
     told = {"none": "", "horses": "riding horse"}
-    found = compare_key_tokens({"neo": embedders["neo"]}, texts, instructions=told, k=4)
-    assert [(setting.name, setting.instruction) for setting in found.settings] == list(told.items())
-    rows = embedders["neo"].with_instruction("riding horse").embed(texts)
+    found = compare_key_tokens({"neo": model}, texts, instructions=told, k=4)
+    assert [setting.name for setting in found] == list(told)
+    rows = model.with_instruction("riding horse").embed(texts)
     units = rows / np.linalg.norm(rows, axis=1, keepdims=True)
-    assert np.array(found.settings[1].cosines) == pytest.approx(units @ units.T, abs=1e-5)
-    names = embedders["neo"].head.tokens
-    expected = top_tokens(embedders["neo"].embed(texts), embedders["neo"].head.weight, 4).ids
-    shown = [[token.token for token in aligned.tokens] for aligned in found.settings[0].texts]
-    assert shown == [[names[n].text or f"<{n}>" for n in row] for row in expected.tolist()]
-    assert "riding horse" in check_views(found)
-    assert len(found.to_frame()) == 2 * 3 * 4
-    two = compare_key_tokens(embedders, texts, k=2)
-    assert [setting.name for setting in two.settings] == ["neo", "bert"]
+    assert np.array(found[1].cosines) == pytest.approx(units @ units.T, abs=1e-5)
+    names = model.head.tokens
+    expected = top_tokens(model.embed(texts), model.head.weight, 4).ids
+    assert found[0].tokens == [[names[n].text or f"<{n}>" for n in row] for row in expected.tolist()]
+    assert [row[0] for row in tokens_table(texts, found).rows] == texts
+    assert cosine_lines(found).splitlines()[1].startswith(f"- horses: 1 and 2 {found[1].cosines[0][1]:.3f}, 1 and 3 ")
+    assert [setting.name for setting in compare_key_tokens(embedders, texts, k=2)] == ["neo", "bert"]
     both = compare_key_tokens(embedders, texts, instructions=told, k=2)
-    assert [setting.name for setting in both.settings][1] == "neo, horses"
-    for models, lines, instructions in (({}, texts, None), (embedders, [], None), (embedders, texts, {})):
-        with pytest.raises(InputError, match="at least one of each"):
-            compare_key_tokens(models, lines, instructions=instructions)
-
-
-def test_json_of_an_alignment_can_be_read_back():
-    found = align_embeddings({"m": given_texts(np.eye(6)[:1], [{0}])}, k=1, language=None)
-    assert json.loads(found.to_json())["models"][0]["lar"] == 1.0
-    assert alignment.Alignment.kind == "alignment"
+    assert [setting.name for setting in both][1] == "neo, horses"
 
 
 def test_centred_embeddings_have_their_mean_taken_away(embedders):

@@ -9,12 +9,12 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
 from papers.keytokens.rates import EmbeddedTexts, measure
-from papers.keytokens.spectrum import FACTORS, contributions, sweep, variation
+from papers.keytokens.spectrum import FACTORS, contributions, sweep, sweep_table, variation, variation_table
+from papers.keytokens.tables import draw_sweep
 from papers.spectra import level, project, shares, split
 from pellucid.core.pca import Moments, spectrum_of
 from pellucid.errors import InputError
 from pellucid.transformer.tokenwords import readable
-from tables import check_views
 
 
 def embeddings(count=60, width=7, seed=0):
@@ -109,13 +109,11 @@ def test_variation_is_the_mean_over_texts_of_the_part_along_each_component():
     components = spectrum_of(base).components
     parts = (tuned - base) @ components.T
     assert [shift.variation for shift in found.components] == pytest.approx(parts.mean(axis=0).tolist())
-    assert [shift.deviation for shift in found.components] == pytest.approx(parts.std(axis=0).tolist())
-    assert found.first == found.components[0].variation
     assert found.dominance == pytest.approx(parts.mean(axis=0)[0] ** 2 / (parts.mean(axis=0) ** 2).sum())
     halves = variation([base[:25], base[25:]], (tuned[:25], tuned[25:]), names=("f", "f-hat"))
     assert [s.variation for s in halves.components] == pytest.approx([s.variation for s in found.components])
-    assert "f → f-hat" in check_views(found)
-    assert len(found.to_frame()) == 7 and "| 1 |" in found.to_markdown()
+    (row,) = variation_table([found]).rows
+    assert row[:3] == ["f", "f-hat", f"{parts.mean(axis=0)[0]:+.2f}"]
 
 
 def test_a_model_that_was_not_tuned_does_not_vary():
@@ -132,33 +130,26 @@ def test_models_of_different_widths_or_texts_do_not_compare(other):
 def test_a_tokens_score_is_first_plus_rest():
     rows = embeddings().astype(np.float32)
     texts, spectrum = given_texts(rows, HEAD), spectrum_of(rows)
-    found = contributions(spectrum, texts, text=3, k=4, language=None)
+    table = contributions(spectrum, texts, text=3, k=4)
     scores = HEAD @ rows[3]
-    assert [row.score for row in found.top] == pytest.approx(sorted(scores, reverse=True)[:4], rel=1e-5)
-    part = float(spectrum.first @ rows[3])
-    first = part * (HEAD @ spectrum.first)
-    assert sorted(row.first for row in found.top) == pytest.approx(
-        sorted(first[np.argsort(-scores)[:4]].tolist()), rel=1e-4
-    )
-    assert all(row.score == pytest.approx(row.first + row.rest) for row in (*found.top, *found.by_rest))
-    assert [row.rest for row in found.by_rest] == pytest.approx(sorted(scores - first, reverse=True)[:4], rel=1e-3)
-    assert found.part == pytest.approx(part)
-    assert found.correlation == pytest.approx(np.corrcoef(first, scores - first)[0, 1], abs=1e-4)
-    check_views(found)
-    assert len(found.to_frame()) == 4
-    for number in (60, -1):
-        with pytest.raises(InputError, match="numbered from 0"):
-            contributions(spectrum, texts, text=number, language=None)
+    first = float(spectrum.first @ rows[3]) * (HEAD @ spectrum.first)
+    for by, values in (("score", scores), ("rest", scores - first)):
+        best = np.argsort(-values)[:4]
+        shown = [row[1:] for row in table.rows if row[0] == by]
+        assert [row[0] for row in shown] == [texts.name(token) for token in best]
+        numbers = np.array([row[1:] for row in shown], float)
+        expected = np.stack([scores, first, scores - first], axis=1)[best]
+        assert numbers == pytest.approx(expected, abs=2e-3)
 
 
 def test_each_step_of_a_sweep_is_the_alignment_of_the_moved_embeddings():
     pytest.importorskip("simplemma")
     rows = embeddings()
     texts, spectrum = given_texts(rows, HEAD), spectrum_of(rows)
-    found = sweep(spectrum, texts, k=3)
-    assert [step.factor for step in found.steps] == list(FACTORS) == sorted(FACTORS)
-    assert found.unit == pytest.approx(-level(spectrum))
-    for step in found.steps:
+    steps = sweep(spectrum, texts, k=3)
+    assert [step.factor for step in steps] == list(FACTORS) == sorted(FACTORS)
+    assert steps[FACTORS.index(1)].amount == pytest.approx(-level(spectrum))
+    for step in steps:
         moved = EmbeddedTexts(texts.texts, rows + step.amount * spectrum.first, texts.tokens, HEAD, texts.vocabulary)
         expected = measure(f"{step.factor:g}", moved, 3, stems=None)
         got = step.alignment
@@ -167,7 +158,6 @@ def test_each_step_of_a_sweep_is_the_alignment_of_the_moved_embeddings():
         )
         names = [[token.token for token in text.tokens] for text in got.examples]
         assert names == [[token.token for token in text.tokens] for text in expected.examples[:3]]
-    assert found.best.alignment.weighted_lar == max(step.alignment.weighted_lar for step in found.steps)
-    check_views(found)
-    assert len(found.to_frame()) == len(FACTORS) and found.plot().axes and found.plot(dark=True).axes
-    assert sweep(spectrum, texts, unit=2.5, language=None, k=2).steps[-1].amount == 2.5 * FACTORS[-1]
+    assert [row[0] for row in sweep_table(steps).rows] == [f"{factor:g}" for factor in FACTORS]
+    assert sweep(spectrum, texts, unit=2.5, language=None, k=2)[-1].amount == 2.5 * FACTORS[-1]
+    assert draw_sweep(steps).axes
