@@ -92,9 +92,9 @@ def test_a_head_of_torch_in_half_precision_and_one_with_a_bias():
     [
         ([[1.0, 2.0]], 1, "do not fit a head"),
         ([1.0, 2.0, 3.0], 1, "do not fit a head"),
-        ([[1.0, 2.0, 3.0]], 0, "from 1 to the 4"),
-        ([[1.0, 2.0, 3.0]], 5, "from 1 to the 4"),
-        ([[1.0, 2.0, 3.0]], True, "whole number"),
+        ([[1.0, 2.0, 3.0]], 0, "at least 1 and at most 4"),
+        ([[1.0, 2.0, 3.0]], 5, "at least 1 and at most 4"),
+        ([[1.0, 2.0, 3.0]], True, "integer"),
         ([[0.0, 0.0, 0.0], [1.0, np.nan, 3.0]], 1, "embedding 1 holds NaN"),
     ],
 )
@@ -198,7 +198,7 @@ def test_nothing_to_look_at_is_told():
         align_embeddings({"a": given_texts(np.zeros((2, 6)), [set(), set()])}, language=None)
     with pytest.raises(InputError, match="language is 'tlh'"):
         align_embeddings({"a": one}, language="tlh")
-    with pytest.raises(InputError, match="from 1 to the 6"):
+    with pytest.raises(InputError, match="at least 1 and at most 6"):
         align_embeddings({"a": one}, k=7, language=None)
 
 
