@@ -1,4 +1,4 @@
-"""Which adjustment brings out key tokens best, and the one that tuning a model amounts to (section 4 of the paper)."""
+"""Which adjustment brings out key tokens best (section 4 of the paper)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ import numpy as np
 
 from papers.keytokens.rates import decoded_texts, measure
 from pellucid.core.embedder import Vectors
-from pellucid.core.pca import spectrum_of
 from pellucid.errors import InputError
 from pellucid.keytokens.adjustments import Adjustment, component_adjustment, mean_adjustment
 from pellucid.keytokens.embedder import KeyTokenEmbedder
@@ -17,22 +16,6 @@ from pellucid.text.inputs import check_texts
 
 _MULTIPLES = (0.5, 0.75, 1.0, 1.25, 1.5)  # of the strength that takes the first component's mean out
 _LEAST = 20  # texts to choose by; ten of each half
-
-
-def tuned_component(plain: Vectors, tuned: Vectors) -> Adjustment:
-    """Return the first component with the paper's v_1 for lambda: the mean of (tuned - plain) along u_1.
-
-    Args:
-        plain: float32 [n, d], `embed` of a language model; no row is zero.
-        tuned: float32 [n, d] of the same texts by an embedder made from the model.
-
-    Raises:
-        InputError: they are not of the same texts.
-    """
-    if tuned.shape != plain.shape:
-        raise InputError(f"tuned embeddings of shape {tuned.shape} are not of the same texts {plain.shape}")
-    strength = float((tuned.mean(axis=0) - plain.mean(axis=0)) @ spectrum_of(plain).first)
-    return component_adjustment(plain, strength)
 
 
 @dataclass(frozen=True)

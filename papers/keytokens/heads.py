@@ -6,24 +6,19 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 from scipy import sparse
 
 from pellucid import KeyTokenEmbedder
 from pellucid.core.arrays import l2_normalize
 from pellucid.core.embedder import Vectors
 from pellucid.errors import ModelFolderError
-from pellucid.lexicon.clusters import fit_rows
 from pellucid.persistence.folder import locate
 
-_STATES = 1_500  # sentences whose states are looked at
 _RIDGE = 0.1  # of the mean variance of a coordinate
 _LEAST = 5  # sentences that must hold a token for it to get a row
 
 _OUTPUT = ("lm_head.weight", "embed_out.weight", "output.weight", "lm_head.decoder.weight")
 _INPUT = ("embed_tokens.weight", "wte.weight", "embed_in.weight", "word_embeddings.weight", "tok_embeddings.weight")
-
-Floats = npt.NDArray[np.float64]
 
 
 def rotated_head(model: KeyTokenEmbedder, seed: int = 0) -> Vectors:
@@ -40,11 +35,6 @@ def random_head(model: KeyTokenEmbedder, seed: int = 0) -> Vectors:
     drawn = np.random.default_rng(seed).standard_normal(rows.shape).astype(np.float32)
     found: Vectors = l2_normalize(drawn) * np.linalg.norm(rows, axis=1, keepdims=True)
     return found
-
-
-def token_head(model: KeyTokenEmbedder, texts: Sequence[str]) -> Vectors:
-    """Return the input embeddings moved by least squares to where the last states of their tokens are."""
-    return fit_rows(model.backbone, texts[:_STATES])
 
 
 def text_head(model: KeyTokenEmbedder, texts: Sequence[str], embeddings: Vectors) -> Vectors:
@@ -66,16 +56,10 @@ def text_head(model: KeyTokenEmbedder, texts: Sequence[str], embeddings: Vectors
     centred = (embeddings - mean).astype(np.float32)
     covariance = (centred.T @ centred).astype(np.float64)
     mixed = (held.T @ embeddings).astype(np.float64) - np.outer(counts, mean)
-    rows = _solved(covariance, mixed.T).T
+    ridge = _RIDGE * np.trace(covariance) / len(covariance)
+    rows = np.linalg.solve(covariance + ridge * np.eye(len(covariance)), mixed.T).T
     scale = np.where(counts >= _LEAST, 1 / np.sqrt(np.maximum(counts, 1)), 0)
     return (rows * scale[:, None]).astype(np.float32)
-
-
-def _solved(covariance: Floats, mixed: Floats) -> Floats:
-    """Return the ridge regression's coefficients, [d, targets]."""
-    ridge = _RIDGE * np.trace(covariance) / len(covariance)
-    found: Floats = np.linalg.solve(covariance + ridge * np.eye(len(covariance)), mixed)
-    return found
 
 
 def read_head(name_or_path: str | Path) -> Vectors:

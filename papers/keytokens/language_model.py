@@ -31,7 +31,6 @@ from papers.keytokens.alignment import (
 )
 from papers.keytokens.heads import random_head
 from papers.keytokens.language_page import figures
-from papers.keytokens.pooling import pooled_embeddings
 from papers.keytokens.rates import EmbeddedTexts
 from papers.keytokens.retrieval import FIXED, KS, MS, Kept, sparse_scores
 from papers.keytokens.spectrum import sweep, sweep_table, variation, variation_table
@@ -43,13 +42,18 @@ from papers.spectra import level, shares, split
 from papers.vector_cache import CachedEncoder, Vectors
 from pellucid import KeyTokenEmbedder
 from pellucid.core.pca import spectrum_of
+from pellucid.errors import InputError
 from pellucid.evaluation.tasks import find_tasks
 from pellucid.keytokens import Adjustment, KeyTokenSettings
 from pellucid.keytokens.adjustments import mean_adjustment
 from pellucid.keytokens.head import top_tokens
+from pellucid.keytokens.states import pooled_states
 from pellucid.progress import length_batches
 from pellucid.text.corpus import read_texts
 from pellucid.transformer import open_backbone
+from pellucid.transformer.attention import base_states
+from pellucid.transformer.backbone import Backbone
+from pellucid.transformer.reading import Encoding
 
 LENGTH = 96  # tokens read of a text
 POOLINGS = ("mean", "weighted_mean", "last", "prompt_eol")
@@ -58,6 +62,33 @@ PLAIN, TUNED = "as it is", "tuned"
 COMPARED = 200  # texts embedded in float32 as well
 SPARSE = ((PLAIN, "mean", "own"), (PLAIN, "mean", "random"), (TUNED, "mean", "own"), (TUNED, "mean", "random"))
 """Model, adjustment and rows of the head of each line of Table 3; the adjustment is of the documents."""
+
+
+def pooled_embeddings(
+    backbone: Backbone, readings: Sequence[Encoding], several: Sequence[KeyTokenSettings]
+) -> list[Vectors]:
+    """Return the embeddings of some texts under several settings that read texts alike, of one forward pass.
+
+    Args:
+        backbone: the transformer.
+        readings: at least one, `KeyTokenEmbedder.encodings` of any of the settings.
+        several: decided ones, such as the `settings` of embedders that differ in their pooling alone.
+
+    Returns:
+        for each of the settings float32 [n, d], as `KeyTokenEmbedder.embed` gives it.
+
+    Raises:
+        InputError: the backbone gives NaN or infinity.
+    """
+    import torch
+
+    with torch.inference_mode():
+        ids, mask, _ = backbone.padded(readings)
+        hidden = base_states(backbone.model, ids, mask).float()
+        found = [pooled_states(hidden, mask, readings, one) for one in several]
+    if not all(np.isfinite(rows).all() for rows in found):
+        raise InputError("the backbone gives NaN or infinity; open it with dtype='float32'")
+    return found
 
 
 class Encoders:

@@ -75,7 +75,7 @@ def variation(base: Any, tuned: Any, *, names: tuple[str, str] = ("backbone", "t
 
 def variation_table(found: Sequence[Variation]) -> Table:
     """Return the first components of each variation."""
-    rows = []
+    rows: list[list[Any]] = []
     for one in found:
         first, *others = (f"{shift.variation:+.2f}" for shift in one.components[:5])
         rows.append([one.base, one.tuned, first, f"{one.dominance:.0%}", *others])
@@ -158,7 +158,7 @@ def sweep(
 
 def sweep_table(steps: Sequence[SweepStep]) -> Table:
     """Return the rates of a sweep, in percent."""
-    rows = []
+    rows: list[list[Any]] = []
     for step in steps:
         a = step.alignment
         rates = (100 * rate for rate in (a.hit, a.lar, a.gar, a.weighted_lar))

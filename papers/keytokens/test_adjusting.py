@@ -1,4 +1,4 @@
-"""The choice of an adjustment, and the component that tuning changes."""
+"""The choice of an adjustment."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tiny_models import WORDS, sentence_piece, tiny_model
 pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
-from papers.keytokens.adjusting import choose_adjustment, tuned_component
+from papers.keytokens.adjusting import choose_adjustment
 from pellucid.errors import InputError
 from pellucid.keytokens.embedder import KeyTokenEmbedder
 from pellucid.keytokens.states import KeyTokenSettings
@@ -28,15 +28,6 @@ def embedder(**changes):
 @pytest.fixture(scope="module")
 def llama():
     return embedder()
-
-
-def test_lambda_of_a_tuned_model_is_the_papers_v1(llama):
-    texts = [text for text in TEXTS if text]
-    tuned = embedder(seed=3)
-    plain, other = llama.embed(texts), tuned.embed(texts)
-    first = np.linalg.svd(plain.astype(np.float64))[2][0]
-    first *= np.sign(first @ plain.mean(axis=0))
-    assert tuned_component(plain, other).strength == pytest.approx(float(((other - plain) @ first).mean()), abs=1e-4)
 
 
 def test_the_best_adjustment_is_the_one_under_which_embeddings_say_their_texts(llama):

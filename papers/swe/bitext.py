@@ -52,7 +52,6 @@ def translation_scores(model: Embedder, first: Sequence[str], second: Sequence[s
 
     Raises:
         InputError: their numbers differ, or there is none.
-        MissingExtraError: scikit-learn is not installed.
     """
     if len(first) != len(second) or not len(first):
         raise InputError(f"{len(first)} sentences have {len(second)} translations")
@@ -70,12 +69,15 @@ def f1_in_all(model: Embedder, sentences: Sequence[str], others: Sequence[str], 
 
     Raises:
         InputError: `gold` has another length.
-        MissingExtraError: scikit-learn is not installed.
     """
     if len(sentences) != len(gold):
         raise InputError(f"{len(sentences)} sentences have {len(gold)} translations")
-    found, _ = nearest(_embedded(model, sentences), _embedded(model, others), 1)
-    return _f1(gold, found[:, 0])
+    return _f1(gold, found_first(model, sentences, others))
+
+
+def found_first(model: Embedder, sentences: Sequence[str], others: Sequence[str]) -> Ints:
+    """Return the number of the nearest of the others to each sentence, int64 [sentences]."""
+    return nearest(_embedded(model, sentences), _embedded(model, others), 1)[0][:, 0]
 
 
 def mine_pairs(model: Embedder, first: Sequence[str], second: Sequence[str], *, neighbours: int = 4) -> MinedPairs:
@@ -153,10 +155,6 @@ def _each_once(first: Ints, second: Ints, margins: Vectors) -> MinedPairs:
 
 
 def _f1(right: Ints, found: Ints) -> float:
-    try:
-        from sklearn.metrics import f1_score
-    except ImportError as error:
-        from pellucid.errors import missing_extra
+    from sklearn.metrics import f1_score
 
-        raise missing_extra("scikit-learn", "eval") from error
     return float(f1_score(right, found, average="weighted", zero_division=0))

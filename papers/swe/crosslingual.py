@@ -10,17 +10,20 @@ makes them and kept in the work folder.
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator, Sequence
+import statistics
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
+import numpy.typing as npt
 
 import pellucid
 from papers.kit import Figure, Table, run_script
+from papers.sts import sts_spearman
 from papers.swe.bitext import f1_in_all, mine_pairs, mining_f1, translation_scores
 from pellucid import StaticEmbedder
-from pellucid.evaluation.tasks import find_tasks, read_sts, read_table
+from pellucid.evaluation.tasks import read_table
 from pellucid.static import PcaSettings, TuningSettings
 from pellucid.static.training.languages import anchored_words, join_languages
 from recipes.static_languages import make
@@ -78,9 +81,16 @@ def _bundled(data: Path) -> Iterator[tuple[str, Figure]]:
 
 def _model(data: Path, work_dir: Path, languages: list[str]) -> StaticEmbedder:
     folder = work_dir / f"static-en-{'-'.join(languages)}"
+    return opened_or_made(folder, lambda: make(data / "parallel" / "tatoeba", languages), "int8")
+
+
+def opened_or_made(
+    folder: Path, make: Callable[[], StaticEmbedder], dtype: Literal["float32", "float16", "int8"] = "float16"
+) -> StaticEmbedder:
+    """Open the model in a folder; where there is none, it is made and saved first."""
     if not folder.exists():
-        model = make(data / "parallel" / "tatoeba", languages)
-        model.save_pretrained(folder, dtype="int8")
+        print(f"making {folder.name}", flush=True)
+        make().save_pretrained(folder, dtype=dtype)
     return StaticEmbedder.from_pretrained(folder)
 
 
@@ -115,12 +125,38 @@ def _table_of_bucc(data: Path, models: dict[str, StaticEmbedder], together: dict
         sides, gold = bucc(data, language)
         own = {f"static-en-{language}": models[language]} if models else {}
         for name, model in {**own, **together}.items():
-            queries = [sides[0][one] for one, _ in gold]
-            found = f1_in_all(model, queries, sides[1], np.array([other for _, other in gold]))
             mined = mining_f1(mine_pairs(model, *sides), gold)
-            rows.append([f"{language}-en", name, percent(found), percent(mined), *PAPER_BUCC[language]])
+            f1 = f1_bucc(data, model, language)
+            rows.append([f"{language}-en", name, percent(f1), percent(mined), *PAPER_BUCC[language]])
     paper = ["paper: SWE (MTEB's larger set)", "paper: mGTE, its teacher"]
     return Table(["BUCC sample", "model", "F1 as in MTEB", "F1 of mining", *paper], rows)
+
+
+def f1_tatoeba(data: Path, model: StaticEmbedder, code: str) -> float:
+    """Return F1 to English as MTEB has Tatoeba."""
+    return translation_scores(model, *tatoeba(data, code)).f1
+
+
+def f1_bucc(data: Path, model: StaticEmbedder, code: str) -> float:
+    """Return F1 of BUCC's gold sentences among all English ones."""
+    queries, english, right = bucc_gold(data, code)
+    return f1_in_all(model, queries, english, right)
+
+
+STEP_SCORES = (*(f"en-{code}" for code in LANGUAGES), "BUCC de-en", "BUCC zh-en", "English STS")
+
+
+def step_scores(data: Path, model: StaticEmbedder) -> list[float]:
+    """Return the scores of a step, as `STEP_SCORES` has them: F1 to English, and the mean of English STS; x 100."""
+    scores = [f1_tatoeba(data, model, code) for code in LANGUAGES]
+    scores += [f1_bucc(data, model, code) for code in ("de", "zh")]
+    return [*map(percent, scores), statistics.fmean(sts_spearman(model.encode, data).values())]
+
+
+def bucc_gold(data: Path, language: str) -> tuple[list[str], list[str], npt.NDArray[np.int64]]:
+    """Return the sentences of BUCC's sample that have a translation, all English ones, and which it is."""
+    (foreign, english), gold = bucc(data, language)
+    return [foreign[one] for one, _ in gold], english, np.array([other for _, other in gold])
 
 
 def bucc(data: Path, language: str) -> tuple[Pairs, list[tuple[int, int]]]:
@@ -152,25 +188,11 @@ def _table_across(data: Path, together: dict[str, StaticEmbedder]) -> Table:
 
 
 def _table_of_english(data: Path, models: dict[str, StaticEmbedder]) -> Table:
-    tasks = [task for task in find_tasks(data) if task.kind == "STS"]
     rows = []
     for name, model in models.items():
-        scores = english_scores(data, model)
-        rows.append([name, f"{len(model.vocabulary):,}", *map(percent, scores), percent(float(np.mean(scores)))])
-    return Table(["English STS", "words", *(task.name for task in tasks), "mean"], rows)
-
-
-def english_scores(data: Path, model: StaticEmbedder) -> list[float]:
-    """Return Spearman's correlation on each English STS set at hand."""
-    from scipy.stats import spearmanr
-
-    scores = []
-    for task in find_tasks(data):
-        if task.kind == "STS":
-            pairs = read_sts(task)
-            cosines = (model.encode(pairs.sentences1) * model.encode(pairs.sentences2)).sum(axis=1)
-            scores.append(float(spearmanr(cosines, pairs.scores).statistic))
-    return scores
+        scores = sts_spearman(model.encode, data)
+        rows.append([name, f"{len(model.vocabulary):,}", *scores.values(), statistics.fmean(scores.values())])
+    return Table(["English STS", "words", *scores, "mean"], rows)
 
 
 def _table_of_steps(data: Path, minilm: Sequence[str]) -> Table:
@@ -208,7 +230,7 @@ def _step(data: Path, language: str, encode: Any, settings: tuple[PcaSettings, T
     if key not in _BROUGHT:
         _BROUGHT[key] = anchored_words(encode, path, codes)
     model = join_languages(_BROUGHT[key], {codes: path}, None, *settings)
-    return translation_scores(model, *tatoeba(data, language)).f1
+    return f1_tatoeba(data, model, language)
 
 
 def _minilm_encode(texts: list[str]) -> Any:

@@ -1,7 +1,6 @@
-r"""Ensembles of static-en with WordLlama's table (and model2vec's, where one is at hand) on the test sets at hand.
+"""Ensembles of static-en with WordLlama's table on the test sets at hand.
 
     python -m papers.swe.ensembles --data shared/data --write
-    python -m papers.swe.ensembles --data shared/data --model2vec potion-base-32M
 
 Weights are fitted on English Tatoeba paraphrases (`papers.ldir.development`) and, for search, on MedQuAD's questions;
 none of these stands in a test set. For comparison also on MRPC's training pairs without those that hold a sentence of
@@ -31,7 +30,7 @@ from pellucid.evaluation.tasks import find_tasks, read_records, read_sts, read_t
 from pellucid.static import as_static
 
 KINDS = ("STS", "Retrieval")
-OURS, THEIRS, TABLE, M2V = "static-en", "WordLlama", "WordLlama's table, as static", "model2vec's table"
+OURS, THEIRS, TABLE = "static-en", "WordLlama", "WordLlama's table, as static"
 _ROUNDS, _ANSWER_WORDS = 5, 60
 
 
@@ -44,10 +43,6 @@ def measure(options: argparse.Namespace) -> Iterator[tuple[str, Figure]]:
     members: dict[str, Any] = {OURS: ours, THEIRS: theirs.embed}
     static: dict[str, Any] = {OURS: ours, TABLE: table}
     models: dict[str, Any] = {OURS: ours, THEIRS: theirs, TABLE: table}
-    if options.model2vec:
-        opened = open_any(f"model2vec:{options.model2vec}")
-        models[M2V], members[M2V] = opened, opened.encode
-        static[M2V] = as_static(opened, ours.vocabulary.words, subwords=ours.vocabulary.subwords)
     fits = {
         "paraphrases": fit_paraphrases(members, data),
         "MRPC": fit_mrpc(members, data),
@@ -193,5 +188,4 @@ def _seconds(encode: Callable[[list[str]], Any], texts: list[str]) -> float:
 
 
 if __name__ == "__main__":
-    options = {"--model2vec": {"help": "a folder or hub id of a third table"}}
-    run_script(measure, options, data="sts/, parallel/ and so on", threads=1)
+    run_script(measure, data="sts/, parallel/ and so on", threads=1)

@@ -21,8 +21,16 @@ import numpy as np
 import numpy.typing as npt
 
 from papers.kit import Figure, Table, mean_interval, run_script
-from papers.swe.bitext import f1_in_all, translation_scores
-from papers.swe.crosslingual import LANGUAGES, bucc, english_scores, percent, tatoeba
+from papers.swe.bitext import found_first
+from papers.swe.crosslingual import (
+    LANGUAGES,
+    STEP_SCORES,
+    bucc_gold,
+    opened_or_made,
+    percent,
+    step_scores,
+    tatoeba,
+)
 from pellucid import StaticEmbedder
 from pellucid.static import ExtractionSettings, PcaSettings, RefinementSettings, TuningSettings
 from pellucid.static.bags import Bags
@@ -107,11 +115,7 @@ class Languages:
 
     def model(self, name: str) -> StaticEmbedder:
         """Make the model of a step, or open the one that is there."""
-        folder = self.work_dir / "models" / re.sub(r"\W+", "-", name)
-        if not folder.exists():
-            print(f"making: {name}", flush=True)
-            self._made(name).save_pretrained(folder, dtype="float16")
-        return StaticEmbedder.from_pretrained(folder)
+        return opened_or_made(self.work_dir / "models" / re.sub(r"\W+", "-", name), lambda: self._made(name))
 
     def _made(self, name: str) -> StaticEmbedder:
         if name in STEPS:
@@ -163,15 +167,9 @@ def run_on_teacher(
 
 
 def translations(languages: Languages) -> Table:
-    """Return what each step gives: F1 to English on Tatoeba and BUCC, and English STS."""
-    head = ["step", *(f"en-{code}" for code in LANGUAGES), "BUCC de-en", "BUCC zh-en", "English STS"]
-    rows = []
-    for name in MODELS:
-        model = languages.model(name)
-        cells = [f1_tatoeba(languages.data, model, code) for code in LANGUAGES]
-        cells += [f1_bucc(languages.data, model, code) for code in ("de", "zh")]
-        rows.append([name, *map(percent, [*cells, float(np.mean(english_scores(languages.data, model)))])])
-    return Table(head, rows)
+    """Return what each step gives."""
+    rows = [[name, *step_scores(languages.data, languages.model(name))] for name in MODELS]
+    return Table(["step", *STEP_SCORES], rows)
 
 
 def differences(languages: Languages) -> Table:
@@ -208,36 +206,17 @@ def cross_sts(languages: Languages, folder: Path) -> Table:
     return Table(["STS-B, English and", *ALL], rows)
 
 
-def f1_tatoeba(data: Path, model: StaticEmbedder, code: str) -> float:
-    """Return F1 to English as MTEB has Tatoeba."""
-    return translation_scores(model, *tatoeba(data, code)).f1
-
-
-def f1_bucc(data: Path, model: StaticEmbedder, code: str) -> float:
-    """Return F1 of BUCC's gold sentences among all English ones."""
-    sides, gold = bucc(data, code)
-    return f1_in_all(model, [sides[0][one] for one, _ in gold], sides[1], np.array([other for _, other in gold]))
-
-
 def all_hits(data: Path, model: StaticEmbedder) -> Mapping[str, Hits]:
     """Return which sentences have their translation first, of Tatoeba's four sets together and of BUCC's two."""
     sets = []
     for code in LANGUAGES:
-        queries, others = tatoeba(data, code)
-        sets.append(first_hits(model, queries, others, range(len(queries))))
+        first = found_first(model, *tatoeba(data, code))
+        sets.append(first == np.arange(len(first)))
     found = {"Tatoeba, four languages": np.concatenate(sets)}
     for code in ("de", "zh"):
-        sides, gold = bucc(data, code)
-        queries, others = [sides[0][one] for one, _ in gold], [other for _, other in gold]
-        found[f"BUCC {code}-en"] = first_hits(model, queries, sides[1], others)
+        queries, english, right = bucc_gold(data, code)
+        found[f"BUCC {code}-en"] = found_first(model, queries, english) == right
     return found
-
-
-def first_hits(model: StaticEmbedder, queries: Sequence[str], others: Sequence[str], right: Any) -> Hits:
-    """Return whether the nearest of the others is the right one, of each query."""
-    encoded, theirs = model.encode(queries), model.encode(others)
-    nearest = [int((theirs @ row).argmax()) for row in encoded]
-    return np.array(nearest) == np.array(right)
 
 
 def difference(one: Hits, other: Hits) -> str:

@@ -15,13 +15,10 @@ import random
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
-
-import numpy as np
 
 from papers.kit import Figure, Table
-from papers.swe.crosslingual import LANGUAGES, english_scores, percent
-from papers.swe.language_steps import f1_bucc, f1_tatoeba, run_on_teacher
+from papers.swe.crosslingual import LANGUAGES, STEP_SCORES, opened_or_made, step_scores
+from papers.swe.language_steps import run_on_teacher
 from papers.swe.separation import language_separation
 from pellucid import StaticEmbedder
 from pellucid.static import ExtractionSettings, PcaSettings, TuningSettings, distill_languages
@@ -41,8 +38,13 @@ STEPS = {
 def measure(options: argparse.Namespace) -> Iterator[tuple[str, Figure]]:
     """Make the models and yield the figures of each step."""
     corpora = write_corpora(options.data, options.work_dir / "text")
-    columns = ["step", *(f"en-{code}" for code in LANGUAGES), "BUCC de-en", "BUCC zh-en", "English STS", "silhouette"]
-    yield "steps", Table(columns, [row(name, model(options, corpora, name), options.data, corpora) for name in STEPS])
+    rows = []
+    for name in STEPS:
+        made = model(options, corpora, name)
+        texts = {code: path.read_text(encoding="utf-8").splitlines()[:2_000] for code, path in corpora.items()}
+        apart = language_separation(made, texts, drop=1).components[0].silhouette
+        rows.append([name, *step_scores(options.data, made), f"{apart:.3f}"])
+    yield "steps", Table(["step", *STEP_SCORES, "silhouette"], rows)
 
 
 def write_corpora(data: Path, folder: Path) -> dict[str, Path]:
@@ -68,30 +70,21 @@ def write_corpora(data: Path, folder: Path) -> dict[str, Path]:
 
 def model(arguments: argparse.Namespace, corpora: dict[str, Path], name: str) -> StaticEmbedder:
     """Make the model of a step, or open the one that is there; the teacher reads the text once for all."""
-    folder = arguments.work_dir / re.sub(r"\W+", "-", name)
-    if not folder.exists():
-        pairs = {("en", code): arguments.data / "parallel" / "tatoeba" / f"en-{code}.tsv.xz" for code in LANGUAGES}
-        made = distill_languages(
+    pairs = {("en", code): arguments.data / "parallel" / "tatoeba" / f"en-{code}.tsv.xz" for code in LANGUAGES}
+    pca, tuning = STEPS[name]
+
+    def make() -> StaticEmbedder:
+        return distill_languages(
             arguments.teacher,
             corpora,
             pairs,
             work_dir=arguments.work_dir / "state",
             extraction=ExtractionSettings(cased=True),
-            pca=STEPS[name][0],
-            tuning=STEPS[name][1],
+            pca=pca,
+            tuning=tuning,
         )
-        made.save_pretrained(folder)
-    return StaticEmbedder.from_pretrained(folder)
 
-
-def row(name: str, found: StaticEmbedder, data: Path, corpora: dict[str, Path]) -> list[Any]:
-    """Return the figures of a step: F1 to English on Tatoeba and BUCC, English STS, silhouette of languages."""
-    scores = [f1_tatoeba(data, found, code) for code in LANGUAGES]
-    scores += [f1_bucc(data, found, code) for code in ("de", "zh")]
-    texts = {code: path.read_text(encoding="utf-8").splitlines()[:2_000] for code, path in corpora.items()}
-    apart = language_separation(found, texts, drop=1).components[0].silhouette
-    scores.append(float(np.mean(english_scores(data, found))))
-    return [name, *map(percent, scores), f"{apart:.3f}"]
+    return opened_or_made(arguments.work_dir / re.sub(r"\W+", "-", name), make, "float32")
 
 
 if __name__ == "__main__":

@@ -38,8 +38,8 @@ from papers.kit import (
 from papers.ldir.scored import GROUPS, Tests, difference
 from papers.local_tasks import find_tasks
 from papers.retrieval_sets import dense_hits, read_collection
-from papers.swe.bitext import nearest
-from papers.swe.crosslingual import LANGUAGES, bucc, tatoeba
+from papers.swe.bitext import found_first
+from papers.swe.crosslingual import LANGUAGES, bucc_gold, tatoeba
 from papers.vector_cache import Vectors, unit_rows
 from pellucid.text.corpus import read_texts
 
@@ -93,24 +93,16 @@ def translations(models: Sequence[Any], data: Path) -> Iterator[list[Any]]:
     for code in LANGUAGES:
         foreign, english = tatoeba(data, code)
         own = np.arange(len(english))
-        yield _translated(
-            f"Tatoeba {code}", [(found(m, foreign, english, own), found(m, english, foreign, own)) for m in models]
-        )
+        ways = ((foreign, english), (english, foreign))
+        yield _translated(f"Tatoeba {code}", [[found_first(m, *way) == own for way in ways] for m in models])
     for code in ("de", "zh"):
-        (foreign, english), gold = bucc(data, code)
-        asked, right = zip(*gold)
-        queries = [foreign[n] for n in asked]
-        yield _translated(f"BUCC {code}", [(found(m, queries, english, np.array(right)),) for m in models])
+        queries, english, right = bucc_gold(data, code)
+        yield _translated(f"BUCC {code}", [[found_first(m, queries, english) == right] for m in models])
 
 
-def found(model: Any, queries: Sequence[str], texts: Sequence[str], right: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Return x 100 whether the nearest of the texts to each query is the right one, float64 [queries]."""
-    return 100.0 * (nearest(encoded(model, queries), encoded(model, texts), 1)[0][:, 0] == right)
-
-
-def _translated(name: str, ways: Sequence[tuple[npt.NDArray[Any], ...]]) -> list[Any]:
+def _translated(name: str, hits: Sequence[Sequence[npt.NDArray[np.bool_]]]) -> list[Any]:
     """Return a line of the table: of each model, the hits of one or two directions."""
-    first, second = (np.mean(each, axis=0) for each in ways)
+    first, second = (100 * np.mean(each, axis=0) for each in hits)
     return [name, float(first.mean()), float(second.mean()), mean_interval(second - first).with_verdict()]
 
 

@@ -35,8 +35,8 @@ from sklearn.feature_extraction.text import HashingVectorizer
 from sklearn.linear_model import LogisticRegression
 
 import pellucid
-from papers.kit import Figure, Interval, Table, bootstrap, interval_of, run_script
-from papers.retrieval_sets import dense_hits, dense_score, read_collection
+from papers.kit import Figure, Table, bootstrap, interval_of, run_script
+from papers.retrieval_sets import Collection, dense_hits, dense_score, read_collection
 from papers.sts import sts_spearman
 from pellucid import StaticEmbedder
 from pellucid.core.arrays import l2_normalize
@@ -47,19 +47,65 @@ from pellucid.static.spelling import Speller, ngram_weights
 from pellucid.text.corpus import read_texts
 from pellucid.text.words import PARTIAL_WORD_THRESHOLD, PrefixRule, part_known, split_words
 
-_RETRIEVAL = ("cranfield", "cisi", "npl", "SciFact")
+RETRIEVAL = ("cranfield", "cisi", "npl", "SciFact")
+PAPER = PrefixRule()
+STRICT = PrefixRule(3, 0.4)  # best by the sentences of the rules of three letters or more, and by SciFact's claims
+_NOTHING = PrefixRule(1, 1.0)  # no prefix is a whole word: unknown words are left out
 _BUCKETS = (1 << 15, 1 << 17, 1 << 20)  # of the ridge regressions
-_TRIED = ((16, 0.5), (64, 0.5), (128, 0.5), (64, 0.25), (64, 1.0), (128, 1.0))  # neighbours and ridge of spelling
+_TRIED = ((64, 0.5), (128, 1.0))  # neighbours and ridge of spelling
 _ITERATIONS = 15
 _LINKS = ("", "s", "es", "n")
 _LETTERS, _SHARES = (1, 3, 4, 5), (0.0, 0.4, 0.5, 0.6, 0.7, 0.8)  # of rules for prefixes
 _PARTS, _LONG, _FEW = (0.0, 0.2, 0.3, 0.4, 0.5, 0.6, 0.8), 8, 20  # of the table by letters; a cell of fewer is empty
-_PAPER = PrefixRule()
-_STRICT = PrefixRule(3, 0.4)  # best by the sentences of the rules of three letters or more, and by SciFact's claims
-_NOTHING = PrefixRule(1, 1.0)  # no prefix is a whole word: unknown words are left out
 _DRAWS = 5  # of training texts for a classification
 _SENTENCES = 200_000  # of the corpus for speed
 _REPEATS = 3
+
+Options = argparse.Namespace
+Figures = Iterator[tuple[str, Figure]]
+
+
+def retrieval_set(data: Path, name: str, split: str = "test") -> Collection:
+    """Return a retrieval set by its name."""
+    return read_collection(next(task for task in find_tasks(data) if task.name == name), split)
+
+
+def each_ndcg(model: StaticEmbedder, collection: Collection) -> npt.NDArray[np.float64]:
+    """Return nDCG@10 x 100 of each query by the cosines of a model, float64 [queries]."""
+    rows = model.encode(collection.queries), model.encode(collection.documents)
+    return np.array(collection.each_ndcg(dense_hits(rows, collection)))
+
+
+def _vectors(model: StaticEmbedder) -> Vectors:
+    return model.word_vectors(np.arange(len(model.vocabulary)))
+
+
+def _cosines(rows: Any, others: Any) -> npt.NDArray[Any]:
+    """Return the cosine of each row with that in its place."""
+    return np.asarray((l2_normalize(rows) * l2_normalize(others)).sum(axis=1))
+
+
+def _table(columns: Sequence[str], rows: Iterable[Sequence[Any]], form: str) -> Table:
+    """Return a table whose numbers are written by a format, nan as nothing."""
+    return Table(columns, [[name, *("" if np.isnan(x) else format(x, form) for x in row)] for name, *row in rows])
+
+
+def cut(model: StaticEmbedder, rows: npt.NDArray[np.int64]) -> StaticEmbedder:
+    """Return a model of some of the words."""
+    scales = None if model.scales is None else model.scales[rows]
+    words = [model.vocabulary.words[row] for row in rows.tolist()]
+    return StaticEmbedder(model.vocabulary.with_words(words), model.vectors[rows], scales)
+
+
+# --- Held-out words ---------------------------------------------------------------------------------------------------
+
+
+def of_pair(model: StaticEmbedder, pair: Sequence[str]) -> tuple[StaticEmbedder, set[str]]:
+    """Return a model of the words of two columns of a file, and the words that the second has alone."""
+    columns = read_table(Path(pair[0]), pair[1:])
+    first, second = ({w.text.lower() for text in columns[name] for w in split_words(text)} for name in pair[1:])
+    rows = [row for row, word in enumerate(model.vocabulary.words) if word.lower() in first | second]
+    return cut(model, np.array(rows)), {word for word in model.vocabulary.words if word.lower() in second - first}
 
 
 def held_out(
@@ -116,41 +162,45 @@ def ridge(words: Sequence[str], targets: Vectors, unknown: Sequence[str], bucket
     return np.asarray(hashed.transform(unknown) @ solution)
 
 
-def compare(model: StaticEmbedder, count: int, among: set[str] | None) -> Iterator[tuple[str, float, float]]:
-    """Yield the ways and their mean cosine on held-out words, and on compounds among these."""
+def words_table(model: StaticEmbedder, options: Options) -> Figures:
+    """Yield the mean cosine of each method on held-out words, and on compounds among these."""
+    model, among = of_pair(model, options.pair) if options.pair else (model, None)
     words, vectors = model.vocabulary.words, _vectors(model)
-    out, rest = held_out(words, count, among)
+    out, rest = held_out(words, options.count, among)
     unknown, kept = [words[row] for row in out.tolist()], [words[row] for row in rest.tolist()]
-    table, truth = l2_normalize(vectors[rest]), l2_normalize(vectors[out])
+    table, truth = l2_normalize(vectors[rest]), vectors[out]
     vocabulary = model.vocabulary.with_words(kept)
     known = {word.lower(): number for number, word in enumerate(kept)}
     speller = Speller(vocabulary, vectors[rest], None, ngram_weights(kept, vectors[rest]))
-    compounds = np.array([len(by_split(known, word.lower())) > 1 for word in unknown])
+    lower = [word.lower() for word in unknown]
+    compounds = np.array([len(by_split(known, word)) > 1 for word in lower])
 
     def found(find: Callable[[str], Iterable[int]]) -> npt.NDArray[Any]:
         rows = [list(find(word)) for word in unknown]
         return np.array([table[several].sum(axis=0) if several else np.zeros(table.shape[1]) for several in rows])
 
-    def row(way: str, predicted: npt.NDArray[Any]) -> tuple[str, float, float]:
-        cosines = (l2_normalize(predicted) * truth).sum(axis=1)
-        return way, float(cosines.mean()), float(cosines[compounds].mean())
+    def ways() -> Iterator[tuple[str, npt.NDArray[Any]]]:
+        yield "the rule without spelling", found(lambda w: [at] if (at := vocabulary.row(w)) >= 0 else [])
+        yield "longest known prefix", found(lambda w: by_prefix(known, w.lower()))
+        yield "fewest known words", (split := found(lambda w: by_split(known, w.lower())))
+        yield "spelling", (own := speller.predict_plainly(lower).sums)
+        for neighbours, strength in _TRIED:
+            with patch.multiple(spelling, NEIGHBOURS=neighbours, RIDGE=strength):
+                yield f"spelling, {neighbours} neighbours, ridge {strength:g}", speller.predict_plainly(lower).sums
+        parts = l2_normalize(split)
+        yield "spelling and, by 0.1, the fewest known words", own + 0.1 * parts
+        for buckets in _BUCKETS:
+            yield f"ridge, {buckets:,} buckets", (also := ridge(kept, table, unknown, buckets))
+        yield "spelling and, by 0.6 and 0.2, the last and the fewest known words", own + 0.6 * also + 0.2 * parts
 
-    yield f"({len(unknown):,} words, {compounds.sum():,} compounds)", np.nan, np.nan
-    yield row("the rule without spelling", found(lambda w: [at] if (at := vocabulary.row(w)) >= 0 else []))
-    yield row("longest known prefix", found(lambda w: by_prefix(known, w.lower())))
-    yield row("fewest known words", split := found(lambda w: by_split(known, w.lower())))
-    lower = [word.lower() for word in unknown]
-    own = speller.predict_plainly(lower).sums
-    yield row("spelling", own)
-    for neighbours, strength in _TRIED:
-        with patch.multiple(spelling, NEIGHBOURS=neighbours, RIDGE=strength):
-            yield row(f"spelling, {neighbours} neighbours, ridge {strength:g}", speller.predict_plainly(lower).sums)
-    parts = l2_normalize(split)
-    yield row("spelling and, by 0.1, the fewest known words", own + 0.1 * parts)
-    for buckets in _BUCKETS:
-        yield row(f"ridge, {buckets:,} buckets", also := ridge(kept, table, unknown, buckets))
-    yield row("spelling and, by 0.3, the last", own + 0.3 * also)
-    yield row("spelling and, by 0.6 and 0.2, the last and the fewest known words", own + 0.6 * also + 0.2 * parts)
+    rows: list[tuple[str, float, float]] = [(f"({len(out):,} words, {compounds.sum():,} compounds)", np.nan, np.nan)]
+    for way, predicted in ways():
+        cosines = _cosines(predicted, truth)
+        rows.append((way, float(cosines.mean()), float(cosines[compounds].mean())))
+    yield "words", _table([options.model, "all", "compounds"], rows, ".3f")
+
+
+# --- Prefixes ---------------------------------------------------------------------------------------------------------
 
 
 class _HeldOut(NamedTuple):
@@ -162,14 +212,11 @@ class _HeldOut(NamedTuple):
     texts: list[str]
     embeddings: Vectors  # [texts, dimension] those of the whole model
 
-    def prefixes(self, rule: PrefixRule) -> npt.NDArray[np.int64]:
-        """Return the row of each word's prefix, -1 where none may stand for it."""
+    def by_rule(self, rule: PrefixRule) -> tuple[npt.NDArray[np.int64], npt.NDArray[Any]]:
+        """Return the row of each word's prefix, -1 where none may stand for it, and the cosine to that."""
         vocabulary = self.rest.vocabulary.with_prefixes(rule)
-        return np.array([vocabulary.row(word) for word in self.words], np.int64)
-
-    def cosines(self, rows: npt.NDArray[np.int64]) -> npt.NDArray[Any]:
-        """Return the cosine of each word to the row in its place, which is none of -1."""
-        return np.asarray((l2_normalize(self.rest.word_vectors(rows)) * l2_normalize(self.truth)).sum(axis=1))
+        rows = np.array([vocabulary.row(word) for word in self.words], np.int64)
+        return rows, _cosines(self.rest.word_vectors(np.maximum(rows, 0)), self.truth)
 
 
 def hold_out(model: StaticEmbedder, data: Path, count: int) -> _HeldOut:
@@ -177,38 +224,50 @@ def hold_out(model: StaticEmbedder, data: Path, count: int) -> _HeldOut:
     words = model.vocabulary.words
     rng = np.random.default_rng(0)
     out = rng.permutation(np.arange(len(words) // 3, len(words)))[:count]
-    rest = np.setdiff1d(np.arange(len(words)), out)
-    unknown = {words[row] for row in out.tolist()}
+    unknown = [words[row] for row in out.tolist()]
     some = islice(read_texts(data / "raw_english" / "open_licence.txt.xz"), 0, None, 3)
-    texts = [text for text in some if not unknown.isdisjoint(word.text.lower() for word in split_words(text))]
-    every = [words[row] for row in out.tolist()]
-    return _HeldOut(every, _vectors(model)[out], cut(model, rest), texts, l2_normalize(model.encode(texts)))
+    texts = [text for text in some if not set(unknown).isdisjoint(word.text.lower() for word in split_words(text))]
+    rest = cut(model, np.setdiff1d(np.arange(len(words)), out))
+    return _HeldOut(unknown, _vectors(model)[out], rest, texts, l2_normalize(model.encode(texts)))
+
+
+def prefix_tables(model: StaticEmbedder, options: Options) -> Figures:
+    """Yield how well prefixes represent held-out words, by letters and by rule."""
+    held = hold_out(model, options.data, options.count)
+    shares = (f"from {part:.0%}" for part in _PARTS)
+    yield "prefix-letters", Table(["letters", "all", *shares], [[name, *cells] for name, cells in by_length(held)])
+    rows = [
+        [rule, *(f"{one:.3f}" for one in figures[:2]), f"{figures[2]:.4f}", figures[3]]
+        for rule, figures in prefix_rules(model, held, options.data)
+    ]
+    title = f"{len(held.words):,} words, {len(held.texts):,} sentences"
+    yield "prefix-rules", Table([title, "read", "cosine", "sentences", "SciFact"], rows)
 
 
 def prefix_rules(model: StaticEmbedder, held: _HeldOut, data: Path) -> Iterator[tuple[str, list[float]]]:
-    """Yield rules for prefixes, and other ways, each with four figures."""
-    # Share of the held-out words that are read, the mean cosine of these to their vectors, that of texts with such a
-    # word to their embeddings by the whole model, and nDCG@10 of SciFact's training claims, no word held out.
-    claims = read_collection(next(task for task in find_tasks(data) if task.name == "SciFact"), "train")
+    """Yield rules for prefixes, and other ways, each with four figures.
 
-    def use(rest: StaticEmbedder, whole: StaticEmbedder) -> list[float]:
-        cosines = (l2_normalize(rest.encode(held.texts)) * held.embeddings).sum(axis=1)
-        found = dense_score((whole.encode(claims.queries), whole.encode(claims.documents)), claims)
-        return [float(cosines.mean()), found]
+    These are the share of the held-out words that are read, the mean cosine of these to their vectors, that of texts
+    with such a word to their embeddings by the whole model, and nDCG@10 of SciFact's training claims, no word held out.
+    """
+    claims = retrieval_set(data, "SciFact", "train")
+
+    def figures(
+        rest: StaticEmbedder, whole: StaticEmbedder, is_read: npt.NDArray[np.bool_], cosines: Any
+    ) -> list[float]:
+        of_texts = (l2_normalize(rest.encode(held.texts)) * held.embeddings).sum(axis=1)
+        mean = cosines[is_read].mean() if is_read.any() else np.nan
+        return [float(is_read.mean()), float(mean), float(of_texts.mean()), float(each_ndcg(whole, claims).mean())]
 
     for rule in (_NOTHING, *(PrefixRule(*parts) for parts in product(_LETTERS, _SHARES))):
-        rows = held.prefixes(rule)
-        read = rows >= 0
-        cosine = held.cosines(np.maximum(rows, 0))[read].mean() if read.any() else np.nan
-        way = "left out" if rule == _NOTHING else _shown(rule)
-        yield way, [float(read.mean()), float(cosine), *use(held.rest.with_prefixes(*rule), model.with_prefixes(*rule))]
-    for rule in (_PAPER, _STRICT):
+        rows, cosines = held.by_rule(rule)
+        models = held.rest.with_prefixes(*rule), model.with_prefixes(*rule)
+        yield "left out" if rule == _NOTHING else _shown(rule), figures(*models, rows >= 0, cosines)
+    for rule in (PAPER, STRICT):
         rest, whole = (fit_spelling(one.with_prefixes(*rule)) for one in (held.rest, model))
         assert rest._speller is not None
         vectors, parts = rest._speller.spell([word.lower() for word in held.words])
-        read = parts[:, 0] >= 0
-        cosine = (l2_normalize(vectors) * l2_normalize(held.truth)).sum(axis=1)[read].mean()
-        yield f"spelling, {_shown(rule)}", [float(read.mean()), float(cosine), *use(rest, whole)]
+        yield f"spelling, {_shown(rule)}", figures(rest, whole, parts[:, 0] >= 0, _cosines(vectors, held.truth))
 
 
 def _shown(rule: PrefixRule) -> str:
@@ -217,63 +276,59 @@ def _shown(rule: PrefixRule) -> str:
 
 def by_length(held: _HeldOut) -> Iterator[tuple[str, list[str]]]:
     """Yield numbers of letters and, for each part of a word that a prefix may be, the mean cosine and how many."""
-    rows = held.prefixes(_PAPER)
-    cosines, read = held.cosines(np.maximum(rows, 0)), rows >= 0
+    rows, cosines = held.by_rule(PAPER)
     letters = np.array([len(held.rest.vocabulary.words[row]) for row in rows.tolist()])
     share = letters / np.array(list(map(len, held.words)))
     for length in range(1, _LONG + 1):
-        same = read & (letters == length if length < _LONG else letters >= length)
+        same = (rows >= 0) & (letters == length if length < _LONG else letters >= length)
         cells = [same & (share >= low) & (share < high) for low, high in pairwise((*_PARTS, 1.0))]
         shown = [f"{cosines[cell].mean():.2f} ({cell.sum()})" if cell.sum() >= _FEW else "" for cell in [same, *cells]]
         yield f"{length}{' or more' * (length == _LONG)}", shown
 
 
-def rule_ways(model: StaticEmbedder) -> dict[str, StaticEmbedder]:
-    """Return the ways that `--prefixes --use` compares."""
-    paper, strict, nothing = (model.with_prefixes(*rule) for rule in (_PAPER, _STRICT, _NOTHING))
-    return {
+def prefix_use_tables(model: StaticEmbedder, options: Options) -> Figures:
+    """Yield the scores of rules for prefixes on the test sets, and their gains in retrieval, paired over queries."""
+    paper, strict, nothing = (model.with_prefixes(*rule) for rule in (PAPER, STRICT, _NOTHING))
+    models = {
         "the paper's rule": paper,
-        _shown(_STRICT): strict,
+        _shown(STRICT): strict,
         "left out": nothing,
         "spelling, the paper's rule": fit_spelling(paper),
-        f"spelling, {_shown(_STRICT)}": fit_spelling(strict),
+        f"spelling, {_shown(STRICT)}": fit_spelling(strict),
     }
+    scores = in_use(list(models.values()), options.data, options.typos)
+    yield "prefix-scores", _table([options.model, *models], ((name, *row) for name, row in scores), ".2f")
+    rows, drawn = [], []
+    for name in RETRIEVAL:
+        first, *others = (each_ndcg(one, retrieval_set(options.data, name)) for one in models.values())
+        drawn.append([bootstrap(other - first, lambda queries: queries.mean(axis=1)) for other in others])
+        rows.append([name, *(interval_of(gain).with_verdict() for gain in drawn[-1])])
+    rows.append(["mean", *(interval_of(np.mean(several, axis=0)).with_verdict() for several in zip(*drawn))])
+    yield "prefix-gains", Table(["more than by the paper's rule", *list(models)[1:]], rows)
 
 
-def paired(ways: dict[str, StaticEmbedder], data: Path) -> Iterator[tuple[str, list[Interval]]]:
-    """Yield retrieval sets, and the mean of all, with what each way gains on the first one, paired over queries."""
-    tasks = {task.name: task for task in find_tasks(data)}
-    every = []
-    for name in _RETRIEVAL:
-        collection = read_collection(tasks[name])
-        encoded = [(way.encode(collection.queries), way.encode(collection.documents)) for way in ways.values()]
-        first, *others = (np.array(collection.each_ndcg(dense_hits(rows, collection))) for rows in encoded)
-        gains = [bootstrap(other - first, lambda drawn: drawn.mean(axis=1)) for other in others]
-        every.append(gains)
-        yield name, list(map(interval_of, gains))
-    yield "mean", [interval_of(np.mean(several, axis=0)) for several in zip(*every)]
-
-
-def time_of_rule(model: StaticEmbedder, data: Path) -> Iterator[tuple[str, float]]:
-    """Yield corpora and the processor time by the stricter rule in parts of that by the paper's, in turns."""
-    for name, texts in corpora(data):
-        strict, paper = (_started(model.with_prefixes(*rule)) for rule in (_STRICT, _PAPER))
+def prefix_speed_table(model: StaticEmbedder, options: Options) -> Figures:
+    """Yield the processor time by the stricter rule in parts of that by the paper's, in turns."""
+    rows = []
+    for name, texts in corpora(options.data):
+        strict, paper = (_started(model.with_prefixes(*rule)) for rule in (STRICT, PAPER))
         ratios = []
         for turn in range(2 * _REPEATS + 1):
             pair = (strict, paper) if turn % 2 else (paper, strict)
             seconds = {id(one): _seconds(one, texts) for one in pair}
             ratios.append(seconds[id(strict)] / seconds[id(paper)])
-        yield name, float(np.median(ratios))
+        rows.append([name, f"{np.median(ratios):.2f}"])
+    yield "prefix-speed", Table(["texts", "of the time by the paper's rule"], rows)
 
 
-def noted(model: StaticEmbedder, data: Path) -> Iterator[tuple[str, list[float]]]:
+def notes_table(model: StaticEmbedder, options: Options) -> Figures:
     """Yield test sets with shares: of words read as a prefix, of these named in notes, and of texts with a note."""
-    tasks, vocabulary = {task.name: task for task in find_tasks(data)}, model.vocabulary
-    for name in ("STSBenchmark", *_RETRIEVAL):
-        if name in _RETRIEVAL:
-            texts = list(read_collection(tasks[name]).documents)
+    vocabulary, rows = model.vocabulary, []
+    for name in ("STSBenchmark", *RETRIEVAL):
+        if name in RETRIEVAL:
+            texts = retrieval_set(options.data, name).documents
         else:
-            pairs = read_sts(tasks[name])
+            pairs = read_sts(next(task for task in find_tasks(options.data) if task.name == name))
             texts = [*pairs.sentences1, *pairs.sentences2]
         count, parts = 0, []
         for text in texts:
@@ -284,7 +339,12 @@ def noted(model: StaticEmbedder, data: Path) -> Iterator[tuple[str, list[float]]
         every = list(chain(*parts))
         named = sum(part <= PARTIAL_WORD_THRESHOLD for part in every)
         with_note = sum(min(several, default=1.0) <= PARTIAL_WORD_THRESHOLD for several in parts)
-        yield name, [len(every) / count, named / len(every), with_note / len(texts)]
+        rows.append((name, len(every) / count, named / len(every), with_note / len(texts)))
+    columns = ["texts", "words read as a prefix", "of these named in notes", "texts with a note"]
+    yield "prefix-notes", _table(columns, rows, ".1%")
+
+
+# --- In use -----------------------------------------------------------------------------------------------------------
 
 
 def with_typos(text: str, share: float, rng: random.Random) -> str:
@@ -328,47 +388,35 @@ def in_use(models: Sequence[StaticEmbedder], data: Path, typos: float) -> Iterat
 
     sts = [sts_spearman(encoder(model), data) for model in models]
     yield from ((name, [scores[name] for scores in sts]) for name in sts[0])
-    tasks = {task.name: task for task in find_tasks(data)}
-    for name in _RETRIEVAL:
-        collection, encode = read_collection(tasks[name]), [encoder(model) for model in models]
+    for name in RETRIEVAL:
+        collection, encode = retrieval_set(data, name), [encoder(model) for model in models]
         yield name, [dense_score((one(collection.queries), one(collection.documents)), collection) for one in encode]
     for folder in [] if typos else sorted((data / "classification").iterdir()):
         yield folder.name, [accuracy(encoder(model), folder) for model in models]
 
 
-def cut(model: StaticEmbedder, rows: npt.NDArray[np.int64]) -> StaticEmbedder:
-    """Return a model of some of the words."""
-    scales = None if model.scales is None else model.scales[rows]
-    words = [model.vocabulary.words[row] for row in rows.tolist()]
-    return StaticEmbedder(model.vocabulary.with_words(words), model.vectors[rows], scales)
-
-
-def of_pair(model: StaticEmbedder, pair: Sequence[str]) -> tuple[StaticEmbedder, set[str]]:
-    """Return a model of the words of two columns of a file, and the words that the second has alone."""
-    columns = read_table(Path(pair[0]), pair[1:])
-    first, second = ({w.text.lower() for text in columns[name] for w in split_words(text)} for name in pair[1:])
-    rows = [row for row, word in enumerate(model.vocabulary.words) if word.lower() in first | second]
-    return cut(model, np.array(rows)), {word for word in model.vocabulary.words if word.lower() in second - first}
+def use_table(model: StaticEmbedder, options: Options) -> Figures:
+    """Yield the scores on the test sets without and with spelling."""
+    scores = in_use([model, fit_spelling(model)], options.data, options.typos)
+    yield "use", _table([options.model, "without", "with"], ((name, *pair) for name, pair in scores), ".2f")
 
 
 def corpora(data: Path) -> Iterator[tuple[str, list[str]]]:
     """Yield real texts: documents of two test sets, and sentences of the English corpus."""
-    tasks = {task.name: task for task in find_tasks(data)}
     for name in ("SciFact", "npl"):
-        yield f"{name}, documents", read_collection(tasks[name]).documents
+        yield f"{name}, documents", retrieval_set(data, name).documents
     yield "corpus, sentences", list(islice(read_texts(data / "raw_english" / "open_licence.txt.xz"), _SENTENCES))
 
 
-def speed(model: StaticEmbedder, data: Path) -> Iterator[tuple[str, float, float]]:
-    """Yield rates of texts a second without and with spelling, and the time of a new word."""
-    spelled, has_row = fit_spelling(model), model.vocabulary.has_row
-    for name, texts in corpora(data):
-        words = {word.text.lower() for text in texts for word in split_words(text)}
+def speed_table(model: StaticEmbedder, options: Options) -> Figures:
+    """Yield texts a second without and with spelling, and the time of a new word."""
+    spelled, has_row, rows = fit_spelling(model), model.vocabulary.has_row, list[tuple[str, float, float]]()
+    for name, texts in corpora(options.data):
+        new = sum(not has_row(word) for word in {word.text.lower() for text in texts for word in split_words(text)})
         models = [_started(one) for one in (model, spelled)]
         for what, repeats in (("first time", 1), ("again", _REPEATS)):
             rates = [len(texts) / min(_seconds(one, texts) for _ in range(repeats)) for one in models]
-            new = sum(not has_row(word) for word in words)
-            yield f"{len(texts):,} {name}, {new:,} new words, {what}", rates[0], rates[1]
+            rows.append((f"{len(texts):,} {name}, {new:,} new words, {what}", rates[0], rates[1]))
     rare = [word for word in model.vocabulary.words[len(model.vocabulary) // 2 :] if word.isalpha() and len(word) > 3]
     sample = [f"{word}x" for word in rare[:200]]
     vectors = _vectors(model)
@@ -377,12 +425,11 @@ def speed(model: StaticEmbedder, data: Path) -> Iterator[tuple[str, float, float
     start = time.process_time()
     speller.predict_plainly(sample)
     readable, compiled = time.process_time() - start, _seconds(_started(spelled), sample)
-    yield "microseconds a new word, compiled", np.nan, 1e6 * compiled / len(sample)
-    yield "microseconds a new word, readable", np.nan, 1e6 * readable / len(sample)
-
-
-def _vectors(model: StaticEmbedder) -> Vectors:
-    return model.word_vectors(np.arange(len(model.vocabulary)))
+    rows += [
+        (f"microseconds a new word, {way}", np.nan, 1e6 * seconds / len(sample))
+        for way, seconds in (("compiled", compiled), ("readable", readable))
+    ]
+    yield "speed", _table([options.model, "without", "with"], rows, ",.0f")
 
 
 def _started(model: StaticEmbedder) -> StaticEmbedder:
@@ -398,64 +445,6 @@ def _seconds(model: StaticEmbedder, texts: list[str]) -> float:
     return time.process_time() - start
 
 
-def words_table(model: StaticEmbedder, options: argparse.Namespace) -> Iterator[tuple[str, Figure]]:
-    """Yield what each method finds of held-out words."""
-    among = None
-    if options.pair:
-        model, among = of_pair(model, options.pair)
-    yield "words", _table([options.model, "all", "compounds"], compare(model, options.count, among), ".3f")
-
-
-def use_table(model: StaticEmbedder, options: argparse.Namespace) -> Iterator[tuple[str, Figure]]:
-    """Yield the scores on the test sets without and with spelling."""
-    scores = in_use([model, fit_spelling(model)], options.data, options.typos)
-    yield "use", _table([options.model, "without", "with"], ((name, *pair) for name, pair in scores), ".2f")
-
-
-def speed_table(model: StaticEmbedder, options: argparse.Namespace) -> Iterator[tuple[str, Figure]]:
-    """Yield texts a second without and with spelling."""
-    yield "speed", _table([options.model, "without", "with"], speed(model, options.data), ",.0f")
-
-
-def prefix_tables(model: StaticEmbedder, options: argparse.Namespace) -> Iterator[tuple[str, Figure]]:
-    """Yield how well prefixes represent held-out words, by letters and by rule."""
-    held = hold_out(model, options.data, options.count)
-    shares = (f"from {part:.0%}" for part in _PARTS)
-    yield "prefix-letters", Table(["letters", "all", *shares], [[name, *cells] for name, cells in by_length(held)])
-    rows = [
-        [rule, *(f"{one:.3f}" for one in figures[:2]), f"{figures[2]:.4f}", figures[3]]
-        for rule, figures in prefix_rules(model, held, options.data)
-    ]
-    title = f"{len(held.words):,} words, {len(held.texts):,} sentences"
-    yield "prefix-rules", Table([title, "read", "cosine", "sentences", "SciFact"], rows)
-
-
-def prefix_use_tables(model: StaticEmbedder, options: argparse.Namespace) -> Iterator[tuple[str, Figure]]:
-    """Yield the scores of rules for prefixes on the test sets, and their gains in retrieval."""
-    models = rule_ways(model)
-    scores = in_use(list(models.values()), options.data, options.typos)
-    yield "prefix-scores", _table([options.model, *models], ((name, *row) for name, row in scores), ".2f")
-    gains = [[name, *(gain.with_verdict() for gain in row)] for name, row in paired(models, options.data)]
-    yield "prefix-gains", Table(["more than by the paper's rule", *list(models)[1:]], gains)
-
-
-def prefix_speed_table(model: StaticEmbedder, options: argparse.Namespace) -> Iterator[tuple[str, Figure]]:
-    """Yield the processor time by the stricter rule."""
-    rows = [[name, f"{ratio:.2f}"] for name, ratio in time_of_rule(model, options.data)]
-    yield "prefix-speed", Table(["texts", "of the time by the paper's rule"], rows)
-
-
-def notes_table(model: StaticEmbedder, options: argparse.Namespace) -> Iterator[tuple[str, Figure]]:
-    """Yield how many texts have a word read as a prefix."""
-    columns = ["texts", "words read as a prefix", "of these named in notes", "texts with a note"]
-    yield "prefix-notes", _table(columns, ((name, *row) for name, row in noted(model, options.data)), ".1%")
-
-
-def _table(columns: Sequence[str], rows: Iterable[Sequence[Any]], form: str) -> Table:
-    """Return a table whose numbers are written by a format, nan as nothing."""
-    return Table(columns, [[name, *("" if np.isnan(x) else format(x, form) for x in row)] for name, *row in rows])
-
-
 PARTS = {
     "words": words_table,
     "use": use_table,
@@ -467,7 +456,7 @@ PARTS = {
 }
 
 
-def measure(options: argparse.Namespace) -> Iterator[tuple[str, Figure]]:
+def measure(options: Options) -> Figures:
     """Yield the tables of a part."""
     model = pellucid.load(options.model)
     if not isinstance(model, StaticEmbedder):

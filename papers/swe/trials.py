@@ -20,6 +20,7 @@ from typing import Any
 
 from papers.kit import Figure, Table, run_script
 from papers.local_tasks import evaluate
+from papers.swe.crosslingual import opened_or_made
 from pellucid import StaticEmbedder
 from pellucid.static import ExtractionSettings, PcaSettings, RefinementSettings
 from pellucid.static.training.distill import distill_extraction, subwords_of
@@ -121,13 +122,12 @@ class Maker:
 
     def model(self, name: str) -> StaticEmbedder:
         """Make a model, or open it."""
-        folder = self.work_dir / "models" / name
-        if not folder.exists():
-            print(f"making {name}", flush=True)
+
+        def make() -> StaticEmbedder:
             trial, subwords = TRIALS[name], subwords_of(self.teacher("minilm"))
-            made = distill_extraction(self._extraction(trial), subwords, pca=trial.pca, refinement=trial.training)
-            made.save_pretrained(folder, dtype="float16")
-        return StaticEmbedder.from_pretrained(folder)
+            return distill_extraction(self._extraction(trial), subwords, pca=trial.pca, refinement=trial.training)
+
+        return opened_or_made(self.work_dir / "models" / name, make)
 
     @cache  # noqa: B019 (one a run)
     def teacher(self, name: str) -> Any:

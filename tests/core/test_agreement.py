@@ -176,14 +176,15 @@ def test_the_first_tokens_and_the_three_rates():
 
 
 def test_the_variation_of_each_component_and_the_adjusted_embedding():
-    from papers.keytokens.adjusting import tuned_component
     from papers.keytokens.spectrum import variation
+    from pellucid.keytokens.adjustments import component_adjustment
 
     base, tuned = sines(8, 3, 1.3) + np.array([1.5, 0, 0]), sines(8, 3, 2.1)
     components = np.linalg.svd(base, full_matrices=False)[2]
     components *= np.sign(components @ base.mean(axis=0))[:, None]
     plain = ((tuned - base) @ components.T).mean(axis=0)
     assert plain.tolist() == pytest.approx(VARIATION, abs=1e-7)
-    assert [row.variation for row in variation(base, tuned).components] == pytest.approx(VARIATION, abs=1e-7)
-    adjustment = tuned_component(base.astype(np.float32), tuned.astype(np.float32))
+    shifts = variation(base, tuned).components
+    assert [row.variation for row in shifts] == pytest.approx(VARIATION, abs=1e-7)
+    adjustment = component_adjustment(base.astype(np.float32), shifts[0].variation)
     assert adjustment.apply(base[:1].astype(np.float32)) == pytest.approx(base[:1] + plain[0] * components[0], abs=1e-5)
