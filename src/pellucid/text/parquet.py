@@ -1,7 +1,8 @@
 """Parquet files, read in batches that take bounded memory whatever the file claims.
 
 A few hundred bytes of Parquet can stand for gigabytes: a dictionary with one long string to which every row points, or
-a compressed page of zeros. Only the header of a page tells how large the page is, so these headers are read first.
+compressed zeros. So the sizes in the file's metadata and the longest entries of dictionaries decide how many rows are
+read at once. A file whose metadata lies is found out when pyarrow reads it, not before.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -28,13 +29,8 @@ _BATCH_BYTES = 1 << 25  # of the texts of a batch, about
 _LONG_LIST = 1000  # values
 _BATCH_ROWS = 256  # in memory at once, at most
 _DICTIONARIES, _DICTIONARY_BYTES = 4096, 1 << 26  # that are read at once
-_SMALL_PAGE, _MOST_PACKED = 1 << 26, 100  # bytes of any page; a larger one unpacks to at most so many times its size
-_LONGEST_HEADER = 1 << 27  # bytes of a page's header; it may quote the least and the largest text
-_PEEK = 1 << 12
-_DATA, _DICTIONARY, _DATA_2 = 0, 2, 3  # kinds of pages
-_VALUES_IN = {_DATA: 5, _DICTIONARY: 7, _DATA_2: 8}  # the field of a page's header that says how many values it has
-_ENCODING_IN = {_DATA: 2, _DATA_2: 4}  # and the field in that which says how they are written
-_BY_PREFIX = 7  # each value by what it has in common with the one before, which may be all of it
+_MIN_BOMB_BYTES, _MAX_PACKED = 1 << 26, 100  # of a column of a row group; a larger one unpacks to at most so many times
+_BY_PREFIX = "DELTA_BYTE_ARRAY"  # each value by what it has in common with the one before, which may be all of it
 
 
 class Table:
@@ -90,23 +86,27 @@ class Table:
             done += len(batch)
 
     def _rows_at_once(self, columns: Sequence[str], group: int) -> int:
-        """Return how many rows of a row group take about `_BATCH_BYTES`, at the longest of them."""
-        row_group, wanted_names = self._file.metadata.row_group(group), set(columns)
-        rows = self.starts[group + 1] - self.starts[group]
-        row_bytes, in_dictionaries = 1.0, []
-        with open(self.path, "rb") as file:
-            for number, name in enumerate(self._columns_of_leaves(row_group)):
-                if name not in wanted_names:
-                    continue
-                chunk = row_group.column(number)
-                value_bytes, dictionary_bytes = self._longest(file, chunk, name)
-                values_per_row = max(1.0, float(chunk.num_values) / max(1, rows))
-                row_bytes += value_bytes * values_per_row
-                if dictionary_bytes:
-                    in_dictionaries.append((name, dictionary_bytes, value_bytes, values_per_row))
-        longest = self._longest_entries({name: size for name, size, _, _ in in_dictionaries}, group)
-        for name, _, value_bytes, values_per_row in in_dictionaries:
-            row_bytes += max(0.0, longest[name] - value_bytes) * values_per_row
+        """Return how many rows of a row group take about `_BATCH_BYTES`, at the longest entries of dictionaries."""
+        row_group, names = self._file.metadata.row_group(group), set(columns)
+        rows = max(1, self.starts[group + 1] - self.starts[group])
+        row_bytes, in_dictionary = 1.0, dict[str, list[Any]]()
+        for index, name in enumerate(self._columns_of_leaves(row_group)):
+            if name not in names:
+                continue
+            chunk = row_group.column(index)
+            unpacked, packed = chunk.total_uncompressed_size, chunk.total_compressed_size
+            if unpacked > max(_MIN_BOMB_BYTES, _MAX_PACKED * packed):
+                raise CorpusError(
+                    f"{self.path}: {packed:,} bytes of column {name!r:.80} unpack to {unpacked:,}; write the file with "
+                    "smaller row groups"
+                )
+            values = max(1, chunk.num_values)
+            longest = unpacked if _BY_PREFIX in chunk.encodings else unpacked / values
+            row_bytes += max(longest, self._file.schema.column(index).length) * max(1.0, values / rows)
+            if chunk.has_dictionary_page and chunk.physical_type == "BYTE_ARRAY":
+                in_dictionary.setdefault(name, []).append(chunk)
+        for name, longest in self._longest_entries(in_dictionary, group):
+            row_bytes += longest * max(chunk.num_values / rows for chunk in in_dictionary[name])
         return int(_BATCH_BYTES / row_bytes)
 
     def _columns_of_leaves(self, row_group: Any) -> Iterator[str]:
@@ -119,35 +119,25 @@ class Table:
                 name = next(names)
             yield name
 
-    def _longest(self, file: BinaryIO, chunk: Any, name: str) -> tuple[float, int]:
-        """Return the bytes of a value of a column chunk, the most of a page's mean, and those of its dictionary."""
-        longest, in_dictionary = 0.0, 0
-        for page in _pages(file, chunk, self.path):
-            if page.unpacked > max(_SMALL_PAGE, _MOST_PACKED * page.packed):
-                raise CorpusError(
-                    f"{self.path}: {page.packed:,} bytes of column {name!r:.80} unpack to {page.unpacked:,}; write the "
-                    "file with smaller pages"
-                )
-            if page.kind != _DICTIONARY:
-                longest = max(longest, page.unpacked / (1 if page.by_prefix else max(1, page.values)))
-            elif chunk.physical_type in ("BYTE_ARRAY", "FIXED_LEN_BYTE_ARRAY"):
-                in_dictionary = page.unpacked
-        return longest, in_dictionary
-
-    def _longest_entries(self, sizes: Mapping[str, int], group: int) -> dict[str, int]:
-        """Return the bytes of the longest entry of the dictionaries of columns, which have `sizes` in all."""
-        longest = dict(sizes)  # pyarrow shows no other dictionaries than those of strings
-        texts = [n for n in sizes if str(self.schema.field(n).type) in ("string", "large_string")]
-        for names in batches_by_size(texts, _DICTIONARIES, lambda name: sizes[name], _DICTIONARY_BYTES):
-            with ParquetFile(self.path, metadata=self._file.metadata, read_dictionary=names) as file:
+    def _longest_entries(self, chunks: Mapping[str, list[Any]], group: int) -> Iterator[tuple[str, int]]:
+        """Yield the columns of some chunks with dictionaries, and the bytes of the longest entry of each."""
+        sizes = {name: sum(chunk.total_uncompressed_size for chunk in chunks[name]) for name in chunks}
+        for names in batches_by_size(chunks, _DICTIONARIES, sizes.__getitem__, _DICTIONARY_BYTES):
+            paths = [chunk.path_in_schema for name in names for chunk in chunks[name]]
+            with ParquetFile(self.path, metadata=self._file.metadata, read_dictionary=paths) as file:
                 first = next(file.iter_batches(1, row_groups=[group], columns=names), None)
-            if first is None:
-                continue
             for name in names:
-                column = first.column(name)
-                if pa.types.is_dictionary(column.type):
-                    longest[name] = pc.max(pc.binary_length(column.dictionary)).as_py() or 0
-        return longest
+                yield name, (0 if first is None else _longest_entry(first.column(name))) or sizes[name]
+
+
+def _longest_entry(array: Any) -> int:
+    """Return the bytes of the longest entry of the dictionaries in an array, which may be nested; 0 without one."""
+    kind = array.type
+    if pa.types.is_dictionary(kind):
+        return pc.max(pc.binary_length(array.dictionary)).as_py() or 0
+    if pa.types.is_struct(kind):
+        return max(map(_longest_entry, array.flatten()), default=0)
+    return _longest_entry(array.values) if pa.types.is_nested(kind) else 0
 
 
 def parquet_rows(path: Path, choose: Callable[[Any], list[str]]) -> Iterator[dict[str, Any]]:
@@ -211,99 +201,3 @@ def explained(path: Path, rows: int = 0) -> Iterator[None]:
         reason = " ".join((getattr(error, "strerror", None) or str(error) or type(error).__name__).split())[:200]
         position = f", after row {rows}," if rows else ""
         raise CorpusError(f"{path}{position} is damaged or not a parquet file: {reason}") from error
-
-
-class _Page(NamedTuple):
-    """A page's header."""
-
-    kind: int
-    unpacked: int
-    packed: int
-    values: int
-    by_prefix: bool = False
-
-
-def _pages(file: BinaryIO, chunk: Any, path: Path) -> Iterator[_Page]:
-    """Yield the pages of a column of a row group, as far as a reader would read."""
-    offset, n_left = chunk.data_page_offset, chunk.num_values
-    before = chunk.dictionary_page_offset
-    if before is not None and 0 < before < offset:
-        offset = before
-    end = offset + chunk.total_compressed_size
-    while n_left > 0 and offset < end:
-        page, size = _page_at(file, offset, path)
-        offset += size + page.packed
-        n_left -= page.values if page.kind in (_DATA, _DATA_2) else 0
-        yield page
-
-
-def _page_at(file: BinaryIO, offset: int, path: Path) -> tuple[_Page, int]:
-    """Return the page whose header begins at `offset`, and the bytes of the header."""
-    size = _PEEK
-    while size <= _LONGEST_HEADER:
-        file.seek(offset)
-        content = file.read(size)
-        try:
-            fields, end = _struct(content, 0)
-        except IndexError:
-            if len(content) < size:
-                break
-            size *= 32
-            continue
-        numbers = [fields.get(number, 0) for number in (1, 2, 3)]
-        inner = fields.get(_VALUES_IN.get(numbers[0], 0), {})
-        values = inner.get(1, 0) if isinstance(inner, dict) else -1
-        if not all(type(number) is int and number >= 0 for number in (*numbers, values)):
-            break
-        by_prefix = isinstance(inner, dict) and inner.get(_ENCODING_IN.get(numbers[0], 0)) == _BY_PREFIX
-        return _Page(numbers[0], numbers[1], numbers[2], values, by_prefix), end
-    raise CorpusError(f"{path} is damaged: there is no page of a column at byte {offset:,}")
-
-
-def _struct(content: bytes, offset: int, depth: int = 0) -> tuple[dict[int, Any], int]:
-    """Return a struct in Thrift's compact form, integers and structs alone, and where it ends."""
-    if depth > 8:
-        raise CorpusError("a page's header is nested too deeply")
-    fields: dict[int, Any] = {}
-    field_id = 0
-    while kind := content[offset]:
-        offset += 1
-        if kind >> 4:
-            field_id += kind >> 4
-        else:
-            field_id, offset = _integer(content, offset)
-        fields[field_id], offset = _value(content, offset, kind & 15, depth)
-    return fields, offset + 1
-
-
-def _value(content: bytes, offset: int, kind: int, depth: int) -> tuple[Any, int]:
-    """Return a value of a struct, None for what is skipped, and where it ends."""
-    skipped = {1: 0, 2: 0, 3: 1, 7: 8}  # bytes of true, false, a byte and a double
-    if kind in skipped:
-        return None, offset + skipped[kind]
-    if kind in (4, 5, 6):
-        return _integer(content, offset)
-    if kind == 8:
-        size, offset = _varint(content, offset)
-        if offset + size > len(content):
-            raise IndexError
-        return None, offset + size
-    if kind == 12:
-        return _struct(content, offset, depth + 1)
-    raise CorpusError(f"a page's header holds a field of kind {kind}")
-
-
-def _varint(content: bytes, offset: int) -> tuple[int, int]:
-    value = shift = 0
-    while True:
-        byte = content[offset]
-        offset += 1
-        value |= (byte & 127) << shift
-        shift += 7
-        if byte < 128 or shift > 63:
-            return value, offset
-
-
-def _integer(content: bytes, offset: int) -> tuple[int, int]:
-    value, offset = _varint(content, offset)
-    return (value >> 1) ^ -(value & 1), offset
