@@ -27,6 +27,8 @@ from weakref import WeakKeyDictionary, WeakSet
 
 import numpy as np
 
+from pellucid.errors import InputError
+
 if TYPE_CHECKING or sys.version_info >= (3, 12):
     from functools import cached_property as cached_property
 else:
@@ -208,3 +210,13 @@ def kept_random_states() -> Iterator[None]:
         finally:
             random.setstate(states[0])
             np.random.set_state(states[1])  # noqa: NPY002
+
+
+def default_threads() -> int:
+    """Return the number of threads asked for by PELLUCID_THREADS, otherwise of cores this process may use."""
+    setting = os.environ.get("PELLUCID_THREADS", "")
+    if not setting:
+        return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    if not setting.isdigit() or int(setting) < 1:
+        raise InputError(f"the environment variable PELLUCID_THREADS is {setting!r}; set it to a number from 1 up")
+    return int(setting)

@@ -31,10 +31,11 @@ from pellucid.native.kernels import (
     multiply,
 )
 from pellucid.native.spelling import Spelling
-from pellucid.static.bulk import BulkEncoder, Utf8Texts
+from pellucid.static.bulk import BulkEncoder
 from pellucid.static.embedder import StaticEmbedder
 from pellucid.static.precision import PackedRows
 from pellucid.static.spelling import NEIGHBOURS
+from pellucid.text.arrow import Utf8Texts
 from pellucid.text.words import Vocabulary, split_words
 from test_farthest_spelling import speller_of
 

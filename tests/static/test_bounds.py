@@ -16,8 +16,9 @@ from tokenizers.pre_tokenizers import BertPreTokenizer
 from pellucid import StaticEmbedder
 from pellucid.errors import InputError
 from pellucid.lexicon.static import StaticLexiconEmbedder, WordClusters
-from pellucid.static.bulk import BulkEncoder, Utf8Texts, WordNumbers
+from pellucid.static.bulk import BulkEncoder, WordNumbers
 from pellucid.static.spelling import BUCKETS
+from pellucid.text.arrow import Utf8Texts
 from pellucid.text.words import PrefixRule, Vocabulary, split_words
 
 pytestmark = pytest.mark.native

@@ -24,10 +24,11 @@ from pellucid.errors import InputError
 from pellucid.native.kernels import distinct_values, group_words, pair_products
 from pellucid.persistence.store import read_tensors, write_tensors
 from pellucid.static import bulk
-from pellucid.static.bulk import BulkEncoder, BulkRows, Utf8Texts
+from pellucid.static.bulk import BulkEncoder, BulkRows
 from pellucid.static.embedder import StaticEmbedder
 from pellucid.static.precision import PackedRows, pack
 from pellucid.static.words import Groups, WordList, plain_pair_products
+from pellucid.text.arrow import Utf8Texts
 from pellucid.text.unicode import normalize, well_formed
 from pellucid.text.words import PrefixRule, Vocabulary, split_words
 

@@ -15,7 +15,7 @@ import pellucid
 from pellucid import StaticEmbedder
 from pellucid.errors import InputError, ModelFolderError
 from pellucid.static import fit_spelling
-from pellucid.static.bulk import Utf8Texts
+from pellucid.text.arrow import Utf8Texts
 from pellucid.text.words import Vocabulary
 
 STEMS = ("token", "bank", "river", "garden", "planet", "signal", "market", "window")

@@ -31,7 +31,7 @@ import numpy.typing as npt
 from pellucid.errors import InputError
 from pellucid.native.kernels import FarthestPoints
 from pellucid.native.library import native
-from pellucid.static.bulk import default_threads
+from pellucid.process import default_threads
 
 LANES = 32  # vectors are padded with zeros to a multiple of it
 GROUP = 16  # candidates that share one entry of `SearchState.lowest`

@@ -78,7 +78,7 @@ def _kernels() -> Iterator[Examined]:
 
 def _threads() -> Iterator[Examined]:
     """Yield how many threads are used."""
-    from pellucid.static.bulk import default_threads
+    from pellucid.process import default_threads
 
     yield Examined("threads", f"{default_threads()} of {os.cpu_count()} cores; PELLUCID_THREADS changes it")
 

@@ -10,12 +10,9 @@ here is used. benchmarks/static_speed.md has what each idea gave.
 from __future__ import annotations
 
 import codecs
-import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from functools import partial
-from itertools import pairwise
 from string import punctuation
 from typing import Any, NamedTuple
 
@@ -26,13 +23,13 @@ from tokenizers.pre_tokenizers import BertPreTokenizer
 from pellucid.core.embedder import Vectors
 from pellucid.errors import InputError
 from pellucid.native.kernels import PADDING, Pieces, Table, WordIndex, WordReader, join_texts
-from pellucid.process import cached_property
+from pellucid.process import cached_property, default_threads
 from pellucid.progress import Progress
 from pellucid.static.folder import not_finite
-from pellucid.static.precision import as_kernel_array, is_known_sound, kernel_table
+from pellucid.static.precision import is_known_sound, kernel_table
 from pellucid.static.spelling import SpelledRows, Speller
 from pellucid.static.words import slice_for
-from pellucid.text.inputs import check_texts
+from pellucid.text.arrow import Utf8Texts, named_encoding
 from pellucid.text.unicode import lowercase, may_change, normalize, unspaced_run, well_formed
 from pellucid.text.words import MAX_WORD_CHARS, SPELLED_WORD_SHARE, Vocabulary, part_known
 
@@ -62,63 +59,6 @@ class WordRows:
     def spans(self) -> npt.NDArray[np.int64]:
         """Where each begins and ends in the text's word form, in characters, int64 [words, 2]."""
         return _char_spans(self._block, self._edges, [self._text])
-
-
-class Utf8Texts:
-    """Texts as Arrow keeps them: text i is `data[offsets[i]:offsets[i + 1]]`, valid UTF-8."""
-
-    def __init__(self, data: npt.NDArray[np.uint8], offsets: npt.NDArray[np.int64]) -> None:
-        """Take the bytes of all texts and the int64 offsets, one more than there are texts, without copying."""
-        self.data, self.offsets = as_kernel_array(data), as_kernel_array(offsets)
-        for array, kind in ((self.data, np.dtype(np.uint8)), (self.offsets, np.dtype(np.int64))):
-            if array.dtype != kind or array.ndim != 1:
-                raise InputError(f"texts in memory are uint8 with int64 offsets, got {array.dtype} {list(array.shape)}")
-        rising = len(self.offsets) > 0 and not (self.offsets[1:] < self.offsets[:-1]).any()
-        if not rising or self.offsets[0] < 0 or self.offsets[-1] > len(self.data):
-            raise InputError(f"the offsets of texts must rise, from 0 to at most the {len(self.data):,} bytes")
-
-    def __len__(self) -> int:
-        """Return how many texts there are."""
-        return len(self.offsets) - 1
-
-    def __getitem__(self, selection: slice) -> Utf8Texts:
-        """Return some of them, without copying."""
-        first, last, _ = selection.indices(len(self))
-        return Utf8Texts(self.data, self.offsets[first : last + 1])
-
-    def decoded(self) -> list[str]:
-        """Return the texts as strings.
-
-        Raises:
-            InputError: a text is not UTF-8.
-        """
-        start, end = int(self.offsets[0]), int(self.offsets[-1])
-        content, edges = self.data[start:end].tobytes(), (self.offsets - start).tolist()
-        with _named_encoding():
-            return [content[first:last].decode() for first, last in pairwise(edges)]
-
-
-def arrow_texts(texts: Any) -> Utf8Texts:
-    """Return the texts of an Arrow array, or of one in chunks, without copying those of one array.
-
-    Raises:
-        InputError: it holds something else than texts, or a null.
-    """
-    import pyarrow as pa
-
-    kind = texts.type.value_type if pa.types.is_dictionary(texts.type) else texts.type
-    if str(kind) not in ("string", "large_string", "string_view", "null"):
-        raise InputError(f"texts are an Arrow array of {texts.type!s:.80}; give one of strings")
-    texts = texts.cast(pa.large_string())  # also of a dictionary, whose values may be null
-    if texts.null_count:
-        first = texts.is_null().index(True).as_py()
-        check_texts(texts[first : first + 1], first=first)
-    texts = texts.combine_chunks() if isinstance(texts, pa.ChunkedArray) else texts
-    _, offsets, data = texts.buffers()
-    if not len(texts) or data is None:
-        return Utf8Texts(np.zeros(0, np.uint8), np.zeros(len(texts) + 1, np.int64))
-    text_offsets = np.frombuffer(offsets, np.int64)[texts.offset : texts.offset + len(texts) + 1]
-    return Utf8Texts(np.frombuffer(data, np.uint8), text_offsets)
 
 
 _Texts = list[str] | Utf8Texts
@@ -344,7 +284,7 @@ class _Reader:
             _checked_size(int(texts.offsets[-1] - texts.offsets[0]) + len(texts))
             block = join_texts(texts.data, texts.offsets)
             if int(block.max()) >= 0x80:  # of anything but UTF-8 the C kernels would read more than there is
-                with _named_encoding():
+                with named_encoding():
                     codecs.utf_8_decode(block.data, "strict", True)
             return block
         try:
@@ -509,27 +449,8 @@ class WordNumbers(_Reader):
         return reader.rows[:words].astype(np.int64), spans, ends
 
 
-@contextmanager
-def _named_encoding() -> Iterator[None]:
-    """Say which encoding texts are expected in where they are in another."""
-    try:
-        yield
-    except UnicodeDecodeError as error:
-        raise InputError(f"a text is not UTF-8: {error.reason}; decode it in its encoding") from error
-
-
 def _strings(texts: _Texts) -> list[str]:
     return texts.decoded() if isinstance(texts, Utf8Texts) else texts
-
-
-def default_threads() -> int:
-    """Return the number of threads asked for by PELLUCID_THREADS, otherwise of cores this process may use."""
-    setting = os.environ.get("PELLUCID_THREADS", "")
-    if not setting:
-        return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    if not setting.isdigit() or int(setting) < 1:
-        raise InputError(f"the environment variable PELLUCID_THREADS is {setting!r}; set it to a number from 1 up")
-    return int(setting)
 
 
 def _blocks(texts: _Texts) -> Iterator[tuple[int, int]]:
