@@ -38,18 +38,6 @@ def test_sts_spearman_is_scipy_and_mteb(tmp_path: Path, fruit: StaticEmbedder) -
     assert list(plain) == ["STS15", "SICK-R"]
 
 
-def test_sts_scale_of_rows_does_not_matter(tmp_path: Path) -> None:
-    write_sts(tmp_path)
-    model = Planar()
-    assert sts_spearman(lambda texts: 7 * model.encode(texts), tmp_path) == sts_spearman(model.encode, tmp_path)
-
-
-def test_pairs_without_a_score_are_left_out(tmp_path: Path, fruit: StaticEmbedder) -> None:
-    write_sts(tmp_path / "a", rows=RISING)
-    write_sts(tmp_path / "b", rows=[*RISING, ("car", "apple", "")])  # type: ignore[list-item]
-    assert sts_spearman(fruit.encode, tmp_path / "a") == sts_spearman(fruit.encode, tmp_path / "b")
-
-
 def test_a_folder_without_sts_sets(tmp_path: Path) -> None:
     write_retrieval(tmp_path)
     with pytest.raises(InputError, match="no STS set under"):

@@ -22,10 +22,10 @@ from typing import Any
 
 import numpy as np
 
-from papers.bm25 import PLAIN, STEMMED
+from papers.bm25 import PLAIN, STEMMED, Bm25
 from papers.keytokens.heads import random_head, rotated_head
 from papers.keytokens.index import ALIGNED, BOTH, OWN, Cell, searches
-from papers.keytokens.retrieval import Kept, bm25, bm25_ndcg
+from papers.keytokens.retrieval import Kept
 from papers.kit import Claim, Figure, Interval, Table, claim_summary, interval_of, resampled, run_script
 from papers.models import minilm_path
 from papers.retrieval_sets import TITLES, Collection, dense_hits, read_collection
@@ -181,7 +181,8 @@ class Set:
 
     def bm25(self, name: str) -> Vectors:
         """Return nDCG@10 x 100 of each test query by BM25 on the same texts."""
-        return np.array(bm25_ndcg(*bm25(self.parts[0], name), self.parts[0]), np.float32)
+        part = self.parts[0]
+        return np.array(part.each_ndcg(Bm25(part, name).hits(part.queries)), np.float32)
 
     @property
     def tested(self) -> int:

@@ -153,24 +153,11 @@ def sparse_scores(
         }
 
 
-def bm25(collection: Collection, name: str) -> tuple[Bm25, list[dict[str, str]]]:
-    """Return BM25 over the documents of a set, plain or stemmed, and the set's queries as it reads them."""
-    engine = Bm25(name)
-    engine.index([{"id": i, "text": text} for i, text in zip(collection.ids, collection.documents)])
-    return engine, [{"id": query, "text": text} for query, text in zip(collection.relevant, collection.queries)]
-
-
-def bm25_ndcg(engine: Bm25, queries: list[dict[str, str]], collection: Collection) -> list[float]:
-    """Return nDCG@10 x 100 of each query by BM25."""
-    found = engine.search(queries, top_k=10)
-    return collection.each_ndcg([found[query] for query in collection.relevant])
-
-
 def bm25_figures(collection: Collection, name: str) -> dict[str, float]:
     """Return BM25's nDCG@10, plain or stemmed, and the processor time of a query in milliseconds."""
-    engine, queries = bm25(collection, name)
-    times = [_milliseconds(partial(engine.search, [query], top_k=10)) for query in queries[:_TIMED]]
-    return {"ndcg": float(np.mean(bm25_ndcg(engine, queries, collection))), "ms": float(np.median(times))}
+    engine = Bm25(collection, name)
+    times = [_milliseconds(partial(engine.hits, [query])) for query in collection.queries[:_TIMED]]
+    return {"ndcg": collection.ndcg(engine.hits(collection.queries)), "ms": float(np.median(times))}
 
 
 def _milliseconds(call: Callable[[], Any]) -> float:

@@ -20,7 +20,7 @@ import numpy.typing as npt
 
 from papers.kit import Figure, Table, run_script
 from papers.ldir.baselines import bundled_anchors
-from papers.ldir.scored import Samples, Tests, difference, mean_of
+from papers.ldir.scored import Samples, Tests, beside, difference
 from papers.ldir.tables import open_encoders
 from papers.ldir.third_encoder import random_sentences
 from papers.local_tasks import find_tasks
@@ -122,10 +122,7 @@ def table(found: list[tuple[str, Samples]], count: int) -> tuple[str, Table]:
     """Return what the heads have more than as many anchors, and each row beside MiniLM and beside the heads."""
     by_name = dict(found)
     heads = next(name for name in by_name if name.startswith(f"{count} heads"))
-    lines = []
-    for name, samples in found:
-        less = [None if name == of else difference(samples, by_name[of]).with_verdict() for of in (ITSELF, heads)]
-        lines.append([name, float(mean_of(samples)[0]), *less])
+    lines = [[name, *beside(samples, by_name[ITSELF], by_name[heads])] for name, samples in found]
     far = next(name for name in by_name if name.endswith(FARTHEST))
     columns = ["", "STS", "less MiniLM", "less the heads' log odds"]
     return difference(by_name[heads], by_name[far]).with_verdict(), Table(columns, lines)

@@ -24,7 +24,7 @@ import numpy as np
 from papers.kit import Figure, Table, run_script
 from papers.ldir.baselines import bundled_anchors, decorrelated, texts_of
 from papers.ldir.development import Pairs, matched, medquad, paraphrases, reciprocal_rank, scifact_claims
-from papers.ldir.scored import GROUPS, Samples, Tests, beginnings, difference, mean_of
+from papers.ldir.scored import GROUPS, Samples, Tests, beginnings, beside, difference
 from papers.ldir.tables import Encoder, faithfulness, open_encoders
 from papers.local_tasks import find_tasks
 from papers.retrieval_sets import trained_on
@@ -245,13 +245,10 @@ def table(lines: Sequence[Line]) -> Table:
     header = ["", "chosen on", "STS", less, "SciFact", less, "other sets", less, "faithful"]
     cells = []
     for line in lines:
-        row: list[Any] = [line.model.name, line.model.chosen]
-        for found, other in (
-            (line.sts, own.sts),
-            ({"SciFact": line.retrieval["SciFact"]}, {"SciFact": own.retrieval["SciFact"]}),
-            ({name: line.retrieval[name] for name in rest}, {name: own.retrieval[name] for name in rest}),
-        ):
-            row += [float(mean_of(found)[0]), None if line is own else difference(found, other).with_verdict()]
+        row: list[Any] = [line.model.name, line.model.chosen, *beside(line.sts, own.sts)]
+        for sets in (["SciFact"], rest):
+            samples, other = ({name: one.retrieval[name] for name in sets} for one in (line, own))
+            row += beside(samples, samples if line is own else other)
         faithful = line.model.faithful
         cells.append([*row, None if faithful is None else f"{faithful:.2f}"])
     return Table(header, cells)

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from papers.kit import DRAWS, Interval, interval_of, resampled
+from papers.kit import DRAWS, Cell, Interval, interval_of, resampled
 from papers.local_tasks import find_tasks
 from papers.retrieval_sets import dense_hits, read_collection
 from papers.vector_cache import Vectors, unit_rows
@@ -135,3 +135,9 @@ def difference(ones: Mapping[str, Vectors], others: Mapping[str, Vectors]) -> In
     A thousandth counts: below it lie the last digits of scores that are equal by arithmetic.
     """
     return interval_of(np.round(mean_of(ones) - mean_of(others), 3))
+
+
+def beside(samples: Mapping[str, Vectors], *others: Mapping[str, Vectors]) -> list[Cell]:
+    """Return the cells of a model's mean and of its difference to each other model, a dash where it is the model."""
+    less = [None if samples is other else difference(samples, other).with_verdict() for other in others]
+    return [float(mean_of(samples)[0]), *less]

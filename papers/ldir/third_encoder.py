@@ -20,7 +20,7 @@ import numpy as np
 from papers.kit import Figure, Table, run_script
 from papers.ldir.baselines import bundled_anchors, decorrelated
 from papers.ldir.learnt import SIZES, STARTS, WHOLE
-from papers.ldir.scored import Samples, Tests, difference, mean_of
+from papers.ldir.scored import Samples, Tests, beside
 from papers.ldir.tables import faithfulness
 from papers.models import kept_encoder
 from papers.vector_cache import Vectors, unit_rows
@@ -72,9 +72,8 @@ def table(found: Sequence[tuple[Model, Samples]]) -> Table:
     for model, samples in found:
         centred = model.name.endswith("less the mean")
         other = own[f"{ITSELF}, less the mean" if centred else ITSELF]
-        less = None if samples is other else difference(samples, other).with_verdict()
         faithful = None if model.faithful is None else f"{model.faithful:.2f}"
-        lines.append([model.name, len(model.matrix), float(mean_of(samples)[0]), less, faithful])
+        lines.append([model.name, len(model.matrix), *beside(samples, other), faithful])
     return Table(["", "n", "STS", "less e5 read so", "faithful"], lines)
 
 

@@ -17,8 +17,8 @@ from typing import Any
 
 import numpy as np
 
-from papers.kit import DRAWS, VERDICTS, Figure, Table, bootstrap, interval_of, run_script, wrapped
-from papers.lens.language_page import KINDS, Measured
+from papers.kit import DRAWS, VERDICTS, Figure, Table, bootstrap, interval_of, run_script
+from papers.lens.language_page import KINDS, Measured, said_list
 from papers.lens.samples import Items, Sample, score_of
 from papers.lens.tables import PUBLISHED
 from pellucid.persistence.store import read_json, writing
@@ -200,16 +200,14 @@ def figures(folder: Path) -> Iterator[tuple[str, Figure]]:
 
 def _said(found: Mapping[str, Mapping[int, Measured]]) -> str:
     """Return which claims hold, in words."""
-    said: dict[str, list[str]] = {}
+    said = {word: list[str]() for word in VERDICTS.values()}
     for claim, (better, worse) in CLAIMS.items():
         if seeds := len(_both(found, better, worse)):
             first, second = _over_both(found, better, worse)
             mean = interval_of(first.kind("mean") - second.kind("mean"))
-            said.setdefault(mean.verdict().strip("*"), []).append(
-                f"{claim}, {mean.signed()}, {seeds} seed{'s' * (seeds > 1)}"
-            )
-    judged = (f"{word.capitalize()}: {'; '.join(said[word])}." for word in VERDICTS.values() if word in said)
-    return "\n".join(wrapped(f"- {line}", indent="  ", width=118) for line in judged)
+            text = f"{claim}, {mean.signed()}, {seeds} seed{'s' * (seeds > 1)}"
+            said[mean.verdict().strip("*")].append(text)
+    return said_list(said)
 
 
 def _scores_table(found: Mapping[str, Mapping[int, Measured]]) -> Table:

@@ -176,10 +176,15 @@ def claim_figures(measured: Mapping[str, Measured]) -> Iterator[tuple[str, Figur
         said[judged.strip("*")].append(f"{claim.text} ({claim.untested})" if claim.untested else claim.text)
         cells = [None if one is None else one.signed() for one in (*found, second)]
         lines.append([claim.text, claim.paper, *cells, judged])
-    texts = [f"- {judged.capitalize()}: {'; '.join(claims)}." for judged, claims in said.items() if claims]
-    yield "summary", "\n".join(wrapped(line, indent="  ", width=118) for line in texts)
+    yield "summary", said_list(said)
     columns = ["the paper's claim", "the paper", "mean", "STS", "retrieval", "mean, second seed", ""]
     yield "claims", Table(columns, lines, 2)
+
+
+def said_list(said: Mapping[str, list[str]]) -> str:
+    """Return a list with a line for each verdict that claims have."""
+    lines = (f"- {judged.capitalize()}: {'; '.join(claims)}." for judged, claims in said.items() if claims)
+    return "\n".join(wrapped(line, indent="  ", width=118) for line in lines)
 
 
 def second_seed(measured: Mapping[str, Measured]) -> str:

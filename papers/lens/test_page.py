@@ -46,10 +46,8 @@ def test_the_verdict_is_the_rows_own(page, lexicon, dense, said):
 def test_stemmed_bm25_finds_what_plain_does_not(opened):
     pytest.importorskip("bm25s")
     bm25 = opened("papers.bm25")
-    corpus = [{"id": "a", "text": "connecting flights"}, {"id": "b", "text": "a bowl of rice"}]
-    found = {}
-    for name in (bm25.PLAIN, bm25.STEMMED):
-        engine = bm25.Bm25(name)
-        engine.index(corpus)
-        found[name] = engine.search([{"id": "q", "text": "rice flight connections"}], top_k=2)["q"]["a"]
-    assert found[bm25.PLAIN] == 0 < found[bm25.STEMMED]
+    collection = SimpleNamespace(ids=["a", "b"], documents=["connecting flights", "a bowl of rice"])
+    plain, stemmed = (
+        bm25.Bm25(collection, name).hits(["rice flight connections"], 2)[0] for name in (bm25.PLAIN, bm25.STEMMED)
+    )
+    assert plain["a"] == 0 < stemmed["a"]
