@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import pellucid
 from pellucid.dense.embedder import EncoderEmbedder
-from pellucid.dense.words import form_directions, text_form
+from pellucid.dense.vectors import form_directions, text_form
 from pellucid.errors import ModelFolderError
 from pellucid.explain.rows import SHARED, WORD_PAIR
 from tests.dense.test_words import NAMES, WORDS, Shadow, sentences, table

@@ -44,7 +44,6 @@ from pellucid.core.pca import pair_directions, projection
 from pellucid.core.query import Query
 from pellucid.errors import InputError, ModelFolderError, check_integer
 from pellucid.persistence.folder import check_family, locate, saving
-from pellucid.persistence.store import temporary_folder
 from pellucid.progress import Progress
 from pellucid.text.inputs import check_texts, is_arrow, iterate_texts
 from pellucid.text.unicode import canonicalize
@@ -205,10 +204,6 @@ class Embedder(ToolInterface):
             WritingError: it cannot be written; what was at `path` is untouched.
         """
         self._save(path)
-
-    def save(self, path: str | Path) -> None:
-        """Do what `save_pretrained` does; the older name in sentence-transformers."""
-        self.save_pretrained(path)
 
     def _save(self, path: str | Path, *, config: Mapping[str, Any] | None = None, **options: Any) -> None:
         """Replace the folder `path`; `config` is the top of `config.json`, `options` go to `_write`."""
@@ -592,13 +587,3 @@ class Embedder(ToolInterface):
     def _edited(self, edit: Edit) -> Self:
         """Return this model after `edit`; what a family implements to make its dimensions editable."""
         raise InputError(f"the dimensions of a {self.family} model cannot be edited")
-
-    def push_to_hub(self, repo_id: str, *, private: bool = False, token: str | None = None) -> str:
-        """Upload the model to the Hugging Face hub and return the address of the commit."""
-        from huggingface_hub import HfApi
-
-        api = HfApi(token=token)
-        api.create_repo(repo_id, private=private, exist_ok=True)
-        with temporary_folder() as folder:
-            self.save_pretrained(folder / "model")
-            return str(api.upload_folder(repo_id=repo_id, folder_path=folder / "model"))

@@ -11,6 +11,7 @@ import numpy as np
 
 from pellucid.core.arrays import to_2d_array
 from pellucid.errors import InputError
+from pellucid.persistence.store import temporary_folder
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -36,6 +37,24 @@ class ToolInterface(ABC):
     @abstractmethod
     def get_embedding_dimension(self) -> int:
         """Return the number of dimensions of an embedding."""
+
+    @abstractmethod
+    def save_pretrained(self, path: str | Path) -> None:
+        """Write the model to folder `path`, whole or not at all."""
+
+    def save(self, path: str | Path) -> None:
+        """Do what `save_pretrained` does; the older name in sentence-transformers."""
+        self.save_pretrained(path)
+
+    def push_to_hub(self, repo_id: str, *, private: bool = False, token: str | None = None) -> str:
+        """Upload the model to the Hugging Face hub and return the address of the commit."""
+        from huggingface_hub import HfApi
+
+        api = HfApi(token=token)
+        api.create_repo(repo_id, private=private, exist_ok=True)
+        with temporary_folder() as folder:
+            self.save_pretrained(folder / "model")
+            return str(api.upload_folder(repo_id=repo_id, folder_path=folder / "model"))
 
     def get_sentence_embedding_dimension(self) -> int:
         """Return `get_embedding_dimension()`; the older name in sentence-transformers."""

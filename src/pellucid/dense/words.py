@@ -39,14 +39,13 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
-import numpy.typing as npt
 
 from pellucid.core.arrays import Role
 from pellucid.core.embedder import Embedder, Vectors
 from pellucid.core.fingerprint import PROBES, check_same, fingerprint, same_model
 from pellucid.core.query import Floats, Integers
 from pellucid.dense.reasons import Parts, Reasons
-from pellucid.dense.vectors import at_length_1, checked_vectors, unit_vectors
+from pellucid.dense.vectors import at_length_1, checked_vectors, form_directions, unit_vectors
 from pellucid.errors import InputError, ModelFolderError, WritingError, warn
 from pellucid.explain.rows import WORD, Row
 from pellucid.persistence.checkpoints import WorkFolder
@@ -81,8 +80,6 @@ Words that fit the vector of a text less than that have shorter parts.
 """
 EVEN_SHARE = 0.15
 """Of what words have along their own sum, divided among them equally."""
-MIN_FORM_R2 = 0.5
-"""Of the variance along a direction, explained by the form of texts, for it to be what they have in common."""
 
 _IMPORTANCE_RIDGE, _IMPORTANCE_EVEN, _IMPORTANCE_CONTEXT, _OOV_WEIGHT = 0.3, 0.7, 0.75, 3.0
 """The same for importance, chosen for agreement with leave-one-out (docs/results-reasons.md); the share of context that
@@ -94,7 +91,6 @@ _N_PROBED, _MULTILINGUAL_SHARE = 100, 0.5  # translations looked for; share foun
 _MIN_EXPLAINED = 0.2  # of the variance; words that explain less are warned of
 _MIN_FULL_FIT = 0.1  # of an encoder whose vectors words hardly fit
 _EPS = 1e-9
-_ENDS = (".", "!", "?", "\u3002", "\uff01", "\uff1f")  # of a sentence
 _N_AVERAGED = 256  # sentences whose mean is taken for that of all texts
 _MAX_STORED = 1e15  # of a number in saved reasons
 _TENSORS = ("map", "common")
@@ -412,50 +408,6 @@ def _fitted(
     arrays = {"map": matrix, "common": common} | ({_FORM: form} if len(form) else {})
     reasons = WordReasons(table, arrays, Fit(name, len(texts), explained), encoder_fingerprint)
     return _calibrated(reasons, texts, vectors.astype(np.float64), np.flatnonzero(is_held_out))
-
-
-def text_form(text: str) -> list[float]:
-    """Return the features of a text's form: its length, the scripts of its letters, and how it begins and ends."""
-    letters = [character for character in text if character.isalpha()]
-    stripped = text.strip()
-
-    def share(n_letters: int) -> float:
-        return n_letters / max(len(letters), 1)
-
-    return [
-        float(np.log(max(len(text), 1))),
-        share(sum(not letter.isascii() for letter in letters)),
-        share(sum(letter.lower() == letter.upper() for letter in letters)),
-        share(sum("\u3041" <= letter <= "\u30ff" for letter in letters)),  # hiragana and katakana
-        float(stripped.endswith(_ENDS)),
-        float(stripped[:1].isupper()),
-    ]
-
-
-def form_directions(texts: Sequence[str], centred: Floats, held_out: npt.NDArray[np.bool_]) -> Floats:
-    """Return the directions in which vectors say the form of their texts, which all their words would be credited with.
-
-    They are those along which features that know nothing of the words explain enough of the variance.
-
-    Args:
-        texts: with their vectors.
-        centred: the vectors less their mean, float64 [texts, dimension].
-        held_out: which texts judge the directions, and are not fitted on [texts].
-
-    Returns:
-        Orthonormal rows, float64 [directions, dimension]; none where the vectors say little of form.
-    """
-    features = np.array(list(map(text_form, texts)))
-    spread = features[~held_out].std(axis=0)
-    features = features[:, spread > _EPS]
-    features = (features - features[~held_out].mean(axis=0)) / spread[spread > _EPS]
-    slopes = np.linalg.lstsq(features[~held_out], centred[~held_out], rcond=None)[0]
-    directions = np.linalg.svd(features[~held_out] @ slopes, full_matrices=False)[2][: features.shape[1]]
-    along = centred[held_out] @ directions.T
-    wrong = along - features[held_out] @ slopes @ directions.T
-    variance = np.square(along).sum(axis=0)
-    is_form = (variance > _EPS) & (np.square(wrong).sum(axis=0) <= (1.0 - MIN_FORM_R2) * variance)
-    return directions[is_form]  # type: ignore[no-any-return]
 
 
 def _calibrated(reasons: WordReasons, texts: list[str], vectors: Floats, held_out: Integers) -> WordReasons:
