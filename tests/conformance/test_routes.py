@@ -340,9 +340,6 @@ def test_what_came_before_a_head_that_is_too_large_is_answered(url: str) -> None
     assert answer.startswith(b"HTTP/1.1 200") and answer.count(b"HTTP/1.1 431") == 1
 
 
-# What nobody waits for any more
-
-
 # Hostile values, tokens, hosts, methods
 
 

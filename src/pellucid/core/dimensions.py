@@ -300,7 +300,6 @@ def _diagonal(factors: npt.NDArray[np.float64]) -> Mixing:
 
 
 def _by_number(dimensions: Dimensions, values: Mapping[Which, Any]) -> dict[int, Any]:
-    """Return `values` with numbers for keys."""
     if not isinstance(values, Mapping):
         raise InputError(f"give a mapping from dimensions to values, got {type(values).__name__}")
     value_by_index: dict[int, Any] = {}
@@ -412,7 +411,6 @@ def _cells(text: str, path: Path) -> Iterator[tuple[int, list[str]]]:
 
 
 def _parsed(row: list[str], count: int, prefix: str) -> tuple[int, str, float]:
-    """Return the number, name and scale of a row."""
     if len(row) != len(_COLUMNS):
         raise ModelFolderError(f"{prefix} has {len(row)} cells, not {len(_COLUMNS)} separated by tabs")
     if not row[0].isdecimal() or len(row[0]) > len(str(count)) or int(row[0]) >= count:

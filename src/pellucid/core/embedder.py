@@ -437,7 +437,6 @@ class Embedder(ToolInterface):
         return shares[0] if isinstance(texts, str) else shares
 
     def _known_fraction(self, texts: list[str], role: Role) -> Vectors:
-        """Return the coverage of checked texts."""
         return np.array([coverage.share for coverage, _ in self.coverage_and_gaps(texts, role)], np.float32)
 
     def coverage_and_gaps(self, texts: list[str], role: Role = None) -> list[tuple[Coverage, tuple[Span, ...]]]:
@@ -459,7 +458,6 @@ class Embedder(ToolInterface):
         return f"{strongest} (only {coverage.summary} known)"
 
     def _strongest(self, text: str, top_k: int) -> str:
-        """Return what `text` is mostly about."""
         rows = self.explain(text).reasons(top_k)
         if not rows:
             return "nothing this model knows"

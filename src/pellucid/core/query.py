@@ -183,7 +183,6 @@ class Query:
         return products
 
     def _document(self, text: str) -> Query:
-        """Return a document as the model reads it."""
         document: Query = self.model.analyze_texts([text], ["document"])[0]
         return document
 

@@ -170,7 +170,6 @@ def _pairs_of(model: Any, texts_or_pairs: Any, n: int) -> list[Pair]:
 
 
 def _spaced(count: int, most: int) -> list[int]:
-    """Return up to `most` positions of `count`, evenly spaced."""
     return [count * step // most for step in range(most)] if count > most else list(range(count))
 
 

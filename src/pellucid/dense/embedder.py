@@ -142,7 +142,6 @@ class EncoderEmbedder(Embedder):
             )
 
     def _build_reasons(self, kind: str | Path) -> Reasons:
-        """Open the reasons of a folder, or make those of a kind."""
         if isinstance(kind, Path):
             return ConceptReasons.from_pretrained(kind, self)
         if kind == "tokens":

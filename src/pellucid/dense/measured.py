@@ -134,7 +134,6 @@ class MeasuredReasons(Reasons):
         return measured
 
     def _encoded(self, texts: list[str], role: Role) -> Any:
-        """Return what the encoder gives for distinct texts, float32 [texts, dimension]."""
         encode = getattr(self.encoder, f"encode_{role}" if role else "encode")
         return checked_vectors(encode(texts), texts, repr(self.encoder), len(self.common))
 

@@ -274,7 +274,6 @@ class WordReasons(Reasons):
 
 
 def _read_fit(folder: Path, config: Mapping[str, Any]) -> Fit:
-    """Return the fit of saved reasons, checked."""
     try:
         fit = Fit(**config["fit"])
     except (KeyError, TypeError) as error:
@@ -561,7 +560,6 @@ def _half_precision(encoder: Embedder) -> Iterator[None]:
 
 
 def _check_steady(encoder: Embedder) -> None:
-    """Check that the encoder gives one text the same vector twice."""
     first, second = (unit_vectors(encoder, list(PROBES)) for _ in range(2))
     apart = float(np.abs(first - second).max())
     if apart > _MAX_UNSTEADY:

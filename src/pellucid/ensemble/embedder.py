@@ -230,7 +230,6 @@ def normalized_weights(weights: Sequence[float] | None, count: int) -> list[floa
 
 
 def _read_records(path: Path) -> list[dict[str, Any]]:
-    """Return the checked record of each part."""
     record_file = read_json(path)
     records: Any = record_file.get("parts") if isinstance(record_file, dict) else None
     kinds = {"name": (str,), "weight": (int, float), "dimension": (int,), "opened": (str,), "fingerprint": (dict,)}
@@ -462,7 +461,6 @@ class EnsembleEmbedder(Embedder):
         return self._joined([l2_normalize(rows[:, columns]) for columns in self._columns()])
 
     def _columns(self) -> list[slice]:
-        """Return the columns of each part."""
         ends = np.cumsum([part.dimension for part in self.parts]).tolist()
         return [slice(start, end) for start, end in zip([0, *ends], ends)]
 
@@ -536,7 +534,6 @@ class EnsembleEmbedder(Embedder):
 
 
 def _edited_part(part: Part, mixing: Mixing, dimensions: list[Dimension]) -> Part:
-    """Return a part after its columns of an edit."""
     items = []
     for dimension in dimensions:
         pieces = dimension.name.split(_JOINED + part.name + BETWEEN)  # also where names were joined by a merge

@@ -167,7 +167,6 @@ class Explanation(ExplanationViews):
         )
 
     def _check_same_subject(self, subtracted: Explanation) -> None:
-        """Check that another explanation can be taken from this one."""
         if self.family != subtracted.family:
             raise InputError(f"a {subtracted.family} explanation cannot be taken from a {self.family} one")
         if self.text1 != subtracted.text1:
@@ -357,5 +356,4 @@ def _plain(value: Any) -> Any:
 
 
 def _tuples(value: Any) -> Any:
-    """Turn lists back into tuples."""
     return tuple(map(_tuples, value)) if isinstance(value, list) else value

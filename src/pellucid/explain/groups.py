@@ -181,7 +181,6 @@ class GroupedRows:
     def _summed(
         self, table: Floats, at_places: Floats | None, other: _WordPositions, of_other: Phrases, first: _WordPositions
     ) -> _Sums:
-        """Return what the segments of text 1 and those of another text add."""
         if at_places is None:
             rows, columns = table.sum(axis=1), table.sum(axis=0)
             return _Sums(None, _by_segment(rows, first, self._phrases[0]), _by_segment(columns, other, of_other))
@@ -218,7 +217,6 @@ class GroupedRows:
         return {span: value for span, value, is_phrase in sums if is_phrase}
 
     def _segment_sums(self, text: int) -> Floats:
-        """Return what each segment of a text adds to the score."""
         paired = [self._sums[text - 1].of_other] if text else [sums.of_first for sums in self._sums]
         return sum(paired, self._alone[text])
 
@@ -268,7 +266,6 @@ class GroupedRows:
         return lines, loose
 
     def _named_line(self, line: Group) -> Group:
-        """Return a line with its name and its partners."""
         if line.name or not line.is_of_text:
             return line
         of_lead = (line.spans1, line.spans2)[self._lead]

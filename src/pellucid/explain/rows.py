@@ -215,7 +215,6 @@ class PairTable:
         self._word_rows: tuple[dict[int, Row], dict[int, Row]] = {}, {}  # of single words, as far as they were needed
 
     def _word(self, text: int, number: int) -> Row:
-        """Return a word of text 0 or 1."""
         row = self._word_rows[text].get(number)
         if row is None:
             row = self._word_rows[text][number] = (self._first, self._second)[text](number)

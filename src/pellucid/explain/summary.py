@@ -143,7 +143,6 @@ class Summary(NamedTuple):
 
     @staticmethod
     def _matches(group: Group) -> bool:
-        """Whether a group is a match of phrases."""
         return group.is_of_text and bool(group.spans1) and bool(group.spans2 or group.spans3)
 
     def _clauses(self, groups: Sequence[Group]) -> list[str]:
@@ -177,7 +176,6 @@ class Summary(NamedTuple):
         return f"{first} {is_or_are} closer to ", f"{nearer} than to {farther}{amount}"
 
     def _noun(self, group: Group) -> str:
-        """Return a group by its phrases, or by its name."""
         if group.is_sum:
             return group.name
         if not group.is_of_text:
@@ -199,7 +197,6 @@ def _size(value: float) -> str:
 
 
 def _signed(value: float) -> str:
-    """Write a number with its sign."""
     written = _size(value)
     return f"{'-' if value < 0 else '+'}{written}" if written[0].isdigit() else written
 
@@ -282,7 +279,6 @@ class HitsSummary:
         return common
 
     def _first(self) -> str:
-        """Return what puts the first hit above the second."""
         first, second = self._hits[:2]
         gap = first.score - second.score
         if gap < _MIN_GAP * abs(first.score):

@@ -126,7 +126,6 @@ def unchanged_names() -> ProcessSetting:
 
 
 def _cast(tensor: Any, dtype: str) -> Any:
-    """Return a tensor of floats in another type, any other as it is."""
     import torch
 
     return tensor.to(getattr(torch, dtype)) if tensor.is_floating_point() else tensor

@@ -50,7 +50,6 @@ class TransformerEmbedder(Embedder):
     settings: ReadingSettings
 
     def _read_with(self, backbone: Backbone, settings: ReadingSettings) -> None:
-        """Set the transformer and how it reads texts."""
         self.backbone = backbone
         self.settings = settings.resolved(backbone.tokenizer, backbone.predicts_next, backbone.max_length)
         self._reader = Reader(backbone.tokenizer, self.settings)

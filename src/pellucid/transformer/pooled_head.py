@@ -70,7 +70,6 @@ def max_pooled(hidden: Any, mask: Any, weight: Any, bias: Any = None) -> tuple[A
 
 
 def _check(hidden: Any, mask: Any, weight: Any, bias: Any) -> None:
-    """Check that hidden states, mask, weight and bias fit together."""
     if hidden.ndim != 3 or not hidden.is_floating_point():
         raise InputError(f"hidden must be float [texts, positions, d], got {hidden.dtype} {list(hidden.shape)}")
     if mask.dtype != torch.bool or mask.shape != hidden.shape[:2]:
@@ -143,7 +142,7 @@ class _Sequences(NamedTuple):
 
 
 def _groups(hidden: Any, mask: Any) -> Iterator[_Sequences]:
-    """Cut the batch into groups of about `_ROWS` allowed positions; texts without any are left out."""
+    """Cut the batch into groups of about `_GROUP_ROWS` allowed positions; texts without any are left out."""
     counts = mask.sum(dim=1).tolist()
     first = 0
     while first < len(counts):

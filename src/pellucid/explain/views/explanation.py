@@ -115,7 +115,6 @@ class ExplanationViews(Shown):
 
     @cached_property
     def _size(self) -> float:
-        """The sum of the rows' sizes."""
         return float(np.abs(self._values).sum())
 
     @cached_property
@@ -253,7 +252,6 @@ class ExplanationViews(Shown):
 
     @property
     def _labels(self) -> Sequence[str]:
-        """What the texts are called."""
         if self.text2 is None:
             return ("the text",)
         if self._is_of_index:
@@ -344,7 +342,6 @@ class ExplanationViews(Shown):
 
     @cached_property
     def _row_kinds(self) -> list[str]:
-        """The kind of each row."""
         return [row.kind for row in self.rows]
 
     @cached_property
@@ -400,7 +397,6 @@ class ExplanationViews(Shown):
             )
 
     def _sum_of(self, kind: str) -> float:
-        """Return what the rows of a kind add."""
         return math.fsum(v for v, row_kind in zip(self.contributions.tolist(), self._row_kinds) if row_kind == kind)
 
     def _blank_texts(self) -> str:
@@ -428,7 +424,6 @@ class ExplanationViews(Shown):
 
     @property
     def _kind_names(self) -> str:
-        """The title of the names of rows."""
         return " or ".join(self._kinds) if self._kind == "row" else self._kind
 
     def _matrix(self) -> Matrix:

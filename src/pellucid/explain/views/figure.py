@@ -212,7 +212,6 @@ def _draw_matrix(canvas: Canvas, axes: Axes, matrix: Matrix) -> None:
 
 
 def _draw_bars(canvas: Canvas, axes: Axes, bars: Bars) -> None:
-    """Draw the bars and what is left, the first on top, so that all together are the total."""
     written, values = zip(*bars.bars, *bars.sums)
     names = ["".join(name) for name in written]
     drawn = canvas.bars(axes, values, [f"{value:+.3f}" for value in values])

@@ -237,7 +237,6 @@ def _bar(part: float, *, blocks: bool) -> Text:
 
 
 def _sparkline(histogram: Histogram, *, blocks: bool) -> Text:
-    """Return the counts as a line of blocks, between the smallest and the largest value."""
     most = max(histogram.counts, default=0) or 1
     marks = _BLOCKS if blocks else " .:-=+*#"
     line = Text(f"{visible(histogram.title)}  ", style="bold").append(f"{histogram.edges[0]:.3f} ", style="not bold")
