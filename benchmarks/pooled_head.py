@@ -23,6 +23,7 @@ _PARSER = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.
 _PARSER.add_argument("--threads", type=int, default=1)
 _PARSER.add_argument("--rounds", type=int, default=7)
 _PARSER.add_argument("--long", action="store_true", help="also 64 texts x 256 tokens")
+_PARSER.add_argument("--quick", action="store_true", help="8 texts x 128 tokens, d 512, k 4000 alone")
 _PARSER.add_argument("--json", help="write the numbers to this file too")
 _ARGUMENTS = _PARSER.parse_args() if __name__ == "__main__" else _PARSER.parse_args([])
 for _name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS"):
@@ -252,7 +253,8 @@ def main() -> None:
     if sys.platform != "linux":
         raise SystemExit("the memory is read from /proc, which only Linux has")
     torch.set_num_threads(_ARGUMENTS.threads)
-    shapes = [Shape(16, 128, 1024, 8000), *([Shape(64, 256, 1024, 8000)] if _ARGUMENTS.long else [])]
+    first = Shape(8, 128, 512, 4000) if _ARGUMENTS.quick else Shape(16, 128, 1024, 8000)
+    shapes = [first, *([Shape(64, 256, 1024, 8000)] if _ARGUMENTS.long else [])]
     runs = [race(shape, mode, _ARGUMENTS.rounds) for shape in shapes for mode in MODES]
     large, cuda = Shape(64, 512, 4096, 8000), []
     if torch.cuda.is_available():
