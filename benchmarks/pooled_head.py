@@ -5,7 +5,7 @@
     python -m benchmarks.pooled_head --long          also four times the texts and twice the tokens (3 GB of memory)
 
 Peers: the order of the LENS paper's code (all logits, log(1 + relu), mask, maximum); the same with the maximum first;
-that in slices under torch.utils.checkpoint, which takes as little memory;
+that in slices under torch.utils.checkpoint;
 sentence-transformers' Dense and SpladePooling; and the bare matrix product, which none of them can beat. Rounds are
 interleaved after one that is not counted; medians are shown, by the clock and by the processor's time, the latter being
 the fairer one where other programs share the machine. Memory is the most the process holds during a call beyond what
