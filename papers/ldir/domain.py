@@ -20,11 +20,10 @@ import numpy as np
 from scipy.stats import spearmanr
 
 import pellucid
-from papers.kit import Figure, Table, interval_of, run_script
+from papers.kit import Figure, Table, mean_interval, run_script
 from papers.ldir.baselines import bundled_anchors, decorrelated
 from papers.ldir.development import graded_pairs, held_out
 from papers.ldir.readability import HELD_OUT, TOP, Corpus, paired, shared_words
-from papers.ldir.scored import drawn_counts
 from papers.local_tasks import find_tasks
 from papers.retrieval_sets import dense_hits, read_collection
 from papers.sts import sts_spearman
@@ -223,12 +222,6 @@ def words_in_common(anchors: Anchors, texts: Corpus, rows: tuple[Vectors, Vector
 # --- The page ---------------------------------------------------------------------------------------------------------
 
 
-def cell(ones: Vectors, others: Vectors) -> str:
-    """Write the difference of two rows' values of the same items, and whether it is above 0."""
-    difference = ones - others
-    return interval_of(drawn_counts(len(difference)) @ difference / len(difference)).with_verdict()
-
-
 def table(rows: list[Row]) -> Table:
     """Return the table of a domain."""
     columns = ["", "stay", "tried", "test", "gain", "over the control", "words", "by chance", "gain beyond chance"]
@@ -243,9 +236,10 @@ def table(rows: list[Row]) -> Table:
         elif row.anchors and row.words is not None and old.anchors and old.words is not None:
             control = by_name[row.name.replace(OWN, CONTROL)]
             before[1] = len(set(row.anchors.texts) & set(old.anchors.texts))
-            before[4] = cell(row.tested, old.tested)
-            before[5] = None if control is row else cell(row.tested, control.tested)
-            words[2] = cell(row.words[0] - row.words[1], old.words[0] - old.words[1])
+            before[4] = mean_interval(row.tested - old.tested).with_verdict()
+            before[5] = None if control is row else mean_interval(row.tested - control.tested).with_verdict()
+            beyond_chance = [first - every for first, every in (row.words, old.words)]
+            words[2] = mean_interval(beyond_chance[0] - beyond_chance[1]).with_verdict()
         cells.append([*before, *words, *_shown(row.here), *_shown(row.elsewhere), row.sts])
     return Table(columns, cells)
 

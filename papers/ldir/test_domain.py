@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from papers.ldir.domain import Anchors, cell, drift, resampled_anchors, words_in_common
+from papers.ldir.domain import Anchors, drift, resampled_anchors, words_in_common
 from papers.ldir.readability import Corpus, paired
 from papers.vector_cache import unit_rows
 
@@ -45,9 +45,3 @@ def test_the_first_anchors_are_asked_for_words_of_the_texts():
     first, every = words_in_common(Anchors(texts, axes), pairs, rows)
     assert first == pytest.approx([20]) and every == pytest.approx([100 / 7])  # one of five, of seven
     assert (words_in_common(Anchors(texts[1:], axes[:6]), pairs, rows) == 0).all()
-
-
-def test_a_difference_is_paired_by_item():
-    values = RANDOM(0).uniform(size=40)
-    assert cell(values + 1, values) == "+1.0 (+1.0 to +1.0), **holds**"
-    assert cell(values, values) == "+0.0 (+0.0 to +0.0), **does not hold**"

@@ -153,11 +153,6 @@ class Answerer:
         """Return the answers of several texts, float32 [texts, questions]."""
         return np.stack([self.answer(text) for text in texts])
 
-    def tokens(self, texts: Sequence[str]) -> float:
-        """Return how many tokens are read for a text, on average."""
-        own = np.mean([len(self.ids(f" {text}{self.parts[1]}")) for text in texts])
-        return float(own + (self.asked[1] + 1).sum())
-
 
 class Bench:
     """The language model under every wording, the encoders it is compared with, and the pairs."""

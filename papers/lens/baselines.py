@@ -160,35 +160,22 @@ _ANSWER = 'The word is: "'
 _MOST_WORDS = 128  # tokens of a text that PromptReps keeps
 
 
-def splade(backbone: Backbone, settings: LexiconSettings | None = None) -> LexiconEmbedder:
+def splade(backbone: Backbone) -> LexiconEmbedder:
     """Return a model with one dimension for each token of the vocabulary: a lexicon model without clusters.
 
-    Args:
-        backbone: an encoder, as in SPLADE, or a causal language model.
-        settings: None takes the defaults. As everywhere here, special tokens are not pooled; SPLADE pools them.
+    As everywhere here, special tokens are not pooled; SPLADE pools them.
     """
-    return LexiconEmbedder(backbone, _unclustered(backbone), settings)
+    return LexiconEmbedder(backbone, _unclustered(backbone))
 
 
-def echo(
-    backbone: Backbone, clusters: Clusters | None = None, *, settings: LexiconSettings | None = None
-) -> LexiconEmbedder:
-    """Return a model that is given each text twice and pools the second time.
+def echo(backbone: Backbone) -> LexiconEmbedder:
+    """Return a model that is given each text twice and pools the second time; a text may have half of `max_length`.
 
     Args:
         backbone: a causal language model with attention="causal"; where attention looks both ways the first time is
             of no use.
-        clusters: its head; None takes each token on its own, as Mistral-SPLADE does.
-        settings: None takes `ECHO_SETTINGS`. A text may have half the tokens of `max_length`.
-
-    Raises:
-        InputError: a template of the settings holds the text once only.
     """
-    chosen = settings or ECHO_SETTINGS
-    for template in (chosen.template, chosen.query_template or chosen.template, chosen.instructed_template):
-        if (template or "").count("{text}") < 2:
-            raise InputError(f"echo needs templates that hold {{text}} twice, got {template!r:.80}")
-    return LexiconEmbedder(backbone, clusters or _unclustered(backbone), chosen)
+    return LexiconEmbedder(backbone, _unclustered(backbone), ECHO_SETTINGS)
 
 
 def promptreps(backbone: Backbone, *, max_length: int | None = None) -> LexiconEmbedder:

@@ -13,7 +13,6 @@ all-MiniLM-L6-v2 in that folder and lexicon-minilm on the same items.
 from __future__ import annotations
 
 import argparse
-import math
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, replace
@@ -43,11 +42,10 @@ from papers.lens.language_page import (
     figures,
 )
 from papers.lens.samples import Sample, samples
-from papers.lens.tables import QUERIES
+from papers.lens.tables import QUERIES, pruned, side_by_side
 from papers.vector_cache import CachedEncoder, distinct
 from pellucid import LexiconEmbedder, load
 from pellucid.core.arrays import l2_normalize
-from pellucid.core.mixing import largest_coordinates
 from pellucid.lexicon import Clusters, LexiconSettings
 from pellucid.persistence.store import read_json, write_json
 from pellucid.transformer import open_backbone
@@ -169,16 +167,6 @@ def _loss(model: Any, texts: list[str], others: Any) -> float:
 
 def _array(rows: Any) -> np.ndarray:
     return np.asarray(rows.toarray() if sparse.issparse(rows) else rows, np.float32)
-
-
-def side_by_side(*models: Any) -> Any:
-    """Return two models' embeddings as one, of which each has the weight 1/2."""
-    return sparse.hstack([math.sqrt(0.5) * sparse.csr_matrix(rows) for rows in models], format="csr")
-
-
-def pruned(rows: Any, most: int) -> Any:
-    """Return the embeddings with their largest coordinates alone."""
-    return l2_normalize(largest_coordinates(rows.copy(), most))
 
 
 def grouped(source: Source, rows: Any, way: str) -> Any:

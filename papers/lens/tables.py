@@ -62,22 +62,24 @@ def lexicon(rows: CachedEncoder, kept: int | None = None) -> NamedEncoder:
     """Return the kept embeddings of a lexicon model as a model, all their coordinates or the `kept` largest."""
     if kept is None:
         return NamedEncoder(rows.name, rows)
-    return NamedEncoder(
-        f"{rows.name} {kept}", lambda texts: l2_normalize(largest_coordinates(rows(texts).copy(), kept))
-    )
+    return NamedEncoder(f"{rows.name} {kept}", lambda texts: pruned(rows(texts), kept))
+
+
+def pruned(rows: Any, most: int) -> Any:
+    """Return embeddings with their largest coordinates alone."""
+    return l2_normalize(largest_coordinates(rows.copy(), most))
+
+
+def side_by_side(first: Any, second: Any, weight: float = 0.5) -> Any:
+    """Return two models' embeddings as one: the dot product is the mean of the two cosines, the first with `weight`."""
+    sides = [math.sqrt(weight) * sparse.csr_matrix(first), math.sqrt(1 - weight) * sparse.csr_matrix(second)]
+    return sparse.hstack(sides, format="csr", dtype=np.float32)
 
 
 def hybrid(first: NamedEncoder, second: NamedEncoder, weight: float) -> NamedEncoder:
-    """Return two models side by side: the dot product is the mean of the two cosines, the first with `weight`."""
-
-    def encode(texts: list[str]) -> Any:
-        sides = [
-            math.sqrt(weight) * first.encode(texts),
-            math.sqrt(1 - weight) * sparse.csr_matrix(second.encode(texts)),
-        ]
-        return sparse.hstack(sides, format="csr", dtype=np.float32)
-
-    return NamedEncoder(f"{first.name} {second.name} {weight}", encode)
+    """Return two models side by side, the first with `weight`."""
+    name = f"{first.name} {second.name} {weight}"
+    return NamedEncoder(name, lambda texts: side_by_side(first.encode(texts), second.encode(texts), weight))
 
 
 def check_hybrid(model: pellucid.LexiconEmbedder, other: Any, measured: NamedEncoder) -> None:
