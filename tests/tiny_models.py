@@ -117,6 +117,16 @@ def word_piece():
     )
 
 
+def piece_tokenizer(pieces, *, lowercase=None, **settings):
+    """Return BERT's tokenizer of some pieces, without special tokens; with its normaliser if `lowercase` is given."""
+    names = {piece: number for number, piece in enumerate(dict.fromkeys(["[UNK]", *pieces]))}
+    tokenizer = Tokenizer(models.WordPiece(names, unk_token="[UNK]", **settings))
+    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    if lowercase is not None:
+        tokenizer.normalizer = normalizers.BertNormalizer(lowercase=lowercase)
+    return tokenizer
+
+
 def save_word_pieces(folder, pieces):
     """Write a tokenizer of BERT's kind that knows some pieces; return how many tokens it has."""
     from transformers import BertTokenizerFast

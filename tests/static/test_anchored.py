@@ -120,27 +120,6 @@ def test_words_are_counted_and_limited(english, tmp_path):
     assert new_words(vocabulary=1) == ["eins"]
 
 
-def test_a_stopped_tuning_goes_on(english, pairs_file, tmp_path, monkeypatch):
-    from pellucid.static.training.tuning import TableTrainer
-
-    whole = add_languages(english, {("en", "de"): pairs_file}, tuning=TUNING)
-    train_on, calls = TableTrainer.train_on, []
-
-    def dying(self, batch):
-        calls.append(1)
-        if len(calls) == 45:
-            raise KeyboardInterrupt
-        train_on(self, batch)
-
-    monkeypatch.setattr(TableTrainer, "train_on", dying)
-    with pytest.raises(KeyboardInterrupt):
-        add_languages(english, {("en", "de"): pairs_file}, tuning=TUNING, work_dir=tmp_path)
-    calls.clear()
-    again = add_languages(english, {("en", "de"): pairs_file}, tuning=TUNING, work_dir=tmp_path)
-    assert len(calls) == TUNING.steps - 40
-    np.testing.assert_array_equal(again.vectors, whole.vectors)
-
-
 @pytest.mark.full
 def test_a_tuning_goes_on_with_the_text_it_was_begun_with(english, pairs_file, tmp_path):
     path = tmp_path / "en-de.tsv"

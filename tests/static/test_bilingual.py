@@ -30,7 +30,7 @@ from pellucid.static.training.languages import (
     merge_words,
 )
 from pellucid.static.training.segmentation import check_script, word_finder
-from pellucid.static.training.tuning import TableTrainer, TuningSettings
+from pellucid.static.training.tuning import TuningSettings
 from pellucid.text.words import Vocabulary
 from resuming import assert_damage_is_refused, reversed_lines, stopped_at_writes
 
@@ -194,50 +194,6 @@ def test_a_large_corpus_is_sampled_evenly(monkeypatch):
     assert languages._sample(list("0123456789")) == list("0257")
     assert languages._sample(list("012")) == list("012")
     assert languages._sample([]) == []
-
-
-@pytest.mark.full
-def test_killed_and_resumed_equals_uninterrupted(teacher, world, tmp_path, monkeypatch):
-    monkeypatch.setattr(extraction, "_SHARD", 100)
-    corpora = {code: world["corpora"][code].read_text().splitlines() for code in ("en", "de")}
-    parallel = {("en", "de"): world["parallel"]["en", "de"]}
-
-    def run(name, corpora):
-        return distill_languages(teacher, corpora, parallel, work_dir=tmp_path / name, pca=SMALL[0], tuning=SMALL[1])
-
-    whole = run("whole", corpora)
-    forward, train_on, calls = extraction.forward, TableTrainer.train_on, []
-
-    def dying_forward(*arguments):
-        calls.append(1)
-        if len(calls) == 8:  # in the second language: two batches a shard, three shards a language
-            raise KeyboardInterrupt
-        return forward(*arguments)
-
-    def dying_training(self, batch):
-        if self.step == 60:
-            raise KeyboardInterrupt
-        train_on(self, batch)
-
-    monkeypatch.setattr(extraction, "forward", dying_forward)
-    with pytest.raises(KeyboardInterrupt):
-        run("cut", {code: iter(texts) for code, texts in corpora.items()})
-    assert facts_of(tmp_path / "cut/en") == {"sentences": 300, "shards_done": 3}
-    assert facts_of(tmp_path / "cut/de") == {"sentences": 300}
-    monkeypatch.setattr(extraction, "forward", forward)
-    monkeypatch.setattr(TableTrainer, "train_on", dying_training)
-    nothing = {code: iter(()) for code in corpora}  # what they held was written down before
-    with pytest.raises(KeyboardInterrupt):
-        run("cut", nothing)
-    monkeypatch.setattr(TableTrainer, "train_on", train_on)
-    monkeypatch.setattr(extraction, "forward", None)  # no sentence is read again
-    again = run("cut", nothing)
-    assert list(again.vocabulary.words) == list(whole.vocabulary.words)
-    np.testing.assert_array_equal(again.vectors, whole.vectors)
-
-
-def facts_of(folder):
-    return json.loads((folder / "state.json").read_text())["facts"]
 
 
 @pytest.mark.full

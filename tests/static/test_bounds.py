@@ -8,18 +8,16 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
-from tokenizers import Tokenizer
-from tokenizers.models import WordPiece
-from tokenizers.normalizers import BertNormalizer
-from tokenizers.pre_tokenizers import BertPreTokenizer
 
 from pellucid import StaticEmbedder
+from pellucid.core.dimensions import Dimension, Dimensions
 from pellucid.errors import InputError
 from pellucid.lexicon.static import StaticLexiconEmbedder, WordClusters
-from pellucid.static.bulk import BulkEncoder, WordNumbers
+from pellucid.static.bulk import BulkEncoder, BulkRows, WordNumbers
 from pellucid.static.spelling import BUCKETS
 from pellucid.text.arrow import Utf8Texts
 from pellucid.text.words import PrefixRule, Vocabulary, split_words
+from tiny_models import piece_tokenizer
 
 pytestmark = pytest.mark.native
 
@@ -40,20 +38,14 @@ _WORD = st.one_of(
     st.builds(lambda letter, count: letter * count, st.sampled_from("aİß\ud800\0東"), st.integers(90, 400)),
 )  # fmt: skip
 _WORDS = st.lists(_WORD, unique=True, max_size=60)
+_PIECES = [*"abkno", *(f"##{letter}" for letter in "abknoİß"), "token", "bank", "##İ"]
 _TEXTS = st.lists(st.lists(_WORD, max_size=12).map(" ".join), max_size=5)
 _settings = settings(settings.get_profile("thorough") if _CHECKED else None, suppress_health_check=list(HealthCheck))
 
 
-def _tokenizer() -> Tokenizer:
-    pieces = ["[UNK]", *"abkno", *(f"##{letter}" for letter in "abknoİß"), "token", "bank", "##İ"]
-    tokenizer = Tokenizer(WordPiece({piece: n for n, piece in enumerate(dict.fromkeys(pieces))}, unk_token="[UNK]"))
-    tokenizer.pre_tokenizer, tokenizer.normalizer = BertPreTokenizer(), BertNormalizer(lowercase=False)
-    return tokenizer
-
-
 def _model(words: list[str], dtype: str, dimension: int, spells: bool, prefixes: PrefixRule | None) -> StaticEmbedder:
     rng = np.random.default_rng(len(words))
-    vocabulary = Vocabulary(words, _tokenizer() if prefixes else None, prefixes)
+    vocabulary = Vocabulary(words, piece_tokenizer(_PIECES, lowercase=False) if prefixes else None, prefixes)
     spelling = rng.integers(0, 256, BUCKETS).astype(np.uint8) if spells else None
     shape = len(words), dimension
     if dtype == "int8":
@@ -217,8 +209,6 @@ def test_a_table_of_clusters_points_inside_itself(
         np.full(weights, 3, np.uint8),
         np.ones(scales, np.float32),
     )
-    from pellucid.core.dimensions import Dimension, Dimensions
-
     names = Dimensions(Dimension(name) for name in "wxyz")
     fits = starts[0] == 0 and starts == sorted(starts) and starts[-1] == len(clusters) == weights
     if not (fits and len(starts) == 4 and scales == 3 and all(0 <= number < 4 for number in clusters)):
@@ -226,8 +216,6 @@ def test_a_table_of_clusters_points_inside_itself(
             StaticLexiconEmbedder(Vocabulary(words), table, names)
         return
     model = StaticLexiconEmbedder(Vocabulary(words), table, names)
-    from pellucid.static.bulk import BulkRows
-
     compiled = model._compiled(BulkRows(model.vocabulary), ["a b c", "c", "d"], False)
     assert np.allclose(compiled.toarray(), model._encode_plainly(["a b c", "c", "d"]).toarray(), atol=1e-6)
 

@@ -13,9 +13,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tokenizers import Tokenizer
-from tokenizers.models import WordPiece
-from tokenizers.normalizers import BertNormalizer
-from tokenizers.pre_tokenizers import BertPreTokenizer
 
 import pellucid
 from pellucid.core.fingerprint import fingerprint
@@ -24,6 +21,7 @@ from pellucid.persistence.store import read_tensors
 from pellucid.static.embedder import StaticEmbedder
 from pellucid.static.precision import quantize
 from pellucid.text.words import Vocabulary
+from tiny_models import piece_tokenizer
 
 LOWER = ["the", "apple", "token", "café", ",", "new▁york", "don't", "οδος", "don", "t", "2024", "東京"]
 CASED = ["the", "Apple", "apple", "token", "New", "york", "."]
@@ -40,9 +38,7 @@ EXTRA = ["apples", "tokens", "Tokenisers", "unheard"]
 
 
 def subwords():
-    pieces = ["[UNK]", "token", "apple", "##s", "##iser", "the", "york"]
-    tokenizer = Tokenizer(WordPiece({piece: i for i, piece in enumerate(pieces)}, unk_token="[UNK]"))
-    tokenizer.normalizer, tokenizer.pre_tokenizer = BertNormalizer(), BertPreTokenizer()
+    tokenizer = piece_tokenizer(["token", "apple", "##s", "##iser", "the", "york"], lowercase=True)
     tokenizer.enable_padding(length=16)
     tokenizer.enable_truncation(2)
     return tokenizer
@@ -58,25 +54,26 @@ def made(request):
     return model(request.param)
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float16", "int8"])
-def test_model2vec_gives_our_vectors(made, dtype, tmp_path):
+@pytest.fixture
+def encoded_by_others():
+    """What model2vec and sentence-transformers make of texts with a saved folder."""
     model2vec = pytest.importorskip("model2vec")
-    made.save_pretrained(tmp_path / "m", dtype=dtype, extra_words=EXTRA)
-    theirs = model2vec.StaticModel.from_pretrained(tmp_path / "m").encode(TEXTS)
-    ours = pellucid.load(tmp_path / "m").encode(TEXTS)
-    assert not ours[2].any() and not ours[3].any() and ours[1].any()
-    # float16: model2vec computes in float16
-    np.testing.assert_allclose(theirs, ours, atol=1e-3 if dtype == "float16" else 5e-6)
-
-
-def test_sentence_transformers_gives_our_vectors(tmp_path):
     sentence_transformers = pytest.importorskip("sentence_transformers")
-    for words in (LOWER, CASED):
-        for dtype in ("float32", "float16", "int8"):
-            folder = tmp_path / f"{len(words)}-{dtype}"
-            model(words).save_pretrained(folder, dtype=dtype, extra_words=EXTRA)
-            theirs = sentence_transformers.SentenceTransformer(str(folder), device="cpu").encode(TEXTS)
-            np.testing.assert_allclose(theirs, pellucid.load(folder).encode(TEXTS), atol=5e-6, err_msg=folder.name)
+
+    def encode(folder, texts):
+        theirs = sentence_transformers.SentenceTransformer(str(folder), device="cpu")
+        return model2vec.StaticModel.from_pretrained(folder).encode(texts), theirs.encode(texts)
+
+    return encode
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "int8"])
+def test_other_libraries_give_our_vectors(made, dtype, tmp_path, encoded_by_others):
+    made.save_pretrained(tmp_path / "m", dtype=dtype, extra_words=EXTRA)
+    ours, (first, second) = pellucid.load(tmp_path / "m").encode(TEXTS), encoded_by_others(tmp_path / "m", TEXTS)
+    assert not ours[2].any() and not ours[3].any() and ours[1].any()
+    np.testing.assert_allclose(first, ours, atol=1e-3 if dtype == "float16" else 5e-6)  # which computes in float16 then
+    np.testing.assert_allclose(second, ours, atol=5e-6)
 
 
 def test_words_written_out_once_stay_written_out(made, tmp_path):
@@ -149,24 +146,7 @@ def test_the_teachers_tokenizer_is_read_at_the_first_unknown_word(tmp_path):
         opened.encode("tokenisers")
 
 
-CUT = [
-    "東京",
-    "東京都",
-    "東",
-    "に",
-    "葡萄",
-    "年",
-    "ไทย",
-    "รัก",
-    "the",
-    "iphone",
-    "2024",
-    "new▁york",
-    "大阪▁城",
-    "##に",
-    "o",
-    "t恤",
-]
+CUT = "東京 東京都 東 に 葡萄 年 ไทย รัก the iphone 2024 new▁york 大阪▁城 ##に o t恤".split()
 CUT_TEXTS = [
     "東京都に行く。The iPhone を 東 京 2024年に",
     "葡 葡萄に萄葡東京",  # a character known as a part of words alone
@@ -177,9 +157,7 @@ CUT_TEXTS = [
 
 
 @pytest.mark.parametrize("dtype", ["float32", "int8"])
-def test_scripts_without_spaces_are_cut_there_as_here(dtype, tmp_path):
-    model2vec = pytest.importorskip("model2vec")
-    sentence_transformers = pytest.importorskip("sentence_transformers")
+def test_scripts_without_spaces_are_cut_there_as_here(dtype, tmp_path, encoded_by_others):
     for words in (CUT, [*CUT, "The"]):
         folder = tmp_path / f"{len(words)}"
         model(words).save_pretrained(folder, dtype=dtype, extra_words=["iPhone", "東京都に", "東京ゑ"])
@@ -187,10 +165,8 @@ def test_scripts_without_spaces_are_cut_there_as_here(dtype, tmp_path):
         assert opened.vocabulary.words == words
         ours = opened.encode(CUT_TEXTS)
         assert np.linalg.norm(ours, axis=1).tolist() == pytest.approx([1] * len(CUT_TEXTS))
-        theirs = model2vec.StaticModel.from_pretrained(folder).encode(CUT_TEXTS)
-        np.testing.assert_allclose(theirs, ours, atol=5e-6)
-        theirs = sentence_transformers.SentenceTransformer(str(folder), device="cpu").encode(CUT_TEXTS)
-        np.testing.assert_allclose(theirs, ours, atol=5e-6)
+        for theirs in encoded_by_others(folder, CUT_TEXTS):
+            np.testing.assert_allclose(theirs, ours, atol=5e-6)
 
 
 def test_phrases_are_found_again_here_and_are_words_of_their_own_there(tmp_path):
@@ -205,9 +181,7 @@ def test_phrases_are_found_again_here_and_are_words_of_their_own_there(tmp_path)
     np.testing.assert_allclose(theirs, made.encode(["new, york", "東京,都", "new, york"]), atol=1e-6)
 
 
-def test_equivalent_texts_are_one_to_other_libraries(tmp_path):
-    model2vec = pytest.importorskip("model2vec")
-    sentence_transformers = pytest.importorskip("sentence_transformers")
+def test_equivalent_texts_are_one_to_other_libraries(tmp_path, encoded_by_others):
     words = ["caf\u00e9", "na\u0131\u0308ve", "o\ufb03ce", "東京", "か\u3099"]
     for number, vocabulary in enumerate([words, [*words, "The"]]):
         folder = tmp_path / str(number)
@@ -216,9 +190,8 @@ def test_equivalent_texts_are_one_to_other_libraries(tmp_path):
         texts = ["café", "cafe\u0301", "office", "が", "か\u3099"]
         ours = pellucid.load(folder).encode(texts)
         assert ours.argmax(axis=1).tolist() == [0, 0, 2, 4, 4] and ours.any(axis=1).all()
-        np.testing.assert_array_equal(model2vec.StaticModel.from_pretrained(folder).encode(texts), ours)
-        theirs = sentence_transformers.SentenceTransformer(str(folder), device="cpu").encode(texts)
-        np.testing.assert_array_equal(theirs, ours)
+        for theirs in encoded_by_others(folder, texts):
+            np.testing.assert_array_equal(theirs, ours)
 
 
 def test_words_and_scales_survive_saving_twice(tmp_path):

@@ -6,7 +6,6 @@ import copy
 import os
 import pickle
 import tracemalloc
-from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -16,8 +15,6 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tokenizers import Tokenizer
-from tokenizers.models import WordPiece
-from tokenizers.normalizers import BertNormalizer
 from tokenizers.pre_tokenizers import BertPreTokenizer
 
 from pellucid.errors import InputError
@@ -31,6 +28,7 @@ from pellucid.static.words import Groups, WordList, plain_pair_products
 from pellucid.text.arrow import Utf8Texts
 from pellucid.text.unicode import normalize, well_formed
 from pellucid.text.words import PrefixRule, Vocabulary, split_words
+from tiny_models import piece_tokenizer
 
 _LONG = "pneumonoultramicroscopicsilicovolcanoconiosis"
 _UNCASED = [
@@ -50,12 +48,7 @@ _RULES = {
 
 
 def _tokenizer(lower: bool = False, **settings: Any) -> Tokenizer:
-    pieces = {piece: i for i, piece in enumerate(_PIECES)}
-    tokenizer = Tokenizer(WordPiece(pieces, unk_token="[UNK]", **settings))
-    tokenizer.pre_tokenizer = BertPreTokenizer()
-    if lower:
-        tokenizer.normalizer = BertNormalizer(lowercase=True)
-    return tokenizer
+    return piece_tokenizer(_PIECES, lowercase=lower or None, **settings)
 
 
 def _model(cased: bool, subwords: bool, dtype: str, dimension: int = 77) -> StaticEmbedder:
@@ -450,16 +443,6 @@ def test_nothing_known_gives_zeros_and_nothing_gives_nothing() -> None:
     np.testing.assert_array_equal(encoder.encode(["", " ", "\x00", "...", "zzz", "\ud800"][:5]), np.zeros((5, 77)))
 
 
-def test_several_callers_at_once() -> None:
-    model = _MODELS[True, True, "float16"]
-    encoder = _bulk(model, threads=2)
-    texts = [f"the tokenisers {i} École zzz{i % 50}" for i in range(3000)]
-    plain = model._encode_plainly(texts[:300])
-    with ThreadPoolExecutor(4) as pool:
-        for found in pool.map(encoder.encode, [texts] * 8):
-            np.testing.assert_allclose(found[:300], plain, atol=1e-5)
-
-
 def test_an_error_in_one_thread_ends_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
     model = _model(False, True, "float32")
     encoder = _bulk(model, threads=2)
@@ -533,12 +516,3 @@ def test_encode_starts_the_compiled_path_when_there_is_much_to_do() -> None:
     many = model.encode(["the token"] * 40_000)
     assert model._bulk is not None
     np.testing.assert_allclose(many[[0, -1]], np.tile(few, (2, 1)), atol=1e-6)
-
-
-def test_real_texts(shared: Path) -> None:
-    lines = (shared / "data" / "sts" / "STS13" / "test.tsv").read_text(encoding="utf-8").split("\n")[1:400]
-    texts = [cell for line in lines for cell in line.split("\t")[:2]]
-    words = sorted({word.text.lower() for text in texts for word in split_words(text)})[::2]  # half are unknown
-    vectors = np.random.default_rng(0).normal(size=(len(words), 64)).astype(np.float16)
-    model = StaticEmbedder(Vocabulary(words, _tokenizer()), vectors)
-    _agree(model, _bulk(model), texts)

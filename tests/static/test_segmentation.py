@@ -13,8 +13,6 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
-from tokenizers import Tokenizer
-from tokenizers.models import WordPiece
 from tokenizers.pre_tokenizers import BertPreTokenizer
 
 from pellucid.core.dimensions import Dimension, Dimensions
@@ -27,6 +25,7 @@ from pellucid.static.training import segmentation
 from pellucid.static.training.segmentation import segmenter
 from pellucid.text.unicode import normalize, unspaced_run
 from pellucid.text.words import Vocabulary, _is_punctuation, display_form, split_words
+from tiny_models import piece_tokenizer
 
 
 def found(words: list[str], text: str) -> list[str]:
@@ -92,6 +91,7 @@ def test_no_character_of_an_unspaced_script_separates_words() -> None:
 
 
 _SOME = ["a", "b", "A", "Σ", "ς", "é", "京", "東", "に", "ไ", "ท", "0", "▁", "İ", "\u0301", "한"]
+_PIECES = ["a", "b", "##a", "##b", "京", "##京", "東", "0"]
 _BETWEEN = [" ", ",", "\n", "\u3000", "・", "\x1c", "\x00", "'", "_", "\u200b", "\ud800"]
 _known = st.lists(
     st.lists(st.text(st.sampled_from(_SOME), min_size=1, max_size=3), min_size=1, max_size=3).map("▁".join),
@@ -100,13 +100,6 @@ _known = st.lists(
     unique=True,
 )
 _texts = st.lists(st.text(st.sampled_from([*_SOME, *_BETWEEN, " ", " "]), max_size=20), min_size=1, max_size=4)
-
-
-def _subwords() -> Tokenizer:
-    pieces = ["[UNK]", "a", "b", "##a", "##b", "京", "##京", "東", "0"]
-    tokenizer = Tokenizer(WordPiece({piece: i for i, piece in enumerate(pieces)}, unk_token="[UNK]"))
-    tokenizer.pre_tokenizer = BertPreTokenizer()
-    return tokenizer
 
 
 @pytest.mark.full
@@ -130,7 +123,7 @@ def test_writing_texts_anew_changes_no_word(words: list[str], texts: list[str]) 
 @given(_known, _texts, st.booleans())
 def test_bulk_equals_plain(words: list[str], texts: list[str], subwords: bool) -> None:
     vectors = np.random.default_rng(len(words)).normal(size=(len(words), 9)).astype(np.float32)
-    model = StaticEmbedder(Vocabulary(words, _subwords() if subwords else None), vectors)
+    model = StaticEmbedder(Vocabulary(words, piece_tokenizer(_PIECES) if subwords else None), vectors)
     encoder = BulkEncoder(model.vocabulary, model.vectors, None)
     np.testing.assert_allclose(encoder.encode(texts), model._encode_plainly(texts), atol=1e-5)
 
@@ -202,7 +195,7 @@ def test_a_table_that_lacks_a_phrase_gives_the_sum_of_its_words_to_a_merged_one(
 
 
 def test_a_phrase_is_read_from_another_librarys_table_as_its_words() -> None:
-    theirs = SimpleNamespace(embedding=np.eye(9, dtype=np.float32), tokenizer=_subwords())
+    theirs = SimpleNamespace(embedding=np.eye(9, dtype=np.float32), tokenizer=piece_tokenizer(_PIECES))
     table = as_static(theirs, ["a▁b", "a"])
     assert np.flatnonzero(table.vectors[0]).tolist() == [1, 2]
 

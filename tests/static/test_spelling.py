@@ -17,6 +17,7 @@ from pellucid.errors import InputError, ModelFolderError
 from pellucid.static import fit_spelling
 from pellucid.text.arrow import Utf8Texts
 from pellucid.text.words import Vocabulary
+from tiny_models import piece_tokenizer
 
 STEMS = ("token", "bank", "river", "garden", "planet", "signal", "market", "window")
 ENDINGS = ("", "s", "ed", "ing", "er", "less", "like")
@@ -75,11 +76,7 @@ def test_a_poor_fit_weighs_less(spelled: StaticEmbedder) -> None:
 
 @pytest.mark.native
 def test_the_beginning_makes_up_for_a_poor_fit(spelled: StaticEmbedder) -> None:
-    from tokenizers import Tokenizer
-    from tokenizers.models import WordPiece
-
-    pieces = ["[UNK]", *STEMS, *(f"##{letter}" for letter in "abcdefghijklmnopqrstuvwxyz7")]
-    subwords = Tokenizer(WordPiece({piece: n for n, piece in enumerate(pieces)}, unk_token="[UNK]"))
+    subwords = piece_tokenizer([*STEMS, *(f"##{letter}" for letter in "abcdefghijklmnopqrstuvwxyz7")])
     words = Vocabulary(spelled.vocabulary.words, subwords)
     model, plain = (StaticEmbedder(words, spelled.vectors, spelling=of) for of in (spelled.spelling, None))
     poor, good, code = "bankvoqzuxy", "tokeners", "bank7"

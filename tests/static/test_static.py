@@ -6,15 +6,13 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tokenizers import Tokenizer
-from tokenizers.models import WordPiece
-from tokenizers.pre_tokenizers import BertPreTokenizer
 
 from pellucid.errors import InputError
 from pellucid.native.library import native
 from pellucid.static.embedder import StaticEmbedder
 from pellucid.text.unicode import lowercase, normalize
 from pellucid.text.words import Vocabulary
+from tiny_models import piece_tokenizer
 
 WORDS = ["the", "apple", "Apple", "pear", "straße", "日本", "e\u0301cole", "naïve"]
 
@@ -89,8 +87,7 @@ def test_one_text_by_hand(fruit: StaticEmbedder) -> None:
 
 
 def test_words_that_share_a_prefix_stay_apart_and_name_it() -> None:
-    subwords = Tokenizer(WordPiece({"[UNK]": 0, "token": 1, "##iser": 2, "##s": 3, "##ing": 4}, unk_token="[UNK]"))
-    subwords.pre_tokenizer = BertPreTokenizer()
+    subwords = piece_tokenizer(["token", "##iser", "##s", "##ing"])
     model = StaticEmbedder(Vocabulary(["token", "is"], subwords), np.eye(2, dtype=np.float32))
     why = model.explain("tokenisers tokening Token tokenisers")
     assert {row.name: row.contribution for row in why.rows} == pytest.approx(
@@ -101,9 +98,7 @@ def test_words_that_share_a_prefix_stay_apart_and_name_it() -> None:
 
 def _by_letters(*prefixes: str) -> StaticEmbedder:
     """A model of some words, whose tokenizer cuts what is not one of them into them and letters."""
-    pieces = ["[UNK]", *prefixes, *(f"##{letter}" for letter in "abcdefghijklmnopqrstuvwxyz0123456789")]
-    subwords = Tokenizer(WordPiece({piece: n for n, piece in enumerate(pieces)}, unk_token="[UNK]"))
-    subwords.pre_tokenizer = BertPreTokenizer()
+    subwords = piece_tokenizer([*prefixes, *(f"##{letter}" for letter in "abcdefghijklmnopqrstuvwxyz0123456789")])
     return StaticEmbedder(Vocabulary(list(prefixes), subwords), np.eye(len(prefixes), dtype=np.float32))
 
 

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tokenizers import Tokenizer, models, pre_tokenizers
 from typer.testing import CliRunner
 
 import pellucid
@@ -27,6 +26,7 @@ from pellucid.text.corpus import read_texts
 from pellucid.text.words import Vocabulary, split_words
 from resuming import assert_damage_is_refused, reversed_lines, stop_at_write, stopped_at_writes
 from tables import check_views, random_table
+from tiny_models import piece_tokenizer, tiny_model, word_piece
 
 WIDTH = 6
 
@@ -198,8 +198,6 @@ def bert(tmp_path_factory):
     from sentence_transformers import SentenceTransformer
     from sentence_transformers.sentence_transformer import modules
 
-    from tiny_models import tiny_model, word_piece
-
     folder = tmp_path_factory.mktemp("bert")
     tokenizer = word_piece()
     tokenizer.save_pretrained(folder)
@@ -271,9 +269,7 @@ def test_sentences_that_do_not_hold_the_entry(bert, world):
 @pytest.fixture
 def prefixes():
     """Six words with a tokenizer that cuts "tokenised" into token ##ised."""
-    pieces = {p: n for n, p in enumerate(["[UNK]", "token", "##ised", "##s", "cat", "the"])}
-    tokenizer = Tokenizer(models.WordPiece(pieces, unk_token="[UNK]"))
-    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    tokenizer = piece_tokenizer(["token", "##ised", "##s", "cat", "the"])
     words = ["the", "cat", "token", "dog", "bird", "cats"]
     vectors = np.random.default_rng(0).normal(size=(6, 3)).astype(np.float32)
     return StaticEmbedder(Vocabulary(words, tokenizer), vectors)
@@ -438,31 +434,6 @@ def test_retraining_learns_the_teachers_similarities(world, corpus, tmp_path):
     np.testing.assert_allclose(made.vectors[250:], model.vectors[250:], rtol=1e-5)  # not in the corpus: as they were
     again = distill(teacher_of(world), corpus, start=model, work_dir=tmp_path, refinement=SMALL)
     np.testing.assert_array_equal(again.vectors, made.vectors)
-
-
-@pytest.mark.full
-def test_retraining_killed_and_resumed_equals_uninterrupted(world, corpus, tmp_path, monkeypatch):
-    pytest.importorskip("torch")
-    from pellucid.static.training import tuning
-
-    def run(folder):
-        model, texts = noisy(world), read_texts(corpus)
-        return distill(teacher_of(world), texts, start=model, work_dir=tmp_path / folder, refinement=SMALL)
-
-    whole = run("whole")
-    draw = tuning._draw_sentences
-
-    def dying(groups, train, settings, step):
-        if step == 120:
-            raise KeyboardInterrupt
-        return draw(groups, train, settings, step)
-
-    monkeypatch.setattr(tuning, "_draw_sentences", dying)
-    with pytest.raises(KeyboardInterrupt):
-        run("cut")
-    monkeypatch.setattr(tuning, "_draw_sentences", draw)
-    resumed = run("cut")
-    np.testing.assert_array_equal(resumed.vectors, whole.vectors)
 
 
 @pytest.mark.full
