@@ -344,7 +344,12 @@ class CorpusFile:
     def _table_rows(self, names: Sequence[str] | None, is_quiet: bool) -> Iterator[FileRow]:
         table = self.table(is_quiet=is_quiet)
         chosen = self._choose(table.names, names, is_quiet)
-        yield from _as_dicts(((row.first, row.cells) for row in table), chosen, len(table.names))
+        if len(chosen) == 1:
+            ((column, name),) = chosen.items()
+            yield from (FileRow(row.first, {name: row.cells[column]}) for row in table)
+            return
+        for row in table:
+            yield FileRow(row.first, {name: row.cells[column] for column, name in chosen.items()})
 
     def _sheet_rows(self, names: Sequence[str] | None) -> Iterator[FileRow]:
         rows = sheet_rows(self.source)
@@ -428,17 +433,6 @@ class CorpusFile:
     def with_field(self, field: str) -> CorpusFile:
         """Return the same with another column of texts."""
         return replace(self, field=field)
-
-
-def _as_dicts(rows: Iterable[tuple[int, Sequence[Any]]], chosen: Mapping[int, str], width: int) -> Iterator[FileRow]:
-    """Yield rows of cells as dicts of the chosen columns."""
-    if list(chosen) == list(range(width)):
-        names = list(chosen.values())
-        return (FileRow(number, dict(zip(names, cells))) for number, cells in rows)
-    if len(chosen) == 1:
-        ((column, name),) = chosen.items()
-        return (FileRow(number, {name: cells[column]}) for number, cells in rows)
-    return (FileRow(number, {name: cells[column] for column, name in chosen.items()}) for number, cells in rows)
 
 
 Corpus = Union[str, "os.PathLike[str]", Iterable[str]]

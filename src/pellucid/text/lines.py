@@ -15,6 +15,7 @@ import os
 import zipfile
 import zlib
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from itertools import chain
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple, TypeVar
@@ -89,44 +90,34 @@ def open_file(path: Path, what: str = "corpus file") -> BinaryIO:
     try:
         if ending in PACKED and path.is_file() and not path.stat().st_size:  # gzip takes it for no text
             raise CorpusError(f"{path} is empty, which no packed file is: it was cut. Copy or download it again")
-        opened: BinaryIO = _open_archived(path) if ending == ".zip" else UNPACKERS.get(ending, open)(path, "rb")
+        if ending == ".zip":
+            archive = zipfile.ZipFile(path)  # the open member keeps the file
+            return archive.open(_member(archive, path))  # type: ignore[return-value]
+        opened: BinaryIO = UNPACKERS.get(ending, open)(path, "rb")
     except (*UNREADABLE, RuntimeError, NotImplementedError) as error:  # the last two of an archive with a password
         raise CorpusError(f"{path} cannot be read: {describe_error(error)}") from error
     return opened
 
 
-def create_file(path: Path, packed_as: Path, name: str) -> Any:
+@contextmanager
+def create_file(path: Path, packed_as: Path, name: str) -> Iterator[Any]:
     """Open `path` for writing, packed as the name of `packed_as` says; `name` is that of a file in an archive."""
     ending = packed_as.suffix.lower()
     if ending != ".zip":
-        return UNPACKERS.get(ending, open)(path, "wb")
-    archive = zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED)
-    return _Archived(archive, name)
-
-
-class _Archived:
-    """The only file of a new archive."""
-
-    def __init__(self, archive: zipfile.ZipFile, name: str) -> None:
-        self._archive, self._file = archive, archive.open(name, "w", force_zip64=True)
-
-    def __enter__(self) -> Any:
-        return self._file
-
-    def __exit__(self, *error: object) -> None:
-        self._file.close()
-        self._archive.close()
+        with UNPACKERS.get(ending, open)(path, "wb") as file:
+            yield file
+        return
+    with (
+        zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive,
+        archive.open(name, "w", force_zip64=True) as file,
+    ):
+        yield file
 
 
 def archived_name(path: Path) -> str:
     """Return the name of the only file of an archive."""
     with zipfile.ZipFile(path) as archive:
         return _member(archive, path).filename
-
-
-def _open_archived(path: Path) -> BinaryIO:
-    archive = zipfile.ZipFile(path)  # the open member keeps the file
-    return archive.open(_member(archive, path))  # type: ignore[return-value]
 
 
 def _member(archive: zipfile.ZipFile, path: Path) -> zipfile.ZipInfo:
@@ -192,16 +183,14 @@ def read_blocks(
         except UnicodeDecodeError as error:
             line = first + content.count(end, 0, error.start)
             position = error.start - content.rfind(end, 0, error.start) - 1
-            raise _not_decodable(name, line, error.reason, position, content) from error
+            raise CorpusError(
+                f"{name}, line {line} is not UTF-8: {error.reason} at byte {position}. {encoding_hint(content)}"
+            ) from error
         if text:
             text = text.removesuffix("\n").removesuffix("\r") if end == b"\n" else text.removesuffix("\r")
             block = TextBlock(first, text, end.decode())
             yield block
             first += len(block)
-
-
-def _not_decodable(name: str, line: int, reason: str, position: int, content: bytes) -> CorpusError:
-    return CorpusError(f"{name}, line {line} is not UTF-8: {reason} at byte {position}. {encoding_hint(content)}")
 
 
 def utf8_chunks(stream: BinaryIO, name: str, encoding: str | None = None, *, keep_mark: bool = False) -> _Chunks:

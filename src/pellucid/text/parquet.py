@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from pellucid.errors import CorpusError, PellucidError, missing_extra
-from pellucid.text.lines import NoValue, batches_by_size, check_file, is_stream
+from pellucid.text.lines import NoValue, batches_by_size, check_file, describe_error, is_stream
 
 try:
     import pyarrow as pa
@@ -198,6 +198,5 @@ def explained(path: Path, rows: int = 0) -> Iterator[None]:
     except PellucidError:
         raise
     except Exception as error:
-        reason = " ".join((getattr(error, "strerror", None) or str(error) or type(error).__name__).split())[:200]
         position = f", after row {rows}," if rows else ""
-        raise CorpusError(f"{path}{position} is damaged or not a parquet file: {reason}") from error
+        raise CorpusError(f"{path}{position} is damaged or not a parquet file: {describe_error(error)}") from error

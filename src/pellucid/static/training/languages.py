@@ -338,7 +338,14 @@ def add_languages(
     frequent = [_frequent(pairs.codes[1], pairs.new_sentences, vocabulary, min_count, cased) for pairs in texts]
     new = dict.fromkeys(word for language_words in frequent for word in language_words if word not in model.vocabulary)
     grown = model.vocabulary.with_words([*model.vocabulary.words, *new])
-    bags = [_bags_of_pairs(pairs, grown) for pairs in texts]
+    bags = [
+        PairBags(
+            "-".join(pairs.codes),
+            Bags.from_sentences(pairs.known_sentences, grown),
+            Bags.from_sentences(pairs.new_sentences, grown),
+        )
+        for pairs in texts
+    ]
     vectors = _joined(model, texts, bags, len(grown))
     if tuning.steps:
         names = {"-".join(codes): file_names(files) for codes, files in parallel.items()}
@@ -349,12 +356,6 @@ def add_languages(
                 _note_texts(work, names, texts)
             vectors = tune_on_pairs(vectors, bags, tuning, work=work, show_progress_bar=show_progress_bar)
     return StaticEmbedder(grown, vectors)
-
-
-def _bags_of_pairs(pairs: _Pairs, vocabulary: Vocabulary) -> PairBags:
-    """Return the words of translated sentences, as rows of the vocabulary."""
-    sides = (pairs.known_sentences, pairs.new_sentences)
-    return PairBags("-".join(pairs.codes), *(Bags.from_sentences(sentences, vocabulary) for sentences in sides))
 
 
 def _note_texts(work: WorkFolder, names: Mapping[str, str], texts: Sequence[_Pairs]) -> None:

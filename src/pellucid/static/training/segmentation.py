@@ -43,12 +43,7 @@ _MOSTLY = 0.5  # of the characters of words
 _MAX_MEAN_WORD_CHARS = {"CJK": 4, "HIRAGANA": 4, "KATAKANA": 12, "THAI": 10, "LAO": 10, "KHMER": 10, "MYANMAR": 10}
 """By script without spaces: where people have cut words apart, their average length is not above this."""
 
-_JAPANESE = ("CJK", "HIRAGANA", "KATAKANA")
-_SEGMENTED = {
-    "zh": ("CJK",), "zho": ("CJK",), "chi": ("CJK",), "cmn": ("CJK",),
-    "ja": _JAPANESE, "jpn": _JAPANESE,
-    "th": ("THAI",), "tha": ("THAI",),
-}  # fmt: skip
+_SEGMENTED = {"zh": ("CJK",), "ja": ("CJK", "HIRAGANA", "KATAKANA"), "th": ("THAI",)}
 """Languages with a segmenter and the scripts it knows."""
 
 _SEGMENTING = fork_lock()
@@ -117,16 +112,15 @@ def segmenter(language: str) -> Callable[[str], list[str]]:
     >>> segmenter("fr")("C'est l'été.")
     ['C', 'est', 'l', 'été']
     """
-    match = _CODE.fullmatch(language) if isinstance(language, str) else None
-    if match is None:
+    code = _code(language)
+    if not code:
         raise InputError(f"the language is {language!r}; give an ISO 639 code such as 'de', 'zh' or 'jpn'")
-    code = match[1].lower()
     if code in _WITHOUT_SEGMENTER:
         raise InputError(
             f"{_WITHOUT_SEGMENTER[code]} ({language!r}) is written without spaces and nothing here cuts it into words; "
             "put spaces between the words of the texts and give the language as 'und'"
         )
-    cut = {"zh": _chinese, "ja": _japanese, "th": _thai}.get(_LONG_CODES.get(code, code))
+    cut = {"zh": _chinese, "ja": _japanese, "th": _thai}.get(code)
     opened = cut and cut()
     return lambda text: list(_words(text, opened))
 
@@ -207,7 +201,14 @@ def _no_thai_folder() -> Iterator[None]:
 
 def _known_scripts(language: str) -> tuple[str, ...]:
     """Return the scripts without spaces that the segmenter of a language cuts."""
-    return _SEGMENTED.get(language.replace("_", "-").partition("-")[0].lower(), ())
+    return _SEGMENTED.get(_code(language), ())
+
+
+def _code(language: object) -> str:
+    """Return the code of a language without what stands behind it, the short one if it has a segmenter; "" for none."""
+    match = _CODE.fullmatch(language) if isinstance(language, str) else None
+    code = match[1].lower() if match else ""
+    return _LONG_CODES.get(code, code)
 
 
 def _unsegmentable(language: str, corpus: Corpus, script: str, piece: str) -> str:
