@@ -2,12 +2,14 @@
 
     python -m benchmarks.bias --data DIR --write   # DIR: sts/SICK-R, sts/STS12, retrieval/cranfield
 
-DIR has the evaluation sets in the layout of `pellucid evaluate --data`. STS-B is never used.
+DIR has the evaluation sets in the layout of `pellucid evaluate --data`. STS-B is never used. Rows of each model
+are kept in --work, so that an interrupted run resumes.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import platform
 import time
 from collections.abc import Iterator, Sequence
@@ -15,7 +17,6 @@ from pathlib import Path
 from typing import Any
 
 import pellucid
-from pellucid.errors import PellucidError
 
 PAGE = Path(__file__).with_suffix(".md")
 MODELS = ("static-en", "anchors-en-200", "anchors-minilm-200", "sentence-transformers/all-MiniLM-L6-v2", "lexicon-en")
@@ -30,6 +31,34 @@ deviation of the leans over targets, less what is chance, with its 95 % interval
 percent of women. After: without the main direction, fitted on other pairs than are tested. Made by
 `benchmarks/bias.py` on {date}, {machine}.
 """
+
+_SECTIONS = {
+    "swaps": ("", ["model", "texts", "clear", "size", "r", "clear after", "size after"]),
+    "probes": (
+        "## What a linear classifier reads\n\nShare of held-out texts whose group it tells; chance is 50 %.\n\n",
+        ["model", "texts", "before", "after"],
+    ),
+    "directions": (
+        "## Number of directions removed (gender)\n\nSize of the leans; what the classifier tells; 300 neutral "
+        "sentences: whose nearest neighbour is the same, and\nthe rank correlation of their similarities; Spearman x 100 "
+        "on the 4,927 test pairs of SICK-R.\n\n",
+        [
+            "model",
+            "removed",
+            "size: gender",
+            "size: names",
+            "read: gender",
+            "read: names",
+            "same",
+            "rank r",
+            "SICK-R test",
+        ],
+    ),
+    "quality": (
+        "## What it costs\n\nBy `pellucid evaluate`: Spearman's correlation x 100, and nDCG@10 x 100 of Cranfield.\n\n",
+        ["model", "directions", *TASKS],
+    ),
+}
 
 
 def estimate(value: Any, digits: int = 3) -> str:
@@ -58,64 +87,71 @@ def probe_rows(name: str, result: Any) -> Iterator[list[str]]:
         yield [name, probe.name, *("-" if x is None else f"{100 * x.value:.1f} %" for x in (probe.before, probe.after))]
 
 
+def direction_rows(name: str, results: dict[int, Any]) -> Iterator[list[str]]:
+    """Yield what is left, and what changes in neutral sentences and SICK-R, by the number of directions removed."""
+    for n, result in results.items():
+        after = [estimate(test.after.spread) for test in result.tests]
+        right = [f"{100 * probe.after.value:.1f} %" for probe in result.probes]
+        costs = [f"{cost.after:.3f}" for cost in result.costs[:2]]
+        sts = [f"{100 * cost.before:.2f} to {100 * cost.after:.2f}" for cost in result.costs[2:]] or ["-"]
+        yield [name, str(n), *after, *right, *costs, *sts]
+
+
 def quality_rows(name: str, model: Any, results: dict[int, Any], data: Path) -> Iterator[list[str]]:
     """Yield the scores of a model on tasks, with and without directions of gender."""
     variants = {"as it is": model} | {f"{n} removed": result.without_direction(model) for n, result in results.items()}
     for variant, changed in variants.items():
         rows = pellucid.evaluate(changed, data=data, tasks=TASKS, show_progress_bar=False).rows
         scores = {row.task: row.score for row in rows}
-        yield [name, variant, *(f"{scores[task]:.2f}" for task in scores)]
+        yield [name, variant, *(f"{scores[task]:.2f}" for task in TASKS)]
+
+
+def measure(name: str, data: Path) -> dict[str, Any]:
+    """Return the rows of a model in each table."""
+    short, model = name.rpartition("/")[2], pellucid.load(name)
+    results = [pellucid.bias(model, pairs) for pairs in PAIRS]
+    tables: dict[str, Any] = {
+        "swaps": [row for result in results for row in swap_rows(short, result)],
+        "probes": [row for result in results for row in probe_rows(short, result)],
+    }
+    if results[0].tests[0].after is not None:
+        sts = data / "sts/SICK-R/test.tsv"
+        removed = {n: pellucid.bias(model, "gender", n_directions=n, sts=sts if n == 1 else None) for n in N_DIRECTIONS}
+        tables["directions"] = list(direction_rows(short, removed))
+        is_quick = model.family == "static" or name.startswith("anchors-en")
+        tables["quality"] = list(quality_rows(short, model, removed, data)) if is_quick else []
+    return tables
+
+
+def page(tables: Sequence[dict[str, Any]]) -> str:
+    """Return the page of the rows of all models."""
+    rows = {key: [row for table in tables for row in table.get(key, ())] for key in _SECTIONS}
+    machine = f"{platform.machine()}, Python {platform.python_version()}"
+    sections = [_HEAD.format(n_templates=8, date=time.strftime("%Y-%m-%d"), machine=machine)]
+    for key, (text, head) in _SECTIONS.items():
+        sections.append(f"{text}{table(head, rows[key])}")
+    return "\n".join(sections)
 
 
 def main() -> None:
     """Measure, and print or write the page."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--data", type=Path, help="evaluation sets")
+    parser.add_argument("--data", type=Path, required=True, help="evaluation sets")
     parser.add_argument("--models", nargs="+", default=MODELS)
+    parser.add_argument("--work", type=Path, default=Path("bias.work"), help="where the rows of each model are kept")
     parser.add_argument("--write", action="store_true")
     options = parser.parse_args()
-    swaps: list[list[str]] = []
-    probes: list[list[str]] = []
-    directions: list[list[str]] = []
-    quality: list[list[str]] = []
+    options.work.mkdir(exist_ok=True)
     for name in options.models:
-        short = name.rpartition("/")[2]
-        try:
-            model = pellucid.load(name)
-        except PellucidError as error:
-            print(f"{name}: {error}")
-            continue
-        for pairs in PAIRS:
-            result = pellucid.bias(model, pairs)
-            swaps += swap_rows(short, result)
-            probes += probe_rows(short, result)
-        if result.tests[0].after is None:
-            continue
-        results = {n: pellucid.bias(model, "gender", n_directions=n) for n in N_DIRECTIONS}
-        for n, removed in results.items():
-            after = [estimate(test.after.spread) for test in removed.tests]
-            right = [f"{100 * probe.after.value:.1f} %" for probe in removed.probes]
-            directions.append([short, str(n), *after, *right, *(f"{cost.after:.3f}" for cost in removed.costs)])
-        if options.data is not None:
-            quality += quality_rows(short, model, results, options.data)
-    machine = f"{platform.machine()}, Python {platform.python_version()}"
-    page = _HEAD.format(n_templates=8, date=time.strftime("%Y-%m-%d"), machine=machine)
-    head = ["model", "texts", "clear", "size", "r", "clear after", "size after"]
-    page += "\n" + table(head, swaps)
-    page += "\n## What a linear classifier reads\n\nShare of held-out texts whose group it tells; chance is 50 %.\n\n"
-    page += table(["model", "texts", "before", "after"], probes)
-    page += (
-        "\n## Number of directions removed (gender)\n\nSize of the leans, classifier, and what happens to 300 neutral "
-    )
-    page += "sentences: whose nearest neighbour\nis the same, and the rank correlation of their similarities.\n\n"
-    head = ["model", "removed", "size: gender", "size: names", "read: gender", "read: names", "neighbours", "rank r"]
-    page += table(head, directions)
-    if quality:
-        page += "\n## What it costs\n\nSpearman's correlation x 100, and nDCG@10 x 100 of Cranfield.\n\n"
-        page += table(["model", "directions", *TASKS], quality)
+        path = options.work / f"{name.rpartition('/')[2]}.json"
+        if not path.exists():
+            rows = measure(name, options.data)
+            path.write_text(json.dumps(rows, indent=1), encoding="utf-8")
+    paths = [options.work / f"{name.rpartition('/')[2]}.json" for name in MODELS]
+    written = page([json.loads(path.read_text(encoding="utf-8")) for path in paths if path.exists()])
     if options.write:
-        PAGE.write_text(page, encoding="utf-8")
-    print(page)
+        PAGE.write_text(written, encoding="utf-8")
+    print(written)
 
 
 if __name__ == "__main__":

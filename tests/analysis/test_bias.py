@@ -20,7 +20,7 @@ from pellucid.text.words import Vocabulary
 N_PAIRS, N_TARGETS, WIDTH, STRENGTH = 16, 8, 48, 0.6
 PAIRS = [(f"he{n}", f"she{n}") for n in range(N_PAIRS)]
 PROXIES = [(f"bob{n}", f"ann{n}") for n in range(N_PAIRS)]
-TARGETS = [f"job{n}" for n in range(N_TARGETS)]
+TARGETS = [f"job{letter}" for letter in "abcdefgh"]
 
 
 def planted(seed: int, leans: list[float], *, proxy_strength: float = 0.0) -> StaticEmbedder:
@@ -65,7 +65,7 @@ def test_a_planted_bias_is_covered_by_its_interval_and_none_is_claimed_without_o
         for name, lean in zip(TARGETS, LEANS):
             true = 2 * STRENGTH * lean / np.hypot(1, lean)  # the second direction lengthens a target
             n_covered += leans[name].effect.low <= true <= leans[name].effect.high
-        n_hits += leans["job0"].is_clear + leans["job7"].is_clear
+        n_hits += leans["joba"].is_clear + leans["jobh"].is_clear
         n_false += any(lean.is_clear for lean in effects_of(1000 + seed, [0.0] * N_TARGETS).values())
     assert n_covered / (60 * N_TARGETS) == pytest.approx(0.95, abs=0.035)
     assert n_hits >= 114  # of 120 targets with a lean of 0.36
@@ -82,7 +82,7 @@ def test_the_report_says_what_is_there_and_what_a_removal_leaves():
     by_pairs, by_proxies = report.probes
     assert by_pairs.before.value > 0.9 and by_pairs.after.value < 0.7
     assert by_proxies.after.low > 0.5
-    assert "job0" in str(report) and "can still be read from pairs in templates" in " ".join(report.findings())
+    assert "joba" in str(report) and "can still be read from pairs in templates" in " ".join(report.findings())
     assert report.to_dict()["kind"] == "bias" and "<h2>" in report.to_html() and report.to_markdown()
     table = report.to_frame()
     assert len(table) == 2 * N_TARGETS and (table["low"] < table["effect"]).all()
@@ -97,10 +97,10 @@ def test_a_model_without_the_direction_is_saved_and_its_rows_add_up(tmp_path: Pa
     without.save_pretrained(tmp_path / "model")
     again = pellucid.load(tmp_path / "model")
     np.testing.assert_array_equal(again.encode(TARGETS), without.encode(TARGETS))
-    why = again.explain("he1 job1 job2", "she2 job3")
+    why = again.explain("he1 jobb jobc", "she2 jobd")
     assert sum(row.contribution for row in why.rows) + why.remainder == pytest.approx(why.score, abs=1e-6)
     assert why.score == pytest.approx(
-        again.similarity(*map(again.encode, ("he1 job1 job2", "she2 job3"))).item(), abs=1e-6
+        again.similarity(*map(again.encode, ("he1 jobb jobc", "she2 jobd"))).item(), abs=1e-6
     )
 
 
@@ -117,13 +117,32 @@ def test_no_vector_has_a_direction_that_was_removed(text):
 
 def test_your_texts_are_swapped():
     model = planted(4, LEANS)
-    texts = [f"{a} was here" for a, _ in PAIRS] + ["nothing to swap", "job1"]
+    texts = [f"{a} was here" for a, _ in PAIRS] + ["nothing to swap", "jobb"]
     report = pellucid.bias(model, PAIRS, texts=texts, targets=TARGETS)
     assert report.tests[1].n_pairs == N_PAIRS
     assert report.tests[1].leans[0].effect.value == pytest.approx(report.tests[0].leans[0].effect.value, abs=1e-6)
     assert "16 of 18 texts" in " ".join(report.notes)
     with pytest.raises(InputError, match="0 of 1 texts hold a word"):
-        pellucid.bias(model, PAIRS, texts=["job1"], targets=TARGETS)
+        pellucid.bias(model, PAIRS, texts=["jobb"], targets=TARGETS)
+
+
+def test_proxies_in_your_texts_are_named_and_read():
+    model = planted(9, [0.0] * N_TARGETS)
+    random = np.random.default_rng(0)
+    texts = []
+    for n in range(120):
+        side = n % 2
+        proxy = "jobb" if random.random() < (0.85, 0.15)[side] else "jobc"
+        texts.append(f"{PAIRS[n % N_PAIRS][side]} {proxy} {TARGETS[random.integers(3, 8)]}")
+    report = pellucid.bias(model, PAIRS, texts=texts, targets=TARGETS)
+    assert {item.word for item in report.proxy_words} == {"jobb", "jobc"}
+    assert report.proxy_words[0].first + report.proxy_words[0].second > 40
+    probe = next(probe for probe in report.probes if probe.name.startswith("your texts"))
+    assert probe.before.low > 0.6 and probe.after.low > 0.6  # another direction says it
+    assert "jobb" in " ".join(report.findings()) and "jobb" in str(report)
+    shuffled = [f"{PAIRS[n % N_PAIRS][random.integers(2)]} {text.split(' ', 1)[1]}" for n, text in enumerate(texts)]
+    unrelated = pellucid.bias(model, PAIRS, texts=shuffled, targets=TARGETS)
+    assert not unrelated.proxy_words and unrelated.probes[1].before.low < 0.55
 
 
 def test_words_are_swapped_in_their_case_and_guesses_are_counted():

@@ -26,7 +26,7 @@ EXECUTED = [
     "README.md",
     *(
         f"docs/{name}.md"
-        for name in "quickstart choose architecture explanations anchors toolkit ensembles search".split()
+        for name in "quickstart choose architecture explanations anchors toolkit ensembles search bias".split()
     ),
 ]
 PACKAGE = ROOT / "src/pellucid"

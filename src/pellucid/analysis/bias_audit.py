@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from pellucid.analysis.effects import BiasMeasurement, Cost, Estimate, Lean, Probe, Summary, SwapTest
+from pellucid.analysis.effects import BiasMeasurement, Cost, Estimate, Lean, Probe, ProxyWord, Summary, SwapTest
 from pellucid.analysis.swaps import PROXY_LISTS, Pairs, read_pairs, read_scored_pairs, read_targets
 from pellucid.core.embedder import Embedder
 from pellucid.errors import check_integer
@@ -51,6 +51,7 @@ class Bias(Report):
     n_directions: int  # that are removed
     tests: tuple[SwapTest, ...]  # of the pairs in templates, of your texts, of proxies
     probes: tuple[Probe, ...]
+    proxy_words: tuple[ProxyWord, ...]  # of your texts without the words of the list
     costs: tuple[Cost, ...]
     notes: tuple[str, ...]  # what was left out or guessed
     fit_pairs: tuple[tuple[str, str], ...]  # texts by whose differences the direction is fitted
@@ -94,6 +95,14 @@ class Bias(Report):
             rows = [(probe.name, *_share(probe.before), *_share(probe.after)) for probe in self.probes]
             columns = ["texts", *numbers("before", "95 %", "after", "95 % after")]
             yield TablePart.of("Groups that a linear probe tells right, chance 50 %", columns, rows)
+        if self.proxy_words:
+            words = [
+                (item.word, f"{item.first:,}", f"{item.second:,}", signed(item.z, 1), signed(item.pull, 2),
+                 signed(item.pull_after, 2))
+                for item in self.proxy_words
+            ]  # fmt: skip
+            columns = ["word", *numbers(*self.groups, "log-odds / error", "pull", "pull after")]
+            yield TablePart.of("Words of your texts that go with a group, beside those of the list", columns, words)
         if self.costs:
             measures = [(cost.measure, f"{cost.before:.3f}", f"{cost.after:.3f}") for cost in self.costs]
             yield TablePart.of("What the removal costs", ["measure", *numbers("before", "after")], measures)
@@ -167,6 +176,9 @@ def _removal_findings(bias: Bias) -> Iterator[str]:
     for test in bias.tests:
         if test.after is not None:
             yield _remainder(test, test.after, bias.groups)
+    if bias.proxy_words:
+        named = listed([f"{item.word} ({item.first} and {item.second} texts)" for item in bias.proxy_words[:_N_NAMED]])
+        yield f"Other words of your texts go with a group: {named}."
     for probe in bias.probes:
         if probe.after is not None:
             shares = (
@@ -246,9 +258,12 @@ def bias(
     word_pairs = read_pairs(pairs)
     compared = read_targets(targets)
     measurement = BiasMeasurement(model, word_pairs, compared.rows, n_directions)
+    proxy_words: tuple[ProxyWord, ...] = ()
     tests, probes = [measurement.test_templates(word_pairs)], [measurement.probe(word_pairs)]
     if texts is not None:
         tests.append(measurement.test_texts(word_pairs, read_texts(texts)))
+        text_probe, proxy_words = measurement.text_proxies()
+        probes.append(text_probe)
     proxies = PROXY_LISTS.get(word_pairs.name) if proxies is None else proxies
     if proxies is not None:
         proxy_pairs = read_pairs(proxies)
@@ -257,7 +272,7 @@ def bias(
     return Bias(
         model=model.source or repr(model), pairs=word_pairs.name, groups=word_pairs.groups, source=word_pairs.source,
         targets=compared.source, expected=compared.expected, n_directions=n_directions, tests=tuple(tests),
-        probes=tuple(probe for probe in probes if probe is not None),
+        probes=tuple(probe for probe in probes if probe is not None), proxy_words=proxy_words,
         costs=tuple(measurement.costs([] if sts is None else read_scored_pairs(sts))),
         notes=tuple(measurement.notes), fit_pairs=tuple(measurement.fit_pairs),
     )  # fmt: skip

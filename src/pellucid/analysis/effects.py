@@ -9,6 +9,8 @@ judged on the others, five times, so that what is left is not measured on what w
 
 from __future__ import annotations
 
+import math
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import islice, pairwise
@@ -18,11 +20,13 @@ import numpy as np
 
 from pellucid.analysis.coordinates import Floats, Integers, spearman
 from pellucid.analysis.deletion import student_quantile
+from pellucid.analysis.groups import cosines_along
 from pellucid.analysis.swaps import TEMPLATES, SwappedText, Target, WordPairs
 from pellucid.core.embedder import Embedder
 from pellucid.core.pca import pair_directions, projection
 from pellucid.errors import InputError
 from pellucid.progress import check_cancelled
+from pellucid.text.function_words import content_words
 from pellucid.text.sentences import bundled_sentences
 
 MIN_PAIRS = 3
@@ -32,7 +36,14 @@ MAX_TEXTS = 5_000
 
 _N_DRAWS = 2_000  # of the bootstrap
 _DRAW_CELLS = 1 << 24  # counts of drawn texts that are held at once
+MIN_GROUP_TEXTS = 20
+"""Of a group, with words of it alone, that proxies are looked for in."""
+MAX_PROBED_TEXTS = 2_000
+"""Of these, that the classifier is fitted and judged on."""
+
 _MAX_FOLDS = 5
+_MAX_PROXY_WORDS = 15  # that are listed
+_NORMAL_FREEDOM = 10_000  # of Student's t that is normal
 _RIDGE = 0.1  # of the probe, times the mean squared length of its texts
 _ERROR_RATE = 0.05  # of all targets together
 _N_NEUTRAL_TEXTS = 300  # sentences by which the cost of a removal is judged
@@ -90,6 +101,17 @@ class Probe(NamedTuple):
     after: Estimate | None
 
 
+class ProxyWord(NamedTuple):
+    """A word of your texts that goes with one group, though it is not of the list."""
+
+    word: str  # in lower case
+    first: int  # texts of the first group that hold it
+    second: int  # the same of the second
+    z: float  # log-odds ratio of the two over its standard error; + for the first group
+    pull: float  # cosine of its embedding to the difference of the groups' mean embeddings
+    pull_after: float | None  # the same without the direction
+
+
 class Cost(NamedTuple):
     """What a removal does to texts in general."""
 
@@ -142,6 +164,7 @@ class BiasMeasurement:
         self.pairs = pairs
         self.fit_pairs, self._contexts, self._folds = self._read(pairs)
         self.matrix = self._projection(self._contexts)
+        self._texts: list[SwappedText] = []  # those that were tested
 
     def test_templates(self, pairs: WordPairs) -> SwapTest:
         """Test pairs in templates; those that the direction was fitted on each without itself."""
@@ -184,6 +207,7 @@ class BiasMeasurement:
             before.append(_measured(self.target_rows, contexts))
             if self.matrix is not None:
                 after.append(self._measured_without(contexts, self.matrix))
+        self._texts = selected
         words, guessed = sum(text.n_words for text in selected), sum(text.n_guessed for text in selected)
         self.notes.append(
             f"{len(selected):,} of {n_texts:,} texts hold words of {pairs.name}, {words:,} in all; {guessed:,} have "
@@ -200,6 +224,53 @@ class BiasMeasurement:
         before = _probe_accuracy(contexts, [(fold, None) for fold, _ in folds])
         is_removed = all(matrix is not None for _, matrix in folds)
         return Probe(f"{pairs.name} in templates", before, _probe_accuracy(contexts, folds) if is_removed else None)
+
+    def text_proxies(self) -> tuple[Probe | None, tuple[ProxyWord, ...]]:
+        """Return how well the group of the tested texts is told without the words of the list, and by which words.
+
+        None and no words if a group has fewer than `MIN_GROUP_TEXTS` texts that hold words of it alone.
+        """
+        texts = [swapped for swapped in self._texts if swapped.group is not None and swapped.remainder.strip()]
+        texts = texts[:MAX_PROBED_TEXTS]
+        groups = np.array([swapped.group for swapped in texts], np.int64)
+        sizes = np.bincount(groups, minlength=2)
+        if sizes.min() < MIN_GROUP_TEXTS:
+            self.notes.append(
+                f"{sizes[0]:,} and {sizes[1]:,} of your texts hold words of one group alone; with {MIN_GROUP_TEXTS} or "
+                "more of each, words that go with a group would be looked for."
+            )
+            return None, ()
+        blocks = [texts[start : start + _BLOCK_TEXTS] for start in range(0, len(texts), _BLOCK_TEXTS)]
+        rows = np.concatenate([self._rows([swapped.remainder for swapped in block]) for block in blocks])
+        after = None if self.matrix is None else _group_accuracy(self._without(rows), groups)
+        probe = Probe("your texts without the words", _group_accuracy(rows, groups), after)
+        return probe, tuple(self._proxy_words([swapped.remainder for swapped in texts], rows, groups))
+
+    def _proxy_words(self, texts: Sequence[str], rows: Floats, groups: Integers) -> Iterator[ProxyWord]:
+        """Yield the words whose odds differ most between the groups, where that is more than chance."""
+        counts: tuple[Counter[str], Counter[str]] = Counter(), Counter()
+        for text, group in zip(texts, groups.tolist(), strict=True):
+            counts[group].update(content_words(text))
+        sizes = np.bincount(groups, minlength=2).tolist()
+        scored: list[tuple[float, str]] = []
+        for word in counts[0].keys() | counts[1].keys():
+            cells = [counts[0][word], counts[1][word], sizes[0] - counts[0][word], sizes[1] - counts[1][word]]
+            a, b, c, d = (cell + 0.5 for cell in cells)
+            scored.append((math.log(a * d / (b * c)) / math.sqrt(1 / a + 1 / b + 1 / c + 1 / d), word))
+        critical = student_quantile(_NORMAL_FREEDOM, 1.0 - _ERROR_RATE / max(len(scored), 1))
+        scored.sort(key=lambda item: (-abs(item[0]), item[1]))
+        words = [(z, word) for z, word in scored[:_MAX_PROXY_WORDS] if abs(z) > critical]
+        if not words:
+            return
+        word_rows, mean = self._rows([word for _, word in words]), rows[groups == 0].mean(axis=0)
+        pulls = cosines_along(word_rows, mean - rows[groups == 1].mean(axis=0))
+        pulls_after = [None] * len(words)
+        if self.matrix is not None:
+            projected = self._without(rows)
+            direction = projected[groups == 0].mean(axis=0) - projected[groups == 1].mean(axis=0)
+            pulls_after = cosines_along(self._without(word_rows), direction).tolist()
+        for (z, word), pull, pull_after in zip(words, pulls.tolist(), pulls_after, strict=True):
+            yield ProxyWord(word, counts[0][word], counts[1][word], z, pull, pull_after)
 
     def costs(self, scored_pairs: Sequence[tuple[str, str, float]]) -> Iterator[Cost]:
         """Yield what the removal does to neutral sentences and to pairs that people scored."""
@@ -412,6 +483,32 @@ def _summary(measured: _Measured, expected: Sequence[float | None]) -> Summary:
     )
 
 
+def _group_accuracy(rows: Floats, groups: Integers) -> Estimate:
+    """Return how often ridge regression tells the group of held-out texts, the mean of both groups' shares."""
+    correct = np.zeros(len(rows))
+    for fold in range(_MAX_FOLDS):
+        is_held_out = np.arange(len(rows)) % _MAX_FOLDS == fold
+        weights, threshold = _ridge(rows[~is_held_out], np.where(groups[~is_held_out] == 0, 1.0, -1.0))
+        correct[is_held_out] = ((rows[is_held_out] @ weights > threshold) == (groups[is_held_out] == 0)).astype(float)
+    shares = [correct[groups == group] for group in (0, 1)]
+    error = math.sqrt(sum(float(share.var(ddof=1)) / len(share) for share in shares)) / 2
+    return _interval(float(np.mean([share.mean() for share in shares])), error, len(rows), (0.0, 1.0))
+
+
+def _ridge(rows: Floats, labels: Floats) -> tuple[Floats, float]:
+    """Return weights and the threshold of ridge regression on labels of 1 and -1, both counting equally."""
+    mean = (rows[labels > 0].mean(axis=0) + rows[labels < 0].mean(axis=0)) / 2
+    importance = np.where(labels > 0, 1 / (labels > 0).sum(), 1 / (labels < 0).sum()) * len(labels) / 2
+    centred = (rows - mean) * np.sqrt(importance)[:, None]
+    targets = labels * np.sqrt(importance)
+    ridge = _RIDGE * max(float((centred**2).sum()) / len(centred), _EPS)
+    if centred.shape[1] < len(centred):
+        weights = np.linalg.solve(centred.T @ centred + ridge * np.eye(centred.shape[1]), centred.T @ targets)
+    else:
+        weights = centred.T @ np.linalg.solve(centred @ centred.T + ridge * np.eye(len(centred)), targets)
+    return weights, float(mean @ weights)
+
+
 def _probe_accuracy(contexts: _Contexts, folds: Sequence[tuple[Integers, Floats | None]]) -> Estimate:
     """Return the share of texts of held-out pairs whose group ridge regression tells, with an interval over pairs."""
     n_pairs, _, width = contexts.first.shape
@@ -420,13 +517,8 @@ def _probe_accuracy(contexts: _Contexts, folds: Sequence[tuple[Integers, Floats 
         rows = contexts if matrix is None else contexts.projected(matrix)
         fitted = rows.take(np.setdiff1d(np.arange(n_pairs), held_out))
         texts = np.concatenate([fitted.first.reshape(-1, width), fitted.second.reshape(-1, width)])
-        labels = np.repeat([1.0, -1.0], len(texts) // 2)
-        mean = texts.mean(axis=0)
-        kernel = (texts - mean) @ (texts - mean).T
-        ridge = _RIDGE * max(float(np.trace(kernel)) / max(len(texts), 1), _EPS)
-        weights = (texts - mean).T @ np.linalg.solve(kernel + ridge * np.eye(len(texts)), labels)
-        tested = rows.take(held_out)
-        first, second = ((side - mean) @ weights for side in tested)
+        weights, threshold = _ridge(texts, np.repeat([1.0, -1.0], len(texts) // 2))
+        first, second = (side @ weights - threshold for side in rows.take(held_out))
         correct[held_out] = ((first > 0).mean(axis=1) + (second < 0).mean(axis=1)) / 2
     error = float(correct.std(ddof=1) / np.sqrt(n_pairs))
     return _interval(float(correct.mean()), error, n_pairs, (0.0, 1.0))

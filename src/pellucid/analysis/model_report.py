@@ -114,9 +114,9 @@ def _unfolded(part: AnyPart) -> Iterator[AnyPart]:
     if not isinstance(part, Fold):
         yield part
         return
-    first, *others = part.parts
+    first, *remaining = part.parts
     yield first._replace(title=part.summary) if isinstance(first, TablePart) else first
-    yield from others
+    yield from remaining
 
 
 def report(

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from pellucid.analysis.comparing import check_pairs
+from pellucid.core.removal import without
 from pellucid.errors import CorpusError, InputError, nearest_name
 from pellucid.process import cached_property
 from pellucid.text.corpus import CorpusFile
@@ -93,6 +94,8 @@ class SwappedText(NamedTuple):
     second: str
     n_words: int  # words of the list
     n_guessed: int  # of these, words with two counterparts, such as "her": "his" or "him"
+    group: int | None  # 0 or 1, that all these words are of; None where they are of both
+    remainder: str  # the text without these words
 
 
 @dataclass(frozen=True)
@@ -156,8 +159,12 @@ class WordPairs:
 
             return self._pattern.sub(counterpart, form)
 
+        spans = self.spans(form)
+        sides = {side for *_, side in spans}
+        remainder = without(form, [(start, end) for start, end, _ in spans])
+        group = sides.pop() if len(sides) == 1 else None
         first, second = turned(0), turned(1)
-        return SwappedText(first, second, len(self.spans(form)), n_guessed)
+        return SwappedText(first, second, len(spans), n_guessed, group, remainder)
 
     def spans(self, text: str) -> list[tuple[int, int, int]]:
         """Return start, end and group (0 or 1) of each word of the list in a text in NFC."""
