@@ -40,8 +40,8 @@ _SECTIONS = {
     ),
     "directions": (
         "## Number of directions removed (gender)\n\nSize of the leans; what the classifier tells; 300 neutral "
-        "sentences: whose nearest neighbour is the same, and\nthe rank correlation of their similarities; Spearman x 100 "
-        "on the 4,927 test pairs of SICK-R.\n\n",
+        "sentences: whose nearest neighbour is the same, and\nthe rank correlation of their similarities; Spearman x "
+        "100 on the 4,927 test pairs of SICK-R.\n\n",
         [
             "model",
             "removed",
