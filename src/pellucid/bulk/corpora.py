@@ -20,10 +20,10 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from pellucid import errors
 from pellucid.bulk.batches import checked_column
 from pellucid.bulk.shards import ENDINGS, ROW, Job, ShardRecord, open_encoder, stamp, write_shard
 from pellucid.core.arrays import Role, validate_role
@@ -57,6 +57,7 @@ from pyarrow.parquet import ParquetWriter  # isort: skip
 _MAX_SHARDS = 1_000_000
 _OPTIONS = ("encoding", "delimiter", "quoting")  # of a file, by which its texts may differ
 _GROUP_TEXTS = 8_192  # of a row group of the corpus as Parquet, at most
+_SHARDS_PER_TASK_SLOT = 4  # in a batch of Spark; more would keep slots busier and lose more in a crash
 
 
 @dataclass(frozen=True)
@@ -318,59 +319,46 @@ def _prepare(threads: int) -> None:
     threading.Thread(target=end_with_parent, daemon=True).start()
 
 
-_SCHEMA = pa.schema({"number": "int64", "texts": "int64", "size": "int64", "sha256": "string", "error": "string"})
-_SHARDS_PER_TASK_SLOT = 4  # in a batch of Spark; more would keep slots busier and lose more in a crash
-_COLUMNS = "number long, texts long, size long, sha256 string, error string"  # the same for Spark
+def _write_remotely(job: Job, number: int) -> ShardRecord | PellucidError:
+    """Write a shard in a process of a cluster, whose libraries would wrap an error."""
+    try:
+        return write_shard(job, number)
+    except PellucidError as error:
+        return error
 
 
-class _Shards:
-    """The writing of shards as a function of tables, which Ray and Spark call."""
-
-    def __init__(self, job: Job, pending: list[int]) -> None:
-        self.job, self.pending = job, pending
-
-    def __call__(self, batch: Any) -> Any:
-        """Write the shards at the places in column `id`; return the record of each, or its error."""
-        done = []
-        for number in (self.pending[index] for index in batch.column("id").to_pylist()):
-            try:
-                done.append({**write_shard(self.job, number)._asdict(), "error": ""})
-            except PellucidError as error:
-                done.append({**ShardRecord(number, 0, 0, "")._asdict(), "error": f"{type(error).__name__}: {error}"})
-        return pa.Table.from_pylist(done, _SCHEMA)
-
-    def over(self, batches: Iterable[Any]) -> Iterator[Any]:
-        """Do the same for an iterator of record batches."""
-        for batch in batches:
-            yield from self(batch).to_batches()
+def _checked(outcome: ShardRecord | PellucidError) -> ShardRecord:
+    if isinstance(outcome, PellucidError):
+        raise outcome
+    return outcome
 
 
-def _returned(row: Any) -> ShardRecord:
-    if row["error"]:
-        name, _, message = row["error"].partition(": ")
-        raise getattr(errors, name)(message)
-    return ShardRecord(int(row["number"]), int(row["texts"]), int(row["size"]), str(row["sha256"]))
+class _RemoteWriter:
+    """What an actor of Ray does."""
+
+    def __init__(self, job: Job) -> None:
+        self._job = job
+
+    def write(self, number: int) -> ShardRecord | PellucidError:
+        return _write_remotely(self._job, number)
 
 
 def _on_ray(job: Job, pending: list[int], workers: int) -> Iterator[ShardRecord]:
     try:
         import ray
-        import ray.data
+        from ray.util import ActorPool
     except ImportError as error:
         raise missing_extra("ray", "scale") from error
     started = not ray.is_initialized()
     with environment("RAY_USAGE_STATS_ENABLED", "0", is_default=True):  # nothing is sent anywhere
         if started and os.environ.get("RAY_ADDRESS"):
             ray.init()
-        elif started:  # one more than the workers, for Ray's own tasks
-            ray.init(num_cpus=workers + 1, include_dashboard=False, _node_ip_address="127.0.0.1")
+        elif started:
+            ray.init(num_cpus=workers, include_dashboard=False, _node_ip_address="127.0.0.1")
     try:
-        numbers = ray.data.range(len(pending), override_num_blocks=len(pending))
-        actors = ray.data.ActorPoolStrategy(size=min(workers, len(pending)))
-        records = numbers.map_batches(
-            _Shards, fn_constructor_args=(job, pending), batch_size=1, batch_format="pyarrow", compute=actors
-        )
-        yield from map(_returned, records.iter_rows())
+        writer = ray.remote(num_cpus=1)(_RemoteWriter)
+        actors = ActorPool([writer.remote(job) for _ in range(min(workers, len(pending)))])
+        yield from map(_checked, actors.map_unordered(lambda actor, number: actor.write.remote(number), pending))
     finally:
         if started:
             ray.shutdown()
@@ -384,13 +372,13 @@ def _on_spark(job: Job, pending: list[int], workers: int) -> Iterator[ShardRecor
     session = SparkSession.getActiveSession()
     started = session is None
     session = session or _local_spark(SparkSession.builder, workers)
+    context = session.sparkContext
     try:
-        batch_size = _SHARDS_PER_TASK_SLOT * max(workers, session.sparkContext.defaultParallelism)
+        batch_size = _SHARDS_PER_TASK_SLOT * max(workers, context.defaultParallelism)
         for start in range(0, len(pending), batch_size):  # records arrive a batch at a time: a crash loses one
-            end = min(start + batch_size, len(pending))
-            numbers = session.range(start, end, 1, end - start)  # a partition a shard
-            records = numbers.mapInArrow(_Shards(job, pending).over, _COLUMNS)
-            yield from map(_returned, records.collect())
+            batch = pending[start : start + batch_size]
+            records = context.parallelize(batch, len(batch)).map(partial(_write_remotely, job))  # a partition a shard
+            yield from map(_checked, records.collect())
     finally:
         if started:
             session.stop()
