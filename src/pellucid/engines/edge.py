@@ -7,7 +7,7 @@ once it was optimised, which is quick and may miss some of the best. What has be
 from __future__ import annotations
 
 import shutil
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -39,12 +39,26 @@ class Edge(EngineSettings):
     kind: ClassVar[str] = "edge"
 
     def create(self, generation: Generation) -> EdgeEngine:
-        folder = generation.folder / generation.name
+        folder, dense = generation.folder / generation.name, generation.dense
         shutil.rmtree(folder, ignore_errors=True)
-        return EdgeEngine.create(folder, generation.dense, generation.sparse, exact=self.exact)
+        folder.mkdir(parents=True)
+        config = edge.EdgeConfig(
+            vectors={name: edge.EdgeVectorParams(size, edge.Distance.Dot) for name, size in dense.items()} or None,
+            sparse_vectors={name: edge.EdgeSparseVectorParams() for name in generation.sparse} or None,
+            optimizers=edge.EdgeOptimizersConfig(indexing_threshold=_GRAPH_THRESHOLD_KB),
+        )
+        return EdgeEngine(edge.EdgeShard.create(str(folder), config), dense, exact=self.exact)
 
     def open(self, generation: Generation) -> EdgeEngine:
-        return EdgeEngine.open(generation.folder / generation.name, generation.dense, exact=self.exact)
+        folder = generation.folder / generation.name
+        try:
+            return EdgeEngine(edge.EdgeShard.load(str(folder)), generation.dense, exact=self.exact)
+        except Exception as error:  # the engine has no classes of errors
+            if "WouldBlock" in str(error):
+                raise IndexFolderError(f"{folder} is open in another process; close it there first") from error
+            raise IndexFolderError(
+                f"the vectors in {folder} cannot be opened: {error}. The texts are safe: pellucid index rebuild"
+            ) from error
 
     def sweep(self, folder: Path, used: str) -> None:
         for generation_folder in folder.glob("engine-*"):
@@ -69,29 +83,6 @@ class EdgeEngine(QdrantPoints):
         """Take an open shard with its dense parts, and whether each product with them is computed."""
         super().__init__(dense, exact=exact)
         self._shard = shard
-
-    @classmethod
-    def create(cls, folder: Path, dense: Mapping[str, int], sparse: Collection[str], *, exact: bool) -> EdgeEngine:
-        """Make an empty shard in a folder of its own."""
-        folder.mkdir(parents=True)
-        config = edge.EdgeConfig(
-            vectors={name: edge.EdgeVectorParams(size, edge.Distance.Dot) for name, size in dense.items()} or None,
-            sparse_vectors={name: edge.EdgeSparseVectorParams() for name in sparse} or None,
-            optimizers=edge.EdgeOptimizersConfig(indexing_threshold=_GRAPH_THRESHOLD_KB),
-        )
-        return cls(edge.EdgeShard.create(str(folder), config), dense, exact=exact)
-
-    @classmethod
-    def open(cls, folder: Path, dense: Collection[str], *, exact: bool) -> EdgeEngine:
-        """Open the shard in `folder`."""
-        try:
-            return cls(edge.EdgeShard.load(str(folder)), dense, exact=exact)
-        except Exception as error:  # the engine has no classes of errors
-            if "WouldBlock" in str(error):
-                raise IndexFolderError(f"{folder} is open in another process; close it there first") from error
-            raise IndexFolderError(
-                f"the vectors in {folder} cannot be opened: {error}. The texts are safe: pellucid index rebuild"
-            ) from error
 
     def close(self) -> None:
         self._shard.close()
