@@ -13,11 +13,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import combinations
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from papers.kit import DRAWS, VERDICTS, Figure, Table, bootstrap, interval_of, run_script
+from papers.kit import DRAWS, VERDICTS, Figure, Interval, Table, bootstrap, interval_of, run_script
 from papers.lens.language_page import KINDS, Measured, said_list
 from papers.lens.samples import Items, Sample, score_of
 from papers.lens.tables import PUBLISHED
@@ -186,14 +186,15 @@ def figures(folder: Path) -> Iterator[tuple[str, Figure]]:
             found = rows | {label: dict.fromkeys(SEEDS, one) for label, one in floors.items()}  # the same for all seeds
             yield f"claims-{steps}", _said(found)
             yield f"scores-{steps}", _scores_table(found)
-            differences = [_compared(found, *pair) for pair in COMPARED if _both(found, *pair)]
+            pairs = {f"{better} - {worse}": _paired(found, better, worse) for better, worse in COMPARED}
+            differences = [_compared(name, pair) for name, pair in pairs.items() if pair]
             yield f"differences-{steps}", Table(_DIFFERENCE, differences)
     lines = []
     for label in MODELS:
         for fewer, more in combinations(STEPS, 2):
-            pair = {f"{label}, {more:,} batches": every[more].get(label, {}), f"{fewer}": every[fewer].get(label, {})}
-            if _both(pair, *pair):
-                lines.append(_compared(pair, *pair))
+            batches = {"fewer": every[fewer].get(label, {}), "more": every[more].get(label, {})}
+            if pair := _paired(batches, "more", "fewer"):
+                lines.append(_compared(f"{label}, {more:,} batches - {fewer}", pair))
     if lines:
         yield "more-batches", Table(_DIFFERENCE, lines)
 
@@ -202,9 +203,8 @@ def _said(found: Mapping[str, Mapping[int, Measured]]) -> str:
     """Return which claims hold, in words."""
     said = {word: list[str]() for word in VERDICTS.values()}
     for claim, (better, worse) in CLAIMS.items():
-        if seeds := len(_both(found, better, worse)):
-            first, second = _over_both(found, better, worse)
-            mean = interval_of(first.kind("mean") - second.kind("mean"))
+        if pair := _paired(found, better, worse):
+            mean, seeds = pair.difference("mean"), len(pair.seeds)
             text = f"{claim}, {mean.signed()}, {seeds} seed{'s' * (seeds > 1)}"
             said[mean.verdict().strip("*")].append(text)
     return said_list(said)
@@ -225,29 +225,33 @@ def _scores_table(found: Mapping[str, Mapping[int, Measured]]) -> Table:
     return Table(["", "seeds", *KINDS, "mean", "coordinates of a text"], lines)
 
 
-def _compared(found: Mapping[str, Mapping[int, Measured]], better: str, worse: str) -> list[Any]:
-    """Return a line: the difference of two rows over the seeds that both have."""
-    both = _both(found, better, worse)
-    first, second = _over_both(found, better, worse)
-    retrieval = interval_of(first.kind("retrieval") - second.kind("retrieval"))
-    if not second.has("mean"):
-        verdict = f"retrieval: {retrieval.verdict()}"
-        return [f"{better} - {worse}", len(both), None, None, retrieval.signed(), None, verdict]
-    mean, sts = (interval_of(first.kind(kind) - second.kind(kind)) for kind in ("mean", "STS"))
-    each = ", ".join(f"{one.kind('mean')[0] - other.kind('mean')[0]:+.1f}" for one, other in both)
-    return [f"{better} - {worse}", len(both), *(one.signed() for one in (mean, sts, retrieval)), each, mean.verdict()]
+class _Pair(NamedTuple):
+    """Two rows: the scores of each seed that both have, and over those seeds."""
+
+    seeds: list[tuple[Measured, Measured]]
+    better: Measured
+    worse: Measured
+
+    def difference(self, kind: str) -> Interval:
+        return interval_of(self.better.kind(kind) - self.worse.kind(kind))
 
 
-def _both(found: Mapping[str, Mapping[int, Measured]], better: str, worse: str) -> list[tuple[Measured, Measured]]:
-    """Return the seeds that both rows have: none where one of them was not measured."""
+def _paired(found: Mapping[str, Mapping[int, Measured]], better: str, worse: str) -> _Pair | None:
+    """Return two rows; None where no seed was measured of both."""
     others = found.get(worse, {})
-    return [(one, others[seed]) for seed, one in found.get(better, {}).items() if seed in others]
+    seeds = [(one, others[seed]) for seed, one in found.get(better, {}).items() if seed in others]
+    return _Pair(seeds, *(over_seeds(side) for side in zip(*seeds))) if seeds else None
 
 
-def _over_both(found: Mapping[str, Mapping[int, Measured]], better: str, worse: str) -> tuple[Measured, Measured]:
-    """Return two rows over the seeds that both have."""
-    first, second = (over_seeds(list(side)) for side in zip(*_both(found, better, worse)))
-    return first, second
+def _compared(name: str, pair: _Pair) -> list[Any]:
+    """Return a line: the difference of two rows over the seeds that both have."""
+    retrieval = pair.difference("retrieval")
+    if not pair.worse.has("mean"):
+        verdict = f"retrieval: {retrieval.verdict()}"
+        return [name, len(pair.seeds), None, None, retrieval.signed(), None, verdict]
+    mean, sts = pair.difference("mean"), pair.difference("STS")
+    each = ", ".join(f"{one.kind('mean')[0] - other.kind('mean')[0]:+.1f}" for one, other in pair.seeds)
+    return [name, len(pair.seeds), mean.signed(), sts.signed(), retrieval.signed(), each, mean.verdict()]
 
 
 if __name__ == "__main__":

@@ -14,34 +14,17 @@ import argparse
 import statistics
 import time
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
-
-import numpy as np
 
 import pellucid
 from benchmarks.static_speed import sts_texts
 from papers.kit import Figure, Table, processor, run_script
-from papers.retrieval_sets import read_collection
+from papers.retrieval_sets import dense_score, read_collection
 from papers.sts import sts_spearman
 from pellucid.evaluation.tasks import find_tasks
 from pellucid.persistence.folder import locate
 
 RETRIEVAL = ("SciFact", "cisi", "cranfield", "npl")
-MOST = 10  # documents of a query, as nDCG@10 counts
-
-
-def retrieval(model: Any, data: Path) -> list[float]:
-    """Return nDCG@10 x 100 of each set."""
-    tasks = {task.name: task for task in find_tasks(data)}
-    return [_ndcg(model, read_collection(tasks[name])) for name in RETRIEVAL]
-
-
-def _ndcg(model: Any, collection: Any) -> float:
-    scores = model.similarity(model.encode_query(collection.queries), model.encode_document(collection.documents))
-    best = np.argsort(-scores, axis=1, kind="stable")[:, :MOST]
-    found = [{collection.ids[n]: float(row[n]) for n in top} for row, top in zip(scores, best, strict=True)]
-    return float(collection.ndcg(found))
 
 
 def speeds(models: dict[str, Any], texts: list[str]) -> dict[str, float]:
@@ -62,23 +45,26 @@ def measure(options: argparse.Namespace) -> Iterator[tuple[str, Figure]]:
         fast = speeds({"lexicon-minilm": model}, sts_texts(options.data)[::256][:128])
         yield "minilm-speed", f"{fast['lexicon-minilm']:,.0f} texts/s, one thread of {processor()}"
         return
+    tasks = {task.name: task for task in find_tasks(options.data)}
+    collections = [read_collection(tasks[name]) for name in RETRIEVAL]
     models = {name: pellucid.load(name) for name in ("static-en", "lexicon-en")}
     both = pellucid.EnsembleEmbedder(list(models.values()), [0.5, 0.5])
     fast, sts = speeds(models, sts_texts(options.data)), dict[str, float]()
     lines = []
     for name, model in {**models, "both, half each": both}.items():
-        sts = sts_spearman(lambda texts, model=model: _dense(model.encode(texts)), options.data)
-        found = retrieval(model, options.data)
+
+        def encode(texts: list[str], model: Any = model) -> Any:
+            rows = model.encode(texts)
+            return rows.toarray() if hasattr(rows, "toarray") else rows
+
+        sts = sts_spearman(encode, options.data)
+        found = [dense_score((encode(c.queries), encode(c.documents)), c) for c in collections]
         folder = locate(name) if name in models else None
         size = sum(file.stat().st_size for file in folder.rglob("*")) / 1e6 if folder else None
         scores = [*sts.values(), statistics.fmean(sts.values()), *found, statistics.fmean(found)]
         lines.append([name, *scores, size, f"{fast[name]:,.0f}" if name in fast else None])
     yield "scores", Table(["", *sts, "STS", *RETRIEVAL, "retrieval", "MB", "texts/s"], lines)
     yield "processor", f"Speed: one thread of {processor()}."
-
-
-def _dense(rows: Any) -> Any:
-    return rows.toarray() if hasattr(rows, "toarray") else rows
 
 
 if __name__ == "__main__":

@@ -384,7 +384,10 @@ def test_texts_beside_it_do_not_change_a_text(make):
     ],
 )
 def test_a_broken_dense_folder_says_so(causal, tmp_path, changes, message):
-    DenseEmbedder(causal).save_pretrained(tmp_path / "saved")
+    model = DenseEmbedder(causal, ECHO_SETTINGS, pooling="mean")
+    model.save_pretrained(tmp_path / "saved")
+    again = DenseEmbedder.from_pretrained(tmp_path / "saved")
+    assert (again.pooling, again.settings) == ("mean", model.settings)
     path = tmp_path / "saved/dense.json"
     path.write_text(json.dumps({**json.loads(path.read_text()), **changes}))
     with pytest.raises(ModelFolderError, match=message):
