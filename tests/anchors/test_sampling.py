@@ -25,16 +25,8 @@ from resuming import assert_damage_is_refused, reversed_lines, stopped_at_writes
 
 def lane_products(rows: np.ndarray, row: np.ndarray) -> np.ndarray:
     """The products of rows with one row, summed in the order that the compiled search promises."""
-    width = -len(row) % 32
-    terms = np.pad(rows * row, ((0, 0), (0, width))).reshape(len(rows), -1, 32)
-    lanes = np.zeros((len(rows), 32), np.float32)
-    for step in range(terms.shape[1]):
-        lanes += terms[:, step]
-    a, b, c, d = (lanes[:, at : at + 8] for at in (0, 8, 16, 24))
-    sums = (a + b) + (c + d)
-    for half in (4, 2, 1):
-        sums = sums[:, :half] + sums[:, half:]
-    return sums[:, 0]
+    padded = np.pad(rows, ((0, 0), (0, -len(row) % farthest.LANES)))
+    return farthest._products(padded, np.pad(row, (0, -len(row) % farthest.LANES)))
 
 
 def plain_farthest(vectors: np.ndarray, n: int, start: list[int]) -> list[int]:
@@ -453,7 +445,7 @@ def test_a_killed_run_goes_on_where_it_was(tmp_path, monkeypatch):
     whole = choose_anchors(encode, SENTENCES, 9, method="fps")
     assert run_until_killed(tmp_path, 4) == [8, 50, 50, 50]
     with open(tmp_path / "vectors.state.bin", "ab") as file:
-        file.write(b"half a shard that was being written")
+        file.write(b"a shard that was being written" * 10_000)
     sizes: list[int] = []
 
     def counting(texts: list[str]) -> np.ndarray:

@@ -321,20 +321,13 @@ class StaticLexiconEmbedder(Embedder):
             def coordinates() -> Any:
                 return sparse_units(words.sums.log1p(), self.mixing, self.max_active_dims).astype(np.float64)
 
-            return Query(
-                self,
-                text,
-                role,
-                coordinates,
-                coverage_and_gaps=lambda: (words.coverage, words.unknown),
-                span_finder=words.span_finder,
-            )
+            return Query(self, text, role, coordinates, span_finder=words.span_finder)
 
         return list(map(query, texts, roles))
 
     def coverage_and_gaps(self, texts: list[str], role: Role = None) -> list[tuple[Coverage, tuple[Span, ...]]]:
         """Return for each text its coverage and the spans that are not known."""
-        return [(words.coverage, words.unknown) for words in (_TextClusters(self, text) for text in texts)]
+        return [_TextClusters(self, text).coverage_and_gaps for text in texts]
 
 
 class _TextClusters:
@@ -347,19 +340,16 @@ class _TextClusters:
         self._rows = np.array([vocabulary.row(word.text) for word in self._words], np.int64)
 
     @property
-    def unknown(self) -> tuple[Span, ...]:
-        """Where the words without a row are."""
-        return tuple((word.start, word.end) for word, row in zip(self._words, self._rows) if row < 0)
-
-    @property
-    def coverage(self) -> Coverage:
-        """How much of the text is known."""
-        vocabulary, partial = self._model.vocabulary, list[tuple[str, str, float]]()
+    def coverage_and_gaps(self) -> tuple[Coverage, tuple[Span, ...]]:
+        """How much of the text is known, and where the words without a row are."""
+        vocabulary, partial, gaps = self._model.vocabulary, list[tuple[str, str, float]](), list[Span]()
         for word, row in zip(self._words, self._rows.tolist()):
-            if row >= 0 and not vocabulary.has_row(word.text):
+            if row < 0:
+                gaps.append((word.start, word.end))
+            elif not vocabulary.has_row(word.text):
                 form = vocabulary.forms[row]
                 partial.append((word.text, display_form(form), part_known(lowercase(word.text), form)))
-        return Coverage.from_words(int((self._rows >= 0).sum()), len(self._words), partial)
+        return Coverage.from_words(len(self._words) - len(gaps), len(self._words), partial), tuple(gaps)
 
     @cached_property
     def _counted(self) -> tuple[npt.NDArray[np.int64], Any]:
