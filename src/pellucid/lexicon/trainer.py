@@ -385,9 +385,11 @@ class Watch(TrainerCallback):  # type: ignore[misc, unused-ignore]
         self.progress.advance(1, note=self.note)
 
     def on_save(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        """Note that a checkpoint is whole."""
+        """Note that a checkpoint is whole, and which ones are deleted."""
         if state.is_world_process_zero:
-            _note_checkpoint(self.work, self.work.path / f"checkpoint-{state.global_step}")
+            stored, new = self.work.metadata.get("checkpoints", {}), f"checkpoint-{state.global_step}"
+            checkpoints = {name: digests for name, digests in stored.items() if (self.work.path / name).is_dir()}
+            self.work.commit({"checkpoints": checkpoints | {new: checksums(self.work.path / new)}})
 
     def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **_: Any) -> None:
         """Keep the loss to show."""
@@ -395,10 +397,7 @@ class Watch(TrainerCallback):  # type: ignore[misc, unused-ignore]
             self.note = f"loss {float(logs['loss']):.4f}"
 
 
-def _note_checkpoint(work: WorkFolder, folder: Path) -> None:
-    """Add a checkpoint that was just written to the state, and remove those that are deleted."""
-    stored = work.metadata.get("checkpoints", {})
-    checkpoints = {name: digests for name, digests in stored.items() if (work.path / name).is_dir()}
+def checksums(folder: Path) -> dict[str, str]:
+    """Return the checksums of the files of a folder, by name; not of what other devices may still write."""
     paths = (path for path in sorted(folder.iterdir()) if path.is_file())
-    checkpoints[folder.name] = {p.name: checksum(p) for p in paths if not p.name.startswith(_RNG_STATE_PREFIX)}
-    work.commit({"checkpoints": checkpoints})
+    return {path.name: checksum(path) for path in paths if not path.name.startswith(_RNG_STATE_PREFIX)}

@@ -160,18 +160,22 @@ def train_module(
     module: LexiconModule, collator: Collator, work: WorkFolder, settings: TrainingSettings, progress: Progress
 ) -> None:
     """Train a module to the end, from the last checkpoint in `work`, and write the result to `work.path / TRAINED`."""
-    last = last_checkpoint(work)
-    if (done := work.metadata.get(TRAINED)) and (work.path / TRAINED).is_dir():
-        for name, digest in done.items():
-            work.verify(work.path / TRAINED / name, digest)
+    from pellucid.lexicon.trainer import checksums
+
+    checkpoints = work.metadata.get("checkpoints", {})  # one that was being written when the run stopped is not there
+    last = max(checkpoints, key=lambda name: int(name.removeprefix("checkpoint-")), default=None)
+    done = work.metadata.get(TRAINED) if (work.path / TRAINED).is_dir() else None
+    for folder, digests in ((last, checkpoints.get(last)), (TRAINED, done)):
+        for name, digest in (digests or {}).items():
+            work.verify(work.path / folder / name, digest)
+    if done:
         return  # the trainer would take one more step
     trainer = _trainer(module, collator, work, settings, progress)
-    trainer.train(resume_from_checkpoint=None if last is None else str(last))
+    trainer.train(resume_from_checkpoint=None if last is None else str(work.path / last))
     if trainer.is_world_process_zero():
         with translate_os_errors(work.path):
             module.save(str(work.path / TRAINED))
-        written = sorted(path for path in (work.path / TRAINED).iterdir() if path.is_file())
-        work.commit({TRAINED: {path.name: checksum(path) for path in written}})
+        work.commit({TRAINED: checksums(work.path / TRAINED)})
     trainer.accelerator.wait_for_everyone()
 
 
@@ -409,14 +413,3 @@ def _items(part: Any) -> Iterator[str]:
     for start in range(0, len(part) if hasattr(part, "vectors") else 0, _BLOCK):
         block = np.ascontiguousarray(part.vectors[start : start + _BLOCK], np.float32)
         yield hashlib.blake2b(block.tobytes(), digest_size=16).hexdigest()
-
-
-def last_checkpoint(work: WorkFolder) -> Path | None:
-    """Return the newest checkpoint; one that was being written when the run was stopped does not count."""
-    checkpoints = work.metadata.get("checkpoints")
-    if not checkpoints:
-        return None
-    newest: str = max(checkpoints, key=lambda name: int(name.removeprefix("checkpoint-")))
-    for name, digest in checkpoints[newest].items():
-        work.verify(work.path / newest / name, digest)
-    return work.path / newest
