@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 
+from papers.lens.own_words import OwnWordsEmbedder, OwnWordsSettings
 from pellucid.core.arrays import Role, l2_normalize
 from pellucid.core.embedder import Vectors
 from pellucid.errors import InputError, ModelFolderError
@@ -181,7 +182,7 @@ def echo(backbone: Backbone) -> LexiconEmbedder:
 def promptreps(backbone: Backbone, *, max_length: int | None = None) -> LexiconEmbedder:
     """Return PromptReps' sparse half: a text weighs its own words by how likely they are the one word asked for.
 
-    Kept are the tokens of the text's own words (`LexiconSettings.own_words`), at most 128. Unlike in the published
+    Kept are the tokens of the text's own words (`own_words.py`), at most 128. Unlike in the published
     code the weights are not rounded to whole hundredths, and the score is the cosine, not the product. Queries are
     asked about as a query, documents as a passage; an instruction is ignored.
 
@@ -193,7 +194,8 @@ def promptreps(backbone: Backbone, *, max_length: int | None = None) -> LexiconE
     Raises:
         InputError: the backbone is no causal language model, or attention looks both ways.
     """
-    return LexiconEmbedder(backbone, _unclustered(backbone), _asking(backbone, max_length))
+    settings = OwnWordsSettings(**asdict(_asking(backbone, max_length)))
+    return OwnWordsEmbedder(backbone, _unclustered(backbone), settings)
 
 
 def promptreps_dense(backbone: Backbone, *, max_length: int | None = None) -> DenseEmbedder:
@@ -222,9 +224,7 @@ def _asking(backbone: Backbone, max_length: int | None) -> LexiconSettings:
         raise InputError(f"PromptReps asks a causal language model for the next word; this backbone {problem}")
     document, query = (_prompt(backbone.tokenizer, kind) for kind in ("Passage", "Query"))
     settings = LexiconSettings(pooling="last", shift=True, end_token=False, template=document, query_template=query)
-    return replace(
-        settings, instructed_template=query, max_length=max_length, max_active_dims=_MOST_WORDS, own_words=True
-    )
+    return replace(settings, instructed_template=query, max_length=max_length, max_active_dims=_MOST_WORDS)
 
 
 def _prompt(tokenizer: Any, kind: str) -> str:

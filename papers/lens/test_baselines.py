@@ -15,9 +15,9 @@ from tiny_models import byte_level, sentence_piece, tiny_model, word_piece
 torch = pytest.importorskip("torch")
 
 from papers.lens.baselines import ECHO_SETTINGS, DenseEmbedder, echo, promptreps, promptreps_dense, splade
+from papers.lens.own_words import FUNCTION_WORDS, OwnWordsEmbedder, OwnWordsSettings, own_word_ids
 from pellucid.errors import InputError, ModelFolderError
 from pellucid.lexicon import LexiconSettings
-from pellucid.lexicon.embedder import FUNCTION_WORDS, LexiconEmbedder, own_word_ids
 from pellucid.transformer.backbone import prepare
 from pellucid.transformer.reading import Reader
 
@@ -310,9 +310,15 @@ def test_clusters_without_tokens_have_no_own_words(causal):
     from pellucid.lexicon.clusters import Clusters
 
     centroids = causal.head[:5].numpy()
-    model = LexiconEmbedder(causal, Clusters.nameless(centroids), LexiconSettings(own_words=True))
-    with pytest.raises(InputError, match="own_words needs clusters that know their tokens"):
+    model = OwnWordsEmbedder(causal, Clusters.nameless(centroids), OwnWordsSettings())
+    with pytest.raises(InputError, match="own words need clusters that know their tokens"):
         model.encode(["cars"])
+
+
+def test_a_model_of_own_words_is_not_saved_as_another_one(causal, tmp_path):
+    with pytest.raises(InputError, match="is not saved"):
+        promptreps(causal).save_pretrained(tmp_path / "m")
+    assert not list(tmp_path.iterdir())
 
 
 # Dense

@@ -26,7 +26,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 import numpy.typing as npt
-from tokenizers import Tokenizer
 
 from pellucid.core.arrays import Role
 from pellucid.core.dimensions import Dimensions, Edit, Mixing, write_dimensions
@@ -37,8 +36,7 @@ from pellucid.errors import InputError, ModelFolderError, check_choice, check_in
 from pellucid.lexicon.clusters import Clusters
 from pellucid.persistence.store import read_json, read_tensors, write_json, write_tensors
 from pellucid.process import cached_property
-from pellucid.text.unicode import lowercase
-from pellucid.text.words import Span, split_words
+from pellucid.text.words import Span
 from pellucid.transformer.embedder import TransformerEmbedder, backbone_config, finite, read_backbone, write_backbone
 from pellucid.transformer.reading import Encoding, ReadingSettings, known_words, whole_words
 
@@ -65,14 +63,12 @@ class LexiconSettings(ReadingSettings):
             it. None: for causal language models yes, for encoders no. With it, `end_token=False` also removes the end
             token that the tokenizer adds by itself.
         takes_instruction: whether the model was trained with instructions.
-        own_words: keep only the coordinates of the text's own words, function words excepted (PromptReps).
         max_active_dims: keep only so many of the largest coordinates of each text; None keeps all.
     """
 
     pooling: Pooling = "max"
     shift: bool | None = None
     takes_instruction: bool = False
-    own_words: bool = False
     max_active_dims: int | None = None
 
     def __post_init__(self) -> None:
@@ -87,7 +83,6 @@ class LexiconSettings(ReadingSettings):
         check_choice("pooling", self.pooling, POOLINGS)
         check_choice("shift", self.shift, (True, False, None))
         check_choice("takes_instruction", self.takes_instruction, (True, False))
-        check_choice("own_words", self.own_words, (True, False))
         check_integer("max_active_dims", self.max_active_dims, optional=True)
 
     @property
@@ -100,56 +95,10 @@ class LexiconSettings(ReadingSettings):
         """Whether a token's state is the one at the position before it."""
         return bool(self.shift)
 
-    def kept_tokens(self, text: str, tokenizer: Tokenizer) -> tuple[int, ...] | None:
-        """Return the ids of the tokens of the text's own words, where only they are kept."""
-        return own_word_ids(text, tokenizer) if self.own_words else None
-
     def resolved(self, tokenizer: Any, predicts_next: bool, context: int) -> Self:
         """Return these settings with everything set that is left to the model; see `ReadingSettings.resolved`."""
         settings = super().resolved(tokenizer, predicts_next, context)
         return replace(settings, shift=predicts_next if self.shift is None else self.shift)
-
-
-_WITHOUT_WORDS = 10  # tokens, as in the published code
-
-FUNCTION_WORDS = frozenset(
-    """
-    i me my mine myself we us our ours ourselves you your yours yourself yourselves he him his himself she her hers
-    herself it its itself they them their theirs themselves this that these those who whom whose which what when where
-    why how am is are was were be been being have has had having do does did doing done will would shall should can
-    could may might must a an the and or nor but if then else than because as until while though although since so of
-    at by for with without within about against between among into onto through during before after above below to
-    from up down in out on off over under upon per via again further once here there now just only own same too very
-    not no yes all any both each every either neither few more most other another some such also ever never always
-    s t d m o re ve ll don didn doesn isn aren wasn weren won wouldn shouldn couldn hasn haven hadn ain mustn needn
-    """.split()
-)
-"""English words that carry no topic. The published code takes NLTK's list, which is about the same."""
-
-
-def own_word_ids(text: str, tokenizer: Any) -> tuple[int, ...]:
-    """Return the ids of the tokens that all words of `text` are written with, each word alone and in lower case."""
-    words = dict.fromkeys(lowercase(word.text) for word in split_words(text))
-    content_words = [word for word in words if word not in FUNCTION_WORDS]
-    encodings = tokenizer.encode_batch(content_words, add_special_tokens=False) if content_words else []
-    return tuple(dict.fromkeys(token for encoding in encodings for token in encoding.ids))
-
-
-def keep_own_words(weights: Vectors, encodings: Sequence[Encoding], assignment: npt.NDArray[np.int64]) -> Vectors:
-    """Set weights [texts, k] to 0 for clusters without a word of the text, where its encoding names words."""
-    for row, encoding in zip(weights, encodings, strict=True):
-        if encoding.words is None:
-            continue
-        if not len(assignment):
-            raise InputError("own_words needs clusters that know their tokens; these have only centroids")
-        word_clusters = assignment[list(encoding.words)]
-        columns = word_clusters[word_clusters >= 0]
-        if not len(columns):
-            columns = np.argsort(-row, kind="stable")[:_WITHOUT_WORDS]
-        left_out = np.ones(len(row), bool)
-        left_out[columns] = False
-        row[left_out] = 0
-    return weights
 
 
 class LexiconEmbedder(TransformerEmbedder):
@@ -216,9 +165,7 @@ class LexiconEmbedder(TransformerEmbedder):
         settings, clusters, dimension_words = _read_described(folder / _DESCRIBED, tensors)
         opened = read_backbone(folder, config, backbone, tensors["fingerprint"])
         mixing, dimensions = read_mixed(tensors, len(clusters), len(dimension_words), path, dimension_words)
-        if clusters.centroids.shape[1] != opened.dimension or (
-            settings.own_words and len(clusters.assignment) < len(opened.tokenizer)
-        ):
+        if clusters.centroids.shape[1] != opened.dimension:
             raise ModelFolderError(f"{path}: the clusters are of another backbone than {opened.name!r}")
         if mixing is None:  # what was renamed are the clusters themselves
             clusters = replace(clusters, names=dimensions.names, words=[item.about for item in dimensions])
@@ -302,8 +249,7 @@ class LexiconEmbedder(TransformerEmbedder):
     def _weights(self, encodings: Sequence[Encoding]) -> tuple[Vectors, npt.NDArray[np.int64]]:
         """Return the clusters' weights [texts, k] and the text's token that fired each."""
         head, bias = self._tensors
-        weights, fired = self.backbone.weights(encodings, head, bias, self.settings.pooling)
-        return keep_own_words(weights, encodings, self.clusters.assignment), fired
+        return self.backbone.weights(encodings, head, bias, self.settings.pooling)
 
     @cached_property
     def _tensors(self) -> tuple[Any, Any]:
@@ -408,12 +354,13 @@ def _read_described(
     """Return the settings, the clusters of the head, and what each dimension is about."""
     described = read_json(path)
     try:
-        settings = LexiconSettings(**described["settings"])
+        stored = described["settings"].items()  # a setting that is off may be of another version
+        settings = LexiconSettings(**{name: value for name, value in stored if value or hasattr(LexiconSettings, name)})
         words = _lists(described["words"])
         dimension_words = words if described["about"] is None else _lists(described["about"])
         (names,) = _lists([described["names"]])
         clusters = Clusters(tensors["assignment"], tensors["centroids"], list(names), words)
-    except (KeyError, TypeError, InputError) as error:
+    except (AttributeError, KeyError, TypeError, InputError) as error:
         raise ModelFolderError(f"{path} does not describe a lexicon model: {error}") from error
     return settings, clusters, dimension_words
 
