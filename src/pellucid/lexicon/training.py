@@ -163,7 +163,7 @@ def train_module(
     from pellucid.lexicon.trainer import checksums
 
     checkpoints = work.metadata.get("checkpoints", {})  # one that was being written when the run stopped is not there
-    last = max(checkpoints, key=lambda name: int(name.removeprefix("checkpoint-")), default=None)
+    last = max(checkpoints, key=lambda name: int(name.removeprefix("checkpoint-")), default="")
     done = work.metadata.get(TRAINED) if (work.path / TRAINED).is_dir() else None
     for folder, digests in ((last, checkpoints.get(last)), (TRAINED, done)):
         for name, digest in (digests or {}).items():
@@ -171,7 +171,7 @@ def train_module(
     if done:
         return  # the trainer would take one more step
     trainer = _trainer(module, collator, work, settings, progress)
-    trainer.train(resume_from_checkpoint=None if last is None else str(work.path / last))
+    trainer.train(resume_from_checkpoint=str(work.path / last) if last else None)
     if trainer.is_world_process_zero():
         with translate_os_errors(work.path):
             module.save(str(work.path / TRAINED))
