@@ -29,7 +29,6 @@ class KeyTokenPreset:
     Attributes:
         name: how it is asked for.
         backbone: hub id of the transformer.
-        tuned_from: name of the language model that it was made from, for comparison; "" where it is one itself.
         head: hub id of the model that the head is taken from; None where the backbone has it.
         head_kind: how the backbone is opened: "input" where it was published without a head.
         adapters: hub ids of low-rank adapters, merged in this order.
@@ -39,7 +38,6 @@ class KeyTokenPreset:
 
     name: str
     backbone: str
-    tuned_from: str = ""
     head: str | None = None
     head_kind: HeadKind = "lm"
     adapters: tuple[str, ...] = ()

@@ -139,11 +139,14 @@ def principal_components(
     if top_k < 1 or words < 2:
         raise InputError(f"top_k is {top_k} and words {words}; at least 1 word of 2 is needed")
     vectors = model.word_vectors(np.arange(len(model.vocabulary))[:words])
-    blank, moments = 0, Moments()
-    if texts is None:
-        moments.add(vectors)
-    else:
-        blank = _add_means(moments, model, texts)
+    read, moments = 0, Moments()
+    for count, rows in [(len(vectors), vectors)] if texts is None else mean_blocks(model, texts):
+        read += count
+        moments.add(rows)
+    if moments.count < 2:
+        raise InputError(
+            f"{moments.count} of {read:,} texts hold a word that the model knows; components need at least 2 such texts"
+        )
     spectrum = moments.spectrum(centred=True)
     values = (vectors - spectrum.mean) @ spectrum.components.T[:, [number - 1 for number in wanted]]
     names = [display_form(word) for word in model.vocabulary.words[:words]]
@@ -151,11 +154,11 @@ def principal_components(
         _component(spectrum, number, names, column, top_k) for number, column in zip(wanted, values.T, strict=True)
     )
     of = "words" if texts is None else "sentences"
-    return Components(of, moments.count, blank, len(names), tuple(shares(spectrum).tolist()), found)
+    return Components(of, moments.count, read - moments.count, len(names), tuple(shares(spectrum).tolist()), found)
 
 
-def mean_blocks(model: StaticEmbedder, texts: Iterable[str]) -> Iterator[tuple[list[str], Vectors]]:
-    """Yield the texts that the model knows and the means of their words, float32 [texts, d], not L2-normalised.
+def mean_blocks(model: StaticEmbedder, texts: Iterable[str]) -> Iterator[tuple[int, Vectors]]:
+    """Yield how many texts were read and the means of the words of those that the model knows, float32 [known, d].
 
     Raises:
         InputError: `texts` is one string, or an item is no string.
@@ -167,28 +170,8 @@ def mean_blocks(model: StaticEmbedder, texts: Iterable[str]) -> Iterator[tuple[l
     rest, done = iter(texts), 0
     while block := check_texts(islice(rest, _BLOCK), first=done):
         bags = Bags.from_sentences(block, model.vocabulary)
-        known = np.flatnonzero(np.diff(bags.offsets))
-        yield [block[n] for n in known.tolist()], bags.take(known).means(vectors)
+        yield len(block), bags.take(np.flatnonzero(np.diff(bags.offsets))).means(vectors)
         done += len(block)
-
-
-def _add_means(moments: Moments, model: StaticEmbedder, texts: Iterable[str]) -> int:
-    """Take the means of the texts in and return how many have none."""
-    read = 0
-
-    def noted() -> Iterator[str]:
-        nonlocal read
-        for text in texts:
-            read += 1
-            yield text
-
-    for _, means in mean_blocks(model, noted() if not isinstance(texts, str) else texts):
-        moments.add(means)
-    if moments.count < 2:
-        raise InputError(
-            f"{moments.count} of {read:,} texts hold a word that the model knows; components need at least 2 such texts"
-        )
-    return read - moments.count
 
 
 def _component(spectrum: Spectrum, number: int, words: list[str], values: Any, top_k: int) -> Component:

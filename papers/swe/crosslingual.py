@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import statistics
 from collections.abc import Callable, Iterator, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any, Literal
 
@@ -221,16 +222,13 @@ def _steps() -> Iterator[tuple[str, tuple[PcaSettings, TuningSettings]]]:
     yield "tuned, no ABTT", (PcaSettings(drop=0), tuned)
 
 
-_BROUGHT: dict[tuple[str, Any], Any] = {}
-
-
 def _step(data: Path, language: str, encode: Any, settings: tuple[PcaSettings, TuningSettings]) -> float:
     path, codes = data / "parallel" / "tatoeba" / f"en-{language}.tsv.xz", ("en", language)
-    key = (language, getattr(encode, "__name__", ""))
-    if key not in _BROUGHT:
-        _BROUGHT[key] = anchored_words(encode, path, codes)
-    model = join_languages(_BROUGHT[key], {codes: path}, None, *settings)
+    model = join_languages(_brought(encode, path, codes), {codes: path}, None, *settings)
     return f1_tatoeba(data, model, language)
+
+
+_brought = cache(anchored_words)
 
 
 def _minilm_encode(texts: list[str]) -> Any:

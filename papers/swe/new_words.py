@@ -7,8 +7,6 @@ A word is right if the mean of its cosines to its five words is higher than to t
 the test (those that share one of the five are left out), found if one of its five is among the ten words nearest to it,
 of every fourth of the vocabulary and all fives. A word without a vector is neither. Half of the words are for choosing
 what tells vectors that find from others, and its threshold; the others for measuring it alone.
-
-A model with the words that pass the best measure is written to --output; nothing is bundled by this script.
 """
 
 from __future__ import annotations
@@ -26,22 +24,17 @@ from sklearn.metrics import roc_auc_score
 
 import pellucid
 from papers.kit import Figure, Table, mean_interval, run_script
-from papers.retrieval_sets import dense_hits, read_collection
 from papers.sts import sts_spearman
+from papers.swe.spelling import RETRIEVAL, STRICT, each_ndcg, retrieval_set
 from pellucid import StaticEmbedder
 from pellucid.core.arrays import l2_normalize
 from pellucid.evaluation.tasks import find_tasks, read_sts, read_table
-from pellucid.persistence.folder import locate
 from pellucid.static import add_words, fit_spelling
-from pellucid.static.folder import written_out
 from pellucid.text.corpus import read_texts
-from pellucid.text.words import PrefixRule
 from recipes.static_en import open_teacher
 
 _BETTER = 0.95  # share of the controls whose words are farther away than a right word's own
 _EACH, _FIRST = 4, 10  # every so many words are looked through, for the nearest
-_RETRIEVAL = ("cranfield", "cisi", "npl", "SciFact")
-_STRICT = PrefixRule(3, 0.4)  # as chosen in spelling.py
 _PAIRS = (
     ("the teacher alone", "the paper's rule for prefixes"), ("the teacher alone", "spelling"),
     ("spelling", "the paper's rule for prefixes"), ("the stricter rule for prefixes", "the paper's rule for prefixes"),
@@ -188,7 +181,7 @@ def measure(options: argparse.Namespace) -> Iterator[tuple[str, Figure]]:
     methods = {
         "MiniLM itself": (teacher.encode,),
         "the paper's rule for prefixes": (by_known, by_known),
-        "the stricter rule for prefixes": (embedder(model.with_prefixes(*_STRICT)), by_known),
+        "the stricter rule for prefixes": (embedder(model.with_prefixes(*STRICT)), by_known),
         "spelling": (embedder(spelled), by_known),
         "the teacher alone": (embedder(alone), by_known),
         "the sum of both": (lambda words: embedder(alone)(words) + embedder(spelled)(words), by_known),
@@ -217,11 +210,8 @@ def measure(options: argparse.Namespace) -> Iterator[tuple[str, Figure]]:
     )
     yield "measures", table
     yield "in-use", in_use(model, alone, unknown, options.data)
-    passed = [word for word, good in zip(unknown, passes) if good]
-    print("in context:", *(word for word in unknown if word in context.vocabulary), "\npass:", *passed)
-    if options.output:
-        made = add_words(model, passed, teacher, show_progress_bar=False)
-        made.save_pretrained(options.output, extra_words=written_out(locate("static-en")))
+    print("in context:", *(word for word in unknown if word in context.vocabulary))
+    print("pass:", *(word for word, good in zip(unknown, passes) if good))
 
 
 def differences(judged: dict[str, Judged], halves: dict[str, npt.NDArray[np.bool_]]) -> Table:
@@ -260,17 +250,16 @@ def in_use(model: StaticEmbedder, grown: StaticEmbedder, words: Sequence[str], d
         held = [not some.isdisjoint(_LETTERS.findall(text.lower())) for text in texts]
         return f"{sum(held):,} of {len(held):,}"
 
-    tasks = {task.name: task for task in find_tasks(data)}
     without, with_words = (sts_spearman(one.encode, data) for one in (model, grown))
     rows = []
-    for name in without:
-        pairs = read_sts(tasks[name])
-        texts = holding([*pairs.sentences1, *pairs.sentences2])
-        rows.append([name, f"{without[name]:.2f}", f"{with_words[name]:.2f}", "", texts])
-    for name in _RETRIEVAL:
-        found = read_collection(tasks[name])
-        encoded = [(one.encode(found.queries), one.encode(found.documents)) for one in (model, grown)]
-        scores = [np.array(found.each_ndcg(dense_hits(both, found))) for both in encoded]
+    for task in find_tasks(data):
+        if task.name in without:
+            pairs = read_sts(task)
+            texts = holding([*pairs.sentences1, *pairs.sentences2])
+            rows.append([task.name, f"{without[task.name]:.2f}", f"{with_words[task.name]:.2f}", "", texts])
+    for name in RETRIEVAL:
+        found = retrieval_set(data, name)
+        scores = [each_ndcg(one, found) for one in (model, grown)]
         gain = mean_interval(scores[1] - scores[0])
         means = [f"{score.mean():.2f}" for score in scores]
         rows.append([name, *means, gain.signed(), holding([*found.queries, *found.documents])])
@@ -302,5 +291,4 @@ def judge(
 
 
 if __name__ == "__main__":
-    options = {"--output": {"type": Path, "help": "folder of static-en with the words that pass"}}
-    run_script(measure, options, data="raw_english/", threads=1)
+    run_script(measure, data="raw_english/", threads=1)

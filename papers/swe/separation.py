@@ -19,7 +19,7 @@ from papers.swe.components import mean_blocks
 from pellucid.analysis.coordinates import Floats, Integers
 from pellucid.core.embedder import Vectors
 from pellucid.core.pca import spectrum_of
-from pellucid.errors import InputError, missing_extra
+from pellucid.errors import InputError
 from pellucid.explain.views.parts import AnyPart, Heading, Note, TablePart, counted, numbers, percent, signed
 from pellucid.explain.views.report import Report
 from pellucid.static.embedder import StaticEmbedder, static_model
@@ -113,7 +113,6 @@ def language_separation(
 
     Raises:
         InputError: the model is not static, fewer than two languages, or one with fewer than three known items.
-        MissingExtraError: scikit-learn is not installed.
     """
     static_model(model, "comparing languages")
     _check(languages, drop, model.get_embedding_dimension(), metric)
@@ -158,8 +157,8 @@ def _sampled(
     parts: list[Vectors] = []
     blank = 0
     for number, (name, every) in enumerate(items.items()):
-        found = list(mean_blocks(model, every))
-        means = np.concatenate([rows for _, rows in found]) if found else np.zeros((0, 1), np.float32)
+        means = np.concatenate([np.zeros((0, model.get_embedding_dimension()), np.float32),
+                                *(rows for _, rows in mean_blocks(model, every))])  # fmt: skip
         blank += len(every) - len(means)
         if len(means) < _LEAST:
             raise InputError(
@@ -180,8 +179,6 @@ def _between(coordinates: Floats, labels: Integers) -> float:
 
 
 def _silhouette(rows: Any, labels: Integers, metric: str) -> float:
-    try:
-        from sklearn.metrics import silhouette_score
-    except ImportError as error:
-        raise missing_extra("scikit-learn", "anchors") from error
+    from sklearn.metrics import silhouette_score
+
     return float(silhouette_score(rows, labels, metric=metric))

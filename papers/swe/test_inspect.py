@@ -260,14 +260,6 @@ def test_a_word_without_a_tag_is_named_by_its_line(tmp_path, text, line):
         list(read_tagged(tmp_path / "t.txt"))
 
 
-def test_tagged_files_that_cannot_be_read(tmp_path):
-    with pytest.raises(CorpusError, match="not found"):
-        list(read_tagged(tmp_path / "none"))
-    (tmp_path / "latin").write_bytes(b"caf\xe9/nn\n")
-    with pytest.raises(CorpusError, match="not UTF-8"):
-        list(read_tagged(tmp_path / "latin"))
-
-
 def test_tag_sets_bring_tags_to_the_papers_classes():
     brown = coarse("brown")
     tags = "NP$ nps nn nr at in od ppss dt wrb wdt bedz".split()

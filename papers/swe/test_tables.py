@@ -189,21 +189,18 @@ def test_places_and_passages_from_text_to_tables(world, trials, opened, monkeypa
 
 
 @pytest.mark.full
-def test_a_stopped_pass_goes_on_and_its_places_are_those_of_extraction(trials, opened, teacher, monkeypatch, tmp_path):
+def test_the_places_of_a_word_are_those_of_extraction(trials, opened, teacher, monkeypatch, tmp_path):
     script, texts, words = opened("papers.swe.text"), [said("en", number) for number in range(30)], WORDS["en"].split()
-    for name, value in {"EDGES": [0, 2, 1_000], "SAVED": 1, "BATCH": 4, "open_teacher": trials.open_teacher}.items():
+    for name, value in {"EDGES": [0, 2, 1_000], "BATCH": 4, "open_teacher": trials.open_teacher}.items():
         monkeypatch.setattr(script, name, value)
     teacher.default_prompt_name = None
-    read, left = script.Trials._read, iter(range(5))
-    monkeypatch.setattr(script.Trials, "_read", lambda *given: [next(left)] and read(*given))
-    with pytest.raises(StopIteration):
-        script.Trials(tmp_path, tmp_path).place_sums(words, texts)
-    monkeypatch.setattr(script.Trials, "_read", read)
     sums = script.Trials(tmp_path, tmp_path).place_sums(words, texts)
     whole = extract(teacher, texts, tmp_path / "whole", ExtractionSettings(occurrences=1_000))
     rows = [words.index(word) for word in whole.words]
     assert sums.sum(axis=0)[rows] / whole.counts[:, None] == pytest.approx(whole.vectors, abs=1e-3)
     assert 0 < abs(sums[0]).sum() < abs(sums[1]).sum()
+    monkeypatch.setattr(script.Trials, "_read", None)
+    assert (script.Trials(tmp_path, tmp_path).place_sums(words, texts) == sums).all()
 
 
 @pytest.mark.slow

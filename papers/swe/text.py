@@ -5,7 +5,7 @@ r"""How many places of a word are needed, and whether long text serves as well a
 The teacher is all-MiniLM-L6-v2 from its PyPI package, in bfloat16. For the first table a model is made from a word's
 first place, its first three, and so on, and another from as many places that come next; for the second from MedQuAD's
 answers as passages and as the sentences of these passages. Each pass takes some minutes on one core that has
-instructions for bfloat16, and goes on after an interruption.
+instructions for bfloat16, and what it gives is kept.
 """
 
 from __future__ import annotations
@@ -28,7 +28,6 @@ from papers.kit import Figure, Table, run_script
 from papers.swe.trials import PCA, TRAINED, UNTRAINED
 from pellucid import StaticEmbedder, evaluate
 from pellucid.evaluation.tasks import read_records
-from pellucid.persistence.checkpoints import WorkFolder
 from pellucid.static import ExtractionSettings
 from pellucid.static.bags import Bags
 from pellucid.static.training.distill import distill_extraction, subwords_of
@@ -44,7 +43,7 @@ PLACES = (1, 3, 10, 30, 100, 200)  # of each word
 EDGES = sorted({0, *PLACES, *(2 * count for count in PLACES[:-1])})  # between the stretches of places summed apart
 LEAST = 400  # sentences that hold a word
 WORDS = (2, 20)  # of a sentence
-BATCH, SAVED = 64, 512  # sentences of a batch, batches between two states
+BATCH = 64  # sentences
 PASSAGES, LENGTH = 6_000, 100  # of MedQuAD, words of one at least
 TRAINING = replace(TRAINED, steps=1_000)
 READ = ExtractionSettings(sentence_words=(1, 1_000))
@@ -101,22 +100,19 @@ class Trials:
         random.Random(0).shuffle(batches)
         row_of = {word: row for row, word in enumerate(words)}
         stretch_of = np.searchsorted(EDGES, np.arange(EDGES[-1]), side="right") - 1
-        with WorkFolder(self.work_dir / "places") as work:
-            digest = hashlib.sha256("\n".join([*words, *texts]).encode()).hexdigest()
-            work.bind_settings({"text": digest, "edges": EDGES})
-            width = self.teacher.get_embedding_dimension()
-            state = work.load("sums") if "sums" in work else {}
-            sums = np.array(state.get("sums", np.zeros((len(EDGES) - 1, len(words), width), np.float32)))
-            seen = np.array(state.get("seen", np.zeros(len(words), np.int64)))
-            for start in range(work.metadata.get("done", 0), len(batches), SAVED):
-                for batch in batches[start : start + SAVED]:
-                    for row, vector in self._read([texts[number] for number in batch], row_of):
-                        if seen[row] < EDGES[-1]:
-                            sums[stretch_of[seen[row]], row] += vector
-                            seen[row] += 1
-                work.save("sums", {"sums": sums, "seen": seen})
-                work.commit({"done": start + SAVED})
-        return sums
+        digest = hashlib.sha256(repr([EDGES, *words, *texts]).encode()).hexdigest()[:16]
+        path = self.work_dir / f"places-{digest}.npy"
+        if not path.exists():
+            sums = np.zeros((len(EDGES) - 1, len(words), self.teacher.get_embedding_dimension()), np.float32)
+            seen = np.zeros(len(words), np.int64)
+            for batch in batches:
+                for row, vector in self._read([texts[number] for number in batch], row_of):
+                    if seen[row] < EDGES[-1]:
+                        sums[stretch_of[seen[row]], row] += vector
+                        seen[row] += 1
+            path.parent.mkdir(parents=True, exist_ok=True)
+            np.save(path, sums)
+        return np.load(path)
 
     def _read(self, texts: Sequence[str], row_of: dict[str, int]) -> Iterator[tuple[int, Any]]:
         """Yield the word and the teacher's vector of each place."""
