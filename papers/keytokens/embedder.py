@@ -9,7 +9,6 @@ measured, and nothing is chosen by them.
 from __future__ import annotations
 
 import argparse
-import lzma
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import islice
@@ -23,25 +22,21 @@ from papers.keytokens.adjusting import choose_adjustment
 from papers.kit import Figure, Table, run_script
 from papers.models import minilm_path
 from pellucid import KeyTokenEmbedder
+from pellucid.evaluation.tasks import find_tasks, read_sts
 from pellucid.keytokens import KeyTokenSettings
+from pellucid.text.corpus import read_texts
 from pellucid.transformer import open_backbone
 
 TEXT, OTHER = "Mom baked a chocolate cake for my birthday.", "She made cookies and a pie."
 TOP_KS = (16, 64, 256, 1024, None)
 
 
-def sample(data: Path, count: int) -> list[str]:
-    """Return the first sentences of the open-licence English text."""
-    with lzma.open(data / "raw_english/open_licence.txt.xz", "rt", encoding="utf-8") as lines:
-        return [line.strip() for line in islice(lines, count)]
-
-
 def pairs(data: Path, count: int) -> tuple[list[str], list[str], list[float]]:
     """Return so many pairs of STS14, drawn at random, and their gold scores."""
-    lines = (data / "sts/STS14/test.tsv").read_text(encoding="utf-8").splitlines()[1:]
-    rows = [line.split("\t") for line in lines]
-    drawn = [rows[n] for n in np.random.default_rng(0).permutation(len(rows))[:count]]
-    return [row[0] for row in drawn], [row[1] for row in drawn], [float(row[2]) for row in drawn]
+    columns = read_sts(next(task for task in find_tasks(data) if task.name == "STS14"))
+    drawn = np.random.default_rng(0).permutation(len(columns.scores))[:count].tolist()
+    first, second, gold = ([column[n] for n in drawn] for column in columns)
+    return first, second, gold
 
 
 def words(model: KeyTokenEmbedder) -> str:
@@ -79,7 +74,8 @@ def model_figures(name: str, model: KeyTokenEmbedder, texts: Sequence[str], give
 
 def measure(options: argparse.Namespace) -> Iterator[tuple[str, Figure]]:
     """Yield the tables of both models."""
-    texts, given = sample(options.data, options.texts), pairs(options.data, options.pairs)
+    texts = list(islice(read_texts(options.data / "raw_english/open_licence.txt.xz"), options.texts))
+    given = pairs(options.data, options.pairs)
     neo = open_backbone(options.data / "lm/gpt-neo-3m-stories", attention="causal", device="cpu")
     yield from model_figures("GPT-Neo 3M", KeyTokenEmbedder(neo, KeyTokenSettings(start_token=True)), texts, given)
     mini = open_backbone(minilm_path(), device="cpu")

@@ -10,14 +10,10 @@ a run that was killed goes on; the folders of WORK are those of papers/ldir/tabl
 from __future__ import annotations
 
 import argparse
-import datetime
 import json
-import lzma
-import platform
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property, partial
-from importlib.metadata import version
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -27,7 +23,7 @@ import numpy as np
 from papers.bm25 import PLAIN, STEMMED, Bm25
 from papers.keytokens.heads import random_head, text_head
 from papers.keytokens.index import BOTH, Cell, KeyTokenIndex, query_tokens, searches
-from papers.kit import Figure, Table, run_script
+from papers.kit import Figure, Table, run_script, written
 from papers.models import minilm_path
 from papers.retrieval_sets import TITLES, Collection, dense_score, read_collection
 from papers.vector_cache import CachedEncoder, Vectors, unit_rows
@@ -37,6 +33,7 @@ from pellucid.keytokens import Adjustment, KeyTokenSettings
 from pellucid.keytokens.adjustments import component_adjustment, mean_adjustment
 from pellucid.lexicon.clusters import fit_rows
 from pellucid.persistence.store import read_json, write_json
+from pellucid.text.corpus import read_texts
 from pellucid.transformer import open_backbone
 
 KS, MS = (1000, 2000, 3000), (0, 25, 50, 75, 100)
@@ -123,8 +120,8 @@ class Bench:
         if kind == "component of the documents":
             return component_adjustment(documents)
         if name == NEO:
-            with lzma.open(self.data / "raw_english/open_licence.txt.xz", "rt", encoding="utf-8") as lines:
-                return mean_adjustment(self.embed(NEO, [line.strip() for line in islice(lines, 1000)]))
+            corpus = read_texts(self.data / "raw_english/open_licence.txt.xz")
+            return mean_adjustment(self.embed(NEO, list(islice(corpus, 1000))))
         return mean_adjustment(self.english[1])
 
 
@@ -280,9 +277,7 @@ def figures(values: Values, chosen: Mapping[str, str], dimension: int, n_tokens:
         dimension: of the dense embedding.
         n_tokens: of the vocabulary that stand for text.
     """
-    versions = ", ".join(f"{name} {version(name)}" for name in ("mteb", "bm25s"))
-    machine = f"Python {platform.python_version()},\n{platform.machine()}, processor time on one core, {versions}"
-    yield "written", f"{datetime.date.today()}; {machine}"
+    yield "written", f"{written('mteb', 'bm25s')}; processor time on one core"
     yield "chosen", ", ".join(f"{head}: {kind}" for head, kind in chosen.items())
     yield "scores", scores_table(values, chosen)
     shares = dense_shares(values, chosen)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterator, Sequence
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +28,7 @@ from papers.models import minilm_path
 from papers.spectra import level, shares
 from pellucid import KeyTokenEmbedder, LexiconEmbedder
 from pellucid.core.pca import Spectrum, spectrum_of
+from pellucid.evaluation.tasks import read_table
 from pellucid.explain.views.figure import Canvas
 from pellucid.keytokens import KeyTokenSettings
 from pellucid.keytokens.head import top_tokens
@@ -54,9 +55,8 @@ TABLE_5 = ["I like apples.", "I dislike apples."]
 
 def captions(data: Path) -> list[str]:
     """Return the different image captions of STS14."""
-    lines = (data / "sts/STS14/test.tsv").read_text(encoding="utf-8").splitlines()[1:]
-    columns = [line.split("\t") for line in lines]
-    return list(dict.fromkeys(text for row in columns if row[3] == "images" for text in row[:2]))
+    columns = read_table(data / "sts/STS14/test.tsv", ["sentence1", "sentence2", "subset"])
+    return list(dict.fromkeys(chain.from_iterable(row[:2] for row in zip(*columns.values()) if row[2] == "images")))
 
 
 def embedders(data: Path, tuned: Sequence[Path]) -> dict[str, KeyTokenEmbedder]:

@@ -13,8 +13,6 @@ embedder; the results are never shipped.
 
 from __future__ import annotations
 
-import json
-import lzma
 import time
 from itertools import islice
 from pathlib import Path
@@ -23,6 +21,8 @@ from typing import Any
 import torch
 
 from papers.kit import make_parser
+from pellucid.evaluation.tasks import read_records
+from pellucid.text.corpus import read_texts
 from pellucid.transformer.backbone import half_dtype
 
 STEPS, BATCH, LENGTH, RATE, TEMPERATURE, DROPOUT = 120, 32, 24, 5e-4, 0.05, 0.1
@@ -33,15 +33,12 @@ Pair = tuple[str, str]
 
 def sentences(data: Path) -> list[Pair]:
     """Return sentences, each twice."""
-    with lzma.open(data / "raw_english/open_licence.txt.xz", "rt", encoding="utf-8") as file:
-        lines = [line.strip() for line in islice(file, STEPS * BATCH)]
-    return [(line, line) for line in lines]
+    return [(text, text) for text in islice(read_texts(data / "raw_english/open_licence.txt.xz"), STEPS * BATCH)]
 
 
 def questions(data: Path) -> list[Pair]:
     """Return medical questions with their answers, in an order that mixes the sources."""
-    with lzma.open(data / "retrieval_train/medquad/qa.jsonl.xz", "rt", encoding="utf-8") as file:
-        rows = [json.loads(line) for line in file]
+    rows = list(read_records(data / "retrieval_train/medquad/qa.jsonl.xz", ["question", "answer"]))
     order = torch.randperm(len(rows), generator=torch.Generator().manual_seed(0)).tolist()
     return [(rows[n]["question"], rows[n]["answer"]) for n in order]
 

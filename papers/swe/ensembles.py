@@ -91,7 +91,7 @@ def fit_questions(models: Mapping[str, Any], data: Path) -> FittedWeights:
 
 def fit_mrpc(models: Mapping[str, Any], data: Path) -> FittedWeights:
     """Fit to MRPC's training labels, leaving out every pair that shares a sentence with an STS set."""
-    tests = {_plain(s) for pairs in sts_sets(data).values() for side in (pairs[0], pairs[1]) for s in side}
+    tests = set(map(_plain, sts_texts(data)))
     table = read_table(data / "pair_classification/MRPC/train.tsv", ["sentence1", "sentence2", "label"])
     rows = [row for row in zip(*table.values()) if not {_plain(row[0]), _plain(row[1])} & tests]
     print(f"MRPC: {len(rows)} of {len(table['label'])} training pairs share no sentence with an STS set")
@@ -103,9 +103,14 @@ def sts_sets(data: Path) -> dict[str, Any]:
     return {task.name: read_sts(task) for task in find_tasks(data) if task.kind == "STS"}
 
 
+def sts_texts(data: Path) -> list[str]:
+    """Return every sentence of the STS sets."""
+    return [s for pairs in sts_sets(data).values() for side in (pairs.sentences1, pairs.sentences2) for s in side]
+
+
 def test_texts(data: Path) -> set[str]:
     """Return every text of the STS and retrieval sets, letters and digits alone."""
-    texts = [s for pairs in sts_sets(data).values() for side in (pairs[0], pairs[1]) for s in side]
+    texts = sts_texts(data)
     for task in find_tasks(data):
         if task.kind == "Retrieval":
             for name in ("queries.jsonl", "corpus.jsonl"):
@@ -168,7 +173,7 @@ def change(ensemble: EnsembleEmbedder, merged: StaticEmbedder, data: Path) -> st
 
 def speeds(models: Mapping[str, Any], data: Path) -> Table:
     """Return texts a second on one thread and the ratio to the first model."""
-    texts = [s for pairs in sts_sets(data).values() for side in (pairs[0], pairs[1]) for s in side] * 2
+    texts = sts_texts(data) * 2
     times: dict[str, list[float]] = {name: [] for name in models}
     for model in models.values():
         model.encode(texts[:20_000])  # compiled
