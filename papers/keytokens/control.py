@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import lzma
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
@@ -31,7 +30,7 @@ from papers.models import minilm_path
 from papers.retrieval_sets import TITLES, Collection, dense_hits, read_collection
 from papers.vector_cache import CachedEncoder, Vectors
 from pellucid import KeyTokenEmbedder
-from pellucid.evaluation.tasks import LocalTask, find_tasks
+from pellucid.evaluation.tasks import LocalTask, find_tasks, read_table
 from pellucid.keytokens import Adjustment, KeyTokenSettings, token_alignment
 from pellucid.keytokens.adjustments import mean_adjustment
 from pellucid.text.corpus import read_texts
@@ -254,12 +253,11 @@ def sentences(data: Path, codes: Sequence[str]) -> dict[str, list[str]]:
     """Return language -> sentences: English of all kinds, and of Tatoeba one side each of translations from English."""
     found = {"English": list(islice(read_texts(data / "raw_english/open_licence.txt.xz"), SENTENCES))}
     for code in codes:
-        with lzma.open(data / f"parallel/tatoeba/en-{code}.tsv.xz", "rt", encoding="utf-8") as file:
-            pairs = [line.rstrip("\n").split("\t") for line in file][1:]
-        drawn = np.random.default_rng(0).permutation(len(pairs)).tolist()
-        found[LANGUAGES[code]] = list(dict.fromkeys(pairs[n][1] for n in drawn))[:SENTENCES]
+        english, foreign = read_table(data / f"parallel/tatoeba/en-{code}.tsv.xz", ["en", code]).values()
+        drawn = np.random.default_rng(0).permutation(len(foreign)).tolist()
+        found[LANGUAGES[code]] = list(dict.fromkeys(foreign[n] for n in drawn))[:SENTENCES]
         if code == codes[0]:
-            found["English, Tatoeba"] = list(dict.fromkeys(pairs[n][0] for n in drawn))[:SENTENCES]
+            found["English, Tatoeba"] = list(dict.fromkeys(english[n] for n in drawn))[:SENTENCES]
     return found
 
 

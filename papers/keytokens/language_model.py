@@ -52,8 +52,6 @@ from pellucid.progress import length_batches
 from pellucid.text.corpus import read_texts
 from pellucid.transformer import open_backbone
 from pellucid.transformer.attention import base_states
-from pellucid.transformer.backbone import Backbone
-from pellucid.transformer.reading import Encoding
 
 LENGTH = 96  # tokens read of a text
 POOLINGS = ("mean", "weighted_mean", "last", "prompt_eol")
@@ -62,33 +60,6 @@ PLAIN, TUNED = "as it is", "tuned"
 COMPARED = 200  # texts embedded in float32 as well
 SPARSE = ((PLAIN, "mean", "own"), (PLAIN, "mean", "random"), (TUNED, "mean", "own"), (TUNED, "mean", "random"))
 """Model, adjustment and rows of the head of each line of Table 3; the adjustment is of the documents."""
-
-
-def pooled_embeddings(
-    backbone: Backbone, readings: Sequence[Encoding], several: Sequence[KeyTokenSettings]
-) -> list[Vectors]:
-    """Return the embeddings of some texts under several settings that read texts alike, of one forward pass.
-
-    Args:
-        backbone: the transformer.
-        readings: at least one, `KeyTokenEmbedder.encodings` of any of the settings.
-        several: decided ones, such as the `settings` of embedders that differ in their pooling alone.
-
-    Returns:
-        for each of the settings float32 [n, d], as `KeyTokenEmbedder.embed` gives it.
-
-    Raises:
-        InputError: the backbone gives NaN or infinity.
-    """
-    import torch
-
-    with torch.inference_mode():
-        ids, mask, _ = backbone.padded(readings)
-        hidden = base_states(backbone.model, ids, mask).float()
-        found = [pooled_states(hidden, mask, readings, one) for one in several]
-    if not all(np.isfinite(rows).all() for rows in found):
-        raise InputError("the backbone gives NaN or infinity; open it with dtype='float32'")
-    return found
 
 
 class Encoders:
@@ -129,12 +100,20 @@ class Encoders:
 
     def _pooled(self, poolings: Sequence[str], texts: list[str]) -> Vectors:
         """Return the embeddings by several poolings beside each other, of one forward pass."""
+        import torch
+
         models = [self.models[name] for name in poolings]
-        found = np.zeros((len(texts), len(models) * models[0].backbone.dimension), np.float32)
-        readings = models[0].encodings(texts)
+        backbone, readings = models[0].backbone, models[0].encodings(texts)
+        found = np.zeros((len(texts), len(models) * backbone.dimension), np.float32)
         for batch in length_batches([len(one.ids) for one in readings], 32):
-            some, settings = [readings[n] for n in batch], [model.settings for model in models]
-            found[batch] = np.concatenate(pooled_embeddings(models[0].backbone, some, settings), axis=1)
+            some = [readings[n] for n in batch]
+            with torch.inference_mode():
+                ids, mask, _ = backbone.padded(some)
+                hidden = base_states(backbone.model, ids, mask).float()
+                parts = [pooled_states(hidden, mask, some, model.settings) for model in models]
+            found[batch] = np.concatenate(parts, axis=1)
+        if not np.isfinite(found).all():
+            raise InputError("the backbone gives NaN or infinity; open it with dtype='float32'")
         return found
 
     def rows(self, pooling: str, texts: list[str]) -> Vectors:

@@ -13,7 +13,7 @@ import argparse
 import json
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import cached_property, partial
+from functools import cache, cached_property, partial
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -53,7 +53,6 @@ class Bench:
     def __init__(self, data: Path, work: Path) -> None:
         """Open nothing yet."""
         self.data, self.work = data, work
-        self._opened: dict[str, KeyTokenEmbedder] = {}
         self.tasks = [task for task in find_tasks(data) if task.kind == "Retrieval"]
 
     @cached_property
@@ -95,34 +94,37 @@ class Bench:
         rows = np.arange(min(SENTENCES, len(candidates.vectors)))
         return candidates.texts(rows), unit_rows(np.asarray(candidates.vectors[rows], np.float32))
 
+    @cache  # noqa: B019 (one a run)
     def model(self, name: str) -> KeyTokenEmbedder:
         """Return the embedder that a row of the page names, without an adjustment; each head is fitted once."""
-        if name not in self._opened:
-            self._opened[name] = self.neo if name == NEO else self._headed(name)
-        return self._opened[name]
-
-    def _headed(self, name: str) -> KeyTokenEmbedder:
-        heads: dict[str, Callable[[], Any]] = {
-            "input embeddings": lambda: None,
+        if name in (NEO, HEADS[0]):
+            return self.neo if name == NEO else self.mini
+        heads: dict[str, Callable[[], Vectors]] = {
             "random rows": lambda: random_head(self.mini),
             "fitted to tokens": lambda: fit_rows(self.mini.backbone, self.english[0][:_STATES]),
             "fitted to texts": lambda: text_head(self.mini, *self.english),
         }
-        head = heads[name]()
-        return self.mini if head is None else KeyTokenEmbedder(self.mini.backbone, self.mini.settings, head=head)
+        return KeyTokenEmbedder(self.mini.backbone, self.mini.settings, head=heads[name]())
 
     def adjustment(self, name: str, kind: str, documents: Vectors) -> Adjustment:
         """Return an adjustment by the name the page gives it."""
         if kind == "none":
             return Adjustment()
-        if kind == "mean of the documents":
-            return mean_adjustment(documents)
         if kind == "component of the documents":
             return component_adjustment(documents)
-        if name == NEO:
-            corpus = read_texts(self.data / "raw_english/open_licence.txt.xz")
-            return mean_adjustment(self.embed(NEO, list(islice(corpus, 1000))))
-        return mean_adjustment(self.english[1])
+        if kind == "mean of the documents":
+            return mean_adjustment(documents)
+        corpus = read_texts(self.data / "raw_english/open_licence.txt.xz")
+        return mean_adjustment(self.embed(NEO, list(islice(corpus, 1000))) if name == NEO else self.english[1])
+
+    def prepared(
+        self, name: str, kind: str, collection: Collection
+    ) -> tuple[KeyTokenEmbedder, tuple[Vectors, Vectors], Collection]:
+        """Return a head's embedder, adjusted, and the embeddings of a set's queries and documents."""
+        encoder = NEO if name == NEO else "MiniLM"
+        queries, documents = self.embed(encoder, collection.queries), self.embed(encoder, collection.documents)
+        model = self.model(name).with_adjustment(self.adjustment(name, kind, documents))
+        return model, (queries, documents), collection
 
 
 HEADS = ("input embeddings", "fitted to tokens", "random rows", "fitted to texts")
@@ -206,13 +208,10 @@ def develop(bench: Bench, kept: Kept, name: str) -> str:
     kinds = KINDS.get(name, MEANS)
     if len(kinds) == 1:
         return kinds[0]
-    encoder = NEO if name == NEO else "MiniLM"
 
     def measure(kind: str) -> float:
         collection = read_collection(next(task for task in bench.tasks if task.name == "SciFact"), "train")
-        rows = bench.embed(encoder, collection.queries), bench.embed(encoder, collection.documents)
-        model = bench.model(name).with_adjustment(bench.adjustment(name, kind, rows[1]))
-        (cell,) = sparse_scores(model, rows, collection, FIXED[:1], FIXED[1:])
+        (cell,) = sparse_scores(*bench.prepared(name, kind, collection), FIXED[:1], FIXED[1:])
         score: float = cell["ndcg"]
         return score
 
@@ -222,34 +221,22 @@ def develop(bench: Bench, kept: Kept, name: str) -> str:
 
 def test(bench: Bench, kept: Kept, name: str, kind: str, task: LocalTask) -> None:
     """Measure one head on one set."""
-    encoder = NEO if name == NEO else "MiniLM"
-
-    def prepared() -> tuple[Collection, tuple[Vectors, Vectors], KeyTokenEmbedder]:
-        collection = read_collection(task)
-        rows = bench.embed(encoder, collection.queries), bench.embed(encoder, collection.documents)
-        return collection, rows, bench.model(name).with_adjustment(bench.adjustment(name, kind, rows[1]))
+    collection = read_collection(task)
 
     def dense() -> float:
-        collection, (queries, documents), model = prepared()
+        model, rows, _ = bench.prepared(name, kind, collection)
         if name == NEO:  # states that were never tuned have one large part in common
-            queries, documents = model.adjustment.apply(queries), model.adjustment.apply(documents)
-        return dense_score((queries, documents), collection)
+            rows = model.adjustment.apply(rows[0]), model.adjustment.apply(rows[1])
+        return dense_score(rows, collection)
 
-    def grid() -> list[dict[str, Any]]:
-        collection, rows, model = prepared()
-        return list(sparse_scores(model, rows, collection, KS, MS))
-
-    def timed() -> dict[str, float]:
-        collection, rows, model = prepared()
-        return timings(model, rows, collection, *FIXED)
-
-    kept.get(f"bm25 | {task.name}", lambda: bm25_figures(read_collection(task), PLAIN))
-    kept.get(f"bm25 stemmed | {task.name}", lambda: bm25_figures(read_collection(task), STEMMED))
-    kept.get(f"dense | {encoder} | {task.name}", dense)
-    kept.get(f"grid | {name} | {task.name}", grid)
+    for key, kind_of_bm25 in (("bm25", PLAIN), ("bm25 stemmed", STEMMED)):
+        kept.get(f"{key} | {task.name}", partial(bm25_figures, collection, kind_of_bm25))
+    kept.get(f"dense | {NEO if name == NEO else 'MiniLM'} | {task.name}", dense)
+    grid = f"grid | {name} | {task.name}"
+    kept.get(grid, lambda: list(sparse_scores(*bench.prepared(name, kind, collection), KS, MS)))
     if name == HEADS[0]:
-        kept.get(f"time | {task.name}", timed)
-        kept.get(f"size | {task.name}", lambda: len(read_collection(task).ids))
+        kept.get(f"time | {task.name}", lambda: timings(*bench.prepared(name, kind, collection), *FIXED))
+        kept.get(f"size | {task.name}", lambda: len(collection.ids))
 
 
 # --- The tables -------------------------------------------------------------------------------------------------------

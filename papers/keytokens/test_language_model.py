@@ -65,7 +65,7 @@ def test_a_language_model_is_measured_and_a_second_run_asks_it_nothing(script, f
     assert "little, as it is, random rows" in {row[0] for row in figures["retrieval"].rows}
     assert len(figures["claims"].rows) == 23
     assert "tuned: 2 steps of 32 pairs, adapters of the last 1 layers" in figures["tuning"]
-    monkeypatch.setattr(script, "pooled_embeddings", None)
+    monkeypatch.setattr(script, "pooled_states", None)
     assert dict(script.measure(options)) == figures
 
 

@@ -143,7 +143,7 @@ def principal_components(
     for count, rows in [(len(vectors), vectors)] if texts is None else mean_blocks(model, texts):
         read += count
         moments.add(rows)
-    if moments.count < 2:
+    if texts is not None and moments.count < 2:
         raise InputError(
             f"{moments.count} of {read:,} texts hold a word that the model knows; components need at least 2 such texts"
         )

@@ -19,7 +19,6 @@ from typing import Any
 
 import numpy as np
 
-import pellucid
 from papers.kit import PAPERS, Figure, Table, date_and_machine, run_script, write_block
 from papers.ldir.development import held_out, paraphrases
 from papers.models import open_any
@@ -37,8 +36,7 @@ _ROUNDS, _ANSWER_WORDS = 5, 60
 def measure(options: argparse.Namespace) -> Iterator[tuple[str, Figure]]:
     """Fit and yield the tables, which go into the page of ensembles."""
     data: Path = options.data
-    ours, theirs = pellucid.load("static-en"), open_any("wordllama")
-    assert isinstance(ours, StaticEmbedder)
+    ours, theirs = StaticEmbedder.from_pretrained("static-en"), open_any("wordllama")
     table = as_static(theirs, ours.vocabulary.words, subwords=ours.vocabulary.subwords)
     members: dict[str, Any] = {OURS: ours, THEIRS: theirs.embed}
     static: dict[str, Any] = {OURS: ours, TABLE: table}

@@ -22,7 +22,6 @@ import numpy as np
 import numpy.typing as npt
 from sklearn.metrics import roc_auc_score
 
-import pellucid
 from papers.kit import Figure, Table, mean_interval, run_script
 from papers.sts import sts_spearman
 from papers.swe.spelling import RETRIEVAL, STRICT, each_ndcg, retrieval_set
@@ -170,8 +169,7 @@ def embedder(model: StaticEmbedder, only: Iterable[str] | None = None) -> Embed:
 def measure(options: argparse.Namespace) -> Iterator[tuple[str, Figure]]:
     """Yield what each method finds, the measures, and the test sets with the words."""
     test, teacher = Words.read(), open_teacher()
-    model = pellucid.load("static-en")
-    assert isinstance(model, StaticEmbedder)
+    model = StaticEmbedder.from_pretrained("static-en")
     new = np.array([not model.vocabulary.has_row(word) for word in test.words])
     unknown = [word for word, is_new in zip(test.words, new) if is_new]
     alone = add_words(model, unknown, teacher, show_progress_bar=False)

@@ -34,7 +34,6 @@ import numpy.typing as npt
 from sklearn.feature_extraction.text import HashingVectorizer
 from sklearn.linear_model import LogisticRegression
 
-import pellucid
 from papers.kit import Figure, Table, bootstrap, interval_of, run_script
 from papers.retrieval_sets import Collection, dense_hits, dense_score, read_collection
 from papers.sts import sts_spearman
@@ -458,9 +457,7 @@ PARTS = {
 
 def measure(options: Options) -> Figures:
     """Yield the tables of a part."""
-    model = pellucid.load(options.model)
-    if not isinstance(model, StaticEmbedder):
-        raise SystemExit(f"{options.model} is no static model")
+    model = StaticEmbedder.from_pretrained(options.model)
     if model.spelling is not None:
         model = StaticEmbedder(model.vocabulary, model.vectors, model.scales)
     if options.words:

@@ -248,7 +248,7 @@ def test_the_words_of_today_can_be_judged():
     new_words = pytest.importorskip("papers.swe.new_words")
     test = new_words.Words.read()
     assert len(set(test.words)) == 200 and test.kept.sum() == 100
-    model = new_words.pellucid.load("static-en")
+    model = new_words.StaticEmbedder.from_pretrained("static-en")
     assert all(len(set(five)) == 5 and all(map(model.vocabulary.has_row, five)) for five in test.near)
     fives = [[f"{name}{n}" for n in range(5)] for name in "abc"]
     small = test._replace(words=["x", "y", "z"], near=fives, kept=test.kept[:3])

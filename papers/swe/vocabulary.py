@@ -9,7 +9,6 @@ need wordllama.
 from __future__ import annotations
 
 import argparse
-import lzma
 import subprocess
 import sys
 import tempfile
@@ -22,7 +21,6 @@ from pathlib import Path
 
 import numpy as np
 
-import pellucid
 from papers.kit import Figure, run_script
 from papers.models import open_any
 from papers.swe.separation import language_separation
@@ -62,9 +60,8 @@ def corpus_sentences(data: Path, count: int) -> Iterator[str]:
 
 def languages(data: Path) -> Iterator[str]:
     """Compare English and German words and sentences in WordLlama's table, which no step has made alike."""
-    with lzma.open(data / "parallel" / "tatoeba" / "en-de.tsv.xz", "rt", encoding="utf-8") as file:
-        rows = [line.rstrip("\n").split("\t") for line in islice(file, 1, 30_001)]
-    texts = {name: [row[column] for row in rows] for column, name in enumerate(("en", "de"))}
+    columns = read_table(data / "parallel" / "tatoeba" / "en-de.tsv.xz", ["en", "de"])
+    texts = {name: column[:30_000] for name, column in columns.items()}
     frequent = {
         name: [w for w, _ in Counter(w.text.lower() for t in every for w in split_words(t)).most_common(6_000)]
         for name, every in texts.items()
@@ -76,7 +73,7 @@ def languages(data: Path) -> Iterator[str]:
 
 def words(data: Path) -> Iterator[str]:
     """Add words and phrases, by themselves and in sentences, and show their neighbours."""
-    model, teacher = static_en(), open_teacher()
+    model, teacher = StaticEmbedder.from_pretrained("static-en"), open_teacher()
     for sentences in (None, [*CONTEXTS, *corpus_sentences(data, 3_000)]):
         started = time.perf_counter()
         grown = add_words(model, ENTRIES, teacher, sentences, show_progress_bar=False)
@@ -90,7 +87,7 @@ def words(data: Path) -> Iterator[str]:
 def pruned(data: Path) -> Iterator[str]:
     """Prune to the messages of a bank's customers and measure on messages that were not given."""
     train, test = (banking(data, name) for name in ("train", "test"))
-    model = static_en()
+    model = StaticEmbedder.from_pretrained("static-en")
     for min_count in (1, 2, 5):
         small = prune(model, train, min_count=min_count)
         old, new = (l2_normalize(one.encode(test)) for one in (model, small))
@@ -106,7 +103,7 @@ def banking(data: Path, split: str) -> list[str]:
 
 def merged(data: Path) -> Iterator[str]:
     """Bring the table of WordLlama into the space of static-en."""
-    model = static_en()
+    model = StaticEmbedder.from_pretrained("static-en")
     other = as_static(open_any("wordllama"), [*model.vocabulary.words[:20_000], "covid", "chatgpt", "deepfake"])
     both, quality = merge_vocabularies(model, other, shared="first")
     near = {word: [name for name, _ in both.nearest_words(word, top_k=5)][1:] for word in ("covid", "deepfake")}
@@ -117,7 +114,7 @@ def retrained(data: Path) -> Iterator[str]:
     """Train static-en on the messages of a bank's customers; those of the test split are looked at alone."""
     from scipy.stats import spearmanr
 
-    model, teacher = static_en(), open_teacher()
+    model, teacher = StaticEmbedder.from_pretrained("static-en"), open_teacher()
     test = banking(data, "test")[::4]
     upper = np.triu_indices(len(test), 1)
     by_teacher = teacher.encode(test, normalize_embeddings=True)
@@ -140,7 +137,7 @@ def memory(data: Path) -> Iterator[str]:
 
 def peak_memory(data: Path, count: int, neighbours: int) -> str:
     """Retrain 20,000 words of static-en on `count` sentences by static-en itself; say what memory it took."""
-    teacher = static_en()
+    teacher = StaticEmbedder.from_pretrained("static-en")
     model = prune(teacher, max_words=20_000)
     settings = RefinementSettings(steps=MEMORY_STEPS, evaluate_every=MEMORY_STEPS, neighbours=neighbours)
     start = _megabytes()
@@ -171,13 +168,6 @@ def _megabytes() -> tuple[float, ...]:
     """Return the memory of this process now: its own, and mapped files that the system may drop."""
     lines = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
     return tuple(int(lines[name].split()[0]) / 1000 for name in ("RssAnon", "RssFile"))
-
-
-def static_en() -> StaticEmbedder:
-    """Return the bundled model."""
-    model = pellucid.load("static-en")
-    assert isinstance(model, StaticEmbedder)
-    return model
 
 
 PARTS = {
