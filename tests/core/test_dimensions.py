@@ -127,6 +127,8 @@ def test_a_mixing_computes_as_a_sparse_matrix_of_scipy_does(entries, later) -> N
         expected = sparse.coo_array((np.array(factors, float), (rows, places)), mixing.shape).toarray()
         np.testing.assert_array_equal(mixing.toarray(), expected)
         np.testing.assert_array_equal(mixing.matrix().toarray(), expected)
+        np.testing.assert_array_equal(mixing.without_zeros().toarray(), expected)
+        assert len(mixing.without_zeros().factors) == np.count_nonzero(expected) and not mixing.is_identity
     rows = np.arange(12, dtype=np.float32).reshape(3, 4) / 7
     np.testing.assert_allclose(first.applied(rows), rows @ first.toarray(), atol=1e-12)
     np.testing.assert_allclose(first.then(second).toarray(), first.toarray() @ second.toarray(), atol=1e-12)

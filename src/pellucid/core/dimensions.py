@@ -20,6 +20,7 @@ import numpy.typing as npt
 
 from pellucid.errors import InputError, ModelFolderError
 from pellucid.persistence.store import read_regular, writing
+from pellucid.process import cached_property
 from pellucid.text.unicode import well_formed
 
 Which = str | int
@@ -119,16 +120,18 @@ class Dimensions:
         return f"<{len(self)} dimensions: {shown}{', ...' if len(self) > 3 else ''}>"
 
 
-class Mixing(NamedTuple):
-    """A sparse matrix [dimensions before, dimensions after]: its entries by row, then by column, each place once.
-
-    It is what edits did to the dimensions of a model of any family. The families with dense vectors do without SciPy.
-    """
-
+class _Entries(NamedTuple):
     sources: npt.NDArray[np.int64]  # [entries] the dimensions before
     columns: npt.NDArray[np.int64]  # [entries] the dimensions after
     factors: npt.NDArray[np.float64]  # [entries]
     shape: tuple[int, int]
+
+
+class Mixing(_Entries):
+    """A sparse matrix [dimensions before, dimensions after]: its entries by row, then by column, each place once.
+
+    It is what edits did to the dimensions of a model of any family. The families with dense vectors do without SciPy.
+    """
 
     @classmethod
     def from_entries(
@@ -207,6 +210,10 @@ class Mixing(NamedTuple):
 
     def matrix(self) -> Any:
         """Return the matrix as SciPy's CSR array."""
+        return self._matrix
+
+    @cached_property
+    def _matrix(self) -> Any:
         from scipy import sparse  # slow to import, and the families with dense vectors do not need it
 
         return sparse.csr_array((self.factors, (self.sources, self.columns)), shape=self.shape)
