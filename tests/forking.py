@@ -1,10 +1,11 @@
-"""Work in a forked process."""
+"""Work in a forked process, and in several threads at once."""
 
 from __future__ import annotations
 
 import faulthandler
 import os
 import signal
+import threading
 import time
 from collections.abc import Callable
 from typing import Any
@@ -38,3 +39,22 @@ def in_fork(work: Callable[[], Any], seconds: float = 60) -> str:
         os.waitpid(child, 0)
     with os.fdopen(reader, "rb") as file:
         return file.read().decode() if status else "hanging"
+
+
+def at_once(*work: Callable[[], Any]) -> list[str]:
+    """Do several things in threads of their own, which begin together; return the errors."""
+    begin, errors = threading.Barrier(len(work)), list[str]()
+
+    def run(one: Callable[[], Any]) -> None:
+        begin.wait(30)
+        try:
+            one()
+        except BaseException as error:
+            errors.append(f"{type(error).__name__}: {error}"[:400])
+
+    threads = [threading.Thread(target=run, args=(one,), daemon=True) for one in work]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(50)
+    return errors + ["a thread hangs"] * sum(thread.is_alive() for thread in threads)

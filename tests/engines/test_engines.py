@@ -25,20 +25,13 @@ from pellucid.engines.edge import Edge
 from pellucid.errors import EngineError, IndexFolderError, InputError
 from pellucid.index import writer
 from pellucid.index.engine import Condition, Generation, Point
-from pellucid.persistence.folder import allow_external
 from pellucid.static.embedder import StaticEmbedder
 from pellucid.text.words import Vocabulary
 
-pytestmark = [pytest.mark.full, pytest.mark.filterwarnings("ignore:.*local.*:UserWarning")]
-
-
-@pytest.fixture(autouse=True)
-def _outside():
-    """The engines here are the test's own."""
-    with allow_external(True):
-        yield
-
-
+pytestmark = [
+    pytest.mark.full, pytest.mark.filterwarnings("ignore:.*local.*:UserWarning"),
+    pytest.mark.usefixtures("outside_allowed"),
+]  # fmt: skip
 WORDS = [f"w{n}" for n in range(60)]
 
 

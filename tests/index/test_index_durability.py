@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 import time
+from functools import partial
 
 import numpy as np
 import pytest
@@ -18,9 +19,9 @@ pytest.importorskip("Stemmer")
 import pellucid
 import pellucid.index.commits as commits
 import pellucid.index.writer as writer_module
-from forking import in_fork
+from forking import at_once, in_fork
 from index_writer import created, look, opened, pairs, text_of, vectors
-from pellucid.errors import IndexFolderError, InputError, PellucidError
+from pellucid.errors import IndexFolderError, InputError
 from pellucid.static.embedder import StaticEmbedder
 from pellucid.text.words import Vocabulary
 
@@ -98,27 +99,17 @@ def test_a_clock_that_is_set_back_hides_no_commit(tmp_path):
 
 
 def test_threads_of_one_index_and_of_two_lose_nothing(tmp_path):
-    folder, errors = tmp_path / "index", []
-    first = created(folder)
-    second = opened(folder)
+    first, second = created(tmp_path / "index"), opened(tmp_path / "index")
 
     def work(index, name):
-        try:
-            for number in range(12):
-                index.add([f"text {name} {number} abc"], ids=[f"{name}-{number}"])
-                assert f"{name}-{number}" in index
-                if number % 4 == 3:
-                    index.delete([f"{name}-{number}"])
-        except BaseException as error:
-            errors.append(error)
+        for number in range(12):
+            index.add([f"text {name} {number} abc"], ids=[f"{name}-{number}"])
+            assert f"{name}-{number}" in index
+            if number % 4 == 3:
+                index.delete([f"{name}-{number}"])
 
-    threads = [threading.Thread(target=work, args=(index, f"{n}{k}")) for n, index in enumerate((first, second))
-               for k in range(2)]  # fmt: skip
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert errors == []
+    threads = [(index, f"{n}{k}") for n, index in enumerate((first, second)) for k in range(2)]
+    assert at_once(*(partial(work, *arguments) for arguments in threads)) == []
     expected = {f"{n}{k}-{number}" for n in range(2) for k in range(2) for number in range(12) if number % 4 != 3}
     assert {document.id for document in first} == {document.id for document in second} == expected
     assert first.verify() == [] and second.verify() == []
@@ -255,24 +246,14 @@ def test_what_is_wrong_is_found_on_media_that_cannot_be_written(tmp_path, monkey
 
 
 def test_of_many_that_create_one_index_one_does_and_none_removes_it(tmp_path):
-    folder, outcomes, start = tmp_path / "index", [], threading.Barrier(8)
+    folder = tmp_path / "index"
 
-    def create(number):
-        start.wait()
-        try:
-            with created(folder) as index:
-                index.add(["abc"], ids=[f"d{number}"])
-            outcomes.append("made")
-        except PellucidError as error:
-            outcomes.append(f"{error}")
+    def create():
+        with created(folder) as index:
+            index.add(["abc"], ids=["d"])
 
-    threads = [threading.Thread(target=create, args=(number,)) for number in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert outcomes.count("made") == 1
-    assert all("exists and is not empty" in outcome for outcome in outcomes if outcome != "made")
+    errors = at_once(*[create] * 8)
+    assert len(errors) == 7 and all(error.startswith("InputError") and "is not empty" in error for error in errors)
     with opened(folder) as index:
         assert len(index) == 1 and index.verify() == []
     assert [path.name for path in tmp_path.iterdir()] == ["index"]

@@ -21,7 +21,7 @@ pytest.importorskip("Stemmer")
 import pellucid
 import pellucid.index.segments as segments
 import pellucid.index.writer as writer_module
-from forking import HAS_FORK, in_fork
+from forking import HAS_FORK, at_once, in_fork
 from index_writer import created, vectors
 from pellucid.errors import InputError
 from pellucid.persistence.store import locked
@@ -49,25 +49,6 @@ def output_of(script, folder):
     command = [sys.executable, "-c", textwrap.dedent(script), str(folder), str(Path(__file__).parents[1])]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     return done.stdout if not done.returncode else done.stderr
-
-
-def at_once(*work):
-    """Do several things in threads of their own, which begin together; return the errors."""
-    begin, errors = threading.Barrier(len(work)), []
-
-    def run(one):
-        begin.wait(30)
-        try:
-            one()
-        except BaseException as error:
-            errors.append(f"{type(error).__name__}: {error}"[:200])
-
-    threads = [threading.Thread(target=run, args=(one,), daemon=True) for one in work]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(50)
-    return errors + ["a thread hangs"] * sum(thread.is_alive() for thread in threads)
 
 
 def writers(index, name, count=3):
