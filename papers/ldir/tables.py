@@ -13,8 +13,9 @@ import hashlib
 import inspect
 import json
 import statistics
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
+from itertools import starmap
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -200,38 +201,31 @@ class Rows:
         }
         self.encoders = list(dict.fromkeys(r["encoder"] for r in self._rows.values() if r["encoder"]))
 
-    def get(self, encoder: str, method: str, n: int | None = None, variant: str = PLAIN) -> Row | None:
-        """Return a row, or None where it was not measured; of an encoder itself without its number of dimensions."""
-        return self._rows.get((encoder, method, n, variant))
-
-    def present(self, keys: Iterable[tuple[Any, ...]]) -> list[Row]:
-        """Return those rows that were measured."""
-        return [row for key in keys if (row := self.get(*key))]
+    def get(self, encoder: str, method: str, n: int | None = None, variant: str = PLAIN) -> Row:
+        """Return a row; of an encoder itself without its number of dimensions."""
+        return self._rows[encoder, method, n, variant]
 
     def bundled(self, encoder: str, n: int) -> str:
-        """Return the name of the bundled model of `n` anchors, or "" where it was not measured."""
-        return next((m for (e, m, k, _) in self._rows if (e, k) == (encoder, n) and m.startswith("anchors-")), "")
+        """Return the name of the bundled model of `n` anchors."""
+        return next(m for (e, m, k, _) in self._rows if (e, k) == (encoder, n) and m.startswith("anchors-"))
 
-    def ratio(self, encoder: str, n: int) -> str | None:
+    def ratio(self, encoder: str, n: int) -> str:
         """Return the number of anchors over the encoder's dimensions."""
-        own = self.get(encoder, ENCODER)
-        return f"{n / own['n']:.2f}" if own else None
+        return f"{n / self.get(encoder, ENCODER)['n']:.2f}"
 
     def of(self, encoder: str) -> list[Row]:
         """Return the rows of an encoder, in the order they were measured."""
         return [row for row in self._rows.values() if row["encoder"] == encoder]
 
-    def mean(self, group: str, *key: Any) -> float | None:
-        """Return the mean of a group of tasks for the row `key`, or None where one is missing."""
-        return mean_of(self.get(*key), group)
+    def mean(self, group: str, *key: Any) -> float:
+        """Return the mean of a group of tasks for the row `key`."""
+        return statistics.fmean(self.get(*key)["scores"][task] for task in GROUPS[group])
 
 
-def mean_of(row: Row | None, group: str) -> float | None:
-    """Return the mean of a group of tasks, or None where one is missing."""
-    scores: Mapping[str, float] = row["scores"] if row else {}
-    if not all(task in scores for task in GROUPS[group]):
-        return None
-    return statistics.fmean(scores[task] for task in GROUPS[group])
+def mean_of(row: Row, group: str) -> float | None:
+    """Return the mean of a group of tasks, or None where the row is not measured on them."""
+    scores = [row["scores"].get(task) for task in GROUPS[group]]
+    return None if None in scores else statistics.fmean(scores)
 
 
 def caption(row: Row) -> str:
@@ -259,7 +253,7 @@ def figures(rows: Rows) -> Iterator[tuple[str, Figure]]:
     yield from method_figures(rows)
     columns = ["model", *GROUPS, "cognitive load"]
     keys = [(e, "frame", n, v) for e in rows.encoders for n in CLOSER for v in (OURS, PLAIN, *BINARY)]
-    binary = [[caption(r), *(mean_of(r, group) for group in GROUPS), r.get("load")] for r in rows.present(keys)]
+    binary = [[caption(r), *(mean_of(r, group) for group in GROUPS), r.get("load")] for r in starmap(rows.get, keys)]
     yield "binary", Table(columns, binary)
     for encoder in rows.encoders:
         yield f"variants-{encoder}", variants_table(rows, encoder)
@@ -287,12 +281,13 @@ def sts_table(rows: Rows) -> Table:
         keys.append((encoder, ENCODER))
         for n in reversed(CLOSER):
             keys += [(encoder, rows.bundled(encoder, n), n), (encoder, "frame", n, OURS), (encoder, "frame", n)]
-            keys += [(encoder, "fps", n), (encoder, "fps", n, BINARY[0])]
+            keys.append((encoder, "fps", n))
     lines = []
-    for row in rows.present(keys):
-        own, mean = rows.mean("STS", row["encoder"], ENCODER), mean_of(row, "STS")
-        share = f"{mean / own:.1%}" if own and mean and row["method"] != ENCODER else ""
-        ratio = rows.ratio(row["encoder"], row["n"]) if share else ""
+    for key in keys:
+        row, mean, ratio, share = rows.get(*key), rows.mean("STS", *key), "", ""
+        if row["encoder"] and row["method"] != ENCODER:
+            ratio = rows.ratio(row["encoder"], row["n"])
+            share = f"{mean / rows.mean('STS', row['encoder'], ENCODER):.1%}"
         lines.append([f"**{caption(row)}**", ratio, *map(row["scores"].get, columns.values()), mean, share])
     return Table(["model (dimensions)", "n/d", *columns, "mean of 6", "of its encoder"], lines)
 
@@ -320,8 +315,7 @@ def method_figures(rows: Rows) -> Iterator[tuple[str, Figure]]:
     order, distances = [], []
     for encoder in rows.encoders:
         for n in (500, MATCHED[encoder]):
-            means = {m: [rows.mean(group, encoder, m, n) for group in GROUPS] for m in METHODS}
-            totals = {m: sum(v or 0.0 for v in values) for m, values in means.items() if None not in values}
+            totals = {m: sum(rows.mean(group, encoder, m, n) for group in GROUPS) for m in METHODS}
             best = ", ".join(sorted(totals, key=lambda m: -totals[m]))
             order.append(f"- {encoder}, {n} anchors (n/d {rows.ratio(encoder, n)}): {best}.")
         for variant in (PLAIN, OURS):
@@ -332,8 +326,8 @@ def method_figures(rows: Rows) -> Iterator[tuple[str, Figure]]:
 
 
 def _frame_less_fps(rows: Rows, encoder: str, n: int, variant: str) -> str:
-    pairs = [[rows.mean(group, encoder, method, n, variant) for method in ("frame", "fps")] for group in GROUPS]
-    return " / ".join("-" if a is None or b is None else f"{round(a - b, 1) + 0.0:+.1f}" for a, b in pairs)
+    means = ([rows.mean(group, encoder, method, n, variant) for group in GROUPS] for method in ("frame", "fps"))
+    return " / ".join(f"{round(frame - fps, 1) + 0.0:+.1f}" for frame, fps in zip(*means))
 
 
 def variants_table(rows: Rows, encoder: str) -> Table:
@@ -348,7 +342,7 @@ def variants_table(rows: Rows, encoder: str) -> Table:
     keys += [(encoder, "frame", 1000, PLAIN), (encoder, "frame", 1000, OURS)]
     lines = [
         [caption(row), *map(row["scores"].get, GROUPS["retrieval"]), mean_of(row, "retrieval"), mean_of(row, "STS")]
-        for row in rows.present(keys)
+        for row in starmap(rows.get, keys)
     ]
     return Table(["model", "SciFact", "NPL", "CISI", "Cranfield", "mean", "STS"], lines)
 
@@ -358,14 +352,12 @@ def losses(rows: Rows) -> Iterator[str]:
     for encoder in rows.encoders:
         for n in CLOSER:
             keys = [(ENCODER,), ("fps", n), ("frame", n), ("frame", n, OURS), ("frame", n, WHOLE)]
-            means = [rows.mean("retrieval", encoder, *key) for key in keys]
-            if None not in means:
-                own, *others = [value or 0.0 for value in means]
-                fps, frame, half, full = (own - value for value in others)
-                yield (
-                    f"- {encoder}, {n} anchors: {fps:.1f} with fps, {frame:.1f} with frame, decorrelated at 0.5 "
-                    f"{half:.1f} and at 1 {full:.1f}."
-                )
+            own, *means = (rows.mean("retrieval", encoder, *key) for key in keys)
+            fps, frame, half, full = (own - mean for mean in means)
+            yield (
+                f"- {encoder}, {n} anchors: {fps:.1f} with fps, {frame:.1f} with frame, decorrelated at 0.5 {half:.1f} "
+                f"and at 1 {full:.1f}."
+            )
 
 
 def development_table(rows: Rows, encoder: str) -> Table:
