@@ -388,23 +388,16 @@ def claims_of_figure3() -> list[Claim]:
 
 def judge(differences: Sequence[float]) -> str:
     """Return what the differences of better and worse model, one a seed, say of a finding: too few seeds nothing."""
-    if not differences:
-        return "not measured"
     interval = Interval(statistics.fmean(differences), min(differences), max(differences))
     return verdict(interval.above(n_seeds=len(differences)))
 
 
-def figures(measured: Iterable[Result], n_planned: int) -> Iterator[tuple[str, Figure]]:
-    """Yield what the page shows.
-
-    Args:
-        measured: the results.
-        n_planned: how many runs were planned.
-    """
+def figures(measured: Iterable[Result]) -> Iterator[tuple[str, Figure]]:
+    """Yield what the page shows of all runs."""
     results = Results(measured)
     yield "written", f"{written('torch')}, one thread"
     yield "power", power(results)
-    yield "seeds", f"{len(results.seeds)} ({len(results)} of {n_planned} runs done)"
+    yield "seeds", f"{len(results.seeds)} ({len(results)} runs)"
     yield from findings(results)
     yield "pooling", pooling_table(results)
     yield "sizes", sizes_table(results)
@@ -414,7 +407,7 @@ def figures(measured: Iterable[Result], n_planned: int) -> Iterator[tuple[str, F
 def power(results: Results) -> str:
     """Say how many findings as many seeds would confirm by chance alone."""
     claims = [*claims_of_table5(), *claims_of_figure3()]
-    found = [differences for claim in claims if (differences := _differences(results, claim))]
+    found = [_differences(results, claim) for claim in claims]
     seeds = len(results.seeds)
     if seeds >= MIN_SEEDS:
         return f"{seeds} seeds."
@@ -432,7 +425,7 @@ def findings(results: Results) -> Iterator[tuple[str, Figure]]:
         counts.append(f"{name}: {_counts([judge(differences) for _, differences in judged])}")
         for claim, differences in judged:
             parts = [_signed(_differences(results, claim, sets)) for sets in (CAPTIONS, DIALOGUE)]
-            above = f", {sum(one > 0 for one in differences)} of {len(differences)} above" if differences else ""
+            above = f", {sum(one > 0 for one in differences)} of {len(differences)} above"
             lines.append([name, claim.text, claim.by, _signed(differences), *parts, judge(differences) + above])
     yield "counts", "; ".join(counts)
     columns = ["of", "the paper finds", "paper, mean / STS", "ours", "captions", "dialogue", ""]
@@ -441,7 +434,7 @@ def findings(results: Results) -> Iterator[tuple[str, Figure]]:
 
 def _counts(verdicts: Sequence[str]) -> str:
     words = [word.strip("*") for word in verdicts]
-    kinds = [word for word in (*VERDICTS.values(), "not measured") if word in words]
+    kinds = [word for word in VERDICTS.values() if word in words]
     return ", ".join(f"{words.count(word)} of {len(words)} {word}" for word in kinds)
 
 
@@ -454,12 +447,12 @@ def _differences(results: Results, claim: Claim, sets: Sequence[str] = SETS) -> 
 def pooling_table(results: Results) -> Table:
     """Return attention and pooling (table 5); in brackets the place among the six."""
     runs = {key: Run(*key, 8000) for key in PAPER}
-    means = {key: statistics.fmean(seeds.values()) for key, run in runs.items() if (seeds := results.by_seed(run))}
+    means = {key: statistics.fmean(results.by_seed(run).values()) for key, run in runs.items()}
     lines = []
     for key, run in runs.items():
         places = [_place(key, {k: numbers[column] for k, numbers in PAPER.items()}) for column in (0, 1)]
         paper = [f"{number:.2f} ({place})" for number, place in zip(PAPER[key], places)]
-        mean = f"{results.spread(run)} ({_place(key, means)})" if key in means else "-"
+        mean = f"{results.spread(run)} ({_place(key, means)})"
         before = results.spread(replace(run, trained=False, taught=False))
         ours = [before, mean, *results.cells(run), _spread(results.development(run))]
         lines.append([ATTENTIONS[key[0]], key[1], *paper, *ours])
@@ -500,16 +493,12 @@ def dense_table(results: Results) -> Table:
 
 def _spread(values: Sequence[float]) -> str:
     """Return the mean and the standard deviation, as "71.2 ± 0.4"."""
-    if not values:
-        return "-"
     mean = f"{statistics.fmean(values):.1f}"
     return mean if len(values) == 1 else f"{mean} ± {statistics.stdev(values):.1f}"
 
 
 def _signed(values: Sequence[float]) -> str:
     """Return the mean difference, and the least and the greatest where there are several."""
-    if not values:
-        return "-"
     mean = f"{statistics.fmean(values):+.1f}"
     return mean if len(values) == 1 else f"{mean} ({min(values):+.1f} to {max(values):+.1f})"
 
@@ -518,9 +507,8 @@ def measure(options: argparse.Namespace) -> Iterator[tuple[str, Figure]]:
     """Do the runs that are not kept and yield what the page shows."""
     options.model = options.model or options.data / "lm" / "gpt-neo-3m-stories"
     bench = Bench(options.data, options.model, options.work_dir, RECIPE)
-    runs = planned(options.seeds)
     yield from {"queries": f"{len(bench.rows):,}", "pairs": f"{len(bench.pairs):,}"}.items()
-    yield from figures(map(bench.result, runs), len(runs))
+    yield from figures(map(bench.result, planned(options.seeds)))
 
 
 if __name__ == "__main__":

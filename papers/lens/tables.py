@@ -162,16 +162,13 @@ def figures(measured: Sequence[Measured], model: Any) -> Iterator[tuple[str, Fig
     yield "scores", Table(["", *short, "mean of STS", "mean of retrieval", "mean of all"], lines)
     whole = rows_of("lexicon")[0]
     dense, lexicon = rows_of("dense")[-1].mean(), whole.mean()
-    if dense is not None and lexicon is not None:
-        compared = "no lower than" if lexicon >= dense else f"{100 * lexicon / dense:.1f} % of"
-        yield "mean", f"The mean of the ten sets is {lexicon:.2f}, {compared} that of the dense model, {dense:.2f}."
+    compared = "no lower than" if lexicon >= dense else f"{100 * lexicon / dense:.1f} % of"
+    yield "mean", f"The mean of the ten sets is {lexicon:.2f}, {compared} that of the dense model, {dense:.2f}."
     lines = []
     for row in [whole, *rows_of("pruned")]:
         mean = row.mean()
         size = f"all ({row.active:.0f} of a sentence of STS-B)" if row is whole else f"{row.active:.0f}"
-        lines.append(
-            [size, row.mean("STS"), row.mean("retrieval"), mean, f"{mean / lexicon:.1%}" if mean and lexicon else None]
-        )
+        lines.append([size, row.mean("STS"), row.mean("retrieval"), mean, f"{mean / lexicon:.1%}"])
     yield "largest", Table(["kept", "STS", "retrieval", "mean of all", "of the whole"], lines)
     hybrids = [
         [row.name, *map(row.scores.get, RETRIEVAL), row.mean("retrieval")]
