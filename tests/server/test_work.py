@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -18,7 +17,7 @@ pytest.importorskip("fastapi", reason="the server needs pellucid[serve]")
 import pellucid
 from pellucid.index.segments import Segment
 from pellucid.progress import CancelledWorkError, Progress, cancellable, check_cancelled
-from pellucid.server import ServerSettings, layout
+from pellucid.server import ServerSettings, corpus_map, layout, reasons_api
 from pellucid.server.bodies import MAX_TESTS, MAX_WHERE_VALUES
 from pellucid.static.embedder import StaticEmbedder
 from serving import Slow, ask, connected, running
@@ -72,11 +71,14 @@ def test_a_layout_is_the_same_from_a_process(
 ) -> None:
     pytest.importorskip("sklearn")
     rows = form(static.encode([f"{word} {n}" for n in range(5) for word in ("dog", "loan", "river", "cat")]))
-    points, members = layout.layout(rows, 3)
+    points = layout.tsne(rows)
     monkeypatch.setattr(layout, "_MIN_PROCESS_ROWS", 1)
-    points_there, members_there = layout.cancellable_layout(rows, 3)
-    np.testing.assert_allclose(points, points_there, atol=1e-6)
-    np.testing.assert_array_equal(members, members_there)
+    there, method = layout.project(rows)
+    np.testing.assert_allclose(points, there, atol=1e-6)
+    assert method == "t-SNE"
+    monkeypatch.setattr(layout, "MAX_TSNE_ROWS", 10)
+    many, method = layout.project(rows)
+    assert many.shape == (len(points), 2) and np.abs(many).max() == 1 and method in ("PCA", "UMAP")
 
 
 def test_the_process_of_a_layout_ends_with_its_request(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -85,35 +87,100 @@ def test_the_process_of_a_layout_ends_with_its_request(monkeypatch: pytest.Monke
     monkeypatch.setattr(layout, "_PROGRAM", "import time; time.sleep(60)")
     began = time.perf_counter()
     with pytest.raises(CancelledWorkError), cancellable(lambda: time.perf_counter() - began > 0.3):
-        layout.cancellable_layout(np.eye(20), 3)
+        layout.project(np.eye(20))
     assert time.perf_counter() - began < 10
     monkeypatch.setattr(layout, "_PROGRAM", "raise SystemExit('no room')")
     with pytest.raises(RuntimeError, match="no room"):
-        layout.cancellable_layout(np.eye(20), 3)
+        layout.project(np.eye(20))
 
 
 def test_the_index_is_looked_through_once_a_commit(
     static: StaticEmbedder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pytest.importorskip("Stemmer")
-    read, iterate = [0], pellucid.Index.__iter__
+    read, overview = [0], reasons_api._overview
 
-    def counted(self: Any) -> Iterator[Any]:
-        for document in iterate(self):
-            read[0] += 1
-            yield document
+    def counted(index: Any) -> Any:
+        read[0] += 1
+        return overview(index)
 
     with pellucid.Index.create(tmp_path / "index") as index:
         index.add([f"document {n}" for n in range(50)], metadata=[{"lang": "en", "n": f"{n}"} for n in range(50)])
-    monkeypatch.setattr(pellucid.Index, "__iter__", counted)
+    monkeypatch.setattr(reasons_api, "_overview", counted)
     with running({"static-en": static}, index=str(tmp_path / "index"), read_only=True) as url:
         first = ask(url, "/index")
-        assert first[0] == 200 and first[1]["values"] == {"lang": ["en"]} and first[1]["values are all"] is True
-        assert len(first[1]["examples"]) == 4 and read[0] == 50
-        assert all(ask(url, "/index") == first for _ in range(5)) and read[0] == 50
+        assert first[0] == 200 and first[1]["values"]["lang"] == [{"value": "en", "documents": 50}]
+        assert first[1]["all values"] == {"lang": True, "n": False} and len(first[1]["values"]["n"]) == 50
+        assert len(first[1]["examples"]) == 4 and read[0] == 1
+        assert all(ask(url, "/index") == first for _ in range(5)) and read[0] == 1
         with pellucid.Index.open(tmp_path / "index") as index:
             index.add(["une autre"], metadata=[{"lang": "fr"}])
-        assert ask(url, "/index")[1]["values"] == {"lang": ["en", "fr"]} and read[0] == 101
+        values = ask(url, "/index")[1]["values"]["lang"]
+        assert [one["value"] for one in values] == ["en", "fr"] and read[0] == 2
+
+
+def test_several_indexes_are_told_apart(static: StaticEmbedder, tmp_path: Path) -> None:
+    pytest.importorskip("Stemmer")
+    folders = [tmp_path / name for name in ("first", "second", "other/first")]
+    for folder in folders:
+        with pellucid.Index.create(folder) as index:
+            index.add([f"a loan in {folder.relative_to(tmp_path)}"])
+    with running({"static-en": static}, index=tuple(map(str, folders))) as url:
+        names = ask(url, "/info")[1]["indexes"]
+        assert names == ["first", "second", "first-2"]
+        for name, folder in zip([*names, None], [*folders, folders[0]]):
+            hits = ask(url, "/search", {"query": "loan", "index": name})[1]["hits"]
+            assert hits[0]["text"].endswith(str(folder.relative_to(tmp_path)))
+            assert ask(url, "/documents", {"index": name})[1]["documents"][0]["text"] == hits[0]["text"]
+        status, error = ask(url, "/search", {"query": "loan", "index": "third"})
+        assert status == 404 and "first, second" in error["error"]
+
+
+def test_the_map_of_an_index_is_made_once(
+    static: StaticEmbedder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("Stemmer")
+    pytest.importorskip("sklearn")
+    made, project = [0], corpus_map.project
+
+    def counted(rows: Any) -> Any:
+        made[0] += 1
+        return project(rows)
+
+    monkeypatch.setattr(corpus_map, "project", counted)
+    words = ["a loan from the bank", "a dog in the park", "", "rain and snow"]
+    with pellucid.Index.create(tmp_path / "index") as index:
+        index.add([f"{words[n % 4]} {n}" for n in range(40)], ids=range(40))
+        index.delete(["4"])
+    for _ in range(2):  # it survives a restart
+        with running({"static-en": static}, index=str(tmp_path / "index")) as url:
+            first = ask(url, "/map", {"clusters": 3})[1]
+            assert ask(url, "/map", {"clusters": 3})[1] == first and made[0] == 1
+            assert first["documents"] == len(first["points"]) == 39 and first["method"] == "t-SNE"
+            assert [point["id"] for point in first["points"]] == [str(n) for n in range(40) if n != 4]
+            members = [n for n, point in enumerate(first["points"]) if "loan" in point["text"]]
+            apart = ask(url, "/contrast", {"members": members, "limit": first["limit"]})[1]
+            assert apart["words"][0]["word"] in ("loan", "bank") and apart["texts"] == len(members)
+    with running({"static-en": static}, index=str(tmp_path / "index")) as url:
+        assert len(ask(url, "/map", {"clusters": 3, "limit": 20})[1]["points"]) == 20 and made[0] == 2
+        with pellucid.Index.open(tmp_path / "index") as index:
+            index.add(["another loan"])
+        assert ask(url, "/map", {"clusters": 3})[1]["documents"] == 40 and made[0] == 3
+    assert len(list((tmp_path / "index").glob("map-*"))) == 1
+    with pellucid.Index.open(tmp_path / "index") as index:
+        assert index.verify() == []
+
+
+def test_topics_of_many_rows_are_named_by_a_sample(static: StaticEmbedder, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("sklearn")
+    monkeypatch.setattr(corpus_map, "_MAX_POINTS", 30)
+    texts = [f"{word} {n}" for n in range(40) for word in ("a loan from the bank", "a dog in the park", "zzqxw")]
+    made = corpus_map.map_of_rows(static, texts, static.encode(texts), 2)
+    assert len(made.clusters) == 2 and sum(cluster.texts for cluster in made.clusters) == sum(
+        m >= 0 for m in made.members
+    )
+    loans = {member for text, member in zip(texts, made.members) if "loan" in text}
+    assert len(loans) == 1 and loans.isdisjoint(m for text, m in zip(texts, made.members) if "dog" in text)
 
 
 def test_the_limits_on_the_page_are_those_of_the_code() -> None:

@@ -181,16 +181,30 @@ def topics(
         MissingExtraError: scikit-learn is not installed.
     """
     require("scikit-learn", "sklearn")
+    days = None if dates is None else [_day(index, value) for index, value in enumerate(dates)]
+    blocks = list(unit_blocks(model, texts))
+    rows = vstack([rows for _, rows in blocks]) if blocks else None
+    all_texts = [text for block, _ in blocks for text in block]
+    return topics_of_rows(model, all_texts, rows, n=n, days=days, examples=examples, seed=seed)
+
+
+def topics_of_rows(
+    model: Embedder,
+    all_texts: list[str],
+    rows: Any,
+    *,
+    n: int | None = None,
+    days: list[date | None] | None = None,
+    examples: int = 3,
+    seed: int = 0,
+) -> Topics:
+    """Return the topics of texts whose L2-normalised embeddings are `rows`; the model encodes words for their names."""
     check_integer("examples", examples, 0)
     check_integer("seed", seed, 0)
-    blocks = list(unit_blocks(model, texts))
-    all_texts = [text for block, _ in blocks for text in block]
     if len(all_texts) < 10:
         raise InputError(f"topics need at least 10 texts, got {len(all_texts)}")
-    days = None if dates is None else [_day(index, value) for index, value in enumerate(dates)]
     if days is not None and len(days) != len(all_texts):
         raise InputError(f"there are {len(days):,} dates for {len(all_texts):,} texts; give one for each, or None")
-    rows = vstack([rows for _, rows in blocks])
     in_vocabulary = known_rows(rows)
     known_texts = int(in_vocabulary.sum())
     if n is None:

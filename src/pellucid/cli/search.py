@@ -53,7 +53,7 @@ _SNIPPET = 260  # characters of a passage that are shown
 _TITLE = 80  # of a title
 _CONDITION = re.compile(r"([^<>=!]+?)\s*([<>=!]+)\s*(.*)", re.DOTALL)
 _OPERATORS = {">=": "gte", "<=": "lte", "!=": "ne", "=": "eq", "==": "eq", ">": "gt", "<": "lt"}
-_FILES = ("index.json", "commit.json", "segments", "models-*", "reasons-*", "engine-*", ".lock")  # of an index
+_FILES = ("index.json", "commit.json", "segments", "models-*", "reasons-*", "engine-*", "map-*", ".lock")  # of an index
 _PATIENCE = 60.0  # seconds to wait for a running change of an index that is replaced
 
 _Folder = Annotated[Path, typer.Argument(help="The index.")]

@@ -21,7 +21,7 @@ _Index = Annotated[Path | None, typer.Option(help="An index to search.")]
 
 @commands.command()
 def serve(
-    index: _Index = None,
+    index: Annotated[list[Path] | None, typer.Option(help="An index to search; repeat for more.")] = None,
     models: ModelsOption = ["static-en"],  # noqa: B006 - typer's way to say it
     host: Annotated[str, typer.Option(help="The address to listen on.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, help="The port to listen on.")] = 8080,
@@ -45,6 +45,7 @@ def serve(
     Examples:
       pellucid serve
       pellucid serve -m static-en -m ./my-lexicon --index my-index
+      pellucid serve --index my-index --index other-index
       pellucid serve --index my-index --save-to my-models
       PELLUCID_TOKEN=secret pellucid serve --host 0.0.0.0 --workers 2
     """
@@ -54,7 +55,7 @@ def serve(
 
     settings = ServerSettings(
         models=tuple(models),
-        index=None if index is None else str(index),
+        index=tuple(map(str, index or ())),
         save_to=None if save_to is None else str(save_to),
         token=os.environ.get("PELLUCID_TOKEN") or None,
         timeout=timeout,

@@ -217,6 +217,7 @@ class ModelInfo(BaseModel):
     tokenization_workers: int
     version: str
     has_index: bool = Field(description="Ours: whether /search answers.")
+    indexes: list[str] = Field(description="Ours: the names of the indexes, the default first.")
     saves: bool = Field(description="Ours: whether edited models and settings of the index can be saved.")
 
 
@@ -312,7 +313,8 @@ def info_routes(service: Service) -> APIRouter:
             "max_input_length": int(most) if most not in (None, float("inf")) else limits.max_characters,
             "max_batch_tokens": limits.max_texts * limits.max_characters, "max_batch_requests": None,
             "max_client_batch_size": limits.max_texts, "auto_truncate": True, "tokenization_workers": 1,
-            "version": VERSION, "has_index": service.index is not None, "saves": limits.save_to is not None,
+            "version": VERSION, "has_index": bool(service.indexes),
+            "indexes": list(service.indexes), "saves": limits.save_to is not None,
         })  # fmt: skip
 
     return router

@@ -5,7 +5,6 @@ Edited models and settings of the index are saved only if the server was started
 
 from __future__ import annotations
 
-from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -17,7 +16,6 @@ from starlette.responses import Response
 from pellucid.core.dimensions import Which
 from pellucid.core.embedder import Embedder
 from pellucid.errors import InputError
-from pellucid.progress import check_cancelled
 from pellucid.server.bodies import (
     ApiError,
     Conditions,
@@ -39,8 +37,10 @@ if TYPE_CHECKING:
 
 _Role = Literal["query", "document"]
 _EXAMPLES, _EXAMPLE_WORDS = 4, 10
-_OVERVIEW_DOCUMENTS = 5_000  # whose metadata and titles are read for what the page offers, once a commit
-_MAX_CHOICES = 20  # values of a field to choose from
+_OVERVIEW_DOCUMENTS = 5_000  # among which examples of queries are chosen
+_MAX_CHOICES = 12  # values of a field to choose from; of one with more, the most frequent are suggested
+_MAX_SUGGESTED = 200
+_MAX_VALUE_CHARS = 200  # of a value that is offered
 _MAX_COUNTED_VALUES = 1_000  # of a field, the most frequent
 _BM25 = "bm25"  # the part of a score that is not from a model
 _Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9]([A-Za-z0-9._-]{0,62}[A-Za-z0-9])?$")]
@@ -110,6 +110,7 @@ class SearchRequest(RequestBody):
     weights: Weights | None = Field(None, description="Of the parts of the score, for this search.")
     word_weights: Weights | None = Field(None, description="Of words of the query, for this search.")
     min_score: float | None = Field(None, allow_inf_nan=False, description="Leave out hits with a lower score.")
+    index: str | None = Field(None, description="The name of an index, see /info; the first without one.")
     rows: Integer = Field(0, ge=0, le=1000, description="Add so many rows of each hit, the largest.")
     with_vectors: bool = Field(False, description="Add the stored vectors of each hit.")
 
@@ -117,6 +118,7 @@ class SearchRequest(RequestBody):
 class DocumentsRequest(RequestBody):
     """The body of /documents: which documents to list, and fields to count by."""
 
+    index: str | None = Field(None, description="The name of an index, see /info; the first without one.")
     where: Conditions = Field(None, description="Conditions on the metadata.")
     sort: str | None = Field(None, description="The field to sort by; without it, the order of adding.")
     descending: bool = Field(False, description="The largest values first.")
@@ -135,6 +137,7 @@ class WhyRequest(RequestBody):
 
     query: str
     id: str
+    index: str | None = Field(None, description="The name of an index, see /info; the first without one.")
     below: str | None = Field(None, description="The id of another document: explain the difference of the two scores.")
     others: Annotated[list[str], Field(max_length=20, fail_fast=True)] = Field(
         [], description="Ids of other documents: explain the score less the mean of theirs."
@@ -164,6 +167,7 @@ class SavedModel(BaseModel):
 class IndexSettings(RequestBody):
     """The body of POST /index; absent fields stay unchanged."""
 
+    index: str | None = Field(None, description="The name of an index, see /info; the first without one.")
     weights: Weights | None = Field(None, description="Of the parts of the score; brought to the sum 1.")
     word_weights: Weights | None = Field(None, description="Of words of the query; {} lets all count 1.")
 
@@ -276,7 +280,7 @@ def index_routes(service: Service) -> APIRouter:
     @router.post("/search", response_model=dict[str, Any])
     async def search(body: SearchRequest) -> Response:
         """Search the index: hits with their parts, reasons and words, as docs/search-schema.json describes them."""
-        index = service.searched()
+        index = service.searched(body.index)
         service.check_explained({"query": body.query})
 
         def work() -> dict[str, Any]:
@@ -293,7 +297,7 @@ def index_routes(service: Service) -> APIRouter:
     @router.post("/why", response_model=dict[str, Any])
     async def why(body: WhyRequest) -> Response:
         """Explain the score of one document, or what puts it above another."""
-        index = service.searched()
+        index = service.searched(body.index)
         service.check_explained({"query": body.query})
         if body.below is not None and body.others:
             raise ApiError(422, "give below or others, not both", "others")
@@ -312,19 +316,18 @@ def index_routes(service: Service) -> APIRouter:
 
         return answer(await service.run_in_pool(work))
 
-    overview: tuple[Any, dict[str, Any]] | None = None  # the commit it is of, and what it says
+    overviews: dict[str, tuple[Any, dict[str, Any]]] = {}  # by index: the commit it is of, and what it says
 
     @router.get("/index", response_model=dict[str, Any])
-    async def index_info() -> Response:
+    async def index_info(index: str | None = None) -> Response:
         """Say what the index holds, what one might ask it, and the values of its fields that one can choose from."""
-        index = service.searched()
+        opened = service.searched(index)
 
         def work() -> dict[str, Any]:
-            nonlocal overview
-            commit = index.snapshot().commit
-            current = overview if overview is not None and overview[0] is commit else (commit, _overview(index))
-            overview = current
-            return {**index.info(), **current[1]}
+            commit, key = opened.snapshot().commit, str(opened.folder)
+            if key not in overviews or overviews[key][0] is not commit:
+                overviews[key] = commit, _overview(opened)
+            return {**opened.info(), **overviews[key][1], "name": opened.folder.name}
 
         info = await service.run_in_pool(work)
         return answer({name: value for name, value in info.items() if name != "folder"})
@@ -338,7 +341,7 @@ def _add_documents(router: APIRouter, service: Service) -> None:
     @router.post("/documents", response_model=dict[str, Any])
     async def documents(body: DocumentsRequest) -> Response:
         """List the documents that meet conditions, a page at a time, and count them, also by the values of fields."""
-        index = service.searched()
+        index = service.searched(body.index)
         if body.after is not None and body.sort is not None:
             raise ApiError(422, "after needs the order of adding; give offset with sort", "after")
 
@@ -372,27 +375,34 @@ def _record(document: Document) -> dict[str, Any]:
 
 
 def _overview(index: Index) -> dict[str, Any]:
-    """Return examples of queries, values of the fields, whether all documents were looked at, and the stop words.
+    """Return examples of queries, the most frequent values of each field with their documents, and the stop words.
 
-    A field with more values than one would choose from is absent.
+    Fields of numbers and dates are absent: they have ranges.
     """
-    size = min(len(index), _OVERVIEW_DOCUMENTS)
-    step, examples = max(1, size // _EXAMPLES), list[str]()
-    values: dict[str, set[str]] = {}
-    for position, document in enumerate(islice(index, size)):
-        if position % 100 == 0:
-            check_cancelled()
-        if position % step == 0 and len(examples) < _EXAMPLES:
-            examples.append(" ".join((document.title or document.text).split(None, _EXAMPLE_WORDS)[:_EXAMPLE_WORDS]))
-        for name, value in document.metadata.items():
-            choices = values.setdefault(name, set())
-            if len(choices) <= _MAX_CHOICES:
-                items = value if isinstance(value, list) else [value]
-                choices.update(item for item in items if isinstance(item, str))
+    from pellucid.index.listing import count_values
+
+    commit, size = index.snapshot().commit, min(len(index), _OVERVIEW_DOCUMENTS)
+    examples = list[str]()
+    for document in commit.documents(max(1, size // _EXAMPLES)):
+        words = (document.title or document.text).split(None, _EXAMPLE_WORDS)[:_EXAMPLE_WORDS]
+        examples.append(" ".join(words))
+        if len(examples) == _EXAMPLES:
+            break
+    values: dict[str, list[dict[str, Any]]] = {}
+    whole: dict[str, bool] = {}
+    for name, (_, kinds) in commit.state.fields.items():
+        if not set(kinds) & set("sb"):
+            continue
+        counts = [item for item in count_values(commit, None, name) if item[0] is not None]
+        whole[name] = len(counts) <= _MAX_CHOICES
+        most = _MAX_CHOICES if whole[name] else _MAX_SUGGESTED
+        values[name] = [
+            {"value": value, "documents": n} for value, n in counts[:most] if len(str(value)) <= _MAX_VALUE_CHARS
+        ]
     return {
         "examples": list(dict.fromkeys(filter(None, examples))),
-        "values": {name: sorted(choices) for name, choices in values.items() if 0 < len(choices) <= _MAX_CHOICES},
-        "values are all": size == len(index),
+        "values": values,
+        "all values": whole,
         "stop words": sorted(index.snapshot().words.analyser.stop_words),
     }
 
@@ -422,7 +432,7 @@ def saving_routes(service: Service) -> APIRouter:
     async def save_index_settings(body: IndexSettings) -> Response:
         """Keep weights as those of the index, for every later search that gives none."""
         service.saved_to()
-        index = service.searched()
+        index = service.searched(body.index)
         if service.settings.read_only:
             raise ApiError(403, "the index is open only for reading; change it in the process that writes it")
         await service.run_write_shielded(lambda: index.configure(weights=body.weights, word_weights=body.word_weights))

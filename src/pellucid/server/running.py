@@ -214,8 +214,7 @@ def serve(
             uvicorn.run(create_app(settings, models), **options)
         return
     settings = replace(settings, read_only=True)
-    index = Service(settings).index  # opened once: a worker that cannot would be started again and again
-    if index is not None:
+    for index in Service(settings).indexes.values():  # opened once: a worker that cannot would start again and again
         index.close()
     with (
         _many_open_files(),

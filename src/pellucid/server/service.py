@@ -180,7 +180,7 @@ class ServerSettings:
 
     Attributes:
         models: names, folders or hub ids; the first one is used for requests without a model.
-        index: folder of an index.
+        index: folder of an index, or several; the first one is used for requests without an index.
         save_to: folder where clients may save edited models; None forbids it.
         token: what clients must send as `Authorization: Bearer`; None for no token.
         max_texts: of one request.
@@ -194,7 +194,7 @@ class ServerSettings:
     """
 
     models: tuple[str, ...] = ("static-en",)
-    index: str | None = None
+    index: str | tuple[str, ...] | None = None
     save_to: str | None = None
     token: str | None = None
     max_texts: int = 2048
@@ -223,12 +223,7 @@ class Service:
         if settings.save_to is not None:
             with translate_os_errors(Path(settings.save_to)):
                 Path(settings.save_to).mkdir(parents=True, exist_ok=True)
-        self.index: Index | None = None
-        if settings.index is not None:
-            from pellucid.index.index import Index
-
-            options: dict[str, Any] = {"read_only": True} if settings.read_only else {}
-            self.index = Index.open(settings.index, **options)
+        self.indexes = _open_indexes(settings)
         self.is_ready = self._is_ending = False
         self.is_sparse: dict[str, bool] = {}
         self._batchers: dict[str, Batcher] = {}
@@ -244,9 +239,9 @@ class Service:
         loop, models = asyncio.get_running_loop(), list(self.models.values())
 
         def search() -> None:
-            if self.index is not None:
+            for index in self.indexes.values():
                 with suppress(PellucidError):
-                    self.index.search(WARM_TEXT, 1).to_dict()
+                    index.search(WARM_TEXT, 1).to_dict()
 
         def warmed() -> None:
             for batcher in self._batchers.values():
@@ -278,8 +273,8 @@ class Service:
             await batcher.stop()
         for threads in (self._threads, self._slow_thread):
             threads.shutdown(wait=True, cancel_futures=True)
-        if self.index is not None:
-            self.index.close()
+        for index in self.indexes.values():
+            index.close()
 
     def model_name(self, name: str | None) -> str:
         """Return the name of the model that a request asks for; None is the first."""
@@ -432,11 +427,30 @@ class Service:
         self._saving.discard(name)
         self._begin(name, model, is_sparse=is_sparse)  # nothing is awaited between here and the answer
 
-    def searched(self) -> Index:
-        """Return the index, or refuse."""
-        if self.index is None:
+    def searched(self, name: str | None = None) -> Index:
+        """Return an index by its name, the first without one, or refuse."""
+        if not self.indexes:
             raise ApiError(404, "no index is served here; start the server with: pellucid serve --index FOLDER")
-        return self.index
+        if name is None:
+            return next(iter(self.indexes.values()))
+        if name not in self.indexes:
+            message = f"no index {name!r:.80} is served here; there are: {', '.join(self.indexes)}"
+            raise ApiError(404, message, "index")
+        return self.indexes[name]
+
+
+def _open_indexes(settings: ServerSettings) -> dict[str, Index]:
+    """Return the indexes by the names of their folders; a second one of a name gets a number."""
+    folders = (settings.index,) if isinstance(settings.index, str) else settings.index or ()
+    indexes: dict[str, Index] = {}
+    if folders:
+        from pellucid.index.index import Index
+    for folder in folders:
+        options: dict[str, Any] = {"read_only": True} if settings.read_only else {}
+        index = Index.open(folder, **options)
+        number = sum(Path(other.folder).name == index.folder.name for other in indexes.values())
+        indexes[index.folder.name + (f"-{number + 1}" if number else "")] = index
+    return indexes
 
 
 @contextmanager

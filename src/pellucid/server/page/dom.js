@@ -27,6 +27,9 @@ export function el(tag, attributes = {}, ...children) {
   return made;
 }
 
+/** The server wants a token, and nobody gave one. */
+export class NoTokenError extends Error {}
+
 /**
  * Ask the server; a body makes it a POST.
  * @param {string} path
@@ -40,11 +43,11 @@ export async function ask(path, body) {
   if (token) headers.authorization = `Bearer ${token}`;
   const answer = await fetch(path, body ? { method: "POST", headers, body: JSON.stringify(body) } : { headers });
   if (answer.status === 401) {
-    const given = prompt("This server asks for its token.");
-    if (given) {
-      sessionStorage.setItem("token", given);
-      return ask(path, body);
-    }
+    const isOutdated = token !== sessionStorage.getItem("token"); // another request has asked meanwhile
+    const typed = isOutdated || prompt(token ? "The token is wrong. Which is it?" : "This server asks for its token.");
+    if (!typed) throw new NoTokenError("This server answers only with its token. Whoever started it has it, in PELLUCID_TOKEN.");
+    if (typed !== true) sessionStorage.setItem("token", typed);
+    return ask(path, body);
   }
   const value = await answer.json();
   if (!answer.ok) throw new Error(value.error?.message ?? value.error ?? answer.statusText);
@@ -96,7 +99,7 @@ export function markedText(text, marks, { unknown = [], scale = 0, hover } = {})
   const characters = Array.from(text);
   const most = scale || Math.max(1e-9, ...marks.map((mark) => Math.abs(mark.value)));
   const all = [...marks, ...unknown.map(([start, end]) => ({ start, end, value: NaN }))].sort((a, b) => a.start - b.start);
-  const box = el("div", { class: "marked" });
+  const box = el("div", { class: "marked", dir: "auto" });
   let at = 0;
   for (const mark of all) {
     if (mark.start < at) continue;
@@ -129,18 +132,6 @@ function tinted(word, mark, most, hover) {
     for (const end of ["mouseleave", "blur"]) made.addEventListener(end, () => hover(null));
   }
   return made;
-}
-
-/** Return a long text cut after some lines, and a button for the rest, if something is cut. */
-export function cut(/** @type {HTMLElement} */ box) {
-  box.classList.add("is-cut");
-  const more = el("button", { type: "button", class: "link", "aria-expanded": "false", click: () => {
-    const isCut = box.classList.toggle("is-cut");
-    more.textContent = isCut ? "more" : "less";
-    more.setAttribute("aria-expanded", String(!isCut));
-  } }, "more");
-  new ResizeObserver(() => { more.hidden = box.classList.contains("is-cut") && box.scrollHeight <= box.clientHeight + 1; }).observe(box);
-  return [box, more];
 }
 
 /**

@@ -1,7 +1,7 @@
 // @ts-check
 /** The page: which view is shown, its state in the address, and what the buttons below it do. */
 
-import { ask, el, said } from "./dom.js";
+import { ask, el, NoTokenError, said } from "./dom.js";
 import { compare } from "./compare.js";
 import { read } from "./read.js";
 import { search } from "./search.js";
@@ -12,8 +12,8 @@ import { api } from "./api.js";
  * A view draws itself into `main` and returns what "Save JSON" saves.
  * @typedef {Record<string, string>} State
  * @typedef {{name: string, family: string, dimension: number, sparse: boolean, size: string}} Model
- * @typedef {{has_index: boolean, saves: boolean}} Server
- * @typedef {{state: State, models: Model[], model: string, server: Server, set: (changes: State) => void, open: (model: string) => Promise<void>, result: (value: unknown) => void}} Page
+ * @typedef {{has_index: boolean, indexes: string[], saves: boolean}} Server
+ * @typedef {{state: State, models: Model[], model: string, index: string | null, server: Server, set: (changes: State) => void, open: (model: string) => Promise<void>, result: (value: unknown) => void}} Page
  * @typedef {(main: HTMLElement, page: Page) => void | Promise<void>} View
  */
 
@@ -21,17 +21,18 @@ import { api } from "./api.js";
 const VIEWS = { compare, read, search, map, api };
 const main = /** @type {HTMLElement} */ (document.getElementById("main"));
 const models = /** @type {HTMLSelectElement} */ (document.getElementById("model"));
+const indexes = /** @type {HTMLSelectElement} */ (document.getElementById("index"));
 /** @type {unknown} */
 let result = null;
 /** @type {Model[]} */
 let known = [];
 /** @type {Server} */
-let server = { has_index: false, saves: false };
+let server = { has_index: false, indexes: [], saves: false };
 
 /** Return the view that the address names, and its state. */
 function place() {
   const [name, query] = location.hash.slice(1).split("?");
-  return { name: name in VIEWS ? name : "compare", state: Object.fromEntries(new URLSearchParams(query ?? "")) };
+  return { name: name in VIEWS ? name : server.has_index ? "search" : "compare", state: Object.fromEntries(new URLSearchParams(query ?? "")) };
 }
 
 /** Write the state into the address without drawing anew. */
@@ -46,18 +47,20 @@ async function draw() {
     if (link.getAttribute("href") === `#${name}`) link.setAttribute("aria-current", "page");
     else link.removeAttribute("aria-current");
   }
+  indexes.value = server.indexes.includes(state.index) ? state.index : server.indexes[0];
+  /** @type {HTMLElement} */ (indexes.closest("label")).hidden = server.indexes.length < 2 || !["search", "map", "read"].includes(name);
   models.value = known.some((model) => model.name === state.model) ? state.model : known[0].name;
-  /** @type {HTMLElement} */ (models.closest("label")).hidden = name === "search" || name === "api"; // an index has models of its own
+  /** @type {HTMLElement} */ (models.closest("label")).hidden = name === "search" || name === "api" || (name === "map" && server.has_index); // an index has models of its own
   result = null;
   said("");
   main.replaceChildren();
   /** @type {Page} */
   const page = {
-    state, models: known, model: models.value, server, open,
+    state, models: known, model: models.value, index: server.has_index ? indexes.value : null, server, open,
     set: (changes) => { Object.assign(state, changes); remember(name, state); },
     result: (value) => { result = value; },
   };
-  document.title = `pellucid: ${name}`;
+  document.title = `${page.index && name !== "compare" ? page.index : name} - pellucid`;
   try {
     await VIEWS[name](main, page);
   } catch (error) {
@@ -90,7 +93,11 @@ function save(/** @type {Blob} */ blob, /** @type {string} */ name) {
 /** Return the view as a picture: a canvas as it is, everything else drawn by way of an SVG. */
 async function picture() {
   const canvas = main.querySelector("canvas");
-  if (canvas) return canvas;
+  if (canvas) {
+    const event = new CustomEvent("picture", { detail: { canvas } }); // a map adds its title, legend and source
+    canvas.dispatchEvent(event);
+    return event.detail.canvas;
+  }
   const box = main.getBoundingClientRect();
   const style = await (await fetch("style.css")).text();
   const copy = /** @type {HTMLElement} */ (main.cloneNode(true));
@@ -129,12 +136,33 @@ models.addEventListener("change", () => {
   remember(name, { ...state, model: models.value });
   draw();
 });
+indexes.addEventListener("change", () => {
+  const { name, state } = place();
+  remember(name, { q: state.q ?? "", index: indexes.value }); // filters and weights are of the other index
+  draw();
+});
 addEventListener("hashchange", draw);
+addEventListener("keydown", (event) => {
+  const at = /** @type {HTMLElement} */ (event.target);
+  const box = /** @type {HTMLElement | null} */ (main.querySelector('input[type="search"]'));
+  if (event.key === "/" && box && !event.ctrlKey && !event.metaKey && !at.closest("input, textarea, select")) {
+    event.preventDefault();
+    box.focus();
+  }
+});
 
-try {
-  await learn();
-  server = /** @type {Server} */ (await ask("info"));
-  await draw();
-} catch (error) {
-  main.append(el("p", { class: "error", role: "alert" }, `The server does not answer: ${error}`));
+/** Begin; without its token the page says so, and asks for it on request. */
+async function begin() {
+  main.replaceChildren();
+  try {
+    await learn();
+    server = /** @type {Server} */ (await ask("info"));
+    indexes.replaceChildren(...server.indexes.map((name) => el("option", {}, name)));
+    await draw();
+  } catch (error) {
+    const isLocked = error instanceof NoTokenError;
+    main.replaceChildren(el("p", { class: "error", role: "alert" }, isLocked ? error.message : `The server does not answer: ${error}`),
+      el("button", { type: "button", click: begin }, isLocked ? "Enter the token" : "Try again"));
+  }
 }
+await begin();

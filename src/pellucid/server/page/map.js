@@ -1,5 +1,5 @@
 // @ts-check
-/** A corpus as points: clusters in colours with the words that set them apart; one can zoom, point and read. */
+/** A corpus as points: topics in colours with the words that set them apart; one can zoom, point and read. */
 
 import { ask, el, field, rowTable, said, textField } from "./dom.js";
 
@@ -11,6 +11,8 @@ const LISTED = 30;
 const EDGE = 24; // pixels that stay free around the points
 const MOST_STRETCH = 1.7; // of the longer side of the canvas: neighbours stay neighbours
 const BEYOND = 0.35; // of the breadth of nine in ten points: a point further out stands at the edge
+const MANY = 3000; // points from which they are small squares
+const PICTURE = 2; // pixels of a saved picture for one of the screen
 const LEAST_SELECTED = 2; // texts, and as many others
 
 /**
@@ -22,19 +24,19 @@ const LEAST_SELECTED = 2; // texts, and as many others
 export function map(main, page) {
   let corpus = "";
   const result = el("div", {});
-  const asked = el("input", { type: "number", min: "10", max: "5000", value: page.state.limit ?? "500" });
+  const asked = el("input", { type: "number", min: "10", max: "50000", value: page.state.limit ?? "30000" });
   const clusters = el("input", { type: "number", min: "2", max: "50", value: page.state.clusters ?? "8" });
   const value = (/** @type {HTMLElement} */ input) => Number(/** @type {HTMLInputElement} */ (input).value);
 
   async function run() {
     page.set({ limit: String(value(asked)), clusters: String(value(clusters)) });
-    result.replaceChildren(el("p", { class: "note", role: "status" }, "Drawing the map; five hundred texts take some seconds."));
+    result.replaceChildren(el("p", { class: "note", role: "status" }, "Drawing the map. The first time this takes some seconds; then it is kept with the index."));
     const texts = corpus.split("\n").map((line) => line.trim()).filter(Boolean);
-    const body = { model: page.model, clusters: value(clusters), ...(texts.length ? { texts } : { limit: value(asked) }) };
+    const body = { model: page.model, clusters: value(clusters), ...(texts.length ? { texts } : { limit: value(asked), index: page.index }) };
     try {
       const found = await ask("map", body);
       page.result(found);
-      result.replaceChildren(...drawn(found, page.model));
+      result.replaceChildren(...drawn(found, { model: page.model, index: page.index, title: texts.length ? `${found.points.length.toLocaleString("en")} texts` : titleOf(found, page.index), texts }));
     } catch (error) {
       result.replaceChildren(el("p", { class: "error", role: "alert" }, String(/** @type {Error} */ (error).message)));
     }
@@ -42,20 +44,27 @@ export function map(main, page) {
 
   main.append(
     el("form", { class: "line", submit: (event) => { event.preventDefault(); run(); } },
-      el("label", { hidden: !page.server.has_index }, el("span", {}, "Documents of the index"), asked),
-      el("label", {}, el("span", {}, "Clusters"), clusters),
+      el("label", { hidden: !page.server.has_index }, el("span", {}, "Documents at most"), asked),
+      el("label", {}, el("span", {}, "Topics at most"), clusters),
       el("button", {}, "Draw the map")),
     el("details", { open: !page.server.has_index }, el("summary", {}, "Or draw a map of other texts"), field("Texts of your own, one a line, ten or more", textField("", (text) => { corpus = text; }, 400_000))),
     result);
   if (page.server.has_index) run();
 }
 
+/** Say which documents are drawn: all, or how many of how many. */
+function titleOf(/** @type {any} */ found, /** @type {string | null} */ index) {
+  const [drawn, all] = [found.points.length, found.documents].map((count) => count.toLocaleString("en"));
+  return `${index ?? "Index"}: ${drawn === all ? `all ${all} documents` : `${drawn} of ${all} documents, evenly spread`}`;
+}
+
 /** Return the groups of points by their clusters, or by a field of their metadata: a few values, or ranges of numbers. */
 function groupsOf(/** @type {any} */ found, /** @type {string} */ name) {
   if (!name) {
-    return found.clusters.map((/** @type {any} */ cluster, /** @type {number} */ number) => ({
-      label: cluster.label, title: `dimensions: ${cluster.dimensions.join("; ")}`, colour: COLOURS[number] ?? "#888888", has: (/** @type {any} */ point) => point.cluster === number,
-    }));
+    const none = { label: "no topic", title: "texts without a known word", colour: "#888888", has: (/** @type {any} */ point) => point.cluster < 0 };
+    return [...found.clusters.map((/** @type {any} */ cluster, /** @type {number} */ number) => ({
+      label: cluster.label, title: cluster.words.join(", "), colour: COLOURS[number] ?? "#888888", has: (/** @type {any} */ point) => point.cluster === number,
+    })), ...(found.points.some(none.has) ? [none] : [])];
   }
   const valuesOf = (/** @type {any} */ point) => [point.metadata[name] ?? []].flat();
   const all = found.points.flatMap(valuesOf);
@@ -82,8 +91,8 @@ function groupsOf(/** @type {any} */ found, /** @type {string} */ name) {
 }
 
 /** Return the canvas, the legend and the list of a map. */
-function drawn(/** @type {any} */ found, /** @type {string} */ model) {
-  const canvas = /** @type {HTMLCanvasElement} */ (el("canvas", { role: "img", "aria-label": `Map of ${found.points.length} texts in ${found.clusters.length} clusters; the list below names them` }));
+function drawn(/** @type {any} */ found, /** @type {{model: string, index: string | null, title: string, texts: string[]}} */ source) {
+  const canvas = /** @type {HTMLCanvasElement} */ (el("canvas", { role: "img", "aria-label": `Map of ${found.points.length} texts in ${found.clusters.length} topics; the list below names them` }));
   const tip = el("div", { class: "tip", hidden: true });
   const apart = el("div", { "aria-live": "polite" });
   const list = el("ul", {});
@@ -92,9 +101,13 @@ function drawn(/** @type {any} */ found, /** @type {string} */ model) {
   const view = { zoom: 1, x: sides.x.middle, y: sides.y.middle };
   /** @type {Group[]} */
   let groups = [];
+  /** @type {Map<any, string>} */
+  let colours = new Map();
   /** @type {Group | null} */
   let chosen = null;
   let wanted = "";
+  /** @type {({x: number, y: number} | null)[]} */
+  let centres = []; // of topics, of the points that are shown
   /** @type {number[] | null} */
   let box = null; // the region that is drawn: two corners, in pixels
   /** @type {Set<any> | null} */
@@ -123,13 +136,15 @@ function drawn(/** @type {any} */ found, /** @type {string} */ model) {
     const style = getComputedStyle(document.body);
     pen.fillStyle = style.backgroundColor;
     pen.fillRect(0, 0, canvas.clientWidth, canvas.clientHeight);
+    const many = found.points.length > MANY;
+    const side = many ? 2.5 : 7;
     for (const point of found.points) {
       const [x, y] = place(point);
-      pen.globalAlpha = isOn(point) ? 0.85 : 0.12;
-      pen.fillStyle = groups.find((group) => group.has(point))?.colour ?? "#888888";
-      pen.beginPath();
-      pen.arc(x, y, 3.5, 0, 7);
-      pen.fill();
+      if (x < -side || y < -side || x > canvas.clientWidth + side || y > canvas.clientHeight + side) continue;
+      pen.globalAlpha = isOn(point) ? (many ? 0.6 : 0.85) : 0.08;
+      pen.fillStyle = colours.get(point) ?? "#888888";
+      if (many) pen.fillRect(x - side / 2, y - side / 2, side, side);
+      else { pen.beginPath(); pen.arc(x, y, side / 2, 0, 7); pen.fill(); }
     }
     pen.globalAlpha = 1;
     drawLabels(pen, style);
@@ -150,11 +165,11 @@ function drawn(/** @type {any} */ found, /** @type {string} */ model) {
     /** @type {number[][]} */
     const taken = [];
     for (const [number, cluster] of found.clusters.entries()) {
-      const own = found.points.filter((/** @type {any} */ point) => point.cluster === number && isOn(point));
-      if (!own.length) continue;
+      const centre = centres[number];
+      if (!centre) continue;
       const text = cluster.words.slice(0, 2).join(", ") || cluster.label;
       const half = pen.measureText(text).width / 2 + 4;
-      const [x, y] = place({ x: middle(own, "x"), y: middle(own, "y") });
+      const [x, y] = place(centre);
       if (x < 0 || y < 0 || x > canvas.clientWidth || y > canvas.clientHeight) continue;
       const at = Math.min(Math.max(x, half), canvas.clientWidth - half);
       const free = [0, -20, 20, -40, 40, -60, 60].map((shift) => y + shift).find((line) => line > 10 && line < canvas.clientHeight - 10
@@ -170,14 +185,19 @@ function drawn(/** @type {any} */ found, /** @type {string} */ model) {
   }
 
   function show() {
-    draw();
     const shown = found.points.filter(isOn);
+    centres = found.clusters.map((/** @type {any} */ _, /** @type {number} */ number) => {
+      const members = shown.filter((/** @type {any} */ point) => point.cluster === number);
+      return members.length ? { x: middle(members, "x"), y: middle(members, "y") } : null;
+    });
+    draw();
     list.replaceChildren(...shown.slice(0, LISTED).map((/** @type {any} */ point) => el("li", {}, point.text.slice(0, 140))));
     said(`${shown.length} of ${found.points.length} texts`);
   }
 
   function colourBy(/** @type {string} */ name) {
     groups = groupsOf(found, name);
+    colours = new Map(found.points.map((/** @type {any} */ point) => [point, groups.find((group) => group.has(point))?.colour ?? "#888888"]));
     chosen = null;
     legend.replaceChildren(...groups.map((group) => {
       const dot = el("span", { class: "dot", "aria-hidden": "true" });
@@ -203,10 +223,10 @@ function drawn(/** @type {any} */ found, /** @type {string} */ model) {
     }
     apart.replaceChildren(title, el("p", { class: "note" }, "Asking"), forget);
     try {
-      const made = await ask("contrast", { model, texts: found.points.map((/** @type {any} */ point) => point.text), members });
+      const made = await ask("contrast", { model: source.model, members, ...(source.texts.length ? { texts: source.texts } : { limit: found.limit, index: source.index }) });
       const words = made.words.map((/** @type {any} */ word) => `${word.word} (in ${word.texts} of them, ${word.others} others)`).join(", ");
       apart.replaceChildren(title, el("p", {}, words || "no word"),
-        rowTable(made.rows, { score: made.separation, total: "separation", caption: "How much more alike two of them are than one of them and another, by dimensions; read from the first 400 characters" }), forget);
+        rowTable(made.rows, { score: made.separation, total: "separation", caption: "How much more alike two of them are than one of them and another, by dimensions" }), forget);
     } catch (error) {
       apart.replaceChildren(title, el("p", { class: "error", role: "alert" }, String(/** @type {Error} */ (error).message)), forget);
     }
@@ -216,7 +236,7 @@ function drawn(/** @type {any} */ found, /** @type {string} */ model) {
   find.addEventListener("input", () => { wanted = find.value.toLowerCase(); show(); });
   const region = el("button", { type: "button", "aria-pressed": "false", click: () => { region.setAttribute("aria-pressed", String(region.getAttribute("aria-pressed") !== "true")); draw(); } }, "Select a region");
   const fields = [...new Set(found.points.flatMap((/** @type {any} */ point) => Object.keys(point.metadata)))].sort();
-  const by = /** @type {HTMLSelectElement} */ (el("select", {}, el("option", { value: "" }, "clusters"), ...fields.map((name) => el("option", { value: name }, name))));
+  const by = /** @type {HTMLSelectElement} */ (el("select", {}, el("option", { value: "" }, "topics"), ...fields.map((name) => el("option", { value: name }, name))));
   by.addEventListener("change", () => colourBy(by.value));
   const zoom = (/** @type {number} */ factor) => { view.zoom = Math.min(40, Math.max(0.8, view.zoom * factor)); draw(); };
   const whole = () => { Object.assign(view, { zoom: 1, x: sides.x.middle, y: sides.y.middle }); draw(); };
@@ -274,17 +294,52 @@ function drawn(/** @type {any} */ found, /** @type {string} */ model) {
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", draw);
 
   const atlas = el("button", { type: "button", click: () => {
-    const lines = found.points.map((/** @type {any} */ one) => JSON.stringify({ ...one, label: found.clusters[one.cluster].label })).join("\n");
+    const lines = found.points.map((/** @type {any} */ one) => JSON.stringify({ ...one, label: found.clusters[one.cluster]?.label ?? "" })).join("\n");
     const link = el("a", { href: URL.createObjectURL(new Blob([lines], { type: "application/jsonl" })), download: "pellucid-map.jsonl" });
     link.click();
     said("saved; open it with: embedding-atlas pellucid-map.jsonl --text text --x x --y y");
   } }, "Save for embedding-atlas");
   colourBy("");
-  return [el("div", { class: "stage" }, canvas, tip),
+  canvas.addEventListener("picture", (event) => { /** @type {any} */ (event).detail.canvas = withLegend(canvas, source.title, `Vectors of ${found.model}, by ${found.method}; colours: ${by.value || "topics"}. pellucid`, groups); });
+  return [el("h2", {}, source.title), el("div", { class: "stage" }, canvas, tip),
     el("div", { class: "tools" }, el("button", { type: "button", "aria-label": "Zoom in", click: () => zoom(1.5) }, "+"), el("button", { type: "button", "aria-label": "Zoom out", click: () => zoom(1 / 1.5) }, "−"),
       el("button", { type: "button", click: whole }, "Whole map"), region, el("label", { hidden: !fields.length }, "Colours ", by)),
-    el("p", { class: "note" }, "Point at a dot to read its text; scroll to zoom, drag to move. A selected region says what sets it apart."),
+    el("p", { class: "note" }, `Vectors of ${found.model}, projected by ${found.method}. `, "Point at a dot to read its text; scroll to zoom, drag to move. A selected region says what sets it apart."),
     apart, el("h2", {}, "Legend"), legend, el("label", {}, el("span", {}, "Show texts that hold"), find), list, atlas];
+}
+
+/**
+ * Return a picture of a map with its title, legend and source.
+ * @param {HTMLCanvasElement} map
+ * @param {string} title
+ * @param {string} source
+ * @param {Group[]} groups
+ */
+function withLegend(map, title, source, groups) {
+  const scale = PICTURE * (devicePixelRatio || 1);
+  const [width, lines] = [map.clientWidth, groups.map((group) => group.label)];
+  const height = map.clientHeight + 70 + 22 * lines.length;
+  const picture = /** @type {HTMLCanvasElement} */ (el("canvas", { width: String(width * scale), height: String(height * scale) }));
+  const pen = /** @type {CanvasRenderingContext2D} */ (picture.getContext("2d"));
+  const style = getComputedStyle(document.body);
+  pen.scale(scale, scale);
+  pen.fillStyle = style.backgroundColor;
+  pen.fillRect(0, 0, width, height);
+  pen.fillStyle = style.color;
+  pen.font = `600 16px ${style.fontFamily}`;
+  pen.fillText(title, 12, 26, width - 24);
+  pen.drawImage(map, 0, 40, width, map.clientHeight);
+  pen.font = `14px ${style.fontFamily}`;
+  groups.forEach((group, number) => {
+    const y = map.clientHeight + 58 + 22 * number;
+    pen.fillStyle = group.colour;
+    pen.fillRect(12, y - 10, 11, 11);
+    pen.fillStyle = style.color;
+    pen.fillText(group.label, 30, y, width - 40);
+  });
+  pen.font = `12px ${style.fontFamily}`;
+  pen.fillText(source, 12, height - 10, width - 24);
+  return picture;
 }
 
 /** Return the median of a coordinate. */

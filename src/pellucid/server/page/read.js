@@ -30,7 +30,7 @@ export function read(main, page) {
   const explain = soon(
     async () => ({
       explanation: (await ask("describe", { text, model: page.model, explanation: true })).explanation,
-      nearest: page.server.has_index ? await ask("search", { query: text, top_k: 5 }) : null,
+      nearest: page.server.has_index ? await ask("search", { query: text, top_k: 5, index: page.index }) : null,
     }),
     (found) => {
       page.result(found);
@@ -49,8 +49,8 @@ export function read(main, page) {
   keeper.toggleAttribute("open", Boolean(page.state.w || page.state.s));
   code.textContent = asCode(page.model, edit);
   main.append(field("Text", textField(text, (value) => { text = value; page.set({ text }); explain(); })), result,
-    el("section", { hidden: !isStatic }, el("h2", {}, "Weigh its words for a new model"), words),
-    dimensions(page, edit, change), keeper);
+    el("details", { hidden: !isStatic, open: Boolean(page.state.w) }, el("summary", {}, "Weigh its words for a new model"), words),
+    el("details", { open: Boolean(page.state.s || page.state.dimension) }, el("summary", {}, "Dimensions of the model"), dimensions(page, edit, change)), keeper);
   explain(0);
 }
 
@@ -83,8 +83,8 @@ function drawn(/** @type {{explanation: any, nearest: any}} */ { explanation, ne
     el("p", { class: "lead" }, explanation.summary), ...shown(explanation, "What the text is about", []),
   ];
   if (nearest) {
-    parts.push(el("h2", {}, "Nearest in the index"), el("ol", {}, ...nearest.hits.map((/** @type {any} */ hit) =>
-      el("li", {}, el("span", { class: "number" }, hit.score.toFixed(3)), " ", hit.title || hit.text.slice(0, 160)))));
+    parts.push(el("details", {}, el("summary", {}, `${nearest.hits.length} nearest documents of the index`), el("ol", {}, ...nearest.hits.map((/** @type {any} */ hit) =>
+      el("li", {}, hit.title || hit.text.slice(0, 160), " ", el("span", { class: "note" }, hit.score.toFixed(2)))))));
   }
   return parts;
 }
@@ -108,5 +108,5 @@ function dimensions(/** @type {import("./explorer.js").Page} */ page, /** @type 
   );
   wanted.addEventListener("input", () => { page.set({ dimension: wanted.value }); find(); });
   find(0);
-  return el("section", {}, el("h2", {}, "Dimensions"), field("Find a dimension by its name or words", wanted), list);
+  return el("section", {}, field("Find a dimension by its name or words", wanted), list);
 }

@@ -1,12 +1,13 @@
 // @ts-check
-/** An index: hits with highlighted reasons; sliders weigh its parts, and the words or dimensions of the reasons, anew. */
+/** An index: hits with reasons, facets to narrow them; sliders weigh its parts, and words or dimensions, anew. */
 
 import { explanation } from "./compare.js";
-import { ask, colours, cut, el, field, isPhrase, keeping, markedText, phrasesOf, said, signed, slider, soon } from "./dom.js";
+import { ask, colours, el, field, isPhrase, keeping, markedText, phrasesOf, said, signed, slider, soon } from "./dom.js";
 
 const FOUND = 50; // hits that are fetched: those that sliders put in a new order
-const SHOWN = 10;
-const LINES = 3; // phrases of the question shown for a hit
+const PAGE = 10; // hits shown at once
+const SNIPPET = 320; // characters of a passage around what matches
+const LINES = 3; // phrases of the question whose colours mark a hit
 const HANDLES = 12; // words or dimensions with a slider
 const NEIGHBOURS = 5;
 const ASKED = 1000; // characters of a passage that its neighbours are searched by
@@ -23,7 +24,9 @@ export async function search(main, page) {
       el("pre", { tabindex: "0" }, "pellucid index build my-index articles.jsonl\npellucid serve --index my-index"));
     return;
   }
-  const info = await ask("index");
+  const of_index = { index: page.index };
+  const info = await ask(`index?${new URLSearchParams({ index: page.index ?? "" })}`);
+  let shown = PAGE;
   let query = page.state.q ?? "";
   /** @type {Record<string, number>} */
   let weights = page.state.w ? JSON.parse(page.state.w) : info.weights;
@@ -42,11 +45,21 @@ export async function search(main, page) {
     async () => {
       hits.setAttribute("aria-busy", String(Boolean(query)));
       if (query && !found) hits.replaceChildren(el("p", { class: "note" }, "Searching"));
-      return query ? ask("search", { query, top_k: FOUND, weights, word_weights: {}, rows: 400, ...(Object.keys(where).length && { where }) }) : null;
+      return query ? ask("search", asked(0)) : null;
     },
-    (answer) => { found = answer; page.result(answer); hits.removeAttribute("aria-busy"); drawHandles(); drawHits(); },
+    (answer) => { found = answer; shown = PAGE; page.result(answer); hits.removeAttribute("aria-busy"); drawHandles(); drawHits(); },
     (error) => { hits.removeAttribute("aria-busy"); hits.replaceChildren(el("p", { class: "error" }, error.message)); },
   );
+  const asked = (/** @type {number} */ offset) => ({ query, offset, top_k: FOUND, weights, word_weights: {}, rows: 400, ...of_index, ...(Object.keys(where).length && { where }) });
+  /** Show more hits, of those that were fetched or of the next. */
+  async function more() {
+    shown += PAGE;
+    if (shown > found.hits.length && found.hits.length % FOUND === 0) {
+      const next = await ask("search", asked(found.hits.length));
+      found.hits.push(...next.hits);
+    }
+    drawHits();
+  }
   const keep = () => page.set({ q: query, m: Object.keys(where).length ? JSON.stringify(where) : "", w: same(weights, info.weights) ? "" : JSON.stringify(weights), f: same(factors, info["word weights"]) ? "" : JSON.stringify(factors) });
   const ask_for = (/** @type {string} */ text) => { query = box.value = text; factors = { ...info["word weights"] }; keep(); };
 
@@ -60,7 +73,7 @@ export async function search(main, page) {
 
   async function save() {
     const { words } = settings();
-    const kept = await ask("index", { weights, word_weights: words });
+    const kept = await ask("index", { weights, word_weights: words, ...of_index });
     Object.assign(info, kept);
     weights = { ...kept.weights };
     keep();
@@ -71,7 +84,7 @@ export async function search(main, page) {
   function drawHandles() {
     /** @type {Map<string, number>} */
     const sizes = new Map();
-    for (const hit of found?.hits.slice(0, SHOWN) ?? []) {
+    for (const hit of found?.hits.slice(0, PAGE) ?? []) {
       for (const row of hit.rows.filter((/** @type {any} */ row) => isWeighable(row) && !stopWords.has(row.handle))) sizes.set(row.handle, (sizes.get(row.handle) ?? 0) + Math.abs(row.contribution));
     }
     const largest = [...sizes].sort((a, b) => b[1] - a[1]).slice(0, HANDLES).map(([name]) => name);
@@ -87,12 +100,14 @@ export async function search(main, page) {
   function drawHits() {
     const scored = (found?.hits ?? []).map((/** @type {any} */ hit, /** @type {number} */ rank) => ({ hit, rank, score: weighed(hit, factors) }));
     scored.sort((/** @type {any} */ a, /** @type {any} */ b) => b.score - a.score || a.rank - b.rank);
-    const shown = scored.slice(0, SHOWN);
-    const scale = Math.max(0, ...shown.flatMap((/** @type {any} */ one) => one.hit.words.map((/** @type {any} */ word) => Math.abs(word.contribution))));
-    const colourOf = colours();
+    const drawn = scored.slice(0, shown);
+    const best = Math.max(1e-9, ...drawn.map((/** @type {any} */ one) => one.score));
+    const scale = Math.max(0, ...drawn.flatMap((/** @type {any} */ one) => one.hit.words.map((/** @type {any} */ word) => Math.abs(word.contribution))));
+    const colourOf = same(factors, info["word weights"]) ? colours() : null;
     hits.replaceChildren(
-      ...(found ? heading(shown.length) : examples()),
-      ...shown.map((/** @type {any} */ one, /** @type {number} */ place) => drawnHit(one, place, scale, opened(shown, place), same(factors, info["word weights"]) ? colourOf : null)));
+      ...(found ? heading(drawn.length) : examples()),
+      ...drawn.map((/** @type {any} */ one, /** @type {number} */ place) => drawnHit(one, place, { scale, best, colourOf }, opened(drawn, place))),
+      ...(found && (scored.length > shown || (scored.length && scored.length % FOUND === 0)) ? [el("button", { type: "button", class: "more", click: more }, `Show ${PAGE} more`)] : []));
     weighing.hidden = keeper.hidden = !found;
     const now = settings();
     code.textContent = asCode(query, now);
@@ -102,7 +117,7 @@ export async function search(main, page) {
   function heading(/** @type {number} */ shown) {
     const filters = Object.keys(where).length;
     const clear = el("button", { type: "button", click: () => { for (const name of Object.keys(where)) delete where[name]; keep(); drawFilters(); run(0); } }, "Clear the filters");
-    const title = shown ? `The best ${shown} ${filters ? "that meet the filters, " : ""}of ${found.documents.toLocaleString("en")} documents` : "Nothing found";
+    const title = shown ? `Best ${shown} ${filters ? "that meet the filters, " : ""}of ${found.documents.toLocaleString("en")} documents` : "Nothing found";
     const summary = same(factors, info["word weights"]) ? found.summary : ""; // it is of the order without sliders
     return [el("h2", {}, title), ...(summary ? [el("p", { class: "lead" }, summary)] : []),
       ...named(weights.bm25 ? "Not found in any document" : "Unknown to the model", found.unknown),
@@ -119,14 +134,14 @@ export async function search(main, page) {
   function examples() {
     const chips = info.examples.map((/** @type {string} */ text) => el("button", { type: "button", click: () => { ask_for(text); run(0); } }, text));
     return info.documents
-      ? [el("p", { class: "note" }, `${info.documents.toLocaleString("en")} documents. Ask something, or what one of them is about:`), el("div", { class: "chips" }, ...chips)]
+      ? [el("p", { class: "note" }, "Ask something, or what one of the documents is about:"), el("div", { class: "chips" }, ...chips)]
       : [el("p", { class: "empty" }, "The index is empty. Add documents with: pellucid index add")];
   }
 
   /** Return what a hit shows when it is opened; asked of the server then. */
   function opened(/** @type {any[]} */ shown, /** @type {number} */ place) {
     const { hit } = shown[place];
-    const asked = { query, id: hit.id, weights, word_weights: settings().words };
+    const asked = { query, id: hit.id, weights, word_weights: settings().words, ...of_index };
     const own = Object.keys(settings().others).length ? " Sliders of dimensions are not in these numbers." : "";
     const table = (/** @type {string} */ caption) => async (/** @type {object} */ more) => {
       const found = await ask("why", { ...asked, ...more });
@@ -141,10 +156,10 @@ export async function search(main, page) {
       ...(above ? [[`Why ${place + 1} above ${place + 2}`, () => table(`What puts it above “${above.title || above.id}”.`)({ below: above.id })]] : []),
       ...(others.length ? [["What sets it apart", () => table("The score less the mean of the others on this page.")({ others })]] : []),
       ["Nearest documents", async () => {
-        const near = await ask("search", { query: hit.indexed.slice(0, ASKED), top_k: NEIGHBOURS + 1 });
+        const near = await ask("search", { query: hit.indexed.slice(0, ASKED), top_k: NEIGHBOURS + 1, ...of_index });
         return [el("p", { class: "note" }, "What a search for the beginning of this passage finds."),
           el("ol", {}, ...near.hits.filter((/** @type {any} */ one) => one.id !== hit.id).slice(0, NEIGHBOURS).map((/** @type {any} */ one) =>
-            el("li", {}, el("span", { class: "number" }, one.score.toFixed(3)), " ", one.title || one.text.slice(0, 160))))];
+            el("li", {}, one.title || one.text.slice(0, 160), " ", el("span", { class: "note" }, one.score.toFixed(2)))))];
       }],
     ];
   }
@@ -153,9 +168,10 @@ export async function search(main, page) {
   function drawFilters() {
     filters.replaceChildren(...Object.entries(info.fields).map(([name, kind]) => filterOf(name, String(kind), info, where, () => { keep(); run(); })));
     filtering.hidden = !Object.keys(info.fields).length;
+    layout.classList.toggle("has-side", !filtering.hidden);
   }
 
-  const box = /** @type {HTMLInputElement} */ (el("input", { type: "search", "aria-label": "Question", placeholder: "Ask the index" }));
+  const box = /** @type {HTMLInputElement} */ (el("input", { type: "search", "aria-label": "Question", placeholder: `Search ${page.index ?? "the index"} ( / )` }));
   box.value = query;
   box.addEventListener("input", () => { ask_for(box.value); run(); });
   const reset = el("button", { type: "button", click: () => { weights = { ...info.weights }; factors = { ...info["word weights"] }; keep(); run(0); drawParts(); } }, "Reset the sliders");
@@ -168,14 +184,17 @@ export async function search(main, page) {
     })));
   }
   drawParts();
-  const filtering = el("details", { open: Boolean(page.state.m) }, el("summary", {}, "Filters"), filters);
+  const filtering = el("details", { class: "side", open: Boolean(page.state.m) || matchMedia("(min-width: 60rem)").matches }, el("summary", {}, "Filters"), filters);
+  const layout = el("div", { class: "layout" });
   const weighing = el("details", { open: Boolean(page.state.w || page.state.f) }, el("summary", {}, "Adjust weights"),
     el("h2", {}, "Parts"), parts, el("h2", {}, "Words and dimensions"), handles, reset);
   const keeper = keeping({ summary: "Save these weights, or use them in Python", code, saves: page.server.saves, button: "Save as settings of the index", save });
   keeper.append(elsewhere);
   main.append(
     el("form", { class: "line", role: "search", submit: (event) => { event.preventDefault(); run(0); } }, box, el("button", {}, "Search")),
-    el("div", { class: "folds" }, filtering, weighing), hits, keeper);
+    el("p", { class: "note" }, `${page.index}: ${info.documents.toLocaleString("en")} ${info.documents === 1 ? "document" : "documents"}`),
+    layout);
+  layout.append(filtering, el("div", {}, hits, weighing, keeper));
   drawFilters();
   if (!query) drawHits();
   else weighing.hidden = keeper.hidden = true;
@@ -211,7 +230,6 @@ function filterOf(name, kind, info, where, changed) {
     else where[name] = condition;
     changed();
   };
-  const values = kind === "boolean" ? ["true", "false"] : info.values[name];
   if (kind === "number" || kind === "date") {
     const ends = ["gte", "lte"].map((end) => {
       const input = /** @type {HTMLInputElement} */ (el("input", { type: kind, step: "any", "aria-label": `${name}, ${end === "gte" ? "from" : "to"}`, placeholder: end === "gte" ? "from" : "to" }));
@@ -222,43 +240,77 @@ function filterOf(name, kind, info, where, changed) {
     for (const { input } of ends) input.addEventListener("input", () => put(Object.keys(read()).length ? read() : null));
     return el("div", { role: "group", "aria-label": name }, el("span", { class: "note" }, name), el("div", { class: "ends" }, ...ends.map(({ input }) => input)));
   }
-  const isWhole = kind === "boolean" || (values && info["values are all"]);
-  const input = /** @type {HTMLInputElement | HTMLSelectElement} */ (isWhole
-    ? el("select", {}, el("option", { value: "" }, "any"), ...values.map((/** @type {string} */ value) => el("option", {}, value)))
-    : el("input", { placeholder: values ? `such as ${values[0]}` : "any" }));
+  const values = info.values[name] ?? [];
+  if (info["all values"][name] && values.length) {
+    const chosen = new Set([where[name] ?? []].flat());
+    const boxes = values.map((/** @type {{value: any, documents: number}} */ { value, documents }) => {
+      const box = /** @type {HTMLInputElement} */ (el("input", { type: "checkbox" }));
+      box.checked = chosen.has(value);
+      box.addEventListener("change", () => { if (box.checked) chosen.add(value); else chosen.delete(value); put(chosen.size ? [...chosen] : null); });
+      return el("label", { class: "facet" }, box, el("bdi", {}, String(value)), el("span", { class: "note" }, documents.toLocaleString("en")));
+    });
+    return el("fieldset", {}, el("legend", {}, name), ...boxes);
+  }
+  const offered = el("datalist", { id: `values-${name}` }, ...values.map((/** @type {{value: any}} */ { value }) => el("option", { value: String(value) })));
+  const input = /** @type {HTMLInputElement} */ (el("input", { list: `values-${name}`, placeholder: values.length ? `such as ${values[0].value}` : "any" }));
   input.value = String(where[name] ?? "");
-  input.addEventListener("input", () => put(input.value === "" ? null : kind === "boolean" ? input.value === "true" : input.value));
-  return field(name, input);
+  input.addEventListener("input", () => put(input.value || null));
+  return el("div", {}, field(name, input), offered);
 }
 
 /** @typedef {[string, () => Promise<HTMLElement[]>]} Opening */
 
 /**
- * Return a hit at its place; `scale` is the contribution of the strongest word of all hits, `openings` what can be opened.
+ * Return a hit at its place: rank, title and bar of its score; the reason; fields; the passage around what matches.
  * @param {any} one
  * @param {number} place
- * @param {number} scale
- * @param {any[]} openings
- * @param {((group: import("./dom.js").Group) => number) | null} colourOf of phrases; null where a slider has changed what reasons add
+ * @param {{scale: number, best: number, colourOf: ((group: import("./dom.js").Group) => number) | null}} among the
+ *   strongest word and the best score of all hits; colours of phrases, null where a slider has changed what reasons add
+ * @param {any[]} openings what can be opened
  */
-function drawnHit({ hit, rank, score }, place, scale, openings, colourOf) {
+function drawnHit({ hit, rank, score }, place, { scale, best, colourOf }, openings) {
   const moved = rank - place;
   const lines = colourOf ? hit.groups.filter(isPhrase).slice(0, LINES) : [];
   const marks = colourOf && lines.length ? phrasesOf(lines, "spans2", colourOf) : hit.words.map((/** @type {any} */ word) => ({ start: word.start, end: word.end, value: word.contribution }));
   const hasTitle = hit.title !== "" && hit.indexed.startsWith(`${hit.title}\n`);
   const above = hasTitle ? Array.from(hit.title).length + 1 : 0; // the title stands in the heading
   const below = marks.filter((/** @type {any} */ mark) => mark.start >= above).map((/** @type {any} */ mark) => ({ ...mark, start: mark.start - above, end: mark.end - above }));
-  const title = hasTitle ? markedText(hit.title, marks.filter((/** @type {any} */ mark) => mark.end < above), { scale }) : el("span", {}, hit.id);
+  const title = hasTitle ? markedText(hit.title, marks.filter((/** @type {any} */ mark) => mark.end < above), { scale }) : el("span", { class: "marked", dir: "auto" }, hit.id);
   const parts = Object.entries(hit.parts).map(([name, value]) => `${name} ${signed(/** @type {number} */ (value), 3)}`).join(", ");
-  const facts = Object.entries(hit.metadata).map(([name, value]) => `${name}: ${value}`).join(" · ");
-  const strongest = hit.rows.slice(0, 4).map((/** @type {any} */ row) => `${row.name} ${signed(row.contribution, 3)}`).join(", ");
-  const reasons = lines.flatMap((/** @type {any} */ line, /** @type {number} */ number) => [number ? "; " : "", el("span", { class: `dot colour-${colourOf?.(line)}`, "aria-hidden": "true" }), ` ${line.name} ${signed(line.contribution, 3)}`]);
+  const meter = el("span", { class: "meter", role: "img", "aria-label": `score ${score.toFixed(2)}`, title: `score ${score.toFixed(4)} = ${parts}` }, el("i", {}));
+  /** @type {HTMLElement} */ (meter.firstChild).style.width = `${Math.max(0, 100 * score / best)}%`;
+  const facts = Object.entries(hit.metadata).map(([name, value]) => `${name}: ${[value].flat().join(", ")}`);
+  const from = hit.start ? [`passage from character ${hit.start.toLocaleString("en")}`] : [];
   return el("article", { class: "hit" },
-    el("h3", {}, el("span", { class: "number" }, score.toFixed(4)), title,
-      el("span", { class: "moved" }, moved === 0 ? "" : moved > 0 ? `up ${moved}` : `down ${-moved}`)),
-    el("p", { class: "parts" }, [hasTitle && `id ${hit.id}`, facts].filter(Boolean).join(" · ")),
-    ...cut(markedText(hasTitle ? hit.indexed.slice(hit.title.length + 1) : hit.indexed, below, { scale })),
-    ...(lines.length ? [el("p", { class: "reasons" }, ...reasons), el("p", { class: "parts" }, parts)] : [el("p", { class: "parts" }, `${parts}; mostly ${strongest}`)]), openable(openings));
+    el("h3", {}, el("span", { class: "rank" }, String(place + 1)), title,
+      el("span", { class: "moved" }, moved === 0 ? "" : moved > 0 ? `up ${moved}` : `down ${-moved}`), meter),
+    ...(colourOf ? [el("p", { class: "reasons", dir: "auto" }, hit.summary.replace(/^Score [\d.−-]+, m/, "M"))] : [el("p", { class: "parts" }, `score ${score.toFixed(3)}, with the sliders`)]),
+    ...passage(hasTitle ? hit.indexed.slice(hit.title.length + 1) : hit.indexed, below, scale),
+    el("p", { class: "parts", dir: "auto" }, [...(hasTitle ? [hit.id] : []), ...facts, ...from].join(" · ")), openable(openings));
+}
+
+/** Return a passage, of a long one the part whose words add most, and a button for the rest. */
+function passage(/** @type {string} */ text, /** @type {import("./dom.js").Mark[]} */ marks, /** @type {number} */ scale) {
+  const characters = Array.from(text);
+  const whole = () => markedText(text, marks, { scale });
+  if (characters.length <= SNIPPET * 1.3) return [whole()];
+  const sum = (/** @type {number} */ start) => marks.filter((mark) => mark.start >= start && mark.end <= start + SNIPPET).reduce((total, mark) => total + Math.abs(mark.value), 0);
+  const starts = marks.map((mark) => Math.max(0, Math.min(mark.start - 60, characters.length - SNIPPET)));
+  let start = starts.reduce((best, one) => (sum(one) > sum(best) ? one : best), 0);
+  while (start > 0 && /\S/.test(characters[start - 1]) && start % 40) start -= 1; // to the beginning of a word
+  const end = start + SNIPPET;
+  const inside = marks.filter((mark) => mark.start >= start && mark.end <= end).map((mark) => ({ ...mark, start: mark.start - start, end: mark.end - start }));
+  const short = markedText(characters.slice(start, end).join(""), inside, { scale });
+  if (start) short.prepend("… ");
+  if (end < characters.length) short.append(" …");
+  const button = el("button", { type: "button", class: "link", "aria-expanded": "false", click: () => {
+    const isShort = short.isConnected;
+    const long = isShort ? whole() : short;
+    (isShort ? short : /** @type {HTMLElement} */ (button.previousElementSibling)).replaceWith(long);
+    button.textContent = isShort ? "less" : "whole passage";
+    button.setAttribute("aria-expanded", String(isShort));
+  } }, "whole passage");
+  return [short, button];
 }
 
 /** Return buttons that each show something below, one at a time. */
