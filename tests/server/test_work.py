@@ -171,6 +171,12 @@ def test_the_map_of_an_index_is_made_once(
         assert index.verify() == []
 
 
+def test_words_of_all_texts_set_no_topic_apart(static: StaticEmbedder) -> None:
+    pytest.importorskip("sklearn")
+    made = corpus_map.corpus_map(static, [f"the house {word}" for word in ("loan", "dog", "rain", "tea") * 3], 4)
+    assert all("house" not in cluster.words for cluster in made.clusters)
+
+
 def test_topics_of_many_rows_are_named_by_a_sample(static: StaticEmbedder, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("sklearn")
     monkeypatch.setattr(corpus_map, "_MAX_POINTS", 30)

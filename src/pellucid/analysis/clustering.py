@@ -328,6 +328,8 @@ class _Names:
         """Return the log-odds ratio of a word in a topic against the other topics, over its standard error."""
         here, size = self._counts[topic][word], int(self._sizes[topic])
         there, other_texts = self._all[word] - here, int(self._sizes.sum()) - size
+        if self._all[word] == size + other_texts:  # a word of all texts sets none apart
+            return 0.0
         prior = _PRIOR_TEXTS * self._all[word] / (size + other_texts)
         inside = (here + prior) / (size + _PRIOR_TEXTS - here - prior)
         outside = (there + prior) / (other_texts + _PRIOR_TEXTS - there - prior)

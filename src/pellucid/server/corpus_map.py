@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, NamedTuple
@@ -31,7 +31,9 @@ from pellucid.text.lines import batches_by_size
 
 if TYPE_CHECKING:
     from pellucid.index.index import Index
+    from pellucid.index.arrays import Integers
     from pellucid.index.plan import Snapshot
+    from pellucid.index.segments import Segment
 
 _MIN_POINTS, _MAX_POINTS = 10, 5000
 _MAX_STORED_POINTS = 50_000  # of an index that holds vectors
@@ -138,7 +140,7 @@ def map_routes(service: Service) -> APIRouter:
         name, index = service.model_name(body.model), None if body.texts is not None else service.searched(body.index)
 
         def work() -> dict[str, Any]:
-            texts = body.texts if index is None else _sample(index.snapshot(), body.limit).texts
+            texts = list(body.texts or ()) if index is None else _sample(index.snapshot(), body.limit).texts
             members = set(body.members)
             if min(members) < 0 or max(members) >= len(texts):
                 raise ApiError(422, f"members are numbers of texts, from 0 to {len(texts) - 1:,}", "members")
@@ -161,16 +163,24 @@ class _Sample(NamedTuple):
 
 def _sample(snapshot: Snapshot, limit: int) -> _Sample:
     sample = _Sample([], [], [])
-    for document in snapshot.commit.documents(_step(snapshot, limit)):
-        check_cancelled()
-        sample.ids.append(document.id)
-        sample.texts.append("\n".join(filter(None, (document.title, document.text)))[:_ENCODED_CHARS])
-        sample.metadata.append(document.metadata)
+    for segment, rows in _spread(snapshot, limit):
+        for row in rows.tolist():
+            check_cancelled()
+            document = segment.document(row)
+            sample.ids.append(document.id)
+            sample.texts.append("\n".join(filter(None, (document.title, document.text)))[:_ENCODED_CHARS])
+            sample.metadata.append(document.metadata)
     return sample
 
 
-def _step(snapshot: Snapshot, limit: int) -> int:
-    return max(1, -(-snapshot.commit.state.documents // limit))
+def _spread(snapshot: Snapshot, limit: int) -> Iterator[tuple[Segment, Integers]]:
+    """Yield each segment with rows of its documents, `limit` in all, spread evenly in the order of adding."""
+    n_documents, first = snapshot.commit.state.documents, 0
+    positions = np.arange(min(n_documents, limit)) * n_documents // max(min(n_documents, limit), 1)
+    for segment in snapshot.commit.segments:
+        rows = segment.live_rows()
+        yield segment, rows[positions[(positions >= first) & (positions < first + len(rows))] - first]
+        first += len(rows)
 
 
 def _map_of_index(index: Index, model: Embedder, name: str, body: MapRequest, is_read_only: bool) -> dict[str, Any]:
@@ -187,7 +197,7 @@ def _map_of_index(index: Index, model: Embedder, name: str, body: MapRequest, is
         path = index.folder / f"map-{blake2b(key.encode(), digest_size=8).hexdigest()}.safetensors"
         with suppress(ModelFolderError, OSError, ValueError, KeyError):
             return _plain(sample, _read(path), name, state.documents, limit)
-        rows = _stored_rows(snapshot, part, _step(snapshot, limit))
+        rows = _stored_rows(snapshot, part, limit)
         corpus = map_of_rows(snapshot.models[part].encoder, sample.texts, rows, body.clusters)
         if not is_read_only and os.access(index.folder, os.W_OK):
             with suppress(WritingError):  # the map is drawn all the same
@@ -206,14 +216,12 @@ def _read(path: Any) -> CorpusMap:
     return CorpusMap(tensors["points"], tensors["members"].tolist(), clusters, metadata["method"])
 
 
-def _stored_rows(snapshot: Snapshot, part: str, step: int) -> Any:
-    """Return the vectors of the first passage of every `step`-th document, in the order of adding."""
-    blocks = []
-    for segment in snapshot.commit.segments:
-        rows = segment.live_rows()
-        firsts = segment.ends[rows] - segment.sizes(rows)
-        blocks.append(segment.dense(part)[firsts])
-    return np.concatenate(blocks)[::step]
+def _stored_rows(snapshot: Snapshot, part: str, limit: int) -> Any:
+    """Return the vectors of the first passage of each document of a sample, float32 [documents, dimension]."""
+    blocks = (
+        segment.dense(part)[segment.ends[rows] - segment.sizes(rows)] for segment, rows in _spread(snapshot, limit)
+    )
+    return np.concatenate(list(blocks))
 
 
 def _plain(sample: _Sample, corpus: CorpusMap, name: str, documents: int, limit: int) -> dict[str, Any]:
