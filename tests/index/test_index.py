@@ -426,6 +426,7 @@ def test_metadata_come_back_without_missing_values(described):
         ({"n": {"gte": float("nan")}}, "the value for field 'n' is nan"),
         ({"n": {"exists": 1}}, "exists of field 'n'"),
         ({"n": {"in": []}}, "in of field 'n'"),
+        ({"n": [1, "one"]}, "mixes kinds"),
         ({"n": {"eq": [1]}}, "eq of field 'n'"),
         ("n>1", "where is 'n>1'"),
         (["n>1"], "a condition is 'n>1'"),

@@ -429,6 +429,7 @@ def test_labels_of_a_map_do_not_overlap_and_the_text_is_at_the_pointer(page: Any
 
 
 def test_a_region_of_a_map_says_what_sets_it_apart(page: Any, library: str) -> None:
+    page.set_viewport_size({"width": 1280, "height": 1100})
     page.goto(library + "#map?limit=30&clusters=3")
     page.locator("canvas").wait_for()
     page.get_by_label("Colours").select_option("shelf")

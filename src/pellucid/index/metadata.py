@@ -179,7 +179,7 @@ def _field_tests(field: _Field, requested: Any) -> Iterator[list[list[Condition]
         else:
             items = value if operator != "ne" and isinstance(value, (list, tuple, set)) else [value]
             meanings = [meaning for item in items for meaning in _interpretations(item, field.kinds)]
-            yield _equals(field, operator, meanings)
+            yield _equals(field, operator, meanings, mixes=any(isinstance(item, AsHeld) for item in items))
 
 
 def _interpretations(value: Any, kinds: str, *, ranged: bool = False) -> list[Any]:
@@ -195,8 +195,8 @@ def _interpretations(value: Any, kinds: str, *, ranged: bool = False) -> list[An
     return read or [next(meaning for meaning in (number, truth, text) if meaning is not None)]
 
 
-def _equals(field: _Field, operator: str, values: list[Any]) -> list[list[Condition]]:
-    """Return the tests that a field has, or has not, one of some values, in each way in which it may have one."""
+def _equals(field: _Field, operator: str, values: list[Any], *, mixes: bool = False) -> list[list[Condition]]:
+    """Return the tests that a field has, or has not, one of some values, which `mixes` lets be of several kinds."""
     checked = [_compared(item, f"the value for {field}") for item in values]
     if not values or any(isinstance(item, list) for item in checked):
         value = checked[0] if operator in ("eq", "ne") else checked
@@ -211,7 +211,10 @@ def _equals(field: _Field, operator: str, values: list[Any]) -> list[list[Condit
     tests = [Condition(key, test, tuple(items)) for (key, test), items in groups.items()]
     if operator in ("ne", "nin"):
         return [[test._replace(negated=True) for test in tests]]
-    if not {key for key, _ in groups} & set(column_keys(field.number, field.kinds)) or (
+    keys = {key for key, _ in groups}
+    if len(keys) > 1 and not mixes:
+        raise InputError(f"in of {field} mixes kinds: {checked!r:.60}; give a list of conditions instead")
+    if not keys & set(column_keys(field.number, field.kinds)) or (
         field.kinds == "d" and all(kind_of(item) == "s" for item in checked)
     ):
         raise field.refused(operator, checked[0])

@@ -30,8 +30,8 @@ from pellucid.server.service import Service
 from pellucid.text.lines import batches_by_size
 
 if TYPE_CHECKING:
-    from pellucid.index.index import Index
     from pellucid.index.arrays import Integers
+    from pellucid.index.index import Index
     from pellucid.index.plan import Snapshot
     from pellucid.index.segments import Segment
 
