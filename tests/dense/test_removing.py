@@ -122,3 +122,26 @@ def test_a_sentence_transformer_stays_one_and_is_saved(tmp_path: Path, normalize
     assert again.explain("the cat", "a loan") == without.with_reasons(concepts).explain("the cat", "a loan")
     without.save_pretrained(tmp_path / "saved")  # without concepts
     assert not (tmp_path / "saved" / "concepts").exists()
+
+
+@pytest.mark.full
+def test_what_sets_pairs_apart_is_removed_from_a_sentence_transformer_and_stays_so(tmp_path: Path):
+    sentence_transformers = pytest.importorskip("sentence_transformers")
+    from tiny_models import tiny_transformer
+
+    model = pellucid.load(tiny_transformer(tmp_path / "bert", normalize=True)).with_reasons("tokens")
+    pairs = [("the cat", "the dog"), ("a cat sat", "a dog sat"), ("my cat", "my dog")]
+    without = model.without_direction(*pairs, n_directions=2)
+    without.save_pretrained(tmp_path / "saved")
+    again = pellucid.load(tmp_path / "saved")
+    stock = sentence_transformers.SentenceTransformer(str(tmp_path / "saved"), device="cpu")
+    texts = ["the cat sat on the mat", "a dog"]
+    np.testing.assert_allclose(stock.encode(texts), without.encode(texts), atol=1e-6)
+    rows = [model.similarity_rows(model.encode(list(side))) for side in zip(*pairs)]
+    differences = (rows[0] - rows[1]) / np.linalg.norm(rows[0] - rows[1], axis=1, keepdims=True)
+    directions = np.linalg.svd(differences)[2][:2]
+    assert np.abs(directions @ again.encode(texts).T).max() < 1e-5
+    why = without.explain(*texts)
+    assert sum(row.contribution for row in why.rows) == pytest.approx(why.score, abs=1e-6)
+    with pytest.raises(pellucid.errors.InputError, match="n_directions is 3; it is 1 or more"):
+        model.without_direction("cat", n_directions=3)

@@ -170,7 +170,7 @@ def _finding(test: SwapTest, groups: tuple[str, str], expected: str) -> str:
 def _removal_findings(bias: Bias) -> Iterator[str]:
     """Yield what the removal of the direction changes, and what still differs."""
     if bias.tests[0].after is None:
-        yield "Removal was not tested: the model's dimensions are words, or there are fewer than three pairs."
+        yield "Removal was not tested: dimensions are words, it is an ensemble, or there are fewer than three pairs."
         return
     yield f"{counted(bias.n_directions, 'direction').capitalize()} removed, fitted on other pairs than are tested:"
     for test in bias.tests:

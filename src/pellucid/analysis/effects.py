@@ -212,7 +212,7 @@ class BiasMeasurement:
         self.notes.append(
             f"{len(selected):,} of {n_texts:,} texts hold words of {pairs.name}, {words:,} in all; {guessed:,} have "
             "two counterparts, of which one was guessed. Only words of the list are swapped: names, titles and what "
-            "else speaks of the group stay as they are."
+            "else speaks of the group stay as they are. Intervals are over these texts, with the words they hold."
         )
         return self._test("your texts", _chained(before), _chained(after) if after else None, 0)
 
@@ -315,7 +315,7 @@ class BiasMeasurement:
 
     def _projection(self, contexts: _Contexts) -> Floats | None:
         """Return the matrix that removes the direction of the groups; None for sparse rows and few pairs."""
-        if self.is_sparse or len(self._folds) < 2:
+        if self.is_sparse or not self.model.has_directions or len(self._folds) < 2:
             return None
         directions = contexts.directions(self.n_directions)
         if not 0 < len(directions) < directions.shape[1]:

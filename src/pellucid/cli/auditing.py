@@ -7,7 +7,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from pellucid.cli.input import FILE_DEFAULTS, FileOptions, HtmlOption, JsonOption, corpus_file, open_model, reads_texts
+from pellucid.cli.input import (
+    FILE_DEFAULTS,
+    FileOptions,
+    HtmlOption,
+    JsonOption,
+    ModelOption,
+    corpus_file,
+    open_model,
+    reads_texts,
+)
 from pellucid.cli.output import say, show
 from pellucid.errors import InputError
 
@@ -16,7 +25,6 @@ if TYPE_CHECKING:
 
 commands = typer.Typer()
 
-_Model = Annotated[str, typer.Argument(help="A bundled name, a folder, or a Hugging Face hub id.")]
 _PairsOption = Annotated[
     str, typer.Option(help="gender, names, nationality; or a table whose first two columns hold a word of each group.")
 ]
@@ -28,7 +36,7 @@ _StsOption = Annotated[Path | None, typer.Option(help="Pairs with people's score
 @commands.command()
 @reads_texts
 def bias(
-    model: _Model = "static-en",
+    model: Annotated[str | None, typer.Argument(help="As --model.")] = None,
     pairs: _PairsOption = "gender",
     texts: _TextsOption = None,
     targets: _TargetsOption = "occupations",
@@ -42,6 +50,7 @@ def bias(
     ] = None,
     json: JsonOption = False,
     html: HtmlOption = None,
+    model_option: ModelOption = "static-en",
     file_options: FileOptions = FILE_DEFAULTS,
 ) -> None:
     """Test whether a model puts occupations or your texts nearer to one group, before and after a removal.
@@ -58,7 +67,7 @@ def bias(
     """
     from pellucid.analysis.bias_audit import bias as measure
 
-    opened = open_model(model)
+    opened = open_model(model or model_option)
     corpus = None if texts is None else corpus_file(texts, file_options)
     result = measure(opened, pairs, texts=corpus, targets=targets, proxies=proxies, sts=sts, n_directions=directions)
     if output is not None:

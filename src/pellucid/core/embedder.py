@@ -79,6 +79,7 @@ class Embedder(ToolInterface):
     """What `similarity` computes of two rows of `encode`, in sentence-transformers' words."""
 
     _normalizes: ClassVar[bool] = False  # whether `_encode` takes texts in any Unicode form; else they come in NFC
+    has_directions: ClassVar[bool] = True  # whether a direction can be projected out of dense coordinates
     truncates: ClassVar[bool] = False  # whether the first dimensions alone are a smaller model
 
     @abstractmethod
@@ -545,6 +546,11 @@ class Embedder(ToolInterface):
 
         Without `common` single texts are refused.
         """
+        if not self.has_directions:
+            raise InputError(
+                f"each member of an {self.family} has directions of its own; remove them there, and join the members "
+                "again: EnsembleEmbedder([member.without_direction(...), ...])"
+            )
         singles = [text for text in texts if isinstance(text, str)]
         pairs = [pair for pair in texts if not isinstance(pair, str)]
         if not texts or (singles and common is None) or any(len(pair) != 2 for pair in pairs):
