@@ -5,11 +5,14 @@ from __future__ import annotations
 import logging
 from pathlib import Path
 
+import numpy as np
 import pytest
+from scipy import sparse
 from scipy.stats import spearmanr
 
 from papers.models import open_any
 from papers.sts import sts_spearman
+from papers.vector_cache import CachedEncoder
 from pellucid.errors import InputError, ModelFolderError
 from pellucid.evaluation import evaluate
 from pellucid.static.embedder import StaticEmbedder
@@ -88,3 +91,19 @@ def test_wordllama_has_its_known_scores(shared: Path, tmp_path: Path) -> None:
     assert {task: plain[task] for task in known} == pytest.approx(known, abs=0.01)
     row = evaluate(model, data=shared / "data", tasks=["STS13"], cache_dir=tmp_path).rows[0]
     assert row.score == pytest.approx(plain["STS13"], abs=1e-3)
+
+
+@pytest.mark.parametrize("form", [np.array, sparse.csr_matrix])
+def test_a_text_is_encoded_once_whatever_form_rows_have(tmp_path, form):
+    asked = []
+
+    def encode(texts):
+        asked.extend(texts)
+        return form(np.array([[text.count("a"), len(text)] for text in texts], np.float32))
+
+    def rows(texts):
+        found = CachedEncoder("counts", encode, tmp_path)(texts)
+        return found.toarray().tolist() if sparse.issparse(found) else found.tolist()
+
+    assert rows(["aba", "b", "aba"]) == [[2, 3], [0, 1], [2, 3]] and sorted(asked) == ["aba", "b"]
+    assert rows(["b", "ca", "aba"]) == [[0, 1], [1, 2], [2, 3]] and asked[2:] == ["ca"]
