@@ -6,6 +6,7 @@ import copy
 import os
 import pickle
 import tracemalloc
+from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -441,6 +442,16 @@ def test_nothing_known_gives_zeros_and_nothing_gives_nothing() -> None:
     encoder = _kept_bulk((False, False, "int8"))
     assert encoder.encode([]).shape == (0, 77)
     np.testing.assert_array_equal(encoder.encode(["", " ", "\x00", "...", "zzz", "\ud800"][:5]), np.zeros((5, 77)))
+
+
+def test_several_callers_at_once() -> None:
+    model = _MODELS[True, True, "float16"]
+    encoder = _bulk(model, threads=2)
+    texts = [f"the tokenisers {i} École zzz{i % 50}" for i in range(3000)]
+    plain = model._encode_plainly(texts[:300])
+    with ThreadPoolExecutor(4) as pool:
+        for found in pool.map(encoder.encode, [texts] * 8):
+            np.testing.assert_allclose(found[:300], plain, atol=1e-5)
 
 
 def test_an_error_in_one_thread_ends_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
