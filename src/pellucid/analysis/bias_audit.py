@@ -21,7 +21,6 @@ from pellucid.explain.views.parts import (
     Lead,
     Note,
     TablePart,
-    counted,
     listed,
     numbers,
     percent,
@@ -172,7 +171,8 @@ def _removal_findings(bias: Bias) -> Iterator[str]:
     if bias.tests[0].after is None:
         yield "Removal was not tested: dimensions are words, it is an ensemble, or there are fewer than three pairs."
         return
-    yield f"{counted(bias.n_directions, 'direction').capitalize()} removed, fitted on other pairs than are tested:"
+    removed = "the main direction is" if bias.n_directions == 1 else f"{bias.n_directions} directions are"
+    yield f"After {removed} removed (for templates, fitted on other pairs than are tested):"
     for test in bias.tests:
         if test.after is not None:
             yield _remainder(test, test.after, bias.groups)
