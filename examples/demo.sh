@@ -12,11 +12,11 @@ answer="To end your plan, open Settings and choose Unsubscribe."
 say "pellucid explain \"$question\" \"$answer\""
 pellucid explain "$question" "$answer"
 
-say "pellucid index build manual docs --passage 600      # this manual: each part of a score is kept"
-pellucid index build "$out/manual" ../docs --passage 600 2>&1 | sed "s|$out/||"
-asked="keep strangers away from the server"
-say "pellucid search manual \"$asked\" --top-k 2"
-pellucid search "$out/manual" "$asked" --top-k 2
+say "pellucid index build help help_centre.txt      # 22 answers of a help centre"
+pellucid index build "$out/help" help_centre.txt 2>&1 | sed "s|$out/||"
+asked="When do I get my money back?"
+say "pellucid search help \"$asked\" --top-k 2"
+pellucid search "$out/help" "$asked" --top-k 2
 
 cat <<'END'
 

@@ -6,14 +6,17 @@ import math
 import re
 import sys
 import warnings
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
 from difflib import get_close_matches
+from functools import wraps
 from numbers import Integral, Real
-from typing import Any
+from typing import Any, TypeVar, cast
 
 VERSION = "0.1.0"
 """Of the library. It stands here, at the bottom, because the build, every saved folder and some messages name it."""
+
+_Call = TypeVar("_Call", bound=Callable[..., Any])
 
 
 class PellucidError(Exception):
@@ -152,6 +155,22 @@ def require(module: str, extra: str = "torch") -> None:
             f"{module.replace('_', '-')} {installed} is installed, and {'.'.join(map(str, oldest))} or newer is "
             f'needed. Run: pip install -U "pellucid[{extra}]"'
         )
+
+
+def answering_guesses(**names: str) -> Callable[[_Call], _Call]:
+    """Return a decorator that names the right argument where one of another library's is given: k="top_k"."""
+
+    def decorate(function: _Call) -> _Call:
+        @wraps(function)
+        def call(*args: Any, **options: Any) -> Any:
+            for guess in names.keys() & options.keys():
+                name = function.__qualname__
+                raise UnknownArgumentError(f"{name} has no argument {guess!r}; it is called {names[guess]!r}")
+            return function(*args, **options)
+
+        return cast(_Call, call)
+
+    return decorate
 
 
 def warn(message: str) -> None:

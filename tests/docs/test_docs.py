@@ -26,7 +26,7 @@ EXECUTED = [
     "README.md",
     *(
         f"docs/{name}.md"
-        for name in "quickstart choose architecture explanations anchors toolkit ensembles search bias".split()
+        for name in "quickstart choose architecture explanations anchors toolkit ensembles search bias recipe-api recipe-csv recipe-encoder".split()
     ),
 ]
 PACKAGE = ROOT / "src/pellucid"
@@ -118,6 +118,22 @@ def test_the_commands_in_the_readme_run_as_they_stand(tmp_path, monkeypatch):
         said = CliRunner().invoke(app, shlex.split(command, comments=True)[1:], catch_exceptions=False)
         assert said.exit_code == 0, said.stderr
     assert "login → password" in said.stdout
+
+
+@pytest.mark.full
+def test_the_commands_of_the_recipe_for_tables_run(tmp_path, monkeypatch):
+    pytest.importorskip("Stemmer")
+    monkeypatch.chdir(tmp_path)
+    page = (ROOT / "docs/recipe-csv.md").read_text(encoding="utf-8")
+    exec(compile(python_blocks("docs/recipe-csv.md").partition("import pellucid")[0], "recipe-csv", "exec"), {})
+    printed = []
+    for block in re.findall(r"^```bash\n(.*?)^```$", page, re.MULTILINE | re.DOTALL):
+        for command in block.splitlines():
+            ran = CliRunner().invoke(app, shlex.split(command)[1:], catch_exceptions=False)
+            assert ran.exit_code == 0, ran.output
+            printed.append(ran.stdout)
+    assert "Refund took six weeks!" in printed[3] and "suitcase" in (tmp_path / "hits.html").read_text("utf-8")
+    assert (tmp_path / "open.csv").read_text("utf-8-sig").count("\n") == 3
 
 
 def _words(line):

@@ -298,3 +298,21 @@ def test_topics_read_texts_and_dates_of_stdin_once(monkeypatch, tmp_path):
     ran = run("topics", "-", "--delimiter", ",", "--date", "day", "-n", 2, "--json")
     assert json.loads(ran.stdout)["topics"][0]["periods"]
     assert "no column 'dya'" in run("topics", tmp_path / "stdin", "--delimiter", ",", "--date", "dya", code=1).output
+
+
+@pytest.mark.parametrize(
+    ("method", "options", "right"),
+    [
+        ("search", {"query": "word", "k": 3}, "top_k"),
+        ("search", {"query": "word", "limit": 3}, "top_k"),
+        ("search", {"query": "word", "filter": {}}, "where"),
+        ("documents", {"top_k": 3}, "limit"),
+        ("add", {"documents": ["a"]}, "texts"),
+        ("add", {"texts": ["a"], "metadatas": [{}]}, "metadata"),
+    ],
+)
+def test_names_of_other_libraries_are_answered(sortable, method, options, right):
+    with pytest.raises(TypeError, match=f"is called '{right}'"):
+        getattr(sortable, method)(**options)
+    with pytest.raises(TypeError, match="topk"):
+        sortable.search("word", topk=3)

@@ -13,7 +13,7 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from pellucid.errors import IndexFolderError, InputError, PellucidError
+from pellucid.errors import IndexFolderError, InputError, PellucidError, answering_guesses
 from pellucid.explain.views.report import frame
 from pellucid.index.commits import Commit, read_commit, read_stamp
 from pellucid.index.documents import (
@@ -206,6 +206,7 @@ class DocumentCollection:
         """Yield every document, in the order of adding, as they were when the iteration began."""
         return self.snapshot().commit.documents()
 
+    @answering_guesses(k="limit", top_k="limit", n="limit", filter="where", filters="where", order_by="sort")
     def documents(
         self,
         where: Any = None,
@@ -271,6 +272,7 @@ class DocumentCollection:
         rows = ([d.id, d.title, d.text, *map(d.metadata.get, fields)] for d in list_documents(commit, where))
         return frame(rows, [*DOCUMENT_COLUMNS, *field_columns(commit)])
 
+    @answering_guesses(documents="texts", metadatas="metadata", payloads="metadata", embeddings="vectors")
     def add(
         self,
         texts: Iterable[str],

@@ -24,7 +24,7 @@ import numpy as np
 
 from pellucid.dense.embedder import EncoderEmbedder
 from pellucid.dense.words import Fit, fit_words
-from pellucid.errors import EngineError, IndexFolderError, InputError, PellucidError, check_integer
+from pellucid.errors import EngineError, IndexFolderError, InputError, PellucidError, answering_guesses, check_integer
 from pellucid.index.collection import DocumentCollection
 from pellucid.index.commits import FORMAT, IndexState, check_format, read_commit, read_stamp
 from pellucid.index.engine import EngineSettings, resolve_engine, store_engine
@@ -312,6 +312,7 @@ class Index(DocumentCollection):
 
     # Searches
 
+    @answering_guesses(k="top_k", limit="top_k", n="top_k", filter="where", filters="where")
     def search(
         self,
         query: str,
