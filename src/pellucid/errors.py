@@ -6,7 +6,7 @@ import math
 import re
 import sys
 import warnings
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from difflib import get_close_matches
 from functools import wraps
@@ -157,8 +157,8 @@ def require(module: str, extra: str = "torch") -> None:
         )
 
 
-def answering_guesses(**names: str) -> Callable[[_Call], _Call]:
-    """Return a decorator that names the right argument where one of another library's is given: k="top_k"."""
+def answering_guesses(names: Mapping[str, str]) -> Callable[[_Call], _Call]:
+    """Return a decorator that names the right argument where one of another library's is given: {"k": "top_k"}."""
 
     def decorate(function: _Call) -> _Call:
         @wraps(function)

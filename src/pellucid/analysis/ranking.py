@@ -139,7 +139,7 @@ class Ranking(WhyAbove, Report):
         yield TablePart.of("", [*numbers("", "score"), ("", "bar"), "document", "mostly for"], rows)
 
 
-@answering_guesses(k="top_k", limit="top_k", texts="documents")
+@answering_guesses({"k": "top_k", "limit": "top_k", "texts": "documents"})
 def rank(model: Embedder, query: str, documents: Iterable[str], *, top_k: int = 10, reasons: int = 3) -> Ranking:
     """Return the documents nearest to `query`, each with the phrases or rows that add most to its score.
 

@@ -206,7 +206,9 @@ class DocumentCollection:
         """Yield every document, in the order of adding, as they were when the iteration began."""
         return self.snapshot().commit.documents()
 
-    @answering_guesses(k="limit", top_k="limit", n="limit", filter="where", filters="where", order_by="sort")
+    @answering_guesses(
+        {"k": "limit", "top_k": "limit", "n": "limit", "filter": "where", "filters": "where", "order_by": "sort"}
+    )
     def documents(
         self,
         where: Any = None,
@@ -272,7 +274,7 @@ class DocumentCollection:
         rows = ([d.id, d.title, d.text, *map(d.metadata.get, fields)] for d in list_documents(commit, where))
         return frame(rows, [*DOCUMENT_COLUMNS, *field_columns(commit)])
 
-    @answering_guesses(documents="texts", metadatas="metadata", payloads="metadata", embeddings="vectors")
+    @answering_guesses({"documents": "texts", "metadatas": "metadata", "payloads": "metadata", "embeddings": "vectors"})
     def add(
         self,
         texts: Iterable[str],

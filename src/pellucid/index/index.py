@@ -312,7 +312,7 @@ class Index(DocumentCollection):
 
     # Searches
 
-    @answering_guesses(k="top_k", limit="top_k", n="top_k", filter="where", filters="where")
+    @answering_guesses({"k": "top_k", "limit": "top_k", "n": "top_k", "filter": "where", "filters": "where"})
     def search(
         self,
         query: str,
