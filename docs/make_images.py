@@ -31,9 +31,9 @@ EXAMPLES = Path(__file__).parents[1] / "examples"
 COMPARED = f"compare?a={TEXT1.replace(' ', '+')}&b={TEXT2.replace(' ', '+')}"
 EXPLORER = {  # the name of a picture: the view, the colour scheme, the width and height
     "explorer-compare-light": (COMPARED, "light", 1100, 900),
-    "explorer-search-light": ("search?q=I+forgot+my+login", "light", 960, 850),
-    "explorer-search-dark": ("search?q=a+loan+for+a+house", "dark", 1100, 900),
-    "explorer-map-light": ("map?limit=100&clusters=5", "light", 1100, 900),
+    "explorer-search-light": ("search?q=I+forgot+my+login", "light", 1000, 850),
+    "explorer-search-dark": ("search?q=When+do+I+get+my+money+back", "dark", 1100, 900),
+    "explorer-map-light": ("map?clusters=5", "light", 1100, 900),
     "explorer-compare-phone": (COMPARED, "dark", 390, 844),
 }
 
@@ -103,17 +103,15 @@ def photograph(browser: Any, address: str, picture: Path, how: tuple[Any, ...], 
 
 @contextmanager
 def explorer() -> Iterator[str]:
-    """Serve an index of the example sentences and of a help centre's answers; yield the address."""
+    """Serve the index of the README's commands, of a help centre's answers; yield the address."""
     import uvicorn
 
     from pellucid.server import ServerSettings, create_app
 
     with tempfile.TemporaryDirectory() as work, socket.create_server(("127.0.0.1", 0)) as listening:
-        with pellucid.Index.create(Path(work) / "index") as index:
-            for name in ("sentences", "help_centre"):
-                texts = (EXAMPLES / f"{name}.txt").read_text(encoding="utf-8").splitlines()
-                index.add(texts, ids=[f"{name} {number}" for number in range(1, len(texts) + 1)])
-        server = uvicorn.Server(uvicorn.Config(create_app(ServerSettings(index=f"{work}/index")), log_level="error"))
+        with pellucid.Index.create(Path(work) / "help") as index:
+            index.add_files(EXAMPLES / "help_centre.txt")
+        server = uvicorn.Server(uvicorn.Config(create_app(ServerSettings(index=f"{work}/help")), log_level="error"))
         thread = threading.Thread(target=server.run, args=([listening],))
         thread.start()
         while not server.started:
