@@ -288,6 +288,10 @@ class _Pairs(NamedTuple):
     known_sentences: Sequence[str]
     new_sentences: Sequence[str]
 
+    def bags(self, vocabulary: Vocabulary) -> PairBags:
+        """Return them as rows of the vocabulary."""
+        return PairBags("-".join(self.codes), *(Bags.from_sentences(side, vocabulary) for side in self[1:]))
+
 
 def add_languages(
     model: StaticEmbedder,
@@ -338,14 +342,7 @@ def add_languages(
     frequent = [_frequent(pairs.codes[1], pairs.new_sentences, vocabulary, min_count, cased) for pairs in texts]
     new = dict.fromkeys(word for language_words in frequent for word in language_words if word not in model.vocabulary)
     grown = model.vocabulary.with_words([*model.vocabulary.words, *new])
-    bags = [
-        PairBags(
-            "-".join(pairs.codes),
-            Bags.from_sentences(pairs.known_sentences, grown),
-            Bags.from_sentences(pairs.new_sentences, grown),
-        )
-        for pairs in texts
-    ]
+    bags = [pairs.bags(grown) for pairs in texts]
     vectors = _joined(model, texts, bags, len(grown))
     if tuning.steps:
         names = {"-".join(codes): file_names(files) for codes, files in parallel.items()}
