@@ -145,3 +145,14 @@ def test_what_sets_pairs_apart_is_removed_from_a_sentence_transformer_and_stays_
     assert sum(row.contribution for row in why.rows) == pytest.approx(why.score, abs=1e-6)
     with pytest.raises(pellucid.errors.InputError, match="n_directions is 3; it is 1 or more"):
         model.without_direction("cat", n_directions=3)
+
+
+def test_pairs_do_not_make_reasons_be_fitted(monkeypatch):
+    def refuse(*_):
+        raise AssertionError("thousands of texts would be encoded")
+
+    monkeypatch.setattr("pellucid.dense.embedder.words_for", refuse)
+    without = pellucid.load(by_words, fit=True).without_direction(("ba", "bo"))
+    first, second = (np.asarray(by_words([word])[0], np.float64) for word in ("ba", "bo"))
+    direction = first / np.linalg.norm(first) - second / np.linalg.norm(second)
+    assert abs(without.encode("da do") @ direction) < 1e-5

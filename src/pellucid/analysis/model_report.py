@@ -30,7 +30,7 @@ _MIN_AUDIT_TEXTS = 1_000  # below which few verdicts on dimensions are possible
 _FINGERPRINT_CHARS = 16  # of 64; enough to tell models apart
 _MAX_CARD_CHARS = 700  # that are quoted from a model's card
 _CARD_SECTION = r"^#+ *[^\n]*\b(?:{})\b[^\n]*\n+((?:(?!#).*\n?)+)"  # of a heading with one of some words
-_READING = (
+_HOW_TO_READ = (
     "How to read this: a target, such as an occupation, leans to a group if it is more similar to texts about that "
     "group than to the same texts about the other. Similarity goes from -1 to 1. Bars show the lean and its 95 % "
     'interval, coloured where that excludes 0. "Clearly" allows for the number of targets, too.'
@@ -74,7 +74,7 @@ class ModelReport(Report):
     def _parts(self) -> Iterator[AnyPart]:
         yield Heading("Report", self.title, self.date)
         yield TablePart.of("", ["", ""], self.identity)
-        yield Lead(_READING)
+        yield Lead(_HOW_TO_READ)
         for result in self.biases:
             yield Heading("Findings", f"{result.groups[0]} and {result.groups[1]}", result.pairs)
             yield from map(Lead, result.findings())

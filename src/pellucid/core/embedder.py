@@ -584,8 +584,8 @@ class Embedder(ToolInterface):
             InputError: the family has no vectors of words.
         """
         raise InputError(
-            f"words of a {self.family} model have no vectors of their own that could be weighted; remove what they say "
-            'with model.without_direction(("he", "she"), ...), or weight the dimensions: model.scale(...)'
+            f"only static models weight words; a text of the {self.family} family has one vector. Remove what words say "
+            'with model.without_direction(("he", "she"), ...)'
         )
 
     def _edited(self, edit: Edit) -> Self:

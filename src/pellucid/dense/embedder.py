@@ -205,9 +205,10 @@ class EncoderEmbedder(Embedder):
         """
         if not texts:
             raise InputError('no text is given whose direction is to be removed: without_direction("sports")')
-        reasons = self.reasons_at_hand
+        has_singles = any(isinstance(text, str) for text in texts)
+        reasons = self.reasons_at_hand if has_singles or self._has_fitted_reasons() else None
         common: Any = 0.0  # of pairs nothing is subtracted
-        if any(isinstance(text, str) for text in texts):
+        if has_singles:
             common = self._mean_vector() if reasons is None else reasons.common
         matrix = self._projection(texts, n_directions, common)
         encoder = projected_encoder(self.model, matrix, is_sentence_transformer=self.is_sentence_transformer)
@@ -218,6 +219,12 @@ class EncoderEmbedder(Embedder):
         if isinstance(self._words, WordReasons):
             model._words = projected_reasons(self._words, matrix, bare)
         return model
+
+    def _has_fitted_reasons(self) -> bool:
+        """Whether its reasons are at hand, or are made without encoding thousands of texts."""
+        if self._reasons not in (WordReasons.kind, ConceptReasons.kind) or self._words is not None:
+            return True
+        return self.is_sentence_transformer and stored_words(self) is not None
 
     def fit_reasons(
         self,
