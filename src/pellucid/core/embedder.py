@@ -584,7 +584,7 @@ class Embedder(ToolInterface):
             InputError: the family has no vectors of words.
         """
         raise InputError(
-            f"only static models weight words; a text of the {self.family} family has one vector. Remove what words say "
+            f"only static models weight words; the {self.family} family has no vectors of words. Remove what they say "
             'with model.without_direction(("he", "she"), ...)'
         )
 
