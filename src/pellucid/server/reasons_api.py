@@ -389,20 +389,20 @@ def _overview(index: Index) -> dict[str, Any]:
         if len(examples) == _EXAMPLES:
             break
     values: dict[str, list[dict[str, Any]]] = {}
-    whole: dict[str, bool] = {}
+    has_all: dict[str, bool] = {}
     for name, (_, kinds) in commit.state.fields.items():
         if not set(kinds) & set("sb"):
             continue
         counts = [item for item in count_values(commit, None, name) if item[0] is not None]
-        whole[name] = len(counts) <= _MAX_CHOICES
-        most = _MAX_CHOICES if whole[name] else _MAX_SUGGESTED
+        has_all[name] = len(counts) <= _MAX_CHOICES
+        most = _MAX_CHOICES if has_all[name] else _MAX_SUGGESTED
         values[name] = [
             {"value": value, "documents": n} for value, n in counts[:most] if len(str(value)) <= _MAX_VALUE_CHARS
         ]
     return {
         "examples": list(dict.fromkeys(filter(None, examples))),
         "values": values,
-        "all values": whole,
+        "all values": has_all,
         "stop words": sorted(index.snapshot().words.analyser.stop_words),
     }
 

@@ -448,7 +448,7 @@ def _open_indexes(settings: ServerSettings) -> dict[str, Index]:
     for folder in folders:
         options: dict[str, Any] = {"read_only": True} if settings.read_only else {}
         index = Index.open(folder, **options)
-        number = sum(Path(other.folder).name == index.folder.name for other in indexes.values())
+        number = sum(opened.folder.name == index.folder.name for opened in indexes.values())
         indexes[index.folder.name + (f"-{number + 1}" if number else "")] = index
     return indexes
 
