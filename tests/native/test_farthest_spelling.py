@@ -27,7 +27,6 @@ from pellucid.static.bulk import BulkRows
 from pellucid.static.precision import PackedRows, pack, quantize
 from pellucid.static.spelling import BUCKETS, NEIGHBOURS, Predicted, Speller
 from pellucid.text.words import Vocabulary
-from tiny_models import piece_tokenizer
 
 LETTERS = "aabcnßüд"
 HOSTILE = ["", "a", "ж", "aa", "q" * 4, "na" * 50, "a" * 10_000, "abcn" * 2_500, "ab\u0301cd", "a\ud800bc", "東京" * 30]
@@ -233,6 +232,8 @@ def test_c_agrees_for_any_words(alphabet: str, data: st.DataObject, weight: int)
 @settings(max_examples=40, deadline=None)
 @given(words=st.lists(st.text("abnßA7 東'\u0301", max_size=12) | st.text("ab", max_size=120), max_size=20))
 def test_many_beginnings_are_found_as_one_by_one(words: list[str]) -> None:
+    from tiny_models import piece_tokenizer  # which this file as a program does not find
+
     subwords = piece_tokenizer(["ab", "aba", "ban", "a", "##a", "##b", "##n", "##ab", "##7"], lowercase=True)
     vocabulary = Vocabulary(["ab", "aba", "banana", "abban", "東"], subwords)
     assert BulkRows(vocabulary).rows_of(words).tolist() == [vocabulary.row(word) for word in words]
