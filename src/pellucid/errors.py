@@ -81,10 +81,14 @@ def check_integer(name: str, value: object, least: int = 1, most: float = math.i
     check_number(name, value, least=least, most=most, integer=True, optional=optional)
 
 
-def check_numbers(settings: Any, *names: str, **limits: Any) -> None:
-    """Check attributes of `settings`, with the limits that `check_number` takes."""
+def check_numbers(
+    settings: Any, *names: str, least: float = -math.inf, most: float = math.inf, above: float = -math.inf,
+    below: float = math.inf, integer: bool = False, optional: bool = False,
+) -> None:  # fmt: skip
+    """Check attributes of `settings` as `check_number` does."""
+    limits: dict[str, Any] = {"least": least, "most": most, "above": above, "below": below}
     for name in names:
-        check_number(name, getattr(settings, name), **limits)
+        check_number(name, getattr(settings, name), integer=integer, optional=optional, **limits)
 
 
 def check_choice(name: str, value: object, allowed: Collection[Any]) -> None:

@@ -285,9 +285,9 @@ def test_the_commands_write_reports_of_models_and_indexes(tmp_path: Path, monkey
     Path("letters.csv").write_text("id,body\n" + "".join(f"{n},{a} was here\n" for n, (a, _) in enumerate(PAIRS)))
     common = ["--pairs", "pairs.csv", "--targets", "jobs.txt"]
     run = CliRunner().invoke
-    result = run(app, ["bias", "model", *common, "--texts", "letters.csv", "--field", "body", "-o", "without"])
+    result = run(app, ["bias", "-m", "model", *common, "--texts", "letters.csv", "--field", "body", "-o", "without"])
     assert result.exit_code == 0 and "men - women" in result.output, result.output
-    after = run(app, ["bias", "without", *common, "--json"])
+    after = run(app, ["bias", "-m", "without", *common, "--json"])
     assert after.exit_code == 0 and '"n_clear": 0' in after.output
     with pellucid.Index.create("index", pellucid.load("model")) as index:
         index.add([f"{a} was here" for a, _ in PAIRS])

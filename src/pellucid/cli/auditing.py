@@ -36,7 +36,6 @@ _StsOption = Annotated[Path | None, typer.Option(help="Pairs with people's score
 @commands.command()
 @reads_texts
 def bias(
-    model: Annotated[str | None, typer.Argument(help="As --model.")] = None,
     pairs: _PairsOption = "gender",
     texts: _TextsOption = None,
     targets: _TargetsOption = "occupations",
@@ -50,7 +49,7 @@ def bias(
     ] = None,
     json: JsonOption = False,
     html: HtmlOption = None,
-    model_option: ModelOption = "static-en",
+    model: ModelOption = "static-en",
     file_options: FileOptions = FILE_DEFAULTS,
 ) -> None:
     """Test whether a model puts occupations or your texts nearer to one group, before and after a removal.
@@ -60,14 +59,14 @@ def bias(
 
     \b
     Examples:
-      pellucid bias static-en --pairs gender
-      pellucid bias my-encoder --pairs my-pairs.csv --texts letters.csv --field body
-      pellucid bias static-en --pairs names --targets adjectives --html bias.html
-      pellucid bias static-en --sts sts.tsv -o static-en-without-gender
+      pellucid bias --pairs gender
+      pellucid bias -m my-encoder --pairs my-pairs.csv --texts letters.csv --field body
+      pellucid bias --pairs names --targets adjectives --html bias.html
+      pellucid bias --sts sts.tsv -o static-en-without-gender
     """
     from pellucid.analysis.bias_audit import bias as measure
 
-    opened = open_model(model or model_option)
+    opened = open_model(model)
     corpus = None if texts is None else corpus_file(texts, file_options)
     result = measure(opened, pairs, texts=corpus, targets=targets, proxies=proxies, sts=sts, n_directions=directions)
     if output is not None:
@@ -79,7 +78,7 @@ def bias(
 @commands.command()
 @reads_texts
 def report(
-    model: Annotated[str, typer.Argument(help="A model: bundled name, folder or hub id; or the folder of an index.")],
+    subject: Annotated[str, typer.Argument(help="A model: bundled name, folder or hub id; or the folder of an index.")],
     texts: _TextsOption = None,
     pairs: Annotated[list[str] | None, typer.Option(help="As for bias; repeat for more. [default: gender]")] = None,
     targets: _TargetsOption = "occupations",
@@ -105,13 +104,13 @@ def report(
     from pellucid.persistence.store import writing
 
     corpus: Any = None if texts is None else corpus_file(texts, file_options)
-    if (Path(model) / "index.json").is_file():
-        opened, documents = _model_and_documents(Path(model))
-        name = f"the index {Path(model).name}"
+    if (Path(subject) / "index.json").is_file():
+        opened, documents = _model_and_documents(Path(subject))
+        name = f"the index {Path(subject).name}"
         result = measure(opened, corpus or documents, pairs=pairs or "gender", targets=targets, sts=sts,
                          corpus=None if corpus else name, title=title or f"Report on {name}")  # fmt: skip
     else:
-        result = measure(open_model(model), corpus, pairs=pairs or "gender", targets=targets, sts=sts, title=title)
+        result = measure(open_model(subject), corpus, pairs=pairs or "gender", targets=targets, sts=sts, title=title)
     if markdown is not None:
         with writing(markdown) as tmp_path:
             tmp_path.write_text(result.to_markdown(), encoding="utf-8")

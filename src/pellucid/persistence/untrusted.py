@@ -172,19 +172,19 @@ def is_safe_regex(pattern: str) -> bool:
     """Whether a regular expression cannot take exponential time: no repeated group holds a repetition or a choice."""
     if len(pattern) > _MAX_REGEX_CHARS:
         return False
-    rest, n_classes = _CLASS.subn("a", _ESCAPE.sub("a", pattern))
+    reduced, n_classes = _CLASS.subn("a", _ESCAPE.sub("a", pattern))
     while n_classes:  # one in another
-        rest, n_classes = _CLASS.subn("a", rest)
-    if "\\" in rest or "[" in rest:  # a reference to a group, or a class without end
+        reduced, n_classes = _CLASS.subn("a", reduced)
+    if "\\" in reduced or "[" in reduced:  # a reference to a group, or a class without end
         return False
-    rest = _FLAGS.sub("", rest)
-    while group := _GROUP.search(rest):  # an innermost one
+    reduced = _FLAGS.sub("", reduced)
+    while group := _GROUP.search(reduced):  # an innermost one
         is_repeated = bool(group[2]) and not _FIXED.fullmatch(group[2])
         varies = _VARIABLE.search(group[1]) is not None
         if is_repeated and varies:
             return False
-        rest = rest[: group.start()] + ("+" if is_repeated or varies else "a") + rest[group.end() :]
-    return "(" not in rest and ")" not in rest
+        reduced = reduced[: group.start()] + ("+" if is_repeated or varies else "a") + reduced[group.end() :]
+    return "(" not in reduced and ")" not in reduced
 
 
 def check_folder(folder: Path) -> None:
