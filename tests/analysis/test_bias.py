@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import pellucid
+from pellucid.analysis import effects
 from pellucid.analysis.effects import BiasMeasurement
 from pellucid.analysis.swaps import PAIR_LISTS, TARGET_LISTS, Target, read_pairs, read_scored_pairs, read_targets
 from pellucid.errors import CorpusError, InputError
@@ -136,7 +137,7 @@ def test_proxies_in_your_texts_are_named_and_read():
         texts.append(f"{PAIRS[n % N_PAIRS][side]} {proxy} {TARGETS[random.integers(3, 8)]}")
     report = pellucid.bias(model, PAIRS, texts=texts, targets=TARGETS)
     assert {item.word for item in report.proxy_words} == {"jobb", "jobc"}
-    assert report.proxy_words[0].first + report.proxy_words[0].second > 40
+    assert report.proxy_words[0].first + report.proxy_words[0].second >= 40  # texts that are repeated count once
     probe = next(probe for probe in report.probes if probe.name.startswith("your texts"))
     assert probe.before.low > 0.6 and probe.after.low > 0.6  # another direction says it
     assert "jobb" in " ".join(report.findings()) and "jobb" in str(report)
@@ -249,6 +250,90 @@ def test_refusals(tmp_path: Path):
     assert two.tests[0].after is None and not two.probes
     assert "not tested" in " ".join(two.findings())
     assert CorpusFile(tmp_path / "x.csv").field == "text"
+
+
+def measured_with(pair: float, template: float, shape: tuple[int, int], seed: int) -> effects._Measured:
+    """Effects on eight targets that are 0 on average, and differ between pairs and between templates."""
+    random, (n_pairs, n_templates) = np.random.default_rng(seed), shape
+    noise = (
+        pair * random.normal(size=(8, n_pairs, 1))
+        + template * random.normal(size=(8, 1, n_templates))
+        + 0.1 * random.normal(size=(8, *shape))
+    )
+    return effects._Measured(0.05 * noise, 0.0, np.zeros(8))
+
+
+@pytest.mark.parametrize(
+    ("pair", "template", "shape"), [(1, 0, (16, 8)), (0, 1, (16, 8)), (0, 1, (100, 8)), (0, 1, (16, 2)), (1, 0, (3, 8))]
+)
+def test_what_is_chance_in_pairs_or_in_templates_is_not_claimed(monkeypatch: pytest.MonkeyPatch, pair, template, shape):
+    monkeypatch.setattr(effects, "_N_DRAWS", 300)
+    n_false = sum(any(effects._leans(measured_with(pair, template, shape, seed))[1]) for seed in range(60))
+    assert n_false <= 8  # 5 % of 60 are expected: P(> 8) = 0.2 %
+
+
+def test_repetitions_are_no_evidence():
+    model = planted(9, [0.0] * N_TARGETS)
+    once, repeated = (pellucid.bias(model, pairs, targets=TARGETS) for pairs in (PAIRS[:4], PAIRS[:4] * 20))
+    assert repeated.tests == once.tests and "60 pairs are left out" not in " ".join(once.notes)
+    unread = [(f"{a} zz{n}", f"{b} zz{n}") for n in range(5) for a, b in PAIRS[:4]]  # the model knows no zz0
+    assert pellucid.bias(model, unread, targets=TARGETS).tests == once.tests
+    with pytest.raises(InputError, match="as one"):
+        pellucid.bias(model, PAIRS[:1] * 9, targets=TARGETS)
+    texts = [f"{a} jobb" for a, _ in PAIRS[:5]]
+    few, many = (pellucid.bias(model, PAIRS, texts=chosen, targets=TARGETS) for chosen in (texts, texts * 30))
+    assert many.tests[1] == few.tests[1] and many.probes == few.probes
+    with pytest.raises(InputError, match="1 of 50 texts hold a word"):
+        pellucid.bias(model, PAIRS, texts=["he1 joba", "she1 joba"] * 25, targets=TARGETS)
+    assert len(pellucid.report(model, texts[:1] * 9, pairs=PAIRS, targets=TARGETS).biases[0].tests) == 1
+
+
+def test_effects_stay_in_the_range_of_cosines():
+    leans = pellucid.bias(planted(1, LEANS), PAIRS[:2], targets=TARGETS).tests[0].leans
+    assert all(-2 <= lean.effect.low <= lean.effect.high <= 2 for lean in leans) and not any(x.is_clear for x in leans)
+
+
+@pytest.mark.parametrize("number", ["nan", "inf", "-inf", "NaN", "much"])
+def test_numbers_that_are_none_are_refused(number, tmp_path: Path):
+    path = tmp_path / "targets.csv"
+    path.write_text(f"text,share\njoba,{number}\njobb,1\n")
+    with pytest.raises(CorpusError, match="line 2"):
+        read_targets(path)
+    with pytest.raises(CorpusError, match="two texts and a number"):
+        read_scored_pairs([("a", "b", number)] * 3)
+
+
+@pytest.mark.filterwarnings("error")
+def test_numbers_of_any_size_correlate(tmp_path: Path):
+    model, path = planted(1, LEANS), tmp_path / "targets.csv"
+    results = []
+    for scale in (1.0, 1e308, 1e-308):
+        path.write_text("text,x\n" + "".join(f"{name},{lean * scale}\n" for name, lean in zip(TARGETS, LEANS)))
+        results.append(pellucid.bias(model, PAIRS, targets=path).tests[0].before.correlation)
+    np.testing.assert_allclose(results, results[:1] * 3, rtol=1e-6)
+
+
+@pytest.mark.parametrize("pair", [("", "she1"), ("he1", " "), ("\u3000", "she1")])
+def test_blank_words_are_refused(pair):
+    with pytest.raises(InputError, match="blank word"):
+        read_pairs([pair, *PAIRS[2:5]])
+
+
+@pytest.mark.parametrize("n_directions", [True, 1.5, "2", float("nan"), 0])
+def test_a_number_of_directions_is_an_integer(n_directions):
+    with pytest.raises(InputError, match="n_directions"):
+        planted(3, LEANS).without_direction(*PAIRS[:3], n_directions=n_directions)
+
+
+@pytest.mark.parametrize("pair", [5, None, iter(("he1", "she1")), {"he1", "she1"}, ("he1",), [PAIRS[0], PAIRS[1]]])
+def test_what_is_no_pair_is_refused(pair):
+    with pytest.raises(InputError):
+        planted(3, LEANS).without_direction(pair)
+
+
+def test_the_directions_that_are_removed_are_counted():
+    report = pellucid.bias(planted(1, LEANS), PAIRS, targets=TARGETS, n_directions=10**6)
+    assert report.n_directions <= N_PAIRS and f"{report.n_directions} directions removed" in " ".join(report.findings())
 
 
 def test_a_report_has_findings_first_and_stands_alone(tmp_path: Path):

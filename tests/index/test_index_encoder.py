@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
+
 import numpy as np
 import pytest
 
@@ -240,6 +242,14 @@ def test_a_steered_query_is_the_sum_of_searches_and_its_reasons_say_so(tmp_path,
         assert index.search(QUERY, 5, steer={WORDS[3]: 0, WORDS[4]: 0.0}).to_dict() == index.search(QUERY, 5).to_dict()
 
 
+@pytest.mark.parametrize("number", [np.float32, np.float64, np.int64, Fraction])
+def test_weights_of_steering_are_numbers_of_any_kind(tmp_path, number):
+    with Index.create(tmp_path / "index", {"static": table()}) as index:
+        index.add(texts(20))
+        expected = index.search(QUERY, steer={WORDS[1]: -1.0}).to_dict()
+        assert index.search(QUERY, steer={WORDS[1]: number(-1)}).to_dict() == expected
+
+
 def test_a_steered_query_finds_less_of_what_it_is_steered_from(tmp_path):
     with Index.create(tmp_path / "index", {"static": table()}, bm25=False) as index:
         index.add([WORDS[0], f"{WORDS[0]} {WORDS[1]}", f"{WORDS[0]} {WORDS[2]}"], ids=["a", "b", "c"])
@@ -259,6 +269,9 @@ def test_a_steered_query_finds_less_of_what_it_is_steered_from(tmp_path):
         ({" ": 1}, "from -10 to 10"),
         ({3: 1}, "from -10 to 10"),
         ({"qqqq": -0.5}, "no dense model of this search knows a word of it"),
+        ({"qqqq": -0.5, WORDS[1]: 0.5}, "steer has 'qqqq', and"),
+        ({"cars": np.float32("nan")}, "from -10 to 10"),
+        ({"cars": np.True_}, "from -10 to 10"),
     ],
 )
 def test_steering_refuses(tmp_path, steer, message):

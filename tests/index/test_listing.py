@@ -69,6 +69,33 @@ def test_pages_are_slices_of_the_whole(sortable, offset, limit, descending):
         assert page == whole[offset : None if limit is None else offset + limit]
 
 
+@pytest.mark.parametrize("huge", [2**63 - 1, 2**63, 10**30])
+def test_pages_beyond_the_end_are_empty_and_have_no_bound(sortable, huge):
+    for sort in (None, "v"):
+        assert list(sortable.documents(sort=sort, offset=huge, limit=huge)) == []
+        assert len(list(sortable.documents(sort=sort, offset=1, limit=huge))) == len(VALUES) - 1
+
+
+@pytest.mark.parametrize("field", ["", 5, ["v"], {}, True])
+def test_what_is_no_field_is_refused(sortable, field):
+    for call in (lambda: list(sortable.documents(sort=field)), lambda: sortable.count(by=field)):
+        with pytest.raises(InputError, match="unknown field"):
+            call()
+
+
+@pytest.mark.parametrize(
+    "option", ["--html x", "--why 1", "--counterfactual 1", "--steer a=1", "--weight bm25=1", "--min-score 0", "--rows"]
+)
+def test_what_is_of_hits_needs_a_query(sortable, option, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert "needs a query" in " ".join(
+        run("search", sortable.folder, "--sort", "v", *option.split(), code=2).output.split()
+    )
+    assert not list(tmp_path.iterdir())
+    for command in (["search", sortable.folder], ["index", "export", sortable.folder, "-o", "x.csv"]):
+        assert "--sort FIELD" in " ".join(run(*command, "--descending", code=2).output.split())
+
+
 def test_counts_by_a_field(index, sortable):
     assert index.count(by="tag") == {"red": 2, "blue": 1, "green": 1, None: 1}
     assert index.count({"year": {"gte": 2000}}, by="tag") == {"blue": 1, "red": 1, None: 1}

@@ -16,9 +16,11 @@ pytest.importorskip("fastapi", reason="the server needs pellucid[serve]")
 
 import pellucid
 from pellucid.index.segments import Segment
+from pellucid.persistence.store import read_tensors, write_tensors
 from pellucid.progress import CancelledWorkError, Progress, cancellable, check_cancelled
 from pellucid.server import ServerSettings, corpus_map, layout, reasons_api
 from pellucid.server.bodies import MAX_TESTS, MAX_WHERE_VALUES
+from pellucid.server.service import _open_indexes
 from pellucid.static.embedder import StaticEmbedder
 from serving import Slow, ask, connected, running
 
@@ -169,6 +171,58 @@ def test_the_map_of_an_index_is_made_once(
     assert len(list((tmp_path / "index").glob("map-*"))) == 1
     with pellucid.Index.open(tmp_path / "index") as index:
         assert index.verify() == []
+
+
+DAMAGE: list[tuple[dict[str, Any], dict[str, str]]] = [
+    ({"points": np.full((12, 2), np.nan, np.float32)}, {}),
+    ({"points": np.full((12, 2), 1e30, np.float32)}, {}),
+    ({"points": np.zeros(12, np.float32)}, {}),
+    ({"points": np.zeros((12, 2), np.int64)}, {}),
+    ({"members": np.full(12, 99, np.int32)}, {}),
+    ({"members": np.full(12, -7, np.int32)}, {}),
+    ({"members": np.zeros(12, np.float32)}, {}),
+    ({"members": np.zeros(11, np.int32)}, {}),
+    *(({}, {"topics": text}) for text in ("", "5", "null", "[5]", "[null]", '{"a": 1}', "[" * 5000, "[]")),
+    ({}, {"commit": "0"}),
+]
+
+
+def test_a_stored_map_that_is_damaged_is_made_anew(
+    static: StaticEmbedder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    texts = [f"{word} {n}" for n in range(4) for word in ("a loan from the bank", "a dog", "rain and snow")]
+    topics = [corpus_map.MapCluster(label="a", words=["a"], texts=12)]
+    new = corpus_map.CorpusMap(np.zeros((12, 2), np.float32), [0] * 12, topics, "PCA")
+    monkeypatch.setattr(corpus_map, "map_of_rows", lambda *_: new)
+    with pellucid.Index.create(tmp_path / "index", static, bm25=False) as index:
+        index.add(texts)
+
+        def drawn() -> Any:
+            return corpus_map._map_of_index(index, static, "static-en", corpus_map.MapRequest(), False)
+
+        expected = drawn()
+        (path,) = (tmp_path / "index").glob("map-*")
+        arrays, notes = read_tensors(path)
+        stored = {name: np.array(array) for name, array in arrays.items()}, notes
+        for tensors, metadata in DAMAGE:
+            path.unlink()
+            write_tensors(path, {**stored[0], **tensors}, {**stored[1], **metadata})
+            assert drawn() == expected
+        whole = path.read_bytes()
+        for content in (b"", whole[:200], b"\0" * 50):
+            path.write_bytes(content)
+            assert drawn() == expected and path.read_bytes() == whole
+
+
+def test_every_index_is_served_whatever_its_folder_is_called(tmp_path: Path) -> None:
+    folders = [str(tmp_path / name) for name in ("a/x", "b/x", "c/x-2", "d/x-2")]
+    for folder in folders:
+        Path(folder).parent.mkdir()
+        pellucid.Index.create(folder, {}).close()
+    opened = _open_indexes(ServerSettings(index=tuple(folders)))
+    assert [str(index.folder) for index in opened.values()] == folders and next(iter(opened)) == "x"
+    for index in opened.values():
+        index.close()
 
 
 def test_words_of_all_texts_set_no_topic_apart(static: StaticEmbedder) -> None:

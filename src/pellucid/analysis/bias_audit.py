@@ -271,7 +271,8 @@ def bias(
         probes.append(measurement.probe(proxy_pairs))
     return Bias(
         model=model.source or repr(model), pairs=word_pairs.name, groups=word_pairs.groups, source=word_pairs.source,
-        targets=compared.source, expected=compared.expected, n_directions=n_directions, tests=tuple(tests),
+        targets=compared.source, expected=compared.expected,
+        n_directions=measurement.n_removed or n_directions, tests=tuple(tests),
         probes=tuple(probe for probe in probes if probe is not None), proxy_words=proxy_words,
         costs=tuple(measurement.costs([] if sts is None else read_scored_pairs(sts))),
         notes=tuple(measurement.notes), fit_pairs=tuple(measurement.fit_pairs),

@@ -2,7 +2,8 @@
 
 The effect on a target is cos(target, text of the first group) - cos(target, same text of the second group), the mean
 over pairs of words and templates. Its interval is that mean -/+ t times the standard error of a bootstrap that draws
-pairs and templates independently (Owen, "The pigeonhole bootstrap", 2007), with Student's t for the number of pairs. Of
+pairs and templates independently (Owen, "The pigeonhole bootstrap", 2007), with Student's t; its degrees of freedom are
+Satterthwaite's, so that many pairs make up for few templates only as far as the effects differ between pairs. Of
 several targets those lean clearly that pass Holm's test at 5 %. A direction is fitted on four fifths of the pairs and
 judged on the others, five times, so that what is left is not measured on what was fitted.
 """
@@ -13,7 +14,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
-from itertools import islice, pairwise
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -49,6 +50,8 @@ _ERROR_RATE = 0.05  # of all targets together
 _N_NEUTRAL_TEXTS = 300  # sentences by which the cost of a removal is judged
 _BLOCK_TEXTS = 512
 _EPS = 1e-9
+_EFFECT_BOUNDS = (-2.0, 2.0)  # of a difference of cosines
+_SAME_DECIMALS = 5  # of vectors of pairs that a model reads as one
 
 
 class Estimate(NamedTuple):
@@ -164,6 +167,7 @@ class BiasMeasurement:
         self.pairs = pairs
         self.fit_pairs, self._contexts, self._folds = self._read(pairs)
         self.matrix = self._projection(self._contexts)
+        self.n_removed = 0 if self.matrix is None else len(self.matrix) - round(float(np.trace(self.matrix)))
         self._texts: list[SwappedText] = []  # those that were tested
 
     def test_templates(self, pairs: WordPairs) -> SwapTest:
@@ -182,20 +186,19 @@ class BiasMeasurement:
         Raises:
             InputError: none does.
         """
-        n_texts = 0
-
-        def with_words() -> Iterator[SwappedText]:
-            nonlocal n_texts
-            for text in texts:
-                n_texts += 1
-                swapped = pairs.swapped(text)
-                if swapped.first != swapped.second:
-                    yield swapped
-
-        selected = list(islice(with_words(), MAX_TEXTS))
+        n_texts, distinct = 0, dict[SwappedText, None]()
+        for text in texts:
+            n_texts += 1
+            swapped = pairs.swapped(text)
+            if swapped.first != swapped.second:
+                distinct[swapped] = None
+            if len(distinct) == MAX_TEXTS:
+                break
+        selected = list({swapped[:2]: swapped for swapped in distinct}.values())  # a repeated text is no new evidence
         if len(selected) < 2:
             raise InputError(
-                f"{len(selected)} of {n_texts:,} texts hold a word of {pairs.name}; give texts that do, or other pairs"
+                f"{len(selected)} of {n_texts:,} texts hold a word of {pairs.name}, repeated ones aside; give texts "
+                "that do, or other pairs"
             )
         before: list[_Measured] = []
         after: list[_Measured] = []
@@ -207,12 +210,13 @@ class BiasMeasurement:
             before.append(_measured(self.target_rows, contexts))
             if self.matrix is not None:
                 after.append(self._measured_without(contexts, self.matrix))
-        self._texts = selected
+        self._texts = list(distinct)
         words, guessed = sum(text.n_words for text in selected), sum(text.n_guessed for text in selected)
         self.notes.append(
             f"{len(selected):,} of {n_texts:,} texts hold words of {pairs.name}, {words:,} in all; {guessed:,} have "
             "two counterparts, of which one was guessed. Only words of the list are swapped: names, titles and what "
-            "else speaks of the group stay as they are. Intervals are over these texts, with the words they hold."
+            "else speaks of the group stay as they are. Intervals are over these texts, with the words they hold; "
+            "texts that are the same once swapped count once."
         )
         return self._test("your texts", _chained(before), _chained(after) if after else None, 0)
 
@@ -298,7 +302,15 @@ class BiasMeasurement:
         texts = [pair for context in replace(pairs, rows=tuple(rows)).contexts() for pair in context]
         encoded = self._rows([text for pair in texts for text in pair])
         shaped = encoded.reshape(len(rows), len(TEMPLATES), 2, -1)
-        return texts, _Contexts(shaped[:, :, 0], shaped[:, :, 1]), _folds(rows)
+        first_of = {pair.round(_SAME_DECIMALS).tobytes(): index for index, pair in reversed(list(enumerate(shaped)))}
+        distinct = sorted(first_of.values())
+        if len(distinct) < 2:
+            raise InputError(f"the model reads all {len(rows)} pairs of {pairs.name} as one; give other pairs")
+        if len(distinct) < len(rows):
+            self.notes.append(f"{len(rows) - len(distinct)} pairs are left out: the model reads them as others.")
+        texts = [texts[index * len(TEMPLATES) + n] for index in distinct for n in range(len(TEMPLATES))]
+        contexts = _Contexts(shaped[distinct, :, 0], shaped[distinct, :, 1])
+        return texts, contexts, _folds([rows[index] for index in distinct])
 
     def _contexts_of(self, pairs: WordPairs) -> tuple[_Contexts, list[tuple[Integers, Floats | None]]]:
         """Return the rows of pairs, and for each fold of them the matrix that was not fitted on it; None for none."""
@@ -420,40 +432,67 @@ def _bootstrap(effects: Floats, *statistics: Callable[[Floats], Floats]) -> list
     return [np.concatenate(values, axis=-1) for values in zip(*blocks, strict=True)]
 
 
-def _errors(drawn: Floats, n_pairs: int) -> Floats:
-    """Return standard errors from draws [..., draws] of so many pairs."""
-    errors: Floats = drawn.std(axis=-1) * np.sqrt(n_pairs / max(n_pairs - 1, 1))
-    return errors
+class _Scatter(NamedTuple):
+    """How far means over pairs and templates are from certain, of effects [n, pairs, templates].
+
+    Attributes:
+        factors: [n], what the standard deviation of draws is multiplied by, as pairs and templates are few.
+        freedom: degrees of freedom of Student's t, at least 1.
+    """
+
+    factors: Floats
+    freedom: int
+
+    @classmethod
+    def of(cls, effects: Floats) -> _Scatter:
+        """Return that of effects, with Satterthwaite's degrees of freedom of all of them together."""
+        sizes = effects.shape[1:]
+        drawn = np.array([effects.mean(axis=2).var(axis=1), effects.mean(axis=1).var(axis=1)])
+        drawn /= np.array(sizes)[:, None]
+        free = np.array([max(size - 1, 1) for size in sizes])
+        corrected = drawn * (np.array(sizes) / free)[:, None]
+        totals, sums = drawn.sum(axis=0), corrected.sum(axis=1)
+        factors = np.sqrt(np.divide(corrected.sum(axis=0), totals, out=np.ones_like(totals), where=totals > 0))
+        parts = float((sums**2 / free).sum())
+        freedom = float(sums.sum()) ** 2 / parts if parts > 0 else float(free[0])
+        return cls(factors, max(int(freedom + _EPS), 1))
+
+    def interval(self, value: float, error: float, bounds: tuple[float, float] = (-np.inf, np.inf)) -> Estimate:
+        """Return a value with its interval within bounds."""
+        return _interval(value, error, self.freedom, bounds)
 
 
-def _interval(value: float, error: float, n_pairs: int, bounds: tuple[float, float] = (-np.inf, np.inf)) -> Estimate:
-    reach = student_quantile(max(n_pairs - 1, 1)) * error
+def _interval(value: float, error: float, freedom: int, bounds: tuple[float, float] = (-np.inf, np.inf)) -> Estimate:
+    reach = student_quantile(max(freedom, 1)) * error
     return Estimate(value, max(value - reach, bounds[0]), min(value + reach, bounds[1]))
 
 
 def _leans(measured: _Measured) -> tuple[list[Estimate], list[bool]]:
     """Return the effect on each target, and whether it is clear by Holm's test over all targets."""
     effects = measured.effects
-    n_targets, n_pairs, _ = effects.shape
+    n_targets, scatter = len(effects), _Scatter.of(effects)
     means = effects.mean(axis=(1, 2))
-    errors = _errors(_bootstrap(effects, lambda drawn: drawn)[0], n_pairs)
+    errors = _bootstrap(effects, lambda drawn: drawn)[0].std(axis=-1) * scatter.factors
     ratios = np.abs(means) / np.maximum(errors, _EPS)
     clear = [False] * n_targets
     for rank, target in enumerate(np.argsort(-ratios, kind="stable").tolist()):
-        if ratios[target] <= student_quantile(max(n_pairs - 1, 1), 1.0 - _ERROR_RATE / (n_targets - rank)):
+        if ratios[target] <= student_quantile(scatter.freedom, 1.0 - _ERROR_RATE / (n_targets - rank)):
             break
         clear[target] = True
-    estimates = [_interval(mean, error, n_pairs) for mean, error in zip(means.tolist(), errors.tolist())]
+    estimates = [scatter.interval(*pair, _EFFECT_BOUNDS) for pair in zip(means.tolist(), errors.tolist())]
     return estimates, clear
 
 
 def _summary(measured: _Measured, expected: Sequence[float | None]) -> Summary:
     """Return what all targets together say."""
-    effects, n_pairs = measured.effects, measured.effects.shape[1]
+    effects = measured.effects
     means = effects.mean(axis=(1, 2))
     numbers = np.array([np.nan if number is None else number for number in expected])
-    has_numbers = bool(np.isfinite(numbers).all() and np.ptp(numbers) > 0)
+    numbers = numbers / (np.abs(numbers).max() or 1.0)
+    has_numbers = bool(np.isfinite(numbers).all() and np.ptp(numbers) > _EPS)
     scaled = (numbers - numbers.mean()) / numbers.std() if has_numbers else np.zeros(len(numbers))
+
+    even = np.full(len(means), 1 / len(means))
 
     def correlation(drawn: Floats) -> Floats:
         deviations = np.maximum(drawn.std(axis=0), _EPS)
@@ -463,19 +502,23 @@ def _summary(measured: _Measured, expected: Sequence[float | None]) -> Summary:
     drawn_means, drawn_centred, drawn_correlations = _bootstrap(
         effects, lambda drawn: drawn.mean(axis=0), lambda drawn: drawn - drawn.mean(axis=0), correlation
     )
-    chance = float((_errors(drawn_centred, n_pairs) ** 2).mean())  # a draw has that of the pairs and its own
+    common, along_numbers = (_Scatter.of(np.tensordot(weights, effects, 1)[None]) for weights in (even, scaled))
+    centred = _Scatter.of(effects - effects.mean(axis=0))
+    chance = float(
+        ((drawn_centred.std(axis=-1) * centred.factors) ** 2).mean()
+    )  # a draw has that of the pairs and its own
     spread = float(np.sqrt(max(float(means.var(ddof=1)) - chance, 0.0)))
     drawn_spreads = np.sqrt(np.maximum(drawn_centred.var(axis=0, ddof=1) - 2 * chance, 0.0))
     is_low, deviation = numbers < np.median(numbers), float(means.std(ddof=1))
     effect_size = None
     if has_numbers and deviation > _EPS:
         effect_size = float(means[is_low].mean() - means[~is_low].mean()) / deviation
-    along = _interval(
-        float(correlation(means[:, None])[0]), float(_errors(drawn_correlations, n_pairs)), n_pairs, (-1.0, 1.0)
-    )
+    error = float(drawn_correlations.std() * along_numbers.factors[0])
+    along = along_numbers.interval(float(correlation(means[:, None])[0]), error, (-1.0, 1.0))
+    error = float(drawn_means.std() * common.factors[0])
     return Summary(
-        _interval(float(means.mean()), float(_errors(drawn_means, n_pairs)), n_pairs),
-        _interval(spread, float(_errors(drawn_spreads, n_pairs)), n_pairs, (0.0, np.inf)),
+        common.interval(float(means.mean()), error, _EFFECT_BOUNDS),
+        centred.interval(spread, float(drawn_spreads.std() * centred.factors.mean()), (0.0, 2.0)),
         sum(_leans(measured)[1]),
         along if has_numbers else None,
         effect_size,
@@ -492,7 +535,7 @@ def _group_accuracy(rows: Floats, groups: Integers) -> Estimate:
         correct[is_held_out] = ((rows[is_held_out] @ weights > threshold) == (groups[is_held_out] == 0)).astype(float)
     shares = [correct[groups == group] for group in (0, 1)]
     error = math.sqrt(sum(float(share.var(ddof=1)) / len(share) for share in shares)) / 2
-    return _interval(float(np.mean([share.mean() for share in shares])), error, len(rows), (0.0, 1.0))
+    return _interval(float(np.mean([share.mean() for share in shares])), error, len(rows) - 1, (0.0, 1.0))
 
 
 def _ridge(rows: Floats, labels: Floats) -> tuple[Floats, float]:
@@ -521,4 +564,4 @@ def _probe_accuracy(contexts: _Contexts, folds: Sequence[tuple[Integers, Floats 
         first, second = (side @ weights - threshold for side in rows.take(held_out))
         correct[held_out] = ((first > 0).mean(axis=1) + (second < 0).mean(axis=1)) / 2
     error = float(correct.std(ddof=1) / np.sqrt(n_pairs))
-    return _interval(float(correct.mean()), error, n_pairs, (0.0, 1.0))
+    return _interval(float(correct.mean()), error, n_pairs - 1, (0.0, 1.0))

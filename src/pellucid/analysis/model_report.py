@@ -161,7 +161,8 @@ def report(
     results = []
     for name in pair_lists:
         word_pairs = read_pairs(name)
-        with_words = read if sum(bool(word_pairs.spans(text)) for text in read or ()) > 1 else None
+        swapped = {word_pairs.swapped(text)[:2] for text in read or () if word_pairs.spans(text)}
+        with_words = read if len(swapped) > 1 else None
         results.append(bias(model, word_pairs, texts=with_words, targets=targets, sts=sts))
     has_audit = read is not None and len(read) >= _MIN_AUDIT_TEXTS and model.names_dimensions
     source = corpus or (str(texts) if isinstance(texts, (str, PathLike, CorpusFile)) else "your texts")

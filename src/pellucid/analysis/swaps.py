@@ -7,6 +7,7 @@ and is empty for words that are swapped in texts only, such as "his".
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -118,10 +119,12 @@ class WordPairs:
         """Check the pairs.
 
         Raises:
-            InputError: there are none, or a word stands for both groups.
+            InputError: there are none, one is blank, or a word stands for both groups.
         """
         if not self.rows:
             raise InputError(f"{self.name} holds no pairs of words; give a word of each group a row")
+        if blank := next((row for row in self.rows if not (row.first.strip() and row.second.strip())), None):
+            raise InputError(f"{self.name}: {tuple(blank[:2])!r:.60} has a blank word; give a word of each group")
         words = [{lowercase(row[side]) for row in self.rows} for side in (0, 1)]
         if both := sorted(words[0] & words[1]):
             raise InputError(f"{self.name}: {both[0]!r:.60} stands for both groups; leave its rows out")
@@ -298,11 +301,13 @@ def read_scored_pairs(sts: Any) -> list[tuple[str, str, float]]:
             raise CorpusError(f"{file.path} has {len(columns)} columns; pairs with scores need two texts and a number")
         rows: Iterable[Any] = ((file.locate(row), cells) for row, cells in file.cells(columns) if cells[2])
     else:
+        if not isinstance(sts, Iterable):
+            raise InputError(f"sts is {sts!r:.60}; give a file, or an iterable of two texts and a number each")
         rows = ((f"pair {number}", triple) for number, triple in enumerate(sts))
     for position, cells in rows:
         try:
             first, second, score = cells
-            scored.append((*check_texts([first, second]), float(score)))  # type: ignore[arg-type]
+            scored.append((*check_texts([first, second]), _finite(score)))  # type: ignore[arg-type]
         except (TypeError, ValueError):
             raise CorpusError(f"{position} is {cells!r:.80}; give two texts and a number") from None
     if len(scored) < 3:
@@ -350,10 +355,18 @@ def _targets_of_file(file: CorpusFile) -> Targets:
     rows: list[Target] = []
     for row, (text, *numbers) in file.cells(names):
         try:
-            rows.append(Target(text, float(numbers[0]) if numbers and numbers[0] else None))
+            rows.append(Target(text, _finite(numbers[0]) if numbers and numbers[0] else None))
         except ValueError:
             raise CorpusError(f"{file.locate(row)}: {numbers[0]!r:.40} in {names[1]!r:.40} is no number") from None
     return Targets(rows, "", names[1] if len(names) > 1 else "")
+
+
+def _finite(value: Any) -> float:
+    """Return a value as a float; ValueError for NaN and infinity."""
+    number = float(value)
+    if not math.isfinite(number):
+        raise ValueError(f"{value!r} is not finite")
+    return number
 
 
 def _named_columns(file: CorpusFile) -> list[str]:

@@ -194,6 +194,7 @@ def export(
       pellucid index export my-index -o all.csv
       pellucid index export my-index -o english.xlsx --where lang=en --sort day --descending
     """
+    _check_sorted(sort, descending)
     with _open(folder) as opened:
         page = {"sort": sort, "descending": descending, "offset": offset, "limit": limit}
         _write_documents(output, opened, _conditions(where or []), page)
@@ -363,6 +364,14 @@ def search(
     is_list = query is None and bool(where or sort or descending or offset)
     if not is_list and (sort or descending):
         raise typer.BadParameter("hits are in the order of their scores; leave out the query", param_hint="--sort")
+    _check_sorted(sort, descending)
+    of_hits = {"--weight": weight, "--steer": steer, "--min-score": min_score is not None, "--rows": rows, "--why": why,
+               "--counterfactual": counterfactual, "--measure": measure, "--html": html}  # fmt: skip
+    if is_list and any(of_hits.values()):
+        name = next(name for name, value in of_hits.items() if value)
+        raise typer.BadParameter(
+            "is of hits, and needs a query; a list of documents is written with -o", param_hint=name
+        )
     options: dict[str, Any] = {
         "offset": offset,
         "where": _conditions(where or []),
@@ -394,6 +403,12 @@ def search(
                     typer.echo(shown_json(hits.to_json(indent=None)))
                 else:
                     _show(hits, reasons, rows=rows)
+
+
+def _check_sorted(sort: str | None, descending: bool) -> None:
+    """Refuse an order without a field."""
+    if descending and sort is None:
+        raise typer.BadParameter("needs a field to sort by; give --sort FIELD", param_hint="--descending")
 
 
 def _write_documents(path: Path, opened: Index, where: Any, page: dict[str, Any]) -> None:

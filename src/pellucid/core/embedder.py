@@ -553,13 +553,15 @@ class Embedder(ToolInterface):
             )
         singles = [text for text in texts if isinstance(text, str)]
         pairs = [pair for pair in texts if not isinstance(pair, str)]
-        if not texts or (singles and common is None) or any(len(pair) != 2 for pair in pairs):
+        is_pair = (isinstance(pair, (tuple, list, np.ndarray)) and len(pair) == 2 for pair in pairs)
+        if not texts or (singles and common is None) or not all(is_pair):
             raise InputError(
                 f"a direction of a {self.family} model is given by pairs of texts that differ in it: "
                 'without_direction(("he", "she"), ("the man", "the woman"))'
             )
-        if n_directions is not None and (n_directions < 1 or not pairs):
-            raise InputError(f"n_directions is {n_directions}; it is 1 or more, of the directions of pairs")
+        check_integer("n_directions", n_directions, optional=True)
+        if n_directions is not None and not pairs:
+            raise InputError(f"n_directions is {n_directions}; it counts the directions of pairs, and no pair is given")
         checked = check_texts([*singles, *(text for pair in pairs for text in pair)])
         rows = self.similarity_rows(self.encode(checked))
         if not isinstance(rows, np.ndarray):

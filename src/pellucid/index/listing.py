@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator
 from itertools import islice
@@ -44,7 +45,8 @@ def list_documents(
     if sort is not None:
         check_field(commit, sort)
         document_rows = _sorted_rows(document_rows, sort, descending)
-    return _read(islice(document_rows, offset, None if limit is None else offset + limit))
+    end = None if limit is None else min(offset + limit, sys.maxsize)
+    return _read(islice(document_rows, min(offset, sys.maxsize), end))
 
 
 def count_documents(commit: Commit, where: Any) -> int:
@@ -139,7 +141,7 @@ def field_columns(commit: Commit, reserved: Collection[str] = DOCUMENT_COLUMNS) 
 
 def check_field(commit: Commit, name: str) -> None:
     """Check that documents have had a field."""
-    if name not in commit.state.fields:
+    if not isinstance(name, str) or name not in commit.state.fields:
         raise InputError(unknown_name("field", name, sorted(commit.state.fields)))
 
 

@@ -175,13 +175,13 @@ def _steered(
     parts: Mapping[str, PlannedPart], steer: Mapping[str, float], shares: Mapping[str, float], snapshot: Snapshot
 ) -> dict[str, PlannedPart]:
     """Return the parts with the vectors of dense models moved in the directions of texts, each a term of every hit."""
-    steered, is_known = dict(parts), False
+    steered, in_vocabulary = dict(parts), set[str]()
     for name, weight in shares.items():
         if weight <= 0 or name == BM25 or snapshot.models[name].sparse:
             continue
         units = dict(zip(steer, snapshot.models[name].vectors(list(steer), "query")))
         moves = {text: weight * steer[text] * unit for text, unit in units.items() if unit is not None}
-        is_known |= bool(moves)
+        in_vocabulary |= moves.keys()
         if not moves or name not in parts:  # a model that knows no word of the query finds nothing
             continue
         rows = tuple(steering_row(text, steer[text]) for text in moves)
@@ -193,9 +193,9 @@ def _steered(
             needs_vectors=True,
             directions=directions,
         )
-    if not is_known:
+    if oov := [text for text in steer if text not in in_vocabulary]:
         raise InputError(
-            f"steer has {', '.join(map(repr, steer)):.120}, and no dense model of this search knows a word of it. "
+            f"steer has {', '.join(map(repr, oov)):.120}, and no dense model of this search knows a word of it. "
             "Use other words, or give a dense part a weight above 0"
         )
     return steered

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from numbers import Real
 from pathlib import Path
 from typing import Any
 
@@ -159,8 +160,9 @@ def validate_steer(steer: Weights) -> dict[str, float]:
         return {}
     if not isinstance(steer, Mapping):
         raise InputError(f'steer is {steer!r:.60}; give a dict: text -> weight, such as {{"cars": -0.5}}')
+    weight: Any
     for text, weight in steer.items():
-        is_number = isinstance(weight, (int, float)) and not isinstance(weight, bool)
+        is_number = isinstance(weight, Real) and not isinstance(weight, bool)
         if not isinstance(text, str) or not text.strip() or not is_number or not abs(weight) <= MAX_STEER:
             raise InputError(
                 f"the weight of {text!r:.60} in steer is {weight!r:.40}; give a text, and one from -10 to 10"

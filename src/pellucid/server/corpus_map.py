@@ -10,11 +10,12 @@ import os
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from hashlib import blake2b
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, NamedTuple
 
 import numpy as np
 from fastapi import APIRouter
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, Field, TypeAdapter
 from starlette.responses import Response
 
 from pellucid.analysis.clustering import topics_of_rows
@@ -42,6 +43,7 @@ _ROWS = 10_000  # dimensions of a contrast
 _MAX_CONTRASTED = 2_500  # texts of a side that are read, spread over all of them
 _SHOWN_CHARS = 400  # of a text on the map
 _SHOWN_CHARS_OF_MANY = 160  # of more than _MAX_POINTS
+_MAX_COORDINATE = 1.0001  # of a point, with rounding
 _ENCODED_CHARS = 4000  # of a document that are encoded for the map
 _Corpus = Annotated[list[str], Field(min_length=_MIN_POINTS, max_length=_MAX_POINTS, fail_fast=True)]
 
@@ -77,6 +79,9 @@ class MapCluster(BaseModel):
     label: str
     words: list[str]
     texts: int
+
+
+_CLUSTERS = TypeAdapter(list[MapCluster])
 
 
 class MapAnswer(BaseModel):
@@ -194,26 +199,44 @@ def _map_of_index(index: Index, model: Embedder, name: str, body: MapRequest, is
     else:
         name, state = part, snapshot.commit.state
         key = json.dumps([state.segments, part, limit, body.clusters], default=str)
-        path = index.folder / f"map-{blake2b(key.encode(), digest_size=8).hexdigest()}.safetensors"
+        digest = blake2b(key.encode(), digest_size=8).hexdigest()
+        path = index.folder / f"map-{digest}.safetensors"
         with suppress(ModelFolderError, OSError, ValueError, KeyError):
-            return _plain(sample, _read(path), name, state.documents, limit)
+            return _plain(sample, _read(path, digest, len(sample.ids)), name, state.documents, limit)
         rows = _stored_rows(snapshot, part, limit)
         corpus = map_of_rows(snapshot.models[part].encoder, sample.texts, rows, body.clusters)
         if not is_read_only and os.access(index.folder, os.W_OK):
-            with suppress(WritingError):  # the map is drawn all the same
+            with suppress(WritingError, OSError):  # the map is drawn all the same
                 topics = json.dumps([cluster.model_dump() for cluster in corpus.clusters])
                 tensors = {"points": corpus.points, "members": np.asarray(corpus.members, np.int32)}
-                write_tensors(path, tensors, {"topics": topics, "method": corpus.method})
+                write_tensors(path, tensors, {"commit": digest, "topics": topics, "method": corpus.method})
                 for outdated in index.folder.glob("map-*.safetensors"):
                     if outdated != path:
                         outdated.unlink(missing_ok=True)
     return _plain(sample, corpus, name, snapshot.commit.state.documents, limit)
 
 
-def _read(path: Any) -> CorpusMap:
+def _read(path: Path, digest: str, n_points: int) -> CorpusMap:
+    """Return a stored map.
+
+    Raises:
+        ModelFolderError, OSError, ValueError, KeyError: there is none, or it is damaged or of other documents.
+    """
     tensors, metadata = read_tensors(path)
-    clusters = [MapCluster(**cluster) for cluster in json.loads(metadata["topics"])]
-    return CorpusMap(tensors["points"], tensors["members"].tolist(), clusters, metadata["method"])
+    clusters, points, members = _CLUSTERS.validate_json(metadata["topics"]), tensors["points"], tensors["members"]
+    is_whole = (
+        metadata["commit"] == digest
+        and points.shape == (n_points, 2)
+        and points.dtype == np.float32
+        and members.shape == (n_points,)
+        and members.dtype == np.int32
+        and bool(
+            (np.abs(points) <= _MAX_COORDINATE).all() and (members >= -1).all() and (members < len(clusters)).all()
+        )
+    )
+    if not is_whole:
+        raise ValueError(f"{path} is no map of this index")
+    return CorpusMap(points, members.tolist(), clusters, metadata["method"])
 
 
 def _stored_rows(snapshot: Snapshot, part: str, limit: int) -> Any:

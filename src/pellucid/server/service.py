@@ -448,8 +448,9 @@ def _open_indexes(settings: ServerSettings) -> dict[str, Index]:
     for folder in folders:
         options: dict[str, Any] = {"read_only": True} if settings.read_only else {}
         index = Index.open(folder, **options)
-        number = sum(opened.folder.name == index.folder.name for opened in indexes.values())
-        indexes[index.folder.name + (f"-{number + 1}" if number else "")] = index
+        base = Path(index.folder).resolve().name or "index"
+        names = (base, *(f"{base}-{number}" for number in range(2, len(folders) + 1)))
+        indexes[next(name for name in names if name not in indexes)] = index
     return indexes
 
 
