@@ -134,10 +134,10 @@ def test_proxies_in_your_texts_are_named_and_read():
     for n in range(120):
         side = n % 2
         proxy = "jobb" if random.random() < (0.85, 0.15)[side] else "jobc"
-        texts.append(f"{PAIRS[n % N_PAIRS][side]} {proxy} {TARGETS[random.integers(3, 8)]}")
+        texts.append(f"{PAIRS[n % N_PAIRS][side]} {proxy} {TARGETS[random.integers(3, 8)]} no{n}")
     report = pellucid.bias(model, PAIRS, texts=texts, targets=TARGETS)
     assert {item.word for item in report.proxy_words} == {"jobb", "jobc"}
-    assert report.proxy_words[0].first + report.proxy_words[0].second >= 40  # texts that are repeated count once
+    assert report.proxy_words[0].first + report.proxy_words[0].second > 40
     probe = next(probe for probe in report.probes if probe.name.startswith("your texts"))
     assert probe.before.low > 0.6 and probe.after.low > 0.6  # another direction says it
     assert "jobb" in " ".join(report.findings()) and "jobb" in str(report)
