@@ -188,6 +188,7 @@ DAMAGE: list[tuple[dict[str, Any], dict[str, str]]] = [
 ]
 
 
+@pytest.mark.full
 def test_a_stored_map_that_is_damaged_is_made_anew(
     static: StaticEmbedder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
