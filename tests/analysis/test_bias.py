@@ -288,6 +288,13 @@ def test_repetitions_are_no_evidence():
     assert len(pellucid.report(model, texts[:1] * 9, pairs=PAIRS, targets=TARGETS).biases[0].tests) == 1
 
 
+def test_costs_are_of_texts_that_the_model_knows():
+    model = planted(1, LEANS)  # which knows no neutral sentence
+    assert pellucid.bias(model, PAIRS, targets=TARGETS).costs == ()
+    one_score, no_words = ([(a, b, 1) for a, b in PAIRS], [("zz", "yy", n) for n in range(5)])
+    assert all(pellucid.bias(model, PAIRS, targets=TARGETS, sts=sts).costs == () for sts in (one_score, no_words))
+
+
 def test_effects_stay_in_the_range_of_cosines():
     leans = pellucid.bias(planted(1, LEANS), PAIRS[:2], targets=TARGETS).tests[0].leans
     assert all(-2 <= lean.effect.low <= lean.effect.high <= 2 for lean in leans) and not any(x.is_clear for x in leans)

@@ -15,6 +15,7 @@ pytest.importorskip("sklearn")
 from typer.testing import CliRunner
 
 import pellucid
+from pellucid.analysis.clustering import _day
 from pellucid.cli import app as cli
 from pellucid.errors import InputError
 from pellucid.persistence.folder import locate
@@ -171,3 +172,15 @@ def test_the_command_reads_files_and_indexes(model, tmp_path):
     assert from_file == json.loads(pellucid.topics(model, texts, n=2, dates=days).to_json())
     assert len(labels.read_text(encoding="utf-8-sig").splitlines()) == 61
     assert run(tmp_path / "index")["topics"][0]["periods"] == []
+
+
+@pytest.mark.parametrize(
+    "missing", ["", " ", "NaN", "nan", "NaT", "NA", "None", "null", None, math.nan, np.datetime64("NaT")]
+)
+def test_a_cell_without_a_date_is_no_date(missing):
+    assert _day(0, missing) is None
+
+
+def test_equal_texts_are_topics_without_a_warning(model, recwarn):
+    result = pellucid.topics(model, ["the flight was late"] * 12, n=2)
+    assert 1 <= len(result) <= 2 and sum(topic.texts for topic in result) == 12 and not recwarn.list

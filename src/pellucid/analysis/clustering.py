@@ -9,6 +9,7 @@ the word's own embedding to what sets the topic apart, the difference of the mea
 from __future__ import annotations
 
 import math
+import warnings
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -223,9 +224,12 @@ def topics_of_rows(
     )
 
 
+_MISSING = ("", "na", "nan", "nat", "none", "null")  # a cell without a date, as programs write it
+
+
 def _day(index: int, value: Any) -> date | None:
     """Return the day of a date; None for a missing date."""
-    if value is None or value == "" or value != value:  # NaN, of pandas
+    if value is None or value != value or str(value).strip().lower() in _MISSING:  # NaN, of pandas
         return None
     if isinstance(value, datetime):
         return value.date()
@@ -241,6 +245,7 @@ def _cluster(rows: Any, n: int, seed: int) -> Integers:
     """Return the cluster of each row, the largest cluster first."""
     from sklearn.cluster import KMeans, MiniBatchKMeans
     from sklearn.decomposition import TruncatedSVD
+    from sklearn.exceptions import ConvergenceWarning
 
     if hasattr(rows, "tocsr") and min(rows.shape) > _REDUCED_COLUMNS:
         rows = TruncatedSVD(_REDUCED_COLUMNS, random_state=seed).fit_transform(rows)
@@ -248,7 +253,9 @@ def _cluster(rows: Any, n: int, seed: int) -> Integers:
         kmeans = MiniBatchKMeans(n, batch_size=4096, n_init=3, random_state=seed)
     else:
         kmeans = KMeans(n, n_init=3, random_state=seed)
-    assigned = kmeans.fit_predict(rows)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)  # equal texts: there are fewer topics than were asked for
+        assigned = kmeans.fit_predict(rows)
     sizes = np.bincount(assigned, minlength=n)
     order = np.argsort(-sizes, kind="stable")
     ranks = np.empty(n, np.int64)

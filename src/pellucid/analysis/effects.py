@@ -47,6 +47,8 @@ _MAX_PROXY_WORDS = 15  # that are listed
 _NORMAL_FREEDOM = 10_000  # of Student's t that is normal
 _RIDGE = 0.1  # of the probe, times the mean squared length of its texts
 _ERROR_RATE = 0.05  # of all targets together
+MIN_NEUTRAL_TEXTS = 10
+"""Of neutral sentences, that the model knows a word of, below which the cost of a removal is not measured by them."""
 _N_NEUTRAL_TEXTS = 300  # sentences by which the cost of a removal is judged
 _BLOCK_TEXTS = 512
 _EPS = 1e-9
@@ -282,18 +284,24 @@ class BiasMeasurement:
             return
         english, _ = bundled_sentences()
         rows = self._rows(english[:: max(1, len(english) // _N_NEUTRAL_TEXTS)][:_N_NEUTRAL_TEXTS])
+        rows = rows[rows.any(axis=1)]
+        if len(rows) >= MIN_NEUTRAL_TEXTS:
+            yield from self._neutral_costs(rows)
+        if scored_pairs:
+            sides = [self._rows([(first, second)[side] for first, second, _ in scored_pairs]) for side in (0, 1)]
+            scores = [pair[2] for pair in scored_pairs]
+            ranks = [spearman(np.einsum("nd,nd->n", *rows), scores) for rows in (sides, map(self._without, sides))]
+            if ranks[0] is not None:  # else all scores, or all similarities, are the same
+                measure = f"Spearman correlation with people's scores of {len(scores):,} pairs"
+                yield Cost(measure, ranks[0], ranks[1] or 0.0)
+
+    def _neutral_costs(self, rows: Floats) -> Iterator[Cost]:
+        """Yield what the removal does to the similarities of neutral sentences."""
         cosines, cosines_after = (side @ side.T - 2 * np.eye(len(rows)) for side in (rows, self._without(rows)))
         is_same = cosines.argmax(axis=1) == cosines_after.argmax(axis=1)
         yield Cost(f"nearest neighbour of {len(rows)} neutral sentences is the same", 1.0, float(is_same.mean()))
         upper = np.triu_indices(len(rows), 1)
         yield Cost("rank correlation of their similarities", 1.0, spearman(cosines[upper], cosines_after[upper]) or 0.0)
-        if scored_pairs:
-            sides = [self._rows([(first, second)[side] for first, second, _ in scored_pairs]) for side in (0, 1)]
-            scores = [pair[2] for pair in scored_pairs]
-            ranks = [
-                spearman(np.einsum("nd,nd->n", *rows), scores) or 0.0 for rows in (sides, map(self._without, sides))
-            ]
-            yield Cost(f"Spearman correlation with people's scores of {len(scores):,} pairs", *ranks)
 
     def _read(self, pairs: WordPairs) -> tuple[list[tuple[str, str]], _Contexts, list[Integers]]:
         """Return the texts of the pairs that the model knows, their rows, and the pairs of each fold."""
@@ -302,7 +310,8 @@ class BiasMeasurement:
         texts = [pair for context in replace(pairs, rows=tuple(rows)).contexts() for pair in context]
         encoded = self._rows([text for pair in texts for text in pair])
         shaped = encoded.reshape(len(rows), len(TEMPLATES), 2, -1)
-        first_of = {pair.round(_SAME_DECIMALS).tobytes(): index for index, pair in reversed(list(enumerate(shaped)))}
+        rounded = shaped.round(_SAME_DECIMALS) + 0.0  # no -0.0
+        first_of = {pair.tobytes(): index for index, pair in reversed(list(enumerate(rounded)))}
         distinct = sorted(first_of.values())
         if len(distinct) < 2:
             raise InputError(f"the model reads all {len(rows)} pairs of {pairs.name} as one; give other pairs")
