@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -286,6 +287,17 @@ def test_repetitions_are_no_evidence():
     with pytest.raises(InputError, match="1 of 50 texts hold a word"):
         pellucid.bias(model, PAIRS, texts=["he1 joba", "she1 joba"] * 25, targets=TARGETS)
     assert len(pellucid.report(model, texts[:1] * 9, pairs=PAIRS, targets=TARGETS).biases[0].tests) == 1
+
+
+def test_default_proxies_that_the_model_does_not_know_are_a_note():
+    model = planted(1, LEANS)
+    pairs = replace(read_pairs(PAIRS), name="gender")
+    report = pellucid.bias(model, pairs, targets=TARGETS)
+    assert len(report.tests) == 1 and "Proxies (names) were not tested" in " ".join(report.notes)
+    with pytest.raises(InputError, match="the model knows 0 of"):
+        pellucid.bias(model, pairs, targets=TARGETS, proxies="names")
+    with pytest.raises(CorpusError, match="two texts and a number"):
+        pellucid.bias(model, pairs, targets=TARGETS, sts=[(1, 2, 3)] * 3)
 
 
 def test_costs_are_of_texts_that_the_model_knows():

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from pellucid.analysis.effects import BiasMeasurement, Cost, Estimate, Lean, Probe, ProxyWord, Summary, SwapTest
 from pellucid.analysis.swaps import PROXY_LISTS, Pairs, read_pairs, read_scored_pairs, read_targets
 from pellucid.core.embedder import Embedder
-from pellucid.errors import check_integer
+from pellucid.errors import InputError, check_integer
 from pellucid.explain.views.parts import (
     AnyPart,
     Fold,
@@ -257,6 +257,10 @@ def bias(
     check_integer("n_directions", n_directions, 1)
     word_pairs = read_pairs(pairs)
     compared = read_targets(targets)
+    is_default = proxies is None
+    proxies = PROXY_LISTS.get(word_pairs.name) if is_default else proxies
+    proxy_pairs = None if proxies is None else read_pairs(proxies)
+    scored_pairs = [] if sts is None else read_scored_pairs(sts)
     measurement = BiasMeasurement(model, word_pairs, compared.rows, n_directions)
     proxy_words: tuple[ProxyWord, ...] = ()
     tests, probes = [measurement.test_templates(word_pairs)], [measurement.probe(word_pairs)]
@@ -264,16 +268,19 @@ def bias(
         tests.append(measurement.test_texts(word_pairs, read_texts(texts)))
         text_probe, proxy_words = measurement.text_proxies()
         probes.append(text_probe)
-    proxies = PROXY_LISTS.get(word_pairs.name) if proxies is None else proxies
-    if proxies is not None:
-        proxy_pairs = read_pairs(proxies)
-        tests.append(measurement.test_templates(proxy_pairs))
-        probes.append(measurement.probe(proxy_pairs))
+    if proxy_pairs is not None:
+        try:
+            tests.append(measurement.test_templates(proxy_pairs))
+            probes.append(measurement.probe(proxy_pairs))
+        except InputError as error:
+            if not is_default:
+                raise
+            measurement.notes.append(f"Proxies ({proxy_pairs.name}) were not tested: {error}.")
     return Bias(
         model=model.source or repr(model), pairs=word_pairs.name, groups=word_pairs.groups, source=word_pairs.source,
         targets=compared.source, expected=compared.expected,
         n_directions=measurement.n_removed or n_directions, tests=tuple(tests),
         probes=tuple(probe for probe in probes if probe is not None), proxy_words=proxy_words,
-        costs=tuple(measurement.costs([] if sts is None else read_scored_pairs(sts))),
+        costs=tuple(measurement.costs(scored_pairs)),
         notes=tuple(measurement.notes), fit_pairs=tuple(measurement.fit_pairs),
     )  # fmt: skip
