@@ -300,6 +300,21 @@ def test_default_proxies_that_the_model_does_not_know_are_a_note():
         pellucid.bias(model, pairs, targets=TARGETS, sts=[(1, 2, 3)] * 3)
 
 
+@pytest.mark.parametrize(
+    ("pair", "text", "swapped"),
+    [
+        (("पुरुष", "महिला"), "पुरुष और पुरुषों", "महिला और पुरुषों"),  # the plural goes on with a vowel sign
+        (("رجل", "امرأة"), "رجل هنا", "امرأة هنا"),
+        (("رجل", "امرأة"), "رجلٌ هنا", "رجلٌ هنا"),
+        (("мужчина", "женщина"), "Мужчина здесь", "Женщина здесь"),
+        (("先生", "女士"), "王先生来了", "王女士来了"),
+        (("cafe", "bar"), "cafe\u0301 cafe", "café bar"),
+    ],
+)
+def test_words_of_any_script_are_swapped_whole(pair, text, swapped):
+    assert read_pairs([pair]).swapped(text).second == swapped
+
+
 def test_costs_are_of_texts_that_the_model_knows():
     model = planted(1, LEANS)  # which knows no neutral sentence
     assert pellucid.bias(model, PAIRS, targets=TARGETS).costs == ()

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import math
 import re
+import unicodedata
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from os import PathLike
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -195,8 +197,21 @@ class WordPairs:
     def _pattern(self) -> re.Pattern[str]:
         """What matches any word of the list in any case, the longest first."""
         words = sorted({*self._counterparts[0], *self._counterparts[1]}, key=len, reverse=True)
-        joined = (re.escape(w) if unspaced_run.fullmatch(w) else rf"(?<!\w){re.escape(w)}(?!\w)" for w in words)
-        return re.compile("|".join(joined), re.IGNORECASE)
+        unspaced = [re.escape(word) for word in words if unspaced_run.fullmatch(word)]
+        spaced = "|".join(re.escape(word) for word in words if not unspaced_run.fullmatch(word))
+        inner = _word_characters()
+        whole = [rf"(?<!{inner})(?:{spaced})(?!{inner})"] if spaced else []
+        return re.compile("|".join([*whole, *unspaced]), re.IGNORECASE)
+
+
+_END_OF_MARKS = 0x1EFFF  # but for variation selectors
+
+
+@cache
+def _word_characters() -> str:
+    """Return the class of what continues a word: letters, digits, and marks such as the vowels of Devanagari."""
+    marks = (chr(code) for code in range(0x300, _END_OF_MARKS) if unicodedata.category(chr(code))[0] == "M")
+    return rf"[\w\u200c\u200d{re.escape(''.join(marks))}]"
 
 
 class _Counterpart(NamedTuple):
