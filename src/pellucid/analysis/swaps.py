@@ -9,10 +9,8 @@ from __future__ import annotations
 
 import math
 import re
-import unicodedata
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
 from os import PathLike
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -24,7 +22,7 @@ from pellucid.process import cached_property
 from pellucid.text.corpus import CorpusFile
 from pellucid.text.function_words import function_words
 from pellucid.text.inputs import check_texts
-from pellucid.text.unicode import canonicalize, lowercase, unspaced_run
+from pellucid.text.unicode import canonicalize, lowercase, marks, unspaced_run
 from pellucid.text.words import split_words
 
 _LISTS = Path(__file__).parent / "lists"
@@ -199,19 +197,9 @@ class WordPairs:
         words = sorted({*self._counterparts[0], *self._counterparts[1]}, key=len, reverse=True)
         unspaced = [re.escape(word) for word in words if unspaced_run.fullmatch(word)]
         spaced = "|".join(re.escape(word) for word in words if not unspaced_run.fullmatch(word))
-        inner = _word_characters()
+        inner = rf"[\w\u200c\u200d{marks()}]"  # what continues a word, such as a vowel sign of Devanagari
         whole = [rf"(?<!{inner})(?:{spaced})(?!{inner})"] if spaced else []
         return re.compile("|".join([*whole, *unspaced]), re.IGNORECASE)
-
-
-_END_OF_MARKS = 0x1EFFF  # but for variation selectors
-
-
-@cache
-def _word_characters() -> str:
-    """Return the class of what continues a word: letters, digits, and marks such as the vowels of Devanagari."""
-    marks = (chr(code) for code in range(0x300, _END_OF_MARKS) if unicodedata.category(chr(code))[0] == "M")
-    return rf"[\w\u200c\u200d{re.escape(''.join(marks))}]"
 
 
 class _Counterpart(NamedTuple):
