@@ -23,6 +23,7 @@ if TYPE_CHECKING:
         contrast as contrast,
         deletion_test as deletion_test,
         document_frequencies as document_frequencies,
+        drivers as drivers,
         rank as rank,
         report as report,
         topics as topics,

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from pellucid.analysis.coordinates import document_frequencies as document_frequencies
     from pellucid.analysis.deletion import deletion_test as deletion_test
     from pellucid.analysis.dimension_cards import cards as cards
+    from pellucid.analysis.score_shares import drivers as drivers
     from pellucid.analysis.groups import contrast as contrast
     from pellucid.analysis.model_report import report as report
     from pellucid.analysis.ranking import rank as rank

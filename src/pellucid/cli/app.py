@@ -74,6 +74,7 @@ class Commands(Listed):
             "report",
             "contrast",
             "topics",
+            "drivers",
             "compare",
             "deletion-test",
             "check-reasons",

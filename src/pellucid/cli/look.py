@@ -198,6 +198,24 @@ def token_alignment(
 
 
 @commands.command()
+def drivers(
+    pairs: _Pairs = "-", json: JsonOption = False, html: HtmlOption = None, model: ModelOption = "static-en"
+) -> None:
+    """Find the words, phrases and dimensions that the similarities of many pairs rest on.
+
+    Words and phrases are those of the first texts. For the queries of an index, use
+    pellucid search --drivers.
+
+    \b
+    Example:
+      pellucid drivers pairs.tsv -m my-anchors --html drivers.html
+    """
+    from pellucid.analysis.score_shares import drivers as find
+
+    show(find(open_model(model), tabbed_pairs(pairs)), json, html)
+
+
+@commands.command()
 def compare(
     pairs: _Pairs,
     models: ModelsOption,

@@ -320,6 +320,9 @@ def search(
         int | None, typer.Option(min=1, help="Fewest words to remove to rank this hit below the next.")
     ] = None,
     measure: Annotated[bool, typer.Option("--measure", help="Measure reasons by leaving out words.")] = False,
+    drivers: Annotated[
+        bool, typer.Option("--drivers", help="Show what carries the scores of all queries together.")
+    ] = False,
     output: TableOption = None,
     html: HtmlOption = None,
     json: JsonOption = False,
@@ -340,6 +343,9 @@ def search(
     documents without the field. See the fields with pellucid index info. With filters or
     --sort and no query, the documents are listed.
 
+    --drivers sums up all queries: the share of each word and phrase in the scores of
+    their hits, and the queries whose best hit hangs on one word.
+
     \b
     Examples:
       pellucid search my-index "does aspirin prevent a heart attack?"
@@ -353,6 +359,7 @@ def search(
       pellucid search my-index "interest rates" --html hits.html
       pellucid search my-index --where status=open --sort day --descending
       pellucid search my-index < queries.txt --json > hits.jsonl
+      pellucid search my-index < queries.txt --drivers --html drivers.html
     """
     if open:
         from pellucid.cli.serving import explore
@@ -362,6 +369,8 @@ def search(
     check_table(output)
     page: dict[str, Any] = {"sort": sort, "descending": descending, "offset": offset, "limit": top_k}
     is_list = query is None and bool(where or sort or descending or offset)
+    if drivers and output is not None:
+        raise typer.BadParameter("writes hits; with --drivers use --json or --html", param_hint="--output")
     if not is_list and (sort or descending):
         raise typer.BadParameter("hits are in the order of their scores; leave out the query", param_hint="--sort")
     _check_sorted(sort, descending)
@@ -384,6 +393,9 @@ def search(
             _write_documents(output, opened, options["where"], page)
         elif is_list:
             _show_documents(opened, options["where"], page, json=json)
+        elif drivers:
+            searches = (opened.search(text, top_k, **options) for text in _queries(query))
+            show(opened.drivers(hits.measured() if measure else hits for hits in searches), json, html)
         elif output is not None and not measure:
             streams = ((text, opened.stream(text, top_k, **options)) for text in _queries(query))
             _write_hits(output, opened, streams, offset)

@@ -104,6 +104,7 @@ class WordSum(NamedTuple):
     value: float
     partner: str  # the word of text 2 that gives most of it, "" for none
     span: Span | None  # where the word stands in text 1; None for a row that is no word
+    kind: str = WORD  # of the row
 
 
 class _WordPositions(NamedTuple):
@@ -208,7 +209,7 @@ class GroupedRows:
             partner = phrase_text(self._texts[1], self._words[1][best]) if is_matched else ""
             span = self._words[0][position]
             words.append(WordSum(phrase_text(self._texts[0], span), sums[position], partner, span))
-        return words + [WordSum(row.name, row.contribution, "", None) for row in self._rows if _is_named(row)]
+        return words + [WordSum(row.name, row.contribution, "", None, row.kind) for row in self._rows if _is_named(row)]
 
     def phrase_sums(self, text: int) -> dict[Span, float]:
         """Return what each phrase of a text (from 0) adds to the score, in text order."""

@@ -225,7 +225,7 @@ class HitsSummary:
     def __init__(self, hits: Sequence[HitWords], *, are_all: bool = True) -> None:
         """Take at least two hits, best first; `are_all` says whether there are no more."""
         self._hits, self._are_all = hits, are_all
-        names = _joined_names([word for hit in hits for word in hit.sums])
+        names = joined_names([word for hit in hits for word in hit.sums])
         self._names: dict[str, str] = {}  # by lower case: as first written
         self._are_words: set[str] = set()
         self._values: list[dict[str, float]] = []
@@ -319,7 +319,7 @@ class HitsSummary:
         return _quoted(self._names[key])
 
 
-def _joined_names(words: Iterable[WordSum]) -> dict[Span, str]:
+def joined_names(words: Iterable[WordSum]) -> dict[Span, str]:
     """Return for each place in the query the longest word there: one part's "G-CSF" is another's "G" and "CSF"."""
     names = {word.span: word.name for word in words if word.span is not None}
     joined, end, widest = dict[Span, str](), 0, (0, 0)
