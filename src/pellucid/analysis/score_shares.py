@@ -45,7 +45,7 @@ _Values = defaultdict[_Key, float]
 class Driver(NamedTuple):
     """A word, phrase or dimension, or what has no line; without phrases, whose words have lines, they add up to 1."""
 
-    name: str  # as it is first written
+    name: str  # as it is first written; phrases in lower case
     kind: str  # "word", "phrase" (the sum of its words), "dimension", "key token", or what else a score is made of
     share: float  # of the sum of all scores
     low: float | None  # the lower end of its 95 % interval; None for fewer than 5 queries
