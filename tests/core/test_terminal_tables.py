@@ -74,6 +74,22 @@ def test_a_table_that_fits_is_drawn_side_by_side_and_one_that_does_not_row_by_ro
     assert stacked[4:7] == ["dimension             the first", "", "mean fall of the top  +0.1"]
 
 
+def test_a_table_that_fits_with_less_space_keeps_its_rows_on_a_line_each() -> None:
+    numbers = [("k", "number"), *[(title, "number") for title in ("fall, top", "fall, random", "difference", "share")]]
+    table = TablePart.of("", numbers, [[k, *["0.053 [0.046, 0.060]"] * 3, "100.0%"] for k in ("1", "20")])
+    for width in (80, 76):
+        lines = plain([table], width=width).splitlines()
+        assert len(lines) == 5 and lines[0] == "" and max(map(len, lines)) <= width
+
+
+@pytest.mark.parametrize("top_k", [1, 2, 3])
+def test_a_deletion_test_has_a_line_for_each_k_at_80_columns(fruit: StaticEmbedder, top_k: int) -> None:
+    pairs = [("the apple", "a pear"), ("the car", "a bicycle"), ("apple and pear", "car, pear"), ("pear", "the apple")]
+    result = pellucid.deletion_test(fruit, pairs, top_k=top_k)
+    lines = result.to_text(width=80).splitlines()
+    assert [line.split()[0] for line in lines[-len(result.curve) :]] == [str(point.k) for point in result.curve]
+
+
 @pytest.mark.parametrize("width", [100, 80, 60, 40])
 def test_reports_show_every_column(fruit: StaticEmbedder, width: int) -> None:
     texts = ["the apple", "a pear", "the car", "a bicycle", "apple and pear", "car and bicycle", "the pear apple"]

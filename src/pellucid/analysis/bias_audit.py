@@ -116,7 +116,8 @@ def _summary_table(tests: Iterable[SwapTest]) -> TablePart:
         for stage, summary in (("before", test.before), ("after", test.after)):
             if summary is not None:
                 clear = f"{summary.n_clear} of {len(test.leans)}"
-                rows.append((test.name, stage, clear, _written(summary.spread), _written(summary.correlation, 2)))
+                spread = _written(summary.spread).replace("+", "")  # it is never negative
+                rows.append((test.name, stage, clear, spread, _written(summary.correlation, 2)))
     columns = ["texts", "removal", *numbers("lean clearly", "spread of leans", "r with expected")]
     return TablePart.of("Swap tests", columns, rows)
 

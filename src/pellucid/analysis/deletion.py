@@ -306,7 +306,7 @@ def _student(freedom: int) -> tuple[Floats, Floats]:
 
 
 def _interval(interval: Interval) -> str:
-    return f"{signed(interval.mean)} [{_unsigned(interval.low)}, {_unsigned(interval.high)}]"
+    return f"{_unsigned(interval.mean)} [{_unsigned(interval.low)}, {_unsigned(interval.high)}]"
 
 
 def _unsigned(value: float) -> str:

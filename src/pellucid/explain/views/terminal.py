@@ -45,8 +45,8 @@ MIN_BAR_WIDTH = 64
 """Characters; a narrower terminal gets no bars."""
 MIN_TEXT_WIDTH, MAX_WORD_WIDTH = 12, 16
 """Characters that a column of text has at least, and to which a word in it may widen it."""
-COLUMN_GAP = 3
-"""Characters between two columns, as rich draws them."""
+COLUMN_GAP, MIN_COLUMN_GAP = 3, 2
+"""Characters between two columns, and where a table would not fit otherwise."""
 _LONGEST_TEXT = 1_500  # characters of a text whose words are marked
 _LONGEST_CELL = 160  # characters of a text or name in a table
 _LONGEST_WORD = 40  # characters of a word among others
@@ -131,14 +131,18 @@ def _style(piece: Piece) -> str:
 
 
 def _table(table: TablePart, options: ConsoleOptions) -> RenderableType:
-    """Return a table that fits, so that no column is lost: with headers on several lines, without bars, or stacked."""
+    """Return a table that fits, so that no column is lost: with headers on several lines, less space, or stacked."""
     columns = [_TableColumn(table, number, options) for number in range(len(table.columns))]
     shown = [n for n, c in enumerate(columns) if c.kind != "bar" or options.max_width >= MIN_BAR_WIDTH]
     without_bars = [n for n in shown if columns[n].kind != "bar"]
-    for numbers, is_wrapped in ((shown, False), (shown, True), (without_bars, False), (without_bars, True)):
+    layouts = [(False, COLUMN_GAP), (True, COLUMN_GAP), (True, MIN_COLUMN_GAP)]
+    for numbers, is_cut in ((shown, False), (shown, True), (without_bars, True)):
         selected = [columns[number] for number in numbers]
-        if widths := _fitting_widths(selected, options.max_width, is_wrapped=is_wrapped):
-            return _grid(table, selected, widths)
+        for is_wrapped, gap in layouts:
+            available = options.max_width - gap * (len(selected) - 1)
+            widths = _fitting_widths(selected, available, is_wrapped=is_wrapped)
+            if widths and (is_cut or all(map(int.__ge__, widths, (c.content_width for c in selected)))):
+                return _grid(table, selected, widths, gap)
     return _stacked(table, [columns[number] for number in without_bars])
 
 
@@ -168,10 +172,9 @@ class _TableColumn:
         return max(self.min_width, least), max(natural, least)
 
 
-def _fitting_widths(columns: list[_TableColumn], width: int, *, is_wrapped: bool) -> list[int]:
-    """Return widths with which columns fit side by side, the widest ones cut first; none where they cannot."""
+def _fitting_widths(columns: list[_TableColumn], available: int, *, is_wrapped: bool) -> list[int]:
+    """Return widths of which the sum is `available` at most, the widest ones cut first; none where that cannot be."""
     least, widths = map(list, zip(*(column.widths(is_wrapped=is_wrapped) for column in columns), strict=True))
-    available = width - COLUMN_GAP * (len(columns) - 1)
     if sum(least) > available:
         return []
     while sum(widths) > available:
@@ -180,9 +183,17 @@ def _fitting_widths(columns: list[_TableColumn], width: int, *, is_wrapped: bool
     return widths
 
 
-def _grid(table: TablePart, columns: list[_TableColumn], widths: list[int]) -> Table:
+def _grid(table: TablePart, columns: list[_TableColumn], widths: list[int], gap: int) -> Table:
     headed = any(column.title for column in columns)
-    drawn = Table(box=box.SIMPLE, pad_edge=False, show_edge=False, show_header=headed, show_footer=bool(table.foot))
+    padding = (0, gap - 2, 0, 1)  # rich draws one more character between two columns
+    drawn = Table(
+        box=box.SIMPLE,
+        pad_edge=False,
+        show_edge=False,
+        padding=padding,
+        show_header=headed,
+        show_footer=bool(table.foot),
+    )
     for column, width in zip(columns, widths, strict=True):
         drawn.add_column(
             Text(column.title), column.foot, justify="right" if column.kind == "number" else "left", overflow="fold",
