@@ -73,7 +73,7 @@ def test_an_index_is_built_asked_and_changed(folder, tmp_path):
 
 def test_words_that_are_not_searched_are_named(folder):
     shown = run("search", folder, "the zzzz apple \x1bqqqq ++").stdout
-    assert shown.splitlines()[1:3] == [
+    assert shown.splitlines()[:2] == [
         "Not found in any document: zzzz, qqqq", "Not searched (stop words and signs): the, ++",
     ] and "[Apples]" in shown  # fmt: skip
     hits = json.loads(run("search", folder, "the zzzz apple", "--json").stdout)
@@ -89,6 +89,13 @@ def test_a_page_of_hits_has_a_summary_first_and_one_hit_can_be_set_apart(folder)
         summary, apart = hits.summary(), hits.why(1)
     shown = run("search", folder, "apples and cars").stdout
     assert shown.startswith(summary + "\n") and '"apples"' in summary
+    lines = shown.splitlines()
+    for rank, hit in enumerate(hits, 1):
+        below = next(n for n, line in enumerate(lines) if line.startswith(f"  {rank}  ")) + 1
+        assert lines[below][:5].isspace() and lines[below][6:] == hit.summary().partition(", ")[2][1:]
+        assert lines[below][5:].startswith(("Mainly because ", "Partly because "))
+    assert run("search", folder, "apples and cars", "-k", 1).stdout.count("because") == 1
+    assert "because" not in run("search", folder, "apples and cars", "-k", 1, "--rows").stdout
     assert json.loads(run("search", folder, "apples and cars", "--json").stdout)["summary"] == summary
     assert run("search", folder, "apples and cars", "--why", "1").stdout.split() == str(apart).split()
     assert "rank 3 is not in this list of 2" in run("search", folder, "apples and cars", "--why", "3", code=1).stderr

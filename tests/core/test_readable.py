@@ -74,7 +74,8 @@ def test_groups_are_a_partition_of_the_score(why: Explanation, k: int | None) ->
         for text, spans in zip((*why.texts, "", ""), (group.spans1, group.spans2, group.spans3)):
             assert all(0 <= start < end <= len(text) for start, end in spans)
             if group.kind == "phrase":
-                assert all(" ".join(text[slice(*span)].split())[:50] in group.name for span in spans)
+                phrases = [" ".join(text[slice(*span)].split())[:50].lower() for span in spans]
+                assert all(phrase in group.name.lower() for phrase in phrases)
 
 
 @given(mixed() | explanations())
@@ -119,6 +120,19 @@ def test_a_phrase_of_text_1_names_those_that_it_matches() -> None:
     gap = why - StaticEmbedder(Vocabulary(words), rows).explain("the bank, home loans", "the dog of the lender")
     assert gap.groups()[0].name == "home loans \u2192 mortgage, rather than lender" or gap.groups()[0].spans2
     assert gap.summary().startswith("Text 2 is closer to text 1 than text 3 is, by ")
+
+
+@pytest.mark.parametrize(
+    "repeated", ["Mortgage, mortgage, lender", "mortgage. lender. MORTGAGE", "lender, mortgage, mortgage"]
+)
+def test_a_phrase_that_a_text_repeats_is_named_once(repeated: str) -> None:
+    words = ["home", "loans", "mortgage", "lender"]
+    rows = np.array([[1, 0.2], [1, 0], [1, 0.1], [0.9, 0.3]], np.float32)
+    why = StaticEmbedder(Vocabulary(words), rows).explain("home loans", repeated)
+    (group,) = (group for group in why.groups() if group.kind == "phrase")
+    assert len(group.spans2) > 1
+    phrases = group.name.partition(" \u2192 ")[2].lower().split(", ")
+    assert len(phrases) == len(set(phrases)) and why.summary().lower().count('"mortgage"') == 1
 
 
 def test_rows_that_are_no_words_are_lines_of_their_own() -> None:

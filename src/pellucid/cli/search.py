@@ -51,6 +51,7 @@ commands.add_typer(index, name="index")
 
 _SNIPPET = 260  # characters of a passage that are shown
 _TITLE = 80  # of a title
+_INDENT = 5  # of what stands below the line with rank, score and id
 _CONDITION = re.compile(r"([^<>=!]+?)\s*([<>=!]+)\s*(.*)", re.DOTALL)
 _OPERATORS = {">=": "gte", "<=": "lte", "!=": "ne", "=": "eq", "==": "eq", ">": "gt", "<": "lt"}
 _FILES = ("index.json", "commit.json", "segments", "models-*", "reasons-*", "engine-*", "map-*", ".lock")  # of an index
@@ -588,12 +589,13 @@ def _conditions(options: list[str]) -> dict[str, Any] | None:
 def _show(hits: Hits, reasons: int, *, rows: bool) -> None:
     """Print hits for people: phrases that reasons name are underlined, or in brackets without colour; or words."""
     from rich.console import Console
+    from rich.padding import Padding
     from rich.text import Text
 
     from pellucid.explain.views.parts import shorten, visible
 
     console = Console(highlight=False)
-    if summary := hits.summary():
+    if len(hits) > 1 and (summary := hits.summary()):  # of one hit it stands below it
         console.print(Text(visible(summary)), soft_wrap=not console.is_terminal)
     for note, is_warning in hits.notes():
         console.print(Text(visible(note), style="yellow" if is_warning else "dim"), soft_wrap=not console.is_terminal)
@@ -608,16 +610,26 @@ def _show(hits: Hits, reasons: int, *, rows: bool) -> None:
         spans = (
             [span[:2] for span in hit.reasons.highlights()] if rows else [s for line in phrases for s in line.spans2]
         )
-        lines = [heading, Text("     ").append_text(_marked(hit, spans, brackets=not console.is_terminal))]
         named = [f"{visible(term.name)} {term.contribution:+.3f}" for term in terms]
-        lines += [Text("     " + "; ".join(named), style="dim")] if named else []
+        lines = [] if rows else [Text(visible(_reason(hit)))]
+        lines.append(_marked(hit, spans, brackets=not console.is_terminal))
+        lines += [Text("; ".join(named), style="dim")] if named else []
         if measured := hit.explain().measurement:
             how = f"measured: {measured.n_texts:,} texts read, standard error of a word {measured.standard_error:.4f}"
-            lines.append(Text("     " + how, style="dim"))
+            lines.append(Text(how, style="dim"))
+        console.print(heading, soft_wrap=not console.is_terminal)
         for line in lines:
-            console.print(line, soft_wrap=not console.is_terminal)
+            padded = Padding(line, (0, 0, 0, _INDENT), expand=False)  # which would break long lines of a pipe
+            below = padded if console.is_terminal else Text(" " * _INDENT).append_text(line)
+            console.print(below, soft_wrap=not console.is_terminal)
     if len(hits) and not (hits.exact or hits.reranked):
         console.print("better ones may have been missed", style="dim")
+
+
+def _reason(hit: Hit) -> str:
+    """Return the sentence that says why a hit was found, without the score where this stands before a reason."""
+    reason = hit.summary().removeprefix(f"Score {hit.score:.2f}, ")
+    return f"{reason[0].upper()}{reason[1:]}" if reason.startswith(("mainly ", "partly ")) else hit.summary()
 
 
 def _marked(hit: Hit, spans: Iterable[Span], brackets: bool) -> Text:

@@ -348,10 +348,18 @@ def name_pieces(texts: Sequence[str], group: Group) -> tuple[str, ...]:
         spans_of = [spans_of[0], *spans_of[:0:-1]]
     pieces: list[str] = []
     for between, (text, spans) in zip(("", " \u2192 ", ", rather than "), spans_of):
-        for number, span in enumerate(spans):
+        for number, phrase in enumerate(distinct_phrases(text, spans)):
             joint = ", " if number else between
-            pieces += [*[joint] * bool(pieces), phrase_text(text, span)]
+            pieces += [*[joint] * bool(pieces), phrase]
     return tuple(pieces)
+
+
+def distinct_phrases(text: str, spans: Iterable[Span]) -> list[str]:
+    """Return the phrases at `spans` as they are written first; one that a text repeats is named once."""
+    phrases: dict[str, str] = {}
+    for phrase in (phrase_text(text, span) for span in spans):
+        phrases.setdefault(phrase.lower(), phrase)
+    return list(phrases.values())
 
 
 def phrase_text(text: str, span: Span) -> str:

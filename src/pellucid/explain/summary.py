@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from pellucid.explain.groups import COMMON, PHRASE, Group, WordSum, phrase_text
+from pellucid.explain.groups import COMMON, PHRASE, Group, WordSum, distinct_phrases
 from pellucid.explain.rows import REMAINDER, SCORE_EPS
 from pellucid.text.words import Span
 
@@ -139,7 +139,9 @@ class Summary(NamedTuple):
     def _phrases(self, group: Group) -> list[list[str]]:
         """Return the phrases of each text that a group names, quoted."""
         spans = zip(self.texts, (group.spans1, group.spans2, group.spans3))
-        return [[f'"{phrase_text(text, span)}"' for span in of_text[:_MAX_PARTNERS]] for text, of_text in spans]
+        return [
+            [f'"{phrase}"' for phrase in distinct_phrases(text, of_text)[:_MAX_PARTNERS]] for text, of_text in spans
+        ]
 
     @staticmethod
     def _matches(group: Group) -> bool:
