@@ -315,6 +315,26 @@ def test_facets_ranks_more_hits_and_the_best_passage(page: Any, library: str) ->
     page.get_by_role("heading", name="that meet the filters").wait_for()
 
 
+def test_hebrew_does_not_reorder_the_words_around_it(page: Any, tmp_path: Path) -> None:
+    from pellucid.server import ServerSettings
+
+    texts = ["הבנק העלה את הריבית על הלוואות לדיור.", "ספר חדש על ההיסטוריה יצא לאור.", "כלב רץ בפארק עם כדור."]
+    with pellucid.Index.create(tmp_path / "index") as index:
+        index.add(texts, metadata=[{"day": f"2024-05-{n + 1:02d}", "שפה": "עברית"} for n in range(3)])
+    with served(ServerSettings(index=str(tmp_path / "index")), {"static-en": pellucid.load("static-en")}) as url:
+        page.goto(url + "#search?q=ריבית+על+הלוואות")
+        page.locator(".hit").first.wait_for()
+        for sentence in page.locator(".reasons, .lead").all():
+            quoted = [part for part in sentence.inner_text().split('"')[1::2] if part]
+            assert sentence.locator("bdi").all_inner_texts() == [f'"{part}"' for part in quoted] != []
+        page.get_by_role("button", name="Every reason").first.click()
+        page.locator("tfoot").first.wait_for()
+        name = page.locator("tbody td:last-child", has_text="→").first.locator("bdi")
+        assert name.first.bounding_box()["x"] < name.last.bounding_box()["x"]
+        for field in page.locator("input[type=date]").all():
+            assert field.evaluate("one => one.scrollWidth <= one.clientWidth") and field.bounding_box()["width"] > 160
+
+
 def test_several_indexes_have_a_chooser(page: Any, tmp_path: Path) -> None:
     from pellucid.server import ServerSettings
 

@@ -1,7 +1,7 @@
 // @ts-check
 /** Two texts: their score and what it is made of; with a third, why the second is closer than that. */
 
-import { ask, el, field, groupTable, isPhrase, joinPhrases, markedText, marksOf, phrasesOf, rowTable, soon, textField } from "./dom.js";
+import { ask, el, field, groupTable, isPhrase, joinPhrases, markedText, marksOf, phrasesOf, rowTable, sentence, soon, textField } from "./dom.js";
 
 const EXAMPLE = { a: "The bank raised interest rates on home loans.", b: "Mortgage costs are going up.", c: "" };
 
@@ -76,7 +76,7 @@ function drawn(/** @type {any} */ found, /** @type {Scale} */ usual) {
   return [
     el("p", { class: "note" }, label),
     ...(isEmpty ? [el("p", { class: "empty" }, "No score: the model finds nothing that the texts have in common.")] : [el("div", { class: "score" }, found.score.toFixed(4))]),
-    ...(isEmpty ? [] : [el("p", { class: "lead" }, lettered(found.summary))]),
+    ...(isEmpty ? [] : [el("p", { class: "lead" }, ...sentence(lettered(found.summary)))]),
     ...(isEmpty || found.text3 ? [] : placed(found.score, usual)),
     ...(isEmpty ? [...notesOf(found, true), ...notesOf(found, false), ...withMarks(found, LETTERS).boxes] : explanation(found)),
   ];

@@ -241,7 +241,7 @@ export function rowTable(rows, { score, total = "score", remainder = null, capti
   const most = Math.max(1e-9, Math.abs(remainder ?? 0), ...rows.map((row) => Math.abs(row.contribution)));
   const least = (remainder ?? 0) < 0 || rows.slice(0, top).some((row) => row.contribution < 0) ? -1 : 0; // bars have no left half in vain
   const lineOf = (/** @type {Row} */ row) => {
-    const line = el("tr", {}, el("td", { class: "number" }, signed(row.contribution)), el("td", { class: "bar" }, bar(row.contribution / most, least)), el("td", {}, ...before(row), row.name));
+    const line = el("tr", {}, el("td", { class: "number" }, signed(row.contribution)), el("td", { class: "bar" }, bar(row.contribution / most, least)), el("td", {}, ...before(row), ...nameOf(row.name)));
     if (hover) {
       line.addEventListener("mouseenter", () => hover(row));
       line.addEventListener("mouseleave", () => hover(null));
@@ -276,6 +276,16 @@ function bar(/** @type {number} */ length, /** @type {-1 | 0} */ least) {
   box.setAttribute("class", length < 0 ? "minus" : "plus");
   svg.append(box);
   return svg;
+}
+
+/** Return a sentence in which quoted texts of another direction do not reorder the words around them. */
+export function sentence(/** @type {string} */ text) {
+  return text.split(/("[^"]*")/).map((piece, number) => number % 2 ? el("bdi", {}, piece) : piece);
+}
+
+/** Return a name of phrases and of what stands between them, which keeps its order whatever their direction is. */
+function nameOf(/** @type {string} */ name) {
+  return name.split(/( → | × |, rather than )/).map((piece, number) => number % 2 ? piece : el("bdi", {}, piece));
 }
 
 /** Return a field with its label. */

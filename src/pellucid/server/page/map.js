@@ -10,7 +10,7 @@ const NEAR = 12; // pixels
 const LISTED = 30;
 const EDGE = 24; // pixels that stay free around the points
 const MOST_STRETCH = 1.7; // of the longer side of the canvas: neighbours stay neighbours
-const BEYOND = 0.35; // of the breadth of nine in ten points: a point further out stands at the edge
+const BEYOND = 0.35; // of the breadth of nine in ten points: what is further out does not make the map smaller
 const MANY = 3000; // points from which they are small squares
 const PICTURE = 2; // pixels of a saved picture for one of the screen
 const LEAST_SELECTED = 2; // texts, and as many others
@@ -120,9 +120,12 @@ function drawn(/** @type {any} */ found, /** @type {{model: string, index: strin
     const most = MOST_STRETCH * Math.min(full.x, full.y);
     return { x: Math.min(full.x, most) * view.zoom, y: Math.min(full.y, most) * view.zoom };
   }
+  /** Return the pixels of a point; one that the whole map has no room for stands at the edge of the canvas. */
   function place(/** @type {{x: number, y: number}} */ point) {
     const unit = size();
-    const [x, y] = [Math.min(Math.max(point.x, sides.x.from), sides.x.to), Math.min(Math.max(point.y, sides.y.from), sides.y.to)];
+    const [right, down] = [canvas.clientWidth / 2 - EDGE, canvas.clientHeight / 2 - EDGE];
+    const inside = (/** @type {number} */ value, /** @type {number} */ middle, /** @type {number} */ reach) => Math.min(Math.max(value, middle - reach), middle + reach);
+    const [x, y] = [inside(point.x, sides.x.middle, right * view.zoom / unit.x), inside(point.y, sides.y.middle, down * view.zoom / unit.y)];
     return [canvas.clientWidth / 2 + (x - view.x) * unit.x, canvas.clientHeight / 2 + (y - view.y) * unit.y];
   }
 
@@ -354,5 +357,5 @@ function reach(/** @type {any[]} */ points, /** @type {"x" | "y"} */ side) {
   const [low, high] = [0.05, 0.95].map((share) => values[Math.round(share * (values.length - 1))]);
   const from = Math.max(values[0], low - BEYOND * (high - low));
   const to = Math.min(values[values.length - 1], high + BEYOND * (high - low));
-  return { from, to, middle: (from + to) / 2, length: to - from || 1 };
+  return { middle: (from + to) / 2, length: to - from || 1 };
 }

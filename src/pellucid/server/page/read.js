@@ -2,7 +2,7 @@
 /** One text: what it is about for the model, its nearest texts of the index, and the dimensions of the model. */
 
 import { explanation as shown } from "./compare.js";
-import { ask, el, field, keeping, range, slider, soon, textField } from "./dom.js";
+import { ask, el, field, keeping, range, sentence, slider, soon, textField } from "./dom.js";
 
 const WORDS = 12; // of the text, with a slider
 const LISTED = 12; // dimensions
@@ -80,7 +80,7 @@ function asCode(/** @type {string} */ model, /** @type {Edit} */ edit) {
 
 function drawn(/** @type {{explanation: any, nearest: any}} */ { explanation, nearest }) {
   const parts = [
-    el("p", { class: "lead" }, explanation.summary), ...shown(explanation, "What the text is about", []),
+    el("p", { class: "lead" }, ...sentence(explanation.summary)), ...shown(explanation, "What the text is about", []),
   ];
   if (nearest) {
     parts.push(el("details", {}, el("summary", {}, `${nearest.hits.length} nearest documents of the index`), el("ol", {}, ...nearest.hits.map((/** @type {any} */ hit) =>

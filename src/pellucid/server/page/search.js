@@ -2,7 +2,7 @@
 /** An index: hits with reasons, facets to narrow them; sliders weigh its parts, and words or dimensions, anew. */
 
 import { explanation } from "./compare.js";
-import { ask, colours, el, field, isPhrase, keeping, markedText, phrasesOf, said, signed, slider, soon } from "./dom.js";
+import { ask, colours, el, field, isPhrase, keeping, markedText, phrasesOf, said, sentence, signed, slider, soon } from "./dom.js";
 
 const FOUND = 50; // hits that are fetched: those that sliders put in a new order
 const PAGE = 10; // hits shown at once
@@ -119,7 +119,7 @@ export async function search(main, page) {
     const clear = el("button", { type: "button", click: () => { for (const name of Object.keys(where)) delete where[name]; keep(); drawFilters(); run(0); } }, "Clear the filters");
     const title = shown ? `Best ${shown} ${filters ? "that meet the filters, " : ""}of ${found.documents.toLocaleString("en")} documents` : "Nothing found";
     const summary = same(factors, info["word weights"]) ? found.summary : ""; // it is of the order without sliders
-    return [el("h2", {}, title), ...(summary ? [el("p", { class: "lead" }, summary)] : []),
+    return [el("h2", {}, title), ...(summary ? [el("p", { class: "lead" }, ...sentence(summary))] : []),
       ...named(weights.bm25 ? "Not found in any document" : "Unknown to the model", found.unknown),
       ...named("Not searched (stop words and signs)", found.ignored),
       ...(shown ? [] : [el("p", { class: "empty" }, nothing(filters > 0), ...(filters && found.has_known_words ? [clear] : []))])];
@@ -146,7 +146,7 @@ export async function search(main, page) {
     const table = (/** @type {string} */ caption) => async (/** @type {object} */ more) => {
       const found = await ask("why", { ...asked, ...more });
       const labels = found.text3 ? ["Question", "This document", "The other document"] : ["Question", "Document"];
-      return [el("p", { class: "lead" }, found.summary), ...explanation(found, caption + own, labels)];
+      return [el("p", { class: "lead" }, ...sentence(found.summary)), ...explanation(found, caption + own, labels)];
     };
     const above = shown[place + 1]?.hit;
     const others = shown.filter((one) => one.hit !== hit).map((one) => one.hit.id);
@@ -281,12 +281,14 @@ function drawnHit({ hit, rank, score }, place, { scale, best, colourOf }, openin
   /** @type {HTMLElement} */ (meter.firstChild).style.width = `${Math.max(0, 100 * score / best)}%`;
   const facts = Object.entries(hit.metadata).map(([name, value]) => `${name}: ${[value].flat().join(", ")}`);
   const from = hit.start ? [`passage from character ${hit.start.toLocaleString("en")}`] : [];
+  const reason = hit.summary.replace(/^Score [\d.-]+, (mainly|partly)/, (/** @type {string} */ _, /** @type {string} */ how) => how[0].toUpperCase() + how.slice(1)); // the bar shows the score
+  const details = [...(hasTitle ? [hit.id] : []), ...facts, ...from].flatMap((text, number) => [...(number ? [" · "] : []), el("bdi", {}, text)]);
   return el("article", { class: "hit" },
     el("h3", {}, el("span", { class: "rank" }, String(place + 1)), title,
       el("span", { class: "moved" }, moved === 0 ? "" : moved > 0 ? `up ${moved}` : `down ${-moved}`), meter),
-    ...(colourOf ? [el("p", { class: "reasons", dir: "auto" }, hit.summary.replace(/^Score [\d.−-]+, m/, "M"))] : [el("p", { class: "parts" }, `score ${score.toFixed(3)}, with the sliders`)]),
+    ...(colourOf ? [el("p", { class: "reasons" }, ...sentence(reason))] : [el("p", { class: "parts" }, `score ${score.toFixed(3)}, with the sliders`)]),
     ...passage(hasTitle ? hit.indexed.slice(hit.title.length + 1) : hit.indexed, below, scale),
-    el("p", { class: "parts", dir: "auto" }, [...(hasTitle ? [hit.id] : []), ...facts, ...from].join(" · ")), openable(openings));
+    el("p", { class: "parts" }, ...details), openable(openings));
 }
 
 /** Return a passage, of a long one the part whose words add most, and a button for the rest. */
@@ -298,7 +300,8 @@ function passage(/** @type {string} */ text, /** @type {import("./dom.js").Mark[
   const starts = marks.map((mark) => Math.max(0, Math.min(mark.start - 60, characters.length - SNIPPET)));
   let start = starts.reduce((best, one) => (sum(one) > sum(best) ? one : best), 0);
   while (start > 0 && /\S/.test(characters[start - 1]) && start % 40) start -= 1; // to the beginning of a word
-  const end = start + SNIPPET;
+  let end = start + SNIPPET;
+  for (let back = 0; back < 40 && end < characters.length && /\S/.test(characters[end]); back += 1) end -= 1; // to the end of a word
   const inside = marks.filter((mark) => mark.start >= start && mark.end <= end).map((mark) => ({ ...mark, start: mark.start - start, end: mark.end - start }));
   const short = markedText(characters.slice(start, end).join(""), inside, { scale });
   if (start) short.prepend("… ");
