@@ -595,7 +595,7 @@ def _show(hits: Hits, reasons: int, *, rows: bool) -> None:
     from pellucid.explain.views.parts import shorten, visible
 
     console = Console(highlight=False)
-    if len(hits) > 1 and (summary := hits.summary()):  # of one hit it stands below it
+    if (rows or len(hits) > 1) and (summary := hits.summary()):  # of one hit it stands below it
         console.print(Text(visible(summary)), soft_wrap=not console.is_terminal)
     for note, is_warning in hits.notes():
         console.print(Text(visible(note), style="yellow" if is_warning else "dim"), soft_wrap=not console.is_terminal)
