@@ -332,8 +332,8 @@ def search(
     """Find documents, and see why each was found.
 
     The first lines say what the hits share with the query, and how they differ. Below each
-    document are the phrases of the query and what they match, or with --rows the largest
-    terms; they add up to the score.
+    document are a sentence that says why it was found, and the phrases of the query and what
+    they match, or with --rows the largest terms; they add up to the score.
 
     An encoder's reasons are estimated from the stored vectors. --measure encodes the query
     and each hit again without some of their words (up to 139 texts each) and shows the
