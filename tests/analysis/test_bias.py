@@ -90,6 +90,31 @@ def test_the_report_says_what_is_there_and_what_a_removal_leaves():
     assert len(table) == 2 * N_TARGETS and (table["low"] < table["effect"]).all()
 
 
+def test_findings_claim_no_more_than_the_tables_show():
+    model = planted(1, LEANS, proxy_strength=0.6)
+    report = pellucid.bias(model, PAIRS, targets=TARGETS, proxies=PROXIES)
+    said = " ".join(report.findings())
+    for test in report.tests:
+        assert f"of 8 targets {'are' if test.after.n_clear > 1 else 'is'} clearly nearer to one group" in said
+        assert f"(before the removal {test.before.n_clear}); the size of the leans" in said
+    for cost in report.costs:
+        assert f"{cost.measure} from {cost.before:.3f} to {cost.after:.3f}" in said
+
+    again = pellucid.bias(report.without_direction(model), PAIRS, targets=TARGETS, proxies=PROXIES)
+    said, probe = " ".join(again.findings()), again.probes[0]
+    assert " still clearly" not in said and ", 0% less" not in said and "0 of" not in said
+    assert probe.after.high < 0.5 and "below chance" in said  # fitted on the pairs that are tested
+
+
+def test_the_end_of_a_one_sided_rest_is_not_given_to_the_other_group():
+    report = pellucid.bias(planted(1, LEANS, proxy_strength=0.6), PAIRS, targets=TARGETS, proxies=PROXIES)
+    test = report.tests[1]
+    first = [lean for lean in test.leans if lean.effect_after.value > 0]
+    sided = replace(report, tests=(report.tests[0], test._replace(leans=tuple(first))))
+    (line,) = (line for line in sided.findings() if "the largest" in line)
+    assert f" to {report.groups[0]}" in line and f" to {report.groups[1]}" not in line
+
+
 def test_a_model_without_the_direction_is_saved_and_its_rows_add_up(tmp_path: Path):
     model = planted(2, LEANS)
     report = pellucid.bias(model, PAIRS, targets=TARGETS)

@@ -172,6 +172,19 @@ def test_the_command_reads_files_and_indexes(model, tmp_path):
     assert from_file == json.loads(pellucid.topics(model, texts, n=2, dates=days).to_json())
     assert len(labels.read_text(encoding="utf-8-sig").splitlines()) == 61
     assert run(tmp_path / "index")["topics"][0]["periods"] == []
+    (tmp_path / "excel.csv").write_text(
+        "day;body\n" + "".join(f"01.01.{day[:4]};{text}\n" for day, text in zip(days, texts)), encoding="utf-8-sig"
+    )
+    from_excel = (tmp_path / "excel.csv", "--field", "body", "--date", "day")
+    assert run(*from_excel, "--date-format", "%d.%m.%Y") == from_file
+    refused = CliRunner().invoke(cli.app, ["topics", *map(str, from_excel)])
+    assert refused.exit_code == 1 and "'01.01.2019' in row 1" in refused.stderr and "--date-format" in refused.stderr
+    run(tmp_path / "index", "--date", "day", "-o", tmp_path / "labels.parquet")
+    rows = pytest.importorskip("pyarrow.parquet").read_table(tmp_path / "labels.parquet")
+    assert rows.schema.field("topic").type == rows.schema.field("row").type == "int64"
+    with pellucid.Index.open(tmp_path / "index") as index:
+        assert all(index[row["id"]].text == row["text"] for row in rows.to_pylist())
+        assert all(index[row["id"]].metadata["day"] == row["date"] for row in rows.to_pylist())
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ import json
 import lzma
 import math
 import random
+import re
 import shutil
 import subprocess
 import sys
@@ -422,7 +423,7 @@ def test_metadata_come_back_without_missing_values(described):
     [
         ({"yaer": 1}, "no document of this index has a field 'yaer'"),
         ({"n": {"near": 1}}, "unknown operator 'near'"),
-        ({"n": {"gte": "much"}}, "gte of field 'n' is 'much'"),
+        ({"n": {"gte": "much"}}, r"gte \(>=\) of field 'n' is 'much'; it needs a number"),
         ({"n": {"gte": float("nan")}}, "the value for field 'n' is nan"),
         ({"n": {"exists": 1}}, "exists of field 'n'"),
         ({"n": {"in": []}}, "in of field 'n'"),
@@ -939,25 +940,28 @@ def test_a_field_knows_the_kinds_of_its_values(tmp_path):
 @pytest.mark.parametrize(
     ("where", "said"),
     [
-        ({"s": {"gte": 2}}, "field 's' holds strings, and gte asks for the number 2"),
-        ({"s": 2}, "field 's' holds strings, and eq asks for the number 2"),
-        ({"s": {"lt": "2024-05-31"}}, "field 's' holds strings, and lt asks for the date"),
+        ({"s": {"gte": 2}}, "field 's' holds strings, and gte (>=) asks for the number 2"),
+        ({"s": 2}, "field 's' holds strings, and eq (=) asks for the number 2"),
+        ({"s": {"lt": "2024-05-31"}}, "field 's' holds strings, and lt (<) asks for the date"),
         ({"n": {"in": ["1"]}}, "field 'n' holds numbers, and in asks for the string '1'"),
-        ({"n": True}, "field 'n' holds numbers, and eq asks for the boolean True"),
-        ({"d": 2024}, "field 'd' holds dates, and eq asks for the number 2024: nothing can meet that. Write a date as"),
+        ({"n": True}, "field 'n' holds numbers, and eq (=) asks for the boolean True"),
+        (
+            {"d": 2024},
+            "field 'd' holds dates, and eq (=) asks for the number 2024: this can never match. Write a date as",
+        ),
         ({"d": ["May", "June"]}, "field 'd' holds dates, and in asks for the string 'May'"),
         (
             {"d": {"gte": "2024-W22-5"}},
-            "gte of field 'd' is '2024-W22-5'; gte needs a number or a date, such as 2024-05-31",
+            "gte (>=) of field 'd' is '2024-W22-5'; it needs a date, such as 2024-05-31",
         ),
-        ({"b": 1}, "field 'b' holds booleans, and eq asks for the number 1"),
+        ({"b": 1}, "field 'b' holds booleans, and eq (=) asks for the number 1"),
         ([{"n": 1}, {"b": "true"}], "field 'b' holds booleans"),
     ],
 )
 def test_a_condition_that_no_value_can_meet_is_refused(tmp_path, where, said):
     with Index.create(tmp_path / "index", {}) as index:
         index.add(["word"], ids=["1"], metadata=[{"s": "2", "n": 1, "d": "2024-05-31", "b": True}])
-        with pytest.raises(InputError, match=said):
+        with pytest.raises(InputError, match=re.escape(said)):
             index.search("word", where=where)
         for met in ({"s": {"ne": 2}}, {"n": {"nin": ["1"]}}, {"b": {"exists": True}}, {"d": ["2024-05-31", "May"]}):
             assert len(index.search("word", where=met)) == 1

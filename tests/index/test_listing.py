@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import gc
 import json
+from datetime import datetime
 
 import pytest
 from hypothesis import given
@@ -301,6 +302,27 @@ def test_documents_are_listed_without_a_query(sortable):
     assert [line.split()[1] for line in ran.stdout.splitlines() if line[:3].strip().isdigit()] == ["5", "8", "0"]
     assert "10 documents match" in ran.output
     assert "leave out the query" in run("search", sortable.folder, "word", "--sort", "v", code=2).output
+
+
+def test_a_workbook_has_dates_and_parquet_has_integers(tmp_path):
+    openpyxl, parquet = pytest.importorskip("openpyxl"), pytest.importorskip("pyarrow.parquet")
+    days = ["2024-05-31", "2024-05-31T10:00:00Z", None, "1850-01-01"]
+    with Index.create(tmp_path / "index", {}) as index:
+        index.add(["a loan"] * 4, ids=list("abcd"), metadata=[{"day": day} if day else {} for day in days])
+    run("search", tmp_path / "index", "loan", "-o", tmp_path / "hits.xlsx")
+    rows = list(openpyxl.load_workbook(tmp_path / "hits.xlsx").active.iter_rows(values_only=True))
+    by_id = {row[rows[0].index("id")]: row[rows[0].index("day")] for row in rows[1:]}
+    assert by_id == {"a": datetime(2024, 5, 31), **dict(zip("bcd", days[1:]))}
+    run("index", "build", tmp_path / "again", tmp_path / "hits.xlsx", "--columns", "day", "--no-bm25")
+    with Index.open(tmp_path / "again") as index:
+        assert [index[name].metadata.get("day") for name in "abcd"] == days
+    run("search", tmp_path / "index", "loan", "-o", tmp_path / "hits.parquet")
+    assert parquet.read_schema(tmp_path / "hits.parquet").field("rank").type == "int64"
+
+
+def test_filters_that_no_document_meets_are_named(sortable):
+    assert "no document meets the filters" in run("search", sortable.folder, "word", "--where", "v=12345").stderr
+    assert "no document" not in run("search", sortable.folder, "word", "--min-score", "9", "--where", "v!=").stderr
 
 
 def test_nearest_texts_and_duplicates_are_tables(tmp_path):

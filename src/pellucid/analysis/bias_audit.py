@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 
 _N_NAMED = 3  # targets at each end that a sentence names
 _CHANCE = 0.5  # of a probe
+_MIN_CHANGE = 0.005  # of the size of leans, that is written as a percentage
+_EXPECTED = "your numbers"  # of targets, where nothing says what they are
 
 
 @dataclass(frozen=True, repr=False)
@@ -87,13 +89,13 @@ class Bias(Report):
         yield Heading("Bias", f"{self.groups[0]} - {self.groups[1]}", f"{self.model}, {self.pairs}")
         for finding in self.findings():
             yield Lead(finding)
-        yield _summary_table(self.tests)
+        yield _summary_table(self.tests, self.expected or _EXPECTED)
         for test in self.tests:
             yield Fold(f"Each target: {test.name}", tuple(_leans(test, self.groups)), is_open=test is self.tests[0])
         if self.probes:
             rows = [(probe.name, *_share(probe.before), *_share(probe.after)) for probe in self.probes]
             columns = ["texts", *numbers("before", "95 %", "after", "95 % after")]
-            yield TablePart.of("Groups that a linear probe tells right, chance 50 %", columns, rows)
+            yield TablePart.of("Groups that a linear classifier tells right, chance 50 %", columns, rows)
         if self.proxy_words:
             words = [
                 (item.word, f"{item.first:,}", f"{item.second:,}", signed(item.z, 1), signed(item.pull, 2),
@@ -110,7 +112,7 @@ class Bias(Report):
             yield Note(note)
 
 
-def _summary_table(tests: Iterable[SwapTest]) -> TablePart:
+def _summary_table(tests: Iterable[SwapTest], expected: str) -> TablePart:
     rows = []
     for test in tests:
         for stage, summary in (("before", test.before), ("after", test.after)):
@@ -118,7 +120,7 @@ def _summary_table(tests: Iterable[SwapTest]) -> TablePart:
                 clear = f"{summary.n_clear} of {len(test.leans)}"
                 spread = _written(summary.spread).replace("+", "")  # it is never negative
                 rows.append((test.name, stage, clear, spread, _written(summary.correlation, 2)))
-    columns = ["texts", "removal", *numbers("lean clearly", "spread of leans", "r with expected")]
+    columns = ["texts", "removal", *numbers("lean clearly", "size of leans", f"r with {expected}")]
     return TablePart.of("Swap tests", columns, rows)
 
 
@@ -133,11 +135,14 @@ def _leans(test: SwapTest, groups: tuple[str, str]) -> Iterator[AnyPart]:
     summary = test.before
     size = "" if summary.effect_size is None else f" WEAT's effect size d is {summary.effect_size:+.2f}."
     yield Note(
-        f"Mean over targets {_written(summary.mean)}; a text moves by {summary.text_distance:.3f} (1 - cosine).{size}"
+        f"Mean over targets {_written(summary.mean)}; swapping words moves a text by {summary.text_distance:.3f} "
+        f"(1 - cosine).{size}"
     )
     yield Note(
-        f"+ is nearer to {groups[0]}, - to {groups[1]}; * still clear after the removal. For comparison: similarities "
-        f"of one text to different targets have a standard deviation of {test.target_spread:.3f}."
+        f"+ is nearer to {groups[0]}, - to {groups[1]}. A group is named where the lean is clear: it passes Holm's "
+        f"test at 5 % over all {len(test.leans)} targets, for which an interval without 0 is not enough; * is clear "
+        "after the removal. For comparison: similarities of one text to different targets have a standard deviation of "
+        f"{test.target_spread:.3f}."
     )
 
 
@@ -158,9 +163,9 @@ def _finding(test: SwapTest, groups: tuple[str, str], expected: str) -> str:
         if leans:
             named = listed([lean.target for lean in leans[:_N_NAMED]])
             ends.append(f"{len(leans)} to {group} (most of all {named}, by up to {abs(leans[0].effect.value):.3f})")
-    text = f"{where} shows that {len(clear)} of {n_targets} targets are clearly nearer to one group: {', '.join(ends)}."
+    text = f"{where} shows that {_counted(len(clear), n_targets)} clearly nearer to one group: {', '.join(ends)}."
     if summary.correlation is not None and summary.correlation.low * summary.correlation.high > 0:
-        text += f" The leans go with {expected or 'the expected numbers'}: r = {_written(summary.correlation, 2)}."
+        text += f" The leans go with {expected or _EXPECTED}: r = {_written(summary.correlation, 2)}."
     if test.target_spread > 0:
         share = summary.spread.value / test.target_spread
         text += f" They are {share:.0%} as large as the usual differences in similarity between targets."
@@ -182,29 +187,53 @@ def _removal_findings(bias: Bias) -> Iterator[str]:
         yield f"Other words of your texts go with a group: {named}."
     for probe in bias.probes:
         if probe.after is not None:
-            shares = (
-                f"{percent(probe.after.value)} of held-out texts (before {percent(probe.before.value)}, chance 50%)"
-            )
-            if probe.after.low > _CHANCE:
-                yield f"The group can still be read from {probe.name}: a linear classifier tells it in {shares}."
-            else:
-                yield f"From {probe.name}, a linear classifier tells the group in {shares}: not clearly above chance."
+            yield _probe_finding(probe.name, probe.before, probe.after)
+    if bias.costs:
+        costs = (f"{cost.measure} from {cost.before:.3f} to {cost.after:.3f}" for cost in bias.costs)
+        yield f"What the removal costs: {'; '.join(costs)}."
 
 
 def _remainder(test: SwapTest, after: Summary, groups: tuple[str, str]) -> str:
     """Return what is left of the leans of a swap test."""
     before = test.before.spread.value
-    change = f", {1 - after.spread.value / before:.0%} less" if before > after.spread.value else ""
+    share = 1 - after.spread.value / before if before > 0 else 0.0
+    change = f", {share:.0%} less" if share >= _MIN_CHANGE else ""
+    if after.spread.low <= 0:
+        change = f", where up to {after.spread.high:.3f} is compatible with what was measured"
     name = f"{test.name[:1].upper()}{test.name[1:]}"
     text = (
-        f"{name}: {after.n_clear} of {len(test.leans)} targets are still clearly nearer to one group; the size "
-        f"of the leans goes from {before:.3f} to {after.spread.value:.3f}{change}"
+        f"{name}: {_counted(after.n_clear, len(test.leans))} clearly nearer to one group "
+        f"(before the removal {test.before.n_clear}); the size of the leans goes from {before:.3f} to "
+        f"{after.spread.value:.3f}{change}"
     )
-    ends = [max(test.leans, key=lambda lean: _after(lean)), min(test.leans, key=lambda lean: _after(lean))]
-    named = (f"{lean.target} by {abs(_after(lean)):.3f} to {group}" for lean, group in zip(ends, groups))
-    if after.spread.low > 0:
+    ends = [max(test.leans, key=_after), min(test.leans, key=_after)]
+    named = [
+        f"{lean.target} by {abs(_after(lean)):.3f} to {group}"
+        for lean, group, sign in zip(ends, groups, (1, -1))
+        if sign * _after(lean) > 0
+    ]
+    if after.spread.low > 0 and named:
         text += f", the largest {' and '.join(named)}"
     return f"{text}."
+
+
+def _counted(n_clear: int, n_targets: int) -> str:
+    """Return how many targets lean clearly, with the verb."""
+    return f"{n_clear or 'none'} of {n_targets} targets {'are' if n_clear > 1 else 'is'}"
+
+
+def _probe_finding(name: str, before: Estimate, after: Estimate) -> str:
+    """Return whether a group can be read once the direction is removed."""
+    shares = f"{percent(after.value)} of held-out texts (before {percent(before.value)}, chance 50%)"
+    if after.low > _CHANCE:
+        return f"The group can still be read from {name}: a linear classifier tells it in {shares}."
+    text = f"From {name}, a linear classifier tells the group in {shares}"
+    if after.high < _CHANCE:
+        return (
+            f"{text}: below chance, as for words by which a direction was fitted and removed before. "
+            "This says nothing of other words."
+        )
+    return f"{text}: not clearly above chance."
 
 
 def _after(lean: Lean) -> float:

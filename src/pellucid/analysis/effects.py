@@ -299,7 +299,9 @@ class BiasMeasurement:
         """Yield what the removal does to the similarities of neutral sentences."""
         cosines, cosines_after = (side @ side.T - 2 * np.eye(len(rows)) for side in (rows, self._without(rows)))
         is_same = cosines.argmax(axis=1) == cosines_after.argmax(axis=1)
-        yield Cost(f"nearest neighbour of {len(rows)} neutral sentences is the same", 1.0, float(is_same.mean()))
+        yield Cost(
+            f"share of {len(rows)} neutral sentences with the same nearest neighbour", 1.0, float(is_same.mean())
+        )
         upper = np.triu_indices(len(rows), 1)
         yield Cost("rank correlation of their similarities", 1.0, spearman(cosines[upper], cosines_after[upper]) or 0.0)
 

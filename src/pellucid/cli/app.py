@@ -328,7 +328,7 @@ def duplicates(
         write_kept(source, result, keep, overwrite=True)  # as was asked before
         say(f"wrote {keep}: {len(result.representative_indices):,} of {result.texts:,} texts", err=True)
     if output is not None:
-        columns = dict.fromkeys(("row", "kept_row", "score"), "number")
+        columns = dict.fromkeys(("row", "kept_row"), "integer") | {"score": "number"}
         columns |= dict.fromkeys(("text", "kept_text", "difference", "reasons"), "string")
         reasons_of = (", ".join(f"{r.name} {r.contribution:+.3f}" for r in pair.reasons) for pair in result.pairs)
         pairs = (

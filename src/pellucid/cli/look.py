@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
@@ -32,6 +33,8 @@ from pellucid.cli.output import check_table, json_line, say, show, write_table
 from pellucid.errors import InputError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from pellucid.analysis.clustering import Topics
     from pellucid.core.dimensions import Which
 
@@ -262,7 +265,7 @@ def rank(
     check_table(output)
     ranking = make(open_model(model), query, read(texts, file_options), top_k=top_k)
     if output is not None:
-        columns = {"rank": "number", "row": "number", "text": "string", "score": "number", "reason": "string"}
+        columns = {"rank": "integer", "row": "integer", "text": "string", "score": "number", "reason": "string"}
         rows = ([r.rank, r.document + 1, r.text, r.score, ranking.explain(r.rank).summary()] for r in ranking.ranked)
         write_table(output, columns, rows)
     if output is None or json or html is not None:
@@ -302,6 +305,9 @@ def topics(
         int | None, typer.Option("-n", "--topics", min=2, help="How many. [default: by the texts, 4 to 30]")
     ] = None,
     date: Annotated[str | None, typer.Option(help="The column or field of dates: shows how topics change.")] = None,
+    date_format: Annotated[
+        str | None, typer.Option(help="Of --date in .csv and .tsv, as %d.%m.%Y, beside 2024-12-31.")
+    ] = None,
     output: TableOption = None,
     json: JsonOption = False,
     html: HtmlOption = None,
@@ -312,7 +318,7 @@ def topics(
     """Find the topics of many texts, each named by the words that set it apart.
 
     Texts without a word that the model knows have no topic. --output writes the topic of
-    each text.
+    each text, with its id in an index and its date.
 
     \b
     Examples:
@@ -322,25 +328,34 @@ def topics(
     """
     from pellucid.analysis.clustering import topics as find
 
-    texts, dates = _dated_texts(corpus, date, file_options)
-    result = find(open_model(model), texts, n=n, dates=dates)
+    corpus_texts = _dated_texts(corpus, date, date_format, file_options)
+    result = find(open_model(model), corpus_texts.texts, n=n, dates=corpus_texts.dates)
     if output is not None:
-        _write_labels(output, result, texts)
+        _write_labels(output, result, corpus_texts)
     show(result, json, html, plot)
 
 
-def _dated_texts(source: str, date: str | None, file_options: FileOptions) -> tuple[list[str], list[Any] | None]:
+class _DatedTexts(NamedTuple):
+    """The texts of a file or of an index."""
+
+    texts: list[str]
+    dates: list[Any] | None  # where a column or field of dates is named
+    ids: list[str] | None  # of documents of an index
+
+
+def _dated_texts(source: str, date: str | None, date_format: str | None, file_options: FileOptions) -> _DatedTexts:
     """Return the texts of a file or of an index, and their dates where a column or field of dates is named."""
     if not (Path(source) / "index.json").is_file():
         if date is None:
-            return list(read(source, file_options)), None
+            return _DatedTexts(list(read(source, file_options)), None, None)
         file = corpus_file(source, file_options)
         rows = [(file.text_of(row), row.values) for row in file.rows([file.field, date])]
         if not any(isinstance(values, dict) and date in values for _, values in rows):
             raise InputError(
                 f"{source} has no column {date!r:.80}; name one with --date, for stdin with --delimiter too"
             )
-        return [text for text, _ in rows], [values.get(date) for _, values in rows]
+        dates = _iso_dates(date, [values.get(date) for _, values in rows], date_format)
+        return _DatedTexts([text for text, _ in rows], dates, None)
     from pellucid.index import Index
     from pellucid.index.listing import check_field
 
@@ -349,15 +364,47 @@ def _dated_texts(source: str, date: str | None, file_options: FileOptions) -> tu
             check_field(index.snapshot().commit, date)
         documents = list(index)
     texts = [f"{document.title}\n{document.text}".strip() for document in documents]
-    return texts, None if date is None else [document.metadata.get(date) for document in documents]
+    moments = None if date is None else [document.metadata.get(date) for document in documents]
+    return _DatedTexts(texts, moments, [document.id for document in documents])
 
 
-def _write_labels(path: Path, result: Topics, texts: list[str]) -> None:
-    """Write a table: row from 1, index of its topic (none for no topic), name, text."""
-    columns = {"row": "number", "topic": "number", "name": "string", "text": "string"}
-    labels = ((label, result.topics[label].name) if label >= 0 else (None, None) for label in result.labels)
-    rows = ([row, *label, text] for row, (label, text) in enumerate(zip(labels, texts, strict=True), 1))
-    write_table(path, columns, rows)
+def _iso_dates(column: str, values: list[Any], date_format: str | None) -> list[Any]:
+    """Return the dates of a column: text in ISO's form, None where it is missing, anything else as it is."""
+    from pellucid.index.column_types import CellFormat
+
+    cells = CellFormat(date_format=date_format)
+
+    def convert(row: int, value: Any) -> Any:
+        if not isinstance(value, str):
+            return value
+        if cells.type_of(value) == "missing":
+            return None
+        text = value.strip()
+        try:
+            return cells.date(text) or datetime.fromisoformat(text).isoformat()
+        except ValueError as error:
+            raise InputError(
+                f"{column!r:.80} is {value!r:.40} in row {row:,}, which is no date such as 2024-05-31; if it is one, "
+                "say how it is written, such as --date-format %d.%m.%Y"
+            ) from error
+
+    return [convert(row, value) for row, value in enumerate(values, 1)]
+
+
+def _write_labels(path: Path, result: Topics, corpus: _DatedTexts) -> None:
+    """Write a table: row from 1, id in an index, date, index of its topic (none for no topic), name, text."""
+    columns = {"row": "integer"}
+    cells: list[Iterable[Any]] = [range(1, len(corpus.texts) + 1)]
+    if corpus.ids is not None:
+        columns["id"] = "string"
+        cells.append(corpus.ids)
+    if corpus.dates is not None:
+        columns["date"] = "date"
+        cells.append(None if value is None else str(value) for value in corpus.dates)
+    columns |= {"topic": "integer", "name": "string", "text": "string"}
+    topics = [result.topics[label].name if label >= 0 else None for label in result.labels]
+    cells += [(label if label >= 0 else None for label in result.labels), topics, corpus.texts]
+    write_table(path, columns, zip(*cells, strict=True))
 
 
 @commands.command()

@@ -9,7 +9,7 @@ import json
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from functools import partial, wraps
 from inspect import Parameter, Signature, signature
 from itertools import chain, islice
@@ -328,13 +328,14 @@ _OPENERS = {"npy": _open_npy, "jsonl": _open_jsonl, "parquet": _open_parquet}
 TABLE_FORMATS = (".csv", ".tsv", ".jsonl", ".parquet", ".xlsx")
 
 Columns = Mapping[str, str]
-"""The columns of a table and what they hold: number, boolean, or anything else."""
+"""The columns of a table and what they hold: number, integer, boolean, date, or anything else."""
 
 Rows = Iterable[Sequence[Any]]
 """Rows of a table: strings, numbers, booleans, None, and lists of these."""
 
 _PARQUET_ROWS = 5_000  # of a row group
 _MAX_CELL_CHARS = 32_767  # of a workbook
+_FIRST_YEAR = 1901  # of dates in a workbook: Excel knows none before 1900, whose leap day it gets wrong
 
 
 def check_table(path: Path | None) -> None:
@@ -398,8 +399,10 @@ def _write_xlsx(path: Path, columns: Columns, rows: Rows) -> None:
     except ImportError as error:
         raise missing_extra("openpyxl", "xlsx") from error
 
+    converters = [_day if kind == "date" else _cell for kind in columns.values()]
+
     def cells(row: Iterable[Any]) -> list[Any]:
-        written = map(_cell, row)
+        written = (convert(value) for convert, value in zip(converters, row, strict=True))
         return [
             ILLEGAL_CHARACTERS_RE.sub("", cell)[:_MAX_CELL_CHARS] if isinstance(cell, str) else cell for cell in written
         ]
@@ -411,6 +414,17 @@ def _write_xlsx(path: Path, columns: Columns, rows: Rows) -> None:
     workbook.save(path)
 
 
+def _day(value: Any) -> Any:
+    """Return a date without a time as a workbook's date, any other value as a cell."""
+    from datetime import date
+
+    if isinstance(value, str) and len(value) == len("2024-05-31"):
+        with suppress(ValueError):
+            day = date.fromisoformat(value)
+            return day if day.year >= _FIRST_YEAR else _cell(value)
+    return _cell(value)
+
+
 def _write_parquet(path: Path, columns: Columns, rows: Rows) -> None:
     """Write row groups of a few thousand rows."""
     try:
@@ -418,7 +432,7 @@ def _write_parquet(path: Path, columns: Columns, rows: Rows) -> None:
         from pyarrow.parquet import ParquetWriter
     except ImportError as error:
         raise missing_extra("pyarrow", "parquet") from error
-    types = {"number": pa.float64(), "boolean": pa.bool_()}
+    types = {"number": pa.float64(), "integer": pa.int64(), "boolean": pa.bool_()}
     schema = pa.schema([(name, types.get(kind, pa.string())) for name, kind in columns.items()])
     remaining = iter(rows)
     with ParquetWriter(path, schema) as writer:

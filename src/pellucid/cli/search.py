@@ -373,7 +373,9 @@ def search(
     if drivers and output is not None:
         raise typer.BadParameter("writes hits; with --drivers use --json or --html", param_hint="--output")
     if not is_list and (sort or descending):
-        raise typer.BadParameter("hits are in the order of their scores; leave out the query", param_hint="--sort")
+        raise typer.BadParameter(
+            "hits come in the order of their scores; leave out the query, or sort the table of -o", param_hint="--sort"
+        )
     _check_sorted(sort, descending)
     of_hits = {"--weight": weight, "--steer": steer, "--min-score": min_score is not None, "--rows": rows, "--why": why,
                "--counterfactual": counterfactual, "--measure": measure, "--html": html}  # fmt: skip
@@ -404,6 +406,8 @@ def search(
             for text in _queries(query):
                 hits = opened.search(text, top_k, **options)
                 hits = hits.measured() if measure else hits
+                if where and not hits and not opened.count(options["where"]):
+                    say("no document meets the filters; see values with pellucid index count --by FIELD", err=True)
                 if output is not None:
                     _write_hits(output, opened, [(text, hits)], offset)
                 elif counterfactual is not None:
@@ -440,7 +444,7 @@ def _write_hits(path: Path, opened: Index, hits_by_query: Iterable[tuple[str, It
     from pellucid.index.listing import field_columns
 
     commit, components = opened.snapshot().commit, list(opened.weights)
-    columns = {"query": "string", "rank": "number", "id": "string", "title": "string", "text": "string"}
+    columns = {"query": "string", "rank": "integer", "id": "string", "title": "string", "text": "string"}
     columns |= {"score": "number"} | {f"score.{name}": "number" for name in components} | {"reason": "string"}
     rows = (
         (query, rank, hit.id, hit.title, hit.text, hit.score, *map(hit.parts.get, components), hit.summary(),

@@ -21,6 +21,8 @@ from pellucid.index.values import MAX_INTEGER, LeftOut, Plain, plain_value
 
 _OPERATORS = ("eq", "ne", "in", "nin", "gt", "gte", "lt", "lte", "exists")
 _RANGES = ("gt", "gte", "lt", "lte")
+_SIGNS = {"eq": "=", "ne": "!=", "gt": ">", "gte": ">=", "lt": "<", "lte": "<="}  # of the command line
+_RANGE_VALUES = {"n": "a number, such as 12.5", "d": "a date, such as 2024-05-31"}  # by the kinds of a field
 _DATE = re.compile(
     r"(\d{4}-\d{2}-\d{2})(?:[T ](\d{2}:\d{2})(:\d{2})?(?:[.](\d{1,9}))?([zZ]|[-+]\d{2}(?::?\d{2})?)?)?", re.ASCII
 )
@@ -155,7 +157,14 @@ class _Field(NamedTuple):
         elif "s" in self.kinds and kind_of(value) == "n":
             hint = f". Numbers of a table that are read as strings: pellucid index build --type {self.name:.40}=number"
         asked_for = f"{KINDS[kind_of(value)]} {value!r:.40}"
-        return InputError(f"{self} holds {kinds}, and {operator} asks for the {asked_for}: nothing can meet that{hint}")
+        return InputError(
+            f"{self} holds {kinds}, and {_shown(operator)} asks for the {asked_for}: this can never match{hint}"
+        )
+
+
+def _shown(operator: str) -> str:
+    """Return an operator as conditions in Python and requests name it, with its sign on the command line."""
+    return f"{operator} ({_SIGNS[operator]})" if operator in _SIGNS else operator
 
 
 def _field_tests(field: _Field, requested: Any) -> Iterator[list[list[Condition]]]:
@@ -241,9 +250,8 @@ def _range(field: _Field, operator: str, value: Any) -> Condition:
     checked = _compared(value, what)
     kind = "" if isinstance(checked, list) else kind_of(checked)
     if kind not in ("n", "d"):
-        raise InputError(
-            f"{operator} of {field} is {value!r:.40}; {operator} needs a number or a date, such as 2024-05-31"
-        )
+        values = _RANGE_VALUES.get(field.kinds, "a number or a date, such as 2024-05-31")
+        raise InputError(f"{_shown(operator)} of {field} is {value!r:.40}; it needs {values}")
     if kind not in field.kinds:
         raise field.refused(operator, checked)
     if kind == "n":

@@ -427,7 +427,7 @@ class CorpusFile:
         elif similar_name is not None:
             hint = f". Did you mean {similar_name!r:.80}?"
         if name == self.field:
-            hint = (hint or ". The first line must name the columns.") + " Use --field NAME for that of the texts"
+            hint = f"{hint or '. The first line must name the columns.'} Use --field COLUMN for that of the texts"
         return f"{self.path} has no column {name!r:.80}; it has {', '.join(names):.300}{hint}"
 
     def with_field(self, field: str) -> CorpusFile:

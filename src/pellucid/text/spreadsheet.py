@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator
+from datetime import datetime, time
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +37,7 @@ def sheet_rows(path: Path) -> Iterator[tuple[int, list[Any]]]:
             warn(f"{path.name}: the first of {len(sheets)} sheets is read, {sheets[0].title!r:.60}")
         if sheets:
             sheets[0].reset_dimensions()  # what the file says of its size may be wrong
-        rows = sheets[0].iter_rows(values_only=True) if sheets else iter(())
+        rows = sheets[0].iter_rows() if sheets else iter(())
         while True:
             try:
                 cells = next(rows, None)
@@ -45,7 +46,16 @@ def sheet_rows(path: Path) -> Iterator[tuple[int, list[Any]]]:
             if cells is None:
                 return
             number += 1
-            if any(cell is not None for cell in cells):
-                yield number, list(cells)
+            values = list(map(_value, cells))
+            if any(value is not None for value in values):
+                yield number, values
     finally:
         book.close()
+
+
+def _value(cell: Any) -> Any:
+    """Return what a cell holds; a moment whose format shows no hours is a day."""
+    value = cell.value
+    if isinstance(value, datetime) and value.time() == time.min and "h" not in cell.number_format.lower():
+        return value.date()
+    return value
