@@ -54,7 +54,7 @@ types: $(VENV)/test.stamp  ## mypy --strict on the package
 	$(BIN)/mypy
 
 full: $(VENV)/full.stamp  ## the tests that take a second or more, with clusters, clients and a browser; properties with ten times the examples
-	$(BIN)/python -m pytest -m '(full or hypothesis) and not slow' --hypothesis-profile=thorough
+	$(BIN)/python -m pytest $(WORKERS) -m '(full or hypothesis) and not slow' --hypothesis-profile=thorough
 
 slow: $(VENV)/test.stamp  ## the checks that take minutes
 	$(BIN)/python -m pytest -m slow

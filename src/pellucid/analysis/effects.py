@@ -455,7 +455,7 @@ class _Scatter(NamedTuple):
     freedom: int
 
     @classmethod
-    def of(cls, effects: Floats) -> _Scatter:
+    def from_effects(cls, effects: Floats) -> _Scatter:
         """Return that of effects, with Satterthwaite's degrees of freedom of all of them together."""
         sizes = effects.shape[1:]
         drawn = np.array([effects.mean(axis=2).var(axis=1), effects.mean(axis=1).var(axis=1)])
@@ -481,7 +481,7 @@ def _interval(value: float, error: float, freedom: int, bounds: tuple[float, flo
 def _leans(measured: _Measured) -> tuple[list[Estimate], list[bool]]:
     """Return the effect on each target, and whether it is clear by Holm's test over all targets."""
     effects = measured.effects
-    n_targets, scatter = len(effects), _Scatter.of(effects)
+    n_targets, scatter = len(effects), _Scatter.from_effects(effects)
     means = effects.mean(axis=(1, 2))
     errors = _bootstrap(effects, lambda drawn: drawn)[0].std(axis=-1) * scatter.factors
     ratios = np.abs(means) / np.maximum(errors, _EPS)
@@ -513,8 +513,8 @@ def _summary(measured: _Measured, expected: Sequence[float | None]) -> Summary:
     drawn_means, drawn_centred, drawn_correlations = _bootstrap(
         effects, lambda drawn: drawn.mean(axis=0), lambda drawn: drawn - drawn.mean(axis=0), correlation
     )
-    common, along_numbers = (_Scatter.of(np.tensordot(weights, effects, 1)[None]) for weights in (even, scaled))
-    centred = _Scatter.of(effects - effects.mean(axis=0))
+    common, along_numbers = (_Scatter.from_effects(np.tensordot(weights, effects, 1)[None]) for weights in (even, scaled))
+    centred = _Scatter.from_effects(effects - effects.mean(axis=0))
     chance = float(
         ((drawn_centred.std(axis=-1) * centred.factors) ** 2).mean()
     )  # a draw has that of the pairs and its own

@@ -198,8 +198,8 @@ class WordPairs:
         unspaced = [re.escape(word) for word in words if unspaced_run.fullmatch(word)]
         spaced = "|".join(re.escape(word) for word in words if not unspaced_run.fullmatch(word))
         inner = rf"[\w\u200c\u200d{marks()}]"  # what continues a word, such as a vowel sign of Devanagari
-        whole = [rf"(?<!{inner})(?:{spaced})(?!{inner})"] if spaced else []
-        return re.compile("|".join([*whole, *unspaced]), re.IGNORECASE)
+        between_spaces = [rf"(?<!{inner})(?:{spaced})(?!{inner})"] if spaced else []
+        return re.compile("|".join([*between_spaces, *unspaced]), re.IGNORECASE)
 
 
 class _Counterpart(NamedTuple):
