@@ -513,7 +513,9 @@ def _summary(measured: _Measured, expected: Sequence[float | None]) -> Summary:
     drawn_means, drawn_centred, drawn_correlations = _bootstrap(
         effects, lambda drawn: drawn.mean(axis=0), lambda drawn: drawn - drawn.mean(axis=0), correlation
     )
-    common, along_numbers = (_Scatter.from_effects(np.tensordot(weights, effects, 1)[None]) for weights in (even, scaled))
+    common, along_numbers = (
+        _Scatter.from_effects(np.tensordot(weights, effects, 1)[None]) for weights in (even, scaled)
+    )
     centred = _Scatter.from_effects(effects - effects.mean(axis=0))
     chance = float(
         ((drawn_centred.std(axis=-1) * centred.factors) ** 2).mean()

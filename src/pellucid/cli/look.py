@@ -206,8 +206,8 @@ def drivers(
 ) -> None:
     """Find the words, phrases and dimensions that the similarities of many pairs rest on.
 
-    Words and phrases are those of the first texts. For the queries of an index, use
-    pellucid search --drivers.
+    Words and phrases are those of the first texts. pellucid search --drivers does the same
+    for the queries of an index.
 
     \b
     Example:
