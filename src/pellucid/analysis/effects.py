@@ -517,9 +517,8 @@ def _summary(measured: _Measured, expected: Sequence[float | None]) -> Summary:
         _Scatter.from_effects(np.tensordot(weights, effects, 1)[None]) for weights in (even, scaled)
     )
     centred = _Scatter.from_effects(effects - effects.mean(axis=0))
-    chance = float(
-        ((drawn_centred.std(axis=-1) * centred.factors) ** 2).mean()
-    )  # a draw has that of the pairs and its own
+    # a draw has that of the pairs and its own
+    chance = float(((drawn_centred.std(axis=-1) * centred.factors) ** 2).mean())
     spread = float(np.sqrt(max(float(means.var(ddof=1)) - chance, 0.0)))
     drawn_spreads = np.sqrt(np.maximum(drawn_centred.var(axis=0, ddof=1) - 2 * chance, 0.0))
     is_low, deviation = numbers < np.median(numbers), float(means.std(ddof=1))
