@@ -1,4 +1,4 @@
-"""Whether the estimated reasons of an encoder are a true account; writes a block of docs/results-reasons.md for each.
+"""Whether the estimated reasons of an encoder are a true account; writes a block of benchmarks/reasons.md for each.
 
     python -m benchmarks.account --data DATA --work-dir work --write
     python -m benchmarks.account --data DATA --work-dir work --mpnet FOLDER --me5 FOLDER --write     # other encoders

@@ -1,4 +1,4 @@
-"""Concepts of a score, steered queries and removed directions; writes blocks of docs/results-reasons.md.
+"""Concepts of a score, steered queries and removed directions; writes blocks of benchmarks/reasons.md.
 
     pip install --no-deps simlens
     python -m benchmarks.concepts --data DATA --work-dir WORK --write                        # all-MiniLM-L6-v2

@@ -1,4 +1,4 @@
-"""How faithful ways of explaining an encoder's cosine are; writes the tables of docs/results-reasons.md.
+"""How faithful ways of explaining an encoder's cosine are; writes the tables of benchmarks/reasons.md.
 
     pip install shap txtai; pip install --no-deps retrivex xplainsim simlens
     python -m benchmarks.faithfulness --work-dir work --mpnet FOLDER --me5 FOLDER --write
@@ -71,7 +71,7 @@ from pellucid.explain.rows import WORD_PAIR
 from pellucid.text.words import split_words
 
 BLOCK = "benchmarks/faithfulness.py"
-PAGE = Path(__file__).parents[1] / "docs" / "results-reasons.md"
+PAGE = Path(__file__).with_name("reasons.md")
 MINILM, MPNET, ME5 = "all-MiniLM-L6-v2", "all-mpnet-base-v2", "multilingual-e5-small"
 STATIC, SMOLLM2 = "static-en", "SmolLM2-135M"
 STS, SICK, SCIFACT, GERMAN = "STS-B", "SICK-R", "SciFact", "German x English"

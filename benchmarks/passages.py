@@ -1,4 +1,4 @@
-"""Whether the sentences that reasons name in a passage matter; writes a block of docs/results-reasons.md.
+"""Whether the sentences that reasons name in a passage matter; writes a block of benchmarks/reasons.md.
 
     python -m benchmarks.passages --data DATA --me5 FOLDER --write
 

@@ -1,4 +1,4 @@
-"""What reasons cost, by rows and by lines of phrases; writes a block of docs/results-reasons.md.
+"""What reasons cost, by rows and by lines of phrases; writes a block of benchmarks/reasons.md.
 
     python -m benchmarks.reasons_speed --data DATA --write
 
