@@ -76,7 +76,8 @@ def _is_run(words: list[str]) -> bool:
 
 def facts(number: int) -> dict[str, Any]:
     """Return the metadata of a document."""
-    return {"year": 2010 + number, "lang": "en", "version": "1.10", "day": f"2024-06-{1 + number % 28:02d}"}
+    day, status = f"2024-06-{1 + number % 28:02d}", "open" if number % 2 else "closed"
+    return {"year": 2010 + number, "lang": "en", "version": "1.10", "day": day, "status": status}
 
 
 @pytest.fixture(scope="module")
@@ -102,6 +103,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     dated = [f"{line},{2020 + n % 5}-05-01" for n, line in enumerate(lines)]
     (path / "reviews.csv").write_text("id,review,text,version,published\n" + "\n".join(dated) + "\n", encoding="utf-8")
     (path / "more.csv").write_text("id,title,text,version\n" + "\n".join(lines) + "\n", encoding="utf-8")
+    offers = [f"{n},{json.dumps(text)}" for n, text in enumerate(s.replace('"', "") for s in SENTENCES)]
+    (path / "offers.csv").write_text("id,offer\n" + "\n".join(offers) + "\n", encoding="utf-8")
     pairs = "".join(f"{first}\t{second}\n" for first, second in zip(SENTENCES[:20], SENTENCES[20:]))
     (path / "pairs.tsv").write_text(pairs, encoding="utf-8")
     (path / "log.tsv").write_text(pairs, encoding="utf-8")

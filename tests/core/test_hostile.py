@@ -33,16 +33,13 @@ def anchors_and_ensemble(model):
     return EnsembleEmbedder({"anchors": anchors, "static": model})
 
 
-@pytest.mark.full
 def test_a_link_that_leads_back_or_nowhere_does_no_harm(saved):
     (saved / "again").symlink_to(".")
     (saved / "nowhere").symlink_to("absent")
     (saved / "itself").symlink_to("itself")
-    assert pellucid.load(saved).encode("apple").any()
-    for name in ("more", "and more", "and so on"):
+    for name in ("more", "and more", "and so on"):  # followed, they would be 4 ** 40 folders
         (saved / name).symlink_to(".")
-    with pytest.raises(ModelFolderError, match="more than 100,000 files"):
-        pellucid.load(saved)
+    assert pellucid.load(saved).encode("apple").any()
 
 
 def test_a_card_that_is_a_pipe_a_device_or_a_folder_does_not_stop_a_save(saved, fruit):
