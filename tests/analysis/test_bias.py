@@ -96,7 +96,7 @@ def test_findings_claim_no_more_than_the_tables_show():
     said = " ".join(report.findings())
     for test in report.tests:
         assert f"of 8 targets {'are' if test.after.n_clear > 1 else 'is'} clearly nearer to one group" in said
-        assert f"(before the removal {test.before.n_clear}); the size of the leans" in said
+        assert f"(before the removal: {test.before.n_clear}); the size of the leans" in said
     for cost in report.costs:
         assert f"{cost.measure} from {cost.before:.3f} to {cost.after:.3f}" in said
 
@@ -370,6 +370,19 @@ def test_numbers_of_any_size_correlate(tmp_path: Path):
         path.write_text("text,x\n" + "".join(f"{name},{lean * scale}\n" for name, lean in zip(TARGETS, LEANS)))
         results.append(pellucid.bias(model, PAIRS, targets=path).tests[0].before.correlation)
     np.testing.assert_allclose(results, results[:1] * 3, rtol=1e-6)
+
+
+@pytest.mark.parametrize(("sign", "nearer"), [(1, "first"), (-1, "second")])
+def test_a_correlation_is_said_with_its_side_and_where_it_remains(sign, nearer, tmp_path: Path):
+    path = tmp_path / "targets.csv"
+    path.write_text("text,x\n" + "".join(f"{name},{sign * lean}\n" for name, lean in zip(TARGETS, LEANS)))
+    report = pellucid.bias(planted(1, LEANS, proxy_strength=0.6), PAIRS, targets=path, proxies=PROXIES)
+    assert f"the larger the number, the nearer a target is to {nearer}." in report.findings()[0]
+    lines = [line for line in report.findings() if "; the size of the leans goes from" in line]
+    for test, line in zip(report.tests, lines, strict=True):
+        remains = test.after.correlation.low * test.after.correlation.high > 0
+        assert ("still correlate with" in line) == remains
+    assert remains  # the proxies lean along a second direction
 
 
 @pytest.mark.parametrize("pair", [("", "she1"), ("he1", " "), ("\u3000", "she1")])

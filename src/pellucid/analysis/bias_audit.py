@@ -36,6 +36,15 @@ _N_NAMED = 3  # targets at each end that a sentence names
 _CHANCE = 0.5  # of a probe
 _MIN_CHANGE = 0.005  # of the size of leans, that is written as a percentage
 _EXPECTED = "your numbers"  # of targets, where nothing says what they are
+_SUMMARY_COLUMNS = (
+    "The lean of a target is its mean similarity to texts about the first group ({0}) minus that to the same texts "
+    "about the second ({1}). The size of the leans is their standard deviation over targets, less what chance adds. "
+    "Brackets hold 95 % intervals."
+)
+_WORD_COLUMNS = (
+    "The first two numbers count texts of each group with the word. Log-odds / s.e. says how surely the word is more "
+    "frequent in one group. Pull is its cosine to the difference between the groups."
+)
 
 
 @dataclass(frozen=True, repr=False)
@@ -90,23 +99,25 @@ class Bias(Report):
         for finding in self.findings():
             yield Lead(finding)
         yield _summary_table(self.tests, self.expected or _EXPECTED)
+        yield Note(_SUMMARY_COLUMNS.format(*self.groups))
         for test in self.tests:
             yield Fold(f"Each target: {test.name}", tuple(_leans(test, self.groups)), is_open=test is self.tests[0])
         if self.probes:
             rows = [(probe.name, *_share(probe.before), *_share(probe.after)) for probe in self.probes]
             columns = ["texts", *numbers("before", "95 %", "after", "95 % after")]
-            yield TablePart.of("Groups that a linear classifier tells right, chance 50 %", columns, rows)
+            yield TablePart.of("Groups that a linear classifier gets right (chance: 50%)", columns, rows)
         if self.proxy_words:
             words = [
                 (item.word, f"{item.first:,}", f"{item.second:,}", signed(item.z, 1), signed(item.pull, 2),
                  signed(item.pull_after, 2))
                 for item in self.proxy_words
             ]  # fmt: skip
-            columns = ["word", *numbers(*self.groups, "log-odds / error", "pull", "pull after")]
-            yield TablePart.of("Words of your texts that go with a group, beside those of the list", columns, words)
+            columns = ["word", *numbers(*self.groups, "log-odds / s.e.", "pull", "pull after")]
+            yield TablePart.of("Other words of your texts that go with a group", columns, words)
+            yield Note(_WORD_COLUMNS)
         if self.costs:
             measures = [(cost.measure, f"{cost.before:.3f}", f"{cost.after:.3f}") for cost in self.costs]
-            yield TablePart.of("What the removal costs", ["measure", *numbers("before", "after")], measures)
+            yield TablePart.of("Cost of the removal", ["measure", *numbers("before", "after")], measures)
         yield Note(f"Pairs: {self.source}. Targets: {self.targets}.")
         for note in self.notes:
             yield Note(note)
@@ -120,7 +131,7 @@ def _summary_table(tests: Iterable[SwapTest], expected: str) -> TablePart:
                 clear = f"{summary.n_clear} of {len(test.leans)}"
                 spread = _written(summary.spread).replace("+", "")  # it is never negative
                 rows.append((test.name, stage, clear, spread, _written(summary.correlation, 2)))
-    columns = ["texts", "removal", *numbers("lean clearly", "size of leans", f"r with {expected}")]
+    columns = ["texts", "removal", *numbers("clear leans", "size of leans", f"r with {expected}")]
     return TablePart.of("Swap tests", columns, rows)
 
 
@@ -130,31 +141,38 @@ def _leans(test: SwapTest, groups: tuple[str, str]) -> Iterator[AnyPart]:
         nearer = groups[lean.effect.value < 0] if lean.is_clear else ""
         after = _written(lean.effect_after) + "*" * lean.is_clear_after
         rows.append((lean.target, _written(lean.effect), lean.effect, nearer, after, lean.effect_after))
-    columns = ["target", ("lean, 95 %", "number"), ("", "interval"), "nearer to", ("after", "number"), ("", "interval")]
+    columns = [
+        "target",
+        ("lean, 95 %", "number"),
+        ("", "interval"),
+        "nearer to",
+        ("after removal", "number"),
+        ("", "interval"),
+    ]
     yield TablePart.of("", columns, rows)
     summary = test.before
     size = "" if summary.effect_size is None else f" WEAT's effect size d is {summary.effect_size:+.2f}."
     yield Note(
-        f"Mean over targets {_written(summary.mean)}; swapping words moves a text by {summary.text_distance:.3f} "
-        f"(1 - cosine).{size}"
+        f"Mean lean {_written(summary.mean)}. A text and its swapped form differ by {summary.text_distance:.3f} "
+        f"on average (1 - cosine).{size}"
     )
     yield Note(
-        f"+ is nearer to {groups[0]}, - to {groups[1]}. A group is named where the lean is clear: it passes Holm's "
-        f"test at 5 % over all {len(test.leans)} targets, for which an interval without 0 is not enough; * is clear "
-        "after the removal. For comparison: similarities of one text to different targets have a standard deviation of "
-        f"{test.target_spread:.3f}."
+        f"+ is nearer to {groups[0]}, - to {groups[1]}. A group is named only where the lean is clear: it passes "
+        f"Holm's test at 5 % over all {len(test.leans)} targets, which asks for more than an interval without 0. * "
+        "marks a lean that is clear after the removal. For comparison, the similarities of one text to different "
+        f"targets have a standard deviation of {test.target_spread:.3f}."
     )
 
 
 def _finding(test: SwapTest, groups: tuple[str, str], expected: str) -> str:
     """Return what a swap test says of the model as it is."""
     summary, clear, n_targets = test.before, [lean for lean in test.leans if lean.is_clear], len(test.leans)
-    where = f"Swapping words ({test.name})"
+    where = f"Swap test ({test.name})"
     if not clear:
         seen = max(max(abs(lean.effect.low), abs(lean.effect.high)) for lean in test.leans)
         return (
-            f"{where} brings none of {n_targets} targets clearly nearer to {groups[0]} or {groups[1]}. This does not "
-            f"show that there is no bias: leans of up to {seen:.3f} are compatible with what was measured."
+            f"{where}: none of {n_targets} targets is clearly nearer to {groups[0]} or {groups[1]}. This does not "
+            f"show that there is no bias: leans of up to {seen:.3f} are compatible with the measurements."
         )
     ends = []
     of_first = [lean for lean in clear if lean.effect.value > 0]
@@ -162,26 +180,33 @@ def _finding(test: SwapTest, groups: tuple[str, str], expected: str) -> str:
     for group, leans in zip(groups, (of_first, of_second)):
         if leans:
             named = listed([lean.target for lean in leans[:_N_NAMED]])
-            ends.append(f"{len(leans)} to {group} (most of all {named}, by up to {abs(leans[0].effect.value):.3f})")
-    text = f"{where} shows that {_counted(len(clear), n_targets)} clearly nearer to one group: {', '.join(ends)}."
-    if summary.correlation is not None and summary.correlation.low * summary.correlation.high > 0:
-        text += f" The leans go with {expected or _EXPECTED}: r = {_written(summary.correlation, 2)}."
+            ends.append(f"{len(leans)} to {group} (the most: {named}; up to {abs(leans[0].effect.value):.3f})")
+    text = f"{where}: {_counted(len(clear), n_targets)} clearly nearer to one group, {' and '.join(ends)}."
+    if summary.correlation is not None and _is_clear(summary.correlation):
+        group = groups[summary.correlation.value < 0]
+        text += (
+            f" The leans correlate with {expected or _EXPECTED} (r = {_written(summary.correlation, 2)}): the larger "
+            f"the number, the nearer a target is to {group}."
+        )
     if test.target_spread > 0:
         share = summary.spread.value / test.target_spread
-        text += f" They are {share:.0%} as large as the usual differences in similarity between targets."
+        text += f" The size of the leans is {share:.0%} of the usual difference in similarity between targets."
     return text
 
 
 def _removal_findings(bias: Bias) -> Iterator[str]:
     """Yield what the removal of the direction changes, and what still differs."""
     if bias.tests[0].after is None:
-        yield "Removal was not tested: dimensions are words, it is an ensemble, or there are fewer than three pairs."
+        yield (
+            "Removal was not tested: the model's dimensions are words, the model is an ensemble, or there are fewer "
+            "than three pairs."
+        )
         return
-    removed = "the main direction is" if bias.n_directions == 1 else f"{bias.n_directions} directions are"
-    yield f"After {removed} removed (for templates, fitted on other pairs than are tested):"
+    removed = "the main direction" if bias.n_directions == 1 else f"{bias.n_directions} directions"
+    yield f"After removing {removed} (in templates, fitted on pairs other than those tested):"
     for test in bias.tests:
         if test.after is not None:
-            yield _remainder(test, test.after, bias.groups)
+            yield _remainder(test, test.after, bias)
     if bias.proxy_words:
         named = listed([f"{item.word} ({item.first} and {item.second} texts)" for item in bias.proxy_words[:_N_NAMED]])
         yield f"Other words of your texts go with a group: {named}."
@@ -190,30 +215,32 @@ def _removal_findings(bias: Bias) -> Iterator[str]:
             yield _probe_finding(probe.name, probe.before, probe.after)
     if bias.costs:
         costs = (f"{cost.measure} from {cost.before:.3f} to {cost.after:.3f}" for cost in bias.costs)
-        yield f"What the removal costs: {'; '.join(costs)}."
+        yield f"Cost of the removal: {'; '.join(costs)}."
 
 
-def _remainder(test: SwapTest, after: Summary, groups: tuple[str, str]) -> str:
+def _remainder(test: SwapTest, after: Summary, bias: Bias) -> str:
     """Return what is left of the leans of a swap test."""
     before = test.before.spread.value
     share = 1 - after.spread.value / before if before > 0 else 0.0
     change = f", {share:.0%} less" if share >= _MIN_CHANGE else ""
     if after.spread.low <= 0:
-        change = f", where up to {after.spread.high:.3f} is compatible with what was measured"
+        change = f" (95 % interval: up to {after.spread.high:.3f})"
     name = f"{test.name[:1].upper()}{test.name[1:]}"
     text = (
         f"{name}: {_counted(after.n_clear, len(test.leans))} clearly nearer to one group "
-        f"(before the removal {test.before.n_clear}); the size of the leans goes from {before:.3f} to "
+        f"(before the removal: {test.before.n_clear}); the size of the leans goes from {before:.3f} to "
         f"{after.spread.value:.3f}{change}"
     )
     ends = [max(test.leans, key=_after), min(test.leans, key=_after)]
     named = [
-        f"{lean.target} by {abs(_after(lean)):.3f} to {group}"
-        for lean, group, sign in zip(ends, groups, (1, -1))
+        f"{lean.target}, {abs(_after(lean)):.3f} to {group}"
+        for lean, group, sign in zip(ends, bias.groups, (1, -1))
         if sign * _after(lean) > 0
     ]
     if after.spread.low > 0 and named:
-        text += f", the largest {' and '.join(named)}"
+        text += f"; the largest: {'; '.join(named)}"
+    if _is_clear(after.correlation):
+        text += f". They still correlate with {bias.expected or _EXPECTED}: r = {_written(after.correlation, 2)}"
     return f"{text}."
 
 
@@ -224,16 +251,21 @@ def _counted(n_clear: int, n_targets: int) -> str:
 
 def _probe_finding(name: str, before: Estimate, after: Estimate) -> str:
     """Return whether a group can be read once the direction is removed."""
-    shares = f"{percent(after.value)} of held-out texts (before {percent(before.value)}, chance 50%)"
+    shares = f"{percent(after.value)} of held-out texts (before: {percent(before.value)}, chance: 50%)"
     if after.low > _CHANCE:
-        return f"The group can still be read from {name}: a linear classifier tells it in {shares}."
-    text = f"From {name}, a linear classifier tells the group in {shares}"
+        return f"The group can still be read from {name}: a linear classifier gets it right for {shares}."
+    text = f"For {name}, a linear classifier gets the group right for {shares}"
     if after.high < _CHANCE:
         return (
-            f"{text}: below chance, as for words by which a direction was fitted and removed before. "
-            "This says nothing of other words."
+            f"{text}: below chance, as happens with the words by which a removed direction was fitted. "
+            "This says nothing about other words."
         )
     return f"{text}: not clearly above chance."
+
+
+def _is_clear(correlation: Estimate | None) -> bool:
+    """Return whether the interval of a correlation excludes 0."""
+    return correlation is not None and correlation.low * correlation.high > 0
 
 
 def _after(lean: Lean) -> float:

@@ -44,6 +44,11 @@ _TESTED_WORDS = 60  # of a topic, those with the largest log-odds; each is encod
 _MIN_WORD_TEXTS = 3  # that hold a word, and
 _MIN_WORD_SHARE = 0.01  # of the topic's texts
 _PRIOR_TEXTS = 500  # that the prior counts for
+_COLUMNS = (
+    "Cohesion is the mean cosine of a topic's texts to their centre. For each word: the texts of the topic and those "
+    "elsewhere that hold it; how surely it is more frequent in the topic (log-odds / s.e.); and its pull, the cosine "
+    "of its embedding to the direction that sets the topic apart."
+)
 _MAX_YEARS, _MAX_MONTHS = 3, 3  # above 3 years a period is a year, above 3 months a month, else a day
 
 
@@ -133,6 +138,7 @@ class Topics(Report):
             )
         columns = [("texts", "number"), ("", "bar"), *numbers("share", "cohesion")]
         yield TablePart.of("", [*columns, *(numbers("later - earlier") if dated else ()), ("topic", "text")], rows)
+        yield Note(_COLUMNS)
         for topic in self.topics:
             yield Fold(topic.name, tuple(_body(topic)), lead=f"{topic.texts:,}")
 

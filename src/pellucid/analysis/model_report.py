@@ -33,17 +33,17 @@ _CARD_SECTION = r"^#+ *[^\n]*\b(?:{})\b[^\n]*\n+((?:(?!#).*\n?)+)"  # of a headi
 _HOW_TO_READ = (
     "How to read this: a target, such as an occupation, leans to a group if it is more similar to texts about that "
     "group than to the same texts about the other. Similarity goes from -1 to 1. Bars show the lean and its 95 % "
-    'interval, coloured where that excludes 0. "Clearly" allows for the number of targets, too.'
+    'interval, coloured where that excludes 0. "Clearly" is stricter: of many targets, some bars exclude 0 by chance.'
 )
 _LIMITS = (
     "The tests find differences in similarity between texts that differ in chosen words. They do not show that a model "
-    "is free of bias: other words, languages, groups or tasks may give another result.",
-    "A difference in similarity is not a decision about a person, and these figures are no evidence that anybody "
-    "was or was not discriminated against. Whether a use of the model is lawful depends on the decisions "
-    "made with it, and on the law that applies to them. This report is no legal advice.",
-    "Only two groups are compared at a time. People whom neither word describes do not appear in it.",
-    "A removed direction takes away what a linear reading of the tested words shows. The attribute can often still be "
-    "read from other words, such as names, or by other methods.",
+    "is free of bias: other words, languages, groups or tasks may give different results.",
+    "A difference in similarity is not a decision about a person, and these figures do not show whether anybody was "
+    "discriminated against. Whether a use of the model is lawful depends on the decisions "
+    "made with it, and on the law that applies to them. This report is not legal advice.",
+    "Only two groups are compared at a time. People whom neither word describes do not appear.",
+    "Removing a direction hides from linear methods what the tested words say. The attribute can often still be read "
+    "from other words, such as names, or by other methods.",
 )
 
 
@@ -69,7 +69,8 @@ class ModelReport(Report):
             return []
         counts = {verdict: len(self.audit.findings_for(verdict)) for verdict in ("dead", "duplicate", "crowded")}
         listed = ", ".join(f"{count} {verdict}" for verdict, count in counts.items())
-        return [f"Of {counted(len(self.audit.measured), 'dimension')}, by {self.audit.texts:,} texts: {listed}."]
+        n_dimensions = counted(len(self.audit.measured), "dimension")
+        return [f"Of {n_dimensions}, audited on {self.audit.texts:,} texts: {listed}."]
 
     def _parts(self) -> Iterator[AnyPart]:
         yield Heading("Report", self.title, self.date)
@@ -94,7 +95,7 @@ class ModelReport(Report):
 
 
 def _figure(test: SwapTest, groups: tuple[str, str]) -> Iterator[AnyPart]:
-    """Yield the targets that lean most to either side as a picture of intervals."""
+    """Yield the targets at both ends of the leans as a picture of intervals."""
     leans: Sequence[Lean] = test.leans
     if len(leans) > 2 * _N_SHOWN:
         leans = [*leans[:_N_SHOWN], *leans[-_N_SHOWN:]]
@@ -105,10 +106,10 @@ def _figure(test: SwapTest, groups: tuple[str, str]) -> Iterator[AnyPart]:
     ]
     columns: list[Any] = ["target", ("lean", "number"), (f"\u2190 {groups[1]} | {groups[0]} \u2192", "interval")]
     columns += [("after removal", "number"), ("", "interval")] if has_after else []
-    title = f"{test.name[:1].upper()}{test.name[1:]}: which group each target is nearer to"
+    title = f"{test.name[:1].upper()}{test.name[1:]}: the leans of the targets"
     yield TablePart.of(title, columns, rows)
     if len(leans) < len(test.leans):
-        yield Note(f"The {len(leans)} of {len(test.leans)} targets that lean most; bars are 95 % intervals.")
+        yield Note(f"The first and last {_N_SHOWN} of {len(test.leans)} targets, in the order of their leans.")
 
 
 def _after_cells(effect: Estimate | None) -> tuple[str, Estimate | None]:

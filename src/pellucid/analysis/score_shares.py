@@ -35,7 +35,11 @@ _HANGING_SHARE = 0.5  # of the score without what is common, above which a query
 _N_DRAWS = 1_000  # of the bootstrap
 _SHOWN_DRIVERS, _SHOWN_PHRASES, _SHOWN_QUERIES, _NAMED = 25, 10, 20, 3
 _MAX_CHARS = 50  # of a name or text in a table
-_ALL_ELSE = "small words and all else"
+_ALL_ELSE = "function words and the rest"
+_HANGING_COLUMNS = (
+    "Shares leave out what any two texts have in common; above 100% the other words lower the score. First without it: "
+    "the hit that leads once the word is not counted, empty where it stays the same."
+)
 _ONE_WORD = "one word"  # kind of a phrase that is its word
 
 _Key = tuple[str, str]  # kind, and name in lower case
@@ -99,17 +103,18 @@ class Drivers(Report):
         kinds = {driver.kind for driver in terms}
         noun = kinds.pop() if len(kinds) == 1 else "word or dimension"
         named = [f'"{shorten(item.name, _MAX_CHARS)}" ({item.share:.1%})' for item in terms[:_NAMED]]
-        largest = f"The largest shares are those of {and_listed(named)}. " if named else ""
+        largest = f"The largest shares: {and_listed(named)}. " if named else ""
         moved = sum(item.first_without is not None for item in self.hanging)
-        without = f"; with another first hit without it: {moved:,}" if moved else ""
-        hanging = f"{_PLURALS[self.subject].capitalize()} that rest mostly on one {noun}"
+        without = f" ({moved:,} would have another first hit without it)" if moved else ""
+        whose = "Queries whose best hit owes most of its" if self.subject == "query" else "Pairs that owe most of their"
+        hanging = f"{whose} score to one {noun}"
         yield Lead(f"{largest}{hanging}: {len(self.hanging):,} of {self.queries:,}{without}.")
         if self.left_out:
-            yield Note(f"Left out, without a score: {self.left_out:,}.")
+            yield Note(f"{counted(self.left_out, self.subject, _PLURALS[self.subject])} without a score: left out.")
         if self.mean_score <= SCORE_EPS:
             yield Note("The scores add up to 0 or less, so there are no shares.", is_warning=True)
         elif self.queries < MIN_QUERIES:
-            yield Note(f"There are intervals from {MIN_QUERIES} {_PLURALS[self.subject]} on.")
+            yield Note(f"No intervals: they need at least {MIN_QUERIES} {_PLURALS[self.subject]}.")
         unlisted = [(driver.name, driver.share) for driver in self.drivers if driver.kind not in (*_TERMS, PHRASE)]
         if len(terms) > _SHOWN_DRIVERS:
             share = math.fsum(driver.share for driver in terms[_SHOWN_DRIVERS:])
@@ -120,6 +125,7 @@ class Drivers(Report):
             yield self._table("Phrases, each the sum of its words", phrases[:_SHOWN_PHRASES])
         if self.hanging:
             yield self._hanging_table(noun)
+            yield Note(_HANGING_COLUMNS)
 
     def _table(self, title: str, drivers: Sequence[Driver]) -> TablePart:
         columns = ["", *numbers("share", "95 %"), ("", "bar" if self.queries < MIN_QUERIES else "interval")]

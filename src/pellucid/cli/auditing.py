@@ -26,11 +26,12 @@ if TYPE_CHECKING:
 commands = typer.Typer()
 
 _PairsOption = Annotated[
-    str, typer.Option(help="gender, names, nationality; or a table whose first two columns hold a word of each group.")
+    str,
+    typer.Option(help="gender, names, nationality, or a table with each group's words in a column."),
 ]
-_TextsOption = Annotated[Path | None, typer.Option(help="Your texts: those with words of the pairs are swapped.")]
-_TargetsOption = Annotated[str, typer.Option(help="occupations, adjectives; or a file with the texts to compare with.")]
-_StsOption = Annotated[Path | None, typer.Option(help="Pairs with people's scores, to see what a removal costs.")]
+_TextsOption = Annotated[Path | None, typer.Option(help="Your texts; those with words of the pairs are swapped.")]
+_TargetsOption = Annotated[str, typer.Option(help="occupations, adjectives, or a file of texts to compare with.")]
+_StsOption = Annotated[Path | None, typer.Option(help="Pairs of texts scored by people: what a removal costs.")]
 
 
 @commands.command()
@@ -40,21 +41,23 @@ def bias(
     texts: _TextsOption = None,
     targets: _TargetsOption = "occupations",
     proxies: Annotated[
-        str | None, typer.Option(help="Other pairs of the same attribute. [default: names, for gender]")
+        str | None,
+        typer.Option(help="Other pairs that may reveal the groups. [default: names, for gender]"),
     ] = None,
     sts: _StsOption = None,
-    directions: Annotated[int, typer.Option(min=1, help="How many directions are removed.")] = 1,
+    directions: Annotated[int, typer.Option(min=1, help="How many directions to remove.")] = 1,
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="Write the model without these directions to a folder.")
+        Path | None, typer.Option("--output", "-o", help="Write the model without these directions to this folder.")
     ] = None,
     json: JsonOption = False,
     html: HtmlOption = None,
     model: ModelOption = "static-en",
     file_options: FileOptions = FILE_DEFAULTS,
 ) -> None:
-    """Test whether a model puts occupations or your texts nearer to one group, before and after a removal.
+    """Test whether a model puts occupations or your targets nearer to one of two groups.
 
-    Swaps words such as he and she in templates and in your texts. No result proves that a
+    Swaps words such as he and she in template sentences and in your texts, before and after
+    the direction between the groups is removed from the model. No result proves that a
     model is fair, or that anybody was discriminated against.
 
     \b
@@ -65,13 +68,14 @@ def bias(
       pellucid bias --sts sts.tsv -o static-en-without-gender
     """
     from pellucid.analysis.bias_audit import bias as measure
+    from pellucid.explain.views.parts import counted
 
     opened = open_model(model)
     corpus = None if texts is None else corpus_file(texts, file_options)
     result = measure(opened, pairs, texts=corpus, targets=targets, proxies=proxies, sts=sts, n_directions=directions)
     if output is not None:
         result.without_direction(opened).save_pretrained(output)
-        say(f"wrote {output}: {directions} of the directions of {result.pairs} removed", err=True)
+        say(f"wrote {output}, without {counted(result.n_directions, 'direction')} of {result.pairs}", err=True)
     show(result, json, html)
 
 
@@ -83,16 +87,17 @@ def report(
     pairs: Annotated[list[str] | None, typer.Option(help="As for bias; repeat for more. [default: gender]")] = None,
     targets: _TargetsOption = "occupations",
     sts: _StsOption = None,
-    title: Annotated[str | None, typer.Option(help="Of the report. [default: the model's name]")] = None,
+    title: Annotated[str | None, typer.Option(help="Title of the report. [default: with the model's name]")] = None,
     json: JsonOption = False,
     html: HtmlOption = None,
     markdown: Annotated[Path | None, typer.Option(help="Write the report as Markdown to this file.")] = None,
     file_options: FileOptions = FILE_DEFAULTS,
 ) -> None:
-    """Write a report on a model or an index: what it is, bias, dimensions, limits; findings first.
+    """Write a report on a model or an index for readers who do not work with it.
 
-    Of an index the first model and the documents are reported on. The report is for people
-    who do not work with the model: sentences and figures first, statistics in an appendix.
+    It says what the model is, how it treats groups, and what the tests do not show; all
+    statistics are in an appendix. With 1,000 texts or more, dimensions are audited too. For
+    an index, its first model is tested on its documents.
 
     \b
     Examples:

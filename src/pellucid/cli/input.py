@@ -69,15 +69,15 @@ def _reading_option(name: str, default: Any, *names: str, **settings: Any) -> in
 
 _TEXT_OPTIONS = (
     _reading_option("field", "text", help="The column or key that holds the text."),
-    _reading_option("encoding", None, help="Of the characters, such as cp1252. [default: UTF-8]"),
-    _reading_option("delimiter", None, help="Between cells: a character, or comma, tab, ... [default: detected]"),
-    _reading_option("quoting", None, help="Of cells: csv, backslash or none. [default: detected]"),
+    _reading_option("encoding", None, help="Character encoding, e.g. cp1252. [default: UTF-8]"),
+    _reading_option("delimiter", None, help="Cell delimiter: a character, or comma, tab, ... [default: detected]"),
+    _reading_option("quoting", None, help="Quoting of cells: csv, backslash or none. [default: detected]"),
 )
 _DOCUMENT_OPTIONS = (
-    _reading_option("id_field", "id", help="The column or key of the ids; without one, file and line."),
+    _reading_option("id_field", "id", help="The column or key of the ids. Without ids: file and line."),
     _reading_option("title_field", "title", help="The column or key of the titles."),
     _reading_option("decimal", ".", help="Decimal mark of numbers in .csv and .tsv: . or ,"),
-    _reading_option("date_format", None, help="Of dates in .csv and .tsv, as %d.%m.%Y, beside 2024-12-31."),
+    _reading_option("date_format", None, help="A date format of .csv and .tsv besides ISO, e.g. %d.%m.%Y."),
     _reading_option("columns", None, repeats=True, help="Keep only these as metadata: A,B,C."),
     _reading_option("leave_out", None, repeats=True, help="Leave these out of the metadata: A,B,C."),
     _reading_option(

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 commands = typer.Typer()
 
 _Texts = Annotated[str, typer.Argument(help=f"{TextsHelp}; - is stdin.")]
-_Pairs = Annotated[str, typer.Argument(help="A file with two texts a line and a tab between them; - is stdin.")]
+_Pairs = Annotated[str, typer.Argument(help="A file with two tab-separated texts a line; - is stdin.")]
 
 
 @commands.command()
@@ -148,10 +148,10 @@ def deletion_test(
 @reads_texts
 def check_reasons(
     texts: _Texts = "-",
-    pairs: Annotated[bool, typer.Option("--pairs", help="FILE has two texts a line and a tab between them.")] = False,
+    pairs: Annotated[bool, typer.Option("--pairs", help="FILE has two tab-separated texts a line.")] = False,
     n: Annotated[int, typer.Option("--n", "-n", min=5, help="How many pairs are measured at most.")] = 100,
     roles: Annotated[
-        str | None, typer.Option(metavar="ROLE[,ROLE]", help="What the texts of a pair are, as query,document.")
+        str | None, typer.Option(metavar="ROLE[,ROLE]", help="Roles of the texts of a pair, e.g. query,document.")
     ] = None,
     json: JsonOption = False,
     html: HtmlOption = None,
@@ -204,7 +204,7 @@ def token_alignment(
 def drivers(
     pairs: _Pairs = "-", json: JsonOption = False, html: HtmlOption = None, model: ModelOption = "static-en"
 ) -> None:
-    """Find the words, phrases and dimensions that the similarities of many pairs rest on.
+    """Find the words, phrases and dimensions that contribute most to the similarities of many pairs.
 
     Words and phrases are those of the first texts. pellucid search --drivers does the same
     for the queries of an index.
@@ -302,11 +302,12 @@ def contrast(
 def topics(
     corpus: Annotated[str, typer.Argument(help=f"{TextsHelp}; - is stdin; or the folder of an index.")],
     n: Annotated[
-        int | None, typer.Option("-n", "--topics", min=2, help="How many. [default: by the texts, 4 to 30]")
+        int | None,
+        typer.Option("-n", "--topics", min=2, help="Number of topics. [default: 4 to 30, by the texts]"),
     ] = None,
-    date: Annotated[str | None, typer.Option(help="The column or field of dates: shows how topics change.")] = None,
+    date: Annotated[str | None, typer.Option(help="Column or field of dates, to show how topics change.")] = None,
     date_format: Annotated[
-        str | None, typer.Option(help="Of --date in .csv and .tsv, as %d.%m.%Y, beside 2024-12-31.")
+        str | None, typer.Option(help="A date format of .csv and .tsv besides ISO, e.g. %d.%m.%Y.")
     ] = None,
     output: TableOption = None,
     json: JsonOption = False,
@@ -318,7 +319,7 @@ def topics(
     """Find the topics of many texts, each named by the words that set it apart.
 
     Texts without a word that the model knows have no topic. --output writes the topic of
-    each text, with its id in an index and its date.
+    each text, with its date and, for an index, its id.
 
     \b
     Examples:

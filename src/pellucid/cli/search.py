@@ -298,7 +298,8 @@ def rebuild(folder: _Folder, model: _Models = None) -> None:
 def search(
     folder: _Folder,
     query: Annotated[
-        str | None, typer.Argument(help="Query text; - reads queries from stdin. Without it, prompts, or lists.")
+        str | None,
+        typer.Argument(help="Query text; - reads stdin. Without it, prompts or lists documents."),
     ] = None,
     top_k: TopKOption = 10,
     offset: _Offset = 0,
@@ -311,18 +312,18 @@ def search(
     ] = None,
     steer: Annotated[
         list[str] | None,
-        typer.Option(help='Less or more of a text, e.g. --steer "cars=-0.5"; repeat for more.'),
+        typer.Option(help='Move the query away from a text, or towards it: --steer "cars=-0.5"; repeat for more.'),
     ] = None,
     min_score: Annotated[float | None, typer.Option(help="Leave out hits with a lower score.")] = None,
     reasons: Annotated[int, typer.Option(min=0, help="Reasons to show for each hit.")] = 3,
-    rows: Annotated[bool, typer.Option("--rows", help="Show rows as reasons, such as pairs of words.")] = False,
+    rows: Annotated[bool, typer.Option("--rows", help="Show terms, e.g. pairs of words, not phrases.")] = False,
     why: Annotated[int | None, typer.Option(min=1, help="Explain what sets this hit apart.")] = None,
     counterfactual: Annotated[
-        int | None, typer.Option(min=1, help="Fewest words to remove to rank this hit below the next.")
+        int | None, typer.Option(min=1, help="Find the fewest words whose removal ranks this hit below the next.")
     ] = None,
     measure: Annotated[bool, typer.Option("--measure", help="Measure reasons by leaving out words.")] = False,
     drivers: Annotated[
-        bool, typer.Option("--drivers", help="Show what carries the scores of all queries together.")
+        bool, typer.Option("--drivers", help="Show which words contribute most to the scores of all queries.")
     ] = False,
     output: TableOption = None,
     html: HtmlOption = None,
@@ -332,20 +333,20 @@ def search(
     """Find documents, and see why each was found.
 
     The first lines say what the hits share with the query, and how they differ. Below each
-    document are a sentence that says why it was found, and the phrases of the query and what
-    they match, or with --rows the largest terms; they add up to the score.
+    document is the reason in a sentence, then the phrases of the query with what they
+    match, or with --rows the largest terms. All terms add up to the score.
 
     An encoder's reasons are estimated from the stored vectors. --measure encodes the query
     and each hit again without some of their words (up to 139 texts each) and shows the
     standard error.
 
     Filters are FIELD>=VALUE, with >=, <=, >, <, = or !=; all must hold. A value has the
-    type of its field; quote it to make it a string. Dates are 2024-05-31. FIELD= is
-    documents without the field. See the fields with pellucid index info. With filters or
-    --sort and no query, the documents are listed.
+    type of its field; quote it to make it a string. Write dates as 2024-05-31. FIELD=
+    finds documents without the field. pellucid index info lists the fields. With filters
+    or --sort and no query, documents are listed.
 
     --drivers sums up all queries: the share of each word and phrase in the scores of
-    their hits, and the queries whose best hit hangs on one word.
+    their hits, and the queries whose best hit owes more than half of its score to one word.
 
     \b
     Examples:

@@ -25,18 +25,18 @@ def serve(
     models: ModelsOption = ["static-en"],  # noqa: B006 - typer's way to say it
     host: Annotated[str, typer.Option(help="The address to listen on.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, help="The port to listen on.")] = 8080,
-    save_to: Annotated[Path | None, typer.Option(help="A folder where the explorer may save edited models.")] = None,
-    workers: Annotated[int, typer.Option(min=1, help="Processes; they share the tables of the models.")] = 1,
+    save_to: Annotated[Path | None, typer.Option(help="Folder where the explorer may save edited models.")] = None,
+    workers: Annotated[int, typer.Option(min=1, help="Number of processes; static models share their table.")] = 1,
     timeout: Annotated[float, typer.Option(min=1, help="Request timeout (s).")] = 60,
 ) -> None:
-    """Serve models, and an index, over HTTP, with a page to explore them.
+    """Serve models and indexes over HTTP, with a page to explore them.
 
-    Routes: OpenAI's /v1/embeddings, text-embeddings-inference's /embed, /embed_sparse,
-    /similarity and /rerank, and /explain, /describe, /dimensions and /search; see
-    /openapi.json. The first model is the default.
+    Routes: /v1/embeddings of OpenAI; /embed, /embed_sparse, /similarity and /rerank of
+    text-embeddings-inference; /explain, /describe, /dimensions, /search and others, listed
+    in /openapi.json. The first model is the default.
 
     With --save-to the explorer can save edited models there, and weights in the index.
-    Without it the server writes nothing.
+    Without it the server writes only the map of an index, in the folder of the index.
 
     Only this machine can reach the server unless you set --host; clients must then send
     the token in the environment variable PELLUCID_TOKEN. Needs pellucid[serve].
