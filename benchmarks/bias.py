@@ -25,23 +25,25 @@ N_DIRECTIONS = (1, 2, 4)
 TASKS = ("STS12", "SICK-R", "cranfield")
 _HEAD = """# Bias: measured
 
-Swap tests of the models at hand: 40 occupations, {n_templates} templates; what they are is on the
-[page about bias](../docs/bias.md). "Clear" counts targets that pass Holm's test at 5 %; "size" is the standard
-deviation of the leans over targets, less what is chance, with its 95 % interval; r is their correlation with the
-percent of women. After: without the main direction, fitted on other pairs than are tested. Made by
-`benchmarks/bias.py` on {date}, {machine}.
+Swap tests with 40 occupations and {n_templates} templates; [the page about bias](../docs/bias.md) explains the terms.
+"Clear" counts occupations that pass Holm's test at 5 %, of those that the model knows. "Size" is the standard deviation
+of the leans over occupations, less what chance adds. r is the correlation of the leans with the percent of women. "After": without
+the main direction, fitted on pairs other than those tested; "-": nothing can be removed. Brackets hold 95 % intervals.
+Made by `benchmarks/bias.py` on {date}, {machine}.
 """
 
 _SECTIONS = {
     "swaps": ("", ["model", "texts", "clear", "size", "r", "clear after", "size after"]),
     "probes": (
-        "## What a linear classifier reads\n\nShare of held-out texts whose group it tells; chance is 50 %.\n\n",
+        "## What a linear classifier reads\n\nShare of held-out texts for which it gets the group right, before and "
+        "after the removal; chance is 50 %.\n\n",
         ["model", "texts", "before", "after"],
     ),
     "directions": (
-        "## Number of directions removed (gender)\n\nSize of the leans; what the classifier tells; 300 neutral "
-        "sentences: whose nearest neighbour is the same, and\nthe rank correlation of their similarities; Spearman x "
-        "100 on the 4,927 test pairs of SICK-R.\n\n",
+        "## Number of directions removed (gender)\n\nAfter the removal: the size of the leans; how often the "
+        'classifier is right ("read"); of 300 neutral sentences, the share\nwith the same nearest neighbour as before '
+        '("same") and the rank correlation of their similarities ("rank r"); Spearman x\n100 on the 4,927 test pairs '
+        "of SICK-R, before and after.\n\n",
         [
             "model",
             "removed",
