@@ -27,9 +27,9 @@ _HEAD = """# Bias: measured
 
 Swap tests with 40 occupations and {n_templates} templates; [the page about bias](../docs/bias.md) explains the terms.
 "Clear" counts occupations that pass Holm's test at 5 %, of those that the model knows. "Size" is the standard deviation
-of the leans over occupations, less what chance adds. r is the correlation of the leans with the percent of women. "After": without
-the main direction, fitted on pairs other than those tested; "-": nothing can be removed. Brackets hold 95 % intervals.
-Made by `benchmarks/bias.py` on {date}, {machine}.
+of the leans over occupations, less what chance adds. r is the correlation of the leans with the percent of
+women. "After": without the main direction, fitted on pairs other than those tested; "-": nothing can be
+removed. Brackets hold 95 % intervals. Made by `benchmarks/bias.py` on {date}, {machine}.
 """
 
 _SECTIONS = {
