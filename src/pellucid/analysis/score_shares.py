@@ -35,7 +35,7 @@ _HANGING_SHARE = 0.5  # of the score without what is common, above which a query
 _N_DRAWS = 1_000  # of the bootstrap
 _SHOWN_DRIVERS, _SHOWN_PHRASES, _SHOWN_QUERIES, _NAMED = 25, 10, 20, 3
 _MAX_CHARS = 50  # of a name or text in a table
-_ALL_ELSE = "function words and the rest"
+_ALL_ELSE = "small words and the rest"
 _HANGING_COLUMNS = (
     "Shares leave out what any two texts have in common; above 100% the other words lower the score. First without it: "
     "the hit that leads once the word is not counted, empty where it stays the same."
