@@ -192,6 +192,7 @@ def test_small_scores_and_negative_ones_have_a_summary() -> None:
         'Similarity 0.00: what raises it (+0.30, mostly "dog" with "b") and what lowers it '
         '(-0.30, mostly "cat" with "b") nearly cancel.'
     )
+    assert of({"dog": 0.003}) == 'Similarity 0.00: what raises it is small (+0.003, mostly "dog" with "b").'
     context = Row(CONTEXT, (CONTEXT,), 0.6, 0.0, kind=CONTEXT)
     why = Explanation.from_terms("dense", ("x", "y"), 0.6, [context])
     assert why.summary() == (

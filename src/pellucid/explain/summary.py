@@ -93,10 +93,12 @@ class Summary(NamedTuple):
                 continue
             total, largest = sum(g.contribution for g in of_sign), max(of_sign, key=lambda g: abs(g.contribution))
             how = "mostly" if 2 * abs(largest.contribution) >= abs(total) else "such as"
-            sides.append(f"what {verb} ({_signed(total)}, {how} {self._noun(largest)})")
+            sides.append((f"what {verb}", f"({_signed(total)}, {how} {self._noun(largest)})"))
         if not sides:
             return self._opening()
-        return f"{self._opening()}: {and_listed(sides)}" + " nearly cancel" * (len(sides) > 1)
+        if len(sides) == 1:
+            return f"{self._opening()}: {' is small '.join(sides[0])}"
+        return f"{self._opening()}: {and_listed(map(' '.join, sides))} nearly cancel"
 
     def _further_clauses(self, lines: Sequence[Group]) -> list[str]:
         """Return what else has a large share: a phrase that speaks against the score, and what is in no phrase."""
