@@ -192,7 +192,12 @@ def test_small_scores_and_negative_ones_have_a_summary() -> None:
         'Similarity 0.00: what raises it (+0.30, mostly "dog" with "b") and what lowers it '
         '(-0.30, mostly "cat" with "b") nearly cancel.'
     )
-    assert of({"dog": 0.003}) == 'Similarity 0.00: what raises it is small (+0.003, mostly "dog" with "b").'
+    rows = [
+        Row(f"dog \u00d7 {word}", ("dog", word), value, 0.0, ((0, 3),), (span,), kind=WORD_PAIR)
+        for word, value, span in (("b", 0.3, (0, 1)), ("c", -0.297, (2, 3)))
+    ]
+    why = Explanation.from_terms("static", ("dog", "b c"), 0.003, rows)
+    assert why.summary() == 'Similarity 0.00: what raises it is small (+0.003, mostly "dog" with "b c").'
     context = Row(CONTEXT, (CONTEXT,), 0.6, 0.0, kind=CONTEXT)
     why = Explanation.from_terms("dense", ("x", "y"), 0.6, [context])
     assert why.summary() == (
