@@ -143,7 +143,7 @@ def test_what_sets_pairs_apart_is_removed_from_a_sentence_transformer_and_stays_
     assert np.abs(directions @ again.encode(texts).T).max() < 1e-5
     why = without.explain(*texts)
     assert sum(row.contribution for row in why.rows) == pytest.approx(why.score, abs=1e-6)
-    with pytest.raises(pellucid.errors.InputError, match="n_directions is 3; it is 1 or more"):
+    with pytest.raises(pellucid.errors.InputError, match="n_directions is 3; it counts the directions of pairs"):
         model.without_direction("cat", n_directions=3)
 
 

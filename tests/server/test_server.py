@@ -658,6 +658,7 @@ def test_its_own_schema(token: str | None, fruit: StaticEmbedder, tmp_path: Path
     options = {"index": str(tmp_path / "index"), "save_to": str(tmp_path / "models"), "token": token}
     with running({"fruit": fruit}, **options) as url:
         command = ["schemathesis", "run", f"{url}/openapi.json", "--max-examples", "15", "--seed", "1", "--no-color"]
+        command += ["--request-timeout", "60"]  # the machine may be busy
         command += ["-H", f"Authorization: Bearer {token}"] if token else []
         program = Path(sys.executable).parent / command[0]
         found = subprocess.run([program, *command[1:]], cwd=tmp_path, capture_output=True, text=True, timeout=500)
