@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 pytest.importorskip("Stemmer")
 
 from pellucid.cli import app as cli
-from pellucid.cli.search import snippet
+from pellucid.cli.hits import snippet
 from pellucid.errors import CorpusError, InputError, PellucidError
 from pellucid.index import Index
 from pellucid.index.metadata import AsHeld

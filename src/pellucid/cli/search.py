@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from fnmatch import fnmatch
 from pathlib import Path
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from pellucid.cli.hits import show_documents, show_hits, write_documents, write_hits
 from pellucid.cli.input import (
     FILE_DEFAULTS,
     FileOptions,
@@ -27,17 +28,14 @@ from pellucid.cli.input import (
     read,
     reads_documents,
 )
-from pellucid.cli.output import Listed, check_table, json_line, say, show, shown_json, write_table
+from pellucid.cli.output import Listed, check_table, json_line, say, show, shown_json
 from pellucid.errors import InputError
 
 if TYPE_CHECKING:
-    from rich.text import Text
-
     from pellucid.core.removal import Counterfactual
-    from pellucid.index.hits import Hit, Hits
+    from pellucid.index.hits import Hits
     from pellucid.index.index import Index
     from pellucid.text.corpus import CorpusFile
-    from pellucid.text.words import Span
 
 commands = typer.Typer()
 index = typer.Typer(
@@ -49,9 +47,6 @@ index = typer.Typer(
 
 commands.add_typer(index, name="index")
 
-_SNIPPET = 260  # characters of a passage that are shown
-_TITLE = 80  # of a title
-_INDENT = 5  # of what stands below the line with rank, score and id
 _CONDITION = re.compile(r"([^<>=!]+?)\s*([<>=!]+)\s*(.*)", re.DOTALL)
 _OPERATORS = {">=": "gte", "<=": "lte", "!=": "ne", "=": "eq", "==": "eq", ">": "gt", "<": "lt"}
 _FILES = ("index.json", "commit.json", "segments", "models-*", "reasons-*", "engine-*", "map-*", ".lock")  # of an index
@@ -198,7 +193,7 @@ def export(
     _check_sorted(sort, descending)
     with _open(folder) as opened:
         page = {"sort": sort, "descending": descending, "offset": offset, "limit": limit}
-        _write_documents(output, opened, _conditions(where or []), page)
+        write_documents(output, opened, _conditions(where or []), page)
 
 
 @index.command()
@@ -369,7 +364,6 @@ def search(
         explore("search", {"q": query or ""}, index=folder)
         return
     check_table(output)
-    page: dict[str, Any] = {"sort": sort, "descending": descending, "offset": offset, "limit": top_k}
     is_list = query is None and bool(where or sort or descending or offset)
     if drivers and output is not None:
         raise typer.BadParameter("writes hits; with --drivers use --json or --html", param_hint="--output")
@@ -380,11 +374,11 @@ def search(
     _check_sorted(sort, descending)
     of_hits = {"--weight": weight, "--steer": steer, "--min-score": min_score is not None, "--rows": rows, "--why": why,
                "--counterfactual": counterfactual, "--measure": measure, "--html": html}  # fmt: skip
-    if is_list and any(of_hits.values()):
-        name = next(name for name, value in of_hits.items() if value)
-        raise typer.BadParameter(
-            "is of hits, and needs a query; a list of documents is written with -o", param_hint=name
-        )
+    if is_list:
+        _check_unused(of_hits)
+        page = {"sort": sort, "descending": descending, "offset": offset, "limit": top_k}
+        _list_documents(folder, _conditions(where or []), page, output, json=json)
+        return
     options: dict[str, Any] = {
         "offset": offset,
         "where": _conditions(where or []),
@@ -393,16 +387,12 @@ def search(
         "min_score": min_score,
     }
     with _open(folder) as opened:
-        if is_list and output is not None:
-            _write_documents(output, opened, options["where"], page)
-        elif is_list:
-            _show_documents(opened, options["where"], page, json=json)
-        elif drivers:
+        if drivers:
             searches = (opened.search(text, top_k, **options) for text in _queries(query))
             show(opened.drivers(hits.measured() if measure else hits for hits in searches), json, html)
         elif output is not None and not measure:
             streams = ((text, opened.stream(text, top_k, **options)) for text in _queries(query))
-            _write_hits(output, opened, streams, offset)
+            write_hits(output, opened, streams, offset)
         else:
             for text in _queries(query):
                 hits = opened.search(text, top_k, **options)
@@ -410,7 +400,7 @@ def search(
                 if where and not hits and not opened.count(options["where"]):
                     say("no document meets the filters; see values with pellucid index count --by FIELD", err=True)
                 if output is not None:
-                    _write_hits(output, opened, [(text, hits)], offset)
+                    write_hits(output, opened, [(text, hits)], offset)
                 elif counterfactual is not None:
                     show(_counterfactual(hits, counterfactual), json)
                 elif why is not None:
@@ -420,56 +410,31 @@ def search(
                 elif json:
                     typer.echo(shown_json(hits.to_json(indent=None)))
                 else:
-                    _show(hits, reasons, rows=rows)
+                    show_hits(hits, reasons, rows=rows)
+
+
+def _check_unused(of_hits: dict[str, Any]) -> None:
+    """Refuse options of hits where documents are listed."""
+    for name, value in of_hits.items():
+        if value:
+            raise typer.BadParameter(
+                "is of hits, and needs a query; a list of documents is written with -o", param_hint=name
+            )
+
+
+def _list_documents(folder: Path, where: Any, page: dict[str, Any], output: Path | None, *, json: bool) -> None:
+    """Print or write the documents that meet conditions."""
+    with _open(folder) as opened:
+        if output is not None:
+            write_documents(output, opened, where, page)
+        else:
+            show_documents(opened, where, page, json=json)
 
 
 def _check_sorted(sort: str | None, descending: bool) -> None:
     """Refuse an order without a field."""
     if descending and sort is None:
         raise typer.BadParameter("needs a field to sort by; give --sort FIELD", param_hint="--descending")
-
-
-def _write_documents(path: Path, opened: Index, where: Any, page: dict[str, Any]) -> None:
-    """Write documents as rows: id, title, text, fields."""
-    from pellucid.index.listing import DOCUMENT_COLUMNS, field_columns, list_documents
-
-    commit = opened.snapshot().commit
-    columns = dict.fromkeys(DOCUMENT_COLUMNS, "string") | field_columns(commit)
-    documents = list_documents(commit, where, **page)
-    fields = commit.state.fields
-    write_table(path, columns, ([d.id, d.title, d.text, *map(d.metadata.get, fields)] for d in documents))
-
-
-def _write_hits(path: Path, opened: Index, hits_by_query: Iterable[tuple[str, Iterable[Hit]]], offset: int) -> None:
-    """Write hits as rows: query, rank, document, score and its components, reason, fields."""
-    from pellucid.index.listing import field_columns
-
-    commit, components = opened.snapshot().commit, list(opened.weights)
-    columns = {"query": "string", "rank": "integer", "id": "string", "title": "string", "text": "string"}
-    columns |= {"score": "number"} | {f"score.{name}": "number" for name in components} | {"reason": "string"}
-    rows = (
-        (query, rank, hit.id, hit.title, hit.text, hit.score, *map(hit.parts.get, components), hit.summary(),
-         *map(hit.metadata.get, commit.state.fields))
-        for query, hits in hits_by_query
-        for rank, hit in enumerate(hits, offset + 1)
-    )  # fmt: skip
-    write_table(path, columns | field_columns(commit, columns), rows)
-
-
-def _show_documents(opened: Index, where: Any, page: dict[str, Any], *, json: bool) -> None:
-    """Print documents: id, title, the beginning of the text, and the fields."""
-    from pellucid.explain.views.parts import shorten, visible
-
-    for number, document in enumerate(opened.documents(where, **page), page["offset"] + 1):
-        if json:
-            record = {"id": document.id, "title": document.title, "text": document.text, "metadata": document.metadata}
-            typer.echo(json_line(record))
-            continue
-        title = f"  {visible(shorten(document.title, _TITLE))}" if document.title else ""
-        fields = "; ".join(f"{name}: {value}" for name, value in document.metadata.items())
-        text = visible(shorten(" ".join(document.text.split()), _SNIPPET))
-        typer.echo("\n     ".join(filter(None, (f"{number:>3}  {visible(document.id)}{title}", text, visible(fields)))))
-    say(f"{opened.count(where):,} documents match", err=True)
 
 
 def _counterfactual(hits: Hits, rank: int) -> Counterfactual:
@@ -589,83 +554,3 @@ def _conditions(options: list[str]) -> dict[str, Any] | None:
         else:
             field_conditions[operator] = bound
     return conditions or None
-
-
-def _show(hits: Hits, reasons: int, *, rows: bool) -> None:
-    """Print hits for people: phrases that reasons name are underlined, or in brackets without colour; or words."""
-    from rich.console import Console
-    from rich.padding import Padding
-    from rich.text import Text
-
-    from pellucid.explain.views.parts import shorten, visible
-
-    console = Console(highlight=False)
-    if (rows or len(hits) > 1) and (summary := hits.summary()):  # of one hit it stands below it
-        console.print(Text(visible(summary)), soft_wrap=not console.is_terminal)
-    for note, is_warning in hits.notes():
-        console.print(Text(visible(note), style="yellow" if is_warning else "dim"), soft_wrap=not console.is_terminal)
-    for rank, hit in enumerate(hits, hits.offset + 1):
-        parts = " + ".join(f"{name} {value:.3f}" for name, value in hit.parts.items())
-        heading = Text(f"{rank:>3}  {hit.score:.4f}  ").append(visible(hit.id), style="bold")
-        if hit.title:
-            heading.append("  " + visible(shorten(hit.title, _TITLE)))
-        heading.append(f"   {parts}" if len(hit.parts) > 1 else "", style="dim")
-        phrases = [] if rows else hit.lines(reasons)
-        terms = hit.reasons.top(reasons) if rows else phrases
-        spans = (
-            [span[:2] for span in hit.reasons.highlights()] if rows else [s for line in phrases for s in line.spans2]
-        )
-        named = [f"{visible(term.name)} {term.contribution:+.3f}" for term in terms]
-        lines = [] if rows else [Text(visible(_reason(hit)))]
-        lines.append(_marked(hit, spans, brackets=not console.is_terminal))
-        lines += [Text("; ".join(named), style="dim")] if named else []
-        if measured := hit.explain().measurement:
-            how = f"measured: {measured.n_texts:,} texts read, standard error of a word {measured.standard_error:.4f}"
-            lines.append(Text(how, style="dim"))
-        console.print(heading, soft_wrap=not console.is_terminal)
-        for line in lines:
-            padded = Padding(line, (0, 0, 0, _INDENT), expand=False)  # which would break long lines of a pipe
-            below = padded if console.is_terminal else Text(" " * _INDENT).append_text(line)
-            console.print(below, soft_wrap=not console.is_terminal)
-    if len(hits) and not (hits.exact or hits.reranked):
-        console.print("better ones may have been missed", style="dim")
-
-
-def _reason(hit: Hit) -> str:
-    """Return the sentence that says why a hit was found, without the score where this stands before a reason."""
-    reason = hit.summary().removeprefix(f"Score {hit.score:.2f}, ")
-    return f"{reason[0].upper()}{reason[1:]}" if reason.startswith(("mainly ", "partly ")) else hit.summary()
-
-
-def _marked(hit: Hit, spans: Iterable[Span], brackets: bool) -> Text:
-    """Return the part of the passage with the largest contributions, with the phrases or words at `spans` marked."""
-    from rich.text import Text
-
-    from pellucid.explain.views.parts import visible
-
-    text, words = re.sub(r"\s", " ", hit.reasons.text), hit.reasons.words()
-    start, end = snippet(text, words, _SNIPPET)
-    shown = Text("\u2026 " if start else "")
-    for begin, stop in sorted(set(spans)):
-        if start <= begin and stop <= end:
-            word = visible(text[begin:stop])
-            shown.append(visible(text[start:begin]))
-            shown.append(f"[{word}]" if brackets else word, style="bold underline color(32)")
-            start = stop
-    return shown.append(visible(text[start:end])).append(" \u2026" if end < len(text) else "")
-
-
-def snippet(text: str, words: list[tuple[int, int, float]], length: int) -> tuple[int, int]:
-    """Return start and end of the part of the text, at most `length` characters, whose words contribute most."""
-    best, total, first, middle = 0.0, 0.0, 0, 0
-    for _, end, value in words:  # in text order; `first` is the first word of the part that ends here
-        total += value
-        while words[first][0] < end - length:
-            total -= words[first][2]
-            first += 1
-        if total > best:
-            best, middle = total, words[first][0]
-    start = max(0, min(middle - length // 8, len(text) - length))
-    while 0 < start < len(text) and not text[start - 1].isspace() and start > middle - length // 4:
-        start -= 1
-    return start, min(len(text), start + length)
