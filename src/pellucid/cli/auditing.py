@@ -132,5 +132,5 @@ def _model_and_documents(folder: Path) -> tuple[Embedder, list[str]]:
         models = [model.encoder for model in index.snapshot().models.values()]
         if not models:
             raise InputError(f"{folder} has no model, only BM25; name a model, and give the texts with --texts")
-        documents = [f"{document.title}\n{document.text}".strip() for document in index]
+        documents = [document.titled_text.strip() for document in index]
         return models[0], documents

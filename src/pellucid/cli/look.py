@@ -364,7 +364,7 @@ def _dated_texts(source: str, date: str | None, date_format: str | None, file_op
         if date is not None:
             check_field(index.snapshot().commit, date)
         documents = list(index)
-    texts = [f"{document.title}\n{document.text}".strip() for document in documents]
+    texts = [document.titled_text.strip() for document in documents]
     moments = None if date is None else [document.metadata.get(date) for document in documents]
     return _DatedTexts(texts, moments, [document.id for document in documents])
 

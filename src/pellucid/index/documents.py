@@ -42,6 +42,11 @@ class Document(NamedTuple):
     metadata: dict[str, Any]
     ends: tuple[int, ...]  # where each passage ends in the text, in characters
 
+    @property
+    def titled_text(self) -> str:
+        """The title, if there is one, and the whole text below it."""
+        return "\n".join(filter(None, (self.title, self.text)))
+
     def passage(self, index: int) -> str:
         """Return the text of a passage."""
         return self.text[self.ends[index - 1] if index else 0 : self.ends[index]]

@@ -173,7 +173,7 @@ def _sample(snapshot: Snapshot, limit: int) -> _Sample:
             check_cancelled()
             document = segment.document(row)
             sample.ids.append(document.id)
-            sample.texts.append("\n".join(filter(None, (document.title, document.text)))[:_ENCODED_CHARS])
+            sample.texts.append(document.titled_text[:_ENCODED_CHARS])
             sample.metadata.append(document.metadata)
     return sample
 
