@@ -36,8 +36,9 @@ help:  ## list the targets
 demo: $(VENV)/core.stamp  ## install the core and search, then explain a score and search this manual
 	@PATH="$(CURDIR)/$(BIN):$$PATH" HF_HUB_OFFLINE=1 sh examples/demo.sh
 
-test: $(VENV)/test.stamp  ## install what the tests need; ruff and mypy beside pytest
-	@$(MAKE) --no-print-directory --jobs=2 lint types quick
+test: $(VENV)/test.stamp  ## install what the tests need; ruff and mypy, then pytest
+	@$(MAKE) --no-print-directory --jobs=2 lint types
+	@$(MAKE) --no-print-directory quick
 
 quick: $(VENV)/test.stamp  ## the tests that take less than a second
 	$(BIN)/python -m pytest $(WORKERS)
