@@ -218,9 +218,8 @@ def test_a_lock_ends_with_the_process_that_took_it_also_where_a_child_lives_on(t
     from pathlib import Path
     from pellucid.persistence import store
     with store.locked(Path(sys.argv[1])):
-        child = os.fork()
-        if child:
-            print(child, flush=True)
+        if not os.fork():
+            print(os.getpid(), flush=True)  # by the child: only once it runs has it closed its copy of the lock
         time.sleep(60)
     """
     command = [sys.executable, "-c", textwrap.dedent(script), str(tmp_path / "folder")]
