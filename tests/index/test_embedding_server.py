@@ -358,7 +358,7 @@ def test_whatever_a_server_does_there_are_vectors_or_an_error_in_time(hostile, m
         assert name not in HARMLESS or "length" in name
         assert str(error).startswith(f"m at {url} ") and str(error).isprintable() and len(str(error)) < 800
         shown = said_with_locals(error)
-    assert seconds < 1.5
+    assert seconds < 5
     for text in (shown, caplog.text, repr(model), str(vars(model))):
         assert not any(KEY[start : start + 8] in text for start in range(len(KEY) - 7))
 
@@ -407,11 +407,11 @@ def test_an_answer_is_what_it_says_or_refused(data, count):
 
 def test_pauses_and_tries_end_with_the_timeout(served, monkeypatch):
     monkeypatch.undo()
-    served.answers = [(503, {"Retry-After": "0.2"}, "")] * 9
+    served.answers = [(503, {"Retry-After": "0.6"}, "")] * 9
     begun = time.perf_counter()
-    with pytest.raises(EngineError, match=r"another try in 0\.2 s is beyond the timeout of 0\.3 s"):
-        EmbeddingServer(served.url, "m", timeout=0.3)(["a"])
-    assert time.perf_counter() - begun < 0.6 and len(served.answers) == 7
+    with pytest.raises(EngineError, match=r"another try in 0\.6 s is beyond the timeout of 1 s"):
+        EmbeddingServer(served.url, "m", timeout=1)(["a"])
+    assert time.perf_counter() - begun < 3 and len(served.answers) == 7
 
 
 def test_a_key_goes_to_no_other_address_and_only_as_a_header_can_hold_it(served, monkeypatch):
