@@ -135,3 +135,8 @@ def test_the_command_line_shows_the_same(index, tmp_path):
     run = CliRunner().invoke(cli.app, ["drivers", "-", "--json"], input="a loan\tmortgage rates\n")
     pairs = [("a loan", "mortgage rates")]
     assert json.loads(run.stdout) == pellucid.drivers(pellucid.load("static-en"), pairs).to_dict()
+
+
+def test_pairs_have_columns_of_pairs_and_queries_those_of_hits(fruit):
+    view = str(pellucid.drivers(fruit, [("apple", "the apple"), ("apple pear", "apple"), ("car", "car bicycle")]))
+    assert "text 1" in view and "text 2" in view and "best hit" not in view and "First without" not in view

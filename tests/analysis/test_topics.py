@@ -197,3 +197,20 @@ def test_a_cell_without_a_date_is_no_date(missing):
 def test_equal_texts_are_topics_without_a_warning(model, recwarn):
     result = pellucid.topics(model, ["the flight was late"] * 12, n=2)
     assert 1 <= len(result) <= 2 and sum(topic.texts for topic in result) == 12 and not recwarn.list
+
+
+def test_the_view_of_many_periods_is_short_and_its_shares_are_those_of_the_periods(model):
+    texts, _ = reviews(600)
+    draw = random.Random(1)
+    days = [datetime.date(2022, 1, 1) + datetime.timedelta(days=draw.randrange(35 * 30)) for _ in texts]
+    result = pellucid.topics(model, texts, n=4, dates=days)
+    periods = result.topics[0].periods
+    assert len(periods) > 30 and len(str(result).splitlines()) < 4 * 20 + 40
+    table = next(part for part in result._parts() if getattr(part, "title", "") == "Share over time")
+    assert len(table.columns) == 6 and table.columns[0].title.startswith("2022-01 to ")
+    first, last = table.columns[0].title.split(" to ")
+    span = [index for index, period in enumerate(periods) if first <= period.period <= last]
+    totals = sum(topic.periods[index].texts for topic in result for index in span)
+    for topic, row in zip(result, table.rows):
+        texts_of_topic = sum(topic.periods[index].texts for index in span)
+        assert row[0] == f"{texts_of_topic / totals:.1%}" and row[-1] == topic.name

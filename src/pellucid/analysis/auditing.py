@@ -185,7 +185,11 @@ class Audit(Report):
                 yield Note(f"None {title}.")
                 continue
             rows = ((" | ".join(f.dimensions), f.reason, f.edit) for f in findings)
-            yield TablePart.of(f"{len(findings):,} {title}", ["dimension", "because", ("edit", "code")], rows)
+            yield TablePart.of(f"{len(findings):,} {title}", [("dimension", "name"), "because", ("edit", "code")], rows)
+        if self.findings:
+            yield Note(
+                "The edits are the field `edit` of the findings, in JSON too; `cleaned(model)` makes those of some."
+            )
 
 
 def audit(model: Embedder, texts: Iterable[str], *, thresholds: Thresholds | None = None, seed: int = 0) -> Audit:

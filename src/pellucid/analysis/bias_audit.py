@@ -104,7 +104,7 @@ class Bias(Report):
             yield Fold(f"Each target: {test.name}", tuple(_leans(test, self.groups)), is_open=test is self.tests[0])
         if self.probes:
             rows = [(probe.name, *_share(probe.before), *_share(probe.after)) for probe in self.probes]
-            columns = ["texts", *numbers("before", "95 %", "after", "95 % after")]
+            columns = [("texts", "name"), *numbers("before", "95 %", "after", "95 % after")]
             yield TablePart.of("Groups that a linear classifier gets right (chance: 50%)", columns, rows)
         if self.proxy_words:
             words = [
@@ -112,7 +112,7 @@ class Bias(Report):
                  signed(item.pull_after, 2))
                 for item in self.proxy_words
             ]  # fmt: skip
-            columns = ["word", *numbers(*self.groups, "log-odds / s.e.", "pull", "pull after")]
+            columns = [("word", "name"), *numbers(*self.groups, "log-odds / s.e.", "pull", "pull after")]
             yield TablePart.of("Other words of your texts that go with a group", columns, words)
             yield Note(_WORD_COLUMNS)
         if self.costs:
@@ -128,10 +128,10 @@ def _summary_table(tests: Iterable[SwapTest], expected: str) -> TablePart:
     for test in tests:
         for stage, summary in (("before", test.before), ("after", test.after)):
             if summary is not None:
-                clear = f"{summary.n_clear} of {len(test.leans)}"
+                clear = f"{summary.n_clear}/{len(test.leans)}"
                 spread = _written(summary.spread).replace("+", "")  # it is never negative
                 rows.append((test.name, stage, clear, spread, _written(summary.correlation, 2)))
-    columns = ["texts", "removal", *numbers("clear leans", "size of leans", f"r with {expected}")]
+    columns = [("texts", "name"), "removal", *numbers("clear leans", "size of leans", f"r with {expected}")]
     return TablePart.of("Swap tests", columns, rows)
 
 
@@ -142,7 +142,7 @@ def _leans(test: SwapTest, groups: tuple[str, str]) -> Iterator[AnyPart]:
         after = _written(lean.effect_after) + "*" * lean.is_clear_after
         rows.append((lean.target, _written(lean.effect), lean.effect, nearer, after, lean.effect_after))
     columns = [
-        "target",
+        ("target", "name"),
         ("lean, 95 %", "number"),
         ("", "interval"),
         "nearer to",

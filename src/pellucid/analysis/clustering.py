@@ -49,6 +49,7 @@ _COLUMNS = (
     "elsewhere that hold it; how surely it is more frequent in the topic (log-odds / s.e.); and its pull, the cosine "
     "of its embedding to the direction that sets the topic apart."
 )
+_SHOWN_WORDS, _SHOWN_PERIODS = 5, 5  # in a view; JSON and plots have all
 _MAX_YEARS, _MAX_MONTHS = 3, 3  # above 3 years a period is a year, above 3 months a month, else a day
 
 
@@ -137,19 +138,35 @@ class Topics(Report):
                 (f"{topic.texts:,}", topic.share, percent(topic.share), signed(topic.cohesion, 2), *moved, topic.name)
             )
         columns = [("texts", "number"), ("", "bar"), *numbers("share", "cohesion")]
-        yield TablePart.of("", [*columns, *(numbers("later - earlier") if dated else ()), ("topic", "text")], rows)
+        yield TablePart.of("", [*columns, *(numbers("later - earlier") if dated else ()), ("topic", "name")], rows)
+        if dated:
+            yield _over_time(self.topics)
         yield Note(_COLUMNS)
         for topic in self.topics:
             yield Fold(topic.name, tuple(_body(topic)), lead=f"{topic.texts:,}")
 
 
+def _over_time(topics: Sequence[Topic]) -> TablePart:
+    """Return the share of each topic in some spans of time, each of about equally many periods."""
+    names, counts = [period.period for period in topics[0].periods], [[p.texts for p in t.periods] for t in topics]
+    n_spans = min(len(names), _SHOWN_PERIODS)
+    spans = list(pairwise(len(names) * cut // n_spans for cut in range(n_spans + 1)))
+    sums = np.array([[sum(of_topic[start:end]) for start, end in spans] for of_topic in counts])
+    titles = [names[start] + (f" to {names[end - 1]}" if end - start > 1 else "") for start, end in spans]
+    shares = (sums / sums.sum(axis=0)).tolist()
+    rows = ((*map(percent, line), topic.name) for line, topic in zip(shares, topics, strict=True))
+    return TablePart.of("Share over time", [*numbers(*titles), ("topic", "name")], rows)
+
+
 def _body(topic: Topic) -> Iterator[AnyPart]:
-    rows = [(w.word, f"{w.texts:,}", f"{w.others:,}", signed(w.log_odds, 1), signed(w.pull, 2)) for w in topic.words]
+    rows = [
+        (w.word, f"{w.texts:,}", f"{w.others:,}", signed(w.log_odds, 1), signed(w.pull, 2))
+        for w in topic.words[:_SHOWN_WORDS]
+    ]
     yield TablePart.of("words", [("word", "text"), *numbers("texts", "elsewhere", "log-odds / s.e.", "pull")], rows)
-    yield TablePart.of("typical texts", [*numbers(""), ""], ((signed(e.coordinate), e.text) for e in topic.typical))
-    if topic.periods:
-        periods = [(p.period, f"{p.texts:,}", p.share, percent(p.share)) for p in topic.periods]
-        yield TablePart.of("over time", ["", *numbers("texts"), ("", "bar"), *numbers("share")], periods)
+    yield TablePart.of(
+        "typical texts", [*numbers(""), ("", "name")], ((signed(e.coordinate), e.text) for e in topic.typical)
+    )
 
 
 def _points(change: float) -> str:

@@ -140,7 +140,7 @@ class Comparison(Report):
                 row += [f"{change.mean_change:.4f}", signed(change.largest_change, 4)]
                 row += [_correlation(change.rank_correlation), f"{change.flips:,} ({percent(change.flip_rate)})"]
             rows.append((*row, *[""] * (len(titles) - len(row))))
-        yield TablePart.of("", [*titles[:2], *numbers(*titles[2:])], rows)
+        yield TablePart.of("", [(titles[0], "name"), titles[1], *numbers(*titles[2:])], rows)
         if len(self.pairs) > 1:
             yield Note(
                 "Changes are against the first model. Flips: pairs of text pairs that the model orders the other way."
@@ -165,7 +165,9 @@ class Comparison(Report):
                 (signed(change, decimals), change, signed(row.before, decimals), signed(row.after, decimals), row.name)
                 for change, row in zip(differences, pair.rows, strict=True)
             )
-            yield TablePart.of("", [("change", "number"), ("", "bar"), *numbers("before", "after"), "row"], rows)
+            yield TablePart.of(
+                "", [("change", "number"), ("", "bar"), *numbers("before", "after"), ("row", "name")], rows
+            )
 
     def to_frame(self) -> Any:
         """Return a pandas DataFrame with one row a pair: text1, text2, the models' scores, gold where given."""

@@ -160,7 +160,12 @@ class Contrast(Report):
         if unshown:
             total = signed(sum(r.part for r in unshown), 4)
             rows.append((total, None, "", "", "", "", f"sum of {counted(len(unshown), 'more dimension')}"))
-        columns = [("part", "number"), ("", "bar"), *numbers("mean", "elsewhere", "effect d", "AUC"), "dimension"]
+        columns = [
+            ("part", "number"),
+            ("", "bar"),
+            *numbers("mean", "elsewhere", "effect d", "AUC"),
+            ("dimension", "name"),
+        ]
         yield TablePart.of("", columns, rows, (signed(self.separation, 4), None, "", "", "", "", "separation"))
         if self.words:
             of_words = [

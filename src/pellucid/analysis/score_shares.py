@@ -36,10 +36,8 @@ _N_DRAWS = 1_000  # of the bootstrap
 _SHOWN_DRIVERS, _SHOWN_PHRASES, _SHOWN_QUERIES, _NAMED = 25, 10, 20, 3
 _MAX_CHARS = 50  # of a name or text in a table
 _ALL_ELSE = "small words and the rest"
-_HANGING_COLUMNS = (
-    "Shares leave out what any two texts have in common; above 100% the other words lower the score. First without it: "
-    "the hit that leads once the word is not counted, empty where it stays the same."
-)
+_HANGING_SHARES = "Shares leave out what any two texts have in common; above 100% the other words lower the score."
+_FIRST_WITHOUT = "First without it: the hit that leads once the word is not counted, empty where it stays the same."
 _ONE_WORD = "one word"  # kind of a phrase that is its word
 
 _Key = tuple[str, str]  # kind, and name in lower case
@@ -125,10 +123,10 @@ class Drivers(Report):
             yield self._table("Phrases, each the sum of its words", phrases[:_SHOWN_PHRASES])
         if self.hanging:
             yield self._hanging_table(noun)
-            yield Note(_HANGING_COLUMNS)
+            yield Note(f"{_HANGING_SHARES} {_FIRST_WITHOUT}" if self.subject == "query" else _HANGING_SHARES)
 
     def _table(self, title: str, drivers: Sequence[Driver]) -> TablePart:
-        columns = ["", *numbers("share", "95 %"), ("", "bar" if self.queries < MIN_QUERIES else "interval")]
+        columns = [("", "name"), *numbers("share", "95 %"), ("", "bar" if self.queries < MIN_QUERIES else "interval")]
         rows = []
         for item in drivers:
             is_of_draws = item.low is not None and item.high is not None
@@ -137,19 +135,20 @@ class Drivers(Report):
                 item.share if self.queries < MIN_QUERIES else (item.share, item.low, item.high) if is_of_draws else None
             )
             counts = (f"{item.queries:,}", f"{item.largest:,}")
-            rows.append((shorten(item.name, _MAX_CHARS), f"{item.share:.1%}", interval, bar, *counts))
+            rows.append((item.name, f"{item.share:.1%}", interval, bar, *counts))
         return TablePart.of(title, [*columns, *numbers(_PLURALS[self.subject], "largest in")], rows)
 
     def _hanging_table(self, noun: str) -> TablePart:
-        rows = [
-            (shorten(item.query, _MAX_CHARS), shorten(item.name, _MAX_CHARS), f"{item.share:.1%}", item.share,
-             shorten(item.best, _MAX_CHARS), item.first_without or "")
+        titles = ("query", "best hit", "first without it") if self.subject == "query" else ("text 1", "text 2")
+        rows = [  # a pair has no other hit
+            (f"{item.share:.1%}", item.name, *(item.query, item.best, item.first_without or "")[: len(titles)])
             for item in self.hanging[:_SHOWN_QUERIES]
-        ]  # fmt: skip
-        columns = [self.subject, noun, ("share", "number"), ("", "bar"), "best hit", "first without it"]
+        ]
+        columns = [*numbers("share"), (noun, "name"), *((title, "name") for title in titles)]
         n_more = len(self.hanging) - len(rows)
         more = f"; {n_more:,} more are not shown" if n_more else ""
-        return TablePart.of(f"More than half of the best hit's score comes from one {noun}{more}", columns, rows)
+        score = "the best hit's score" if self.subject == "query" else "the score"
+        return TablePart.of(f"More than half of {score} comes from one {noun}{more}", columns, rows)
 
 
 _PLURALS = {"query": "queries", "pair": "pairs"}

@@ -69,13 +69,16 @@ def bias(
     """
     from pellucid.analysis.bias_audit import bias as measure
     from pellucid.explain.views.parts import counted
+    from pellucid.persistence.folder import carrying_card
 
     opened = open_model(model)
     corpus = None if texts is None else corpus_file(texts, file_options)
     result = measure(opened, pairs, texts=corpus, targets=targets, proxies=proxies, sts=sts, n_directions=directions)
     if output is not None:
-        result.without_direction(opened).save_pretrained(output)
-        say(f"wrote {output}, without {counted(result.n_directions, 'direction')} of {result.pairs}", err=True)
+        removed = f"without {counted(result.n_directions, 'direction')} of {result.pairs}"
+        with carrying_card(model, output, removed):
+            result.without_direction(opened).save_pretrained(output)
+        say(f"wrote {output}, {removed}", err=True)
     show(result, json, html)
 
 

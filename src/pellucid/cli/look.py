@@ -435,6 +435,8 @@ def edit(
       pellucid edit -m my-lexicon -o mine --idf texts.txt --drop-above 0.5
       pellucid edit -o mine --word "immune=0.3"
     """
+    from pellucid.persistence.folder import carrying_card
+
     edited = open_model(model)
     if word:
         from pellucid.lexicon.static import StaticLexiconEmbedder
@@ -463,7 +465,14 @@ def edit(
     edited = edited.scale(factors) if factors else edited
     edited = edited.merge(merged) if merged else edited
     edited = edited.without(removed) if removed else edited
-    edited.save_pretrained(output)
+    options = {
+        "--idf": [idf] if idf else [], "--word": word, "--rename": rename, "--scale": scale, "--merge": merge,
+        "--without": without,
+    }  # fmt: skip
+    with carrying_card(
+        model, output, ", ".join(f"{key} {text}" for key, texts in options.items() for text in texts or ())
+    ):
+        edited.save_pretrained(output)
     say(f"wrote {output}: {len(before):,} dimensions before, {len(edited.dimensions):,} now", err=True)
 
 

@@ -78,7 +78,7 @@ def add(
     entries = [*(words or []), *((line for line in read(str(words_file)) if line.strip()) if words_file else [])]
     corpus = corpus_of(sentences, file_options) if sentences else None
     extended = add_words(_model(model), entries, _model(teacher), corpus, replace=replace)
-    _save(extended, output, dtype, json)
+    _save(extended, output, f"{len(entries):,} words added", model, dtype=dtype, json=json)
 
 
 @vocabulary.command()
@@ -97,8 +97,7 @@ def spell(output: NewModelOption, dtype: _Dtype = None, model: ModelOption = "st
     from pellucid.static.training.vocabulary import fit_spelling
 
     spelled = fit_spelling(_model(model))
-    spelled.save_pretrained(output, dtype=dtype)
-    say(f"wrote {output}: {len(spelled.vocabulary):,} words, and spelling for others", err=True)
+    _save(spelled, output, "spelling for unknown words added", model, dtype=dtype, suffix=", and spelling for others")
 
 
 @vocabulary.command()
@@ -126,7 +125,7 @@ def prune(
 
     corpus = None if texts is None else list(read(texts, file_options))
     pruned = make(_model(model), corpus, min_count=min_count, max_words=max_words)
-    _save(pruned, output, dtype, json)
+    _save(pruned, output, f"pruned to {len(pruned.vocabulary):,} words", model, dtype=dtype, json=json)
 
 
 @vocabulary.command()
@@ -166,7 +165,7 @@ def retrain(
         extraction=ExtractionSettings(max_sentences=max_sentences),
         refinement=RefinementSettings(steps=steps),
     )
-    _save(retrained, output, dtype or str(start.dtype), json)
+    _save(retrained, output, "retrained on other sentences", model, dtype=dtype or str(start.dtype), json=json)
 
 
 @vocabulary.command()
@@ -204,8 +203,7 @@ def languages(
         tuning=TuningSettings(steps=steps),
         work_dir=work_folder(work_dir, output),
     )
-    multilingual.save_pretrained(output, dtype=dtype)
-    say(f"wrote {output}: {len(multilingual.vocabulary):,} words", err=True)
+    _save(multilingual, output, "languages added", model, dtype=dtype)
 
 
 def _codes(parallel: list[str], known_language: str) -> Iterator[tuple[str, Languages]]:
@@ -221,7 +219,21 @@ def _model(name: str) -> Any:
     return open_model(name)  # other families are refused where it is used
 
 
-def _save(model: Any, output: Path, dtype: str | None, json: bool) -> None:
-    model.save_pretrained(output, dtype=dtype)
-    show(model.report, json)
-    say(f"wrote {output}: {len(model.vocabulary):,} words", err=True)
+def _save(
+    changed: Any,
+    output: Path,
+    change: str,
+    model: str,
+    *,
+    dtype: str | None,
+    json: bool | None = None,
+    suffix: str = "",
+) -> None:
+    """Save a changed model with the card of the model before; `json` is how its report is shown, None for none."""
+    from pellucid.persistence.folder import carrying_card
+
+    with carrying_card(model, output, change):
+        changed.save_pretrained(output, dtype=dtype)
+    if json is not None:
+        show(changed.report, json)
+    say(f"wrote {output}: {len(changed.vocabulary):,} words{suffix}", err=True)

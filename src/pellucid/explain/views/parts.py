@@ -99,8 +99,9 @@ class MarkedWord(NamedTuple):
 class Column(NamedTuple):
     """A column of a table.
 
-    Its kind is "number", "text", "bar" (from -1 to 1), "interval" (a number and the ends of its interval, from -1 to
-    1), "code", "words" (tuples of MarkedWord), or "phrases": texts of a direction each, with what stands between two.
+    Its kind is "number", "text", "name" (text that a narrow medium may cut to one line), "bar" (from -1 to 1),
+    "interval" (a number and the ends of its interval, from -1 to 1), "code" (which it may leave out), "words" (tuples
+    of MarkedWord), or "phrases": texts of a direction each, with what stands between two.
     """
 
     title: str

@@ -45,6 +45,8 @@ MIN_BAR_WIDTH = 64
 """Characters; a narrower terminal gets no bars."""
 MIN_TEXT_WIDTH, MAX_WORD_WIDTH = 12, 16
 """Characters that a column of text has at least, and to which a word in it may widen it."""
+MIN_NAME_WIDTH = 20
+"""Characters that are left of a name at least, which is cut rather than wrapped."""
 COLUMN_GAP, MIN_COLUMN_GAP = 3, 2
 """Characters between two columns, and where a table would not fit otherwise."""
 _LONGEST_TEXT = 1_500  # characters of a text whose words are marked
@@ -131,19 +133,23 @@ def _style(piece: Piece) -> str:
 
 
 def _table(table: TablePart, options: ConsoleOptions) -> RenderableType:
-    """Return a table that fits, so that no column is lost: with headers on several lines, less space, or stacked."""
+    """Return a table that fits: headers on several lines, less space, names cut, no code or bars, or else stacked."""
     columns = [_TableColumn(table, number, options) for number in range(len(table.columns))]
     shown = [n for n, c in enumerate(columns) if c.kind != "bar" or options.max_width >= MIN_BAR_WIDTH]
-    without_bars = [n for n in shown if columns[n].kind != "bar"]
+    without_code = [n for n in shown if columns[n].kind != "code"]
+    without_bars = [n for n in without_code if columns[n].kind != "bar"]
     layouts = [(False, COLUMN_GAP), (True, COLUMN_GAP), (True, MIN_COLUMN_GAP)]
-    for numbers, is_cut in ((shown, False), (shown, True), (without_bars, True)):
+    names, texts = ("name",), ("name", "text", "words", "phrases")
+    stages: list[tuple[list[int], tuple[str, ...]]] = [(shown, ()), (without_code, ())]
+    stages += [(without_code, names), (without_bars, names), (without_code, texts), (without_bars, texts)]
+    for numbers, cut_kinds in stages:
         selected = [columns[number] for number in numbers]
         for is_wrapped, gap in layouts:
             available = options.max_width - gap * (len(selected) - 1)
-            widths = _fitting_widths(selected, available, is_wrapped=is_wrapped)
-            if widths and (is_cut or all(map(int.__ge__, widths, (c.content_width for c in selected)))):
+            widths = _fitting_widths([c.widths(cut_kinds, is_wrapped=is_wrapped) for c in selected], available)
+            if widths:
                 return _grid(table, selected, widths, gap)
-    return _stacked(table, [columns[number] for number in without_bars])
+    return _stacked(table, [column for column in columns if column.kind != "bar"])
 
 
 class _TableColumn:
@@ -156,25 +162,35 @@ class _TableColumn:
         self.cells = [_cell(row[number], self.kind, options) for row in lines]
         self.foot = Text(visible("".join(table.foot[number] or "")) if table.foot else "", style="bold")
         contents = [*self.cells, self.foot]
-        self.is_rigid = self.kind in ("number", "bar")  # its cells stay on one line
+        self.is_rigid = self.kind in ("number", "bar")  # its cells stay whole on one line
+        self.is_name = self.kind == "name"  # its cells stay on one line, cut where they are longer
         self.content_width = max((cell.cell_len for cell in contents), default=0)
         words = (word for cell in contents for word in cell.plain.split())
         longest_word = min(max(map(cell_len, words), default=0), MAX_WORD_WIDTH)
         self.title_word_width = max(map(cell_len, self.title.split()), default=0)
-        self.min_width = (
-            self.content_width if self.is_rigid else max(min(self.content_width, MIN_TEXT_WIDTH), longest_word)
-        )
+        if self.is_rigid:
+            self.min_width = self.content_width
+        elif self.is_name:
+            self.min_width = min(self.content_width, MIN_NAME_WIDTH)
+        else:
+            self.min_width = max(min(self.content_width, MIN_TEXT_WIDTH), longest_word)
 
-    def widths(self, *, is_wrapped: bool) -> tuple[int, int]:
-        """Return the least and the natural width; a title that `is_wrapped` breaks between its words."""
-        least = self.title_word_width if is_wrapped or not self.is_rigid else cell_len(self.title)
+    def widths(self, cut_kinds: tuple[str, ...], *, is_wrapped: bool) -> tuple[int, int]:
+        """Return the least and the natural width, where cells of some kinds are cut, and titles wrapped at blanks."""
+        title = self.title_word_width if is_wrapped or not self.is_rigid else cell_len(self.title)
+        least = self.min_width if self.kind in cut_kinds else self.content_width
         natural = self.content_width if self.is_rigid else max(self.content_width, cell_len(self.title))
-        return max(self.min_width, least), max(natural, least)
+        return max(least, title), max(natural, title)
 
 
-def _fitting_widths(columns: list[_TableColumn], available: int, *, is_wrapped: bool) -> list[int]:
-    """Return widths of which the sum is `available` at most, the widest ones cut first; none where that cannot be."""
-    least, widths = map(list, zip(*(column.widths(is_wrapped=is_wrapped) for column in columns), strict=True))
+def _fitting_widths(ranges: list[tuple[int, int]], available: int) -> list[int]:
+    """Return widths of which the sum is `available` at most, the widest ones cut first; none where that cannot be.
+
+    Args:
+        ranges: the least and the natural width of each column.
+        available: the sum.
+    """
+    least, widths = map(list, zip(*ranges, strict=True))
     if sum(least) > available:
         return []
     while sum(widths) > available:
@@ -196,9 +212,11 @@ def _grid(table: TablePart, columns: list[_TableColumn], widths: list[int], gap:
     )
     for column, width in zip(columns, widths, strict=True):
         drawn.add_column(
-            Text(column.title), column.foot, justify="right" if column.kind == "number" else "left", overflow="fold",
-            width=width,
+            Text(column.title), column.foot, justify="right" if column.kind == "number" else "left", width=width,
+            overflow="ellipsis" if column.is_name else "fold",
         )  # fmt: skip
+        for cell in column.cells if column.is_name else ():
+            cell.no_wrap = True
     for number in range(len(table.rows) + len(table.sums)):
         drawn.add_row(*(column.cells[number] for column in columns), style="dim" if number >= len(table.rows) else "")
     return drawn
