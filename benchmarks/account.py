@@ -40,7 +40,17 @@ from benchmarks.faithfulness import (
     with_words,
 )
 from benchmarks.faithfulness_ways import Pair, Subject, leave_one_out
-from papers.kit import Interval, bootstrap, interval_of, make_parser, markdown_table, measured, print_block, processor
+from papers.kit import (
+    Interval,
+    Verdict,
+    bootstrap,
+    interval_of,
+    make_parser,
+    markdown_table,
+    measured,
+    print_block,
+    processor,
+)
 from papers.vector_cache import CachedEncoder
 from pellucid.explain.rows import CONTEXT, SHARED, WORD_PAIR
 from pellucid.text.function_words import ENGLISH_STOP_WORDS
@@ -183,9 +193,7 @@ class Signs:
                 for pairs in self._sets
             ]
             correlation = interval_of(bootstrap(np.concatenate(ranks), _correlations))
-            holds = correlation.high <= MAX_SIGN
-            verdict = "**holds**" if holds else "undecided" if correlation.low <= MAX_SIGN else "**does not hold**"
-            yield [name, written(correlation, 2), verdict]
+            yield [name, written(correlation, 2), str(Verdict.from_truth(correlation.at_most(MAX_SIGN)))]
 
 
 def _correlations(drawn: Any) -> Any:
@@ -210,9 +218,7 @@ def foreign_words(encoder: Encoder, texts: Sequence[str]) -> Iterator[list[str]]
             if not {one, other} & set(words):
                 accounts.append(encoder.account(one, other, words))
         credit = ratio([a.words for a in accounts], [abs(a.specific) for a in accounts])
-        holds = credit.high <= MAX_FOREIGN
-        verdict = "**holds**" if holds else "undecided" if credit.low <= MAX_FOREIGN else "**does not hold**"
-        yield [name, str(len(accounts)), written(credit, 1), verdict]
+        yield [name, str(len(accounts)), written(credit, 1), str(Verdict.from_truth(credit.at_most(MAX_FOREIGN)))]
 
 
 def falls(encoder: Encoder, changes: dict[str, list[tuple[str, str]]]) -> Iterator[list[str]]:

@@ -61,7 +61,17 @@ from benchmarks.faithfulness_ways import (
     own,
     values_by,
 )
-from papers.kit import Interval, bootstrap, interval_of, make_parser, markdown_table, measured, print_block, processor
+from papers.kit import (
+    Interval,
+    Verdict,
+    bootstrap,
+    interval_of,
+    make_parser,
+    markdown_table,
+    measured,
+    print_block,
+    processor,
+)
 from papers.retrieval_sets import read_collection
 from papers.vector_cache import CachedEncoder
 from pellucid.dense import words as word_reasons
@@ -632,7 +642,7 @@ def times_table(encoder: Encoder, plan: Plan, data: Path) -> str:
             continue
         times = timed(way, encoder.live, pairs)
         spent = interval_of(bootstrap(np.array(times), lambda rows: np.median(rows, axis=-1)))
-        under = Interval(-spent.value, -spent.high, -spent.low).verdict(-MOST_MS) if label == WORDS else None
+        under = Verdict.from_truth(spent.at_most(MOST_MS)) if label == WORDS else None
         lines.append([label, len(times), f"{spent.value:.3g} ({spent.low:.3g} to {spent.high:.3g})", under])
     return markdown_table([f"{encoder.name}, {name}", "pairs", "ms", f"words take at most {MOST_MS:g} ms"], lines)
 

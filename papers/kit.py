@@ -17,6 +17,7 @@ import re
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from enum import Enum
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
@@ -34,49 +35,105 @@ DRAWS = 1000
 MIN_SEEDS = 5
 """With fewer, all have one sign by chance in more than one case of twenty."""
 
-VERDICTS = {True: "holds", False: "does not hold", None: "undecided"}
+SAME_AS_PRINTED = 0.05
+"""Points: an interval within them is printed as +0.0 (+0.0 to +0.0), and its two sides count as the same."""
+
 THREAD_SETTINGS = ("OMP", "OPENBLAS", "MKL", "RAYON")
 
 # --- Claims -----------------------------------------------------------------------------------------------------------
 
 
+class Verdict(Enum):
+    """What a measurement says of a claim; in Markdown bold where it decides it."""
+
+    HOLDS = "holds"
+    DOES_NOT_HOLD = "does not hold"
+    UNCHANGED = "unchanged"
+    UNDECIDED = "undecided"
+    NO_INTERVAL = "no interval"
+
+    @classmethod
+    def from_truth(cls, holds: bool | None) -> Verdict:
+        """Return the verdict on a claim that holds, does not, or is undecided (None)."""
+        return {True: cls.HOLDS, False: cls.DOES_NOT_HOLD, None: cls.UNDECIDED}[holds]
+
+    def __str__(self) -> str:
+        """Write it in Markdown."""
+        return f"**{self.value}**" if self in (Verdict.HOLDS, Verdict.DOES_NOT_HOLD) else self.value
+
+
 class Interval(NamedTuple):
-    """A value and the ends of its 95 % interval (or of all its seeds)."""
+    """A value and the ends of its 95 % interval (or of all its seeds).
+
+    Attributes:
+        value: what was measured.
+        low: the lower end.
+        high: the upper end.
+        n_seeds: how many trainings it is of, where the claim is of a way to train; None where it is of models as they
+            are, and chance lies in the test items alone.
+    """
 
     value: float
     low: float
     high: float
+    n_seeds: int | None = None
 
-    def above(self, bound: float = 0.0, n_seeds: int | None = None) -> bool | None:
+    def above(self, bound: float = 0.0) -> bool | None:
         """Return whether the value is above a bound: the rule of every page.
 
         Args:
             bound: what the claim says it is above.
-            n_seeds: how many seeds the interval is of, where it is of seeds alone.
 
         Returns:
             True if all of the interval is above, False if none of it, None (undecided) otherwise and for too few seeds.
         """
-        if n_seeds is not None and n_seeds < MIN_SEEDS:
+        if self.n_seeds is not None and self.n_seeds < MIN_SEEDS:
             return None
         return True if self.low > bound else False if self.high <= bound else None
 
-    def verdict(self, bound: float = 0.0, n_seeds: int | None = None) -> str:
-        """Return in Markdown what the interval says of the claim that the value is above a bound."""
-        return verdict(self.above(bound, n_seeds))
+    def at_most(self, bound: float = 0.0) -> bool | None:
+        """Return whether the value is no more than a bound, by the same rule."""
+        is_above = self.above(bound)
+        return None if is_above is None else not is_above
+
+    def within(self, bound: float) -> bool | None:
+        """Return whether the value is the same as 0 up to a bound: equivalence, by the same rule.
+
+        Args:
+            bound: how large a difference may be that does not count, 0 for identity.
+
+        Returns:
+            True if all of the interval is within ± bound, False if none of it, None otherwise and for too few seeds.
+        """
+        sides = self.at_most(bound), self._replace(low=-self.high, high=-self.low).at_most(bound)
+        return False if False in sides else None if None in sides else True
+
+    def verdict(self, bound: float = 0.0, *, same: float = 0.0) -> Verdict:
+        """Return what the interval says of the claim that the value is above a bound.
+
+        Args:
+            bound: what the claim says it is above.
+            same: how far from the bound the interval may reach and count as unchanged; 0: if it is the bound itself.
+        """
+        if self.shifted(-bound).within(same):
+            return Verdict.UNCHANGED
+        return Verdict.from_truth(self.above(bound))
+
+    def shifted(self, by: float) -> Interval:
+        """Return the interval of the value plus a number."""
+        return self._replace(value=self.value + by, low=self.low + by, high=self.high + by)
 
     def signed(self) -> str:
         """Write a difference."""
         return f"{self.value:+.1f} ({self.low:+.1f} to {self.high:+.1f})"
 
+    def difference_verdict(self) -> Verdict:
+        """Return what a difference in points says of the claim that it is above 0, or unchanged as it is printed."""
+        return self.verdict(same=SAME_AS_PRINTED)
+
     def with_verdict(self) -> str:
-        """Write a difference and what it says of the claim that it is above 0."""
-        return f"{self.signed()}, {self.verdict()}"
-
-
-def verdict(holds: bool | None) -> str:
-    """Return the word for what was found of a claim, bold where it is decided."""
-    return VERDICTS[holds] if holds is None else f"**{VERDICTS[holds]}**"
+        """Write a difference in points and what it says of the claim that it is above 0."""
+        return f"{self.signed()}, {self.difference_verdict()}"
 
 
 class Claim(NamedTuple):
@@ -84,14 +141,14 @@ class Claim(NamedTuple):
 
     Attributes:
         text: the claim.
-        holds: None is undecided.
+        verdict: what was found of it.
         measured: what it rests on here.
         paper: what it rests on in the paper.
         where: on which set or model, if it is tested more than once.
     """
 
     text: str
-    holds: bool | None
+    verdict: Verdict
     measured: str
     paper: str = "-"
     where: str = ""
@@ -110,8 +167,8 @@ def claim_summary(claims: Iterable[Claim]) -> str:
     lines = []
     for text, tests in by_claim(claims).items():
         if len(tests) > 1:
-            places = {word: [test.where for test in tests if test.holds == holds] for holds, word in VERDICTS.items()}
-            counts = (f"{word} in {len(p)} of {len(tests)} ({'; '.join(p)})" for word, p in places.items() if p)
+            places = {verdict: [test.where for test in tests if test.verdict is verdict] for verdict in Verdict}
+            counts = (f"{v.value} in {len(p)} of {len(tests)} ({'; '.join(p)})" for v, p in places.items() if p)
             lines.append(wrapped(f"- {text}: {', '.join(counts)}.", indent="  "))
     return "\n".join(lines)
 
@@ -138,17 +195,22 @@ def bootstrap(
     return np.concatenate([score(items[None]), score(items[resampled(len(items), draws)])])
 
 
-def interval_of(scores: npt.NDArray[Any]) -> Interval:
-    """Return the 95 % interval of a score from those of its bootstrap samples, [1 + draws]."""
+def interval_of(scores: npt.NDArray[Any], n_seeds: int | None = None) -> Interval:
+    """Return the 95 % interval of a score from those of its bootstrap samples, [1 + draws].
+
+    Args:
+        scores: of all items, and then of each sample.
+        n_seeds: as `Interval` has it.
+    """
     import numpy as np
 
     low, high = np.quantile(scores[1:], (0.025, 0.975))
-    return Interval(float(scores[0]), float(low), float(high))
+    return Interval(float(scores[0]), float(low), float(high), n_seeds)
 
 
-def mean_interval(items: npt.NDArray[Any]) -> Interval:
-    """Return the 95 % interval of the mean of items [count], by bootstrap."""
-    return interval_of(bootstrap(items, lambda drawn: drawn.mean(axis=1)))
+def mean_interval(items: npt.NDArray[Any], n_seeds: int | None = None) -> Interval:
+    """Return the 95 % interval of the mean of items [count], by bootstrap; `n_seeds` as `Interval` has it."""
+    return interval_of(bootstrap(items, lambda drawn: drawn.mean(axis=1)), n_seeds)
 
 
 def interval_of_means(difference: float, *errors: float) -> Interval:
@@ -159,7 +221,7 @@ def interval_of_means(difference: float, *errors: float) -> Interval:
 
 # --- Tables and pages -------------------------------------------------------------------------------------------------
 
-Cell = str | float | int | None
+Cell = str | float | int | Verdict | None
 
 
 @dataclass(frozen=True)
@@ -186,13 +248,13 @@ class Table:
         return "\n".join(f"| {' | '.join(map(cell_text, row))} |" for row in self.rows)
 
     def cell(self, row: str, column: str) -> str:
-        """Return the cell of a row, named by its first cell or its first two, as it is shown.
+        """Return the cell of a row, named by its first cell or its first two, as it is shown but for bold.
 
         Raises:
             LookupError: there is no such cell.
         """
-        columns = [name.strip("*") for name in self.columns]
-        for cells in ([cell_text(cell).strip("*") for cell in one] for one in self.rows):
+        columns = [name.replace("**", "") for name in self.columns]
+        for cells in ([cell_text(cell).replace("**", "") for cell in one] for one in self.rows):
             if row in (cells[0], ", ".join(cells[:2])) and column in columns:
                 return cells[columns.index(column)]
         raise LookupError(f"the table of {', '.join(self.columns)} has no row {row!r} with a column {column!r}")
@@ -291,7 +353,14 @@ def _json(value: Any) -> str:
         return f'{{"columns": {_json(value.columns)}, "left": {value.left}, "rows": [\n  {rows}]}}'
     if isinstance(value, dict):
         return "{" + ", ".join(f"{_json(name)}: {_json(entry)}" for name, entry in value.items()) + "}"
-    return json.dumps(value, ensure_ascii=False)
+    return json.dumps(value, ensure_ascii=False, default=_verdict_text)
+
+
+def _verdict_text(value: Any) -> str:
+    """Return a verdict as JSON has it; nothing else needs to be told how."""
+    if isinstance(value, Verdict):
+        return str(value)
+    raise TypeError(f"{value!r:.60} is a {type(value).__name__}, which no result has")
 
 
 def look_up(script: str, name: str, attribute: str | None = None, row: str = "", column: str = "") -> str:
@@ -302,7 +371,7 @@ def look_up(script: str, name: str, attribute: str | None = None, row: str = "",
         name: of the figure.
         attribute: "rows" for a table without its header, "measured" for the day and machine.
         row: of a table, for one of its cells.
-        column: of the cell.
+        column: of the cell, or several with " & " between, whose cells are joined.
 
     Raises:
         LookupError: there is no such figure or cell.
@@ -312,7 +381,7 @@ def look_up(script: str, name: str, attribute: str | None = None, row: str = "",
         raise LookupError(f"{results_path(script)} has no figure {name!r}")
     figure = results[name]["figure"]
     if row:
-        return str(figure.cell(row, column))
+        return ", ".join(figure.cell(row, name) for name in column.split(" & "))
     return results[name]["measured"] if attribute == "measured" else figure.lines() if attribute else str(figure)
 
 

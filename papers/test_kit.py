@@ -12,9 +12,11 @@ from hypothesis import strategies as st
 
 from papers import kit
 from papers.kit import (
+    MIN_SEEDS,
     Claim,
     Interval,
     Table,
+    Verdict,
     bootstrap,
     claim_summary,
     interval_of,
@@ -25,6 +27,8 @@ from papers.kit import (
     write_results,
 )
 
+ENDS = st.floats(-20, 20).map(lambda end: round(end, 2))
+
 
 @pytest.mark.parametrize(
     ("low", "high", "bound", "above", "said"),
@@ -34,7 +38,8 @@ from papers.kit import (
         (-0.1, 0.1, 0, None, "undecided"),
         (0.0, 0.1, 0, None, "undecided"),  # 0 is not above 0
         (-0.1, 0.0, 0, False, "**does not hold**"),
-        (0.0, 0.0, 0, False, "**does not hold**"),
+        (0.0, 0.0, 0, False, "unchanged"),
+        (80.0, 80.0, 80, False, "unchanged"),
         (70, 79, 80, False, "**does not hold**"),
         (79, 81, 80, None, "undecided"),
         (81, 90, 80, True, "**holds**"),
@@ -42,11 +47,13 @@ from papers.kit import (
 )
 def test_a_claim_holds_if_all_of_its_interval_is_above_the_bound(low, high, bound, above, said):
     found = Interval((low + high) / 2, low, high)
-    assert found.above(bound) is above and found.verdict(bound) == said
+    assert found.above(bound) is above and str(found.verdict(bound)) == said
+    assert found.at_most(bound) is (None if above is None else not above)
 
 
 def test_what_is_not_a_number_decides_nothing():
-    assert Interval(np.nan, np.nan, np.nan).verdict() == "undecided"
+    unknown = Interval(np.nan, np.nan, np.nan)
+    assert unknown.verdict() is Verdict.UNDECIDED and unknown.within(1) is None
 
 
 def test_samples_are_the_same_items_for_every_model():
@@ -66,17 +73,43 @@ def test_the_interval_of_a_mean_is_two_standard_errors_to_each_side():
     values = np.random.default_rng(1).normal(3, 1, 400)
     drawn = interval_of(bootstrap(values, lambda items: items.mean(axis=-1)))
     told = interval_of_means(values.mean(), values.std() / 20)
-    assert drawn == pytest.approx(told, abs=0.02) and drawn == mean_interval(values)
-    assert interval_of_means(1.0, 0.3, 0.4) == pytest.approx((1, 0.02, 1.98))  # errors of two means: 0.5
+    assert drawn[:3] == pytest.approx(told[:3], abs=0.02) and drawn == mean_interval(values)
+    assert interval_of_means(1.0, 0.3, 0.4)[:3] == pytest.approx((1, 0.02, 1.98))  # errors of two means: 0.5
     assert interval_of_means(1.0, 0.3, 0.4).with_verdict() == "+1.0 (+0.0 to +2.0), **holds**"
 
 
-def test_too_few_seeds_decide_nothing():
-    assert Interval(2, 1, 3).verdict(n_seeds=4) == "undecided" and Interval(2, 1, 3).verdict(n_seeds=5) == "**holds**"
+@given(ENDS, ENDS, ENDS, st.integers(1, MIN_SEEDS - 1))
+def test_too_few_seeds_decide_nothing_and_enough_what_the_interval_does(one, other, bound, few):
+    whole = Interval((one + other) / 2, min(one, other), max(one, other))
+    assert whole._replace(n_seeds=few).verdict(bound, same=1.0) is Verdict.UNDECIDED
+    assert whole._replace(n_seeds=few).within(abs(bound)) is None
+    assert whole._replace(n_seeds=MIN_SEEDS).verdict(bound) is whole.verdict(bound)
+
+
+@given(ENDS, ENDS, st.floats(0, 20))
+def test_two_things_are_the_same_if_all_of_the_interval_is_within_the_bound(one, other, bound):
+    whole = Interval((one + other) / 2, min(one, other), max(one, other))
+    inside, outside = whole.low >= -bound and whole.high <= bound, whole.low > bound or whole.high < -bound
+    assert whole.within(bound) is (True if inside else False if outside else None)
+    assert whole.within(bound) is whole._replace(low=-whole.high, high=-whole.low).within(bound)
+    assert (whole.verdict(same=bound) is Verdict.UNCHANGED) == inside
+
+
+@given(ENDS, ENDS)
+def test_a_verdict_on_points_is_what_a_reader_of_the_printed_figures_comes_to(one, other):
+    whole = Interval((one + other) / 2, min(one, other), max(one, other))
+    printed = Interval(*(float(f"{end:.1f}") for end in whole[:3]))
+    if 0 not in printed[1:3] or printed[1:3] == (0, 0):
+        assert whole.difference_verdict() is printed.difference_verdict()
 
 
 def test_a_claim_tested_several_times_is_summed_up():
-    claims = [Claim("A above B", True, "", where="x"), Claim("A above B", None, "", where="y"), Claim("C", True, "")]
+    holds, undecided = Verdict.HOLDS, Verdict.UNDECIDED
+    claims = [
+        Claim("A above B", holds, "", where="x"),
+        Claim("A above B", undecided, "", where="y"),
+        Claim("C", holds, ""),
+    ]
     assert claim_summary(claims) == "- A above B: holds in 1 of 2 (x), undecided in 1 of 2 (y)."
 
 
@@ -107,13 +140,17 @@ def test_what_is_kept_is_made_once(tmp_path):
 
 def test_a_page_is_its_template_with_the_figures(tmp_path, monkeypatch):
     monkeypatch.setattr(kit, "PAPERS", tmp_path)
-    table = Table(["model", "**score**"], [["**ours**", 1.26], ["a", None]])
+    table = Table(
+        ["model", "**score**", "verdict"], [["**ours**", 1.26, Verdict.HOLDS], ["a", None, Verdict.UNDECIDED]]
+    )
     write_results(kit.results_path("papers.swe.x"), {"scores": table, "n": 3}, "yesterday on x86")
-    page = "{{x.scores}}\n{{x.n}} {{x.scores[ours; score]}} {{x.scores.measured}}\n| p | 9 |\n{{x.scores.rows}}"
+    page = (
+        "{{x.scores}}\n{{x.n}} {{x.scores[ours; score & verdict]}} {{x.scores.measured}}\n| p | 9 |\n{{x.scores.rows}}"
+    )
     (tmp_path / "swe" / "p.md.template").write_text(page)
     kit.write_pages()
-    rows = "| **ours** | 1.3 |\n| a | - |"
-    want = f"| model | **score** |\n|---|---:|\n{rows}\n3 1.3 yesterday on x86\n| p | 9 |\n{rows}"
+    rows = "| **ours** | 1.3 | **holds** |\n| a | - | undecided |"
+    want = f"| model | **score** | verdict |\n|---|---:|---:|\n{rows}\n3 1.3, holds yesterday on x86\n| p | 9 |\n{rows}"
     assert (tmp_path / "swe" / "p.md").read_text() == want
     for missing, message in (("{{x.m}}", "no figure 'm'"), ("{{x.scores[b; score]}}", "no row 'b'")):
         (tmp_path / "swe" / "p.md.template").write_text(missing)

@@ -334,7 +334,7 @@ def claims(all_kept: Mapping[str, Mapping[str, Any]]) -> Iterator[Claim]:
 
     def test(text: str, where: str, ones: Any, others: Any) -> Claim:
         gain = difference(ones, others)
-        return Claim(text, gain.above(), gain.signed(), where=where)
+        return Claim(text, gain.difference_verdict(), gain.signed(), where=where)
 
     for name, kept in all_kept.items():
         for protocol in (OURS, PAPERS):

@@ -36,6 +36,7 @@ WHOLE = 1.0  # the strength at which no overlap is left
 PAIRS, QUESTIONS = (2_000, 6_000), (1_000, 3_000)  # those to choose on come first, the others are learnt from
 ANSWER = 40  # words of an answer
 TEMPERATURE, BATCH, STEPS, LOOK = 0.05, 256, 180, 30
+SEEDS = 1
 
 
 class Kind(NamedTuple):
@@ -245,10 +246,11 @@ def table(lines: Sequence[Line]) -> Table:
     header = ["", "chosen on", "STS", less, "SciFact", less, "other sets", less, "faithful"]
     cells = []
     for line in lines:
-        row: list[Any] = [line.model.name, line.model.chosen, *beside(line.sts, own.sts)]
+        n_seeds = SEEDS if line.model.is_learnt else None
+        row: list[Any] = [line.model.name, line.model.chosen, *beside(line.sts, own.sts, n_seeds=n_seeds)]
         for sets in (["SciFact"], rest):
             samples, other = ({name: one.retrieval[name] for name in sets} for one in (line, own))
-            row += beside(samples, samples if line is own else other)
+            row += beside(samples, samples if line is own else other, n_seeds=n_seeds)
         faithful = line.model.faithful
         cells.append([*row, None if faithful is None else f"{faithful:.2f}"])
     return Table(header, cells)
@@ -260,7 +262,7 @@ def in_short(lines: Sequence[Line]) -> str:
     rows = [line for line in lines if line.model.start not in ("", ITSELF) and line.model.is_learnt]
 
     def above(other: Callable[[Line], Line], samples: Callable[[Line], Samples]) -> str:
-        found = [line.model.name for line in rows if difference(samples(line), samples(other(line))).above()]
+        found = [line.model.name for line in rows if difference(samples(line), samples(other(line)), SEEDS).above()]
         return ", ".join(f"*{name}*" for name in found) or "none"
 
     kinds: dict[str, Callable[[Line], Samples]] = {
@@ -280,7 +282,9 @@ def gains(lines: Sequence[Line]) -> Table:
     for line in lines:
         if line.model.start:
             start = by_name[line.model.start]
-            both = [difference(line.sts, start.sts), difference(line.retrieval, start.retrieval)]
+            n_seeds = SEEDS if line.model.is_learnt else None
+            sides = (line.sts, start.sts), (line.retrieval, start.retrieval)
+            both = [difference(*side, n_seeds) for side in sides]
             cells.append([line.model.name, *(found.with_verdict() for found in both)])
     return Table(["learnt, less what it starts from", "STS", "retrieval, all sets"], cells)
 

@@ -129,15 +129,20 @@ def mean_of(samples: Mapping[str, Vectors]) -> Vectors:
     return np.asarray(np.mean(list(samples.values()), axis=0))
 
 
-def difference(ones: Mapping[str, Vectors], others: Mapping[str, Vectors]) -> Interval:
+def difference(ones: Mapping[str, Vectors], others: Mapping[str, Vectors], n_seeds: int | None = None) -> Interval:
     """Return the interval of the difference of two models' means, paired: the samples are of the same items.
 
     A thousandth counts: below it lie the last digits of scores that are equal by arithmetic.
+
+    Args:
+        ones: set -> the score, and that of each bootstrap sample, [1 + draws].
+        others: the same of the other model.
+        n_seeds: as `Interval` has it.
     """
-    return interval_of(np.round(mean_of(ones) - mean_of(others), 3))
+    return interval_of(np.round(mean_of(ones) - mean_of(others), 3), n_seeds)
 
 
-def beside(samples: Mapping[str, Vectors], *others: Mapping[str, Vectors]) -> list[Cell]:
+def beside(samples: Mapping[str, Vectors], *others: Mapping[str, Vectors], n_seeds: int | None = None) -> list[Cell]:
     """Return the cells of a model's mean and of its difference to each other model, a dash where it is the model."""
-    less = [None if samples is other else difference(samples, other).with_verdict() for other in others]
+    less = [None if samples is other else difference(samples, other, n_seeds).with_verdict() for other in others]
     return [float(mean_of(samples)[0]), *less]

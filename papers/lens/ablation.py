@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.stats import spearmanr
 
-from papers.kit import MIN_SEEDS, VERDICTS, Figure, Interval, Table, read_or_make, run_script, verdict, written
+from papers.kit import MIN_SEEDS, Figure, Interval, Table, Verdict, read_or_make, run_script, written
 from papers.ldir.development import reciprocal_rank
 from papers.models import kept_encoder, minilm_path
 from papers.vector_cache import Vectors
@@ -386,10 +386,9 @@ def claims_of_figure3() -> list[Claim]:
     return [*sizes, *taught, Claim("all tokens: the teacher does not help", plain[None], whole)]
 
 
-def judge(differences: Sequence[float]) -> str:
+def judge(differences: Sequence[float]) -> Verdict:
     """Return what the differences of better and worse model, one a seed, say of a finding: too few seeds nothing."""
-    interval = Interval(statistics.fmean(differences), min(differences), max(differences))
-    return verdict(interval.above(n_seeds=len(differences)))
+    return Interval(statistics.fmean(differences), min(differences), max(differences), len(differences)).verdict()
 
 
 def figures(measured: Iterable[Result]) -> Iterator[tuple[str, Figure]]:
@@ -426,16 +425,15 @@ def findings(results: Results) -> Iterator[tuple[str, Figure]]:
         for claim, differences in judged:
             parts = [_signed(_differences(results, claim, sets)) for sets in (CAPTIONS, DIALOGUE)]
             above = f", {sum(one > 0 for one in differences)} of {len(differences)} above"
-            lines.append([name, claim.text, claim.by, _signed(differences), *parts, judge(differences) + above])
+            lines.append([name, claim.text, claim.by, _signed(differences), *parts, f"{judge(differences)}{above}"])
     yield "counts", "; ".join(counts)
-    columns = ["of", "the paper finds", "paper, mean / STS", "ours", "captions", "dialogue", ""]
+    columns = ["of", "the paper finds", "paper, mean / STS", "ours", "captions", "dialogue", "verdict"]
     yield "findings", Table(columns, lines)
 
 
-def _counts(verdicts: Sequence[str]) -> str:
-    words = [word.strip("*") for word in verdicts]
-    kinds = [word for word in VERDICTS.values() if word in words]
-    return ", ".join(f"{words.count(word)} of {len(words)} {word}" for word in kinds)
+def _counts(verdicts: Sequence[Verdict]) -> str:
+    kinds = [verdict for verdict in Verdict if verdict in verdicts]
+    return ", ".join(f"{verdicts.count(verdict)} of {len(verdicts)} {verdict.value}" for verdict in kinds)
 
 
 def _differences(results: Results, claim: Claim, sets: Sequence[str] = SETS) -> list[float]:

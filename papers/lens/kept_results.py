@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from papers.kit import DRAWS, VERDICTS, Figure, Interval, Table, bootstrap, interval_of, run_script
+from papers.kit import DRAWS, Figure, Interval, Table, Verdict, bootstrap, interval_of, run_script
 from papers.lens.language_page import KINDS, Measured, said_list
 from papers.lens.samples import Items, Sample, score_of
 from papers.lens.tables import PUBLISHED
@@ -70,7 +70,7 @@ COMPARED = (
 
 _DIGITS = 5
 _SETS = "sets.json"
-_DIFFERENCE = ["difference", "seeds", "mean", "STS", "retrieval", "of each seed", ""]
+_DIFFERENCE = ["difference", "seeds", "mean", "STS", "retrieval", "of each seed", "verdict"]
 
 
 def keep(folder: Path, name: str, samples: Sequence[Sample], items: Mapping[str, Items], facts: dict[str, Any]) -> None:
@@ -201,12 +201,12 @@ def figures(folder: Path) -> Iterator[tuple[str, Figure]]:
 
 def _said(found: Mapping[str, Mapping[int, Measured]]) -> str:
     """Return which claims hold, in words."""
-    said = {word: list[str]() for word in VERDICTS.values()}
+    said = {verdict.value: list[str]() for verdict in Verdict}
     for claim, (better, worse) in CLAIMS.items():
         if pair := _paired(found, better, worse):
             mean, seeds = pair.difference("mean"), len(pair.seeds)
             text = f"{claim}, {mean.signed()}, {seeds} seed{'s' * (seeds > 1)}"
-            said[mean.verdict().strip("*")].append(text)
+            said[mean.difference_verdict().value].append(text)
     return said_list(said)
 
 
@@ -233,7 +233,7 @@ class _Pair(NamedTuple):
     worse: Measured
 
     def difference(self, kind: str) -> Interval:
-        return interval_of(self.better.kind(kind) - self.worse.kind(kind))
+        return interval_of(self.better.kind(kind) - self.worse.kind(kind), len(self.seeds))
 
 
 def _paired(found: Mapping[str, Mapping[int, Measured]], better: str, worse: str) -> _Pair | None:
@@ -247,11 +247,11 @@ def _compared(name: str, pair: _Pair) -> list[Any]:
     """Return a line: the difference of two rows over the seeds that both have."""
     retrieval = pair.difference("retrieval")
     if not pair.worse.has("mean"):
-        verdict = f"retrieval: {retrieval.verdict()}"
+        verdict = f"retrieval: {retrieval.difference_verdict()}"
         return [name, len(pair.seeds), None, None, retrieval.signed(), None, verdict]
     mean, sts = pair.difference("mean"), pair.difference("STS")
     each = ", ".join(f"{one.kind('mean')[0] - other.kind('mean')[0]:+.1f}" for one, other in pair.seeds)
-    return [name, len(pair.seeds), mean.signed(), sts.signed(), retrieval.signed(), each, mean.verdict()]
+    return [name, len(pair.seeds), mean.signed(), sts.signed(), retrieval.signed(), each, mean.difference_verdict()]
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from papers.kit import VERDICTS, Figure, Interval, Table, interval_of, processor, wrapped, written
+from papers.kit import Figure, Interval, Table, Verdict, interval_of, processor, wrapped, written
 from papers.lens.samples import CLASSES, RETRIEVAL, STS
 from papers.lens.tables import PUBLISHED, QUERIES
 from recipes.lexicon_smollm2 import Row
@@ -163,21 +163,23 @@ def figures(measured: Mapping[str, Measured], shown: Mapping[str, Any]) -> Itera
 def _difference(measured: Mapping[str, Measured], better: str, worse: str, kind: str) -> Interval | None:
     if better not in measured or worse not in measured:
         return None
-    return interval_of(measured[better].kind(kind) - measured[worse].kind(kind))
+    return interval_of(measured[better].kind(kind) - measured[worse].kind(kind), n_seeds=1)
 
 
 def claim_figures(measured: Mapping[str, Measured]) -> Iterator[tuple[str, Figure]]:
     """Yield which claims hold in short, and the table."""
-    lines, said = [], {judged: list[str]() for judged in (*VERDICTS.values(), "not tested", "not run")}
+    lines, said = [], {judged: list[str]() for judged in (*(v.value for v in Verdict), "not tested", "not run")}
     for claim in CLAIMS:
         found = [_difference(measured, claim.better, claim.worse, kind) for kind in ("mean", "STS", "retrieval")]
         second = _difference(measured, SECOND.get(claim.better, ""), SECOND.get(claim.worse, ""), "mean")
-        judged = "not run" if found[0] is None else "not tested" if claim.untested else found[0].verdict()
-        said[judged.strip("*")].append(f"{claim.text} ({claim.untested})" if claim.untested else claim.text)
+        judged = "not tested" if claim.untested else found[0].difference_verdict() if found[0] else "not run"
+        said[judged.value if isinstance(judged, Verdict) else judged].append(
+            f"{claim.text} ({claim.untested})" if claim.untested else claim.text
+        )
         cells = [None if one is None else one.signed() for one in (*found, second)]
         lines.append([claim.text, claim.paper, *cells, judged])
     yield "summary", said_list(said)
-    columns = ["the paper's claim", "the paper", "mean", "STS", "retrieval", "mean, second seed", ""]
+    columns = ["the paper's claim", "the paper", "mean", "STS", "retrieval", "mean, second seed", "verdict"]
     yield "claims", Table(columns, lines, 2)
 
 

@@ -7,6 +7,8 @@ from dataclasses import asdict, replace
 import numpy as np
 import pytest
 
+from papers.kit import Verdict
+
 pytest.importorskip("sentence_transformers")
 
 
@@ -91,9 +93,9 @@ def test_the_opposite_outcome_is_not(script):
 
 
 def test_seeds_that_disagree_leave_a_finding_open(script):
-    assert script.judge([0.1] * 4) == "undecided" and script.judge([0.1] * 4 + [-0.1]) == "undecided"
-    assert script.judge([0.1] * 5) == "**holds**"
-    assert script.judge([-0.1] * 4 + [0.0]) == "**does not hold**"
+    assert script.judge([0.1] * 4) is script.judge([0.1] * 4 + [-0.1]) is Verdict.UNDECIDED
+    assert script.judge([0.1] * 5) is Verdict.HOLDS
+    assert script.judge([-0.1] * 4 + [0.0]) is Verdict.DOES_NOT_HOLD
 
 
 def test_a_run_is_kept(script, tmp_path, monkeypatch, capsys):

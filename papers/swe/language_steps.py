@@ -184,10 +184,15 @@ def differences(languages: Languages) -> Table:
     used = {name for pair in compared.values() for name in pair}
     found = {name: all_hits(languages.data, languages.model(name)) for name in sorted(used)}
     rows = [
-        [title, *(difference(found[one][test], found[other][test]) for test in found[one])]
+        [title, *(difference(found[one][test], found[other][test], _seeds(one, other)) for test in found[one])]
         for title, (one, other) in compared.items()
     ]
     return Table(["accuracy, difference in points", *found[DROPPED]], rows)
+
+
+def _seeds(*models: str) -> int | None:
+    """Return how many trainings a comparison of models rests on; None where no step of theirs is drawn at random."""
+    return 1 if {*DISTILLED, *TUNED} & set(models) else None
 
 
 def cross_sts(languages: Languages, folder: Path) -> Table:
@@ -219,9 +224,9 @@ def all_hits(data: Path, model: StaticEmbedder) -> Mapping[str, Hits]:
     return found
 
 
-def difference(one: Hits, other: Hits) -> str:
+def difference(one: Hits, other: Hits, n_seeds: int | None) -> str:
     """Return the difference of two shares of the same sentences in points, its 95 % interval and what that says."""
-    return mean_interval(100.0 * (one.astype(np.float64) - other)).with_verdict()
+    return mean_interval(100.0 * (one.astype(np.float64) - other), n_seeds).with_verdict()
 
 
 if __name__ == "__main__":

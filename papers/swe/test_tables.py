@@ -265,6 +265,6 @@ def test_what_a_way_has_more_is_judged_on_each_half():
     ways = dict.fromkeys([name for pair in new_words._PAIRS for name in pair], new_words.Judged(every, every, none))
     ways["the teacher alone"] = new_words.Judged(every, every, every)
     table = new_words.differences(ways, {"choosing": np.array([1, 1, 0, 0], bool), "measuring": ~none})
-    nothing, all_of_them = "+0.0 (+0.0 to +0.0), **does not hold**", "+100.0 (+100.0 to +100.0), **holds**"
+    nothing, all_of_them = "+0.0 (+0.0 to +0.0), unchanged", "+100.0 (+100.0 to +100.0), **holds**"
     row = f"| the teacher alone - spelling | {nothing} | {all_of_them} | {nothing} | {all_of_them} |"
     assert row in str(table) and str(table).count("**holds**") == 4
