@@ -21,7 +21,7 @@ import pellucid.index.search as search
 import pellucid.index.writer as writer_module
 from pellucid import Index
 from pellucid.errors import InputError
-from pellucid.index.arrays import arrays_from_documents, hash_strings
+from pellucid.index.arrays import TermCounts, arrays_from_documents, hash_strings
 from pellucid.index.documents import Document
 from pellucid.index.metadata import kind_of, parse_where, register, timestamp
 from pellucid.index.segments import Segment
@@ -93,7 +93,7 @@ class Reference:
         every = [passage for _, passages in made for passage in passages]
         tensors = arrays_from_documents(
             [document for document, _ in made],
-            [counted(text) for text, _, _ in every],
+            term_counts([text for text, _, _ in every]),
             {DENSE: [row for _, row, _ in every], OTHER: [row for _, _, row in every]},
             {DENSE: DIMENSION},
             self.fields,
@@ -109,7 +109,16 @@ class Reference:
 
 
 def counted(text):
-    return Counter(text.split() or [])
+    return Counter(text.split())
+
+
+def term_counts(texts):
+    """What a `TermCounter` makes of texts whose words are their terms."""
+    counts = list(map(counted, texts))
+    terms = list(dict.fromkeys(term for passage in counts for term in passage))
+    numbers = np.array([terms.index(term) for passage in counts for term in passage], np.int32)
+    frequencies = np.array([n for passage in counts for n in passage.values()], np.int32)
+    return TermCounts(hash_strings(terms), numbers, frequencies, np.cumsum([len(passage) for passage in counts]))
 
 
 def written(folder):
@@ -286,7 +295,7 @@ def test_conditions_are_those_of_plain_python(every, alternatives, cut, data):
         return
     documents = [Document(n, f"{n}", "", "", metadata, (0,)) for n, metadata in enumerate(every, 1)]
     parts = [part for part in (documents[:cut], documents[cut:]) if part]
-    made = [Segment(arrays_from_documents(part, [Counter()] * len(part), {}, {}, fields)) for part in parts]
+    made = [Segment(arrays_from_documents(part, term_counts([""] * len(part)), {}, {}, fields)) for part in parts]
     expected = [any(all(holds(d.metadata, name, *test) for name, test in one.items()) for one in alternatives)
                 for d in documents]  # fmt: skip
     assert np.concatenate([segment.matching(parsed) for segment in made]).tolist() == expected

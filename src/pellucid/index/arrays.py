@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import chain, pairwise
@@ -29,6 +28,8 @@ from pellucid.errors import IndexFolderError, ModelFolderError
 from pellucid.index.documents import Document
 from pellucid.index.engine import Vector
 from pellucid.index.metadata import Fields, entries, timestamp
+from pellucid.native.library import native
+from pellucid.native.terms import invert
 from pellucid.persistence.store import is_sound
 
 Integers = npt.NDArray[np.int64]
@@ -37,6 +38,9 @@ Mask = npt.NDArray[np.bool_]
 
 Tensors = dict[str, npt.NDArray[Any]]
 """The arrays of a segment by name."""
+
+DocumentRows = Sequence[Vector | None] | Floats
+"""The rows of passages in one part: a list with None where there is none, or an array with zeros there."""
 
 STRINGS = ("id", "title", "text", "metadata")
 """What a document has of strings."""
@@ -106,13 +110,55 @@ class Strings(NamedTuple):
         return str(self.data.data[self.ends[index - 1] if index else 0 : self.ends[index]], "utf-8")
 
 
+class TermCounts(NamedTuple):
+    """How often each term stands in each of some passages.
+
+    Attributes:
+        hashes: of distinct terms, which may be more than the passages have, int64 [terms].
+        terms: the numbers of the terms of each passage among these, each once, int32 [counts].
+        counts: how often each stands in its passage, int32 [counts].
+        ends: where each passage's end among `terms`, int64 [passages].
+    """
+
+    hashes: Integers
+    terms: npt.NDArray[np.int32]
+    counts: npt.NDArray[np.int32]
+    ends: Integers
+
+    @classmethod
+    def joined(cls, several: Sequence[TermCounts]) -> TermCounts:
+        """Return counts, of one or more groups of passages, that one `TermCounter` made, as those of all passages."""
+        ends = np.cumsum([0, *(len(counts.terms) for counts in several)])
+        return cls(
+            several[-1].hashes,
+            np.concatenate([counts.terms for counts in several]),
+            np.concatenate([counts.counts for counts in several]),
+            np.concatenate([counts.ends + start for counts, start in zip(several, ends.tolist())]),
+        )
+
+    @property
+    def total(self) -> int:
+        """Number of terms of all passages."""
+        return int(self.counts.sum())
+
+    def lengths(self) -> Integers:
+        """Return the number of terms of each passage, int64 [passages]."""
+        return np.diff(np.append(np.zeros(1, np.int64), self.counts.cumsum(dtype=np.int64))[self.ends], prepend=0)
+
+    def signatures(self) -> npt.NDArray[np.uint64]:
+        """Return for each passage the sum of the hashes of its terms, each times its count, uint64 [passages]."""
+        products = self.hashes[self.terms].view(np.uint64) * self.counts.astype(np.uint64)
+        sums = np.append(np.zeros(1, np.uint64), products.cumsum(dtype=np.uint64))
+        return np.diff(sums[self.ends], prepend=np.zeros(1, np.uint64))
+
+
 # --- How they are made ---
 
 
 def arrays_from_documents(
     documents: Sequence[Document],
-    counts: Sequence[Counter[str]],
-    vectors: Mapping[str, Sequence[Vector | None]],
+    counts: TermCounts | None,
+    vectors: Mapping[str, DocumentRows],
     dense: Mapping[str, int],
     fields: Fields,
 ) -> Tensors:
@@ -120,7 +166,7 @@ def arrays_from_documents(
 
     Args:
         documents: at least one.
-        counts: of each passage how often each term stands in it; nothing without BM25.
+        counts: of the terms of their passages; None without BM25.
         vectors: by part a row for each passage.
         dense: the dense parts with their dimensions.
         fields: those of the index, with the fields of these documents.
@@ -132,15 +178,11 @@ def arrays_from_documents(
     tensors["passages"] = np.cumsum([len(d.ends) for d in documents], dtype=np.int64)
     tensors["cuts"] = np.array(list(chain.from_iterable(d.ends for d in documents)), np.int64)
     tensors |= _hash_table(hash_strings(texts[0]))
-    if counts:
+    if counts is not None:
         tensors |= _inverted_counts(counts)
     for part, rows in vectors.items():
         if part in dense:
-            stacked = np.zeros((len(tensors["cuts"]), dense[part]), np.float32)
-            for position, row in enumerate(rows):
-                if row is not None:
-                    stacked[position] = row
-            tensors |= _dense(part, stacked)
+            tensors |= _dense(part, rows if isinstance(rows, np.ndarray) else _stacked(rows, dense[part]))
         else:
             tensors |= _sparse(part, rows)
     return tensors | _columns([d.metadata for d in documents], fields)
@@ -177,14 +219,48 @@ def _hash_table(hashes: Integers) -> Tensors:
     return {"id.hash": hashes[order], "id.order": order.astype(np.int64)}
 
 
-def _inverted_counts(counts: Sequence[Counter[str]]) -> Tensors:
-    terms = list(dict.fromkeys(chain.from_iterable(counts)))
-    hash_by_term = dict(zip(terms, hash_strings(terms).tolist()))
-    keys = np.array([hash_by_term[term] for passage in counts for term in passage], np.int64)
-    rows = np.repeat(np.arange(len(counts)), [len(passage) for passage in counts])
-    values = np.array([n for passage in counts for n in passage.values()], np.int32)
-    lengths = np.array([sum(passage.values()) for passage in counts], np.int32)
-    return {"bm25.lengths": lengths, **_lists("bm25", keys, rows, values)}
+def _inverted_counts(counts: TermCounts) -> Tensors:
+    """Return the list of each term that some passage has, and the number of terms of each passage."""
+    lengths = {"bm25.lengths": counts.lengths().astype(np.int32)}
+    if native() is None:
+        passages = np.repeat(np.arange(len(counts.ends)), np.diff(counts.ends, prepend=0))
+        return {**lengths, **_lists("bm25", counts.hashes[counts.terms], passages, counts.counts)}
+    sizes = np.bincount(counts.terms, minlength=len(counts.hashes))
+    used = np.flatnonzero(sizes)
+    keys, which = np.unique(counts.hashes[used], return_inverse=True)  # terms of one hash, if any, are one list
+    lists = np.zeros(len(sizes), np.int32)
+    lists[used] = which
+    key_ends = np.cumsum(np.bincount(which, sizes[used], len(keys)), dtype=np.int64)
+    starts = np.append(np.zeros(1, np.int64), key_ends)[:-1]
+    rows, values = invert(counts.terms, counts.counts, counts.ends, lists, starts)
+    return {**lengths, "bm25.keys": keys, "bm25.key_ends": key_ends, "bm25.rows": rows, "bm25.values": values}
+
+
+def has_row(row: Any) -> bool:
+    """Whether something of `DocumentRows` is a row."""
+    return row is not None and (isinstance(row, tuple) or bool(row.any()))
+
+
+def bytes_of_rows(rows: DocumentRows) -> int:
+    """Return the bytes that rows take."""
+    if isinstance(rows, np.ndarray):
+        return rows.nbytes
+    arrays = chain.from_iterable(row if isinstance(row, tuple) else (row,) for row in rows if row is not None)
+    return sum(np.asarray(array).nbytes for array in arrays)
+
+
+def joined_rows(blocks: Sequence[DocumentRows]) -> DocumentRows:
+    """Return the rows of blocks of passages, one or more, as one."""
+    arrays = [block for block in blocks if isinstance(block, np.ndarray)]
+    return np.concatenate(arrays) if len(arrays) == len(blocks) else list(chain.from_iterable(blocks))
+
+
+def _stacked(rows: Sequence[Any], dimension: int) -> Floats:
+    stacked = np.zeros((len(rows), dimension), np.float32)
+    for position, row in enumerate(rows):
+        if row is not None:
+            stacked[position] = row
+    return stacked
 
 
 def _dense(part: str, rows: Floats) -> Tensors:
@@ -205,7 +281,7 @@ def _dense(part: str, rows: Floats) -> Tensors:
     return tensors
 
 
-def _sparse(part: str, rows: Sequence[Vector | None]) -> Tensors:
+def _sparse(part: str, rows: DocumentRows) -> Tensors:
     sides = [(np.zeros(0, np.int64), np.zeros(0, np.float32)) if row is None else row for row in rows]
     sizes = [len(indices) for indices, _ in sides]
     indices = np.concatenate([np.zeros(0, np.int64), *(np.asarray(indices, np.int64) for indices, _ in sides)])

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from pellucid.errors import IndexFolderError, InputError, PellucidError, answering_guesses
 from pellucid.explain.views.report import frame
 from pellucid.index.commits import Commit, read_commit, read_stamp
+from pellucid.index.counting import TermCounter
 from pellucid.index.documents import (
     Document,
     batches,
@@ -29,10 +30,10 @@ from pellucid.index.listing import DOCUMENT_COLUMNS, count_documents, count_valu
 from pellucid.index.metadata import field_types
 from pellucid.index.models import Model, engine_generation, open_stored_models
 from pellucid.index.plan import Snapshot
-from pellucid.index.precomputed import PrecomputedVectors, Rows, check_models_unchanged, stored_rows
+from pellucid.index.precomputed import PrecomputedVectors, stored_rows
 from pellucid.index.records import read_documents
 from pellucid.index.settings import precomputed_parts
-from pellucid.index.writer import Writer, document_vectors, repair, replace_documents, term_counts
+from pellucid.index.writer import Additions, Writer, repair, replace_documents
 from pellucid.persistence.folder import allow_external, is_outside_allowed
 from pellucid.persistence.store import locked, translate_os_errors
 from pellucid.process import call_after_fork, current_process, fork_lock, never_destroy
@@ -287,9 +288,10 @@ class DocumentCollection:
     ) -> int:
         """Add documents; one whose id is there is replaced.
 
-        They are committed in batches of at most 1,000: after a crash a batch is there whole or not at all, and all are
-        there when this returns. A list that cannot be added is refused before anything is stored; of an iterator, what
-        came in batches before the error stays. Other processes may add between two batches.
+        They are committed together, in blocks of 1,000, at least every 192 MB or ten seconds: after a crash a commit is
+        there whole or not at all, and all are there when this returns. A list that cannot be added is refused before
+        anything is stored; of an iterator, the blocks before an error or an interrupt stay. Other processes may add
+        between two commits.
 
         Args:
             texts: any strings. Long ones are cut into passages, at the ends of paragraphs or sentences where possible.
@@ -338,7 +340,7 @@ class DocumentCollection:
 
         A document without an id is called by its file and line. In a table of text, a column has the type that it has
         in the index, and else the one that all of its cells have. What is there already as it is in the file is passed
-        over, so that a run twice adds nothing. If a document is refused, those of batches before it stay.
+        over, so that a run twice adds nothing. If a document is refused, those of blocks before it stay, see `add`.
 
         Args:
             files: .csv, .tsv, .jsonl, .json, .parquet, .xlsx or .txt (a text a line), a folder of .txt and .md, or a
@@ -370,22 +372,33 @@ class DocumentCollection:
         skip_stored: bool,
         show_progress_bar: bool,
     ) -> int:
-        count = stored = passages = commits = 0
+        counter, count, sizes = TermCounter(self.snapshot().words.analyser), 0, list[tuple[int, int]]()
+        additions = Additions(self.snapshot(), counter, precomputed.names)
+
+        def commit() -> None:
+            nonlocal additions
+            due, additions = additions, Additions(self.snapshot(), counter, precomputed.names)
+            if due.documents:
+                self._store(due, precomputed.models)
+                sizes.append((len(due.documents), due.n_passages))
+
         with Progress("indexing", unit="documents", enabled=show_progress_bar) as progress:
-            for batch in batches(documents):
-                rows, size = precomputed.rows_for(batch, count), len(batch)
-                if skip_stored and not rows:
-                    batch = self._unstored(batch)
-                if batch:
-                    self._store(batch, rows, precomputed.models)
-                    passages, commits = passages + sum(len(document.ends) for document in batch), commits + 1
-                count, stored = count + size, stored + len(batch)
-                progress.advance(size)
+            try:
+                for batch in batches(documents):
+                    rows = precomputed.rows_for(batch, count)
+                    if unstored := self._unstored(batch) if skip_stored and not rows else batch:
+                        additions.add(unstored, rows)
+                    count += len(batch)
+                    progress.advance(len(batch))
+                    if additions.is_due:
+                        commit()
+            finally:  # after an error or an interrupt, too: the blocks before it are whole
+                commit()
             precomputed.check(count, "; these were stored")
-            if commits > 1:
+            if len(sizes) > 1:
                 with self._exclusive_writer() as writer:
-                    writer.compact(passages)
-        return stored
+                    writer.compact(sum(passages for _, passages in sizes))
+        return sum(n_documents for n_documents, _ in sizes)
 
     def _unstored(self, batch: list[Document]) -> list[Document]:
         """Return the documents of a batch that are not in the index as they are, with vectors of its models."""
@@ -396,23 +409,12 @@ class DocumentCollection:
         stored = {id: commit.segments[segment].document(row)[1:] for id, (segment, row) in rows}
         return [document for document in batch if stored.get(document.id) != document[1:]]
 
-    def _store(
-        self,
-        batch: list[Document],
-        precomputed_rows: Rows,
-        models_before: Mapping[str, Model],
-        stored_rows: Rows | None = None,
-    ) -> None:
-        """Make documents visible, which replace those of the same ids, all or none; `stored` rows were made before."""
-        snapshot, rows = self.snapshot(), {**(stored_rows or {}), **precomputed_rows}
-        counts = term_counts(snapshot, batch)  # others may write
-        vectors = document_vectors(snapshot.models, batch, rows)
+    def _store(self, additions: Additions, models_before: Mapping[str, Model]) -> None:
+        """Make documents visible, which replace those of the same ids, all or none."""
         with self._exclusive_writer() as writer:
-            check_models_unchanged(rows, models_before, self._snapshot.models)
-            if self._snapshot.models is not snapshot.models:  # rebuilt meanwhile
-                vectors = document_vectors(self._snapshot.models, batch, rows)
-            replaced = list(writer.commit.rows_for([document.id for document in batch]).values())
-            replace_documents(writer, self._snapshot, batch, replaced, counts, vectors, precomputed_rows)
+            additions.use_models(models_before, self._snapshot.models)
+            replaced = list(writer.commit.rows_for([document.id for document in additions.documents]).values())
+            replace_documents(writer, self._snapshot, additions, replaced)
 
     def update(
         self,
@@ -456,7 +458,10 @@ class DocumentCollection:
             kept_precomputed = {name: stored.pop(name) for name in precomputed_names if name in stored}
             rows = PrecomputedVectors(vectors_by_name, self._snapshot.models)
             rows.check(1)
-            self._store(changed, {**kept_precomputed, **rows.rows_for(changed, 0)}, self._snapshot.models, stored)
+            given = {**kept_precomputed, **rows.rows_for(changed, 0)}
+            additions = Additions(self._snapshot, precomputed=given)
+            additions.add(changed, {**stored, **given})
+            self._store(additions, self._snapshot.models)
 
     def delete(self, ids: str | int | Iterable[str | int], *, missing_ok: bool = False) -> int:
         """Remove documents by their ids, all in one commit; return how many.

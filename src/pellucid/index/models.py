@@ -27,6 +27,7 @@ from pellucid.dense.vectors import unit_vectors
 from pellucid.dense.words import WordReasons
 from pellucid.ensemble.embedder import EnsembleEmbedder
 from pellucid.errors import IndexFolderError, InputError, ModelFolderError, ReadingError
+from pellucid.index.arrays import DocumentRows
 from pellucid.index.embedding_server import EmbeddingServer
 from pellucid.index.engine import Generation, Vector
 from pellucid.index.settings import BM25
@@ -74,6 +75,11 @@ class Model:
     def vectors(self, texts: list[str], role: Role) -> list[Vector | None]:
         """Return the row of each text at length 1; None for a text that the model knows nothing of."""
         return self._stored(self._normalized_vectors(texts, role))
+
+    def document_rows(self, texts: list[str]) -> DocumentRows:
+        """Return what `vectors` does for documents; of a dense model as one array, with zeros in the place of None."""
+        rows = self._normalized_vectors(texts, "document")
+        return self._stored(rows) if self.sparse else np.asarray(rows, np.float32)
 
     def _stored(self, rows: Any) -> list[Vector | None]:
         if not self.sparse:

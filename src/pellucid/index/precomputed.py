@@ -77,6 +77,11 @@ class PrecomputedVectors:
             )
         self._arrays = {name: _validate(name, array, models[name]) for name, array in (vectors or {}).items()}
 
+    @property
+    def names(self) -> list[str]:
+        """The parts that have rows."""
+        return list(self._arrays)
+
     def check(self, documents: int, after: str = "") -> None:
         """Check that there are as many rows as documents; a message ends with `after`."""
         for name, array in self._arrays.items():

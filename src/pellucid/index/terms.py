@@ -45,6 +45,9 @@ MAX_ACRONYM_LETTERS = 6
 MAX_ACRONYMS_IN_A_ROW = 3
 """Words; more in capitals are a heading, or someone shouting."""
 
+HAS_LOWER_CASE, IN_CAPITALS, BEFORE_LETTER = 1, 2, 4
+"""What a token tells of its neighbours: the line is not all in capitals, or may be; a letter after it is a name."""
+
 _MAX_NAME_WORDS = 8
 _MAX_CACHED_TOKENS, _MAX_CACHED_LENGTH = 1 << 20, 64
 _CONTEXT_TOKENS = 20  # looked at before and after a word in capitals
@@ -109,7 +112,7 @@ class Part(NamedTuple):
         return self.end - self.start == 1
 
 
-_Value = str | tuple[tuple[str, ...], tuple[Part, ...]]
+TokenTerms = str | tuple[tuple[str, ...], tuple[Part, ...]]
 """The term of a token, "" for none; else its terms, and the parts that the text around decides on."""
 # Only strings and plain tuples of strings: the garbage collector passes over them, however many are remembered.
 
@@ -157,7 +160,7 @@ class Analyser:
         self.function_words = self.stop_words | default
         self._stem = _stemmer(language)
         self._parts_of: dict[str, tuple[Part, ...]] = {}  # by token
-        self._terms_of: dict[str, _Value] = {}  # by token
+        self._terms_of: dict[str, TokenTerms] = {}  # by token
 
     @property
     def fingerprint(self) -> str:
@@ -170,7 +173,7 @@ class Analyser:
         terms: list[str] = []
         for line in (text if text.isascii() else normalize(text).text).split("\n"):
             tokens = line.split()
-            values = self._values(tokens)
+            values = self.values(tokens)
             terms += [value for value in values if type(value) is str and value]
             for index, value in enumerate(values):
                 if type(value) is tuple:
@@ -282,13 +285,19 @@ class Analyser:
         is_letter = len(function_words) == 1 and len(words[function_words[0]]) == 1 and function_words[0] > 0
         return tokens[function_words[0]] if is_letter else ""  # vitamin a
 
-    def _values(self, tokens: list[str]) -> list[_Value]:
+    def values(self, tokens: list[str]) -> list[TokenTerms]:
+        """Return the terms of tokens in word form, each as `TokenTerms`."""
         values = list(map(self._terms_of.get, tokens))
         if None in values:
             return [self._learn(token) if value is None else value for token, value in zip(tokens, values)]
         return values  # type: ignore[return-value]
 
-    def _learn(self, token: str) -> _Value:
+    def context_flags(self, token: str) -> int:
+        """Return what a token tells of its neighbours in capitals: HAS_LOWER_CASE + IN_CAPITALS + BEFORE_LETTER."""
+        flags = HAS_LOWER_CASE if token != token.upper() else IN_CAPITALS * _is_in_capitals(token)
+        return flags + BEFORE_LETTER * (token[-1].isalnum() and _fold_case(token) not in self.function_words)
+
+    def _learn(self, token: str) -> TokenTerms:
         """Return the term of a token, which is not remembered yet."""
         core = _core(token)
         value = self._sure_term(core) if core.isalnum() and core.isascii() else self._sure_terms(core)
@@ -316,7 +325,7 @@ class Analyser:
             term = self._terms_of[lowered] = "" if lowered in self.stop_words else self._stem(lowered)
         return term
 
-    def _sure_terms(self, core: str) -> _Value | None:
+    def _sure_terms(self, core: str) -> TokenTerms | None:
         """Return the terms of a number such as 0.05, and of two ASCII words with "-" or "/" between; else None."""
         if _DECIMAL.fullmatch(core):
             return core
@@ -342,7 +351,7 @@ class Analyser:
                 token = tokens[position]
                 if token != token.upper():
                     has_lower_case, in_row = True, False
-                elif token.isupper() and sum(map(str.isalpha, token)) > 1:
+                elif _is_in_capitals(token):
                     n_in_capitals += 1
                     in_a_row += in_row
                     if in_a_row > MAX_ACRONYMS_IN_A_ROW and not is_letter:
@@ -350,8 +359,7 @@ class Analyser:
                 else:
                     in_row = False
         if is_letter:  # vitamin A
-            before = tokens[index - 1] if index else ""
-            return has_lower_case and before[-1:].isalnum() and _fold_case(before) not in self.function_words
+            return has_lower_case and index > 0 and bool(self.context_flags(tokens[index - 1]) & BEFORE_LETTER)
         return has_lower_case or n_in_capitals == 1
 
     def _parts(self, token: str) -> tuple[Part, ...]:
@@ -451,10 +459,15 @@ def _line(form: NormalizedText, position: int) -> tuple[list[str], int]:
     return text[start : end if end >= 0 else None].split(), len(text[start:position].split())
 
 
-def _one_or_several(terms: Iterable[str | None], capitals: Iterable[Part] = ()) -> _Value:
+def _one_or_several(terms: Iterable[str | None], capitals: Iterable[Part] = ()) -> TokenTerms:
     """Return the terms of a token, as a string where they are one or none for certain."""
     distinct_terms, decided = tuple(term for term in terms if term), tuple(capitals)
     return (distinct_terms, decided) if decided or len(distinct_terms) > 1 else "".join(distinct_terms)
+
+
+def _is_in_capitals(token: str) -> bool:
+    """Whether a token is in capitals, and more than one letter."""
+    return token.isupper() and sum(map(str.isalpha, token)) > 1
 
 
 def _fold_case(word: str) -> str:

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import numpy as np
 
-from pellucid.index.arrays import hash_strings
+from pellucid.index.arrays import has_row
+from pellucid.index.counting import TermCounter
 from pellucid.index.documents import Document, batches
 from pellucid.index.engine import Engine, Vector
 from pellucid.index.metadata import entries
@@ -16,7 +17,7 @@ from pellucid.index.models import find_copy_mismatch
 from pellucid.index.plan import Snapshot
 from pellucid.index.segments import Segment
 from pellucid.index.settings import precomputed_parts
-from pellucid.index.writer import document_vectors, term_counts
+from pellucid.index.writer import document_vectors
 
 SAMPLE_DOCUMENTS = 200  # documents that the models encode again
 MAX_LISTED = 10  # problems of a kind
@@ -39,13 +40,13 @@ def find_problems(folder: Path, snapshot: Snapshot) -> list[str]:
     step, terms, ids = max(1, state.documents // SAMPLE_DOCUMENTS), 0, Counter[str]()
     for segment in segments:
         passages, counted, lengths = segment.passages_for(segment.live_rows()), list[int](), list[int]()
+        counter = TermCounter(snapshot.words.analyser)
         for block in batches(segment.document(row) for row in segment.live_rows().tolist()):
             ids.update(document.id for document in block)
-            counts = term_counts(snapshot, block)
-            terms_of_block = list(dict.fromkeys(term for passage in counts for term in passage))
-            hash_by_term = dict(zip(terms_of_block, hash_strings(terms_of_block).tolist()))
-            counted += [sum(hash_by_term[term] * n for term, n in passage.items()) % (1 << 64) for passage in counts]
-            lengths += [sum(passage.values()) for passage in counts]
+            if state.settings["bm25"]:
+                counts = counter.count([text for document in block for text in document.passages()])
+                counted += counts.signatures().tolist()
+                lengths += counts.lengths().tolist()
             rows = segment.rows_for([document.id for document in block])
             lost = [document.id for document in block if document.id not in rows]
             problems += [f"document {id!r:.60} is not found by its id" for id in lost[:MAX_LISTED]]
@@ -76,8 +77,9 @@ def _check_vectors(
         stored = snapshot.engine.vectors([point for d in sample for point in d.points()], list(snapshot.models))
     precomputed = precomputed_parts(snapshot.commit.state.settings)  # of their rows the checksums of the files say all
     models = {name: model for name, model in snapshot.models.items() if name not in precomputed}
-    for name, computed in document_vectors(models, sample).items():
-        vectors = iter(computed)
+    texts = [text for document in sample for text in document.passages()]
+    for name, computed in document_vectors(models, texts).items():
+        vectors = iter([row if has_row(row) else None for row in computed])
         for document in sample:
             first = segment.first_passage(rows[document.id])
             for number, point in enumerate(document.points()):

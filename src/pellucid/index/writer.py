@@ -12,27 +12,36 @@ import json
 import os
 import secrets
 import shutil
-from collections import Counter
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 from types import MappingProxyType
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from pellucid.dense.embedder import EncoderEmbedder
 from pellucid.errors import EngineError, IndexFolderError, ReadingError, WritingError
-from pellucid.index.arrays import arrays_from_documents
-from pellucid.index.bm25 import count_terms
+from pellucid.index.arrays import (
+    DocumentRows,
+    TermCounts,
+    arrays_from_documents,
+    bytes_of_rows,
+    has_row,
+    joined_rows,
+)
 from pellucid.index.commits import FORMAT_FILE, Commit, File, IndexState, StoredSegment, read_commit, read_stamp
+from pellucid.index.counting import TermCounter
 from pellucid.index.documents import PASSAGE_BITS, Document, batches, points_for
 from pellucid.index.engine import Engine, EngineSettings, Point, Vector, resolve_engine, store_engine
 from pellucid.index.metadata import Fields, entries, register
 from pellucid.index.models import Model, are_all_static, engine_generation, store_models
 from pellucid.index.plan import Snapshot
-from pellucid.index.precomputed import Rows, remaining_precomputed, stored_rows
+from pellucid.index.precomputed import Rows, check_models_unchanged, remaining_precomputed, stored_rows
 from pellucid.index.segments import Segment
 from pellucid.index.settings import precomputed_parts, rebuilt_settings, with_precomputed
 from pellucid.persistence.store import checksum, write_tensors, writing
@@ -49,8 +58,12 @@ MIN_FREE_BYTES = 64 << 20
 
 N_SKIPPED_NUMBERS = 1000  # numbers that are not used after a write to an engine that may arrive late
 
-Counts = list[Counter[str]]
-"""Of each passage how often each term stands in it; nothing without BM25."""
+MAX_PENDING_BYTES = 192 << 20
+"""Bytes of texts, vectors and counts of the documents of a commit."""
+
+MAX_PENDING_TERMS = 1 << 20
+MAX_PENDING_S = 10.0
+"""Seconds after which a block of documents is committed with those before it, however few they are."""
 
 
 # --- Commits ---
@@ -197,46 +210,107 @@ def _due_merge(stored: Sequence[StoredSegment]) -> slice | None:
 # --- Documents come and go ---
 
 
-def term_counts(snapshot: Snapshot, documents: Iterable[Document]) -> Counts:
-    """Count the terms of the passages of some documents."""
-    if not snapshot.commit.state.settings["bm25"]:
-        return []
-    analyser = snapshot.words.analyser
-    return [Counter(analyser.terms(text)) for document in documents for text in document.passages()]
+class _Block(NamedTuple):
+    """Some documents with what is computed of their passages."""
+
+    documents: Sequence[Document]
+    counts: TermCounts | None  # without BM25
+    vectors: Mapping[str, DocumentRows]  # by model
+    rows: Rows  # those of the vectors that were there before
+
+    @property
+    def bytes(self) -> int:
+        """About the bytes that it takes."""
+        n_bytes = sum(len(document.title) + len(document.text) for document in self.documents)
+        n_bytes += sum(array.nbytes for array in self.counts[1:]) if self.counts else 0
+        return n_bytes + sum(map(bytes_of_rows, self.vectors.values()))
+
+
+class Additions:
+    """Documents to make visible in one commit, with what is computed of them before: others may write meanwhile."""
+
+    def __init__(self, snapshot: Snapshot, counter: TermCounter | None = None, precomputed: Iterable[str] = ()) -> None:
+        """Take what they are added to, what counts terms, and the parts of which a user gives rows."""
+        self.snapshot, self.precomputed, self._started = snapshot, frozenset(precomputed), time.monotonic()
+        self._counter = TermCounter(snapshot.words.analyser) if counter is None else counter
+        self._blocks: list[_Block] = []
+        self._bytes = 0
+
+    def add(self, documents: Sequence[Document], rows: Rows = MappingProxyType({})) -> None:
+        """Take a block of documents, with the rows of their passages that need not be computed; all or nothing."""
+        texts = [text for document in documents for text in document.passages()]
+        counts = self._counter.count(texts) if self.snapshot.commit.state.settings["bm25"] else None
+        block = _Block(documents, counts, document_vectors(self.snapshot.models, texts, rows), rows)
+        self._bytes += block.bytes
+        self._blocks.append(block)
+
+    @property
+    def is_due(self) -> bool:
+        """Whether they should be committed before more come: they are many, or took long, or an engine gets them."""
+        is_large = self._bytes >= MAX_PENDING_BYTES or len(self._counter) >= MAX_PENDING_TERMS
+        return bool(self._blocks) and (
+            is_large or self.snapshot.engine is not None or time.monotonic() - self._started >= MAX_PENDING_S
+        )
+
+    @property
+    def documents(self) -> list[Document]:
+        """All of them, without numbers."""
+        return list(chain.from_iterable(block.documents for block in self._blocks))
+
+    @property
+    def n_passages(self) -> int:
+        """Number of their passages."""
+        return sum(len(document.ends) for block in self._blocks for document in block.documents)
+
+    @property
+    def counts(self) -> TermCounts | None:
+        """How often each term stands in each passage; None without BM25."""
+        counts = [block.counts for block in self._blocks if block.counts is not None]
+        return TermCounts.joined(counts) if counts else None
+
+    @property
+    def vectors(self) -> dict[str, DocumentRows]:
+        """By model the rows of all passages."""
+        names = self._blocks[0].vectors if self._blocks else ()
+        return {name: joined_rows([block.vectors[name] for block in self._blocks]) for name in names}
+
+    def use_models(self, before: Mapping[str, Model], models: Mapping[str, Model]) -> None:
+        """Compute what `models` make of the documents, if a rebuild put them in the place of those `before`."""
+        names = {name for block in self._blocks for name in block.rows}
+        check_models_unchanged(names, before, models)
+        if models is not self.snapshot.models:
+            for position, block in enumerate(self._blocks):
+                texts = [text for document in block.documents for text in document.passages()]
+                self._blocks[position] = block._replace(vectors=document_vectors(models, texts, block.rows))
 
 
 def document_vectors(
-    models: Mapping[str, Model], documents: Sequence[Document], precomputed: Rows = MappingProxyType({})
-) -> dict[str, Sequence[Vector | None]]:
-    """Return by model the vectors of all passages of some documents; of the parts of `precomputed`, what is there."""
-    texts = [text for document in documents for text in document.passages()]
-    vectors = {
-        name: model.vectors(texts, "document") for name, model in models.items() if texts and name not in precomputed
-    }
-    return {**vectors, **precomputed}
+    models: Mapping[str, Model], texts: list[str], rows: Rows = MappingProxyType({})
+) -> dict[str, DocumentRows]:
+    """Return by model the vectors of some passages; those in `rows` as they are."""
+    computed = {name: model.document_rows(texts) for name, model in models.items() if texts and name not in rows}
+    return {**computed, **rows}
 
 
 def replace_documents(
     writer: Writer,
     snapshot: Snapshot,
-    documents: Sequence[Document] = (),
+    additions: Additions | None = None,
     replaced: Sequence[tuple[int, int]] = (),
-    counts: Counts | None = None,
-    vectors: Mapping[str, Sequence[Vector | None]] = MappingProxyType({}),
-    precomputed: Iterable[str] = (),
 ) -> None:
     """Make documents visible and delete those that they replace (segment and row), both or neither."""
     _check_space(writer.folder, MIN_FREE_BYTES)
     commit, engine = writer.commit, snapshot.engine
-    state, counts = commit.state, counts or []
-    documents = [document._replace(number=number) for number, document in enumerate(documents, state.next)]
+    additions, state = additions or Additions(snapshot), commit.state
+    counts, precomputed = additions.counts, additions.precomputed
+    documents = [Document(number, *document[1:]) for number, document in enumerate(additions.documents, state.next)]
     segments = commit.segments
     deleted = {index: np.array([row for i, row in replaced if i == index]) for index in {i for i, _ in replaced}}
     deleted_passages = {index: segments[index].passages_for(rows) for index, rows in deleted.items()}
     deleted_terms = sum(segments[index].terms_in(passages) for index, passages in deleted_passages.items())
     removed = tuple((int(segments[index].numbers[row]), segments[index].size(row)) for index, row in replaced)
     settings = state.settings
-    if not set(precomputed) <= set(precomputed_parts(settings)):
+    if not precomputed <= set(precomputed_parts(settings)):
         settings = with_precomputed(settings, [*precomputed_parts(settings), *precomputed])
     state_after = replace(
         state,
@@ -245,16 +319,16 @@ def replace_documents(
         fields=dict(state.fields),
         documents=state.documents + len(documents) - len(replaced),
         passages=state.passages + sum(len(d.ends) for d in documents) - sum(map(len, deleted_passages.values())),
-        terms=state.terms + count_terms(counts) - deleted_terms,
+        terms=state.terms + (0 if counts is None else counts.total) - deleted_terms,
         pending_deletes=() if engine is None else removed,
     )
     if engine is None:
-        segment = _segment(documents, counts, vectors, snapshot, state_after.fields) if documents else None
+        segment = _segment(documents, additions, snapshot, state_after.fields) if documents else None
         writer.change(state_after, segment, deleted)
         return
     try:
         _delete(engine, state.pending_deletes)
-        segment = _segment(documents, counts, vectors, snapshot, state_after.fields) if documents else None
+        segment = _segment(documents, additions, snapshot, state_after.fields) if documents else None
         engine.flush()
         writer.change(state_after, segment, deleted)
     except BaseException:
@@ -269,15 +343,10 @@ def replace_documents(
         engine.optimize()
 
 
-def _segment(
-    documents: Sequence[Document],
-    counts: Counts,
-    vectors: Mapping[str, Sequence[Vector | None]],
-    snapshot: Snapshot,
-    fields: Fields,
-) -> Segment:
+def _segment(documents: Sequence[Document], additions: Additions, snapshot: Snapshot, fields: Fields) -> Segment:
     """Return the segment of documents, in memory; their vectors go to the engine where there is one."""
     new_keys = [key for document in documents for key in register(document.metadata, fields)]
+    vectors: Mapping[str, DocumentRows] = additions.vectors
     if snapshot.engine is not None:
         for key in new_keys:
             snapshot.engine.index_payload(key)
@@ -285,12 +354,12 @@ def _segment(
         for document in documents:
             payload = entries(document.metadata, fields)
             for point in document.points():
-                rows = {name: passage_rows[len(points)] for name, passage_rows in vectors.items()}
-                points.append(Point(point, {name: row for name, row in rows.items() if row is not None}, payload))
+                rows = {name: row for name, rows in vectors.items() if has_row(row := rows[len(points)])}
+                points.append(Point(point, rows, payload))
         snapshot.engine.put(points)
         vectors = {}
     dimensions = {name: model.dimension for name, model in snapshot.models.items() if not model.sparse}
-    return Segment(arrays_from_documents(documents, counts, vectors, dimensions, fields))
+    return Segment(arrays_from_documents(documents, additions.counts, vectors, dimensions, fields))
 
 
 def _delete(engine: Engine, pending_deletes: Iterable[tuple[int, int]]) -> None:
@@ -342,14 +411,19 @@ def write_rebuilt(
     snapshot = snapshot._replace(engine=engine)
     stored, fields = list[StoredSegment](), Fields()
     documents = passages = terms = 0
-    for block in batches(previous.documents()):
-        counts = term_counts(snapshot, block)
-        vectors = document_vectors(models, block, stored_rows(previous, previous_engine, precomputed, block))
-        stored.append(writer.write(_segment(block, counts, vectors, snapshot, fields)))
+    counter = TermCounter(snapshot.words.analyser)
+    blocks = batches(previous.documents())
+    block = next(blocks, None)
+    while block is not None:
+        additions = Additions(snapshot, counter)
+        while block is not None and not additions.is_due:
+            additions.add(block, stored_rows(previous, previous_engine, precomputed, block))
+            block = next(blocks, None)
+        stored.append(writer.write(_segment(additions.documents, additions, snapshot, fields)))
         writer.merge(stored)
-        documents += len(block)
-        passages += sum(len(document.ends) for document in block)
-        terms += count_terms(counts)
+        documents += len(additions.documents)
+        passages += sum(len(document.ends) for document in additions.documents)
+        terms += 0 if additions.counts is None else additions.counts.total
     if engine is not None:
         engine.flush()
         engine.optimize()

@@ -41,6 +41,10 @@ farthest_measure    i p i i p
 farthest_take       - p i i
 farthest_search     - p i i i p p
 spelling_predict    i p p p p p i p p p
+terms_index         - p
+terms_read          - p p p i p p
+terms_count         i p p p i p p p p
+terms_invert        - p p p i p p p p
 """
 """What each function returns and takes: i an int64_t, p an address, - nothing."""
 

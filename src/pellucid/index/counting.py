@@ -1,0 +1,114 @@
+"""How often each term of BM25 stands in each of many passages: counted in C by the numbers of tokens, else in Python.
+
+`Analyser.terms` says what the terms of a text are. A token, what stands between blanks, has the same terms wherever it
+stands, but for acronyms on which its line decides. So each distinct token is looked up once; the rest is C (terms.c).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from itertools import chain
+
+import numpy as np
+
+from pellucid.index.arrays import Integers, TermCounts, hash_strings
+from pellucid.index.terms import Analyser, Part, TokenTerms
+from pellucid.native.library import native
+from pellucid.native.terms import TokenLists, TokenTable, count_terms
+from pellucid.text.unicode import normalize
+
+MIN_KERNEL_CHARS = 2000  # characters; such texts are counted sooner without the C kernels
+MAX_CACHED_TOKENS, MAX_CACHED_BYTES = 1 << 20, 64 << 20
+"""Tokens, and bytes of them, that are remembered; then all are forgotten."""
+
+_BLOCK_CHARS = 1 << 18  # characters of texts counted together, which fit a core's cache; a longer text is one block
+
+
+class TermCounter:
+    """Counts the terms of passages; each distinct token is analysed once. For one thread."""
+
+    def __init__(self, analyser: Analyser) -> None:
+        """Take what makes terms of texts."""
+        self._analyser = analyser
+        self._numbers: dict[str, int] = {}
+        self._hashes: Integers = np.zeros(0, np.int64)
+        self._forget_tokens()
+
+    def __len__(self) -> int:
+        """Return the number of distinct terms so far."""
+        return len(self._numbers)
+
+    def _forget_tokens(self) -> None:
+        self._tokens: TokenTable | None = None
+        empty, start = np.zeros(0, np.int32), np.zeros(1, np.int64)
+        self._known = TokenLists(np.zeros(0, np.uint8), start, empty, start, empty)
+
+    def count(self, texts: Sequence[str]) -> TermCounts:
+        """Return how often each term stands in each of some passages."""
+        if sum(map(len, texts)) < MIN_KERNEL_CHARS or native() is None:
+            return self.count_plainly(texts)
+        forms = [text if text.isascii() else normalize(text).text for text in texts]
+        blocks, block, n_chars = list[list[str]](), list[str](), 0
+        for form in forms:
+            if block and n_chars + len(form) > _BLOCK_CHARS:
+                blocks.append(block)
+                block, n_chars = [], 0
+            block.append(form)
+            n_chars += len(form)
+        return TermCounts.joined([self._count_block(forms) for forms in (*blocks, block)])
+
+    def count_plainly(self, texts: Sequence[str]) -> TermCounts:
+        """Return what `count` does, in Python alone."""
+        counts = [Counter(self._analyser.terms(text)) for text in texts]
+        self._learn_terms([term for passage in counts for term in passage])
+        terms = np.array([self._numbers[term] for passage in counts for term in passage], np.int32)
+        values = np.array([n for passage in counts for n in passage.values()], np.int32)
+        return TermCounts(self._hashes, terms, values, np.cumsum(list(map(len, counts)), dtype=np.int64))
+
+    def _count_block(self, forms: list[str]) -> TermCounts:
+        if self._tokens is None or len(self._tokens) > MAX_CACHED_TOKENS or self._tokens.n_bytes > MAX_CACHED_BYTES:
+            self._forget_tokens()
+            self._tokens = TokenTable()
+        n_known = len(self._tokens)
+        numbers, ends = self._tokens.read([form.encode() for form in forms])
+        if len(self._tokens) > n_known:
+            self._learn_tokens(self._tokens.tokens(n_known))
+        return TermCounts(self._hashes, *count_terms(self._known, numbers, ends, len(self._numbers)))
+
+    def _learn_tokens(self, tokens: list[str]) -> None:
+        """Remember the terms of more tokens."""
+        several = list(map(_terms_and_acronyms, self._analyser.values(tokens)))
+        terms = list(chain.from_iterable(terms for terms, _ in several))
+        acronyms = [(part.acronym, part.is_letter) for _, parts in several for part in parts]
+        self._learn_terms([*terms, *(acronym for acronym, _ in acronyms)])
+        known, numbers = self._known, self._numbers
+        flags = np.fromiter(map(self._analyser.context_flags, tokens), np.uint8, len(tokens))
+        term_numbers = np.array([numbers[term] for term in terms], np.int32)
+        acronym_numbers = np.array([2 * numbers[acronym] + is_letter for acronym, is_letter in acronyms], np.int32)
+        self._known = TokenLists(
+            np.concatenate([known.flags, flags]),
+            _with_sizes(known.term_starts, [len(terms) for terms, _ in several]),
+            np.concatenate([known.terms, term_numbers]),
+            _with_sizes(known.acronym_starts, [len(parts) for _, parts in several]),
+            np.concatenate([known.acronyms, acronym_numbers]),
+        )
+
+    def _learn_terms(self, terms: list[str]) -> None:
+        """Number the terms that have no number yet."""
+        new = [term for term in dict.fromkeys(terms) if term not in self._numbers]
+        if new:
+            self._numbers.update(zip(new, range(len(self._numbers), len(self._numbers) + len(new))))
+            self._hashes = np.concatenate([self._hashes, hash_strings(new)])
+
+
+def _terms_and_acronyms(value: TokenTerms) -> tuple[tuple[str, ...], tuple[Part, ...]]:
+    """Return the terms that a token has for certain, and those that its line decides on."""
+    if isinstance(value, str):
+        return ((value,) if value else ()), ()
+    return value
+
+
+def _with_sizes(starts: Integers, sizes: Sequence[int]) -> Integers:
+    """Return where lists start and the last ends, after more of some sizes."""
+    return np.concatenate([starts, starts[-1] + np.cumsum(sizes, dtype=np.int64)])

@@ -1,0 +1,192 @@
+"""The terms of many passages, counted in C: what Python counts; and documents that are committed together."""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+pytest.importorskip("Stemmer")
+
+import pellucid
+from pellucid.errors import InputError
+from pellucid.index import arrays, counting, writer
+from pellucid.index.arrays import TermCounts
+from pellucid.index.counting import TermCounter
+from pellucid.index.terms import Analyser
+from pellucid.native.library import native
+from test_terms import PIECES, languages
+
+kernels = pytest.mark.skipif(native() is None, reason="the C kernels are not compiled")
+BLANKS = [" ", "  ", "\n", "\t", "\r\n", "\x0b", "\x1c", "\x1f", "\x85", "\xa0", "\u1680", "\u2003", "\u2028", "\u3000"]
+CAPITALS = [
+    "I",
+    "A",
+    "IT",
+    "AIDS",
+    "US",
+    "WHO",
+    "STRASSE",
+    "STRA\u00dfE",
+    "\u00c9TAT",
+    "vitamin",
+    "the",
+    "(IT),",
+    "OR/AND",
+]
+STOP_WORDS = st.lists(st.sampled_from(["it", "IT", "(the", "'tis", "a"]))
+words = st.sampled_from(PIECES) | st.sampled_from(CAPITALS) | st.text(max_size=4)
+texts = st.lists(st.tuples(words, st.sampled_from([*BLANKS, ""])), max_size=30).map(
+    lambda pieces: "".join(word + blank for word, blank in pieces)
+)
+
+
+@pytest.fixture
+def compiled(monkeypatch):
+    """Count few characters in C, too."""
+    monkeypatch.setattr(counting, "MIN_KERNEL_CHARS", 0)
+
+
+def spelled(counts: TermCounts) -> list[Counter]:
+    """How often each hash of a term stands in each passage."""
+    items, starts = list(zip(counts.hashes[counts.terms].tolist(), counts.counts.tolist())), [0, *counts.ends.tolist()]
+    passages = [Counter(dict(items[start:end])) for start, end in pairwise(starts)]
+    assert [len(passage) for passage in passages] == [end - start for start, end in pairwise(starts)]  # each term once
+    return passages
+
+
+@kernels
+@given(
+    st.lists(texts, max_size=6), languages, st.lists(st.sampled_from(["it", "IT", "(the", "'tis", "a"])), st.booleans()
+)
+def test_c_counts_what_python_counts(passages, language, stop_words, again):
+    analyser = Analyser(language, stop_words or None)
+    counter, plain = TermCounter(analyser), TermCounter(Analyser(language, stop_words or None))
+    for _ in range(1 + again):  # the second time every token is remembered
+        counts = TermCounts.joined([counter._count_block([counting.normalize(text).text for text in passages])])
+        expected = plain.count_plainly(passages)
+        assert spelled(counts) == spelled(expected)
+        assert counts.lengths().tolist() == expected.lengths().tolist()
+        assert counts.signatures().tolist() == expected.signatures().tolist()
+        lists = [arrays._inverted_counts(each) for each in (counts, expected)]
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(arrays, "native", lambda: None)
+            lists += [arrays._inverted_counts(each) for each in (counts, expected)]
+        for tensors in lists[1:]:
+            assert all(np.array_equal(tensors[name], lists[0][name]) for name in lists[0])
+            assert {name: tensor.dtype for name, tensor in tensors.items()} == {n: t.dtype for n, t in lists[0].items()}
+
+
+@kernels
+def test_c_divides_texts_at_the_blanks_of_python():
+    every = "".join(f"a{chr(code)}b " for code in range(sys.maxunicode + 1) if not 0xD800 <= code <= 0xDFFF)
+    table = counting.TokenTable()
+    numbers, ends = table.read([every.encode()])
+    tokens = table.tokens()
+    assert [tokens[number] for number in numbers.tolist() if number >= 0] == every.split()
+    assert (numbers < 0).sum() == 1 and ends.tolist() == [len(numbers)]
+    cut = ["\xe1", "\u3000"[:1], "\u2003a", "a\u2003", "\x85", "\u1680\u1680", "", "\n"]  # blanks at the ends of texts
+    numbers, ends = table.read([text.encode() for text in cut])
+    tokens, starts = table.tokens(), [0, *ends.tolist()]
+    for text, start, end in zip(cut, starts, ends.tolist()):
+        assert [tokens[number] for number in numbers[start:end].tolist() if number >= 0] == text.split()
+
+
+@kernels
+def test_what_is_forgotten_is_counted_again(compiled, monkeypatch):
+    monkeypatch.setattr(counting, "MAX_CACHED_TOKENS", 3)
+    monkeypatch.setattr(counting, "_BLOCK_CHARS", 20)
+    counter, plain = TermCounter(Analyser()), TermCounter(Analyser())
+    passages = [f"word{n % 7} and IT {n}" for n in range(100)]
+    assert spelled(counter.count(passages)) == spelled(plain.count_plainly(passages))
+
+
+@kernels
+@pytest.mark.parametrize("size", [1, 5000])
+def test_texts_of_any_length_and_number(compiled, size):
+    counter, plain = TermCounter(Analyser()), TermCounter(Analyser())
+    for passages in (
+        ["x" * size * 100],
+        [f"t{n} " for n in range(size)],
+        ["\n" * size],
+        [" ".join(map(str, range(size)))],
+    ):
+        assert spelled(counter.count(passages)) == spelled(plain.count_plainly(passages))
+    assert spelled(counter.count([])) == []
+
+
+@kernels
+@given(st.data())
+def test_hostile_numbers_are_refused(data):
+    from pellucid.native.terms import TokenLists, count_terms, invert
+
+    number = st.integers(-3, 6)
+    lists = st.lists(number, max_size=5)
+    int32, int64 = (lambda items, kind=kind: np.array(items, kind) for kind in (np.int32, np.int64))
+    known = TokenLists(
+        np.zeros(data.draw(st.integers(0, 3)), np.uint8), int64(data.draw(lists)), int32(data.draw(lists)),
+        int64(data.draw(lists)), int32(data.draw(lists)),
+    )  # fmt: skip
+    try:
+        terms, counts, ends = count_terms(
+            known, int32(data.draw(lists)), int64(data.draw(lists)), data.draw(st.integers(0, 4))
+        )
+        assert len(terms) == len(counts) and (not len(ends) or ends[-1] == len(terms))
+    except InputError:
+        pass
+    arguments = data.draw(lists), data.draw(lists), data.draw(lists), data.draw(lists), data.draw(lists)
+    try:
+        rows, _ = invert(*(kind(items) for kind, items in zip((int32, int32, int64, int32, int64), arguments)))
+        assert len(rows) == len(arguments[0])
+    except InputError:
+        pass
+
+
+def test_a_build_is_one_commit(tmp_path):
+    with pellucid.Index.create(tmp_path / "index", {}) as index:
+        before = index.snapshot().commit.state.commit
+        assert index.add((f"text number{n}" for n in range(4500)), ids=range(4500)) == 4500
+        assert index.snapshot().commit.state.commit == before + 1
+        assert index.verify() == []
+
+
+@pytest.mark.parametrize("limit", ["MAX_PENDING_BYTES", "MAX_PENDING_TERMS", "MAX_PENDING_S"])
+def test_what_is_much_or_took_long_is_committed(tmp_path, monkeypatch, limit):
+    monkeypatch.setattr(writer, limit, 0)
+    with pellucid.Index.create(tmp_path / "index", {}) as index:
+        before = index.snapshot().commit.state.commit
+        index.add((f"text number{n}" for n in range(2500)), ids=range(2500))
+        assert index.snapshot().commit.state.commit == before + 4  # three blocks, then they are merged
+        assert index.verify() == []
+
+
+@pytest.mark.parametrize("error", [InputError, KeyboardInterrupt])
+def test_the_blocks_before_an_error_or_an_interrupt_stay(tmp_path, error):
+    def read():
+        yield from (f"text {n}" for n in range(2500))
+        raise error
+
+    with pellucid.Index.create(tmp_path / "index", {}) as index:
+        with pytest.raises(error):
+            index.add(read(), ids=map(str, range(3000)))
+        assert sorted(map(int, (document.id for document in index))) == list(range(2000))
+        assert index.verify() == []
+
+
+def test_what_a_disk_refuses_is_not_tried_again(tmp_path, monkeypatch):
+    tried = []
+
+    def refuse(*arguments):
+        tried.append(arguments)
+        raise pellucid.errors.WritingError(28, "full")
+
+    with pellucid.Index.create(tmp_path / "index", {}) as index:
+        monkeypatch.setattr("pellucid.index.collection.replace_documents", refuse)
+        with pytest.raises(pellucid.errors.WritingError):
+            index.add(f"text {n}" for n in range(1500))
+        assert len(tried) == 1 and len(index) == 0
