@@ -40,6 +40,15 @@ def kept_encoder(path: str | Path, folder: Path, name: str | None = None, **opti
     return CachedEncoder(name or f"{Path(path).name} {cache_key(opened)}", encode, folder, opened)
 
 
+def bfloat16_encoder(path: str | Path, folder: Path, name: str) -> CachedEncoder:
+    """Open a sentence transformer in bfloat16, of which every text's vector is kept as `name` bfloat16."""
+    import torch
+
+    encoder = kept_encoder(path, folder, f"{name} bfloat16", batch_size=32)
+    encoder.opened.to(torch.bfloat16)
+    return encoder
+
+
 def open_any(spec: str | Path) -> Any:
     """Open a model for evaluation by a short string.
 

@@ -1,17 +1,19 @@
-"""Make the bundled anchor models: 200 and 500 anchors over static-en, and over all-MiniLM-L6-v2.
+"""Make the bundled anchor models over static-en and over all-MiniLM-L6-v2.
 
     python -m recipes.anchors_en --corpus open_licence.txt.xz --work-dir WORK --output src/pellucid/bundled
 
 The corpus is the one static-en was made from. Candidates are the first 200,000 of its sentences that a person can read
-at a glance. `--only en` takes a minute; MiniLM needs a quarter of an hour on two cores and goes on where it stopped.
+at a glance. Those over static-en take a minute; MiniLM needs a quarter of an hour on two cores; rerun to resume.
 """
 
 from __future__ import annotations
 
 import argparse
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 import pellucid
 from pellucid import AnchorEmbedder, choose_anchors
@@ -19,66 +21,95 @@ from pellucid.anchors import CandidateSettings
 from recipes.static_en import open_teacher
 
 CANDIDATES = CandidateSettings(words=(4, 20), max_candidates=200_000)
-SIZES = (200, 500)
-MADE_BY = {"en": ("kmeans", 0.75), "minilm": ("frame", 0.5)}
-"""Method and strength of the decorrelation; chosen by papers/ldir/readability.py and papers/ldir/tables.py."""
+HUB_ID = "sentence-transformers/all-MiniLM-L6-v2"
+
+
+class Plan(NamedTuple):
+    """How a model is made, chosen by papers/ldir/readability.py and papers/ldir/tables.py, and how good it is.
+
+    Attributes:
+        n: anchors.
+        encoder: "en" (static-en) or "minilm".
+        method: of `choose_anchors`.
+        strength: of the decorrelation; 0 is none.
+        quality: as README.md and the pages of papers/ldir have it.
+    """
+
+    n: int
+    encoder: str
+    method: str
+    strength: float
+    quality: str
+
+
+PLANS = {
+    "anchors-en-200": Plan(200, "en", "kmeans", 0.75, "STS 73.7, retrieval 33.7"),
+    "anchors-en-500": Plan(500, "en", "kmeans", 0.75, "STS 74.1, retrieval 35.4"),
+    "anchors-en-plain-500": Plan(500, "en", "fps", 0.0, "STS 73.1, retrieval 32.1"),
+    "anchors-minilm-200": Plan(200, "minilm", "frame", 0.5, "STS 78.9, retrieval 45.1"),
+    "anchors-minilm-500": Plan(500, "minilm", "frame", 0.5, "STS 79.1, retrieval 46.5"),
+}
 
 LEFT_OUT = (  # beginnings of sentences that nobody wants as the name of a dimension
     "My guess? Porn.",
     "I know who the killer is.",
     "Jews have been present",
     "Damn you actually got that comment",
+    "Shithole universe i mean.",
 )
+MAX_LEFT_OUT = 4  # of these in one model
 METHODS = {
     "kmeans": "the sentences nearest to the centroids of KMeans (`kmeans_points`)",
     "frame": "the first of a greedy choice of small frame potential (`frame_points`)",
+    "fps": "farthest points (`farthest_points`): each is the sentence least similar to its nearest anchor",
 }
-QUALITY = {  # as README.md and papers/ldir/results.md have it
-    "anchors-en-200": "STS 73.7, retrieval 33.7",
-    "anchors-en-500": "STS 74.1, retrieval 35.4",
-    "anchors-minilm-200": "STS 78.9, retrieval 45.1",
-    "anchors-minilm-500": "STS 79.1, retrieval 46.5",
-}
-HUB_ID = "sentence-transformers/all-MiniLM-L6-v2"
 
 
-def make(encoder: object, corpus: Path, work_dir: Path, n: int, method: str) -> AnchorEmbedder:
-    """Return the model of `n` anchors, not decorrelated."""
-    anchors = choose_anchors(encoder, corpus, n + len(LEFT_OUT), method=method, settings=CANDIDATES, work_dir=work_dir)
-    wanted = [anchor for anchor in anchors if not anchor.startswith(LEFT_OUT)]
-    return AnchorEmbedder(encoder, wanted[:n])
+def make(encoder: object, corpus: Path, work_dir: Path, plan: Plan) -> AnchorEmbedder:
+    """Return the model of a plan."""
+    settings: dict[str, Any] = {"method": plan.method, "settings": CANDIDATES, "work_dir": work_dir / plan.encoder}
+    anchors = choose_anchors(encoder, corpus, plan.n + MAX_LEFT_OUT, **settings)
+    anchors = [anchor for anchor in anchors if not anchor.startswith(LEFT_OUT)]
+    model = AnchorEmbedder(encoder, anchors[: plan.n])
+    model = model.decorrelate(plan.strength) if plan.strength else model
+    vectors = model.vectors.astype(np.float16).astype(np.float32)  # saved in half the size
+    return AnchorEmbedder.from_parts(encoder, vectors, model.dimensions)
 
 
-def _write_card(folder: Path, encoder: str, made_by: tuple[str, float], faithful: np.ndarray) -> None:
-    """Fill in the card that all four models share."""
+def card_text(name: str, encoder: str, faithful: npt.NDArray[np.float32]) -> str:
+    """Fill in the card that all models share."""
+    plan = PLANS[name]
+    dimension = "the similarity to one known sentence"
+    made = "as the paper has them, and neither weighted nor decorrelated: a coordinate is the cosine to its anchor."
+    if plan.strength:
+        dimension += ", less what the anchors have in common"
+        made = (
+            f"then decorrelated at strength {plan.strength}: the cosine between what a\ncoordinate measures and its "
+            f"anchor is {faithful.mean():.3f} on average, {faithful.min():.3f} at least. The paper chooses anchors by\n"
+            "farthest points and does not decorrelate them (`anchors-en-plain-500`)."
+        )
     template = Path(__file__).with_name("anchors_en_card.md").read_text(encoding="utf-8")
-    facts = {"name": folder.name, "n": len(faithful), "encoder": encoder, "hub_id": HUB_ID}
-    facts["quality"] = QUALITY[folder.name]
-    facts |= {"method": METHODS[made_by[0]], "strength": made_by[1]}
-    card = template.format(**facts, faithful=faithful.mean(), lowest=faithful.min())
-    (folder / "README.md").write_text(card, encoding="utf-8")
+    fields = {"name": name, "n": plan.n, "encoder": encoder, "hub_id": HUB_ID, "quality": plan.quality}
+    return template.format(**fields, method=METHODS[plan.method], made=made, dimension=dimension)
 
 
 def main() -> None:
-    """Read the arguments and make the four models."""
+    """Read the arguments and make the models."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--corpus", type=Path, required=True, help="one sentence a line")
     parser.add_argument("--work-dir", type=Path, required=True, help="where candidates and their vectors are kept")
     parser.add_argument("--output", type=Path, required=True, help="folder of the models")
-    parser.add_argument("--only", choices=["en", "minilm"], help="make the models of this encoder alone")
+    parser.add_argument("--only", nargs="+", choices=PLANS, default=list(PLANS), help="these models alone [all]")
     arguments = parser.parse_args()
     encoders = {"en": (lambda: pellucid.load("static-en"), "static-en"), "minilm": (open_teacher, HUB_ID)}
-    for short, (opened, name) in encoders.items():
-        if arguments.only not in (None, short):
-            continue
-        encoder, (method, strength) = opened(), MADE_BY[short]
-        for size in SIZES:
-            folder = arguments.output / f"anchors-{short}-{size}"
-            model = make(encoder, arguments.corpus, arguments.work_dir / short, size, method).decorrelate(strength)
-            model.save_pretrained(folder, encoder_name=name)
-            faithful = model.faithfulness()
-            _write_card(folder, name, MADE_BY[short], faithful)
-            print(f"anchors-{short}-{size}: faithfulness {faithful.mean():.3f}, lowest {faithful.min():.3f}")
+    for name in arguments.only:
+        open_encoder, encoder_name = encoders[PLANS[name].encoder]
+        model = make(open_encoder(), arguments.corpus, arguments.work_dir, PLANS[name])
+        folder = arguments.output / name
+        model.save_pretrained(folder, encoder_name=encoder_name)
+        faithful = model.faithfulness()
+        (folder / "README.md").write_text(card_text(name, encoder_name, faithful), encoding="utf-8")
+        print(f"{name}: faithfulness {faithful.mean():.3f}, lowest {faithful.min():.3f}")
 
 
 if __name__ == "__main__":

@@ -24,7 +24,7 @@ import pellucid
 from papers.kit import Figure, Table, run_script
 from papers.ldir.baselines import decorrelated
 from papers.ldir.development import held_out
-from papers.models import kept_encoder, minilm_path
+from papers.models import bfloat16_encoder, minilm_path
 from papers.retrieval_sets import dense_score, read_collection
 from papers.sts import sts_spearman
 from papers.vector_cache import CachedEncoder, Vectors, distinct, unit_rows
@@ -131,14 +131,12 @@ class Bench:
 
     def __init__(self, data: Path, work: Path) -> None:
         """Open the encoder and the judge."""
-        import torch
-
         self.data, self.work = data, work
         self.static = pellucid.load("static-en")
         self.fingerprint = cache_key(self.static)
         self.encode = CachedEncoder(f"static-en {self.fingerprint}", self.static.encode, work / "vectors")
-        self.judge = kept_encoder(minilm_path(), work / "vectors", "MiniLM bfloat16", batch_size=32)
-        self.judge.opened.to(torch.bfloat16).max_seq_length = 64
+        self.judge = bfloat16_encoder(minilm_path(), work / "vectors", "MiniLM, 64 tokens,")
+        self.judge.opened.max_seq_length = 64
         self.tasks = [task for task in find_tasks(data) if task.kind == "Retrieval"]
 
     def corpus(self, name: str, texts: Any, held: list[str], settings: CandidateSettings) -> Corpus:

@@ -36,22 +36,32 @@ class Tests:
 
     __test__ = False  # it is no test of pytest
 
-    def __init__(self, data: Path, encode: Callable[[list[str]], Vectors], retrieval: Sequence[str] = ()) -> None:
+    def __init__(
+        self,
+        data: Path,
+        encode: Callable[[list[str]], Vectors],
+        retrieval: Sequence[str] = GROUPS["retrieval"],
+        sts: Sequence[str] = GROUPS["STS"],
+        *,
+        max_words: int | None = WORDS,
+    ) -> None:
         """Encode nothing yet.
 
         Args:
             data: the folder with sts/ and retrieval/.
             encode: list of texts -> rows, best kept on disk.
-            retrieval: the sets to search in, by their tasks' names; none given: all four.
+            retrieval: the sets to search in, by their tasks' names.
+            sts: the sets of pairs.
+            max_words: of a document that are read; None reads all.
         """
-        self._encode = encode
+        self._encode, self._max_words = encode, max_words
         self._tasks = {task.name: task for task in find_tasks(data)}
-        self._searched = list(retrieval or GROUPS["retrieval"])
+        self.sets = {"STS": sts, "retrieval": retrieval}
 
     @cached_property
     def _sts(self) -> dict[str, tuple[Vectors, Vectors, Vectors, Vectors]]:
         found = {}
-        for name in GROUPS["STS"]:
+        for name in self.sets["STS"]:
             pairs = read_sts(self._tasks[name])
             counts = drawn_counts(len(pairs.scores))
             rows = [self._unit(side) for side in (pairs.sentences1, pairs.sentences2)]
@@ -60,8 +70,11 @@ class Tests:
 
     @cached_property
     def _retrieval(self) -> dict[str, tuple[Vectors, Vectors]]:
-        collections = {name: read_collection(self._tasks[name]) for name in self._searched}
-        return {name: (self._unit(c.queries), self._unit(beginnings(c.documents))) for name, c in collections.items()}
+        collections = {name: read_collection(self._tasks[name]) for name in self.sets["retrieval"]}
+        return {
+            name: (self._unit(c.queries), self._unit(beginnings(c.documents, self._max_words)))
+            for name, c in collections.items()
+        }
 
     def _unit(self, texts: list[str]) -> Vectors:
         return unit_rows(self._encode(texts))
@@ -84,9 +97,9 @@ class Tests:
         return found
 
 
-def beginnings(texts: list[str], words: int = WORDS) -> list[str]:
-    """Return the first words of texts."""
-    return [" ".join(text.split()[:words]) for text in texts]
+def beginnings(texts: list[str], max_words: int | None = WORDS) -> list[str]:
+    """Return the first words of texts; None returns them whole."""
+    return texts if max_words is None else [" ".join(text.split()[:max_words]) for text in texts]
 
 
 @cache
@@ -122,6 +135,17 @@ def ranks_of(values: npt.NDArray[Any], counts: Vectors) -> Vectors:
     found: Vectors = np.empty(counts.shape)
     found[:, order] = np.repeat(ranks, sizes, axis=1)
     return found
+
+
+def random_directions(n: int, dimension: int, seed: int) -> Vectors:
+    """Return directions drawn evenly from all, at length 1, [n, dimension]: the floor of any choice of anchors."""
+    return unit_rows(np.random.default_rng(seed).normal(size=(n, dimension)))
+
+
+def mean_over_seeds(samples: Vectors) -> Vectors:
+    """Return the mean over seeds of scores [seeds, 1 + DRAWS]; each bootstrap sample draws seeds, too."""
+    drawn = samples[resampled(len(samples)).T, np.arange(1, DRAWS + 1)].mean(axis=0)
+    return np.concatenate([samples[:, :1].mean(axis=0), drawn])
 
 
 def mean_of(samples: Mapping[str, Vectors]) -> Vectors:

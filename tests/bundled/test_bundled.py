@@ -8,6 +8,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 import pellucid
 from papers.models import open_any
@@ -119,7 +121,7 @@ def test_anchors_over_static_en_lose_little_of_it(static_en, shared, name, lost)
     assert np.mean(list(scores.values())) >= np.mean(list(own.values())) - lost
 
 
-@pytest.mark.parametrize("name", ["anchors-en-200", "anchors-en-500"])
+@pytest.mark.parametrize("name", ["anchors-en-200", "anchors-en-500", "anchors-en-plain-500"])
 def test_bundled_anchors_can_be_read_and_mean_what_they_say(static_en, name):
     from pellucid.anchors.candidates import is_sentence
 
@@ -128,6 +130,30 @@ def test_bundled_anchors_can_be_read_and_mean_what_they_say(static_en, name):
     assert model.faithfulness().min() > 0.7 and model.faithfulness().mean() > 0.85
     why = model.explain("The bank raised the rate on home loans.", "Mortgages got dearer.")
     assert abs(sum(row.contribution for row in why.rows) - why.score) <= 1e-6
+
+
+@given(st.text(st.sampled_from("abehilmnorst .?'"), max_size=60))
+@example("The bank raised the rate on home loans.")
+def test_a_coordinate_of_plain_anchors_is_the_cosine_to_the_sentence_that_names_it(text):
+    model = pellucid.load("anchors-en-plain-500")
+    coordinates = model.encode(text)
+    cosines = model.encoder.similarity(model.encoder.encode([text]), model.encoder.encode(model.dimensions.names))[0]
+    assert coordinates == pytest.approx(cosines, abs=1e-3)
+    assert cosines[coordinates.argmax()] == pytest.approx(cosines.max(), abs=1e-3)
+
+
+def test_the_largest_coordinate_of_decorrelated_anchors_is_not_always_the_nearest_sentence_s(static_en):
+    model = pellucid.load("anchors-en-500")
+    texts = pellucid.load("anchors-en-plain-500").dimensions.names
+    cosines = static_en.encode(texts) @ static_en.encode(model.dimensions.names).T
+    assert 0.1 < (model.encode(texts).argmax(axis=1) != cosines.argmax(axis=1)).mean() < 0.4
+
+
+@pytest.mark.parametrize("page", ["README.md", "NOTICE", "docs/licences.md", "docs/anchors.md"])
+def test_each_bundled_model_is_named_where_models_are_listed(page):
+    text = (ROOT / page).read_text("utf-8")
+    family = "anchors-" if page == "docs/anchors.md" else ""
+    assert [name for name in bundled_models() if name.startswith(family) and name not in text] == []
 
 
 @pytest.fixture(scope="module")

@@ -1,0 +1,88 @@
+"""Floors: random directions, their mean over seeds, and how often the name of a dimension shares a text's topic."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from papers.kit import DRAWS
+from papers.ldir import floors, names
+from papers.ldir.scored import mean_over_seeds, random_directions
+from papers.vector_cache import unit_rows
+
+
+def two_topics(seed: int, count: int = 40) -> tuple[names.Vectors, names.Labels]:
+    """Return texts of two topics, each near an axis of its own."""
+    labels = np.arange(count) % 2
+    noise = 0.3 * np.random.default_rng(seed).normal(size=(count, 6))
+    return unit_rows(np.eye(6)[labels] + noise), labels.astype(str)
+
+
+@pytest.fixture
+def topics() -> names.LabelledSet:
+    return names.LabelledSet(*two_topics(0), *two_topics(1, 100))
+
+
+def test_the_mean_over_seeds_varies_with_items_and_seeds():
+    rng = np.random.default_rng(0)
+    equal = np.tile(rng.normal(size=1 + DRAWS), (5, 1))
+    assert mean_over_seeds(equal) == pytest.approx(equal[0])
+    by_seed = np.tile(np.arange(5.0)[:, None], (1, 1 + DRAWS))
+    samples = mean_over_seeds(by_seed)
+    assert samples.shape == (1 + DRAWS,) and samples[0] == 2
+    assert samples[1:].std() == pytest.approx(np.sqrt(2 / 5), rel=0.1)  # the standard error of five seeds' mean
+
+
+def test_random_directions_have_length_one_and_depend_on_the_seed_alone():
+    directions = random_directions(7, 3, 1)
+    assert np.linalg.norm(directions, axis=1) == pytest.approx(1)
+    assert np.array_equal(directions, random_directions(7, 3, 1))
+    assert not np.array_equal(directions, random_directions(7, 3, 2))
+
+
+def test_a_share_is_one_hundred_where_the_name_has_the_topic(topics):
+    right = np.searchsorted(["0", "1"], topics.topics)
+    labels = np.array(["0", "1"])
+    assert topics.shares(right, labels) == pytest.approx(100)
+    assert topics.shares(right, labels[::-1]) == pytest.approx(0)
+
+
+def test_a_sentence_has_the_label_of_the_texts_nearest_to_it(topics):
+    assert topics.label_sentences(np.eye(6, dtype=np.float32)[:2]).tolist() == ["0", "1"]
+
+
+@pytest.mark.parametrize("method", [*names.CHOOSERS, names.FLOOR])
+def test_named_directions_are_anchors_or_have_the_nearest_text_as_name(method, topics):
+    named = topics.choose(method, 5, 0)
+    assert named.directions.shape == (5, 6) and len(named.names) == 5
+    if method == names.FLOOR:
+        assert named.names.tolist() == (topics.vectors @ named.directions.T).argmax(axis=0).tolist()
+    else:
+        assert named.directions == pytest.approx(topics.vectors[named.names])
+
+
+def test_the_table_of_names_lies_between_chance_and_the_nearest_sentence(topics, monkeypatch):
+    monkeypatch.setattr(names, "SIZES", (4,))
+    monkeypatch.setattr(names, "SETS", {"Tiny": ("", "", "")})
+    table = names.direct_table({"Tiny": topics})
+    assert float(table.cell(names.CHANCE, "mean")) == pytest.approx(50, abs=10)
+    assert float(table.cell(names.CEILING, "mean")) > 95
+    assert float(table.cell("4 kmeans", "mean")) > 90
+    assert (
+        table.cell(f"4 {names.FLOOR}", "over random directions") == "-" != table.cell("4 fps", "over random directions")
+    )
+
+
+def test_each_row_of_an_encoder_has_the_floor_of_its_size(topics, monkeypatch):
+    class Tests:
+        sets, retrieval = {"STS": ("Tiny",), "retrieval": ()}, None
+
+        def sts(self, apply):
+            return {"Tiny": np.full(1 + DRAWS, float(apply(np.eye(6, dtype=np.float32)).shape[1]))}
+
+    monkeypatch.setattr(floors, "SIZES", (2, 4))
+    table = floors.table(Tests(), topics.vectors, {"a model": np.eye(6, dtype=np.float32)[:4]})
+    assert table.cell("the encoder", "STS") == "6.0" and table.cell("4 fps", "STS") == "4.0"
+    assert table.cell("2 fps", "over random directions") == "+0.0 (+0.0 to +0.0), **does not hold"
+    assert table.cell("a model", "over the encoder") == "-2.0 (-2.0 to -2.0), **does not hold"
+    assert next(row[0] for row in table.rows if str(row[0]).startswith("2")) == f"2 {names.FLOOR}"
