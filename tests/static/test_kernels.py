@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import os
 import pickle
+import sys
 import tracemalloc
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
@@ -19,7 +20,14 @@ from tokenizers import Tokenizer
 from tokenizers.pre_tokenizers import BertPreTokenizer
 
 from pellucid.errors import InputError
-from pellucid.native.kernels import distinct_values, group_words, pair_products
+from pellucid.native.kernels import (
+    PADDING,
+    count_characters,
+    distinct_values,
+    group_words,
+    join_strings,
+    pair_products,
+)
 from pellucid.persistence.store import read_tensors, write_tensors
 from pellucid.static import bulk
 from pellucid.static.bulk import BulkEncoder, BulkRows
@@ -118,6 +126,33 @@ _TEXT = st.one_of(
     ),
     st.text(_CHARACTER, max_size=150),
 )
+
+
+@settings(suppress_health_check=list(HealthCheck))
+@given(texts=st.lists(_TEXT, max_size=6), room=st.integers(0, 400))
+def test_strings_are_joined_as_in_python_and_stay_as_they_are(texts: list[str], room: int) -> None:
+    texts = [text + "\xe9" * (index % 2) for index, text in enumerate(map(well_formed, texts))]
+    sizes, block = [*map(sys.getsizeof, texts)], np.full(room, 7, np.uint8)
+    joined = "".join(f"{text}\0" for text in texts).encode()
+    count = join_strings(texts, block)
+    assert count == (len(joined) if len(joined) + PADDING <= room else -1)
+    if count >= 0:
+        assert block.tobytes()[: count + PADDING] == joined + b"\0" * PADDING
+    assert [*map(sys.getsizeof, texts)] == sizes  # Python keeps no UTF-8 beside a string
+    assert count_characters(texts, 0, len(texts)) == sum(map(len, texts))
+
+
+def test_lists_that_are_not_of_texts_are_refused() -> None:
+    block = np.zeros(1000, np.uint8)
+    with pytest.raises(UnicodeEncodeError):
+        join_strings(["a", "\ud800"], block)
+    for wrong in (["a", 3], ["a", b"b"], ["a", None]):
+        with pytest.raises(TypeError):
+            join_strings(wrong, block)  # type: ignore[arg-type]
+        with pytest.raises(TypeError):
+            count_characters(wrong, 0, 2)  # type: ignore[arg-type]
+    with pytest.raises(IndexError):
+        count_characters(["a"], 0, 2)
 
 
 @pytest.mark.full
@@ -226,7 +261,7 @@ def test_every_code_point_separates_or_joins_as_in_the_pre_tokenizer(step: int) 
     np.testing.assert_array_equal(found, ["a" in [word for word, _ in words] for words in cut])
 
 
-@pytest.mark.parametrize("width", [1, 7, 8, 63, 64, 65, 72, 127, 128, 129, 200, 256])
+@pytest.mark.parametrize("width", [1, 7, 8, 63, 64, 65, 72, 127, 128, 129, 200, 255, 256, 300, 512])
 @pytest.mark.parametrize("dtype", ["float32", "float16", "int8", "even", "int4"])
 def test_every_width(width: int, dtype: str) -> None:
     model = _model(True, True, dtype, width)

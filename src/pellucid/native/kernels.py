@@ -119,6 +119,46 @@ class _ScratchStruct(ctypes.Structure):
     _fields_ = pointers("lowered word_bits other_bits edges rows missing")
 
 
+_PYTHON_FUNCTIONS = "PyList_GetItem PyUnicode_GetLength PyUnicode_AsUTF8AndSize PyBytes_Size PyBytes_AsString"
+
+
+class _PythonStruct(ctypes.Structure):
+    _fields_ = pointers(_PYTHON_FUNCTIONS)
+
+
+_python = _PythonStruct(
+    *(ctypes.cast(getattr(ctypes.pythonapi, name), ctypes.c_void_p) for name in _PYTHON_FUNCTIONS.split())
+)
+
+
+def count_characters(texts: list[str], first: int, last: int) -> int:
+    """Return how many characters the texts `first` to `last` have."""
+    return int(library().words_count_characters(texts, first, last, byref(_python)))
+
+
+def join_strings(texts: list[str], block: npt.NDArray[np.uint8]) -> int:
+    """Write texts as UTF-8 into `block`, a NUL after each, and `PADDING` zeros; return the bytes before the padding.
+
+    -1: the block is too small.
+
+    Raises:
+        UnicodeEncodeError: a text holds a lone surrogate.
+    """
+    items: list[Any] = texts
+    is_ascii = bytes(map(str.isascii, texts))
+    index = is_ascii.find(0)
+    if index >= 0:
+        items = texts.copy()
+    while index >= 0:
+        items[index] = texts[index].encode()
+        index = is_ascii.find(0, index + 1)
+    n_bytes = library().words_join_list(
+        items, len(is_ascii), is_ascii, checked("block", block, np.uint8, (len(block),), writes=True), len(block),
+        PADDING, byref(_python),
+    )  # fmt: skip
+    return max(int(n_bytes), -1)
+
+
 class WordIndex:
     """Words and their numbers, for the functions of words.c.
 
@@ -175,6 +215,7 @@ class WordReader:
     """Finds the words of block after block of texts, and their rows; for one thread.
 
     Attributes:
+        block: uint8, memory for a block, which may be another.
         rows: int32, of the words of a block; there are more than words.
         edges: int32 [words, 2] and more, where each begins and ends in the block, in bytes.
         missing: int32, which words were not found, and more.
@@ -189,6 +230,7 @@ class WordReader:
         """
         self._library, self._size = library(), size
         chunks = size // 64 + 1
+        self.block = np.zeros(size + PADDING, np.uint8)
         self._lowered = np.zeros(chunks * 64 + PADDING, np.uint8)
         self._bits = np.empty((2, chunks), np.uint64)
         self.edges = np.empty((chunks * 32, 2), np.int32)
@@ -201,7 +243,7 @@ class WordReader:
             pieces.max_token_chars, pieces.max_word_chars, pieces.lower, cased, complete, *pieces.prefixes,
             checked("starts", words.starts, np.int64, words.starts.shape),
         ))  # fmt: skip
-        self._block: tuple[Any, ...] = ()
+        self._arrays: tuple[Any, ...] = ()
         self._block_address = self._ends = self._used = self._texts = self._words = self._missing = 0
 
     def begin(self, block: npt.NDArray[np.uint8], ends: npt.NDArray[np.int32]) -> None:
@@ -212,7 +254,7 @@ class WordReader:
         self._words = self._missing = 0
         self._block_address = checked("block", block, np.uint8, (len(block),))
         self._ends = checked("ends", ends, np.int32, (len(ends),), writes=True)
-        self._used, self._texts, self._block = used, len(ends), (block, ends)
+        self._used, self._texts, self._arrays = used, len(ends), (block, ends)
 
     def find(self) -> int:
         """Mark, cut and look up; return how many words are `missing`, or -1: then these steps are taken one by one.
@@ -232,7 +274,7 @@ class WordReader:
         With `joined` every NUL ends a text, and the ends are set; without they are given, in bytes, and any other NUL
         is part of a word, as it is for BERT.
         """
-        ends = self._block[1]
+        ends = self._arrays[1]
         if not joined and self._texts and not (0 <= ends[0] and (ends[1:] > ends[:-1]).all() and ends[-1] < self._used):
             raise InputError(f"texts end outside the {self._used} bytes of their block")
         has_non_ascii = ctypes.c_int64()

@@ -11,7 +11,7 @@ import sys
 import zlib
 from functools import cache
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from pellucid.errors import InputError, warn
 
@@ -20,6 +20,8 @@ LEVELS = ("plain", "avx2", "avx512")
 
 _SIGNATURES = """
 words_join          - p p i p i
+words_count_characters i o i i p
+words_join_list     i o i p p i i p
 words_mark          i p i p i i p p
 words_find          i p p i p i p p
 words_separate      i p i p p
@@ -46,7 +48,7 @@ terms_read          - p p p i p p
 terms_count         i p p p i p p p p
 terms_invert        - p p p i p p p p
 """
-"""What each function returns and takes: i an int64_t, p an address, - nothing."""
+"""What each function returns and takes: i an int64_t, p an address, o a Python object, - nothing."""
 
 
 @cache
@@ -89,8 +91,12 @@ def _open(level: str) -> ctypes.CDLL:
     if sources and (sources_checksum is None or sources_checksum() & 0xFFFFFFFF != zlib.crc32(sources)):
         raise OSError(f"{path} is of another version than the sources beside it")
     library.native_level.restype = ctypes.c_int64
-    kinds = {"i": ctypes.c_int64, "p": ctypes.c_void_p, "-": None}
+    kinds: dict[str, Any] = {"i": ctypes.c_int64, "p": ctypes.c_void_p, "o": ctypes.py_object, "-": None}
     for name, returned, *arguments in map(str.split, _SIGNATURES.strip().splitlines()):
+        if "o" in arguments:  # it calls Python's functions: it keeps the lock, and their errors are raised
+            prototype = ctypes.PYFUNCTYPE(kinds[returned], *(kinds[argument] for argument in arguments))
+            setattr(library, name, prototype((name, library)))
+            continue
         function = getattr(library, name)
         function.restype, function.argtypes = kinds[returned], [kinds[argument] for argument in arguments]
     return library

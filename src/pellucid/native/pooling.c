@@ -73,9 +73,9 @@ static inline void request(const void *start, int64_t size)
         __builtin_prefetch((const char *)start + byte);
 }
 
-/* Define a function that sets the 64 columns of `total` from `column` on to the sum of the vectors of rows[first:last]:
-   eight registers for the whole loop over the words. */
-#define SUM_WIDE(NAME, TYPE, LOAD, TIMES)                                                                              \
+/* Define a function that sets the columns of `total` from `column` on to the sum of the vectors of rows[first:last], as
+   many as eight registers hold: these stay there for the whole loop over the words. */
+#define SUM_COLUMNS(NAME, VECTOR, LANES, TYPE, LOAD, TIMES, STORE)                                                     \
     ALWAYS_INLINE void NAME(const struct table *table, const int32_t *rows, int64_t first, int64_t last,               \
                             int64_t column, float *total)                                                              \
     {                                                                                                                  \
@@ -83,50 +83,72 @@ static inline void request(const void *start, int64_t size)
         size_t dimension = (size_t)table->dimension;                                                                   \
         const float *scales = table->scales;                                                                           \
         (void)scales;                                                                                                  \
-        float8 a = {0}, b = {0}, c = {0}, d = {0}, e = {0}, f = {0}, g = {0}, h = {0};                                  \
+        VECTOR a = {0}, b = {0}, c = {0}, d = {0}, e = {0}, f = {0}, g = {0}, h = {0};                                  \
         for (int64_t word = first; word < last; word++) {                                                              \
             const TYPE *row = start + (size_t)rows[word] * dimension;                                                  \
             a += LOAD(row) TIMES;                                                                                      \
-            b += LOAD(row + 8) TIMES;                                                                                  \
-            c += LOAD(row + 16) TIMES;                                                                                 \
-            d += LOAD(row + 24) TIMES;                                                                                 \
-            e += LOAD(row + 32) TIMES;                                                                                 \
-            f += LOAD(row + 40) TIMES;                                                                                 \
-            g += LOAD(row + 48) TIMES;                                                                                 \
-            h += LOAD(row + 56) TIMES;                                                                                 \
+            b += LOAD(row + LANES) TIMES;                                                                              \
+            c += LOAD(row + 2 * LANES) TIMES;                                                                          \
+            d += LOAD(row + 3 * LANES) TIMES;                                                                          \
+            e += LOAD(row + 4 * LANES) TIMES;                                                                          \
+            f += LOAD(row + 5 * LANES) TIMES;                                                                          \
+            g += LOAD(row + 6 * LANES) TIMES;                                                                          \
+            h += LOAD(row + 7 * LANES) TIMES;                                                                          \
         }                                                                                                              \
-        float8 *target = (float8 *)(total + column);                                                                   \
-        target[0] = a, target[1] = b, target[2] = c, target[3] = d;                                                    \
-        target[4] = e, target[5] = f, target[6] = g, target[7] = h;                                                    \
+        VECTOR sums[] = {a, b, c, d, e, f, g, h};                                                                      \
+        STORE(sums, total + column);                                                                                   \
     }
 
-SUM_WIDE(sum_octets, int8_t, load_octets, *scales[rows[word]])
-SUM_WIDE(sum_halves, uint16_t, load_halves, )
-SUM_WIDE(sum_floats, float, load_floats, )
+static inline void store_floats(const void *sums, float *total) { memcpy(total, sums, WIDE * sizeof *total); }
 
-/* The same for 128 columns of whole numbers with one scale, before they are multiplied by it: the sums are exact, at a
-   quarter of the work. */
-ALWAYS_INLINE void sum_whole(const struct table *table, const int32_t *rows, int64_t first, int64_t last,
-                             int64_t column, float *total)
+static inline void store_shorts(const void *sums, float *total)
 {
-    const int8_t *start = (const int8_t *)table->vectors + column;
-    size_t dimension = (size_t)table->dimension;
-    short16 a = {0}, b = {0}, c = {0}, d = {0}, e = {0}, f = {0}, g = {0}, h = {0};
-    for (int64_t word = first; word < last; word++) {
-        const int8_t *row = start + (size_t)rows[word] * dimension;
-        a += load_shorts(row);
-        b += load_shorts(row + 16);
-        c += load_shorts(row + 32);
-        d += load_shorts(row + 48);
-        e += load_shorts(row + 64);
-        f += load_shorts(row + 80);
-        g += load_shorts(row + 96);
-        h += load_shorts(row + 112);
-    }
-    short16 sums[] = {a, b, c, d, e, f, g, h};
-    const int16_t *sum = (const int16_t *)sums;
     for (int64_t j = 0; j < WHOLE; j++)
-        total[column + j] = (float)sum[j];
+        total[j] = (float)((const int16_t *)sums)[j];
+}
+
+SUM_COLUMNS(sum_octets, float8, 8, int8_t, load_octets, *scales[rows[word]], store_floats)
+SUM_COLUMNS(sum_halves, float8, 8, uint16_t, load_halves, , store_floats)
+SUM_COLUMNS(sum_floats, float8, 8, float, load_floats, , store_floats)
+/* Whole numbers with one scale, before they are multiplied by it: the sums are exact, at a quarter of the work. */
+SUM_COLUMNS(sum_whole, short16, 16, int8_t, load_shorts, , store_shorts)
+
+#ifdef __AVX512BW__
+typedef float float16 __attribute__((vector_size(64)));
+typedef int16_t short32 __attribute__((vector_size(64), may_alias));
+
+static inline float16 load_octets16(const int8_t *at)
+{
+    return (float16)_mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128((const __m128i *)at)));
+}
+
+static inline short32 load_shorts32(const int8_t *at)
+{
+    return (short32)_mm512_cvtepi8_epi16(_mm256_loadu_si256((const __m256i *)at));
+}
+
+static inline void store_floats16(const void *sums, float *total) { memcpy(total, sums, 2 * WIDE * sizeof *total); }
+
+static inline void store_shorts32(const void *sums, float *total)
+{
+    store_shorts(sums, total);
+    store_shorts((const int16_t *)sums + WHOLE, total + WHOLE);
+}
+
+SUM_COLUMNS(sum_octets16, float16, 16, int8_t, load_octets16, *scales[rows[word]], store_floats16)
+SUM_COLUMNS(sum_whole32, short32, 32, int8_t, load_shorts32, , store_shorts32)
+#endif
+
+/* The same for twice as many columns of 8 bits, where registers are of 64 bytes. */
+static inline void sum_doubled(const struct table *table, const int32_t *rows, int64_t first, int64_t last,
+                               int64_t column, float *total)
+{
+#ifdef __AVX512BW__
+    if (table->kind == INT8)
+        sum_octets16(table, rows, first, last, column, total);
+    else
+        sum_whole32(table, rows, first, last, column, total);
+#endif
 }
 
 /* The same for 64 columns of 4 bits, of which those of even number are the lower halves of bytes. */
@@ -195,8 +217,16 @@ static void sum_rows(const struct table *table, const int32_t *rows, int64_t fir
         }
         return;
     }
+#ifdef __AVX512BW__
+    bool doubled = dimension >= 2 * wide && (table->kind == INT8 || whole);
+#else
+    bool doubled = false;
+#endif
+    wide <<= doubled;
     for (int64_t column = 0;;) {
-        if (whole)
+        if (doubled)
+            sum_doubled(table, rows, first, last, column, total);
+        else if (whole)
             sum_whole(table, rows, first, last, column, total);
         else if (table->kind == INT4)
             sum_nibbles(table, rows, first, last, column, total);

@@ -108,6 +108,64 @@ EXPORT void words_join(const uint8_t *data, const int64_t *offsets, int64_t text
     memset(block + place, 0, (size_t)(size - place));
 }
 
+/* Functions of Python's stable interface; who calls what calls them holds Python's lock. */
+struct python {
+    void *(*list_item)(void *list, intptr_t index); /* PyList_GetItem, */
+    intptr_t (*string_length)(void *string);        /* PyUnicode_GetLength: in characters, */
+    const char *(*string_utf8)(void *string, intptr_t *size); /* PyUnicode_AsUTF8AndSize, */
+    intptr_t (*bytes_size)(void *bytes);            /* PyBytes_Size and */
+    const char *(*bytes_content)(void *bytes);      /* PyBytes_AsString; each fails with NULL or -1 */
+};
+
+/* Return how many characters the strings `first` to `last` of a list have, -1 after an error of Python's. */
+EXPORT int64_t words_count_characters(void *list, int64_t first, int64_t last, const struct python *python)
+{
+    int64_t count = 0;
+    for (int64_t text = first; text < last; text++) {
+        void *string = python->list_item(list, (intptr_t)text);
+        intptr_t length = string ? python->string_length(string) : -1;
+        if (length < 0)
+            return -1;
+        count += length;
+    }
+    return count;
+}
+
+/* Copy the texts of a list into a block, a NUL after each and `padding` NULs at the end; return the bytes without the
+   padding, -1 after an error of Python's, -2 where the block's `room` is too small.
+
+   `is_ascii` says for each text whether it is a string of ASCII, or the UTF-8 of another string as bytes: asked for it
+   here, Python would keep it beside that string, which doubles the memory of the caller's texts. */
+EXPORT int64_t words_join_list(void *list, int64_t texts, const uint8_t *is_ascii, uint8_t *block, int64_t room,
+                               int64_t padding, const struct python *python)
+{
+    int64_t place = 0;
+    for (int64_t text = 0; text < texts; text++) {
+        void *item = python->list_item(list, (intptr_t)text);
+        if (!item)
+            return -1;
+        intptr_t size;
+        const char *content;
+        if (is_ascii[text]) {
+            content = python->string_utf8(item, &size);
+        } else {
+            content = python->bytes_content(item);
+            size = content ? python->bytes_size(item) : -1;
+        }
+        if (!content)
+            return -1;
+        if (size + 1 + padding > room - place)
+            return -2;
+        memcpy(block + place, content, (size_t)size);
+        place += size;
+        block[place++] = 0;
+    }
+    if (padding > room - place)
+        return -2;
+    memset(block + place, 0, (size_t)padding);
+    return place;
+}
+
 /* Fill the bit masks; return how many texts end (with `joined`), and set how many chunks have bytes beyond ASCII.
 
    With `joined`, every NUL of the `used` bytes ends a text, and `ends` is filled, up to `texts`. Without, `ends` is
@@ -257,15 +315,19 @@ static inline uint64_t load(const uint8_t *text)
 /* Return the first `count` of the 8 bytes at `text`, all of them for a larger count. */
 static inline uint64_t load_part(const uint8_t *text, int64_t count)
 {
-    if (count <= 0)
-        return 0;
     return count < 8 ? load(text) & ((UINT64_C(1) << 8 * count) - 1) : load(text);
 }
 
-/* Return a key of 16 bytes for a word: its bytes, or for more than 16 a hash of them. */
+static const uint8_t WORD_BYTES[2 * KEY] = {255, 255, 255, 255, 255, 255, 255, 255,
+                                            255, 255, 255, 255, 255, 255, 255, 255}; /* and 16 zeros */
+
+/* Return a key of 16 bytes for a word: its bytes, or for more than 16 a hash of them.
+
+   The bytes after a short word are masked, not left out: how long the next word is cannot be predicted. */
 static inline struct key key_of(const struct words_index *index, const uint8_t *word, int64_t length)
 {
-    struct key key = {load_part(word, length), load_part(word + 8, length - 8)};
+    const uint8_t *mask = WORD_BYTES + (length < KEY ? KEY - length : 0);
+    struct key key = {load(word) & load(mask), load(word + 8) & load(mask + 8)};
     if (length > KEY) /* a secret factor here, too: words whose first and third 8 bytes change places would collide */
         key.first = (key.first ^ index->mixers[1]) * index->mixers[0];
     for (int64_t at = KEY; at < length; at += 8) {
@@ -360,10 +422,10 @@ EXPORT void words_learn(struct words_index *index, const uint8_t *block, const i
 
 static inline bool is_ascii(const uint8_t *word, int64_t length)
 {
-    uint8_t every = 0;
-    for (int64_t at = 0; at < length; at++)
-        every |= word[at];
-    return every < 0x80;
+    uint64_t every = 0;
+    for (int64_t at = 0; at < length; at += 8)
+        every |= load_part(word + at, length - at);
+    return (every & UINT64_C(0x8080808080808080)) == 0;
 }
 
 /* Whether a word, which holds neither blank nor punctuation, has no control character and none beyond ASCII. */
@@ -398,21 +460,13 @@ static int64_t prefix_row(const struct words_lexicon *lexicon, const uint8_t *wo
     return row;
 }
 
-/* Set the row of a word that is not in the vocabulary as written; return whether only Python can find it. */
+/* Set the row of a word that is not in the vocabulary; return whether only Python can find it. */
 static bool try_further(const struct words_lexicon *lexicon, const uint8_t *block, const struct words_scratch *scratch,
                         int64_t word)
 {
     int64_t start = scratch->edges[2 * word], length = scratch->edges[2 * word + 1] - start;
     const uint8_t *written = block + start, *lowered = scratch->lowered + start;
-    bool ascii = is_ascii(written, length);
-    if (lexicon->cased && ascii) { /* lowering ASCII letters alone could meet a half-lowered word of the vocabulary */
-        int64_t row = find(lexicon->words, lowered, length)->row;
-        if (row >= 0) {
-            scratch->rows[word] = (int32_t)row;
-            return false;
-        }
-    }
-    if (lexicon->complete && ascii)
+    if (lexicon->complete && is_ascii(written, length))
         return false;
     const struct slot *slot = find(lexicon->learnt, written, length);
     scratch->rows[word] = (int32_t)slot->row;
@@ -427,26 +481,45 @@ static bool try_further(const struct words_lexicon *lexicon, const uint8_t *bloc
     return true;
 }
 
+/* A word that will be looked up: its key and its first slot. */
+struct probe {
+    struct key key;
+    uint64_t home;
+};
+
+static inline struct probe probe_for(const struct words_index *index, const uint8_t *word, int64_t length)
+{
+    struct key key = key_of(index, word, length);
+    struct probe probe = {key, home_of(index, key, length)};
+    __builtin_prefetch(&index->slots[probe.home]);
+    return probe;
+}
+
 /* Set the row of each word; list those that are neither in the vocabulary nor learnt, and return how many. */
 EXPORT int64_t words_look_up(const struct words_lexicon *lexicon, const uint8_t *block,
                              const struct words_scratch *scratch, int64_t words)
 {
     const struct words_index *index = lexicon->words;
     const uint8_t *text = lexicon->cased ? block : scratch->lowered;
-    struct key keys[BATCH];
-    uint64_t homes[BATCH];
+    struct probe probes[BATCH], lowered[BATCH];
     int64_t missing = 0;
     for (int64_t batch = 0; batch < words; batch += BATCH) {
         int64_t last = batch + BATCH < words ? batch + BATCH : words;
         for (int64_t word = batch; word < last; word++) {
             int64_t start = scratch->edges[2 * word], length = scratch->edges[2 * word + 1] - start;
-            keys[word - batch] = key_of(index, text + start, length);
-            homes[word - batch] = home_of(index, keys[word - batch], length);
-            __builtin_prefetch(&index->slots[homes[word - batch]]);
+            probes[word - batch] = probe_for(index, text + start, length);
+            if (lexicon->cased)
+                lowered[word - batch] = probe_for(index, scratch->lowered + start, length);
         }
         for (int64_t word = batch; word < last; word++) {
             int64_t start = scratch->edges[2 * word], length = scratch->edges[2 * word + 1] - start;
-            int64_t row = find_from(index, homes[word - batch], keys[word - batch], text + start, length)->row;
+            struct probe probe = probes[word - batch];
+            int64_t row = find_from(index, probe.home, probe.key, text + start, length)->row;
+            /* lowering ASCII letters alone could meet a half-lowered word of the vocabulary */
+            if (row < 0 && lexicon->cased && is_ascii(block + start, length)) {
+                probe = lowered[word - batch];
+                row = find_from(index, probe.home, probe.key, scratch->lowered + start, length)->row;
+            }
             scratch->rows[word] = (int32_t)row;
             if (row < 0 && try_further(lexicon, block, scratch, word))
                 scratch->missing[missing++] = (int32_t)word;

@@ -22,7 +22,16 @@ from tokenizers.pre_tokenizers import BertPreTokenizer
 
 from pellucid.core.embedder import Vectors
 from pellucid.errors import InputError
-from pellucid.native.kernels import PADDING, Pieces, Table, WordIndex, WordReader, join_texts
+from pellucid.native.kernels import (
+    PADDING,
+    Pieces,
+    Table,
+    WordIndex,
+    WordReader,
+    count_characters,
+    join_strings,
+    join_texts,
+)
 from pellucid.process import cached_property, default_threads
 from pellucid.progress import Progress
 from pellucid.static.folder import not_finite
@@ -33,8 +42,10 @@ from pellucid.text.arrow import Utf8Texts, named_encoding
 from pellucid.text.unicode import lowercase, may_change, normalize, unspaced_run, well_formed
 from pellucid.text.words import MAX_WORD_CHARS, SPELLED_WORD_SHARE, Vocabulary, part_known
 
-_BLOCK_TEXTS = 1024
-_BLOCK_CHARACTERS = 1 << 18  # what a block needs fits a core's cache; a longer text is a block of its own
+_BLOCK_TEXTS = 4096  # few, so that what a block needs fits a core's cache; many, so that Python does little
+_MIN_BLOCK_TEXTS = 1024  # where there are several threads and not enough texts for each
+_BLOCK_CHARACTERS = 1 << 18  # a longer text is a block of its own
+_BLOCK_BYTES = 4 * _BLOCK_CHARACTERS  # of which the memory is used that the texts need
 _MAX_BLOCK_BYTES = 1 << 31  # bytes; positions are 32-bit
 _PADDING = "\0" * PADDING
 _PAGE = 1024  # code points classified at once
@@ -52,7 +63,7 @@ class WordRows:
 
     def __init__(self, text: str, block: npt.NDArray[np.uint8], words: WordReader, count: int) -> None:
         """Take a text in word form and the words that were just found in its bytes."""
-        self._text, self._block, self._edges = text, block, words.edges[:count].copy()
+        self._text, self._block, self._edges = text, block.copy(), words.edges[:count].copy()
         self.rows, self.unmatched = words.rows[:count].copy(), words.list_unmatched().tolist()
 
     @cached_property
@@ -119,15 +130,16 @@ class BulkRows:
             self._idle.append(worker)
             return block[1] - block[0]
 
-        threads = min(self.threads, -(-len(texts) // _BLOCK_TEXTS))
+        threads = min(self.threads, -(-len(texts) // _MIN_BLOCK_TEXTS))
         with Progress("encoding", total=len(texts), enabled=show_progress_bar) as progress:
             if threads < 2:
                 for done in map(work, _blocks(texts)):
                     progress.advance(done)
                 return
+            block_texts = min(max(-(-len(texts) // (4 * threads)), _MIN_BLOCK_TEXTS), _BLOCK_TEXTS)
             with ThreadPoolExecutor(threads) as pool:
                 try:
-                    for done in pool.map(work, _blocks(texts)):
+                    for done in pool.map(work, _blocks(texts, block_texts)):
                         progress.advance(done)
                 finally:  # after an error or an interrupt the threads end with the block they have
                     pool.shutdown(wait=False, cancel_futures=True)
@@ -231,7 +243,7 @@ class _Reader:
         """Take where numbers are looked up, what is asked for other words, and the vocabulary that cuts texts."""
         self._learnt = WordIndex(room=(_LEARNT_WORDS, _LEARNT_WORDS * 16))
         self._lookup, self._numbers_of, self._vocabulary = lookup, numbers_of, vocabulary
-        self._reader = self._sized(_BLOCK_CHARACTERS)
+        self._reader = self._sized(_BLOCK_BYTES)
 
     def _sized(self, size: int) -> WordReader:
         words, pieces, cased, complete = self._lookup
@@ -249,7 +261,7 @@ class _Reader:
             texts, normal = vocabulary.spaced(_strings(texts)), True
         block = self._block(texts)
         n_bytes = len(block) - PADDING
-        reader = self._reader if n_bytes <= _BLOCK_CHARACTERS else self._sized(n_bytes)
+        reader = self._reader if n_bytes <= _BLOCK_BYTES else self._sized(n_bytes)
         ends = np.empty(len(texts), np.int32)
         reader.begin(block, ends)
         missing = reader.find()
@@ -288,12 +300,15 @@ class _Reader:
                     codecs.utf_8_decode(block.data, "strict", True)
             return block
         try:
-            utf8 = "\0".join([*texts, _PADDING]).encode()
+            n_bytes = join_strings(texts, self._reader.block)
         except UnicodeEncodeError:
-            utf8 = "\0".join([*map(well_formed, texts), _PADDING]).encode()
+            texts = list(map(well_formed, texts))
+            n_bytes = join_strings(texts, self._reader.block)
+        if n_bytes >= 0:
+            return self._reader.block[: n_bytes + PADDING]
+        utf8 = "\0".join([*texts, _PADDING]).encode()
         _checked_size(len(utf8))
-        # The address of what may be written is had faster; a copy is cheaper than that where there is little.
-        return np.frombuffer(bytearray(utf8) if len(utf8) < _PAGE else utf8, np.uint8)
+        return np.frombuffer(utf8, np.uint8)
 
     def _sizes(self, texts: _Texts) -> npt.NDArray[np.int64]:
         """Return the bytes of each text of a block."""
@@ -453,21 +468,26 @@ def _strings(texts: _Texts) -> list[str]:
     return texts.decoded() if isinstance(texts, Utf8Texts) else texts
 
 
-def _blocks(texts: _Texts) -> Iterator[tuple[int, int]]:
-    """Cut `texts` into ranges of at most `_BLOCK_TEXTS` texts and, except single texts, `_BLOCK_CHARACTERS`."""
-    for first in range(0, len(texts), _BLOCK_TEXTS):
-        yield from _small_enough(texts, first, min(first + _BLOCK_TEXTS, len(texts)))
+def _blocks(texts: _Texts, block_texts: int = _BLOCK_TEXTS) -> Iterator[tuple[int, int]]:
+    """Cut `texts` into ranges of at most `block_texts` texts and, except single texts, `_BLOCK_CHARACTERS`."""
+    for first in range(0, len(texts), block_texts):
+        yield from _small_enough(texts, first, min(first + block_texts, len(texts)))
 
 
 def _size(texts: _Texts) -> int:
     """Return the characters of texts, the bytes of those that lie in memory as such."""
+    return _range_size(texts, 0, len(texts))
+
+
+def _range_size(texts: _Texts, first: int, last: int) -> int:
+    """Return the same of the texts `first` to `last`."""
     if isinstance(texts, Utf8Texts):
-        return int(texts.offsets[-1] - texts.offsets[0])
-    return sum(map(len, texts))
+        return int(texts.offsets[last] - texts.offsets[first])
+    return count_characters(texts, first, last)
 
 
 def _small_enough(texts: _Texts, first: int, last: int) -> Iterator[tuple[int, int]]:
-    if last - first == 1 or _size(texts[first:last]) <= _BLOCK_CHARACTERS:
+    if last - first == 1 or _range_size(texts, first, last) <= _BLOCK_CHARACTERS:
         yield first, last
     else:
         middle = (first + last) // 2

@@ -401,8 +401,12 @@ class Vocabulary:
 
         With `normal` they are in word form already.
         """
-        forms = texts if normal else [normalize(text).text for text in texts]
-        return [self._spaced(form) if self.needs_spaces(is_ascii=form.isascii()) else form for form in forms]
+        forms = texts if normal else [text if text.isascii() else normalize(text).text for text in texts]
+        if self.needs_spaces(is_ascii=True):
+            return list(map(self._spaced, forms))
+        if self.needs_spaces(is_ascii=False):
+            return [form if form.isascii() else self._spaced(form) for form in forms]
+        return forms
 
     def needs_spaces(self, *, is_ascii: bool) -> bool:
         """Whether words stand without spaces in a text: in ASCII alone only where the vocabulary has phrases."""
