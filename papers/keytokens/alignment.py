@@ -197,7 +197,7 @@ def align(
 
 
 def embedded_texts(
-    model: KeyTokenEmbedder, texts: Sequence[str], *, embeddings: Vectors | None = None
+    model: KeyTokenEmbedder, texts: Sequence[str], *, embeddings: Vectors | None = None, special_tokens: bool = False
 ) -> EmbeddedTexts:
     """Embed texts and put everything together that decoding them needs.
 
@@ -205,6 +205,7 @@ def embedded_texts(
         model: its adjustment, and the layers of its head where it has such, are applied.
         texts: what to embed.
         embeddings: what `model.embed(texts)` gave, where it is known already.
+        special_tokens: count in T the special tokens that the tokenizer adds, as the paper's code does.
 
     Raises:
         InputError: the model is of another family, or an item is no string.
@@ -212,7 +213,8 @@ def embedded_texts(
     check_decoder("the model", model)
     if embeddings is None:
         embeddings = model.embed(list(texts))
-    return decoded_texts(model.backbone, model.head, texts, model.adjustment.apply(embeddings))
+    adjusted = model.adjustment.apply(embeddings)
+    return decoded_texts(model.backbone, model.head, texts, adjusted, special_tokens)
 
 
 class SettingTokens(NamedTuple):

@@ -62,17 +62,20 @@ SPARSE = ((PLAIN, "mean", "own"), (PLAIN, "mean", "random"), (TUNED, "mean", "ow
 """Model, adjustment and rows of the head of each line of Table 3; the adjustment is of the documents."""
 
 
+BEHIND_START = KeyTokenSettings(start_token=True)
+
+
 class Encoders:
     """A language model under every pooling; embeddings are kept on disk."""
 
-    def __init__(self, folder: Path, work: Path) -> None:
-        """Open nothing yet."""
-        self.folder, self.work = folder, work
+    def __init__(self, folder: Path, work: Path, settings: KeyTokenSettings = BEHIND_START) -> None:
+        """Open nothing yet; `settings` say how a text is read, whatever the pooling."""
+        self.folder, self.work, self.settings = folder, work, settings
 
     def opened(self, dtype: str) -> dict[str, KeyTokenEmbedder]:
         """Open the model; pooling -> embedder, all with one backbone."""
         backbone = open_backbone(self.folder, attention="causal", dtype=dtype, device="cpu")
-        settings = KeyTokenSettings(start_token=True, max_length=min(LENGTH, backbone.max_length), top_k=None)
+        settings = replace(self.settings, max_length=min(LENGTH, backbone.max_length), top_k=None)
         return {name: KeyTokenEmbedder(backbone, replace(settings, pooling=name)) for name in POOLINGS}
 
     @cached_property
@@ -92,6 +95,8 @@ class Encoders:
     @cached_property
     def _caches(self) -> dict[str, CachedEncoder]:
         place, name = self.work / "vectors", f"{self.weights}, bfloat16, {LENGTH} tokens"
+        if self.settings != BEHIND_START:
+            name += f", {self.settings}"
         several = {TOGETHER[0]: TOGETHER, POOLINGS[-1]: POOLINGS[-1:]}
         return {
             first: CachedEncoder(f"{name}, {', '.join(names)}", partial(self._pooled, names), place)

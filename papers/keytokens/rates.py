@@ -6,8 +6,9 @@ A^|T| (Eq. 7); the global one the share of all texts' tokens that are found in a
 text, as the paper defines it; its published script cuts at ten tokens, which keeps the local rate below 10 / |T|.
 
 Special tokens are not counted in T, nor are those of an instruction or a template; the published script counts special
-tokens. A^K is taken from the whole vocabulary. The rates reward stop words as much as any other token, hence one rate
-more, which is not the paper's: the local rate with each token weighted by ln(texts / texts that hold it).
+tokens, as `special_tokens=True` does. A^K is taken from the whole vocabulary. The rates reward stop words as much as
+any other token, hence one rate more, which is not the paper's: the local rate with each token weighted by
+ln(texts / texts that hold it).
 
 Words are forms of one another if they share a stem (snowballstemmer) or lemma (simplemma).
 """
@@ -262,7 +263,9 @@ def _ranked(given: EmbeddedTexts, own: dict[int, set[int]], k: int) -> Iterator[
         yield from zip(block, top.ids.tolist(), top.scores.tolist())
 
 
-def decoded_texts(backbone: Backbone, head: TokenHead, texts: Sequence[str], embeddings: Vectors) -> EmbeddedTexts:
+def decoded_texts(
+    backbone: Backbone, head: TokenHead, texts: Sequence[str], embeddings: Vectors, special_tokens: bool = False
+) -> EmbeddedTexts:
     """Put everything together that decoding the embeddings of texts needs.
 
     Args:
@@ -270,19 +273,21 @@ def decoded_texts(backbone: Backbone, head: TokenHead, texts: Sequence[str], emb
         head: the rows to decode with.
         texts: n strings.
         embeddings: float32 [n, d], adjusted.
+        special_tokens: count in T the special tokens that the tokenizer adds.
     """
     rows, weight = before_rows(backbone, embeddings), head.weight
     if head.bias is not None:  # as one more column
         rows, weight = np.column_stack([rows, np.ones(len(rows), np.float32)]), HeadRows(weight, head.bias)
-    return EmbeddedTexts(texts, rows, literal_tokens(backbone.tokenizer, texts), weight, head.tokens)
+    return EmbeddedTexts(texts, rows, literal_tokens(backbone.tokenizer, texts, special_tokens), weight, head.tokens)
 
 
-def literal_tokens(tokenizer: Any, texts: Sequence[str]) -> list[frozenset[int]]:
-    """Return the set T of each text's tokens, special ones left out, of the whole text however long it is.
+def literal_tokens(tokenizer: Any, texts: Sequence[str], special_tokens: bool = False) -> list[frozenset[int]]:
+    """Return the set T of each text's tokens, of the whole text however long it is.
 
     Args:
         tokenizer: a fast one of transformers. A special token's string in a text is read as text.
         texts: what to read.
+        special_tokens: count the special tokens that the tokenizer adds; without, no special token is counted.
     """
     from tokenizers import Tokenizer
 
@@ -290,6 +295,6 @@ def literal_tokens(tokenizer: Any, texts: Sequence[str]) -> list[frozenset[int]]
     copy.no_truncation()
     copy.no_padding()
     copy.encode_special_tokens = True
-    special = vocabulary_of(tokenizer)[1]
-    encoded = copy.encode_batch([well_formed(text) for text in texts], add_special_tokens=False)
-    return [frozenset(one.ids) - special for one in encoded]
+    omitted = frozenset[int]() if special_tokens else vocabulary_of(tokenizer)[1]
+    encoded = copy.encode_batch([well_formed(text) for text in texts], add_special_tokens=special_tokens)
+    return [frozenset(encoding.ids) - omitted for encoding in encoded]

@@ -280,6 +280,17 @@ def test_literal_tokens_are_the_texts_own(embedders):
     assert len(long) == 2
 
 
+def test_special_tokens_that_a_tokenizer_adds_are_counted_where_that_is_asked_for(embedders):
+    for name, added in (("bert", {"[CLS]", "[SEP]"}), ("neo", set())):
+        tokenizer = embedders[name].backbone.tokenizer
+        texts = ["The man", "[SEP] a", ""]
+        plain, whole = (literal_tokens(tokenizer, texts, special_tokens) for special_tokens in (False, True))
+        for own, both in zip(plain, whole, strict=True):
+            assert set(tokenizer.convert_ids_to_tokens(sorted(both - own))) == added and own <= both
+        given = embedded_texts(embedders[name], texts, special_tokens=True)
+        assert given.tokens == whole
+
+
 def test_align_with_and_without_an_instruction(embedders):
     pytest.importorskip("simplemma")
     found = align({"neo": embedders["neo"]}, TEXTS, instruction="riding horse", k=5)

@@ -17,14 +17,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from papers.kit import DRAWS, Figure, Interval, Table, Verdict, bootstrap, interval_of, run_script
+from papers.kit import DRAWS, MIN_SEEDS, Figure, Interval, Table, Verdict, bootstrap, interval_of, run_script
 from papers.lens.language_page import KINDS, Measured, said_list
 from papers.lens.samples import Items, Sample, score_of
 from papers.lens.tables import PUBLISHED
 from pellucid.persistence.store import read_json, writing
 from recipes.lexicon_smollm2 import Row
 
-SEEDS = (0, 1, 2)
+SEEDS = tuple(range(MIN_SEEDS))
 MODELS = {
     "4,000 clusters": Row(),
     "dense, mean": Row(pooling="mean", clusters=0),
@@ -46,9 +46,14 @@ LATER = {
     f"{PAIRS}dense, mean": Row(pooling="mean", clusters=0, pairs=True),
     f"{PAIRS}all tokens": Row(clusters=None, pairs=True),
     f"{PAIRS}24,600 clusters": Row(clusters=24_600, pairs=True),
+    f"{PAIRS}12,300 clusters": Row(clusters=12_300, pairs=True),
+    f"{PAIRS}2,000 clusters": Row(clusters=2000, pairs=True),
     DEEPER: Row(upper=20),
 }
 """What was asked later, after the fewest batches alone; "last" has thresholds of its own."""
+DECISIVE = ("24,600 clusters", "dense, last")
+"""What one claim alone is about that its seeds agree on."""
+
 STEPS = (96, 400, 1500)
 LONGEST = ("24,600 clusters", "dense, mean", "4,000 clusters", "all tokens")
 FLOORS = ("BM25", "BM25, stemmed", "static-en", "all-MiniLM-L6-v2", "lexicon-minilm")
@@ -146,13 +151,16 @@ def made_of(row: Row) -> dict[str, str]:
 def grid() -> list[Row]:
     """Return all rows, those that tell most first."""
     few, more, most = STEPS
-    return [
+    pairs = [row for label, row in LATER.items() if label.startswith(PAIRS)]
+    rows = [
+        *(_at(MODELS[label], few, seed) for seed in SEEDS for label in DECISIVE),
+        *(_at(row, few, seed) for seed in SEEDS for row in pairs),
         *(_at(row, few, seed) for seed in SEEDS for row in MODELS.values()),
-        *(_at(row, few, SEEDS[0]) for row in LATER.values()),
         *(_at(row, more, seed) for seed in SEEDS for row in MODELS.values()),
         *(_at(MODELS[label], most, seed) for seed in SEEDS for label in LONGEST),
-        *(_at(row, few, seed) for seed in SEEDS[1:] for row in LATER.values()),
+        *(_at(row, few, seed) for seed in SEEDS for row in LATER.values()),
     ]
+    return list(dict.fromkeys(rows))
 
 
 def floor_name(label: str) -> str:

@@ -5,7 +5,7 @@ r"""The LENS paper's claims on SmolLM2: its 30 layers as lexicon models and as d
 
 `recipes/lexicon_smollm2.py` trains every model. Adapters, embeddings of the test texts and what was measured on them
 are kept in WORK, and a run that was stopped goes on. `--trials` measures the settings that were chosen from, on batches
-that no row is trained on. `--grid` makes other rows with three seeds each and keeps what every test item came to in
+that no row is trained on. `--grid` makes other rows with five seeds each and keeps what every test item came to in
 `results/smollm2`, from which the second command makes tables. `--floors MINILM` measures BM25, static-en,
 all-MiniLM-L6-v2 in that folder and lexicon-minilm on the same items.
 """
@@ -355,7 +355,7 @@ if __name__ == "__main__":
             "--rows": {"nargs": "*", "choices": list(ROWS), "default": list(ROWS), "help": "make these only [all]"},
             "--prompted": {"nargs": "*", "choices": PROMPTED, "default": [], "help": "rows that are not trained"},
             "--trials": {"action": "store_true", "help": "measure what the settings were chosen from"},
-            "--grid": {"action": "store_true", "help": "make the rows of three seeds and keep their results"},
+            "--grid": {"action": "store_true", "help": "make the rows of five seeds and keep their results"},
             "--floors": {"type": Path, "metavar": "MINILM", "help": "measure what needs no training"},
         },
         data="the test sets and text to train on",

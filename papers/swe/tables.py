@@ -175,7 +175,8 @@ def mean_of_types(results: Results) -> float | None:
     return statistics.fmean(results.means.values()) if set(results.means) == set(TYPES) else None
 
 
-def _name_and_model(argument: str) -> tuple[str, str]:
+def name_and_model(argument: str) -> tuple[str, str]:
+    """Return the two parts of an argument NAME=MODEL."""
     name, equals, spec = argument.partition("=")
     if not equals or not name or not spec:
         raise argparse.ArgumentTypeError(f"{argument!r}: give NAME=MODEL, such as static-en=static-en")
@@ -186,7 +187,7 @@ if __name__ == "__main__":
     run_script(
         measure,
         {
-            "--model": {"action": "append", "default": [], "type": _name_and_model, "metavar": "NAME=MODEL"},
+            "--model": {"action": "append", "default": [], "type": name_and_model, "metavar": "NAME=MODEL"},
             "--cache": {"type": Path, "help": "where scores are kept [as pellucid evaluate]"},
         },
         data="sts/, retrieval/ and so on",
