@@ -56,6 +56,13 @@ def test_documents_are_those_that_a_search_finds(index, where, expected):
     assert index.count(where) == len(expected) == len(index.search("word", where=where))
 
 
+@pytest.mark.parametrize("where", ["v==", 5, {"absent": 1}, {"v": object()}, {"v": {"near": 1}}, [1]])
+def test_a_wrong_condition_is_an_error_before_the_first_document_is_read(sortable, where):
+    for sort in (None, "v"):
+        with pytest.raises(InputError):
+            sortable.documents(where, sort=sort)
+
+
 def test_numbers_then_dates_then_strings_then_nothing(sortable):
     # a boolean lies between numbers and dates; equal values in the order of adding; of a list the first value counts
     assert [d.id for d in sortable.documents(sort="v")] == ["1", "5", "8", "0", "9", "6", "3", "7", "4", "2"]

@@ -41,7 +41,8 @@ def list_documents(
     check_integer("limit", limit, optional=True)
     if after is not None and sort is not None:
         raise InputError("after needs the order of adding; give offset with sort")
-    document_rows = _rows_where(commit, where, 0 if after is None else document_number(after) + 1)
+    matches = _matches(commit, where, 0 if after is None else document_number(after) + 1)
+    document_rows: Iterator[DocumentRow] = ((segment, row) for segment, rows in matches for row in rows.tolist())
     if sort is not None:
         check_field(commit, sort)
         document_rows = _sorted_rows(document_rows, sort, descending)
@@ -80,20 +81,19 @@ def _plain(kind: str, value: Any) -> Any:
     return int(value) if kind == "n" and value.is_integer() else value
 
 
-def _matches(commit: Commit, where: Any) -> Iterator[tuple[Segment, Any]]:
-    """Yield each segment with the rows of its documents that meet the conditions of `Index.search`."""
+def _matches(commit: Commit, where: Any, first_number: int = 0) -> Iterator[tuple[Segment, Any]]:
+    """Return each segment with the rows of its documents that meet the conditions of `Index.search`, read one by one.
+
+    The conditions are checked at once. Only documents from a number on are returned; it rises in the order of adding.
+    """
     conditions = parse_where(where, commit.state.fields)
-    for segment in commit.segments:
+
+    def matching_rows(segment: Segment) -> Any:
         rows = segment.live_rows()
-        yield segment, rows[segment.matching(conditions)[rows]] if conditions else rows
+        rows = rows[segment.numbers[rows] >= first_number] if first_number else rows
+        return rows[segment.matching(conditions)[rows]] if conditions else rows
 
-
-def _rows_where(commit: Commit, where: Any, first_number: int = 0) -> Iterator[DocumentRow]:
-    """Yield these one by one, from a document's number on; numbers rise in the order of adding."""
-    for segment, rows in _matches(commit, where):
-        if first_number:
-            rows = rows[segment.numbers[rows] >= first_number]
-        yield from ((segment, row) for row in rows.tolist())
+    return ((segment, matching_rows(segment)) for segment in commit.segments)
 
 
 def _sorted_rows(document_rows: Iterable[DocumentRow], field: str, descending: bool) -> Iterator[DocumentRow]:
