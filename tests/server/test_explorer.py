@@ -414,6 +414,38 @@ def test_markup_stays_text(page: Any, url: str) -> None:
     assert page.locator("main img, main b").count() == 0
 
 
+def test_words_and_fields_may_be_called_like_what_objects_inherit(page: Any, tmp_path: Path) -> None:
+    from pellucid.server import ServerSettings
+
+    names = ["constructor", "toString", "__proto__", EVIL]
+    fields: list[dict[str, Any]] = [{**dict.fromkeys(names, "yes"), "day": "2024-05-31"}, {}] * 10
+    texts = [f"The constructor of a bank, toString and valueOf in note {n}" for n in range(20)]
+    with pellucid.Index.create(tmp_path / "names") as index:
+        index.add(texts, ids=map(str, range(20)), metadata=fields)
+    with served(ServerSettings(index=str(tmp_path / "names")), {"static-en": pellucid.load("static-en")}) as url:
+        page.goto(url + "#search?q=constructor+toString+valueOf")
+        page.locator(".hit").first.wait_for()
+        assert min(scores(page)) > 0.1
+        for name in names:
+            box = page.locator("fieldset", has=page.locator("legend", has_text=name)).locator("input").first
+            box.check()
+            page.get_by_role("heading", name="Best 10 that meet the filters").wait_for()
+            assert f"{name}: yes" in page.locator(".hit").first.inner_text()
+            page.locator("fieldset", has=page.locator("legend", has_text=name)).locator("input").first.uncheck()
+            page.get_by_role("heading", name="Best 10 of").wait_for()
+        page.goto(url + "#map")
+        page.locator("canvas").wait_for()
+        for name in names:
+            page.get_by_label("Colours").select_option(value=name)
+            assert page.locator("button.legend").all_inner_texts() == ["yes (10)", "without (10)"]
+        page.goto(url + "#read?text=constructor+toString+loan")
+        page.locator("tfoot").wait_for()
+        page.locator("details", has_text="Weigh its words").first.evaluate("fold => { fold.open = true; }")
+        assert set(page.locator(".sliders output").all_inner_texts()) == {"1.00"}
+        page.goto(url + "#constructor")
+        page.get_by_role("heading", name="names").or_(page.get_by_label("Question")).first.wait_for()
+
+
 def test_map_is_drawn_and_pointed_at(page: Any, url: str) -> None:
     page.goto(url + "#map?limit=50&clusters=3")
     page.locator("canvas").wait_for()

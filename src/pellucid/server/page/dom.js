@@ -27,6 +27,16 @@ export function el(tag, attributes = {}, ...children) {
   return made;
 }
 
+/**
+ * Return numbers or conditions by names that people chose; no name is inherited, as "constructor" is by other objects.
+ * @template T
+ * @param {Record<string, T>} values
+ * @returns {Record<string, T>}
+ */
+export function byName(values) {
+  return Object.assign(Object.create(null), values);
+}
+
 /** The server wants a token, and nobody gave one. */
 export class NoTokenError extends Error {}
 

@@ -32,7 +32,7 @@ let server = { has_index: false, indexes: [], saves: false };
 /** Return the view that the address names, and its state. */
 function place() {
   const [name, query] = location.hash.slice(1).split("?");
-  return { name: name in VIEWS ? name : server.has_index ? "search" : "compare", state: Object.fromEntries(new URLSearchParams(query ?? "")) };
+  return { name: Object.hasOwn(VIEWS, name) ? name : server.has_index ? "search" : "compare", state: Object.fromEntries(new URLSearchParams(query ?? "")) };
 }
 
 /** Write the state into the address without drawing anew. */

@@ -66,7 +66,7 @@ function groupsOf(/** @type {any} */ found, /** @type {string} */ name) {
       label: cluster.label, title: cluster.words.join(", "), colour: COLOURS[number] ?? "#888888", has: (/** @type {any} */ point) => point.cluster === number,
     })), ...(found.points.some(none.has) ? [none] : [])];
   }
-  const valuesOf = (/** @type {any} */ point) => [point.metadata[name] ?? []].flat();
+  const valuesOf = (/** @type {any} */ point) => Object.hasOwn(point.metadata, name) ? [point.metadata[name] ?? []].flat() : [];
   const all = found.points.flatMap(valuesOf);
   const none = { label: "without", title: "", colour: "#888888", has: (/** @type {any} */ point) => !valuesOf(point).length };
   const counts = new Map();

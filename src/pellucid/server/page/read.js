@@ -2,7 +2,7 @@
 /** One text: what it is about for the model, its nearest texts of the index, and the dimensions of the model. */
 
 import { explanation as shown } from "./compare.js";
-import { ask, el, field, keeping, range, sentence, slider, soon, textField } from "./dom.js";
+import { ask, byName, el, field, keeping, range, sentence, slider, soon, textField } from "./dom.js";
 
 const WORDS = 12; // of the text, with a slider
 const LISTED = 12; // dimensions
@@ -16,7 +16,7 @@ const LISTED = 12; // dimensions
 export function read(main, page) {
   let text = page.state.text ?? "The bank raised interest rates on home loans.";
   /** @type {Edit} */
-  const edit = { words: JSON.parse(page.state.w || "{}"), scale: JSON.parse(page.state.s || "{}") };
+  const edit = { words: byName(JSON.parse(page.state.w || "{}")), scale: byName(JSON.parse(page.state.s || "{}")) };
   const result = el("div", { "aria-live": "polite" });
   const code = el("pre", { tabindex: "0" });
   const words = el("div", { class: "sliders" });

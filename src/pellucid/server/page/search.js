@@ -2,7 +2,7 @@
 /** An index: hits with reasons, facets to narrow them; sliders weigh its parts, and words or dimensions, anew. */
 
 import { explanation } from "./compare.js";
-import { ask, colours, el, field, isPhrase, keeping, markedText, phrasesOf, said, sentence, signed, slider, soon } from "./dom.js";
+import { ask, byName, colours, el, field, isPhrase, keeping, markedText, phrasesOf, said, sentence, signed, slider, soon } from "./dom.js";
 
 const FOUND = 50; // hits that are fetched: those that sliders put in a new order
 const PAGE = 10; // hits shown at once
@@ -29,12 +29,12 @@ export async function search(main, page) {
   let shown = PAGE;
   let query = page.state.q ?? "";
   /** @type {Record<string, number>} */
-  let weights = page.state.w ? JSON.parse(page.state.w) : info.weights;
+  let weights = byName(page.state.w ? JSON.parse(page.state.w) : info.weights);
   /** @type {Record<string, number>} */
-  let factors = page.state.f ? JSON.parse(page.state.f) : { ...info["word weights"] };
+  let factors = byName(page.state.f ? JSON.parse(page.state.f) : info["word weights"]);
   /** @type {any} */
   let found = null;
-  const where = page.state.m ? JSON.parse(page.state.m) : {};
+  const where = byName(page.state.m ? JSON.parse(page.state.m) : {});
   const stopWords = new Set(info["stop words"]);
 
   const hits = el("div", { "aria-live": "polite" });
@@ -61,7 +61,7 @@ export async function search(main, page) {
     drawHits();
   }
   const keep = () => page.set({ q: query, m: Object.keys(where).length ? JSON.stringify(where) : "", w: same(weights, info.weights) ? "" : JSON.stringify(weights), f: same(factors, info["word weights"]) ? "" : JSON.stringify(factors) });
-  const ask_for = (/** @type {string} */ text) => { query = box.value = text; factors = { ...info["word weights"] }; keep(); };
+  const ask_for = (/** @type {string} */ text) => { query = box.value = text; factors = byName(info["word weights"]); keep(); };
 
   /** Return the weights as they are now; words are those that stand in a question, the rest are dimensions. */
   function settings() {
@@ -75,7 +75,7 @@ export async function search(main, page) {
     const { words } = settings();
     const kept = await ask("index", { weights, word_weights: words, ...of_index });
     Object.assign(info, kept);
-    weights = { ...kept.weights };
+    weights = byName(kept.weights);
     keep();
     drawParts();
     said("saved: every search of this index that gives no weights has these now");
@@ -174,11 +174,11 @@ export async function search(main, page) {
   const box = /** @type {HTMLInputElement} */ (el("input", { type: "search", "aria-label": "Question", placeholder: `Search ${page.index ?? "the index"} ( / )` }));
   box.value = query;
   box.addEventListener("input", () => { ask_for(box.value); run(); });
-  const reset = el("button", { type: "button", click: () => { weights = { ...info.weights }; factors = { ...info["word weights"] }; keep(); run(0); drawParts(); } }, "Reset the sliders");
+  const reset = el("button", { type: "button", click: () => { weights = byName(info.weights); factors = byName(info["word weights"]); keep(); run(0); drawParts(); } }, "Reset the sliders");
   const parts = el("div", { class: "sliders" });
   function drawParts() {
     parts.replaceChildren(...Object.keys(info.weights).map((name) => slider(name, weights[name] ?? 0, 1, (value) => {
-      weights = { ...weights, [name]: value };
+      weights = byName({ ...weights, [name]: value });
       keep();
       run(80);
     })));
@@ -240,8 +240,8 @@ function filterOf(name, kind, info, where, changed) {
     for (const { input } of ends) input.addEventListener("input", () => put(Object.keys(read()).length ? read() : null));
     return el("div", { role: "group", "aria-label": name }, el("span", { class: "note" }, name), el("div", { class: "ends" }, ...ends.map(({ input }) => input)));
   }
-  const values = info.values[name] ?? [];
-  if (info["all values"][name] && values.length) {
+  const values = byName(info.values)[name] ?? [];
+  if (byName(info["all values"])[name] && values.length) {
     const chosen = new Set([where[name] ?? []].flat());
     const boxes = values.map((/** @type {{value: any, documents: number}} */ { value, documents }) => {
       const box = /** @type {HTMLInputElement} */ (el("input", { type: "checkbox" }));
