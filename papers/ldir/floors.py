@@ -2,7 +2,7 @@ r"""What anchors keep of an encoder, between a floor (as many random directions)
 
     python -m papers.ldir.floors --data shared/data --work-dir WORK --write
     python -m papers.ldir.floors --data shared/data --work-dir WORK --encoder all-mpnet-base-v2 --model FOLDER \
-        --sts STSBenchmark --retrieval npl --write
+        --sts STSBenchmark --retrieval --candidates 2000 --write
 
 Anchors are chosen under the encoder among the same sentences. Of random directions and of farthest points five draws
 are measured. A transformer runs in bfloat16; its vectors are kept in WORK.
@@ -19,7 +19,7 @@ import numpy as np
 import pellucid
 from papers.kit import MIN_SEEDS, Cell, Figure, Table, run_script
 from papers.ldir.baselines import decorrelated
-from papers.ldir.names import CHOOSERS, FLOOR, PAPER, corpus_sentences
+from papers.ldir.names import CHOOSERS, FLOOR, N_CANDIDATES, PAPER, corpus_sentences
 from papers.ldir.scored import GROUPS, Samples, Tests, beside, mean_over_seeds, random_directions
 from papers.models import bfloat16_encoder, minilm_path
 from papers.vector_cache import Vectors, unit_rows
@@ -78,7 +78,8 @@ def measure(options: argparse.Namespace) -> Iterator[tuple[str, Figure]]:
         for name in names
     }
     tests = Tests(options.data, encode, options.retrieval, options.sts, max_words=options.words)
-    yield options.encoder, table(tests, unit_rows(encode(corpus_sentences(options.data))), models)
+    sentences = unit_rows(encode(corpus_sentences(options.data, options.candidates)))
+    yield options.encoder, table(tests, sentences, models)
 
 
 if __name__ == "__main__":
@@ -88,6 +89,7 @@ if __name__ == "__main__":
         "--sts": {"nargs": "*", "choices": GROUPS["STS"], "default": GROUPS["STS"], "help": "STS sets [all]"},
         "--retrieval": {"nargs": "*", "choices": GROUPS["retrieval"], "default": GROUPS["retrieval"],
                         "help": "retrieval sets [all]"},
+        "--candidates": {"type": int, "default": N_CANDIDATES, "help": f"sentences to choose from [{N_CANDIDATES:,}]"},
         "--words": {"type": int, "help": "words of a document that are read [all]"},
     }  # fmt: skip
     run_script(measure, settings, data="sts/, retrieval/ and raw_english/", work_dir="vectors of a transformer")

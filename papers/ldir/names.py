@@ -158,9 +158,9 @@ def _cells(samples: Samples) -> list[Cell]:
     return [*(float(values[0]) for values in samples.values()), *beside(samples)]
 
 
-def corpus_sentences(data: Path) -> list[str]:
+def corpus_sentences(data: Path, n_candidates: int = N_CANDIDATES) -> list[str]:
     """Return sentences of the corpus that the bundled anchors come from."""
-    settings = CandidateSettings(words=(4, 20), max_candidates=N_CANDIDATES)
+    settings = CandidateSettings(words=(4, 20), max_candidates=n_candidates)
     return list(candidate_texts(data / "raw_english" / "open_licence.txt.xz", settings))
 
 
