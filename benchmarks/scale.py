@@ -2,11 +2,13 @@ r"""What an index takes a document, and what many documents would take: measured
 
     python -m benchmarks.scale --data shared/data --documents 10000 100000
     nice python -m benchmarks.scale --data shared/data --documents 1000000 --models none
+    python -m benchmarks.scale --data shared/data --adding 100000
 
 Documents are English sentences (raw_english), queries 200 other ones, each cut to its first eight words; the index is
 in a temporary folder. Prints markdown: for each number of documents the bytes that one takes, the postings that BM25
 reads for a query, and processor time on one thread, to index and to search. Then nodes for --project documents, by the
-formula that is printed with them.
+formula that is printed with them. --adding N measures only how fast N sentences, and SciFact's abstracts, are added to
+a new index on disk, beside tantivy (pip install tantivy); all take turns, and medians of their rounds are printed.
 """
 
 from __future__ import annotations
@@ -21,21 +23,27 @@ import lzma
 import math
 import os
 import platform
+import resource
 import statistics
+import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from importlib.metadata import version
 from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
 import pellucid
 from papers.kit import make_parser
+from papers.retrieval_sets import read_collection
+from pellucid.evaluation.tasks import find_tasks
 from pellucid.index.terms import Analyser
 
 _QUERIES, _WORDS = 200, 8
 _COMMON, _ROUNDS = 64, 9  # terms of the query that the engine's speed is measured with, and how often it is asked
+_ADDING_ROUNDS = 5
 _FORMULA = """
     GB      = documents * replicas * bytes of a document / 1e9
     seconds = documents * postings of a document and query / postings a second       (BM25, exact, of one core)
@@ -103,6 +111,56 @@ def _bytes(path: Path) -> int:
     return sum(512 * file.stat().st_blocks for file in path.rglob("*") if file.is_file())
 
 
+def adding(data: Path, documents: int) -> Iterator[str]:
+    """Yield how fast sentences and abstracts are added to a new index, beside tantivy."""
+    abstracts = read_collection(next(task for task in find_tasks(data) if task.name == "SciFact")).documents
+    sets = {f"{documents:,} sentences": list(islice(sentences(data), documents)), "SciFact's abstracts": abstracts}
+    ways: dict[str, Callable[[list[str], Path], None]] = {
+        "tantivy, en_stem, in memory": lambda texts, folder: add_to_tantivy(texts, None),
+        "tantivy, en_stem, on disk": add_to_tantivy,
+        "pellucid, BM25 alone": lambda texts, folder: add_to_index(texts, folder, {}),
+        "pellucid, BM25 + static-en": lambda texts, folder: add_to_index(texts, folder, {"static-en": "static-en"}),
+    }
+    for name, texts in sets.items():
+        yield f"| {name} | processor time, s | documents a second | of tantivy's on disk | wall clock, s |"
+        yield "|---|---|---|---|---|"
+        spent: dict[str, list[tuple[float, float]]] = {way: [] for way in ways}
+        for _ in range(_ADDING_ROUNDS):
+            for way, add in ways.items():
+                with tempfile.TemporaryDirectory() as folder:
+                    start = time.process_time(), time.perf_counter()
+                    add(texts, Path(folder))
+                    spent[way].append((time.process_time() - start[0], time.perf_counter() - start[1]))
+        medians = {way: [statistics.median(column) for column in zip(*each)] for way, each in spent.items()}
+        for way, (seconds, wall) in medians.items():
+            share = medians["tantivy, en_stem, on disk"][0] / seconds
+            yield f"| {way} | {seconds:.2f} | {len(texts) / seconds:,.0f} | {share:.2f} | {wall:.1f} |"
+        yield ""
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (1024 if sys.platform == "linux" else 1 << 20)
+    yield f"Peak memory of the process with all of these: {peak:,.0f} MB."
+
+
+def add_to_index(texts: list[str], folder: Path, models: dict[str, str]) -> None:
+    """Add texts to a new index of pellucid."""
+    with pellucid.Index.create(folder / "index", models) as index:
+        index.add(texts, ids=map(str, range(len(texts))))
+
+
+def add_to_tantivy(texts: list[str], folder: Path | None) -> None:
+    """Add texts to a new index of tantivy, in memory where there is no folder."""
+    import tantivy
+
+    schema = tantivy.SchemaBuilder()
+    schema.add_text_field("text", stored=True, tokenizer_name="en_stem")
+    schema.add_text_field("id", stored=True, tokenizer_name="raw")
+    index = tantivy.Index(schema.build(), path=None if folder is None else str(folder))
+    writer = index.writer(heap_size=200_000_000, num_threads=1)
+    for number, text in enumerate(texts):
+        writer.add_document(tantivy.Document(text=text, id=str(number)))
+    writer.commit()
+    writer.wait_merging_threads()
+
+
 def nodes(documents: float, last: Measured, settings: argparse.Namespace) -> tuple[float, float, int]:
     """Return GB, seconds of a query on one core, and nodes."""
     gigabytes = documents * settings.replicas * last.taken / 1e9
@@ -115,6 +173,7 @@ def nodes(documents: float, last: Measured, settings: argparse.Namespace) -> tup
 def main() -> None:
     """Print what was measured, the formula, and what follows."""
     parser = make_parser(__doc__, data="raw_english/")
+    parser.add_argument("--adding", type=int, metavar="N", help="Measure only how fast so many sentences are added.")
     parser.add_argument("--documents", type=int, nargs="+", default=[10_000, 100_000])
     parser.add_argument("--models", default="static-en", help="a model, or none for BM25 alone")
     parser.add_argument("--project", type=float, nargs="+", default=[1e8, 1e9])
@@ -126,6 +185,11 @@ def main() -> None:
     settings = parser.parse_args()
     models = {} if settings.models == "none" else {settings.models: settings.models}
     load = os.getloadavg()[0]
+    if settings.adding:
+        print(f"{datetime.date.today()}, {platform.machine()}, load {load:.0f}, tantivy {version('tantivy')}\n")
+        for line in adding(settings.data, settings.adding):
+            print(line, flush=True)
+        return
     print(f"{datetime.date.today()}, {platform.machine()}, load {load:.0f}, parts: {', '.join(['bm25', *models])}\n")
     print("| documents | terms each | bytes each | postings a query | of a document "
           "| to index, ms each | a search with BM25 alone, ms | with all, ms |")  # fmt: skip

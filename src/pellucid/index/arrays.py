@@ -62,6 +62,8 @@ REPAIR_HINT = "Restore it, or build the index anew"
 COARSE_ROWS = 4000
 """Passages from which a segment also holds its dense vectors in 8 bits."""
 
+_CACHED_ROWS = 256  # that are rounded together: what that needs fits a core's cache
+
 
 def corruption_error(name: str, what: object) -> IndexFolderError:
     """Return the error for a file that holds what it cannot."""
@@ -173,7 +175,7 @@ def arrays_from_documents(
     """
     texts = ([d.id for d in documents], [d.title for d in documents], [d.text for d in documents])
     tensors: Tensors = {"numbers": np.array([d.number for d in documents], np.int64)}
-    for kind, strings in zip(STRINGS, (*texts, [json.dumps(d.metadata) for d in documents])):
+    for kind, strings in zip(STRINGS, (*texts, [json.dumps(d.metadata) if d.metadata else "{}" for d in documents])):
         tensors[f"{kind}.data"], tensors[f"{kind}.ends"] = Strings.packed(strings)
     tensors["passages"] = np.cumsum([len(d.ends) for d in documents], dtype=np.int64)
     tensors["cuts"] = np.array(list(chain.from_iterable(d.ends for d in documents)), np.int64)
@@ -269,15 +271,17 @@ def _dense(part: str, rows: Floats) -> Tensors:
     if len(rows) >= COARSE_ROWS:
         # A row x is scale * codes, and errors[i] >= |x - scale * codes|: with a query q of any length the product
         # differs by at most |q| errors[i].
-        scales = np.abs(rows).max(axis=1) / np.float32(127)
-        scales[scales == 0] = 1
-        codes = np.rint(rows / scales[:, None]).astype(np.int8)
+        codes, scales = np.empty(rows.shape, np.int8), np.empty(len(rows), np.float32)
         errors = np.empty(len(rows), np.float32)
-        for start in range(0, len(rows), COARSE_ROWS):  # in double precision, which takes memory
-            chunk = slice(start, start + COARSE_ROWS)
-            lost = rows[chunk].astype(np.float64) - codes[chunk] * scales[chunk, None].astype(np.float64)
+        for start in range(0, len(rows), _CACHED_ROWS):
+            chunk = slice(start, start + _CACHED_ROWS)
+            scale = np.maximum(rows[chunk].max(axis=1), -rows[chunk].min(axis=1)) / np.float32(127)
+            scale[scale == 0] = 1
+            code = np.rint(rows[chunk] / scale[:, None])
+            lost = rows[chunk].astype(np.float64) - code.astype(np.float64) * scale[:, None].astype(np.float64)
+            codes[chunk], scales[chunk] = code, scale
             errors[chunk] = np.nextafter(np.linalg.norm(lost, axis=1).astype(np.float32), np.float32(np.inf))
-        tensors |= {f"codes:{part}": codes, f"scales:{part}": scales.astype(np.float32), f"errors:{part}": errors}
+        tensors |= {f"codes:{part}": codes, f"scales:{part}": scales, f"errors:{part}": errors}
     return tensors
 
 

@@ -288,10 +288,10 @@ class DocumentCollection:
     ) -> int:
         """Add documents; one whose id is there is replaced.
 
-        They are committed together, in blocks of 1,000, at least every 192 MB or ten seconds: after a crash a commit is
-        there whole or not at all, and all are there when this returns. A list that cannot be added is refused before
-        anything is stored; of an iterator, the blocks before an error or an interrupt stay. Other processes may add
-        between two commits.
+        Blocks of 1,000 are committed together, at least every 192 MB or half a minute: after a crash a commit is there
+        whole or not at all, and all are there when this returns. A list that cannot be added is refused before anything
+        is stored; of an iterator, the blocks before an error or an interrupt stay. Other processes may add between two
+        commits.
 
         Args:
             texts: any strings. Long ones are cut into passages, at the ends of paragraphs or sentences where possible.

@@ -110,18 +110,25 @@ def records_from_columns(
 ) -> Iterator[Record]:
     """Yield documents from columns; `left_out` gets the fields of the metadata that cannot be kept, and why."""
     columns = {"texts": texts, "ids": ids, "titles": titles, "metadata": metadata}
-    iterators = {name: _iterate(column, name) for name, column in columns.items() if column is not None}
-    for position, items in enumerate(zip_longest(*iterators.values(), fillvalue=_ABSENT)):
-        if any(item is _ABSENT for item in items):
+    iterators = [() if column is None else _iterate(column, name) for name, column in columns.items()]
+    lacks_ids, lacks_titles, lacks_metadata = ids is None, titles is None, metadata is None
+    for position, (text, document_id, title, fields) in enumerate(zip_longest(*iterators, fillvalue=_ABSENT)):
+        if (
+            text is _ABSENT
+            or (document_id is _ABSENT) > lacks_ids
+            or ((title is _ABSENT) > lacks_titles or (fields is _ABSENT) > lacks_metadata)
+        ):
             raise InputError(f"texts, ids, titles and metadata must be equally many; one ends at {position}")
-        row = dict(zip(iterators, items))
-        document_id = None if ids is None else validate_id(row["ids"], f"id {position}")
-        what = f"item {position}" if document_id is None else f"document {document_id!r:.80}"
-        text, title = row["texts"], "" if row.get("titles") is None else row["titles"]
-        for name, value in (("text", text), ("title", title)):
-            if not isinstance(value, str):
-                raise InputError(f"the {name} of {what} is {describe_item(value)}")
-        yield Record(document_id, title, text, plain_metadata(row.get("metadata"), what, left_out), ("item", position))
+        document_id = None if lacks_ids else validate_id(document_id, "id", position)
+        title = "" if lacks_titles or title is None else title
+        plain: dict[str, Any] = {}
+        if type(text) is not str or type(title) is not str or not (lacks_metadata or fields is None):
+            what = f"item {position}" if document_id is None else f"document {document_id!r:.80}"
+            for name, value in (("text", text), ("title", title)):
+                if not isinstance(value, str):
+                    raise InputError(f"the {name} of {what} is {describe_item(value)}")
+            plain = {} if lacks_metadata else plain_metadata(fields, what, left_out)
+        yield Record(document_id, title, text, plain, ("item", position))
 
 
 def validate_documents(records: Iterable[Record], max_chars: int) -> Iterator[Document]:
@@ -140,8 +147,11 @@ def validate_documents(records: Iterable[Record], max_chars: int) -> Iterator[Do
             document_id += f"-{repeats[document_id]}" * (repeats[document_id] > 1)
         else:
             seen_ids.add(document_id, *record.source_position)
-        form = canonicalize_with_offsets(text)
-        ends = tuple(form.span(0, end)[1] for end in passage_ends(form.text, max_chars))
+        if text.isascii() and len(text) <= max_chars:
+            ends: tuple[int, ...] = (len(text),)
+        else:
+            form = canonicalize_with_offsets(text)
+            ends = tuple([form.span(0, end)[1] for end in passage_ends(form.text, max_chars)])
         if len(ends) > 1 << PASSAGE_BITS:
             raise InputError(
                 f"document {document_id!r:.80} has {len(text):,} characters, which are {len(ends):,} passages; at most "
@@ -211,10 +221,13 @@ def batches(documents: Iterable[Document]) -> Iterator[list[Document]]:
     return batches_by_size(documents, BATCH_DOCUMENTS, lambda document: len(document.text), BATCH_CHARS)
 
 
-def validate_id(value: Any, what: str) -> str:
-    """Return an id as it is kept: a string, an integer as its digits."""
+def validate_id(value: Any, what: str, position: int | None = None) -> str:
+    """Return an id as it is kept: a string, an integer as its digits; `what` and `position` name it in messages."""
+    if type(value) is str and value and value.isascii():
+        return value
     if type(value) is not bool and isinstance(value, Integral):  # numpy's are, too
         return str(int(value))
+    what = what if position is None else f"{what} {position}"
     if not isinstance(value, str) or not value:
         kind = type(value).__name__
         raise InputError(f"{what} is {value!r:.40} ({kind}); an id is a string that is not empty, or an integer")

@@ -299,7 +299,7 @@ class Analyser:
 
     def _learn(self, token: str) -> TokenTerms:
         """Return the term of a token, which is not remembered yet."""
-        core = _core(token)
+        core = token if token.isalnum() else _core(token)
         value = self._sure_term(core) if core.isalnum() and core.isascii() else self._sure_terms(core)
         if value is None:
             parts = self._parts_of.get(core) or self._read(core)
@@ -326,9 +326,11 @@ class Analyser:
         return term
 
     def _sure_terms(self, core: str) -> TokenTerms | None:
-        """Return the terms of a number such as 0.05, and of two ASCII words with "-" or "/" between; else None."""
+        """Return the terms of "0.05", "patient's", and two ASCII words with "-" or "/" between; else None."""
         if _DECIMAL.fullmatch(core):
             return core
+        if core.endswith("'s") and len(core) > 3 and core.isascii() and core[:-2].isalnum():
+            return self._sure_term(core[:-2])
         first, joiner, second = core.partition("-" if "-" in core else "/")
         if not (core.isascii() and first.isalnum() and second.isalnum()):
             return None
@@ -571,4 +573,6 @@ def _stemmer(language: str) -> Any:
     if language not in Stemmer.algorithms():
         languages = ", ".join(sorted(set(Stemmer.algorithms()) - {"porter", "lovins"}))
         raise InputError(f"language is {language!r:.40}; there are stemmers for {languages}; 'none' does not stem")
-    return Stemmer.Stemmer(language).stemWord
+    stemmer = Stemmer.Stemmer(language)
+    stemmer.maxCacheSize = 0  # its cache is slower than stemming, and terms are remembered here
+    return stemmer.stemWord

@@ -62,7 +62,7 @@ MAX_PENDING_BYTES = 192 << 20
 """Bytes of texts, vectors and counts of the documents of a commit."""
 
 MAX_PENDING_TERMS = 1 << 20
-MAX_PENDING_S = 10.0
+MAX_PENDING_S = 30.0
 """Seconds after which a block of documents is committed with those before it, however few they are."""
 
 
