@@ -168,8 +168,11 @@ def figures(measured: Sequence[Measured], model: Any) -> Iterator[tuple[str, Fig
     for row in [whole, *rows_of("pruned")]:
         mean = row.mean()
         size = f"all ({row.active:.0f} of a sentence of STS-B)" if row is whole else f"{row.active:.0f}"
-        lines.append([size, row.mean("STS"), row.mean("retrieval"), mean, f"{mean / lexicon:.1%}"])
-    yield "largest", Table(["kept", "STS", "retrieval", "mean of all", "of the whole"], lines)
+        retrieval = row.mean("retrieval")
+        kept = [f"{mean / lexicon:.1%}", f"{retrieval / whole.mean('retrieval'):.1%}"]
+        lines.append([size, row.mean("STS"), retrieval, mean, *kept])
+    columns = ["kept", "STS", "retrieval", "mean of all", "of the whole", "of the whole in retrieval"]
+    yield "largest", Table(columns, lines)
     hybrids = [
         [row.name, *map(row.scores.get, RETRIEVAL), row.mean("retrieval")]
         for row in rows_of("words", "dense", "lexicon", "hybrid")
