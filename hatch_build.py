@@ -34,6 +34,7 @@ LEVELS = {
     "avx2": ["-mavx2", "-mbmi", "-mbmi2", "-mpopcnt", "-mf16c"],
     "avx512": ["-mavx2", "-mbmi", "-mbmi2", "-mpopcnt", "-mf16c", "-mavx512f", "-mavx512bw", "-mavx512vl"],
 }
+LEVELS["vnni"] = [*LEVELS["avx512"], "-mavx512vnni"]
 
 
 class Target(NamedTuple):

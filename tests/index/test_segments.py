@@ -175,7 +175,7 @@ def check_lists(commit, reference):
     for term in [*terms, "no such term"]:
         found = {}
         for segment in commit.segments:
-            rows, counts = segment.terms(hash_strings([term]))[0]
+            rows, counts, _ = segment.terms(hash_strings([term]))[0]
             found |= {place: n for place, n in zip(places_of(segment, rows), counts.tolist())}
         assert found == {(n, place): counted(text)[term] for n, place, text, _, _ in every if counted(text)[term]}
     for dimension in range(51):
@@ -218,8 +218,9 @@ def test_what_is_read_back_is_what_was_given_after_any_changes_and_merges(tmp_pa
 
 def check_bounds(segment):
     """The error of each row in 8 bits is at least what was written."""
-    rows, coarse = segment.dense(DENSE).astype(np.float64), segment.coarse(DENSE)
-    if coarse is not None:
+    rows = segment.dense(DENSE).astype(np.float64)
+    if f"codes:{DENSE}" in segment._tensors:
+        coarse = (segment._tensors[f"{kind}:{DENSE}"] for kind in ("codes", "scales", "errors"))
         codes, scales, errors = (side.astype(np.float64) for side in coarse)
         assert (np.linalg.norm(rows - codes * scales[:, None], axis=1) <= errors).all()
 
@@ -359,9 +360,7 @@ def odd_rows(chance, count, dimension, how):
 @pytest.mark.parametrize("how", ["plain", "ties", "close", "spiked", "negative", "norms", "zeros"])
 def test_the_hits_are_the_best_there_are_past_every_threshold(tmp_path, how, dimension, monkeypatch):
     monkeypatch.setattr(arrays, "COARSE_ROWS", 40)
-    monkeypatch.setattr(search, "MIN_COARSE_PASSAGES", 60)
     monkeypatch.setattr(writer_module, "FANOUT", 2)
-    monkeypatch.setattr(search, "_CHUNK_SCORES", 8)
     chance, count = np.random.default_rng(dimension), 150
     rows = odd_rows(chance, count, dimension, how)
     other = odd_rows(chance, count, dimension, "plain")
@@ -377,7 +376,7 @@ def test_the_hits_are_the_best_there_are_past_every_threshold(tmp_path, how, dim
         index.delete(ids[100:120])
         index.add(texts[5:8], ids=ids[5:8], metadata=[{"n": int(own[1:]) % 3} for own in ids[5:8]])
         kept = [own for own in ids if own not in ids[100:120]]
-        assert any(segment.coarse("one") is not None for segment in index._snapshot.commit.segments)
+        assert any("codes:one" in segment._tensors for segment in index._snapshot.commit.segments)
         for weights in (None, {"one": 1}, {"bm25": 1}, {"one": 1, "two": 2}, {"bm25": 1, "two": 1e-6}):
             for query, top_k in (("r3 sun", 1), ("r140 road road", 10), ("something longer", 1000)):
                 check_best(index, query, top_k, weights)
@@ -393,7 +392,6 @@ def test_equal_vectors_have_one_score_wherever_they_stand_and_come_in_the_order_
 ):
     """BLAS rounds the product of a row by its place in the matrix: it gave equal documents any order."""
     monkeypatch.setattr(arrays, "COARSE_ROWS", coarse)
-    monkeypatch.setattr(search, "MIN_COARSE_PASSAGES", coarse)
     chance, count = np.random.default_rng(dimension), 150
     kinds = chance.integers(0, 7, count)
     rows = chance.standard_normal((7, dimension)).astype(np.float32)[kinds]
@@ -410,11 +408,10 @@ def test_equal_vectors_have_one_score_wherever_they_stand_and_come_in_the_order_
 def test_coarse_codes_are_read_where_they_are_and_bound_what_they_leave_out(tmp_path, monkeypatch):
     """With 8 bits few passages are multiplied exactly; were the bound ignored, others would be found."""
     monkeypatch.setattr(arrays, "COARSE_ROWS", 100)
-    monkeypatch.setattr(search, "MIN_COARSE_PASSAGES", 100)
     rows = odd_rows(np.random.default_rng(1), 2000, 32, "plain")
     multiplied = []
-    exact = search.SegmentScores.exact
-    monkeypatch.setattr(search.SegmentScores, "exact", lambda self, p: multiplied.append(len(p)) or exact(self, p))
+    exact = search._multiplied
+    monkeypatch.setattr(search, "_multiplied", lambda rows, vector: multiplied.append(len(rows)) or exact(rows, vector))
     with Index.create(tmp_path / "i", {"one": Scripted(rows)}, bm25=False) as index:
         index.add([f"r{n}" for n in range(2000)], ids=[f"{n}" for n in range(2000)])
         hits = index.search("r7", 10)
@@ -429,7 +426,7 @@ def test_seventy_thousand_documents_give_the_best_there_are(tmp_path):
     vectors = encoder.encode(texts)
     with Index.create(tmp_path / "i") as index:
         index.add(texts, ids=[str(n) for n in range(len(texts))])
-        assert sum(segment.coarse("static-en") is not None for segment in index._snapshot.commit.segments)
+        assert any("codes:static-en" in segment._tensors for segment in index._snapshot.commit.segments)
         for query in (" ".join(r.choices(known, k=3)) for _ in range(100)):
             hits = index.search(query, 10, weights={"static-en": 1})
             best = np.sort(vectors @ encoder.encode(query))[::-1][:10]

@@ -271,7 +271,6 @@ def signed(texts):
 @pytest.mark.parametrize("coarse", [False, True])
 def test_a_passage_that_shares_nothing_is_no_hit(tmp_path, coarse, monkeypatch):
     if coarse:
-        monkeypatch.setattr("pellucid.index.search.MIN_COARSE_PASSAGES", 1)
         monkeypatch.setattr("pellucid.index.arrays.COARSE_ROWS", 1)
     with Index.create(tmp_path / "index", {"f": signed}, bm25=False, passage_characters=100) as index:
         documents = ["minus " * 16 + "\n\n" + "zero " * 19, "zero " * 5, "minus", *["zero"] * 40, "plus"]

@@ -28,7 +28,6 @@ from pellucid.native.kernels import (
     WordIndex,
     WordReader,
     join_texts,
-    multiply,
 )
 from pellucid.native.spelling import Spelling
 from pellucid.static.bulk import BulkEncoder
@@ -101,8 +100,6 @@ def _table_calls() -> dict[str, Callable[[Callable[[np.ndarray], np.ndarray]], A
         "words": lambda wrong: table().products(distinct, wrong(rows), ends64, spelled),
         "ends of products": lambda wrong: table().products(distinct, rows, wrong(ends64), spelled),
         "asked": lambda wrong: table().products(distinct, rows, ends64, wrong(spelled)),
-        "vector": lambda wrong: multiply(codes, scales, wrong(np.ones(9, np.float32))),
-        "scales of codes": lambda wrong: multiply(codes, wrong(scales), np.ones(9, np.float32)),
         "offsets": lambda wrong: join_texts(np.zeros(9, np.uint8), wrong(np.array([0, 3, 9]))),
     }
 

@@ -165,7 +165,7 @@ def test_a_wrong_level_is_refused_at_every_use(
 ) -> None:
     monkeypatch.setenv("PELLUCID_NATIVE", value)
     for _ in range(2):
-        with pytest.raises(InputError, match=f"PELLUCID_NATIVE is '{value}'; set it to off, plain, avx2, avx512"):
+        with pytest.raises(InputError, match=f"PELLUCID_NATIVE is '{value}'; set it to off, plain, avx2, avx512, vnni"):
             fruit.start_compiled()
 
 

@@ -29,7 +29,6 @@ from pellucid.native.kernels import (
     distinct_values,
     group_words,
     join_texts,
-    multiply,
     pair_products,
 )
 from pellucid.native.spelling import Spelling
@@ -281,8 +280,7 @@ def test_numbers_that_are_only_added_up_may_change() -> None:
             if array is not None:
                 array.view(np.uint8)[:] = 255
         table.pool(rows.copy(), ends, np.ones((0, 130), np.float32), np.zeros((2, 130), np.float32))
-    codes, found = np.ones((5, 9), np.int8), np.ones((5, 9), np.float32)
-    multiply(codes, np.full(5, np.nan, np.float32), np.full(9, np.inf, np.float32))
+    found = np.ones((5, 9), np.float32)
     pair_products(np.full((5, 9), np.nan, np.float32), np.full(5, np.inf), 2)
     state = _state(5, 32, 2)
     points, work = FarthestPoints(found, state), np.zeros(32, np.float32)

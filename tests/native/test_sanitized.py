@@ -59,7 +59,8 @@ def test_the_sanitizers_would_tell(environment: dict[str, str]) -> None:
     program = (
         "import numpy as np; from pellucid.native.kernels import Table; from pellucid.native.library import library\n"
         "table = Table(np.ones((3, 64), np.float32), None)\n"
-        "library().pooling_multiply(*(np.ones(9, np.float32).ctypes.data,) * 2, 3, 64, *(np.ones(9).ctypes.data,) * 2)"
+        "few, many = np.ones(9), np.ones(999)\n"
+        "library().pooling_pairs(*(few.ctypes.data,) * 2, 3, 0, 64, *(many.ctypes.data,) * 3)"
     )
     done = run(["-c", program], environment)
     assert done.returncode != 0 and "AddressSanitizer: heap-buffer-overflow" in done.stderr

@@ -36,7 +36,7 @@ def test_a_wheel_has_the_kernels_of_its_platform_alone(target: str, tmp_path: Pa
 
     (wheel,) = (tmp_path / "made").iterdir()
     assert wheel.name.endswith(f"-py3-none-{TAGS[target]}.whl")
-    levels = ["avx2", "avx512", "plain"] if target.startswith("x86_64") else ["plain"]
+    levels = ["avx2", "avx512", "plain", "vnni"] if target.startswith("x86_64") else ["plain"]
     ending = "dylib" if target.endswith("macos") else "so"
     sources = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "src/pellucid/native").glob("*.c"))
     exported = re.findall(r"^EXPORT [^(]*?(\w+)\(", sources, re.MULTILINE)

@@ -59,7 +59,7 @@ _ENDINGS = {"data": "u1", "ends": "i8", "keys": "i8", "key_ends": "i8", "rows": 
 REPAIR_HINT = "Restore it, or build the index anew"
 """What a user can do about damage."""
 
-COARSE_ROWS = 4000
+COARSE_ROWS = 2000
 """Passages from which a segment also holds its dense vectors in 8 bits."""
 
 _CACHED_ROWS = 256  # that are rounded together: what that needs fits a core's cache

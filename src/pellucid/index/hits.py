@@ -36,6 +36,7 @@ from pellucid.explain.views.parts import (
     signed,
 )
 from pellucid.explain.views.report import VERSION, Report
+from pellucid.index.documents import Document
 from pellucid.index.reasons import Reasons
 from pellucid.index.settings import BM25, Weights, validate_weights
 from pellucid.process import cached_property
@@ -52,8 +53,11 @@ _MAX_LISTED_WORDS, _MAX_WORD_CHARS = 20, 80  # in a note
 _NAME_CHARS = 80  # of a document in the table of a page
 
 
-class ReasonSource(Protocol):
-    """What says why a hit has its score; that of a search keeps its commit readable as long as the hit lives."""
+class HitSource(Protocol):
+    """What reads a hit's document and says why it has its score; a search's keeps its commit readable for the hit."""
+
+    def document(self) -> Document:
+        """Return the document."""
 
     def reasons(self) -> Reasons:
         """Return the terms of the score."""
@@ -68,16 +72,13 @@ class ReasonSource(Protocol):
         """Return the stored vectors of the passage, by model."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Hit:
-    """A document that was found.
+    """A document that was found; its title, text, metadata and reasons are read when they are asked for.
 
     Attributes:
         id: the user's.
         score: the sum of `parts`.
-        title: of the document; "" for none.
-        text: the best passage of the document; all of it, unless it is long.
-        metadata: as given.
         parts: what BM25 and each model add to the score; they add up to it.
         passage: number of the passage, from 0.
         start: where it starts in the document's text, in characters.
@@ -86,14 +87,35 @@ class Hit:
 
     id: str
     score: float
-    title: str
-    text: str
-    metadata: dict[str, Any]
     parts: dict[str, float]
     passage: int
     start: int
-    _source: ReasonSource = field(repr=False, compare=False)
-    before: Hit | None = field(default=None, repr=False)
+    _source: HitSource = field(compare=False)
+    before: Hit | None = None
+
+    @cached_property
+    def _document(self) -> Document:
+        return self._source.document()
+
+    @property
+    def title(self) -> str:
+        """The title of the document; "" for none."""
+        return self._document.title
+
+    @cached_property
+    def text(self) -> str:
+        """The best passage of the document; all of it, unless it is long."""
+        return self._document.passage(self.passage)
+
+    @property
+    def metadata(self) -> dict[str, Any]:
+        """The document's metadata as given."""
+        return self._document.metadata
+
+    def __repr__(self) -> str:
+        """Return the hit as one line."""
+        shown = ("id", "score", "title", "text", "metadata", "parts", "passage", "start")
+        return f"Hit({', '.join(f'{name}={getattr(self, name)!r}' for name in shown)})"
 
     @cached_property
     def reasons(self) -> Reasons:
@@ -455,6 +477,9 @@ class _Reranked(NamedTuple):
     total: float
     score: float  # of the second stage
 
+    def document(self) -> Document:
+        return self.before._document
+
     def reasons(self) -> Reasons:
         name, before = f"the score of {self.stage.name}, not taken apart", self.before.reasons
         row = Row(name, (name,), 0.0, 0.0, key=(name,), kind=EMBEDDING)
@@ -491,6 +516,9 @@ class _Measured(NamedTuple):
     """The measured reasons of a hit, in the place of the others."""
 
     hit: Hit
+
+    def document(self) -> Document:
+        return self.hit._document
 
     def reasons(self) -> Reasons:
         return self.hit._measured_reasons

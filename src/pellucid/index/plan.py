@@ -12,7 +12,6 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from pellucid.core.query import Terms
 from pellucid.dense.reasons import EncoderQuery
@@ -23,6 +22,7 @@ from pellucid.index.commits import Commit
 from pellucid.index.engine import Engine, Vector
 from pellucid.index.models import Model
 from pellucid.index.reasons import Bm25Query, Directions, Passages, steering_row
+from pellucid.index.segments import Postings
 from pellucid.index.settings import BM25
 from pellucid.index.terms import Analyser, QueryTerms
 from pellucid.index.words import CONTENT, IN_VOCABULARY, WordCache
@@ -31,9 +31,6 @@ from pellucid.static.embedder import StaticEmbedder
 from pellucid.static.words import WordPairs
 from pellucid.text.unicode import lowercase
 from pellucid.text.words import RECOGNIZABLE_PREFIX, Coverage, Span, Word, split_words
-
-Postings = dict[str, tuple[npt.NDArray[np.uint32], npt.NDArray[np.int32]]]
-"""Term -> the passages of a segment that have it, and how often."""
 
 TermReader = Callable[[Passages], Callable[[int], Terms]]
 """What takes passages, and returns the terms of each by its index among them."""
@@ -87,7 +84,7 @@ class QueryPlan:
         snapshot: what it is asked of.
         parts: those with a weight that know a word of the query.
         terms: of BM25 that a passage has, each with the query's half of BM25.
-        postings: for each segment the passages that have these terms.
+        postings: for each segment, by term, the passages that have it.
         unknown: words that no passage has; without BM25, that no model knows.
         ignored: words that BM25 leaves out.
     """
@@ -97,7 +94,7 @@ class QueryPlan:
     snapshot: Snapshot
     parts: Mapping[str, PlannedPart]
     terms: Mapping[str, float]
-    postings: Sequence[Postings]
+    postings: Sequence[Mapping[str, Postings]]
     unknown: tuple[str, ...]
     ignored: tuple[str, ...]
 
@@ -133,7 +130,7 @@ def plan_query(
     """
     parts: dict[str, PlannedPart] = {}
     terms: dict[str, float] = {}
-    postings: list[Postings] = []
+    postings: list[dict[str, Postings]] = []
     unknown_spans: list[set[Span]] = []  # of each model
     unknown: tuple[str, ...] = ()
     ignored: tuple[str, ...] = ()
@@ -145,7 +142,7 @@ def plan_query(
             hashes = dict(zip(query_terms.spans, hash_strings(query_terms.spans).tolist()))
             term_hashes = np.array(list(hashes.values()))
             postings = [dict(zip(hashes, segment.terms(term_hashes))) for segment in snapshot.commit.segments]
-            passages_with = {term: sum(len(lists[term][0]) for lists in postings) for term in hashes}
+            passages_with = {term: sum(len(lists[term].counts) for lists in postings) for term in hashes}
             terms = _bm25_weights(query_terms, passages_with, weight, snapshot, word_weights)
             unknown = _words_at(query, _spans_without_passages(query_terms, passages_with))
             absent_acronyms = {span for span, acronym in query_terms.ignored.items() if not passages_with.get(acronym)}

@@ -1,8 +1,8 @@
 """A search: the best passages of a query plan, and the reasons of their scores.
 
-Every passage in the segments gets its score, so that the hits are the best there are. A large dense part is read in 8
-bits first: each product is then known up to a bound, and only passages that may be among the best are multiplied
-exactly. Where an engine holds the vectors, each part brings its best passages instead.
+The hits are the best there are. The C function reads dense parts in 8 bits: each product is then known up to a bound,
+and only passages that may be among the best are multiplied exactly; its twin here multiplies all. Where an engine holds
+the vectors, each part brings its best passages instead.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache, partial
 from itertools import islice
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,30 +20,26 @@ import numpy.typing as npt
 from pellucid.core.query import Terms
 from pellucid.dense.reasons import EncoderQuery
 from pellucid.errors import EngineError, IndexFolderError, InputError, PellucidError
-from pellucid.index.arrays import Floats, Integers, Mask, corruption_error
-from pellucid.index.bm25 import impacts
-from pellucid.index.documents import PASSAGE_BITS
+from pellucid.index.arrays import Floats, Integers, Mask, corruption_error, corruption_reported
+from pellucid.index.bm25 import K1, B, impacts
+from pellucid.index.documents import PASSAGE_BITS, Document
 from pellucid.index.engine import Engine, Vector, Where
 from pellucid.index.hits import Hit, Hits
 from pellucid.index.models import model_source
 from pellucid.index.plan import QueryPlan
 from pellucid.index.reasons import Marked, Passages, Reasons, marked_spans
 from pellucid.index.settings import BM25
-from pellucid.native.kernels import multiply
 from pellucid.native.library import native
+from pellucid.native.scan import BestScores, Bm25Terms
 from pellucid.process import cached_property
 
 MIN_CANDIDATES, MAX_CANDIDATES = 20, 12_800
 """Passages that each part brings from an engine; more until the result is certain."""
 
-MIN_COARSE_PASSAGES = 50_000
-"""Passages of an index from which 8 bits of each number are read first."""
-
 HITS_READ_TOGETHER = 10
 """Neighbouring hits whose reasons are read at once."""
 
-_CHUNK_SCORES = 1024  # scores whose largest is taken together
-_ROUNDING = 1e-5  # of a product of two rows of length 1 in float32, in any order of adding
+_ROUNDING = 1e-5  # of a score in float32
 
 Products = dict[str, dict[int, float]]
 """Part -> engine's number of a passage -> what the part adds to its score."""
@@ -103,10 +100,7 @@ def _find_best(plan: QueryPlan, top_k: int, where: Where, min_score: float) -> R
     try:
         if plan.snapshot.engine is not None:
             return _EngineSearch(plan, plan.snapshot.engine, where).search(top_k, min_score)
-        is_coarse = sum(segment.n_passages for segment in plan.snapshot.commit.segments) >= MIN_COARSE_PASSAGES
-        best = _best_of_segments(plan, top_k, where, min_score, coarse=is_coarse)
-        if best is None:
-            best = _best_of_segments(plan, top_k, where, min_score, coarse=False) or []
+        best = _best_of_segments(plan, top_k, where, min_score)
         return RankedPassages(plan, [(passage.ref, _all_parts(plan, passage.parts)) for passage in best])
     except PellucidError:
         raise
@@ -124,7 +118,7 @@ def score_document(plan: QueryPlan, segment_index: int, row: int) -> Hit:
     segment, engine = plan.snapshot.commit.segments[segment_index], plan.snapshot.engine
     passages = segment.passages_for(np.array([row]))
     if engine is None:
-        parts = SegmentScores(plan, segment_index, coarse=False).exact(passages)
+        parts = _parts_of_passages(plan, segment_index, passages)
     else:
         points = segment.document(row).points()
         products = engine.products(plan.vectors, {name: list(points) for name in plan.vectors})
@@ -139,94 +133,50 @@ def score_document(plan: QueryPlan, segment_index: int, row: int) -> Hit:
         total, is_shared = _sum_of(parts)
         best = int(np.argmax(np.where(is_shared, total, -np.inf)))  # the passage that a search would find, if any
     ref = PassageRef(segment_index, row, int(passages[best]))
-    return hits_for(plan, [(ref, {name: float(values[best]) for name, values in parts.items()})])[0]
+    return hits_for(plan, [(ref, _all_parts(plan, {name: float(values[best]) for name, values in parts.items()}))])[0]
 
 
 # --- The scores of a segment ---
 
 
-class SegmentScores:
-    """The parts of the score of each passage of one segment."""
+def _parts_of_passages(
+    plan: QueryPlan, segment_index: int, passages: Integers, scores: Mapping[str, Floats] = MappingProxyType({})
+) -> dict[str, Floats]:
+    """Return the parts of the scores of some passages; `scores` are parts of all passages that are there already."""
+    segment, parts = plan.snapshot.commit.segments[segment_index], {}
+    for name, part in plan.parts.items():
+        if name == BM25 or isinstance(part.vector, tuple):
+            values = scores[name] if name in scores else _listed_scores(plan, segment_index, name)
+            parts[name] = values[passages]
+        else:
+            parts[name] = _multiplied(segment.dense(name)[passages], part.vector)
+    return parts
 
-    def __init__(self, plan: QueryPlan, segment_index: int, *, coarse: bool) -> None:
-        """Compute all parts; `coarse` reads dense parts in 8 bits where the segment has them."""
-        self.segment, self._vectors = plan.snapshot.commit.segments[segment_index], plan.vectors
-        self._error_bounds: dict[str, Floats] = {}  # of the parts in 8 bits
-        self._has_vector: dict[str, Mask] = {}  # which passages have a vector there
-        self.parts: dict[str, Floats] = {}
-        for name, part in plan.parts.items():
-            if name == BM25:
-                self.parts[name] = _bm25_scores(plan, segment_index)
-            elif isinstance(part.vector, tuple):
-                self.parts[name] = self._sparse(name, *part.vector)
-            elif coarse and (arrays := self.segment.coarse(name)) is not None:
-                self.parts[name] = self._coarse(name, arrays, part.vector)
-            else:
-                self.parts[name] = _multiplied(self.segment.dense(name), part.vector)
 
-    def _sparse(self, name: str, dimensions: Integers, values: Floats) -> Floats:
-        scores = np.zeros(self.segment.n_passages, np.float32)
-        for dimension, value in zip(dimensions.tolist(), values):
-            rows, coordinates = self.segment.sparse(name, dimension)
-            scores[rows] += value * coordinates
-        return scores
-
-    def _coarse(self, name: str, arrays: tuple[Any, Floats, Floats], vector: Floats) -> Floats:
-        codes, scales, errors = (np.require(array, requirements=["C", "A"]) for array in arrays)
-        vector = np.ascontiguousarray(vector, np.float32)
-        products: Floats = codes @ vector * scales if native() is None else multiply(codes, scales, vector)
-        length = np.linalg.norm(vector.astype(np.float64))
-        self._has_vector[name] = scales > 0
-        self._error_bounds[name] = (length * (errors + _ROUNDING)).astype(np.float32)
-        return products
-
-    def totals(self, allowed: Mask | None) -> tuple[Floats, Floats | None]:
-        """Return a lower and an upper bound (None: the first is exact) of each document's score; -inf for no hit."""
-        total = np.zeros(self.segment.n_passages, np.float32)
-        is_shared = np.zeros(self.segment.n_passages, np.bool_)
-        for name, values in self.parts.items():
-            total += values
-            is_shared |= self._has_vector[name] if name in self._error_bounds else values != 0
-        if allowed is not None:
-            is_shared &= np.repeat(allowed, np.diff(self.segment.ends, prepend=0))
-        if self.segment.live_passages is not None:
-            is_shared &= self.segment.live_passages
-        if np.isnan(total).any():
-            raise corruption_error(self.segment.name, "a score is NaN")
-        total[~is_shared] = -np.inf
-        if not self._error_bounds and len(self.parts) < 3:  # a sum of two is rounded once, which keeps the order
-            return self._best_of_documents(total), None
-        bounds = [np.full(len(total), _ROUNDING, np.float32), *self._error_bounds.values()]
-        error = np.sum(bounds, axis=0)
-        return self._best_of_documents(total - error), self._best_of_documents(total + error)
-
-    def _best_of_documents(self, values: Floats) -> Floats:
-        if len(self.segment.ends) == self.segment.n_passages or not len(values):
-            return values
-        best: Floats = np.maximum.reduceat(values, np.concatenate([[0], self.segment.ends[:-1]]))
-        return best
-
-    def exact(self, passages: Integers) -> dict[str, Floats]:
-        """Return the parts of the scores of some passages, the coarse ones multiplied exactly."""
-        return {
-            name: _multiplied(self.segment.dense(name)[passages], self._vectors[name])
-            if name in self._error_bounds
-            else values[passages]
-            for name, values in self.parts.items()
-        }
+def _listed_scores(plan: QueryPlan, segment_index: int, name: str) -> Floats:
+    """Return BM25 or a sparse part of each passage of a segment, float32 [passages]."""
+    if name == BM25:
+        return _bm25_scores(plan, segment_index)
+    segment = plan.snapshot.commit.segments[segment_index]
+    scores = np.zeros(segment.n_passages, np.float32)
+    dimensions, values = plan.parts[name].vector
+    for dimension, value in zip(dimensions.tolist(), values):
+        rows, coordinates = segment.sparse(name, dimension)
+        scores[rows] += value * coordinates
+    return scores
 
 
 def _bm25_scores(plan: QueryPlan, segment_index: int) -> Floats:
     """Return BM25 of each passage of a segment, float32 [passages]."""
     segment, postings = plan.snapshot.commit.segments[segment_index], plan.postings[segment_index]
     lists = [postings[term] for term in plan.terms]
-    rows = np.concatenate([rows for rows, _ in lists])
+    rows = np.concatenate([term_postings.passages for term_postings in lists])
     if not len(rows):
         return np.zeros(segment.n_passages, np.float32)
     if rows.max() >= segment.n_passages:
         raise corruption_error(segment.name, "bm25 points outside the passages")
-    counts = np.concatenate([counts for _, counts in lists])
-    weights = np.repeat(list(plan.terms.values()), [len(rows) for rows, _ in lists])
+    counts = np.concatenate([term_postings.counts for term_postings in lists])
+    weights = np.repeat(list(plan.terms.values()), [len(term_postings.counts) for term_postings in lists])
     values = weights * impacts(counts, segment.lengths[rows], plan.snapshot.commit.state.average)
     return np.bincount(rows, values, segment.n_passages).astype(np.float32)
 
@@ -248,59 +198,70 @@ def _sum_of(parts: Mapping[str, Floats]) -> tuple[npt.NDArray[np.float64], Mask]
 # --- All segments, which hold the vectors ---
 
 
-def _best_of_segments(
-    plan: QueryPlan, top_k: int, where: Where, min_score: float, *, coarse: bool
-) -> list[ScoredPassage] | None:
-    """Return the `top_k` best documents of all, best first; None where `coarse` may have missed some."""
-    segments = plan.snapshot.commit.segments
-    scores = [SegmentScores(plan, index, coarse=coarse) for index in range(len(segments))]
-    bounds = [s.totals(s.segment.matching(where) if where else None) for s in scores]
-    threshold = kth = _kth_largest([lower for lower, _ in bounds], top_k)  # whatever may reach it is multiplied exactly
-    if math.isfinite(min_score):
-        threshold = max(kth, min_score - _ROUNDING * max(abs(min_score), 1.0))
+def _best_of_segments(plan: QueryPlan, top_k: int, where: Where, min_score: float) -> list[ScoredPassage]:
+    """Return the `top_k` best documents of all, best first."""
+    candidates = _all_passages(plan, where) if native() is None else _scan(plan, top_k, where, min_score)
     best: list[ScoredPassage] = []
-    for index, (lower, upper) in enumerate(bounds):
-        highest = lower if upper is None else upper
-        rows = np.flatnonzero((highest >= threshold) & (highest > -np.inf))
-        best += _best_of_rows(index, scores[index], rows, top_k)
-    if coarse and len(best) < top_k and threshold == kth > -np.inf:  # what seemed to be the best has products of 0
-        return None
+    for index, (passages, scores) in enumerate(candidates):
+        best += _best_documents(plan, index, passages, scores, top_k)
     return sorted(best, key=lambda passage: (-passage.score, passage.document))[:top_k]
 
 
-def _best_of_rows(segment_index: int, scores: SegmentScores, rows: Integers, top_k: int) -> list[ScoredPassage]:
-    """Return the best of some documents of a segment that share anything with the query."""
-    segment = scores.segment
-    passages = segment.passages_for(rows)
+def _all_passages(plan: QueryPlan, where: Where) -> Iterator[tuple[Integers, dict[str, Floats]]]:
+    """Yield the passages of each segment that may be hits, and no score: the twin of `_scan`."""
+    for segment in plan.snapshot.commit.segments:
+        allowed = segment.allowed_passages(where)
+        yield np.arange(segment.n_passages) if allowed is None else np.flatnonzero(allowed), {}
+
+
+def _scan(plan: QueryPlan, top_k: int, where: Where, min_score: float) -> Iterator[tuple[Integers, dict[str, Floats]]]:
+    """Yield of each segment the passages that may be among the best, and the parts of all passages but dense ones."""
+    lowest = min_score - _ROUNDING * max(abs(min_score), 1.0) if math.isfinite(min_score) else -math.inf
+    best, scans = BestScores(top_k, lowest), []
+    dense = {
+        name: part.vector for name, part in plan.parts.items() if name != BM25 and not isinstance(part.vector, tuple)
+    }
+    vectors = np.concatenate([np.zeros(0, np.float32), *dense.values()])
+    sparse = [name for name, part in plan.parts.items() if isinstance(part.vector, tuple)]
+    weights = np.array(list(plan.terms.values()))
+    for index, segment in enumerate(plan.snapshot.commit.segments):
+        scores, terms = {name: _listed_scores(plan, index, name) for name in sparse}, None
+        if BM25 in plan.parts:
+            spans = np.array([plan.postings[index][term].span for term in plan.terms], np.int64).T
+            terms = Bm25Terms(np.ascontiguousarray(spans), weights, K1, B, plan.snapshot.commit.state.average)
+        others = np.array(list(scores.values())) if scores else None
+        with corruption_reported(segment.name):
+            scan = segment.scan(tuple(dense))
+            passages, uppers, bm25 = scan.candidates(best, terms, vectors, others, segment.allowed_passages(where))
+        if terms is not None:
+            scores[BM25] = bm25
+        scans.append((passages, uppers, scores))
+    for passages, uppers, scores in scans:
+        yield passages[uppers >= best.threshold], scores
+
+
+def _best_documents(
+    plan: QueryPlan, segment_index: int, passages: Integers, scores: Mapping[str, Floats], top_k: int
+) -> list[ScoredPassage]:
+    """Return the best documents of some passages of a segment that share anything with the query."""
     if not len(passages):
         return []
-    parts = scores.exact(passages)
+    segment = plan.snapshot.commit.segments[segment_index]
+    parts = _parts_of_passages(plan, segment_index, passages, scores)
     total, is_shared = _sum_of(parts)
+    if np.isnan(total).any():
+        raise corruption_error(segment.name, "a score is NaN")
     total[~is_shared] = -np.inf
-    owners = np.repeat(np.arange(len(rows)), segment.sizes(rows)).tolist()
-    best: dict[int, ScoredPassage] = {}
+    rows, totals, best = segment.rows_of_passages(passages).tolist(), total.tolist(), dict[int, ScoredPassage]()
     for index in np.lexsort((passages, -total)).tolist():  # the best first; of equal ones the earlier
-        if total[index] == -np.inf:
+        if len(best) == top_k or totals[index] == -math.inf:
             break
-        if owners[index] not in best:
-            row = int(rows[owners[index]])
-            best[owners[index]] = ScoredPassage(
-                float(total[index]), int(segment.numbers[row]), PassageRef(segment_index, row, int(passages[index])),
+        if (row := rows[index]) not in best:
+            best[row] = ScoredPassage(
+                totals[index], int(segment.numbers[row]), PassageRef(segment_index, row, int(passages[index])),
                 {name: float(values[index]) for name, values in parts.items()},
             )  # fmt: skip
-            if len(best) == top_k:
-                break
     return list(best.values())
-
-
-def _kth_largest(arrays: list[Floats], k: int) -> float:
-    """Return a lower bound of the k-th largest of all values; -inf where there are not so many."""
-    # At least k values reach the k-th largest of the maxima of chunks, where there are enough of these.
-    maxima = [np.maximum.reduceat(a, np.arange(0, len(a), _CHUNK_SCORES)) for a in arrays if len(a)]
-    chosen = arrays if sum(map(len, maxima)) < 4 * k else maxima
-    values = np.concatenate([np.zeros(0, np.float32), *chosen])
-    values = values[values > -np.inf]  # else equal values make the next step slow
-    return float(np.partition(values, len(values) - k)[len(values) - k]) if len(values) >= k else -np.inf
 
 
 # --- An engine, which holds the vectors ---
@@ -410,36 +371,27 @@ def _best_points(products: Products, points: Iterable[int]) -> list[int]:
 # --- Hits and their reasons ---
 
 
-class _HitPassage(NamedTuple):
-    """A passage that is a hit: its number in an engine, where it is, and its text as it is indexed."""
-
-    point: int
-    ref: PassageRef
-    text: str
-
-
-def hits_for(plan: QueryPlan, passages: Sequence[tuple[PassageRef, Mapping[str, float]]]) -> list[Hit]:
+def hits_for(plan: QueryPlan, passages: Sequence[PassageParts]) -> list[Hit]:
     """Return passages as hits, each with what the parts add to its score."""
-    reader, hits = HitReader(plan, []), []
-    for index, (ref, products) in enumerate(passages):
+    reader, hits = HitReader(plan, [ref for ref, _ in passages]), []
+    for index, (ref, parts) in enumerate(passages):
         segment = plan.snapshot.commit.segments[ref.segment]
-        document = segment.document(ref.row)
-        passage = ref.passage - segment.first_passage(ref.row)
-        parts = _all_parts(plan, products)
-        total, start = sum(parts.values()), document.ends[passage - 1] if passage else 0
-        point = (document.number << PASSAGE_BITS) + passage
-        reader.hits.append(_HitPassage(point, ref, document.indexed(passage)))
-        text, source = document.passage(passage), _FoundHit(reader, index, total)
-        hits.append(Hit(document.id, total, document.title, text, document.metadata, parts, passage, start, source))
+        first, total = segment.first_passage(ref.row), sum(parts.values())
+        start = segment.passage_end(ref.passage - 1) if ref.passage > first else 0
+        source = _FoundHit(reader, index, total)
+        hits.append(Hit(segment.document_id(ref.row), total, parts, ref.passage - first, start, source))
     return hits
 
 
 class _FoundHit(NamedTuple):
-    """A hit of a search as the source of its reasons."""
+    """A hit of a search as the source of its document and reasons."""
 
     reader: HitReader
     position: int
     total: float
+
+    def document(self) -> Document:
+        return self.reader.document(self.position)
 
     def reasons(self) -> Reasons:
         return self.reader.reasons(self.position, self.total)
@@ -455,23 +407,31 @@ class _FoundHit(NamedTuple):
 
 
 class HitReader:
-    """Reads the reasons of the hits of one search, when they are asked for; neighbouring hits together.
+    """Reads documents and reasons of the hits of one search, when they are asked for; reasons of neighbours together.
 
     It holds the commit of the search, whose files stay readable as long as a hit of it lives.
     """
 
-    def __init__(self, plan: QueryPlan, hits: list[_HitPassage]) -> None:
-        """Take the plan of the search, and its hits."""
-        self.plan, self.hits = plan, hits
+    def __init__(self, plan: QueryPlan, refs: Sequence[PassageRef]) -> None:
+        """Take the plan of the search, and its passages."""
+        self.plan, self.refs = plan, refs
+        self._documents: dict[int, Document] = {}  # by hit
         # By block of hits: their passages, the terms of each by part, and what returns the spans that they mark.
         self._blocks: dict[int, tuple[Passages, list[dict[str, Terms]], Callable[[], list[Marked]]]] = {}
         self._measured_queries: dict[str, EncoderQuery] = {}
+
+    def document(self, index: int) -> Document:
+        """Return the document of a hit."""
+        if index not in self._documents:  # two threads may both read it
+            ref = self.refs[index]
+            self._documents[index] = self.plan.snapshot.commit.segments[ref.segment].document(ref.row)
+        return self._documents[index]
 
     def reasons(self, index: int, score: float) -> Reasons:
         """Return why a hit has its score."""
         block, position = divmod(index, HITS_READ_TOGETHER)
         if block not in self._blocks:  # two threads may both read it
-            hits = self.hits[block * HITS_READ_TOGETHER : (block + 1) * HITS_READ_TOGETHER]
+            hits = range(len(self.refs))[block * HITS_READ_TOGETHER : (block + 1) * HITS_READ_TOGETHER]
             passages = self._passages(hits)
             readers = {name: part.read_terms(passages) for name, part in self.plan.parts.items()}
             terms = [{name: read(position) for name, read in readers.items()} for position in range(len(hits))]
@@ -484,7 +444,7 @@ class HitReader:
 
     def measured(self, index: int, score: float) -> Reasons:
         """Return why a hit has its score, the part of each encoder measured by leaving words out."""
-        passages = self._passages([self.hits[index]])
+        passages = self._passages([index])
         terms = {}
         for name, part in self.plan.parts.items():
             if part.encoder_query is not None:
@@ -512,30 +472,33 @@ class HitReader:
 
     def vectors(self, index: int) -> dict[str, Vector]:
         """Return the stored vectors of a hit, by model."""
-        return self._stored_vectors([self.hits[index]], list(self.plan.snapshot.models))[0]
+        return self._stored_vectors([index], list(self.plan.snapshot.models))[0]
 
-    def _passages(self, hits: Sequence[_HitPassage]) -> Passages:
+    def _passages(self, hits: Sequence[int]) -> Passages:
         """Return the passages of some hits, with what is stored of them."""
         segments, words = self.plan.snapshot.commit.segments, self.plan.snapshot.words
-        refs = [hit.ref for hit in hits] if BM25 in self.plan.parts else []
-        lengths = [segments[ref.segment].lengths[ref.passage] for ref in refs]
+        refs = [self.refs[index] for index in hits]
+        firsts = [segments[ref.segment].first_passage(ref.row) for ref in refs]
+        texts = [self.document(index).indexed(ref.passage - first) for index, ref, first in zip(hits, refs, firsts)]
+        lengths = [segments[ref.segment].lengths[ref.passage] for ref in refs] if BM25 in self.plan.parts else []
         names = [name for name, part in self.plan.parts.items() if part.needs_vectors]
-        return Passages([hit.text for hit in hits], words, self._stored_vectors(hits, names), lengths)
+        return Passages(texts, words, self._stored_vectors(hits, names), lengths)
 
-    def _stored_vectors(self, hits: Sequence[_HitPassage], names: Sequence[str]) -> list[dict[str, Vector]]:
+    def _stored_vectors(self, hits: Sequence[int], names: Sequence[str]) -> list[dict[str, Vector]]:
         """Return the stored vectors of some hits by model, as they were when the search was made."""
-        snapshot = self.plan.snapshot
+        snapshot, refs = self.plan.snapshot, [self.refs[index] for index in hits]
+        segments = snapshot.commit.segments
         if snapshot.engine is None or not names:
-            segments = snapshot.commit.segments
-            rows = [{name: segments[hit.ref.segment].vector(name, hit.ref.passage) for name in names} for hit in hits]
+            rows = [{name: segments[ref.segment].vector(name, ref.passage) for name in names} for ref in refs]
             return [{name: row for name, row in by_name.items() if row is not None} for by_name in rows]
+        points = [segments[ref.segment].point(ref.row, ref.passage) for ref in refs]
         try:
-            vectors = snapshot.engine.vectors([hit.point for hit in hits], names)
+            vectors = snapshot.engine.vectors(points, names)
         except (EngineError, InputError) as error:
             raise InputError(f"the vectors of this search cannot be read any more: {error}. Search again") from error
-        if any(hit.point not in vectors for hit in hits):
+        if any(point not in vectors for point in points):
             raise InputError("a document was changed or removed since the search; search again")
-        return [vectors[hit.point] for hit in hits]
+        return [vectors[point] for point in points]
 
     def _measured_query(self, name: str) -> EncoderQuery:
         """Return the query as an encoder with measured reasons reads it; its words are left out once."""

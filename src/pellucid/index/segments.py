@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -32,14 +32,29 @@ from pellucid.index.arrays import (
     list_for,
     merge_arrays,
 )
-from pellucid.index.documents import Document
+from pellucid.index.documents import PASSAGE_BITS, Document
 from pellucid.index.engine import Vector, Where
 from pellucid.index.metadata import timestamp
+from pellucid.native.scan import Bm25Lists, DensePart, PassageScan
 from pellucid.persistence.store import read_tensors, write_tensors
 from pellucid.process import cached_property
 from pellucid.progress import check_cancelled
 
 _EMPTY_ROWS: npt.NDArray[np.int32] = np.zeros(0, np.int32)
+
+
+class Postings(NamedTuple):
+    """The passages of a segment with a term.
+
+    Attributes:
+        passages: uint32, those that are there, rising.
+        counts: int32, how often the term stands in each.
+        span: where the passages are in the lists of the segment, with those of documents that are deleted.
+    """
+
+    passages: npt.NDArray[np.uint32]
+    counts: npt.NDArray[np.int32]
+    span: tuple[int, int]
 
 
 class Segment:
@@ -51,6 +66,8 @@ class Segment:
         self.numbers: Integers = tensors["numbers"]
         self.ends: Integers = np.array(tensors["passages"])  # copied: sizes of memory follow, and the file may change
         self._strings = {kind: Strings.of_kind(tensors, kind) for kind in (*STRINGS, "words")}
+        self._dense_parts: dict[str, DensePart] = {}
+        self._scans: dict[tuple[str, ...], PassageScan] = {}
 
     @classmethod
     def merged(cls, segments: Sequence[Segment]) -> Segment:
@@ -121,6 +138,17 @@ class Segment:
         """Which passages are there, bool [passages]; None for all."""
         return None if self.live is None else np.repeat(self.live, np.diff(self.ends, prepend=0))
 
+    def allowed_passages(self, where: Where) -> Mask | None:
+        """Return which passages are there and meet a condition, bool [passages]; None for all."""
+        if not where:
+            return self.live_passages
+        allowed: Mask = np.repeat(self.matching(where), np.diff(self.ends, prepend=0))
+        return allowed if self.live_passages is None else allowed & self.live_passages
+
+    def rows_of_passages(self, passages: Integers) -> Integers:
+        """Return the row of the document of each of some passages, int64 [passages]."""
+        return passages if len(self.ends) == self.n_passages else self.ends.searchsorted(passages, "right")
+
     def live_rows(self) -> Integers:
         """Return the rows of the documents that are there."""
         return np.arange(len(self.numbers)) if self.live is None else np.flatnonzero(self.live)
@@ -148,6 +176,19 @@ class Segment:
     def terms_in(self, passages: Integers) -> int:
         """Return the number of terms of some passages; 0 without BM25."""
         return int(self.lengths[passages].sum()) if self.has_bm25() else 0
+
+    def document_id(self, row: int) -> str:
+        """Return the id of a document."""
+        with corruption_reported(self.name):
+            return self._strings["id"].at(row)
+
+    def passage_end(self, passage: int) -> int:
+        """Return where a passage ends in the text of its document, in characters."""
+        return int(self._tensors["cuts"][passage])
+
+    def point(self, row: int, passage: int) -> int:
+        """Return the number of a document's passage in an engine."""
+        return (int(self.numbers[row]) << PASSAGE_BITS) + passage - self.first_passage(row)
 
     def document(self, row: int) -> Document:
         """Return a document."""
@@ -203,19 +244,19 @@ class Segment:
         """Number of terms of each passage, int32 [passages]."""
         return self._tensors["bm25.lengths"]
 
-    def terms(self, term_hashes: Integers) -> list[tuple[npt.NDArray[np.uint32], npt.NDArray[np.int32]]]:
+    def terms(self, term_hashes: Integers) -> list[Postings]:
         """Return for each term, by its hash, the passages with it that are there, and how often it stands in each."""
         keys, ends = self._tensors["bm25.keys"], self._tensors["bm25.key_ends"]
         rows, all_counts = self._tensors["bm25.rows"].view(np.uint32), self._tensors["bm25.values"]
         positions, live, postings = keys.searchsorted(term_hashes).tolist(), self.live_passages, []
         for term_hash, position in zip(term_hashes.tolist(), positions):
             here = position < len(keys) and keys[position] == term_hash
-            span = slice(int(ends[position - 1]) if position else 0, int(ends[position])) if here else slice(0)
-            passages, frequencies = rows[span], all_counts[span]
+            start, stop = (int(ends[position - 1]) if position else 0, int(ends[position])) if here else (0, 0)
+            passages, frequencies = rows[start:stop], all_counts[start:stop]
             if live is not None and len(passages):
                 is_live = live[self._check_passages("bm25", passages)]
                 passages, frequencies = passages[is_live], frequencies[is_live]
-            postings.append((passages, frequencies))
+            postings.append(Postings(passages, frequencies, (start, stop)))
         return postings
 
     def signatures(self) -> npt.NDArray[np.uint64]:
@@ -251,10 +292,28 @@ class Segment:
         """Return the rows of a dense part, float32 [passages, dimension]."""
         return self._tensors[f"vectors:{part}"]
 
-    def coarse(self, part: str) -> tuple[npt.NDArray[np.int8], Floats, Floats] | None:
-        """Return the rows of a dense part in 8 bits, their scales and a bound of their errors; None for small ones."""
-        codes = self._tensors.get(f"codes:{part}")
-        return None if codes is None else (codes, self._tensors[f"scales:{part}"], self._tensors[f"errors:{part}"])
+    def scan(self, parts: tuple[str, ...]) -> PassageScan:
+        """Return what finds the best passages by BM25, where it is counted, and some dense parts; it is kept."""
+        if parts not in self._scans:  # two threads may both make it
+            bm25 = None
+            if self.has_bm25():
+                lists = (self._tensors[f"bm25.{name}"] for name in ("rows", "values", "lengths"))
+                rows, counts, lengths = (np.require(array, requirements=["C", "A"]) for array in lists)
+                bm25 = Bm25Lists(rows.view(np.uint32), counts, lengths)
+            ends = None if len(self.ends) == self.n_passages else self.ends
+            self._scans[parts] = PassageScan(self.n_passages, ends, bm25, [self._dense_part(name) for name in parts])
+        return self._scans[parts]
+
+    def _dense_part(self, name: str) -> DensePart:
+        """Return a dense part as the C function reads it: its 8 bits where they are stored."""
+        if name not in self._dense_parts:
+            kinds = [kind for kind in ("vectors", "codes", "scales", "errors") if f"{kind}:{name}" in self._tensors]
+            arrays = [np.require(self._tensors[f"{kind}:{name}"], requirements=["C", "A"]) for kind in kinds]
+            part = DensePart(arrays[0], (arrays[1], arrays[2], arrays[3]) if len(arrays) == 4 else None)
+            if not part.is_finite:
+                raise corruption_error(self.name, f"the vectors of {name!r:.60} hold NaN or infinity")
+            self._dense_parts[name] = part
+        return self._dense_parts[name]
 
     def sparse(self, part: str, dimension: int) -> tuple[npt.NDArray[np.uint32], Floats]:
         """Return the passages that have a coordinate in a dimension of a sparse part, and the coordinates."""

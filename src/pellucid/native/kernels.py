@@ -485,17 +485,6 @@ def pair_products(
     return products, lengths
 
 
-def multiply(codes: npt.NDArray[np.int8], scales: npt.NDArray[np.float32], vector: npt.NDArray[np.float32]) -> Any:
-    """Return the products of rows of 8 bits, times their scales, and a vector, float32 [rows]."""
-    count, dimension = len(codes), codes.shape[-1]
-    products = np.empty(count, np.float32)
-    library().pooling_multiply(
-        checked("codes", codes, np.int8, (count, dimension)), checked("scales", scales, np.float32, (count,)), count,
-        dimension, checked("vector", vector, np.float32, (dimension,)), address(products),
-    )  # fmt: skip
-    return products
-
-
 class _SparseStruct(ctypes.Structure):
     _fields_ = [*pointers("starts columns weights scales"), *integers("words dimension")]
 

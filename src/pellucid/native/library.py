@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 from pellucid.errors import InputError, warn
 
-LEVELS = ("plain", "avx2", "avx512")
+LEVELS = ("plain", "avx2", "avx512", "vnni")
 """What a processor can do, with a file of kernels for each; elsewhere than on x86-64 there is "plain" alone."""
 
 _SIGNATURES = """
@@ -37,7 +37,6 @@ words_distinct      i p i p i p p p
 pooling_pool        i p p p i p i p p p p
 pooling_products    - p p i p p i p i p p p p
 pooling_pairs       - p p i i i p p p
-pooling_multiply    - p p i i p p
 pooling_pool_sparse i p p p i p p i p p p
 farthest_measure    i p i i p
 farthest_take       - p i i
@@ -47,15 +46,17 @@ terms_index         - p
 terms_read          - p p p i p p
 terms_count         i p p p i p p p p
 terms_invert        - p p p i p p p p
+scan_longest        d p i
+scan_segment        i p p p p p p p
 """
-"""What each function returns and takes: i an int64_t, p an address, o a Python object, - nothing."""
+"""What each function returns and takes: i an int64_t, d a double, p an address, o a Python object, - nothing."""
 
 
 @cache
 def native() -> ctypes.CDLL | None:
     """Return the library for this processor, or None where the twins in Python serve; then a warning says why.
 
-    The environment variable PELLUCID_NATIVE names a level ("plain", "avx2", "avx512"), or "off".
+    The environment variable PELLUCID_NATIVE names a level ("plain", "avx2", "avx512", "vnni"), or "off".
 
     Raises:
         InputError: PELLUCID_NATIVE is none of these, or the processor lacks what the level needs.
@@ -91,7 +92,9 @@ def _open(level: str) -> ctypes.CDLL:
     if sources and (sources_checksum is None or sources_checksum() & 0xFFFFFFFF != zlib.crc32(sources)):
         raise OSError(f"{path} is of another version than the sources beside it")
     library.native_level.restype = ctypes.c_int64
-    kinds: dict[str, Any] = {"i": ctypes.c_int64, "p": ctypes.c_void_p, "o": ctypes.py_object, "-": None}
+    kinds: dict[str, Any] = {
+        "i": ctypes.c_int64, "d": ctypes.c_double, "p": ctypes.c_void_p, "o": ctypes.py_object, "-": None,
+    }  # fmt: skip
     for name, returned, *arguments in map(str.split, _SIGNATURES.strip().splitlines()):
         if "o" in arguments:  # it calls Python's functions: it keeps the lock, and their errors are raised
             prototype = ctypes.PYFUNCTYPE(kinds[returned], *(kinds[argument] for argument in arguments))

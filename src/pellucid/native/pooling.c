@@ -437,26 +437,6 @@ EXPORT void pooling_pairs(const float *vectors, const double *counts, int64_t fi
             out[i * second + j] *= (counts[i] / by) * (counts[first + j] / across);
 }
 
-/* Set products[i] to the product of row i, of 8 bits, and a vector. */
-EXPORT void pooling_multiply(const int8_t *codes, const float *scales, int64_t count, int64_t dimension,
-                             const float *vector, float *products)
-{
-    for (int64_t row = 0; row < count; row++) {
-        const int8_t *code = codes + (size_t)row * (size_t)dimension;
-        float8 a = {0}, b = {0};
-        int64_t j = 0;
-        for (; j + 16 <= dimension; j += 16) {
-            a += load_octets(code + j) * load_floats(vector + j);
-            b += load_octets(code + j + 8) * load_floats(vector + j + 8);
-        }
-        a += b;
-        float total = ((a[0] + a[4]) + (a[2] + a[6])) + ((a[1] + a[5]) + (a[3] + a[7]));
-        for (; j < dimension; j++)
-            total += (float)code[j] * vector[j];
-        products[row] = total * scales[row];
-    }
-}
-
 /* A static lexicon model's table: the entries of word w are those from starts[w] to starts[w + 1]; column columns[e] of
    its row is scales[w] * weights[e], which is above 0. */
 struct sparse_table {

@@ -642,19 +642,21 @@ EXPORT int64_t words_group(const int64_t *words, const int64_t *ends, int64_t te
 /* Return the number of the sources that this was compiled from; see hatch_build.py. */
 EXPORT int64_t native_sources(void) { return PELLUCID_SOURCES; }
 
-/* Return what the processor can do: 0, 1 for what kernels-avx2 needs, 2 for kernels-avx512. */
+/* Return what the processor can do: 0, 1 for what kernels-avx2 needs, 2 for kernels-avx512, 3 for kernels-vnni. */
 EXPORT int64_t native_level(void)
 {
 #if defined __x86_64__ /* asked itself: with zig's compiler __builtin_cpu_supports is always false */
     const unsigned one = bit_OSXSAVE | bit_AVX | bit_F16C | bit_POPCNT, seven = bit_AVX2 | bit_BMI | bit_BMI2;
     const unsigned wide = bit_AVX512F | bit_AVX512BW | bit_AVX512VL;
-    unsigned a, b, c, d, kept;
-    if (!__get_cpuid(1, &a, &b, &c, &d) || (c & one) != one || !__get_cpuid_count(7, 0, &a, &b, &c, &d))
+    unsigned a, b, c, d, kept, extra;
+    if (!__get_cpuid(1, &a, &b, &c, &d) || (c & one) != one || !__get_cpuid_count(7, 0, &a, &b, &extra, &d))
         return 0;
     __asm__("xgetbv" : "=a"(kept), "=d"(d) : "c"(0)); /* the registers that the system keeps for each process */
     if ((b & seven) != seven || (kept & 0x06) != 0x06)
         return 0;
-    return (b & wide) == wide && (kept & 0xE6) == 0xE6 ? 2 : 1;
+    if ((b & wide) != wide || (kept & 0xE6) != 0xE6)
+        return 1;
+    return extra & bit_AVX512VNNI ? 3 : 2;
 #else
     return 0;
 #endif

@@ -1,0 +1,577 @@
+/* The best passages of a segment: what index/search.py asks of each segment, and what it multiplies exactly then.
+
+   A score is a sum of parts. BM25 and sparse parts are computed as Python does, to the last bit. A dense part is read in
+   8 bits, as whole numbers that every processor adds up to the same, and is known up to a bound of the error. A passage
+   whose highest possible score is below the k-th best of the lowest possible ones cannot be among the k best; the others
+   are candidates. A passage that its other parts leave below that, even with the greatest product a row can have, is not
+   read at all; of others first the head is read, one line of the cache, and the product of the rest is at most that of
+   the lengths.
+
+   1. scan_longest measures the rows of a dense part, once for each segment.
+   2. scan_segment adds up BM25, looks at the passages that are best by it, and then at all that may be better. */
+
+#include <float.h>
+#include <math.h>
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "rows.h"
+
+#if defined __AVX2__ && !defined __F16C__
+#include <immintrin.h>
+#endif
+
+enum {
+    BLOCK = 4096,       /* passages whose BM25 is added up together, in the first-level cache */
+    MAX_LENGTH = 1024,  /* terms of a passage; what depends on the length of shorter ones is computed once */
+    BATCH = 32,         /* passages whose rows are requested before they are read */
+    MAX_CODE = 128,     /* of a row */
+    MAX_QUERY = 16319,  /* 127 * 128 + 63: two numbers of 8 bits, which VNNI takes */
+    HEAD = 64,          /* first numbers of a row that are read before the others */
+    OUTSIDE = -1, NOT_A_NUMBER = -2,
+};
+
+#define EPSILON 0x1p-24 /* the relative error of a number in float32 */
+#define SLACK 1e-12     /* and of a few sums in double precision */
+
+/* A dense part of the passages of a segment. */
+struct scan_part {
+    const int8_t *codes;          /* [passages, dimension], or none: then the rows are read */
+    const float *scales, *errors; /* [passages], of the codes: row i is scales[i] * codes[i], up to a vector of length errors[i] */
+    const float *rows;            /* [passages, dimension] */
+    float *tails;                 /* [passages] the lengths of scales[i] * codes[i] from HEAD on, or none */
+    int64_t dimension;
+    double longest;               /* no row, and no scales[i] * codes[i], is longer */
+};
+
+struct scan_segment {
+    int64_t passages, documents;
+    const int64_t *ends;                     /* [documents] where the passages of each end, or none: each has one */
+    const uint32_t *rows;                    /* [postings] passages with a term, rising */
+    const int32_t *counts, *lengths;         /* [postings] how often, [passages] how many terms */
+    const struct scan_part *parts;
+    int64_t dense_parts;
+};
+
+struct scan_query {
+    int64_t *starts;                         /* [terms] of the postings of each term; they are used up */
+    const int64_t *stops;
+    const double *weights;
+    int64_t terms;
+    double k1, b, average;
+    const float *vectors;                    /* of the dense parts, one after the other */
+    const float *others;                     /* [other parts, passages] */
+    int64_t other_parts;
+    const uint8_t *allowed;                  /* [passages], or none: all are */
+};
+
+/* The best scores that were seen in the segments of an index, at least so high. */
+struct scan_best {
+    double *heap;                            /* [k], the least first */
+    double *first_values;                    /* [k], memory */
+    int64_t *first_passages;                 /* [k], memory */
+    int64_t k, count;
+    double threshold;                        /* k documents reach it, or nothing below it is asked for */
+};
+
+/* A vector of the query in whole numbers: `step` times these, up to a vector of length `error`. */
+struct whole {
+    int16_t *numbers;       /* padded with zeros to a multiple of 64 */
+    int8_t *high, *low;     /* numbers[j] = 128 * high[j] + low[j] */
+    int32_t sum, head_sum;
+    double step, error, length, tail; /* the last two: of the vector, and of it from HEAD on */
+    double greatest;                  /* that a row's product can be */
+};
+
+enum { WHOLE = 128 };
+_Static_assert(sizeof(struct whole) <= WHOLE, "the memory of a whole vector");
+
+static void make_whole(const float *vector, int64_t dimension, struct whole *whole, char *memory)
+{
+    int64_t padded = (dimension + 63) / 64 * 64, limit = INT32_MAX / (MAX_CODE * dimension);
+    whole->numbers = (int16_t *)(void *)memory;
+    whole->high = (int8_t *)(memory + 2 * padded);
+    whole->low = (int8_t *)(memory + 3 * padded);
+    memset(memory, 0, (size_t)(4 * padded));
+    double largest = 0, square = 0, tail = 0, lost = 0;
+    for (int64_t j = 0; j < dimension; j++) {
+        double size = fabs((double)vector[j]);
+        largest = size > largest ? size : largest;
+        square += size * size;
+        tail += j < HEAD ? 0 : size * size;
+    }
+    limit = limit < MAX_QUERY ? limit : MAX_QUERY;
+    whole->step = largest > 0 ? largest / (double)limit : 1;
+    whole->sum = whole->head_sum = 0;
+    for (int64_t j = 0; j < dimension; j++) {
+        int32_t number = (int32_t)lrint(vector[j] / whole->step);
+        int32_t high = (number + 64) >> 7;
+        double rest = vector[j] - whole->step * number;
+        whole->numbers[j] = (int16_t)number;
+        whole->high[j] = (int8_t)high;
+        whole->low[j] = (int8_t)(number - 128 * high);
+        whole->sum += number;
+        whole->head_sum += j < HEAD ? number : 0;
+        lost += rest * rest;
+    }
+    whole->length = sqrt(square) * (1 + SLACK);
+    whole->tail = sqrt(tail) * (1 + SLACK);
+    whole->error = sqrt(lost) * (1 + SLACK);
+}
+
+/* Return the product of the first numbers of a row's codes and of a whole vector, which add up to `sum`.
+
+   It is exact, and fits into 32 bits. */
+static inline int32_t whole_product(const int8_t *codes, const struct whole *whole, int64_t dimension, int32_t sum)
+{
+    int64_t j = 0;
+#if defined __AVX512VNNI__
+    /* Bytes without a sign times bytes with one: 128 is added to each code, and 128 * sum taken off in the end. */
+    const __m512i middle = _mm512_set1_epi8((char)0x80);
+    __m512i high = _mm512_setzero_si512(), low = high;
+    for (; j + 64 <= dimension; j += 64) {
+        __m512i code = _mm512_xor_si512(_mm512_loadu_si512(codes + j), middle);
+        high = _mm512_dpbusd_epi32(high, code, _mm512_loadu_si512(whole->high + j));
+        low = _mm512_dpbusd_epi32(low, code, _mm512_loadu_si512(whole->low + j));
+    }
+    if (j < dimension) {
+        __mmask64 rest = (UINT64_C(1) << (dimension - j)) - 1;
+        __m512i code = _mm512_xor_si512(_mm512_maskz_loadu_epi8(rest, codes + j), middle);
+        high = _mm512_dpbusd_epi32(high, code, _mm512_loadu_si512(whole->high + j));
+        low = _mm512_dpbusd_epi32(low, code, _mm512_loadu_si512(whole->low + j));
+    }
+    uint32_t total = (uint32_t)_mm512_reduce_add_epi32(_mm512_add_epi32(_mm512_slli_epi32(high, 7), low));
+    return (int32_t)(total - 128u * (uint32_t)sum);
+#else
+    (void)sum;
+    int32_t total = 0;
+#if defined __AVX512BW__
+    __m512i sums = _mm512_setzero_si512();
+    for (; j + 32 <= dimension; j += 32) {
+        __m512i code = _mm512_cvtepi8_epi16(_mm256_loadu_si256((const __m256i *)(codes + j)));
+        sums = _mm512_add_epi32(sums, _mm512_madd_epi16(code, _mm512_loadu_si512(whole->numbers + j)));
+    }
+    total = _mm512_reduce_add_epi32(sums);
+#elif defined __AVX2__
+    __m256i one = _mm256_setzero_si256(), other = one;
+    for (; j + 32 <= dimension; j += 32) {
+        __m256i first = _mm256_cvtepi8_epi16(_mm_loadu_si128((const __m128i *)(codes + j)));
+        __m256i second = _mm256_cvtepi8_epi16(_mm_loadu_si128((const __m128i *)(codes + j + 16)));
+        const __m256i *numbers = (const __m256i *)(whole->numbers + j);
+        one = _mm256_add_epi32(one, _mm256_madd_epi16(first, _mm256_loadu_si256(numbers)));
+        other = _mm256_add_epi32(other, _mm256_madd_epi16(second, _mm256_loadu_si256(numbers + 1)));
+    }
+    one = _mm256_add_epi32(one, other);
+    int32_t sums[8];
+    _mm256_storeu_si256((__m256i *)sums, one);
+    for (int lane = 0; lane < 8; lane++)
+        total += sums[lane];
+#endif
+    for (; j < dimension; j++)
+        total += (int32_t)codes[j] * (int32_t)whole->numbers[j];
+    return total;
+#endif
+}
+
+/* Return the product of a row and a vector in float32, in a fixed order. */
+static inline float float_product(const float *row, const float *vector, int64_t dimension)
+{
+    float8 a = {0}, b = {0};
+    int64_t j = 0;
+    for (; j + 16 <= dimension; j += 16) {
+        a += *(const float8 *)(row + j) * *(const float8 *)(vector + j);
+        b += *(const float8 *)(row + j + 8) * *(const float8 *)(vector + j + 8);
+    }
+    a += b;
+    float total = ((a[0] + a[4]) + (a[2] + a[6])) + ((a[1] + a[5]) + (a[3] + a[7]));
+    for (; j < dimension; j++)
+        total += row[j] * vector[j];
+    return total;
+}
+
+/* Return an upper bound of the length of the rows of a part, and of the codes for them; NaN where a number is none.
+
+   Set the lengths of the tails, where there is room for them. */
+EXPORT double scan_longest(const struct scan_part *part, int64_t passages)
+{
+    double longest = 0;
+    for (int64_t passage = 0; passage < passages; passage++) {
+        double length;
+        if (part->codes) {
+            const int8_t *codes = part->codes + passage * part->dimension;
+            int32_t head = 0, tail = 0; /* below 2 ** 31 together for any row that has codes */
+            int64_t middle = part->dimension < HEAD ? part->dimension : HEAD;
+            for (int64_t j = 0; j < middle; j++)
+                head += (int32_t)codes[j] * (int32_t)codes[j];
+            for (int64_t j = middle; j < part->dimension; j++)
+                tail += (int32_t)codes[j] * (int32_t)codes[j];
+            double scale = (double)part->scales[passage];
+            length = scale * sqrt((double)head + (double)tail) + (double)part->errors[passage];
+            if (part->tails)
+                part->tails[passage] = (float)(scale * sqrt((double)tail) * (1 + 2 * EPSILON));
+        } else {
+            const float *row = part->rows + passage * part->dimension;
+            double square = 0;
+            for (int64_t j = 0; j < part->dimension; j++)
+                square += (double)row[j] * (double)row[j];
+            length = sqrt(square);
+        }
+        if (!isfinite(length))
+            return NAN;
+        longest = length > longest ? length : longest;
+    }
+    return longest * (1 + SLACK);
+}
+
+/* Set bm25[i] to BM25 of each passage; return 0, or what is wrong. */
+static int64_t add_up_bm25(const struct scan_segment *segment, const struct scan_query *query, float *bm25)
+{
+    double sums[BLOCK], damping_of[MAX_LENGTH];
+    double base = 1 - query->b, k1 = query->k1, gain = query->k1 + 1;
+    for (int64_t length = 0; length < MAX_LENGTH; length++)
+        damping_of[length] = query->average > 0 ? k1 * (base + query->b * (double)length / query->average) : k1;
+    for (int64_t start = 0; start < segment->passages; start += BLOCK) {
+        int64_t size = segment->passages - start < BLOCK ? segment->passages - start : BLOCK;
+        memset(sums, 0, (size_t)size * sizeof *sums);
+        for (int64_t term = 0; term < query->terms; term++) {
+            int64_t posting = query->starts[term], stop = query->stops[term];
+            double weight = query->weights[term];
+            for (; posting < stop; posting++) {
+                int64_t row = (int64_t)READ_ONCE(segment->rows[posting]) - start;
+                if (row >= size)
+                    break;
+                if (row < 0)
+                    return OUTSIDE;
+                int64_t length = READ_ONCE(segment->lengths[start + row]);
+                double damping, count = segment->counts[posting];
+                if (length >= 0 && length < MAX_LENGTH)
+                    damping = damping_of[length];
+                else
+                    damping = query->average > 0 ? k1 * (base + query->b * (double)length / query->average) : k1;
+                sums[row] += weight * (count * gain / (count + damping));
+            }
+            query->starts[term] = posting;
+        }
+        bool is_broken = false;
+        for (int64_t row = 0; row < size; row++) {
+            bm25[start + row] = (float)sums[row];
+            is_broken |= sums[row] != sums[row];
+        }
+        if (is_broken)
+            return NOT_A_NUMBER;
+    }
+    for (int64_t term = 0; term < query->terms; term++)
+        if (query->starts[term] < query->stops[term])
+            return OUTSIDE;
+    return 0;
+}
+
+/* Let the number at the root of a heap, whose least number is first, fall to its place; `items` go along, if there are. */
+static void sink(double *values, int64_t *items, int64_t count)
+{
+    int64_t at = 0;
+    for (;;) {
+        int64_t child = 2 * at + 1;
+        if (child >= count)
+            return;
+        if (child + 1 < count && values[child + 1] < values[child])
+            child++;
+        if (values[at] <= values[child])
+            return;
+        double value = values[at];
+        values[at] = values[child];
+        values[child] = value;
+        if (items) {
+            int64_t item = items[at];
+            items[at] = items[child];
+            items[child] = item;
+        }
+        at = child;
+    }
+}
+
+/* Take a number into a heap of the k largest; return how many it has. */
+static inline int64_t push(double *values, int64_t *items, int64_t count, int64_t k, double value, int64_t item)
+{
+    if (count == k) {
+        if (value > values[0]) {
+            values[0] = value;
+            if (items)
+                items[0] = item;
+            sink(values, items, count);
+        }
+        return count;
+    }
+    int64_t at = count;
+    for (; at > 0 && value < values[(at - 1) / 2]; at = (at - 1) / 2) {
+        values[at] = values[(at - 1) / 2];
+        if (items)
+            items[at] = items[(at - 1) / 2];
+    }
+    values[at] = value;
+    if (items)
+        items[at] = item;
+    return count + 1;
+}
+
+struct bounds {
+    double lower, upper;
+    bool is_shared; /* whether a part is certain not to be 0 */
+};
+
+/* What a scan of one segment works with. */
+struct scan {
+    const struct scan_segment *segment;
+    const struct scan_query *query;
+    const float *bm25;    /* [passages], or none */
+    struct whole *wholes; /* [dense parts] */
+    double greatest;      /* that the dense parts can add */
+    bool has_tails;       /* whether the heads of the rows of the first dense part tell something */
+};
+
+static inline double exact_score(const struct scan *scan, int64_t passage, bool *is_shared)
+{
+    double score = scan->bm25 ? (double)scan->bm25[passage] : 0;
+    *is_shared = score != 0;
+    for (int64_t other = 0; other < scan->query->other_parts; other++) {
+        float value = scan->query->others[other * scan->segment->passages + passage];
+        *is_shared |= value != 0;
+        score += (double)value;
+    }
+    return score;
+}
+
+static struct bounds bounds_of(const struct scan *scan, int64_t passage)
+{
+    struct bounds bounds;
+    double score = exact_score(scan, passage, &bounds.is_shared), error = SLACK * fabs(score);
+    const float *vector = scan->query->vectors;
+    for (int64_t number = 0; number < scan->segment->dense_parts; number++) {
+        const struct scan_part *part = scan->segment->parts + number;
+        const struct whole *whole = scan->wholes + number;
+        int64_t dimension = part->dimension;
+        double product, lost = (double)dimension * EPSILON * whole->length * part->longest; /* of float32, in any order */
+        if (part->codes) {
+            int32_t sum = whole_product(part->codes + passage * dimension, whole, dimension, whole->sum);
+            product = (double)sum * (whole->step * (double)part->scales[passage]);
+            lost += whole->length * (double)part->errors[passage] + part->longest * whole->error;
+        } else {
+            product = (double)float_product(part->rows + passage * dimension, vector, dimension);
+            lost *= 2;
+        }
+        lost += SLACK * (fabs(product) + lost);
+        bounds.is_shared |= fabs(product) > lost;
+        score += product;
+        error += lost;
+        vector += dimension;
+    }
+    bounds.lower = score - error;
+    bounds.upper = score + error;
+    return bounds;
+}
+
+static inline bool is_allowed(const struct scan *scan, int64_t passage)
+{
+    return !scan->query->allowed || scan->query->allowed[passage];
+}
+
+/* Return the first passage from `passage` on with a BM25 of at least `least`, or the number of passages. */
+static inline int64_t next_reaching(const float *bm25, int64_t passage, int64_t passages, float least)
+{
+    if (passage < passages && bm25[passage] >= least)
+        return passage;
+    for (; passage + 16 <= passages; passage += 16) {
+        int32_t is_reached = 0;
+        for (int64_t j = 0; j < 16; j++)
+            is_reached |= bm25[passage + j] >= least;
+        if (is_reached)
+            break;
+    }
+    while (passage < passages && !(bm25[passage] >= least))
+        passage++;
+    return passage;
+}
+
+/* Raise the threshold to what the k documents reach that are best by the parts that are exact; false for NaN. */
+static bool look_at_best_exact(const struct scan *scan, struct scan_best *best)
+{
+    const int64_t *ends = scan->segment->ends;
+    int64_t count = 0, document = 0, passages = scan->segment->passages;
+    for (int64_t passage = 0; passage < passages;) {
+        double highest = count == best->k ? best->first_values[0] : 0;
+        if (!scan->query->other_parts)
+            passage = next_reaching(scan->bm25, passage, passages, highest > FLT_MIN ? (float)highest : FLT_MIN);
+        if (passage == passages)
+            break;
+        while (ends && ends[document] <= passage)
+            document++;
+        int64_t chosen = -1;
+        for (int64_t end = ends ? ends[document] : passage + 1; passage < end; passage++) {
+            bool is_shared;
+            double score = exact_score(scan, passage, &is_shared);
+            if (score > highest && is_allowed(scan, passage)) {
+                highest = score;
+                chosen = passage;
+            }
+        }
+        if (chosen >= 0)
+            count = push(best->first_values, best->first_passages, count, best->k, highest, chosen);
+    }
+    double lowest = INFINITY;
+    for (int64_t number = 0; number < count; number++) {
+        struct bounds bounds = bounds_of(scan, best->first_passages[number]);
+        if (isnan(bounds.lower))
+            return false;
+        lowest = bounds.lower < lowest ? bounds.lower : lowest;
+    }
+    if (count == best->k && lowest > best->threshold)
+        best->threshold = lowest;
+    return true;
+}
+
+static inline void take(struct scan_best *best, double lower)
+{
+    if (lower > -INFINITY) {
+        best->count = push(best->heap, NULL, best->count, best->k, lower, 0);
+        if (best->count == best->k && best->heap[0] > best->threshold)
+            best->threshold = best->heap[0];
+    }
+}
+
+/* A document that is read passage by passage. */
+struct reading {
+    int64_t document;
+    double lower; /* of its best passage */
+};
+
+static inline void request(const int8_t *codes, int64_t size)
+{
+    for (int64_t at = 0; at < size; at += 64)
+        __builtin_prefetch(codes + at);
+}
+
+/* Whether a passage may reach the threshold by the head of its row in the first dense part, which has tails. */
+static inline bool may_reach(const struct scan *scan, int64_t passage, double threshold)
+{
+    const struct scan_part *part = scan->segment->parts;
+    const struct whole *whole = scan->wholes;
+    bool is_shared;
+    double score = exact_score(scan, passage, &is_shared);
+    int32_t head = whole_product(part->codes + passage * part->dimension, whole, HEAD, whole->head_sum);
+    double product = (double)head * (whole->step * (double)part->scales[passage]);
+    double lost = whole->length * (double)part->errors[passage] + part->longest * whole->error;
+    double size = fabs(score) + scan->greatest, others = scan->greatest - whole->greatest;
+    lost += ((double)part->dimension * EPSILON + SLACK) * size;
+    return !(score + product + (double)part->tails[passage] * whole->tail + lost + others < threshold);
+}
+
+/* Look at some passages; return how many candidates there are then, or NOT_A_NUMBER. */
+static int64_t look_at(const struct scan *scan, int64_t *batch, int64_t *owners, int64_t size, struct reading *reading,
+                       struct scan_best *best, int64_t *candidates, double *uppers, int64_t count)
+{
+    if (scan->has_tails) {
+        const struct scan_part *part = scan->segment->parts;
+        int64_t remaining = 0;
+        for (int64_t number = 0; number < size; number++)
+            if (may_reach(scan, batch[number], best->threshold)) {
+                request(part->codes + batch[number] * part->dimension + HEAD, part->dimension - HEAD);
+                owners[remaining] = owners[number];
+                batch[remaining++] = batch[number];
+            }
+        size = remaining;
+    }
+    for (int64_t number = 0; number < size; number++) {
+        struct bounds bounds = bounds_of(scan, batch[number]);
+        if (isnan(bounds.lower))
+            return NOT_A_NUMBER;
+        if (bounds.upper >= best->threshold && (bounds.is_shared || scan->segment->dense_parts)) {
+            candidates[count] = batch[number];
+            uppers[count++] = bounds.upper;
+        }
+        if (owners[number] != reading->document) {
+            take(best, reading->lower);
+            *reading = (struct reading){owners[number], -INFINITY};
+        }
+        if (bounds.is_shared && bounds.lower > reading->lower)
+            reading->lower = bounds.lower;
+    }
+    return count;
+}
+
+/* Return the BM25 that a passage needs for the threshold; -inf where others than BM25 decide. */
+static float needed_bm25(const struct scan *scan, double threshold)
+{
+    double limit = threshold - scan->greatest;
+    limit -= SLACK * (fabs(threshold) + scan->greatest);
+    if (scan->query->other_parts || !(limit > -INFINITY))
+        return -INFINITY;
+    float least = (float)limit;
+    return (double)least > limit ? nextafterf(least, -INFINITY) : least;
+}
+
+/* Write the passages that may be among the best of all segments; return how many, OUTSIDE, or NOT_A_NUMBER.
+
+   `bm25` [passages], none without terms; `memory`: for each dense part WHOLE bytes, and 4 for each number of its vector,
+   rounded up to 64 numbers; `candidates` and `uppers`, their highest possible scores, [passages]. `best` goes from one
+   segment to the next. */
+EXPORT int64_t scan_segment(const struct scan_segment *segment, const struct scan_query *query, struct scan_best *best,
+                            float *bm25, char *memory, int64_t *candidates, double *uppers)
+{
+    struct whole *wholes = (struct whole *)(void *)memory;
+    struct scan scan = {segment, query, query->terms ? bm25 : NULL, wholes, 0, false};
+    int64_t batch[BATCH], owners[BATCH], size = 0, count = 0, document = 0;
+    struct reading reading = {-1, -INFINITY};
+    const float *vector = query->vectors;
+    memory += WHOLE * segment->dense_parts;
+    for (int64_t number = 0; number < segment->dense_parts; number++) {
+        const struct scan_part *part = segment->parts + number;
+        make_whole(vector, part->dimension, wholes + number, memory);
+        wholes[number].greatest = wholes[number].length * part->longest * (1 + 2 * (double)part->dimension * EPSILON);
+        scan.greatest += wholes[number].greatest;
+        vector += part->dimension;
+        memory += (part->dimension + 63) / 64 * 64 * 4;
+    }
+    if (query->terms && (count = add_up_bm25(segment, query, bm25)) < 0)
+        return count;
+    if ((query->terms || query->other_parts) && !look_at_best_exact(&scan, best))
+        return NOT_A_NUMBER;
+    scan.has_tails = segment->dense_parts && segment->parts->tails;
+    double threshold = NAN;
+    float needed = -INFINITY;
+    for (int64_t passage = 0;; passage++) {
+        if (threshold != best->threshold) {
+            threshold = best->threshold;
+            needed = needed_bm25(&scan, threshold);
+        }
+        if (scan.bm25)
+            passage = next_reaching(scan.bm25, passage, segment->passages, needed);
+        else if (needed > 0)
+            passage = segment->passages;
+        bool is_end = passage >= segment->passages;
+        if (!is_end && is_allowed(&scan, passage)) {
+            if (segment->ends)
+                while (segment->ends[document] <= passage)
+                    document++;
+            if (scan.has_tails)
+                request(segment->parts->codes + passage * segment->parts->dimension, HEAD);
+            owners[size] = segment->ends ? document : passage;
+            batch[size++] = passage;
+        }
+        if (size == BATCH || (is_end && size)) {
+            count = look_at(&scan, batch, owners, size, &reading, best, candidates, uppers, count);
+            if (count < 0)
+                return count;
+            size = 0;
+        }
+        if (is_end)
+            break;
+    }
+    take(best, reading.lower);
+    int64_t remaining = 0;
+    for (int64_t number = 0; number < count; number++)
+        if (uppers[number] >= best->threshold) {
+            candidates[remaining] = candidates[number];
+            uppers[remaining++] = uppers[number];
+        }
+    return remaining;
+}

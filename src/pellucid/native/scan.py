@@ -1,0 +1,168 @@
+"""The functions of scan.c, called with checked arrays: the passages of a segment that may be among the best."""
+
+from __future__ import annotations
+
+import ctypes
+import math
+from collections.abc import Sequence
+from ctypes import byref
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from pellucid.errors import InputError
+from pellucid.native.kernels import address, checked, integers, pointers
+from pellucid.native.library import library
+
+MAX_CODE_DIMENSIONS = 1 << 16
+"""Dimensions of a part whose 8 bits are read: products of whole numbers fit into 32 bits."""
+
+_PADDED, _WHOLE_BYTES = 64, 128  # numbers that a vector is padded to, and bytes of a `struct whole`
+_HEAD = 64  # numbers of a row that are read before the others
+_OUTSIDE, _NAN = -1, -2  # what is wrong, as in scan.c
+
+
+class _PartStruct(ctypes.Structure):
+    _fields_ = [*pointers("codes scales errors rows tails"), *integers("dimension"), ("longest", ctypes.c_double)]
+
+
+class _SegmentStruct(ctypes.Structure):
+    _fields_ = [*integers("passages documents"), *pointers("ends rows counts lengths parts"), *integers("dense_parts")]
+
+
+class _QueryStruct(ctypes.Structure):
+    _fields_ = [
+        *pointers("starts stops weights"), *integers("terms"), ("k1", ctypes.c_double), ("b", ctypes.c_double),
+        ("average", ctypes.c_double), *pointers("vectors others"), *integers("other_parts"), *pointers("allowed"),
+    ]  # fmt: skip
+
+
+class _BestStruct(ctypes.Structure):
+    _fields_ = [*pointers("heap first_values first_passages"), *integers("k count"), ("threshold", ctypes.c_double)]
+
+
+class BestScores:
+    """The lowest scores that the `k` best documents of the segments seen so far can have; for one search."""
+
+    def __init__(self, k: int, threshold: float) -> None:
+        """Take how many are wanted, and the score below which nothing is."""
+        self._memory = np.empty((3, k))
+        first = address(self._memory)
+        self._struct = _BestStruct(first, first + 8 * k, first + 16 * k, k, 0, threshold)
+        self.address = ctypes.addressof(self._struct)
+
+    @property
+    def threshold(self) -> float:
+        """What the `k` best documents have at least; the lowest score of a hit where there are fewer."""
+        return float(self._struct.threshold)
+
+
+class DensePart:
+    """A dense part of the passages of a segment."""
+
+    def __init__(self, rows: npt.NDArray[np.float32], coarse: tuple[Any, Any, Any] | None = None) -> None:
+        """Take rows [passages, dimension], and with `coarse` their codes int8, scales and errors float32 [passages]."""
+        passages, self.dimension = rows.shape
+        if not self.dimension:
+            raise InputError("the rows of a part have no dimensions")
+        self._keepalive: tuple[Any, ...] = (rows,)
+        numbers: tuple[int | None, ...] = (None, None, None, checked("rows", rows, np.float32, rows.shape), None)
+        if coarse is not None and self.dimension <= MAX_CODE_DIMENSIONS:
+            codes, scales, errors = coarse
+            tails = np.empty(passages if self.dimension >= 2 * _HEAD else 0, np.float32)
+            self._keepalive = codes, scales, errors, tails
+            numbers = (
+                checked("codes", codes, np.int8, rows.shape), checked("scales", scales, np.float32, (passages,)),
+                checked("errors", errors, np.float32, (passages,)), None, address(tails) if len(tails) else None,
+            )  # fmt: skip
+        self.struct = _PartStruct(*numbers, self.dimension, 0.0)
+        self.struct.longest = library().scan_longest(byref(self.struct), passages)
+        self.is_finite = math.isfinite(self.struct.longest)
+
+
+class Bm25Lists(NamedTuple):
+    """The postings of a segment: passages uint32 and counts int32 [postings], and lengths int32 [passages]."""
+
+    passages: npt.NDArray[np.uint32]
+    counts: npt.NDArray[np.int32]
+    lengths: npt.NDArray[np.int32]
+
+
+class Bm25Terms(NamedTuple):
+    """What a query asks of BM25: where the postings of each term are [2, terms], their weights, and the settings."""
+
+    spans: npt.NDArray[np.int64]
+    weights: npt.NDArray[np.float64]
+    k1: float
+    b: float
+    average: float
+
+
+class PassageScan:
+    """The function of scan.c for the passages of a segment; for any number of threads."""
+
+    def __init__(
+        self, passages: int, ends: npt.NDArray[np.int64] | None, bm25: Bm25Lists | None, parts: Sequence[DensePart]
+    ) -> None:
+        """Take where the passages of each document end, None where each has one; postings; and the dense parts."""
+        self._library, self._passages, self._postings = library(), passages, 0 if bm25 is None else len(bm25.counts)
+        self._keepalive = ends, bm25, parts
+        documents = passages if ends is None else len(ends)
+        if ends is not None and (not documents or ends[-1] != passages or ends[0] < 1 or (ends[1:] <= ends[:-1]).any()):
+            raise InputError(f"the ends of {documents} documents do not divide {passages} passages")
+        lists: tuple[int | None, ...] = (None, None, None)
+        if bm25 is not None:
+            lists = (
+                checked("passages", bm25.passages, np.uint32, (self._postings,)),
+                checked("counts", bm25.counts, np.int32, (self._postings,)),
+                checked("lengths", bm25.lengths, np.int32, (passages,)),
+            )
+        self._parts = (_PartStruct * len(parts))(*(part.struct for part in parts))
+        ends_address = None if ends is None else checked("ends", ends, np.int64, (documents,))
+        self._segment = _SegmentStruct(
+            passages, documents, ends_address, *lists, ctypes.addressof(self._parts), len(parts)
+        )
+        self._dimension = sum(part.dimension for part in parts)
+        padded = (-(-part.dimension // _PADDED) * _PADDED for part in parts)
+        self._memory_bytes = len(parts) * _WHOLE_BYTES + 4 * sum(padded)
+
+    def candidates(
+        self, best: BestScores, bm25: Bm25Terms | None, vectors: npt.NDArray[np.float32],
+        others: npt.NDArray[np.float32] | None, allowed: npt.NDArray[np.bool_] | None,
+    ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64], npt.NDArray[np.float32]]:  # fmt: skip
+        """Return the passages that may be among the best, their highest possible scores, and BM25 of all passages.
+
+        Args:
+            best: of the segments before; it is changed.
+            bm25: None for a query without terms; then BM25 comes back without a value.
+            vectors: of the query in the dense parts, one after the other.
+            others: what other parts add to the score of each passage [parts, passages].
+            allowed: which passages may be hits [passages]; None for all.
+        """
+        passages, scores, terms = self._passages, np.empty(0, np.float32), (None, None, None, 0, 0.0, 0.0, 0.0)
+        if bm25 is not None:
+            spans, n_terms = bm25.spans.copy(), len(bm25.weights)  # they are used up
+            start = checked("spans", spans, np.int64, (2, n_terms))
+            if not ((spans[0] >= 0) & (spans[0] <= spans[1]) & (spans[1] <= self._postings)).all():
+                raise InputError(f"the postings of a term lie outside the {self._postings:,} of the segment")
+            weights = checked("weights", bm25.weights, np.float64, (n_terms,))
+            scores = np.empty(passages, np.float32)
+            terms = (start, start + 8 * n_terms, weights, n_terms, bm25.k1, bm25.b, bm25.average)  # type: ignore[assignment]
+        n_others = 0 if others is None else len(others)
+        query = _QueryStruct(
+            *terms, checked("vectors", vectors, np.float32, (self._dimension,)),
+            checked("others", others, np.float32, (n_others, passages)) if others is not None else None, n_others,
+            checked("allowed", allowed, np.bool_, (passages,)) if allowed is not None else None,
+        )  # fmt: skip
+        memory, candidates = np.empty(self._memory_bytes, np.uint8), np.empty(passages, np.int64)
+        uppers = np.empty(passages)
+        count = self._library.scan_segment(
+            byref(self._segment), byref(query), best.address, address(scores), address(memory), address(candidates),
+            address(uppers),
+        )  # fmt: skip
+        if count == _OUTSIDE:
+            raise ValueError("bm25 points outside the passages")
+        if count == _NAN:
+            raise ValueError("a score is NaN")
+        return candidates[:count], uppers[:count], scores

@@ -1,0 +1,218 @@
+"""The C that finds the best passages: nothing better is left out, BM25 is that of numpy, every level gives the same.
+
+Run as a program, this file prints what the level named by PELLUCID_NATIVE gives.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import subprocess
+import sys
+from typing import Any, NamedTuple
+from unittest.mock import patch
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pellucid.errors import InputError
+from pellucid.index import arrays
+from pellucid.index.bm25 import K1, B, impacts
+from pellucid.native.library import LEVELS
+from pellucid.native.scan import BestScores, Bm25Lists, Bm25Terms, DensePart, PassageScan
+
+AVERAGE = 7.5
+
+
+class Case(NamedTuple):
+    """A segment with a query, in numpy."""
+
+    ends: np.ndarray | None
+    lists: list[tuple[np.ndarray, np.ndarray]]  # of each term: passages and counts
+    lengths: np.ndarray
+    weights: np.ndarray
+    rows: list[np.ndarray]
+    vectors: list[np.ndarray]
+    others: np.ndarray | None
+    allowed: np.ndarray | None
+
+
+def make_case(seed: int, passages: int, dimensions: list[int], kind: str = "plain", terms: int = 3) -> Case:
+    """Return a segment of random passages: with ties, rows of zeros, long passages, several passages a document."""
+    rng = np.random.default_rng(seed)
+    rows = [rng.standard_normal((passages, dimension)) for dimension in dimensions]
+    for matrix in rows:
+        if kind == "ties":
+            matrix[:] = matrix[rng.integers(0, min(3, passages), passages)]
+        if kind == "spiked":
+            matrix[:, 0] += 30
+        matrix /= np.linalg.norm(matrix, axis=1, keepdims=True)
+        matrix[rng.random(passages) < (0.9 if kind == "zeros" else 0.1)] = 0
+    lists = []
+    for _ in range(terms):
+        chosen = np.flatnonzero(rng.random(passages) < rng.choice([0.0, 0.1, 1.0]))
+        lists.append((chosen.astype(np.uint32), rng.integers(1, 5, len(chosen)).astype(np.int32)))
+    lengths = rng.integers(0, 30, passages).astype(np.int32)
+    lengths[rng.random(passages) < 0.05] = 5000
+    breaks = np.flatnonzero(rng.random(passages - 1) < 0.5) + 1 if passages > 1 else np.zeros(0, np.int64)
+    vectors = [(rng.standard_normal(dimension) * 0.3 / dimension**0.5).astype(np.float32) for dimension in dimensions]
+    return Case(
+        np.append(breaks, passages) if kind == "passages" else None, lists, lengths, rng.random(terms) / 3,
+        [matrix.astype(np.float32) for matrix in rows], vectors,
+        rng.choice([0.0, 0.1, 0.2], (1, passages)).astype(np.float32) if kind == "others" else None,
+        rng.random(passages) < 0.7 if kind == "allowed" else None,
+    )  # fmt: skip
+
+
+def codes_of(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return rows in 8 bits as a segment stores them: codes, scales and errors."""
+    with patch.object(arrays, "COARSE_ROWS", 1):
+        tensors = arrays._dense("x", rows)
+    return tensors["codes:x"], tensors["scales:x"], tensors["errors:x"]
+
+
+def bm25_of(case: Case) -> np.ndarray:
+    """Return BM25 of each passage as numpy adds it up."""
+    passages = np.concatenate([np.zeros(0, np.uint32), *(passages for passages, _ in case.lists)])
+    counts = np.concatenate([np.zeros(0, np.int32), *(counts for _, counts in case.lists)])
+    weights = np.repeat(case.weights, [len(passages) for passages, _ in case.lists])
+    values = weights * impacts(counts, case.lengths[passages], AVERAGE)
+    return np.bincount(passages, values, len(case.lengths)).astype(np.float32)
+
+
+def scan_of(case: Case) -> tuple[PassageScan, Bm25Terms | None]:
+    """Return the C for a case; rows have 8 bits where there are 40 or more."""
+    ends = np.cumsum([0, *(len(passages) for passages, _ in case.lists)])
+    lists = Bm25Lists(*(np.concatenate(arrays) for arrays in zip(*case.lists)), case.lengths) if case.lists else None
+    parts = []
+    for matrix in case.rows:
+        parts.append(DensePart(matrix, codes_of(matrix) if len(matrix) >= 40 else None))
+    spans = np.ascontiguousarray(np.stack([ends[:-1], ends[1:]]))
+    terms = Bm25Terms(spans, case.weights, K1, B, AVERAGE) if case.lists else None
+    return PassageScan(len(case.lengths), case.ends, lists, parts), terms
+
+
+def candidates_of(case: Case, best: BestScores) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return what the C finds of a case."""
+    scan, terms = scan_of(case)
+    vectors = np.concatenate([np.zeros(0, np.float32), *case.vectors])
+    return scan.candidates(best, terms, vectors, case.others, case.allowed)
+
+
+def exact_scores(case: Case) -> tuple[np.ndarray, np.ndarray]:
+    """Return the score of each passage, and which share anything with the query."""
+    parts = [np.einsum("ij,j->i", rows, vector) for rows, vector in zip(case.rows, case.vectors)]
+    parts += [bm25_of(case)] if case.lists else []
+    parts += list(case.others) if case.others is not None else []
+    is_shared = np.any([part != 0 for part in parts], axis=0)
+    if case.allowed is not None:
+        is_shared &= case.allowed
+    return np.sum([part.astype(np.float64) for part in parts], axis=0), is_shared
+
+
+cases = st.builds(
+    make_case,
+    st.integers(0, 1 << 30),
+    st.sampled_from([1, 2, 39, 40, 41, 200, 5000]),
+    st.lists(st.sampled_from([1, 7, 63, 64, 65, 130, 256, 700]), max_size=2),
+    st.sampled_from(["plain", "ties", "spiked", "zeros", "passages", "others", "allowed"]),
+    st.integers(1, 4),
+)
+
+
+@pytest.mark.native
+@settings(max_examples=60, deadline=None)
+@given(st.lists(cases, min_size=1, max_size=2), st.sampled_from([1, 3, 10, 6000]), st.booleans())
+def test_no_better_passage_is_left_out(segments: list[Case], k: int, is_limited: bool) -> None:
+    scores = [exact_scores(case) for case in segments]
+    middle = float(np.median(np.concatenate([score for score, _ in scores]))) if is_limited else -np.inf
+    best = BestScores(k, middle)
+    found = [candidates_of(case, best) for case in segments]
+    documents = []
+    for number, (case, (score, is_shared)) in enumerate(zip(segments, scores)):
+        owners = np.arange(len(score)) if case.ends is None else case.ends.searchsorted(np.arange(len(score)), "right")
+        documents += [(-score[p], number, int(owners[p]), int(p)) for p in np.flatnonzero(is_shared)]
+    first: dict[tuple[int, int], tuple[int, int]] = {}
+    for negative, number, owner, passage in sorted(documents):
+        if -negative >= middle and len(first) < k:
+            first.setdefault((number, owner), (number, passage))
+    kept = {(n, int(p)) for n, (passages, uppers, _) in enumerate(found) for p in passages[uppers >= best.threshold]}
+    assert set(first.values()) <= kept
+    for case, (score, _), (passages, uppers, bm25) in zip(segments, scores, found):
+        assert (uppers >= score[passages]).all() and (np.diff(passages) > 0).all()
+        assert not case.lists or np.array_equal(bm25, bm25_of(case))
+
+
+@pytest.mark.native
+def test_few_passages_are_candidates_and_those_that_cannot_be_are_not_read() -> None:
+    case = make_case(1, 5000, [256])
+    passages, _, _ = candidates_of(case, BestScores(10, -np.inf))
+    assert 10 <= len(passages) < 100
+    score, _ = exact_scores(case)
+    none, _, _ = candidates_of(case, BestScores(10, float(score.max()) + 1))
+    assert len(none) == 0
+
+
+@pytest.mark.native
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("size", [8, 400])
+def test_rows_that_are_no_numbers_are_seen(value: float, size: int) -> None:
+    rows = np.ones((size, 70), np.float32)
+    codes, scales, errors = codes_of(rows)
+    assert DensePart(rows).is_finite and DensePart(rows, (codes, scales, errors)).is_finite
+    scales[size // 2] = value
+    assert not DensePart(rows, (codes, scales, errors)).is_finite
+    rows[size // 2, 69] = value
+    assert not DensePart(rows).is_finite
+
+
+@pytest.mark.native
+def test_postings_outside_of_the_segment_are_refused() -> None:
+    case = make_case(3, 200, [8], terms=1)._replace(weights=np.ones(1))
+    for passages in ([200], [5, 1 << 31], [2**32 - 1], [9, 5000, 7]):
+        postings = np.array(passages, np.uint32), np.ones(len(passages), np.int32)
+        with pytest.raises(ValueError, match="outside the passages"):
+            candidates_of(case._replace(lists=[postings]), BestScores(5, -np.inf))
+    scan, _ = scan_of(case)
+    for span in ([-1, 2], [3, 2], [0, 1 << 40]):
+        terms = Bm25Terms(np.array([span], np.int64).T.copy(), np.ones(1), K1, B, AVERAGE)
+        with pytest.raises(InputError, match="outside the"):
+            scan.candidates(BestScores(5, -np.inf), terms, case.vectors[0], None, None)
+    for ends in ([], [0, 200], [100], [100, 100, 200], [150, 100, 200], [100, 201]):
+        with pytest.raises(InputError, match="do not divide"):
+            PassageScan(200, np.array(ends, np.int64), None, [])
+
+
+def digests() -> dict[str, str]:
+    """Return a hash of what is found, by case."""
+    result = {}
+    for dimension in (1, 31, 64, 100, 256, 2500):
+        for kind in ("plain", "ties", "passages", "others", "allowed"):
+            for passages in (30, 700):
+                best = BestScores(10, -np.inf)
+                found: Any = candidates_of(make_case(dimension, passages, [dimension, 70], kind), best)
+                content = b"".join(array.tobytes() for array in found) + repr(best.threshold).encode()
+                result[f"{dimension} {kind} {passages}"] = hashlib.sha256(content).hexdigest()
+    return result
+
+
+@pytest.mark.native
+@pytest.mark.full
+def test_every_level_finds_the_same() -> None:
+    found = {}
+    for level in LEVELS:
+        done = subprocess.run(
+            [sys.executable, __file__], env={**os.environ, "PELLUCID_NATIVE": level}, capture_output=True, text=True
+        )
+        if done.returncode and level != "plain" and level in done.stderr:
+            continue  # the processor does not have it
+        assert done.returncode == 0, done.stderr[-3000:]
+        found[level] = json.loads(done.stdout)
+    assert all(results == found["plain"] for results in found.values())
+
+
+if __name__ == "__main__":
+    print(json.dumps(digests()))
