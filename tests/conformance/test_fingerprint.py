@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 import pellucid
 from families import ANCHORS, FAMILIES, first_letters, reopened, static_model
 from pellucid.anchors.embedder import AnchorEmbedder
-from pellucid.core.fingerprint import fingerprint, same_model
+from pellucid.core.fingerprint import _Checksum, fingerprint, same_model
 from pellucid.ensemble.embedder import EnsembleEmbedder
 from pellucid.errors import InputError
 from pellucid.lexicon.static import StaticLexiconEmbedder
@@ -38,6 +38,16 @@ def test_copies_and_saved_models_have_the_fingerprint_of_the_first(model, name, 
     once = reopened(model, tmp_path / "once")
     assert same(once, model)
     assert same(reopened(once, tmp_path / "twice"), model)
+
+
+@given(st.lists(st.text(max_size=6) | st.text(st.characters(codec=None), max_size=4)))
+def test_strings_count_by_their_bytes_and_by_where_they_end(strings):
+    known, spelled = _Checksum(), [string.encode("utf-8", "surrogatepass") for string in strings]
+    known._add_strings(strings)
+    expected = _Checksum()
+    expected._add_array(np.array([len(string) for string in spelled], np.int64))
+    expected.digest.update(b"".join(spelled))
+    assert known.digest.hexdigest() == expected.digest.hexdigest()
 
 
 def fingerprints(found):

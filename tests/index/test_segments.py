@@ -92,6 +92,7 @@ class Reference:
         self.held |= {document.number: (document, passages) for document, passages in made}
         every = [passage for _, passages in made for passage in passages]
         tensors = arrays_from_documents(
+            [document.number for document, _ in made],
             [document for document, _ in made],
             term_counts([text for text, _, _ in every]),
             {DENSE: [row for _, row, _ in every], OTHER: [row for _, _, row in every]},
@@ -296,7 +297,10 @@ def test_conditions_are_those_of_plain_python(every, alternatives, cut, data):
         return
     documents = [Document(n, f"{n}", "", "", metadata, (0,)) for n, metadata in enumerate(every, 1)]
     parts = [part for part in (documents[:cut], documents[cut:]) if part]
-    made = [Segment(arrays_from_documents(part, term_counts([""] * len(part)), {}, {}, fields)) for part in parts]
+    made = [
+        Segment(arrays_from_documents([d.number for d in part], part, term_counts([""] * len(part)), {}, {}, fields))
+        for part in parts
+    ]
     expected = [any(all(holds(d.metadata, name, *test) for name, test in one.items()) for one in alternatives)
                 for d in documents]  # fmt: skip
     assert np.concatenate([segment.matching(parsed) for segment in made]).tolist() == expected

@@ -14,7 +14,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, is_dataclass
 from pathlib import Path
 from typing import Any
@@ -129,10 +129,8 @@ class _Checksum:
                 self.add(value[key])
         elif isinstance(value, (list, tuple)):
             self._mark("list", len(value))
-            if all(type(item) is str for item in value):  # a vocabulary
-                spelled = [item.encode("utf-8", "surrogatepass") for item in value]
-                self._add_array(np.fromiter(map(len, spelled), np.int64, len(spelled)))
-                self.digest.update(b"".join(spelled))
+            if {*map(type, value)} <= {str}:  # a vocabulary
+                self._add_strings(value)
             else:
                 for item in value:
                     self.add(item)
@@ -156,6 +154,16 @@ class _Checksum:
         best = np.argsort(-np.abs(rows), axis=1, kind="stable")[:, :_N_PROBE_COORDINATES]
         largest = [[which.tolist(), np.round(row[which], 6).astype(float).tolist()] for row, which in zip(rows, best)]
         self.functions.append({"dimension": int(rows.shape[1]), "probes": largest})
+
+    def _add_strings(self, strings: Sequence[str]) -> None:
+        """Add the bytes of each string in UTF-8, and the bytes of all."""
+        spelled = np.frombuffer("".join(strings).encode("utf-8", "surrogatepass"), np.uint8)
+        sizes = np.fromiter(map(len, strings), np.int64, len(strings))
+        ends = np.append(np.zeros(1, np.int64), np.cumsum(sizes))
+        if len(spelled) > ends[-1]:  # not in ASCII: a character begins with any byte but these
+            sizes = np.diff(np.append(np.flatnonzero((spelled & 0xC0) != 0x80), len(spelled))[ends])
+        self._add_array(sizes)
+        self.digest.update(spelled.data)
 
     def _add_array(self, array: npt.NDArray[Any]) -> None:
         little = array.dtype.newbyteorder("<")

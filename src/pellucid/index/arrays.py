@@ -158,15 +158,17 @@ class TermCounts(NamedTuple):
 
 
 def arrays_from_documents(
+    numbers: Sequence[int],
     documents: Sequence[Document],
     counts: TermCounts | None,
     vectors: Mapping[str, DocumentRows],
     dense: Mapping[str, int],
     fields: Fields,
 ) -> Tensors:
-    """Return the arrays of documents with rising numbers.
+    """Return the arrays of documents.
 
     Args:
+        numbers: of the documents, which rise.
         documents: at least one.
         counts: of the terms of their passages; None without BM25.
         vectors: by part a row for each passage.
@@ -174,7 +176,7 @@ def arrays_from_documents(
         fields: those of the index, with the fields of these documents.
     """
     texts = ([d.id for d in documents], [d.title for d in documents], [d.text for d in documents])
-    tensors: Tensors = {"numbers": np.array([d.number for d in documents], np.int64)}
+    tensors: Tensors = {"numbers": np.array(numbers, np.int64)}
     for kind, strings in zip(STRINGS, (*texts, [json.dumps(d.metadata) if d.metadata else "{}" for d in documents])):
         tensors[f"{kind}.data"], tensors[f"{kind}.ends"] = Strings.packed(strings)
     tensors["passages"] = np.cumsum([len(d.ends) for d in documents], dtype=np.int64)

@@ -138,16 +138,17 @@ def validate_documents(records: Iterable[Record], max_chars: int) -> Iterator[Do
     """
     seen_ids = _SeenIds()
     repeats: Counter[str] = Counter()
-    for record in records:
-        text, title, document_id = well_formed(record.text), well_formed(record.title), record.id
+    for document_id, title, text, metadata, source_position in records:
+        title, is_plain = title and well_formed(title), text.isascii()
+        text = text if is_plain else well_formed(text)
         if document_id is None:
-            content = json.dumps([title, text, record.metadata], sort_keys=True).encode()
+            content = json.dumps([title, text, metadata], sort_keys=True).encode()
             document_id = blake2b(content, digest_size=16).hexdigest()
             repeats[document_id] += 1
             document_id += f"-{repeats[document_id]}" * (repeats[document_id] > 1)
         else:
-            seen_ids.add(document_id, *record.source_position)
-        if text.isascii() and len(text) <= max_chars:
+            seen_ids.add(document_id, source_position)
+        if is_plain and len(text) <= max_chars:
             ends: tuple[int, ...] = (len(text),)
         else:
             form = canonicalize_with_offsets(text)
@@ -157,7 +158,7 @@ def validate_documents(records: Iterable[Record], max_chars: int) -> Iterator[Do
                 f"document {document_id!r:.80} has {len(text):,} characters, which are {len(ends):,} passages; at most "
                 f"{1 << PASSAGE_BITS:,} are possible. Divide it, or create the index with longer passages"
             )
-        yield Document(0, document_id, title, text, record.metadata, ends)
+        yield Document(0, document_id, title, text, metadata, ends)
 
 
 class _SeenIds:
@@ -167,11 +168,14 @@ class _SeenIds:
         self._position_of: dict[str, int] = {}
         self._numbers = array("q")
         self._sources: list[tuple[int, str]] = []  # from which position on
+        self._source = ""
 
-    def add(self, document_id: str, source: str, number: int) -> None:
-        """Take the id of the next document, which must be new."""
+    def add(self, document_id: str, source_position: tuple[str, int]) -> None:
+        """Take the id of the next document, which must be new, and where that is."""
+        source, number = source_position
         position = len(self._numbers)
-        if not self._sources or self._sources[-1][1] != source:
+        if source != self._source:
+            self._source = source
             self._sources.append((position, source))
         self._numbers.append(number)
         first = self._position_of.setdefault(document_id, position)

@@ -303,7 +303,8 @@ def replace_documents(
     commit, engine = writer.commit, snapshot.engine
     additions, state = additions or Additions(snapshot), commit.state
     counts, precomputed = additions.counts, additions.precomputed
-    documents = [Document(number, *document[1:]) for number, document in enumerate(additions.documents, state.next)]
+    documents = additions.documents
+    numbers = range(state.next, state.next + len(documents))
     segments = commit.segments
     deleted = {index: np.array([row for i, row in replaced if i == index]) for index in {i for i, _ in replaced}}
     deleted_passages = {index: segments[index].passages_for(rows) for index, rows in deleted.items()}
@@ -323,16 +324,16 @@ def replace_documents(
         pending_deletes=() if engine is None else removed,
     )
     if engine is None:
-        segment = _segment(documents, additions, snapshot, state_after.fields) if documents else None
+        segment = _segment(numbers, additions, snapshot, state_after.fields) if documents else None
         writer.change(state_after, segment, deleted)
         return
     try:
         _delete(engine, state.pending_deletes)
-        segment = _segment(documents, additions, snapshot, state_after.fields) if documents else None
+        segment = _segment(numbers, additions, snapshot, state_after.fields) if documents else None
         engine.flush()
         writer.change(state_after, segment, deleted)
     except BaseException:
-        uncommitted = tuple((document.number, len(document.ends)) for document in documents)
+        uncommitted = tuple((number, len(document.ends)) for number, document in zip(numbers, documents))
         next_number = state_after.next + N_SKIPPED_NUMBERS
         with suppress(Exception):
             writer.save(replace(state, next=next_number, pending_deletes=state.pending_deletes + uncommitted))
@@ -343,23 +344,24 @@ def replace_documents(
         engine.optimize()
 
 
-def _segment(documents: Sequence[Document], additions: Additions, snapshot: Snapshot, fields: Fields) -> Segment:
+def _segment(numbers: Sequence[int], additions: Additions, snapshot: Snapshot, fields: Fields) -> Segment:
     """Return the segment of documents, in memory; their vectors go to the engine where there is one."""
+    documents = additions.documents
     new_keys = [key for document in documents for key in register(document.metadata, fields)]
     vectors: Mapping[str, DocumentRows] = additions.vectors
     if snapshot.engine is not None:
         for key in new_keys:
             snapshot.engine.index_payload(key)
         points: list[Point] = []
-        for document in documents:
+        for number, document in zip(numbers, documents):
             payload = entries(document.metadata, fields)
-            for point in document.points():
+            for point in points_for(number, len(document.ends)):
                 rows = {name: row for name, rows in vectors.items() if has_row(row := rows[len(points)])}
                 points.append(Point(point, rows, payload))
         snapshot.engine.put(points)
         vectors = {}
     dimensions = {name: model.dimension for name, model in snapshot.models.items() if not model.sparse}
-    return Segment(arrays_from_documents(documents, additions.counts, vectors, dimensions, fields))
+    return Segment(arrays_from_documents(numbers, documents, additions.counts, vectors, dimensions, fields))
 
 
 def _delete(engine: Engine, pending_deletes: Iterable[tuple[int, int]]) -> None:
@@ -419,7 +421,8 @@ def write_rebuilt(
         while block is not None and not additions.is_due:
             additions.add(block, stored_rows(previous, previous_engine, precomputed, block))
             block = next(blocks, None)
-        stored.append(writer.write(_segment(additions.documents, additions, snapshot, fields)))
+        numbers = [document.number for document in additions.documents]
+        stored.append(writer.write(_segment(numbers, additions, snapshot, fields)))
         writer.merge(stored)
         documents += len(additions.documents)
         passages += sum(len(document.ends) for document in additions.documents)
