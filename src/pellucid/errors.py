@@ -67,7 +67,7 @@ def check_number(
     if value is None and optional:
         return
     is_number = isinstance(value, Integral if integer else Real) and not isinstance(value, bool)
-    number: Any = value
+    number: Any = value.item() if hasattr(value, "item") else value  # numpy warns of float32 beside larger limits
     if is_number and abs(number) <= sys.float_info.max and least <= number <= most and above < number < below:
         return
     ends = {"at least": least, "above": above, "at most": most, "below": below}
@@ -79,6 +79,11 @@ def check_number(
 def check_integer(name: str, value: object, least: int = 1, most: float = math.inf, *, optional: bool = False) -> None:
     """Check that an argument is an integer, at `least` and at `most` what is given."""
     check_number(name, value, least=least, most=most, integer=True, optional=optional)
+
+
+def check_seed(seed: object) -> None:
+    """Check that `seed` begins random numbers, of numpy and of scikit-learn."""
+    check_integer("seed", seed, 0, 2**32 - 1)
 
 
 def check_numbers(

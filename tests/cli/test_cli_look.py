@@ -116,7 +116,7 @@ def test_the_fewest_words_that_hold_a_similarity_up(run, fruit):
         (["apple pear", "apple car", "--below", 0.99], "is below 0.99 already", 1),
         (["apple pear", "apple apple", "--below", 0.1], "no removal brings the score below 0.1", 1),
         (["apple", "apple", "--below", 0.1], "fewer than two words", 1),
-        (["apple", "apple", "--below", "nan"], "below is nan; give a finite number", 1),
+        (["apple", "apple", "--below", "nan"], "below is nan; it must be a number, finite", 1),
         (["apple pear", "apple car", "--below", "x"], "x", 2),
     ],
 )

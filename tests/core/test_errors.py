@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from itertools import pairwise
 from types import SimpleNamespace
 
 import numpy as np
@@ -10,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import pellucid
 from pellucid.errors import InputError, check_choice, check_integer, check_number, check_numbers
 
 NO_NUMBERS = [True, "3", None, [1], 1j, math.nan, math.inf, -math.inf, 10**400, np.float32("nan")]
@@ -52,3 +54,58 @@ def test_a_choice_is_of_the_same_type_and_the_message_names_all():
     for value in (1, "True", 0, "None"):
         with pytest.raises(InputError, match=r"^kind is .*; it must be one of True, None$"):
             check_choice("kind", value, (True, None))
+
+
+JUNK = [
+    float("nan"),
+    float("inf"),
+    10**30,
+    -1,
+    True,
+    "3",
+    b"3",
+    [3],
+    {},
+    2j,
+    object(),
+    np.float32("nan"),
+    np.bool_(True),
+]
+
+
+@pytest.mark.parametrize("junk", JUNK, ids=repr)
+def test_numbers_and_settings_of_analyses_are_checked(fruit, junk):
+    texts = ["the apple", "a pear", "the car", "a bicycle", "apple and pear", "car and bicycle"] * 3
+    pairs = list(pairwise(texts))
+    calls = {
+        "seed of audit": lambda: pellucid.audit(fruit, texts, seed=junk),
+        "thresholds": lambda: pellucid.audit(fruit, texts, thresholds=junk),
+        "seed of cards": lambda: pellucid.cards(fruit, texts, seed=junk),
+        "seed of deletions": lambda: pellucid.deletion_test(fruit, pairs, top_k=1, seed=junk),
+        "seed of topics": lambda: pellucid.topics(fruit, texts, n=2, seed=junk),
+        "dates": lambda: pellucid.topics(fruit, texts, n=2, dates=junk),
+        "gold": lambda: pellucid.compare([fruit, fruit], pairs, gold=junk),
+        "factor": lambda: fruit.reweight({"apple": junk}),
+        "word": lambda: fruit.reweight({repr(junk).encode(): 1.0}),
+        "below": lambda: fruit.counterfactual("apple", "the apple car", below=junk),
+    }
+    for name, call in calls.items():
+        if name == "below" and isinstance(junk, int) and not isinstance(junk, bool):
+            continue  # a number, if not one that a cosine can be below
+        with pytest.raises(InputError):
+            call()
+            pytest.fail(f"{name}: {junk!r} was taken")
+
+
+@pytest.mark.parametrize("width", [float("nan"), 2.5, "80", None, 0, True, [80]], ids=repr)
+def test_the_width_of_a_view_is_checked(fruit, width):
+    for result in (fruit.explain("apple", "pear"), pellucid.rank(fruit, "apple", ["a pear"])):
+        with pytest.raises(InputError, match="width"):
+            result.to_text(width=width)
+
+
+def test_a_huge_number_asks_for_all(fruit):
+    explanation = fruit.explain("apple pear", "the apple car")
+    assert explanation.reasons(10**30) == explanation.reasons(1000)
+    assert explanation.to_html(top_k=10**30) == explanation.to_html(top_k=1000)
+    assert str(pellucid.rank(fruit, "apple", ["a pear"], top_k=10**30, reasons=10**30))

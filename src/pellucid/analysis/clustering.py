@@ -23,7 +23,7 @@ from pellucid.analysis.coordinates import Example, Floats, Integers, known_rows,
 from pellucid.analysis.groups import cosines_along, extreme_examples
 from pellucid.core.arrays import l2_normalize, vstack
 from pellucid.core.embedder import Embedder
-from pellucid.errors import InputError, check_integer, require
+from pellucid.errors import InputError, check_integer, check_seed, require
 from pellucid.explain.views.figure import Canvas
 from pellucid.explain.views.parts import AnyPart, Fold, Heading, Note, TablePart, counted, numbers, percent, signed
 from pellucid.explain.views.report import Report
@@ -205,6 +205,8 @@ def topics(
         MissingExtraError: scikit-learn is not installed.
     """
     require("scikit-learn", "sklearn")
+    if dates is not None and not isinstance(dates, Iterable):
+        raise InputError(f"dates are {dates!r:.60}; give a date or None for each text")
     days = None if dates is None else [_day(index, value) for index, value in enumerate(dates)]
     blocks = list(unit_blocks(model, texts))
     rows = vstack([rows for _, rows in blocks]) if blocks else None
@@ -224,7 +226,7 @@ def topics_of_rows(
 ) -> Topics:
     """Return the topics of texts whose L2-normalised embeddings are `rows`; the model encodes words for their names."""
     check_integer("examples", examples, 0)
-    check_integer("seed", seed, 0)
+    check_seed(seed)
     if len(all_texts) < 10:
         raise InputError(f"topics need at least 10 texts, got {len(all_texts)}")
     if days is not None and len(days) != len(all_texts):

@@ -5,6 +5,7 @@ The models may be of any families. The first one is what the others are compared
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
@@ -204,9 +205,12 @@ def compare(
         models = {f"model {number}": model for number, model in enumerate(models, 1)}
     names, models = tuple(models), list(models.values())
     pairs = check_pairs(pairs)
-    goldens = np.array([] if gold is None else gold, np.float64)
+    try:
+        goldens = np.array([] if gold is None else gold, np.float64)
+    except (TypeError, ValueError, OverflowError):
+        goldens = np.array(math.nan)
     if gold is not None and (goldens.shape != (len(pairs),) or not np.isfinite(goldens).all()):
-        raise InputError(f"gold must be {len(pairs)} finite numbers, one a pair, got shape {goldens.shape}")
+        raise InputError(f"gold is {gold!r:.60}; give {len(pairs)} finite numbers, one a pair")
     check_integer("top_k", top_k, 0)
     check_integer("rows", rows, 0)
     scores = np.stack([pair_scores(model, pairs) for model in models], axis=1)  # [pairs, models]

@@ -23,7 +23,7 @@ import numpy.typing as npt
 
 from pellucid.core.arrays import l2_normalize, vstack
 from pellucid.core.embedder import Embedder
-from pellucid.errors import InputError, check_number
+from pellucid.errors import InputError, check_number, check_seed
 from pellucid.explain.views.parts import AnyPart, Heading, Note, TablePart, counted, numbers, percent
 from pellucid.explain.views.report import Report
 from pellucid.progress import Progress
@@ -92,6 +92,7 @@ def spread(
     model: Embedder, texts: Iterable[str], *, examples: int = 0, dimensions: Iterable[int] = (), seed: int = 0
 ) -> Spread:
     """Measure the coordinates of `texts`, read once; with `examples` texts for each of `dimensions` (indices)."""
+    check_seed(seed)
     tally = _CoordinateTally(model.get_embedding_dimension(), sorted(set(dimensions)), examples, seed)
     for block, rows in unit_blocks(model, texts):
         tally.add(block, rows)

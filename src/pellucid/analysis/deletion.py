@@ -23,7 +23,7 @@ from pellucid.analysis.comparing import Pair, check_pairs
 from pellucid.analysis.coordinates import Floats, Integers
 from pellucid.core.arrays import l2_normalize
 from pellucid.core.embedder import Embedder
-from pellucid.errors import InputError, check_choice, check_integer
+from pellucid.errors import InputError, check_choice, check_integer, check_seed
 from pellucid.explain.views.figure import Canvas
 from pellucid.explain.views.parts import AnyPart, Heading, Note, TablePart, counted, numbers, percent, signed
 from pellucid.explain.views.report import Report
@@ -157,6 +157,7 @@ def deletion_test(
     most = model.get_embedding_dimension() if units == "dimensions" else math.inf
     check_integer("top_k", top_k, most=most)
     check_integer("draws", draws)
+    check_seed(seed)
     ks = sorted({k for k in (*_CURVE_KS, top_k) if k < most or k == top_k})
     fall = _fall_of_embeddings if units == "dimensions" else _fall_of_texts
     random = np.random.default_rng(seed)

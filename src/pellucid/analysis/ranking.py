@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import islice
@@ -36,7 +37,7 @@ class TopRow(NamedTuple):
     def from_groups(cls, explanation: Explanation, count: int) -> tuple[TopRow, ...]:
         """Return the same of the lines that a person reads: phrases, or rows that are not of words."""
         lines = (line for line in explanation.groups(None) if not line.is_sum and line.contribution > 0)
-        return tuple(cls(line.name, line.contribution) for line in islice(lines, count))
+        return tuple(cls(line.name, line.contribution) for line in islice(lines, min(count, sys.maxsize)))
 
 
 class Ranked(NamedTuple):

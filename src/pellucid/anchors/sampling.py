@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from pellucid.anchors.candidates import Candidates, CandidateSettings, prepare_candidates
 from pellucid.core.arrays import l2_normalize
-from pellucid.errors import InputError, check_choice, check_integer, missing_extra
+from pellucid.errors import InputError, check_choice, check_integer, check_seed, missing_extra
 from pellucid.persistence.store import temporary_folder
 from pellucid.text.corpus import Corpus
 
@@ -67,6 +67,7 @@ def choose_anchors(
     """
     check_integer("n", n)
     check_choice("method", method, METHODS)
+    check_seed(seed)
     with (
         nullcontext(Path(work_dir)) if work_dir is not None else temporary_folder(prefix="pellucid-anchors-")
     ) as folder:

@@ -27,7 +27,7 @@ import numpy.typing as npt
 from pellucid.core.arrays import Role, validate_texts
 from pellucid.core.embedder import Embedder
 from pellucid.core.query import Floats, Integers, Terms
-from pellucid.errors import InputError
+from pellucid.errors import InputError, check_number
 from pellucid.explain.groups import phrase_text
 from pellucid.explain.phrases import cut_into_phrases, words_of_text
 from pellucid.explain.rows import EMBEDDING, WORD, Measurement, Row
@@ -339,8 +339,7 @@ def fewest_removals(passage: Passage, below: float) -> Counterfactual:
     Raises:
         InputError: `below` is not finite, or the score is below already, or stays above as long as a word is left.
     """
-    if not math.isfinite(below):
-        raise InputError(f"below is {below}; give a finite number")
+    check_number("below", below)
     if not passage.own_score >= below:
         raise InputError(f"the score is {passage.own_score:.6g}, which is below {below:.6g} already")
     variants = passage.variants()

@@ -35,7 +35,7 @@ from pellucid.dense.learning import code_matrix, learned_directions, name_concep
 from pellucid.dense.reasons import Parts, Reasons
 from pellucid.dense.vectors import at_length_1, checked_vectors, unit_vectors
 from pellucid.dense.words import MAX_FIT_TEXTS, MIN_FIT_TEXTS, WordReasons, mean_vector, table_for
-from pellucid.errors import InputError, ModelFolderError, check_integer, require
+from pellucid.errors import InputError, ModelFolderError, check_integer, check_seed, require
 from pellucid.explain.rows import DIMENSION, Row
 from pellucid.explain.views.parts import AnyPart, Heading, Note, TablePart, counted, signed
 from pellucid.explain.views.report import Report
@@ -200,7 +200,7 @@ class ConceptReasons(Reasons):
         require("scipy", "sparse")
         check_integer("concepts", concepts)
         check_integer("most", most)
-        check_integer("seed", seed, 0)
+        check_seed(seed)
         corpus = check_texts(islice(read_texts(texts), MAX_FIT_TEXTS))
         if len(corpus) < MIN_FIT_TEXTS:
             raise InputError(f"{len(corpus)} texts are too few to learn concepts from; give at least {MIN_FIT_TEXTS}")

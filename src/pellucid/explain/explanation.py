@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import json
 import math
+import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
@@ -218,7 +219,7 @@ class Explanation(ExplanationViews):
         What all texts of an encoder have in common is no reason for this score, and left out.
         """
         adding = (self.rows[number] for number in np.flatnonzero(self.contributions > 0).tolist())
-        return list(islice((row for row in adding if row.kind not in BESIDE_WORDS), max(top_k, 0)))
+        return list(islice((row for row in adding if row.kind not in BESIDE_WORDS), min(max(top_k, 0), sys.maxsize)))
 
     def word_contributions(self, text: int = 1) -> dict[Span, float]:
         """Return what each span of text 1, 2 or 3 adds to the score, in text order.

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pellucid.core.embedder import Vectors
-from pellucid.errors import InputError, check_integer
+from pellucid.errors import InputError, check_integer, check_seed
 from pellucid.explain.views.parts import AnyPart, Heading, Note, TablePart, counted, numbers, percent
 from pellucid.explain.views.report import Report
 from pellucid.keytokens.embedder import KeyTokenEmbedder
@@ -111,6 +111,7 @@ def token_alignment(model: KeyTokenEmbedder, texts: Iterable[str], *, draws: int
     """
     check_decoder("the model", model)
     check_integer("draws", draws)
+    check_seed(seed)
     checked_texts = check_texts(texts)
     distinct = list(dict.fromkeys(checked_texts))
     tokens_by_text = {

@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from pellucid.core import arrays
 from pellucid.core.dimensions import Dimension, Dimensions, as_text, read_dimensions, write_dimensions
-from pellucid.errors import InputError, ModelFolderError, check_integer, check_number, missing_extra
+from pellucid.errors import InputError, ModelFolderError, check_integer, check_number, check_seed, missing_extra
 from pellucid.persistence.store import read_json, read_tensors, write_json, write_tensors
 from pellucid.process import cached_property, ignored_warnings
 from pellucid.progress import Progress
@@ -180,6 +180,7 @@ def cluster_vocabulary(
     """
     from scipy.sparse import csr_array
 
+    check_seed(seed)
     rows = head_matrix(rows)
     _, tokens = tokens_of_rows(len(rows), tokenizer, words)
     clustered = np.array([row for row, token in enumerate(tokens) if token.rank < Rank.NONE], np.int64)

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pellucid.errors import InputError, check_integer, check_numbers, missing_extra
+from pellucid.errors import InputError, check_integer, check_numbers, check_seed, missing_extra
 from pellucid.lexicon.embedder import LexiconEmbedder
 from pellucid.lexicon.training_data import TrainingSet
 from pellucid.persistence.checkpoints import WorkFolder
@@ -95,7 +95,8 @@ class TrainingSettings:
         check_numbers(self, "epochs", "temperature", "similarity_temperature", "learning_rate", "alpha", above=0)
         check_numbers(self, "dropout", "distillation", least=0)
         check_numbers(self, "group_size", "rank", "save_steps", least=1, integer=True)
-        check_numbers(self, "warmup_steps", "seed", least=0, integer=True)
+        check_numbers(self, "warmup_steps", least=0, integer=True)
+        check_seed(self.seed)
         check_numbers(self, "max_steps", "chunk", least=1, integer=True, optional=True)
         check_integer("batch_size", self.batch_size, 2)
 

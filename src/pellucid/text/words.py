@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import lru_cache
 from itertools import count, pairwise
+from numbers import Real
 from typing import Any, NamedTuple, TypeVar
 
 from tokenizers import Tokenizer
@@ -362,6 +363,8 @@ class Vocabulary:
         """Return factors of words and phrases ("new york") by row, after checking them."""
         factor_by_row: dict[int, float] = {}
         for word, factor in factors.items():
+            if not isinstance(word, str):
+                raise InputError(f"{word!r:.80} is no word; give words and their factors, such as {{'immune': 0.3}}")
             form = normalize(word).text
             spelled = next(filter(self.has_row, (form, JOINER.join(form.split()))), None)
             if spelled is None:
@@ -371,7 +374,7 @@ class Vocabulary:
             row = self.row(spelled)
             if row in factor_by_row:
                 raise InputError(f"{word!r:.80} is given twice; the vocabulary has it once")
-            if not 0 <= factor <= 1e6:
+            if isinstance(factor, bool) or not isinstance(factor, Real) or not 0 <= factor <= 1e6:
                 raise InputError(f"the factor of {word!r:.80} is {factor!r:.40}; give one from 0 to a million")
             factor_by_row[row] = factor
         return factor_by_row

@@ -267,6 +267,7 @@ class ExplanationViews(Shown):
     ) -> Iterator[AnyPart]:
         """Yield what every medium shows: the groups, `top_k` rows or neither; `links` of phrases are for pictures."""
         check_integer("top_k", top_k, 0)
+        top_k = min(top_k, len(self.rows))
         subject = "Score" if self._is_of_index else "Similarity"
         labels = self._labels
         title = subject

@@ -16,6 +16,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from pellucid.errors import check_integer
 from pellucid.explain.views.parts import (
     MARKS,
     STRONG,
@@ -70,6 +71,7 @@ class Lines:
 
 def plain(parts: Iterable[AnyPart], *, width: int) -> str:
     """Return the parts as plain text, `width` characters wide."""
+    check_integer("width", width)
     console = Console(  # in a notebook it would show an empty cell beside what it returns
         file=StringIO(), width=width, color_system=None, force_terminal=False, force_jupyter=False, legacy_windows=False
     )

@@ -29,7 +29,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pellucid.core.embedder import Vectors
-from pellucid.errors import CorpusError, InputError, check_integer, check_numbers
+from pellucid.errors import CorpusError, InputError, check_integer, check_numbers, check_seed
 from pellucid.persistence.checkpoints import WorkFolder
 from pellucid.progress import Progress
 from pellucid.static.bags import Bags
@@ -72,7 +72,8 @@ class TuningSettings:
 
     def __post_init__(self) -> None:
         """Check the values."""
-        check_numbers(self, "steps", "seed", least=0, integer=True)
+        check_numbers(self, "steps", least=0, integer=True)
+        check_seed(self.seed)
         check_numbers(self, "evaluate_every", "patience", least=1, integer=True)
         check_integer("batch_size", self.batch_size, 2)
         check_numbers(self, "temperature", "learning_rate", above=0)
