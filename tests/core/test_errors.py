@@ -56,6 +56,14 @@ def test_a_choice_is_of_the_same_type_and_the_message_names_all():
             check_choice("kind", value, (True, None))
 
 
+@pytest.mark.filterwarnings("error")
+def test_numbers_of_numpy_are_numbers():
+    for kind in (np.float16, np.float32, np.float64, np.longdouble, np.int8, np.uint64):
+        check_number("n", kind(2), least=1, most=3)
+        with pytest.raises(InputError):
+            check_number("n", kind(2), least=3)
+
+
 JUNK = [
     float("nan"),
     float("inf"),

@@ -359,7 +359,7 @@ class Vocabulary:
             return self._exact_row(form)
         return row
 
-    def factors(self, factors: Mapping[str, float]) -> dict[int, float]:
+    def factors(self, factors: Mapping[Any, Any]) -> dict[int, float]:
         """Return factors of words and phrases ("new york") by row, after checking them."""
         factor_by_row: dict[int, float] = {}
         for word, factor in factors.items():
@@ -374,9 +374,11 @@ class Vocabulary:
             row = self.row(spelled)
             if row in factor_by_row:
                 raise InputError(f"{word!r:.80} is given twice; the vocabulary has it once")
-            if isinstance(factor, bool) or not isinstance(factor, Real) or not 0 <= factor <= 1e6:
+            is_number = isinstance(factor, Real) and not isinstance(factor, bool)
+            multiplier: Any = factor
+            if not is_number or not 0 <= multiplier <= 1e6:
                 raise InputError(f"the factor of {word!r:.80} is {factor!r:.40}; give one from 0 to a million")
-            factor_by_row[row] = factor
+            factor_by_row[row] = multiplier
         return factor_by_row
 
     def split(self, text: str) -> list[Word]:
