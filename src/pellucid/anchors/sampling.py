@@ -49,7 +49,8 @@ def choose_anchors(
         encoder: what `pellucid.load` takes: a name, a SentenceTransformer, a pellucid model, or a callable.
         corpus: a path (.txt, .jsonl, .parquet) or an iterable of texts.
         n: how many anchors.
-        method: "kmeans" (nearest text to each centroid), "frame", "fps" (farthest point sampling) or "uniform".
+        method: "kmeans" (nearest text to each centroid), "frame", "fps" (farthest point sampling, the paper's) or
+            "uniform".
         seed: the same seed gives the same anchors.
         settings: which texts may become anchors.
         work_dir: where candidates and vectors are kept, so that an interrupted run resumes, and other methods and
