@@ -1,6 +1,6 @@
-r"""Rates of alignment with special tokens as the paper's code has them, and on SNLI, beside ours.
+r"""Rates of alignment with special tokens as the paper's code has them, and on SNLI and MS MARCO, beside ours.
 
-    python -m papers.keytokens.special_tokens --data shared/data --work-dir WORK --snli FILE ... \
+    python -m papers.keytokens.special_tokens --data shared/data --work-dir WORK --snli FILE ... --msmarco PAIRS \
         --smollm2 SMOLLM2 --tuned WORK/mixed --write
 
 Ours read a language model's text behind a start token, leave that token's state out of the mean, and count no special
@@ -9,7 +9,8 @@ SmolLM2's add nothing, so that the mean is of all states, the first among them; 
 [SEP] of MiniLM) is in T. GPT-Neo's states are weighed by their position there.
 
 FILE holds SNLI's sentences, one a line, such as of its development and test sets; measured are those that the corpus
-has, too, as the corpus writes them. Embeddings and rates are kept in WORK, and a run that was stopped goes on. Without
+has, too, as the corpus writes them. PAIRS is the authors' `data/msmarco/sampled500.txt`, a query and a passage a line,
+with a tab between them. Embeddings and rates are kept in WORK, and a run that was stopped goes on. Without
 --smollm2 the two small models alone are measured.
 """
 
@@ -43,7 +44,7 @@ READINGS = {OURS: BEHIND_START, PAPERS: KeyTokenSettings(special_tokens=True)}
 """How a language model reads; an encoder's tokenizer adds its special tokens in both."""
 
 POOLINGS = ("mean", "weighted_mean")
-GENERAL, SNLI = "all kinds", "SNLI"
+GENERAL, SNLI, MSMARCO = "all kinds", "SNLI", "MS MARCO"
 NEO, SMOLLM2, MINILM = "GPT-Neo 3M", "SmolLM2-135M", "MiniLM"
 
 
@@ -107,13 +108,17 @@ def models(options: argparse.Namespace) -> list[Model]:
 
 
 def text_sets(options: argparse.Namespace) -> dict[str, list[str]]:
-    """Return as many sentences of each set, none of which a tuning read."""
+    """Return as many sentences of each set, none of which a tuning read, and all queries and passages of MS MARCO."""
     corpus = options.data / "raw_english" / "open_licence.txt.xz"
     skip = STEPS * BATCH  # left to the tuning
     tuned_on = set(islice(read_texts(corpus), skip))
     general = list(islice(read_texts(corpus), skip, skip + options.texts))
     shared = (text for text in shared_sentences(corpus, options.snli) if text not in tuned_on)
-    return {GENERAL: general, SNLI: list(islice(shared, options.texts))}
+    sets = {GENERAL: general, SNLI: list(islice(shared, options.texts))}
+    if options.msmarco:
+        pairs = [line.rstrip("\n").split("\t") for line in options.msmarco.open(encoding="utf-8")]
+        sets[MSMARCO] = [text for side in zip(*pairs, strict=True) for text in side]
+    return sets
 
 
 Values = dict[str, dict[str, dict[str, Any]]]
@@ -158,6 +163,7 @@ if __name__ == "__main__":
         measure,
         {
             "--snli": {"type": Path, "nargs": "+", "required": True, "help": "SNLI's sentences, one a line"},
+            "--msmarco": {"type": Path, "metavar": "PAIRS", "help": "queries and passages of MS MARCO"},
             "--neo-tuned": {"type": Path, "help": "folder of the GPT-Neo, tuned for embedding"},
             "--smollm2": {"type": Path, "help": "folder of SmolLM2-135M-Instruct"},
             "--tuned": {"type": Path, "help": "folder of the same, tuned for embedding by the mean of its states"},
