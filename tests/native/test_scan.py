@@ -22,7 +22,7 @@ from pellucid.errors import InputError
 from pellucid.index import arrays
 from pellucid.index.bm25 import K1, B, impacts
 from pellucid.native.library import LEVELS
-from pellucid.native.scan import BestScores, Bm25Lists, Bm25Terms, DensePart, PassageScan
+from pellucid.native.scan import BestScores, Bm25Lists, Bm25Terms, Codes, DensePart, PassageScan
 
 AVERAGE = 7.5
 
@@ -67,11 +67,11 @@ def make_case(seed: int, passages: int, dimensions: list[int], kind: str = "plai
     )  # fmt: skip
 
 
-def codes_of(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return rows in 8 bits as a segment stores them: codes, scales and errors."""
+def codes_of(rows: np.ndarray) -> Codes:
+    """Return rows in 8 bits as a segment stores them."""
     with patch.object(arrays, "COARSE_ROWS", 1):
         tensors = arrays._dense("x", rows)
-    return tensors["codes:x"], tensors["scales:x"], tensors["errors:x"]
+    return Codes(*(tensors[f"{name}:x"] for name in Codes._fields if f"{name}:x" in tensors))
 
 
 def bm25_of(case: Case) -> np.ndarray:
@@ -161,10 +161,10 @@ def test_few_passages_are_candidates_and_those_that_cannot_be_are_not_read() -> 
 @pytest.mark.parametrize("size", [8, 400])
 def test_rows_that_are_no_numbers_are_seen(value: float, size: int) -> None:
     rows = np.ones((size, 70), np.float32)
-    codes, scales, errors = codes_of(rows)
-    assert DensePart(rows).is_finite and DensePart(rows, (codes, scales, errors)).is_finite
-    scales[size // 2] = value
-    assert not DensePart(rows, (codes, scales, errors)).is_finite
+    codes = codes_of(rows)
+    assert DensePart(rows).is_finite and DensePart(rows, codes).is_finite
+    codes.scales[size // 2] = value
+    assert not DensePart(rows, codes).is_finite
     rows[size // 2, 69] = value
     assert not DensePart(rows).is_finite
 

@@ -50,7 +50,8 @@ COLUMN_KINDS, COLUMNS_PER_FIELD = "nsb", 4
 
 _TYPES = {
     "numbers": "i8", "passages": "i8", "cuts": "i8", "id.hash": "i8", "id.order": "i8", "words.times": "f8",
-    "bm25.lengths": "i4", "bm25.values": "i4", "column.values": "f8", "vectors": "f4", "codes": "i1", "scales": "f4",
+    "bm25.lengths": "i4", "bm25.values": "i4", "column.values": "f8", "vectors": "f4", "codes": "i1", "heads": "i1",
+    "scales": "f4",
     "errors": "f4", "sparse.values": "f4", "rows.indices": "i8", "rows.values": "f4",
 }  # fmt: skip
 _ENDINGS = {"data": "u1", "ends": "i8", "keys": "i8", "key_ends": "i8", "rows": "i4"}
@@ -61,6 +62,9 @@ REPAIR_HINT = "Restore it, or build the index anew"
 
 COARSE_ROWS = 2000
 """Passages from which a segment also holds its dense vectors in 8 bits."""
+
+HEAD = 64
+"""First dimensions of the 8 bits, which are stored side by side, too: most rows cannot be hits by these."""
 
 _CACHED_ROWS = 256  # that are rounded together: what that needs fits a core's cache
 
@@ -284,6 +288,8 @@ def _dense(part: str, rows: Floats) -> Tensors:
             codes[chunk], scales[chunk] = code, scale
             errors[chunk] = np.nextafter(np.linalg.norm(lost, axis=1).astype(np.float32), np.float32(np.inf))
         tensors |= {f"codes:{part}": codes, f"scales:{part}": scales, f"errors:{part}": errors}
+        if rows.shape[1] >= 2 * HEAD:
+            tensors[f"heads:{part}"] = np.ascontiguousarray(codes[:, :HEAD])
     return tensors
 
 
@@ -439,7 +445,7 @@ def _type_of(name: str) -> str:
     kind, part, array_name = name.partition(":")
     if kind in ("sparse", "rows"):
         kind = f"{kind}.{array_name.rpartition('.')[2]}"
-    elif part and kind not in ("vectors", "codes", "scales", "errors"):
+    elif part and kind not in ("vectors", "codes", "heads", "scales", "errors"):
         raise ValueError(f"nothing is called {name!r:.60}")
     type_name = _TYPES.get(kind) or _ENDINGS.get(kind.rpartition(".")[2])
     if type_name is None:
@@ -450,7 +456,7 @@ def _type_of(name: str) -> str:
 def check_arrays(tensors: Tensors) -> None:
     """Check that arrays fit together, so that nothing is read at a wrong place; numbers are not looked at."""
     for name, tensor in tensors.items():
-        dimensions = 2 if name.startswith(("vectors:", "codes:")) else 1
+        dimensions = 2 if name.startswith(("vectors:", "codes:", "heads:")) else 1
         if tensor.dtype != np.dtype(_type_of(name)) or tensor.ndim != dimensions:
             raise ValueError(f"{name} is of type {tensor.dtype} {tensor.shape}")
     documents, passages = len(tensors["numbers"]), _check_ends("passages", tensors["passages"], None)
@@ -466,10 +472,12 @@ def check_arrays(tensors: Tensors) -> None:
         sizes |= {f"{prefix}.key_ends": len(keys), f"{prefix}.values": len(rows)}
     for name in tensors:
         kind, _, part = name.partition(":")
-        if kind in ("vectors", "codes", "scales", "errors", "bm25.lengths"):
+        if kind in ("vectors", "codes", "heads", "scales", "errors", "bm25.lengths"):
             sizes[name] = passages
         if kind == "codes" and tensors[name].shape != tensors[f"vectors:{part}"].shape:
             raise ValueError(f"{name} has another number of dimensions than the vectors")
+        if kind == "heads" and (tensors[name].shape[1] != HEAD or tensors[f"codes:{part}"].shape[1] < HEAD):
+            raise ValueError(f"{name} has {tensors[name].shape[1]} dimensions, and {HEAD} belong there")
         if kind == "codes":
             sizes |= {f"scales:{part}": passages, f"errors:{part}": passages}
         if kind == "rows" and name.endswith(".ends"):

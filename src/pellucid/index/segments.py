@@ -35,11 +35,12 @@ from pellucid.index.arrays import (
 from pellucid.index.documents import PASSAGE_BITS, Document
 from pellucid.index.engine import Vector, Where
 from pellucid.index.metadata import timestamp
-from pellucid.native.scan import Bm25Lists, DensePart, PassageScan
+from pellucid.native.scan import Bm25Lists, Codes, DensePart, PassageScan
 from pellucid.persistence.store import read_tensors, write_tensors
 from pellucid.process import cached_property
 from pellucid.progress import check_cancelled
 
+_DENSE_KINDS = ("vectors", "codes", "scales", "errors", "heads")
 _EMPTY_ROWS: npt.NDArray[np.int32] = np.zeros(0, np.int32)
 
 
@@ -307,9 +308,9 @@ class Segment:
     def _dense_part(self, name: str) -> DensePart:
         """Return a dense part as the C function reads it: its 8 bits where they are stored."""
         if name not in self._dense_parts:
-            kinds = [kind for kind in ("vectors", "codes", "scales", "errors") if f"{kind}:{name}" in self._tensors]
+            kinds = [kind for kind in _DENSE_KINDS if f"{kind}:{name}" in self._tensors]
             arrays = [np.require(self._tensors[f"{kind}:{name}"], requirements=["C", "A"]) for kind in kinds]
-            part = DensePart(arrays[0], (arrays[1], arrays[2], arrays[3]) if len(arrays) == 4 else None)
+            part = DensePart(arrays[0], Codes(*arrays[1:]) if len(arrays) > 1 else None)
             if not part.is_finite:
                 raise corruption_error(self.name, f"the vectors of {name!r:.60} hold NaN or infinity")
             self._dense_parts[name] = part

@@ -4,8 +4,7 @@
    8 bits, as whole numbers that every processor adds up to the same, and is known up to a bound of the error. A passage
    whose highest possible score is below the k-th best of the lowest possible ones cannot be among the k best; the others
    are candidates. A passage that its other parts leave below that, even with the greatest product a row can have, is not
-   read at all; of others first the head is read, one line of the cache, and the product of the rest is at most that of
-   the lengths.
+   read at all; of others first the head is read, and the product of the rest is at most that of the lengths.
 
    1. scan_longest measures the rows of a dense part, once for each segment.
    2. scan_segment adds up BM25, looks at the passages that are best by it, and then at all that may be better. */
@@ -37,9 +36,10 @@ enum {
 /* A dense part of the passages of a segment. */
 struct scan_part {
     const int8_t *codes;          /* [passages, dimension], or none: then the rows are read */
+    const int8_t *heads;          /* [passages, HEAD] the first of them once more, or none */
     const float *scales, *errors; /* [passages], of the codes: row i is scales[i] * codes[i], up to a vector of length errors[i] */
     const float *rows;            /* [passages, dimension] */
-    float *tails;                 /* [passages] the lengths of scales[i] * codes[i] from HEAD on, or none */
+    float *tails;                 /* [passages] the lengths of scales[i] * codes[i] from HEAD on, or none without heads */
     int64_t dimension;
     double longest;               /* no row, and no scales[i] * codes[i], is longer */
 };
@@ -326,7 +326,7 @@ struct scan {
     const float *bm25;    /* [passages], or none */
     struct whole *wholes; /* [dense parts] */
     double greatest;      /* that the dense parts can add */
-    bool has_tails;       /* whether the heads of the rows of the first dense part tell something */
+    bool has_heads;       /* whether the rows of the first dense part have heads */
 };
 
 static inline double exact_score(const struct scan *scan, int64_t passage, bool *is_shared)
@@ -450,14 +450,14 @@ static inline void request(const int8_t *codes, int64_t size)
         __builtin_prefetch(codes + at);
 }
 
-/* Whether a passage may reach the threshold by the head of its row in the first dense part, which has tails. */
+/* Whether a passage may reach the threshold by the head of its row in the first dense part. */
 static inline bool may_reach(const struct scan *scan, int64_t passage, double threshold)
 {
     const struct scan_part *part = scan->segment->parts;
     const struct whole *whole = scan->wholes;
     bool is_shared;
     double score = exact_score(scan, passage, &is_shared);
-    int32_t head = whole_product(part->codes + passage * part->dimension, whole, HEAD, whole->head_sum);
+    int32_t head = whole_product(part->heads + passage * HEAD, whole, HEAD, whole->head_sum);
     double product = (double)head * (whole->step * (double)part->scales[passage]);
     double lost = whole->length * (double)part->errors[passage] + part->longest * whole->error;
     double size = fabs(score) + scan->greatest, others = scan->greatest - whole->greatest;
@@ -469,12 +469,12 @@ static inline bool may_reach(const struct scan *scan, int64_t passage, double th
 static int64_t look_at(const struct scan *scan, int64_t *batch, int64_t *owners, int64_t size, struct reading *reading,
                        struct scan_best *best, int64_t *candidates, double *uppers, int64_t count)
 {
-    if (scan->has_tails) {
+    if (scan->has_heads) {
         const struct scan_part *part = scan->segment->parts;
         int64_t remaining = 0;
         for (int64_t number = 0; number < size; number++)
             if (may_reach(scan, batch[number], best->threshold)) {
-                request(part->codes + batch[number] * part->dimension + HEAD, part->dimension - HEAD);
+                request(part->codes + batch[number] * part->dimension, part->dimension);
                 owners[remaining] = owners[number];
                 batch[remaining++] = batch[number];
             }
@@ -535,7 +535,7 @@ EXPORT int64_t scan_segment(const struct scan_segment *segment, const struct sca
         return count;
     if ((query->terms || query->other_parts) && !look_at_best_exact(&scan, best))
         return NOT_A_NUMBER;
-    scan.has_tails = segment->dense_parts && segment->parts->tails;
+    scan.has_heads = segment->dense_parts && segment->parts->heads;
     double threshold = NAN;
     float needed = -INFINITY;
     for (int64_t passage = 0;; passage++) {
@@ -552,8 +552,6 @@ EXPORT int64_t scan_segment(const struct scan_segment *segment, const struct sca
             if (segment->ends)
                 while (segment->ends[document] <= passage)
                     document++;
-            if (scan.has_tails)
-                request(segment->parts->codes + passage * segment->parts->dimension, HEAD);
             owners[size] = segment->ends ? document : passage;
             batch[size++] = passage;
         }

@@ -18,13 +18,15 @@ from pellucid.native.library import library
 MAX_CODE_DIMENSIONS = 1 << 16
 """Dimensions of a part whose 8 bits are read: products of whole numbers fit into 32 bits."""
 
+HEAD = 64
+"""First numbers of a row that are read before the others, where they are stored side by side."""
+
 _PADDED, _WHOLE_BYTES = 64, 128  # numbers that a vector is padded to, and bytes of a `struct whole`
-_HEAD = 64  # numbers of a row that are read before the others
 _OUTSIDE, _NAN = -1, -2  # what is wrong, as in scan.c
 
 
 class _PartStruct(ctypes.Structure):
-    _fields_ = [*pointers("codes scales errors rows tails"), *integers("dimension"), ("longest", ctypes.c_double)]
+    _fields_ = [*pointers("codes heads scales errors rows tails"), *integers("dimension"), ("longest", ctypes.c_double)]
 
 
 class _SegmentStruct(ctypes.Structure):
@@ -58,24 +60,36 @@ class BestScores:
         return float(self._struct.threshold)
 
 
+class Codes(NamedTuple):
+    """Rows in 8 bits: row i is scales[i] * codes[i], up to a vector of length errors[i]."""
+
+    codes: npt.NDArray[np.int8]  # [passages, dimension]
+    scales: npt.NDArray[np.float32]
+    errors: npt.NDArray[np.float32]
+    heads: npt.NDArray[np.int8] | None = None  # [passages, HEAD] the first numbers of the codes, side by side
+
+
 class DensePart:
     """A dense part of the passages of a segment."""
 
-    def __init__(self, rows: npt.NDArray[np.float32], coarse: tuple[Any, Any, Any] | None = None) -> None:
-        """Take rows [passages, dimension], and with `coarse` their codes int8, scales and errors float32 [passages]."""
+    def __init__(self, rows: npt.NDArray[np.float32], coarse: Codes | None = None) -> None:
+        """Take rows [passages, dimension]; where there are `coarse` ones, these are read."""
         passages, self.dimension = rows.shape
         if not self.dimension:
             raise InputError("the rows of a part have no dimensions")
         self._keepalive: tuple[Any, ...] = (rows,)
-        numbers: tuple[int | None, ...] = (None, None, None, checked("rows", rows, np.float32, rows.shape), None)
+        numbers: tuple[int | None, ...] = (*(None,) * 4, checked("rows", rows, np.float32, rows.shape), None)
         if coarse is not None and self.dimension <= MAX_CODE_DIMENSIONS:
-            codes, scales, errors = coarse
-            tails = np.empty(passages if self.dimension >= 2 * _HEAD else 0, np.float32)
-            self._keepalive = codes, scales, errors, tails
+            tails = np.empty(0 if coarse.heads is None else passages, np.float32)
+            self._keepalive = coarse, tails
             numbers = (
-                checked("codes", codes, np.int8, rows.shape), checked("scales", scales, np.float32, (passages,)),
-                checked("errors", errors, np.float32, (passages,)), None, address(tails) if len(tails) else None,
-            )  # fmt: skip
+                checked("codes", coarse.codes, np.int8, rows.shape),
+                None if coarse.heads is None else checked("heads", coarse.heads, np.int8, (passages, HEAD)),
+                checked("scales", coarse.scales, np.float32, (passages,)),
+                checked("errors", coarse.errors, np.float32, (passages,)),
+                None,
+                None if coarse.heads is None else address(tails),
+            )
         self.struct = _PartStruct(*numbers, self.dimension, 0.0)
         self.struct.longest = library().scan_longest(byref(self.struct), passages)
         self.is_finite = math.isfinite(self.struct.longest)
