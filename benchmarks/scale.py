@@ -3,12 +3,14 @@ r"""What an index takes a document, and what many documents would take: measured
     python -m benchmarks.scale --data shared/data --documents 10000 100000
     nice python -m benchmarks.scale --data shared/data --documents 1000000 --models none
     python -m benchmarks.scale --data shared/data --adding 100000
+    python -m benchmarks.scale --data shared/data --searching 40000 200000
 
 Documents are English sentences (raw_english), queries 200 other ones, each cut to its first eight words; the index is
 in a temporary folder. Prints markdown: for each number of documents the bytes that one takes, the postings that BM25
 reads for a query, and processor time on one thread, to index and to search. Then nodes for --project documents, by the
 formula that is printed with them. --adding N measures only how fast N sentences, and SciFact's abstracts, are added to
 a new index on disk, beside tantivy (pip install tantivy); all take turns, and medians of their rounds are printed.
+--searching N measures a search for ten hits of N sentences, beside tantivy, bm25s and faiss in 8 bits, in turns too.
 """
 
 from __future__ import annotations
@@ -31,6 +33,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from importlib.metadata import version
+from importlib.util import find_spec
 from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
@@ -161,6 +164,68 @@ def add_to_tantivy(texts: list[str], folder: Path | None) -> None:
     writer.wait_merging_threads()
 
 
+def searching(data: Path, documents: int) -> Iterator[str]:
+    """Yield what a search for ten sentences takes, beside engines that do one half of it; all take turns."""
+    import bm25s
+    import faiss
+
+    texts = sentences(data)
+    queries = [" ".join(text.split()[:_WORDS]) for text in islice(texts, _QUERIES)]
+    texts = list(islice(texts, documents))
+    model = pellucid.load("static-en")
+    vectors = model.encode(texts)
+    table = faiss.IndexScalarQuantizer(vectors.shape[1], faiss.ScalarQuantizer.QT_8bit, faiss.METRIC_INNER_PRODUCT)
+    table.train(vectors)
+    table.add(vectors)
+    lists = bm25s.BM25()
+    lists.index(bm25s.tokenize(texts, show_progress=False), show_progress=False)
+    with tempfile.TemporaryDirectory() as place:
+        add_to_index(texts, Path(place), {"static-en": "static-en"})
+        with pellucid.Index.open(Path(place) / "index", read_only=True) as index:
+            ways: dict[str, Callable[[str], object]] = {
+                "pellucid, BM25 + static-en": lambda query: [(hit.id, hit.score) for hit in index.search(query)],
+                "pellucid, with texts": lambda query: [hit.text for hit in index.search(query)],
+                "pellucid, with reasons": lambda query: [hit.reasons.highlights() for hit in index.search(query)],
+                "faiss in 8 bits, with encoding": lambda query: table.search(model.encode([query]), 10),
+                "bm25s, with tokenizing": lambda query: lists.retrieve(
+                    bm25s.tokenize([query], show_progress=False), k=10, show_progress=False
+                ),
+            }
+            if find_spec("tantivy"):
+                ways["tantivy, en_stem"] = _tantivy_search(texts, Path(place))
+            spent: dict[str, list[float]] = {way: [] for way in ways}
+            for _ in range(1 + _ADDING_ROUNDS):
+                for way, search in ways.items():
+                    for query in queries:
+                        start = time.process_time()
+                        search(query)
+                        spent[way].append(1000 * (time.process_time() - start))
+    medians = {way: statistics.median(times[_QUERIES:]) for way, times in spent.items()}  # the first round warms up
+    first = medians["pellucid, BM25 + static-en"]
+    yield f"| {documents:,} sentences | processor time, ms | of pellucid's |"
+    yield "|---|---|---|"
+    for way, median in medians.items():
+        yield f"| {way} | {median:.2f} | {median / first:.2f} |"
+    yield ""
+
+
+def _tantivy_search(texts: list[str], folder: Path) -> Callable[[str], object]:
+    """Return what searches texts by tantivy for ten of them."""
+    import tantivy
+
+    (folder / "tantivy").mkdir()
+    add_to_tantivy(texts, folder / "tantivy")
+    index = tantivy.Index.open(str(folder / "tantivy"))
+    searcher = index.searcher()
+
+    def search(query: str) -> object:
+        words = " ".join(word for word in query.split() if word.isalnum()) or "a"
+        hits = searcher.search(index.parse_query(words.lower(), ["text"]), 10).hits
+        return [(searcher.doc(address)["id"], score) for score, address in hits]
+
+    return search
+
+
 def nodes(documents: float, last: Measured, settings: argparse.Namespace) -> tuple[float, float, int]:
     """Return GB, seconds of a query on one core, and nodes."""
     gigabytes = documents * settings.replicas * last.taken / 1e9
@@ -174,6 +239,7 @@ def main() -> None:
     """Print what was measured, the formula, and what follows."""
     parser = make_parser(__doc__, data="raw_english/")
     parser.add_argument("--adding", type=int, metavar="N", help="Measure only how fast so many sentences are added.")
+    parser.add_argument("--searching", type=int, nargs="+", metavar="N", help="Measure only searches of N sentences.")
     parser.add_argument("--documents", type=int, nargs="+", default=[10_000, 100_000])
     parser.add_argument("--models", default="static-en", help="a model, or none for BM25 alone")
     parser.add_argument("--project", type=float, nargs="+", default=[1e8, 1e9])
@@ -185,6 +251,12 @@ def main() -> None:
     settings = parser.parse_args()
     models = {} if settings.models == "none" else {settings.models: settings.models}
     load = os.getloadavg()[0]
+    if settings.searching:
+        print(f"{datetime.date.today()}, {platform.machine()}, load {load:.0f}, one thread\n")
+        for documents in settings.searching:
+            for line in searching(settings.data, documents):
+                print(line, flush=True)
+        return
     if settings.adding:
         print(f"{datetime.date.today()}, {platform.machine()}, load {load:.0f}, tantivy {version('tantivy')}\n")
         for line in adding(settings.data, settings.adding):

@@ -220,6 +220,8 @@ def _bm25_weights(
 def _spans_without_passages(query_terms: QueryTerms, passages_with: Mapping[str, int]) -> list[Span]:
     """Return where words of the query stand that no passage has; none of them cuts a word that one has."""
     absent = {query_terms.spans[term][0] for term in query_terms.weights if not passages_with[term]}
+    if not absent:
+        return []
     present = [span for term, spans in query_terms.spans.items() if passages_with[term] for span in spans]
     inside = {position for span in present for position in range(*span)[1:]}
     return [span for span in absent if inside.isdisjoint(span)]

@@ -180,8 +180,10 @@ class Segment:
 
     def document_id(self, row: int) -> str:
         """Return the id of a document."""
-        with corruption_reported(self.name):
+        try:  # sooner than `corruption_reported`, which counts where there are many hits
             return self._strings["id"].at(row)
+        except ValueError as error:
+            raise corruption_error(self.name, error) from error
 
     def passage_end(self, passage: int) -> int:
         """Return where a passage ends in the text of its document, in characters."""
