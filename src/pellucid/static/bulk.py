@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import codecs
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from string import punctuation
 from typing import Any, NamedTuple
@@ -136,6 +135,8 @@ class BulkRows:
                 for done in map(work, _blocks(texts)):
                     progress.advance(done)
                 return
+            from concurrent.futures import ThreadPoolExecutor  # it takes longer to import than a hundred texts take
+
             block_texts = min(max(-(-len(texts) // (4 * threads)), _MIN_BLOCK_TEXTS), _BLOCK_TEXTS)
             with ThreadPoolExecutor(threads) as pool:
                 try:
