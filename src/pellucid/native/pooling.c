@@ -95,26 +95,28 @@ static inline void request(const void *start, int64_t size)
             g += LOAD(row + 6 * LANES) TIMES;                                                                          \
             h += LOAD(row + 7 * LANES) TIMES;                                                                          \
         }                                                                                                              \
-        VECTOR sums[] = {a, b, c, d, e, f, g, h};                                                                      \
-        STORE(sums, total + column);                                                                                   \
+        STORE(VECTOR, LANES)                                                                                           \
     }
 
-static inline void store_floats(const void *sums, float *total) { memcpy(total, sums, WIDE * sizeof *total); }
+/* Sums of float32 go from their registers to memory one by one: in an array they would be in memory in the loop, too. */
+#define STORE_FLOATS(VECTOR, LANES)                                                                                    \
+    VECTOR *target = (VECTOR *)(total + column);                                                                       \
+    target[0] = a, target[1] = b, target[2] = c, target[3] = d;                                                        \
+    target[4] = e, target[5] = f, target[6] = g, target[7] = h;
 
-static inline void store_shorts(const void *sums, float *total)
-{
-    for (int64_t j = 0; j < WHOLE; j++)
-        total[j] = (float)((const int16_t *)sums)[j];
-}
+#define STORE_SHORTS(VECTOR, LANES)                                                                                    \
+    VECTOR sums[] = {a, b, c, d, e, f, g, h};                                                                          \
+    for (int64_t j = 0; j < 8 * LANES; j++)                                                                            \
+        total[column + j] = (float)((const int16_t *)sums)[j];
 
-SUM_COLUMNS(sum_octets, float8, 8, int8_t, load_octets, *scales[rows[word]], store_floats)
-SUM_COLUMNS(sum_halves, float8, 8, uint16_t, load_halves, , store_floats)
-SUM_COLUMNS(sum_floats, float8, 8, float, load_floats, , store_floats)
+SUM_COLUMNS(sum_octets, float8, 8, int8_t, load_octets, *scales[rows[word]], STORE_FLOATS)
+SUM_COLUMNS(sum_halves, float8, 8, uint16_t, load_halves, , STORE_FLOATS)
+SUM_COLUMNS(sum_floats, float8, 8, float, load_floats, , STORE_FLOATS)
 /* Whole numbers with one scale, before they are multiplied by it: the sums are exact, at a quarter of the work. */
-SUM_COLUMNS(sum_whole, short16, 16, int8_t, load_shorts, , store_shorts)
+SUM_COLUMNS(sum_whole, short16, 16, int8_t, load_shorts, , STORE_SHORTS)
 
 #ifdef __AVX512BW__
-typedef float float16 __attribute__((vector_size(64)));
+typedef float float16 __attribute__((vector_size(64), aligned(4), may_alias));
 typedef int16_t short32 __attribute__((vector_size(64), may_alias));
 
 static inline float16 load_octets16(const int8_t *at)
@@ -127,16 +129,8 @@ static inline short32 load_shorts32(const int8_t *at)
     return (short32)_mm512_cvtepi8_epi16(_mm256_loadu_si256((const __m256i *)at));
 }
 
-static inline void store_floats16(const void *sums, float *total) { memcpy(total, sums, 2 * WIDE * sizeof *total); }
-
-static inline void store_shorts32(const void *sums, float *total)
-{
-    store_shorts(sums, total);
-    store_shorts((const int16_t *)sums + WHOLE, total + WHOLE);
-}
-
-SUM_COLUMNS(sum_octets16, float16, 16, int8_t, load_octets16, *scales[rows[word]], store_floats16)
-SUM_COLUMNS(sum_whole32, short32, 32, int8_t, load_shorts32, , store_shorts32)
+SUM_COLUMNS(sum_octets16, float16, 16, int8_t, load_octets16, *scales[rows[word]], STORE_FLOATS)
+SUM_COLUMNS(sum_whole32, short32, 32, int8_t, load_shorts32, , STORE_SHORTS)
 #endif
 
 /* The same for twice as many columns of 8 bits, where registers are of 64 bytes. */
