@@ -26,13 +26,21 @@ WORD = re.compile(
 FIGURE = re.compile(rf"{ENDS}([^()|]{{0,60}}?[,:;|] \*{{0,2}})(undecided|unchanged|holds|does not hold)\b")
 QUOTED = re.compile(r'"[\w ]{0,40}"|`[^`]*`')
 BLOCK = re.compile(r"<!-- ((?:papers|benchmarks)/\S+\.py[^>]*?) -->.*?<!-- end of \1 -->", re.DOTALL)
+WHOLE = re.compile(r"# [^\n]*\n\nWritten by `benchmarks/\w+\.py`.*", re.DOTALL)
+"""A page all of which a script of benchmarks writes."""
+
 PLACEHOLDER = re.compile(r"\{\{.*?\}\}")
 
 
 def written_by_scripts() -> str:
-    """Return all that scripts wrote: their results, and their blocks of pages."""
+    """Return all that scripts wrote: their results, their pages, and their blocks of other pages."""
     results = "\n".join(path.read_text(encoding="utf-8") for path in sorted(kit.PAPERS.rglob("results/*.json")))
-    return "\n".join([results.replace('", "', " | "), *(m[0] for page in PAGES for m in BLOCK.finditer(read(page)))])
+    return "\n".join(
+        [
+            results.replace('", "', " | "),
+            *(m[0] for page in PAGES for part in (WHOLE, BLOCK) for m in part.finditer(read(page))),
+        ]
+    )
 
 
 def read(path: Path) -> str:
@@ -42,7 +50,7 @@ def read(path: Path) -> str:
 
 def by_hand(text: str) -> str:
     """Return what a person wrote of a page and says in his own words: no blocks, placeholders and quotations."""
-    for left_out in (BLOCK, PLACEHOLDER, QUOTED):
+    for left_out in (WHOLE, BLOCK, PLACEHOLDER, QUOTED):
         text = left_out.sub(" ", text)
     return text
 
