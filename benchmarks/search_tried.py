@@ -1,0 +1,287 @@
+"""What else the default search could be: ways that were tried, each as a difference from BM25 + static-en as it was.
+
+    python -m benchmarks.search_tried --data shared/data
+    python -m benchmarks.search_tried --data shared/data --aside
+
+All products are computed at once with NumPy from an index's postings and vectors. "As it was" is k1 1.2, b 0.5 and
+weight 0.3. The sets are the four of `benchmarks/search.py`, and three to choose on: the training claims of SciFact, the
+questions of half of MedQuAD (answers are documents; halves are of the diseases and drugs that questions are about) and
+of WikiQA's training set (sentences are documents). --aside measures four that nothing was chosen on instead: the other
+half of MedQuAD, the other questions of WikiQA, and second sentences of paraphrases in MRPC and of test pairs of STS-B
+from grade 4 on, asked for with the first ones. Intervals are of the mean over sets (bootstrap over queries).
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import hashlib
+import json
+import lzma
+import tempfile
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from scipy import sparse
+
+import pellucid
+from benchmarks.search import SETS, mean_of_sets
+from papers.kit import make_parser
+from papers.retrieval_sets import Collection, read_collection
+from pellucid.evaluation.tasks import find_tasks, read_sts
+from pellucid.index.bm25 import idf
+
+Floats = npt.NDArray[np.float32]
+Scorer = Callable[["Judged"], Floats]
+"""What scores every document of a set for every query: float32 [queries, documents]."""
+
+K1, B, WEIGHT = 1.2, 0.5, 0.3
+N_QUERIES = 1000  # of MedQuAD
+MIN_GRADE = 4.0  # of STS-B, for a right sentence
+_COMMON = 0.25  # share of the documents in which a stop word counts as being
+
+
+# --- Sets ---
+
+
+def _digest(text: str) -> int:
+    return int(hashlib.sha256(text.encode()).hexdigest(), 16)
+
+
+def _collection(name: str, pairs: Iterable[tuple[str, str, bool]], max_queries: int | None = None) -> Collection:
+    """Return a set of pairs: a query, a document, and whether it is right."""
+    ids: dict[str, str] = {}
+    relevant: dict[str, dict[str, int]] = {}
+    for query, document, is_right in pairs:
+        document_id = ids.setdefault(document, f"d{len(ids)}")
+        if is_right:
+            relevant.setdefault(query, {})[document_id] = 1
+    queries = list(relevant) if max_queries is None else sorted(relevant, key=_digest)[:max_queries]
+    grades = {f"q{number}": relevant[query] for number, query in enumerate(queries)}
+    return Collection(name, list(ids.values()), list(ids), queries, grades)
+
+
+def _medquad(data: Path, half: int) -> Collection:
+    with lzma.open(data / "retrieval_train" / "medquad" / "qa.jsonl.xz", "rt", encoding="utf-8") as lines:
+        rows = [json.loads(line) for line in lines]
+    rows = [row for row in rows if row["answer"] and _digest(row["focus"].lower()) % 2 == half]
+    return _collection("MedQuAD", ((row["question"], row["answer"], True) for row in rows), N_QUERIES)
+
+
+def _wikiqa(data: Path, files: Sequence[str]) -> Collection:
+    paths = [data / "reranking" / "wikiqa" / f"{name}.jsonl" for name in files]
+    rows = [json.loads(line) for path in paths for line in path.read_text(encoding="utf-8").splitlines()]
+    return _collection(
+        "WikiQA",
+        ((r["query"], text, kind == "positive") for r in rows for kind in ("positive", "negative") for text in r[kind]),
+    )
+
+
+def training_sets(data: Path) -> list[Collection]:
+    """Return the sets to choose on."""
+    scifact = next(task for task in find_tasks(data) if task.name == "SciFact")
+    return [read_collection(scifact, "train"), _medquad(data, 0), _wikiqa(data, ["train"])]
+
+
+def sets_aside(data: Path) -> list[Collection]:
+    """Return sets that nothing was chosen on."""
+    with open(data / "pair_classification" / "MRPC" / "test.tsv", encoding="utf-8", newline="") as file:
+        rows = list(csv.DictReader(file, delimiter="\t", quoting=csv.QUOTE_NONE))
+    sts = read_sts(next(task for task in find_tasks(data) if task.name == "STSBenchmark"))
+    grades = [grade >= MIN_GRADE for grade in sts.scores.tolist()]
+    return [
+        _wikiqa(data, ["test", "dev"]),
+        _medquad(data, 1),
+        _collection("MRPC", ((row["sentence1"], row["sentence2"], row["label"] == "1") for row in rows)),
+        _collection("STS-B", zip(sts.sentences1, sts.sentences2, grades)),
+    ]
+
+
+# --- What is computed of a set once ---
+
+
+class Judged:
+    """A set as arrays: how often each document has each term, documents' vectors, and queries' terms and words."""
+
+    def __init__(self, collection: Collection, folder: Path) -> None:
+        """Index the documents; each is one passage."""
+        self.collection = collection
+        with pellucid.Index.create(folder, passage_characters=1_000_000) as index:
+            snapshot = index.snapshot()
+            self.analyser = snapshot.words.analyser
+            self.model: Any = snapshot.models["static-en"].encoder
+        counts = [Counter(self.analyser.terms(text)) for text in collection.documents]
+        self.columns = {term: n for n, term in enumerate(dict.fromkeys(term for each in counts for term in each))}
+        self.counts = self._matrix(({t: float(n) for t, n in each.items()} for each in counts), len(counts))
+        self.lengths = np.asarray(self.counts.sum(axis=1), np.float32).ravel()
+        self.passages_with = np.bincount(self.counts.indices, minlength=len(self.columns))
+        self.vectors: Floats = self.model.encode_document(collection.documents)
+        self.queries = [self.analyser.query(query) for query in collection.queries]
+
+    def _matrix(self, rows: Iterable[dict[str, float]], n_rows: int) -> Any:
+        entries = [(n, self.columns[t], v) for n, row in enumerate(rows) for t, v in row.items() if t in self.columns]
+        lines, columns, values = zip(*entries) if entries else ((), (), ())
+        return sparse.csr_matrix((np.array(values, np.float32), (lines, columns)), (n_rows, len(self.columns)))
+
+    def idfs(self) -> Floats:
+        """Return the idf of each term, float32 [terms]."""
+        return np.array([idf(len(self.lengths), int(count)) for count in self.passages_with], np.float32)
+
+    def impacts(self, k1: float = K1, b: float = B) -> Any:
+        """Return the documents' half of BM25 over its highest value, CSR [documents, terms]."""
+        matrix = self.counts.copy()
+        lengths = np.repeat(self.lengths, np.diff(matrix.indptr))
+        matrix.data /= matrix.data + k1 * (1 - b + b * lengths / self.lengths.mean())
+        return matrix
+
+    def bm25(self, k1: float = K1, b: float = B, power: float = 1.0) -> Floats:
+        """Return BM25 over the highest that each query can reach; `power` is of idf."""
+        rows = []
+        for terms in self.queries:
+            present = {term: weight for term, weight in terms.variants.items() if term in self.columns}
+            rows.append(Counter(terms.weights) + Counter(present))
+        highest = [sum(n * self._idf(term) ** power for term, n in row.items()) or 1.0 for row in rows]
+        weights = self._matrix(
+            ({t: n * self._idf(t) ** power / top for t, n in row.items()} for row, top in zip(rows, highest)), len(rows)
+        )
+        return np.asarray((weights @ self.impacts(k1, b).T).toarray(), np.float32)
+
+    def _idf(self, term: str) -> float:
+        column = self.columns.get(term)
+        return idf(len(self.lengths), 0 if column is None else int(self.passages_with[column]))
+
+    def query_vectors(self, power: float = 0.0) -> Floats:
+        """Return the vectors of the queries, words weighed by a power of their idf."""
+        rows = np.zeros((len(self.queries), self.vectors.shape[1]), np.float32)
+        common = idf(len(self.lengths), int(_COMMON * len(self.lengths)))
+        for number, query in enumerate(self.collection.queries):
+            words = [word.text for word in self.model.vocabulary.split(query)]
+            table_rows = np.array([self.model.vocabulary.row(word) for word in words], np.int64)
+            idfs = [max(map(self._idf, self.analyser.terms(word.lower())), default=common) for word in words]
+            known = table_rows >= 0
+            if known.any():
+                rows[number] = np.array(idfs)[known] ** power @ self.model.word_vectors(table_rows[known])
+        return rows / np.linalg.norm(rows, axis=1, keepdims=True).clip(min=1e-9)
+
+    def cosines(self, power: float = 0.0) -> Floats:
+        """Return the cosine of each query and document."""
+        return self.query_vectors(power) @ self.vectors.T
+
+    def ndcg(self, scores: Floats) -> npt.NDArray[np.float64]:
+        """Return nDCG@10 x 100 of each query."""
+        best = np.argsort(-scores, axis=1, kind="stable")[:, :10]
+        ids = self.collection.ids
+        hits = [{ids[n]: float(row[n]) for n in top.tolist() if row[n] > 0} for row, top in zip(scores, best)]
+        return np.array(self.collection.each_ndcg(hits))
+
+
+# --- What was tried ---
+
+
+def _joined(
+    weight: float = WEIGHT, k1: float = K1, b: float = B, query_power: float = 0.0, power: float = 1.0
+) -> Scorer:
+    return lambda judged: (1 - weight) * judged.bm25(k1, b, power) + weight * judged.cosines(query_power)
+
+
+def _centred(judged: Judged) -> Floats:
+    """The mean of all documents is taken from both sides."""
+    mean = judged.vectors.mean(axis=0)
+    sides = (judged.query_vectors() - mean, judged.vectors - mean)
+    queries, documents = (side / np.linalg.norm(side, axis=1, keepdims=True).clip(min=1e-9) for side in sides)
+    return (1 - WEIGHT) * judged.bm25() + WEIGHT * (queries @ documents.T)
+
+
+def _over_best_hit(judged: Judged) -> Floats:
+    """BM25 is divided by that of the best hit."""
+    scores = judged.bm25()
+    return 0.5 * scores / scores.max(axis=1, keepdims=True).clip(min=1e-9) + 0.5 * judged.cosines()
+
+
+def _feedback(weight: float, n_hits: int, vector_weight: float, term_weight: float, n_terms: int = 20) -> Scorer:
+    """The first hits' mean vector and strongest terms are searched, too (a second pass over all documents)."""
+
+    def score(judged: Judged) -> Floats:
+        scores = (1 - weight) * judged.bm25() + weight * judged.cosines()
+        top = np.argsort(-scores, axis=1, kind="stable")[:, :n_hits]
+        best = np.take_along_axis(scores, top, axis=1)
+        shares = np.exp((best - best[:, :1]) / 0.05)
+        shares /= shares.sum(axis=1, keepdims=True)
+        means = np.einsum("qk,qkd->qd", shares, judged.vectors[top])
+        result = scores + vector_weight * (means / np.linalg.norm(means, axis=1, keepdims=True)) @ judged.vectors.T
+        if term_weight:
+            impacts = judged.impacts()
+            rows = np.repeat(np.arange(len(top)), n_hits)
+            of_hits = sparse.csr_matrix((shares.ravel(), (rows, top.ravel())), scores.shape)
+            terms = (of_hits @ impacts).multiply(judged.idfs()[None]).tocsr()
+            for start, end in zip(terms.indptr, terms.indptr[1:]):
+                values = terms.data[start:end]
+                values[np.argsort(-values, kind="stable")[n_terms:]] = 0
+                values /= values.sum() or 1.0
+            result += term_weight * (terms @ impacts.T).toarray()
+        return np.asarray(result, np.float32)
+
+    return score
+
+
+TRIED: dict[str, Scorer] = {
+    "as it was": _joined(),
+    "weight 0.25": _joined(0.25),
+    "weight 0.35": _joined(0.35),
+    "k1 0.8, b 0.5 (the default now)": _joined(k1=0.8),
+    "k1 0.9, b 0.6": _joined(k1=0.9, b=0.6),
+    "k1 0.8, b 0.7": _joined(k1=0.8, b=0.7),
+    "k1 1.6, b 0.5": _joined(k1=1.6),
+    "k1 2, b 0.75": _joined(k1=2.0, b=0.75),
+    "BM25 with idf to the power of 1.25": _joined(power=1.25),
+    "BM25 over that of the best hit, weight 0.5": _over_best_hit,
+    "query words by idf to the power of 0.25": _joined(query_power=0.25),
+    "query words by the square root of idf": _joined(query_power=0.5),
+    "the same, weight 0.25": _joined(0.25, query_power=0.5),
+    "query words by idf": _joined(query_power=1.0),
+    "vectors less the mean of all documents": _centred,
+    "feedback: the vector of the first 3 hits": _feedback(0.25, 3, 0.15, 0.0),
+    "feedback: that and their 20 strongest terms": _feedback(0.25, 3, 0.15, 0.2),
+}
+
+
+def tables(sets: dict[str, list[Collection]], folder: Path) -> Iterator[str]:
+    """Yield for each way the mean of each group of sets, and its difference from how it was."""
+    judged = {
+        title: [Judged(each, folder / f"{title}-{n}") for n, each in enumerate(group)] for title, group in sets.items()
+    }
+    names = [each.name for group in sets.values() for each in group]
+    yield f"| nDCG@10 x 100 | {' | '.join(names)} | {' | '.join(f'{title}: difference' for title in sets)} |"
+    yield "|---|" + "---|" * (len(names) + len(sets))
+    before: dict[str, list[Any]] = {}
+    for name, scorer in TRIED.items():
+        cells, intervals = [], []
+        for title, group in judged.items():
+            values = [each.ndcg(scorer(each)) for each in group]
+            cells += [f"{value.mean():.1f}" for value in values]
+            differences = [now - then for now, then in zip(values, before.setdefault(title, values))]
+            interval = mean_of_sets(differences)
+            intervals.append(f"{interval.value:+.2f} ({interval.low:+.2f} to {interval.high:+.2f})")
+        yield f"| {name} | {' | '.join([*cells, *intervals])} |"
+
+
+def main() -> None:
+    """Print the table."""
+    parser = make_parser(__doc__, data="retrieval/, retrieval_train/, reranking/ and sts/")
+    parser.add_argument("--aside", action="store_true", help="Measure the sets that nothing was chosen on.")
+    options: argparse.Namespace = parser.parse_args()
+    tasks = {task.name: task for task in find_tasks(options.data)}
+    sets = {"aside": sets_aside(options.data)}
+    if not options.aside:
+        sets = {"shown": [read_collection(tasks[name]) for name in SETS], "training": training_sets(options.data)}
+    with tempfile.TemporaryDirectory() as folder:
+        for text in tables(sets, Path(folder)):
+            print(text, flush=True)
+
+
+if __name__ == "__main__":
+    main()

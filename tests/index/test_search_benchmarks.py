@@ -1,0 +1,67 @@
+"""What the benchmarks of search compute at once is what an index computes, query by query."""
+
+import math
+
+import numpy as np
+import pytest
+
+import pellucid
+from benchmarks.search import DEFAULT, difference_table, mean_of_sets
+from benchmarks.search_tried import TRIED, Judged
+from papers.retrieval_sets import Collection
+from pellucid.index import bm25
+
+DOCUMENTS = [
+    "The bank raised the interest rate again.",
+    "Mortgages got dearer this year, says the bank.",
+    "A horse is running on the beach; the horse is fast.",
+    "Interest in horses is high this year.",
+]
+QUERIES = ["interest of the bank", "who guidelines for a horse race"]
+
+
+@pytest.fixture(scope="module")
+def collection():
+    grades = {f"q{n}": {f"d{n}": 1} for n in range(len(QUERIES))}
+    return Collection("small", [f"d{n}" for n in range(len(DOCUMENTS))], DOCUMENTS, QUERIES, grades)
+
+
+@pytest.fixture(scope="module")
+def judged(collection, tmp_path_factory):
+    return Judged(collection, tmp_path_factory.mktemp("judged") / "index")
+
+
+@pytest.mark.parametrize("part", ["bm25", "static-en", None])
+def test_scores_of_all_documents_are_those_of_searches(collection, judged, part, tmp_path):
+    default = next(scorer for name, scorer in TRIED.items() if "default" in name)
+    words = judged.bm25(bm25.K1, bm25.B)
+    scores = {"bm25": words, "static-en": judged.cosines(), None: default(judged)}[part]
+    with pellucid.Index.create(tmp_path / "index") as index:
+        index.add(collection.documents, ids=collection.ids)
+        index.rebuild()  # the mean length of all
+        for query, row in zip(QUERIES, scores):
+            hits = index.search(query, weights=None if part is None else {part: 1})
+            expected = dict(zip(collection.ids, row.tolist()))
+            assert {hit.id: hit.score for hit in hits} == pytest.approx(
+                {hit.id: expected[hit.id] for hit in hits}, abs=1e-5
+            )
+            if part == "bm25":  # a static model finds nothing where it knows no word
+                assert not any(expected[id] for id in expected.keys() - {hit.id for hit in hits})
+
+
+def test_query_words_count_as_a_power_of_their_idf(judged):
+    words = {"interest": 2, "bank": 2}  # in two of four documents each
+    of, the = (math.log(1 + 3.5 / 1.5),) * 2  # stop words count as in a quarter of them
+    weights = {**{w: math.log(1 + (4 - n + 0.5) / (n + 0.5)) for w, n in words.items()}, "of": of, "the": the}
+    model = judged.model
+    expected = sum(w**0.5 * model.word_vectors([model.vocabulary.row(word)])[0] for word, w in weights.items())
+    np.testing.assert_allclose(judged.query_vectors(0.5)[0], expected / np.linalg.norm(expected), atol=1e-5)
+
+
+def test_a_difference_is_the_mean_over_sets_and_gets_a_verdict(collection):
+    sets = [np.array([2.0] * 50), np.array([0.0, 2.0] * 20)]
+    interval = mean_of_sets(sets)
+    assert interval.value == 1.5 and 1.2 < interval.low < 1.5 < interval.high < 1.8
+    scores = {"BM25 alone": [np.zeros(50), np.zeros(40)], DEFAULT: sets}
+    *_, row = difference_table(scores, [collection] * 2)
+    assert row.startswith(f"| {DEFAULT} - BM25 alone | +2.0 | +1.0 | +1.5 (") and row.endswith("| **holds** |")
