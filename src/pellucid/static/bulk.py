@@ -47,6 +47,7 @@ _BLOCK_CHARACTERS = 1 << 18  # a longer text is a block of its own
 _BLOCK_BYTES = 4 * _BLOCK_CHARACTERS  # of which the memory is used that the texts need
 _MAX_BLOCK_BYTES = 1 << 31  # bytes; positions are 32-bit
 _PADDING = "\0" * PADDING
+_MAX_OTHERS = 0.1  # share of the texts of a block
 _PAGE = 1024  # code points classified at once
 _SPELLED = -2  # instead of the row of a spelled word that was forgotten
 _LEARNT_WORDS = 1 << 15  # also the most that Python is asked at once: a text may have millions of unknown words
@@ -260,6 +261,8 @@ class _Reader:
         vocabulary = self._vocabulary
         if not normal and vocabulary is not None and vocabulary.needs_spaces(is_ascii=True):
             texts, normal = vocabulary.spaced(_strings(texts)), True
+        elif not normal and vocabulary is not None and not isinstance(texts, Utf8Texts):
+            texts, normal = _spaced_if_few(texts, vocabulary)
         block = self._block(texts)
         n_bytes = len(block) - PADDING
         reader = self._reader if n_bytes <= _BLOCK_BYTES else self._sized(n_bytes)
@@ -463,6 +466,23 @@ class WordNumbers(_Reader):
                 text_slice = slice_for(ends, index)
                 spans[text_slice] = form.spans(spans[text_slice])
         return reader.rows[:words].astype(np.int64), spans, ends
+
+
+def _spaced_if_few(texts: list[str], vocabulary: Vocabulary) -> tuple[list[str], bool]:
+    """Return texts with those beyond ASCII as `Vocabulary.spaced` gives them if they are few, and whether they are.
+
+    Where they are many, most need no change, and the C kernels find out which blocks do.
+    """
+    is_ascii = bytes(map(str.isascii, texts))
+    if is_ascii.count(0) > len(texts) * _MAX_OTHERS:
+        return texts, False
+    index = is_ascii.find(0)
+    if index >= 0:
+        texts = texts.copy()
+    while index >= 0:
+        texts[index] = vocabulary.spaced([texts[index]])[0]
+        index = is_ascii.find(0, index + 1)
+    return texts, True
 
 
 def _strings(texts: _Texts) -> list[str]:
