@@ -39,6 +39,7 @@ from pellucid.explain.explanation import Explanation
 from pellucid.explain.rows import Row
 from pellucid.index.documents import passage_ends
 from pellucid.index.reasons import Passages
+from pellucid.index.segments import Segment
 from pellucid.index.terms import Analyser
 from pellucid.index.words import WordCache
 from pellucid.static.embedder import StaticEmbedder
@@ -1039,3 +1040,21 @@ def test_groups_of_a_hit_are_those_of_its_rows(tmp_path, fruit):
                 assert [group[0] for group in why.groups(None)] == [group[0] for group in slow.groups(None)]
                 values, expected = ([g.contribution for g in one.groups(None)] for one in (why, slow))
                 assert values == pytest.approx(expected, abs=1e-9)
+
+
+def test_a_search_reads_no_document_until_a_hit_is_asked_for_it(tmp_path, monkeypatch):
+    rows = []
+    read = Segment.document
+    monkeypatch.setattr(Segment, "document", lambda self, row: rows.append(row) or read(self, row))
+    with Index.create(tmp_path / "lazy") as index:
+        texts = ["the sun over the road. " * 9, "rain and sun", "a car"]
+        index.add(texts, ids=["a", "b", "c"], titles=["first", "", ""], metadata=[{"n": n} for n in range(3)])
+        rows.clear()
+        hits = index.search("sun road", 2)
+        assert [hit.id for hit in hits] == ["a", "b"] and not rows
+        assert (hits[0].title, hits[0].text, hits[0].metadata) == ("first", texts[0], {"n": 0})
+        assert hits[0].reasons.text == f"first\n{texts[0]}" and repr(hits[0]).startswith("Hit(id='a', score=")
+        assert sorted(set(rows)) == sorted(rows)  # each once
+        last = index.search("sun road", 2)[1]
+        index.delete(["b"])
+    assert last.text == "rain and sun" and last.reasons.words()

@@ -186,6 +186,27 @@ def test_postings_outside_of_the_segment_are_refused() -> None:
             PassageScan(200, np.array(ends, np.int64), None, [])
 
 
+@pytest.mark.native
+@pytest.mark.parametrize("name", ["codes", "heads", "scales", "errors", "vectors", "others", "allowed"])
+def test_arrays_of_another_form_are_refused(name: str) -> None:
+    case = make_case(5, 200, [256], "others")._replace(allowed=np.ones(200, np.bool_))
+    wrong = {"float64": np.float64, "longer": None, "strided": None}
+    codes, (scan, terms) = codes_of(case.rows[0]), scan_of(case)
+    assert terms is not None
+    query = {"vectors": case.vectors[0], "others": case.others, "allowed": case.allowed}
+    for how, dtype in wrong.items():
+
+        def change(array: Any) -> Any:
+            longer = np.repeat(array, 2, axis=-1)
+            return array.astype(dtype) if dtype else longer if how == "longer" else longer[..., ::2]  # noqa: B023
+
+        with pytest.raises(InputError, match="the C function takes"):
+            if name in Codes._fields:
+                DensePart(case.rows[0], codes._replace(**{name: change(getattr(codes, name))}))
+            else:
+                scan.candidates(BestScores(3, -np.inf), terms, **{**query, name: change(query[name])})
+
+
 def digests() -> dict[str, str]:
     """Return a hash of what is found, by case."""
     result = {}

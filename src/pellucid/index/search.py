@@ -191,8 +191,12 @@ def _multiplied(rows: Floats, vector: Floats) -> Floats:
 
 def _sum_of(parts: Mapping[str, Floats]) -> tuple[npt.NDArray[np.float64], Mask]:
     """Return the scores that some parts add up to, and which of them share anything with the query."""
-    total = np.sum([values.astype(np.float64) for values in parts.values()], axis=0)
-    return total, np.any([values != 0 for values in parts.values()], axis=0)
+    first, *others = parts.values()
+    total, is_shared = first.astype(np.float64), first != 0
+    for values in others:
+        total += values
+        is_shared |= values != 0
+    return total, is_shared
 
 
 # --- All segments, which hold the vectors ---
