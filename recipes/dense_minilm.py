@@ -13,7 +13,8 @@ from sentence_transformers import SentenceTransformer
 
 from pellucid import LexiconEmbedder
 from pellucid.lexicon.trainer import Collator, LexiconModule
-from pellucid.lexicon.training import TrainingSettings, adapted_model, bind_run, run_folder, train_module
+from pellucid.lexicon.training import TrainingSettings, adapted_model, bind_run, train_module
+from pellucid.persistence.checkpoints import WorkFolder
 from pellucid.progress import Progress
 from recipes.static_en import open_teacher
 
@@ -63,7 +64,7 @@ def train_dense(
     named = {part.name: part for part in sets}
     collator = Collator(model, named, settings.group_size, settings.seed)
     with (
-        run_folder(folder) as work,
+        WorkFolder(folder) as work,
         adapted_model(model, settings) as adapted,
         Progress("training", unit="steps", enabled=True) as bar,
     ):

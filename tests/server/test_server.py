@@ -757,6 +757,7 @@ def test_documented_requests_filter_page_and_give_vectors(tmp_path):
     with running({"static-en": pellucid.load("static-en")}, index=str(folder)) as url:
         found, listed, cursor = [ask(url, f"/{route}", json.loads(body))[1] for route, body in requests]
         assert found["offset"] == 10 and len(found["hits"]) == 5
+        assert ask(url, "/search", {"query": "rates", "offset": 10**30})[1]["hits"] == []
         assert len(found["hits"][0]["vectors"]["static-en"]) == 256
         assert [one["metadata"]["day"] for one in listed["documents"]][:2] == ["2024-01-10", "2024-01-09"]
         assert listed["counts"]["status"] == [{"value": "open", "documents": 30}] and cursor["documents"] == []

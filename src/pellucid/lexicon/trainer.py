@@ -35,13 +35,11 @@ try:
     from sentence_transformers import SentenceTransformerTrainer
     from sentence_transformers.base.losses.gradcache import CachedLossMixin
     from sentence_transformers.base.modules import InputModule
-    from sentence_transformers.util.distributed import all_gather, all_gather_with_grad, get_rank, get_world_size
     from torch.nn import functional
     from transformers import TrainerCallback
 except ImportError as error:
     raise missing_extra(error.name or "torch", "torch") from error
 
-_RNG_STATE_PREFIX = "rng_state_"  # a file that each of several devices writes, perhaps later
 _OUT = -1e9  # a logit that is left out; -inf would make 0 * inf of what the teacher leaves out as well
 HEAD = "head.safetensors"
 """Where a checkpoint keeps centroids that are trained."""
@@ -224,7 +222,6 @@ def candidate_loss(
     temperature: float,
     in_batch: bool,
     distillation: float,
-    first: int = 0,
 ) -> torch.Tensor:
     """Return InfoNCE over cosines of unit queries [B, k] and texts [N, k], plus `distillation` times the divergence.
 
@@ -232,12 +229,12 @@ def candidate_loss(
         distillation  mean_i  KL(softmax_j(score_ij) || softmax_j(cos(q_i, c_j) / temperature)) over own candidates
 
     The published code uses the teacher's cross-entropy, which differs by a constant and has the same gradient. Without
-    `in_batch` only own candidates count; `first` is the first row's group where candidates are of several devices.
+    `in_batch` only own candidates count.
     """
     group = candidates.scores.shape[1]
     cosines = queries @ texts.t() / temperature
     cosines = cosines.masked_fill(candidates.excluded, _OUT)
-    rows = torch.arange(first, first + len(queries), device=queries.device)
+    rows = torch.arange(len(queries), device=queries.device)
     own_columns = rows[:, None] * group + torch.arange(group, device=queries.device)
     own_cosines = cosines.gather(1, own_columns)
     if in_batch:
@@ -295,7 +292,7 @@ class _Cached(CachedLossMixin, torch.nn.Module):  # type: ignore[misc, unused-ig
 
 
 class CandidateLoss(_Cached):
-    """`candidate_loss` for the trainer of sentence-transformers; negatives come from all devices."""
+    """`candidate_loss` for the trainer of sentence-transformers."""
 
     def targets(self, columns: list[dict[str, Any]], labels: torch.Tensor) -> Any:
         """Return the teacher's scores, and what tells which candidates are negatives."""
@@ -305,12 +302,7 @@ class CandidateLoss(_Cached):
     def value(self, embeddings: list[torch.Tensor], targets: Any) -> torch.Tensor:
         """Return `candidate_loss` of query and candidate embeddings."""
         (queries, texts), (scores, positives, numbers, fillers) = embeddings, targets
-        first = 0
-        if get_world_size() > 1 and self.in_batch:
-            first = get_rank() * len(queries)
-            texts = all_gather_with_grad(texts)
-            numbers, fillers = all_gather(numbers), all_gather(fillers)
-        own_positive = (torch.arange(len(queries), device=queries.device) + first) * scores.shape[1]
+        own_positive = torch.arange(len(queries), device=queries.device) * scores.shape[1]
         return candidate_loss(
             queries,
             texts,
@@ -318,7 +310,6 @@ class CandidateLoss(_Cached):
             temperature=self.settings.temperature,
             in_batch=self.in_batch,
             distillation=self.settings.distillation,
-            first=first,
         )
 
 
@@ -386,10 +377,9 @@ class Watch(TrainerCallback):  # type: ignore[misc, unused-ignore]
 
     def on_save(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         """Note that a checkpoint is whole, and which ones are deleted."""
-        if state.is_world_process_zero:
-            stored, new = self.work.metadata.get("checkpoints", {}), f"checkpoint-{state.global_step}"
-            checkpoints = {name: digests for name, digests in stored.items() if (self.work.path / name).is_dir()}
-            self.work.commit({"checkpoints": checkpoints | {new: checksums(self.work.path / new)}})
+        stored, new = self.work.metadata.get("checkpoints", {}), f"checkpoint-{state.global_step}"
+        checkpoints = {name: digests for name, digests in stored.items() if (self.work.path / name).is_dir()}
+        self.work.commit({"checkpoints": checkpoints | {new: checksums(self.work.path / new)}})
 
     def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **_: Any) -> None:
         """Keep the loss to show."""
@@ -398,6 +388,5 @@ class Watch(TrainerCallback):  # type: ignore[misc, unused-ignore]
 
 
 def checksums(folder: Path) -> dict[str, str]:
-    """Return the checksums of the files of a folder, by name; not of what other devices may still write."""
-    paths = (path for path in sorted(folder.iterdir()) if path.is_file())
-    return {path.name: checksum(path) for path in paths if not path.name.startswith(_RNG_STATE_PREFIX)}
+    """Return the checksums of the files of a folder, by name."""
+    return {path.name: checksum(path) for path in sorted(folder.iterdir()) if path.is_file()}

@@ -1,8 +1,8 @@
 """Training a lexicon model on pairs, hard negatives and a teacher's scores (LENS paper, sections 3.3 and 4.1).
 
 A low-rank adapter of the transformer is trained, and the centroids if wanted. The loop is sentence-transformers'
-trainer, the adapter peft's: mixed precision, gradient checkpointing and several devices (`accelerate launch`,
-`torchrun`) work as there. Rows are in `training_data.py`, the losses and batches in `trainer.py`.
+trainer, the adapter peft's: mixed precision and gradient checkpointing work as there. Rows are in `training_data.py`,
+the losses and batches in `trainer.py`.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class TrainingSettings:
     Attributes:
         epochs: passes over the rows.
         max_steps: stop after so many batches; None for whole epochs.
-        batch_size: rows in a batch, over all devices.
+        batch_size: rows in a batch.
         group_size: candidates of a row in a batch, one of them positive.
         chunk: embed so many texts at once and cache gradients (GradCache), so that a large batch needs the memory of a
             small one; None embeds a batch at once.
@@ -135,7 +135,7 @@ def train_lexicon(
     """
     settings = settings or TrainingSettings()
     named = _checked(model, sets, settings)
-    with run_folder(output_dir) as work:
+    with WorkFolder(output_dir) as work:
         bind_run(work, model, named, asdict(settings))
         from pellucid.lexicon.trainer import HEAD, Collator, LexiconModule
 
@@ -150,11 +150,6 @@ def train_lexicon(
     if any(row.prompt for part in sets if isinstance(part, TrainingSet) for row in part.rows):
         return trained.with_settings(replace(trained.settings, takes_instruction=True))
     return trained
-
-
-def run_folder(path: str | Path) -> WorkFolder:
-    """Return the folder of a run; of several devices the first one locks and writes it."""
-    return WorkFolder(path, alone=_devices() == 1 or os.environ.get("RANK") == "0")
 
 
 def train_module(
@@ -173,11 +168,9 @@ def train_module(
         return  # the trainer would take one more step
     trainer = _trainer(module, collator, work, settings, progress)
     trainer.train(resume_from_checkpoint=str(work.path / last) if last else None)
-    if trainer.is_world_process_zero():
-        with translate_os_errors(work.path):
-            module.save(str(work.path / TRAINED))
-        work.commit({TRAINED: checksums(work.path / TRAINED)})
-    trainer.accelerator.wait_for_everyone()
+    with translate_os_errors(work.path):
+        module.save(str(work.path / TRAINED))
+    work.commit({TRAINED: checksums(work.path / TRAINED)})
 
 
 def _checked(
@@ -191,21 +184,12 @@ def _checked(
     named = {part.name: part for part in sets}
     if len(named) < len(sets):
         raise InputError(f"two training sets have one name: {sorted(part.name for part in sets)}")
-    small = [name for name, part in named.items() if len(part) < settings.batch_size]
-    if small and _devices() > 1:
-        raise InputError(
-            f"on several devices every batch is full, and the set {small[0]!r} has {len(named[small[0]])} rows for "
-            f"batch_size={settings.batch_size}"
-        )
+    if os.environ.get("WORLD_SIZE", "1") != "1":
+        raise InputError("training runs in one process, on one device; start it without torchrun or accelerate launch")
     odd = [name for name in named if "." in name or not name]
     if odd:
         raise InputError(f"a training set is called {odd[0]!r}; its name must not be empty or hold a dot")
     return named
-
-
-def _devices() -> int:
-    """Return how many processes train together, as torchrun and accelerate set it."""
-    return int(os.environ.get("WORLD_SIZE", "1"))
 
 
 def _trainer(
@@ -242,7 +226,6 @@ def _arguments(folder: Path, settings: TrainingSettings, *, on_cpu: bool) -> Any
     """Return the trainer's arguments."""
     from sentence_transformers import SentenceTransformerTrainingArguments
 
-    several = _devices() > 1
     arguments = SentenceTransformerTrainingArguments(
         output_dir=str(folder),
         num_train_epochs=settings.epochs,
@@ -262,11 +245,7 @@ def _arguments(folder: Path, settings: TrainingSettings, *, on_cpu: bool) -> Any
         seed=settings.seed,
         report_to="none",
         disable_tqdm=True,
-        # One set a batch over all devices: else each would have another set's batch, and negatives of several.
-        accelerator_config={"split_batches": True},
-        dataloader_drop_last=several,
         dataloader_pin_memory=not on_cpu,
-        ddp_find_unused_parameters=False if several else None,
     )
     if arguments.n_gpu > 1:
         arguments._n_gpu = 1  # else one process would split each batch among all GPUs, and in-batch negatives with it

@@ -5,6 +5,7 @@ Edited models and settings of the index are saved only if the server was started
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -285,8 +286,9 @@ def index_routes(service: Service) -> APIRouter:
 
         def work() -> dict[str, Any]:
             weights: dict[str, Any] = {"weights": body.weights, "word_weights": body.word_weights}
-            page: dict[str, Any] = {"offset": body.offset, "where": body.where, "min_score": body.min_score}
-            hits = index.search(body.query, body.top_k, **page, **weights)
+            page: dict[str, Any] = {"where": body.where, "min_score": body.min_score}
+            offset = min(body.offset, sys.maxsize)  # the answer's JSON has 64 bits
+            hits = index.search(body.query, body.top_k, offset=offset, **page, **weights)
             n_models = len(index.weights.keys() - {_BM25})
             return limit_hits(hits, body.rows, n_models, with_vectors=body.with_vectors)
 

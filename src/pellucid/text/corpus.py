@@ -430,10 +430,6 @@ class CorpusFile:
             hint = f"{hint or '. The first line must name the columns.'} Use --field COLUMN for that of the texts"
         return f"{self.path} has no column {name!r:.80}; it has {', '.join(names):.300}{hint}"
 
-    def with_field(self, field: str) -> CorpusFile:
-        """Return the same with another column of texts."""
-        return replace(self, field=field)
-
 
 Corpus = Union[str, "os.PathLike[str]", Iterable[str]]
 """A path, a `CorpusFile`, or an iterable of texts (a list, a generator, a column of a data frame, ...)."""
