@@ -187,13 +187,13 @@ def test_postings_outside_of_the_segment_are_refused() -> None:
 
 
 @pytest.mark.native
-@pytest.mark.parametrize("name", ["codes", "heads", "scales", "errors", "vectors", "others", "allowed"])
+@pytest.mark.parametrize("name", ["codes", "heads", "scales", "errors", "vectors", "sparse", "allowed"])
 def test_arrays_of_another_form_are_refused(name: str) -> None:
     case = make_case(5, 200, [256], "others")._replace(allowed=np.ones(200, np.bool_))
     wrong = {"float64": np.float64, "longer": None, "strided": None}
     codes, (scan, terms) = codes_of(case.rows[0]), scan_of(case)
     assert terms is not None
-    query = {"vectors": case.vectors[0], "others": case.others, "allowed": case.allowed}
+    query = {"vectors": case.vectors[0], "sparse": case.others, "allowed": case.allowed}
     for how, dtype in wrong.items():
 
         def change(array: Any) -> Any:

@@ -36,7 +36,7 @@ class _SegmentStruct(ctypes.Structure):
 class _QueryStruct(ctypes.Structure):
     _fields_ = [
         *pointers("starts stops weights"), *integers("terms"), ("k1", ctypes.c_double), ("b", ctypes.c_double),
-        ("average", ctypes.c_double), *pointers("vectors others"), *integers("other_parts"), *pointers("allowed"),
+        ("average", ctypes.c_double), *pointers("vectors sparse"), *integers("other_parts"), *pointers("allowed"),
     ]  # fmt: skip
 
 
@@ -143,7 +143,7 @@ class PassageScan:
 
     def candidates(
         self, best: BestScores, bm25: Bm25Terms | None, vectors: npt.NDArray[np.float32],
-        others: npt.NDArray[np.float32] | None, allowed: npt.NDArray[np.bool_] | None,
+        sparse: npt.NDArray[np.float32] | None, allowed: npt.NDArray[np.bool_] | None,
     ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64], npt.NDArray[np.float32]]:  # fmt: skip
         """Return the passages that may be among the best, their highest possible scores, and BM25 of all passages.
 
@@ -151,7 +151,7 @@ class PassageScan:
             best: of the segments before; it is changed.
             bm25: None for a query without terms; then BM25 comes back without a value.
             vectors: of the query in the dense parts, one after the other.
-            others: what other parts add to the score of each passage [parts, passages].
+            sparse: what sparse parts add to the score of each passage [parts, passages].
             allowed: which passages may be hits [passages]; None for all.
         """
         passages, scores, terms = self._passages, np.empty(0, np.float32), (None, None, None, 0, 0.0, 0.0, 0.0)
@@ -163,10 +163,10 @@ class PassageScan:
             weights = checked("weights", bm25.weights, np.float64, (n_terms,))
             scores = np.empty(passages, np.float32)
             terms = (start, start + 8 * n_terms, weights, n_terms, bm25.k1, bm25.b, bm25.average)  # type: ignore[assignment]
-        n_others = 0 if others is None else len(others)
+        n_sparse = 0 if sparse is None else len(sparse)
         query = _QueryStruct(
             *terms, checked("vectors", vectors, np.float32, (self._dimension,)),
-            checked("others", others, np.float32, (n_others, passages)) if others is not None else None, n_others,
+            checked("sparse", sparse, np.float32, (n_sparse, passages)) if sparse is not None else None, n_sparse,
             checked("allowed", allowed, np.bool_, (passages,)) if allowed is not None else None,
         )  # fmt: skip
         memory, candidates = np.empty(self._memory_bytes, np.uint8), np.empty(passages, np.int64)
