@@ -107,7 +107,7 @@ class TokenLists(NamedTuple):
 
 
 def count_terms(
-    known: TokenLists, numbers: npt.NDArray[np.int32], ends: npt.NDArray[np.int64], n_terms: int
+    token_lists: TokenLists, numbers: npt.NDArray[np.int32], ends: npt.NDArray[np.int64], n_terms: int
 ) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32], npt.NDArray[np.int64]]:
     """Count the terms of texts, of which there are `n_terms`, from what `TokenTable.read` returns.
 
@@ -116,8 +116,11 @@ def count_terms(
         counts: how often each stands in it, int32 [counts].
         ends: where each text's end among these, int64 [texts].
     """
-    n_tokens, lists = len(known.flags), ((known.term_starts, known.terms), (known.acronym_starts, known.acronyms))
-    addresses = [checked("flags", known.flags, np.uint8, (n_tokens,))]
+    n_tokens, lists = (
+        len(token_lists.flags),
+        ((token_lists.term_starts, token_lists.terms), (token_lists.acronym_starts, token_lists.acronyms)),
+    )
+    addresses = [checked("flags", token_lists.flags, np.uint8, (n_tokens,))]
     for name, (starts, items) in zip(("terms", "acronyms"), lists):
         addresses.append(checked(f"starts of {name}", starts, np.int64, (n_tokens + 1,)))
         addresses.append(checked(name, items, np.int32, (len(items),)))
@@ -127,7 +130,7 @@ def count_terms(
     if not are_within(numbers, n_tokens, LINE_END) or not are_rising(ends, len(numbers)):
         raise InputError(f"numbers of tokens are not among {n_tokens:,}, or {len(ends):,} texts do not divide them")
     sizes = np.zeros(n_tokens + 1, np.int64)  # the last is that of LINE_END
-    sizes[:-1] = np.diff(known.term_starts) + np.diff(known.acronym_starts)
+    sizes[:-1] = np.diff(token_lists.term_starts) + np.diff(token_lists.acronym_starts)
     n_counts = int(sizes[numbers].sum())
     terms, counts = np.empty(n_counts, np.int32), np.empty(n_counts, np.int32)
     count_ends, scratch = np.empty(len(ends), np.int64), np.zeros(n_terms, np.int32)
@@ -149,7 +152,7 @@ def invert(
 
     `starts` are where the lists start, int64 [lists]. Returns passages and counts, both int32 [counts].
     """
-    size, places = len(terms), starts.copy()
+    size, positions = len(terms), starts.copy()
     addresses = [checked(*array, (size,)) for array in (("terms", terms, np.int32), ("counts", counts, np.int32))]
     addresses.append(checked("ends", ends, np.int64, (len(ends),)))
     lists_address = checked("lists", lists, np.int32, (len(lists),))
@@ -160,5 +163,5 @@ def invert(
     if not (is_divided and is_listed and np.array_equal(np.cumsum(sizes) - sizes, starts)):
         raise InputError(f"{size:,} counts of {len(ends):,} passages do not make {len(starts):,} lists")
     rows, values = np.empty(size, np.int32), np.empty(size, np.int32)
-    library().terms_invert(*addresses, len(ends), lists_address, address(places), address(rows), address(values))
+    library().terms_invert(*addresses, len(ends), lists_address, address(positions), address(rows), address(values))
     return rows, values
