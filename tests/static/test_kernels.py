@@ -142,6 +142,19 @@ def test_strings_are_joined_as_in_python_and_stay_as_they_are(texts: list[str], 
     assert count_characters(texts, 0, len(texts)) == sum(map(len, texts))
 
 
+@pytest.mark.parametrize("cased", [False, True])
+def test_few_texts_beyond_ascii_among_many_are_read_as_alone(cased: bool) -> None:
+    key = cased, True, "int8"
+    others = ["\ufb01n a\u0301 e\u0301cole", "\ud800 the", "tok\u00aden", "東京都に行く", "x\x00y é", "İSTANBUL"]
+    for other in others:
+        texts = ["the token USA 3.14"] * 30
+        texts[7] = other
+        before = texts.copy()
+        _agree(_MODELS[key], _kept_bulk(key), texts)
+        assert texts == before
+        np.testing.assert_array_equal(_kept_bulk(key).encode(texts)[7], _kept_bulk(key).encode([other])[0])
+
+
 def test_lists_that_are_not_of_texts_are_refused() -> None:
     block = np.zeros(1000, np.uint8)
     with pytest.raises(UnicodeEncodeError):
