@@ -1,4 +1,4 @@
-"""Anchor embeddings (LDIR): a coordinate is the cosine to a known sentence; how such sentences are chosen."""
+"""Anchor embeddings (LDIR): a coordinate is named by a sentence, an anchor; how anchors are chosen."""
 
 from typing import TYPE_CHECKING
 

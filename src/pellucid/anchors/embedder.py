@@ -1,7 +1,8 @@
-"""Anchor embeddings (LDIR): each coordinate of a text is its cosine to one known sentence.
+"""Anchor embeddings (LDIR): each coordinate of a text is its similarity to an anchor, less what anchors share.
 
 After the LDIR paper, section "Key designs": emb(t)_j = cos(Enc(t), Enc(a_j)) for anchor texts a_1 ... a_n under any
-frozen encoder. The similarity of two texts is the cosine of their coordinates, and so exactly a sum over anchors:
+frozen encoder; `decorrelate` takes out what the anchors share. The similarity of two texts is the cosine of their
+coordinates, and so exactly a sum over anchors:
 
     sim(s, t) = sum over j of  emb(s)_j emb(t)_j / (|emb(s)| |emb(t)|)
 

@@ -125,7 +125,7 @@ def choose_anchors(
     model: ModelOption = "static-en",
     file_options: FileOptions = FILE_DEFAULTS,
 ) -> None:
-    """Make an anchor model: each dimension is the similarity to a known sentence.
+    """Make an anchor model: each dimension is named by a sentence.
 
     Needs pellucid[anchors], and pellucid[torch] with a transformer as encoder. Rerun the
     command to resume; another -n, --method or --decorrelate needs no new encoding.
