@@ -323,14 +323,26 @@ def machine() -> str:
     )
 
 
-def measure(arguments: argparse.Namespace, model: StaticEmbedder, texts: list[str]) -> dict[str, Any]:
-    """Run everything and return the numbers."""
+def contestants(model: StaticEmbedder, texts: list[str], size: int | None = None) -> dict[str, _Encode]:
+    """Return the encoders of a race on one thread, which get `size` texts a call, None all of them."""
     encoder = BulkEncoder(model.vocabulary, model.vectors, model.scales)
     encoder.threads = 1
+    encoders: dict[str, _Encode] = {"pellucid": encoder.encode, **own_forms(model, texts), **peers(model)}
+    if size is None:
+        return encoders
+
+    def in_calls(encode: _Encode) -> _Encode:
+        return lambda texts: [encode(texts[start : start + size]) for start in range(0, len(texts), size)][-1]
+
+    return {name: in_calls(encode) for name, encode in encoders.items() if "Arrow" not in name}
+
+
+def measure(arguments: argparse.Namespace, model: StaticEmbedder, texts: list[str]) -> dict[str, Any]:
+    """Run everything and return the numbers."""
     many = list(islice(cycle(texts), -(-arguments.texts // len(texts)) * len(texts)))
-    others = peers(model)
-    encoders: dict[str, _Encode] = {"pellucid": encoder.encode, **own_forms(model, many), **others}
-    agreement = [float(np.abs(encoder.encode(texts) - encode(texts)).max()) for encode in list(others.values())[1:3]]
+    encoders = contestants(model, many)
+    others = [name for name in encoders if not name.startswith("pellucid")]
+    agreement = [float(np.abs(encoders["pellucid"](texts) - encoders[name](texts)).max()) for name in others[1:3]]
     known = sum(model.vocabulary.row(word.text) >= 0 for text in texts for word in split_words(text)) / len(texts)
     bandwidth = row_bandwidth(model.vectors.shape, model.vectors.itemsize, arguments.rounds)
     results = race(encoders, many, arguments.rounds)
@@ -353,22 +365,28 @@ def measure(arguments: argparse.Namespace, model: StaticEmbedder, texts: list[st
     }
 
 
+def race_markdown(encoders: dict[str, dict[str, float]]) -> str:
+    """Return the table of a race."""
+    ours = encoders["pellucid"]
+    lines = [
+        "| encoder | texts/s | pellucid is faster by | texts per processor second | by | slowest/fastest round |",
+        "|---|---|---|---|---|---|",
+    ]
+    for name, speed in encoders.items():
+        clock, cpu = speed["texts_per_s"], speed["texts_per_cpu_s"]
+        by_clock, by_cpu = ours["texts_per_s"] / clock, ours["texts_per_cpu_s"] / cpu
+        lines.append(f"| {name} | {clock:,.0f} | {by_clock:.1f} | {cpu:,.0f} | {by_cpu:.1f} | {speed['spread']:.2f} |")
+    return "\n".join(lines)
+
+
 def markdown(numbers: dict[str, Any]) -> str:
     """Return the report."""
-    ours = numbers["encoders"]["pellucid"]
+    differences = " and ".join(f"{value:.0e}" for value in numbers["largest_difference_to_model2vec_and_st"])
     lines = [
         f"Static encoding, {numbers['date']}. {numbers['machine']}.",
         f"Data: {numbers['data']}. Table: {numbers['table']}. One thread each, median of {numbers['rounds']} rounds.",
         "",
-        "| encoder | texts/s | pellucid is faster by | texts per processor second | by | slowest/fastest round |",
-        "|---|---|---|---|---|---|",
-    ]
-    for name, speed in numbers["encoders"].items():
-        clock, cpu = speed["texts_per_s"], speed["texts_per_cpu_s"]
-        by_clock, by_cpu = ours["texts_per_s"] / clock, ours["texts_per_cpu_s"] / cpu
-        lines.append(f"| {name} | {clock:,.0f} | {by_clock:.1f} | {cpu:,.0f} | {by_cpu:.1f} | {speed['spread']:.2f} |")
-    differences = " and ".join(f"{value:.0e}" for value in numbers["largest_difference_to_model2vec_and_st"])
-    lines += [
+        race_markdown(numbers["encoders"]),
         "",
         f"Largest difference of an embedding to model2vec's and sentence-transformers': {differences}.",
         f"Rows read: {numbers['rows_read_gb_s']:.1f} GB/s; random rows of such a table can be read at "
@@ -399,6 +417,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--long", action="store_true", help="also stream 10 million texts")
     parser.add_argument("--explain", action="store_true", help="time explanations alone")
+    parser.add_argument("--call", type=int, help="race alone, with so many texts a call")
     parser.add_argument("--json", type=Path, help="write the numbers to this file too")
     parser.add_argument("--stream", type=int, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
@@ -410,6 +429,11 @@ def main() -> None:
     else:
         model = StaticEmbedder.from_pretrained(arguments.model)
     texts = sts_texts(arguments.data)
+    if arguments.call:
+        many = list(islice(cycle(texts), -(-arguments.texts // len(texts)) * len(texts)))
+        results = race(contestants(model, many, arguments.call), many, arguments.rounds)
+        print(f"{machine()}; {len(many):,} texts, {arguments.call:,} a call\n\n{race_markdown(results)}")
+        return
     if arguments.stream:
         print(json.dumps(stream(model, texts, arguments.stream)))
         return

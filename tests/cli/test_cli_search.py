@@ -209,15 +209,15 @@ def building(tmp_path, *options):
 
 
 def started(tmp_path, pipe):
-    """Give a build more documents than one commit has, and wait for the commit."""
+    """Give a build some of its documents, and wait until it writes its folder beside the index."""
     for number in range(1200):
         pipe.write(json.dumps({"id": number, "text": f"apple {number}"}) + "\n")
     pipe.flush()
     for _ in range(3000):
-        if list(tmp_path.glob(".index.*.part/*/segments/*.safetensors")):
+        if list(tmp_path.glob(".index.*.part/*/commit.json")):
             return
         time.sleep(0.02)
-    raise AssertionError("nothing was committed")
+    raise AssertionError("no folder was made")
 
 
 @pytest.mark.full
