@@ -81,7 +81,7 @@ JUNK = [
 ]
 
 
-@pytest.mark.parametrize("junk", JUNK, ids=repr)
+@pytest.mark.parametrize("junk", JUNK)
 def test_numbers_and_settings_of_analyses_are_checked(fruit, junk):
     texts = ["the apple", "a pear", "the car", "a bicycle", "apple and pear", "car and bicycle"] * 3
     pairs = list(pairwise(texts))
