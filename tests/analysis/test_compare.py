@@ -119,7 +119,7 @@ def test_unknown_texts_score_nothing():
     [
         ({"models": [random_table()]}, "at least two models"),
         ({"models": random_table()}, "at least two models"),
-        ({"gold": [1.0]}, "gold must be 2 finite numbers"),
+        ({"gold": [1.0]}, "give 2 finite numbers"),
         ({"gold": [1.0, float("nan")]}, "finite"),
         ({"pairs": []}, "no pairs"),
         ({"pairs": [("t0",)]}, "pair 0"),
