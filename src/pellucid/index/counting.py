@@ -42,7 +42,7 @@ class TermCounter:
     def _forget_tokens(self) -> None:
         self._tokens: TokenTable | None = None
         empty, start = np.zeros(0, np.int32), np.zeros(1, np.int64)
-        self._known = TokenLists(np.zeros(0, np.uint8), start, empty, start, empty)
+        self._token_lists = TokenLists(np.zeros(0, np.uint8), start, empty, start, empty)
 
     def count(self, texts: Sequence[str]) -> TermCounts:
         """Return how often each term stands in each of some passages."""
@@ -74,7 +74,7 @@ class TermCounter:
         numbers, ends = self._tokens.read([form.encode() for form in forms])
         if len(self._tokens) > n_known:
             self._learn_tokens(self._tokens.tokens(n_known))
-        return TermCounts(self._hashes, *count_terms(self._known, numbers, ends, len(self._numbers)))
+        return TermCounts(self._hashes, *count_terms(self._token_lists, numbers, ends, len(self._numbers)))
 
     def _learn_tokens(self, tokens: list[str]) -> None:
         """Remember the terms of more tokens."""
@@ -82,16 +82,16 @@ class TermCounter:
         terms = list(chain.from_iterable(terms for terms, _ in several))
         acronyms = [(part.acronym, part.is_letter) for _, parts in several for part in parts]
         self._learn_terms([*terms, *(acronym for acronym, _ in acronyms)])
-        known, numbers = self._known, self._numbers
+        lists, numbers = self._token_lists, self._numbers
         flags = np.fromiter(map(self._analyser.context_flags, tokens), np.uint8, len(tokens))
         term_numbers = np.array([numbers[term] for term in terms], np.int32)
         acronym_numbers = np.array([2 * numbers[acronym] + is_letter for acronym, is_letter in acronyms], np.int32)
-        self._known = TokenLists(
-            np.concatenate([known.flags, flags]),
-            _with_sizes(known.term_starts, [len(terms) for terms, _ in several]),
-            np.concatenate([known.terms, term_numbers]),
-            _with_sizes(known.acronym_starts, [len(parts) for _, parts in several]),
-            np.concatenate([known.acronyms, acronym_numbers]),
+        self._token_lists = TokenLists(
+            np.concatenate([lists.flags, flags]),
+            _with_sizes(lists.term_starts, [len(terms) for terms, _ in several]),
+            np.concatenate([lists.terms, term_numbers]),
+            _with_sizes(lists.acronym_starts, [len(parts) for _, parts in several]),
+            np.concatenate([lists.acronyms, acronym_numbers]),
         )
 
     def _learn_terms(self, terms: list[str]) -> None:

@@ -29,7 +29,7 @@ class _TokensStruct(ctypes.Structure):
                 ("mixers", ctypes.c_uint64 * 2)]  # fmt: skip
 
 
-class _KnownStruct(ctypes.Structure):
+class _ListsStruct(ctypes.Structure):
     _fields_ = pointers("flags term_starts terms acronym_starts acronyms")
 
 
@@ -116,10 +116,8 @@ def count_terms(
         counts: how often each stands in it, int32 [counts].
         ends: where each text's end among these, int64 [texts].
     """
-    n_tokens, lists = (
-        len(token_lists.flags),
-        ((token_lists.term_starts, token_lists.terms), (token_lists.acronym_starts, token_lists.acronyms)),
-    )
+    n_tokens = len(token_lists.flags)
+    lists = (token_lists.term_starts, token_lists.terms), (token_lists.acronym_starts, token_lists.acronyms)
     addresses = [checked("flags", token_lists.flags, np.uint8, (n_tokens,))]
     for name, (starts, items) in zip(("terms", "acronyms"), lists):
         addresses.append(checked(f"starts of {name}", starts, np.int64, (n_tokens + 1,)))
@@ -135,7 +133,7 @@ def count_terms(
     terms, counts = np.empty(n_counts, np.int32), np.empty(n_counts, np.int32)
     count_ends, scratch = np.empty(len(ends), np.int64), np.zeros(n_terms, np.int32)
     size = library().terms_count(
-        ctypes.byref(_KnownStruct(*addresses)), *inputs, len(ends), address(scratch), address(terms), address(counts),
+        ctypes.byref(_ListsStruct(*addresses)), *inputs, len(ends), address(scratch), address(terms), address(counts),
         address(count_ends),
     )  # fmt: skip
     return terms[:size], counts[:size], count_ends
