@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 import pellucid
@@ -281,6 +281,8 @@ GAMES = st.lists(st.floats(-1, 1).map(lambda value: round(value, 3)), min_size=2
 
 
 @given(GAMES, st.floats(0.05, 0.95))
+@example([0.0, 0.5, -0.25, 0.125, 0.0, -1.0], 0.875)
+@example([-1.0, 0.074, -1.0, 0.144, -0.941, -1.0], 0.94)
 def test_the_fewest_words_bring_a_score_below_and_none_is_in_vain(values: list[float], share: float) -> None:
     """Words that add up: then the fewest are the largest."""
     words = [f"w{n}" for n in range(len(values))]

@@ -347,18 +347,20 @@ def fewest_removals(passage: Passage, below: float) -> Counterfactual:
     if n_players < 2:
         raise InputError("the passage has fewer than two words, so that none can be removed")
     scores = passage.scores(variants.texts[1:])
-    of_sets = np.array([0.0, passage.own_score, *(scores[text] for text in variants.texts[1:])])
-    of_sets[0] = of_sets[1:].min()  # a text without words need not be read
-    order = np.argsort(-variants.coalitions.values(of_sets)[0], kind="stable").tolist()
 
     def tried(sets: Sequence[Sequence[int]]) -> list[tuple[float, Sequence[int]]]:
         texts = [variants.without_players(players) for players in sets]
         scores.update(passage.scores(text for text in texts if text not in scores))
         return [(scores[text], players) for text, players in zip(texts, sets)]
 
-    single = min(tried([[player] for player in range(n_players)]), key=lambda item: item[0])
+    singles = tried([[player] for player in range(n_players)])
+    single = min(singles, key=lambda item: item[0])
     if single[0] < below:
         return _counterfactual(passage, variants, single, below, is_fewest=True, n_texts=len(scores))
+    # No encoder need read a text without words: its score is what each word alone takes away, all of it together.
+    empty = passage.own_score - sum(passage.own_score - score for score, _ in singles)
+    of_sets = np.array([empty, passage.own_score, *(scores[text] for text in variants.texts[1:])])
+    order = np.argsort(-variants.coalitions.values(of_sets)[0], kind="stable").tolist()
     growing = tried([order[:length] for length in range(2, n_players)])
     enough = next((item for item in growing if item[0] < below), None)
     if enough is None:
