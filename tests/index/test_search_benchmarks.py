@@ -65,3 +65,22 @@ def test_a_difference_is_the_mean_over_sets_and_gets_a_verdict(collection):
     scores = {"BM25 alone": [np.zeros(50), np.zeros(40)], DEFAULT: sets}
     *_, row = difference_table(scores, [collection] * 2)
     assert row.startswith(f"| {DEFAULT} - BM25 alone | +2.0 | +1.0 | +1.5 (") and row.endswith("| **holds** |")
+
+
+@pytest.mark.parametrize("learnt", ["query", "document", "both", pytest.param("table", marks=pytest.mark.full), "map"])
+def test_a_tuned_search_begins_as_the_default_and_learns_its_pairs(learnt, collection, judged, tmp_path):
+    pytest.importorskip("torch")
+    from benchmarks import search_tuned as tuning
+
+    start = tuning.Tuned(judged.model, learnt)
+    default = next(scorer for name, scorer in TRIED.items() if "default" in name)(judged)
+    np.testing.assert_allclose(start.score(judged), default, atol=1e-5)
+    pairs = tuning.Pairs(collection, tmp_path / "pairs")
+    assert [sorted(row) for row in pairs.hard.tolist()] == [[1, 2, 3], [0, 2, 3]]  # all but the right document
+    way = tuning.Way(learnt, ("pairs",), 0.05, 3)
+    tuned = tuning.train(way, {"pairs": [pairs]}, judged.model)
+    before, after = (
+        np.mean(np.log(np.exp(scores / tuning.TEMPERATURE).sum(axis=1)) - np.diag(scores) / tuning.TEMPERATURE)
+        for scores in (default, tuned.score(judged))
+    )
+    assert after < before
