@@ -8,7 +8,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 pytest.importorskip("Stemmer")
@@ -64,6 +64,7 @@ def spelled(counts: TermCounts) -> list[Counter]:
 @given(
     st.lists(texts, max_size=6), languages, st.lists(st.sampled_from(["it", "IT", "(the", "'tis", "a"])), st.booleans()
 )
+@example(["IT WHO US IT"], "english", ["it", "who", "us"], False)
 def test_c_counts_what_python_counts(passages, language, stop_words, again):
     analyser = Analyser(language, stop_words or None)
     counter, plain = TermCounter(analyser), TermCounter(Analyser(language, stop_words or None))
@@ -80,6 +81,15 @@ def test_c_counts_what_python_counts(passages, language, stop_words, again):
         for tensors in lists[1:]:
             assert all(np.array_equal(tensors[name], lists[0][name]) for name in lists[0])
             assert {name: tensor.dtype for name, tensor in tensors.items()} == {n: t.dtype for n, t in lists[0].items()}
+
+
+@kernels
+def test_texts_whose_capitals_are_no_acronyms_have_no_terms(tmp_path):
+    shout = "IT WHO US " * counting.MIN_KERNEL_CHARS  # terms that these words could be, and none is
+    with pellucid.Index.create(tmp_path / "index", {}) as index:
+        index.add([shout], ids=["a"])
+        index.update("a", text=f"the {shout}")
+        assert index.verify() == [] and list(index.search("it")) == []
 
 
 @kernels
