@@ -15,7 +15,7 @@ from unittest.mock import patch
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from pellucid.errors import InputError
@@ -42,13 +42,15 @@ class Case(NamedTuple):
 
 def make_case(seed: int, passages: int, dimensions: list[int], kind: str = "plain", terms: int = 3) -> Case:
     """Return a segment of random passages: with ties, rows of zeros, long passages, several passages a document."""
-    rng = np.random.default_rng(seed)
+    rng, size = np.random.default_rng(seed), 1e-44 if kind == "tiny" else 0.3  # no number of float32 is much smaller
     rows = [rng.standard_normal((passages, dimension)) for dimension in dimensions]
     for matrix in rows:
         if kind == "ties":
             matrix[:] = matrix[rng.integers(0, min(3, passages), passages)]
         if kind == "spiked":
             matrix[:, 0] += 30
+        if kind == "tiny":
+            matrix[:] = np.sign(matrix)
         matrix /= np.linalg.norm(matrix, axis=1, keepdims=True)
         matrix[rng.random(passages) < (0.9 if kind == "zeros" else 0.1)] = 0
     lists = []
@@ -58,7 +60,7 @@ def make_case(seed: int, passages: int, dimensions: list[int], kind: str = "plai
     lengths = rng.integers(0, 30, passages).astype(np.int32)
     lengths[rng.random(passages) < 0.05] = 5000
     breaks = np.flatnonzero(rng.random(passages - 1) < 0.5) + 1 if passages > 1 else np.zeros(0, np.int64)
-    vectors = [(rng.standard_normal(dimension) * 0.3 / dimension**0.5).astype(np.float32) for dimension in dimensions]
+    vectors = [(rng.standard_normal(dimension) * size / dimension**0.5).astype(np.float32) for dimension in dimensions]
     return Case(
         np.append(breaks, passages) if kind == "passages" else None, lists, lengths, rng.random(terms) / 3,
         [matrix.astype(np.float32) for matrix in rows], vectors,
@@ -118,13 +120,14 @@ cases = st.builds(
     st.integers(0, 1 << 30),
     st.sampled_from([1, 2, 39, 40, 41, 200, 5000]),
     st.lists(st.sampled_from([1, 7, 63, 64, 65, 130, 256, 700]), max_size=2),
-    st.sampled_from(["plain", "ties", "spiked", "zeros", "passages", "others", "allowed"]),
+    st.sampled_from(["plain", "ties", "spiked", "tiny", "zeros", "passages", "others", "allowed"]),
     st.integers(1, 4),
 )
 
 
 @pytest.mark.native
 @settings(max_examples=60, deadline=None)
+@example([make_case(0, 200, [17], "tiny", terms=0)], 10, False)
 @given(st.lists(cases, min_size=1, max_size=2), st.sampled_from([1, 3, 10, 6000]), st.booleans())
 def test_no_better_passage_is_left_out(segments: list[Case], k: int, is_limited: bool) -> None:
     scores = [exact_scores(case) for case in segments]

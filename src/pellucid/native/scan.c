@@ -30,8 +30,9 @@ enum {
     OUTSIDE = -1, NOT_A_NUMBER = -2,
 };
 
-#define EPSILON 0x1p-24 /* the relative error of a number in float32 */
-#define SLACK 1e-12     /* and of a few sums in double precision */
+#define EPSILON 0x1p-24  /* the relative error of a number in float32 */
+#define TINIEST 0x1p-149 /* what a number may lose besides, where float32 has no smaller one */
+#define SLACK 1e-12      /* the relative error of a few sums in double precision */
 
 /* A dense part of the passages of a segment. */
 struct scan_part {
@@ -208,7 +209,7 @@ EXPORT double scan_longest(const struct scan_part *part, int64_t passages)
             double scale = (double)part->scales[passage];
             length = scale * sqrt((double)head + (double)tail) + (double)part->errors[passage];
             if (part->tails)
-                part->tails[passage] = (float)(scale * sqrt((double)tail) * (1 + 2 * EPSILON));
+                part->tails[passage] = (float)(scale * sqrt((double)tail) * (1 + 2 * EPSILON) + TINIEST);
         } else {
             const float *row = part->rows + passage * part->dimension;
             double square = 0;
@@ -329,28 +330,37 @@ struct scan {
     bool has_heads;       /* whether the rows of the first dense part have heads */
 };
 
-static inline double exact_score(const struct scan *scan, int64_t passage, bool *is_shared)
+/* Return the sum of the parts that are exact; `size` is set to the sum of what they are without signs. */
+static inline double exact_score(const struct scan *scan, int64_t passage, bool *is_shared, double *size)
 {
     double score = scan->bm25 ? (double)scan->bm25[passage] : 0;
     *is_shared = score != 0;
+    *size = fabs(score);
     for (int64_t other = 0; other < scan->query->other_parts; other++) {
         float value = scan->query->others[other * scan->segment->passages + passage];
         *is_shared |= value != 0;
         score += (double)value;
+        *size += fabs((double)value);
     }
     return score;
+}
+
+/* Return how far the product of a row in float32, added up in any order, may be from the exact one. */
+static inline double float_loss(const struct scan_part *part, const struct whole *whole)
+{
+    return (double)part->dimension * (EPSILON * whole->length * part->longest + 2 * TINIEST);
 }
 
 static struct bounds bounds_of(const struct scan *scan, int64_t passage)
 {
     struct bounds bounds;
-    double score = exact_score(scan, passage, &bounds.is_shared), error = SLACK * fabs(score);
+    double size, score = exact_score(scan, passage, &bounds.is_shared, &size), error = SLACK * size;
     const float *vector = scan->query->vectors;
     for (int64_t number = 0; number < scan->segment->dense_parts; number++) {
         const struct scan_part *part = scan->segment->parts + number;
         const struct whole *whole = scan->wholes + number;
         int64_t dimension = part->dimension;
-        double product, lost = (double)dimension * EPSILON * whole->length * part->longest; /* of float32, in any order */
+        double product, lost = float_loss(part, whole);
         if (part->codes) {
             int32_t sum = whole_product(part->codes + passage * dimension, whole, dimension, whole->sum);
             product = (double)sum * (whole->step * (double)part->scales[passage]);
@@ -408,7 +418,7 @@ static bool look_at_best_exact(const struct scan *scan, struct scan_best *best)
         int64_t chosen = -1;
         for (int64_t end = ends ? ends[document] : passage + 1; passage < end; passage++) {
             bool is_shared;
-            double score = exact_score(scan, passage, &is_shared);
+            double size, score = exact_score(scan, passage, &is_shared, &size);
             if (score > highest && is_allowed(scan, passage)) {
                 highest = score;
                 chosen = passage;
@@ -456,12 +466,12 @@ static inline bool may_reach(const struct scan *scan, int64_t passage, double th
     const struct scan_part *part = scan->segment->parts;
     const struct whole *whole = scan->wholes;
     bool is_shared;
-    double score = exact_score(scan, passage, &is_shared);
+    double size, score = exact_score(scan, passage, &is_shared, &size);
     int32_t head = whole_product(part->heads + passage * HEAD, whole, HEAD, whole->head_sum);
     double product = (double)head * (whole->step * (double)part->scales[passage]);
     double lost = whole->length * (double)part->errors[passage] + part->longest * whole->error;
-    double size = fabs(score) + scan->greatest, others = scan->greatest - whole->greatest;
-    lost += ((double)part->dimension * EPSILON + SLACK) * size;
+    double others = scan->greatest - whole->greatest;
+    lost += float_loss(part, whole) + SLACK * (size + scan->greatest);
     return !(score + product + (double)part->tails[passage] * whole->tail + lost + others < threshold);
 }
 
@@ -526,7 +536,7 @@ EXPORT int64_t scan_segment(const struct scan_segment *segment, const struct sca
     for (int64_t number = 0; number < segment->dense_parts; number++) {
         const struct scan_part *part = segment->parts + number;
         make_whole(vector, part->dimension, wholes + number, memory);
-        wholes[number].greatest = wholes[number].length * part->longest * (1 + 2 * (double)part->dimension * EPSILON);
+        wholes[number].greatest = wholes[number].length * part->longest + 2 * float_loss(part, wholes + number);
         scan.greatest += wholes[number].greatest;
         vector += part->dimension;
         memory += (part->dimension + 63) / 64 * 64 * 4;

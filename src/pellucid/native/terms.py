@@ -156,7 +156,7 @@ def invert(
     lists_address = checked("lists", lists, np.int32, (len(lists),))
     n_lists, last = len(starts), ends[-1] if len(ends) else 0
     is_divided = are_rising(ends, size) and last == size and len(ends) < _MAX_NUMBER
-    lists_of_counts = lists[terms] if are_within(terms, len(lists)) else np.full(1, -1)  # terms without counts have none
+    lists_of_counts = lists[terms] if are_within(terms, len(lists)) else np.full(1, -1)
     is_listed = are_within(lists_of_counts, n_lists)
     sizes = np.bincount(lists_of_counts, minlength=n_lists) if is_listed else np.zeros(0, np.int64)
     if not (is_divided and is_listed and np.array_equal(np.cumsum(sizes) - sizes, starts)):
