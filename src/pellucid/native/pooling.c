@@ -66,11 +66,22 @@ static inline float8 load_halves(const uint16_t *at) { return from_half(*(const 
 
 static inline float8 load_floats(const float *at) { return *(const float8 *)at; }
 
-/* Request `size` bytes from memory. */
-static inline void request(const void *start, int64_t size)
+/* Request a row of `size` bytes, from its first cache line to its last, and its scale. */
+ALWAYS_INLINE void request(const struct table *table, int64_t row, int64_t size)
 {
-    for (int64_t byte = 0; byte < size; byte += LINE)
-        __builtin_prefetch((const char *)start + byte);
+    const char *start = (const char *)table->vectors + row * size;
+    int64_t byte = 0;
+    for (; byte + 4 * LINE <= size; byte += 4 * LINE) { /* by hand: GCC keeps the loop */
+        __builtin_prefetch(start + byte);
+        __builtin_prefetch(start + byte + LINE);
+        __builtin_prefetch(start + byte + 2 * LINE);
+        __builtin_prefetch(start + byte + 3 * LINE);
+    }
+    for (; byte < size; byte += LINE)
+        __builtin_prefetch(start + byte);
+    __builtin_prefetch(start + size - 1);
+    if (table->scales)
+        __builtin_prefetch(table->scales + row);
 }
 
 /* Define a function that sets the columns of `total` from `column` on to the sum of the vectors of rows[first:last], as
@@ -304,7 +315,7 @@ EXPORT int64_t pooling_pool(const struct table *table, int32_t *rows, const int3
         for (int64_t word = first; word < ends[text]; word++) { /* the known words move to the front of the text */
             int64_t row = rows[word], soon = rows[word + AHEAD];
             if ((uint64_t)soon < (uint64_t)table->words)
-                request((const char *)table->vectors + soon * size, size);
+                request(table, soon, size);
             if (row >= limit)
                 return row;
             if (row >= table->words) {
@@ -339,7 +350,7 @@ EXPORT void pooling_products(const struct table *table, const int32_t *distinct,
     int64_t dimension = table->dimension, size = row_bytes(table->kind, dimension);
     for (int64_t word = 0; word < words; word++) {
         if (word + AHEAD < words)
-            request((const char *)table->vectors + distinct[word + AHEAD] * size, size);
+            request(table, distinct[word + AHEAD], size);
         add_up(table, distinct, word, word + 1, total, exact);
         for (int64_t other = 0; other < others; other++)
             out[word * others + other] = product(total, asked + other * dimension, dimension);
