@@ -8,9 +8,9 @@ r"""How well and how fast `pellucid.Index` finds documents, beside what people w
     python -m benchmarks.search --data shared/data --million 1000000
     python -m benchmarks.search --data shared/data --graph 200000
 
-nDCG@10 x 100 by trec_eval on SciFact, NPL, CISI and Cranfield, title and text as MTEB joins them. k1 and b are the best
-of BM25 alone on the training queries of SciFact, then the weight is the best on them (--tune); all are the same for
-every set. The weights of other models are those that they have without being asked.
+nDCG@10 x 100 by trec_eval on SciFact, NPL, CISI and Cranfield, title and text as MTEB joins them. k1, b and
+the weight are the same for every set; how they were chosen is in docs/search-measured.md. --tune prints what BM25 alone
+and then weights give on the training queries of SciFact. Other models have their default weights.
 
 Times are processor time of one process on one thread, medians of five rounds of 60 queries; what is compared runs in
 the same rounds, one after the other. A difference is of the same queries, with the 95 % interval of its mean over the
