@@ -319,9 +319,8 @@ def bias(
     check_integer("n_directions", n_directions, 1)
     word_pairs = read_pairs(pairs)
     compared = read_targets(targets)
-    is_default = proxies is None
-    proxies = PROXY_LISTS.get(word_pairs.name) if is_default else proxies
-    proxy_pairs = None if proxies is None else read_pairs(proxies)
+    proxy_list = PROXY_LISTS.get(word_pairs.name) if proxies is None else proxies
+    proxy_pairs = None if proxy_list is None else read_pairs(proxy_list)
     scored_pairs = [] if sts is None else read_scored_pairs(sts)
     measurement = BiasMeasurement(model, word_pairs, compared.rows, n_directions)
     proxy_words: tuple[ProxyWord, ...] = ()
@@ -335,7 +334,7 @@ def bias(
             tests.append(measurement.test_templates(proxy_pairs))
             probes.append(measurement.probe(proxy_pairs))
         except InputError as error:
-            if not is_default:
+            if proxies is not None:
                 raise
             measurement.notes.append(f"Proxies ({proxy_pairs.name}) were not tested: {error}.")
     return Bias(

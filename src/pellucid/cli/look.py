@@ -37,6 +37,9 @@ if TYPE_CHECKING:
 
     from pellucid.analysis.clustering import Topics
     from pellucid.core.dimensions import Which
+    from pellucid.core.embedder import Embedder
+    from pellucid.lexicon.static import StaticLexiconEmbedder
+    from pellucid.static.embedder import StaticEmbedder
 
 
 commands = typer.Typer()
@@ -439,23 +442,22 @@ def edit(
 
     edited = open_model(model)
     if word:
-        from pellucid.lexicon.static import StaticLexiconEmbedder
-        from pellucid.static.embedder import static_model
-
-        of_words = edited if isinstance(edited, StaticLexiconEmbedder) else static_model(edited, "--word")
-        edited = of_words.reweight(numbers_of(word, "--word", "WORD=FACTOR"))
+        edited = _reweighted(edited, numbers_of(word, "--word", "WORD=FACTOR"))
     before = edited.dimensions
-    dropped = [before.number(_which(name)) for name in without or ()]
-    merged = [before.number(_which(name)) for name in merge or ()]
+
+    def number(name: str) -> int:
+        return before.number(_which(name))
+
+    dropped, merged = list(map(number, without or ())), list(map(number, merge or ()))
     scales, renames = numbers_of(scale, "--scale", "DIMENSION=FACTOR"), values_of(rename, "--rename", "DIMENSION=NAME")
-    factors: dict[Which, float] = {before.number(_which(name)): factor for name, factor in scales.items()}
-    titles: dict[Which, str] = {before.number(_which(name)): title for name, title in renames.items()}
+    factors: dict[Which, float] = {number(name): factor for name, factor in scales.items()}
+    titles: dict[Which, str] = {number(name): title for name, title in renames.items()}
     if idf is None and drop_above is not None:
         raise typer.BadParameter("needs texts; give --idf FILE", param_hint="--drop-above")
     if not (dropped or merged or factors or titles or idf or word):
         raise InputError("nothing to edit; give --without, --merge, --scale, --rename, --word or --idf")
     edited = edited.rename(titles) if titles else edited
-    removed = [edited.dimensions.names[number] for number in dropped]  # a merge changes the numbers
+    removed = [edited.dimensions.names[index] for index in dropped]  # a merge changes the numbers
     if idf is not None:
         from pellucid.analysis.coordinates import document_frequencies
 
@@ -465,15 +467,24 @@ def edit(
     edited = edited.scale(factors) if factors else edited
     edited = edited.merge(merged) if merged else edited
     edited = edited.without(removed) if removed else edited
-    options = {
-        "--idf": [idf] if idf else [], "--word": word, "--rename": rename, "--scale": scale, "--merge": merge,
-        "--without": without,
-    }  # fmt: skip
-    with carrying_card(
-        model, output, ", ".join(f"{key} {text}" for key, texts in options.items() for text in texts or ())
-    ):
+    change = _typed(idf=[idf] if idf else [], word=word, rename=rename, scale=scale, merge=merge, without=without)
+    with carrying_card(model, output, change):
         edited.save_pretrained(output)
     say(f"wrote {output}: {len(before):,} dimensions before, {len(edited.dimensions):,} now", err=True)
+
+
+def _typed(**texts_by_option: list[str] | None) -> str:
+    """Return the options of an edit as they are typed, for the card of the model."""
+    return ", ".join(f"--{option} {text}" for option, texts in texts_by_option.items() for text in texts or ())
+
+
+def _reweighted(model: Embedder, factors: dict[str, float]) -> StaticEmbedder | StaticLexiconEmbedder:
+    """Return a static model with the vectors of some words scaled."""
+    from pellucid.lexicon.static import StaticLexiconEmbedder
+    from pellucid.static.embedder import static_model
+
+    word_model = model if isinstance(model, StaticLexiconEmbedder) else static_model(model, "--word")
+    return word_model.reweight(factors)
 
 
 def _which(name: str) -> Which:

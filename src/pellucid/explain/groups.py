@@ -93,7 +93,7 @@ class Group(NamedTuple):
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain strings, numbers and lists."""
-        spans = {f"spans{n}": [list(span) for span in own] for n, own in enumerate(self[4:], 1)}
+        spans = {f"spans{n}": [list(span) for span in spans] for n, spans in enumerate(self[4:], 1)}
         return self._asdict() | spans
 
 
@@ -154,9 +154,9 @@ class GroupedRows:
         cells = _cells(rows, len(texts))
         self._rows = cells.others
         positions = [_positions(words, spans) for words, spans in zip(cells.words, unknown)]
-        self._words = [own.spans for own in positions]
-        tables = [_at_places(table, positions[0], other) for table, other in zip(cells.tables, positions[1:])]
-        read = [words_of_text(text, own.spans, gaps) for text, own, gaps in zip(texts, positions, unknown)]
+        self._words = [words.spans for words in positions]
+        tables = [_at_places(table, positions[0], words) for table, words in zip(cells.tables, positions[1:])]
+        read = [words_of_text(text, words.spans, gaps) for text, words, gaps in zip(texts, positions, unknown)]
         self._cells, self._positions, self._read, self._tables = cells, positions, read, tables
         is_by_sentence = by_sentence and len(texts) == 2
         sentences = _as_sentences(passage_sentences(texts[1]), self._words[1]) if is_by_sentence else None
@@ -191,11 +191,11 @@ class GroupedRows:
     def matched_words(self) -> list[tuple[Span, Span]]:
         """Return the pairs of a word of text 1 and a word of text 2 whose phrases match, by where they stand."""
         first, second = (
-            [(span, match) for match, *words in zip(of.matches, of.starts, [*of.starts[1:], len(spans)])
+            [(span, match) for match, *words in zip(phrases.matches, phrases.starts, [*phrases.starts[1:], len(spans)])
              for span in spans[slice(*words)] if match >= 0]
-            for of, spans in zip(self._phrases[:2], self._words)
+            for phrases, spans in zip(self._phrases[:2], self._words)
         )  # fmt: skip
-        return [(one, other) for one, match in first for other, of_other in second if match == of_other]
+        return [(span1, span2) for span1, match1 in first for span2, match2 in second if match1 == match2]
 
     def word_sums(self) -> list[WordSum]:
         """Return what each content word of text 1 adds, wherever it stands, and each row that has a name of its own."""
@@ -312,7 +312,7 @@ class GroupedRows:
         sums = {kind: math.fsum(row.contribution for row in self._rows if row.kind == kind) for kind in named}
         sums[REMAINDER] += remainder
         lines = self._elsewhere()
-        return lines + [self._line(name, sums[kind], of) for kind, (name, of) in named.items()]
+        return lines + [self._line(name, sums[kind], line_kind) for kind, (name, line_kind) in named.items()]
 
     def _elsewhere(self) -> list[Group]:
         """Return a line for rows of pieces of texts that are not shown, or none."""
@@ -424,7 +424,7 @@ def _joined_cells(cells: _Cells, table: WordTable) -> _Cells:
         values[np.ix_(*numbers)] += table.values
     else:
         np.add.at(values, np.ix_(*numbers), table.values)
-    alone = [np.concatenate([before, np.zeros(len(of) - len(before))]) for before, of in zip(cells.alone, words)]
+    alone = [np.pad(values, (0, len(spans) - len(values))) for values, spans in zip(cells.alone, words)]
     return _Cells(words, [values], alone, cells.others)
 
 

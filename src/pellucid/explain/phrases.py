@@ -156,9 +156,9 @@ def match_words(
         return [-1] * len(first.content), [-1] * len(second.content)
     best = np.sqrt(table.max(axis=1)), np.sqrt(table.max(axis=0))
     strength = table / (np.multiply.outer(*best) + np.finfo(np.float64).tiny)
-    near = strength * (1.0 - DISTANCE_WEIGHT * np.abs(np.subtract.outer(first.positions, second.positions)))
-    near[table < MIN_OF_BEST_PAIR * largest] = 0.0
-    pairs = _best_pairs(near)
+    nearness = strength * (1.0 - DISTANCE_WEIGHT * np.abs(np.subtract.outer(first.positions, second.positions)))
+    nearness[table < MIN_OF_BEST_PAIR * largest] = 0.0
+    pairs = _best_pairs(nearness)
     matches1, matches2 = [-1] * len(first.content), [-1] * len(second.content)
     _join_neighbours(pairs, first, second, matches1, matches2)
     return (
@@ -167,10 +167,10 @@ def match_words(
     )
 
 
-def _best_pairs(near: Floats) -> dict[int, int]:
-    """Return pairs of a row and a column of `near`, each in one pair at most, the best first, by rows."""
-    rows, columns = np.nonzero(near >= MIN_MATCH)
-    order = np.argsort(-np.round(near[rows, columns], _TIE_DECIMALS), kind="stable")
+def _best_pairs(nearness: Floats) -> dict[int, int]:
+    """Return pairs of a row and a column of `nearness`, each in one pair at most, the best first, by rows."""
+    rows, columns = np.nonzero(nearness >= MIN_MATCH)
+    order = np.argsort(-np.round(nearness[rows, columns], _TIE_DECIMALS), kind="stable")
     pairs: dict[int, int] = {}
     used_columns: set[int] = set()
     for row, column in zip(rows[order].tolist(), columns[order].tolist()):

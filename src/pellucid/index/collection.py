@@ -458,9 +458,9 @@ class DocumentCollection:
             kept_precomputed = {name: stored.pop(name) for name in precomputed_names if name in stored}
             rows = PrecomputedVectors(vectors_by_name, self._snapshot.models)
             rows.check(1)
-            given = {**kept_precomputed, **rows.rows_for(changed, 0)}
-            additions = Additions(self._snapshot, precomputed=given)
-            additions.add(changed, {**stored, **given})
+            precomputed = {**kept_precomputed, **rows.rows_for(changed, 0)}
+            additions = Additions(self._snapshot, precomputed=precomputed)
+            additions.add(changed, {**stored, **precomputed})
             self._store(additions, self._snapshot.models)
 
     def delete(self, ids: str | int | Iterable[str | int], *, missing_ok: bool = False) -> int:

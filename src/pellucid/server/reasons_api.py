@@ -318,6 +318,12 @@ def index_routes(service: Service) -> APIRouter:
 
         return answer(await service.run_in_pool(work))
 
+    _add_index_info(router, service)
+    return router
+
+
+def _add_index_info(router: APIRouter, service: Service) -> None:
+    """Add the route that says what an index holds."""
     overviews: dict[str, tuple[Any, dict[str, Any]]] = {}  # by index: the commit it is of, and what it says
 
     @router.get("/index", response_model=dict[str, Any])
@@ -333,8 +339,6 @@ def index_routes(service: Service) -> APIRouter:
 
         info = await service.run_in_pool(work)
         return answer({name: value for name, value in info.items() if name != "folder"})
-
-    return router
 
 
 def _add_documents(router: APIRouter, service: Service) -> None:
