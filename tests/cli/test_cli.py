@@ -24,6 +24,7 @@ from tokenizers import Tokenizer
 from tokenizers.models import WordPiece
 from typer.testing import CliRunner
 
+from commands import run_command
 from pellucid import StaticEmbedder, __version__, progress
 from pellucid.bulk import read_shards
 from pellucid.cli import app as cli
@@ -47,13 +48,7 @@ def models(fruit, tmp_path_factory, monkeypatch) -> Path:
 
 @pytest.fixture
 def run(models):
-    """Run a command in this process; it must end with exit code `code`."""
-
-    def run_command(*arguments: object, code: int = 0, stdin: str | bytes | None = None):
-        result = CliRunner().invoke(app, list(map(str, arguments)), input=stdin, prog_name="pellucid")
-        assert result.exit_code == code, f"{result.exit_code}: {result.output} {result.exception!r}"
-        return result
-
+    """Run a command in this process, with the bundled models of `models`."""
     return run_command
 
 

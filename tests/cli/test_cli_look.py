@@ -7,11 +7,10 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner
 
 import pellucid
+from commands import run_command
 from pellucid.analysis.ranking import rank
-from pellucid.cli.app import app
 from tables import check_views
 
 LINES = ["the apple", "a pear", "The car and the bicycle", "apple apple pear", "bicycle", "pear and car", "the bicycle"]
@@ -26,12 +25,6 @@ def run(fruit, tmp_path, monkeypatch):
     fruit.save_pretrained("fruit")
     (tmp_path / "texts.txt").write_text("\n".join(LINES) + "\n")
     (tmp_path / "pairs.tsv").write_text("".join(f"{a}\t{b}\n" for a, b in pairwise(LINES)))
-
-    def run_command(*arguments, code=0, stdin=None):
-        result = CliRunner().invoke(app, list(map(str, arguments)), prog_name="pellucid", input=stdin)
-        assert result.exit_code == code, f"{result.exit_code}: {result.output} {result.exception!r}"
-        return result
-
     return run_command
 
 

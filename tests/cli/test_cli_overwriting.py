@@ -8,9 +8,9 @@ import shutil
 import numpy as np
 import pytest
 from typer.main import get_command
-from typer.testing import CliRunner
 
 import pellucid
+from commands import run_command
 from pellucid.bulk import duplicates, write_kept
 from pellucid.cli.app import app
 from pellucid.errors import InputError
@@ -45,13 +45,7 @@ def run(fruit, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     fruit.save_pretrained("fruit")
     (tmp_path / "here.txt").write_text("the apple\na pear\nthe apple\n")
-
-    def run_command(*arguments, code=0):
-        result = CliRunner().invoke(app, list(map(str, arguments)), prog_name="pellucid")
-        assert result.exit_code == code, f"{result.exit_code}: {result.output} {result.exception!r}"
-        return result.stderr
-
-    return run_command
+    return lambda *arguments, code=0: run_command(*arguments, code=code).stderr
 
 
 @pytest.mark.parametrize(("arguments", "output", "has_option"), [*commands()])

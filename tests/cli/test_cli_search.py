@@ -13,11 +13,10 @@ import threading
 import time
 
 import pytest
-from typer.testing import CliRunner
 
 pytest.importorskip("Stemmer")
 
-from pellucid.cli import app as cli
+from commands import run_command as run
 from pellucid.cli.hits import snippet
 from pellucid.errors import CorpusError, InputError, PellucidError
 from pellucid.index import Index
@@ -29,12 +28,6 @@ ROWS = [
     {"id": "1", "title": "Fruit", "text": "Apples and pears grow on trees.", "year": 1999},
     {"id": "2", "title": "", "text": "Cars have four wheels.", "year": 2005, "metadata": {"lang": "en"}},
 ]
-
-
-def run(*arguments, code=0, **options):
-    ran = CliRunner().invoke(cli.app, list(map(str, arguments)), **options)
-    assert ran.exit_code == code, ran.output
-    return ran
 
 
 @pytest.fixture
@@ -59,7 +52,7 @@ def test_an_index_is_built_asked_and_changed(folder, tmp_path):
     assert "added 2, 4 documents" in run("index", "add", folder, tmp_path / "more.txt").stderr
     found = [
         json.loads(line)
-        for line in run("search", folder, "--json", "-k", 1, input="bicycle\ncar\n").stdout.splitlines()
+        for line in run("search", folder, "--json", "-k", 1, stdin="bicycle\ncar\n").stdout.splitlines()
     ]
     assert [hits["hits"][0]["id"] for hits in found] == ["more.txt:1", "more.txt:3"]
     run("index", "delete", folder, "more.txt:1", "more.txt:3")
@@ -131,7 +124,7 @@ def test_conditions_and_weights(folder):
 
 
 def test_questions_are_read_from_a_pipe(folder):
-    shown = run("search", folder, input="apples\n\ncars\n").stdout
+    shown = run("search", folder, stdin="apples\n\ncars\n").stdout
     assert "[Apples]" in shown and "[Cars]" in shown
 
 

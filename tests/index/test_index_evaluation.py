@@ -7,14 +7,13 @@ import sys
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner
 
 pytest.importorskip("Stemmer")
 pytest.importorskip("pytrec_eval")
 
 import pellucid
+from commands import run_command as run
 from pellucid import Index
-from pellucid.cli import app as cli
 from pellucid.errors import CorpusError, InputError, MissingExtraError
 from pellucid.index import read_qrels, read_queries
 from pellucid.index.evaluation import candidates
@@ -211,12 +210,6 @@ def test_weights_to_try_are_few_and_add_up(count):
 
 
 # --- Files and the command ---
-
-
-def run(*arguments, code=0):
-    ran = CliRunner().invoke(cli.app, list(map(str, arguments)))
-    assert ran.exit_code == code, ran.output
-    return ran
 
 
 @pytest.fixture

@@ -10,25 +10,18 @@ from datetime import datetime
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from typer.testing import CliRunner
 
 pytest.importorskip("Stemmer")
 
+from commands import run_command as run
 from index_cases import CONDITIONS, CONDITIONS_METADATA, SparseLetters
 from pellucid import Index
-from pellucid.cli import app as cli
 from pellucid.errors import InputError
 from pellucid.explain.explanation import Explanation
 from pellucid.index.hits import Hit
 from pellucid.index.search import HITS_READ_TOGETHER
 
 VALUES = [3, 1.5, None, "2024-01-02", "zebra", 1.5, "2023-12-31", "apple", [2, 9], True]
-
-
-def run(*arguments, code=0):
-    ran = CliRunner().invoke(cli.app, list(map(str, arguments)))
-    assert ran.exit_code == code, ran.output
-    return ran
 
 
 @pytest.fixture(scope="module")

@@ -5,15 +5,15 @@ from __future__ import annotations
 import json
 import mmap
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from typer.testing import CliRunner
 
 import pellucid
-from pellucid.cli.app import app
+from commands import run_command
 from pellucid.errors import CorpusError, InputError
 from pellucid.persistence.checkpoints import WorkFolder
 from pellucid.static.bags import Bags
@@ -515,10 +515,7 @@ def test_the_commands(world, corpus, tmp_path, monkeypatch):
     )
     (tmp_path / "words.txt").write_text("w280\n\nw1 w2\n")
 
-    def run(*arguments, code=0):
-        result = CliRunner().invoke(app, ["vocabulary", *arguments], prog_name="pellucid")
-        assert result.exit_code == code, f"{result.output} {result.exception!r}"
-        return result
+    run = partial(run_command, "vocabulary")
 
     told = run("add", "-m", "first", "w290", "--words", "words.txt", "--teacher", "t", "-o", "more")
     assert "w290" in told.stdout and told.stderr == "wrote more: 253 words\n"

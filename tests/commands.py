@@ -1,0 +1,17 @@
+"""Commands of `pellucid` that are run in the process of a test."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from click.testing import Result
+from typer.testing import CliRunner
+
+from pellucid.cli.app import app
+
+
+def run_command(*arguments: object, code: int = 0, stdin: str | bytes | None = None) -> Result:
+    """Run a command; it must end with exit code `code`."""
+    result: Any = CliRunner().invoke(app, list(map(str, arguments)), input=stdin, prog_name="pellucid")
+    assert result.exit_code == code, f"{result.exit_code}: {result.output} {result.exception!r}"
+    return result
