@@ -351,7 +351,7 @@ _START_STEPS = (
 def start_markdown(model: str, rounds: int) -> str:
     """Return a table of what each of the first steps of a process costs, one not counted, `rounds` processes."""
     command = [sys.executable, "-c", _START, model]
-    outputs = [subprocess.run(command, check=True, capture_output=True, text=True).stdout for _ in range(rounds + 1)]
+    outputs = [subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout for _ in range(rounds + 1)]
     columns = zip(*map(json.loads, outputs[1:]))
     lines = ["| step | least, ms | median, ms |", "|---|---|---|"]
     lines += [f"| {step} | {min(ms):.1f} | {statistics.median(ms):.1f} |" for step, ms in zip(_START_STEPS, columns)]

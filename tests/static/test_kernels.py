@@ -155,6 +155,29 @@ def test_few_texts_beyond_ascii_among_many_are_read_as_alone(cased: bool) -> Non
         np.testing.assert_array_equal(_kept_bulk(key).encode(texts)[7], _kept_bulk(key).encode([other])[0])
 
 
+class _Renamed(str):
+    """A string whose methods say what another's would."""
+
+    def encode(self, *_: Any, **__: Any) -> bytes:
+        return b"\xf0\xff token"
+
+    def isascii(self) -> bool:
+        return not super().isascii()
+
+    def __len__(self) -> int:
+        return 1
+
+    def __str__(self) -> str:
+        return "a"
+
+
+@pytest.mark.parametrize("n_others", [0, 1, 30])
+def test_methods_that_a_subclass_of_strings_replaces_do_not_change_its_characters(n_others: int) -> None:
+    encoder, others = _kept_bulk((True, True, "int8")), ["the token USA"] * n_others
+    for text in ("École the token", "the token"):
+        np.testing.assert_array_equal(encoder.encode([_Renamed(text), *others]), encoder.encode([text, *others]))
+
+
 def test_lists_that_are_not_of_texts_are_refused() -> None:
     block = np.zeros(1000, np.uint8)
     with pytest.raises(UnicodeEncodeError):

@@ -150,7 +150,7 @@ def join_strings(texts: list[str], block: npt.NDArray[np.uint8]) -> int:
     if index >= 0:
         items = texts.copy()
     while index >= 0:
-        items[index] = texts[index].encode()
+        items[index] = str.encode(texts[index])  # which a subclass may have replaced
         index = is_ascii.find(0, index + 1)
     n_bytes = library().words_join_list(
         items, len(is_ascii), is_ascii, checked("block", block, np.uint8, (len(block),), writes=True), len(block),
